@@ -1,0 +1,39 @@
+# PostgreSQL 18 with the extension, and the worker beside it in the same container: they share memory, and both ends of
+# their socket check that the other runs under the same account.
+#
+#   docker build -t dana .
+#   docker run --name dana -e POSTGRES_PASSWORD=secret -p 5432:5432 dana
+
+FROM postgres:18-bookworm AS build
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends g++ make postgresql-server-dev-18 python3-dev python3-venv \
+ && rm -rf /var/lib/apt/lists/*
+WORKDIR /src
+COPY dana dana
+COPY dsl dsl
+COPY hwgen hwgen
+# shares headers with dana and hwgen
+COPY pg_extension pg_extension
+RUN make -C pg_extension install PG_CONFIG=/usr/lib/postgresql/18/bin/pg_config DESTDIR=/image
+COPY pyproject.toml setup.py README.md LICENSE ./
+RUN python3 -m venv /opt/dana && /opt/dana/bin/pip install --no-cache-dir '.[rtl]'
+
+FROM postgres:18-bookworm
+# g++ and make: the backend 'rtl' compiles the generated hardware's model where it runs
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends g++ make python3 \
+ && rm -rf /var/lib/apt/lists/*
+COPY --from=build /image /
+COPY --from=build /opt/dana /opt/dana
+# the sample becomes postgresql.conf of every data directory that the base image's entry point makes
+RUN echo "dana.socket_path = '/run/dana/worker.sock'" >> /usr/share/postgresql/postgresql.conf.sample \
+ && echo "io_method = sync" >> /usr/share/postgresql/postgresql.conf.sample \
+ && echo "CREATE EXTENSION dana;" > /docker-entrypoint-initdb.d/dana.sql \
+ && install -d -m 0700 -o postgres -g postgres /run/dana \
+ && printf '%s\n' '#!/bin/bash' \
+      'while :; do gosu postgres /opt/dana/bin/dana worker --socket /run/dana/worker.sock; sleep 1; done &' \
+      'exec docker-entrypoint.sh "$@"' > /usr/local/bin/dana-entrypoint \
+ && chmod 0755 /usr/local/bin/dana-entrypoint
+ENV XDG_CACHE_HOME=/var/lib/postgresql/.cache
+ENTRYPOINT ["dana-entrypoint"]
+CMD ["postgres"]

@@ -1,0 +1,55 @@
+# Needs python3 >= 3.11 (another: make PYTHON=/path/to/python), a C compiler and make; nothing else.
+# Everything goes into .venv, .dana (the embedded PostgreSQL) and .stamps, all below this folder.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := .stamps
+# compiled into the packages by the editable install, so a change of one installs again
+NATIVE := $(shell find dana hwgen -name '*.c' -o -name '*.cpp' -o -name '*.h' -o -name '*.inc')
+
+.DELETE_ON_ERROR:
+.PHONY: help demo test bench lint clean
+
+help:
+	@echo 'make demo   train two real tables in a real PostgreSQL, on the simulator and on the generated hardware'
+	@echo 'make test   lint, types, import contracts, and the whole test suite'
+	@echo 'make bench  measure, as ratios to references of the same run'
+	@echo 'make lint   lint, types and import contracts alone'
+	@echo 'make clean  stop the embedded server and remove what the others made'
+
+demo: $(STAMPS)/demo
+	$(BIN)/dana demo
+
+test: lint
+	$(BIN)/python -m pytest
+
+bench: $(STAMPS)/test
+	$(BIN)/python -m bench
+
+lint: $(STAMPS)/test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean:
+	if [ -x $(BIN)/dana ]; then $(BIN)/dana stop --major 16; $(BIN)/dana stop --major 18; fi
+	rm -rf $(VENV) $(STAMPS) .dana build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find dana dsl hwgen tests bench \( -name '*.so' -o -name __pycache__ \) -exec rm -rf {} +
+
+$(STAMPS)/venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'Python >= 3.11 is needed: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)' >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMPS)
+	@touch $@
+
+# demo: what a user needs; test: that and the developer's tools
+$(STAMPS)/demo: $(STAMPS)/venv pyproject.toml setup.py $(NATIVE)
+	$(BIN)/pip install --quiet --editable '.[embedded,rtl,demo]'
+	@touch $@
+
+$(STAMPS)/test: $(STAMPS)/venv pyproject.toml setup.py $(NATIVE)
+	$(BIN)/pip install --quiet --editable '.[embedded,rtl,demo,test]'
+	@touch $@ $(STAMPS)/demo

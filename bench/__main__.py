@@ -1,0 +1,37 @@
+"""Run every benchmark, or those that are named, and print one table: ``python -m bench [--json FILE] [NAME …]``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from pathlib import Path
+
+from bench.measure import Figure, show
+
+NAMES = ("epoch", "simulator", "fixed_cost", "compile", "verilator")
+"""In the order in which they run; each is a module with ``run() -> list[Figure]``."""
+
+
+def main() -> int:
+    """Run and print; 1 where a target was missed."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which of: {', '.join(NAMES)} (all)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    options = parser.parse_args()
+    unknown = sorted(set(options.names) - set(NAMES))
+    if unknown:
+        parser.error(f"unknown benchmark {', '.join(unknown)}; known: {', '.join(NAMES)}")
+    # a reference that spins on every core would slow what is measured beside it; read when NumPy loads
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    figures: list[Figure] = []
+    for name in options.names or NAMES:
+        print(f"{name} …", file=sys.stderr, flush=True)
+        figures += importlib.import_module(f"bench.{name}").run()
+    show(figures, options.json)
+    return 0 if all(figure.met for figure in figures) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

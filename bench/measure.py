@@ -1,0 +1,93 @@
+"""How a benchmark measures and what it reports.
+
+In: functions to time. Out: medians, and `Figure`s in a table. It judges nothing but a figure against its own target.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+WIDTH = 160
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One measured figure beside its reference.
+
+    Attributes
+    ----------
+    what
+        What was measured.
+    measured, reference
+        Values with their units, for people.
+    ratio
+        Measured over reference, or the value itself where the target is absolute.
+    target
+        The bound on ``ratio``.
+    at_most
+        Whether the target is an upper bound.
+    """
+
+    what: str
+    measured: str
+    reference: str
+    ratio: float
+    target: float
+    at_most: bool
+
+    @property
+    def met(self) -> bool:
+        """Whether the target is met."""
+        return self.ratio <= self.target if self.at_most else self.ratio >= self.target
+
+
+def seconds(function: Callable[[], object]) -> float:
+    """Wall time of one call."""
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def median_seconds(function: Callable[[], object], *, repeats: int = 7, warm_up: int = 1) -> float:
+    """Median wall time of a call, after ``warm_up`` calls that do not count."""
+    for _ in range(warm_up):
+        function()
+    return statistics.median(seconds(function) for _ in range(repeats))
+
+
+def paired_medians(
+    measured: Callable[[], object], reference: Callable[[], object], *, repeats: int = 11, warm_up: int = 2
+) -> tuple[float, float]:
+    """Median wall times of two functions, called in turn: a busy moment of the machine then falls on both."""
+    for _ in range(warm_up):
+        measured()
+        reference()
+    times = [(seconds(measured), seconds(reference)) for _ in range(repeats)]
+    return statistics.median(pair[0] for pair in times), statistics.median(pair[1] for pair in times)
+
+
+def show(figures: Sequence[Figure], json_file: Path | None = None) -> None:
+    """Print the figures as a table; write them to ``json_file`` too where one is given."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("what", "measured", "reference", "ratio", "target", "")
+    for figure in figures:
+        bound = f"{'≤' if figure.at_most else '≥'} {figure.target:g}"
+        mark = "[green]met[/green]" if figure.met else "[red]missed[/red]"
+        table.add_row(figure.what, figure.measured, figure.reference, f"{figure.ratio:.3g}", bound, mark)
+    console = Console()
+    # a file or a pipe has no width; 80 columns would break every cell
+    Console(width=console.width if console.is_terminal else WIDTH).print(table)
+    if json_file is not None:
+        json_file.write_text(json.dumps([asdict(figure) | {"met": figure.met} for figure in figures], indent=1))
+
+
+def main(run: Callable[[], list[Figure]]) -> None:
+    """Body of a benchmark's own ``__main__``."""
+    show(run())

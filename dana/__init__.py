@@ -1,0 +1,99 @@
+"""Train machine-learning rules on PostgreSQL pages with a generated accelerator.
+
+Comes in: nothing. Goes out: the names of the rule language, typed and documented for editors; and `connect` and `load`,
+which are looked up when they are used. Must not: load NumPy, the front end or any hardware library when imported.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from dana.language import (
+    Algo,
+    Dim,
+    NotInRule,
+    Number,
+    Value,
+    abs,
+    algo,
+    all,
+    arange,
+    dim,
+    exp,
+    expand,
+    gaussian,
+    input,
+    inter,
+    log,
+    max,
+    meta,
+    min,
+    model,
+    norm,
+    normal,
+    output,
+    pi,
+    setState,
+    sigma,
+    sigmoid,
+    sqrt,
+    state,
+    udf,
+    uniform,
+    where,
+)
+
+if TYPE_CHECKING:
+    from dana import optimizers as optimizers
+    from dana.client import connect
+    from dana.rulefile import load
+
+__all__ = [
+    "Algo",
+    "Dim",
+    "NotInRule",
+    "Number",
+    "Value",
+    "abs",
+    "algo",
+    "all",
+    "arange",
+    "connect",
+    "dim",
+    "exp",
+    "expand",
+    "gaussian",
+    "input",
+    "inter",
+    "load",
+    "log",
+    "max",
+    "meta",
+    "min",
+    "model",
+    "norm",
+    "normal",
+    "output",
+    "pi",
+    "setState",
+    "sigma",
+    "sigmoid",
+    "sqrt",
+    "state",
+    "udf",
+    "uniform",
+    "where",
+]
+
+_WHEN_USED = {"connect": "dana.client", "load": "dana.rulefile"}
+"""Names whose modules need a database driver or the front end."""
+
+_MODULES = ("optimizers",)
+"""Modules that need no import statement of their own."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"dana.{name}")
+    if name not in _WHEN_USED:
+        raise AttributeError(f"module 'dana' has no attribute {name!r}")
+    return getattr(import_module(_WHEN_USED[name]), name)

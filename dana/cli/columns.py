@@ -1,0 +1,67 @@
+"""Columns as they are typed on a command line, ``x float4[54], y float4``, into the schema of a table that has them.
+
+In: text. Out: a `TableSchema`, as PostgreSQL's catalog would describe a new table with these columns.
+"""
+
+from __future__ import annotations
+
+import re
+
+from dana.errors import UsageError
+from dana.storage.schema import Attribute, TableSchema
+
+# catalog/pg_type.dat: oid, typlen, typalign, and the name that format_type() writes
+SCALAR_TYPES = {
+    "bool": (16, 1, "c", "boolean"),
+    "int2": (21, 2, "s", "smallint"),
+    "int4": (23, 4, "i", "integer"),
+    "int8": (20, 8, "d", "bigint"),
+    "float4": (700, 4, "i", "real"),
+    "float8": (701, 8, "d", "double precision"),
+}
+ARRAY_TYPES = {
+    "float4": (1021, -1, "i", "real[]"),
+    "float8": (1022, -1, "d", "double precision[]"),
+}
+ALIASES = {
+    "boolean": "bool",
+    "smallint": "int2",
+    "int": "int4",
+    "integer": "int4",
+    "bigint": "int8",
+    "real": "float4",
+    "double precision": "float8",
+}
+
+COLUMN = re.compile(r"\s*(?P<name>\w+)\s+(?P<type>[a-z0-9 ]*[a-z0-9])\s*(?:\[\s*(?P<length>\d+)\s*\])?\s*")
+
+
+def declared(text: str) -> TableSchema:
+    """Schema of a table with the columns that ``text`` lists.
+
+    Raises
+    ------
+    UsageError
+        A part of the text is no column, or names a type that is not known here.
+    """
+    attributes = tuple(_column(part) for part in text.split(","))
+    names = [attribute.name for attribute in attributes]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"column {name} stands twice in the schema {text!r}")
+    return TableSchema(relation="the schema", attributes=attributes)
+
+
+def _column(text: str) -> Attribute:
+    match = COLUMN.fullmatch(text)
+    if match is None:
+        raise UsageError(f"a column such as 'x float4[54]' or 'y int4' is expected, not {text.strip()!r}")
+    name = ALIASES.get(match["type"], match["type"])
+    length = int(match["length"]) if match["length"] else None
+    types = SCALAR_TYPES if length is None else ARRAY_TYPES
+    if name not in types:
+        brackets = "" if length is None else "[N]"
+        known = ", ".join(f"{one}{brackets}" for one in types)
+        raise UsageError(f"column {match['name']} must be one of {known}, not {match['type']}{brackets}")
+    oid, size, align, written = types[name]
+    return Attribute(name=match["name"], type_oid=oid, type_name=written, length=size, align=align, array_length=length)

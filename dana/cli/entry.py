@@ -1,0 +1,83 @@
+"""Entry of the command line: the parser, and the one place where an error becomes an exit code.
+
+In: arguments. Out: an exit code; on failure a message on stderr. It must not import a command's machinery.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from dana.cli import demo, rules, server, train
+from dana.errors import SetupError, UsageError
+
+OK = 0
+USAGE = 2
+"""Your bug: in the arguments (argparse's own code), the rule or the request."""
+DATABASE = 3
+"""The database answered with an error, or not at all."""
+SETUP = 4
+"""Something on this machine is missing or refuses."""
+INTERNAL = 70
+"""Our bug (EX_SOFTWARE of sysexits.h)."""
+INTERRUPTED = 130
+"""Ctrl-C, as a shell reports it (128 + SIGINT)."""
+
+GROUPS = (rules, train, server, demo)
+"""Modules of commands, in the order in which ``dana --help`` lists them."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(
+        prog="dana",
+        description="Train machine-learning rules on PostgreSQL pages with a generated accelerator.",
+        epilog="exit codes: 0 done, 2 your bug, 3 database, 4 set-up, 70 our bug, 130 interrupted",
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for group in GROUPS:
+        group.register(commands)
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; ``arguments`` default to the process's own."""
+    options = parser().parse_args(arguments)
+    try:
+        code: int = options.run(options)
+    except KeyboardInterrupt:
+        return _fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        # the reader of our output went away (dana compile … | head); Python would complain again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except Exception as error:
+        return _report(error)
+    return code
+
+
+def _report(error: Exception) -> int:
+    if _is_from("dsl.diagnostics", "RuleError", error):
+        return _fail(str(error), USAGE)
+    if _is_from("psycopg", "Error", error):
+        return _fail(str(error).strip(), DATABASE)
+    if isinstance(error, SetupError):
+        return _fail(str(error), SETUP)
+    if isinstance(error, UsageError):
+        return _fail(str(error), USAGE)
+    traceback.print_exception(error)
+    return _fail("this is a bug in dana; please report it with the lines above", INTERNAL)
+
+
+def _is_from(module: str, name: str, error: Exception) -> bool:
+    """Whether ``error`` is of a class of a module that may not be loaded: then nothing can have raised it."""
+    loaded = sys.modules.get(module)
+    return loaded is not None and isinstance(error, getattr(loaded, name))
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"dana: {message}", file=sys.stderr)
+    return code

@@ -1,0 +1,157 @@
+"""Commands about rule files: check them, show what each stage of the compiler makes of them. No server is needed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dana.errors import UsageError
+
+if TYPE_CHECKING:
+    from dana.runtime.designs import Design
+    from dsl import Rule
+
+PAGE_SIZE = 8192
+"""PostgreSQL's default BLCKSZ (pg_config.h)."""
+
+FAILED = 2
+"""Exit code of a check that found errors: the same as any other bug of the user's."""
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this group's commands."""
+    check = commands.add_parser("check", help="report what is wrong with rule files, all of it at once")
+    check.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    check.set_defaults(run=run_check)
+
+    compile_ = commands.add_parser("compile", help="show what a stage of the compiler makes of a rule file")
+    compile_.add_argument("file", type=Path, metavar="FILE")
+    compile_.add_argument("--emit", choices=tuple(STAGES), default="program", help="the stage (program)")
+    table = compile_.add_mutually_exclusive_group()
+    table.add_argument("--features", type=_count, metavar="N", help="compile for N float4 columns and a float4 label")
+    table.add_argument("--schema", metavar="COLUMNS", help="compile for a table of these: 'x float4[54], y float4'")
+    compile_.add_argument("--label", metavar="COLUMN", help="label column in --schema")
+    compile_.add_argument(
+        "--design",
+        action="append",
+        default=[],
+        type=_wish,
+        metavar="NAME=VALUE",
+        help="wish for the machine: threads=4",
+    )
+    compile_.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of to the terminal")
+    compile_.set_defaults(run=run_compile)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a number of features from 1 is expected, not {text!r}")
+    return int(text)
+
+
+def _wish(text: str) -> tuple[str, int | str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise argparse.ArgumentTypeError(f"NAME=VALUE is expected, not {text!r}")
+    return name.strip(), int(value) if value.strip().isdecimal() else value.strip()
+
+
+def run_check(options: argparse.Namespace) -> int:
+    """Check every file; print reports on stderr and one line for each good file on stdout."""
+    from dana.rulefile import read_rule
+    from dsl import Rule
+
+    code = 0
+    for file in options.files:
+        rule = Rule(read_rule(file), filename=str(file))
+        if rule.report:
+            print(rule.report, file=sys.stderr)
+        if rule.diagnostics:
+            code = FAILED
+        else:
+            print(f"{file}: rule {rule.name}, no errors")
+    return code
+
+
+def run_compile(options: argparse.Namespace) -> int:
+    """Compile as far as the stage asked for and write what it made."""
+    from dana.rulefile import load
+
+    rule = load(options.file)
+    made = STAGES[options.emit](rule, options)
+    if options.output is not None:
+        options.output.write_bytes(made)
+    elif sys.stdout.isatty() and b"\0" in made:
+        raise UsageError("a bundle is binary; write it to a file with --output FILE")
+    else:
+        sys.stdout.buffer.write(made)
+        sys.stdout.flush()
+    return 0
+
+
+def _ast(rule: Rule, options: argparse.Namespace) -> bytes:
+    from dsl.syntax.printer import tree_text
+
+    return tree_text(rule.ast).encode()
+
+
+def _hdfg(rule: Rule, options: argparse.Namespace) -> bytes:
+    from dsl.hdfg.text import graph_text
+
+    return graph_text(rule.hdfg).encode()
+
+
+def _program(rule: Rule, options: argparse.Namespace) -> bytes:
+    from hwgen.spec.engine_text import disassemble
+
+    bundle = _design(rule, options).bundle
+    return disassemble(bundle.program, bundle.sections).encode()
+
+
+def _strider(rule: Rule, options: argparse.Namespace) -> bytes:
+    from hwgen.spec.strider_text import disassemble
+
+    return disassemble(_design(rule, options).bundle.strider).encode()
+
+
+def _bundle(rule: Rule, options: argparse.Namespace) -> bytes:
+    return _design(rule, options).bundle.to_bytes()
+
+
+STAGES: dict[str, Callable[[Rule, argparse.Namespace], bytes]] = {
+    "ast": _ast,
+    "hdfg": _hdfg,
+    "program": _program,
+    "strider": _strider,
+    "bundle": _bundle,
+}
+
+
+def _design(rule: Rule, options: argparse.Namespace) -> Design:
+    from dana.cli.columns import declared
+    from dana.runtime.designs import compile_design
+    from dana.runtime.trainer import Relation, TrainRequest
+
+    columns = options.schema
+    if columns is None:
+        if options.features is None:
+            raise UsageError(
+                f"--emit {options.emit} depends on the table; give --features N or --schema 'x float4[54], …'"
+            )
+        columns = ", ".join([*(f"x{index + 1} float4" for index in range(options.features)), "y float4"])
+    schema = declared(columns)
+    request = TrainRequest(
+        rule=rule.source.filename,
+        source=rule.source.text,
+        relation=Relation(name=schema.relation, pages=1, page_size=PAGE_SIZE, attributes=schema.attributes),
+        features=None,
+        label=options.label,
+        epochs=None,
+        hyper={},
+        backend="sim",
+        design=dict(options.design),
+    )
+    return compile_design(request)

@@ -1,0 +1,104 @@
+"""Commands about the embedded server: start, stop, psql; and the worker, beside any server."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dana.server.embedded import EmbeddedServer, Progress
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this group's commands."""
+    start = commands.add_parser("start", help="start the embedded PostgreSQL and its worker, print how to connect")
+    _add_major(start)
+    start.set_defaults(run=run_start)
+
+    stop = commands.add_parser("stop", help="stop the embedded PostgreSQL and its worker")
+    _add_major(stop)
+    stop.set_defaults(run=run_stop)
+
+    psql = commands.add_parser("psql", help="open a shell on the embedded PostgreSQL (starts it where needed)")
+    _add_major(psql)
+    psql.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments for psql, after --")
+    psql.set_defaults(run=run_psql)
+
+    worker = commands.add_parser(
+        "worker", help="run a worker beside an existing PostgreSQL (the embedded one has its own)"
+    )
+    worker.add_argument(
+        "--socket", type=Path, required=True, help="unix socket to listen on: the setting dana.socket_path"
+    )
+    worker.set_defaults(run=run_worker)
+
+
+def _add_major(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--major", type=int, default=18, choices=(16, 18), help="PostgreSQL's major version (18)")
+
+
+@contextmanager
+def shown_progress() -> Iterator[Progress]:
+    """Progress on stderr: a spinner in a terminal, one line for each step elsewhere."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda text: print(f"dana: {text} …", file=sys.stderr, flush=True)
+        return
+    with console.status("") as status:
+        yield lambda text: status.update(f"{text} …")
+
+
+def started(major: int) -> EmbeddedServer:
+    """The embedded server, started where it does not run, with its progress shown."""
+    from dana.server.embedded import EmbeddedServer
+
+    with shown_progress() as progress:
+        return EmbeddedServer.start(major=major, progress=progress)
+
+
+def run_start(options: argparse.Namespace) -> int:
+    """Start the embedded server; print its connection string and its folder."""
+    server = started(options.major)
+    print(f"connect:  {server.dsn}")
+    print(f"folder:   {server.root}")
+    print(f"logs:     {server.server_log}")
+    print(f"          {server.worker_log}")
+    return 0
+
+
+def run_stop(options: argparse.Namespace) -> int:
+    """Stop the embedded server."""
+    from dana.server.embedded import EmbeddedServer
+
+    print("stopped" if EmbeddedServer.at(major=options.major).stop() else "not running")
+    return 0
+
+
+def run_psql(options: argparse.Namespace) -> int:
+    """Become psql on the embedded server; print the connection string where there is no psql."""
+    server = started(options.major)
+    psql = server.program("psql")
+    if not os.access(psql, os.X_OK):
+        print(server.dsn)
+        return 0
+    arguments = options.arguments[1:] if options.arguments[:1] == ["--"] else options.arguments
+    os.execv(psql, [str(psql), server.dsn, *arguments])
+
+
+def run_worker(options: argparse.Namespace) -> int:
+    """Serve trainings until told to stop; the log goes to stderr."""
+    import logging
+
+    from dana.runtime.training import MachineTrainer, design_cache
+    from dana.runtime.worker import default_options, serve
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s [%(process)d] %(levelname)s %(message)s")
+    serve(MachineTrainer(design_cache()), default_options(options.socket))
+    return 0

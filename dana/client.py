@@ -1,0 +1,237 @@
+"""Client: rules, trainings and models of a PostgreSQL server that has the extension.
+
+In: a connection string, rule text, table and column names. Out: results as Python values. Everything goes through the
+SQL surface that psql has; nothing here compiles or trains.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+from psycopg import sql
+from psycopg.rows import class_row
+
+from dana.errors import UsageError
+
+if TYPE_CHECKING:
+    from dsl import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainResult:
+    """The row that ``dana_train`` returns.
+
+    Attributes
+    ----------
+    model, version
+        Name of the model, and which training of that name.
+    run
+        Its number in ``dana.run``, whose epochs are in ``dana.epoch``.
+    epochs
+        Passes over the table.
+    converged
+        Whether the rule's convergence test ended the training.
+    loss
+        Mean of the rule's loss over the last epoch; None for a rule without one.
+    tuples, skipped
+        Rows trained on and rows left out for a NULL, in one epoch.
+    pages
+        Pages read, over all epochs.
+    cycles
+        Cycles of the accelerator, over all epochs; None for the backend ``interp``.
+    modelled_seconds
+        Those cycles at the design's clock; None likewise.
+    wall_seconds
+        Time that the statement took in the server.
+    """
+
+    model: str
+    version: int
+    run: int
+    epochs: int
+    converged: bool
+    loss: float | None
+    tuples: int
+    skipped: int
+    pages: int
+    cycles: int | None
+    modelled_seconds: float | None
+    wall_seconds: float
+
+
+RESULT_COLUMNS = tuple(field.name for field in fields(TrainResult))
+
+
+class Connection:
+    """A session on a server with the extension; a context manager.
+
+    Parameters
+    ----------
+    session
+        Connection of psycopg, which the object owns. Statements commit by themselves if it is in autocommit mode;
+        otherwise they belong to its transaction, and so does a trained model.
+    """
+
+    def __init__(self, session: psycopg.Connection[Any]) -> None:
+        self.session = session
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the session."""
+        self.session.close()
+
+    def create_udf(self, name: str, rule: str | Rule) -> None:
+        """Register a rule, or its text, under ``name``; a rule of that name is replaced.
+
+        Raises
+        ------
+        psycopg.Error
+            The text is no rule: the message is what the compiler says of it.
+        """
+        text = rule if isinstance(rule, str) else rule.source.text
+        self.session.execute("SELECT dana_create_udf(%s, %s)", (name, text))
+
+    def drop_udf(self, name: str) -> None:
+        """Forget the rule ``name``."""
+        self.session.execute("SELECT dana_drop_udf(%s)", (name,))
+
+    def train(
+        self,
+        udf: str,
+        source: str,
+        *,
+        model: str | None = None,
+        features: Sequence[str] | None = None,
+        label: str | None = None,
+        epochs: int | None = None,
+        hyper: Mapping[str, float] | None = None,
+        backend: str | None = None,
+        design: Mapping[str, Any] | None = None,
+        progress: bool = False,
+    ) -> TrainResult:
+        """Train a registered rule over a table.
+
+        Parameters
+        ----------
+        udf
+            Name of the rule.
+        source
+            Table, as SQL would name it (``cancer``, ``public.cancer``, ``"Odd Name"``).
+        model
+            Name for the model; by default the extension's choice.
+        features, label
+            Columns; by default the extension's choice from the table.
+        epochs
+            Passes over the table; by default the rule's.
+        hyper
+            New values for the rule's metas.
+        backend
+            ``sim``, ``rtl`` or ``interp``.
+        design
+            Wishes for the machine (threads, clusters …).
+        progress
+            Show a spinner and the server's notices on stderr, if it is a terminal.
+
+        Raises
+        ------
+        psycopg.Error
+            Whatever the statement ended with. Ctrl-C cancels it and leaves the session usable.
+        """
+        arguments: dict[str, Any] = {
+            "udf": udf,
+            "model": model,
+            "features": list(features) if features is not None else None,
+            "label": label,
+            "epochs": epochs,
+            "hyper": json.dumps(dict(hyper)) if hyper is not None else None,
+            "backend": backend,
+            "design": json.dumps(dict(design)) if design is not None else None,
+        }
+        given = {name: value for name, value in arguments.items() if value is not None}
+        passed = [sql.SQL("{} => {}").format(sql.Identifier(name), sql.Placeholder(name)) for name in given]
+        passed.append(sql.SQL("source => {}::regclass").format(sql.Placeholder("source")))
+        statement = sql.SQL("SELECT {} FROM dana_train({})").format(
+            sql.SQL(", ").join(map(sql.Identifier, RESULT_COLUMNS)), sql.SQL(", ").join(passed)
+        )
+        with (
+            self._shown(f"training {udf} on {source}", progress),
+            self.session.cursor(row_factory=class_row(TrainResult)) as cursor,
+        ):
+            result = cursor.execute(statement, given | {"source": source}).fetchone()
+        if result is None:
+            raise UsageError(f"dana_train returned no row for {udf} on {source}")
+        return result
+
+    def parameters(self, model: str, version: int | None = None) -> dict[str, NDArray[np.float32]]:
+        """What a model learnt: each parameter's values in its shape, in the rule's order; the last version by default.
+
+        Raises
+        ------
+        UsageError
+            There is no such model, or it is not yours to read.
+        """
+        rows = self.session.execute(
+            'SELECT parameter, shape, "values" FROM dana_parameters(%s, %s)', (model, version)
+        ).fetchall()
+        if not rows:
+            which = model if version is None else f"{model}@{version}"
+            raise UsageError(f"there is no model {which}, or it belongs to somebody else; dana.model lists yours")
+        return {name: np.asarray(values, dtype=np.float32).reshape(shape) for name, shape, values in rows}
+
+    @contextmanager
+    def _shown(self, what: str, progress: bool) -> Iterator[None]:
+        if not progress:
+            yield
+            return
+        from rich.console import Console
+
+        console = Console(stderr=True)
+        if not console.is_terminal:
+            yield
+            return
+        with console.status(f"{what} …") as status, self._notices(lambda text: status.update(f"{what}: {text}")):
+            yield
+
+    @contextmanager
+    def _notices(self, show: Callable[[str], None]) -> Iterator[None]:
+        def handle(diagnostic: psycopg.errors.Diagnostic) -> None:
+            show(diagnostic.message_primary or "")
+
+        self.session.add_notice_handler(handle)
+        try:
+            yield
+        finally:
+            self.session.remove_notice_handler(handle)
+
+
+def connect(dsn: str | None = None) -> Connection:
+    """Connect to a server that has the extension.
+
+    Parameters
+    ----------
+    dsn
+        Connection string of libpq; None is the embedded server, which is started where it does not run.
+
+    Examples
+    --------
+    >>> with dana.connect() as db:                              # doctest: +SKIP
+    ...     db.train("logistic", "cancer", label="y").loss
+    """
+    if dsn is None:
+        from dana.server.embedded import EmbeddedServer
+
+        dsn = EmbeddedServer.start().dsn
+    return Connection(psycopg.connect(dsn, autocommit=True))

@@ -1,0 +1,11 @@
+"""The compiler: a rule's graph, a table's schema and a machine to a Bundle.
+
+In: what `dsl` made of a rule, what `dana.storage` knows of a table. Out: `hwgen.spec.bundle.Bundle`. See README.md.
+"""
+
+from dana.compiler.binding import Binding, bind
+from dana.compiler.bundle import compile_bundle
+from dana.compiler.design import default_config
+from dana.compiler.engine import compile_engine
+
+__all__ = ["Binding", "bind", "compile_bundle", "compile_engine", "default_config"]

@@ -1,0 +1,196 @@
+"""Decides which column of a table fills which input of a rule, and with that the rule's dims.
+
+In: a rule's graph, a table's schema, the caller's choice of features and label, or none. Out: the bound graph and the
+columns in use. It reads no page.
+
+Without a choice, the label is the column that has the output's name, or else the table's last column; the features are
+the columns with the inputs' names, or else all other columns in the table's order. Inputs take columns in the order of
+`dana.algo`: a scalar takes one, a vector takes one array column or as many scalar columns as it has elements; a vector
+whose length is a dim takes what the inputs after it do not need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dana.errors import UsageError
+from dana.storage.schema import SchemaError, TableSchema, Use
+from dana.storage.types import ARRAYS
+from dsl.hdfg.graph import BindError, Graph, Node, Op
+
+
+class BindingError(UsageError):
+    """The table's columns do not fit the rule's inputs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """A rule on a table.
+
+    Attributes
+    ----------
+    graph
+        The rule with every dim bound.
+    uses
+        The columns it reads.
+    features
+        Names of the columns that fill inputs, in order.
+    labels
+        Names of the columns that fill outputs, in order.
+    """
+
+    graph: Graph
+    uses: tuple[Use, ...]
+    features: tuple[str, ...]
+    labels: tuple[str, ...]
+
+
+def bind(graph: Graph, schema: TableSchema, features: Sequence[str] | None = None, label: str | None = None) -> Binding:
+    """Bind a rule to a table.
+
+    Raises
+    ------
+    SchemaError
+        A column does not exist or cannot be trained on.
+    BindingError
+        Columns are left over or missing, or an array has another length than the rule says.
+    """
+    inputs = [graph.nodes[k] for k in graph.inputs if graph.nodes[k].op is Op.INPUT]
+    outputs = [graph.nodes[k] for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT]
+    labels = _labels(schema, outputs, label)
+    chosen = _features(schema, inputs, labels) if features is None else [schema.index(name) for name in features]
+    _unique(schema, [*chosen, *labels])
+    for position in (*chosen, *labels):
+        schema.usable(position)
+    uses, shapes = _assign(graph, schema, inputs, chosen)
+    more_uses, more_shapes = _assign(graph, schema, outputs, labels)
+    try:
+        dims = graph.infer_dims({**shapes, **more_shapes})
+        bound = graph.bind(dims) if graph.dims else graph
+    except BindError as error:
+        raise BindingError(f"{error}, in {schema.relation}") from error
+    return Binding(
+        graph=bound,
+        uses=(*uses, *more_uses),
+        features=tuple(schema.attributes[k].name for k in chosen),
+        labels=tuple(schema.attributes[k].name for k in labels),
+    )
+
+
+def _labels(schema: TableSchema, outputs: Sequence[Node], label: str | None) -> list[int]:
+    """Columns for the outputs."""
+    if not outputs:
+        if label is not None:
+            raise BindingError(f"label {label!r} is given, but the rule has no output", hint="Leave the label out.")
+        return []
+    names = {schema.attributes[k].name for k in schema.live()}
+    if label is not None and len(outputs) == 1:
+        return [schema.index(label)]
+    if all(node.name in names for node in outputs):
+        return [schema.index(_name(node)) for node in outputs]
+    if len(outputs) > 1:
+        wanted = ", ".join(_name(node) for node in outputs)
+        raise BindingError(f"a rule with several outputs needs columns of their names ({wanted}) in {schema.relation}")
+    live = schema.live()
+    if not live:
+        raise SchemaError(f"{schema.relation} has no columns")
+    return [live[-1]]
+
+
+def _features(schema: TableSchema, inputs: Sequence[Node], labels: Sequence[int]) -> list[int]:
+    """Columns for the inputs when the caller names none."""
+    names = {schema.attributes[k].name for k in schema.live()}
+    if inputs and all(node.name in names for node in inputs):
+        named = [schema.index(_name(node)) for node in inputs]
+        if not set(named) & set(labels):
+            return named
+    return [k for k in schema.live() if k not in labels]
+
+
+def _unique(schema: TableSchema, positions: Sequence[int]) -> None:
+    for at, position in enumerate(positions):
+        if position in positions[:at]:
+            name = schema.attributes[position].name
+            raise BindingError(f"column {name!r} of {schema.relation} is used twice; each column fills one place")
+
+
+def _name(node: Node) -> str:
+    assert node.name is not None, "inputs and outputs always have a name"
+    return node.name
+
+
+def _assign(
+    graph: Graph, schema: TableSchema, nodes: Sequence[Node], columns: Sequence[int]
+) -> tuple[list[Use], dict[str, tuple[int, ...]]]:
+    """Deal the columns out to inputs in order; the shapes that come of it."""
+    uses: list[Use] = []
+    shapes: dict[str, tuple[int, ...]] = {}
+    waiting = list(columns)
+    for at, node in enumerate(nodes):
+        name = _name(node)
+        if len(node.shape) > 1:
+            raise BindingError(f"{name} has {len(node.shape)} axes; a table's columns fill scalars and vectors only")
+        if not waiting:
+            raise BindingError(
+                f"no column of {schema.relation} is left for {name}",
+                hint="Name the columns with features => ARRAY[…].",
+            )
+        if schema.attributes[waiting[0]].type_oid in ARRAYS:
+            column = waiting.pop(0)
+            length = _array_length(schema, column, node)
+            uses.append(Use(attribute=column, input=name, element=0, count=length))
+            shapes[name] = (length,)
+            continue
+        count = _count(node, waiting, nodes[at + 1 :], graph, shapes)
+        if count > len(waiting):
+            raise BindingError(
+                f"{name} has {count} elements, but {schema.relation} gives {len(waiting)} columns for it"
+            )
+        for element in range(count):
+            column = waiting.pop(0)
+            if schema.attributes[column].type_oid in ARRAYS:
+                raise BindingError(
+                    f"{name} takes {count} scalar columns or one array column; "
+                    f"{schema.attributes[column].name!r} is an array among scalars"
+                )
+            uses.append(Use(attribute=column, input=name, element=element, count=1))
+        shapes[name] = (count,) if node.shape else ()
+    if waiting:
+        left = ", ".join(repr(schema.attributes[k].name) for k in waiting[:5])
+        raise BindingError(
+            f"{len(waiting)} columns of {schema.relation} are left over ({left})",
+            hint="Name the columns with features => ARRAY[…].",
+        )
+    return uses, shapes
+
+
+def _array_length(schema: TableSchema, column: int, node: Node) -> int:
+    attribute = schema.attributes[column]
+    if not node.shape:
+        raise BindingError(f"{node.name} is a scalar, but column {attribute.name!r} of {schema.relation} is an array")
+    declared = node.shape[0]
+    length = attribute.array_length
+    if length is None:
+        if isinstance(declared, int):
+            return declared
+        raise BindingError(
+            f"column {attribute.name!r} of {schema.relation} has no value yet, so the length of its arrays is unknown"
+        )
+    return length
+
+
+def _count(
+    node: Node, waiting: Sequence[int], later: Sequence[Node], graph: Graph, shapes: dict[str, tuple[int, ...]]
+) -> int:
+    """Scalar columns that an input takes."""
+    if not node.shape:
+        return 1
+    declared = node.shape[0]
+    if isinstance(declared, int):
+        return declared
+    known = graph.infer_dims(shapes)
+    if all(name in known for name in declared.names):
+        return declared.evaluate(known)
+    needed = sum(1 if not n.shape else (n.shape[0] if isinstance(n.shape[0], int) else 1) for n in later)
+    return max(1, len(waiting) - needed)

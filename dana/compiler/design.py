@@ -1,0 +1,164 @@
+"""A sensible machine for a rule on a table, where the user does not say which.
+
+In: a bound graph, the table's columns in use and what the user fixes. Out: a `MachineConfig`. It weighs the ways of
+dividing 64 units into threads and clusters by the operations that they take, and rounds memories up to powers of two
+that hold the rule; it does not search, and knows no device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+
+from dana.compiler.engine import Draft, draft_for, group_for, levels_for, power_of_two, prepare
+from dana.compiler.layout import TupleLayout, tuple_layout
+from dana.compiler.sections import Plan
+from dana.compiler.select import select
+from dana.compiler.strider import compile_strider
+from dana.errors import UsageError
+from dana.storage import layout as pages
+from dana.storage.schema import TableSchema, Use
+from dsl.hdfg.graph import Graph
+from hwgen.spec import cycles, strider
+from hwgen.spec.bundle import WHOLE_EPOCH
+from hwgen.spec.config import LANES_PER_CLUSTER, ConfigError, MachineConfig
+from hwgen.spec.engine import Section
+
+CLUSTERS = 8
+"""Clusters of the whole machine: 64 analytic units."""
+
+ROUND_ROWS = 16384
+"""Rows of tuple memory that a machine is given at most for rounds of more than one tuple to a thread."""
+
+ROUND_GROUP = 64
+"""Tuples of a thread in a round beyond which joining rounds costs next to nothing."""
+
+MAX_STRIDERS = 16
+MAX_QUEUE = 256
+
+LARGEST = MachineConfig(
+    scratch_depth=65536, tuple_depth=65536, program_depth=65536, strider_depth=65536, descriptor_depth=4096
+)
+
+
+def default_config(
+    graph: Graph,
+    schema: TableSchema,
+    uses: Sequence[Use],
+    *,
+    max_tuples: int,
+    design: Mapping[str, int] | None = None,
+) -> MachineConfig:
+    """Choose a machine.
+
+    Parameters
+    ----------
+    graph
+        Bound.
+    design
+        Fields of `MachineConfig` that are as the user says.
+    max_tuples
+        Tuples that an epoch has at most.
+
+    Raises
+    ------
+    UsageError
+        `design` names no field, or a value that no machine can have; or the rule fits no machine.
+    """
+    given = dict(design or {})
+    _check(given)
+    plan, size = prepare(graph)
+    tuples = max_tuples if size == WHOLE_EPOCH else size
+    threads, clusters = _divide(plan, graph, tuples, given)
+    lanes = clusters * LANES_PER_CLUSTER
+    layout = tuple_layout(graph, lanes)
+    group = group_for(layout.rows, tuples, threads=threads, tuple_depth=given.get("tuple_depth", _depth(layout)))
+    levels = 0 if plan.single else levels_for(size, max_tuples=max_tuples, round_tuples=threads * group)
+    draft = draft_for(plan, layout, threads=threads, group=group, levels=levels)
+    defaults = MachineConfig()
+    chosen = {
+        "threads": threads,
+        "clusters": clusters,
+        "scratch_depth": max(defaults.scratch_depth, power_of_two(draft.memory.rows)),
+        "tuple_depth": max(defaults.tuple_depth, power_of_two(2 * group * layout.rows)),
+        "program_depth": max(defaults.program_depth, power_of_two(draft.instructions)),
+    }
+    chosen |= _access(draft, layout, schema, uses, given)
+    return _config({**chosen, **given})
+
+
+def _check(given: Mapping[str, int]) -> None:
+    known = [field.name for field in fields(MachineConfig)]
+    for name, value in given.items():
+        if name not in known:
+            raise UsageError(f"a machine has no {name!r}; it has {', '.join(known)}")
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise UsageError(f"{name} of a machine is a whole number, not {value!r}")
+
+
+def _config(values: Mapping[str, int]) -> MachineConfig:
+    try:
+        return MachineConfig(**values)
+    except ConfigError as error:
+        raise UsageError(f"no such machine: {error}") from error
+
+
+def _divide(plan: Plan, graph: Graph, tuples: int, given: Mapping[str, int]) -> tuple[int, int]:
+    """Threads and clusters: of the divisions of 64 units the one whose operations take the fewest cycles a tuple."""
+    ways = [(CLUSTERS >> k, 1 << k) for k in range(CLUSTERS.bit_length())]
+    if "threads" in given or "clusters" in given:
+        threads = given.get("threads", max(1, CLUSTERS // max(1, given.get("clusters", 1))))
+        clusters = given.get("clusters", max(1, CLUSTERS // max(1, threads)))
+        ways = [(threads, clusters)]
+    _config({"threads": ways[0][0], "clusters": ways[0][1]})
+    if plan.single:  # one tuple at a time: more threads would only repeat the work
+        ways = [(1, clusters) for _, clusters in ways] if "threads" not in given else ways
+    return min(ways, key=lambda way: (_cycles_per_tuple(plan, graph, tuples, *way), way[1]))
+
+
+def _cycles_per_tuple(plan: Plan, graph: Graph, tuples: int, threads: int, clusters: int) -> float:
+    """Rows that issue for a batch, or a round if batches are longer, by tuple; waits count by chains of operations."""
+    layout = tuple_layout(graph, clusters * LANES_PER_CLUSTER)
+    group = group_for(layout.rows, tuples, threads=threads, tuple_depth=_depth(layout))
+    selection = select(plan, layout, threads=threads, group=group, levels=0)
+    rows = sum(
+        max(op.rows * op.interval, cycles.MIN_INSTRUCTION)
+        for section in (Section.TUPLE, Section.BATCH)
+        for op in selection.ops.get(section, ())
+    )
+    return rows / min(tuples, threads * group)
+
+
+def _depth(layout: TupleLayout) -> int:
+    """Rows of tuple memory to reckon with."""
+    return max(2 * layout.rows, min(ROUND_ROWS, 2 * ROUND_GROUP * layout.rows))
+
+
+def _access(
+    draft: Draft, layout: TupleLayout, schema: TableSchema, uses: Sequence[Use], given: Mapping[str, int]
+) -> dict[str, int]:
+    """Striders enough for the faster of link and engine, and memories for their program."""
+    defaults = MachineConfig()
+    page_size = given.get("page_size", defaults.page_size)
+    large = MachineConfig(
+        page_size=page_size, strider_depth=LARGEST.strider_depth, descriptor_depth=LARGEST.descriptor_depth
+    )
+    program = compile_strider(schema, uses, layout, large)
+    width = sum(max(attribute.length, 4) for attribute in schema.attributes)
+    tuple_bytes = pages.ITEM_ID_SIZE + pages.align_up(pages.TUPLE_HEADER_SIZE + 1 + width, pages.MAXALIGN)
+    tuples = max(1, page_size // tuple_bytes)
+    # about 26 instructions for a line pointer and a header, 3 for each run of columns
+    step = cycles.STRIDER_CYCLES[strider.Opcode.AD]
+    page_cycles = tuples * step * (26 + 3 * len(program.columns))
+    round_cycles = draft.schedules[Section.TUPLE].length
+    engine = tuples * round_cycles / (draft.threads * draft.group)
+    beats = page_size / given.get("link_bytes", defaults.link_bytes)
+    wanted = 1 + int(page_cycles / max(engine, beats))
+    # a Strider that runs ahead must be able to leave a whole page's columns behind, or it waits for its turn
+    entries = 1 + tuples * len(program.columns)
+    return {
+        "queue_depth": min(MAX_QUEUE, power_of_two(entries)),
+        "striders": max(defaults.striders, min(MAX_STRIDERS, power_of_two(wanted))),
+        "strider_depth": max(defaults.strider_depth, power_of_two(len(program.instructions))),
+        "descriptor_depth": max(defaults.descriptor_depth, power_of_two(len(program.columns))),
+    }

@@ -1,0 +1,99 @@
+"""Instructions, image and symbols from placed and scheduled operations.
+
+In: a selection, its schedules and memory map. Out: what a Bundle holds of them. It decides nothing any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from dana.compiler.allocate import MemoryMap
+from dana.compiler.ops import Access, Home, VectorOp
+from dana.compiler.schedule import Schedule
+from dana.compiler.select import Selection
+from dsl.hdfg.graph import Graph
+from dsl.hdfg.start import start_values
+from hwgen.spec.bundle import Symbol, Words, place
+from hwgen.spec.engine import Instruction, Opcode, Section
+
+
+def encode(
+    schedules: Mapping[Section, Schedule], memory: MemoryMap
+) -> tuple[tuple[Instruction, ...], dict[Section, int]]:
+    """The program and where its sections start."""
+    program: list[Instruction] = []
+    sections: dict[Section, int] = {}
+    for section, scheduled in schedules.items():
+        sections[section] = len(program)
+        program += [_instruction(op, wait, memory) for op, wait in scheduled.issue]
+        program.append(Instruction(op=Opcode.END, wait=scheduled.end_wait, dst_inner=0, a_inner=0, b_inner=0))
+    return tuple(program), sections
+
+
+def _instruction(op: VectorOp, wait: int, memory: MemoryMap) -> Instruction:
+    b = op.b
+    return Instruction(
+        op=op.op,
+        wait=wait,
+        inner=op.inner,
+        outer=op.outer,
+        dst=_address(op.dst, memory),
+        dst_inner=op.dst.inner,
+        dst_outer=op.dst.outer,
+        dst_level=int(op.dst.level),
+        a=_address(op.a, memory),
+        a_tuple=int(op.a.buffer.home is Home.TUPLE),
+        a_inner=op.a.inner,
+        a_outer=op.a.outer,
+        a_level=int(op.a.level),
+        b=0 if b is None else _address(b, memory),
+        b_tuple=0 if b is None else int(b.buffer.home is Home.TUPLE),
+        b_inner=0 if b is None else b.inner,
+        b_outer=0 if b is None else b.outer,
+        source=op.source,
+        distance=op.distance,
+        mask=op.mask,
+        tail_a=int(op.tail_a),
+        tail_b=int(op.tail_b),
+        tail=op.tail,
+        scalar=int(op.scalar),
+    )
+
+
+def _address(access: Access, memory: MemoryMap) -> int:
+    # the program addresses tuple memory from the start of the half
+    return access.base if access.buffer.home is Home.TUPLE else memory.address[access.buffer] + access.base
+
+
+def image(graph: Graph, selection: Selection, memory: MemoryMap, lanes: int) -> Words:
+    """Literals, metas and models as they start, shape [rows, lanes]."""
+    words = np.zeros((memory.image, lanes), dtype=np.uint32)
+    for bits, buffer in selection.literals.items():
+        words[memory.address[buffer]] = bits
+    for length, buffer in selection.ranges.items():
+        first = memory.address[buffer]
+        words[first : first + buffer.rows] = place(np.arange(length, dtype=np.float32), lanes).view(np.uint32)
+    for k, buffer in selection.metas.items():
+        words[memory.address[buffer]] = place(graph.nodes[k].value or 0.0, lanes).view(np.uint32)
+    for k, buffer in selection.models.items():
+        node = graph.nodes[k]
+        start = start_values(node.init, node.name or "", graph.concrete_shape(k))
+        first = memory.address[buffer]
+        words[first : first + buffer.rows] = place(start, lanes).view(np.uint32)
+    return words
+
+
+def symbols(graph: Graph, selection: Selection, memory: MemoryMap) -> tuple[Symbol, ...]:
+    """Models, metas and results by name."""
+    found = []
+    for kind, buffers in (("model", selection.models), ("meta", selection.metas)):
+        for k, buffer in buffers.items():
+            shape = graph.concrete_shape(k)
+            name = graph.nodes[k].name or f"node {k}"
+            found.append(Symbol(name=name, kind=kind, shape=shape, row=memory.address[buffer]))
+    for kind, result in (("loss", selection.loss), ("convergence", selection.convergence)):
+        if result is not None:
+            found.append(Symbol(name=kind, kind=kind, shape=(), row=memory.address[result]))
+    return tuple(found)

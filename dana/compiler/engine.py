@@ -1,0 +1,233 @@
+"""Compiles a rule's graph to an engine program for one machine.
+
+In: a bound graph, the tuple layout and the machine. Out: an `EngineProgram`, checked against docs/machine.md. Pages and
+tables are none of its business: `dana.compiler.bundle` joins the Strider's part.
+
+The road: check_supported, simplify (`dana.compiler.simplify` lists its passes), plan_sections, select, schedule,
+allocate, encode, check_program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dana.compiler.allocate import MemoryMap, allocate
+from dana.compiler.encode import encode, image, symbols
+from dana.compiler.layout import TupleLayout
+from dana.compiler.schedule import Schedule, schedule
+from dana.compiler.sections import Plan, plan_sections
+from dana.compiler.select import Selection, select
+from dana.compiler.simplify import simplify
+from dana.compiler.support import check_supported
+from dana.compiler.verify import check_program
+from dana.errors import InternalError, UsageError
+from dsl.hdfg.graph import Graph
+from hwgen.spec.bundle import WHOLE_EPOCH, Symbol, Words
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.engine import FIELDS, Instruction, Section
+
+MAX_FIELD = {field.name: (1 << field.width) - 1 for field in FIELDS}
+MAX_GROUP = 1 << MAX_FIELD["outer"].bit_length() - 1
+"""Tuples of a thread in a round: a power of two that the outer loop counts to."""
+
+
+class DoesNotFit(UsageError):
+    """A rule that the machine's memories cannot hold; says by how much, and what would make it fit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A rule compiled for a group size, on memories without end.
+
+    Attributes
+    ----------
+    plan, selection, schedules, memory
+        What the stages made.
+    threads, group, levels
+        What they were made for.
+    """
+
+    plan: Plan
+    selection: Selection
+    schedules: Mapping[Section, Schedule]
+    memory: MemoryMap
+    threads: int
+    group: int
+    levels: int
+
+    @property
+    def instructions(self) -> int:
+        """Length of the program."""
+        return sum(len(scheduled.issue) + 1 for scheduled in self.schedules.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineProgram:
+    """The engine's part of a Bundle, field for field, and the draft that it comes from."""
+
+    program: tuple[Instruction, ...]
+    sections: Mapping[Section, int]
+    batch: int
+    group: int
+    tuple_rows: int
+    level_stride: int
+    levels: int
+    image: Words
+    symbols: tuple[Symbol, ...]
+    draft: Draft
+
+
+def compile_engine(graph: Graph, layout: TupleLayout, config: MachineConfig, *, max_tuples: int) -> EngineProgram:
+    """Compile a rule.
+
+    Parameters
+    ----------
+    graph
+        Bound. Its batch size is compiled in, a meta that gives it or not.
+    layout
+        `tuple_layout(graph, config.lanes)`.
+    config
+        The machine.
+    max_tuples
+        Tuples that an epoch has at most; counts for rules whose batch is the whole table.
+
+    Raises
+    ------
+    UnsupportedRule
+        The rule needs what the engine does not have.
+    DoesNotFit
+        The machine is too small.
+    """
+    plan, size = prepare(graph)
+    draft = fit(plan, layout, config, size=size, max_tuples=max_tuples)
+    program, sections = encode(draft.schedules, draft.memory)
+    compiled = EngineProgram(
+        program=program,
+        sections=sections,
+        batch=size,
+        group=draft.group,
+        tuple_rows=layout.rows,
+        level_stride=draft.memory.block,
+        levels=draft.levels,
+        image=image(plan.graph, draft.selection, draft.memory, config.lanes),
+        symbols=symbols(plan.graph, draft.selection, draft.memory),
+        draft=draft,
+    )
+    check_program(
+        program,
+        sections,
+        config,
+        group=compiled.group,
+        tuple_rows=compiled.tuple_rows,
+        level_stride=compiled.level_stride,
+        levels=compiled.levels,
+        image_rows=draft.memory.image,
+    )
+    return compiled
+
+
+def prepare(graph: Graph) -> tuple[Plan, int]:
+    """The part of the road that knows no machine: the plan, and the tuples of a batch."""
+    check_supported(graph)
+    size = WHOLE_EPOCH if graph.batch is None else graph.batch
+    return plan_sections(simplify(graph), single=size == 1), size
+
+
+def draft_for(plan: Plan, layout: TupleLayout, *, threads: int, group: int, levels: int, reorder: bool = True) -> Draft:
+    """Compile for a group size; only the fields of instructions bound it."""
+    selection = select(plan, layout, threads=threads, group=group, levels=levels)
+    schedules = {section: schedule(ops, reorder=reorder) for section, ops in selection.ops.items()}
+    memory = allocate(selection, schedules)
+    return Draft(
+        plan=plan,
+        selection=selection,
+        schedules=schedules,
+        memory=memory,
+        threads=threads,
+        group=group,
+        levels=levels,
+    )
+
+
+def levels_for(size: int, *, max_tuples: int, round_tuples: int) -> int:
+    """Levels of the merge stack that batches of a size need; 0 if each is one round.
+
+    A batch without end has at least one, so that the machine notices tuples beyond `max_tuples`.
+    """
+    tuples = max_tuples if size == WHOLE_EPOCH else size
+    rounds = max(1, -(-tuples // round_tuples))
+    return max((rounds - 1).bit_length(), int(size == WHOLE_EPOCH))
+
+
+def group_for(tuple_rows: int, tuples: int, *, threads: int, tuple_depth: int) -> int:
+    """Tuples of a thread in a round: what a batch needs, or what tuple memory holds."""
+    per_thread = max(1, -(-tuples // threads))
+    group = min(1 << (per_thread - 1).bit_length(), MAX_GROUP)
+    while group > 1 and 2 * group * tuple_rows > tuple_depth:
+        group //= 2
+    return group
+
+
+def fit(plan: Plan, layout: TupleLayout, config: MachineConfig, *, size: int, max_tuples: int) -> Draft:
+    """The largest group that the batch can use and the machine can hold."""
+    tuples = max_tuples if size == WHOLE_EPOCH else size
+    rows = layout.rows
+    group = group_for(rows, tuples, threads=config.threads, tuple_depth=config.tuple_depth)
+    if 2 * rows > config.tuple_depth:
+        raise DoesNotFit(
+            f"a tuple of rule {plan.graph.name!r} takes {rows} rows of {config.lanes} lanes; two of them, one being "
+            f"filled while the other is worked on, need {2 * rows} rows, and tuple memory has {config.tuple_depth}",
+            hint=f"Set tuple_depth to {power_of_two(2 * rows)}, or more clusters.",
+        )
+    _check_loops(layout, plan)
+    while True:
+        levels = 0 if plan.single else levels_for(size, max_tuples=max_tuples, round_tuples=config.threads * group)
+        for reorder in (True, False):  # operations in the rule's order keep fewer values at a time
+            draft = draft_for(plan, layout, threads=config.threads, group=group, levels=levels, reorder=reorder)
+            if draft.memory.rows <= config.scratch_depth and draft.instructions <= config.program_depth:
+                return draft
+        if group == 1 or draft.instructions > config.program_depth:
+            raise _too_small(draft, config)
+        group //= 2
+
+
+def _too_small(draft: Draft, config: MachineConfig) -> DoesNotFit:
+    name = draft.plan.graph.name
+    if draft.instructions > config.program_depth:
+        return DoesNotFit(
+            f"rule {name!r} takes {draft.instructions} engine instructions, the machine holds {config.program_depth}",
+            hint=f"Set program_depth to {power_of_two(draft.instructions)}.",
+        )
+    memory = draft.memory
+    return DoesNotFit(
+        f"rule {name!r} takes {memory.rows} rows of {config.lanes} lanes of scratchpad (models and literals "
+        f"{memory.image}, sums {memory.state + memory.block}, merge stack {memory.stack}, temporaries "
+        f"{memory.temporaries}), the machine has {config.scratch_depth}",
+        hint=f"Set scratch_depth to {power_of_two(memory.rows)}, or more clusters.",
+    )
+
+
+def _check_loops(layout: TupleLayout, plan: Plan) -> None:
+    """Vectors must not be longer than an instruction's inner loop, nor tuples than its outer step."""
+    longest = max((layout_rows(layout, plan.graph, k) for k in range(len(plan.graph.nodes))), default=1)
+    limit = min(MAX_FIELD["inner"], MAX_FIELD["a_outer"] // 2)
+    if max(longest, layout.rows) > limit:
+        raise DoesNotFit(
+            f"rule {plan.graph.name!r} has vectors of {longest} rows of {layout.lanes} lanes and tuples of "
+            f"{layout.rows} rows, an instruction steps over {limit}",
+            hint="Use more clusters.",
+        )
+
+
+def layout_rows(layout: TupleLayout, graph: Graph, node: int) -> int:
+    """Rows of a node's value."""
+    shape = graph.concrete_shape(node)
+    return 1 if not shape else -(-shape[-1] // layout.lanes)
+
+
+def power_of_two(least: int) -> int:
+    """The least power of two that is not below."""
+    if least < 1:
+        raise InternalError(f"no memory of {least} rows")
+    return 1 << (least - 1).bit_length()

@@ -1,0 +1,99 @@
+"""Tuple layout: which rows of tuple memory hold which input of the rule.
+
+In: a bound graph and the number of lanes of a thread. Out: a `TupleLayout`, the seam between the engine program, which
+reads these rows, and the column descriptors, which fill them. It must not know of tables, pages or schedules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from dsl.hdfg.graph import Graph
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputPlace:
+    """Where one input or output of the rule lies within a tuple's rows.
+
+    Attributes
+    ----------
+    name
+        The rule's name for it.
+    shape
+        `()` for a scalar, which is repeated in every lane of one row; `(n,)` for a vector, whose element e lies in
+        row `row + e div lanes`, lane `e mod lanes`; the rows of a matrix follow one another.
+    row
+        First row, counted from the start of the tuple's slot.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    row: int
+
+    def rows(self, lanes: int) -> int:
+        """Rows that it takes on a machine with that many lanes to a thread."""
+        return rows_of(self.shape, lanes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TupleLayout:
+    """Rows of one tuple in tuple memory.
+
+    Attributes
+    ----------
+    lanes
+        Lanes of a thread, the words of a row.
+    places
+        Every input and output of the rule, in the order of `dana.algo`, one after the other.
+    """
+
+    lanes: int
+    places: tuple[InputPlace, ...]
+
+    @cached_property
+    def rows(self) -> int:
+        """Rows of one tuple, the Bundle's `tuple_rows`."""
+        return sum(place.rows(self.lanes) for place in self.places)
+
+    def place(self, name: str) -> InputPlace:
+        """Where the input of that name lies. Raises KeyError where the rule has no such input."""
+        for place in self.places:
+            if place.name == name:
+                return place
+        raise KeyError(name)
+
+
+def rows_of(shape: tuple[int, ...], lanes: int) -> int:
+    """Rows that a value takes: one for a scalar, `ceil(n / lanes)` for each vector of n elements."""
+    if not shape:
+        return 1
+    leading = 1
+    for extent in shape[:-1]:
+        leading *= extent
+    return leading * -(-shape[-1] // lanes)
+
+
+def tuple_layout(graph: Graph, lanes: int) -> TupleLayout:
+    """Lay out the inputs of a rule.
+
+    Parameters
+    ----------
+    graph
+        A bound graph.
+    lanes
+        Lanes of a thread, `MachineConfig.lanes`.
+
+    Raises
+    ------
+    dsl.hdfg.graph.BindError
+        If a shape still depends on a dim.
+    """
+    places = []
+    row = 0
+    for node in graph.inputs:
+        name = graph.nodes[node].name
+        shape = graph.concrete_shape(node)
+        places.append(InputPlace(name=name or f"node {node}", shape=shape, row=row))
+        row += rows_of(shape, lanes)
+    return TupleLayout(lanes=lanes, places=tuple(places))

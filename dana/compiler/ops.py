@@ -1,0 +1,150 @@
+"""Vector operations over buffers: the form between the graph and the instructions.
+
+In: nothing. Out: the data types that selection makes, scheduling orders, allocation places and encoding turns into
+instructions. A `VectorOp` is an instruction whose operands lie in buffers that have no address yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+
+from hwgen.spec import cycles
+from hwgen.spec.config import LANES_PER_CLUSTER
+from hwgen.spec.engine import Mask, Opcode, Source
+
+Rows = npt.NDArray[np.int64]
+
+
+class Home(Enum):
+    """Which part of memory a buffer belongs to."""
+
+    IMAGE = "image"
+    """Scratchpad rows that the host fills: literals, metas, models."""
+    STATE = "state"
+    """Scratchpad rows that live as long as the epoch."""
+    BLOCK = "block"
+    """Scratchpad rows of the merge block: written by `tuple`, dead after `batch` and `epoch` have read them."""
+    STACK = "stack"
+    """Scratchpad rows of the merge stack, all levels."""
+    TEMP = "temp"
+    """Scratchpad rows that are anyone's when their last reader is done."""
+    TUPLE = "tuple"
+    """Tuple memory, the half being executed."""
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Buffer:
+    """Adjacent rows of one memory; two buffers are equal only if they are the same object.
+
+    Attributes
+    ----------
+    name
+        For people.
+    rows
+        Its size.
+    """
+
+    name: str
+    rows: int
+    home: Home
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """An operand: row `base + o * outer + i * inner` of its buffer (plus the merge stack's level)."""
+
+    buffer: Buffer
+    base: int = 0
+    inner: int = 0
+    outer: int = 0
+    level: bool = False
+
+    def __str__(self) -> str:
+        steps = ("+i" if self.inner else "") + (f"+{self.outer}o" if self.outer else "")
+        return f"{self.buffer.name}[{self.base}{steps}{'+level' if self.level else ''}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorOp:
+    """One instruction to be; the fields mean what `hwgen.spec.engine.FIELDS` says.
+
+    Attributes
+    ----------
+    node
+        Node of the graph that it computes, -1 for what no node asked for.
+    """
+
+    op: Opcode
+    dst: Access
+    a: Access
+    b: Access | None = None
+    inner: int = 1
+    outer: int = 1
+    source: Source = Source.MEMORY
+    distance: int = 0
+    mask: Mask = Mask.NONE
+    tail_a: bool = False
+    tail_b: bool = False
+    tail: int = 0
+    scalar: bool = False
+    node: int = -1
+
+    @property
+    def rows(self) -> int:
+        return self.inner * self.outer
+
+    @property
+    def interval(self) -> int:
+        """Cycles from one row to the next."""
+        if not self.op.special:
+            return 1
+        return cycles.SPECIAL_INTERVAL[self.op] * (1 if self.scalar else LANES_PER_CLUSTER)
+
+    @property
+    def first_latency(self) -> int:
+        """Cycles from a row's issue until its result in the first lane can be read."""
+        return cycles.SPECIAL_LATENCY[self.op] if self.op.special else cycles.RESULT_LATENCY
+
+    @property
+    def latency(self) -> int:
+        """Cycles from a row's issue until its result in all lanes can be read."""
+        lanes = LANES_PER_CLUSTER if self.op.special and not self.scalar else 1
+        return self.first_latency + (lanes - 1) * self.interval // LANES_PER_CLUSTER
+
+    def write_cycles(self) -> Rows:
+        """Cycles after the first row's issue in which results are written, rising."""
+        rows = np.arange(self.rows) * self.interval + self.first_latency - 1
+        if not self.op.special or self.scalar:
+            return rows
+        return np.asarray((rows[:, None] + np.arange(LANES_PER_CLUSTER) * cycles.SPECIAL_INTERVAL[self.op]).ravel())
+
+    def reads(self) -> Iterator[Access]:
+        """Operands read from memory."""
+        yield self.a
+        if self.b is not None:
+            yield self.b
+
+    def touched(self, access: Access) -> Rows:
+        """Rows of an operand's buffer in the order in which they are used."""
+        o = np.arange(self.outer)[:, None] * access.outer
+        return np.asarray(access.base + (o + np.arange(self.inner)[None, :] * access.inner).ravel())
+
+    def __str__(self) -> str:
+        text = f"{self.op.name.lower()} {self.dst} <- {self.a}"
+        if self.source is Source.LANE_XOR:
+            text += f", lane^{1 << self.distance}"
+        elif self.source is Source.THREAD_XOR:
+            text += f", thread^{1 << self.distance}"
+        elif self.b is not None:
+            text += f", {self.b}"
+        for name in ("inner", "outer"):
+            text += f" {name}={getattr(self, name)}" if getattr(self, name) != 1 else ""
+        text += f" mask={self.mask.name.lower()}" if self.mask is not Mask.NONE else ""
+        for name in ("tail_a", "tail_b"):
+            text += f" {name}={self.tail}" if getattr(self, name) else ""
+        return text + (" scalar" if self.scalar else "")

@@ -1,0 +1,183 @@
+"""Scheduling: the order of a section's operations and the cycles that each waits.
+
+In: the operations of one section, in an order in which they may run. Out: the same operations in the order in which
+they issue, each with its wait, and the wait of the section's end. It moves no operation to another section and knows no
+addresses: an operation waits for the buffers' rows that it reads.
+
+Issue is in order and nothing interlocks (docs/machine.md, section 2), so every hazard is resolved here:
+
+* a row is read when the result that it holds can be read;
+* results come out one a cycle, whichever unit they come from;
+* a row's later result comes out later than its earlier one;
+* an operation's turn takes at least MIN_INSTRUCTION cycles.
+
+List scheduling: of the operations whose operands are there, the one with the longest chain of operations after it goes
+first; if there is none, the one whose operands are there first.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dana.compiler.ops import Buffer, Rows, VectorOp
+from hwgen.spec import cycles
+
+LONG_AGO = -(1 << 40)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """A section in order.
+
+    Attributes
+    ----------
+    issue
+        (operation, wait) in order.
+    end_wait
+        Wait of END.
+    length
+        Cycles of the section, END included, SECTION_START not.
+    """
+
+    issue: tuple[tuple[VectorOp, int], ...]
+    end_wait: int
+    length: int
+
+    @property
+    def busy(self) -> int:
+        """Cycles in which rows issue."""
+        return sum(op.rows * op.interval for op, _ in self.issue)
+
+
+def schedule(ops: Sequence[VectorOp], *, reorder: bool = True) -> Schedule:
+    """Order a section and count its waits.
+
+    Parameters
+    ----------
+    reorder
+        False keeps the given order, which needs fewer rows of scratchpad.
+    """
+    before, after = _dependences(ops)
+    priority = _priorities(ops, after) if reorder else [len(ops) - k for k in range(len(ops))]
+    clock = _Clock()
+    missing = [len(needed) for needed in before]
+    start: dict[int, int] = {}
+    future: list[tuple[int, int]] = []
+    available: list[tuple[int, int]] = []
+
+    def release(k: int) -> None:
+        start[k] = clock.operands_ready(ops[k])
+        heapq.heappush(future, (start[k] - _least_wait(ops[k]), k))
+
+    for k, count in enumerate(missing):
+        if not count and (reorder or k == 0):
+            release(k)
+    issue = []
+    for turn in range(len(ops)):
+        while future and future[0][0] <= clock.now:
+            _, k = heapq.heappop(future)
+            heapq.heappush(available, (-priority[k], k))
+        k = heapq.heappop(available)[1] if available else heapq.heappop(future)[1]
+        issue.append((ops[k], clock.issue(ops[k], start[k])))
+        if not reorder:
+            if turn + 1 < len(ops):
+                release(turn + 1)
+            continue
+        for other in after[k]:
+            missing[other] -= 1
+            if not missing[other]:
+                release(other)
+    end_wait = max(0, clock.last_write - clock.now, cycles.MIN_INSTRUCTION - 1)
+    return Schedule(issue=tuple(issue), end_wait=end_wait, length=clock.now + end_wait + 1)
+
+
+def _least_wait(op: VectorOp) -> int:
+    return max(0, cycles.MIN_INSTRUCTION - op.rows * op.interval)
+
+
+def _dependences(ops: Sequence[VectorOp]) -> tuple[list[set[int]], list[dict[int, bool]]]:
+    """For each operation those that must be before it; and those after it, with whether they read its result."""
+    before: list[set[int]] = [set() for _ in ops]
+    after: list[dict[int, bool]] = [{} for _ in ops]
+    writer: dict[Buffer, int] = {}
+    readers: dict[Buffer, list[int]] = {}
+
+    def follow(first: int, then: int, *, reads: bool) -> None:
+        if first != then:
+            before[then].add(first)
+            after[first][then] = after[first].get(then, False) or reads
+
+    for k, op in enumerate(ops):
+        for access in op.reads():
+            if access.buffer in writer:
+                follow(writer[access.buffer], k, reads=True)
+            readers.setdefault(access.buffer, []).append(k)
+        target = op.dst.buffer
+        if target in writer:
+            follow(writer[target], k, reads=False)
+        for reader in readers.pop(target, ()):
+            follow(reader, k, reads=False)
+        writer[target] = k
+    return before, after
+
+
+def _priorities(ops: Sequence[VectorOp], after: list[dict[int, bool]]) -> list[int]:
+    """Cycles from an operation's first row to the end of the longest chain behind it, about."""
+    length = [0] * len(ops)
+    for k in reversed(range(len(ops))):
+        op = ops[k]
+        rows = op.rows * op.interval
+        length[k] = max(
+            [
+                rows + op.latency,
+                *(length[o] + (max(rows, op.latency) if reads else rows) for o, reads in after[k].items()),
+            ]
+        )
+    return length
+
+
+class _Clock:
+    """Cycles since the start of a section, and what they hold."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.last_write = -1
+        self._ready: dict[Buffer, Rows] = {}
+        self._port = np.zeros(1024, dtype=np.bool_)
+
+    def operands_ready(self, op: VectorOp) -> int:
+        """First cycle in which the operation's first row may issue."""
+        offsets = np.arange(op.rows) * op.interval
+        earliest = 0
+        for access in op.reads():
+            ready = self._ready.get(access.buffer)
+            if ready is not None:
+                earliest = max(earliest, int((ready[op.touched(access)] - offsets).max()))
+        ready = self._ready.get(op.dst.buffer)
+        if ready is not None:
+            earliest = max(earliest, int((ready[op.touched(op.dst)] - offsets).max()) - op.first_latency + 1)
+        return earliest
+
+    def issue(self, op: VectorOp, start: int) -> int:
+        """Let the operation's turn begin; returns its wait."""
+        first = max(start, self.now + _least_wait(op))
+        writes = op.write_cycles()
+        while len(self._port) <= first + int(writes[-1]) + len(writes):
+            self._port = np.concatenate([self._port, np.zeros_like(self._port)])
+        while (taken := np.flatnonzero(self._port[first + writes])).size:
+            # of adjacent cycles the last that is taken must lie before the first
+            first += 1 if op.op.special else int(taken[-1]) + 1
+            if len(self._port) <= first + int(writes[-1]):
+                self._port = np.concatenate([self._port, np.zeros_like(self._port)])
+        self._port[first + writes] = True
+        self.last_write = max(self.last_write, first + int(writes[-1]))
+        wait = first - self.now
+        self.now = first + op.rows * op.interval
+        ready = self._ready.setdefault(op.dst.buffer, np.full(op.dst.buffer.rows, LONG_AGO))
+        # of several results for a row the last one counts
+        ready[op.touched(op.dst)] = first + np.arange(op.rows) * op.interval + op.latency
+        return wait

@@ -1,0 +1,124 @@
+"""Decides in which section of the program each node is computed.
+
+In: a simplified graph and the batch size. Out: a `Plan`. No instructions are made here.
+
+`init` takes what depends on metas alone, once an epoch. `tuple` takes what is per tuple; a value there that no tuple
+enters is computed once for all tuples of the round (`once`). `batch` takes what follows the merges. `epoch` takes what
+only the convergence test needs and what does not read a model, for by then the models are those after the batch.
+A batch of one tuple (`single`) has nothing to merge: its merges are the values themselves, and `tuple` takes all the
+work of `batch`, whose instructions could not read the tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dsl.hdfg.graph import LEAVES, Graph, Node, Op, Region
+from hwgen.spec.engine import Section
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is computed where.
+
+    Attributes
+    ----------
+    graph
+        The simplified graph.
+    single
+        Whether batches hold one tuple.
+    section
+        Section of every computed node that training needs; leaves, and merges of a `single` plan, have none.
+        A merge is in `tuple`.
+    per_tuple
+        Nodes that have a value for each tuple.
+    alias
+        Node that has the value of a merge, in a `single` plan.
+    """
+
+    graph: Graph
+    single: bool
+    section: Mapping[int, Section]
+    per_tuple: frozenset[int]
+    alias: Mapping[int, int]
+
+    def resolve(self, node: int) -> int:
+        """The node that computes a value."""
+        return self.alias.get(node, node)
+
+    def operands(self, node: int) -> tuple[int, ...]:
+        """Operands of a node, resolved."""
+        return tuple(self.resolve(operand) for operand in self.graph.nodes[node].inputs)
+
+    @property
+    def update_section(self) -> Section:
+        """Where models are written."""
+        return Section.TUPLE if self.single else Section.BATCH
+
+    def of(self, section: Section) -> tuple[int, ...]:
+        """Nodes of a section, in topological order."""
+        return tuple(node.id for node in self.graph.nodes if self.section.get(node.id) is section)
+
+    def text(self) -> str:
+        """The plan for people: a node a line under its section."""
+        lines = []
+        for section in Section:
+            nodes = self.of(section)
+            lines += [f"{section}:"] if nodes else []
+            for k in nodes:
+                node = self.graph.nodes[k]
+                once = " once" if section is Section.TUPLE and not self.single and k not in self.per_tuple else ""
+                lines.append(f"    %{k} = {node.op.value} {' '.join(f'%{o}' for o in self.operands(k))}{once}")
+        return "\n".join(lines) + "\n"
+
+
+def plan_sections(graph: Graph, *, single: bool) -> Plan:
+    """Place every node that training needs."""
+    needed = graph.reachable(graph.training_roots)
+    alias: dict[int, int] = {}
+    section: dict[int, Section] = {}
+    per_tuple: set[int] = set()
+    for node in graph.nodes:
+        operands = [alias.get(operand, operand) for operand in node.inputs]
+        if node.op in (Op.INPUT, Op.OUTPUT):
+            per_tuple.add(node.id)
+        if node.op in LEAVES or node.id not in needed:
+            continue
+        if node.op is Op.MERGE and single:
+            alias[node.id] = operands[0]
+            continue
+        if node.op is not Op.MERGE and any(operand in per_tuple for operand in operands):
+            per_tuple.add(node.id)
+        section[node.id] = _section(node, single)
+    plan = Plan(graph=graph, single=single, section=section, per_tuple=frozenset(per_tuple), alias=alias)
+    section.update(dict.fromkeys(_epoch_nodes(plan), Section.EPOCH))
+    return plan
+
+
+def _section(node: Node, single: bool) -> Section:
+    if node.region is Region.CONST:
+        return Section.INIT
+    return Section.BATCH if node.region is Region.BATCH and node.op is not Op.MERGE and not single else Section.TUPLE
+
+
+def _epoch_nodes(plan: Plan) -> set[int]:
+    """Nodes of the convergence test alone that can be computed from what is left at the end of the epoch."""
+    graph = plan.graph
+    if graph.convergence is None:
+        return set()
+    others = [node for update in graph.updates for node in (update.value, update.index) if node is not None]
+    others += [] if graph.loss is None else [graph.loss]
+    alone = graph.reachable([graph.convergence]) - graph.reachable(others)
+    users: dict[int, list[int]] = {}
+    for k in alone:
+        for operand in plan.operands(k):
+            users.setdefault(operand, []).append(k)
+    chosen: set[int] = set()
+    for k in sorted(alone, reverse=True):
+        movable = plan.section.get(k) is plan.update_section and graph.nodes[k].op is not Op.MERGE
+        # metas and literals keep their rows; models are new by then and the tuple's rows belong to the unpacker
+        lasting = all(graph.nodes[o].op not in (Op.MODEL, Op.INPUT, Op.OUTPUT) for o in plan.operands(k))
+        if movable and lasting and all(user in chosen for user in users.get(k, ())):
+            chosen.add(k)
+    return chosen

@@ -1,0 +1,34 @@
+"""Common subexpressions: computes equal values once.
+
+    before  %3 = sub %1 %2   %4 = sub %1 %2   %5 = mul %3 %4
+    after   %3 = sub %1 %2                    %4 = mul %3 %3
+
+Operands of commuting operations (they commute bit for bit) may stand in either order.
+"""
+
+from __future__ import annotations
+
+from dana.compiler.rewrite import Rewriter, rewrite
+from dsl.binary32 import bits_of
+from dsl.hdfg.graph import LEAVES, Graph, Node, Op
+
+COMMUTING = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.EQ})
+
+
+def share_subexpressions(graph: Graph) -> Graph:
+    """The graph with one node for each value."""
+    seen: dict[tuple[object, ...], int] = {}
+
+    def rule(rewriter: Rewriter, node: Node) -> int | None:
+        if node.op in LEAVES and node.op not in (Op.CONST, Op.ARANGE):
+            return None
+        inputs = tuple(operand.id for operand in rewriter.operands(node))
+        if node.op in COMMUTING:
+            inputs = tuple(sorted(inputs))
+        value = None if node.value is None else bits_of(node.value)
+        key = (node.op, inputs, node.shape, node.region, value, node.axis, node.merge_op)
+        if key not in seen:
+            seen[key] = rewriter.copy(node)
+        return seen[key]
+
+    return rewrite(graph, rule)

@@ -1,0 +1,423 @@
+"""Writes the Strider program and the column descriptors for a table's schema.
+
+In: the schema, the columns in use and where their elements go in tuple memory. Out: instructions, %cr registers and
+descriptors. The program follows line pointers, skips what is not LP_NORMAL, checks every offset, skips rows with a
+NULL in a used column and hands the others, column run by column run, to the unpacker. It does on the machine what
+`dana.storage.reader` does in Python, fault for fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dana.compiler.layout import TupleLayout
+from dana.compiler.strider_assembly import Assembly
+from dana.errors import UsageError
+from dana.storage import layout
+from dana.storage.schema import Attribute, TableSchema, Use
+from dana.storage.types import ARRAYS, SCALARS
+from hwgen.spec.columns import Column, ColumnType
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.strider import Condition, Control, Fault, Instruction, Opcode
+
+# temporaries; %t0 is part of the contract (reported with a fault)
+CURSOR, LIMIT, UPPER, SPECIAL, LENGTH, WORD, START, END, DATA, ADDRESS, POINTER, NATTS, MASK, FIRST, PAYLOAD, STOP = (
+    range(16)
+)
+REQUIRED = 24
+"""Attributes whose presence is checked at once: the constant that stands for all of them has 24 bits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StriderProgram:
+    """What the access engine is loaded with."""
+
+    instructions: tuple[Instruction, ...]
+    constants: tuple[int, ...]
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Adjacent stored elements that become adjacent elements of one input."""
+
+    offset: int
+    kind: ColumnType
+    input: str
+    element: int
+    count: int
+
+
+def compile_strider(
+    schema: TableSchema, uses: Sequence[Use], tuples: TupleLayout, config: MachineConfig
+) -> StriderProgram:
+    """The program for a schema.
+
+    Raises
+    ------
+    SchemaError
+        A used column cannot be read by a Strider.
+    UsageError
+        The program or its descriptors do not fit the machine.
+    """
+    for use in uses:
+        schema.usable(use.attribute)
+    program = _Writer(schema, uses, tuples, config.page_size).write()
+    for what, found, limit, option in (
+        ("instructions", len(program.instructions), config.strider_depth, "strider_depth"),
+        ("column descriptors", len(program.columns), config.descriptor_depth, "descriptor_depth"),
+    ):
+        if found > limit:
+            raise UsageError(
+                f"{schema.relation} needs a Strider program of {found} {what}, the machine holds {limit}",
+                hint=f"Set {option} to {1 << (found - 1).bit_length()}, or put used columns of one type side by side.",
+            )
+    return program
+
+
+class _Writer:
+    def __init__(self, schema: TableSchema, uses: Sequence[Use], tuples: TupleLayout, page_size: int) -> None:
+        self.asm = Assembly()
+        self.attributes = schema.attributes
+        self.uses = {use.attribute: use for use in uses}
+        self.last = max(self.uses)
+        self.tuples = tuples
+        self.page_size = page_size
+        self.columns: list[Column] = []
+        self.written = 0
+        self.total = sum(use.count for use in uses)
+
+    def write(self) -> StriderProgram:
+        asm = self.asm
+        self._page()
+        asm.jump("start")
+        for fault in (Fault.LINE_POINTER, Fault.TUPLE_HEADER, Fault.TUPLE_SHORT):  # in reach of the loop's branches
+            asm.label(fault.name)
+            asm.fail(fault)
+        asm.label("start")
+        asm.emit(Opcode.INS, CURSOR, 0, layout.PAGE_HEADER_SIZE)
+        asm.emit(Opcode.BENTR)
+        self._line_pointer()
+        self._header()
+        asm.label("whole")
+        self._walk(holes=False)
+        asm.label("next")
+        asm.emit(Opcode.AD, CURSOR, asm.constant(layout.ITEM_ID_SIZE), CURSOR)
+        asm.emit(Opcode.BEXIT, Condition.GE, CURSOR, LIMIT)
+        asm.label("end")
+        asm.emit(Opcode.CTL, Control.END)
+        asm.label("skip")
+        asm.emit(Opcode.CTL, Control.SKIP)
+        asm.jump("next")
+        self._nulls()
+        for fault in (Fault.PAGE_HEADER, Fault.TOASTED, Fault.COMPRESSED, Fault.ARRAY_SHAPE, Fault.ARRAY_NULLS):
+            asm.label(fault.name)
+            asm.fail(fault)
+        return StriderProgram(instructions=asm.finish(), constants=asm.constants, columns=tuple(self.columns))
+
+    # --- page and line pointers -----------------------------------------------------------------------------------
+
+    def _page(self) -> None:
+        asm = self.asm
+        asm.constant(4096)  # Assembly needs it to load large constants once %cr is full
+        for register, address in ((LIMIT, layout.PD_LOWER), (UPPER, layout.PD_UPPER), (SPECIAL, layout.PD_SPECIAL)):
+            asm.emit(Opcode.READB, asm.constant(address), 2, register)
+        asm.branch(Opcode.BLT, asm.constant(layout.PAGE_HEADER_SIZE), LIMIT, "used")
+        asm.jump("end")  # new or empty
+        asm.label("used")
+        asm.branch(Opcode.BLT, UPPER, LIMIT, Fault.PAGE_HEADER.name)
+        asm.branch(Opcode.BLT, SPECIAL, UPPER, Fault.PAGE_HEADER.name)
+        asm.branch(Opcode.BLT, asm.constant(self.page_size), SPECIAL, Fault.PAGE_HEADER.name)
+        # a pointer counts if all of it lies below pd_lower: cursor < pd_lower - 3
+        asm.emit(Opcode.SUB, LIMIT, asm.constant(layout.ITEM_ID_SIZE - 1), LIMIT)
+        asm.branch(Opcode.BLT, asm.constant(layout.PAGE_HEADER_SIZE), LIMIT, "start")
+        asm.jump("end")
+
+    def _copy(self, source: int, target: int) -> None:
+        self.asm.emit(Opcode.AD, source, self.asm.constant(0), target)
+
+    def _line_pointer(self) -> None:
+        asm = self.asm
+        asm.emit(Opcode.READB, CURSOR, 4, LENGTH)
+        self._copy(LENGTH, WORD)
+        asm.emit(Opcode.EXTRBI, WORD, layout.LP_FLAGS_SHIFT, layout.LP_FLAGS_BITS)
+        asm.branch(Opcode.BNE, WORD, asm.constant(layout.LP_NORMAL), "next")
+        self._copy(LENGTH, START)
+        asm.emit(Opcode.EXTRBI, START, 0, layout.LP_OFFSET_BITS)
+        asm.emit(Opcode.EXTRBI, LENGTH, layout.LP_LENGTH_SHIFT, layout.LP_LENGTH_BITS)
+        asm.emit(Opcode.AD, START, LENGTH, END)
+        asm.emit(Opcode.CLN, START, 3, WORD)
+        asm.branch(Opcode.BNE, START, WORD, Fault.LINE_POINTER.name)  # tuples start at multiples of MAXALIGN
+        asm.branch(Opcode.BLT, START, UPPER, Fault.LINE_POINTER.name)
+        asm.branch(Opcode.BLT, SPECIAL, END, Fault.LINE_POINTER.name)
+
+    # --- tuple header ---------------------------------------------------------------------------------------------
+
+    def _header(self) -> None:
+        asm = self.asm
+        asm.branch(Opcode.BLT, LENGTH, asm.constant(layout.TUPLE_HEADER_SIZE + 1), Fault.TUPLE_HEADER.name)
+        asm.emit(Opcode.AD, START, asm.constant(layout.T_INFOMASK2), ADDRESS)
+        asm.emit(Opcode.READB, ADDRESS, 4, NATTS)  # t_infomask2, t_infomask
+        asm.emit(Opcode.AD, START, asm.constant(layout.T_HOFF), ADDRESS)
+        asm.emit(Opcode.READB, ADDRESS, 1, DATA)
+        self._copy(NATTS, MASK)
+        asm.emit(Opcode.EXTRBI, MASK, 16, 1)
+        asm.emit(Opcode.EXTRBI, NATTS, 0, layout.HEAP_NATTS_BITS)
+        asm.branch(Opcode.BNE, MASK, asm.constant(0), "nulls")
+        plain = layout.align_up(layout.TUPLE_HEADER_SIZE, layout.MAXALIGN)
+        asm.branch(Opcode.BNE, DATA, asm.constant(plain), Fault.TUPLE_HEADER.name)
+        asm.branch(Opcode.BLT, NATTS, asm.constant(self.last + 1), "skip")  # added later, so NULL
+        asm.emit(Opcode.AD, START, DATA, DATA)
+
+    def _nulls(self) -> None:
+        """A tuple with a null bitmap: whole up to the last used column, or with holes."""
+        asm = self.asm
+        asm.label("nulls")
+        asm.emit(Opcode.AD, NATTS, asm.constant(7), MASK)
+        asm.emit(Opcode.EXTRBI, MASK, 3, 9)
+        asm.emit(Opcode.AD, MASK, asm.constant(layout.TUPLE_HEADER_SIZE), MASK)
+        asm.emit(Opcode.CLN, MASK, 3, MASK)
+        asm.branch(Opcode.BNE, DATA, MASK, Fault.TUPLE_HEADER.name)
+        asm.emit(Opcode.AD, START, DATA, DATA)
+        asm.branch(Opcode.BLT, END, DATA, Fault.TUPLE_HEADER.name)
+        asm.branch(Opcode.BLT, NATTS, asm.constant(self.last + 1), "skip")
+        holes = "holes" if len(self.uses) <= self.last else "skip"
+        for first in range(0, self.last + 1, REQUIRED):
+            self._require(first, min(REQUIRED, self.last + 1 - first), holes)
+        asm.jump("whole")
+        if holes == "holes":
+            asm.label("holes")
+            for first, count in _spans(sorted(self.uses)):
+                self._require(first, count, "skip")
+            self._walk(holes=True)
+            asm.jump("next")
+
+    def _bits(self, first: int, count: int) -> None:
+        """%WORD <- bits [first, first + count) of the null bitmap; they lie within four bytes."""
+        asm = self.asm
+        size = (first % 8 + count + 7) // 8
+        asm.emit(Opcode.AD, START, asm.constant(layout.T_BITS + first // 8), ADDRESS)
+        asm.emit(Opcode.READB, ADDRESS, size, WORD)
+        if first % 8 or count != 8 * size:
+            asm.emit(Opcode.EXTRBI, WORD, first % 8, count)
+
+    def _require(self, first: int, count: int, otherwise: str) -> None:
+        """Go to `otherwise` unless all of these attributes are present."""
+        self._bits(first, count)
+        self.asm.branch(Opcode.BNE, WORD, self.asm.constant((1 << count) - 1), otherwise)
+
+    # --- columns --------------------------------------------------------------------------------------------------
+
+    def _walk(self, *, holes: bool) -> None:
+        """Pass the attributes up to the last used one, handing over those in use.
+
+        The position is `base` + `offset`, the base being a register known to be a multiple of `aligned`. With `holes`
+        every unused attribute may be absent, so the position after it is not known before the tuple is there.
+        """
+        self.written = 0
+        base, offset, aligned = DATA, 0, layout.MAXALIGN
+        runs: list[_Run] = []
+        k = 0
+        while k <= self.last:
+            attribute = self.attributes[k]
+            use = self.uses.get(k)
+            if use is None and holes:
+                self._flush(base, runs, offset)
+                runs = []
+                self._settle(base, offset)
+                k = self._pass_absent(k)
+                base, offset, aligned = POINTER, 0, 1
+                continue
+            if attribute.length < 0:
+                self._flush(base, runs, offset)
+                runs = []
+                self._settle(base, offset)
+                self._varlena(attribute, use)
+                base, offset, aligned = POINTER, 0, 1
+                k += 1
+                continue
+            if attribute.alignment > aligned:
+                self._flush(base, runs, offset)
+                runs = []
+                self._settle(base, offset)
+                self.asm.emit(Opcode.CLN, POINTER, attribute.alignment.bit_length() - 1, POINTER)
+                base, offset, aligned = POINTER, 0, attribute.alignment
+            offset = layout.align_up(offset, attribute.alignment)
+            if use is not None:
+                _append(runs, _Run(offset, SCALARS[attribute.type_oid].column, use.input, use.element, 1))
+            offset += attribute.length
+            k += 1
+        self._flush(base, runs, offset)
+
+    def _settle(self, base: int, offset: int) -> None:
+        """%POINTER <- base + offset."""
+        if base != POINTER or offset:
+            self.asm.emit(Opcode.AD, base, self.asm.constant(offset), POINTER)
+
+    def _within(self, register: int, extra: int, end: int = END) -> None:
+        """Fault unless %register + extra <= %end."""
+        if extra:
+            self.asm.emit(Opcode.AD, register, self.asm.constant(extra), ADDRESS)
+            register = ADDRESS
+        self.asm.branch(Opcode.BLT, end, register, Fault.TUPLE_SHORT.name)
+
+    def _flush(self, base: int, runs: Sequence[_Run], length: int) -> None:
+        """Check that `length` bytes from %base are in the tuple, then hand over the runs among them."""
+        if length:
+            self._within(base, length)
+        for run in runs:
+            self._hand_over(base, run)
+
+    def _hand_over(self, base: int, run: _Run) -> None:
+        asm = self.asm
+        place = self.tuples.place(run.input)
+        scalar = not place.shape
+        lanes = self.tuples.lanes
+        self.written += run.count
+        column = Column(
+            count=run.count,
+            row=place.row + (0 if scalar else run.element // lanes),
+            lane=0 if scalar else run.element % lanes,
+            type=run.kind,
+            scalar=int(scalar),
+            first=int(self.written == run.count),
+            last=int(self.written == self.total),
+        )
+        if column not in self.columns:
+            self.columns.append(column)
+        number = self.columns.index(column)
+        address = base
+        if run.offset:
+            asm.emit(Opcode.AD, base, asm.constant(run.offset), ADDRESS)
+            address = ADDRESS
+        asm.emit(Opcode.WRITEB, address, number >> 6, number & 63)
+
+    def _pass_absent(self, first: int) -> int:
+        """Move %POINTER over unused attributes from `first` on, any of which may be NULL; the next attribute."""
+        asm = self.asm
+        attribute = self.attributes[first]
+        count = 1
+        if attribute.length >= 0 and attribute.length % attribute.alignment == 0:
+            while (
+                first + count <= self.last
+                and first + count not in self.uses
+                and count < 25  # with the first bit's place in its byte, 32 bits
+                and self.attributes[first + count].length == attribute.length
+                and self.attributes[first + count].align == attribute.align
+            ):
+                count += 1
+        after = asm.fresh("absent")
+        self._bits(first, count)
+        asm.branch(Opcode.BEQ, WORD, asm.constant(0), after)
+        if attribute.length < 0:
+            self._varlena(attribute, None)
+        else:
+            asm.emit(Opcode.CLN, POINTER, attribute.alignment.bit_length() - 1, POINTER)
+            if count > 1:
+                asm.emit(Opcode.CTL, Control.POP, WORD, WORD)
+                asm.emit(Opcode.MUL, WORD, asm.constant(attribute.length), WORD)
+                asm.emit(Opcode.AD, POINTER, WORD, POINTER)
+            else:
+                asm.emit(Opcode.AD, POINTER, asm.constant(attribute.length), POINTER)
+            self._within(POINTER, 0)
+        asm.label(after)
+        return first + count
+
+    def _varlena(self, attribute: Attribute, use: Use | None) -> None:
+        """Move %POINTER over a present varlena value, handing over its elements if it is in use."""
+        asm = self.asm
+        unpadded, long, done = asm.fresh("unpadded"), asm.fresh("long"), asm.fresh("done")
+        self._within(POINTER, 1)
+        asm.emit(Opcode.READB, POINTER, 1, FIRST)
+        asm.branch(Opcode.BNE, FIRST, asm.constant(0), unpadded)
+        asm.emit(Opcode.CLN, POINTER, attribute.alignment.bit_length() - 1, POINTER)
+        self._within(POINTER, 1)
+        asm.emit(Opcode.READB, POINTER, 1, FIRST)
+        asm.label(unpadded)
+        if use is None:
+            self._skip_external(done)
+        else:
+            asm.branch(Opcode.BEQ, FIRST, asm.constant(layout.VARLENA_EXTERNAL), Fault.TOASTED.name)
+        self._copy(FIRST, WORD)
+        asm.emit(Opcode.EXTRBI, WORD, 0, 1)
+        asm.branch(Opcode.BEQ, WORD, asm.constant(0), long)
+        asm.emit(Opcode.EXTRBI, FIRST, 1, 7)
+        asm.emit(Opcode.AD, POINTER, FIRST, STOP)
+        self._within(STOP, 0)
+        asm.emit(Opcode.AD, POINTER, asm.constant(1), PAYLOAD)
+        body = asm.fresh("body")
+        asm.jump(body)
+        asm.label(long)
+        self._within(POINTER, 4)
+        asm.emit(Opcode.READB, POINTER, 4, WORD)
+        if use is not None:
+            asm.emit(Opcode.EXTRBI, FIRST, 0, 2)
+            asm.branch(Opcode.BEQ, FIRST, asm.constant(layout.VARLENA_COMPRESSED), Fault.COMPRESSED.name)
+        asm.emit(Opcode.EXTRBI, WORD, 2, 30)
+        asm.branch(Opcode.BLT, WORD, asm.constant(4), Fault.TUPLE_SHORT.name)
+        asm.emit(Opcode.AD, POINTER, WORD, STOP)
+        self._within(STOP, 0)
+        asm.emit(Opcode.AD, POINTER, asm.constant(4), PAYLOAD)
+        asm.label(body)
+        if use is not None:
+            self._array(attribute, use)
+        self._copy(STOP, POINTER)
+        asm.label(done)
+
+    def _skip_external(self, done: str) -> None:
+        asm = self.asm
+        inline = asm.fresh("inline")
+        asm.branch(Opcode.BNE, FIRST, asm.constant(layout.VARLENA_EXTERNAL), inline)
+        asm.emit(Opcode.AD, POINTER, asm.constant(layout.VARSIZE_EXTERNAL_ONDISK), POINTER)
+        self._within(POINTER, 0)
+        asm.jump(done)
+        asm.label(inline)
+
+    def _array(self, attribute: Attribute, use: Use) -> None:
+        """Check the array header at %PAYLOAD and hand its elements over."""
+        asm = self.asm
+        array = ARRAYS[attribute.type_oid]
+        self._within(PAYLOAD, layout.ARRAY_DATA, STOP)
+        for offset, expected, fault in (
+            (layout.ARRAY_NDIM, 1, Fault.ARRAY_SHAPE),
+            (layout.ARRAY_DATAOFFSET, 0, Fault.ARRAY_NULLS),
+            (layout.ARRAY_ELEMTYPE, array.element_oid, Fault.ARRAY_SHAPE),
+            (layout.ARRAY_DIM, use.count, Fault.ARRAY_SHAPE),
+        ):
+            address = PAYLOAD
+            if offset:
+                asm.emit(Opcode.AD, PAYLOAD, asm.constant(offset), ADDRESS)
+                address = ADDRESS
+            asm.emit(Opcode.READB, address, 4, WORD)
+            asm.branch(Opcode.BNE, WORD, asm.constant(expected), fault.name)
+        self._within(PAYLOAD, layout.ARRAY_DATA + use.count * array.element.bytes, STOP)
+        self._hand_over(PAYLOAD, _Run(layout.ARRAY_DATA, array.element, use.input, use.element, use.count))
+
+
+def _append(runs: list[_Run], run: _Run) -> None:
+    """Add a run, joined to the one before it where both the page and the input go on."""
+    if runs:
+        before = runs[-1]
+        if (
+            before.kind is run.kind
+            and before.input == run.input
+            and before.element + before.count == run.element
+            and before.offset + before.count * before.kind.bytes == run.offset
+        ):
+            runs[-1] = _Run(before.offset, before.kind, before.input, before.element, before.count + 1)
+            return
+    runs.append(run)
+
+
+def _spans(positions: Sequence[int]) -> list[tuple[int, int]]:
+    """Runs (first, count) of consecutive attributes whose bits can be read as one word."""
+    spans: list[tuple[int, int]] = []
+    for position in positions:
+        if spans:
+            first, count = spans[-1]
+            if first + count == position and first % 8 + count < 32 and count < REQUIRED:
+                spans[-1] = (first, count + 1)
+                continue
+        spans.append((position, 1))
+    return spans

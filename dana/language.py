@@ -1,0 +1,303 @@
+"""The names of the rule language, for editors and notebooks: signatures, types and docstrings.
+
+Comes in: nothing at run time. A rule is read as text, by ``dana_create_udf``, the command line or `udf`; the functions
+here are what an editor completes and a type checker checks. Called by Python itself they raise `NotInRule`, so that a
+rule run by mistake says what to do instead of training nothing. Must not: import anything heavy, or compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from dsl import Rule
+
+
+class NotInRule(RuntimeError):
+    """A name of the rule language was called by Python."""
+
+
+def _refuse(name: str) -> NoReturn:
+    raise NotInRule(
+        f"dana.{name} describes a rule, which is read as text and never run by Python; put the statements into a "
+        "function under @dana.udf, or into a file given to dana check, dana train or dana_create_udf"
+    )
+
+
+class Value:
+    """A number, vector, matrix or three-axis array of the dataflow; exists in rule text only.
+
+    Operators work elementwise and broadcast by NumPy's rule; comparisons give 1.0 or 0.0.
+    """
+
+    if TYPE_CHECKING:
+
+        def __add__(self, other: Operand) -> Value: ...
+        def __radd__(self, other: Operand) -> Value: ...
+        def __sub__(self, other: Operand) -> Value: ...
+        def __rsub__(self, other: Operand) -> Value: ...
+        def __mul__(self, other: Operand) -> Value: ...
+        def __rmul__(self, other: Operand) -> Value: ...
+        def __truediv__(self, other: Operand) -> Value: ...
+        def __rtruediv__(self, other: Operand) -> Value: ...
+        def __lt__(self, other: Operand) -> Value: ...
+        def __gt__(self, other: Operand) -> Value: ...
+        def __le__(self, other: Operand) -> Value: ...
+        def __ge__(self, other: Operand) -> Value: ...
+        def __eq__(self, other: Operand) -> Value: ...  # type: ignore[override]
+        def __neg__(self) -> Value: ...
+        def __pos__(self) -> Value: ...
+        def __getitem__(self, row: Value | int) -> Value:
+            """Row of a model, chosen by a scalar input or a number, counted from 0."""
+
+
+class Dim:
+    """The extent of an axis, bound to the table at train time; exists in rule text only."""
+
+    if TYPE_CHECKING:
+
+        def __add__(self, other: Dim | int) -> Dim: ...
+        def __radd__(self, other: int) -> Dim: ...
+        def __sub__(self, other: Dim | int) -> Dim: ...
+        def __rsub__(self, other: int) -> Dim: ...
+        def __mul__(self, other: Dim | int) -> Dim: ...
+        def __rmul__(self, other: int) -> Dim: ...
+
+
+class Start:
+    """How a model starts; exists in rule text only."""
+
+
+class AllTuples:
+    """The whole table as one batch."""
+
+    def __repr__(self) -> str:
+        return "dana.all"
+
+
+Number = Value | float
+Operand = Number | Dim
+Shape = Sequence[Dim | int] | Dim | int
+
+
+class Algo:
+    """A rule: what `algo` gives; exists in rule text only."""
+
+    if TYPE_CHECKING:
+
+        def merge(self, value: Operand, batch: int | Value | AllTuples, op: str) -> Value:
+            """Join a value of each tuple over a batch: op is "+", "*", "max" or "min".
+
+            What feeds it is computed per tuple, on the models as they stood before the batch; what follows it once per
+            batch. `batch` is a number, a meta or `dana.all`.
+            """
+
+        def setModel(self, value: Operand, *more: Operand) -> None:
+            """Say what a model becomes: ``setModel(value)`` with one model, else ``setModel(model, value)``.
+
+            ``setModel(U[i], value)`` writes one row.
+            """
+
+        def setLoss(self, loss: Operand) -> None:
+            """Say what a tuple's loss is; its mean over each epoch is the training curve."""
+
+        def setPrediction(self, prediction: Operand) -> None:
+            """Say what is predicted from models and inputs."""
+
+        def setConvergence(self, condition: Operand) -> None:
+            """Say when to stop: looked at after each epoch, on the last batch's values."""
+
+        def setEpochs(self, epochs: int) -> None:
+            """Say how many passes over the table to make at most."""
+
+
+def dim() -> Dim:
+    """Declare the extent of an axis that the table decides: ``n = dana.dim()``."""
+    _refuse("dim")
+
+
+def model(shape: Shape = (), init: float | Start = 0.0) -> Value:
+    """Declare state that training changes: ``w = dana.model([n])``; it starts at `init` everywhere."""
+    _refuse("model")
+
+
+def input(shape: Shape = ()) -> Value:
+    """Declare features of a tuple: ``x = dana.input([n])``."""
+    _refuse("input")
+
+
+def output(shape: Shape = ()) -> Value:
+    """Declare a label of a tuple: ``y = dana.output()``."""
+    _refuse("output")
+
+
+def meta(value: float) -> Value:
+    """Declare a number that can be changed at train time: ``lr = dana.meta(0.1)``."""
+    _refuse("meta")
+
+
+def inter(shape: Shape = ()) -> Value:
+    """Declare the shape of a value that is assigned later: ``g = dana.inter([n])``."""
+    _refuse("inter")
+
+
+def state(like: Operand, shape: Shape = (), init: float | Start = 0.0) -> Value:
+    """Declare a model that a function keeps for itself: ``velocity = dana.state(w)``.
+
+    It has the shape of `like` unless another is given, and belongs to the algo without being listed there.
+    """
+    _refuse("state")
+
+
+def setState(state: Value, value: Operand) -> None:
+    """Say what a state becomes after the batch: ``dana.setState(velocity, 0.9 * velocity + grad)``."""
+    _refuse("setState")
+
+
+def algo(*members: Value) -> Algo:
+    """Declare the rule over its models, inputs and outputs: ``rule = dana.algo(w, x, y)``; names the rule."""
+    _refuse("algo")
+
+
+def sigma(value: Operand, axis: int | None = None) -> Value:
+    """Sum along an axis, counted from 1: ``dana.sigma(w * x, 1)``; a vector's axis may be left out."""
+    _refuse("sigma")
+
+
+def pi(value: Operand, axis: int | None = None) -> Value:
+    """Multiply along an axis, counted from 1: ``dana.pi(x, 1)``."""
+    _refuse("pi")
+
+
+def norm(value: Operand, axis: int | None = None) -> Value:
+    """Euclidean norm along an axis, counted from 1: ``dana.norm(grad, 1)``."""
+    _refuse("norm")
+
+
+def sigmoid(value: Operand) -> Value:
+    """1 / (1 + exp(-value)), elementwise."""
+    _refuse("sigmoid")
+
+
+def gaussian(value: Operand) -> Value:
+    """exp(-value * value), elementwise."""
+    _refuse("gaussian")
+
+
+def sqrt(value: Operand) -> Value:
+    """Square root, elementwise."""
+    _refuse("sqrt")
+
+
+def exp(value: Operand) -> Value:
+    """e to the power of value, elementwise."""
+    _refuse("exp")
+
+
+def log(value: Operand) -> Value:
+    """Natural logarithm, elementwise."""
+    _refuse("log")
+
+
+def abs(value: Operand) -> Value:
+    """Magnitude, elementwise."""
+    _refuse("abs")
+
+
+def max(left: Operand, right: Operand) -> Value:
+    """The larger of two, elementwise."""
+    _refuse("max")
+
+
+def min(left: Operand, right: Operand) -> Value:
+    """The smaller of two, elementwise."""
+    _refuse("min")
+
+
+def where(condition: Operand, then: Operand, otherwise: Operand) -> Value:
+    """`then` where the condition is other than zero, else `otherwise`; elementwise."""
+    _refuse("where")
+
+
+def expand(value: Operand, axis: int) -> Value:
+    """Give a value a new axis of one element: ``dana.expand(e, 2) * x`` is the outer product of two vectors."""
+    _refuse("expand")
+
+
+def arange(count: Dim | int) -> Value:
+    """Vector 0, 1, 2 … of `count` elements: ``dana.arange(k) == y`` is the one-hot vector of a class."""
+    _refuse("arange")
+
+
+def uniform(low: float, high: float, seed: int = 0) -> Start:
+    """Start a model with numbers from low to high: ``dana.model([n], init=dana.uniform(-0.1, 0.1))``."""
+    _refuse("uniform")
+
+
+def normal(mean: float, deviation: float, seed: int = 0) -> Start:
+    """Start a model with normally distributed numbers: ``dana.model([n], init=dana.normal(0, 0.1))``."""
+    _refuse("normal")
+
+
+all = AllTuples()
+
+
+def udf(function: Callable[[], object]) -> Rule:
+    """Make the body of a function a rule; the function is read, never called.
+
+    Numbers that the function takes from the module around it become part of the rule.
+
+    Examples
+    --------
+    ::
+
+        @dana.udf
+        def linear():
+            w = dana.model([8])
+            ...
+
+    Raises
+    ------
+    dsl.RuleError
+        With every error of the rule.
+    """
+    from dsl.embed import rule_from_function  # the front end is loaded only when it is needed
+
+    return rule_from_function(function)
+
+
+__all__ = [
+    "Algo",
+    "Dim",
+    "NotInRule",
+    "Number",
+    "Value",
+    "abs",
+    "algo",
+    "all",
+    "arange",
+    "dim",
+    "exp",
+    "expand",
+    "gaussian",
+    "input",
+    "inter",
+    "log",
+    "max",
+    "meta",
+    "min",
+    "model",
+    "norm",
+    "normal",
+    "output",
+    "pi",
+    "setState",
+    "sigma",
+    "sigmoid",
+    "sqrt",
+    "state",
+    "udf",
+    "uniform",
+    "where",
+]

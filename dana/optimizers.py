@@ -1,0 +1,146 @@
+"""Optimisers, learning rates and penalties, in rule text: what follows a merge, ready to use in a rule.
+
+Comes in: values of one batch. Goes out: the model's next value, or a rate, or a gradient. A rule imports these
+functions as it would in Python, and calls them once for each model::
+
+    from dana.optimizers import adam
+
+    logistic.setModel(w, adam(w, gradient, lr))
+
+What they remember from batch to batch is a `dana.state`, such as ``w.velocity``: it belongs to the rule's models
+without being listed in ``dana.algo``. Gradients and rates may be any values of one batch; numbers may be metas. The
+front end reads this file as text; Python imports it for editors and notebooks only. Must not: hold anything but rule
+text.
+"""
+
+from __future__ import annotations
+
+import dana
+
+# the next value of a model
+
+
+def sgd(model: dana.Value, gradient: dana.Number, rate: dana.Number = 0.01) -> dana.Value:
+    """Gradient descent: a step of `rate` against the gradient."""
+    return model - rate * gradient
+
+
+def momentum(model: dana.Value, gradient: dana.Number, rate: dana.Number = 0.01, keep: dana.Number = 0.9) -> dana.Value:
+    """Gradient descent with a heavy ball (Polyak 1964): each step keeps `keep` of the step before."""
+    velocity = dana.state(model)
+    moved = keep * velocity + gradient
+    dana.setState(velocity, moved)
+    return model - rate * moved
+
+
+def nesterov(model: dana.Value, gradient: dana.Number, rate: dana.Number = 0.01, keep: dana.Number = 0.9) -> dana.Value:
+    """Accelerated gradient descent (Nesterov 1983), in the form that needs no gradient ahead (Sutskever 2013)."""
+    velocity = dana.state(model)
+    moved = keep * velocity + gradient
+    dana.setState(velocity, moved)
+    return model - rate * (gradient + keep * moved)
+
+
+def adagrad(
+    model: dana.Value, gradient: dana.Number, rate: dana.Number = 0.1, epsilon: dana.Number = 1e-8
+) -> dana.Value:
+    """A rate for each element, which falls with the squares that its gradient has summed up to (Duchi 2011)."""
+    squares = dana.state(model)
+    total = squares + gradient * gradient
+    dana.setState(squares, total)
+    return model - rate * gradient / (dana.sqrt(total) + epsilon)
+
+
+def rmsprop(
+    model: dana.Value,
+    gradient: dana.Number,
+    rate: dana.Number = 0.01,
+    keep: dana.Number = 0.9,
+    epsilon: dana.Number = 1e-8,
+) -> dana.Value:
+    """As `adagrad`, but old squares fade, so that the rate does not die (Tieleman and Hinton 2012)."""
+    squares = dana.state(model)
+    total = keep * squares + (1 - keep) * gradient * gradient
+    dana.setState(squares, total)
+    return model - rate * gradient / (dana.sqrt(total) + epsilon)
+
+
+def adam(
+    model: dana.Value,
+    gradient: dana.Number,
+    rate: dana.Number = 0.001,
+    keep: dana.Number = 0.9,
+    keep_squares: dana.Number = 0.999,
+    epsilon: dana.Number = 1e-8,
+) -> dana.Value:
+    """Momentum with a rate for each element, corrected for the start from 0 (Kingma and Ba 2015)."""
+    mean = dana.state(model)
+    square = dana.state(model)
+    faded = dana.state(model, [], init=1)
+    faded_squares = dana.state(model, [], init=1)
+    new_mean = keep * mean + (1 - keep) * gradient
+    new_square = keep_squares * square + (1 - keep_squares) * gradient * gradient
+    new_faded = keep * faded
+    new_faded_squares = keep_squares * faded_squares
+    dana.setState(mean, new_mean)
+    dana.setState(square, new_square)
+    dana.setState(faded, new_faded)
+    dana.setState(faded_squares, new_faded_squares)
+    size = dana.sqrt(new_square / (1 - new_faded_squares)) + epsilon
+    return model - rate / (1 - new_faded) * new_mean / size
+
+
+# rates
+
+
+def inverse_decay(rate: dana.Number, per_batch: dana.Number = 0.001) -> dana.Value:
+    """The rate divided by 1 + `per_batch` × the batches before this one (Robbins and Monro 1951)."""
+    batches = dana.state(rate, [])
+    dana.setState(batches, batches + 1)
+    return rate / (1 + per_batch * batches)
+
+
+def exponential_decay(rate: dana.Number, keep: dana.Number = 0.999) -> dana.Value:
+    """The rate, of which each batch leaves `keep` to the next."""
+    share = dana.state(rate, [], init=1)
+    dana.setState(share, keep * share)
+    return rate * share
+
+
+def largest(value: dana.Value) -> dana.Value:
+    """The largest that a value has been in any batch so far, element by element, and at least 0.
+
+    A rate divided by the largest curvature of a batch is stable on every table.
+    """
+    seen = dana.state(value)
+    now = dana.max(seen, value)
+    dana.setState(seen, now)
+    return now
+
+
+# gradients and penalties
+
+
+def clip(gradient: dana.Number, bound: dana.Number) -> dana.Value:
+    """The gradient with every element brought into -`bound` … `bound`."""
+    return dana.max(-bound, dana.min(gradient, bound))
+
+
+def clip_norm(gradient: dana.Value, bound: dana.Number) -> dana.Value:
+    """A vector's gradient, shortened to the length `bound` where it is longer."""
+    return gradient * dana.min(1, bound / dana.norm(gradient, 1))
+
+
+def l2(model: dana.Value, gradient: dana.Number, penalty: dana.Number) -> dana.Value:
+    """The gradient with that of `penalty` / 2 × the sum of the model's squares."""
+    return gradient + penalty * model
+
+
+def l1(model: dana.Value, gradient: dana.Number, penalty: dana.Number) -> dana.Value:
+    """The gradient with a subgradient of `penalty` × the sum of the model's magnitudes."""
+    return gradient + penalty * ((model > 0) - (model < 0))
+
+
+def soft_threshold(value: dana.Number, amount: dana.Number) -> dana.Value:
+    """The value, brought towards 0 by `amount` and no further: the proximal step of an L1 penalty."""
+    return dana.max(value - amount, 0) + dana.min(value + amount, 0)

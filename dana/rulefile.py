@@ -1,0 +1,46 @@
+"""Rule files: a path in, a rule out. Nothing in the file is executed.
+
+In: a path. Out: the text, or the `dsl.Rule`. It must not import the front end before a rule is loaded.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dana.errors import UsageError
+
+if TYPE_CHECKING:
+    from dsl import Rule
+
+
+def read_rule(file: str | PathLike[str]) -> str:
+    """Text of a rule file.
+
+    Raises
+    ------
+    UsageError
+        It is not there, or is not UTF-8.
+    """
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file} must be UTF-8 text; byte {error.start} is not") from None
+
+
+def load(file: str | PathLike[str]) -> Rule:
+    """Read and compile a rule file; it is parsed, never executed.
+
+    Raises
+    ------
+    UsageError
+        The file cannot be read.
+    dsl.RuleError
+        The text is no rule; the message shows every error in its place.
+    """
+    from dsl import compile_rule
+
+    return compile_rule(read_rule(file), filename=str(file))

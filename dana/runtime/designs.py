@@ -1,0 +1,191 @@
+"""Compiled designs and where they are kept: rule text and table in, Bundle with its plan out.
+
+A design is found again, by everything that went into it, in this process or in the user's cache folder; so a rule is
+parsed and compiled once for a table, not once for a session. Nothing in the cache is executed: it holds Bundles, whose
+checksums are verified, and JSON.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+
+from dana.compiler import bind, compile_bundle
+from dana.compiler.predictor import encode_predictor
+from dana.errors import UsageError
+from dana.runtime.trainer import TrainRequest
+from dsl import compile_rule
+from hwgen.spec import bundle as bundles
+from hwgen.spec.bundle import Bundle, BundleError
+
+VERSIONS = (version("dana-db"), bundles.VERSION)
+"""What a design depends on besides its inputs."""
+
+KEPT = 64
+"""Designs kept in a process."""
+
+SMALLEST_TUPLE = 28
+"""Bytes that a tuple takes of a page at least: header and line pointer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """A rule, compiled for a table and a machine.
+
+    Attributes
+    ----------
+    bundle
+        What the machine is loaded with.
+    epochs
+        The rule's setEpochs.
+    metas
+        Default values by name, in the order of the rule.
+    batch_meta
+        The meta that is the batch size, if one is.
+    features, labels
+        Columns in use, in order.
+    predictor
+        Program for `dana_predict`, or None.
+    """
+
+    bundle: Bundle
+    epochs: int
+    metas: dict[str, float]
+    batch_meta: str | None
+    features: tuple[str, ...]
+    labels: tuple[str, ...]
+    predictor: bytes | None
+
+
+class DesignStore:
+    """Finds or makes designs.
+
+    Parameters
+    ----------
+    folder
+        Where designs are kept between processes; None: nowhere.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._kept: OrderedDict[str, Design] = OrderedDict()
+
+    def get(self, request: TrainRequest) -> Design:
+        """The design for a request: the rule's own, unless the request changes the batch size, which is compiled in."""
+        design = self._get(request, None)
+        if design.batch_meta is not None and design.batch_meta in request.hyper:
+            batch = _batch_size(design.batch_meta, request.hyper[design.batch_meta])
+            if batch != design.bundle.batch:
+                design = self._get(request, batch)
+        return design
+
+    def _get(self, request: TrainRequest, batch: int | None) -> Design:
+        key = _key(request, batch)
+        design = self._kept.get(key) or self._read(key)
+        if design is None:
+            design = compile_design(request, batch)
+            self._write(key, design)
+        self._kept[key] = design
+        self._kept.move_to_end(key)
+        while len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+        return design
+
+    def _read(self, key: str) -> Design | None:
+        if self._folder is None:
+            return None
+        try:
+            return _unpack(Bundle.from_bytes((self._folder / f"{key}.bundle").read_bytes()))
+        except (OSError, BundleError, KeyError, ValueError):
+            return None  # absent, damaged or of another version: compiled anew
+
+    def _write(self, key: str, design: Design) -> None:
+        if self._folder is None:
+            return
+        temporary = self._folder / f"{key}.{os.getpid()}"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            temporary.write_bytes(design.bundle.to_bytes())
+            temporary.rename(self._folder / f"{key}.bundle")
+        except OSError:
+            temporary.unlink(missing_ok=True)  # a full or read-only disk costs time at the next session, nothing else
+
+
+def compile_design(request: TrainRequest, batch: int | None = None) -> Design:
+    """Rule text to Bundle, for a table; `batch` replaces the rule's batch size.
+
+    Raises
+    ------
+    RuleError
+        The text is no rule.
+    UsageError
+        Rule, table and machine do not go together.
+    """
+    graph = compile_rule(request.source, filename=request.rule).hdfg
+    binding = bind(graph, request.relation.schema, request.features, request.label)
+    bound = binding.graph if batch is None else replace(binding.graph, batch=batch)
+    predictor = None if graph.prediction is None else encode_predictor(bound)
+    plan = {
+        "epochs": graph.epochs,
+        "metas": [[graph.nodes[k].name, graph.nodes[k].value] for k in graph.metas],
+        "batch_meta": None if graph.batch_meta is None else graph.nodes[graph.batch_meta].name,
+        "features": list(binding.features),
+        "labels": list(binding.labels),
+        "predictor": None if predictor is None else base64.b64encode(predictor).decode(),
+    }
+    bundle = compile_bundle(
+        replace(binding, graph=bound),
+        request.relation.schema,
+        design={**request.design, "page_size": request.relation.page_size},
+        max_tuples=_tuple_bound(request),
+        notes=plan,
+    )
+    return _unpack(bundle)
+
+
+def _unpack(bundle: Bundle) -> Design:
+    notes = bundle.notes
+    predictor = notes["predictor"]
+    return Design(
+        bundle=bundle,
+        epochs=notes["epochs"],
+        metas=dict(notes["metas"]),
+        batch_meta=notes["batch_meta"],
+        features=tuple(notes["features"]),
+        labels=tuple(notes["labels"]),
+        predictor=None if predictor is None else base64.b64decode(predictor),
+    )
+
+
+def _batch_size(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 1:
+        raise UsageError(f"hyperparameter {name!r} is the batch size and must be a whole number from 1, not {value!r}")
+    return int(value)
+
+
+def _tuple_bound(request: TrainRequest) -> int:
+    """More tuples than the table has; a power of two, so that a growing table seldom needs a new design."""
+    per_page = request.relation.page_size // SMALLEST_TUPLE
+    pages = max(1, request.relation.pages)
+    return per_page << (pages - 1).bit_length()
+
+
+def _key(request: TrainRequest, batch: int | None) -> str:
+    # repr of frozen data: as telling as JSON, and a tenth of the time for a wide table
+    parts = (
+        VERSIONS,
+        request.source,
+        request.relation.schema.attributes,
+        request.features,
+        request.label,
+        sorted(request.design.items()),
+        request.relation.page_size,
+        _tuple_bound(request),
+        batch,
+    )
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]

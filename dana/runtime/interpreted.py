@@ -1,0 +1,145 @@
+"""The interpreter as a backend: what a rule means, for those who want to see it without a machine.
+
+In: a request and a schema; then pages. Out: the same models, bit for bit, as every machine gives. Slow, and exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dana.compiler.binding import bind
+from dana.compiler.predictor import encode_predictor
+from dana.runtime.machines import PageCollector
+from dana.runtime.metas import meta_values
+from dana.runtime.notices import warn_of_non_finite
+from dana.runtime.page_errors import no_rows_error, page_error
+from dana.runtime.trainer import EpochReport, Json, Notify, Parameter, Sink, TrainRequest, TrainResult
+from dana.storage.reader import PageFault, read_page
+from dana.storage.schema import TableSchema, Use
+from dsl import compile_rule
+from dsl.hdfg.interpreter import Interpreter
+from hwgen.spec import numerics
+
+Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+
+
+@dataclass(slots=True)
+class Columns:
+    """Values of the rule's inputs, in heap order: arrays of shape [tuples, *shape]."""
+
+    values: dict[str, Floats]
+    tuples: int
+    skipped: int
+
+
+def read_columns(
+    pages: memoryview, schema: TableSchema, uses: tuple[Use, ...], shapes: dict[str, tuple[int, ...]], page_size: int
+) -> Columns:
+    """Read a table's pages with the reference reader.
+
+    Raises
+    ------
+    FaultyPage
+        At the first page that contradicts the layout.
+    """
+    found: list[list[Floats]] = []
+    skipped = 0
+    for number in range(len(pages) // page_size):
+        try:
+            page = read_page(bytes(pages[number * page_size : (number + 1) * page_size]), schema, uses)
+        except PageFault as error:
+            raise FaultyPage(error, number) from error
+        found += page.rows
+        skipped += page.skipped
+    count = len(found)
+    values = {name: np.zeros((count, max(1, int(np.prod(shape)))), np.float32) for name, shape in shapes.items()}
+    for at, use in enumerate(uses):
+        for number, row in enumerate(found):
+            values[use.input][number, use.element : use.element + use.count] = row[at]
+    return Columns(
+        values={name: value.reshape(count, *shapes[name]) for name, value in values.items()},
+        tuples=count,
+        skipped=skipped,
+    )
+
+
+class FaultyPage(Exception):
+    """A page fault and the page it was found on."""
+
+    def __init__(self, fault: PageFault, page: int) -> None:
+        super().__init__(f"page {page}: {fault}")
+        self.fault = fault
+        self.page = page
+
+
+class InterpretedTraining:
+    """One training in the interpreter; implements `dana.runtime.trainer.Training`."""
+
+    def __init__(self, request: TrainRequest, notify: Notify) -> None:
+        self._notify = notify
+        rule = compile_rule(request.source, filename=request.rule).hdfg
+        self._binding = bind(rule, request.relation.schema, request.features, request.label)
+        graph = self._binding.graph
+        self._request = request
+        self._collector = PageCollector(request.relation.page_size)
+        self._interpreter = Interpreter(graph, numerics)
+        defaults = {str(graph.nodes[k].name): float(graph.nodes[k].value or 0.0) for k in graph.metas}
+        self._metas = meta_values(defaults, request.hyper)
+        self._models = self._interpreter.start()
+        self._shapes = {str(graph.nodes[k].name): graph.concrete_shape(k) for k in graph.inputs}
+
+    @property
+    def design(self) -> Json:
+        return {"features": list(self._binding.features), "labels": list(self._binding.labels)}
+
+    @property
+    def epochs(self) -> int:
+        return self._request.epochs or self._binding.graph.epochs
+
+    @property
+    def sink(self) -> Sink:
+        return self._collector.sink
+
+    def failure(self, status: int) -> Exception:
+        return AssertionError(f"the page collector never refuses a page, but gave status {status}")
+
+    def end_epoch(self) -> EpochReport:
+        relation = self._request.relation
+        try:
+            columns = read_columns(
+                self._collector.take(), relation.schema, self._binding.uses, self._shapes, relation.page_size
+            )
+        except FaultyPage as error:
+            raise page_error(error.fault.fault, relation, error.page, error.fault.pointer) from error
+        if not columns.tuples:
+            raise no_rows_error(relation, columns.skipped)
+        result = self._interpreter.train(columns.values, self._models, self._metas, epochs=1)
+        self._models = result.models
+        return EpochReport(
+            loss=result.losses[0] if result.losses else None,
+            converged=result.converged,
+            tuples=columns.tuples,
+            skipped=columns.skipped,
+            cycles=None,
+        )
+
+    def finish(self) -> TrainResult:
+        graph = self._binding.graph
+        parameters = [Parameter(name=name, values=values) for name, values in self._models.items()]
+        warn_of_non_finite(parameters, self._notify)
+        return TrainResult(
+            parameters=parameters,
+            predictor=None if graph.prediction is None else encode_predictor(graph, self._metas),
+            modelled_seconds=None,
+            metadata={
+                "features": list(self._binding.features),
+                "labels": list(self._binding.labels),
+                "hyper": self._metas,
+                "backend": "interp",
+            },
+        )
+
+    def close(self) -> None:
+        self._collector.take()

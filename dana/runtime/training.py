@@ -1,0 +1,221 @@
+"""The trainer of the worker: rules compiled to machines, and the interpreter as a backend.
+
+In: requests. Out: trainings that take pages and give models. Everything about sockets, rings and SQL is elsewhere;
+everything about machines is behind `dana.runtime.machines`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+
+from dana.compiler.engine import DoesNotFit
+from dana.compiler.predictor import with_metas
+from dana.errors import InternalError, UsageError
+from dana.runtime.designs import Design, DesignStore
+from dana.runtime.interpreted import InterpretedTraining
+from dana.runtime.machines import MACHINES, StreamingMachine
+from dana.runtime.metas import meta_values
+from dana.runtime.notices import warn_of_non_finite
+from dana.runtime.page_errors import no_rows_error, page_error
+from dana.runtime.trainer import (
+    EpochReport,
+    Json,
+    Level,
+    Notice,
+    Notify,
+    Parameter,
+    Sink,
+    SqlState,
+    Training,
+    TrainingError,
+    TrainRequest,
+    TrainResult,
+)
+from dsl import RuleError, compile_rule
+from hwgen.spec.bundle import Symbol, collect, place
+from hwgen.spec.config import ConfigError
+from hwgen.spec.strider import Fault
+
+BACKENDS = (*MACHINES, "interp")
+
+
+def design_cache() -> Path:
+    """The user's cache folder for designs."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "dana" / "designs"
+
+
+class MachineTrainer:
+    """Trains on the simulator or on the RTL; implements `dana.runtime.trainer.Trainer`.
+
+    Parameters
+    ----------
+    cache
+        Folder for compiled designs; None: kept in memory only.
+    """
+
+    def __init__(self, cache: Path | None = None) -> None:
+        self._designs = DesignStore(cache)
+
+    def check(self, source: str, notify: Notify) -> Json:
+        """See `Trainer.check`."""
+        try:
+            rule = compile_rule(source, filename="rule")
+            graph = rule.hdfg
+        except RuleError as error:
+            _refuse(error)
+        for warning in rule.warnings:
+            notify(Notice(level=Level.WARNING, message=str(warning)))
+
+        def described(nodes: tuple[int, ...]) -> list[dict[str, object]]:
+            return [
+                {"name": graph.nodes[k].name, "shape": [str(extent) for extent in graph.nodes[k].shape]} for k in nodes
+            ]
+
+        return {
+            "name": graph.name,
+            "models": described(graph.models),
+            "inputs": described(graph.inputs),
+            "metas": {str(graph.nodes[k].name): graph.nodes[k].value for k in graph.metas},
+            "batch": graph.batch,
+            "epochs": graph.epochs,
+            "predicts": graph.prediction is not None,
+        }
+
+    def open(self, request: TrainRequest, notify: Notify) -> Training:
+        """See `Trainer.open`."""
+        if request.backend not in BACKENDS:
+            raise TrainingError(f"backend must be one of {', '.join(BACKENDS)}, not {request.backend!r}")
+        if request.nulls != "skip":
+            raise TrainingError(f"nulls must be 'skip', not {request.nulls!r}")
+        if request.epochs is not None and request.epochs < 1:
+            raise TrainingError(f"epochs must be at least 1, not {request.epochs}")
+        try:
+            if request.backend == "interp":
+                return InterpretedTraining(request, notify)
+            design = self._designs.get(request)
+            machine = MACHINES[request.backend](design.bundle.config)
+        except (RuleError, UsageError, ConfigError) as error:
+            _refuse(error)
+        return MachineTraining(request, design, machine, notify)
+
+
+def _refuse(error: Exception) -> NoReturn:
+    """Raise the SQL error that an error of the language, the compiler or the configuration becomes."""
+    if isinstance(error, TrainingError):
+        raise error
+    if isinstance(error, RuleError):
+        raise TrainingError(str(error), sqlstate=SqlState.SYNTAX_ERROR) from error
+    if isinstance(error, DoesNotFit):
+        raise TrainingError(error.message, sqlstate=SqlState.LIMIT_EXCEEDED, hint=error.hint) from error
+    if isinstance(error, UsageError):
+        raise TrainingError(error.message, hint=error.hint) from error
+    raise TrainingError(str(error)) from error
+
+
+class MachineTraining:
+    """One training on a machine; implements `dana.runtime.trainer.Training`."""
+
+    def __init__(self, request: TrainRequest, design: Design, machine: StreamingMachine, notify: Notify) -> None:
+        self._request = request
+        self._notify = notify
+        self._design = design
+        self._machine = machine
+        self._cycles = 0
+        self._begun = False
+        self._bundle = design.bundle
+        self._metas = meta_values(design.metas, request.hyper)
+        machine.load(self._bundle)
+        lanes = self._bundle.config.lanes
+        for symbol in self._bundle.of_kind("meta"):
+            rows = place(np.float32(self._metas[symbol.name]), lanes)
+            machine.write_rows(symbol.row, rows.view(np.uint32))
+
+    @property
+    def design(self) -> Json:
+        return {
+            "config": self._bundle.config.to_json(),
+            "units": self._bundle.config.units,
+            "instructions": len(self._bundle.program),
+            "strider_instructions": len(self._bundle.strider),
+            "features": list(self._design.features),
+            "labels": list(self._design.labels),
+        }
+
+    @property
+    def epochs(self) -> int:
+        return self._request.epochs or self._design.epochs
+
+    @property
+    def sink(self) -> Sink:
+        self._begin()
+        function, context = self._machine.sink
+        return Sink(function=function, context=context)
+
+    def failure(self, status: int) -> Exception:
+        """The machine stops taking pages at a fault; its counters say which."""
+        counters = self._machine.end_epoch()
+        if counters.fault is Fault.NONE:
+            return InternalError(f"the machine refused a page with status {status}")
+        return page_error(counters.fault, self._request.relation, counters.fault_page, counters.fault_pointer)
+
+    def end_epoch(self) -> EpochReport:
+        counters = self._machine.end_epoch()
+        self._begun = False
+        if counters.fault is not Fault.NONE:
+            raise page_error(counters.fault, self._request.relation, counters.fault_page, counters.fault_pointer)
+        if not counters.tuples:
+            raise no_rows_error(self._request.relation, counters.skipped)
+        self._cycles += counters.cycles
+        loss = self._scalar("loss")
+        convergence = self._scalar("convergence")
+        report = EpochReport(
+            loss=None if loss is None else loss / counters.tuples,
+            converged=convergence is not None and convergence != 0,
+            tuples=counters.tuples,
+            skipped=counters.skipped,
+            cycles=counters.cycles,
+            counters={"engine_busy": counters.engine_busy},
+        )
+        self._begin()
+        return report
+
+    def finish(self) -> TrainResult:
+        config = self._bundle.config
+        predictor = self._design.predictor
+        parameters = [
+            Parameter(name=symbol.name, values=self._read(symbol)) for symbol in self._bundle.of_kind("model")
+        ]
+        warn_of_non_finite(parameters, self._notify)
+        return TrainResult(
+            parameters=parameters,
+            predictor=None if predictor is None else with_metas(predictor, list(self._metas.values())),
+            modelled_seconds=self._cycles / config.clock_hz,
+            metadata={
+                "features": list(self._design.features),
+                "labels": list(self._design.labels),
+                "hyper": self._metas,
+                "backend": self._request.backend,
+                "units": config.units,
+            },
+        )
+
+    def close(self) -> None:
+        self._machine.close()
+
+    def _begin(self) -> None:
+        if not self._begun:
+            self._machine.begin_epoch(self._request.relation.pages)
+            self._begun = True
+
+    def _read(self, symbol: Symbol) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+        count = symbol.rows(self._bundle.config.lanes)
+        return collect(self._machine.read_rows(symbol.row, count).view(np.float32), symbol.shape)
+
+    def _scalar(self, kind: str) -> float | None:
+        symbol = self._bundle.symbol(kind)
+        return None if symbol is None else float(self._read(symbol))

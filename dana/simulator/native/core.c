@@ -1,0 +1,220 @@
+/*
+ * The library's functions, called through ctypes without the GIL (dana/simulator/native.py declares them).
+ *
+ * A simulator is used by one thread at a time. Every function that computes sets the processor's flushing of subnormals
+ * and restores what it was.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core.h"
+#include "numerics.h"
+
+/* What sim_consume() returns besides 0 */
+#define STOPPED	 1 /* a fault: sim_end() tells which */
+#define UNLOADED 2
+
+/* A simulator of a machine; `kernels`: see sim_choose_kernels(); NULL: no memory, or no such kernels */
+SIM_EXPORT struct sim *
+sim_new(const struct sim_machine *machine, const char *kernels)
+{
+	const struct sim_kernels *chosen = sim_choose_kernels(kernels);
+	struct sim *sim = chosen != NULL ? calloc(1, sizeof *sim) : NULL;
+
+	if (sim == NULL)
+		return NULL;
+	sim->machine = *machine;
+	sim->kernels = chosen;
+	sim->one = 1.0f;
+	sim->lanes = machine->clusters * SIM_CLUSTER;
+	sim->unit = machine->threads * sim->lanes;
+	return sim;
+}
+
+static void
+unload(struct sim *sim)
+{
+	sim_paths_free(sim);
+	free(sim->in_order);
+	free(sim->sections[SIM_TUPLE].fused);
+	memset(sim->sections, 0, sizeof sim->sections);
+	free(sim->ops);
+	free(sim->masks);
+	free(sim->rows);
+	free(sim->pending);
+	free(sim->scratch);
+	free(sim->tuples);
+	free(sim->strider);
+	free(sim->columns);
+	sim->in_order = NULL;
+	sim->ops = NULL;
+	sim->masks = NULL;
+	sim->rows = NULL;
+	sim->pending = NULL;
+	sim->scratch = NULL;
+	sim->tuples = NULL;
+	sim->strider = NULL;
+	sim->columns = NULL;
+	sim->iterations = 0;
+	sim->loaded = sim->begun = false;
+}
+
+SIM_EXPORT void
+sim_free(struct sim *sim)
+{
+	if (sim == NULL)
+		return;
+	unload(sim);
+	free(sim);
+}
+
+/* Rows of zeros, on a cache line */
+static float *
+memory(size_t rows, size_t unit)
+{
+	const size_t size = (rows * unit * sizeof(float) + 63) / 64 * 64 + 64;
+	float *zeroed = aligned_alloc(64, size);
+
+	if (zeroed != NULL)
+		memset(zeroed, 0, size);
+	return zeroed;
+}
+
+/* The image to every thread's scratchpad */
+static void
+place_image(struct sim *sim, const struct sim_bundle *bundle)
+{
+	for (int32_t row = 0; row < bundle->image_rows; row++)
+		for (int32_t t = 0; t < sim->machine.threads; t++)
+			memcpy(sim->scratch + (size_t)row * (size_t)sim->unit + t * sim->lanes, bundle->image + (size_t)row * (size_t)sim->lanes,
+				   sizeof(float) * (size_t)sim->lanes);
+}
+
+/* Loads a Bundle; nothing is loaded where *problem says why not */
+SIM_EXPORT void
+sim_load(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *problem)
+{
+	memset(problem, 0, sizeof *problem);
+	unload(sim);
+	sim->group = bundle->group;
+	sim->tuple_rows = bundle->tuple_rows;
+	sim->round_tuples = sim->machine.threads * bundle->group;
+	sim->tuple_stride = (ptrdiff_t)bundle->tuple_rows * sim->unit;
+	sim->levels = bundle->levels;
+	sim->batch = bundle->batch;
+	if (!sim_verify(sim, bundle, problem))
+	{
+		unload(sim);
+		return;
+	}
+	sim->scratch = memory((size_t)sim->machine.scratch_depth, (size_t)sim->unit);
+	sim->tuples = memory(2 * (size_t)bundle->group * (size_t)bundle->tuple_rows, (size_t)sim->unit);
+	if (sim->scratch == NULL || sim->tuples == NULL || !sim_engine_prepare(sim, bundle) || !sim_fuse(sim, bundle) || !sim_pipeline_prepare(sim) ||
+		!sim_columns_prepare(sim, bundle) || !sim_strider_prepare(sim, bundle) || !sim_paths_prepare(sim))
+	{
+		problem->kind = SIM_NO_MEMORY;
+		unload(sim);
+		return;
+	}
+	place_image(sim, bundle);
+	sim->loaded = true;
+}
+
+/* Whether loops may run as paths; for tests */
+SIM_EXPORT void
+sim_use_paths(struct sim *sim, int32_t use)
+{
+	sim->scalar = !use;
+}
+
+/* Iterations of Strider loops that ran as paths since the Bundle was loaded; for tests */
+SIM_EXPORT uint64_t
+sim_path_iterations(const struct sim *sim)
+{
+	return sim->iterations;
+}
+
+/* Rows of every thread's scratchpad <- words [count][lanes]; false: outside of it */
+SIM_EXPORT int32_t
+sim_write_rows(struct sim *sim, int64_t row, int64_t count, const uint32_t *words)
+{
+	if (!sim->loaded || row < 0 || count < 0 || row + count > sim->machine.scratch_depth)
+		return false;
+	for (int64_t k = 0; k < count; k++)
+		for (int32_t t = 0; t < sim->machine.threads; t++)
+			memcpy(sim->scratch + (row + k) * sim->unit + t * sim->lanes, words + k * sim->lanes,
+				   sizeof(float) * (size_t)sim->lanes);
+	return true;
+}
+
+/* Words [count][lanes] <- rows of thread 0's scratchpad, NaNs canonical */
+SIM_EXPORT int32_t
+sim_read_rows(const struct sim *sim, int64_t row, int64_t count, uint32_t *words)
+{
+	if (!sim->loaded || row < 0 || count < 0 || row + count > sim->machine.scratch_depth)
+		return false;
+	for (int64_t k = 0; k < count; k++)
+		for (int32_t lane = 0; lane < sim->lanes; lane++)
+		{
+			uint32_t word;
+
+			memcpy(&word, &sim->scratch[(row + k) * sim->unit + lane], sizeof word);
+			words[k * sim->lanes + lane] = (word & INT32_MAX) > DN_EXPONENT ? DN_QUIET_NAN : word;
+		}
+	return true;
+}
+
+/* Forgets an epoch that was not ended; the next page is the first of a new one */
+SIM_EXPORT void
+sim_begin(struct sim *sim)
+{
+	sim->begun = false;
+}
+
+/* Takes the epoch's next pages: the sink of a page ring. 0, or why it takes no more. */
+SIM_EXPORT int
+sim_consume(void *context, const uint8_t *pages, size_t n_pages)
+{
+	struct sim *sim = context;
+	const size_t page_size = (size_t)sim->machine.page_size;
+	unsigned mode;
+
+	if (!sim->loaded)
+		return UNLOADED;
+	mode = dn_enter();
+	if (!sim->begun)
+		sim_epoch_begin(sim);
+	for (size_t k = 0; k < n_pages && sim->e.fault == SIM_FAULT_NONE; k++)
+	{
+		/* tuples lie downwards and pointers upwards, so the processor does not foresee them */
+		sim->ahead = k + 1 < n_pages ? (ptrdiff_t)page_size : 0;
+		(void)sim_page(sim, pages + k * page_size);
+	}
+	dn_leave(mode);
+	return sim->e.fault == SIM_FAULT_NONE ? 0 : STOPPED;
+}
+
+/* Ends the epoch after its last page; false: nothing is loaded */
+SIM_EXPORT int32_t
+sim_end(struct sim *sim, struct sim_counters *counters)
+{
+	unsigned mode;
+
+	memset(counters, 0, sizeof *counters);
+	if (!sim->loaded)
+		return false;
+	mode = dn_enter();
+	if (!sim->begun)
+		sim_epoch_begin(sim);
+	if (sim->e.fault == SIM_FAULT_NONE)
+		counters->cycles = sim_epoch_end(sim);
+	dn_leave(mode);
+	counters->tuples = sim->e.tuples;
+	counters->skipped = sim->e.skipped;
+	counters->engine_busy = sim->e.busy;
+	counters->fault = sim->e.fault;
+	counters->fault_page = sim->e.fault_page;
+	counters->fault_pointer = sim->e.fault_pointer;
+	sim->begun = false;
+	return true;
+}

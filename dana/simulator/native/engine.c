@@ -1,0 +1,349 @@
+/*
+ * The execution engine: instructions over rows of the scratchpad and of tuple memory.
+ *
+ * In: a verified program, the half of tuple memory and the number of tuples of a round. Out: the scratchpad. Memory is
+ * laid out [row][thread][lane], so that a row of all threads, and the rows of an inner loop, are one vector; a unit's
+ * number is thread * lanes + lane, and both exchanges flip a bit of it. This is docs/machine.md section 2, but for the
+ * times: a program that reads results before they are visible runs in pipeline.c.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core.h"
+
+#define SPECIAL_BATCH 4096 /* elements that a special function gets at a time */
+
+static bool
+is_special(int op)
+{
+	return op >= SIM_SIGMOID;
+}
+
+static bool
+is_unary(int op)
+{
+	return op == SIM_MOV || op == SIM_NEG || op == SIM_ABS || (is_special(op) && op != SIM_DIV);
+}
+
+/* What leaves the other operand of the operation as it is; +0 where nothing does */
+static uint32_t
+identity_of(int op)
+{
+	switch (op)
+	{
+		case SIM_ADD:
+			return 0x80000000u;
+		case SIM_MUL:
+			return 0x3f800000u;
+		case SIM_MAX:
+			return 0xff800000u;
+		case SIM_MIN:
+			return 0x7f800000u;
+		default:
+			return 0;
+	}
+}
+
+/* --- one row, in general ----------------------------------------------------------------------------------------- */
+
+/* units of threads that have their tuple t */
+static int32_t
+present(const struct sim *sim, int32_t m, int32_t t)
+{
+	int32_t threads = m > t ? (m - t + sim->group - 1) / sim->group : 0;
+
+	return (threads < sim->machine.threads ? threads : sim->machine.threads) * sim->lanes;
+}
+
+/* A row with the identity from unit `units` on and where `keep` is zero */
+static void
+mask_row(float *to, const float *from, int32_t unit, int32_t units, const uint32_t *keep, uint32_t identity)
+{
+	uint32_t words[2];
+
+	for (int32_t u = 0; u < unit; u++)
+	{
+		memcpy(words, from + u, 4);
+		words[1] = u < units && keep[u] ? words[0] : identity;
+		memcpy(to + u, words + 1, 4);
+	}
+}
+
+/*
+ * The operands of row (o, i) after masks and exchange, and the place of its result.
+ * sim->rows holds masked copies: A, B, result of special functions, their operands
+ */
+void
+sim_engine_row(const struct sim *sim, const struct sim_op *op, int32_t half, int32_t m, int32_t level, int32_t o,
+			   int32_t i, float **d, const float **a, const float **b)
+{
+	const struct sim_instruction *in = &op->i;
+	const ptrdiff_t unit = sim->unit;
+	const float *tuples = sim->tuples + (ptrdiff_t)half * sim->group * sim->tuple_rows * unit;
+	const uint32_t identity = identity_of(in->op);
+	const bool last = i == in->inner - 1;
+	const int32_t first_tuple = in->mask == SIM_MASK_PAIR ? 2 * o : o;
+	const uint32_t *everywhere = sim->masks + sim->lanes * unit, *tail = sim->masks + in->tail * unit;
+	const int32_t units_a = in->mask == SIM_MASK_NONE ? sim->unit : present(sim, m, first_tuple);
+	const int32_t units_b = in->mask == SIM_MASK_PAIR ? present(sim, m, first_tuple + 1) : sim->unit;
+
+	*d = sim->scratch + op->d + level * op->d_level + (o * (ptrdiff_t)in->dst_outer + i * in->dst_inner) * unit;
+	*a = (in->a_tuple ? tuples : sim->scratch + level * op->a_level) + op->a +
+		 (o * (ptrdiff_t)in->a_outer + i * in->a_inner) * unit;
+	if (units_a < unit || (last && in->tail_a))
+	{
+		mask_row(sim->rows, *a, sim->unit, units_a, last && in->tail_a ? tail : everywhere, identity);
+		*a = sim->rows;
+	}
+	if (in->source != SIM_MEMORY)
+	{
+		float *swapped = sim->rows + unit;
+
+		for (int32_t u = 0; u < sim->unit; u++)
+			swapped[u] = (*a)[u ^ op->loop.flip];
+		*b = swapped;
+		return;
+	}
+	if (is_unary(in->op))
+	{
+		*b = *a;
+		return;
+	}
+	*b = (in->b_tuple ? tuples : sim->scratch) + op->b + (o * (ptrdiff_t)in->b_outer + i * in->b_inner) * unit;
+	if (units_b < unit || (last && in->tail_b))
+	{
+		mask_row(sim->rows + unit, *b, sim->unit, units_b, last && in->tail_b ? tail : everywhere, identity);
+		*b = sim->rows + unit;
+	}
+}
+
+/* The operation on one row whose operands are ready */
+void
+sim_engine_apply(const struct sim *sim, const struct sim_op *op, float *d, const float *a, const float *b)
+{
+	const int code = op->i.op;
+	const struct sim_loop row = {.n = sim->unit, .outer = 1, .unit = sim->unit};
+
+	if (!is_special(code))
+		sim->kernels->both[code](&row, d, a, b);
+	else if (!op->i.scalar)
+	{
+		float *result = sim->rows + 2 * sim->unit;
+
+		sim->kernels->special(code, (size_t)sim->unit, result, a, b);
+		memcpy(d, result, sizeof(float) * (size_t)sim->unit);
+	}
+	else
+		for (int32_t u = 0; u < sim->unit; u += SIM_CLUSTER)
+		{
+			float result;
+
+			sim->kernels->special(code, 1, &result, a + u, b + u);
+			for (int32_t k = 0; k < SIM_CLUSTER; k++)
+				d[u + k] = result;
+		}
+}
+
+/* --- an instruction, three ways ---------------------------------------------------------------------------------- */
+
+static void
+run_by_row(struct sim *sim, const struct sim_op *op, int32_t half, int32_t m, int32_t level)
+{
+	for (int32_t o = 0; o < op->i.outer; o++)
+		for (int32_t i = 0; i < op->i.inner; i++)
+		{
+			float *d;
+			const float *a, *b;
+
+			sim_engine_row(sim, op, half, m, level, o, i, &d, &a, &b);
+			sim_engine_apply(sim, op, d, a, b);
+		}
+}
+
+/*
+ * Special functions: collects elements from many rows, evaluates them together and spreads the results. A scalar one is
+ * evaluated by each cluster on its own element; where a thread's clusters have the same, as after a reduction, once.
+ */
+static void
+run_by_function(struct sim *sim, const struct sim_op *op, float *d, const float *a, const float *b)
+{
+	const struct sim_loop *loop = &op->loop;
+	const struct sim_kernels *kernels = sim->kernels;
+	const bool binary = op->i.op == SIM_DIV;
+	const int32_t unit = sim->unit, lanes = sim->lanes;
+	float *x = sim->rows + 4 * unit, *y = x + SPECIAL_BATCH + unit, *z = y + SPECIAL_BATCH + unit;
+	const int32_t at_once = SPECIAL_BATCH / unit > 0 ? SPECIAL_BATCH / unit : 1;
+
+	for (int32_t o = 0; o < loop->outer; o++, d += loop->d, a += loop->a, b += loop->b)
+		for (int32_t i = 0; i < loop->rows; i += at_once)
+		{
+			const int32_t some = loop->rows - i < at_once ? loop->rows - i : at_once;
+			const float *from_a = a + i * loop->a_row, *from_b = b + i * loop->b_row;
+			int32_t width = 1;
+
+			if (op->i.scalar)
+				width = kernels->alike(from_a, some, loop->a_row, unit, lanes) &&
+								(!binary || kernels->alike(from_b, some, loop->b_row, unit, lanes))
+							? lanes
+							: SIM_CLUSTER;
+			kernels->collect(x, from_a, some, loop->a_row, unit, width);
+			if (binary)
+				kernels->collect(y, from_b, some, loop->b_row, unit, width);
+			kernels->special(op->i.op, (size_t)(some * unit / width), z, x, y);
+			if (width > 1)
+				kernels->distribute(d + i * loop->d_row, z, some, loop->d_row, unit, width);
+			else
+				for (int32_t j = 0; j < some; j++)
+					memcpy(d + (i + j) * loop->d_row, z + (ptrdiff_t)j * unit, sizeof(float) * (size_t)unit);
+		}
+}
+
+void
+sim_engine_run(struct sim *sim, enum sim_section section, int32_t half, int32_t m, int32_t level)
+{
+	const struct sim_code *code = &sim->sections[section];
+	const float *tuples = sim->tuples + (ptrdiff_t)half * sim->group * sim->tuple_rows * sim->unit;
+	const bool whole = m == sim->round_tuples;
+	const struct sim_op *ops = code->ops;
+	int32_t n = code->n_ops;
+
+	if (sim->overlaps)
+	{
+		sim_pipeline_run(sim, code, half, m, level);
+		return;
+	}
+	if (whole && code->fused != NULL)
+	{
+		ops = code->fused;
+		n = code->n_fused;
+	}
+	for (int32_t k = 0; k < n; k++)
+	{
+		const struct sim_op *op = &ops[k];
+		float *d = sim->scratch + op->d + level * op->d_level;
+		const float *a = (op->i.a_tuple ? tuples : sim->scratch + level * op->a_level) + op->a;
+		const float *b = (op->i.b_tuple ? tuples : sim->scratch) + op->b;
+
+		if (op->manner == SIM_BY_ROW || (op->i.mask != SIM_MASK_NONE && !(whole && op->in_group)))
+			run_by_row(sim, op, half, m, level);
+		else if (op->manner == SIM_BY_KERNEL)
+			op->kernel(&op->loop, d, a, b);
+		else if (op->manner == SIM_BY_FUSION)
+			op->fused(&op->fusion, d, a, b);
+		else
+			run_by_function(sim, op, d, a, b);
+	}
+}
+
+/* --- making ready ------------------------------------------------------------------------------------------------ */
+
+/* Chooses how an instruction runs; its addresses are known to be good */
+static void
+choose(const struct sim *sim, struct sim_op *op)
+{
+	const struct sim_kernels *kernels = sim->kernels;
+	const struct sim_instruction *in = &op->i;
+	const bool unary = is_unary(in->op), exchange = in->source != SIM_MEMORY;
+	const bool tail = in->tail_a || (in->tail_b && !unary && !exchange);
+	int32_t inner = in->inner, outer = in->outer;
+	int32_t d_inner = in->dst_inner, a_inner = in->a_inner, b_inner = unary ? a_inner : in->b_inner;
+	int32_t d_outer = in->dst_outer, a_outer = in->a_outer, b_outer = unary ? a_outer : in->b_outer;
+
+	op->in_group = (in->mask == SIM_MASK_PAIR ? 2 * in->outer : in->outer) <= sim->group;
+	op->loop.unit = sim->unit;
+	op->loop.identity = identity_of(in->op);
+	op->loop.keep_a = sim->masks + (in->tail_a ? in->tail : sim->lanes) * sim->unit;
+	op->loop.keep_b = sim->masks + (in->tail_b ? in->tail : sim->lanes) * sim->unit;
+	op->loop.flip = in->source == SIM_LANE_XOR ? 1 << in->distance : sim->lanes << in->distance;
+	op->manner = SIM_BY_ROW;
+	if (op->in_order || (tail && (is_special(in->op) || (exchange && inner > 1))))
+		;
+	else if (is_special(in->op))
+	{
+		op->manner = SIM_BY_FUNCTION;
+		if (inner == 1)
+		{
+			inner = outer;
+			d_inner = d_outer, a_inner = a_outer, b_inner = b_outer;
+			outer = 1;
+		}
+	}
+	else
+	{
+		if (!tail && inner == 1 && d_outer == 1 && a_outer <= 1 && b_outer <= 1)
+		{
+			/* the outer loop is the vector */
+			inner = outer;
+			d_inner = d_outer, a_inner = a_outer, b_inner = b_outer;
+			outer = 1;
+		}
+		else if (!tail && d_inner && d_outer == inner && a_outer == a_inner * inner && b_outer == b_inner * inner)
+		{
+			/* one loop follows the other: one vector */
+			inner *= outer;
+			outer = 1;
+		}
+		if (inner == 1)
+			d_inner = a_inner = b_inner = 1;
+		if (d_inner && exchange)
+			op->kernel = !a_inner ? NULL : (tail ? kernels->flip_tail : kernels->flip)[in->op];
+		else if (d_inner && tail)
+			op->kernel = a_inner && b_inner ? kernels->tail[in->op] : NULL;
+		else if (d_inner && a_inner && b_inner)
+			op->kernel = kernels->both[in->op];
+		else if (d_inner && b_inner)
+			op->kernel = kernels->row_a[in->op];
+		else if (d_inner && a_inner)
+			op->kernel = kernels->row_b[in->op];
+		else if (d_inner && unary)
+			op->kernel = kernels->row_a[in->op];
+		if (op->kernel != NULL)
+			op->manner = SIM_BY_KERNEL;
+	}
+	op->loop.n = inner * sim->unit;
+	op->loop.rows = inner;
+	op->loop.outer = outer;
+	op->loop.d_row = (ptrdiff_t)d_inner * sim->unit;
+	op->loop.a_row = (ptrdiff_t)a_inner * sim->unit;
+	op->loop.b_row = (ptrdiff_t)b_inner * sim->unit;
+	op->loop.d = (ptrdiff_t)d_outer * sim->unit;
+	op->loop.a = (ptrdiff_t)a_outer * sim->unit;
+	op->loop.b = (ptrdiff_t)b_outer * sim->unit;
+}
+
+/* Takes the sections over from the Bundle and makes them ready; sim_verify_engine has passed */
+bool
+sim_engine_prepare(struct sim *sim, const struct sim_bundle *bundle)
+{
+	const int32_t unit = sim->unit;
+	struct sim_op *op;
+	size_t n = 0;
+
+	for (int s = 0; s < SIM_SECTIONS; s++)
+		n += (size_t)sim->sections[s].n_ops;
+	sim->ops = calloc(n + 1, sizeof *sim->ops);
+	sim->masks = malloc(sizeof(uint32_t) * (size_t)(sim->lanes + 1) * (size_t)unit);
+	sim->rows = malloc(sizeof(float) * ((size_t)unit * 7 + 3 * SPECIAL_BATCH));
+	if (sim->ops == NULL || sim->masks == NULL || sim->rows == NULL)
+		return false;
+	for (int32_t t = 0; t <= sim->lanes; t++)
+		for (int32_t u = 0; u < unit; u++)
+			sim->masks[t * unit + u] = u % sim->lanes < t ? UINT32_MAX : 0;
+	op = sim->ops;
+	for (int s = 0; s < SIM_SECTIONS; s++)
+	{
+		sim->sections[s].ops = op;
+		for (int32_t k = 0; k < sim->sections[s].n_ops; k++, op++)
+		{
+			op->i = bundle->program[bundle->sections[s] + k];
+			op->d = (int64_t)op->i.dst * unit;
+			op->a = (int64_t)op->i.a * unit;
+			op->b = is_unary(op->i.op) ? op->a : (int64_t)op->i.b * unit;
+			op->d_level = op->i.dst_level ? (int64_t)bundle->level_stride * unit : 0;
+			op->a_level = op->i.a_level ? (int64_t)bundle->level_stride * unit : 0;
+			op->in_order = sim->in_order[bundle->sections[s] + k];
+			choose(sim, op);
+		}
+	}
+	return true;
+}

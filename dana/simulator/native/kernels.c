@@ -1,0 +1,83 @@
+/*
+ * kernels.inc for the processors that there are; the best is chosen when a Bundle is loaded.
+ *
+ * The 256-bit and 512-bit kernels are compiled for their processors by pragma, so that one library serves all of them.
+ */
+#include <string.h>
+
+#include "core.h"
+#include "operations.h"
+
+#if defined(__x86_64__) && !defined(DN_PORTABLE)
+#include <immintrin.h>
+
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,bmi,bmi2,prefer-vector-width=512")
+
+/* Fewer than 16 float4; the shorter vector where it is long enough, it crosses fewer cache lines */
+static inline void
+avx512_few(float *d, const uint8_t *from, unsigned n, float one)
+{
+	if (n <= 8)
+	{
+		const __mmask8 mask = (__mmask8)((1u << n) - 1);
+
+		_mm256_mask_storeu_ps(d, mask, FLUSH(_mm256_maskz_loadu_ps(mask, from), one));
+	}
+	else
+	{
+		const __mmask16 mask = (__mmask16)((1u << n) - 1);
+
+		_mm512_mask_storeu_ps(d, mask, FLUSH(_mm512_maskz_loadu_ps(mask, from), one));
+	}
+}
+
+#define VW			 16
+#define NAME(x)		 avx512_##x
+#define BITS(v)		 _mm512_movepi32_mask((__m512i)(v))
+#define FEW(d, s, n, one) avx512_few(d, s, (unsigned)(n), one)
+#define GATHER(p, i) _mm512_i32gather_epi32((__m512i)(i), p, 1)
+#include "kernels.inc"
+#pragma GCC pop_options
+
+#pragma GCC push_options
+#pragma GCC target("avx2,bmi,bmi2")
+#define VW			 8
+#define NAME(x)		 avx2_##x
+#define BITS(v)		 _mm256_movemask_ps((__m256)(v))
+#define GATHER(p, i) _mm256_i32gather_epi32((const int *)(p), (__m256i)(i), 1)
+#include "kernels.inc"
+#pragma GCC pop_options
+
+#define VW		4
+#define NAME(x) sse2_##x
+#define BITS(v) _mm_movemask_ps((__m128)(v))
+#include "kernels.inc"
+
+/* The kernels of that name, or the best for this processor where it is NULL; NULL if it has none such. */
+const struct sim_kernels *
+sim_choose_kernels(const char *name)
+{
+	const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+							__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+
+	if (has_avx512 && (name == NULL || strcmp(name, "avx512") == 0))
+		return &avx512_kernels;
+	if (__builtin_cpu_supports("avx2") && (name == NULL || strcmp(name, "avx2") == 0))
+		return &avx2_kernels;
+	if (name == NULL || strcmp(name, "sse2") == 0)
+		return &sse2_kernels;
+	if (strcmp(name, "portable") == 0)
+		return &portable_kernels;
+	return NULL;
+}
+
+#else
+
+const struct sim_kernels *
+sim_choose_kernels(const char *name)
+{
+	return name == NULL || strcmp(name, "portable") == 0 ? &portable_kernels : NULL;
+}
+
+#endif

@@ -1,0 +1,269 @@
+/*
+ * The Strider: one page through its program, instruction by instruction (hwgen/spec/strider.py, docs/machine.md section 4).
+ *
+ * In: a page, whose bytes may be anything. Out: columns and the page's end for the unpacker, rows skipped, faults. At
+ * the head of a loop path.c may run many iterations at once; what it gives is what the loop below would have given.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core.h"
+
+#define BAD 16 /* an operation: no such instruction */
+
+/* --- decoding ---------------------------------------------------------------------------------------------------- */
+
+/* An instruction's place in the program; behind the Bundle's last one the memory is zero, which is no instruction */
+static int32_t
+place_of(const struct sim *sim, int32_t n, int32_t address)
+{
+	address &= sim->machine.strider_depth - 1;
+	return address < n ? address : n;
+}
+
+static uint32_t
+ones(int32_t bits)
+{
+	return bits >= 32 ? UINT32_MAX : (UINT32_C(1) << bits) - 1;
+}
+
+/* Whether all fields are in the ranges of hwgen/spec/strider.py */
+static bool
+exists(const struct sim *sim, const struct sim_strider_instruction *in)
+{
+	switch (in->op)
+	{
+		case SIM_READB:
+			return in->b >= 1 && in->b <= 4 && in->c < SIM_TEMPORARIES;
+		case SIM_EXTRB:
+			return in->b <= 3 && in->c >= 1 && in->c <= 4 && in->a < SIM_TEMPORARIES;
+		case SIM_EXTRBI:
+			return in->b <= 31 && in->c >= 1 && in->c <= 32 && in->a < SIM_TEMPORARIES;
+		case SIM_WRITEB:
+			return in->b * 64 + in->c < sim->machine.descriptor_depth;
+		case SIM_CLN:
+			return in->b <= 7 && in->c < SIM_TEMPORARIES;
+		case SIM_INS:
+			return in->a < SIM_TEMPORARIES;
+		case SIM_AD:
+		case SIM_SUBTRACT:
+		case SIM_MULTIPLY:
+			return in->c < SIM_TEMPORARIES;
+		case SIM_BEXIT:
+			return in->a <= SIM_COND_GE;
+		case SIM_CTL:
+			if (in->a == SIM_CTL_FAIL)
+				return in->b * 64 + in->c >= 1 && in->b * 64 + in->c <= 255;
+			return in->a < SIM_CTL_FAIL || (in->a == SIM_CTL_POP && in->c < SIM_TEMPORARIES);
+		default:
+			return true;
+	}
+}
+
+bool
+sim_strider_prepare(struct sim *sim, const struct sim_bundle *bundle)
+{
+	const int32_t n = bundle->n_strider;
+
+	sim->strider = calloc((size_t)n + 1, sizeof *sim->strider);
+	if (sim->strider == NULL)
+		return false;
+	sim->n_strider = n;
+	memcpy(sim->registers + SIM_TEMPORARIES, bundle->constants, sizeof(uint32_t) * (SIM_REGISTERS - SIM_TEMPORARIES));
+	for (int32_t k = 0; k < n; k++)
+	{
+		const struct sim_strider_instruction *in = &bundle->strider[k];
+		struct sim_strider_op *op = &sim->strider[k];
+
+		op->op = exists(sim, in) ? in->op : BAD;
+		op->cost = sim->machine.strider_cycles[in->op];
+		op->a = (uint8_t)in->a;
+		op->b = (uint8_t)in->b;
+		op->c = (uint8_t)in->c;
+		op->next = place_of(sim, n, k + 1);
+		op->value = (uint32_t)(in->b * 64 + in->c);
+		switch (in->op)
+		{
+			case SIM_READB:
+				op->mask = ones(8 * in->b);
+				break;
+			case SIM_EXTRB:
+				op->b = (uint8_t)(8 * in->b);
+				op->mask = ones(8 * in->c);
+				break;
+			case SIM_EXTRBI:
+				op->mask = ones(in->c);
+				break;
+			case SIM_CLN:
+				op->mask = ones(in->b);
+				break;
+			case SIM_BEQ:
+			case SIM_BNE:
+			case SIM_BLT:
+				op->target = place_of(sim, n, k + (in->c >= 32 ? in->c - 64 : in->c));
+				break;
+			case SIM_JMP:
+				op->target = place_of(sim, n, in->a << 12 | in->b << 6 | in->c);
+				break;
+		}
+	}
+	sim->strider[n].op = BAD;
+	return true;
+}
+
+/* --- execution --------------------------------------------------------------------------------------------------- */
+
+static uint32_t
+read_bytes(const uint8_t *from, uint32_t n)
+{
+	uint32_t value = 0;
+
+	for (uint32_t k = 0; k < n; k++)
+		value |= (uint32_t)from[k] << 8 * k;
+	return value;
+}
+
+static inline bool
+holds(uint32_t condition, uint32_t x, uint32_t y)
+{
+	switch (condition)
+	{
+		case SIM_COND_EQ:
+			return x == y;
+		case SIM_COND_NE:
+			return x != y;
+		case SIM_COND_LT:
+			return x < y;
+		default:
+			return x >= y;
+	}
+}
+
+/* Runs the program on the epoch's next page; false: a fault */
+bool
+sim_page(struct sim *sim, const uint8_t *page)
+{
+	const uint32_t page_size = (uint32_t)sim->machine.page_size;
+	const uint32_t bound = (uint32_t)sim->machine.strider_bound * page_size;
+	uint32_t *r = sim->registers;
+	uint32_t executed = 0;
+	int32_t pc = 0, head = 0;
+	int32_t gap = 0; /* cycles since the clock's `turn` */
+	int32_t recorded = -1, record[SIM_PATH_LENGTH];
+	int32_t record_head = 0;
+
+	sim_page_begin(sim, page);
+	memset(r, 0, sizeof(uint32_t) * SIM_TEMPORARIES);
+	for (;;)
+	{
+		const struct sim_strider_op *in = &sim->strider[pc];
+		const uint32_t a = r[in->a], b = r[in->b];
+
+		if (executed++ == bound)
+			return sim_fault(sim, SIM_FAULT_RUNAWAY, r[0]);
+		if (recorded >= 0)
+		{
+			if (recorded < SIM_PATH_LENGTH)
+				record[recorded++] = pc;
+			else
+				recorded = -1;
+		}
+		gap += in->cost;
+		pc = in->next;
+		switch (in->op)
+		{
+			case SIM_READB:
+				if ((uint64_t)a + in->b > page_size)
+					return sim_fault(sim, SIM_FAULT_OUT_OF_PAGE, r[0]);
+				r[in->c] = read_bytes(page + a, in->b);
+				break;
+			case SIM_EXTRB:
+			case SIM_EXTRBI:
+				r[in->a] = a >> in->b & in->mask;
+				break;
+			case SIM_WRITEB:
+				if (a >= page_size)
+					return sim_fault(sim, SIM_FAULT_OUT_OF_PAGE, r[0]);
+				if (!sim_column(sim, page, in->value, a, gap - 1, r[0]))
+					return false;
+				gap = 0;
+				break;
+			case SIM_CLN:
+				r[in->c] = (a + in->mask) & ~in->mask;
+				break;
+			case SIM_INS:
+				r[in->a] = in->value;
+				break;
+			case SIM_AD:
+				r[in->c] = a + b;
+				break;
+			case SIM_SUBTRACT:
+				r[in->c] = a - b;
+				break;
+			case SIM_MULTIPLY:
+				r[in->c] = (a & 0xffff) * (b & 0xffff);
+				break;
+			case SIM_BEQ:
+				if (a == b)
+					pc = in->target;
+				break;
+			case SIM_BNE:
+				if (a != b)
+					pc = in->target;
+				break;
+			case SIM_BLT:
+				if (a < b)
+					pc = in->target;
+				break;
+			case SIM_JMP:
+				pc = in->target;
+				break;
+			case SIM_BENTR:
+				head = pc;
+				goto at_head;
+			case SIM_BEXIT:
+				if (holds(in->a, b, r[in->c]))
+					break;
+				pc = head;
+				goto at_head;
+			case SIM_CTL:
+				switch (in->a)
+				{
+					case SIM_CTL_END:
+						return sim_page_end(sim, gap - 1, r[0]);
+					case SIM_CTL_SKIP:
+						sim->e.skipped++;
+						break;
+					case SIM_CTL_FAIL:
+						return sim_fault(sim, in->value, r[0]);
+					case SIM_CTL_POP:
+						r[in->c] = (uint32_t)__builtin_popcount(b);
+						break;
+				}
+				break;
+			default:
+				return sim_fault(sim, SIM_FAULT_BAD_INSTRUCTION, r[0]);
+		}
+		continue;
+
+	at_head:
+		if (sim->scalar)
+			continue;
+		if (recorded >= 0 && record_head == head)
+			sim_path_learn(sim, head, record, recorded);
+		sim->e.turn += gap;
+		gap = 0;
+		switch (sim_path_run(sim, head, page, bound, &executed, &pc))
+		{
+			case SIM_PATHS_FAULT:
+				return false;
+			case SIM_PATHS_LEFT:
+				recorded = -1;
+				break;
+			case SIM_PATHS_UNKNOWN:
+				recorded = sim_path_wanted(sim, head) ? 0 : -1;
+				record_head = head;
+				break;
+		}
+	}
+}

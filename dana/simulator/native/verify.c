@@ -1,0 +1,303 @@
+/*
+ * Is a Bundle one that the machine runs? And where must its engine program be run with care?
+ *
+ * In: the Bundle. Out: the first problem found, or the sections' lengths and, for each engine instruction, whether its
+ * rows depend on one another; for the whole program, whether results are read before they are visible. After this no
+ * address of the engine leaves its memory, no column its tuple, and no Strider instruction its program or registers.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core.h"
+
+#define WINDOW 1024 /* cycles that a result can be under way, at most */
+
+/* --- engine: fields and addresses -------------------------------------------------------------------------------- */
+
+static bool
+complain(struct sim_problem *problem, enum sim_problem_kind kind, int32_t position, int64_t found, int64_t limit)
+{
+	problem->kind = kind;
+	problem->position = position;
+	problem->found = found;
+	problem->limit = limit;
+	return false;
+}
+
+static bool
+is_special(int32_t op)
+{
+	return op >= SIM_SIGMOID && op <= SIM_DIV;
+}
+
+/* Whether operand b is read from a memory */
+bool
+sim_reads_b(const struct sim_instruction *in)
+{
+	return in->source == SIM_MEMORY && in->op != SIM_MOV && in->op != SIM_NEG && in->op != SIM_ABS &&
+		   (!is_special(in->op) || in->op == SIM_DIV);
+}
+
+/* Fields that have a meaning; addresses are looked at by addresses() */
+static bool
+fields(const struct sim *sim, const struct sim_instruction *in, int section, int32_t position,
+	   struct sim_problem *problem)
+{
+	const int32_t reach = in->source == SIM_LANE_XOR ? sim->lanes : sim->machine.threads;
+
+#define FIELD(name) ((int64_t)(offsetof(struct sim_instruction, name) / sizeof(int32_t)))
+	if ((in->op < SIM_MOV || in->op > SIM_MOVC) && !is_special(in->op))
+		return complain(problem, SIM_BAD_FIELD, position, FIELD(op), in->op);
+	if (in->inner < 1)
+		return complain(problem, SIM_BAD_FIELD, position, FIELD(inner), in->inner);
+	if (in->outer < 1)
+		return complain(problem, SIM_BAD_FIELD, position, FIELD(outer), in->outer);
+	/* outside `tuple` the half is the unpacker's again */
+	if (section != SIM_TUPLE && (in->a_tuple || (in->b_tuple && sim_reads_b(in))))
+		return complain(problem, SIM_BAD_FIELD, position, in->a_tuple ? FIELD(a_tuple) : FIELD(b_tuple), 1);
+	if (in->tail > sim->lanes)
+		return complain(problem, SIM_BAD_FIELD, position, FIELD(tail), in->tail);
+	if (in->mask > SIM_MASK_SINGLE)
+		return complain(problem, SIM_BAD_FIELD, position, FIELD(mask), in->mask);
+	if (in->source > SIM_THREAD_XOR || (in->source != SIM_MEMORY && is_special(in->op)))
+		return complain(problem, SIM_BAD_FIELD, position, FIELD(source), in->source);
+	if (in->source != SIM_MEMORY && 1 << in->distance >= reach)
+		return complain(problem, SIM_BAD_FIELD, position, FIELD(distance), in->distance);
+#undef FIELD
+	return true;
+}
+
+/* Levels of the merge stack that a section runs at */
+int32_t
+sim_levels(const struct sim_bundle *bundle, int section)
+{
+	return (section == SIM_MERGE || section == SIM_PUSH) && bundle->levels > 0 ? bundle->levels : 1;
+}
+
+static bool
+addresses(const struct sim *sim, const struct sim_bundle *bundle, const struct sim_instruction *in, int section,
+		  int32_t position, struct sim_problem *problem)
+{
+	const int64_t o = in->outer - 1, i = in->inner - 1;
+	const int64_t level = (int64_t)(sim_levels(bundle, section) - 1) * bundle->level_stride;
+	const int64_t tuples = (int64_t)bundle->group * bundle->tuple_rows, scratch = sim->machine.scratch_depth;
+	const int64_t d = in->dst + o * in->dst_outer + i * in->dst_inner + in->dst_level * level;
+	const int64_t a = in->a + o * in->a_outer + i * in->a_inner + in->a_level * level;
+	const int64_t b = in->b + o * in->b_outer + i * in->b_inner;
+
+	if (d >= scratch)
+		return complain(problem, SIM_DST_OUTSIDE, position, d, scratch);
+	if (a >= (in->a_tuple ? tuples : scratch))
+		return complain(problem, SIM_A_OUTSIDE, position, a, in->a_tuple ? tuples : scratch);
+	if (sim_reads_b(in) && b >= (in->b_tuple ? tuples : scratch))
+		return complain(problem, SIM_B_OUTSIDE, position, b, in->b_tuple ? tuples : scratch);
+	return true;
+}
+
+/* --- engine: times ----------------------------------------------------------------------------------------------- */
+
+/* What was written to a scratchpad row last */
+struct written
+{
+	int64_t visible;  /* cycle from which rows that issue see it */
+	int32_t position; /* instruction; -1: none in this section */
+};
+
+struct timing
+{
+	struct written *rows;
+	int64_t writes[WINDOW]; /* cycle of the last write that fell into each place */
+	int64_t visible;		/* cycle from which everything written is seen */
+};
+
+/* A row in instruction `position` reads a row of the scratchpad in a cycle */
+static void
+read_row(struct sim *sim, const struct timing *t, int32_t position, int64_t row, int64_t cycle)
+{
+	const struct written *w = &t->rows[row];
+
+	if (w->position < 0)
+		return;
+	if (w->visible > cycle)
+		sim->overlaps = true;
+	else if (w->position == position)
+		sim->in_order[position] = true;
+}
+
+static bool
+write_row(struct sim *sim, struct timing *t, const struct sim_instruction *in, int32_t position, int64_t row,
+		  int64_t cycle, struct sim_problem *problem)
+{
+	const bool special = is_special(in->op);
+	const int32_t latency = special ? sim->machine.special_latency[in->op] : sim->machine.result_latency;
+	const int32_t interval = special ? sim->machine.special_interval[in->op] : 0;
+	const int32_t writes = special && !in->scalar ? SIM_CLUSTER : 1;
+	struct written *w = &t->rows[row];
+	int64_t visible = cycle + latency + (writes - 1) * (int64_t)interval;
+
+	for (int32_t k = 0; k < writes; k++)
+	{
+		const int64_t at = cycle + latency - 1 + k * (int64_t)interval;
+
+		if (t->writes[at % WINDOW] == at)
+			return complain(problem, SIM_WRITES_COLLIDE, position, at, 0);
+		t->writes[at % WINDOW] = at;
+	}
+	if (w->position >= 0 && w->visible >= visible)
+		sim->overlaps = true; /* the later of the two would be overwritten */
+	w->visible = visible;
+	w->position = position;
+	if (visible > t->visible)
+		t->visible = visible;
+	return true;
+}
+
+/* Plays a section's reads and writes at one level of the merge stack */
+static bool
+play(struct sim *sim, const struct sim_bundle *bundle, int s, int32_t level, struct timing *t,
+	 struct sim_problem *problem)
+{
+	const struct sim_code *code = &sim->sections[s];
+	const int64_t shift = (int64_t)level * bundle->level_stride;
+	int64_t turn = 0;
+
+	for (int32_t r = 0; r < sim->machine.scratch_depth; r++)
+		t->rows[r].position = -1;
+	for (int32_t k = 0; k < WINDOW; k++)
+		t->writes[k] = -1;
+	t->visible = 0;
+	for (int32_t position = bundle->sections[s]; position < bundle->sections[s] + code->n_ops; position++)
+	{
+		const struct sim_instruction *in = &bundle->program[position];
+		const int32_t interval =
+			!is_special(in->op) ? 1 : sim->machine.special_interval[in->op] * (in->scalar ? 1 : SIM_CLUSTER);
+		const int64_t cycles = in->wait + (int64_t)in->inner * in->outer * interval;
+		int64_t cycle = turn + in->wait;
+
+		if (cycles < sim->machine.min_instruction)
+			return complain(problem, SIM_TOO_SHORT, position, cycles, sim->machine.min_instruction);
+		for (int32_t o = 0; o < in->outer; o++)
+			for (int32_t i = 0; i < in->inner; i++, cycle += interval)
+			{
+				if (!in->a_tuple)
+					read_row(sim, t, position, in->a + o * in->a_outer + i * in->a_inner + in->a_level * shift, cycle);
+				if (sim_reads_b(in) && !in->b_tuple)
+					read_row(sim, t, position, in->b + o * in->b_outer + i * in->b_inner, cycle);
+				if (!write_row(sim, t, in, position, in->dst + o * in->dst_outer + i * in->dst_inner + in->dst_level * shift,
+							   cycle, problem))
+					return false;
+			}
+		turn += cycles;
+	}
+	turn += code->end_wait + 1;
+	if (t->visible > turn)
+		return complain(problem, SIM_RESULTS_OUTSTAND, bundle->sections[s] + code->n_ops, t->visible - turn, 0);
+	sim->sections[s].cycles = sim->machine.section_start + turn;
+	return true;
+}
+
+/* Sections, their lengths, and which of their instructions need care */
+static bool
+engine(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *problem)
+{
+	struct timing t;
+	bool fits = true;
+
+	for (int s = 0; s < SIM_SECTIONS; s++)
+	{
+		const int32_t start = bundle->sections[s];
+		int32_t end = start;
+
+		problem->section = s;
+		sim->sections[s].n_ops = 0;
+		sim->sections[s].cycles = 0;
+		if (start < 0)
+			continue;
+		while (end < bundle->n_program && bundle->program[end].op != SIM_END)
+		{
+			if (!fields(sim, &bundle->program[end], s, end, problem) ||
+				!addresses(sim, bundle, &bundle->program[end], s, end, problem))
+				return false;
+			end++;
+		}
+		if (end >= bundle->n_program)
+			return complain(problem, SIM_NO_END, start, bundle->n_program, 0);
+		sim->sections[s].n_ops = end - start;
+		sim->sections[s].end_wait = bundle->program[end].wait;
+	}
+	sim->overlaps = false;
+	sim->in_order = calloc((size_t)bundle->n_program + 1, sizeof *sim->in_order);
+	t.rows = malloc(sizeof *t.rows * (size_t)sim->machine.scratch_depth);
+	if (sim->in_order == NULL || t.rows == NULL)
+		fits = complain(problem, SIM_NO_MEMORY, 0, 0, 0);
+	for (int s = 0; fits && s < SIM_SECTIONS; s++)
+	{
+		problem->section = s;
+		for (int32_t level = 0; fits && bundle->sections[s] >= 0 && level < sim_levels(bundle, s); level++)
+			fits = play(sim, bundle, s, level, &t, problem);
+	}
+	free(t.rows);
+	return fits;
+}
+
+/* --- access engine ----------------------------------------------------------------------------------------------- */
+
+static bool
+column(const struct sim *sim, const struct sim_column *c, int32_t position, struct sim_problem *problem)
+{
+	const int64_t last = c->row + (c->count == 0 ? 0 : (c->lane + c->count - 1) / sim->lanes);
+
+	/* what is wrong with a descriptor itself is a fault when it is used, unlike where it writes */
+	if (last >= sim->tuple_rows)
+		return complain(problem, SIM_COLUMN_OUTSIDE, position, last, sim->tuple_rows);
+	return true;
+}
+
+static bool
+settings(const struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *problem)
+{
+	const struct sim_machine *m = &sim->machine;
+	const int64_t halves = 2 * (int64_t)bundle->group * bundle->tuple_rows;
+
+	if (bundle->group < 1 || (bundle->group & (bundle->group - 1)) != 0)
+		return complain(problem, SIM_BAD_SETTING, SIM_GROUP, bundle->group, 0);
+	if (bundle->tuple_rows < 0 || halves > m->tuple_depth)
+		return complain(problem, SIM_BAD_SETTING, SIM_HALVES, halves, m->tuple_depth);
+	if (bundle->batch < 1)
+		return complain(problem, SIM_BAD_SETTING, SIM_BATCH_SIZE, bundle->batch, 0);
+	if (bundle->image_rows > m->scratch_depth)
+		return complain(problem, SIM_BAD_SETTING, SIM_IMAGE, bundle->image_rows, m->scratch_depth);
+	if (bundle->n_program > m->program_depth)
+		return complain(problem, SIM_BAD_SETTING, SIM_PROGRAM_SIZE, bundle->n_program, m->program_depth);
+	if (bundle->n_strider > m->strider_depth)
+		return complain(problem, SIM_BAD_SETTING, SIM_STRIDER_SIZE, bundle->n_strider, m->strider_depth);
+	if (bundle->n_columns > m->descriptor_depth)
+		return complain(problem, SIM_BAD_SETTING, SIM_DESCRIPTORS, bundle->n_columns, m->descriptor_depth);
+	if (bundle->sections[SIM_TUPLE] < 0)
+		return complain(problem, SIM_BAD_SETTING, SIM_NO_TUPLE, 0, 0);
+	if (bundle->sections[SIM_MERGE] >= 0 && bundle->sections[SIM_PUSH] < 0)
+		return complain(problem, SIM_BAD_SETTING, SIM_NO_PUSH, 0, 0);
+	if (bundle->levels < 0 || bundle->levels > 32)
+		return complain(problem, SIM_BAD_SETTING, SIM_LEVELS, bundle->levels, 32);
+	if (bundle->sections[SIM_MERGE] < 0 && bundle->batch > (uint32_t)sim->round_tuples)
+		return complain(problem, SIM_BAD_SETTING, SIM_SEVERAL_ROUNDS, bundle->batch, sim->round_tuples);
+	for (int32_t k = 0; k < bundle->n_symbols; k++)
+		if (bundle->symbols[k].row < 0 || bundle->symbols[k].rows < 0 ||
+			(int64_t)bundle->symbols[k].row + bundle->symbols[k].rows > m->scratch_depth)
+			return complain(problem, SIM_BAD_SETTING, SIM_SYMBOL,
+							(int64_t)bundle->symbols[k].row + bundle->symbols[k].rows, m->scratch_depth);
+	return true;
+}
+
+/* Looks at all of a Bundle; sim_engine_prepare() needs what it finds */
+bool
+sim_verify(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *problem)
+{
+	problem->section = -1;
+	if (!settings(sim, bundle, problem))
+		return false;
+	for (int32_t k = 0; k < bundle->n_columns; k++)
+		if (!column(sim, &bundle->columns[k], k, problem))
+			return false;
+	return engine(sim, bundle, problem);
+}

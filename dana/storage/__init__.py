@@ -1,0 +1,1 @@
+"""PostgreSQL's pages: layout, table schemas, a reference reader and a page builder."""

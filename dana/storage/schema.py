@@ -1,0 +1,120 @@
+"""A table's schema as its tuples show it: attributes in attnum order, and which of them a rule uses.
+
+In: rows of pg_attribute, as the backend sends them. Out: frozen data that the Strider compiler, the reference reader
+and the page builder share. It reads no page and knows no rule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dana.errors import UsageError
+from dana.storage.layout import ALIGNMENTS
+from dana.storage.types import ARRAYS, SCALARS, hint
+
+VIRTUAL = "v"
+"""pg_attribute.attgenerated of a column that is computed when it is read (PostgreSQL 18)."""
+
+
+class SchemaError(UsageError):
+    """A table or column that cannot be trained on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribute:
+    """One row of pg_attribute.
+
+    Attributes
+    ----------
+    length
+        attlen: bytes, or -1 for varlena, -2 for a C string.
+    align
+        attalign: c, s, i or d.
+    generated
+        attgenerated: "s" stored, "v" virtual, "" for an ordinary column.
+    has_missing
+        atthasmissing: the column was added with a default that old tuples do not hold.
+    array_length
+        Elements of the array in the table's first row, for array columns; None if the table has no such row.
+    number, by_value
+        attnum, attbyval: no reader needs them.
+    """
+
+    name: str
+    type_oid: int
+    type_name: str
+    length: int
+    align: str
+    not_null: bool = False
+    dropped: bool = False
+    generated: str = ""
+    has_missing: bool = False
+    array_length: int | None = None
+    number: int = 0
+    by_value: bool = False
+
+    @property
+    def alignment(self) -> int:
+        return ALIGNMENTS[self.align]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSchema:
+    """All attributes of a table, dropped ones included, in attnum order."""
+
+    relation: str
+    attributes: tuple[Attribute, ...]
+
+    def index(self, name: str) -> int:
+        """Position of a column. Raises SchemaError, naming near misses, if there is none."""
+        for position, attribute in enumerate(self.attributes):
+            if attribute.name == name and not attribute.dropped:
+                return position
+        raise SchemaError(f"column {name!r} of {self.relation} does not exist; it has {self._names()}")
+
+    def usable(self, position: int) -> None:
+        """Raise SchemaError with a hint if a Strider cannot read the column."""
+        attribute = self.attributes[position]
+        where = f"column {attribute.name!r} of {self.relation}"
+        if attribute.type_oid not in SCALARS and attribute.type_oid not in ARRAYS:
+            raise SchemaError(
+                f"{where} has type {attribute.type_name}, which cannot be trained on", hint=hint(attribute.type_oid)
+            )
+        if attribute.generated == VIRTUAL:
+            raise SchemaError(f"{where} is a virtual generated column and is not stored", hint="Make it STORED.")
+        if attribute.has_missing:
+            raise SchemaError(
+                f"{where} was added with a default that older rows do not hold on their pages",
+                hint=f"Rewrite the table once with VACUUM FULL {self.relation}.",
+            )
+
+    def live(self) -> tuple[int, ...]:
+        """Positions of the columns that are not dropped."""
+        return tuple(k for k, attribute in enumerate(self.attributes) if not attribute.dropped)
+
+    def _names(self) -> str:
+        names = [self.attributes[k].name for k in self.live()]
+        shown = ", ".join(names[:12])
+        return shown + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """A column that a rule reads.
+
+    Attributes
+    ----------
+    attribute
+        Position in the schema.
+    input
+        Name of the rule's input (or output) that it fills.
+    element
+        First element of that input which it fills.
+    count
+        Elements: 1, or the length of an array column.
+    """
+
+    attribute: int
+    input: str
+    element: int
+    count: int

@@ -1,0 +1,10 @@
+"""The rule language: text to dataflow graph, and what the graph means.
+
+Comes in: rule text. Goes out: `Rule` with its `hdfg`, or `RuleError` with every error of the text.
+Must not: execute rule text, or know of hardware and databases.
+"""
+
+from dsl.diagnostics import RuleError
+from dsl.frontend.rule import Rule, compile_rule
+
+__all__ = ["Rule", "RuleError", "compile_rule"]

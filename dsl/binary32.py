@@ -1,0 +1,43 @@
+"""Binary32 numbers held in Python floats, without NumPy (the front end must import fast).
+
+Comes in: Python numbers. Goes out: Python floats that are exactly binary32 values, subnormals flushed to zero of the
+same sign (DESIGN 3.1). Must not: round twice in a way that differs from rounding once (binary64 has more than twice
+binary32's precision, so + - * / of two binary32 numbers in binary64, then rounded here, is the binary32 result).
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+
+SMALLEST_NORMAL = 2.0**-126
+OVERFLOW = 2.0**128
+_BINARY32 = struct.Struct("<f")
+
+
+def round32(number: float) -> float:
+    """Return `number` rounded to binary32, to nearest even; too large gives infinity, subnormals give zero.
+
+    Tininess is judged after rounding to 24 bits with unbounded exponent.
+    """
+    if math.isnan(number):
+        return math.nan
+    if number == 0.0 or math.isinf(number):
+        return number
+    if abs(number) >= OVERFLOW:
+        return math.copysign(math.inf, number)
+    mantissa, exponent = math.frexp(number)
+    rounded = math.ldexp(round(math.ldexp(mantissa, 24)), exponent - 24)
+    if abs(rounded) >= OVERFLOW:
+        return math.copysign(math.inf, number)
+    return rounded if abs(rounded) >= SMALLEST_NORMAL else math.copysign(0.0, number)
+
+
+def bits_of(number: float) -> int:
+    """Return the 32 bits of a binary32 number, every NaN as 0x7fc00000."""
+    return 0x7FC00000 if math.isnan(number) else int.from_bytes(_BINARY32.pack(number), "little")
+
+
+def from_bits(bits: int) -> float:
+    """Return the binary32 number with these 32 bits."""
+    return float(_BINARY32.unpack(bits.to_bytes(4, "little"))[0])

@@ -1,0 +1,63 @@
+"""A rule written as a Python function.
+
+Comes in: a function under `@dana.udf`. Goes out: a `Rule` whose text stands alone: the imports and numbers that the
+function takes from its module are written above it. Must not: call the function.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import ModuleType
+
+from dsl.frontend.rule import Rule
+from dsl.semantics.library import NAMES
+from dsl.semantics.modules import MODULES
+
+
+def rule_from_function(function: Callable[[], object]) -> Rule:
+    """Return the rule that a function's body is.
+
+    Raises
+    ------
+    RuleError
+        With every error of the rule.
+    OSError
+        If Python does not know the function's source, as in `exec`.
+    """
+    lines, first = inspect.getsourcelines(function)
+    preamble = _preamble(function)
+    indent = lines[0][: len(lines[0]) - len(lines[0].lstrip())]  # kept, so that columns are those of the file
+    text = "".join(f"{indent}{line}\n" for line in preamble) + "".join(lines)
+    filename = inspect.getsourcefile(function) or "<function>"
+    rule = Rule(text, filename=filename, first_line=first - len(preamble))
+    _ = rule.hdfg
+    return rule
+
+
+def _preamble(function: Callable[[], object]) -> list[str]:
+    """Write the statements that give the function the names it takes from its module."""
+    variables = inspect.getclosurevars(function)
+    # the decorator's own names are not among the function's
+    module = getattr(function, "__globals__", {})
+    found = {**module, **variables.nonlocals}
+    wanted = {*variables.globals, *variables.nonlocals, *variables.builtins, *variables.unbound}
+    lines: list[str] = []
+    for name, value in sorted(found.items(), key=lambda item: item[0]):
+        if isinstance(value, ModuleType) and value.__name__ == "dana":
+            lines.append("import dana" if name == "dana" else f"import dana as {name}")
+        elif isinstance(value, ModuleType) and value.__name__ in MODULES:
+            lines.append(f"import {value.__name__} as {name}")
+        elif getattr(value, "__module__", None) in MODULES and name in wanted:
+            word = getattr(value, "__name__", name)
+            lines.append(f"from {value.__module__} import {word}" + ("" if word == name else f" as {name}"))
+        elif getattr(value, "__module__", None) == "dana.language" and _language_name(value) in NAMES:
+            word = _language_name(value)
+            lines.append(f"from dana import {word}" if word == name else f"from dana import {word} as {name}")
+        elif name in wanted and isinstance(value, int | float) and not isinstance(value, bool):
+            lines.append(f"{name} = {value!r}")
+    return sorted(lines, key=lambda line: " = " in line)
+
+
+def _language_name(value: object) -> str:
+    return "all" if type(value).__name__ == "AllTuples" else str(getattr(value, "__name__", ""))

@@ -1,0 +1,1 @@
+"""The stages put together: rule text to hDFG."""

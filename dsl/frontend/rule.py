@@ -1,0 +1,129 @@
+"""One rule, stage by stage.
+
+Comes in: rule text. Goes out: `Rule`, whose attributes are the stages, each computed once when first asked for.
+Must not: do a stage's work itself.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from dsl.diagnostics import Diagnostic, Diagnostics, RuleError
+from dsl.hdfg.graph import Graph
+from dsl.lower import lower
+from dsl.render import render
+from dsl.semantics.check import check
+from dsl.semantics.program import Checked
+from dsl.source import Source
+from dsl.syntax import ast
+from dsl.syntax.parser import parse
+
+
+class Rule:
+    """A rule text and what the front end makes of it.
+
+    Parameters
+    ----------
+    text
+        The rule, as Python text; never executed.
+    filename
+        How to call it in messages.
+    first_line
+        Number of the text's first line in that file.
+
+    Notes
+    -----
+    `ast`, `diagnostics` and `warnings` are there for every text; `checked`, `hdfg` and `name` raise `RuleError` for a
+    text with errors.
+    """
+
+    def __init__(self, text: str, *, filename: str = "<rule>", first_line: int = 1) -> None:
+        self.source = Source(text=text, filename=filename, first_line=first_line)
+
+    @cached_property
+    def _parsed(self) -> tuple[ast.Module, tuple[Diagnostic, ...]]:
+        return parse(self.source)
+
+    @cached_property
+    def _elaborated(self) -> tuple[Checked | None, Diagnostics]:
+        module, found = self._parsed
+        diagnostics = Diagnostics()
+        diagnostics.extend(found)
+        # a text of which nothing was read has no further errors worth reporting
+        checked = check(module, diagnostics) if module.body or not found else None
+        return checked, diagnostics
+
+    @property
+    def ast(self) -> ast.Module:
+        """The syntax tree; lines with errors are `Broken` statements."""
+        return self._parsed[0]
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """All errors, in the order of the text; empty for a rule that can be used."""
+        return self._elaborated[1].errors
+
+    @property
+    def warnings(self) -> tuple[Diagnostic, ...]:
+        """What is legal and surely not meant, in the order of the text."""
+        return self._elaborated[1].warnings
+
+    @property
+    def report(self) -> str:
+        """Errors and warnings laid out for people; empty if there are none."""
+        return render((*self.diagnostics, *self.warnings), self.source)
+
+    @cached_property
+    def checked(self) -> Checked:
+        """The typed program, functions and loops unrolled.
+
+        Raises
+        ------
+        RuleError
+            If the text has errors.
+        """
+        checked = self._elaborated[0]
+        if checked is None:
+            raise RuleError(self.diagnostics, render(self.diagnostics, self.source))
+        return checked
+
+    @cached_property
+    def hdfg(self) -> Graph:
+        """The dataflow graph, dims not yet bound.
+
+        Raises
+        ------
+        RuleError
+            If the text has errors.
+        """
+        return lower(self.checked)
+
+    @property
+    def name(self) -> str:
+        """The rule's name: that of its algo variable (`RuleError` if the text has errors)."""
+        return self.checked.name
+
+
+def compile_rule(text: str, *, filename: str = "<rule>") -> Rule:
+    """Take a rule text through every stage of the front end.
+
+    Parameters
+    ----------
+    text
+        The rule, as Python text; parsed, never executed.
+    filename
+        How to call it in messages.
+
+    Returns
+    -------
+    Rule
+        With `hdfg` computed; look at `warnings`.
+
+    Raises
+    ------
+    RuleError
+        With every error of the text.
+    """
+    rule = Rule(text, filename=filename)
+    _ = rule.hdfg
+    return rule

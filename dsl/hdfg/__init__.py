@@ -1,0 +1,1 @@
+"""The hierarchical dataflow graph: data type, builder, verifier, text form and interpreter."""

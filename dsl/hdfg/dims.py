@@ -1,0 +1,112 @@
+"""Extents of axes: whole numbers, or polynomials in dims that are bound at train time.
+
+Comes in: `int`s and the names of `dana.dim()` variables. Goes out: `Dim = int | DimExpr`, kept in a canonical form so
+that `n * k` and `k * n` are equal and hash alike. Must not: guess a value; a dim is known once `bind` is told it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+Monomial = tuple[str, ...]
+"""Names multiplied together, sorted; `()` is the constant term."""
+
+
+@dataclass(frozen=True, slots=True)
+class DimExpr:
+    """A polynomial with whole coefficients, holding at least one dim.
+
+    Parameters
+    ----------
+    terms
+        Pairs (names, coefficient), sorted by falling degree and then by name, no coefficient zero.
+    """
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The dims it depends on, sorted."""
+        return tuple(sorted({name for monomial, _ in self.terms for name in monomial}))
+
+    def evaluate(self, dims: Mapping[str, int]) -> int:
+        """Return the extent under `dims`.
+
+        Raises
+        ------
+        KeyError
+            If a dim has no value.
+        """
+        total = 0
+        for monomial, coefficient in self.terms:
+            product = coefficient
+            for name in monomial:
+                product *= dims[name]
+            total += product
+        return total
+
+    def __str__(self) -> str:
+        text = ""
+        for monomial, coefficient in self.terms:
+            magnitude = abs(coefficient)
+            factors = [str(magnitude)] if magnitude != 1 or not monomial else []
+            term = "*".join(factors + list(monomial))
+            if text:
+                text += f"{'+' if coefficient > 0 else '-'}{term}"
+            else:
+                text = term if coefficient > 0 else f"-{term}"
+        return text
+
+
+Dim = int | DimExpr
+Shape = tuple[Dim, ...]
+
+
+def symbol(name: str) -> DimExpr:
+    """Return the dim called `name`."""
+    return DimExpr((((name,), 1),))
+
+
+def add(left: Dim, right: Dim) -> Dim:
+    """Return left + right."""
+    return _collect([*_terms(left), *_terms(right)])
+
+
+def subtract(left: Dim, right: Dim) -> Dim:
+    """Return left - right."""
+    return _collect([*_terms(left), *((m, -c) for m, c in _terms(right))])
+
+
+def multiply(left: Dim, right: Dim) -> Dim:
+    """Return left * right."""
+    return _collect((tuple(sorted(lm + rm)), lc * rc) for lm, lc in _terms(left) for rm, rc in _terms(right))
+
+
+def names_of(dim: Dim) -> tuple[str, ...]:
+    """Return the dims that `dim` depends on, sorted."""
+    return dim.names if isinstance(dim, DimExpr) else ()
+
+
+def evaluate(dim: Dim, dims: Mapping[str, int]) -> int:
+    """Return the extent of `dim` under `dims` (`KeyError` if a dim has no value)."""
+    return dim.evaluate(dims) if isinstance(dim, DimExpr) else dim
+
+
+def shape_text(shape: Shape) -> str:
+    """Write a shape as the language does: `[n, 3]`, and `scalar` for no axis."""
+    return f"[{', '.join(str(dim) for dim in shape)}]" if shape else "scalar"
+
+
+def _terms(dim: Dim) -> tuple[tuple[Monomial, int], ...]:
+    return dim.terms if isinstance(dim, DimExpr) else (((), dim),)
+
+
+def _collect(terms: Iterable[tuple[Monomial, int]]) -> Dim:
+    totals: dict[Monomial, int] = {}
+    for monomial, coefficient in terms:
+        totals[monomial] = totals.get(monomial, 0) + coefficient
+    kept = {monomial: coefficient for monomial, coefficient in totals.items() if coefficient}
+    if not any(kept):
+        return kept.get((), 0)
+    return DimExpr(tuple(sorted(kept.items(), key=lambda term: (-len(term[0]), term[0]))))

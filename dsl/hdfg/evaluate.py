@@ -1,0 +1,142 @@
+"""The values of a graph's nodes for one batch of tuples.
+
+Comes in: a bound graph, the batch's columns, models and metas. Goes out: one array for each node asked for; in region
+TUPLE with the tuples along axis 0, so that a whole batch takes one NumPy call per node.
+Must not: know of batches before or after, or change a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from dsl.hdfg.arithmetic import Arithmetic, Floats
+from dsl.hdfg.graph import ELEMENTWISE, Graph, Node, Op, Region
+
+REDUCTION_OPS = {Op.SIGMA: "add", Op.PI: "mul"}
+
+
+class DataError(ValueError):
+    """The data does not fit the rule: the user's bug, found while reading it."""
+
+
+class Evaluator:
+    """Computes nodes of one graph.
+
+    Parameters
+    ----------
+    graph
+        With concrete shapes.
+    arithmetic
+        How single operations round.
+    roots
+        What is asked for; nodes that they do not need are not computed.
+    """
+
+    def __init__(self, graph: Graph, arithmetic: Arithmetic, roots: Iterable[int]) -> None:
+        self._graph = graph
+        self._arithmetic = arithmetic
+        self._nodes = [graph.nodes[i] for i in sorted(graph.reachable(roots))]
+        self._functions: dict[Op, Callable[..., Floats]] = {
+            op: getattr(arithmetic, {Op.ABS: "absolute", Op.MAX: "maximum", Op.MIN: "minimum"}.get(op, op.value))
+            for op in ELEMENTWISE
+        }
+
+    def run(
+        self, count: int, columns: Mapping[str, Floats], models: Mapping[str, Floats], metas: Mapping[str, Floats]
+    ) -> dict[int, Floats]:
+        """Compute every needed node.
+
+        Parameters
+        ----------
+        count
+            Tuples in the batch.
+        columns
+            By input name, `[count, *shape]`.
+        models, metas
+            By name.
+
+        Returns
+        -------
+        dict
+            Arrays by node id. A node of region TUPLE that is the same for all tuples lacks axis 0; `per_tuple` adds it.
+
+        Raises
+        ------
+        DataError
+            If an index names no row of its model.
+        """
+        values: dict[int, Floats] = {}
+        for node in self._nodes:
+            values[node.id] = self._value(node, values, count, columns, models, metas)
+        return values
+
+    def per_tuple(self, node: int, values: Mapping[int, Floats], count: int) -> Floats:
+        """Return a value per tuple with its tuples along axis 0, repeated if it is the same for all."""
+        value = values[node]
+        shape = self._graph.nodes[node].shape
+        if value.ndim == len(shape):
+            return np.broadcast_to(value, (count, *value.shape))
+        return value
+
+    def _value(
+        self,
+        node: Node,
+        values: Mapping[int, Floats],
+        count: int,
+        columns: Mapping[str, Floats],
+        models: Mapping[str, Floats],
+        metas: Mapping[str, Floats],
+    ) -> Floats:
+        if node.op is Op.CONST:
+            return np.asarray(node.value, dtype=np.float32)
+        if node.op is Op.ARANGE:
+            return np.arange(self._graph.concrete_shape(node.id)[0], dtype=np.float32)
+        if node.name is not None and node.op in (Op.INPUT, Op.OUTPUT):
+            return columns[node.name]
+        if node.name is not None and node.op is Op.MODEL:
+            return models[node.name]
+        if node.name is not None and node.op is Op.META:
+            return metas[node.name]
+        if node.op in ELEMENTWISE:
+            return self._functions[node.op](*(self._aligned(i, node, values) for i in node.inputs))
+        operand = values[node.inputs[0]]
+        if node.op is Op.MERGE:
+            return self._arithmetic.tree(self.per_tuple(node.inputs[0], values, count), node.merge_op or "")
+        if node.op is Op.GATHER:
+            index = values[node.inputs[1]]
+            return np.asarray(operand[row_numbers(index, operand.shape[0], self._graph, node.inputs[0])])
+        assert node.axis is not None
+        batched = operand.ndim - len(self._graph.nodes[node.inputs[0]].shape)
+        if node.op is Op.EXPAND:
+            return np.expand_dims(operand, node.axis + batched)
+        return self._arithmetic.fold(operand, node.axis + batched, REDUCTION_OPS[node.op])
+
+    def _aligned(self, operand: int, node: Node, values: Mapping[int, Floats]) -> Floats:
+        """Return an operand with axes of 1 between the tuples' axis and its own, so that NumPy aligns them."""
+        value = values[operand]
+        rank = len(self._graph.nodes[operand].shape)
+        if node.region is not Region.TUPLE or value.ndim == rank or rank == len(node.shape):
+            return value
+        return value.reshape(value.shape[0], *(1,) * (len(node.shape) - rank), *value.shape[1:])
+
+
+def row_numbers(index: Floats, rows: int, graph: Graph, model: int) -> npt.NDArray[np.int64]:
+    """Return indices as whole numbers.
+
+    Raises
+    ------
+    DataError
+        If one is not a whole number from 0 to `rows` - 1.
+    """
+    with np.errstate(invalid="ignore"):
+        numbers = index.astype(np.int64)
+    wrong = (numbers < 0) | (numbers >= rows) | (numbers != index)
+    if np.any(wrong):
+        first = np.asarray(index)[wrong].flat[0] if index.ndim else index
+        raise DataError(
+            f"rows of {graph.nodes[model].name} are numbered from 0 to {rows - 1}; the table asks for row {first:g}"
+        )
+    return np.asarray(numbers)

@@ -1,0 +1,374 @@
+"""The hierarchical dataflow graph: a rule as operations on whole vectors and matrices.
+
+Comes in: nodes from `dsl.lower`, `dsl.hdfg.builder` or `dsl.hdfg.text`. Goes out: one immutable `Graph`, the only thing
+that the compiler and the interpreter see of a rule. Must not: build, check, print or run itself (`builder`, `verify`,
+`text`, `interpreter` do), nor hold anything that belongs to a machine.
+
+What a name stands for: a model node is the model as it stood before the batch, wherever it is used, in the convergence
+test too. Elementwise operations broadcast by NumPy's rule without a node of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from dsl.binary32 import round32
+from dsl.hdfg.dims import DimExpr, Shape, evaluate, names_of
+from dsl.hdfg.init import ZEROS, Init
+from dsl.source import Span
+
+
+class Op(StrEnum):
+    """What a node computes; comparisons give 0.0 or 1.0."""
+
+    # leaves
+    INPUT = "input"  # a feature value or vector of the tuple
+    OUTPUT = "output"  # a label of the tuple
+    MODEL = "model"  # state, as it stood before the batch
+    META = "meta"  # a scalar that can be changed at train time; `value` is its default
+    CONST = "const"  # a scalar literal in `value`, or the extent of an axis in `extent`
+    ARANGE = "arange"  # the vector 0, 1, 2 …
+    # elementwise
+    ADD = "add"
+    SUB = "sub"
+    MUL = "mul"
+    DIV = "div"
+    NEG = "neg"
+    LT = "lt"
+    GT = "gt"
+    LE = "le"
+    GE = "ge"
+    EQ = "eq"
+    WHERE = "where"  # inputs (condition, then, otherwise); a condition other than zero holds, a NaN too
+    SIGMOID = "sigmoid"
+    GAUSSIAN = "gaussian"  # exp(-x*x)
+    SQRT = "sqrt"
+    EXP = "exp"
+    LOG = "log"
+    ABS = "abs"
+    MAX = "max"
+    MIN = "min"
+    # reductions along `axis`, by the fold order of DESIGN 3.1
+    SIGMA = "sigma"
+    PI = "pi"
+    # shape: no arithmetic, the elements keep their order
+    EXPAND = "expand"  # a new axis of extent 1 at `axis`
+    # rows
+    GATHER = "gather"  # inputs (model, index): one row of a model, the index a scalar input or a whole-numbered const
+    # tuples to batch
+    MERGE = "merge"  # joins the values of a batch by `merge_op`, as the adjacent-pair tree
+
+
+LEAVES = frozenset({Op.INPUT, Op.OUTPUT, Op.MODEL, Op.META, Op.CONST, Op.ARANGE})
+UNARY = frozenset({Op.NEG, Op.SIGMOID, Op.GAUSSIAN, Op.SQRT, Op.EXP, Op.LOG, Op.ABS})
+COMPARISONS = frozenset({Op.LT, Op.GT, Op.LE, Op.GE, Op.EQ})
+BINARY = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN}) | COMPARISONS
+ELEMENTWISE = UNARY | BINARY | {Op.WHERE}
+REDUCTIONS = frozenset({Op.SIGMA, Op.PI})
+MERGE_OPS = ("add", "mul", "max", "min")
+
+
+def operand_count(op: Op) -> int:
+    """Return how many inputs a node of this operation has."""
+    if op in LEAVES:
+        return 0
+    if op is Op.WHERE:
+        return 3
+    return 2 if op in BINARY or op is Op.GATHER else 1
+
+
+class Region(StrEnum):
+    """How often a node is computed.
+
+    An edge leads from CONST anywhere, from TUPLE to TUPLE or into a MERGE, from BATCH to BATCH; only the model leaves,
+    which are BATCH, are read by TUPLE nodes too. A value of models alone that both sides use appears once in each.
+    """
+
+    CONST = "const"  # once: depends on metas and constants only
+    TUPLE = "tuple"  # per tuple: depends on the tuple, or feeds something that is per tuple
+    BATCH = "batch"  # once per batch: depends on a merge, or on models only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One operation.
+
+    Parameters
+    ----------
+    id
+        Its index in `Graph.nodes`; inputs have smaller ids.
+    op
+        What it computes.
+    inputs
+        Ids of its operands.
+    shape
+        Extents of its axes, `()` for a scalar; in region TUPLE the shape of one tuple's value.
+    region
+        How often it is computed.
+    name
+        The rule's name for it: always for input, output, model and meta; elsewhere where one was assigned.
+    value
+        CONST: the number. META: the default. Both exactly binary32.
+    extent
+        CONST only: the number is this extent, known once dims are bound (`value` is None until then).
+    axis
+        SIGMA, PI: the axis summed; EXPAND: the axis of the result that is new. Counted from 0 (the language counts
+        from 1).
+    merge_op
+        MERGE: one of `MERGE_OPS`.
+    init
+        MODEL: how it starts.
+    span
+        The text it came from.
+    """
+
+    id: int
+    op: Op
+    inputs: tuple[int, ...] = ()
+    shape: Shape = ()
+    region: Region
+    name: str | None = None
+    value: float | None = None
+    extent: DimExpr | None = None
+    axis: int | None = None
+    merge_op: str | None = None
+    init: Init = ZEROS
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """One `setModel`.
+
+    Parameters
+    ----------
+    model
+        Id of the MODEL node.
+    value
+        Id of the new value. For a row chosen per tuple it is CONST, TUPLE or a model leaf; without any merge in the
+        graph (batch of one) TUPLE or BATCH; else BATCH or CONST.
+    index
+        None: the whole model, to whose shape `value` broadcasts. Otherwise the id of the row's index, as in GATHER:
+        an INPUT (a row update per tuple, applied in tuple order) or a CONST (one fixed row per batch).
+    span
+        The text it came from.
+    """
+
+    model: int
+    value: int
+    index: int | None = None
+    span: Span | None = None
+
+
+class BindError(ValueError):
+    """A dim was left out, is unknown, or makes an axis shorter than one element."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """A rule, checked and lowered.
+
+    Parameters
+    ----------
+    name
+        The rule's name: that of its algo variable.
+    nodes
+        Topologically ordered, `nodes[i].id == i`.
+    dims
+        Names of the dims still to be bound, in order of declaration.
+    inputs
+        Ids of INPUT and OUTPUT nodes, in the order of `dana.algo`.
+    models, metas
+        Ids of MODEL nodes in the order of `dana.algo`; of META nodes in order of declaration.
+    updates
+        In order of the text.
+    loss, prediction
+        Ids of scalars per tuple, or None. A prediction depends on no OUTPUT.
+    convergence
+        Id of a scalar, read at the end of each epoch on the last batch's values (other than zero: stop), or None.
+    epochs
+        How many passes over the table.
+    batch
+        Tuples per batch; 1 without a merge; None: the whole table is one batch (`dana.all`).
+    batch_meta
+        Id of the META node that gives the batch size, `batch` being its default; None if the size is fixed.
+    """
+
+    name: str
+    nodes: tuple[Node, ...]
+    dims: tuple[str, ...] = ()
+    inputs: tuple[int, ...] = ()
+    models: tuple[int, ...] = ()
+    metas: tuple[int, ...] = ()
+    updates: tuple[Update, ...] = ()
+    loss: int | None = None
+    prediction: int | None = None
+    convergence: int | None = None
+    epochs: int = 1
+    batch: int | None = 1
+    batch_meta: int | None = None
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether every shape is concrete."""
+        return not self.dims
+
+    @property
+    def unbound_dims(self) -> tuple[str, ...]:
+        """The dims that `bind` still needs."""
+        return self.dims
+
+    @property
+    def has_merge(self) -> bool:
+        """Whether any value is merged; without, batches hold one tuple."""
+        return any(node.op is Op.MERGE for node in self.nodes)
+
+    def concrete_shape(self, node: int) -> tuple[int, ...]:
+        """Return the shape of a node as numbers.
+
+        Raises
+        ------
+        BindError
+            If the node's shape depends on a dim that is not bound.
+        """
+        shape = self.nodes[node].shape
+        extents = tuple(dim for dim in shape if isinstance(dim, int))
+        if len(extents) != len(shape):
+            missing = ", ".join(sorted({name for dim in shape for name in names_of(dim)}))
+            raise BindError(f"node {node} of rule {self.name!r} has no concrete shape; bind {missing} first")
+        return extents
+
+    def bind(self, dims: Mapping[str, int]) -> Graph:
+        """Return the graph with every dim replaced by its extent.
+
+        Raises
+        ------
+        BindError
+            If a dim is missing or unknown, an axis would have no element, or a model not the row that a number selects.
+        """
+        missing = [name for name in self.dims if name not in dims]
+        if missing:
+            raise BindError(f"rule {self.name!r} needs a value for each of its dims; missing: {', '.join(missing)}")
+        unknown = [name for name in dims if name not in self.dims]
+        if unknown:
+            known = ", ".join(self.dims) or "none"
+            raise BindError(f"rule {self.name!r} has no dim {', '.join(unknown)}; its dims are: {known}")
+        bound = replace(self, nodes=tuple(_bind_node(node, dims) for node in self.nodes), dims=())
+        _check_fixed_rows(bound)
+        return bound
+
+    def infer_dims(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+        """Return the dims that the shapes of inputs, outputs or models determine.
+
+        Parameters
+        ----------
+        shapes
+            Concrete shapes by name of input, output or model; a name that the rule does not have is an error.
+
+        Returns
+        -------
+        dict
+            Every dim that some axis gives, alone or in a linear expression of one unknown (`2*n+1`). A dim that no
+            given shape determines is absent.
+
+        Raises
+        ------
+        BindError
+            If a shape contradicts the rule or another shape.
+        """
+        leaves = {self.nodes[i].name: self.nodes[i] for i in (*self.inputs, *self.models)}
+        found: dict[str, int] = {}
+        axes: list[tuple[str, int, DimExpr, int]] = []
+        for name, shape in shapes.items():
+            if name not in leaves:
+                raise BindError(f"rule {self.name!r} has no input, output or model {name!r}")
+            declared = leaves[name].shape
+            if len(declared) != len(shape):
+                raise BindError(f"{name} must have {len(declared)} axes as the rule says, not {len(shape)}")
+            for axis, (dim, extent) in enumerate(zip(declared, shape, strict=True), start=1):
+                if isinstance(dim, DimExpr):
+                    axes.append((name, axis, dim, extent))
+                elif dim != extent:
+                    raise BindError(f"axis {axis} of {name} must have {dim} elements as the rule says, not {extent}")
+        for _ in axes:  # each round solves at least one dim or nothing more can be solved
+            for name, axis, dim, extent in axes:
+                solved = _solve(dim, extent, found)
+                if solved is not None and solved[1] is None:
+                    raise BindError(f"axis {axis} of {name} has {extent} elements, which no {solved[0]} makes of {dim}")
+                if solved is not None and solved[1] is not None:
+                    found[solved[0]] = solved[1]
+        for name, axis, dim, extent in axes:
+            if all(part in found for part in dim.names) and dim.evaluate(found) != extent:
+                raise BindError(f"axis {axis} of {name} must have {dim} = {dim.evaluate(found)} elements, not {extent}")
+        return found
+
+    def reachable(self, roots: Iterable[int]) -> frozenset[int]:
+        """Return the ids of `roots` and of everything they are computed from."""
+        seen: set[int] = set()
+        waiting = list(roots)
+        while waiting:
+            node = waiting.pop()
+            if node not in seen:
+                seen.add(node)
+                waiting.extend(self.nodes[node].inputs)
+        return frozenset(seen)
+
+    @property
+    def training_roots(self) -> tuple[int, ...]:
+        """What a training run needs: updates and their indices, loss, convergence."""
+        roots = [node for update in self.updates for node in (update.value, update.index) if node is not None]
+        roots += [node for node in (self.loss, self.convergence) if node is not None]
+        return tuple(roots)
+
+
+def _bind_node(node: Node, dims: Mapping[str, int]) -> Node:
+    if node.extent is None and all(isinstance(dim, int) for dim in node.shape):
+        return node
+    shape = tuple(evaluate(dim, dims) for dim in node.shape)
+    if any(extent < 1 for extent in shape):
+        given = ", ".join(f"{name}={dims[name]}" for dim in node.shape for name in names_of(dim))
+        raise BindError(
+            f"{node.name or f'node {node.id}'} would have shape {list(shape)} under {given}; needs >= 1 each"
+        )
+    if node.extent is None:
+        return replace(node, shape=shape)
+    return replace(node, shape=shape, value=round32(float(node.extent.evaluate(dims))), extent=None)
+
+
+def _check_fixed_rows(graph: Graph) -> None:
+    selected = [node.inputs for node in graph.nodes if node.op is Op.GATHER]
+    selected += [(update.model, update.index) for update in graph.updates if update.index is not None]
+    for model, index in selected:
+        rows = graph.concrete_shape(model)[0]
+        row = graph.nodes[index].value if graph.nodes[index].op is Op.CONST else None
+        if row is not None and row >= rows:
+            raise BindError(f"{graph.nodes[model].name} would have {rows} rows, but the rule selects row {row:g}")
+
+
+def _solve(dim: DimExpr, extent: int, known: Mapping[str, int]) -> tuple[str, int | None] | None:
+    """Solve `dim == extent` for its one unknown.
+
+    Returns None when it has none or several or is not linear; (name, None) when no whole positive number fits.
+    """
+    unknown = [name for name in dim.names if name not in known]
+    if len(unknown) != 1:
+        return None
+    name = unknown[0]
+    slope = 0
+    offset = 0
+    for monomial, coefficient in dim.terms:
+        if monomial.count(name) > 1:
+            return None
+        product = coefficient
+        for factor in monomial:
+            product *= 1 if factor == name else known[factor]
+        if name in monomial:
+            slope += product
+        else:
+            offset += product
+    if slope == 0:
+        return None
+    quotient, remainder = divmod(extent - offset, slope)
+    return name, (quotient if remainder == 0 and quotient > 0 else None)

@@ -1,0 +1,43 @@
+"""How a model starts.
+
+Comes in: what `dana.model(..., init=...)` says. Goes out: an `Init`, plain data; `dsl.hdfg.start` makes the values.
+Must not: draw from anything but its own seed: the same rule starts from the same bits on every machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class InitKind(StrEnum):
+    """Family of start values."""
+
+    CONSTANT = "constant"
+    UNIFORM = "uniform"
+    NORMAL = "normal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Init:
+    """Start values of one model.
+
+    Parameters
+    ----------
+    kind
+        CONSTANT: every element is `first`. UNIFORM: from `first` (inclusive) to `second` (exclusive).
+        NORMAL: mean `first`, standard deviation `second`.
+    first, second
+        Binary32 numbers, see `kind`.
+    seed
+        Chooses the sequence; mixed with the model's name, so that two models of one rule differ.
+    """
+
+    kind: InitKind = InitKind.CONSTANT
+    first: float = 0.0
+    second: float = 0.0
+    seed: int = 0
+
+
+ZEROS = Init()
+"""What a model starts from when the rule says nothing."""

@@ -1,0 +1,266 @@
+"""What a rule means: training and prediction in NumPy, the oracle of simulator and hardware.
+
+Comes in: a bound graph, an `Arithmetic`, columns of a table in heap order. Goes out: models bit for bit as DESIGN 3.1
+and 3.2 define them. Must not: reorder, fuse or widen any operation for speed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from dsl.binary32 import round32
+from dsl.hdfg.arithmetic import Arithmetic, Floats
+from dsl.hdfg.evaluate import DataError, Evaluator, row_numbers
+from dsl.hdfg.graph import BindError, Graph, Op
+from dsl.hdfg.start import start_values
+
+PREDICTED_AT_ONCE = 4096
+"""Tuples per NumPy call in `predict`, to bound memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainResult:
+    """What a training run gives.
+
+    Parameters
+    ----------
+    models
+        Final values by name.
+    losses
+        Mean loss of each epoch run; empty if the rule sets no loss.
+    epochs
+        Epochs run.
+    converged
+        Whether the convergence test ended the run.
+    """
+
+    models: dict[str, Floats]
+    losses: tuple[float, ...]
+    epochs: int
+    converged: bool
+
+
+class Interpreter:
+    """Runs one graph.
+
+    Parameters
+    ----------
+    graph
+        Bound: every shape concrete.
+    arithmetic
+        How single operations round, such as `hwgen.spec.numerics`.
+
+    Raises
+    ------
+    BindError
+        If a dim of the graph is not bound.
+    """
+
+    def __init__(self, graph: Graph, arithmetic: Arithmetic) -> None:
+        if not graph.is_bound:
+            raise BindError(f"rule {graph.name!r} must be bound before it runs; unbound: {', '.join(graph.dims)}")
+        self.graph = graph
+        self._arithmetic = arithmetic
+
+    def start(self) -> dict[str, Floats]:
+        """Return the models as the rule says they start."""
+        models = {}
+        for i in self.graph.models:
+            node = self.graph.nodes[i]
+            models[str(node.name)] = start_values(node.init, str(node.name), self.graph.concrete_shape(i))
+        return models
+
+    def train(
+        self,
+        columns: Mapping[str, npt.ArrayLike],
+        models: Mapping[str, npt.ArrayLike] | None = None,
+        metas: Mapping[str, float] | None = None,
+        epochs: int | None = None,
+    ) -> TrainResult:
+        """Train over a table.
+
+        Parameters
+        ----------
+        columns
+            For each input and output, binary32 values `[tuples, *shape]` in heap order.
+        models
+            Start values that replace the rule's, by name.
+        metas
+            Values that replace the rule's defaults, by name.
+        epochs
+            Replaces the rule's number of epochs.
+
+        Raises
+        ------
+        DataError
+            If a name, a shape or a row index does not fit, or the table is empty.
+        """
+        graph = self.graph
+        data, count = self._columns(columns, graph.inputs)
+        if count == 0:
+            raise DataError(f"rule {graph.name!r} needs at least one tuple to train on")
+        values_of_metas = self._metas(metas or {})
+        size = min(self._batch(values_of_metas) or count, count)
+        state = self.start() | self._models(models or {})
+        losses: list[float] = []
+        limit = graph.epochs if epochs is None else epochs
+        within = replace(graph, convergence=None).training_roots
+        inner = Evaluator(graph, self._arithmetic, within)
+        last = Evaluator(graph, self._arithmetic, graph.training_roots)
+        converged = False
+        done = 0
+        while done < limit and not converged:
+            total = correction = np.float32(0.0)
+            for start in range(0, count, size):
+                stop = min(start + size, count)
+                batch = {name: column[start:stop] for name, column in data.items()}
+                evaluator = last if stop == count else inner
+                values = evaluator.run(stop - start, batch, state, values_of_metas)
+                if graph.loss is not None:
+                    loss = self._arithmetic.tree(evaluator.per_tuple(graph.loss, values, stop - start), "add")
+                    total, correction = self._kahan(total, correction, loss)
+                state = self._updated(state, values, evaluator, stop - start)
+                if stop == count and graph.convergence is not None:
+                    converged = bool(np.any(values[graph.convergence] != 0.0))
+            done += 1
+            if graph.loss is not None:
+                losses.append(float(np.float64(total)) / count)
+        return TrainResult(models=state, losses=tuple(losses), epochs=done, converged=converged)
+
+    def predict(
+        self,
+        columns: Mapping[str, npt.ArrayLike],
+        models: Mapping[str, npt.ArrayLike],
+        metas: Mapping[str, float] | None = None,
+    ) -> Floats:
+        """Return the rule's prediction for each tuple, `[tuples]`.
+
+        Only the inputs that the prediction depends on are needed in `columns`.
+
+        Raises
+        ------
+        DataError
+            If the rule sets no prediction, or a name, a shape or a row index does not fit.
+        """
+        graph = self.graph
+        if graph.prediction is None:
+            raise DataError(f"rule {graph.name!r} has no setPrediction")
+        needed = graph.reachable([graph.prediction])
+        # a column that is not needed still says how many tuples there are
+        taken = tuple(i for i in graph.inputs if i in needed or graph.nodes[i].name in columns)
+        data, count = self._columns(columns, taken)
+        state = self.start() | self._models(models)
+        values_of_metas = self._metas(metas or {})
+        evaluator = Evaluator(graph, self._arithmetic, [graph.prediction])
+        result = np.empty(count, dtype=np.float32)
+        for start in range(0, count, PREDICTED_AT_ONCE):
+            stop = min(start + PREDICTED_AT_ONCE, count)
+            batch = {name: column[start:stop] for name, column in data.items()}
+            values = evaluator.run(stop - start, batch, state, values_of_metas)
+            result[start:stop] = evaluator.per_tuple(graph.prediction, values, stop - start)
+        return result
+
+    # one batch
+
+    def _updated(
+        self, state: Mapping[str, Floats], values: Mapping[int, Floats], evaluator: Evaluator, count: int
+    ) -> dict[str, Floats]:
+        """Return the models after a batch: every new value was computed from the models before it."""
+        after = dict(state)
+        rows: dict[int, list[tuple[npt.NDArray[np.int64], Floats]]] = {}
+        for update in self.graph.updates:
+            model = self.graph.nodes[update.model]
+            name = str(model.name)
+            shape = self.graph.concrete_shape(update.model)
+            value = values[update.value]
+            if update.index is None:
+                whole = value[0] if value.ndim > len(self.graph.nodes[update.value].shape) else value
+                after[name] = np.array(np.broadcast_to(whole, shape))
+                continue
+            numbers = row_numbers(values[update.index], shape[0], self.graph, update.model)
+            if self.graph.nodes[update.index].op is Op.CONST:
+                whole = value[0] if value.ndim > len(self.graph.nodes[update.value].shape) else value
+                if after[name] is state[name]:
+                    after[name] = state[name].copy()
+                after[name][numbers] = whole
+                continue
+            each = evaluator.per_tuple(update.value, values, count)
+            each = each.reshape(count, *(1,) * (len(shape) - each.ndim), *each.shape[1:])
+            rows.setdefault(update.model, []).append((numbers, np.broadcast_to(each, (count, *shape[1:]))))
+        for i, parts in rows.items():
+            name = str(self.graph.nodes[i].name)
+            after[name] = state[name].copy()
+            # tuple by tuple, within a tuple in the order of the text; NumPy keeps the last value of a repeated row
+            numbers = np.stack([part[0] for part in parts], axis=1).reshape(-1)
+            each = np.stack([part[1] for part in parts], axis=1)
+            after[name][numbers] = each.reshape(-1, *each.shape[2:])
+        return after
+
+    def _kahan(
+        self, total: npt.ArrayLike, correction: npt.ArrayLike, value: npt.ArrayLike
+    ) -> tuple[np.float32, np.float32]:
+        """Add a batch's loss to the epoch's by compensated summation (Kahan 1965), each operation in binary32."""
+        arithmetic = self._arithmetic
+        y = arithmetic.sub(value, correction)
+        t = arithmetic.add(total, y)
+        rest = arithmetic.sub(arithmetic.sub(t, total), y)
+        return np.float32(t), np.float32(rest)
+
+    # what comes from outside
+
+    def _columns(self, columns: Mapping[str, npt.ArrayLike], needed: tuple[int, ...]) -> tuple[dict[str, Floats], int]:
+        data: dict[str, Floats] = {}
+        counts: dict[str, int] = {}
+        known = {self.graph.nodes[i].name for i in self.graph.inputs}
+        unknown = [name for name in columns if name not in known]
+        if unknown:
+            raise DataError(f"rule {self.graph.name!r} has no input or output {unknown[0]!r}")
+        for i in needed:
+            name = str(self.graph.nodes[i].name)
+            if name not in columns:
+                raise DataError(f"rule {self.graph.name!r} needs a column for {name}")
+            column = self._arithmetic.flush(np.asarray(columns[name], dtype=np.float32))
+            shape = self.graph.concrete_shape(i)
+            if column.shape[1:] != shape or column.ndim != len(shape) + 1:
+                raise DataError(f"column {name} must have shape [tuples, *{list(shape)}], not {list(column.shape)}")
+            data[name] = column
+            counts[name] = column.shape[0]
+        if len(set(counts.values())) > 1:
+            raise DataError(f"columns must have the same number of tuples, not {counts}")
+        return data, next(iter(counts.values()), 0)
+
+    def _models(self, models: Mapping[str, npt.ArrayLike]) -> dict[str, Floats]:
+        shapes = {str(self.graph.nodes[i].name): self.graph.concrete_shape(i) for i in self.graph.models}
+        result: dict[str, Floats] = {}
+        for name, values in models.items():
+            if name not in shapes:
+                raise DataError(f"rule {self.graph.name!r} has no model {name!r}")
+            array = self._arithmetic.flush(np.array(values, dtype=np.float32))
+            if array.shape != shapes[name]:
+                raise DataError(f"model {name} must have shape {list(shapes[name])}, not {list(array.shape)}")
+            result[name] = array
+        return result
+
+    def _metas(self, metas: Mapping[str, float]) -> dict[str, Floats]:
+        nodes = {str(self.graph.nodes[i].name): self.graph.nodes[i] for i in self.graph.metas}
+        unknown = [name for name in metas if name not in nodes]
+        if unknown:
+            raise DataError(f"rule {self.graph.name!r} has no meta {unknown[0]!r}; it has {', '.join(nodes) or 'none'}")
+        chosen = {name: node.value if name not in metas else float(metas[name]) for name, node in nodes.items()}
+        return {name: np.asarray(round32(value or 0.0), dtype=np.float32) for name, value in chosen.items()}
+
+    def _batch(self, metas: Mapping[str, Floats]) -> int | None:
+        """Return the tuples per batch; None for the whole table."""
+        if self.graph.batch_meta is None:
+            return self.graph.batch
+        name = str(self.graph.nodes[self.graph.batch_meta].name)
+        size = float(metas[name])
+        if not (size >= 1 and size == int(size)):
+            raise DataError(
+                f"meta {name} is the merge coefficient: it must be a whole number, at least 1, not {size:g}"
+            )
+        return int(size)

@@ -1,0 +1,198 @@
+"""What every graph must satisfy, checked after each pass.
+
+Comes in: a `Graph`. Goes out: nothing, or `InvalidGraph` with everything that is wrong: our bug, never the user's.
+Must not: change the graph or assume who made it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from dsl.binary32 import round32
+from dsl.hdfg.dims import shape_text
+from dsl.hdfg.graph import LEAVES, MERGE_OPS, REDUCTIONS, Graph, Node, Op, Region, Update, operand_count
+from dsl.hdfg.shapes import ShapeMismatch, broadcast, result_shape
+
+LEAF_REGIONS = {
+    Op.INPUT: Region.TUPLE,
+    Op.OUTPUT: Region.TUPLE,
+    Op.MODEL: Region.BATCH,
+    Op.META: Region.CONST,
+    Op.CONST: Region.CONST,
+    Op.ARANGE: Region.CONST,
+}
+
+
+class InvalidGraph(Exception):
+    """A graph breaks its own rules."""
+
+
+def verify(graph: Graph) -> None:
+    """Check a graph.
+
+    Raises
+    ------
+    InvalidGraph
+        With one line for each rule that is broken.
+    """
+    problems = list(_node_problems(graph))
+    if not problems:
+        problems += _graph_problems(graph)
+    if problems:
+        raise InvalidGraph(f"graph {graph.name!r}:\n" + "\n".join(problems))
+
+
+def _node_problems(graph: Graph) -> Iterator[str]:
+    for position, node in enumerate(graph.nodes):
+        where = f"node {node.id} ({node.op})"
+        if node.id != position:
+            yield f"{where} must stand at its id, not at {position}"
+            continue
+        if any(not 0 <= i < position for i in node.inputs):
+            yield f"{where} must read earlier nodes, not {node.inputs}"
+            continue
+        if len(node.inputs) != operand_count(node.op):
+            yield f"{where} must have {operand_count(node.op)} inputs, not {len(node.inputs)}"
+            continue
+        yield from (f"{where} {problem}" for problem in _attributes(node))
+        if node.op not in LEAVES:
+            yield from (f"{where} {problem}" for problem in _shape(graph, node))
+        yield from (f"{where} {problem}" for problem in _region(graph, node))
+
+
+def _attributes(node: Node) -> Iterator[str]:
+    if (node.axis is not None) != (node.op in REDUCTIONS or node.op is Op.EXPAND):
+        yield "must have an axis if and only if it is a reduction or expand"
+    if (node.merge_op is not None) != (node.op is Op.MERGE) or node.merge_op not in (None, *MERGE_OPS):
+        yield f"must have a merge_op of {MERGE_OPS} if and only if it is a merge, not {node.merge_op!r}"
+    if node.op is Op.CONST:
+        if (node.value is None) == (node.extent is None):
+            yield "must have either a value or an extent"
+        if node.shape:
+            yield "must be a scalar"
+    elif (node.value is not None) != (node.op is Op.META) or node.extent is not None:
+        yield "must have a value if and only if it is a meta, and no extent"
+    if node.value is not None and not (math.isnan(node.value) or round32(node.value) == node.value):
+        yield f"must have a binary32 value, not {node.value!r}"
+    if node.op in LEAVES and node.op not in (Op.CONST, Op.ARANGE) and not node.name:
+        yield "must have a name"
+    if node.op is Op.ARANGE and len(node.shape) != 1:
+        yield "must be a vector"
+    if any(isinstance(dim, int) and dim < 1 for dim in node.shape):
+        yield f"must have extents of at least 1, not {shape_text(node.shape)}"
+
+
+def _shape(graph: Graph, node: Node) -> Iterator[str]:
+    try:
+        expected = result_shape(node.op, [graph.nodes[i].shape for i in node.inputs], node.axis)
+    except (ShapeMismatch, ValueError) as error:
+        yield f"has operands that do not fit: {error}"
+        return
+    if expected != node.shape:
+        yield f"must have shape {shape_text(expected)}, not {shape_text(node.shape)}"
+    if node.op is Op.GATHER:
+        model, index = (graph.nodes[i] for i in node.inputs)
+        if model.op is not Op.MODEL:
+            yield f"must select from a model, not from {model.op}"
+        yield from _index_problems(index)
+
+
+def _index_problems(index: Node) -> Iterator[str]:
+    if index.op not in (Op.INPUT, Op.OUTPUT, Op.CONST) or index.shape:
+        yield f"must be indexed by a scalar input or const, not by {index.op} of shape {shape_text(index.shape)}"
+    if index.op is Op.CONST and (index.value is None or index.value != int(index.value) or index.value < 0):
+        yield f"must be indexed by a whole number, not by {index.value}"
+
+
+def _region(graph: Graph, node: Node) -> Iterator[str]:
+    if node.op in LEAVES:
+        if node.region is not LEAF_REGIONS[node.op]:
+            yield f"must be in region {LEAF_REGIONS[node.op]}, not {node.region}"
+        return
+    if node.op is Op.MERGE:
+        if node.region is not Region.BATCH:
+            yield f"must be in region batch, not {node.region}"
+        source = graph.nodes[node.inputs[0]]
+        if source.region is Region.BATCH and source.op is not Op.MODEL:
+            yield "must merge a value per tuple, a model or a const, not a value per batch"
+        return
+    operands = [graph.nodes[i] for i in node.inputs]
+    for operand in operands:
+        allowed = operand.region in (Region.CONST, node.region) or (
+            operand.op is Op.MODEL and node.region is Region.TUPLE
+        )
+        if not allowed:
+            yield f"in region {node.region} must not read node {operand.id} in region {operand.region}"
+    if node.region is not Region.CONST and all(operand.region is Region.CONST for operand in operands):
+        yield f"depends on nothing but consts, so it must be in region const, not {node.region}"
+
+
+def _graph_problems(graph: Graph) -> Iterator[str]:
+    for ids, ops, word in (
+        (graph.inputs, (Op.INPUT, Op.OUTPUT), "inputs"),
+        (graph.models, (Op.MODEL,), "models"),
+        (graph.metas, (Op.META,), "metas"),
+    ):
+        listed = sorted(ids)
+        present = [node.id for node in graph.nodes if node.op in ops]
+        if listed != present:
+            yield f"{word} must list nodes {present} once each, not {listed}"
+    names = [graph.nodes[i].name for i in (*graph.inputs, *graph.models, *graph.metas)]
+    if len(set(names)) != len(names):
+        yield f"names of leaves must differ: {names}"
+    free = {part for node in graph.nodes for dim in node.shape if not isinstance(dim, int) for part in dim.names}
+    free |= {part for node in graph.nodes if node.extent is not None for part in node.extent.names}
+    if free != set(graph.dims):
+        yield f"dims must be {sorted(free)}, not {graph.dims}"
+    if graph.epochs < 1 or (graph.batch is not None and graph.batch < 1):
+        yield f"epochs and batch must be at least 1, not {graph.epochs} and {graph.batch}"
+    if not graph.has_merge and (graph.batch != 1 or graph.batch_meta is not None):
+        yield f"a graph without merge must have batches of 1, not {graph.batch}"
+    if graph.batch_meta is not None and graph.batch_meta not in graph.metas:
+        yield f"batch_meta must be a meta, not node {graph.batch_meta}"
+    for update in graph.updates:
+        yield from (f"update of node {update.model} {problem}" for problem in _update_problems(graph, update))
+    for word, root, region in (
+        ("loss", graph.loss, Region.TUPLE),
+        ("prediction", graph.prediction, Region.TUPLE),
+        ("convergence", graph.convergence, Region.BATCH),
+    ):
+        if root is not None:
+            yield from (f"{word} {problem}" for problem in _root_problems(graph, graph.nodes[root], region))
+    if graph.prediction is not None:
+        outputs = [i for i in graph.reachable([graph.prediction]) if graph.nodes[i].op is Op.OUTPUT]
+        if outputs:
+            yield f"prediction must depend on no output, not on {outputs}"
+
+
+def _root_problems(graph: Graph, node: Node, region: Region) -> Iterator[str]:
+    if node.shape:
+        yield f"must be a scalar, not of shape {shape_text(node.shape)}"
+    fits = node.region in (Region.CONST, region) or node.op is Op.MODEL
+    if not fits and not (region is Region.BATCH and node.region is Region.TUPLE and not graph.has_merge):
+        yield f"must be in region {region}, not {node.region}"
+
+
+def _update_problems(graph: Graph, update: Update) -> Iterator[str]:
+    model, value = graph.nodes[update.model], graph.nodes[update.value]
+    if model.op is not Op.MODEL:
+        yield f"must write a model, not {model.op}"
+        return
+    target = model.shape if update.index is None else model.shape[1:]
+    try:
+        fits = broadcast(value.shape, target) == target
+    except ShapeMismatch:
+        fits = False
+    if not fits:
+        yield f"must have a value that broadcasts to {shape_text(target)}, not {shape_text(value.shape)}"
+    per_tuple = update.index is not None and graph.nodes[update.index].op is not Op.CONST
+    if update.index is not None:
+        yield from _index_problems(graph.nodes[update.index])
+    if value.op is Op.MODEL or value.region is Region.CONST:
+        return
+    allowed = {Region.TUPLE} if per_tuple else {Region.BATCH}
+    if not graph.has_merge:
+        allowed = {Region.TUPLE, Region.BATCH}
+    if value.region not in allowed:
+        yield f"must have a value in region {' or '.join(sorted(allowed))}, not {value.region}"

@@ -1,0 +1,5 @@
+"""Checked program to hDFG."""
+
+from dsl.lower.lower import lower
+
+__all__ = ["lower"]

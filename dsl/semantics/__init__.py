@@ -1,0 +1,1 @@
+"""Meaning of a rule text: names, kinds, arguments, shapes; functions and loops unrolled."""

@@ -1,0 +1,329 @@
+"""The rule's `algo` and its methods: merge, setModel, setLoss, setPrediction, setConvergence, setEpochs.
+
+Comes in: bound arguments of a method. Goes out: the merged value, or the algorithm filled; `dsl.semantics.finish` then
+judges it as a whole. Must not: judge what depends on later statements.
+"""
+
+from __future__ import annotations
+
+from dsl.diagnostics import Note
+from dsl.hdfg.dims import shape_text
+from dsl.hdfg.graph import Op
+from dsl.hdfg.shapes import ShapeMismatch, broadcast
+from dsl.limits import MAX_EPOCHS, MAX_EXTENT
+from dsl.semantics.arguments import Argument
+from dsl.semantics.coercion import to_value, to_whole
+from dsl.semantics.context import Context
+from dsl.semantics.objects import (
+    POISON,
+    Algorithm,
+    AllTuples,
+    Declaration,
+    Items,
+    Nothing,
+    Object,
+    Poison,
+    Text,
+    describe,
+)
+from dsl.semantics.program import Batch, CheckedUpdate, Operation
+from dsl.source import Span
+
+Bound = dict[str, Argument]
+
+MERGE_SIGNS = {"+": "add", "*": "mul", "max": "max", "min": "min"}
+
+
+def declare(context: Context, name: str, declaration: Declaration, span: Span) -> Algorithm:
+    """Make the algorithm from the arguments of `dana.algo`; lists among them are spliced in."""
+    members: list[Operation] = []
+    complete = True
+    for thing, span_of_argument in declaration.members:
+        for item, place in thing.placed(span_of_argument) if isinstance(thing, Items) else [(thing, span_of_argument)]:
+            operation = _member(context, item, place)
+            if operation is None:
+                complete = False
+            elif operation in members:
+                context.report(
+                    "E505",
+                    f"{operation.name} is listed twice",
+                    place,
+                    label="again here",
+                    expected="each model, input and output once",
+                    help="remove it",
+                )
+            else:
+                members.append(operation)
+    algorithm = Algorithm(name=name, span=span, members=tuple(members), complete=complete)
+    if complete:
+        for op, word in ((Op.MODEL, "model"), (Op.INPUT, "input")):
+            if not any(member.op is op for member in members):
+                context.report(
+                    "E505",
+                    f"the algo has no {word}",
+                    declaration.span,
+                    label=f"lists no {word}",
+                    expected="the models, inputs and outputs of the rule",
+                    help="as in dana.algo(w, x, y)",
+                )
+                algorithm.complete = False
+    return algorithm
+
+
+def _member(context: Context, item: Object, place: Span) -> Operation | None:
+    if isinstance(item, Operation) and item.op in (Op.MODEL, Op.INPUT, Op.OUTPUT):
+        return item
+    if isinstance(item, Poison):
+        return None
+    help_text = ""
+    if isinstance(item, Operation) and item.op is Op.META:
+        help_text = "metas belong to the rule without being listed; remove it"
+    elif isinstance(item, Declaration):
+        help_text = "give it a name on a line of its own first"
+    context.report(
+        "E505",
+        "dana.algo takes models, inputs and outputs",
+        place,
+        label="this argument",
+        expected="a model, an input or an output",
+        found=describe(item),
+        help=help_text,
+    )
+    return None
+
+
+def call(context: Context, algorithm: Algorithm, name: str, bound: Bound, span: Span) -> Object:
+    """Call a method; `span` is the whole call."""
+    if name == "merge":
+        return _merge(context, algorithm, bound, span)
+    if any(isinstance(argument.value, Poison) for argument in bound.values()):
+        algorithm.complete = False
+        return Nothing()
+    if name == "setModel":
+        _set_model(context, algorithm, bound, span)
+    elif name == "setEpochs":
+        _set_epochs(context, algorithm, bound["epochs"], span)
+    else:
+        _set_scalar(context, algorithm, name, next(iter(bound.values())), span)
+    return Nothing()
+
+
+def _merge(context: Context, algorithm: Algorithm, bound: Bound, span: Span) -> Object:
+    value = to_value(context, bound["value"].value, bound["value"].span)
+    batch = _batch(context, bound["batch"])
+    sign = _merge_sign(context, bound["op"])
+    if batch is not None:
+        if algorithm.batch is None:
+            algorithm.batch = batch
+        elif (algorithm.batch.size, algorithm.batch.meta) != (batch.size, batch.meta):
+            context.report(
+                "E502",
+                "all merges of a rule share one coefficient",
+                batch.span,
+                label="another coefficient",
+                expected="the coefficient of the first merge",
+                notes=(Note(message="first merge", span=algorithm.batch.span),),
+                help="a batch has one size; keep it in a name or a meta and use that in each merge",
+            )
+    if value is None or batch is None or sign is None:
+        algorithm.complete = False
+        return POISON
+    if value.merged:
+        return context.report(
+            "E501",
+            "the value is merged already",
+            bound["value"].span,
+            label="one value for the whole batch",
+            expected="a value per tuple",
+            help="merge once; after it there are no tuples left to join",
+        )
+    return context.program.add(Op.MERGE, (value,), value.shape, span, merge_op=sign)
+
+
+def _batch(context: Context, argument: Argument) -> Batch | None:
+    match argument.value:
+        case AllTuples():
+            return Batch(size=None, span=argument.span)
+        case Operation(op=Op.META, value=float(default)) as meta:
+            if default == int(default) and 1 <= default <= 1 << 24:
+                return Batch(size=int(default), meta=meta, span=argument.span)
+            context.report(
+                "E302",
+                "the merge coefficient does not fit",
+                argument.span,
+                label=f"the meta's value is {default:g}",
+                expected="a meta that holds a whole number, at least 1",
+                found=f"{default:g}",
+            )
+            return None
+    size = to_whole(
+        context, argument.value, argument.span, what="the merge coefficient", at_least=1, at_most=MAX_EXTENT
+    )
+    return None if size is None else Batch(size=size, span=argument.span)
+
+
+def _merge_sign(context: Context, argument: Argument) -> str | None:
+    if isinstance(argument.value, Poison):
+        return None
+    if isinstance(argument.value, Text) and argument.value.text in MERGE_SIGNS:
+        return MERGE_SIGNS[argument.value.text]
+    context.report(
+        "E309",
+        "the merge operation does not fit",
+        argument.span,
+        expected=" or ".join(f'"{sign}"' for sign in MERGE_SIGNS),
+        found=describe(argument.value),
+        help='"+" sums over the batch',
+    )
+    return None
+
+
+def _set_model(context: Context, algorithm: Algorithm, bound: Bound, span: Span) -> None:
+    arguments = list(bound.values())
+    if len(arguments) > 2:
+        context.report(
+            "E308",
+            "setModel takes at most 2 arguments",
+            arguments[2].span,
+            label="one too many",
+            expected="setModel(value) or setModel(model, value)",
+            found=f"{len(arguments)} arguments",
+        )
+        algorithm.complete = False
+        return
+    target = _target(context, algorithm, arguments, span)
+    update = None if target is None else _update(context, target, arguments[-1], span)
+    if update is None:
+        algorithm.complete = False
+        return
+    algorithm.updates.append(update)
+
+
+def set_state(context: Context, state: Argument, argument: Argument, span: Span) -> None:
+    """Say what a state becomes; `span` is the whole call."""
+    target = state.value
+    if isinstance(target, Poison):
+        return
+    if not isinstance(target, Operation) or target not in context.states:
+        is_model = isinstance(target, Operation) and target.op is Op.MODEL
+        context.report(
+            "E506",
+            "setState writes a state",
+            state.span,
+            label="this is none",
+            expected="a state, as declared by velocity = dana.state(w)",
+            found=describe(target),
+            help="a model that the algo lists changes by the algo's setModel" if is_model else "",
+        )
+        return
+    update = _update(context, target, argument, span)
+    if update is not None:
+        context.state_updates.append(update)
+
+
+def _update(context: Context, target: Operation, argument: Argument, span: Span) -> CheckedUpdate | None:
+    """Return the update of a model, or of the row that a GATHER selects, to a value; None after a report."""
+    value = to_value(context, argument.value, argument.span)
+    if value is None:
+        return None
+    try:
+        fits = broadcast(value.shape, target.shape) == target.shape
+    except ShapeMismatch:
+        fits = False
+    model, index = (target.operands[0], target.operands[1]) if target.op is Op.GATHER else (target, None)
+    if not fits:
+        context.report(
+            "E406",
+            "the new value does not have the model's shape",
+            argument.span,
+            label=f"shape {shape_text(value.shape)}",
+            expected=f"shape {shape_text(target.shape)}",
+            found=f"shape {shape_text(value.shape)}",
+            notes=(Note(message=f"{model.name} is declared here", span=model.span),),
+            help=_shape_help(value, target),
+        )
+    return CheckedUpdate(model=model, value=value, index=index, span=span)
+
+
+def _shape_help(value: Operation, target: Operation) -> str:
+    if len(value.shape) > len(target.shape):
+        return "reduce an axis with dana.sigma, or declare the model with this shape"
+    return "declare the model with this shape, or compute a value of the model's shape"
+
+
+def _target(context: Context, algorithm: Algorithm, arguments: list[Argument], span: Span) -> Operation | None:
+    """Return what setModel writes: a MODEL, or the GATHER that reads the row to write."""
+    if len(arguments) == 1:
+        if len(algorithm.models) == 1:
+            return algorithm.models[0]
+        if algorithm.models:
+            names = ", ".join(str(model.name) for model in algorithm.models)
+            context.report(
+                "E506",
+                "setModel must say which model",
+                span,
+                label="one argument",
+                expected="setModel(model, value)",
+                notes=(Note(message=f"the algo's models are {names}"),),
+            )
+        return None
+    target = arguments[0]
+    if isinstance(target.value, Operation):
+        model = target.value.operands[0] if target.value.op is Op.GATHER else target.value
+        if model.op is Op.MODEL:
+            return target.value
+    context.report(
+        "E506",
+        "setModel writes a model or a row of one",
+        target.span,
+        label="this is neither",
+        expected="a model such as w, or a row such as U[i]",
+        found=describe(target.value),
+        help="the model comes first, then its new value",
+    )
+    return None
+
+
+def _set_scalar(context: Context, algorithm: Algorithm, name: str, argument: Argument, span: Span) -> None:
+    value = to_value(context, argument.value, argument.span)
+    if value is None:
+        algorithm.complete = False
+        return
+    if value.shape != ():
+        context.report(
+            "E407",
+            f"{name} takes a scalar",
+            argument.span,
+            label=f"shape {shape_text(value.shape)}",
+            expected="a scalar",
+            found=f"shape {shape_text(value.shape)}",
+            help="reduce it with dana.sigma or dana.norm",
+        )
+    if name in algorithm.settings:
+        _report_again(context, name, span, algorithm.settings[name][1])
+        return
+    algorithm.settings[name] = (value, argument.span)
+
+
+def _set_epochs(context: Context, algorithm: Algorithm, argument: Argument, span: Span) -> None:
+    epochs = to_whole(
+        context, argument.value, argument.span, what="the number of epochs", at_least=1, at_most=MAX_EPOCHS
+    )
+    if epochs is None:
+        return
+    if algorithm.epochs is not None:
+        _report_again(context, "setEpochs", span, algorithm.epochs[1])
+        return
+    algorithm.epochs = (epochs, argument.span)
+
+
+def _report_again(context: Context, name: str, span: Span, first: Span) -> None:
+    context.report(
+        "E507",
+        f"{name} is called twice",
+        span,
+        label="again here",
+        expected=f"{name} once",
+        notes=(Note(message="first here", span=first),),
+        help="keep one of the two",
+    )

@@ -1,0 +1,119 @@
+"""What the functions of `dana` do when a rule calls them.
+
+Comes in: a name of `dsl.semantics.library` and bound arguments. Goes out: the resulting object.
+Must not: bind arguments or give names.
+"""
+
+from __future__ import annotations
+
+from dsl.binary32 import round32
+from dsl.hdfg.dims import Shape
+from dsl.hdfg.graph import Op
+from dsl.hdfg.init import Init, InitKind
+from dsl.limits import MAX_INTEGER
+from dsl.semantics import algorithm
+from dsl.semantics.arguments import Argument
+from dsl.semantics.coercion import to_dim, to_number, to_shape, to_value, to_whole
+from dsl.semantics.context import Context
+from dsl.semantics.library import BINARY_OPS, DECLARATIONS, GROUP_OPS, UNARY_OPS
+from dsl.semantics.objects import POISON, Declaration, Nothing, Object, Poison, Start, describe
+from dsl.semantics.values import elementwise, expand, norm, reduction
+from dsl.source import Span
+
+Bound = dict[str, Argument]
+
+
+def call(context: Context, name: str, bound: Bound, span: Span) -> Object:
+    """Call `dana.<name>`; `span` is the whole call."""
+    if name in UNARY_OPS:
+        return elementwise(context, UNARY_OPS[name], (bound["value"],), span, span)
+    if name in BINARY_OPS:
+        return elementwise(context, BINARY_OPS[name], (bound["left"], bound["right"]), span, span)
+    if name in GROUP_OPS:
+        return reduction(context, name, GROUP_OPS[name], bound["value"], bound.get("axis"), span)
+    if name == "norm":
+        return norm(context, bound["value"], bound.get("axis"), span)
+    if name == "where":
+        return elementwise(context, Op.WHERE, (bound["condition"], bound["then"], bound["otherwise"]), span, span)
+    if name == "expand":
+        return expand(context, bound["value"], bound["axis"], span)
+    if name == "arange":
+        count = to_dim(context, bound["count"].value, bound["count"].span)
+        return POISON if count is None else context.program.arange(count, span)
+    if name == "setState":
+        algorithm.set_state(context, bound["state"], bound["value"], span)
+        return Nothing()
+    if name in DECLARATIONS:
+        return _declare(context, name, bound, span)
+    return _start(context, name, bound)
+
+
+def _declare(context: Context, kind: str, bound: Bound, span: Span) -> Object:
+    if kind == "algo":
+        members = tuple((argument.value, argument.span) for argument in bound.values())
+        return Declaration(kind=kind, span=span, members=members)
+    shape: Shape | None = ()
+    owner = None
+    if kind == "state":
+        owner = to_value(context, bound["like"].value, bound["like"].span)
+        if owner is None:
+            return POISON
+        shape = owner.shape
+    if "shape" in bound:
+        shape = to_shape(context, bound["shape"].value, bound["shape"].span)
+    value = None
+    if kind == "meta":
+        value = _meta_value(context, bound["value"])
+        if value is None:
+            return POISON
+    init = _init(context, bound["init"]) if "init" in bound else Init()
+    if shape is None or init is None:
+        return POISON
+    return Declaration(kind=kind, span=span, shape=shape, value=value, init=init, owner=owner)
+
+
+def _meta_value(context: Context, argument: Argument) -> float | None:
+    number = to_number(context, argument.value, argument.span, what="the value of a meta")
+    return None if number is None else round32(number)
+
+
+def _init(context: Context, argument: Argument) -> Init | None:
+    if isinstance(argument.value, Start):
+        return argument.value.init
+    if isinstance(argument.value, Poison):
+        return None
+    number = to_number(context, argument.value, argument.span, what="the start of a model")
+    return None if number is None else Init(first=round32(number))
+
+
+def _start(context: Context, name: str, bound: Bound) -> Object:
+    words = ("low", "high") if name == "uniform" else ("mean", "deviation")
+    numbers = [to_number(context, bound[word].value, bound[word].span, what=word) for word in words]
+    seed: int | None = 0
+    if "seed" in bound:
+        seed_argument = bound["seed"]
+        seed = to_whole(
+            context, seed_argument.value, seed_argument.span, what="the seed", at_least=0, at_most=MAX_INTEGER
+        )
+    first, second = numbers
+    if first is None or second is None or seed is None:
+        return POISON
+    first, second = round32(first), round32(second)
+    if name == "uniform" and not first < second:
+        return context.report(
+            "E311",
+            "dana.uniform needs low < high",
+            bound["high"].span,
+            expected=f"more than {first:g}",
+            found=describe(bound["high"].value),
+        )
+    if name == "normal" and not second >= 0:
+        return context.report(
+            "E311",
+            "dana.normal needs a deviation of at least 0",
+            bound["deviation"].span,
+            expected="0 or more",
+            found=describe(bound["deviation"].value),
+        )
+    kind = InitKind.UNIFORM if name == "uniform" else InitKind.NORMAL
+    return Start(Init(kind=kind, first=first, second=second, seed=seed))

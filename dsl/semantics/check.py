@@ -1,0 +1,44 @@
+"""AST to checked program.
+
+Comes in: a `Module` and the findings of the parser. Goes out: `Checked` if there is no error at all, and all findings.
+Must not: raise for bad rules.
+"""
+
+from __future__ import annotations
+
+from dsl.diagnostics import Diagnostics
+from dsl.limits import MAX_VALUES
+from dsl.semantics.context import Context, GiveUp
+from dsl.semantics.finish import finish
+from dsl.semantics.program import Checked, TooManyValues
+from dsl.semantics.statements import Statements
+from dsl.semantics.warnings import warn
+from dsl.syntax import ast
+
+
+def check(module: ast.Module, diagnostics: Diagnostics) -> Checked | None:
+    """Elaborate a rule; findings are added to `diagnostics`, which may hold syntax errors already."""
+    context = Context(diagnostics=diagnostics)
+    try:
+        checked = _elaborate(context, module)
+    except GiveUp:
+        return None
+    if checked is not None:
+        warn(context, checked)
+    return checked
+
+
+def _elaborate(context: Context, module: ast.Module) -> Checked | None:
+    try:
+        Statements(context).run_module(module)
+    except TooManyValues as error:
+        context.report(
+            "E607",
+            "the rule has too many operations once its loops and calls are unrolled",
+            error.span,
+            label="the limit is reached here",
+            expected=f"at most {MAX_VALUES:,} operations",
+            help="work on whole vectors and matrices instead of looping over elements",
+        )
+        return None
+    return finish(context)

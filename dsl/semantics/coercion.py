@@ -1,0 +1,156 @@
+"""Objects taken as what a place in the rule needs: a value, a whole number, a shape.
+
+Comes in: an object and the expression it came from. Goes out: the thing needed, or None after an error was reported (or
+when the object is poison, which was reported before). Must not: record operations other than constants.
+"""
+
+from __future__ import annotations
+
+from dsl.hdfg.dims import Dim, DimExpr, Shape
+from dsl.limits import MAX_EXTENT, MAX_INTEGER, MAX_RANK
+from dsl.semantics.context import Context
+from dsl.semantics.objects import Constant, Declaration, Items, Nothing, Object, Poison, RuleFunction, describe
+from dsl.semantics.program import Operation
+from dsl.source import Span
+
+DECLARE_HELP = {
+    "dim": "n = dana.dim()",
+    "model": "w = dana.model([n])",
+    "input": "x = dana.input([n])",
+    "output": "y = dana.output()",
+    "meta": "lr = dana.meta(0.1)",
+    "inter": "g = dana.inter([n])",
+    "state": "velocity = dana.state(w)",
+    "algo": "rule = dana.algo(w, x, y)",
+}
+"""One line of example for each declaration."""
+
+
+def to_value(context: Context, thing: Object, span: Span) -> Operation | None:
+    """Take an object as a value of the dataflow; numbers become constants."""
+    match thing:
+        case Operation():
+            return thing
+        case Constant(number=number):
+            return context.program.constant(number, span)
+        case Poison():
+            return None
+        case Declaration(kind=kind):
+            context.report(
+                "E304",
+                f"a {kind} needs a name of its own",
+                span,
+                label="declared inside an expression",
+                expected="a statement that names it",
+                help=f"write it on a line of its own, as in {DECLARE_HELP[kind]}",
+            )
+            return None
+    hints = {
+        Items: "use the items one by one; a vector is a model, an input or a result of operations",
+        RuleFunction: "call it with parentheses",
+        Nothing: "the function must end with return",
+    }
+    context.report(
+        "E301",
+        "a value is needed here",
+        span,
+        label="this expression",
+        expected="a value or a number",
+        found=describe(thing),
+        help=hints.get(type(thing), ""),
+    )
+    return None
+
+
+def to_whole(
+    context: Context,
+    thing: Object,
+    span: Span,
+    *,
+    what: str,
+    at_least: int = -MAX_INTEGER,
+    at_most: int = MAX_INTEGER,
+) -> int | None:
+    """Take an object as a whole number that is known when the rule is compiled."""
+    if isinstance(thing, Poison):
+        return None
+    bounds = [f"at least {at_least:,}"] if at_least > -MAX_INTEGER else []
+    bounds += [f"at most {at_most:,}"] if at_most < MAX_INTEGER else []
+    expected = "a whole number" + (f", {' and '.join(bounds)}" if bounds else "")
+    match thing:
+        case Constant(number=int(number)) if at_least <= number <= at_most:
+            return number
+        case Constant(number=DimExpr()):
+            help_text = "dims are known only when the rule meets a table; write a number"
+        case Operation():
+            help_text = "values are known only while training; write a number"
+        case Constant(number=float()):
+            help_text = "write it without a decimal point"
+        case _:
+            help_text = ""
+    context.report("E302", f"{what} does not fit", span, expected=expected, found=describe(thing), help=help_text)
+    return None
+
+
+def to_dim(context: Context, thing: Object, span: Span) -> Dim | None:
+    """Take an object as the extent of an axis."""
+    match thing:
+        case Constant(number=DimExpr() as dim):
+            return dim
+        case Constant(number=int(extent)) if 1 <= extent <= MAX_EXTENT:
+            return extent
+        case Poison():
+            return None
+    help_text = ""
+    match thing:
+        case Declaration(kind="dim"):
+            help_text = "give the dim a name first: n = dana.dim()"
+        case Operation(name=str(name)):
+            help_text = f"{name} is known only while training; use a number or a dana.dim()"
+    context.report(
+        "E401",
+        "the extent of an axis does not fit",
+        span,
+        expected=f"a whole number from 1 to {MAX_EXTENT:,}, or a dim",
+        found=describe(thing),
+        help=help_text,
+    )
+    return None
+
+
+def to_shape(context: Context, thing: Object, span: Span) -> Shape | None:
+    """Take an object as a shape: a list of extents, or one extent for a vector."""
+    if not isinstance(thing, Items):
+        dim = to_dim(context, thing, span)
+        return None if dim is None else (dim,)
+    dims = [to_dim(context, item, place) for item, place in thing.placed(span)]
+    if len(dims) > MAX_RANK:
+        context.report(
+            "E402",
+            "too many axes",
+            span,
+            expected=f"at most {MAX_RANK}",
+            found=str(len(dims)),
+            help="split the value into several of fewer axes",
+        )
+        return None
+    kept = tuple(dim for dim in dims if dim is not None)
+    return kept if len(kept) == len(dims) else None
+
+
+def to_number(context: Context, thing: Object, span: Span, *, what: str) -> float | None:
+    """Take an object as a number that is known when the rule is compiled, as binary64 (the caller rounds)."""
+    match thing:
+        case Constant(number=int() | float() as number):
+            return float(number)
+        case Poison():
+            return None
+    context.report(
+        "E303",
+        f"{what} must be a number",
+        span,
+        expected="a number that is known when the rule is compiled",
+        found=describe(thing),
+        help="dims are known only when the rule meets a table" if isinstance(thing, Constant) else "",
+    )
+    return None

@@ -1,0 +1,124 @@
+"""What one elaboration shares: the program, the findings, the declarations, the budget.
+
+Comes in: reports and declarations of the other modules here. Goes out: `Context`. Must not: walk the AST.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dsl.diagnostics import Diagnostic, Diagnostics, Note, Severity
+from dsl.limits import MAX_STEPS
+from dsl.semantics.objects import POISON, Algorithm, Poison
+from dsl.semantics.program import CheckedUpdate, Operation, Program
+from dsl.source import Span
+
+
+class GiveUp(Exception):
+    """A limit is reached; what was found so far is reported."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A call of a rule function; `module` and `name` say which, `module` None for the rule's own."""
+
+    span: Span
+    module: str | None
+    name: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Context:
+    """State of one elaboration.
+
+    Parameters
+    ----------
+    diagnostics
+        Where findings go.
+    program
+        Operations recorded so far.
+    declared
+        Names of dims, models, inputs, outputs, metas and the algo, and where they were declared.
+    dims, metas
+        In order of declaration.
+    algorithm
+        The rule's algo once declared.
+    states
+        Models that functions keep for themselves, in order; they belong to the algo without being listed.
+    state_updates
+        What they become.
+    calls
+        Calls of rule functions under way, outermost first.
+    """
+
+    diagnostics: Diagnostics
+    program: Program = field(default_factory=Program)
+    declared: dict[str, Span] = field(default_factory=dict)
+    dims: list[str] = field(default_factory=list)
+    metas: list[Operation] = field(default_factory=list)
+    algorithm: Algorithm | None = None
+    states: list[Operation] = field(default_factory=list)
+    state_updates: list[CheckedUpdate] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    steps: int = 0
+
+    @property
+    def module_call(self) -> Call | None:
+        """The outermost call of a module's function that is under way: what happens in it is no text of the rule."""
+        return next((call for call in self.calls if call.module is not None), None)
+
+    def report(
+        self,
+        code: str,
+        title: str,
+        span: Span | None,
+        *,
+        label: str = "",
+        expected: str = "",
+        found: str = "",
+        notes: tuple[Note, ...] = (),
+        help: str = "",
+    ) -> Poison:
+        """Record an error and return what stands for the value that is missing because of it."""
+        called = [Note(message="in this call", span=call.span) for call in self.calls[-2:] if call.span != span]
+        if self.module_call is not None:
+            called.append(Note(message=f"found inside {self.module_call.name} of {self.module_call.module}"))
+        self.diagnostics.add(
+            Diagnostic(
+                code=code,
+                title=title,
+                span=span,
+                label=label,
+                expected=expected,
+                found=found,
+                notes=(*notes, *called),
+                help=help,
+            )
+        )
+        if self.diagnostics.full:
+            raise GiveUp
+        return POISON
+
+    def warn(
+        self, code: str, title: str, span: Span | None, *, label: str = "", notes: tuple[Note, ...] = (), help: str = ""
+    ) -> None:
+        """Record a warning."""
+        self.diagnostics.add(
+            Diagnostic(
+                code=code, title=title, span=span, label=label, notes=notes, help=help, severity=Severity.WARNING
+            )
+        )
+
+    def step(self, span: Span, count: int = 1) -> None:
+        """Count a statement, an expression or the items of a range against the budget."""
+        self.steps += count
+        if self.steps > MAX_STEPS:
+            self.report(
+                "E604",
+                "the rule is too long once its loops and calls are unrolled",
+                span,
+                label="the limit is reached here",
+                expected=f"at most {MAX_STEPS:,} steps",
+                help="work on whole vectors and matrices instead of looping over elements",
+            )
+            raise GiveUp

@@ -1,0 +1,338 @@
+"""Expressions to objects.
+
+Comes in: AST expressions and the scope they stand in. Goes out: objects; operations are recorded on the way.
+Must not: run statements itself; bodies of rule functions are run by the callback it is given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from dsl.binary32 import round32
+from dsl.diagnostics import did_you_mean
+from dsl.hdfg.graph import Op
+from dsl.hdfg.shapes import without_axis
+from dsl.limits import MAX_CALL_DEPTH, MAX_EXTENT, MAX_STEPS
+from dsl.semantics import algorithm, builtins
+from dsl.semantics.arguments import Argument, Signature, bind
+from dsl.semantics.coercion import to_whole
+from dsl.semantics.context import Call, Context
+from dsl.semantics.imports import library_object
+from dsl.semantics.library import DECLARATIONS, FUNCTIONS, METHODS, NAMES
+from dsl.semantics.modules import MODULES, moved
+from dsl.semantics.objects import (
+    POISON,
+    Algorithm,
+    Builtin,
+    Constant,
+    Declaration,
+    Items,
+    Method,
+    Module,
+    Namespace,
+    Object,
+    Poison,
+    RuleFunction,
+    Scope,
+    Text,
+    describe,
+)
+from dsl.semantics.program import Operation
+from dsl.semantics.values import binary, negative
+from dsl.source import Span
+from dsl.syntax import ast
+
+RANGE = Signature(name="range", required=("start",), optional=("stop", "step"))
+
+FAMILIAR_WORDS = {
+    "sum": "dana.sigma(value, axis)",
+    "dot": "dana.sigma(a * b, axis)",
+    "prod": "dana.pi(value, axis)",
+    "mean": "dana.sigma(value, axis) / count",
+    "shape": "the dims that the value was declared with",
+    "square": "x * x",
+    "pow": "x * x, or dana.exp(k * dana.log(x))",
+    "tanh": "2 * dana.sigmoid(2 * x) - 1",
+    "relu": "dana.max(x, 0)",
+    "softmax": "e / dana.sigma(e, 1) with e = dana.exp(x)",
+    "maximum": "dana.max(a, b)",
+    "minimum": "dana.min(a, b)",
+    "clip": "dana.min(dana.max(x, low), high)",
+    "sign": "(x > 0) - (x < 0)",
+}
+"""What people who know NumPy or PyTorch look for, and what to write."""
+
+RunBody = Callable[[tuple[ast.Statement, ...], Scope], Object]
+Load = Callable[[str], Module]
+
+
+class Expressions:
+    """Evaluates expressions.
+
+    Parameters
+    ----------
+    context
+        State of the elaboration.
+    run_body
+        Runs the body of a rule function in a scope and returns what it returns.
+    load
+        Returns the module of a name in `MODULES`.
+    """
+
+    def __init__(self, context: Context, run_body: RunBody, load: Load) -> None:
+        self.context = context
+        self._run_body = run_body
+        self._load = load
+        self.called: set[ast.Function] = set()
+
+    def evaluate(self, expression: ast.Expression, scope: Scope) -> Object:
+        """Return what an expression stands for."""
+        self.context.step(expression.span)
+        match expression:
+            case ast.Name():
+                return self._name(expression, scope)
+            case ast.Number(value=value):
+                return self._number(value, expression.span)
+            case ast.String(value=text):
+                return Text(text)
+            case ast.Attribute():
+                return self._attribute(expression, scope)
+            case ast.Call():
+                return self._call(expression, scope)
+            case ast.Subscript():
+                return self._subscript(expression, scope)
+            case ast.Prefix(operator=operator, operand=operand):
+                argument = Argument(self.evaluate(operand, scope), operand.span)
+                return argument.value if operator == "+" else negative(self.context, argument, expression.span)
+            case ast.Chain():
+                return self._chain(expression, scope)
+            case ast.Comparison(left=left, operator=operator, right=right):
+                arguments = [Argument(self.evaluate(side, scope), side.span) for side in (left, right)]
+                return binary(self.context, operator, arguments[0], arguments[1], expression.span)
+            case ast.Sequence(items=items):
+                spans = tuple(item.span for item in items)
+                return Items(tuple(self.evaluate(item, scope) for item in items), spans)
+        raise AssertionError(f"no expression {expression!r}")
+
+    def _name(self, name: ast.Name, scope: Scope) -> Object:
+        found = scope.find(name.id)
+        if found is not None:
+            return found
+        help_text = did_you_mean(name.id, set(scope.known()))
+        if name.id == "dana":
+            help_text = "put import dana on the first line"
+        elif name.id in NAMES:
+            help_text = f"write dana.{name.id}, or from dana import {name.id}"
+        elif name.id in ("True", "False", "None"):
+            help_text = "comparisons and conditions are the numbers 1 and 0"
+        elif not help_text:
+            close = did_you_mean(name.id, NAMES)
+            help_text = close.replace("mean '", "mean 'dana.")
+        scope.names[name.id] = POISON  # one report for each name is enough
+        return self.context.report(
+            "E201", f"the name {name.id!r} is not defined", name.span, label="not defined here", help=help_text
+        )
+
+    def _number(self, value: int | float, span: Span) -> Constant:
+        if isinstance(value, int):
+            return Constant(value)
+        rounded = round32(value)
+        if math.isinf(rounded) or (rounded == 0.0 and value != 0.0):
+            self.context.warn(
+                "W704",
+                f"{value:g} is {rounded:g} in binary32",
+                span,
+                label="this literal",
+                help="binary32 reaches from 1.18e-38 to 3.40e+38",
+            )
+        return Constant(rounded)
+
+    def _attribute(self, attribute: ast.Attribute, scope: Scope) -> Object:
+        owner = self.evaluate(attribute.value, scope)
+        name = attribute.name
+        match owner:
+            case Poison():
+                return POISON
+            case Namespace() if name in NAMES:
+                return library_object(name)
+            case Namespace() if f"dana.{name}" in MODULES:
+                return self._load(f"dana.{name}")
+            case Module() if name in owner.functions:
+                return owner.functions[name]
+            case Algorithm() if name in METHODS:
+                return Method(owner, name)
+            case Namespace():
+                title, known, prefix = f"dana has no {name!r}", tuple(FUNCTIONS), "dana."
+            case Module():
+                title, known, prefix = f"{owner.name} has no {name!r}", tuple(owner.functions), ""
+            case Algorithm():
+                title, known, prefix = f"an algo has no method {name!r}", tuple(METHODS), f"{owner.name}."
+            case _:
+                title, known, prefix = f"there is no {name!r} on {describe(owner)}", (), ""
+        help_text = did_you_mean(name, NAMES if isinstance(owner, Namespace) else known)
+        if name in FAMILIAR_WORDS:
+            help_text = f"write {FAMILIAR_WORDS[name]}"
+        elif not help_text and known:
+            help_text = f"there are {', '.join(prefix + word for word in known)}"
+        elif isinstance(owner, Declaration) and owner.kind == "algo":
+            help_text = "give the algo a name first"
+        start = attribute.span
+        place = Span(start.end_line, max(1, start.end_column - len(name)), start.end_line, start.end_column)
+        return self.context.report("E203", title, place, label="no such name", help=help_text)
+
+    def _chain(self, chain: ast.Chain, scope: Scope) -> Object:
+        left = Argument(self.evaluate(chain.first, scope), chain.first.span)
+        for link in chain.links:
+            right = Argument(self.evaluate(link.operand, scope), link.operand.span)
+            value = binary(self.context, link.operator, left, right, link.span)
+            left = Argument(value, chain.span.to(link.operand.span))
+        return left.value
+
+    def _subscript(self, subscript: ast.Subscript, scope: Scope) -> Object:
+        owner = self.evaluate(subscript.value, scope)
+        index = self.evaluate(subscript.index, scope)
+        place = subscript.index.span
+        if isinstance(owner, Poison) or isinstance(index, Poison):
+            return POISON
+        if isinstance(owner, Items):
+            last = len(owner.items) - 1
+            position = to_whole(self.context, index, place, what="the position", at_least=0, at_most=last)
+            return POISON if position is None else owner.items[position]
+        if not isinstance(owner, Operation) or owner.op is not Op.MODEL or not owner.shape:
+            return self.context.report(
+                "E313",
+                "only rows of a model can be selected",
+                subscript.value.span,
+                label="selected from",
+                expected="a model with at least one axis",
+                found=describe(owner),
+                help="declare a column that is needed alone as an input of its own"
+                if isinstance(owner, Operation)
+                else "",
+            )
+        row = self._row(owner, index, place)
+        if row is None:
+            return POISON
+        return self.context.program.add(Op.GATHER, (owner, row), without_axis(owner.shape, 0), subscript.span)
+
+    def _row(self, model: Operation, index: Object, place: Span) -> Operation | None:
+        if isinstance(index, Operation) and index.op in (Op.INPUT, Op.OUTPUT) and index.shape == ():
+            return index
+        rows = model.shape[0]
+        if isinstance(index, Constant) and isinstance(index.number, int):
+            last = rows - 1 if isinstance(rows, int) else MAX_EXTENT
+            number = to_whole(self.context, index, place, what="the row", at_least=0, at_most=last)
+            return None if number is None else self.context.program.constant(number, place)
+        self.context.report(
+            "E314",
+            "the row of a model is chosen by an input or a number",
+            place,
+            expected="a scalar input, or a whole number that is known when the rule is compiled",
+            found=describe(index),
+            help="rows are counted from 0; one index selects one row",
+        )
+        return None
+
+    # calls
+
+    def _call(self, call: ast.Call, scope: Scope) -> Object:
+        function = self.evaluate(call.function, scope)
+        arguments = [Argument(self.evaluate(argument, scope), argument.span) for argument in call.arguments]
+        for keyword in call.keywords:
+            value = self.evaluate(keyword.value, scope)
+            arguments.append(Argument(value, keyword.value.span, keyword.name, keyword.span))
+        match function:
+            case Poison():
+                return POISON
+            case Builtin(name="range"):
+                return self._range(arguments, call.span)
+            case Builtin(name=name) if name in DECLARATIONS or name in FUNCTIONS:
+                signature = DECLARATIONS.get(name) or FUNCTIONS[name]
+                bound = bind(self.context, signature, arguments, call.span)
+                return POISON if bound is None else builtins.call(self.context, name, bound, call.span)
+            case Method(algorithm=owner, name=name):
+                bound = bind(self.context, METHODS[name], arguments, call.span)
+                if bound is None:
+                    owner.complete = False
+                    return POISON
+                return algorithm.call(self.context, owner, name, bound, call.span)
+            case RuleFunction():
+                return self._call_function(function, arguments, call.span)
+        return self.context.report(
+            "E315",
+            "this cannot be called",
+            call.function.span,
+            expected="a function",
+            found=describe(function),
+            help="put an operator such as * before the parenthesis to multiply"
+            if isinstance(function, Operation | Constant)
+            else "",
+        )
+
+    def _range(self, arguments: list[Argument], span: Span) -> Object:
+        bound = bind(self.context, RANGE, arguments, span)
+        if bound is None:
+            return POISON
+        words = {name: "length" if len(bound) == 1 else name for name in RANGE.parameters}
+        numbers = [
+            to_whole(self.context, bound[name].value, bound[name].span, what=f"the {words[name]} of range")
+            for name in RANGE.parameters
+            if name in bound
+        ]
+        whole = [number for number in numbers if number is not None]
+        if len(whole) < len(numbers):
+            return POISON
+        if len(whole) == 3 and whole[2] == 0:
+            return self.context.report(
+                "E302",
+                "the step of range does not fit",
+                bound["step"].span,
+                expected="a whole number other than 0",
+                found="the number 0",
+            )
+        steps = range(*whole)
+        if len(steps) > MAX_STEPS:
+            return self.context.report(
+                "E605",
+                "the loop is too long to unroll",
+                span,
+                label=f"{len(steps):,} rounds",
+                expected=f"at most {MAX_STEPS:,} rounds",
+                help="work on whole vectors and matrices instead of looping over elements",
+            )
+        self.context.step(span, len(steps))
+        return Items(tuple(Constant(number) for number in steps))
+
+    def _call_function(self, function: RuleFunction, arguments: list[Argument], span: Span) -> Object:
+        node = function.node
+        self.called.add(node)
+        names = tuple(parameter.name for parameter in node.parameters)
+        signature = Signature(
+            name=node.name,
+            required=tuple(name for name in names if name not in function.defaults),
+            optional=tuple(name for name in names if name in function.defaults),
+        )
+        bound = bind(self.context, signature, arguments, span)
+        if bound is None:
+            return POISON
+        if len(self.context.calls) >= MAX_CALL_DEPTH:
+            return self.context.report(
+                "E606",
+                f"calls of {node.name} nest too deeply",
+                span,
+                label="this call",
+                expected=f"at most {MAX_CALL_DEPTH} calls inside one another",
+                help="functions are unrolled, so they cannot call themselves",
+            )
+        scope = Scope(function.scope)
+        scope.names.update(function.defaults)
+        scope.names.update({name: argument.value for name, argument in bound.items()})
+        module = function.scope.module
+        # what goes wrong inside a module is shown where the rule calls it
+        body = node.body if module is None else moved(node.body, span)
+        self.context.calls.append(Call(span=span, module=module, name=node.name))
+        try:
+            return self._run_body(body, scope)
+        finally:
+            self.context.calls.pop()

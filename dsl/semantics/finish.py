@@ -1,0 +1,209 @@
+"""Judgement of the rule as a whole, once every statement is elaborated.
+
+Comes in: the filled `Context`. Goes out: `Checked`, or None with errors reported. Must not: judge single expressions.
+"""
+
+from __future__ import annotations
+
+from dsl.diagnostics import Note
+from dsl.hdfg.graph import Op
+from dsl.semantics.context import Context
+from dsl.semantics.objects import Algorithm
+from dsl.semantics.program import Checked, CheckedUpdate, Operation
+from dsl.source import Span
+
+
+def finish(context: Context) -> Checked | None:
+    """Return the rule if nothing is wrong with it."""
+    algorithm = context.algorithm
+    if algorithm is None:
+        if not context.diagnostics.errors:
+            context.report(
+                "E504",
+                "the rule has no algo",
+                None,
+                expected="a statement such as logistic = dana.algo(w, x, y)",
+                help="the name left of = is the rule's name",
+            )
+        return None
+    algorithm.members += tuple(context.states)
+    _check_updates(context, algorithm)
+    _check_settings(context, algorithm)
+    _check_merges(context, algorithm)
+    if context.diagnostics.errors:
+        return None
+    checked = Checked(
+        name=algorithm.name,
+        operations=tuple(context.program.operations),
+        names=dict(context.program.names),
+        dims=tuple(context.dims),
+        inputs=tuple(member for member in algorithm.members if member.op is not Op.MODEL),
+        models=algorithm.models,
+        metas=tuple(context.metas),
+        updates=(*algorithm.updates, *context.state_updates),
+        loss=_setting(algorithm, "setLoss"),
+        prediction=_setting(algorithm, "setPrediction"),
+        convergence=_setting(algorithm, "setConvergence"),
+        epochs=algorithm.epochs[0] if algorithm.epochs else 1,
+        batch=algorithm.batch,
+    )
+    return checked if _check_members(context, algorithm, checked) else None
+
+
+def roots(checked: Checked) -> list[Operation]:
+    """Return what the rule computes for its own sake."""
+    found = [value for update in checked.updates for value in (update.value, update.index) if value is not None]
+    return found + [v for v in (checked.loss, checked.prediction, checked.convergence) if v is not None]
+
+
+def reachable(operations: list[Operation]) -> set[Operation]:
+    """Return `operations` and everything they are computed from."""
+    seen: set[Operation] = set()
+    waiting = list(operations)
+    while waiting:
+        operation = waiting.pop()
+        if operation not in seen:
+            seen.add(operation)
+            waiting.extend(operation.operands)
+    return seen
+
+
+def _setting(algorithm: Algorithm, name: str) -> Operation | None:
+    found = algorithm.settings.get(name)
+    return found[0] if found else None
+
+
+def _check_updates(context: Context, algorithm: Algorithm) -> None:
+    if not algorithm.updates and algorithm.complete and not context.diagnostics.errors:
+        context.report(
+            "E508",
+            "the rule updates no model",
+            algorithm.span,
+            label="no setModel for this algo",
+            expected=f"{algorithm.name}.setModel(value)",
+            help="say how a model follows from the batch",
+        )
+    seen: list[CheckedUpdate] = []
+    for update in (*algorithm.updates, *context.state_updates):
+        clash = next((other for other in seen if _clash(other, update)), None)
+        if clash is not None:
+            context.report(
+                "E507",
+                f"{update.model.name} is set twice",
+                update.span,
+                label="again here",
+                expected="one new value for each model or row",
+                notes=(Note(message="first here", span=clash.span),),
+                help="join the two values in one setModel",
+            )
+        seen.append(update)
+        _check_update_value(context, algorithm, update)
+
+
+def _clash(first: CheckedUpdate, second: CheckedUpdate) -> bool:
+    """Whether two updates write the same place at the same time.
+
+    Rows chosen per tuple apply in the order of the text, so they never clash with each other.
+    """
+    if first.model is not second.model:
+        return False
+    if first.index is None or second.index is None:
+        return True
+    if first.index.op is Op.CONST and second.index.op is Op.CONST:
+        return first.index.value == second.index.value
+    return first.index.op is not second.index.op and Op.CONST in (first.index.op, second.index.op)
+
+
+def _check_update_value(context: Context, algorithm: Algorithm, update: CheckedUpdate) -> None:
+    value = update.value
+    if update.index is not None and update.index.per_tuple:
+        if value.merged:
+            context.report(
+                "E509",
+                "a row update takes a value per tuple",
+                update.span,
+                label=f"the row of {update.model.name} is chosen for each tuple",
+                expected="a value that no merge has joined",
+                found="one value for the whole batch",
+                help="update the row from the tuple's own values",
+            )
+    elif value.per_tuple and algorithm.batch is not None:
+        _report_unmerged(context, update.span, f"the new value of {update.model.name}", algorithm)
+
+
+def _check_settings(context: Context, algorithm: Algorithm) -> None:
+    for name in ("setLoss", "setPrediction"):
+        if name in algorithm.settings:
+            value, span = algorithm.settings[name]
+            if value.merged:
+                context.report(
+                    "E510",
+                    f"{name} takes a value per tuple",
+                    span,
+                    label="one value for the whole batch",
+                    expected="a value that no merge has joined",
+                    help="the mean over the table is formed by itself" if name == "setLoss" else "",
+                )
+    if "setPrediction" in algorithm.settings:
+        value, span = algorithm.settings["setPrediction"]
+        if value.on_output:
+            outputs = sorted({str(v.name) for v in reachable([value]) if v.op is Op.OUTPUT})
+            context.report(
+                "E511",
+                "a prediction cannot use the output",
+                span,
+                label=f"depends on {', '.join(outputs)}",
+                expected="a value of models, inputs and metas",
+                help="outputs are unknown when predicting; pass the value before it is compared with them",
+            )
+    if "setConvergence" in algorithm.settings and algorithm.batch is not None:
+        value, span = algorithm.settings["setConvergence"]
+        if value.per_tuple:
+            _report_unmerged(context, span, "the convergence test", algorithm)
+
+
+def _check_merges(context: Context, algorithm: Algorithm) -> None:
+    """A rule whose merges all lead nowhere has a batch size and no use for it: something was forgotten."""
+    if algorithm.batch is None or context.diagnostics.errors:
+        return
+    used = [update.value for update in (*algorithm.updates, *context.state_updates)]
+    used += [value for value, _ in algorithm.settings.values()]
+    if not any(operation.op is Op.MERGE for operation in reachable(used)):
+        context.report(
+            "E514",
+            "nothing uses the merged value",
+            algorithm.batch.span,
+            label="merged here",
+            expected="a setModel or setConvergence that depends on it",
+            help=f"use it in {algorithm.name}.setModel, or remove the merge",
+        )
+
+
+def _report_unmerged(context: Context, span: Span, what: str, algorithm: Algorithm) -> None:
+    assert algorithm.batch is not None
+    context.report(
+        "E512",
+        f"{what} must be one value per batch",
+        span,
+        label="depends on a single tuple",
+        expected="a value of merged values, models and metas",
+        notes=(Note(message="the rule works in batches since this merge", span=algorithm.batch.span),),
+        help=f'merge it: {algorithm.name}.merge(value, batch, "+")',
+    )
+
+
+def _check_members(context: Context, algorithm: Algorithm, checked: Checked) -> bool:
+    fine = True
+    for operation in sorted(reachable(roots(checked)), key=lambda o: o.id):
+        if operation.op in (Op.MODEL, Op.INPUT, Op.OUTPUT) and operation not in algorithm.members:
+            context.report(
+                "E513",
+                f"{operation.name} is used but not listed in the algo",
+                operation.span,
+                label="declared here",
+                expected=f"{operation.name} among the arguments of dana.algo",
+                notes=(Note(message="the algo", span=algorithm.span),),
+                help=f"add {operation.name} to the list",
+            )
+            fine = False
+    return fine

@@ -1,0 +1,105 @@
+"""Imports: what `import` and `from … import` bind.
+
+Comes in: import statements and the scope they stand in. Goes out: names bound; modules of functions run, once for a
+rule. Must not: know any module but `dana` and those of `dsl.semantics.modules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dsl.diagnostics import did_you_mean
+from dsl.semantics.context import Context
+from dsl.semantics.library import NAMES
+from dsl.semantics.modules import MODULES, statements
+from dsl.semantics.objects import POISON, AllTuples, Builtin, Module, Namespace, Object, Scope
+from dsl.source import Span
+from dsl.syntax import ast
+
+Run = Callable[[tuple[ast.Statement, ...], Scope], None]
+
+
+def library_object(name: str) -> Object:
+    """Return what `dana.<name>` stands for."""
+    return AllTuples() if name == "all" else Builtin(name)
+
+
+class Imports:
+    """Binds what import statements name.
+
+    Parameters
+    ----------
+    context
+        State of the elaboration.
+    run
+        Runs statements in a scope.
+    """
+
+    def __init__(self, context: Context, run: Run) -> None:
+        self.context = context
+        self._run = run
+        self._modules: dict[str, Module] = {}
+
+    def module(self, name: str) -> Module:
+        """Return a module of `MODULES`; its functions are elaborated where they are called."""
+        if name not in self._modules:
+            scope = Scope(module=name)
+            self._run(statements(name), scope)
+            self._modules[name] = Module(name, scope)
+        return self._modules[name]
+
+    def bind(self, statement: ast.Import | ast.FromImport, scope: Scope) -> None:
+        """Bind the names of a statement."""
+        if isinstance(statement, ast.Import):
+            for alias in statement.aliases:
+                self._import(alias, scope)
+        elif statement.module != "__future__":
+            self._from_import(statement, scope)
+
+    def _import(self, alias: ast.Alias, scope: Scope) -> None:
+        first = alias.bound.split(".")[0]
+        if alias.name == "dana" or (alias.name in MODULES and alias.bound == alias.name):
+            scope.names[first] = Namespace()
+        elif alias.name in MODULES:
+            scope.names[first] = self.module(alias.name)
+        else:
+            scope.names[first] = POISON
+            self._report_module(alias.name, alias.span)
+
+    def _from_import(self, statement: ast.FromImport, scope: Scope) -> None:
+        if statement.module == "dana":
+            offered: dict[str, Object] = {name: library_object(name) for name in NAMES}
+        elif statement.module in MODULES:
+            offered = dict(self.module(statement.module).functions)
+        else:
+            self._report_module(statement.module, statement.span)
+            scope.names.update({alias.bound: POISON for alias in statement.aliases or ()})
+            return
+        if statement.aliases is None:
+            scope.names.update(offered)
+            return
+        for alias in statement.aliases:
+            module = f"{statement.module}.{alias.name}"
+            if module in MODULES:
+                scope.names[alias.bound] = self.module(module)
+            elif alias.name in offered:
+                scope.names[alias.bound] = offered[alias.name]
+            else:
+                scope.names[alias.bound] = self.context.report(
+                    "E203",
+                    f"{statement.module} has no {alias.name!r}",
+                    alias.span,
+                    label="no such name",
+                    help=did_you_mean(alias.name, offered),
+                )
+
+    def _report_module(self, name: str, span: Span) -> None:
+        self.context.report(
+            "E202",
+            f"{name} cannot be imported into a rule",
+            span,
+            label="not available in rules",
+            expected="import dana",
+            help=did_you_mean(name, MODULES)
+            or "rule text is compiled, never run as Python; what dana offers is all there is",
+        )

@@ -1,0 +1,221 @@
+"""The rule as a list of typed operations: what elaboration records and lowering reads.
+
+Comes in: operations in the order in which elaboration meets them. Goes out: `Operation`s with shapes and dependences,
+and `Checked`, the whole rule without errors. Must not: know regions or ids of the hDFG.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dsl.binary32 import bits_of, round32
+from dsl.hdfg.dims import Dim, DimExpr, Shape
+from dsl.hdfg.graph import Op
+from dsl.hdfg.init import ZEROS, Init
+from dsl.limits import MAX_VALUES
+from dsl.source import Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Operation:
+    """One value of the dataflow program.
+
+    Parameters
+    ----------
+    id
+        Its index in the program; operands have smaller ids.
+    op, operands, shape, axis, merge_op, value, extent, init, name, span
+        As in `dsl.hdfg.graph.Node`.
+    per_tuple
+        Depends on the tuple other than through a merge.
+    merged
+        Depends on a merge.
+    on_model
+        Depends on a model.
+    on_output
+        Depends on an output of the tuple.
+    """
+
+    id: int
+    op: Op
+    operands: tuple[Operation, ...] = ()
+    shape: Shape = ()
+    axis: int | None = None
+    merge_op: str | None = None
+    value: float | None = None
+    extent: DimExpr | None = None
+    init: Init = ZEROS
+    name: str | None = None
+    span: Span
+    per_tuple: bool = False
+    merged: bool = False
+    on_model: bool = False
+    on_output: bool = False
+
+
+class TooManyValues(Exception):
+    """The unrolled rule has more operations than `MAX_VALUES`."""
+
+    def __init__(self, span: Span) -> None:
+        super().__init__(f"more than {MAX_VALUES} operations")
+        self.span = span
+
+
+class Program:
+    """Records operations; equal constants are one operation."""
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self.names: dict[int, str] = {}
+        self._constants: dict[int | DimExpr, Operation] = {}
+
+    def add(
+        self,
+        op: Op,
+        operands: Sequence[Operation],
+        shape: Shape,
+        span: Span,
+        *,
+        axis: int | None = None,
+        merge_op: str | None = None,
+    ) -> Operation:
+        """Record an operation on others.
+
+        Raises
+        ------
+        TooManyValues
+            Beyond `MAX_VALUES`.
+        """
+        is_merge = op is Op.MERGE
+        return self._record(
+            Operation(
+                id=self._next_id(span),
+                op=op,
+                operands=tuple(operands),
+                shape=shape,
+                axis=axis,
+                merge_op=merge_op,
+                span=span,
+                per_tuple=not is_merge and any(operand.per_tuple for operand in operands),
+                merged=is_merge or any(operand.merged for operand in operands),
+                on_model=any(operand.on_model for operand in operands),
+                on_output=any(operand.on_output for operand in operands),
+            )
+        )
+
+    def leaf(
+        self, op: Op, name: str, shape: Shape, span: Span, *, value: float | None = None, init: Init = ZEROS
+    ) -> Operation:
+        """Record an input, output, model or meta."""
+        operation = Operation(
+            id=self._next_id(span),
+            op=op,
+            shape=shape,
+            value=value,
+            init=init,
+            name=name,
+            span=span,
+            per_tuple=op in (Op.INPUT, Op.OUTPUT),
+            on_model=op is Op.MODEL,
+            on_output=op is Op.OUTPUT,
+        )
+        self.names[operation.id] = name
+        return self._record(operation)
+
+    def constant(self, number: int | float | DimExpr, span: Span) -> Operation:
+        """Record a number, rounded to binary32, or the extent of an axis."""
+        value = None if isinstance(number, DimExpr) else round32(float(number))
+        key = number if isinstance(number, DimExpr) else bits_of(round32(float(number)))
+        known = self._constants.get(key)
+        if known is None:
+            extent = number if isinstance(number, DimExpr) else None
+            known = self._record(Operation(id=self._next_id(span), op=Op.CONST, value=value, extent=extent, span=span))
+            self._constants[key] = known
+        return known
+
+    def arange(self, count: Dim, span: Span) -> Operation:
+        """Record the vector 0, 1, 2 … of `count` elements."""
+        return self._record(Operation(id=self._next_id(span), op=Op.ARANGE, shape=(count,), span=span))
+
+    def name(self, operation: Operation, name: str) -> None:
+        """Remember what the rule calls an operation; the first name stays. Constants stay nameless."""
+        if operation.op is not Op.CONST:
+            self.names.setdefault(operation.id, name)
+
+    def _next_id(self, span: Span) -> int:
+        if len(self.operations) >= MAX_VALUES:
+            raise TooManyValues(span)
+        return len(self.operations)
+
+    def _record(self, operation: Operation) -> Operation:
+        self.operations.append(operation)
+        return operation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedUpdate:
+    """One `setModel`: a model, its new value and, for one row, the row's index."""
+
+    model: Operation
+    value: Operation
+    index: Operation | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """How many tuples a merge joins.
+
+    Parameters
+    ----------
+    size
+        Tuples, the default if `meta` is given; None: the whole table.
+    meta
+        The meta that holds the size.
+    span
+        Where the rule says so first.
+    """
+
+    size: int | None
+    meta: Operation | None = None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A rule without errors.
+
+    Parameters
+    ----------
+    name
+        Name of the algo variable.
+    operations
+        Everything elaborated, used or not.
+    names
+        The rule's names of operations, by id.
+    dims
+        Declared dims, in order.
+    inputs, models
+        In the order of `dana.algo`.
+    metas
+        In the order of declaration.
+    updates, loss, prediction, convergence, epochs
+        What the set… methods said; `epochs` 1 if nothing.
+    batch
+        None without a merge.
+    """
+
+    name: str
+    operations: tuple[Operation, ...]
+    names: dict[int, str]
+    dims: tuple[str, ...]
+    inputs: tuple[Operation, ...]
+    models: tuple[Operation, ...]
+    metas: tuple[Operation, ...]
+    updates: tuple[CheckedUpdate, ...]
+    loss: Operation | None
+    prediction: Operation | None
+    convergence: Operation | None
+    epochs: int
+    batch: Batch | None

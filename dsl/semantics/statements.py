@@ -1,0 +1,373 @@
+"""Statements: names bound, functions and loops unrolled, declarations made.
+
+Comes in: AST statements. Goes out: a filled `Context`. Must not: evaluate expressions or judge the whole rule.
+"""
+
+from __future__ import annotations
+
+from dsl.diagnostics import Note
+from dsl.hdfg.dims import shape_text, symbol
+from dsl.hdfg.graph import Op
+from dsl.semantics import algorithm
+from dsl.semantics.arguments import Argument
+from dsl.semantics.context import Context
+from dsl.semantics.expressions import Expressions
+from dsl.semantics.imports import Imports
+from dsl.semantics.objects import (
+    POISON,
+    Algorithm,
+    Builtin,
+    Constant,
+    Declaration,
+    Expected,
+    Items,
+    Nothing,
+    Object,
+    Poison,
+    RuleFunction,
+    Scope,
+    Text,
+    describe,
+)
+from dsl.semantics.program import Operation
+from dsl.semantics.values import binary
+from dsl.source import Span
+from dsl.syntax import ast
+
+LEAF_OPS = {"model": Op.MODEL, "input": Op.INPUT, "output": Op.OUTPUT, "meta": Op.META}
+
+
+class Statements:
+    """Runs statements against a context."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self._imports = Imports(context, self._run)
+        self.expressions = Expressions(context, self._run_function, self._imports.module)
+        self._functions: list[RuleFunction] = []
+
+    def run_module(self, module: ast.Module) -> None:
+        """Run a whole rule text."""
+        scope = Scope(top_level=True)
+        scope.names["range"] = Builtin("range")
+        self._run(module.body, scope)
+        self._check_uncalled()
+
+    def _run_function(self, body: tuple[ast.Statement, ...], scope: Scope) -> Object:
+        """Run a function's body; the value of its last statement if that is a return."""
+        result: Object = Nothing()
+        last = body[-1] if body else None
+        if isinstance(last, ast.Return):
+            self._run(body[:-1], scope)
+            self.context.step(last.span)
+            if last.value is not None:
+                result = self.expressions.evaluate(last.value, scope)
+        else:
+            self._run(body, scope)
+            if any(isinstance(statement, ast.Broken | ast.Return) for statement in body):
+                result = POISON  # what it would return is unknown
+        return result
+
+    def _check_uncalled(self) -> None:
+        """Run functions that nothing calls on poison, so that their errors are found too."""
+        context = self.context
+        states, state_updates = list(context.states), list(context.state_updates)
+        rule = context.algorithm and context.algorithm.copy()
+        for function in self._functions:
+            if function.node not in self.expressions.called:
+                scope = Scope(function.scope)
+                scope.names.update({parameter.name: POISON for parameter in function.node.parameters})
+                self._run_function(function.node.body, scope)
+        # what is never called says nothing about the rule
+        context.states, context.state_updates, context.algorithm = states, state_updates, rule
+
+    def _run(self, body: tuple[ast.Statement, ...], scope: Scope) -> None:
+        for statement in body:
+            self.context.step(statement.span)
+            self._statement(statement, scope)
+
+    def _statement(self, statement: ast.Statement, scope: Scope) -> None:
+        match statement:
+            case ast.Assign(targets=targets, value=value):
+                self._assign(targets, self.expressions.evaluate(value, scope), value.span, scope)
+            case ast.Annotated(target=target, value=ast.Expression() as value):
+                self._assign((target,), self.expressions.evaluate(value, scope), value.span, scope)
+            case ast.Augmented():
+                self._augmented(statement, scope)
+            case ast.Evaluate(value=value):
+                self._evaluate(value, scope)
+            case ast.Function():
+                self._function(statement, scope)
+            case ast.For():
+                self._loop(statement, scope)
+            case ast.Import() | ast.FromImport():
+                self._imports.bind(statement, scope)
+            case ast.Broken(names=names):
+                scope.names.update(dict.fromkeys(names, POISON))
+            case ast.Return(span=span):
+                self.context.report(
+                    "E312",
+                    "return must be the last statement of a function",
+                    span,
+                    label="not the last statement of a function",
+                    help="compute the value first, then return it at the end",
+                )
+
+    # names
+
+    def _assign(self, targets: tuple[ast.Expression, ...], value: Object, span: Span, scope: Scope) -> None:
+        if isinstance(value, Declaration):
+            target = targets[0]
+            if len(targets) == 1 and isinstance(target, ast.Name):
+                scope.names[target.id] = self._declare(target, value, scope)
+                return
+            self.context.report(
+                "E304",
+                f"a {value.kind} needs a name of its own",
+                span,
+                label="several names",
+                expected="one name left of =",
+                help="write one statement for each name",
+            )
+            value = POISON
+        for target in targets:
+            self._bind_target(target, value, span, scope)
+
+    def _bind_target(self, target: ast.Expression, value: Object, span: Span, scope: Scope) -> None:
+        if isinstance(target, ast.Name):
+            self._bind(target, value, scope)
+            return
+        assert isinstance(target, ast.Sequence)
+        items: tuple[Object, ...] = (POISON,) * len(target.items)
+        if isinstance(value, Items) and len(value.items) == len(target.items):
+            items = value.items
+        elif not isinstance(value, Poison):
+            self.context.report(
+                "E316",
+                f"cannot be divided among {len(target.items)} names",
+                span,
+                expected=f"{len(target.items)} values",
+                found=describe(value),
+                notes=(Note(message=f"{len(target.items)} names", span=target.span),),
+                help="rows of a model are selected one by one: U[i]" if isinstance(value, Operation) else "",
+            )
+        for name, item in zip(target.items, items, strict=True):
+            self._bind_target(name, item, span, scope)
+
+    def _bind(self, name: ast.Name, value: Object, scope: Scope) -> None:
+        previous = scope.names.get(name.id)
+        if isinstance(previous, Expected) and isinstance(value, Operation) and value.shape != previous.shape:
+            self.context.report(
+                "E408",
+                f"{name.id} is declared with another shape",
+                name.span,
+                label=f"shape {shape_text(value.shape)}",
+                expected=f"shape {shape_text(previous.shape)}",
+                found=f"shape {shape_text(value.shape)}",
+                notes=(Note(message="declared here", span=previous.span),),
+            )
+        if isinstance(previous, Operation) and previous.op in LEAF_OPS.values() and not isinstance(value, Poison):
+            self.context.warn(
+                "W703",
+                f"{describe(previous).split(',')[0]} loses its name",
+                name.span,
+                label=f"from here on {name.id} is another value",
+                notes=(Note(message="declared here", span=previous.span),),
+                help="give the new value a name of its own; a model changes by setModel only",
+            )
+        if isinstance(value, Operation) and self.context.module_call is None:
+            self.context.program.name(value, name.id)
+        scope.names[name.id] = value
+
+    def _declare(self, name: ast.Name, declaration: Declaration, scope: Scope) -> Object:
+        context = self.context
+        kind, span = declaration.kind, name.span
+        if kind == "inter":
+            return Expected(declaration.shape, span)
+        if kind == "state":
+            return self._declare_state(name, declaration)
+        if not scope.top_level or context.calls:
+            return context.report(
+                "E206",
+                f"a {kind} is declared inside a function",
+                declaration.span,
+                label="inside a function",
+                expected="a statement that belongs to no function",
+                help="declare it outside and pass it as an argument",
+            )
+        if name.id in context.declared:
+            return context.report(
+                "E207",
+                f"{name.id} is declared twice",
+                span,
+                label="declared again",
+                expected="another name",
+                notes=(Note(message="first declared here", span=context.declared[name.id]),),
+                help="loops cannot declare; write one statement for each name"
+                if context.declared[name.id] == span
+                else "",
+            )
+        context.declared[name.id] = span
+        if kind == "dim":
+            context.dims.append(name.id)
+            return Constant(symbol(name.id))
+        if kind == "algo":
+            return self._declare_algorithm(name, declaration)
+        leaf = context.program.leaf(
+            LEAF_OPS[kind],
+            name.id,
+            declaration.shape,
+            span,
+            value=declaration.value,
+            init=declaration.init,
+        )
+        if kind == "meta":
+            context.metas.append(leaf)
+        return leaf
+
+    def _declare_state(self, name: ast.Name, declaration: Declaration) -> Object:
+        """Make a model of a name that no rule can write: `w.velocity`, then `w.velocity.2` …"""
+        program = self.context.program
+        owner = None if declaration.owner is None else program.names.get(declaration.owner.id)
+        full = f"{owner or 'state'}.{name.id}"
+        count = sum(1 for state in self.context.states if f"{state.name}.".startswith(f"{full}."))
+        state = program.leaf(
+            Op.MODEL,
+            f"{full}.{count + 1}" if count else full,
+            declaration.shape,
+            declaration.span,
+            init=declaration.init,
+        )
+        self.context.states.append(state)
+        return state
+
+    def _declare_algorithm(self, name: ast.Name, declaration: Declaration) -> Algorithm | Poison:
+        context = self.context
+        if context.algorithm is not None:
+            return context.report(
+                "E504",
+                "the rule has two algos",
+                declaration.span,
+                label="second algo",
+                expected="one algo",
+                notes=(Note(message="first algo", span=context.algorithm.span),),
+                help="put the second rule into a text of its own",
+            )
+        context.algorithm = algorithm.declare(context, name.id, declaration, declaration.span)
+        return context.algorithm
+
+    # statements
+
+    def _augmented(self, statement: ast.Augmented, scope: Scope) -> None:
+        left = Argument(self.expressions.evaluate(statement.target, scope), statement.target.span)
+        right = Argument(self.expressions.evaluate(statement.value, scope), statement.value.span)
+        value = binary(self.context, statement.operator, left, right, statement.span)
+        self._assign((statement.target,), value, statement.span, scope)
+
+    def _evaluate(self, expression: ast.Expression, scope: Scope) -> None:
+        value = self.expressions.evaluate(expression, scope)
+        if isinstance(value, Nothing | Poison | Text):
+            return
+        if isinstance(value, Declaration):
+            self._assign((), value, expression.span, scope)
+            return
+        self.context.warn(
+            "W705",
+            "the result is not used",
+            expression.span,
+            label=describe(value),
+            help="assign it to a name, or remove the statement",
+        )
+
+    def _function(self, node: ast.Function, scope: Scope) -> None:
+        defaults: dict[str, Object] = {}
+        seen: set[str] = set()
+        for parameter in node.parameters:
+            if parameter.name in seen:
+                self.context.report(
+                    "E208",
+                    f"two parameters are called {parameter.name!r}",
+                    parameter.span,
+                    label="again here",
+                    expected="another name",
+                )
+            seen.add(parameter.name)
+            if parameter.default is not None:
+                defaults[parameter.name] = self.expressions.evaluate(parameter.default, scope)
+            elif defaults:
+                self.context.report(
+                    "E209",
+                    "a parameter without a default follows one with a default",
+                    parameter.span,
+                    label="no default",
+                    expected=f"{parameter.name}=value",
+                    help="put the parameters without defaults first",
+                )
+                defaults[parameter.name] = POISON
+        if self._is_rule(node, scope):
+            self._run_rule(node, defaults, scope)
+            return
+        function = RuleFunction(node, scope, defaults)
+        if scope.module is None:
+            self._functions.append(function)
+        scope.names[node.name] = function
+
+    def _is_rule(self, node: ast.Function, scope: Scope) -> bool:
+        """Whether the function stands under `@dana.udf`; other decorators are reported."""
+        is_rule = False
+        for decorator in node.decorators:
+            value = self.expressions.evaluate(decorator, scope)
+            if value == Builtin("udf"):
+                is_rule = True
+            elif not isinstance(value, Poison):
+                self.context.report(
+                    "E210",
+                    "this decorator is not part of the language",
+                    decorator.span,
+                    expected="dana.udf",
+                    found=describe(value),
+                    help="remove it",
+                )
+        return is_rule
+
+    def _run_rule(self, node: ast.Function, defaults: dict[str, Object], scope: Scope) -> None:
+        """Run the body of `@dana.udf def …` as the rule."""
+        for parameter in node.parameters:
+            if parameter.name not in defaults:
+                self.context.report(
+                    "E211",
+                    "the function of a rule takes no arguments",
+                    parameter.span,
+                    label="no value for this",
+                    expected=f"{parameter.name}=value, or no parameter",
+                    help="what can change at train time is a dana.meta; what depends on the table a dana.dim",
+                )
+                defaults[parameter.name] = POISON
+        inner = Scope(scope, top_level=True)
+        inner.names.update(defaults)
+        self._run_function(node.body, inner)
+        scope.names[node.name] = POISON
+
+    def _loop(self, loop: ast.For, scope: Scope) -> None:
+        iterable = self.expressions.evaluate(loop.iterable, scope)
+        target: ast.Expression = loop.names[0]
+        if len(loop.names) > 1:
+            span = loop.names[0].span.to(loop.names[-1].span)
+            target = ast.Sequence(span=span, bracket="(", items=loop.names)
+        rounds: tuple[Object, ...] = (POISON,)
+        if isinstance(iterable, Items):
+            rounds = iterable.items
+        elif not isinstance(iterable, Poison):
+            self.context.report(
+                "E317",
+                "a loop runs over a range or a list",
+                loop.iterable.span,
+                expected="range(k), or a list in brackets",
+                found=describe(iterable),
+                help="operations work on whole vectors and matrices; no loop over elements is needed"
+                if isinstance(iterable, Operation)
+                else "",
+            )
+        for item in rounds:
+            self._bind_target(target, item, loop.iterable.span, scope)
+            self._run(loop.body, scope)

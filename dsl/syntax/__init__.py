@@ -1,0 +1,1 @@
+"""Rule text to AST: grammar, tokens, layout, parser and printer."""

@@ -1,0 +1,133 @@
+"""Text to AST, with every syntax error of the text.
+
+Comes in: a `Source`. Goes out: a `Module` and diagnostics; a line with an error is a `Broken` statement in the module.
+Each logical line is parsed alone, a header with a body of `pass` that is then replaced by its block, so that an error
+costs no more than its line and nothing is read twice. Must not: raise for bad text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+from lark import Lark, Token, UnexpectedToken
+
+from dsl.diagnostics import Diagnostic
+from dsl.limits import MAX_SOURCE_BYTES, MAX_SYNTAX_ERRORS
+from dsl.source import Source
+from dsl.syntax import ast
+from dsl.syntax.builder import AstBuilder, SyntaxIssue
+from dsl.syntax.layout import Line, lay_out, span_of
+from dsl.syntax.reasons import unexpected
+
+
+@cache
+def _grammar() -> Lark:
+    return Lark.open(
+        "rule.lark",
+        rel_to=__file__,
+        parser="lalr",
+        lexer="basic",
+        start=["statement", "refused"],
+        keep_all_tokens=True,
+        maybe_placeholders=False,
+        transformer=AstBuilder(),
+    )
+
+
+def parse(source: Source) -> tuple[ast.Module, tuple[Diagnostic, ...]]:
+    """Parse a whole rule text.
+
+    Returns
+    -------
+    Module, tuple of Diagnostic
+        The statements, broken lines included, and what is wrong with the text.
+    """
+    size = len(source.text.encode("utf-8", "surrogatepass"))
+    if size > MAX_SOURCE_BYTES:
+        return ast.Module(body=()), (_too_large(size),)
+    tokens = list(_grammar().lex(source.text))
+    lines, diagnostics = lay_out(tokens, source)
+    return ast.Module(body=_parse_lines(lines, diagnostics)), tuple(diagnostics)
+
+
+def _too_large(size: int) -> Diagnostic:
+    return Diagnostic(
+        code="E601",
+        title="the rule text is too large",
+        expected=f"at most {MAX_SOURCE_BYTES:,} bytes",
+        found=f"{size:,} bytes",
+        help="a rule is a few dozen lines; repetition belongs into functions and loops",
+    )
+
+
+def _parse_lines(lines: Sequence[Line], diagnostics: list[Diagnostic]) -> tuple[ast.Statement, ...]:
+    """Parse lines of one block; errors are added to `diagnostics`, up to the limit."""
+    body: list[ast.Statement] = []
+    for decorators, line in _decorated(lines):
+        if len(diagnostics) >= MAX_SYNTAX_ERRORS:
+            break
+        outcome = None if line.broken else _parse_line(decorators, line)
+        if isinstance(outcome, Diagnostic):
+            diagnostics.append(outcome)
+            outcome = None
+        if outcome is None:
+            span = span_of(line.tokens[0]).to(line.end)
+            outcome = (ast.Broken(span=span, names=tuple(_bound_names(line))),)
+        elif line.block and isinstance(outcome[-1], ast.Function | ast.For):
+            outcome = (*outcome[:-1], replace(outcome[-1], body=_parse_lines(line.block, diagnostics)))
+        body += outcome
+    return tuple(body)
+
+
+def _decorated(lines: Sequence[Line]) -> Iterator[tuple[list[Line], Line]]:
+    """Yield each line with the decorator lines above it."""
+    decorators: list[Line] = []
+    for line in lines:
+        if line.tokens[0].type == "AT" and not line.broken and line is not lines[-1]:
+            decorators.append(line)
+        else:
+            yield decorators, line
+            decorators = []
+
+
+def _bound_names(line: Line) -> list[str]:
+    """Return the names that a broken line, or its block, would have assigned, so that their uses are not reported."""
+    names: list[str] = []
+    if line.tokens[0].type in {"DEF", "FOR", "IMPORT", "FROM"}:
+        names += [token.value for token in line.tokens[1:] if token.type == "NAME"]
+    for token, following in pairwise(line.tokens):
+        if token.type == "NAME" and following.type in {"EQUAL", "COMMA", "COLON", "AUGMENT", "WALRUS", "OTHER_AUGMENT"}:
+            names.append(token.value)
+    for inner in line.block:
+        names += _bound_names(inner)
+    return names
+
+
+def _parse_line(decorators: Sequence[Line], line: Line) -> tuple[ast.Statement, ...] | Diagnostic:
+    """Return the statements of a line, a block of its own taken as `pass`; or its error."""
+    parser: Any = _grammar().parse_interactive(start="statement")  # lark types its methods only in part
+    owner = line
+    try:
+        for owner in (*decorators, line):
+            for token in owner.tokens:
+                parser.feed_token(token)
+            parser.feed_token(_mark("NEWLINE", owner))
+        if line.block:
+            for kind in ("INDENT", "PASS", "NEWLINE", "DEDENT"):
+                parser.feed_token(_mark(kind, line))
+        result: tuple[ast.Statement, ...] = parser.feed_token(_mark("$END", line))
+    except UnexpectedToken as error:
+        return unexpected(error.token, parser.accepts(), owner.tokens)
+    except SyntaxIssue as issue:
+        return issue.diagnostic
+    return result
+
+
+def _mark(kind: str, line: Line) -> Token:
+    """Return a token that stands for layout, placed at the end of a line."""
+    end = line.end
+    return Token(kind, "", line=end.line, column=end.column, end_line=end.end_line, end_column=end.end_column)

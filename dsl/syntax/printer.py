@@ -1,0 +1,166 @@
+"""Syntax trees as text: as a tree for people who study a rule, as rule text for tools.
+
+Comes in: AST nodes. Goes out: `tree_text`, and `rule_text` that parses to an equal tree (places apart).
+Must not: keep comments or layout; the tree does not have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+
+from dsl.syntax import ast
+
+INDENT = "    "
+ATOMS = (ast.Name, ast.Number, ast.String, ast.Attribute, ast.Call, ast.Subscript)
+
+
+def tree_text(module: ast.Module) -> str:
+    """Write a tree, one node a line, children indented, each with its place."""
+    lines = ["Module"]
+    for statement in module.body:
+        lines += _tree(statement, 1, "")
+    return "\n".join(lines) + "\n"
+
+
+def _tree(node: ast.Node, depth: int, role: str) -> Iterator[str]:
+    words: list[str] = []
+    children: list[tuple[str, ast.Node]] = []
+    for field in fields(node):
+        value = getattr(node, field.name)
+        if isinstance(value, ast.Node):
+            children.append((f"{field.name}: ", value))
+        elif isinstance(value, tuple):
+            children += [(f"{field.name}: ", item) for item in value if isinstance(item, ast.Node)]
+            words += [f"{item!r}" for item in value if not isinstance(item, ast.Node)]
+        elif field.name not in ("span", "depth", "name_span") and value is not None:
+            words.append(value if field.name in ("id", "name") else f"{value!r}")
+    yield f"{'  ' * depth}{role}{' '.join([type(node).__name__, *words])} @ {node.span}"
+    for child_role, child in children:
+        yield from _tree(child, depth + 1, child_role)
+
+
+def rule_text(module: ast.Module) -> str:
+    """Write a tree as rule text; a tree with `Broken` lines has no text and is refused with `ValueError`."""
+    return "".join(f"{line}\n" for statement in module.body for line in _statement(statement))
+
+
+def _statement(statement: ast.Statement) -> Iterator[str]:
+    match statement:
+        case ast.Import(aliases=aliases):
+            yield f"import {_aliases(aliases)}"
+        case ast.FromImport(module=module, aliases=aliases):
+            yield f"from {module} import {'*' if aliases is None else _aliases(aliases)}"
+        case ast.Assign(targets=targets, value=value):
+            yield " = ".join([*(_expression(target) for target in targets), _expression(value)])
+        case ast.Annotated(target=target, annotation=annotation, value=value):
+            tail = "" if value is None else f" = {_expression(value)}"
+            yield f"{target.id}: {_expression(annotation)}{tail}"
+        case ast.Augmented(target=target, operator=operator, value=value):
+            yield f"{target.id} {operator}= {_expression(value)}"
+        case ast.Evaluate(value=value):
+            yield _expression(value)
+        case ast.Return(value=value):
+            yield "return" if value is None else f"return {_expression(value)}"
+        case ast.Pass():
+            yield "pass"
+        case ast.Function():
+            yield from _function(statement)
+        case ast.For(names=names, iterable=iterable, body=body):
+            yield f"for {', '.join(name.id for name in names)} in {_expression(iterable)}:"
+            yield from _block(body)
+        case _:
+            raise ValueError(f"a statement with an error has no text: {statement.span}")
+
+
+def _function(function: ast.Function) -> Iterator[str]:
+    for decorator in function.decorators:
+        yield f"@{_expression(decorator)}"
+    parameters = []
+    for parameter in function.parameters:
+        text = parameter.name
+        if parameter.annotation is not None:
+            text += f": {_expression(parameter.annotation)}"
+        if parameter.default is not None:
+            text += f" = {_expression(parameter.default)}"
+        parameters.append(text)
+    returns = "" if function.returns is None else f" -> {_expression(function.returns)}"
+    yield f"def {function.name}({', '.join(parameters)}){returns}:"
+    yield from _block(function.body)
+
+
+def _block(body: Iterable[ast.Statement]) -> Iterator[str]:
+    for statement in body:
+        for line in _statement(statement):
+            yield INDENT + line
+
+
+def _aliases(aliases: Iterable[ast.Alias]) -> str:
+    return ", ".join(a.name if a.name == a.bound else f"{a.name} as {a.bound}" for a in aliases)
+
+
+def _expression(expression: ast.Expression) -> str:
+    match expression:
+        case ast.Name(id=name):
+            return name
+        case ast.Number(value=value):
+            return repr(value)
+        case ast.String(value=text):
+            return _quoted(text)
+        case ast.Attribute(value=value, name=name):
+            return f"{_atom(value)}.{name}"
+        case ast.Call(function=function, arguments=arguments, keywords=keywords):
+            passed = [_expression(argument) for argument in arguments]
+            passed += [f"{keyword.name}={_expression(keyword.value)}" for keyword in keywords]
+            return f"{_atom(function)}({', '.join(passed)})"
+        case ast.Subscript(value=value, index=index):
+            return f"{_atom(value)}[{_expression(index)}]"
+        case ast.Prefix(operator=operator, operand=operand):
+            tight = isinstance(operand, (*ATOMS, ast.Prefix))
+            return operator + (_expression(operand) if tight else _grouped(operand))
+        case ast.Chain(first=first, links=links):
+            additive = links[0].operator in "+-"
+            parts = [_link(first, additive)]
+            parts += [f"{link.operator} {_link(link.operand, additive)}" for link in links]
+            return " ".join(parts)
+        case ast.Comparison(left=left, operator=operator, right=right):
+            return f"{_side(left)} {operator} {_side(right)}"
+        case ast.Sequence(bracket=bracket, items=items):
+            inside = ", ".join(_expression(item) for item in items)
+            if bracket == "[":
+                return f"[{inside}]"
+            return f"({inside},)" if len(items) == 1 else f"({inside})"
+    raise ValueError(f"no expression: {expression!r}")
+
+
+def _link(operand: ast.Expression, additive: bool) -> str:
+    """Write an operand of a chain; only a product inside a sum needs no brackets."""
+    product = additive and isinstance(operand, ast.Chain) and operand.links[0].operator not in "+-"
+    if product or isinstance(operand, (*ATOMS, ast.Prefix, ast.Sequence)):
+        return _expression(operand)
+    return _grouped(operand)
+
+
+def _side(operand: ast.Expression) -> str:
+    return _grouped(operand) if isinstance(operand, ast.Comparison) else _expression(operand)
+
+
+def _atom(expression: ast.Expression) -> str:
+    if isinstance(expression, ast.Number) or not isinstance(expression, (*ATOMS, ast.Sequence)):
+        return _grouped(expression)
+    return _expression(expression)
+
+
+def _grouped(expression: ast.Expression) -> str:
+    return _expression(expression) if isinstance(expression, ast.Sequence) else f"({_expression(expression)})"
+
+
+def _quoted(text: str) -> str:
+    """Quote a string as the lexer reads it: escapes are kept as written."""
+    for quote in ('"', "'", '"""', "'''"):
+        if quote[0] not in text and (len(quote) == 3 or "\n" not in text):
+            return f"{quote}{text}{quote}"
+    for quote in ('"""', "'''"):
+        if quote not in text and not text.endswith(quote[0]):
+            return f"{quote}{text}{quote}"
+    raise ValueError(f"the string holds every kind of quote: {text!r}")

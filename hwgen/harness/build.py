@@ -1,0 +1,75 @@
+"""A machine's configuration in, a compiled simulation of its RTL out.
+
+Generating Verilog takes seconds, and compiling it longer, so both are kept: the text under a hash of all that it is
+made from, the object by `hwgen.rtl.verilate`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import re
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+import hwgen.rtl
+import hwgen.spec
+from hwgen.rtl.machine import TOP, generate
+from hwgen.rtl.verilate import cache_folder, verilate
+from hwgen.spec.config import MachineConfig
+
+DRIVER = Path(__file__).with_name("driver.cpp")
+KEPT_AS_MODULES = ("lane", "special", "cluster", "thread")
+"""Verilator copies small modules into those that use them; these stay one function for all their instances."""
+
+ZERO_WORD = re.compile(r"^ +\w+\[\d+\] = \d+'[hd]0+;\n", re.MULTILINE)
+"""A line that sets a memory to zero before the start. Verilator makes code of each for each instance; it is told
+to begin with zeros instead."""
+
+
+def hardware_of(config: MachineConfig) -> MachineConfig:
+    """The configuration without what only the model of the link and of time reads: equal for equal hardware."""
+    plain = MachineConfig()
+    return dataclasses.replace(config, link_latency=plain.link_latency, clock_hz=plain.clock_hz)
+
+
+def _sources() -> bytes:
+    digest = hashlib.sha256()
+    for package in (hwgen.rtl, hwgen.spec):
+        for folder in package.__path__:
+            for path in sorted(Path(folder).rglob("*.py")):
+                digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.digest()
+
+
+def verilog_of(config: MachineConfig) -> str:
+    """The machine's Verilog, from the cache where it has been generated before."""
+    hardware = hardware_of(config)
+    key = hashlib.sha256(_sources() + version("amaranth").encode() + hardware.fingerprint().encode()).hexdigest()
+    kept = cache_folder() / f"{key}.v"
+    if kept.is_file():
+        return kept.read_text()
+    text = generate(hardware)
+    kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # another process may be writing the same text
+    descriptor, name = tempfile.mkstemp(dir=kept.parent, suffix=".v.part")
+    with os.fdopen(descriptor, "w") as part:
+        part.write(text)
+    os.replace(name, kept)
+    return text
+
+
+def build(config: MachineConfig) -> Path:
+    """The shared object that simulates the machine."""
+    modules = "\n".join(f'no_inline -module "{name}"' for name in KEPT_AS_MODULES)
+    return verilate(
+        ZERO_WORD.sub("", verilog_of(config)),
+        TOP,
+        DRIVER,
+        # as fast as -O2, and compiled in two thirds of the time
+        optimize="-O1",
+        files={"modules.vlt": f"`verilator_config\n{modules}\n"},
+        verilator_flags=("--x-initial", "0", "modules.vlt"),
+    )

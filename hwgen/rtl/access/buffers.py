@@ -1,0 +1,185 @@
+"""The page buffers: what the loader writes once is read in two ways.
+
+`PageStore` holds the pages of all Striders in one memory for the unpacker: a row (4 bytes for each lane) a cycle, from
+any byte. Two banks hold the even and the odd rows of a page, so the two rows that an unaligned row touches come at
+once; a rotation by the address puts the first byte first. There is one store because only one page is unpacked at a
+time and only one beat arrives at a time: its block RAMs are used to their depth.
+
+`PageWords` is a Strider's own copy, narrow: 1 to 4 bytes from any byte. Its banks hold even and odd 4-byte words.
+
+Neither checks an address: what lies behind the page's end is read from its beginning, and is for others to ignore.
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hwgen.rtl.access.layouts import UNSHARED, bits_for, exceeds, line_bits, page_bits, row_bytes, window_layout
+from hwgen.rtl.access.loader import beat_write
+from hwgen.spec.config import MachineConfig
+
+WORD = 4
+ROTATE_STAGES = 3
+WINDOW_LATENCY = 2 + ROTATE_STAGES
+"""Cycles from the address to the row: block RAM, choice of bank, rotation."""
+
+
+class PageStore(wiring.Component):
+    """All pages, a row of bytes a cycle.
+
+    Members
+    -------
+    write
+        A beat for a page.
+    window
+        What to read.
+    row
+        Its bytes, WINDOW_LATENCY cycles later.
+    """
+
+    def __init__(self, config: MachineConfig) -> None:
+        self._config = config
+        super().__init__(
+            {
+                "write": In(beat_write(config)),
+                "window": In(window_layout(config)),
+                "row": Out(unsigned(8 * row_bytes(config))),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        config = self._config
+        m = Module()
+        size = row_bytes(config)
+        banks = self._banks(m)
+        offset_bits = (size - 1).bit_length()
+
+        # byte j of the row lies in row `at` div size if j is at or behind the offset, else in the one after it
+        offset = Signal(offset_bits, reset_less=True)
+        odd = Signal(reset_less=True)
+        m.d.sync += [offset.eq(self.window.at), odd.eq(self.window.at[offset_bits])]
+        chosen = Signal(8 * size, reset_less=True)
+        for j in range(size):
+            behind = Signal(name=f"behind_{j}")
+            m.d.comb += behind.eq(~exceeds(offset, j))
+            piece = slice(8 * j, 8 * j + 8)
+            m.d.sync += chosen[piece].eq(Mux(behind == odd, banks[1][piece], banks[0][piece]))
+
+        value, amount = chosen, Signal(offset_bits, name="amount_0", reset_less=True)
+        m.d.sync += amount.eq(offset)
+        done = 0
+        for stage in range(ROTATE_STAGES):
+            bits = (offset_bits - done + ROTATE_STAGES - stage - 1) // (ROTATE_STAGES - stage)
+            rotated = Signal(8 * size, name=f"rotated_{stage}", reset_less=True)
+            following = Signal(offset_bits, name=f"amount_{stage + 1}", reset_less=True)
+            for k in range(done, done + bits):
+                value = Mux(amount[k], value.rotate_right(8 << k), value)
+            m.d.sync += [rotated.eq(value), following.eq(amount)]
+            value, amount = rotated, following
+            done += bits
+        m.d.comb += self.row.eq(value)
+        return m
+
+    def _banks(self, m: Module) -> tuple[Value, Value]:
+        """Write the beats; read both banks in the cycle after the window's."""
+        config = self._config
+        size = row_bytes(config)
+        # a beat fills part of a row, a row, or a row of both banks
+        piece = min(config.link_bytes, size)
+        pieces = size // piece
+        rows = config.page_size // (2 * size)
+        place = self.write.line if config.link_bytes <= size else Cat(0, self.write.line)
+        step = bits_for(pieces) if pieces > 1 else 0
+        row_bits = (rows - 1).bit_length()
+        offset_bits = (size - 1).bit_length()
+        into = Cat(place[step + 1 :], self.write.strider)
+        outputs = []
+        for bank in range(2):
+            address = self.window.at if bank else self.window.ahead
+            words = []
+            for k in range(pieces):
+                memory = Memory(shape=8 * piece, depth=rows * config.striders, init=[], attrs=UNSHARED)
+                m.submodules[f"bank_{bank}_{k}"] = memory
+                writer, reader = memory.write_port(), memory.read_port()
+                here = place[:step] == k if step else 1
+                # a beat as wide as two rows goes to both banks, each its half
+                both = config.link_bytes > size
+                part = self.write.data[8 * size * bank : 8 * size * (bank + 1)] if both else self.write.data
+                m.d.comb += [
+                    writer.en.eq(self.write.valid & here & (1 if both else place[step] == bank)),
+                    writer.addr.eq(into),
+                    writer.data.eq(part),
+                    reader.addr.eq(Cat(address[offset_bits + 1 :], self.window.strider)),
+                ]
+                words.append(reader.data)
+            outputs.append(Cat(*words))
+        assert row_bits == page_bits(config) - offset_bits - 1
+        return outputs[0], outputs[1]
+
+
+class PageWords(wiring.Component):
+    """One Strider's page, 4 bytes at a time.
+
+    Members
+    -------
+    write, line, data
+        A beat.
+    address
+        Of the first byte. The bytes follow in `word` two cycles later, byte 0 at the address.
+    """
+
+    def __init__(self, config: MachineConfig) -> None:
+        self._config = config
+        super().__init__(
+            {
+                "write": In(1),
+                "line": In(line_bits(config)),
+                "data": In(unsigned(8 * config.link_bytes)),
+                "address": In(page_bits(config)),
+                "word": Out(32),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        config = self._config
+        m = Module()
+        words = config.link_bytes // (2 * WORD)
+        """Words of a line in one bank."""
+        choice_bits = (words - 1).bit_length()
+        number = self.address[2:]
+        after = Signal(len(number))
+        m.d.comb += after.eq(number + 1)
+        byte = Signal(2, reset_less=True)
+        odd = Signal(reset_less=True)
+        late_byte = Signal(2, reset_less=True)
+        late_odd = Signal(reset_less=True)
+        m.d.sync += [byte.eq(self.address[:2]), odd.eq(number[0]), late_byte.eq(byte), late_odd.eq(odd)]
+        found = []
+        for bank in range(2):
+            # the word of the address is in the bank of its parity, the next one in the other bank
+            index = (number if bank else after)[1:]
+            memory = Memory(shape=8 * WORD * words, depth=config.page_beats, init=[], attrs=UNSHARED)
+            m.submodules[f"bank_{bank}"] = memory
+            writer, reader = memory.write_port(), memory.read_port()
+            m.d.comb += [
+                writer.en.eq(self.write),
+                writer.addr.eq(self.line),
+                writer.data.eq(Cat(self.data.word_select(2 * k + bank, 8 * WORD) for k in range(words))),
+                reader.addr.eq(index[choice_bits:]),
+            ]
+            word = Signal(8 * WORD, name=f"word_{bank}", reset_less=True)
+            if choice_bits:
+                choice = Signal(choice_bits, name=f"choice_{bank}", reset_less=True)
+                m.d.sync += [
+                    choice.eq(index[:choice_bits]),
+                    word.eq(Array(reader.data.word_select(k, 8 * WORD) for k in range(words))[choice]),
+                ]
+            else:
+                m.d.sync += word.eq(reader.data)
+            found.append(word)
+        pair = Mux(late_odd, Cat(found[1], found[0]), Cat(found[0], found[1]))
+        m.d.comb += self.word.eq((pair >> Cat(0, 0, 0, late_byte))[:32])
+        return m

@@ -1,0 +1,159 @@
+"""Column values to binary32, as `hwgen.spec.numerics.conversion` defines them: one rounding to nearest even, subnormals
+flushed, NaN canonical.
+
+In: a row of float4 (`canonical`), or the eight bytes that begin with an element (`Converter`). Out: binary32.
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import C, Cat, Module, Mux, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hwgen.spec.columns import ColumnType
+
+CONVERT_LATENCY = 4
+"""Cycles from the bytes to the value: magnitude, leading zeros, normalisation, rounding; choosing among infinity, zero,
+NaN and the number is left to the cycle in which the value is there."""
+
+CANONICAL_LATENCY = 2
+
+MANTISSA = 23
+NAN = 0x7FC00000
+INFINITY = 0x7F800000
+BIAS_OF_INTEGERS = 63 + 127
+"""Biased exponent of an integer whose highest bit is bit 63 of 64."""
+DOUBLE_TO_SINGLE = 1023 - 127
+EXPONENT_BITS = 13
+
+
+def canonical(m: Module, word: Value, name: str) -> Value:
+    """A float4 with subnormals flushed and NaN canonical, CANONICAL_LATENCY cycles later."""
+    exponent, fraction = word[MANTISSA:31], word[:MANTISSA]
+    plain = Signal(32, name=f"{name}_plain", reset_less=True)
+    bare, nan = (Signal(name=f"{name}_{what}", reset_less=True) for what in ("bare", "nan"))
+    result = Signal(32, name=name, reset_less=True)
+    m.d.sync += [
+        plain.eq(word),
+        bare.eq(~exponent.any() | exponent.all()),
+        nan.eq(exponent.all() & fraction.any()),
+        result.eq(plain),
+    ]
+    # an infinity has no fraction to lose, a NaN gets one back
+    with m.If(bare):
+        m.d.sync += result[:MANTISSA].eq(nan << (MANTISSA - 1))
+    with m.If(nan):
+        m.d.sync += result[31].eq(0)
+    return result
+
+
+def leading_zeros(m: Module, word: Value, name: str = "zeros") -> Value:
+    """Number of zeros above the highest one; of a word without ones, its width minus 1."""
+    width = len(word)
+    if width == 2:
+        return ~word[1]
+    half = width // 2
+    high, low = word[half:], word[:half]
+    count = Signal(width.bit_length() - 1, name=name)
+    none = ~high.any()
+    above = leading_zeros(m, high, f"{name}_h")
+    below = leading_zeros(m, low, f"{name}_l")
+    m.d.comb += count.eq(Cat(Mux(none, below, above), none))
+    return count
+
+
+class Converter(wiring.Component):
+    """One element a cycle.
+
+    Members
+    -------
+    data, type
+        Eight bytes, the element's first; its `ColumnType`. Not FLOAT4, which needs no conversion.
+    value
+        CONVERT_LATENCY cycles later.
+    """
+
+    def __init__(self) -> None:
+        super().__init__({"data": In(64), "type": In(3), "value": Out(32)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        raw = self.data
+        double = self.type == ColumnType.FLOAT8
+
+        integer = Signal(64)
+        with m.Switch(self.type):
+            with m.Case(ColumnType.INT2):
+                m.d.comb += integer.eq(raw[:16].as_signed())
+            with m.Case(ColumnType.INT4):
+                m.d.comb += integer.eq(raw[:32].as_signed())
+            with m.Case(ColumnType.BOOL):
+                m.d.comb += integer.eq(raw[:8].any())
+            with m.Default():
+                m.d.comb += integer.eq(raw)
+        negative = integer[63]
+
+        # magnitude, but for the one to be added to an inverted number; bit 63 of a double's is its hidden one
+        magnitude = Signal(64, reset_less=True)
+        sign, special, nan, plus = _stage(1, "sign", "special", "nan", "plus")
+        exponent = Signal(EXPONENT_BITS, name="exponent_1", reset_less=True)
+        m.d.sync += [
+            magnitude.eq(Mux(double, Cat(C(0, 11), raw[:52], C(1, 1)), integer ^ negative.replicate(64))),
+            sign.eq(negative),
+            plus.eq(negative & ~double),
+            special.eq(double & raw[52:63].all()),
+            nan.eq(double & raw[52:63].all() & raw[:52].any()),
+            exponent.eq(Mux(double, raw[52:63] - DOUBLE_TO_SINGLE, BIAS_OF_INTEGERS)),
+        ]
+
+        # leading zeros, at the same time as the one
+        zeros = Signal(6, reset_less=True)
+        unshifted = Signal(64, reset_less=True)
+        m.d.sync += [zeros.eq(leading_zeros(m, magnitude)), unshifted.eq(magnitude + plus)]
+        sign, special, nan, plus, exponent = _later(m, 2, sign, special, nan, plus, exponent)
+
+        # normalisation. Without a one at the top the number was zero or, if one was added, that went over the top: it is
+        # then the next power of two
+        normal = Signal(64, reset_less=True)
+        lowered = Signal(EXPONENT_BITS, reset_less=True)
+        m.d.sync += [normal.eq(unshifted << zeros), lowered.eq(exponent - zeros)]
+        sign, special, nan, plus = _later(m, 3, sign, special, nan, plus)
+
+        # rounding: the carry out of 24 bits adds one to the exponent; what is tiny is seen after that
+        dropped = 64 - MANTISSA - 1
+        up = normal[dropped - 1] & (normal[dropped] | normal[: dropped - 1].any())
+        rounded = Signal(MANTISSA + 2, reset_less=True)
+        power = Signal(reset_less=True)
+        m.d.sync += [rounded.eq(normal[dropped:] + up), power.eq(plus & ~normal[63])]
+        choices = []
+        for carry in range(2):
+            final = Signal(EXPONENT_BITS, name=f"final_{carry}")
+            m.d.comb += final.eq(lowered + carry)
+            below = final[-1] | ~final.any()
+            above = ~final[-1] & ((final >> 8).any() | final[:8].all())
+            choice = Signal(10, name=f"choice_{carry}", reset_less=True)
+            m.d.sync += choice.eq(Cat(final[:8], below | ~(normal[63] | plus), above))
+            choices.append(choice)
+        sign, special, nan = _later(m, 4, sign, special, nan)
+
+        choice = Mux(rounded[MANTISSA + 1] | power, choices[1], choices[0])
+        biased, tiny, large = choice[:8], choice[8], choice[9]
+        magnitude_bits = Mux(tiny, C(0, 31), Cat(rounded[:MANTISSA], biased))
+        m.d.comb += self.value.eq(
+            Mux(nan, C(NAN, 32), Cat(Mux(special | (large & ~tiny), C(INFINITY, 31), magnitude_bits), sign))
+        )
+        return m
+
+
+def _stage(stage: int, *names: str) -> list[Signal]:
+    return [Signal(name=f"{name}_{stage}", reset_less=True) for name in names]
+
+
+def _later(m: Module, stage: int, *values: Signal) -> list[Signal]:
+    """The values a cycle later."""
+    late = []
+    for value in values:
+        register = Signal(value.shape(), name=f"{value.name.rsplit('_', 1)[0]}_{stage}", reset_less=True)
+        m.d.sync += register.eq(value)
+        late.append(register)
+    return late

@@ -1,0 +1,141 @@
+"""The column descriptors, worked out as the host writes them: what of a column does not depend on where it is.
+
+In: 32-bit words of `hwgen.spec.columns`, the lower one of a descriptor first. Out: what the unpacker needs to know of a
+column, a cycle after its number. Nothing is computed between the memory and the unpacker.
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import C, Cat, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hwgen.rtl.access.layouts import UNSHARED, bits_for, lane_bits, page_bits, row_bytes
+from hwgen.spec import columns
+from hwgen.spec.columns import ColumnType
+from hwgen.spec.config import MachineConfig
+
+COLUMN = data.StructLayout({field.name: field.width for field in columns.FIELDS})
+"""A descriptor as the host writes it."""
+
+COUNT_BITS = COLUMN["count"].width
+ROW_BITS = COLUMN["row"].width
+SIZE_LOG2 = {kind: kind.bytes.bit_length() - 1 for kind in ColumnType}
+
+
+def known_layout(config: MachineConfig) -> data.StructLayout:
+    """What is known of a column.
+
+    `unusable`: the descriptor is not valid. `never`: it fits in no page; `limit`: the last address at which it does.
+    `beats`: cycles; `single` if it is one. `element`: values are converted one by one; else rows are, the first of
+    which begins `back` words before the column. `ahead`: from the column's address to that of the second row. The rest
+    is the descriptor's; `high` is the lane behind the last.
+    """
+    return data.StructLayout(
+        {
+            "unusable": 1,
+            "never": 1,
+            "limit": page_bits(config),
+            "beats": COUNT_BITS,
+            "single": 1,
+            "element": 1,
+            "back": lane_bits(config),
+            "ahead": (row_bytes(config)).bit_length(),
+            "low": lane_bits(config),
+            "high": lane_bits(config),
+            "spread": 1,
+            "type": COLUMN["type"].width,
+            "first": 1,
+            "last": 1,
+            "row": ROW_BITS,
+        }
+    )
+
+
+class Descriptors(wiring.Component):
+    """See the module.
+
+    Members
+    -------
+    write, address, data
+        The host's word.
+    number, step, known
+        In a cycle with `step`, the descriptor of that number is looked up; it stays until the next such cycle.
+    """
+
+    def __init__(self, config: MachineConfig) -> None:
+        self._config = config
+        number = bits_for(config.descriptor_depth)
+        super().__init__(
+            {
+                "write": In(1),
+                "address": In(number + 1),
+                "data": In(32),
+                "number": In(number),
+                "step": In(1),
+                "known": Out(known_layout(config)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        config = self._config
+        m = Module()
+        lower = Signal(32, reset_less=True)
+        column = Signal(COLUMN, reset_less=True)
+        place = Signal(len(self.number), reset_less=True)
+        complete = Signal()
+        m.d.sync += [complete.eq(self.write & self.address[0]), place.eq(self.address[1:])]
+        m.d.sync += column.eq(Cat(lower, self.data))
+        with m.If(self.write & ~self.address[0]):
+            m.d.sync += lower.eq(self.data)
+
+        lanes = lane_bits(config)
+        size = row_bytes(config)
+        row = (column.type == ColumnType.FLOAT4) & ~column.scalar
+        size_log2 = Signal(range(max(SIZE_LOG2.values()) + 1))
+        exists = Signal()
+        with m.Switch(column.type):
+            for kind, value in SIZE_LOG2.items():
+                with m.Case(kind):
+                    m.d.comb += [size_log2.eq(value), exists.eq(1)]
+        length = column.count << size_log2
+        rows = (column.count + column.lane[:lanes] + C(config.lanes - 1, lanes)) >> lanes
+        before = Mux(row, column.lane[:lanes], 0)
+        beats = Mux(row, rows, column.count)
+        # registered once more: sums and shifts of a whole descriptor take longer than anything behind the table
+        known = Signal(self.known.shape(), reset_less=True)
+        stored = Signal()
+        number = Signal.like(place, reset_less=True)
+        m.d.sync += [
+            stored.eq(complete),
+            number.eq(place),
+            known.unusable.eq(~exists | ~column.count.any() | column.lane[lanes:].any()),
+            known.never.eq(length > config.page_size),
+            known.limit.eq(config.page_size - length),
+            known.beats.eq(beats),
+            known.single.eq(beats == 1),
+            known.element.eq(~row),
+            known.back.eq(before),
+            known.ahead.eq(size - Cat(C(0, 2), before)),
+            known.low.eq(column.lane),
+            known.high.eq(column.lane + column.count),
+            known.spread.eq(column.scalar),
+            known.type.eq(column.type),
+            known.first.eq(column.first),
+            known.last.eq(column.last),
+            known.row.eq(column.row),
+        ]
+        m.submodules.table = table = Memory(
+            shape=known_layout(config), depth=config.descriptor_depth, init=[], attrs=UNSHARED
+        )
+        writer, reader = table.write_port(), table.read_port()
+        m.d.comb += [
+            writer.en.eq(stored),
+            writer.addr.eq(number),
+            writer.data.eq(known),
+            reader.en.eq(self.step),
+            reader.addr.eq(self.number),
+            self.known.eq(reader.data),
+        ]
+        return m

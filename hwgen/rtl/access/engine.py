@@ -1,0 +1,119 @@
+"""The access engine: pages in, tuples out.
+
+In: what `hwgen.rtl.interfaces.access_engine` says. It places the parts and joins them: loader, page store, Striders
+with their queues, intake, unpacker. Timing and meaning are those of `docs/machine.md`, sections 4 and 5.
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import connect, flipped
+
+from hwgen.rtl.access.buffers import PageStore
+from hwgen.rtl.access.intake import Intake
+from hwgen.rtl.access.loader import Loader
+from hwgen.rtl.access.queue import EntryQueue
+from hwgen.rtl.access.strider import Strider, image_write
+from hwgen.rtl.access.translate import Translator
+from hwgen.rtl.access.unpacker import Unpacker
+from hwgen.rtl.interfaces import access_engine
+from hwgen.rtl.library import Library
+from hwgen.spec.config import MachineConfig
+
+
+class AccessEngine(wiring.Component):
+    """See `hwgen.rtl.interfaces.access_engine` for the ports.
+
+    Parameters
+    ----------
+    config
+        The machine.
+    library
+        Where the modules go of which there are several.
+    """
+
+    def __init__(self, config: MachineConfig, library: Library) -> None:
+        self._config = config
+        self._library = library
+        super().__init__(access_engine(config))
+
+    def elaborate(self, platform: object) -> Module:
+        config = self._config
+        m = Module()
+        m.submodules.loader = loader = Loader(config)
+        m.submodules.store = store = PageStore(config)
+        m.submodules.intake = intake = Intake(config)
+        m.submodules.unpacker = unpacker = Unpacker(config)
+        connect(m, flipped(self.page), loader.page)
+        connect(m, flipped(self.tuples), unpacker.tuples)
+        connect(m, flipped(self.rounds), unpacker.rounds)
+        connect(m, flipped(self.fault), unpacker.fault)
+        connect(m, unpacker.settings, flipped(self.settings))
+
+        stop, forget = Signal(), Signal()
+        m.d.comb += [
+            stop.eq(self.stop | unpacker.halt),
+            forget.eq(self.start | stop),
+            loader.start.eq(self.start),
+            loader.stop.eq(stop),
+            loader.pages.eq(self.settings.pages),
+            loader.release.eq(unpacker.release),
+            store.window.eq(unpacker.window),
+            unpacker.row.eq(store.row),
+            unpacker.start.eq(self.start),
+            unpacker.stop.eq(stop),
+            unpacker.half_release.eq(self.half_release),
+            unpacker.job.eq(intake.job),
+            unpacker.valid.eq(intake.valid),
+            intake.ready.eq(unpacker.ready),
+            intake.clear.eq(forget),
+            intake.write.eq(self.image.column),
+            intake.address.eq(self.image.address),
+            intake.data.eq(self.image.data),
+        ]
+        for member in ("valid", "strider", "line", "data"):
+            m.d.comb += getattr(store.write, member).eq(getattr(loader.write, member))
+
+        # the host's writes reach the Striders a cycle later: there may be many, and far away
+        m.submodules.translator = translator = Translator(config)
+        image = image_write(config).create(path=("image",))
+        m.d.comb += translator.word.eq(self.image.data)
+        m.d.sync += [
+            image.program.eq(self.image.strider),
+            image.constant.eq(self.image.constant),
+            image.address.eq(self.image.address),
+            image.instruction.eq(translator.instruction),
+            image.data.eq(self.image.data),
+        ]
+        skips = Signal(config.striders)
+        for s in range(config.striders):
+            strider = self._library.place("strider", lambda: Strider(config))
+            queue = self._library.place("entry_queue", lambda: EntryQueue(config))
+            m.submodules[f"strider_{s}"] = strider
+            m.submodules[f"queue_{s}"] = queue
+            m.d.comb += [
+                *(getattr(strider.image, name).eq(getattr(image, name)) for name in image.signature.members),
+                strider.write.eq(loader.write.valid & (loader.write.strider == s)),
+                strider.line.eq(loader.write.line),
+                strider.data.eq(loader.write.data),
+                strider.loaded.eq(loader.loaded[s]),
+                strider.stop.eq(forget),
+                strider.room.eq(queue.room),
+                queue.clear.eq(forget),
+                queue.entry.eq(strider.entry),
+                queue.push.eq(strider.push),
+                queue.take.eq(intake.take[s]),
+                intake.oldest[s].eq(queue.oldest),
+                intake.waiting[s].eq(queue.valid),
+                skips[s].eq(strider.skip),
+            ]
+
+        skipped_now = Signal(range(config.striders + 1))
+        m.d.sync += [
+            skipped_now.eq(sum(Cat(skips)[s] for s in range(config.striders))),
+            self.skipped.eq(self.skipped + skipped_now),
+        ]
+        with m.If(self.start):
+            m.d.sync += [skipped_now.eq(0), self.skipped.eq(0)]
+        return m

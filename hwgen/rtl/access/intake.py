@@ -1,0 +1,179 @@
+"""The unpacker's intake: entries from the queues, in page order, become jobs.
+
+In: the oldest entry of each queue, descriptors from the host. Out: one job after another, checked: a column that
+reaches outside its page, or has no valid descriptor, is a job that only reports a fault.
+
+    take     the entry of the Strider whose page it is
+    look up  its descriptor is read
+    hold     ... and is in a register
+    check    bounds, place of the first byte
+
+The last three are the UNPACK_STAGES stages of `hwgen.spec.cycles`: each holds one entry, which goes on as soon as the
+next stage is free.
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import Array, C, Cat, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hwgen.rtl.access.descriptors import COLUMN, COUNT_BITS, ROW_BITS, Descriptors, known_layout
+from hwgen.rtl.access.layouts import (
+    POINTER_BITS,
+    Kind,
+    entry_layout,
+    lane_bits,
+    page_bits,
+    strider_bits,
+)
+from hwgen.rtl.interfaces import FAULT_BITS
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.cycles import UNPACK_STAGES
+from hwgen.spec.strider import Fault
+
+STAGES = 3
+
+
+def job_layout(config: MachineConfig) -> data.StructLayout:
+    """What the unpacker does next.
+
+    `fault`: report OUT_OF_PAGE if `outside`, else `code`; and `pointer`. `end`: the page is done. Else a column of
+    `beats` beats (`single` if it is one) whose first reads from page address `at` on, `ahead` being a row further;
+    `element`: values are converted one by one, and `high` counts for nothing.
+    """
+    return data.StructLayout(
+        {
+            "fault": 1,
+            "outside": 1,
+            "code": FAULT_BITS,
+            "pointer": POINTER_BITS,
+            "end": 1,
+            "strider": strider_bits(config),
+            "at": page_bits(config),
+            "ahead": page_bits(config),
+            "beats": COUNT_BITS,
+            "single": 1,
+            "element": 1,
+            "spread": 1,
+            "type": COLUMN["type"].width,
+            "first": 1,
+            "last": 1,
+            "row": ROW_BITS,
+            "low": lane_bits(config),
+            "high": lane_bits(config),
+        }
+    )
+
+
+class Intake(wiring.Component):
+    """See the module.
+
+    Members
+    -------
+    write, address, data
+        The host writes a 32-bit word of the descriptor table.
+    clear
+        Pulse: forget all entries; Strider 0 has the first page.
+    stop
+        While high, nothing is taken.
+    oldest, waiting, take
+        The queues' sides; bit s of `waiting` and `take` is Strider s.
+    job, valid, ready
+        A job moves on in a cycle in which both are high.
+    """
+
+    def __init__(self, config: MachineConfig) -> None:
+        self._config = config
+        super().__init__(
+            {
+                "write": In(1),
+                "address": In((2 * config.descriptor_depth - 1).bit_length()),
+                "data": In(32),
+                "clear": In(1),
+                "oldest": In(data.ArrayLayout(entry_layout(config), config.striders)),
+                "waiting": In(config.striders),
+                "take": Out(config.striders),
+                "job": Out(job_layout(config)),
+                "valid": Out(1),
+                "ready": In(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        if UNPACK_STAGES != STAGES:
+            raise ValueError(f"intake.py is built for UNPACK_STAGES = {STAGES}")
+        config = self._config
+        m = Module()
+        held = data.StructLayout({"entry": entry_layout(config), "strider": strider_bits(config)})
+        stages = [Signal(held, name=f"stage_{k}", reset_less=True) for k in range(STAGES)]
+        full = Signal(STAGES)
+        free = [Signal(name=f"free_{k}") for k in range(STAGES)]
+        # flat, for `ready` comes late: a stage is free if one behind it is empty, or the last job goes
+        for k in range(STAGES):
+            m.d.comb += free[k].eq(~full[k:].all() | self.ready)
+
+        # --- take
+        current = Signal(strider_bits(config))
+        turn = Signal(config.striders, init=1)
+        """`current`, one bit for each Strider."""
+        entry = Signal(entry_layout(config))
+        taking = Signal()
+        m.d.comb += [
+            entry.eq(Array(self.oldest[s] for s in range(config.striders))[current]),
+            taking.eq((self.waiting & turn).any() & free[0]),
+            self.take.eq(self.waiting & turn & free[0].replicate(config.striders)),
+        ]
+        with m.If(taking & (entry.kind == Kind.END)):
+            m.d.sync += [
+                current.eq(Mux(turn[-1], 0, current + 1)),
+                turn.eq(turn.rotate_left(1)),
+            ]
+
+        # --- stages
+        m.submodules.descriptors = descriptors = Descriptors(config)
+        m.d.comb += [
+            descriptors.write.eq(self.write),
+            descriptors.address.eq(self.address),
+            descriptors.data.eq(self.data),
+            descriptors.number.eq(stages[0].entry.number),
+            descriptors.step.eq(free[1]),
+        ]
+        for k, stage in enumerate(stages):
+            with m.If(free[k]):
+                m.d.sync += full[k].eq(full[k - 1] if k else taking)
+                if k:
+                    m.d.sync += stage.eq(stages[k - 1])
+                else:
+                    m.d.sync += [stage.entry.eq(entry), stage.strider.eq(current)]
+        known = Signal(known_layout(config), reset_less=True)
+        with m.If(free[2]):
+            m.d.sync += known.eq(descriptors.known)
+        m.d.comb += self.valid.eq(full[2])
+        self._check(m, stages[2], known)
+
+        with m.If(self.clear):
+            m.d.sync += [full.eq(0), current.eq(0), turn.eq(1)]
+        return m
+
+    def _check(self, m: Module, stage: data.View, known: data.View) -> None:
+        entry, job = stage.entry, self.job
+        column = entry.kind == Kind.COLUMN
+        unusable = column & known.unusable
+        outside = Signal()
+        m.d.comb += outside.eq(
+            column & (entry.beyond | (~known.unusable & (known.never | (entry.address > known.limit))))
+        )
+        m.d.comb += [
+            job.fault.eq((entry.kind == Kind.FAULT) | unusable | outside),
+            job.outside.eq(outside),
+            job.code.eq(Mux(unusable, Fault.BAD_INSTRUCTION, entry.number)),
+            job.pointer.eq(entry.pointer),
+            job.end.eq(entry.kind == Kind.END),
+            job.strider.eq(stage.strider),
+            # the first row begins before the column, where its lane 0 would be
+            job.at.eq(entry.address - Cat(C(0, 2), known.back)),
+            job.ahead.eq(entry.address + known.ahead),
+        ]
+        for name in ("beats", "single", "element", "spread", "type", "first", "last", "row", "low", "high"):
+            m.d.comb += job[name].eq(known[name])

@@ -1,0 +1,131 @@
+"""What travels between the parts of the access engine: layouts, from the machine's configuration alone."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+from amaranth.hdl import C, Module, Shape, Signal, Value
+from amaranth.lib import data
+
+from hwgen.rtl.interfaces import FAULT_BITS, thread_bits, tuple_address_bits
+from hwgen.spec.config import MachineConfig
+
+UNSHARED: dict[str, int] = {"no_rw_check": 1}
+"""Attribute of a memory of which no word is ever read in the cycle in which it is written. Block RAMs need logic to
+define what that gives; yosys leaves it out then."""
+
+POINTER_BITS = 16
+"""Bits of %t0 that a fault reports."""
+
+
+class Kind(IntEnum):
+    """What an entry of a queue asks for."""
+
+    COLUMN = 0
+    END = 1
+    """The page is done."""
+    FAULT = 2
+    """The page is not what it should be; `number` is the fault's code."""
+
+
+def bits_for(values: int) -> int:
+    """Width of a number from 0 to values - 1, at least 1: Verilog has no empty signals."""
+    return max(1, (values - 1).bit_length())
+
+
+def page_bits(config: MachineConfig) -> int:
+    """Width of an address within a page."""
+    return (config.page_size - 1).bit_length()
+
+
+def strider_bits(config: MachineConfig) -> int:
+    """Width of a Strider's number."""
+    return bits_for(config.striders)
+
+
+def lane_bits(config: MachineConfig) -> int:
+    """Width of a lane's number."""
+    return (config.lanes - 1).bit_length()
+
+
+def row_bytes(config: MachineConfig) -> int:
+    """Bytes of one row: what the unpacker takes from the page in a cycle."""
+    return 4 * config.lanes
+
+
+def number_bits(config: MachineConfig) -> int:
+    """Width of a descriptor's number, or of a fault's code."""
+    return max(bits_for(config.descriptor_depth), FAULT_BITS)
+
+
+def entry_layout(config: MachineConfig) -> data.StructLayout:
+    """An entry of a Strider's queue.
+
+    `address`: of the column in the page; with `beyond` it is not in the page. `pointer`: the low bits of %t0 when the
+    entry was pushed.
+    """
+    return data.StructLayout(
+        {
+            "kind": Kind,
+            "number": number_bits(config),
+            "address": page_bits(config),
+            "beyond": 1,
+            "pointer": POINTER_BITS,
+        }
+    )
+
+
+def line_bits(config: MachineConfig) -> int:
+    """Width of a link beat's number within its page."""
+    return bits_for(config.page_beats)
+
+
+def window_layout(config: MachineConfig) -> data.StructLayout:
+    """A row's bytes to be read: page addresses `at` (of the first byte) and `ahead` (a row further) in one Strider's
+    page; both count modulo the page."""
+    return data.StructLayout({"strider": strider_bits(config), "at": page_bits(config), "ahead": page_bits(config)})
+
+
+def target_layout(config: MachineConfig) -> data.StructLayout:
+    """Where a beat of the unpacker goes.
+
+    `element`: one value, converted, to lane `low` (to every lane with `spread`); else a row, of which the lanes from
+    `low` on (all if not `first`) and below `high` (all if not `last`) are written; `high` = 0 stands for all.
+    """
+    return data.StructLayout(
+        {
+            "valid": 1,
+            "half": 1,
+            "thread": thread_bits(config),
+            "row": tuple_address_bits(config),
+            "element": 1,
+            "spread": 1,
+            "type": 3,
+            "first": 1,
+            "last": 1,
+            "low": lane_bits(config),
+            "high": lane_bits(config),
+        }
+    )
+
+
+def exceeds(value: Value, constant: int) -> Value:
+    """Whether a value is greater than a constant, as plain logic: a comparison takes a carry chain, however short."""
+    greater: Value = C(0)
+    for k in range(len(value)):
+        greater = value[k] & greater if constant >> k & 1 else value[k] | greater
+    return greater if constant < 1 << len(value) else C(0)
+
+
+def delay(m: Module, value: Any, cycles: int, *, name: str) -> Any:
+    """`value` as it was `cycles` cycles ago; registers without reset."""
+    for k in range(cycles):
+        stage = Signal(value.shape(), name=f"{name}_{k + 1}", reset_less=True)
+        m.d.sync += stage.eq(value)
+        value = stage
+    return value
+
+
+def width(layout: data.Layout) -> int:
+    return Shape.cast(layout).width

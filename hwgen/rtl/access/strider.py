@@ -1,0 +1,327 @@
+"""The Strider: a small processor that walks a page and tells the unpacker where the columns are.
+
+In: its program (translated, `hwgen.rtl.access.translate`), its page, room in its queue. Out: entries for the queue,
+rows skipped. The instruction set is `hwgen.spec.strider`, the cycles `hwgen.spec.cycles.STRIDER_CYCLES`. It reads
+nothing but its own page, within it, and ends after at most STRIDER_BOUND × page_size instructions with an END or a
+FAULT in the queue.
+
+An instruction takes two cycles or more:
+
+    decode   operands are read; the word after it arrives; the word that it may branch to is fetched
+    execute  result or branch; that word arrives; the words after both are fetched
+    memory   readB: the page's words arrive
+    finish   readB, mul, ctl: the late result; an END waits for room in the queue
+
+A result is written in the cycle behind the last one, in which the next instruction can have it already. All words that
+can follow are there when a branch is decided, so that a taken one costs no more than another.
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hwgen.rtl.access.buffers import PageWords
+from hwgen.rtl.access.layouts import (
+    POINTER_BITS,
+    UNSHARED,
+    Kind,
+    bits_for,
+    entry_layout,
+    exceeds,
+    line_bits,
+    number_bits,
+    page_bits,
+)
+from hwgen.rtl.access.registers import Registers
+from hwgen.rtl.access.translate import INSTRUCTION, LARGEST_ALIGNMENT, Action
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.cycles import STRIDER_CYCLES, STRIDER_START
+from hwgen.spec.strider import CONFIGURATION, STRIDER_BOUND, TEMPORARIES, Fault, Opcode
+
+
+def image_write(config: MachineConfig) -> wiring.Signature:
+    """The host writes an instruction (`program`) or %cr `address` (`constant`); only while no page is there."""
+    return wiring.Signature(
+        {
+            "program": Out(1),
+            "constant": Out(1),
+            "address": Out(max(bits_for(config.strider_depth), bits_for(CONFIGURATION))),
+            "instruction": Out(INSTRUCTION),
+            "data": Out(32),
+        }
+    )
+
+
+def control_layout(config: MachineConfig) -> data.StructLayout:
+    """An instruction in its cycles after decode: bits of its action, and what `translate.INSTRUCTION` says.
+
+    `target`: where it goes if it branches. `clean`: the low bits of b are cleared from the sum. `writes`: a result
+    after two cycles; `late`: after more. `quick`: takes two cycles; `finish`: three. `number`: of the descriptor, or
+    the fault.
+    """
+    bits = (
+        "wrong", "equal", "less", "otherwise", "subtract", "writes", "late", "extract", "clean", "read", "multiply",
+        "count", "quick", "finish", "push", "end", "skip", "head",
+    )  # fmt: skip
+    return data.StructLayout(
+        dict.fromkeys(bits, 1)
+        | {
+            "target": bits_for(config.strider_depth),
+            "shift": 5,
+            "extra": 2,
+            "result": (TEMPORARIES - 1).bit_length(),
+            "number": number_bits(config),
+        }
+    )
+
+
+class Strider(wiring.Component):
+    """See the module.
+
+    Members
+    -------
+    image
+        Writes of the host.
+    write, line, data
+        A beat for the page.
+    loaded
+        Pulse, with the page's last beat: begin.
+    stop
+        Pulse: forget the page.
+    entry, push, room
+        `entry` goes into the queue in the cycle in which `push` is high, which it is only while `room` is.
+    skip
+        Pulse: a row was skipped.
+    """
+
+    def __init__(self, config: MachineConfig) -> None:
+        self._config = config
+        super().__init__(
+            {
+                "image": In(image_write(config)),
+                "write": In(1),
+                "line": In(line_bits(config)),
+                "data": In(unsigned(8 * config.link_bytes)),
+                "loaded": In(1),
+                "stop": In(1),
+                "entry": Out(entry_layout(config)),
+                "push": Out(1),
+                "room": In(1),
+                "skip": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        late = {Opcode.READB: 4, Opcode.MUL: 3, Opcode.CTL: 3}
+        if {op: late.get(op, 2) for op in Opcode} != STRIDER_CYCLES or STRIDER_START != 2:
+            raise ValueError("strider.py is built for other STRIDER_CYCLES or STRIDER_START")
+        config = self._config
+        m = Module()
+        idle = Signal(init=1)
+        decode, execute, memory, finish = (Signal(name=name) for name in ("decode", "execute", "memory", "finish"))
+        instruction = Signal(INSTRUCTION)
+        control = Signal(control_layout(config), reset_less=True)
+        a, b, mask = (Signal(32, name=name, reset_less=True) for name in ("operand_a", "operand_b", "mask"))
+        pointer = Signal(POINTER_BITS)
+        executed = Signal(range(STRIDER_BOUND * config.page_size + 1))
+
+        m.submodules.registers = registers = Registers()
+        m.submodules.page = page = PageWords(config)
+        m.d.comb += [
+            page.write.eq(self.write),
+            page.line.eq(self.line),
+            page.data.eq(self.data),
+            page.address.eq(a),
+            registers.clear.eq(idle),
+            registers.host_write.eq(self.image.constant),
+            registers.host_number.eq(self.image.address),
+            registers.host_data.eq(self.image.data),
+            registers.number[0].eq(instruction.first),
+            registers.number[1].eq(instruction.second),
+        ]
+
+        # a page that comes while the registers are being cleared (after a stop) waits for that
+        waiting, begin = Signal(), Signal()
+        m.d.comb += begin.eq(idle & registers.cleared & (self.loaded | waiting))
+        m.d.sync += waiting.eq((self.loaded | waiting) & ~begin & ~self.stop)
+        taken = Signal()
+        done = Signal()
+        """The last cycle of an instruction that another one follows."""
+        target = self._fetch(
+            m, instruction, idle=idle, begin=begin, decode=decode, taken=taken, done=done, control=control
+        )
+        self._decode(m, instruction, control, mask, target=target, runaway=executed[-1])
+        number = Cat(instruction.third, instruction.second)
+        second = registers.value[1] ^ instruction.subtract.replicate(32)
+        m.d.sync += [
+            a.eq(Mux(instruction.zero, 0, registers.value[0])),
+            b.eq(Mux(instruction.immediate, number, second)),
+        ]
+
+        # --- results
+        wrong = control.wrong
+        early, late_result = (Signal(32, name=name, reset_less=True) for name in ("early", "late"))
+        came_late = Signal(reset_less=True)
+        branches, sum_or_bits = self._execute(m, control, a, b, mask)
+        m.d.comb += [taken.eq(branches), registers.result.eq(Mux(came_late, late_result, early))]
+        m.d.sync += [
+            early.eq(sum_or_bits),
+            late_result.eq(self._finish(m, control, page.word, a, b, mask)),
+            came_late.eq(finish),
+            registers.write.eq((execute & control.writes & ~wrong) | (finish & control.late)),
+            registers.target.eq(control.result),
+        ]
+        with m.If(registers.write & (registers.target == 0)):
+            m.d.sync += pointer.eq(registers.result)
+
+        # --- the queue
+        size = page_bits(config)
+        beyond = Signal()
+        """Operand a is no address in the page."""
+        outside = Signal(reset_less=True)
+        """The bytes to be read are not all in the page."""
+        pushes = Signal()
+        m.d.comb += [
+            beyond.eq(a[size:].any()),
+            pushes.eq((execute & (wrong | control.push)) | (memory & outside) | (finish & control.end)),
+            self.push.eq(pushes & self.room),
+            self.entry.kind.eq(Mux(finish, Kind.END, Mux(memory | wrong, Kind.FAULT, Kind.COLUMN))),
+            self.entry.number.eq(Mux(memory, Fault.OUT_OF_PAGE, control.number)),
+            self.entry.address.eq(a),
+            self.entry.beyond.eq(beyond),
+            self.entry.pointer.eq(pointer),
+            self.skip.eq(finish & control.skip),
+        ]
+        m.d.sync += outside.eq(beyond | (a[2:size].all() & exceeds(a[:2] + control.extra, 3)))
+
+        # --- what comes next
+        waits = pushes & ~self.room
+        ends = self.push & ~(execute & ~wrong)
+        m.d.comb += done.eq((execute & ~wrong & (control.quick | (control.push & self.room))) | (finish & ~control.end))
+        m.d.sync += [
+            idle.eq((idle & ~begin) | ends),
+            decode.eq(begin | done),
+            execute.eq(decode | (execute & waits)),
+            memory.eq((execute & control.read & ~wrong) | (memory & waits)),
+            finish.eq((execute & control.finish & ~wrong) | (memory & ~outside) | (finish & waits)),
+        ]
+        with m.If(done):
+            m.d.sync += executed.eq(executed + 1)
+        with m.If(idle):
+            m.d.sync += [executed.eq(0), pointer.eq(0)]
+        with m.If(self.stop):
+            m.d.sync += [idle.eq(1), decode.eq(0), execute.eq(0), memory.eq(0), finish.eq(0)]
+        return m
+
+    def _fetch(
+        self,
+        m: Module,
+        instruction: data.View,
+        *,
+        idle: Value,
+        begin: Value,
+        decode: Value,
+        taken: Value,
+        done: Value,
+        control: data.View,
+    ) -> Value:
+        """Program memory, instruction register, loop head; where the instruction may branch to."""
+        depth = self._config.strider_depth
+        m.submodules.program = program = Memory(shape=INSTRUCTION, depth=depth, init=[], attrs=UNSHARED)
+        writer, straight, branching = program.write_port(), program.read_port(), program.read_port()
+        m.d.comb += [
+            writer.en.eq(self.image.program),
+            writer.addr.eq(self.image.address),
+            writer.data.eq(self.image.instruction),
+        ]
+        bits = bits_for(depth)
+        # of the instruction, of the one behind it, of the loop's first
+        address, after, head = (Signal(bits, name=name) for name in ("address", "after", "head"))
+        absolute = Cat(instruction.third, instruction.second, instruction.first)[:bits]
+        relative = (address + instruction.third.as_signed())[:bits]
+        target = Signal(bits)
+        m.d.comb += target.eq(Mux(instruction.loop, head, Mux(instruction.relative, relative, absolute)))
+
+        # both words behind the next instruction are read, for which of the two it was may be known late
+        following = Signal(INSTRUCTION)
+        branched = Signal()
+        past_target, past_after = (control.target + 1)[:bits], (after + 1)[:bits]
+        m.d.comb += [straight.addr.eq(past_after), branching.addr.eq(Mux(decode, target, past_target))]
+        m.d.sync += branched.eq(taken & done)
+        with m.If(decode):
+            m.d.sync += following.eq(Mux(branched, branching.data, straight.data))
+        with m.If(done):
+            m.d.sync += [
+                instruction.eq(Mux(taken, branching.data, following)),
+                address.eq(Mux(taken, control.target, after)),
+                after.eq(Mux(taken, past_target, past_after)),
+            ]
+            with m.If(control.head):
+                m.d.sync += head.eq(after)
+        with m.If(idle):
+            # the first instruction waits in the register, the second is read as the page arrives
+            m.d.comb += branching.addr.eq(0)
+            m.d.sync += [instruction.eq(branching.data), address.eq(0), after.eq(begin), head.eq(0)]
+        return target
+
+    @staticmethod
+    def _decode(
+        m: Module, instruction: data.View, control: data.View, mask: Signal, *, target: Value, runaway: Value
+    ) -> None:
+        action, third = instruction.action, instruction.third
+        is_ = {kind: action == kind for kind in Action}
+        bits = third & (is_[Action.READ] | is_[Action.EXTRACT]).replicate(len(third))
+        m.d.sync += [
+            control.wrong.eq(instruction.wrong | runaway),
+            control.number.eq(Mux(runaway, Fault.RUNAWAY, Cat(third, instruction.second))),
+            control.target.eq(target),
+            control.shift.eq(instruction.second),
+            control.extra.eq(instruction.second),
+            control.result.eq(instruction.result),
+            control.clean.eq(instruction.immediate & ~instruction.zero),
+            control.writes.eq(is_[Action.SUM] | is_[Action.EXTRACT]),
+            control.late.eq(is_[Action.READ] | is_[Action.MULTIPLY] | is_[Action.COUNT]),
+            control.finish.eq(is_[Action.MULTIPLY] | is_[Action.COUNT] | is_[Action.END] | is_[Action.SKIP]),
+            control.quick.eq(is_[Action.NOTHING] | is_[Action.SUM] | is_[Action.EXTRACT] | is_[Action.HEAD]),
+            mask.eq(
+                Cat(exceeds(bits[3:], k // 8) | ((bits[3:] == k // 8) & exceeds(bits[:3], k % 8)) for k in range(32))
+            ),
+        ]
+        for name in ("equal", "less", "otherwise", "subtract"):
+            m.d.sync += control[name].eq(instruction[name])
+        for kind in ("extract", "read", "multiply", "count", "push", "end", "skip", "head"):
+            m.d.sync += control[kind].eq(is_[Action[kind.upper()]])
+
+    @staticmethod
+    def _execute(m: Module, control: data.View, a: Value, b: Value, mask: Value) -> tuple[Value, Value]:
+        """Whether it branches, and the result: bits of a, or a sum, of which `cln` clears the low bits.
+
+        A branch's operand b comes inverted, so a + b + 1 is the difference, whose carry says a >= b; the carry of
+        a + b says a > b.
+        """
+        total, above = Signal(33), Signal(33)
+        m.d.comb += [
+            total.eq((Cat(control.subtract, a) + Cat(control.subtract, b))[1:]),
+            above.eq(a + b),
+        ]
+        holds = (control.equal & total[32] & ~above[32]) | (control.less & ~total[32])
+        kept = ~(control.extract.replicate(LARGEST_ALIGNMENT) | (control.clean.replicate(LARGEST_ALIGNMENT) & b))
+        keep = Cat(kept[:LARGEST_ALIGNMENT], (~control.extract).replicate(32 - LARGEST_ALIGNMENT))
+        return holds ^ control.otherwise, ((a >> control.shift) & mask) | (total[:32] & keep)
+
+    @staticmethod
+    def _finish(m: Module, control: data.View, word: Value, a: Value, b: Value, mask: Value) -> Value:
+        """The result at the end of finish: of `readB`, `mul` or `ctl pop`; two of the three are zero."""
+        product = Signal(32, reset_less=True)
+        counts = [Signal(4, name=f"ones_{k}", reset_less=True) for k in range(4)]
+        m.d.sync += product.eq(a[:16] * b[:16])
+        for k, count in enumerate(counts):
+            m.d.sync += count.eq(sum(b[8 * k : 8 * k + 8][j] for j in range(8)))
+        with m.If(~control.multiply):
+            m.d.sync += product.eq(0)
+        with m.If(~control.count):
+            m.d.sync += [count.eq(0) for count in counts]
+        return (word & mask) | product | sum(counts[1:], counts[0])[:6]

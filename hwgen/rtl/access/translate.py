@@ -1,0 +1,156 @@
+"""What the program memories of the Striders hold: instructions as the host writes them, translated once on the way in.
+
+In: a word of `hwgen.spec.strider`. Out: the same instruction with its operands in fixed places, its checks made and its
+choices as single bits. Doing this before the memory, once for all Striders, takes it out of each Strider's area and
+shortest cycle. A translated word has 36 bits, as many as a row of block RAM, so it takes no more memory either.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from amaranth.hdl import C, Cat, Module, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hwgen.rtl.access.layouts import exceeds
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.strider import TEMPORARIES, WORD_BITS, Condition, Control, Fault, Opcode
+
+FIELD_BITS = 6
+LARGEST_ALIGNMENT = 7
+"""Of `cln`: 2**7."""
+
+
+class Action(IntEnum):
+    """What an instruction does with its operands."""
+
+    NOTHING = 0
+    """But, perhaps, branch."""
+    SUM = 1
+    EXTRACT = 2
+    READ = 3
+    MULTIPLY = 4
+    COUNT = 5
+    PUSH = 6
+    END = 7
+    SKIP = 8
+    HEAD = 9
+
+
+INSTRUCTION = data.StructLayout(
+    {
+        "third": FIELD_BITS,
+        "second": FIELD_BITS,
+        "first": FIELD_BITS,
+        "result": (TEMPORARIES - 1).bit_length(),
+        "action": 4,
+        "wrong": 1,
+        "subtract": 1,
+        "immediate": 1,
+        "zero": 1,
+        "relative": 1,
+        "loop": 1,
+        "equal": 1,
+        "less": 1,
+        "otherwise": 1,
+    }
+)
+"""A translated instruction.
+
+`first`, `second`: registers that are operands a and b; with `zero` a is 0, with `immediate` b is the number that
+`second` and `third` make; with `subtract` b comes inverted. `third`: bits that READ and EXTRACT keep. `second`: for
+EXTRACT the lowest bit kept, for READ the bytes behind the first. `wrong`: refused, the number being the fault.
+It branches if the operands are `equal`, if a is `less`, or, with `otherwise`, if neither condition that it names
+holds; by `third` if `relative`, to the loop's head if `loop`, else to the address that the three fields make.
+"""
+
+
+class Translator(wiring.Component):
+    """Combinational."""
+
+    def __init__(self, config: MachineConfig) -> None:
+        self._config = config
+        super().__init__({"word": In(WORD_BITS), "instruction": Out(INSTRUCTION)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        c, b, a, op = (self.word[low : low + size] for low, size in ((0, 6), (6, 6), (12, 6), (18, 4)))
+        out = self.instruction
+        number = Cat(c, b)
+        fails = Signal()
+        bad = Signal()
+        m.d.comb += [out.first.eq(a), out.second.eq(b), out.third.eq(c), out.result.eq(c)]
+
+        def acts(action: Action, *problems: Value, **fields: object) -> None:
+            m.d.comb += out.action.eq(action)
+            m.d.comb += [out[name].eq(value) for name, value in fields.items()]
+            if problems:
+                m.d.comb += bad.eq(Cat(*problems).any())
+
+        with m.Switch(op):
+            with m.Case(Opcode.READB):
+                bits = Cat(C(0, 3), b[:3])
+                acts(Action.READ, _constant(c), _no_word(b), second=(b - 1)[:2], third=bits)
+            with m.Case(Opcode.EXTRB):
+                bits, shift = Cat(C(0, 3), c[:3]), Cat(C(0, 3), b[:2])
+                acts(Action.EXTRACT, _constant(a), b[2:].any(), _no_word(c), second=shift, third=bits, result=a)
+            with m.Case(Opcode.EXTRBI):
+                acts(Action.EXTRACT, _constant(a), b[5], ~c.any(), c[5] & c[:5].any(), result=a)
+            with m.Case(Opcode.WRITEB):
+                depth = self._config.descriptor_depth
+                acts(Action.PUSH, number[depth.bit_length() - 1 :].any())
+            with m.Case(Opcode.CLN):
+                low = Cat(exceeds(b[:3], k) for k in range(LARGEST_ALIGNMENT))
+                fields = {"third": low[:FIELD_BITS], "second": low[FIELD_BITS:]}
+                acts(Action.SUM, _constant(c), b[3:].any(), immediate=1, **fields)
+            with m.Case(Opcode.INS):
+                acts(Action.SUM, _constant(a), immediate=1, zero=1, result=a)
+            with m.Case(Opcode.AD):
+                acts(Action.SUM, _constant(c))
+            with m.Case(Opcode.SUB):
+                acts(Action.SUM, _constant(c), subtract=1)
+            with m.Case(Opcode.MUL):
+                acts(Action.MULTIPLY, _constant(c))
+            with m.Case(Opcode.BENTR):
+                acts(Action.HEAD)
+            with m.Case(Opcode.BEXIT):
+                # it goes back to the head unless the condition holds
+                equal = (a[:2] == Condition.EQ) | (a[:2] == Condition.NE)
+                otherwise = (a[:2] == Condition.EQ) | (a[:2] == Condition.LT)
+                branch = {"subtract": 1, "equal": equal, "less": ~equal, "otherwise": otherwise}
+                acts(Action.NOTHING, a[2:].any(), loop=1, first=b, second=c, **branch)
+            with m.Case(Opcode.BEQ):
+                acts(Action.NOTHING, subtract=1, relative=1, equal=1)
+            with m.Case(Opcode.BNE):
+                acts(Action.NOTHING, subtract=1, relative=1, equal=1, otherwise=1)
+            with m.Case(Opcode.BLT):
+                acts(Action.NOTHING, subtract=1, relative=1, less=1)
+            with m.Case(Opcode.JMP):
+                acts(Action.NOTHING, otherwise=1)
+            with m.Case(Opcode.CTL), m.Switch(a):
+                with m.Case(Control.END):
+                    acts(Action.END)
+                with m.Case(Control.SKIP):
+                    acts(Action.SKIP)
+                with m.Case(Control.FAIL):
+                    m.d.comb += fails.eq(1)
+                    acts(Action.NOTHING, b[2:].any() | ~number.any())
+                with m.Case(Control.POP):
+                    acts(Action.COUNT, _constant(c))
+                with m.Default():
+                    acts(Action.NOTHING, C(1, 1))
+        m.d.comb += out.wrong.eq(fails | bad)
+        with m.If(bad):
+            m.d.comb += Cat(out.third, out.second).eq(Fault.BAD_INSTRUCTION)
+        return m
+
+
+def _constant(field: Value) -> Value:
+    """Whether a field names a %cr register, which programs do not write."""
+    return field[(TEMPORARIES - 1).bit_length()]
+
+
+def _no_word(field: Value) -> Value:
+    """Whether a number of bytes is not from 1 to 4."""
+    return ~field.any() | field[3:].any() | (field[2] & field[:2].any())

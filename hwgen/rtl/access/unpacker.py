@@ -1,0 +1,304 @@
+"""The unpacker: columns in, rows of tuple memory out, and rounds handed over.
+
+In: the queues' entries, rows of bytes from the page store, halves that the engine released. Out: writes of tuple
+memory, rounds, pages that are done, the fault that ends an epoch. It works on one job at a time, a beat a cycle:
+
+    cycle 0         the beat's address is at the page store
+    cycle 5         its bytes are there, the first in front (`buffers.WINDOW_LATENCY`)
+    cycles 5 … 10   a row is made canonical and waits; an element is converted, then goes to all lanes
+    cycle 11        the write is on the bus: with the round at the latest, which was decided a cycle after its last
+                    beat and is handed over UNPACK_LATENCY later
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hwgen.rtl.access.buffers import WINDOW_LATENCY
+from hwgen.rtl.access.convert import CANONICAL_LATENCY, CONVERT_LATENCY, Converter, canonical
+from hwgen.rtl.access.intake import job_layout
+from hwgen.rtl.access.layouts import (
+    delay,
+    exceeds,
+    lane_bits,
+    page_bits,
+    row_bytes,
+    strider_bits,
+    target_layout,
+    window_layout,
+)
+from hwgen.rtl.access.places import Places
+from hwgen.rtl.interfaces import fault, hand_over, settings, tuple_address_bits, tuple_write
+from hwgen.spec.columns import ColumnType
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.cycles import PAGE_RELEASE, UNPACK_LATENCY
+from hwgen.spec.strider import Fault
+
+SIZES = {ColumnType.FLOAT4: 4, ColumnType.FLOAT8: 8, ColumnType.INT2: 2, ColumnType.INT4: 4, ColumnType.INT8: 8}
+"""Bytes from one element to the next; BOOL's is 1."""
+
+
+class Unpacker(wiring.Component):
+    """See the module.
+
+    Members
+    -------
+    start, stop
+        Pulse: begin an epoch; forget it.
+    settings
+        See `hwgen.rtl.interfaces.settings`.
+    job, valid, ready
+        From the intake.
+    window, row
+        To and from the page store.
+    tuples, rounds, half_release, fault
+        See `hwgen.rtl.interfaces.access_engine`.
+    release
+        Pulse: the page that was unpacked is not needed any more.
+    halt
+        Pulse: a fault was found; `stop` is to follow in the same cycle.
+    """
+
+    def __init__(self, config: MachineConfig) -> None:
+        self._config = config
+        super().__init__(
+            {
+                "start": In(1),
+                "stop": In(1),
+                "settings": In(settings()),
+                "job": In(job_layout(config)),
+                "valid": In(1),
+                "ready": Out(1),
+                "window": Out(window_layout(config)),
+                "row": In(unsigned(8 * row_bytes(config))),
+                "tuples": Out(tuple_write(config)),
+                "rounds": Out(hand_over(config)),
+                "half_release": In(1),
+                "fault": Out(fault()),
+                "release": Out(1),
+                "halt": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        if WINDOW_LATENCY + CONVERT_LATENCY + 1 != UNPACK_LATENCY or PAGE_RELEASE != 1:
+            raise ValueError("unpacker.py is built for another UNPACK_LATENCY or PAGE_RELEASE")
+        config = self._config
+        m = Module()
+        m.submodules.places = places = Places(config)
+        m.d.comb += [
+            places.start.eq(self.start),
+            places.settings.batch.eq(self.settings.batch),
+            places.settings.group_log2.eq(self.settings.group_log2),
+            places.settings.tuple_rows.eq(self.settings.tuple_rows),
+            places.half_release.eq(self.half_release),
+        ]
+
+        job = Signal(job_layout(config), reset_less=True)
+        column, page_end, refused = (Signal(name=name) for name in ("column", "page_end", "refused"))
+        """What the job is; none is high while there is no job."""
+        begins = Signal()
+        """The job is the first column of a tuple, and its first beat is still to be done."""
+        first_beat = Signal()
+        told = Signal()
+        """The round that the job found full has been handed over."""
+        opened = Signal()
+        """A tuple has begun and not ended."""
+        single = Signal(reset_less=True)
+        """This beat is the last."""
+        leaves = Signal(init=1)
+        hopes = Signal()
+        """The job goes in this cycle, or there is none; it goes if it can begin a tuple."""
+
+        # what happens in this cycle; a fault, which all forget in the next one, is not waited for
+        beat = Signal()
+        ends = job.last & single
+        following = begins & places.full
+        wrong = refused | (page_end & opened) | (column & first_beat & (job.first == opened))
+        m.d.comb += [
+            beat.eq(column & ~(following & ~places.free)),
+            # single & beat, or no column: what comes before intake and queues in a cycle must be short
+            self.ready.eq(leaves | (hopes & ~(places.full & ~places.free))),
+            places.following.eq(following),
+            places.begin.eq(beat & begins),
+            places.end.eq(beat & ends),
+        ]
+        is_column = self.valid & ~self.job.fault & ~self.job.end
+        with m.If(self.ready):
+            m.d.sync += [
+                column.eq(is_column),
+                page_end.eq(self.valid & self.job.end),
+                refused.eq(self.valid & self.job.fault),
+                begins.eq(is_column & self.job.first),
+                job.eq(self.job),
+                single.eq(self.job.single),
+                leaves.eq(~is_column | (self.job.single & ~self.job.first)),
+                hopes.eq(is_column & self.job.single & self.job.first),
+                first_beat.eq(1),
+                told.eq(0),
+            ]
+        with m.Else():
+            m.d.sync += told.eq(told | following)
+            with m.If(beat):
+                m.d.sync += [
+                    begins.eq(0),
+                    first_beat.eq(0),
+                    job.beats.eq(job.beats - 1),
+                    single.eq(job.beats == 2),
+                    leaves.eq(job.beats == 2),
+                ]
+        with m.If(beat & (begins | ends)):
+            m.d.sync += opened.eq(~ends)
+        self._window(m, job, beat)
+        self._pages(m, job, wrong, page_end, following & ~told, places)
+        self._write(m, self._target(m, job, beat, first_beat, single, places))
+
+        m.d.sync += self.halt.eq(wrong & ~self.stop)
+        with m.If(self.start | self.stop | wrong):
+            m.d.sync += [signal.eq(0) for signal in (column, page_end, refused, begins, opened, hopes)]
+            m.d.sync += leaves.eq(1)
+        return m
+
+    def _window(self, m: Module, job: data.View, beat: Value) -> None:
+        """The bytes that this beat needs, and the next one's address."""
+        config = self._config
+        window = self.window
+        size = row_bytes(config)
+        step = Signal(range(size + 1))
+        with m.If(~job.element):
+            m.d.comb += step.eq(size)
+        with m.Else(), m.Switch(job.type):
+            for kind, value in SIZES.items():
+                with m.Case(kind):
+                    m.d.comb += step.eq(value)
+            with m.Default():
+                m.d.comb += step.eq(1)
+        at, ahead = (Signal(page_bits(config), name=name, reset_less=True) for name in ("at", "ahead"))
+        strider = Signal(strider_bits(config), reset_less=True)
+        m.d.comb += [window.at.eq(at), window.ahead.eq(ahead), window.strider.eq(strider)]
+        with m.If(self.ready):
+            m.d.sync += [at.eq(self.job.at), ahead.eq(self.job.ahead), strider.eq(self.job.strider)]
+        with m.Elif(beat):
+            m.d.sync += [at.eq(at + step), ahead.eq(ahead + step)]
+
+    def _pages(self, m: Module, job: data.View, wrong: Value, page_end: Value, tell: Value, places: Places) -> None:
+        """Rounds, the end of pages and of the epoch, the fault that ends it."""
+        rounds = self.rounds
+        page, left = Signal(32), Signal(32)
+        some = Signal()
+        """The epoch has a tuple."""
+        m.d.sync += self.release.eq(page_end)
+        epoch_end = page_end & (left == 1)
+        with m.If(page_end):
+            m.d.sync += [page.eq(page + 1), left.eq(left - 1)]
+        with m.If(places.end):
+            m.d.sync += some.eq(1)
+
+        decided = data.StructLayout({"count": len(rounds.count), "batch_last": 1, "epoch_last": 1})
+        decision = Signal(decided)
+        m.d.comb += [
+            decision.count.eq(places.count),
+            decision.batch_last.eq(places.batch_done | epoch_end),
+            decision.epoch_last.eq(epoch_end),
+        ]
+        late = delay(m, decision, UNPACK_LATENCY, name="decision")
+        m.d.comb += [
+            rounds.count.eq(late.count),
+            rounds.batch_last.eq(late.batch_last),
+            rounds.epoch_last.eq(late.epoch_last),
+        ]
+        forget = self.start | self.stop | wrong
+        valid, empty = (Signal(UNPACK_LATENCY, name=name) for name in ("valid_after", "empty_after"))
+        m.d.sync += [
+            valid.eq(Mux(forget, 0, Cat(tell | (epoch_end & some), valid))),
+            empty.eq(Mux(forget, 0, Cat(epoch_end & ~some, empty))),
+        ]
+        no_pages = Signal()
+        m.d.sync += no_pages.eq(self.start & ~self.settings.pages.any())
+        m.d.comb += [rounds.round_valid.eq(valid[-1]), rounds.epoch_empty.eq(empty[-1] | no_pages)]
+
+        m.d.sync += self.fault.valid.eq(wrong & ~self.stop)
+        with m.If(wrong):
+            m.d.sync += [
+                self.fault.code.eq(
+                    Mux(job.outside, Fault.OUT_OF_PAGE, Mux(job.fault, job.code, Fault.BAD_INSTRUCTION))
+                ),
+                self.fault.page.eq(page),
+                self.fault.pointer.eq(job.pointer),
+            ]
+        with m.If(self.start):
+            m.d.sync += [page.eq(0), left.eq(self.settings.pages), some.eq(0)]
+
+    def _target(
+        self, m: Module, job: data.View, beat: Value, first: Value, single: Signal, places: Places
+    ) -> data.View:
+        """Where the beat goes, in the cycle after it."""
+        config = self._config
+        row = Signal(tuple_address_bits(config), reset_less=True)
+        low = Signal(lane_bits(config), reset_less=True)
+        with m.If(self.ready):
+            m.d.sync += [row.eq(self.job.row), low.eq(self.job.low)]
+        with m.Elif(beat):
+            m.d.sync += low.eq(low + job.element)
+            with m.If(~job.element | low.all()):
+                m.d.sync += row.eq(row + 1)
+        target = Signal(target_layout(config), reset_less=True)
+        m.d.sync += [
+            target.valid.eq(beat),
+            target.half.eq(places.half),
+            target.thread.eq(places.thread),
+            target.row.eq(places.base + row),
+            target.element.eq(job.element),
+            target.spread.eq(job.spread),
+            target.type.eq(job.type),
+            target.first.eq(first),
+            target.last.eq(single),
+            target.low.eq(low),
+            target.high.eq(job.high),
+        ]
+        return target
+
+    def _write(self, m: Module, target: data.View) -> None:
+        """From the store's bytes to the write bus."""
+        config = self._config
+        lanes = config.lanes
+        found = delay(m, target, WINDOW_LATENCY - 1, name="target")
+        m.submodules.converter = converter = Converter()
+        m.d.comb += [converter.data.eq(self.row[:64]), converter.type.eq(found.type)]
+        words = data.ArrayLayout(32, lanes)
+        clean = Signal(words)
+        m.d.comb += [clean[k].eq(canonical(m, self.row.word_select(k, 32), f"lane_{k}")) for k in range(lanes)]
+        clean = delay(m, clean, CONVERT_LATENCY - CANONICAL_LATENCY, name="clean")
+        late = delay(m, found, CONVERT_LATENCY, name="found")
+
+        # the element goes to all lanes, which takes a cycle of its own
+        element = Signal(32, reset_less=True)
+        m.d.sync += element.eq(Mux(late.type == ColumnType.FLOAT4, clean[0], converter.value))
+        clean = delay(m, clean, 1, name="waiting")
+        late = delay(m, late, 1, name="late")
+        bus = self.tuples
+        out = Signal(words, reset_less=True)
+        enable = Signal(lanes, reset_less=True)
+        m.d.sync += [out[k].eq(Mux(late.element, element, clean[k])) for k in range(lanes)]
+        for k in range(lanes):
+            behind = ~late.first | ~exceeds(late.low, k)
+            before = ~late.last | exceeds(late.high, k) | ~late.high.any()
+            one = late.spread | (late.low == k)
+            m.d.sync += enable[k].eq(Mux(late.element, one, behind & before))
+        placed = Signal(data.StructLayout({"valid": 1, "half": 1, "thread": len(bus.thread), "row": len(bus.row)}))
+        m.d.sync += [
+            placed.valid.eq(late.valid),
+            placed.half.eq(late.half),
+            placed.thread.eq(late.thread),
+            placed.row.eq(late.row),
+        ]
+        m.d.comb += [
+            bus.valid.eq(placed.valid),
+            bus.half.eq(placed.half),
+            bus.thread.eq(placed.thread),
+            bus.row.eq(placed.row),
+            bus.data.eq(out),
+            bus.lane_enable.eq(enable),
+        ]

@@ -1,0 +1,130 @@
+"""Binary32 adder: six stages, one addition or subtraction a cycle, flushed, rounded to nearest even.
+
+In: two operands and which operation. Out: their sum or difference, LATENCY edges later. A free-running pipeline: no
+stall, no valid bit; who uses it counts cycles.
+
+One path serves all operands: swap so that the larger magnitude comes first, shift the smaller one right, add or
+subtract, shift left, round. A difference that loses more than one leading bit is exact, so one rounding at the end
+is enough; a tiny result is exact as well, so "tiny after rounding" is "tiny".
+"""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hwgen.rtl.arith.pipeline import Pipeline
+from hwgen.spec.timing import ADD_LATENCY
+
+QUIET_NAN = 0x7FC00000
+
+
+class FloatAdd(wiring.Component):
+    """a + b, or a - b.
+
+    Parameters
+    ----------
+    latency : int
+        Register stages, LATENCY at least; those beyond it delay the result.
+
+    Attributes
+    ----------
+    a, b : Signal(32), in
+        Operands, taken in every cycle.
+    subtract : Signal(1), in
+        Subtract b instead of adding it.
+    result : Signal(32), out
+        Of the operands that were there ``latency`` edges ago.
+    """
+
+    LATENCY = ADD_LATENCY
+
+    a: Signal
+    b: Signal
+    subtract: Signal
+    result: Signal
+
+    def __init__(self, *, latency: int = ADD_LATENCY) -> None:
+        self.latency = latency
+        super().__init__({"a": In(32), "b": In(32), "subtract": In(1), "result": Out(32)})
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        after = Pipeline(m).after
+
+        # 1: the larger magnitude first
+        swap = self.a[:31] < self.b[:31]
+        sign_b = self.b[31] ^ self.subtract
+        large = after(Mux(swap, self.b[:31], self.a[:31]))
+        small = after(Mux(swap, self.a[:31], self.b[:31]))
+        minus = after(self.a[31] ^ sign_b)
+        sign = after(Mux(swap, sign_b, self.a[31]), 5)
+        both_negative = after(self.a[31] & sign_b, 5)
+
+        # 2: how far to shift, and the last two bits of that shift; three places hold what is shifted out. A small
+        # operand that is out of reach leaves only the fact that there was something (which, were it zero, changes
+        # nothing: what is that small decides no rounding by itself)
+        distance = (large[23:] - small[23:])[:8]
+        absent = ~small[23:].any()
+        beyond = distance[5:].any()
+        shifted = Signal(27, reset_less=True)
+        m.d.sync += shifted.eq(Cat(Const(0, 3), small[:23], Const(1, 1)) >> distance[:2])
+        with m.If(absent | beyond):
+            m.d.sync += shifted.eq(0)
+        sticky = after(beyond)
+        far = after(distance[2:5])
+        zero = after(~large[23:].any(), 4)
+        significand = after(Cat(large[:23], Const(1, 1)), 2)
+        exponent = after(large[23:], 2)
+        infinite = large[23:].all()
+        nan = after(infinite & (large[:23].any() | (small[23:].all() & minus)), 4)
+        infinite = after(infinite, 2)
+
+        # 3: the rest of the shift; of what falls off only whether it was zero is kept. Complemented to be subtracted
+        minus = after(minus)
+        nibbles = Cat(shifted[4 * k : 4 * k + 4].any() for k in range(7))
+        lost = sticky | (nibbles & ((1 << far) - 1)[:7]).any()
+        kept = shifted >> (far << 2)
+        addend = after((kept | lost) ^ minus.replicate(27))
+        minus = after(minus)
+
+        # 4: the sum with its carry, and its first 16 places if those are zero
+        total = Signal(28)
+        m.d.comb += total.eq(Cat(Const(0, 3), significand) + Cat(addend, minus) + minus)
+        zeros = [~total[12:].any()]
+        # (a difference that lost more than one place has no bits in its last two, so none are shifted by 16, 8 or 4)
+        normal = after(Mux(zeros[0], Cat(Const(0, 18), total[2:12]), total))
+        infinite = after(infinite | ((exponent == 254) & total[27]), 2)
+        exponent = after(exponent + 2, 2)
+
+        # 5: 8, 4 and 2 places
+        zeros = [after(zeros[0])]
+        for places in (8, 4, 2):
+            zeros.append(~normal[28 - places :].any())
+            exact = 2 if places > 2 else 0
+            normal = Mux(zeros[-1], Cat(Const(0, places + exact), normal[exact : 28 - places]), normal)
+        zeros = [after(none) for none in zeros]
+        normal = after(normal)
+
+        # 6: the last place, and rounding, which carries into the exponent
+        zeros.append(~normal[27])
+        normal = Mux(zeros[-1], normal << 1, normal)[:28]
+        count = Cat(reversed(zeros))
+        up = normal[3] & (normal[4] | normal[:3].any())
+        rounded = Signal(31)
+        # the exponent grows by one for the carry's place, less the places shifted: + 2 + ~count
+        m.d.comb += rounded.eq(Cat(normal[4:27], exponent) + Cat(Const(0, 23), ~count, Const(-1, 5)) + up)
+        none = ~normal[27] | zero
+        tiny = none | (exponent < count + 2)
+        result = Signal(32, reset_less=True)
+        m.d.sync += result.eq(Cat(rounded, Mux(none & ~infinite, both_negative, sign)))
+        with m.If(tiny):
+            m.d.sync += result[:31].eq(0)
+        with m.If(infinite):
+            m.d.sync += result[:31].eq(0x7F800000)
+        with m.If(nan):
+            m.d.sync += result.eq(QUIET_NAN)
+        extra = self.latency - self.LATENCY
+        m.d.comb += self.result.eq(after(result, extra) if extra else result)
+        return m

@@ -1,0 +1,125 @@
+"""Fixed point to binary32: shift the leading one to its place, round to nearest even, pack.
+
+In: a magnitude, the exponent of its highest place, a sign, or a special value to give instead. Out: binary32, LATENCY
+edges later. A free-running pipeline. Results must be normal numbers, zero, or named as special: nothing here looks for
+overflow or underflow.
+"""
+
+from enum import IntEnum
+from typing import Any
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hwgen.rtl.arith.pipeline import Pipeline
+
+EXPONENT_BITS = 10
+KEPT_BITS = 24 + 1 + 15 + 1
+"""After stage 1: the significand, the place that rounds it, as many as may still be shifted, and one for all below."""
+
+
+class Special(IntEnum):
+    """What is given instead of the rounded value."""
+
+    NONE = 0
+    ZERO = 1
+    ONE = 2
+    INFINITY = 3
+    NAN = 4
+
+
+SPECIAL_BITS = 3
+
+
+class Normalize(wiring.Component):
+    """magnitude to binary32.
+
+    Parameters
+    ----------
+    width : int
+        Bits of the magnitude, 25 to 63.
+
+    Attributes
+    ----------
+    magnitude : Signal(width), in
+    exponent : Signal(10), in
+        Biased exponent of a number whose leading one is the magnitude's highest bit, plus one; modulo 2**10.
+    sign : Signal(1), in
+        Of the result; not of a NaN or of a zero.
+    special : Signal(3), in
+        A `Special`.
+    result : Signal(32), out
+        Of the inputs that were there LATENCY edges ago.
+    """
+
+    LATENCY = 3
+
+    magnitude: Signal
+    exponent: Signal
+    sign: Signal
+    special: Signal
+    result: Signal
+
+    def __init__(self, *, width: int) -> None:
+        self._width = width
+        super().__init__(
+            {
+                "magnitude": In(width),
+                "exponent": In(EXPONENT_BITS),
+                "sign": In(1),
+                "special": In(SPECIAL_BITS),
+                "result": Out(32),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        after = Pipeline(m).after
+        width = self._width
+        # by halves, the last place in stage 3: at most 14 in stage 2
+        steps = [1 << k for k in reversed(range((width - 1).bit_length()))]
+
+        # 1 and 2: the other places
+        value: Any = self.magnitude
+        before: Any = value
+        zeros: list[Any] = []
+        for stage in (steps[: len(steps) - 4], steps[len(steps) - 4 : -1]):
+            if zeros and width > KEPT_BITS:
+                # what cannot come up to the rounded places any more is only asked whether it was zero
+                cut = width - KEPT_BITS + 1
+                value, width = Cat(value[:cut].any(), value[cut:]), KEPT_BITS
+            for k, places in enumerate(stage):
+                none = ~value[width - places :].any()
+                if k % 2:
+                    # both places where these bits may come from are looked at before it is known which it is
+                    moved = ~before[width - 3 * places : width - 2 * places].any()
+                    none = Mux(zeros[-1], moved, ~before[width - places :].any())
+                zero = Signal(name=f"zeros_{places}")
+                m.d.comb += zero.eq(none)
+                before, value = value, Mux(zero, value << places, value)[:width]
+                zeros.append(zero)
+            value, zeros = after(value), [after(none) for none in zeros]
+        exponent, sign, special = after(self.exponent, 2), after(self.sign, 2), after(self.special, 2)
+
+        # 3: the last place, and rounding, which carries into the exponent
+        zeros.append(~value[width - 1])
+        value = Mux(zeros[-1], value << 1, value)[:width]
+        count = Cat(reversed(zeros))
+        fraction, rest = value[width - 24 : width - 1], value[: width - 24]
+        up = rest[-1] & (fraction[0] | rest[:-1].any())
+        less_count = Cat(Const(0, 23), ~count, Const(-1, EXPONENT_BITS - len(count)))
+        rounded = (Cat(fraction, exponent) + less_count + up)[:31]
+        result = Signal(32, reset_less=True)
+        m.d.sync += result.eq(Cat(rounded, sign))
+        with m.If(~value[width - 1] | (special == Special.ZERO)):
+            m.d.sync += result.eq(0)
+        with m.If(special == Special.ONE):
+            m.d.sync += result.eq(0x3F800000)
+        with m.If(special == Special.INFINITY):
+            m.d.sync += result[:31].eq(0x7F800000)
+            m.d.sync += result[31].eq(sign)
+        with m.If(special == Special.NAN):
+            m.d.sync += result.eq(0x7FC00000)
+        m.d.comb += self.result.eq(result)
+        return m

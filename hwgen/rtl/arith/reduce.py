@@ -1,0 +1,174 @@
+"""Argument reduction of the table-and-polynomial functions: from a binary32 to a row of the table and a place in it.
+
+In: an operand and whether it is there. Out, some edges later: where the table is to be read, and what the stages after
+the table need. Each family of functions has its own reduction; they meet at the table.
+"""
+
+from dataclasses import dataclass
+
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
+
+from hwgen.rtl.arith.normalize import Special
+from hwgen.rtl.arith.pipeline import Pipeline
+from hwgen.spec.numerics import layout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What a reduction hands to the table, all of it in one cycle.
+
+    ``special`` is what the result will be in any case; ``minus`` the result's sign; ``complement`` asks for 1 - y;
+    ``scale`` is the power of two that the value is multiplied by (10 bits), or None where it is always 0.
+    """
+
+    valid: Value
+    row: Value
+    t: Value
+    special: Value
+    minus: Value
+    complement: Value
+    scale: Value | None = None
+
+
+LN2_BITS = 39
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Multiple:
+    """Operands of `times_ln2`: (n + carry) * ln 2."""
+
+    valid: Value
+    n: Value
+    carry: Value
+
+
+def is_nan(x: Value) -> Value:
+    """Whether 32 bits are a NaN."""
+    return x[23:31].all() & x[:23].any()
+
+
+def _position(bits: Value) -> Value:
+    """18 bits of a segment, counted from its start, as the signed distance from its middle."""
+    return Cat(bits[:-1], ~bits[-1])
+
+
+def sigmoid(module: Module, a: Signal, valid: Value) -> Place:
+    """One edge: |a| below 4 in steps of 2**-23, above by its own significand."""
+    after = Pipeline(module).after
+    exponent = a[23:31]
+    fraction = after(a[:23])
+    distance = (128 - exponent)[:9]
+    by = after(Mux(distance[5:8].any(), 31, distance[:5]))
+    near, four, eight = after(exponent < 129), after(exponent == 129), after(exponent == 130)
+    sign = after(a[31])
+    special = Mux(exponent >= 132, Mux(a[31], Special.ZERO, Special.ONE), Special.NONE)
+    special = Mux(is_nan(a), Special.NAN, special)
+    below_4 = (Cat(Const(0, 1), fraction, Const(1, 1)) >> by)[:25]
+    # a zero's hidden bit has been shifted out: its exponent is 31 places or more away
+    place = Mux(
+        near,
+        Cat(below_4, Const(0, 1)),
+        Mux(four, Cat(Const(0, 1), fraction, Const(0b10, 2)), Cat(fraction, ~eight, Const(0b11, 2))),
+    )
+    return Place(
+        valid=after(valid),
+        row=Cat(place[layout.T_BITS :], Const(0, 1)),
+        t=_position(place[: layout.T_BITS]),
+        special=after(special),
+        minus=Const(0, 1),
+        complement=sign,
+    )
+
+
+def times_ln2(n: Value, carry: Value) -> Value:
+    """(n + carry) * ln 2, n of 9 bits: three look-ups and two sums instead of multipliers."""
+    low, high = (Array(k * layout.LN2 for k in range(16))[n[4 * half : 4 * half + 4]] for half in (0, 1))
+    # 256 of the ninth bit, and the carry
+    last = Array((k >> 1) * 256 * layout.LN2 + (k & 1) * layout.LN2 for k in range(4))[Cat(carry, n[8])]
+    return (low + (high << 4) + last)[:LN2_BITS]
+
+
+def _within_63(amount: Value) -> Value:
+    """Six bits of a shift; a zero's hidden bit goes out of a shifter of 48, like everything that is as far away."""
+    return Mux(amount[6:].any(), 63, amount[:6])[:6]
+
+
+class Exponential:
+    """exp and gaussian: 2**n * exp(r), r within half of ln 2 of 0.
+
+    exp's shifter works one edge after its operand, gaussian's two later, for the square. From there on they share all
+    stages; ``multiple`` says what n is, and `place` wants n * ln 2 back.
+    """
+
+    def __init__(self, module: Module, a: Signal, exp: Value | None, gaussian: Value | None) -> None:
+        self._after = after = Pipeline(module).after
+        significand, exponent = Cat(a[:23], Const(1, 1)), a[23:31]
+        # what the shifter's registers are given: valid, source, by how many places, special, minus
+        given: list[tuple[Value, Value, Value, Value, Value]] = []
+        if exp is not None:
+            special = Mux(exponent >= 134, Mux(a[31], Special.ZERO, Special.INFINITY), Special.NONE)
+            special = Mux(is_nan(a), Special.NAN, special)
+            source = Cat(Const(0, 24), significand)
+            given.append((exp, source, _within_63((143 - exponent)[:8]), special, a[31]))
+        if gaussian is not None:
+            special = Mux(is_nan(a), Special.NAN, Mux(exponent >= 131, Special.ZERO, Special.NONE))
+            upper, lower = after(significand[6:]), after(significand[:6])
+            square, mixed = after(upper * upper), after(upper * lower)
+            source = (Cat(Const(0, 12), square) + Cat(Const(0, 7), mixed))[:48]
+            amount = after(_within_63(Cat(Const(1, 1), (134 - exponent)[:8])), 2)
+            given.append((after(gaussian, 2), source, amount, after(special, 2), Const(1, 1)))
+        chosen = given[-1] if len(given) == 1 else [Mux(given[1][0], b, a) for a, b in zip(*given, strict=True)]
+        valid, source, amount, special, minus = (after(value) for value in chosen)
+        if len(given) == 2:
+            valid = after(given[0][0] | given[1][0])
+        self._valid, self._special, self._minus = after(valid, 3), after(special, 3), after(minus, 3)
+        magnitude = after((source >> amount)[:39])
+        self._low = after(magnitude[:32], 2)
+        product = magnitude[23:] * layout.LOG2E
+        self.multiple = Multiple(valid=after(valid), n=product[23:32], carry=product[22])
+
+    def place(self, n: Value, n_ln2: Value) -> Place:
+        """With n and n * ln 2, two edges after ``multiple``: r, and with it the row."""
+        r = (self._low - n_ln2[:32])[:32] ^ self._minus.replicate(32)
+        return Place(
+            valid=self._valid,
+            row=Cat(r[24:30], ~r[30], Const(0b10, 2)),
+            t=_position(r[6:24]),
+            special=self._special,
+            minus=Const(0, 1),
+            complement=Const(0, 1),
+            scale=((n ^ self._minus.replicate(10)) + self._minus)[:10],
+        )
+
+
+class Logarithm:
+    """log: e * ln 2 + m * (log(1 + m) / m), of which the table holds the quotient.
+
+    ``multiple`` says what e is. Two edges after the operand there is ``place``, and with it ``m``, the magnitude of m,
+    and ``less``, which says that the second term is subtracted from the first.
+    """
+
+    def __init__(self, module: Module, a: Signal, valid: Value) -> None:
+        after = Pipeline(module).after
+        exponent = a[23:31]
+        halved = a[16:23] >= layout.LOG_SPLIT - 128
+        # |e| is d + 1 or, of a negative d, its complement; e is 0 for d = -1
+        d = (exponent + halved - 128)[:9]
+        below = d[8]
+        zero = after(d.all())
+        self.multiple = Multiple(valid=valid, n=Cat(d[:8] ^ below.replicate(8), Const(0, 1)), carry=~below)
+        special = Mux(exponent == 0, Special.INFINITY, Mux(a[31], Special.NAN, Special.NONE))
+        special = Mux(exponent == 255, Mux(a[31] | a[:23].any(), Special.NAN, Special.INFINITY), special)
+        fraction, halved, below = after(a[:23]), after(halved), after(below)
+        minus = below & (~zero | halved)
+        m = after(Mux(halved, Cat(fraction, Const(1, 1)), Cat(Const(0, 1), fraction)[:24]))
+        self.m = Mux(m[23], -m[:23], m[:23])[:23]
+        self.less = after(~zero & (below ^ halved))
+        self.place = Place(
+            valid=after(valid, 2),
+            row=Cat(m[17:23], ~m[23], Const(0b11, 2)),
+            t=_position(Cat(Const(0, 1), m[:17])),
+            special=after(special, 2),
+            minus=after(minus),
+            complement=Const(0, 1),
+        )

@@ -1,0 +1,127 @@
+"""Comparison and choice of binary32: what moves or tests numbers without computing new ones.
+
+In: two operands and an operation. Out: a result, and whether b holds as a condition, LATENCY edges later. A
+free-running pipeline: no stall, no valid bit. ``where(c, a, b)`` is a move of a that is written only if c holds.
+"""
+
+from enum import IntEnum
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hwgen.rtl.arith.pipeline import Pipeline
+from hwgen.spec.timing import SELECT_LATENCY
+
+ONE = 0x3F800000
+QUIET_NAN = 0x7FC00000
+OPERATION_BITS = 4
+
+
+class Operation(IntEnum):
+    """What a `FloatSelect` does."""
+
+    MOV = 0
+    NEG = 1
+    ABS = 2
+    MAX = 3
+    MIN = 4
+    LT = 8
+    GT = 9
+    LE = 10
+    GE = 11
+    EQ = 12
+
+
+class FloatSelect(wiring.Component):
+    """mov, neg and abs of a; max, min, <, >, <=, >= and == of a and b.
+
+    Parameters
+    ----------
+    latency : int
+        Register stages, NATURAL at least; those beyond it delay the result, so that it arrives with those of the adder
+        and the multiplier.
+
+    Attributes
+    ----------
+    a, b : Signal(32), in
+        Operands, taken in every cycle.
+    operation : Signal(4), in
+        An `Operation`.
+    result : Signal(32), out
+        Of the operands that were there ``latency`` edges ago; flushed, NaN canonical, a truth as 1.0 or 0.0.
+    holds : Signal(1), out
+        Whether that b was anything but a zero (a NaN is).
+    """
+
+    NATURAL = 2
+    LATENCY = SELECT_LATENCY
+
+    a: Signal
+    b: Signal
+    operation: Signal
+    result: Signal
+    holds: Signal
+
+    def __init__(self, *, latency: int = SELECT_LATENCY) -> None:
+        self.latency = latency
+        super().__init__(
+            {"a": In(32), "b": In(32), "operation": In(OPERATION_BITS), "result": Out(32), "holds": Out(1)}
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        after = Pipeline(m).after
+
+        # 1: the magnitudes compared as integers, which is right unless both are zero or one is NaN
+        below = after(self.a[:31] < self.b[:31])
+        same = after(self.a[:31] == self.b[:31])
+        a_zero, b_zero = after(~self.a[23:31].any()), after(~self.b[23:31].any())
+        a_nan, b_nan = (after(x[23:31].all() & x[:23].any()) for x in (self.a, self.b))
+        a, b, operation = after(self.a), after(self.b), after(self.operation)
+
+        # 2: the order, and the choice
+        zeros = a_zero & b_zero
+        equal = zeros | (same & (a[31] == b[31]))
+        less = Mux(a[31] ^ b[31], a[31], Mux(a[31], ~below, below)) & ~equal
+        either = a_nan | b_nan
+        test = operation[3]
+        truth, second, sign = Signal(), Signal(), Signal()
+        m.d.comb += sign.eq(Mux(second, b[31], a[31]))
+        with m.Switch(operation):
+            with m.Case(Operation.LT):
+                m.d.comb += truth.eq(less)
+            with m.Case(Operation.GT):
+                m.d.comb += truth.eq(~(less | equal))
+            with m.Case(Operation.LE):
+                m.d.comb += truth.eq(less | equal)
+            with m.Case(Operation.GE):
+                m.d.comb += truth.eq(~less)
+            with m.Case(Operation.EQ):
+                m.d.comb += truth.eq(equal)
+            with m.Case(Operation.MAX):
+                m.d.comb += second.eq(less)
+                with m.If(zeros):
+                    m.d.comb += sign.eq(a[31] & b[31])
+            with m.Case(Operation.MIN):
+                m.d.comb += second.eq(~(less | equal))
+                with m.If(zeros):
+                    m.d.comb += sign.eq(a[31] | b[31])
+            with m.Case(Operation.NEG):
+                m.d.comb += sign.eq(~a[31])
+            with m.Case(Operation.ABS):
+                m.d.comb += sign.eq(0)
+        binary = (operation == Operation.MAX) | (operation == Operation.MIN)
+        result = Signal(32, reset_less=True)
+        m.d.sync += result.eq(Cat(Mux(second, b[:31], a[:31]), sign))
+        with m.If(Mux(second, b_zero, a_zero)):
+            m.d.sync += result[:31].eq(0)
+        with m.If(a_nan | (b_nan & binary)):
+            m.d.sync += result.eq(QUIET_NAN)
+        with m.If(test):
+            m.d.sync += result.eq(Mux(truth & ~either, ONE, 0))
+        holds = after(~b_zero)
+        extra = self.latency - self.NATURAL
+        m.d.comb += Cat(self.result, self.holds).eq(after(Cat(result, holds), extra) if extra else Cat(result, holds))
+        return m

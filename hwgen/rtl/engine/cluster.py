@@ -1,0 +1,134 @@
+"""Eight analytic units with their shared special function unit.
+
+In: the thread's control bus, which is registered once more here. Out: the lanes' operands, for exchanges with other
+clusters. What a row means is known; what a tuple or a section is, is not.
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hwgen.rtl.engine.control import CLUSTER_NUMBER_BITS, LANE_BITS, Side, cluster_layout
+from hwgen.rtl.engine.lane import Lane
+from hwgen.rtl.engine.special import SpecialFunctions
+from hwgen.rtl.interfaces import tuple_address_bits
+from hwgen.rtl.library import Library
+from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
+
+WORDS = data.ArrayLayout(32, LANES_PER_CLUSTER)
+
+
+def tuple_row(config: MachineConfig) -> wiring.Signature:
+    """A row for the tuple memories of a cluster, each lane with its own enable."""
+    return wiring.Signature(
+        {"enable": Out(LANES_PER_CLUSTER), "address": Out(tuple_address_bits(config)), "data": Out(WORDS)}
+    )
+
+
+class Cluster(wiring.Component):
+    """Eight lanes.
+
+    Members
+    -------
+    number
+        Of the cluster in its thread; a constant, an input only so that all clusters are one module.
+    control
+        From the thread's register.
+    a_absent, b_absent
+        The operand's tuple is not there; in the cycle before stage 1.
+    tuples
+        A row of a tuple.
+    operands
+        Stage 2: operand a of every lane.
+    distant
+        Stage 2: operand a of the lanes of another cluster.
+    selected
+        Stage 3: operand a of the lane `special_lane`.
+    """
+
+    def __init__(self, config: MachineConfig, library: Library) -> None:
+        self._config = config
+        self._library = library
+        super().__init__(
+            {
+                "number": In(CLUSTER_NUMBER_BITS),
+                "control": In(cluster_layout(config)),
+                "a_absent": In(1),
+                "b_absent": In(1),
+                "tuples": In(tuple_row(config)),
+                "operands": Out(WORDS),
+                "distant": In(WORDS),
+                "selected": Out(32),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        control = Signal(cluster_layout(self._config), reset_less=True)
+        m.d.sync += control.eq(self.control)
+        absent = {name: self._absent(m, name) for name in ("a", "b")}
+
+        # a write of the host is for one cluster alone
+        mine = Signal(LANES_PER_CLUSTER)
+        m.d.sync += mine.eq(
+            Mux(self.control.one_cluster & (self.control.cluster != self.number), 0, self.control.write.lanes)
+        )
+        lanes = [self._library.place("lane", lambda: Lane(self._config)) for _ in range(LANES_PER_CLUSTER)]
+        side = self._side(m, control, lanes)
+        for k, lane in enumerate(lanes):
+            m.submodules[f"lane_{k}"] = lane
+            m.d.comb += [
+                lane.a_address.eq(control.a_address),
+                lane.b_address.eq(control.b_address),
+                lane.a_tuple.eq(control.a_tuple),
+                lane.b_tuple.eq(control.b_tuple),
+                lane.a_absent.eq(absent["a"][k]),
+                lane.b_absent.eq(absent["b"][k]),
+                lane.identity.eq(control.identity),
+                lane.exchanged.eq(control.exchanged),
+                lane.exchange.eq(control.exchange),
+                lane.distant.eq(self.distant[k]),
+                lane.subtract.eq(control.subtract),
+                lane.select.eq(control.select),
+                lane.side.eq(control.side != Side.NONE),
+                lane.side_word.eq(side),
+                lane.write_enable.eq(mine[k]),
+                lane.write_address.eq(control.write.address),
+                lane.unit.eq(control.write.unit),
+                lane.conditional.eq(control.write.conditional),
+                lane.tuples.enable.eq(self.tuples.enable[k]),
+                lane.tuples.address.eq(self.tuples.address),
+                lane.tuples.data.eq(self.tuples.data[k]),
+                self.operands[k].eq(lane.a),
+            ]
+            m.d.comb += [lane.adjacent[d].eq(lanes[k ^ 1 << d].a) for d in range(LANE_BITS)]
+        return m
+
+    def _absent(self, m: Module, name: str) -> Signal:
+        """Stage 1: which lanes of an operand are masked, by their tuple or by the end of the vector."""
+        tail = self.control.tail
+        own = tail[LANE_BITS:]
+        beyond = Cat((own < self.number) | ((own == self.number) & (tail[:LANE_BITS] <= k)) for k in range(8))
+        masked = Signal(LANES_PER_CLUSTER, name=f"{name}_masked", reset_less=True)
+        by_tail = Mux(self.control[f"tail_{name}"], beyond, 0)
+        m.d.sync += masked.eq(by_tail | getattr(self, f"{name}_absent").replicate(LANES_PER_CLUSTER))
+        return masked
+
+    def _side(self, m: Module, control: Signal, lanes: list[wiring.Component]) -> Value:
+        """The special function unit, and the word that it or the host has for the lanes."""
+        m.submodules.special = special = self._library.place("special", SpecialFunctions)
+        chosen = {}
+        for name in ("a", "b"):
+            chosen[name] = Signal(32, name=f"{name}_chosen", reset_less=True)
+            m.d.sync += chosen[name].eq(Array(getattr(lane, name) for lane in lanes)[control.special_lane])
+        m.d.comb += [
+            special.a.eq(chosen["a"]),
+            special.b.eq(chosen["b"]),
+            special.function.eq(control.function),
+            special.start.eq(control.special),
+            special.side.eq(control.side),
+            self.selected.eq(chosen["a"]),
+        ]
+        return Mux(control.side == Side.HOST, control.host_data, special.result)

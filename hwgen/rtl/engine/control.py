@@ -1,0 +1,167 @@
+"""What the sequencer tells the lanes, row by row: layouts of the buses, and the line that delays them.
+
+In: the machine's configuration. Out: layouts, delayed values. Each field travels one register tree (sequencer, thread,
+cluster) and is sent so that it leaves the cluster's register in the stage in which it is used:
+
+    stage 0   `a_address`, `b_address` are at the memories
+    stage 1   words arrive; `a_tuple`, `b_tuple` choose the memory, masks replace a word by the identity, `exchanged`
+              replaces b by zeros
+    stage 2   exchange between lanes, clusters and threads; a special function takes its lane
+    stage 3   the operation starts: `subtract`, `select`, `special`, `function`
+    stage 2 + ALU latency   `side` chooses between the lane's `FloatSelect` and the cluster's word
+    stage 3 + ALU latency   the result is at the memories: `write`
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Shape, Signal, ValueLike
+from amaranth.lib import data
+
+from hwgen.rtl.arith.select import OPERATION_BITS
+from hwgen.spec import engine
+from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
+
+INSTRUCTION = data.StructLayout({field.name: field.width for field in engine.FIELDS})
+"""An instruction word; the fields of `hwgen.spec.engine.FIELDS`."""
+
+TUPLE_NUMBER_BITS = next(field.width for field in engine.FIELDS if field.name == "outer")
+TAIL_BITS = next(field.width for field in engine.FIELDS if field.name == "tail")
+FUNCTION_BITS = 3
+"""A special function: the low bits of its opcode."""
+
+IDENTITY_BITS = 9
+"""The identities of all operations differ in sign and exponent only."""
+
+CLUSTER_NUMBER_BITS = 4
+LANE_BITS = LANES_PER_CLUSTER.bit_length() - 1
+
+
+EXCHANGE_BITS = LANE_BITS + 1
+"""Where operand b comes from, as a lane sees it: bit d is the lane of its cluster whose number differs in bit d, the
+last bit is the same lane of another cluster or thread; none is memory."""
+
+
+class Result:
+    """Whose result is written: values of the write bus' field `unit`."""
+
+    ADD = 0
+    MULTIPLY = 1
+    OTHER = 2
+    """The lane's `FloatSelect`, or the cluster's word."""
+    BITS = 2
+
+
+class Side:
+    """What the cluster's word is: values of the control field `side`."""
+
+    NONE = 0
+    """There is none: the lanes take their own results."""
+    FUNCTION = 1
+    """A result of the unit for most special functions."""
+    DIVIDE = 2
+    """A quotient or a root."""
+    HOST = 3
+    BITS = 2
+
+
+def scratch_address_bits(config: MachineConfig) -> int:
+    return (config.scratch_depth - 1).bit_length()
+
+
+def row_address_bits(config: MachineConfig) -> int:
+    """Width of an address of either memory of a lane."""
+    return (max(config.scratch_depth, config.tuple_depth) - 1).bit_length()
+
+
+def write_layout(config: MachineConfig) -> data.StructLayout:
+    """A word for the lanes of one row.
+
+    `lanes`: which of a cluster's lanes are written. `conditional`: only those whose condition (MOVC) holds.
+    """
+    return data.StructLayout(
+        {
+            "address": scratch_address_bits(config),
+            "lanes": LANES_PER_CLUSTER,
+            "unit": Result.BITS,
+            "conditional": 1,
+        }
+    )
+
+
+def cluster_layout(config: MachineConfig) -> data.StructLayout:
+    """The bus that every cluster receives.
+
+    `special_lane`: lane that the special function unit takes in stage 2, or that the host reads. `select`: operation of
+    the lanes' `FloatSelect`. `special`: the special function `function` starts. `one_cluster`: the write is for cluster
+    `cluster` alone.
+    """
+    return data.StructLayout(
+        {
+            "a_address": row_address_bits(config),
+            "b_address": row_address_bits(config),
+            "a_tuple": 1,
+            "b_tuple": 1,
+            "identity": IDENTITY_BITS,
+            "tail_a": 1,
+            "tail_b": 1,
+            "tail": TAIL_BITS,
+            "exchanged": 1,
+            "exchange": EXCHANGE_BITS,
+            "special_lane": LANE_BITS,
+            "subtract": 1,
+            "select": OPERATION_BITS,
+            "special": 1,
+            "function": FUNCTION_BITS,
+            "side": Side.BITS,
+            "host_data": 32,
+            "write": write_layout(config),
+            "one_cluster": 1,
+            "cluster": CLUSTER_NUMBER_BITS,
+        }
+    )
+
+
+def cluster_distances(config: MachineConfig) -> int:
+    """Number of clusters' bits that LANE_XOR can flip; the thread's distant input comes after them."""
+    return (config.clusters - 1).bit_length()
+
+
+def distant_bits(config: MachineConfig) -> int:
+    """Width of the choice among distant sources in a thread."""
+    return max(1, cluster_distances(config).bit_length())
+
+
+def thread_distance_bits(config: MachineConfig) -> int:
+    """Width of the choice among the bits of a thread's number."""
+    return max(1, ((config.threads - 1).bit_length() - 1).bit_length())
+
+
+def thread_layout(config: MachineConfig) -> data.StructLayout:
+    """The bus that every thread receives.
+
+    `tuple_number`: of operand a within the thread; with `pair`, b is of the next one. `masked`: absent tuples count.
+    `distant`: which distant source stage 2 takes: bit d of the cluster's number, or the other thread.
+    """
+    return data.StructLayout(
+        {
+            "cluster": cluster_layout(config),
+            "tuple_number": TUPLE_NUMBER_BITS + 1,
+            "masked": 1,
+            "pair": 1,
+            "distant": distant_bits(config),
+        }
+    )
+
+
+def delayed(m: Module, value: ValueLike, cycles: int, *, name: str, reset_less: bool = True) -> ValueLike:
+    """`value` as it was `cycles` cycles ago."""
+    shape = value.shape()
+    for k in range(cycles):
+        stage = Signal(shape, name=f"{name}_{k + 1}", reset_less=reset_less)
+        m.d.sync += stage.eq(value)
+        value = stage
+    return value
+
+
+def width(layout: data.Layout) -> int:
+    return Shape.cast(layout).width

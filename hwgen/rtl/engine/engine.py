@@ -1,0 +1,111 @@
+"""The execution engine: threads under one sequencer, and the exchange between threads.
+
+In: rounds and rows of tuples from the access engine, the host's accesses. Out: counters, and nothing else: the model
+stays in the scratchpads until the host reads it.
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import Array, Module, Mux, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hwgen.rtl.engine.control import LANE_BITS, delayed
+from hwgen.rtl.engine.issue import program_write
+from hwgen.rtl.engine.sections import section_settings
+from hwgen.rtl.engine.sequencer import Sequencer, scratch_access
+from hwgen.rtl.engine.thread import Thread
+from hwgen.rtl.interfaces import hand_over, tuple_address_bits, tuple_write
+from hwgen.rtl.library import Library
+from hwgen.spec.config import MachineConfig
+
+SCRATCH_READ_LATENCY = 7
+"""Cycles from `scratch.read` to the word at `scratch_word`."""
+
+
+class Engine(wiring.Component):
+    """All threads.
+
+    Members
+    -------
+    start, stop, rounds, settings, half_release, finished, overflow, cycles, tuples, busy
+        See `sections.SectionControl`; `tuples` is the counter, `rows` the bus.
+    rows
+        See `hwgen.rtl.interfaces.tuple_write`.
+    program, scratch, scratch_word
+        The host's accesses; a word that was read is there SCRATCH_READ_LATENCY cycles after `scratch.read`.
+    """
+
+    def __init__(self, config: MachineConfig, library: Library) -> None:
+        self._config = config
+        self._library = library
+        super().__init__(
+            {
+                "start": In(1),
+                "stop": In(1),
+                "rounds": In(hand_over(config)),
+                "rows": In(tuple_write(config)),
+                "settings": In(section_settings()),
+                "program": In(program_write()),
+                "scratch": In(scratch_access()),
+                "scratch_word": Out(32),
+                "half_release": Out(1),
+                "finished": Out(1),
+                "overflow": Out(1),
+                "cycles": Out(64),
+                "tuples": Out(64),
+                "busy": Out(64),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+        m.submodules.sequencer = sequencer = self._library.place("sequencer", lambda: Sequencer(config))
+        for name in ("rounds", "settings", "program", "scratch"):
+            wiring.connect(m, wiring.flipped(getattr(self, name)), getattr(sequencer, name))
+        for name in ("start", "stop"):
+            m.d.comb += getattr(sequencer, name).eq(getattr(self, name))
+        for name in ("half_release", "finished", "overflow", "cycles", "tuples", "busy"):
+            m.d.comb += getattr(self, name).eq(getattr(sequencer, name))
+
+        threads = [self._library.place("thread", lambda: Thread(config, self._library)) for _ in range(config.threads)]
+        address = self._tuple_address(m, sequencer.half_base)
+        valid = Signal()
+        lane_enable = Signal.like(self.rows.lane_enable, reset_less=True)
+        number = Signal.like(self.rows.thread, reset_less=True)
+        row = Signal(threads[0].tuples.data.shape(), reset_less=True)
+        m.d.sync += [
+            valid.eq(self.rows.valid),
+            lane_enable.eq(self.rows.lane_enable),
+            number.eq(self.rows.thread),
+            row.eq(self.rows.data),
+        ]
+        host_cluster = self.scratch.address[LANE_BITS:] & (config.clusters - 1)
+        selected_cluster = delayed(m, host_cluster, SCRATCH_READ_LATENCY - 1, name="host_cluster")
+        for k, thread in enumerate(threads):
+            m.submodules[f"thread_{k}"] = thread
+            m.d.comb += [
+                thread.number.eq(k),
+                thread.control.eq(sequencer.control),
+                thread.count.eq(sequencer.count),
+                thread.group_log2.eq(self.settings.group_log2),
+                thread.tuples.valid.eq(valid),
+                thread.tuples.thread.eq(number),
+                thread.tuples.address.eq(address),
+                thread.tuples.data.eq(row),
+                thread.tuples.lane_enable.eq(lane_enable),
+                thread.host_cluster.eq(selected_cluster),
+            ]
+            if config.threads > 1:
+                distances = range((config.threads - 1).bit_length())
+                partners: list[Value] = [threads[k ^ 1 << d].operands.as_value() for d in distances]
+                m.d.comb += thread.other.eq(Array(partners)[sequencer.thread_distance])
+        m.d.sync += self.scratch_word.eq(threads[0].selected)
+        return m
+
+    def _tuple_address(self, m: Module, half_base: Value) -> Signal:
+        """Rows are numbered within their half on the bus, within the memory in the threads."""
+        address = Signal(tuple_address_bits(self._config), reset_less=True)
+        m.d.sync += address.eq((self.rows.row + Mux(self.rows.half, half_base, 0))[: len(address)])
+        return address

@@ -1,0 +1,164 @@
+"""The analytic unit: two memories and the arithmetic of one lane.
+
+In: what the cluster decoded for its lanes, words of tuples, words of other lanes. Out: its own operands. Each memory is
+kept twice, since two operands are read in one cycle and block RAM has one port for that. Stages as in `control.py`.
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data, memory, wiring
+from amaranth.lib.wiring import In, Out
+
+from hwgen.rtl.arith.add import FloatAdd
+from hwgen.rtl.arith.mul import FloatMul
+from hwgen.rtl.arith.select import OPERATION_BITS, FloatSelect
+from hwgen.rtl.engine.control import (
+    EXCHANGE_BITS,
+    IDENTITY_BITS,
+    LANE_BITS,
+    Result,
+    row_address_bits,
+    scratch_address_bits,
+)
+from hwgen.rtl.interfaces import tuple_address_bits
+from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
+from hwgen.spec.cycles import ALU_LATENCY
+
+UNORDERED = {"no_rw_check": 1}
+"""No word is read in the cycle in which it is written: the compiler keeps rows apart, the halves keep tuples apart.
+Block RAM that does not promise the old word then needs nothing around it."""
+
+
+def tuple_word(config: MachineConfig) -> wiring.Signature:
+    """A word for the tuple memory of a lane."""
+    return wiring.Signature({"enable": Out(1), "address": Out(tuple_address_bits(config)), "data": Out(32)})
+
+
+class Lane(wiring.Component):
+    """One analytic unit.
+
+    Members
+    -------
+    a_address, b_address
+        Stage 0: row of each operand.
+    a_tuple, b_tuple, a_absent, b_absent, identity, exchanged
+        Stage 1: the operand is in tuple memory; it is replaced by the word with `identity` on top; b is an exchange's.
+    a, b
+        Stage 2: the operands from memory, after their masks; b is 0 if `exchanged`.
+    exchange, adjacent, distant
+        Stage 2: where b comes from (EXCHANGE_BITS), and the words of the others.
+    subtract, select
+        Stage 3: what the adder and the `FloatSelect` do.
+    side, side_word
+        Last stage but one: the cluster has a word for its lanes.
+    write_enable, write_address, unit, conditional
+        Last stage: a result for the scratchpad; see `control.write_layout`.
+    tuples
+        A word of a tuple.
+    """
+
+    def __init__(self, config: MachineConfig) -> None:
+        self._config = config
+        super().__init__(
+            {
+                "a_address": In(row_address_bits(config)),
+                "b_address": In(row_address_bits(config)),
+                "a_tuple": In(1),
+                "b_tuple": In(1),
+                "a_absent": In(1),
+                "b_absent": In(1),
+                "identity": In(IDENTITY_BITS),
+                "exchanged": In(1),
+                "a": Out(32),
+                "b": Out(32),
+                "exchange": In(EXCHANGE_BITS),
+                "adjacent": In(data.ArrayLayout(32, LANE_BITS)),
+                "distant": In(32),
+                "subtract": In(1),
+                "select": In(OPERATION_BITS),
+                "side": In(1),
+                "side_word": In(32),
+                "write_enable": In(1),
+                "write_address": In(scratch_address_bits(config)),
+                "unit": In(Result.BITS),
+                "conditional": In(1),
+                "tuples": In(tuple_word(config)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        result = Signal(32)
+        enable = Signal()
+        for name in ("a", "b"):
+            scratch = memory.Memory(shape=32, depth=self._config.scratch_depth, init=[], attrs=UNORDERED)
+            tuples = memory.Memory(shape=32, depth=self._config.tuple_depth, init=[], attrs=UNORDERED)
+            m.submodules[f"scratch_{name}"] = scratch
+            m.submodules[f"tuples_{name}"] = tuples
+            write, read = scratch.write_port(), scratch.read_port()
+            tuple_write, tuple_read = tuples.write_port(), tuples.read_port()
+            address = getattr(self, f"{name}_address")
+            m.d.comb += [
+                write.addr.eq(self.write_address),
+                write.data.eq(result),
+                write.en.eq(enable),
+                read.addr.eq(address),
+                tuple_write.addr.eq(self.tuples.address),
+                tuple_write.data.eq(self.tuples.data),
+                tuple_write.en.eq(self.tuples.enable),
+                tuple_read.addr.eq(address),
+            ]
+            self._operand(m, name, read.data, tuple_read.data)
+        self._arithmetic(m, result, enable)
+        return m
+
+    def _operand(self, m: Module, name: str, scratch: Value, tuples: Value) -> None:
+        """Stage 1: memory, mask, register."""
+        word = Mux(getattr(self, f"{name}_tuple"), tuples, scratch)
+        masked = Mux(getattr(self, f"{name}_absent"), Cat(Const(0, 32 - IDENTITY_BITS), self.identity), word)
+        register = Signal(32, name=f"{name}_masked", reset_less=True)
+        m.d.sync += register.eq(masked)
+        if name == "b":
+            with m.If(self.exchanged):
+                m.d.sync += register.eq(0)
+        m.d.comb += getattr(self, name).eq(register)
+
+    def _arithmetic(self, m: Module, result: Signal, enable: Signal) -> None:
+        """Stages 2, 3 and the last."""
+        a = Signal(32, reset_less=True)
+        b = Signal(32, reset_less=True)
+        others: list[Value] = [self.adjacent[d] for d in range(LANE_BITS)]
+        if self._config.units > LANES_PER_CLUSTER:
+            others.append(self.distant)
+        # at most one of these is not zero
+        arriving: Value = self.b
+        for chosen, word in zip(self.exchange, others, strict=False):
+            arriving = arriving | Mux(chosen, word, 0)
+        m.d.sync += [a.eq(self.a), b.eq(arriving)]
+
+        m.submodules.add = add = FloatAdd(latency=ALU_LATENCY)
+        m.submodules.multiply = multiply = FloatMul(latency=ALU_LATENCY)
+        # the choice below takes a cycle
+        m.submodules.select = select = FloatSelect(latency=ALU_LATENCY - 1)
+        other = Signal(32, reset_less=True)
+        holds = Signal(reset_less=True)
+        m.d.sync += [other.eq(Mux(self.side, self.side_word, select.result)), holds.eq(select.holds)]
+        m.d.comb += [
+            add.a.eq(a),
+            add.b.eq(b),
+            add.subtract.eq(self.subtract),
+            multiply.a.eq(a),
+            multiply.b.eq(b),
+            select.a.eq(a),
+            select.b.eq(b),
+            select.operation.eq(self.select),
+            enable.eq(self.write_enable & (~self.conditional | holds)),
+        ]
+        with m.Switch(self.unit):
+            with m.Case(Result.ADD):
+                m.d.comb += result.eq(add.result)
+            with m.Case(Result.MULTIPLY):
+                m.d.comb += result.eq(multiply.result)
+            with m.Default():
+                m.d.comb += result.eq(other)

@@ -1,0 +1,285 @@
+"""Which section runs when: rounds and batches in, one section after the other out.
+
+It takes the rounds that the access engine hands over, numbers them within their batch, and begins the sections in the
+order of `docs/machine.md`, section 3. What follows a section is worked out while it runs, in three cycles: no section
+is shorter. It knows nothing of instructions.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal, Value
+from amaranth.lib import data, fifo, wiring
+from amaranth.lib.wiring import In, Out
+
+from hwgen.rtl.interfaces import count_bits, hand_over
+from hwgen.spec import cycles
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.engine import Section
+
+LEVEL_BITS = 5
+ROUND_BITS = 1 << LEVEL_BITS
+ADDRESS_BITS = 16
+OUTSTANDING = 2
+"""Rounds that can be handed over and not yet begun."""
+
+SECTIONS = tuple(Section)
+
+
+def section_settings() -> wiring.Signature:
+    """Registers that the sequencer reads, stable while an epoch runs.
+
+    Members
+    -------
+    entry, exists
+        First instruction of each section, in the order of `Section`; whether the program has it.
+    level_stride, levels
+        Rows of one level of the merge stack; levels that there is room for.
+    group_log2, tuple_rows
+        Tuples of one thread in a round; rows of one tuple.
+    """
+    return wiring.Signature(
+        {
+            "entry": Out(data.ArrayLayout(ADDRESS_BITS, len(SECTIONS))),
+            "exists": Out(len(SECTIONS)),
+            "level_stride": Out(ADDRESS_BITS),
+            "levels": Out(LEVEL_BITS + 1),
+            "group_log2": Out(4),
+            "tuple_rows": Out(ADDRESS_BITS),
+        }
+    )
+
+
+class Plan(IntEnum):
+    """What comes after the section that runs."""
+
+    WAIT = 0
+    """The next round."""
+    MERGE = 1
+    PUSH = 2
+    BATCH = 3
+    EPOCH = 4
+    FINISH = 5
+    OVERFLOW = 6
+    """The merge stack has no level for this round."""
+
+
+PLANNED = {Plan.MERGE: Section.MERGE, Plan.PUSH: Section.PUSH, Plan.BATCH: Section.BATCH, Plan.EPOCH: Section.EPOCH}
+
+
+class State(IntEnum):
+    OFF = 0
+    RUN = 1
+    """A section runs."""
+    SETTLE = 2
+    """The first cycle without one."""
+    READY = 3
+
+
+def _lowest(value: Value) -> Value:
+    """The lowest set bit of a value, alone."""
+    return (value & (~value + 1))[: len(value)]
+
+
+def _index(one_hot: Value) -> Value:
+    """Number of the bit that is set."""
+    count = len(one_hot)
+    return Cat(Cat(one_hot[bit] for bit in range(count) if bit >> k & 1).any() for k in range((count - 1).bit_length()))
+
+
+class SectionControl(wiring.Component):
+    """The sequence of sections.
+
+    Members
+    -------
+    start, stop
+        Pulses: begin an epoch (cycle 0); forget it.
+    rounds
+        See `hwgen.rtl.interfaces.hand_over`.
+    section_end
+        High in the last cycle of the running section.
+    begin, entry
+        High in the cycle before a section starts, with the address of its first instruction.
+    level_offset
+        level × LEVEL_STRIDE of the section, from its second cycle on.
+    half, count
+        Half of tuple memory and number of tuples of the round.
+    half_release, finished, overflow
+        Pulses: the tuple section is over; the epoch is; fault STACK.
+    cycles, tuples, busy
+        The counters of `hwgen.spec.registers`.
+    """
+
+    def __init__(self, config: MachineConfig) -> None:
+        self._round = data.StructLayout({"count": count_bits(config), "batch_last": 1, "epoch_last": 1})
+        super().__init__(
+            {
+                "start": In(1),
+                "stop": In(1),
+                "rounds": In(hand_over(config)),
+                "settings": In(section_settings()),
+                "section_end": In(1),
+                "begin": Out(1),
+                "entry": Out(ADDRESS_BITS),
+                "level_offset": Out(ADDRESS_BITS),
+                "half": Out(1),
+                "count": Out(count_bits(config)),
+                "half_release": Out(1),
+                "finished": Out(1),
+                "overflow": Out(1),
+                "cycles": Out(64),
+                "tuples": Out(64),
+                "busy": Out(64),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        if cycles.ROUND_START != 2 or cycles.SECTION_START < 3:
+            raise ValueError("sections.py is built for ROUND_START = 2 and SECTION_START of at least 3")
+        m = Module()
+        self._state = Signal(State)
+        self._section = Signal(range(len(SECTIONS)))
+        self._current = Signal(self._round)
+        self._pop = Signal()
+        self._plan = Signal(Plan)
+        finish = Signal()
+        idle = Signal()
+        empty = Signal()
+        empty_finish = Signal()
+
+        self._take_rounds(m)
+        self._plan_ahead(m)
+
+        m.d.comb += [
+            finish.eq(self.section_end & (self._plan == Plan.FINISH)),
+            idle.eq((self._state == State.SETTLE) | (self._state == State.READY)),
+            # an epoch without tuples ends when this is known and `init` is over
+            empty_finish.eq(idle & (empty | self.rounds.epoch_empty)),
+        ]
+        with m.If(self.rounds.epoch_empty):
+            m.d.sync += empty.eq(1)
+        m.d.sync += [
+            self.finished.eq(finish | empty_finish),
+            self.overflow.eq(self.section_end & (self._plan == Plan.OVERFLOW)),
+            self.half_release.eq(self.section_end & (self._section == SECTIONS.index(Section.TUPLE))),
+        ]
+
+        with m.If(self.section_end):
+            m.d.sync += self._state.eq(State.SETTLE)
+            with m.Switch(self._plan):
+                for plan, section in PLANNED.items():
+                    with m.Case(plan):
+                        self._begin(m, section)
+                with m.Case(Plan.FINISH, Plan.OVERFLOW):
+                    m.d.sync += self._state.eq(State.OFF)
+        with m.Elif(empty_finish):
+            m.d.sync += self._state.eq(State.OFF)
+        with m.Elif(self._state == State.SETTLE):
+            m.d.sync += self._state.eq(State.READY)
+        with m.Elif(self._pop):
+            self._begin(m, Section.TUPLE)
+
+        with m.If((self._state != State.OFF) & ~empty_finish):
+            m.d.sync += self.cycles.eq(self.cycles + 1)
+        with m.If(self._state == State.RUN):
+            m.d.sync += self.busy.eq(self.busy + 1)
+
+        with m.If(self.start):
+            m.d.sync += [
+                empty.eq(0),
+                self.cycles.eq(1),
+                self.busy.eq(0),
+                self._state.eq(State.SETTLE),
+            ]
+            with m.If(self._exists(Section.INIT)):
+                self._begin(m, Section.INIT)
+        with m.If(self.stop):
+            m.d.sync += self._state.eq(State.OFF)
+        return m
+
+    def _exists(self, section: Section) -> Value:
+        return self.settings.exists[SECTIONS.index(section)]
+
+    def _begin(self, m: Module, section: Section) -> None:
+        number = SECTIONS.index(section)
+        m.d.comb += [self.begin.eq(1), self.entry.eq(self.settings.entry[number])]
+        m.d.sync += [self._state.eq(State.RUN), self._section.eq(number)]
+        if section is Section.EPOCH:
+            # no round runs any more: every tuple is absent
+            m.d.sync += self._current.count.eq(0)
+
+    def _take_rounds(self, m: Module) -> None:
+        """The queue of rounds, and the registers of the one that runs."""
+        queue = fifo.SyncFIFO(width=self._round.size, depth=OUTSTANDING)
+        m.submodules.queue = ResetInserter(self.start | self.stop)(queue)
+        oldest = data.View(self._round, queue.r_data)
+        m.d.comb += [
+            queue.w_en.eq(self.rounds.round_valid),
+            queue.w_data.eq(Cat(self.rounds.count, self.rounds.batch_last, self.rounds.epoch_last)),
+            self._pop.eq((self._state == State.READY) & queue.r_rdy),
+            queue.r_en.eq(self._pop),
+            self.count.eq(self._current.count),
+        ]
+        with m.If(self._pop):
+            m.d.sync += [
+                self._current.eq(oldest),
+                self.half.eq(~self.half),
+                self.tuples.eq(self.tuples + oldest.count),
+            ]
+        with m.If(self.start):
+            m.d.sync += [
+                self._current.count.eq(0),
+                # the first round then starts a batch, in half 0
+                self._current.batch_last.eq(1),
+                self.half.eq(1),
+                self.tuples.eq(0),
+            ]
+
+    def _plan_ahead(self, m: Module) -> None:
+        """Work out what follows the running section, and its level.
+
+        With q the number of the round in its batch, the merges of a round are at the set bits of q, ascending: up to
+        the first clear bit, which is then the level of the push, or all of them at the end of the batch.
+        """
+        q = Signal(ROUND_BITS)
+        begun = Signal()
+        remaining = Signal(ROUND_BITS)
+        clear = Signal(ROUND_BITS)
+        lowest = Signal(ROUND_BITS)
+        level = Signal(LEVEL_BITS)
+        planned_level = Signal(LEVEL_BITS)
+        with m.If(self._pop):
+            m.d.sync += q.eq(Mux(self._current.batch_last, 0, q + 1))
+        m.d.sync += begun.eq(self._pop)
+        with m.If(begun):
+            m.d.sync += [
+                remaining.eq(Mux(self._current.batch_last, q, q & ~(q + 1))),
+                clear.eq(_lowest(~q)),
+            ]
+        m.d.sync += lowest.eq(_lowest(remaining))
+
+        merging = (self._section == SECTIONS.index(Section.TUPLE)) | (self._section == SECTIONS.index(Section.MERGE))
+        in_batch = merging | (self._section == SECTIONS.index(Section.BATCH))
+        m.d.sync += [planned_level.eq(0), self._plan.eq(Plan.WAIT)]
+        with m.If(merging & self._exists(Section.MERGE) & lowest.any()):
+            m.d.sync += [self._plan.eq(Plan.MERGE), planned_level.eq(_index(lowest))]
+        with m.Elif(merging & ~self._current.batch_last):
+            with m.If(_index(clear) >= self.settings.levels):
+                m.d.sync += self._plan.eq(Plan.OVERFLOW)
+            with m.Elif(self._exists(Section.PUSH)):
+                m.d.sync += [self._plan.eq(Plan.PUSH), planned_level.eq(_index(clear))]
+        with m.Elif(merging & self._exists(Section.BATCH)):
+            m.d.sync += self._plan.eq(Plan.BATCH)
+        with m.Elif(in_batch & self._current.epoch_last):
+            m.d.sync += self._plan.eq(Mux(self._exists(Section.EPOCH), Plan.EPOCH, Plan.FINISH))
+        with m.Elif(self._section == SECTIONS.index(Section.EPOCH)):
+            m.d.sync += self._plan.eq(Plan.FINISH)
+
+        with m.If(self.start | self._pop):
+            m.d.sync += level.eq(0)
+        with m.If(self.section_end):
+            m.d.sync += level.eq(planned_level)
+            with m.If(self._plan == Plan.MERGE):
+                m.d.sync += remaining.eq(remaining & ~lowest)
+        m.d.sync += self.level_offset.eq(level * self.settings.level_stride)

@@ -1,0 +1,276 @@
+"""The one sequencer of the machine: rounds in, control of every lane out.
+
+It joins the choice of sections and the issue of rows, decodes each row once for all threads, and sends each of its
+fields in the cycle in which it must leave (`control.py`). While no epoch runs, the host's accesses to the scratchpads
+take the same way. It holds no data of tuples or models.
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import Array, Const, Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hwgen.rtl.arith.select import OPERATION_BITS, Operation
+from hwgen.rtl.engine.control import (
+    EXCHANGE_BITS,
+    FUNCTION_BITS,
+    IDENTITY_BITS,
+    LANE_BITS,
+    Result,
+    Side,
+    cluster_distances,
+    delayed,
+    distant_bits,
+    row_address_bits,
+    scratch_address_bits,
+    thread_distance_bits,
+    thread_layout,
+    write_layout,
+)
+from hwgen.rtl.engine.issue import Issue, program_write
+from hwgen.rtl.engine.sections import ADDRESS_BITS, SectionControl, section_settings
+from hwgen.rtl.interfaces import count_bits, hand_over
+from hwgen.spec import cycles
+from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
+from hwgen.spec.engine import IDENTITY, Mask, Opcode, Source
+
+SCRATCH_ADDRESS_BITS = 20
+"""A word address in the host's scratch region: row × lanes + lane."""
+
+
+def scratch_access() -> wiring.Signature:
+    """The host reads or writes a word of the scratchpads; only while no epoch runs.
+
+    Members
+    -------
+    read, write
+        Pulses.
+    address
+        row × lanes + lane.
+    data
+        Word to write, to every thread.
+    """
+    return wiring.Signature({"read": Out(1), "write": Out(1), "address": Out(SCRATCH_ADDRESS_BITS), "data": Out(32)})
+
+
+class Sequencer(wiring.Component):
+    """One instruction stream for all threads.
+
+    Members
+    -------
+    start, stop, rounds, settings, half_release, finished, overflow, cycles, tuples, busy
+        See `sections.SectionControl`.
+    program, scratch
+        The host's accesses.
+    control
+        To every thread, from a register.
+    thread_distance
+        Bit of the thread's number that THREAD_XOR flips, in stage 2 of the row.
+    half_base
+        Tuple memory address of the second half.
+    count
+        Tuples of the round.
+    """
+
+    def __init__(self, config: MachineConfig) -> None:
+        self._config = config
+        super().__init__(
+            {
+                "start": In(1),
+                "stop": In(1),
+                "rounds": In(hand_over(config)),
+                "settings": In(section_settings()),
+                "program": In(program_write()),
+                "scratch": In(scratch_access()),
+                "control": Out(thread_layout(config)),
+                "thread_distance": Out(thread_distance_bits(config)),
+                "half_base": Out(ADDRESS_BITS),
+                "count": Out(count_bits(config)),
+                "half_release": Out(1),
+                "finished": Out(1),
+                "overflow": Out(1),
+                "cycles": Out(64),
+                "tuples": Out(64),
+                "busy": Out(64),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.sections = sections = SectionControl(self._config)
+        m.submodules.issue = issue = Issue(self._config)
+        for name in ("rounds", "settings"):
+            wiring.connect(m, wiring.flipped(getattr(self, name)), getattr(sections, name))
+        wiring.connect(m, wiring.flipped(self.program), issue.write)
+        m.d.comb += [
+            sections.start.eq(self.start),
+            sections.stop.eq(self.stop),
+            sections.section_end.eq(issue.section_end),
+            issue.stop.eq(self.stop),
+            issue.begin.eq(sections.begin),
+            issue.entry.eq(sections.entry),
+            issue.level_offset.eq(sections.level_offset),
+            self.count.eq(sections.count),
+        ]
+        for name in ("half_release", "finished", "overflow", "cycles", "tuples", "busy"):
+            m.d.comb += getattr(self, name).eq(getattr(sections, name))
+
+        m.d.sync += self.half_base.eq((self.settings.tuple_rows << self.settings.group_log2)[:ADDRESS_BITS])
+        self._operands(m, issue.row, sections.half)
+        self._masks(m, issue.row)
+        self._exchange(m, issue.row)
+        self._operation(m, issue.row)
+        self._writes(m, issue.row)
+        return m
+
+    def _operands(self, m: Module, row: data.View, half: Value) -> None:
+        """Stage 0, which is one cycle after the row issued, less the tree."""
+        out = self.control.cluster
+        address_bits = row_address_bits(self._config)
+        for operand, here in (("a", row.a), ("b", row.b)):
+            second = half & row.instruction[f"{operand}_tuple"]
+            m.d.sync += out[f"{operand}_address"].eq((here + Mux(second, self.half_base, 0))[:address_bits])
+        with m.If(self.scratch.read):
+            m.d.sync += out.a_address.eq(self._scratch_row())
+
+    def _masks(self, m: Module, row: data.View) -> None:
+        """Stage 1; the thread needs one more cycle to compare its tuples' numbers."""
+        out = self.control
+        instruction = row.instruction
+        pair = instruction.mask == Mask.PAIR
+        m.d.sync += [
+            out.masked.eq(row.valid & (instruction.mask != Mask.NONE)),
+            out.pair.eq(pair),
+            out.tuple_number.eq(Mux(pair, row.number << 1, row.number)),
+        ]
+        identities = [IDENTITY.get(Opcode(k), 0) >> 32 - IDENTITY_BITS if k in set(Opcode) else 0 for k in range(16)]
+        # special functions have +0.0
+        identity = Mux(
+            instruction.op[-1], 0, Array(Const(bits, IDENTITY_BITS) for bits in identities)[instruction.op[:4]]
+        )
+        stage = {
+            "a_tuple": row.valid & instruction.a_tuple,
+            "b_tuple": row.valid & instruction.b_tuple,
+            "identity": identity,
+            "tail_a": row.valid & instruction.tail_a & row.last_inner,
+            "tail_b": row.valid & instruction.tail_b & row.last_inner,
+            "tail": instruction.tail,
+        }
+        self._send(m, stage, 1)
+
+    def _exchange(self, m: Module, row: data.View) -> None:
+        """Stage 2: of whom operand b is, and which lane a special function or the host takes."""
+        config = self._config
+        instruction = row.instruction
+        distances = cluster_distances(config)
+        in_cluster = (instruction.source == Source.LANE_XOR) & (instruction.distance < LANE_BITS)
+        exchange = Signal(EXCHANGE_BITS)
+        with m.If(row.valid & (instruction.source != Source.MEMORY)):
+            m.d.comb += exchange.eq(Const(1) << Mux(in_cluster, instruction.distance[:2], LANE_BITS))
+        self._send(m, {"exchanged": exchange.any()}, 1)
+        lane = Mux(self.scratch.read, self.scratch.address[:LANE_BITS], row.lane)
+        self._send(m, {"exchange": exchange, "special_lane": lane}, 2)
+
+        # the threads' own choice is not registered again in the clusters, that among threads not even in the threads
+        distant = Signal(distant_bits(config))
+        m.d.comb += distant.eq(
+            Mux(instruction.source == Source.THREAD_XOR, distances, (instruction.distance - LANE_BITS)[: len(distant)])
+        )
+        m.d.sync += self.control.distant.eq(delayed(m, distant, 3, name="distant"))
+        distance = instruction.distance[: len(self.thread_distance)]
+        m.d.sync += self.thread_distance.eq(delayed(m, distance, 4, name="thread_distance"))
+
+    def _operation(self, m: Module, row: data.View) -> None:
+        """Stage 3."""
+        op = row.instruction.op
+        select = Signal(OPERATION_BITS)
+        with m.Switch(op):
+            for operation in Operation:
+                with m.Case(Opcode[operation.name]):
+                    m.d.comb += select.eq(operation)
+            # a move that not every lane writes
+            with m.Case(Opcode.MOVC):
+                m.d.comb += select.eq(Operation.MOV)
+        stage = {
+            "subtract": op == Opcode.SUB,
+            "select": select,
+            "special": row.valid & op[-1],
+            "function": op[:FUNCTION_BITS],
+        }
+        self._send(m, stage, 3)
+
+    def _send(self, m: Module, fields: dict[str, Value], stage: int) -> None:
+        """Put fields of a row on the clusters' bus so that they arrive in a stage."""
+        for name, value in fields.items():
+            signal = Signal.like(value, name=f"{name}_issued")
+            m.d.comb += signal.eq(value)
+            m.d.sync += self.control.cluster[name].eq(delayed(m, signal, stage, name=name))
+
+    def _writes(self, m: Module, row: data.View) -> None:
+        """Results wait in a line for the cycle in which they are written: nothing else can be in their place."""
+        layout = data.StructLayout({"write": write_layout(self._config), "side": Side.BITS})
+        op = row.instruction.op
+        every_lane = (1 << LANES_PER_CLUSTER) - 1
+        entry = Signal(layout)
+        m.d.comb += [
+            entry.write.address.eq(row.dst),
+            entry.write.lanes.eq(every_lane),
+            entry.write.unit.eq(Result.OTHER),
+            entry.write.conditional.eq(op == Opcode.MOVC),
+        ]
+        with m.Switch(op):
+            with m.Case(Opcode.ADD, Opcode.SUB):
+                m.d.comb += entry.write.unit.eq(Result.ADD)
+            with m.Case(Opcode.MUL):
+                m.d.comb += entry.write.unit.eq(Result.MULTIPLY)
+            with m.Case(Opcode.SIGMOID, Opcode.GAUSSIAN, Opcode.EXP, Opcode.LOG):
+                m.d.comb += entry.side.eq(Side.FUNCTION)
+            with m.Case(Opcode.SQRT, Opcode.DIV):
+                m.d.comb += entry.side.eq(Side.DIVIDE)
+        with m.If(op[-1] & ~row.instruction.scalar):
+            m.d.comb += entry.write.lanes.eq(Const(1) << row.lane)
+
+        entering: dict[int, Value] = {cycles.RESULT_LATENCY: row.valid & ~op[-1]}
+        for opcode, latency in cycles.SPECIAL_LATENCY.items():
+            entering[latency] = entering.get(latency, Const(0, 1)) | (row.valid & (op == opcode))
+        # a row that issues in cycle c is written here in c + latency, so that a row that issues then reads the result:
+        # its addresses are here one cycle after that, and a memory's word is read before it is written
+        line: Value = Const(0, layout.size)
+        for latency in range(max(entering), 2, -1):
+            stage = Signal(layout.size, name=f"write_{latency}")
+            arriving = line
+            if latency in entering:
+                arriving = line | Mux(entering[latency], entry.as_value(), 0)
+            m.d.sync += stage.eq(Mux(self.stop, 0, arriving))
+            line = stage
+
+        # the host's word goes in where nothing else is, while no epoch runs
+        waiting = Signal(layout)
+        cluster = Signal(range(max(2, self._config.clusters)))
+        for_one = Signal()
+        m.d.comb += waiting.eq(line)
+        with m.If(self.scratch.write):
+            m.d.comb += [
+                waiting.write.address.eq(self._scratch_row()),
+                waiting.write.lanes.eq(Const(1) << self.scratch.address[:LANE_BITS]),
+                waiting.write.unit.eq(Result.OTHER),
+                waiting.side.eq(Side.HOST),
+            ]
+        m.d.sync += [
+            for_one.eq(self.scratch.write),
+            cluster.eq(self.scratch.address[LANE_BITS:] & (self._config.clusters - 1)),
+        ]
+        # what a lane writes was chosen one cycle before
+        out = self.control.cluster
+        m.d.sync += [
+            out.side.eq(waiting.side),
+            out.host_data.eq(self.scratch.data),
+            out.write.eq(delayed(m, waiting.write, 1, name="write", reset_less=False)),
+            out.one_cluster.eq(for_one),
+            out.cluster.eq(cluster),
+        ]
+
+    def _scratch_row(self) -> Value:
+        lane_bits = (self._config.lanes - 1).bit_length()
+        return self.scratch.address[lane_bits:][: scratch_address_bits(self._config)]

@@ -1,0 +1,183 @@
+"""The host port: the register map of `hwgen.spec.registers` in front of the machine's memories and registers.
+
+In: one read or write a cycle, status and counters. Out: settings, writes to the memories, start and stop. Everything
+that reaches the machine comes from a register. It holds no state of an epoch but its status.
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hwgen.rtl import interfaces
+from hwgen.rtl.engine.control import delayed
+from hwgen.rtl.engine.engine import SCRATCH_READ_LATENCY
+from hwgen.rtl.engine.issue import program_write
+from hwgen.rtl.engine.sections import SECTIONS, section_settings
+from hwgen.rtl.engine.sequencer import scratch_access
+from hwgen.spec import registers
+from hwgen.spec.registers import Region, Register
+from hwgen.spec.strider import Fault
+
+COUNTERS = (Register.CYCLES, Register.TUPLES, Register.SKIPPED, Register.ENGINE_BUSY)
+
+
+def host_port() -> wiring.Signature:
+    """The port that a bus adapter or a simulation drives; see `hwgen.spec.registers`."""
+    return wiring.Signature(
+        {
+            "addr": Out(registers.ADDRESS_BITS),
+            "write": Out(1),
+            "wdata": Out(32),
+            "read": Out(1),
+            "rdata": In(32),
+        }
+    )
+
+
+class Host(wiring.Component):
+    """Registers, and the way to the memories.
+
+    Members
+    -------
+    port
+        One read or write a cycle; a read's data is there READ_LATENCY cycles later.
+    start, stop
+        Pulses: cycle 0 of an epoch; forget everything but the memories (the host's reset, or a fault).
+    engine, access
+        Settings.
+    program, image, scratch, scratch_word
+        The memories.
+    fault, overflow, finished, cycles, tuples, skipped, engine_busy
+        What the machine reports.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "port": In(host_port()),
+                "start": Out(1),
+                "stop": Out(1),
+                "engine": Out(section_settings()),
+                "access": Out(interfaces.settings()),
+                "program": Out(program_write()),
+                "image": Out(interfaces.image_write()),
+                "scratch": Out(scratch_access()),
+                "scratch_word": In(32),
+                "fault": In(interfaces.fault()),
+                "overflow": In(1),
+                "finished": In(1),
+                "cycles": In(64),
+                "tuples": In(64),
+                "skipped": In(64),
+                "engine_busy": In(64),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        # one cycle into the registers below, one out of `rdata`
+        if SCRATCH_READ_LATENCY + 2 != registers.READ_LATENCY:
+            raise ValueError(f"READ_LATENCY must be {SCRATCH_READ_LATENCY + 2}, not {registers.READ_LATENCY}")
+        m = Module()
+        address = Signal(registers.ADDRESS_BITS)
+        word = Signal(32)
+        writing = Signal()
+        reading = Signal()
+        m.d.sync += [writing.eq(self.port.write), reading.eq(self.port.read)]
+        with m.If(self.port.write | self.port.read):
+            m.d.sync += [address.eq(self.port.addr), word.eq(self.port.wdata)]
+        region = address[registers.REGION_SHIFT :]
+        offset = address[: registers.REGION_SHIFT]
+        register = Signal(8)
+        m.d.comb += register.eq(offset[:8])
+        to_register = writing & (region == Region.CONTROL) & ~offset[8:].any()
+
+        self._memories(m, region, offset, word, writing, reading)
+        status = self._status(m, to_register & (register == Register.CONTROL), word)
+        self._settings(m, to_register, register, word)
+        self._read(m, region, register, status)
+        return m
+
+    def _memories(self, m: Module, region: Value, offset: Value, word: Value, writing: Value, reading: Value) -> None:
+        m.d.comb += [
+            self.program.valid.eq(writing & (region == Region.PROGRAM)),
+            self.program.address.eq(offset),
+            self.program.data.eq(word),
+            self.image.strider.eq(writing & (region == Region.STRIDER)),
+            self.image.constant.eq(writing & (region == Region.CONSTANT)),
+            self.image.column.eq(writing & (region == Region.COLUMN)),
+            self.image.address.eq(offset),
+            self.image.data.eq(word),
+            self.scratch.write.eq(writing & (region == Region.SCRATCH)),
+            self.scratch.read.eq(reading & (region == Region.SCRATCH)),
+            self.scratch.address.eq(offset),
+            self.scratch.data.eq(word),
+        ]
+
+    def _status(self, m: Module, commanded: Value, word: Value) -> dict[Register, Value]:
+        """Start, stop and what came of it. The first fault stops the machine, and stays until the next start."""
+        busy = Signal()
+        done = Signal()
+        code = Signal(interfaces.FAULT_BITS)
+        page = Signal(interfaces.PAGE_NUMBER_BITS)
+        pointer = Signal(interfaces.POINTER_BITS)
+        reset = commanded & word[1]
+        failed = busy & (self.fault.valid | self.overflow)
+        m.d.comb += self.start.eq(commanded & word[0] & ~busy)
+        m.d.sync += self.stop.eq(reset | failed)
+        with m.If(self.finished):
+            m.d.sync += [busy.eq(0), done.eq(1)]
+        with m.If(failed):
+            m.d.sync += [
+                busy.eq(0),
+                code.eq(Mux(self.fault.valid, self.fault.code, Fault.STACK)),
+                page.eq(Mux(self.fault.valid, self.fault.page, 0)),
+                pointer.eq(Mux(self.fault.valid, self.fault.pointer, 0)),
+            ]
+        with m.If(self.start | reset):
+            m.d.sync += [busy.eq(self.start), done.eq(0), code.eq(0), page.eq(0), pointer.eq(0)]
+        return {
+            Register.STATUS: Cat(busy, done, Const(0, 6), code),
+            Register.FAULT_PAGE: page,
+            Register.FAULT_POINTER: pointer,
+        }
+
+    def _settings(self, m: Module, writing: Value, register: Value, word: Value) -> None:
+        written: dict[Register, Value] = {
+            Register.PAGES: self.access.pages,
+            Register.BATCH: self.access.batch,
+            Register.GROUP_LOG2: self.access.group_log2,
+            Register.TUPLE_ROWS: self.access.tuple_rows,
+            Register.LEVEL_STRIDE: self.engine.level_stride,
+            Register.LEVELS: self.engine.levels,
+        }
+        for k, _ in enumerate(SECTIONS):
+            written[Register(Register.INIT + k)] = self.engine.entry[k]
+        for number, setting in written.items():
+            with m.If(writing & (register == number)):
+                m.d.sync += setting.eq(word[: len(setting)])
+        m.d.sync += self.engine.exists.eq(
+            Cat(self.engine.entry[k] != registers.NO_SECTION for k, _ in enumerate(SECTIONS))
+        )
+        m.d.comb += [
+            self.engine.group_log2.eq(self.access.group_log2),
+            self.engine.tuple_rows.eq(self.access.tuple_rows),
+        ]
+
+    def _read(self, m: Module, region: Value, register: Value, status: dict[Register, Value]) -> None:
+        values: dict[int, Value] = {Register.ID: Const(registers.IDENTITY, 32)}
+        values |= {int(number): value for number, value in status.items()}
+        for first, counter in zip(COUNTERS, (self.cycles, self.tuples, self.skipped, self.engine_busy), strict=True):
+            values[first] = counter[:32]
+            values[first + 1] = counter[32:]
+        # a register's value waits as long as a word of the scratchpads takes
+        chosen = Signal(32)
+        scratch = delayed(m, region == Region.SCRATCH, SCRATCH_READ_LATENCY, name="scratch_read")
+        with m.Switch(delayed(m, register, SCRATCH_READ_LATENCY - 1, name="register_read")):
+            for number, value in values.items():
+                with m.Case(number):
+                    m.d.sync += chosen.eq(value)
+            with m.Default():
+                m.d.sync += chosen.eq(0)
+        m.d.sync += self.port.rdata.eq(Mux(scratch, self.scratch_word, chosen))

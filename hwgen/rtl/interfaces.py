@@ -1,0 +1,212 @@
+"""The seam between access engine, execution engine and the top of the machine: signatures, and when each signal counts.
+
+In: a `MachineConfig`, for the widths. Out: Amaranth signatures, each written from the side that the access engine
+(`hwgen/rtl/access`) sees. No logic.
+
+All signals belong to the clock domain `sync`; a *pulse* is high for one cycle for each event.
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hwgen.spec.config import MachineConfig
+
+PAGE_NUMBER_BITS = 32
+POINTER_BITS = 32
+FAULT_BITS = 8
+
+
+def thread_bits(config: MachineConfig) -> int:
+    """Width of a thread's number (at least 1, Verilog has no empty ports)."""
+    return max(1, (config.threads - 1).bit_length())
+
+
+def tuple_address_bits(config: MachineConfig) -> int:
+    """Width of a tuple memory address."""
+    return (config.tuple_depth - 1).bit_length()
+
+
+def count_bits(config: MachineConfig) -> int:
+    """Width of the number of tuples of a round, T × G at most."""
+    return (config.threads * config.tuple_depth // 2).bit_length()
+
+
+def tuple_write(config: MachineConfig) -> wiring.Signature:
+    """Unpacker to tuple memory: one row of one thread a cycle; the engine always takes it.
+
+    Members
+    -------
+    valid
+        The other members count in this cycle.
+    thread, half
+        Whose tuple memory, and which of its halves.
+    row
+        Address within the half: slot × TUPLE_ROWS + row of the tuple.
+    data
+        binary32 of each lane, flushed, NaN canonical.
+    lane_enable
+        Lanes that are written; the others keep what they hold.
+    """
+    return wiring.Signature(
+        {
+            "valid": Out(1),
+            "thread": Out(thread_bits(config)),
+            "half": Out(1),
+            "row": Out(tuple_address_bits(config)),
+            "data": Out(data.ArrayLayout(32, config.lanes)),
+            "lane_enable": Out(config.lanes),
+        }
+    )
+
+
+def hand_over(config: MachineConfig) -> wiring.Signature:
+    """Unpacker to sequencer: rounds. At most two rounds are handed over and not yet released.
+
+    Members
+    -------
+    round_valid
+        Pulse in the cycle that `docs/machine.md` calls hand_q. The last `tuple_write` of the round has its
+        `valid` in this cycle or before.
+    count
+        Tuples of the round, 1 … T × G; counts with `round_valid`.
+    batch_last, epoch_last
+        The round completes its batch, the epoch; count with `round_valid`.
+    epoch_empty
+        Pulse: the epoch has no tuple. Once for each such epoch, in cycle at + UNPACK_LATENCY of the last
+        page's end, or in cycle 1 if PAGES is 0.
+    """
+    return wiring.Signature(
+        {
+            "round_valid": Out(1),
+            "count": Out(count_bits(config)),
+            "batch_last": Out(1),
+            "epoch_last": Out(1),
+            "epoch_empty": Out(1),
+        }
+    )
+
+
+def fault() -> wiring.Signature:
+    """Access engine to top: why it stopped.
+
+    Members
+    -------
+    valid
+        Pulse, once in an epoch: the first fault in heap order. Nothing is requested or handed over after it.
+    code
+        `hwgen.spec.strider.Fault`.
+    page, pointer
+        Page number, and the low 16 bits of %t0 of the Strider when it pushed what was wrong.
+    """
+    return wiring.Signature(
+        {
+            "valid": Out(1),
+            "code": Out(FAULT_BITS),
+            "page": Out(PAGE_NUMBER_BITS),
+            "pointer": Out(POINTER_BITS),
+        }
+    )
+
+
+def settings() -> wiring.Signature:
+    """Top to access engine: registers, stable while an epoch runs.
+
+    Members
+    -------
+    pages
+        PAGES of the epoch.
+    batch
+        Tuples of a batch; `WHOLE_EPOCH` (all ones) never completes one.
+    group_log2
+        log2 of G.
+    tuple_rows
+        Rows of one tuple.
+    """
+    return wiring.Signature(
+        {
+            "pages": Out(32),
+            "batch": Out(32),
+            "group_log2": Out(4),
+            "tuple_rows": Out(16),
+        }
+    )
+
+
+def image_write() -> wiring.Signature:
+    """Top to access engine: the host writes one of its memories. Only while the machine is idle.
+
+    Members
+    -------
+    strider, constant, column
+        Pulse: the write goes to the Strider program, the %cr registers, the column descriptors.
+    address
+        Word address within the region (`hwgen.spec.registers.Region`).
+    data
+        The word.
+    """
+    return wiring.Signature(
+        {
+            "strider": Out(1),
+            "constant": Out(1),
+            "column": Out(1),
+            "address": Out(20),
+            "data": Out(32),
+        }
+    )
+
+
+def page_port(config: MachineConfig) -> wiring.Signature:
+    """Machine to the page link: requests out, pages in.
+
+    Members
+    -------
+    req_valid
+        Pulse: page `req_page` is wanted. It is always taken.
+    req_page
+        Number of the page in the epoch; requests come in page order.
+    valid
+        `data` holds the next beat. Pages come in the order of their requests, byte 0 first, in the low byte.
+        A beat comes only for a page that was requested; it is always taken. Low: the link stalls.
+    """
+    return wiring.Signature(
+        {
+            "req_valid": Out(1),
+            "req_page": Out(PAGE_NUMBER_BITS),
+            "valid": In(1),
+            "data": In(unsigned(config.link_bytes * 8)),
+        }
+    )
+
+
+def access_engine(config: MachineConfig) -> wiring.Signature:
+    """All ports of the access engine.
+
+    Members
+    -------
+    start
+        Pulse in cycle 0 of an epoch: counters to zero, page 0 requested in cycle 1.
+    stop
+        Pulse: forget everything but the memories and be ready for `start` (a fault, or the host's reset). Beats
+        of pages requested before are the link's to drop.
+    half_release
+        Pulse in the cycle that `docs/machine.md` calls released_q.
+    skipped
+        Rows skipped since `start`; final when the last round or `epoch_empty` is handed over.
+    """
+    return wiring.Signature(
+        {
+            "start": In(1),
+            "stop": In(1),
+            "settings": In(settings()),
+            "image": In(image_write()),
+            "page": Out(page_port(config)),
+            "tuples": Out(tuple_write(config)),
+            "rounds": Out(hand_over(config)),
+            "half_release": In(1),
+            "fault": Out(fault()),
+            "skipped": Out(64),
+        }
+    )

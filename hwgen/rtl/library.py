@@ -1,0 +1,100 @@
+"""Modules that are generated once and instantiated many times.
+
+In: components. Out: instances of them, and one text of Verilog in which each kind of component is one module. Amaranth
+alone would write a copy of a module for each place where it stands, which makes both generation and simulation of a
+machine with many units slow. Names are chosen by the caller: equal names must mean equal hardware.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from amaranth.back import rtlil, verilog
+from amaranth.hdl import ClockSignal, Instance, ResetSignal, Value
+from amaranth.hdl._ir import PortDirection
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
+
+
+def ports(component: wiring.Component) -> dict[str, tuple[Value, PortDirection]]:
+    """The ports of a component by their names in Verilog: the members' names joined by an underscore.
+
+    Two would be what Amaranth takes, but Verilator spells those in its own way.
+    """
+    found: dict[str, tuple[Value, PortDirection]] = {}
+    for path, member, value in component.signature.flatten(component):
+        name = "_".join(map(str, path))
+        if name in found:
+            raise ValueError(f"ports of {type(component).__name__} must have different names, but two are {name!r}")
+        found[name] = (Value.cast(value), PortDirection.Input if member.flow == In else PortDirection.Output)
+    return found
+
+
+class Placed(wiring.Component):
+    """One instance of a module of a `Library`, with the ports of the component that it was made from."""
+
+    def __init__(self, name: str, signature: wiring.Signature, *, clock: bool, reset: bool) -> None:
+        self._name = name
+        self._clock = clock
+        self._reset = reset
+        super().__init__(signature)
+
+    def elaborate(self, platform: object) -> Instance:
+        connections: dict[str, Any] = {}
+        if self._clock:
+            connections["i_clk"] = ClockSignal()
+        if self._reset:
+            connections["i_rst"] = ResetSignal()
+        for name, (value, direction) in ports(self).items():
+            connections[f"{'i' if direction is PortDirection.Input else 'o'}_{name}"] = value
+        return Instance(self._name, **connections)
+
+
+class Library:
+    """The modules of one design, in the order in which they were first wanted."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+        self._signatures: dict[str, wiring.Signature] = {}
+
+    def add(self, name: str, make: Callable[[], wiring.Component]) -> None:
+        """Generate module `name` from `make()`, unless that was done before."""
+        if name not in self._texts:
+            component = make()
+            # what it places itself goes before it
+            text = str(rtlil.convert(component, name=name, ports=ports(component), emit_src=False))
+            self._signatures[name] = component.signature
+            self._texts[name] = text
+
+    def place(self, name: str, make: Callable[[], wiring.Component]) -> Placed:
+        """One more instance of module `name`, which is `make()`."""
+        self.add(name, make)
+        header = self._texts[name]
+        return Placed(
+            name, self._signatures[name], clock=_has_port(header, name, "clk"), reset=_has_port(header, name, "rst")
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The modules, innermost first."""
+        return tuple(self._texts)
+
+    def rtlil(self) -> str:
+        """All modules as RTLIL."""
+        return "\n".join(self._texts.values())
+
+    def verilog(self) -> str:
+        """All modules as Verilog 2001; the same text for the same design."""
+        # Amaranth's own converter; its public entry takes one component only
+        return str(verilog._convert_rtlil_text(self.rtlil(), strip_internal_attrs=True))
+
+
+def _has_port(text: str, module: str, port: str) -> bool:
+    """Whether a module of an RTLIL text has an input of one bit named `port`."""
+    _, _, body = text.partition(f"module \\{module}\n")
+    body, _, _ = body.partition("\nend\n")
+    return any(
+        words[0] == "wire" and "input" in words and words[-1] == f"\\{port}"
+        for words in (line.split() for line in body.splitlines() if line.strip())
+    )

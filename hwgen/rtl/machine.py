@@ -1,0 +1,75 @@
+"""The top: host port, execution engine and access engine.
+
+In: the host's accesses and pages. Out: page requests and what the host reads. One clock, one synchronous reset.
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hwgen.rtl.access.engine import AccessEngine
+from hwgen.rtl.engine.engine import Engine
+from hwgen.rtl.host import Host, host_port
+from hwgen.rtl.interfaces import page_port
+from hwgen.rtl.library import Library
+from hwgen.spec.config import MachineConfig
+
+TOP = "machine"
+"""Name of the top module."""
+
+
+class Machine(wiring.Component):
+    """A whole accelerator.
+
+    Members
+    -------
+    host
+        See `hwgen.rtl.host.host_port`.
+    page
+        See `hwgen.rtl.interfaces.page_port`.
+    """
+
+    def __init__(self, config: MachineConfig, library: Library) -> None:
+        self._config = config
+        self._library = library
+        super().__init__({"host": In(host_port()), "page": Out(page_port(config))})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+        m.submodules.host = host = self._library.place("host", Host)
+        m.submodules.engine = engine = self._library.place("engine", lambda: Engine(config, self._library))
+        m.submodules.access = access = self._library.place("access", lambda: AccessEngine(config, self._library))
+        wiring.connect(m, wiring.flipped(self.host), host.port)
+        wiring.connect(m, access.page, wiring.flipped(self.page))
+        wiring.connect(m, access.tuples, engine.rows)
+        wiring.connect(m, access.rounds, engine.rounds)
+        wiring.connect(m, access.fault, host.fault)
+        wiring.connect(m, host.access, access.settings)
+        wiring.connect(m, host.image, access.image)
+        for name, port in (("engine", engine.settings), ("program", engine.program), ("scratch", engine.scratch)):
+            wiring.connect(m, getattr(host, name), port)
+        m.d.comb += [
+            engine.start.eq(host.start),
+            engine.stop.eq(host.stop),
+            access.start.eq(host.start),
+            access.stop.eq(host.stop),
+            access.half_release.eq(engine.half_release),
+            host.scratch_word.eq(engine.scratch_word),
+            host.overflow.eq(engine.overflow),
+            host.finished.eq(engine.finished),
+            host.cycles.eq(engine.cycles),
+            host.tuples.eq(engine.tuples),
+            host.skipped.eq(access.skipped),
+            host.engine_busy.eq(engine.busy),
+        ]
+        return m
+
+
+def generate(config: MachineConfig) -> str:
+    """The machine as Verilog, one module for each kind of part; the same text for the same configuration."""
+    library = Library()
+    library.add(TOP, lambda: Machine(config, library))
+    return library.verilog()

@@ -1,0 +1,228 @@
+"""The Bundle: everything a machine needs to train one rule on one table, and its versioned binary form.
+
+In: what the compiler made. Out: the object, its bytes, and the object again. It knows nothing of rules, graphs or
+hardware libraries.
+
+Binary form, little-endian: magic (8 bytes), version (u32), length of the header (u32), the header (JSON, UTF-8),
+the blocks that the header's `blocks` lists with their word counts (u32 words), CRC-32 of all before it (u32).
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hwgen.spec import columns, engine, strider
+from hwgen.spec.config import MachineConfig
+
+MAGIC = b"DANABNDL"
+VERSION = 1
+WHOLE_EPOCH = 0xFFFFFFFF
+"""Batch size that stands for "all tuples of the epoch"."""
+
+Words = npt.NDArray[np.uint32]
+Floats = npt.NDArray[np.float32]
+
+
+class BundleError(ValueError):
+    """Bytes that are not a Bundle of this version, or were damaged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Symbol:
+    """A named value in the scratchpad.
+
+    Element e of a vector lies in row `row + e div lanes`, lane `e mod lanes`; the rows of a
+    matrix follow one another, each starting a new row of lanes. A scalar is repeated in every lane of its row.
+
+    Attributes
+    ----------
+    kind
+        `model`, `meta`, `loss` (sum over the epoch), `convergence` (non-zero: converged).
+    """
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    row: int
+
+    def rows(self, lanes: int) -> int:
+        """Rows that the value takes."""
+        if not self.shape:
+            return 1
+        leading = int(np.prod(self.shape[:-1], dtype=np.int64))
+        return leading * -(-self.shape[-1] // lanes)
+
+
+def place(value: npt.ArrayLike, lanes: int) -> Floats:
+    """Lay a value out as scratchpad rows, shape [rows, lanes]; lanes past the end are zero."""
+    array = np.asarray(value, dtype=np.float32)
+    if array.ndim == 0:
+        return np.full((1, lanes), array, dtype=np.float32)
+    last = array.shape[-1]
+    flat = array.reshape(-1, last)
+    padded = np.zeros((flat.shape[0], -(-last // lanes) * lanes), dtype=np.float32)
+    padded[:, :last] = flat
+    return padded.reshape(-1, lanes)
+
+
+def collect(rows: npt.ArrayLike, shape: tuple[int, ...]) -> Floats:
+    """The inverse of `place`: rows of shape [rows, lanes] to a value of `shape`."""
+    array = np.asarray(rows, dtype=np.float32)
+    if not shape:
+        return array[:1, :1].reshape(()).copy()
+    leading = int(np.prod(shape[:-1], dtype=np.int64))
+    return array.reshape(leading, -1)[:, : shape[-1]].reshape(shape).copy()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bundle:
+    """See `docs/machine.md`.
+
+    Attributes
+    ----------
+    sections
+        First instruction of each section that the program has.
+    constants
+        The Strider's %cr registers, at most 32.
+    batch
+        Tuples of a batch, or `WHOLE_EPOCH`.
+    group
+        Tuples of one thread in a round; power of two.
+    tuple_rows
+        Rows of one tuple in tuple memory.
+    level_stride
+        Rows of one level of the merge stack.
+    levels
+        Levels that the merge stack has room for.
+    image
+        First rows of every thread's scratchpad, bit patterns, shape [rows, lanes]; the rest is zero.
+    symbols
+        Where models, metas, loss and convergence lie.
+    notes
+        For people: rule, schema, compiler; JSON.
+    """
+
+    config: MachineConfig
+    program: tuple[engine.Instruction, ...]
+    sections: Mapping[engine.Section, int]
+    strider: tuple[strider.Instruction, ...]
+    constants: tuple[int, ...]
+    columns: tuple[columns.Column, ...]
+    batch: int
+    group: int
+    tuple_rows: int
+    level_stride: int
+    levels: int
+    image: Words
+    symbols: tuple[Symbol, ...]
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def round_tuples(self) -> int:
+        """Tuples that the machine takes at a time."""
+        return self.config.threads * self.group
+
+    def symbol(self, kind: str, name: str | None = None) -> Symbol | None:
+        """The first symbol of a kind (and name), or None."""
+        for symbol in self.symbols:
+            if symbol.kind == kind and (name is None or symbol.name == name):
+                return symbol
+        return None
+
+    def of_kind(self, kind: str) -> tuple[Symbol, ...]:
+        return tuple(symbol for symbol in self.symbols if symbol.kind == kind)
+
+    def section(self, name: engine.Section) -> tuple[engine.Instruction, ...]:
+        """The instructions of a section, END included."""
+        start = self.sections[name]
+        for stop in range(start, len(self.program)):
+            if self.program[stop].op is engine.Opcode.END:
+                return self.program[start : stop + 1]
+        raise BundleError(f"section {name} has no END")
+
+    def program_words(self) -> Words:
+        return np.array(engine.encode_program(self.program), dtype=np.uint32)
+
+    def strider_words(self) -> Words:
+        return np.array([instruction.encode() for instruction in self.strider], dtype=np.uint32)
+
+    def column_words(self) -> Words:
+        words = []
+        for column in self.columns:
+            word = column.encode()
+            words += [word & 0xFFFFFFFF, word >> 32]
+        return np.array(words, dtype=np.uint32)
+
+    def to_bytes(self) -> bytes:
+        """The binary form; equal Bundles give equal bytes."""
+        blocks = {
+            "program": self.program_words(),
+            "strider": self.strider_words(),
+            "constants": np.array(self.constants, dtype=np.uint32),
+            "columns": self.column_words(),
+            "image": self.image.astype(np.uint32).ravel(),
+        }
+        header = {
+            "config": self.config.to_json(),
+            "sections": {str(name): start for name, start in self.sections.items()},
+            "batch": self.batch,
+            "group": self.group,
+            "tuple_rows": self.tuple_rows,
+            "level_stride": self.level_stride,
+            "levels": self.levels,
+            "symbols": [[s.name, s.kind, list(s.shape), s.row] for s in self.symbols],
+            "notes": dict(self.notes),
+            "blocks": {name: int(words.size) for name, words in blocks.items()},
+        }
+        text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+        body = MAGIC + struct.pack("<II", VERSION, len(text)) + text
+        body += b"".join(words.astype("<u4").tobytes() for words in blocks.values())
+        return body + struct.pack("<I", zlib.crc32(body))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Bundle:
+        """Read the binary form. Raises BundleError where it is of another version or damaged."""
+        if data[:8] != MAGIC:
+            raise BundleError(f"a Bundle starts with {MAGIC!r}, this starts with {bytes(data[:8])!r}")
+        if len(data) < 20:
+            raise BundleError(f"a Bundle has at least 20 bytes, this has {len(data)}")
+        version, length = struct.unpack_from("<II", data, 8)
+        if version != VERSION:
+            raise BundleError(f"this program reads Bundle version {VERSION}, found {version}; compile the rule again")
+        if struct.unpack("<I", data[-4:])[0] != zlib.crc32(data[:-4]):
+            raise BundleError("the Bundle is damaged: its checksum does not match; compile the rule again")
+        header = json.loads(data[16 : 16 + length])
+        words: dict[str, Words] = {}
+        at = 16 + length
+        # the order in which to_bytes writes them; JSON sorts the header's keys
+        for name in ("program", "strider", "constants", "columns", "image"):
+            count = header["blocks"][name]
+            words[name] = np.frombuffer(data, dtype="<u4", count=count, offset=at).astype(np.uint32)
+            at += 4 * count
+        config = MachineConfig.from_json(header["config"])
+        pairs = words["columns"].reshape(-1, columns.WORD_U32)
+        return cls(
+            config=config,
+            program=tuple(engine.decode_program(words["program"])),
+            sections={engine.Section(name): start for name, start in header["sections"].items()},
+            strider=tuple(strider.Instruction.decode(int(word)) for word in words["strider"]),
+            constants=tuple(int(word) for word in words["constants"]),
+            columns=tuple(columns.Column.decode(int(low) | int(high) << 32) for low, high in pairs),
+            batch=header["batch"],
+            group=header["group"],
+            tuple_rows=header["tuple_rows"],
+            level_stride=header["level_stride"],
+            levels=header["levels"],
+            image=words["image"].reshape(-1, config.lanes),
+            symbols=tuple(Symbol(name=n, kind=k, shape=tuple(s), row=r) for n, k, s, r in header["symbols"]),
+            notes=header["notes"],
+        )

@@ -1,0 +1,145 @@
+"""What varies from one generated machine to the next.
+
+Everything that RTL, simulator, estimates and export know of a machine they read from a `MachineConfig`,
+and from nothing else of each other. The words used here are explained in `docs/machine.md`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from hwgen.spec.registers import REGION_SHIFT
+
+LANES_PER_CLUSTER = 8
+"""Analytic units in a cluster (paper, section on the execution engine)."""
+
+PAGE_SIZES = (8192, 16384, 32768)
+
+
+class ConfigError(ValueError):
+    """A machine configuration that cannot be built."""
+
+
+def _is_power_of_two(value: int) -> bool:
+    return value > 0 and value & (value - 1) == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineConfig:
+    """One machine.
+
+    Attributes
+    ----------
+    threads
+        Identical threads, each training on its own tuples of a batch. Power of two, 1 to 64.
+    clusters
+        Analytic clusters of eight units in each thread. Power of two, 1 to 16.
+    striders
+        Striders, each with a page buffer of its own. 1 to 64.
+    page_size
+        Bytes of a page, PostgreSQL's BLCKSZ.
+    scratch_depth
+        binary32 words of scratchpad per unit. Power of two.
+    tuple_depth
+        binary32 words of tuple memory per unit, both halves together. Power of two.
+    program_depth
+        Instructions the engine holds. Power of two.
+    strider_depth
+        Instructions each Strider holds (one shared image). Power of two.
+    descriptor_depth
+        Entries of the column descriptor table. Power of two, at most 4096.
+    queue_depth
+        Column requests that a Strider can have waiting at the unpacker. Power of two.
+    link_bytes
+        Bytes of a page that arrive in one cycle. Power of two, 8 to 8 × lanes.
+    link_latency
+        Cycles from a page's request to its first bytes, in the modelled link.
+    clock_hz
+        The clock at which modelled times are stated.
+    """
+
+    threads: int = 1
+    clusters: int = 1
+    striders: int = 2
+    page_size: int = 8192
+    scratch_depth: int = 1024
+    tuple_depth: int = 1024
+    program_depth: int = 256
+    strider_depth: int = 512
+    descriptor_depth: int = 64
+    queue_depth: int = 16
+    link_bytes: int = 32
+    link_latency: int = 64
+    clock_hz: int = 150_000_000
+
+    def __post_init__(self) -> None:
+        for problem in self._problems():
+            raise ConfigError(problem)
+
+    @property
+    def lanes(self) -> int:
+        """Units of one thread."""
+        return LANES_PER_CLUSTER * self.clusters
+
+    @property
+    def units(self) -> int:
+        """Units of the whole machine."""
+        return self.threads * self.lanes
+
+    @property
+    def page_beats(self) -> int:
+        """Cycles that one page takes on the link."""
+        return self.page_size // self.link_bytes
+
+    def to_json(self) -> dict[str, int]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> MachineConfig:
+        known = {field.name for field in dataclasses.fields(cls)}
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise ConfigError(f"machine configuration has no field {unknown[0]!r}; it has {', '.join(sorted(known))}")
+        for name, value in values.items():
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise ConfigError(f"{name} must be an integer, not {value!r}")
+        return cls(**values)
+
+    def fingerprint(self) -> str:
+        """Text that is equal for two machines exactly if their hardware is."""
+        return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+
+    def _problems(self) -> list[str]:
+        problems = []
+        powers = {
+            "threads": (1, 64),
+            "clusters": (1, 16),
+            "scratch_depth": (16, 65536),
+            "tuple_depth": (16, 65536),
+            "program_depth": (16, 65536),
+            "strider_depth": (16, 65536),
+            "descriptor_depth": (2, 4096),
+            "queue_depth": (2, 256),
+            "link_bytes": (8, 8 * self.lanes),
+        }
+        for name, (low, high) in powers.items():
+            value = getattr(self, name)
+            if not (_is_power_of_two(value) and low <= value <= high):
+                problems.append(f"{name} must be a power of two from {low} to {high}, not {value!r}")
+        if not problems and self.scratch_depth * self.lanes > 1 << REGION_SHIFT:
+            problems.append(
+                f"scratch_depth must be at most {(1 << REGION_SHIFT) // self.lanes} with {self.lanes} lanes, "
+                f"not {self.scratch_depth!r}: the host's address map has no more room"
+            )
+        if not 1 <= self.striders <= 64:
+            problems.append(f"striders must be from 1 to 64, not {self.striders!r}")
+        if self.page_size not in PAGE_SIZES:
+            problems.append(f"page_size must be one of {PAGE_SIZES}, not {self.page_size!r}")
+        if not 1 <= self.link_latency <= 65535:
+            problems.append(f"link_latency must be from 1 to 65535 cycles, not {self.link_latency!r}")
+        if self.clock_hz <= 0:
+            problems.append(f"clock_hz must be positive, not {self.clock_hz!r}")
+        return problems

@@ -1,0 +1,33 @@
+"""What a machine reports of an epoch; the same from every backend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hwgen.spec.strider import Fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochCounters:
+    """Counters of one epoch.
+
+    Attributes
+    ----------
+    cycles
+        From the start of the epoch to its end.
+    tuples, skipped
+        Rows trained on; rows left out because of a NULL.
+    engine_busy
+        Cycles in which the engine ran a section.
+    fault, fault_page, fault_pointer
+        `Fault.NONE`, or why the machine stopped, the page within the epoch, and the page address of the line pointer
+        being followed (0: the page header). With a fault the other counters mean nothing.
+    """
+
+    cycles: int
+    tuples: int
+    skipped: int
+    engine_busy: int
+    fault: Fault = Fault.NONE
+    fault_page: int = 0
+    fault_pointer: int = 0

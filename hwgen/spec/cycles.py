@@ -1,0 +1,83 @@
+"""The cycle contract: constants of the machine's timing, read by the RTL and by the simulator.
+
+The recurrences that use them are in `docs/machine.md`, section "Cycles". A constant is changed here, in the RTL
+and in nothing else: the simulator takes them from the Bundle's machine.
+"""
+
+from __future__ import annotations
+
+from hwgen.spec import engine, timing
+from hwgen.spec.strider import Opcode
+
+# --- engine ---------------------------------------------------------------------------------------------------
+ALU_LATENCY = max(timing.ADD_LATENCY, timing.MUL_LATENCY, timing.SELECT_LATENCY)
+"""Register stages of a lane's arithmetic; shorter units wait for the longest."""
+
+RESULT_LATENCY = 4 + ALU_LATENCY
+"""Cycles from a row's issue until an instruction that reads its result may issue; the same for every operation
+that is not a special function. Besides the arithmetic: the memories' addresses, mask, exchange, and the write."""
+
+SECTION_START = 3
+"""Cycles from the start of a section until its first instruction's wait begins."""
+
+MIN_INSTRUCTION = 2
+"""Least cycles of an instruction, wait + rows * interval: the program memory delivers one in two cycles."""
+
+ROUND_START = 2
+"""Cycles from the later of (a round is handed over, the engine is idle) to the start of its first section."""
+
+# --- access engine --------------------------------------------------------------------------------------------
+STRIDER_START = 2
+"""Cycles from the last beat of a page to the Strider's first instruction."""
+
+STRIDER_CYCLES = {
+    Opcode.READB: 4,
+    Opcode.EXTRB: 2,
+    Opcode.WRITEB: 2,
+    Opcode.EXTRBI: 2,
+    Opcode.CLN: 2,
+    Opcode.INS: 2,
+    Opcode.AD: 2,
+    Opcode.SUB: 2,
+    Opcode.MUL: 3,
+    Opcode.BENTR: 2,
+    Opcode.BEXIT: 2,
+    Opcode.BEQ: 2,
+    Opcode.BNE: 2,
+    Opcode.BLT: 2,
+    Opcode.JMP: 2,
+    Opcode.CTL: 3,
+}
+"""Cycles of each Strider instruction, whatever its operands, branches taken or not; writeB and `ctl end` take longer
+while the queue is full."""
+
+UNPACK_STAGES = 3
+"""Entries that the unpacker holds, taken from the queues, before the one it works on."""
+
+UNPACK_LATENCY = 10
+"""Cycles from the unpacker's decision to hand a round over until the engine sees it; covers its write pipeline."""
+
+PAGE_RELEASE = 1
+"""Cycles from the unpacker coming to a page's end to its buffer being free."""
+
+# --- special functions ------------------------------------------------------------------------------------------
+SPECIAL_INTERVAL = {
+    engine.Opcode.SIGMOID: 1,
+    engine.Opcode.GAUSSIAN: 1,
+    engine.Opcode.EXP: 1,
+    engine.Opcode.LOG: 1,
+    engine.Opcode.SQRT: timing.DIVIDE_INTERVAL,
+    engine.Opcode.DIV: timing.DIVIDE_INTERVAL,
+}
+"""Cycles between two elements of a special function in a cluster."""
+
+SPECIAL_LATENCY = {
+    engine.Opcode.SIGMOID: 5 + timing.SIGMOID_LATENCY,
+    engine.Opcode.GAUSSIAN: 5 + timing.GAUSSIAN_LATENCY,
+    engine.Opcode.EXP: 5 + timing.EXP_LATENCY,
+    engine.Opcode.LOG: 5 + timing.LOG_LATENCY,
+    engine.Opcode.SQRT: 5 + timing.DIVIDE_LATENCY,
+    engine.Opcode.DIV: 5 + timing.DIVIDE_LATENCY,
+}
+"""Cycles from an element's issue until an instruction that reads its result may issue: as `RESULT_LATENCY`, and one on
+the way back to the lanes."""

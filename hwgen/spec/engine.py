@@ -1,0 +1,185 @@
+"""The engine's instruction set: vector instructions over rows and tuples.
+
+In: fields of an instruction. Out: its 160-bit word, and back. No hardware library, no scheduling.
+
+An instruction runs two nested loops, `outer` around `inner`; iteration (o, i) handles one *row*, a word of
+every lane of every thread, in one cycle:
+
+    dst[dst + o*dst_outer + i*dst_inner] <- op(a[a + o*a_outer + i*a_inner], b[b + o*b_outer + i*b_inner])
+
+See `docs/machine.md` for sections, masks and timing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from enum import IntEnum, StrEnum
+
+from hwgen.spec.fields import layout, pack, unpack
+
+WORD_BITS = 160
+WORD_U32 = WORD_BITS // 32
+"""32-bit words of an instruction in a Bundle and on the host port, least significant first."""
+
+
+class Opcode(IntEnum):
+    """Operations; those from `SIGMOID` on run in the cluster's special function unit."""
+
+    END = 0
+    MOV = 1
+    ADD = 2
+    SUB = 3
+    MUL = 4
+    MAX = 5
+    MIN = 6
+    LT = 7
+    GT = 8
+    LE = 9
+    GE = 10
+    EQ = 11
+    NEG = 12
+    ABS = 13
+    MOVC = 14
+    SIGMOID = 32
+    GAUSSIAN = 33
+    EXP = 34
+    LOG = 35
+    SQRT = 36
+    DIV = 37
+
+    @property
+    def special(self) -> bool:
+        """Whether the special function unit runs it."""
+        return self >= Opcode.SIGMOID
+
+
+class Source(IntEnum):
+    """Where operand b comes from."""
+
+    MEMORY = 0
+    LANE_XOR = 1
+    """Operand a (after its masks) of the lane whose number differs in bit `distance`."""
+    THREAD_XOR = 2
+    """Operand a (after its masks) of the same lane in the thread whose number differs in bit `distance`."""
+
+
+class Mask(IntEnum):
+    """Which tuples of a round count; operands of absent ones read as the operation's identity."""
+
+    NONE = 0
+    PAIR = 1
+    """a belongs to the thread's tuple 2*o, b to 2*o + 1."""
+    SINGLE = 2
+    """a belongs to the thread's tuple o."""
+
+
+class Section(StrEnum):
+    """Straight-line pieces of the program; the sequencer decides which runs when."""
+
+    INIT = "init"
+    TUPLE = "tuple"
+    MERGE = "merge"
+    PUSH = "push"
+    BATCH = "batch"
+    EPOCH = "epoch"
+
+
+IDENTITY = {Opcode.ADD: 0x80000000, Opcode.MUL: 0x3F800000, Opcode.MAX: 0xFF800000, Opcode.MIN: 0x7F800000}
+"""Bit patterns e with x op e = x; the identity of every other operation is +0.0."""
+
+FIELDS = layout(
+    ("op", 6, "operation"),
+    ("wait", 12, "idle cycles before the first row"),
+    ("inner", 14, "rows of the inner loop, at least 1"),
+    ("outer", 12, "rounds of the outer loop, at least 1"),
+    ("dst", 16, "scratchpad address of the result"),
+    ("dst_inner", 1, "step of the result in the inner loop"),
+    ("dst_outer", 14, "step of the result in the outer loop"),
+    ("dst_level", 1, "add level * LEVEL_STRIDE to dst"),
+    ("a", 16, "address of operand a"),
+    ("a_tuple", 1, "operand a is in tuple memory, the half being executed"),
+    ("a_inner", 1, "step of a in the inner loop"),
+    ("a_outer", 14, "step of a in the outer loop"),
+    ("a_level", 1, "add level * LEVEL_STRIDE to a"),
+    ("b", 16, "address of operand b"),
+    ("b_tuple", 1, "operand b is in tuple memory, the half being executed"),
+    ("b_inner", 1, "step of b in the inner loop"),
+    ("b_outer", 14, "step of b in the outer loop"),
+    ("source", 2, "where b comes from"),
+    ("distance", 3, "bit of the lane or thread number that LANE_XOR or THREAD_XOR flips"),
+    ("mask", 2, "tuple mask"),
+    ("tail_a", 1, "in the last inner row, a is the identity in lanes from `tail` on"),
+    ("tail_b", 1, "in the last inner row, b (from memory) is the identity in lanes from `tail` on"),
+    ("tail", 7, "first lane that the tail masks replace"),
+    ("scalar", 1, "special function: take the cluster's lane 0, write all its lanes"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruction:
+    """One decoded instruction; see `FIELDS` for what each field means."""
+
+    op: Opcode
+    wait: int = 0
+    inner: int = 1
+    outer: int = 1
+    dst: int = 0
+    dst_inner: int = 1
+    dst_outer: int = 0
+    dst_level: int = 0
+    a: int = 0
+    a_tuple: int = 0
+    a_inner: int = 1
+    a_outer: int = 0
+    a_level: int = 0
+    b: int = 0
+    b_tuple: int = 0
+    b_inner: int = 1
+    b_outer: int = 0
+    source: Source = Source.MEMORY
+    distance: int = 0
+    mask: Mask = Mask.NONE
+    tail_a: int = 0
+    tail_b: int = 0
+    tail: int = 0
+    scalar: int = 0
+
+    @property
+    def rows(self) -> int:
+        return self.inner * self.outer
+
+    def encode(self) -> int:
+        """The instruction's word."""
+        return pack(FIELDS, asdict(self))
+
+    @classmethod
+    def decode(cls, word: int) -> Instruction:
+        """Read a word. Raises ValueError where it names no operation, source or mask."""
+        values = unpack(FIELDS, word)
+        return cls(
+            op=Opcode(values.pop("op")),
+            source=Source(values.pop("source")),
+            mask=Mask(values.pop("mask")),
+            **values,
+        )
+
+
+def encode_program(program: Iterable[Instruction]) -> list[int]:
+    """Instructions as 32-bit words, `WORD_U32` each, least significant first."""
+    words: list[int] = []
+    for instruction in program:
+        word = instruction.encode()
+        words.extend(word >> 32 * k & 0xFFFFFFFF for k in range(WORD_U32))
+    return words
+
+
+def decode_program(words: Iterable[int]) -> list[Instruction]:
+    """The inverse of `encode_program`."""
+    flat = [int(word) for word in words]
+    if len(flat) % WORD_U32:
+        raise ValueError(f"an engine program has a multiple of {WORD_U32} words, not {len(flat)}")
+    return [
+        Instruction.decode(sum(flat[start + k] << 32 * k for k in range(WORD_U32)))
+        for start in range(0, len(flat), WORD_U32)
+    ]

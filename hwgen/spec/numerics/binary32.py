@@ -1,0 +1,152 @@
+"""The four operations, square root, sign operations, comparisons and selection of binary32, exactly as hardware does.
+
+In: float32 arrays of any shape, broadcast against each other by NumPy's rule. Out: float32 arrays.
+Every operation is rounded on its own to nearest, ties to even; a subnormal operand counts as a zero of its sign; a
+result that is below 2**-126 after rounding to 24 bits with unbounded exponent becomes a zero of its sign; every NaN
+is 0x7fc00000. Nothing here may depend on the processor's floating-point modes, warn or raise.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float32]
+
+QUIET_NAN_BITS = 0x7FC00000
+SIGN_BIT = 0x80000000
+MIN_NORMAL = 2.0**-126
+# A magnitude of at least this rounds up to MIN_NORMAL in 24 bits: halfway to the number below it, which is odd.
+TINY_BELOW = 2.0**-126 - 2.0**-151
+
+_SIGN = np.uint32(SIGN_BIT)
+_MAGNITUDE = np.uint32(SIGN_BIT - 1)
+_EXPONENT = np.uint32(0x7F800000)
+_NAN = np.uint32(QUIET_NAN_BITS)
+_ZERO = np.uint32(0)
+
+
+def _bits(x: npt.ArrayLike) -> npt.NDArray[np.uint32]:
+    return np.asarray(x, dtype=np.float32).view(np.uint32)
+
+
+def _floats(bits: Any) -> Floats:
+    return np.asarray(bits, dtype=np.uint32).view(np.float32)
+
+
+def _rounded(exact: npt.NDArray[np.float64]) -> Floats:
+    """Round float64 to binary32: flushed when tiny after rounding, infinite when too large, canonical NaN."""
+    tiny = np.abs(exact) < TINY_BELOW
+    return flush(np.where(tiny, np.copysign(0.0, exact), exact).astype(np.float32))
+
+
+def flush(x: npt.ArrayLike) -> Floats:
+    """Subnormals to zero of the same sign, NaNs to the canonical one; everything else unchanged.
+
+    This is what an operand goes through before any operation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> flush(np.float32([1e-40, -1e-40, 1.5]))
+    array([ 0. , -0. ,  1.5], dtype=float32)
+    """
+    bits = _bits(x)
+    exponent = bits & _EXPONENT
+    flushed = np.where(exponent == _ZERO, bits & _SIGN, bits)
+    return _floats(np.where((bits & _MAGNITUDE) > _EXPONENT, _NAN, flushed))
+
+
+def add(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
+    """a + b. A tiny sum of two normal numbers is exact, so flushing the rounded sum is flushing the exact one."""
+    with np.errstate(all="ignore"):
+        return flush(np.add(flush(a), flush(b)))
+
+
+def sub(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
+    """a - b, with the sign of zero of a + (-b)."""
+    with np.errstate(all="ignore"):
+        return flush(np.subtract(flush(a), flush(b)))
+
+
+def mul(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
+    """a * b. The product of two binary32 is exact in float64, where it is compared with the smallest normal number."""
+    with np.errstate(all="ignore"):
+        return _rounded(np.multiply(flush(a).astype(np.float64), flush(b).astype(np.float64)))
+
+
+def div(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
+    """a / b, correctly rounded: 53 bits are at least 2 * 24 + 2, so rounding the float64 quotient does no harm."""
+    with np.errstate(all="ignore"):
+        return _rounded(np.divide(flush(a).astype(np.float64), flush(b).astype(np.float64)))
+
+
+def sqrt(x: npt.ArrayLike) -> Floats:
+    """Square root, correctly rounded; -0 of -0, NaN of negative numbers."""
+    with np.errstate(all="ignore"):
+        return flush(np.sqrt(flush(x)))
+
+
+def neg(x: npt.ArrayLike) -> Floats:
+    """-x: the sign bit flipped; NaN stays the canonical NaN."""
+    return flush(_floats(_bits(flush(x)) ^ _SIGN))
+
+
+def absolute(x: npt.ArrayLike) -> Floats:
+    """|x|: the sign bit cleared; NaN stays the canonical NaN."""
+    return _floats(_bits(flush(x)) & _MAGNITUDE)
+
+
+def _truth(condition: Any) -> Floats:
+    return np.asarray(condition, dtype=np.float32)
+
+
+def lt(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
+    """1.0 where a < b, else 0.0 (also where either is NaN)."""
+    return _truth(np.less(flush(a), flush(b)))
+
+
+def gt(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
+    """1.0 where a > b, else 0.0 (also where either is NaN)."""
+    return _truth(np.greater(flush(a), flush(b)))
+
+
+def le(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
+    """1.0 where a <= b, else 0.0 (also where either is NaN)."""
+    return _truth(np.less_equal(flush(a), flush(b)))
+
+
+def ge(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
+    """1.0 where a >= b, else 0.0 (also where either is NaN)."""
+    return _truth(np.greater_equal(flush(a), flush(b)))
+
+
+def eq(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
+    """1.0 where a == b, else 0.0 (also where either is NaN); the two zeros are equal."""
+    return _truth(np.equal(flush(a), flush(b)))
+
+
+def where(c: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
+    """``a`` where c is true, else b. c is true when it is not a zero; a NaN is true, as in Python and in C."""
+    condition = (_bits(flush(c)) & _MAGNITUDE) != _ZERO
+    return _floats(np.where(condition, _bits(flush(a)), _bits(flush(b))))
+
+
+def maximum(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
+    """The larger; NaN if either is NaN; +0 of the two zeros in either order."""
+    return _extreme(a, b, largest=True)
+
+
+def minimum(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
+    """The smaller; NaN if either is NaN; -0 of the two zeros in either order."""
+    return _extreme(a, b, largest=False)
+
+
+def _extreme(a: npt.ArrayLike, b: npt.ArrayLike, *, largest: bool) -> Floats:
+    x, y = np.broadcast_arrays(flush(a), flush(b))
+    p, q = _bits(x), _bits(y)
+    first = np.greater(x, y) if largest else np.less(x, y)
+    # equal numbers have equal bits, but for the zeros: their sign bits are joined by and (max) or by or (min)
+    equal = p & q if largest else p | q
+    ordered = np.where(np.equal(x, y), equal, np.where(first, p, q))
+    return _floats(np.where(np.isnan(x) | np.isnan(y), _NAN, ordered))

@@ -1,0 +1,71 @@
+"""The host port's address map: 32-bit words, word addresses, regions in the top four of 24 address bits.
+
+The port is `addr`, `write`, `wdata`, `read`, `rdata`; a read's data is there `READ_LATENCY` cycles after the cycle in
+which `read` is high. All memories are written while the machine is idle.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+ADDRESS_BITS = 24
+REGION_SHIFT = 20
+READ_LATENCY = 9
+IDENTITY = 0xDA7A0001
+"""Value of `Register.ID`: product and version of this map."""
+
+
+class Region(IntEnum):
+    """Top four address bits."""
+
+    CONTROL = 0
+    """`Register`"""
+    PROGRAM = 1
+    """Engine program, word address = 8 * instruction + k for 32-bit word k (0 … 4) of the instruction. Write only."""
+    STRIDER = 2
+    """Strider program, one instruction a word. Write only."""
+    CONSTANT = 3
+    """%cr0 … %cr31. Write only."""
+    COLUMN = 4
+    """Column descriptors, word address = 2 * descriptor + k, k = 0 first. Write only."""
+    SCRATCH = 5
+    """Scratchpad, word address = row * lanes + lane. A write goes to every thread, a read comes from thread 0."""
+
+
+class Register(IntEnum):
+    """Words of the control region; (r) read only, 64-bit counters are two words, low first."""
+
+    ID = 0x00
+    CONTROL = 0x01
+    """Write 1: start an epoch. Write 2: reset all but the memories."""
+    STATUS = 0x02
+    """(r) bit 0 busy, bit 1 epoch done, bits 15:8 fault"""
+    FAULT_PAGE = 0x03
+    """(r) page that the fault was found on"""
+    FAULT_POINTER = 0x04
+    """(r) low 16 bits of %t0 of the Strider that found it: page address of the line pointer"""
+    PAGES = 0x05
+    BATCH = 0x06
+    GROUP_LOG2 = 0x07
+    TUPLE_ROWS = 0x08
+    LEVEL_STRIDE = 0x09
+    LEVELS = 0x0A
+    INIT = 0x0B
+    """First instruction of each section follow, in the order of `Section`"""
+    TUPLE = 0x0C
+    MERGE = 0x0D
+    PUSH = 0x0E
+    BATCH_SECTION = 0x0F
+    EPOCH = 0x10
+    CYCLES = 0x20
+    """(r, 64 bits) cycles of the last epoch, from the start to its end"""
+    TUPLES = 0x22
+    """(r, 64 bits) tuples of the last epoch"""
+    SKIPPED = 0x24
+    """(r, 64 bits) rows skipped in the last epoch"""
+    ENGINE_BUSY = 0x26
+    """(r, 64 bits) cycles in which the engine ran a section"""
+
+
+NO_SECTION = 0xFFFF
+"""Start of a section that the program does not have."""

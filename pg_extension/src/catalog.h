@@ -1,0 +1,58 @@
+/*
+ * Access to the extension's own tables.
+ *
+ * Users have no right to write them. Our statements run as the tables' owner, with a fixed search_path, after the
+ * caller's right to the row was checked.
+ */
+#ifndef DANA_CATALOG_H
+#define DANA_CATALOG_H
+
+#include "postgres.h"
+
+#include "executor/spi.h"
+
+#define DANA_MAX_ARGUMENTS 10
+
+/* A fixed statement; planned once per session */
+typedef struct dana_statement
+{
+	const char *text;
+	int			arguments;
+	Oid			types[DANA_MAX_ARGUMENTS];
+	SPIPlanPtr	plan;
+} dana_statement;
+
+/* Who we were before we became the tables' owner */
+typedef struct dana_identity
+{
+	Oid user;
+	int security;
+	int guc_level;
+} dana_identity;
+
+/* Bracket around statements; an error in between needs no clean-up, the transaction's abort does it */
+extern dana_identity dana_become_owner(void);
+extern void			 dana_become_caller(dana_identity before);
+
+/* Runs a statement; returns the number of rows, which are in SPI_tuptable */
+extern uint64 dana_run(dana_statement *statement, Datum *values, const char *nulls);
+
+/* The same for a SELECT inside a query: on the query's snapshot, also in a parallel worker */
+extern uint64 dana_read(dana_statement *statement, Datum *values, const char *nulls);
+
+/* The same, seeing what other transactions committed until now, whatever the caller's isolation level */
+extern uint64 dana_run_on_latest(dana_statement *statement, Datum *values);
+
+/* Runs a statement that is not worth keeping */
+extern void dana_run_once(const char *text);
+
+/* Column `column` (from 1) of row `row` (from 0) of the last result */
+extern Datum dana_value(uint64 row, int column, bool *isnull);
+
+/* Raises an error unless `caller` is `owner`, or a member of it */
+extern void dana_require_owner(Oid caller, Oid owner, const char *kind, const char *name);
+
+/* OID of a table of schema dana */
+extern Oid dana_catalog_table(const char *name);
+
+#endif /* DANA_CATALOG_H */

@@ -1,0 +1,1 @@
+../../hwgen/spec/numerics/native/coefficients.h

@@ -1,0 +1,55 @@
+/*
+ * What differs between PostgreSQL 14 and 18, in one place.
+ */
+#ifndef DANA_COMPAT_H
+#define DANA_COMPAT_H
+
+#include "postgres.h"
+
+#if PG_VERSION_NUM < 140000 || PG_VERSION_NUM >= 190000
+#error "dana supports PostgreSQL 14 to 18"
+#endif
+
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h" /* split from postgres.h in 16 */
+#endif
+
+#include "storage/latch.h"
+#include "utils/snapmgr.h"
+#include "utils/wait_event.h"
+
+/* 15 gave it a better name */
+#if PG_VERSION_NUM < 150000
+#define MarkGUCPrefixReserved(prefix) EmitWarningsOnPlaceholders(prefix)
+#endif
+
+/* 17 removed old_snapshot_threshold */
+#if PG_VERSION_NUM >= 170000
+#define dana_test_for_old_snapshot(snapshot, relation, page) ((void)0)
+#else
+#define dana_test_for_old_snapshot(snapshot, relation, page) TestForOldSnapshot(snapshot, relation, page)
+#endif
+
+/* 16 renamed it */
+#if PG_VERSION_NUM >= 160000
+#define dana_relation_locator(relation) ((relation)->rd_locator)
+#else
+#define dana_relation_locator(relation) ((relation)->rd_node)
+#endif
+
+/* 17 lets extensions name their wait events */
+static inline uint32
+dana_wait_event(void)
+{
+#if PG_VERSION_NUM >= 170000
+	static uint32 event = 0;
+
+	if (event == 0)
+		event = WaitEventExtensionNew("DanaWorker");
+	return event;
+#else
+	return PG_WAIT_EXTENSION;
+#endif
+}
+
+#endif /* DANA_COMPAT_H */

@@ -1,0 +1,328 @@
+/*
+ * Predictors: check and evaluation. Each operation rounds on its own, as in training (numerics.h).
+ */
+#include "predictor.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "numerics.h"
+
+#define INSTRUCTION_WORDS (sizeof(predictor_instruction) / sizeof(uint32_t))
+
+/* Extents of the operand that instruction `i` reads as its operand `k`; false where it reads none there */
+static bool
+operand_extents(const predictor_instruction *i, int k, uint32_t extents[3])
+{
+	static const uint8_t operands[PREDICTOR_CODES] = {
+		[PREDICTOR_ADD] = 2, [PREDICTOR_SUB] = 2, [PREDICTOR_MUL] = 2, [PREDICTOR_DIV] = 2, [PREDICTOR_NEG] = 1,
+		[PREDICTOR_LT] = 2, [PREDICTOR_GT] = 2, [PREDICTOR_LE] = 2, [PREDICTOR_GE] = 2, [PREDICTOR_EQ] = 2,
+		[PREDICTOR_WHERE] = 3, [PREDICTOR_SIGMOID] = 1, [PREDICTOR_GAUSSIAN] = 1, [PREDICTOR_SQRT] = 1,
+		[PREDICTOR_EXP] = 1, [PREDICTOR_LOG] = 1, [PREDICTOR_ABS] = 1, [PREDICTOR_MAX] = 2, [PREDICTOR_MIN] = 2,
+		[PREDICTOR_SIGMA] = 1, [PREDICTOR_PI] = 1, [PREDICTOR_GATHER] = 2};
+
+	if (k >= operands[i->code])
+		return false;
+	memcpy(extents, i->extent, sizeof i->extent);
+	if (i->code == PREDICTOR_GATHER)
+	{
+		extents[0] = k == 0 ? i->operand[2].start : 1; /* all rows of the model; one index */
+		if (k == 1)
+			extents[1] = extents[2] = 1;
+	}
+	return true;
+}
+
+/* Checks one instruction; adds up its work and the room it needs */
+static const char *
+check_instruction(const predictor_instruction *i, uint64_t scratch_start, uint64_t end, dana_predictor *predictor)
+{
+	uint64_t total = 1;
+	uint64_t out;
+
+	if (i->code >= PREDICTOR_CODES)
+		return "unknown operation";
+	for (int axis = 0; axis < 3; axis++)
+	{
+		if (i->extent[axis] == 0 || i->extent[axis] > DANA_PREDICTOR_FLOATS)
+			return "an axis without elements, or with too many";
+		total *= i->extent[axis];
+		if (total > DANA_PREDICTOR_FLOATS)
+			return "too many elements";
+	}
+	out = total;
+	if (i->code == PREDICTOR_SIGMA || i->code == PREDICTOR_PI)
+	{
+		uint64_t room = (uint64_t)i->extent[1] * i->extent[2];
+
+		out /= i->extent[1];
+		if (room > predictor->reduction)
+			predictor->reduction = (uint32_t)room;
+	}
+	if (i->out < scratch_start || i->out + out > end)
+		return "a result outside scratch";
+	for (int k = 0; k < 3; k++)
+	{
+		uint32_t extents[3];
+		uint64_t last = i->operand[k].start;
+
+		if (!operand_extents(i, k, extents))
+		{
+			/* the loops form its address all the same */
+			if (i->operand[k].stride[0] != 0 || i->operand[k].stride[1] != 0 || i->operand[k].stride[2] != 0 ||
+				(i->operand[k].start != 0 && i->code != PREDICTOR_GATHER))
+				return "an operand that is not used";
+			continue;
+		}
+		for (int axis = 0; axis < 3; axis++)
+		{
+			if (extents[axis] == 0)
+				return "a model without rows";
+			/* so that the sum of three products stays below 2**58 */
+			if (i->operand[k].stride[axis] > DANA_PREDICTOR_FLOATS || extents[axis] > DANA_PREDICTOR_FLOATS)
+				return "a stride or an extent that is too large";
+			last += (uint64_t)(extents[axis] - 1) * i->operand[k].stride[axis];
+		}
+		if (last >= end)
+			return "an operand outside memory";
+	}
+	predictor->work += total;
+	return NULL;
+}
+
+const char *
+dana_predictor_load(const uint32_t *words, size_t length, dana_predictor *predictor)
+{
+	const predictor_instruction *instructions;
+	uint64_t					 end;
+	uint64_t					 scratch_start;
+
+	memset(predictor, 0, sizeof *predictor);
+	if (length % sizeof(uint32_t) != 0 || length < DANA_PREDICTOR_HEADER * sizeof(uint32_t))
+		return "it is too short";
+	if (words[0] != DANA_PREDICTOR_MAGIC)
+		return "it is of another version";
+	predictor->inputs = words[1];
+	predictor->weights = words[2];
+	predictor->constants = words[3];
+	predictor->scratch = words[4];
+	predictor->instructions = words[5];
+	predictor->result = words[6];
+	predictor->words = words + DANA_PREDICTOR_HEADER;
+	scratch_start = (uint64_t)predictor->inputs + predictor->weights + predictor->constants;
+	end = scratch_start + predictor->scratch;
+	if (end > DANA_PREDICTOR_FLOATS || predictor->instructions > DANA_PREDICTOR_INSTRUCTIONS)
+		return "it is too large";
+	if (length / sizeof(uint32_t) !=
+		DANA_PREDICTOR_HEADER + predictor->constants + (uint64_t)predictor->instructions * INSTRUCTION_WORDS)
+		return "its length does not fit its header";
+	if (predictor->result >= end)
+		return "its result is outside memory";
+	instructions = (const predictor_instruction *)(predictor->words + predictor->constants);
+	for (uint32_t i = 0; i < predictor->instructions; i++)
+	{
+		const char *wrong = check_instruction(&instructions[i], scratch_start, end, predictor);
+
+		if (wrong != NULL)
+			return wrong;
+	}
+	return NULL;
+}
+
+size_t
+dana_predictor_memory(const dana_predictor *p)
+{
+	return (size_t)p->inputs + p->weights + p->constants + p->scratch + p->reduction;
+}
+
+void
+dana_predictor_prepare(const dana_predictor *p, float *memory, const float *weights)
+{
+	memset(memory, 0, dana_predictor_memory(p) * sizeof(float));
+	memcpy(memory + p->inputs, weights, p->weights * sizeof(float));
+	memcpy(memory + p->inputs + p->weights, p->words, p->constants * sizeof(float));
+}
+
+/* Loops of an elementwise operation. The last axis is dense or repeated in nearly every program: those loops vectorise. */
+#define ELEMENTWISE(expression)                                                                                        \
+	for (uint32_t x = 0; x < i->extent[0]; x++)                                                                        \
+		for (uint32_t y = 0; y < i->extent[1]; y++)                                                                    \
+		{                                                                                                              \
+			const float *pa = a + x * i->operand[0].stride[0] + y * i->operand[0].stride[1];                           \
+			const float *pb = b + x * i->operand[1].stride[0] + y * i->operand[1].stride[1];                           \
+			const float *pc = c + x * i->operand[2].stride[0] + y * i->operand[2].stride[1];                           \
+			const uint32_t sa = i->operand[0].stride[2];                                                               \
+			const uint32_t sb = i->operand[1].stride[2];                                                               \
+			const uint32_t sc = i->operand[2].stride[2];                                                               \
+                                                                                                                       \
+			if (sa == 1 && sb == 1)                                                                                    \
+				for (uint32_t z = 0; z < n; z++)                                                                       \
+				{                                                                                                      \
+					const float A = pa[z], B = pb[z], C = pc[z * sc];                                                  \
+					(void)B, (void)C;                                                                                  \
+					out[z] = (expression);                                                                             \
+				}                                                                                                      \
+			else                                                                                                       \
+				for (uint32_t z = 0; z < n; z++)                                                                       \
+				{                                                                                                      \
+					const float A = pa[z * sa], B = pb[z * sb], C = pc[z * sc];                                        \
+					(void)B, (void)C;                                                                                  \
+					out[z] = (expression);                                                                             \
+				}                                                                                                      \
+			out += n;                                                                                                  \
+		}
+
+static void
+elementwise(const predictor_instruction *i, float *memory)
+{
+	const uint32_t n = i->extent[2];
+	const float	  *a = memory + i->operand[0].start;
+	const float	  *b = memory + i->operand[1].start;
+	const float	  *c = memory + i->operand[2].start;
+	float		  *out = memory + i->out;
+
+	switch (i->code)
+	{
+		case PREDICTOR_ADD:
+			ELEMENTWISE(dn_add(A, B));
+			break;
+		case PREDICTOR_SUB:
+			ELEMENTWISE(dn_sub(A, B));
+			break;
+		case PREDICTOR_MUL:
+			ELEMENTWISE(dn_mul(A, B));
+			break;
+		case PREDICTOR_DIV:
+			ELEMENTWISE(dn_div(A, B));
+			break;
+		case PREDICTOR_NEG:
+			ELEMENTWISE(dn_neg(A));
+			break;
+		case PREDICTOR_LT:
+			ELEMENTWISE(dn_lt(A, B));
+			break;
+		case PREDICTOR_GT:
+			ELEMENTWISE(dn_gt(A, B));
+			break;
+		case PREDICTOR_LE:
+			ELEMENTWISE(dn_le(A, B));
+			break;
+		case PREDICTOR_GE:
+			ELEMENTWISE(dn_ge(A, B));
+			break;
+		case PREDICTOR_EQ:
+			ELEMENTWISE(dn_eq(A, B));
+			break;
+		case PREDICTOR_WHERE:
+			ELEMENTWISE(dn_where(A, B, C));
+			break;
+		case PREDICTOR_SIGMOID:
+			ELEMENTWISE(dn_sigmoid(A));
+			break;
+		case PREDICTOR_GAUSSIAN:
+			ELEMENTWISE(dn_gaussian(A));
+			break;
+		case PREDICTOR_SQRT:
+			ELEMENTWISE(dn_sqrt(A));
+			break;
+		case PREDICTOR_EXP:
+			ELEMENTWISE(dn_exp(A));
+			break;
+		case PREDICTOR_LOG:
+			ELEMENTWISE(dn_log(A));
+			break;
+		case PREDICTOR_ABS:
+			ELEMENTWISE(dn_abs(A));
+			break;
+		case PREDICTOR_MAX:
+			ELEMENTWISE(dn_max(A, B));
+			break;
+		case PREDICTOR_MIN:
+			ELEMENTWISE(dn_min(A, B));
+			break;
+	}
+}
+
+/*
+ * The fold of the language: while n > 1, with h the largest power of two below n, x[i] takes in x[i + h], then n is h.
+ */
+static void
+reduce(const predictor_instruction *i, float *memory, float *lanes)
+{
+	const predictor_operand *from = &i->operand[0];
+	const uint32_t			 inner = i->extent[2];
+	const bool				 sum = i->code == PREDICTOR_SIGMA;
+	float					*out = memory + i->out;
+
+	for (uint32_t x = 0; x < i->extent[0]; x++)
+	{
+		uint32_t n = i->extent[1];
+
+		for (uint32_t y = 0; y < n; y++)
+		{
+			const float *lane = memory + from->start + (size_t)x * from->stride[0] + (size_t)y * from->stride[1];
+
+			for (uint32_t z = 0; z < inner; z++)
+				lanes[(size_t)y * inner + z] = dn_flush(lane[(size_t)z * from->stride[2]]);
+		}
+		while (n > 1)
+		{
+			const uint32_t half = UINT32_C(1) << (31 - __builtin_clz(n - 1));
+			const size_t   joined = (size_t)(n - half) * inner;
+			const float	  *upper = lanes + (size_t)half * inner;
+
+			if (sum)
+				for (size_t z = 0; z < joined; z++)
+					lanes[z] = dn_add(lanes[z], upper[z]);
+			else
+				for (size_t z = 0; z < joined; z++)
+					lanes[z] = dn_mul(lanes[z], upper[z]);
+			n = half;
+		}
+		memcpy(out, lanes, inner * sizeof(float));
+		out += inner;
+	}
+}
+
+/* A row of a model; the index comes from the data */
+static const char *
+gather(const predictor_instruction *i, float *memory)
+{
+	const predictor_operand *model = &i->operand[0];
+	const float				 index = memory[i->operand[1].start];
+	const float				*row;
+
+	/* in this order: the conversion of a number that is too large, or a NaN, is undefined */
+	if (!(index >= 0 && index < (float)DANA_PREDICTOR_FLOATS) || index != (float)(uint32_t)index ||
+		(uint32_t)index >= i->operand[2].start)
+		return "a row number is not one of the model's";
+	row = memory + model->start + (size_t)(uint32_t)index * model->stride[0];
+	for (uint32_t z = 0; z < i->extent[2]; z++)
+		memory[i->out + z] = row[(size_t)z * model->stride[2]];
+	return NULL;
+}
+
+const char *
+dana_predictor_run(const dana_predictor *p, float *memory, uint32_t first, uint32_t last)
+{
+	const predictor_instruction *instructions = (const predictor_instruction *)(p->words + p->constants);
+	float						*lanes = memory + p->inputs + p->weights + p->constants + p->scratch;
+
+	for (uint32_t k = first; k < last; k++)
+	{
+		const predictor_instruction *i = &instructions[k];
+
+		if (i->code == PREDICTOR_SIGMA || i->code == PREDICTOR_PI)
+			reduce(i, memory, lanes);
+		else if (i->code == PREDICTOR_GATHER)
+		{
+			const char *wrong = gather(i, memory);
+
+			if (wrong != NULL)
+				return wrong;
+		}
+		else
+			elementwise(i, memory);
+	}
+	return NULL;
+}

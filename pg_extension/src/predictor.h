@@ -1,0 +1,92 @@
+/*
+ * Predictors: the programs that dana_predict() evaluates. dana/compiler/predictor.py makes them.
+ *
+ * Knows nothing of PostgreSQL. A program is data that somebody may have written by hand: dana_predictor_load() bounds
+ * every address in it before the first evaluation, and evaluation reads and writes nothing but `memory`.
+ */
+#ifndef DANA_PREDICTOR_H
+#define DANA_PREDICTOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define DANA_PREDICTOR_MAGIC		UINT32_C(0x31504e44) /* "DNP1" */
+#define DANA_PREDICTOR_HEADER		7					 /* words */
+#define DANA_PREDICTOR_INSTRUCTIONS 4096
+#define DANA_PREDICTOR_FLOATS		(UINT32_C(1) << 28) /* of memory, and per instruction */
+
+enum predictor_code
+{
+	PREDICTOR_ADD,
+	PREDICTOR_SUB,
+	PREDICTOR_MUL,
+	PREDICTOR_DIV,
+	PREDICTOR_NEG,
+	PREDICTOR_LT,
+	PREDICTOR_GT,
+	PREDICTOR_LE,
+	PREDICTOR_GE,
+	PREDICTOR_EQ,
+	PREDICTOR_WHERE,
+	PREDICTOR_SIGMOID,
+	PREDICTOR_GAUSSIAN,
+	PREDICTOR_SQRT,
+	PREDICTOR_EXP,
+	PREDICTOR_LOG,
+	PREDICTOR_ABS,
+	PREDICTOR_MAX,
+	PREDICTOR_MIN,
+	PREDICTOR_SIGMA,
+	PREDICTOR_PI,
+	PREDICTOR_GATHER,
+	PREDICTOR_CODES
+};
+
+/* Where an instruction reads: the address of element 0 and the distance of neighbours along each axis */
+typedef struct predictor_operand
+{
+	uint32_t start;
+	uint32_t stride[3];
+} predictor_operand;
+
+/* One operation on up to three axes; SIGMA and PI reduce the middle one */
+typedef struct predictor_instruction
+{
+	uint32_t		  code;
+	uint32_t		  out; /* dense, in scratch */
+	uint32_t		  extent[3];
+	predictor_operand operand[3]; /* GATHER: model, index, and in [2].start the number of rows */
+} predictor_instruction;
+
+/* A checked program. `memory` is: features, weights, constants, scratch, and room for one reduction */
+typedef struct dana_predictor
+{
+	uint32_t					 inputs;
+	uint32_t					 weights;
+	uint32_t					 constants;
+	uint32_t					 scratch;
+	uint32_t					 instructions;
+	uint32_t					 result;
+	uint32_t					 reduction; /* floats after scratch */
+	uint64_t					 work;		/* elements of one evaluation */
+	const uint32_t				*words;		/* constants, then instructions */
+} dana_predictor;
+
+/*
+ * Checks a program of `length` bytes at `words`, which has to stay. Returns NULL and fills `predictor`, or what is wrong.
+ */
+extern const char *dana_predictor_load(const uint32_t *words, size_t length, dana_predictor *predictor);
+
+/* Floats of memory that it needs */
+extern size_t dana_predictor_memory(const dana_predictor *predictor);
+
+/* Puts the model and the constants in place */
+extern void dana_predictor_prepare(const dana_predictor *predictor, float *memory, const float *weights);
+
+/*
+ * Runs instructions [first, last) on memory whose features are set. Returns NULL, or why it cannot go on. Between
+ * dn_enter() and dn_leave() of numerics.h.
+ */
+extern const char *dana_predictor_run(const dana_predictor *predictor, float *memory, uint32_t first, uint32_t last);
+
+#endif /* DANA_PREDICTOR_H */

@@ -1,0 +1,21 @@
+/*
+ * The ring of pages between this backend and its worker: the producer's side.
+ */
+#ifndef DANA_RING_H
+#define DANA_RING_H
+
+#include "postgres.h"
+
+#include "wire.h"
+
+extern int	dana_ring_create(int pages);
+extern void dana_ring_destroy(void);
+
+/* A stream: begin once the worker asked for it; reserve, fill and commit each page; finish after the last */
+extern void	  dana_ring_begin(void);
+extern uint8 *dana_ring_reserve(void);
+extern void	  dana_ring_fill(uint8 *slot, const void *page);
+extern void	  dana_ring_commit(void);
+extern void	  dana_ring_finish(void);
+
+#endif /* DANA_RING_H */

@@ -1,0 +1,178 @@
+/*
+ * Rules: dana_create_udf(), dana_drop_udf(), and the function that each rule gets.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
+#include "utils/lsyscache.h"
+
+#include "catalog.h"
+#include "compat.h"
+#include "json.h"
+#include "rules.h"
+#include "session.h"
+
+PG_FUNCTION_INFO_V1(dana_create_udf);
+PG_FUNCTION_INFO_V1(dana_drop_udf);
+
+/* The signature of a rule's function, for CREATE and for DROP */
+#define FUNCTION_ARGUMENTS                                                                                             \
+	"source regclass, model text DEFAULT NULL, features text[] DEFAULT NULL, label text DEFAULT NULL, "                \
+	"epochs integer DEFAULT NULL, hyper jsonb DEFAULT '{}', backend text DEFAULT 'sim', design jsonb DEFAULT '{}'"
+#define FUNCTION_TYPES "regclass, text, text[], text, integer, jsonb, text, jsonb"
+
+char *
+dana_rule_source(const char *name)
+{
+	static dana_statement find = {"SELECT source FROM dana.udf WHERE name = $1", 1, {TEXTOID}, NULL};
+	MemoryContext		  context = CurrentMemoryContext;
+	dana_identity		  before = dana_become_owner();
+	Datum				  values[] = {CStringGetTextDatum(name)};
+	char				 *source = NULL;
+	bool				  isnull;
+
+	if (dana_run(&find, values, NULL) > 0)
+		source = MemoryContextStrdup(context, TextDatumGetCString(dana_value(0, 1, &isnull)));
+	dana_become_caller(before);
+	if (source == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("rule \"%s\" does not exist", name),
+				 errhint("SELECT name FROM dana.udf lists the rules; dana_create_udf(name, source) makes one.")));
+	return source;
+}
+
+/* The owner of a rule, or InvalidOid where there is no such rule; called as the tables' owner */
+static Oid
+rule_owner(const char *name)
+{
+	static dana_statement find = {"SELECT owner FROM dana.udf WHERE name = $1", 1, {TEXTOID}, NULL};
+	Datum				  values[] = {CStringGetTextDatum(name)};
+	bool				  isnull;
+
+	return dana_run(&find, values, NULL) > 0 ? DatumGetObjectId(dana_value(0, 1, &isnull)) : InvalidOid;
+}
+
+/* Whether there is such a rule; an error where there is one that is not the caller's */
+static bool
+check_rule_owner(const char *name)
+{
+	dana_identity before = dana_become_owner();
+	Oid			  owner = rule_owner(name);
+
+	dana_become_caller(before);
+	if (OidIsValid(owner))
+		dana_require_owner(GetUserId(), owner, "rule", name);
+	return OidIsValid(owner);
+}
+
+/*
+ * The paper's form: dana.<rule>('table'). The function belongs to the extension's owner, so that nobody can put
+ * something else behind its name; it runs with the rights of who calls it.
+ */
+static void
+create_function(const char *name, const char *schema, bool replace)
+{
+	const char *function = quote_qualified_identifier("dana", name);
+	char	   *train = quote_qualified_identifier(schema, "dana_train");
+	char	   *body = psprintf("SELECT * FROM %s(%s, $1, $2, $3, $4, $5, $6, $7, $8)", train, quote_literal_cstr(name));
+	char	   *comment = psprintf("Train rule \"%s\" on a table", name);
+
+	dana_run_once(psprintf("CREATE %sFUNCTION %s(" FUNCTION_ARGUMENTS ") RETURNS dana.training LANGUAGE sql VOLATILE AS %s",
+						   replace ? "OR REPLACE " : "", function, quote_literal_cstr(body)));
+	dana_run_once(psprintf("COMMENT ON FUNCTION %s(" FUNCTION_TYPES ") IS %s", function, quote_literal_cstr(comment)));
+}
+
+/* Asks the worker whether `source` is a rule; returns its description */
+static Jsonb *
+check_source(const char *source)
+{
+	Jsonb *volatile description = NULL;
+
+	dana_request_begin();
+	PG_TRY();
+	{
+		StringInfoData request;
+		dana_reply	   reply;
+
+		initStringInfo(&request);
+		appendStringInfoString(&request, "{\"source\":");
+		dana_json_append(&request, source);
+		appendStringInfoChar(&request, '}');
+		dana_send(DANA_MSG_CHECK, request.data, request.len);
+		reply = dana_receive(DANA_MSG_CHECKED);
+		description = dana_json_member(dana_json_parse(reply.payload), "description");
+		dana_request_end();
+	}
+	PG_CATCH();
+	{
+		dana_request_abort();
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	return description;
+}
+
+/* dana_create_udf(name, source) */
+Datum
+dana_create_udf(PG_FUNCTION_ARGS)
+{
+	static dana_statement store = {
+		"INSERT INTO dana.udf (name, source, description, owner) VALUES ($1, $2, $3, $4) "
+		"ON CONFLICT (name) DO UPDATE SET source = excluded.source, description = excluded.description, created = now()",
+		4,
+		{TEXTOID, TEXTOID, JSONBOID, OIDOID},
+		NULL};
+	char		 *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	char		 *source = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	char		 *schema = get_namespace_name(get_func_namespace(fcinfo->flinfo->fn_oid));
+	Jsonb		 *description;
+	dana_identity before;
+	Datum		  values[4];
+	Oid			  owner;
+
+	PreventCommandIfReadOnly("dana_create_udf()");
+	if (name[0] == '\0' || strlen(name) >= NAMEDATALEN)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_NAME),
+				 errmsg("\"%s\" cannot be a rule's name", name),
+				 errdetail("A rule gives its name to a function, so it has 1 to %d bytes.", NAMEDATALEN - 1)));
+	(void)check_rule_owner(name); /* before the work */
+	description = check_source(source);
+
+	before = dana_become_owner();
+	owner = rule_owner(name);
+	if (OidIsValid(owner))
+		dana_require_owner(before.user, owner, "rule", name);
+	values[0] = CStringGetTextDatum(name);
+	values[1] = CStringGetTextDatum(source);
+	values[2] = JsonbPGetDatum(description);
+	values[3] = ObjectIdGetDatum(before.user);
+	dana_run(&store, values, NULL);
+	create_function(name, schema, OidIsValid(owner));
+	dana_become_caller(before);
+	PG_RETURN_VOID();
+}
+
+/* dana_drop_udf(name) */
+Datum
+dana_drop_udf(PG_FUNCTION_ARGS)
+{
+	static dana_statement drop = {"DELETE FROM dana.udf WHERE name = $1", 1, {TEXTOID}, NULL};
+	char				 *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	dana_identity		  before;
+	Datum				  values[1];
+
+	if (!check_rule_owner(name))
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("rule \"%s\" does not exist", name)));
+	before = dana_become_owner();
+	values[0] = CStringGetTextDatum(name);
+	dana_run(&drop, values, NULL);
+	dana_run_once(psprintf("DROP FUNCTION IF EXISTS %s(" FUNCTION_TYPES ")", quote_qualified_identifier("dana", name)));
+	dana_become_caller(before);
+	PG_RETURN_VOID();
+}

@@ -1,0 +1,1 @@
+../../dana/runtime/native/wire.h

@@ -1,0 +1,98 @@
+"""The command line's frame: every kind of error ends with its own exit code and one message on stderr."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from dana.cli import entry
+from dana.cli.entry import DATABASE, INTERNAL, INTERRUPTED, OK, SETUP, USAGE, main, parser
+from dana.errors import InternalError, SetupError, UsageError
+
+
+def raising(error: BaseException) -> Callable[[], argparse.ArgumentParser]:
+    """A parser whose one command raises ``error``."""
+
+    def run(_: argparse.Namespace) -> int:
+        raise error
+
+    def make() -> argparse.ArgumentParser:
+        top = argparse.ArgumentParser()
+        top.set_defaults(run=run)
+        return top
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UsageError("the table is empty"), USAGE),
+        (SetupError("there is no compiler"), SETUP),
+        (psycopg.OperationalError("no server"), DATABASE),
+        (KeyboardInterrupt(), INTERRUPTED),
+        (InternalError("a queue is negative"), INTERNAL),
+        (ZeroDivisionError("division by zero"), INTERNAL),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_error_becomes_an_exit_code_and_a_message(
+    error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(entry, "parser", raising(error))
+    assert main([]) == code
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.splitlines()[-1].startswith("dana: ")
+    # a traceback is for us alone
+    assert ("Traceback" in said.err) == (code == INTERNAL)
+    assert str(error) in said.err
+
+
+def test_every_command_is_there_with_a_line_of_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == OK
+    text = capsys.readouterr().out
+    for command in ("check", "compile", "train", "start", "stop", "psql", "worker", "demo"):
+        line = next(line for line in text.splitlines() if line.split()[:1] == [command])
+        assert len(line.split()) > 3
+
+
+def test_no_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == USAGE
+    assert "COMMAND" in capsys.readouterr().err
+
+
+def test_training_s_arguments() -> None:
+    options = parser().parse_args(
+        ["train", "rule.py", "t", "--features", "a, b,c", "--label", "y", "--set", "lr=0.5", "--set", "reg = 1e-3"]
+    )
+    assert options.features == ["a", "b", "c"]
+    assert dict(options.hyper) == {"lr": 0.5, "reg": 1e-3}
+
+
+@pytest.mark.parametrize("wrong", ["lr", "lr=", "lr=fast"])
+def test_a_meta_must_be_a_number(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parser().parse_args(["train", "rule.py", "t", "--set", wrong])
+    assert ended.value.code == USAGE
+    assert "META=NUMBER is expected" in capsys.readouterr().err
+
+
+def test_the_module_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "dana.cli", "--help"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("usage: dana ")
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    command = f"{sys.executable} -c 'import sys; from dana.cli import main; sys.exit(main([\"--help\"]))' | true"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr

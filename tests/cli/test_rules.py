@@ -1,0 +1,156 @@
+"""`dana check` and `dana compile` on rule files."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dana.cli import main
+from dana.cli.columns import declared
+from dana.cli.entry import OK, USAGE
+from dana.errors import UsageError
+from dana.server.places import EXAMPLES
+from hwgen.spec.bundle import Bundle
+
+LOGISTIC = str(EXAMPLES / "logistic.py")
+RULES = sorted(EXAMPLES.glob("*.py"))
+
+FIVE_ERRORS = """\
+import dana
+
+n = dana.dim()
+w = dana.modle([n])
+x = dana.input([n])
+y = dana.output(
+
+a = dana.algo(w, x)
+p = dana.sigma(w * z, 1)
+a.setModel(w - "one")
+a.setEpochs(0)
+"""
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda path: path.stem)
+def test_every_example_is_without_errors(rule: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(rule)]) == OK
+    said = capsys.readouterr()
+    assert said.out == f"{rule}: rule {rule.stem}, no errors\n"
+    assert said.err == ""
+
+
+def test_all_errors_of_a_file_come_at_once_each_in_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text(FIVE_ERRORS)
+    assert main(["check", str(file)]) == USAGE
+    said = capsys.readouterr()
+    assert said.out == ""
+    for line in (4, 6, 9, 10, 11):
+        assert f"{file}:{line}:" in said.err
+    assert "Traceback" not in said.err
+
+
+def test_a_bad_file_does_not_keep_the_next_from_being_checked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text("import dana\nw = dana.modle([3])\n")
+    assert main(["check", str(file), LOGISTIC]) == USAGE
+    assert capsys.readouterr().out == f"{LOGISTIC}: rule logistic, no errors\n"
+
+
+def test_rule_text_is_never_executed(tmp_path: Path) -> None:
+    trap = tmp_path / "trap"
+    file = tmp_path / "rule.py"
+    file.write_text(f"import pathlib\npathlib.Path({str(trap)!r}).write_text('ran')\n")
+    assert main(["check", str(file)]) == USAGE
+    assert not trap.exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "cannot read .*: No such file"), (b"w = '\xff'\n", r"must be UTF-8 text; byte 5 is not")],
+    ids=["missing", "not UTF-8"],
+)
+def test_a_file_that_cannot_be_read(
+    tmp_path: Path, content: bytes | None, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "rule.py"
+    if content is not None:
+        file.write_bytes(content)
+    assert main(["check", str(file)]) == USAGE
+    assert re.search(message, capsys.readouterr().err)
+
+
+def compiled(*arguments: str) -> bytes:
+    """What ``dana compile`` writes."""
+    command = [sys.executable, "-m", "dana.cli", "compile", LOGISTIC, *arguments]
+    return subprocess.run(command, capture_output=True, check=True).stdout
+
+
+def test_the_syntax_tree_and_the_graph_need_no_table() -> None:
+    assert compiled("--emit", "ast").startswith(b"Module\n")
+    assert compiled("--emit", "hdfg").startswith(b"hdfg logistic\n")
+
+
+@pytest.mark.parametrize("stage", ["program", "strider"])
+def test_programs_are_text(stage: str) -> None:
+    text = compiled("--emit", stage, "--features", "9").decode()
+    assert len(text.splitlines()) > 5
+    assert (
+        text
+        == compiled(
+            "--emit", stage, "--schema", ", ".join([*(f"x{k + 1} float4" for k in range(9)), "y real"]), "--label", "y"
+        ).decode()
+    )
+
+
+def test_a_bundle_is_what_the_machine_is_loaded_with(tmp_path: Path) -> None:
+    file = tmp_path / "rule.bundle"
+    assert compiled("--emit", "bundle", "--features", "9", "--design", "threads=4", "-o", str(file)) == b""
+    bundle = Bundle.from_bytes(file.read_bytes())
+    assert bundle.config.threads == 4
+    assert compiled("--emit", "bundle", "--features", "9", "--design", "threads=4") == file.read_bytes()
+
+
+def test_a_stage_that_depends_on_the_table_asks_for_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compile", LOGISTIC, "--emit", "strider"]) == USAGE
+    assert "--emit strider depends on the table; give --features N or --schema" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", ["0", "-1", "many"])
+def test_a_number_of_features_is_a_number(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["compile", LOGISTIC, f"--features={wrong}"])
+    assert "a number of features from 1 is expected" in capsys.readouterr().err
+
+
+def test_a_schema_is_read_as_postgresql_would_describe_it() -> None:
+    schema = declared("x float4[54], a double precision ,b int, y boolean")
+    found = [(a.name, a.type_oid, a.length, a.align, a.array_length) for a in schema.attributes]
+    assert found == [
+        ("x", 1021, -1, "i", 54),
+        ("a", 701, 8, "d", None),
+        ("b", 23, 4, "i", None),
+        ("y", 16, 1, "c", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "a column such as"),
+        ("x", "a column such as"),
+        ("x float4,", "a column such as"),
+        ("x float4[many]", "a column such as"),
+        ("x numeric", r"column x must be one of bool, .*, not numeric"),
+        ("x int4[3]", r"column x must be one of float4\[N\], float8\[N\], not int4\[N\]"),
+        ("x float4, x int", "column x stands twice"),
+    ],
+)
+def test_what_is_no_schema_is_refused(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        declared(text)

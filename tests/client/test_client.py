@@ -1,0 +1,157 @@
+"""The Python client on a real server: rules, trainings, parameters, errors, transactions; and the demonstration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import psycopg
+import pytest
+
+import dana
+from dana import demo
+from dana.cli import main
+from dana.cli.entry import DATABASE, OK
+from dana.client import Connection
+from dana.datasets import Dataset, breast_cancer
+from dana.errors import UsageError
+from dana.server.places import CHECKOUT, EXAMPLES
+from dana.tables import create_table
+
+ROWS = 200
+
+
+@pytest.fixture
+def db(pg_uri: str) -> Iterator[Connection]:
+    """A client with the logistic rule and a table of `ROWS` rows; what it makes is rolled back."""
+    with psycopg.connect(pg_uri) as session:
+        client = Connection(session)
+        create_table(session, "small", small().columns())
+        client.create_udf("client_logistic", dana.load(EXAMPLES / "logistic.py"))
+        yield client
+        session.rollback()
+
+
+def small() -> Dataset:
+    """A few rows of breast cancer."""
+    data = breast_cancer()
+    return Dataset(name="small", features=data.features[:ROWS, :7], label=data.label[:ROWS])
+
+
+def test_a_training_says_what_it_did(db: Connection) -> None:
+    result = db.train("client_logistic", "small", label="y", epochs=4, hyper={"lr": 0.2}, model="mine")
+    assert (result.model, result.version, result.epochs, result.converged) == ("mine", 1, 4, False)
+    assert (result.tuples, result.skipped) == (ROWS, 0)
+    assert result.cycles is not None
+    assert result.modelled_seconds == pytest.approx(result.cycles / 150e6)
+    assert result.wall_seconds > 0
+    assert result.loss is not None
+    assert 0 < result.loss < 0.25
+    assert db.train("client_logistic", "small", label="y", model="mine").version == 2
+
+
+def test_parameters_are_arrays_of_the_rule_s_shapes_by_version(db: Connection) -> None:
+    db.train("client_logistic", "small", label="y", epochs=1, model="mine")
+    db.train("client_logistic", "small", label="y", epochs=5, model="mine")
+    first, last = db.parameters("mine", 1), db.parameters("mine")
+    assert list(first) == ["w"]
+    assert first["w"].shape == (7,)
+    assert first["w"].dtype == np.float32
+    assert not np.array_equal(first["w"], last["w"])
+    assert np.array_equal(last["w"], db.parameters("mine", 2)["w"])
+
+
+def test_backends_agree_to_the_bit(db: Connection) -> None:
+    for backend in ("sim", "interp"):
+        db.train("client_logistic", "small", label="y", epochs=3, backend=backend, model=f"by_{backend}")
+    assert db.parameters("by_sim")["w"].tobytes() == db.parameters("by_interp")["w"].tobytes()
+
+
+def test_features_are_chosen_by_name(db: Connection) -> None:
+    db.train("client_logistic", "small", features=["x3", "x1"], label="y", model="two")
+    assert db.parameters("two")["w"].shape == (2,)
+
+
+def test_a_model_belongs_to_its_transaction(db: Connection) -> None:
+    with db.session.transaction(force_rollback=True):
+        db.train("client_logistic", "small", label="y", model="undone")
+        assert db.parameters("undone")["w"].shape == (7,)
+    with pytest.raises(UsageError, match="there is no model undone"):
+        db.parameters("undone")
+
+
+def test_a_dropped_rule_is_gone(db: Connection) -> None:
+    db.drop_udf("client_logistic")
+    with pytest.raises(psycopg.Error, match="client_logistic"):
+        db.train("client_logistic", "small", label="y")
+
+
+def test_a_rule_with_errors_is_refused_with_every_error(db: Connection) -> None:
+    with pytest.raises(psycopg.Error) as refused:
+        db.create_udf("broken", "import dana\nw = dana.modle([3])\nx = dana.inptu([3])\n")
+    assert "model" in str(refused.value)
+    assert "input" in str(refused.value)
+
+
+def test_names_cannot_become_sql(db: Connection) -> None:
+    with pytest.raises(psycopg.Error, match="invalid name syntax"), db.session.transaction():
+        db.train("client_logistic", "small; DROP TABLE small", label="y")
+    assert db.session.execute("SELECT count(*) FROM small").fetchone() == (ROWS,)
+
+
+def test_a_missing_column_is_named(db: Connection) -> None:
+    with pytest.raises(psycopg.Error, match="no_such"):
+        db.train("client_logistic", "small", label="no_such")
+
+
+def test_the_command_trains_and_prints(pg_uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with psycopg.connect(pg_uri, autocommit=True) as session:
+        create_table(session, "command_small", small().columns())
+        try:
+            rule = str(EXAMPLES / "logistic.py")
+            arguments = ["train", rule, "command_small", "--label", "y", "--epochs", "2", "--dsn", pg_uri]
+            assert main([*arguments, "--model", "by_command"]) == OK
+            said = dict(line.strip().split("  ", 1) for line in capsys.readouterr().out.splitlines() if line.strip())
+            assert said["model"].strip().startswith("by_command, version ")
+            assert said["tuples"].strip().startswith("200, 0 skipped")
+            assert int(said["cycles"].replace(",", "")) > 0
+            assert main([*arguments, "--set", "no_such=1"]) == DATABASE
+            assert "no_such" in capsys.readouterr().err
+        finally:
+            session.execute("DROP TABLE command_small")
+            session.execute("SELECT dana_drop_model('by_command'), dana_drop_udf('logistic')")
+
+
+def test_the_demonstration_compares_like_with_like(pg_uri: str) -> None:
+    task = demo.Task(table="demo_cancer", data=breast_cancer(), test_share=0.2, epochs=30, backends=("sim", "interp"))
+    said: list[str] = []
+    with dana.connect(pg_uri) as db:
+        (compared,) = demo.run(db, [task], said.append)
+        rows: Any = db.session.execute("SELECT count(*) FROM demo_cancer").fetchone()
+    assert compared.identical is True
+    assert compared.results["sim"].tuples == rows[0] == 455
+    assert compared.reference_accuracy > 0.94
+    # of 114 held-out rows, at most two fewer right than scikit-learn
+    assert compared.accuracy["sim"] == compared.accuracy["interp"] >= compared.reference_accuracy - 2.5 / 114
+    assert len(said) >= 4
+
+
+def test_the_lines_to_paste_work(pg_uri: str) -> None:
+    task = demo.Task(table="demo_cancer", data=breast_cancer(), test_share=0.2, epochs=2, backends=("sim",))
+    with dana.connect(pg_uri) as db:
+        demo.run(db, [task], lambda _: None)
+        lines = demo.lines_to_paste(task)
+        answers = [db.session.execute(line.encode()).fetchall() for line in lines]
+    assert len(answers) == 3
+    assert [len(rows) > 0 for rows in answers] == [True, True, True]
+    assert len(answers[1]) == 5
+
+
+def test_the_readme_s_sql_works(db: Connection) -> None:
+    (block,) = re.findall(r"```sql\n(.*?)```", (CHECKOUT / "README.md").read_text(encoding="utf-8"), re.S)
+    create_table(db.session, "cancer", small().columns())
+    db.create_udf("logistic", dana.load(EXAMPLES / "logistic.py"))
+    answers = [db.session.execute(line.encode()).fetchall() for line in block.splitlines()]
+    assert [len(rows) for rows in answers] == [1, 5, 20]

@@ -1,0 +1,249 @@
+"""Random rules and tables, and the comparison of a compiled rule with the interpreter.
+
+In: a seed. Out: a bound graph that the engine supports and columns for it; `train` runs a compiled rule on
+`tests.oracles.machine`, `assert_same` compares it with the interpreter bit for bit.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dana.compiler.engine import EngineProgram, compile_engine
+from dana.compiler.layout import TupleLayout, tuple_layout
+from dsl.hdfg.builder import GraphBuilder
+from dsl.hdfg.graph import BINARY, MERGE_OPS, UNARY, Graph, Op, Region, Update
+from dsl.hdfg.init import ZEROS, Init, InitKind
+from dsl.hdfg.interpreter import Interpreter
+from dsl.hdfg.shapes import ShapeMismatch, result_shape
+from hwgen.spec import numerics
+from hwgen.spec.bundle import Bundle
+from hwgen.spec.config import MachineConfig
+from tests.oracles.machine import Machine, tuple_rows
+
+Floats = npt.NDArray[np.float32]
+LENGTHS = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 54, 64, 72, 100, 130)
+CONSTANTS = (0.0, 1.0, -1.0, 2.0, 0.1, 3.0, 64.0, 0.25, -7.0)
+ROOMY = {"scratch_depth": 16384, "tuple_depth": 65536, "program_depth": 4096}
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A node of a random rule."""
+
+    id: int
+    op: Op
+    region: Region
+    shape: tuple[int, ...]
+
+
+class RandomRule:
+    """Draws one graph.
+
+    The bodies are random, so the numbers soon overflow, vanish and become NaN: what is compared are bits, not sense.
+
+    Parameters
+    ----------
+    merges
+        Whether the rule merges.
+    special
+        Whether it uses functions of the special function unit.
+    """
+
+    def __init__(self, seed: int, *, merges: bool = True, special: bool = True) -> None:
+        self.rng = random.Random(seed)
+        self.builder = GraphBuilder()
+        self.drawn: list[Drawn] = []
+        self.merges = merges
+        self.unary = sorted(UNARY) if special else [Op.NEG, Op.ABS]
+        self.binary = sorted(BINARY - (set() if special else {Op.DIV}))
+        self.lengths = self.rng.sample(LENGTHS, 2)
+
+    def graph(self, *, batch: int | None, size: int = 10) -> Graph:
+        """The rule; `batch` counts only if it merges, None is the whole table."""
+        rng = self.rng
+        inputs = [self._leaf(Op.INPUT, Region.TUPLE, f"x{k}", self._shape(0.8)) for k in range(rng.randint(1, 3))]
+        inputs.append(self._leaf(Op.OUTPUT, Region.TUPLE, "y", ()))
+        models = [self._leaf(Op.MODEL, Region.BATCH, f"w{k}", self._shape(0.7)) for k in range(rng.randint(1, 3))]
+        metas = [self._leaf(Op.META, Region.CONST, f"m{k}", ()) for k in range(rng.randint(0, 2))]
+        for _ in range(2):
+            self._leaf(Op.CONST, Region.CONST, None, ())
+        if rng.random() < 0.3:
+            self._leaf(Op.ARANGE, Region.CONST, None, (rng.choice(self.lengths),))
+        for _ in range(rng.randint(2, size)):
+            self._operation(Region.TUPLE)
+        for _ in range(rng.randint(1, 3) if self.merges else 0):
+            source = self._any(lambda d: d.region is not Region.BATCH or d.op is Op.MODEL)
+            self._add(Op.MERGE, (source,), Region.BATCH, merge_op=rng.choice(("add", *MERGE_OPS)))
+        for _ in range(rng.randint(1, size)):
+            self._operation(Region.BATCH)
+        late = (Region.BATCH, Region.CONST) if self.merges else tuple(Region)
+        updates = []
+        for model in rng.sample(models, rng.randint(1, len(models))):
+            shape = model.shape
+            value = self._any(
+                lambda d, shape=shape: d.region in late and d.shape in ((), (1,), shape)[:: 2 if shape == () else 1]
+            )
+            updates.append(Update(model=model.id, value=value.id))
+        loss = self._any(lambda d: d.shape == () and d.op is not Op.MERGE and d.region is not Region.BATCH)
+        convergence = [d for d in self.drawn[-6:] if d.shape == () and d.region in late]
+        return self.builder.finish(
+            f"random{rng.randrange(1000)}",
+            inputs=tuple(d.id for d in inputs),
+            models=tuple(d.id for d in models),
+            metas=tuple(d.id for d in metas),
+            updates=tuple(updates),
+            loss=loss.id if rng.random() < 0.7 else None,
+            convergence=rng.choice(convergence).id if convergence and rng.random() < 0.7 else None,
+            epochs=3,
+            batch=batch if self.merges else 1,
+        )
+
+    def _shape(self, vector: float) -> tuple[int, ...]:
+        return (self.rng.choice(self.lengths),) if self.rng.random() < vector else ()
+
+    def _leaf(self, op: Op, region: Region, name: str | None, shape: tuple[int, ...]) -> Drawn:
+        rng = self.rng
+        init = (
+            Init(kind=InitKind.UNIFORM, first=-1.0, second=1.0, seed=rng.randrange(99)) if rng.random() < 0.5 else ZEROS
+        )
+        value = rng.choice(CONSTANTS) if op in (Op.META, Op.CONST) else None
+        node = self.builder.leaf(op, region=region, shape=shape, name=name, value=value, init=init)
+        self.drawn.append(Drawn(node, op, region, shape))
+        return self.drawn[-1]
+
+    def _any(self, fits) -> Drawn:  # type: ignore[no-untyped-def]
+        """A node that fits, new ones more often."""
+        pool = [d for d in self.drawn if fits(d)]
+        return self.rng.choice([*pool, *pool[-4:], *pool[-4:]])
+
+    def _operation(self, stage: Region) -> None:
+        """One operation of the tuple or of the batch part; constants come of constants."""
+        rng = self.rng
+        while True:
+            kind = rng.random()
+            if kind < 0.2:
+                op, count = rng.choice((Op.SIGMA, Op.SIGMA, Op.PI)), 1
+            elif kind < 0.35:
+                op, count = rng.choice(self.unary), 1
+            elif kind < 0.45:
+                op, count = Op.WHERE, 3
+            else:
+                op, count = rng.choice(self.binary), 2
+            operands = tuple(
+                self._any(lambda d: d.region in (Region.CONST, stage) or d.op is Op.MODEL) for _ in range(count)
+            )
+            if all(d.region is Region.CONST for d in operands):
+                region = Region.CONST
+            else:
+                region = stage
+            try:
+                self._add(op, operands, region, axis=0 if count == 1 and op in (Op.SIGMA, Op.PI) else None)
+            except (ShapeMismatch, ValueError):
+                continue
+            return
+
+    def _add(self, op: Op, operands: tuple[Drawn, ...], region: Region, **fields: object) -> None:
+        shape = result_shape(op, [d.shape for d in operands], fields.get("axis"))  # type: ignore[arg-type]
+        node = self.builder.add(op, tuple(d.id for d in operands), region=region, **fields)  # type: ignore[arg-type]
+        self.drawn.append(Drawn(node, op, region, shape))  # type: ignore[arg-type]
+
+
+def random_columns(graph: Graph, count: int, seed: int) -> dict[str, Floats]:
+    """Columns for the inputs; a few of the values are infinite, NaN or huge."""
+    rng = np.random.default_rng(seed)
+    columns = {}
+    for k in graph.inputs:
+        values = rng.normal(size=(count, *graph.concrete_shape(k))).astype(np.float32)
+        odd = rng.random(values.shape) < rng.choice([0.0, 0.0, 0.02])
+        columns[str(graph.nodes[k].name)] = np.where(
+            odd, rng.choice(np.float32([np.nan, np.inf, -np.inf, 3e38, 1e-39, -0.0]), size=values.shape), values
+        )
+    return columns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """What a run left behind, epoch by epoch."""
+
+    models: list[dict[str, Floats]]
+    losses: list[float]
+    converged: list[bool]
+    bundle: Bundle
+
+
+def bundle_of(compiled: EngineProgram, config: MachineConfig) -> Bundle:
+    """The engine's part of a Bundle."""
+    return Bundle(
+        config=config,
+        program=compiled.program,
+        sections=compiled.sections,
+        strider=(),
+        constants=(),
+        columns=(),
+        batch=compiled.batch,
+        group=compiled.group,
+        tuple_rows=compiled.tuple_rows,
+        level_stride=compiled.level_stride,
+        levels=compiled.levels,
+        image=compiled.image,
+        symbols=compiled.symbols,
+    )
+
+
+def laid_out(layout: TupleLayout, columns: Mapping[str, Floats], seed: int = 0) -> Floats:
+    """Rows of the tuples, as the unpacker writes them."""
+    return tuple_rows([(p.row, columns[p.name]) for p in layout.places], layout.rows, layout.lanes, seed)
+
+
+def train(
+    graph: Graph,
+    columns: Mapping[str, Floats],
+    config: MachineConfig,
+    *,
+    metas: Mapping[str, float] | None = None,
+    epochs: int | None = None,
+) -> Trained:
+    """Compile a rule and run it, however the convergence test stands."""
+    layout = tuple_layout(graph, config.lanes)
+    count = len(next(iter(columns.values())))
+    bundle = bundle_of(compile_engine(graph, layout, config, max_tuples=count), config)
+    machine = Machine(bundle, seed=1)
+    for name, value in (metas or {}).items():
+        symbol = bundle.symbol("meta", name)
+        assert symbol is not None
+        machine.write(symbol, value)
+    tuples = laid_out(layout, columns)
+    trained = Trained(models=[], losses=[], converged=[], bundle=bundle)
+    for _ in range(epochs or graph.epochs):
+        machine.epoch(tuples)
+        trained.models.append({symbol.name: machine.read(symbol) for symbol in bundle.of_kind("model")})
+        for kind, into in (("loss", trained.losses), ("convergence", trained.converged)):
+            symbol = bundle.symbol(kind)
+            if symbol is not None:
+                into.append(float(machine.read(symbol)))  # type: ignore[attr-defined]
+    return trained
+
+
+def assert_same(
+    graph: Graph, columns: Mapping[str, Floats], trained: Trained, metas: Mapping[str, float] | None = None
+) -> None:
+    """Every epoch's models, losses and convergence tests are the interpreter's, bit for bit."""
+    interpreter = Interpreter(graph, numerics)
+    count = len(next(iter(columns.values())))
+    models = interpreter.start()
+    for epoch, found in enumerate(trained.models):
+        expected = interpreter.train(columns, models=models, metas=metas, epochs=1)
+        models = expected.models
+        for name, value in expected.models.items():
+            same = found[name].view(np.uint32) == value.view(np.uint32)
+            assert same.all(), f"epoch {epoch}, model {name}: {found[name][~same][:3]} is not {value[~same][:3]}"
+        if trained.losses:
+            mean = float(np.float64(np.float32(trained.losses[epoch]))) / count
+            assert np.float64(mean).tobytes() == np.float64(expected.losses[0]).tobytes() or mean != mean, "loss"
+        if trained.converged:
+            assert bool(trained.converged[epoch] != 0.0) == expected.converged, "convergence"

@@ -1,0 +1,88 @@
+"""Columns find their inputs, and what does not fit is refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from dana.compiler.binding import BindingError, bind
+from dana.storage.schema import Attribute, SchemaError, TableSchema
+from dsl import compile_rule
+from dsl.hdfg.graph import Graph
+from tests.storage.schemas import attribute
+
+LINEAR = """
+import dana
+n = dana.dim()
+w = dana.model([n])
+x = dana.input([n])
+y = dana.output()
+rule = dana.algo(w, x, y)
+e = dana.sigma(w * x, 1) - y
+rule.setModel(w - 0.1 * e * x)
+"""
+
+
+def graph(text: str = LINEAR) -> Graph:
+    return compile_rule(text, filename="rule.py").hdfg
+
+
+def table(*attributes: Attribute) -> TableSchema:
+    return TableSchema(relation="public.t", attributes=attributes)
+
+
+REALS = tuple(attribute(f"x{k}", "real") for k in range(5))
+
+
+def test_last_column_is_the_label_and_the_others_are_features() -> None:
+    bound = bind(graph(), table(*REALS, attribute("target", "integer")))
+    assert bound.labels == ("target",)
+    assert bound.features == ("x0", "x1", "x2", "x3", "x4")
+    assert bound.graph.concrete_shape(bound.graph.models[0]) == (5,)
+
+
+def test_columns_named_like_the_rule_come_first() -> None:
+    columns = (attribute("y", "real"), attribute("x", "real[]", array_length=384), attribute("id", "bigint"))
+    bound = bind(graph(), table(*columns))
+    assert (bound.features, bound.labels) == (("x",), ("y",))
+    assert bound.graph.concrete_shape(bound.graph.models[0]) == (384,)
+
+
+def test_caller_chooses_columns_and_their_order() -> None:
+    bound = bind(graph(), table(*REALS), ["x3", "x0"], "x1")
+    assert [(use.attribute, use.input, use.element) for use in bound.uses] == [(3, "x", 0), (0, "x", 1), (1, "y", 0)]
+
+
+def test_dropped_columns_are_not_features() -> None:
+    gone = attribute("........pg.dropped.2........", "real", dropped=True)
+    bound = bind(graph(), table(REALS[0], gone, REALS[1], REALS[2]))
+    assert bound.features == ("x0", "x1")
+
+
+@pytest.mark.parametrize(
+    ("columns", "features", "label", "words"),
+    [
+        (REALS, ["x0", "nope"], "x1", "column 'nope' of public.t does not exist; it has x0, x1"),
+        (REALS, ["x0", "x0"], "x1", "used twice"),
+        (REALS, ["x0", "x1"], "x1", "used twice"),
+        ((attribute("x0", "text"), *REALS[1:]), None, None, "has type text, which cannot be trained on\nHint: Give"),
+        ((attribute("x", "real[]"), attribute("y", "real")), None, None, "has no value yet"),
+        ((attribute("a", "real[]", array_length=3), *REALS), None, None, "columns of public.t are left over"),
+        ((attribute("y", "real"),), None, None, "no column of public.t is left for x"),
+        ((attribute("y", "real[]", array_length=3), *REALS), None, "y", "y is a scalar, but column 'y'"),
+        ((attribute("x0", "real", generated="v"), *REALS[1:]), None, None, "virtual generated column"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    columns: tuple[Attribute, ...], features: list[str] | None, label: str | None, words: str
+) -> None:
+    with pytest.raises((BindingError, SchemaError)) as caught:
+        bind(graph(), table(*columns), features, label)
+    assert words in str(caught.value)
+
+
+def test_fixed_extent_must_match_the_columns() -> None:
+    fixed = graph(LINEAR.replace("[n]", "[7]").replace("n = dana.dim()\n", ""))
+    with pytest.raises(BindingError, match=r"x has 7 elements, but public\.t gives 4 columns"):
+        bind(fixed, table(*REALS))
+    with pytest.raises(BindingError, match="7 elements as the rule says, not 3"):
+        bind(fixed, table(attribute("x", "real[]", array_length=3), attribute("y", "real")))

@@ -1,0 +1,131 @@
+"""What fits which machine: sizes grow with the logarithm of n, groups use what there is, errors say what is missing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from dana.compiler.engine import DoesNotFit, EngineProgram, compile_engine, levels_for, power_of_two
+from dana.compiler.layout import tuple_layout
+from dana.compiler.support import UnsupportedRule
+from dana.errors import UsageError
+from dsl import compile_rule
+from dsl.hdfg.graph import Graph
+from dsl.hdfg.text import parse_graph
+from hwgen.spec.bundle import WHOLE_EPOCH
+from hwgen.spec.config import MachineConfig
+from tests.compiler.rules import ROOMY
+from tests.compiler.test_stages import LOGISTIC, MOMENTUM, PLAIN_SGD
+
+
+def rule(source: str, n: int) -> Graph:
+    return compile_rule(source).hdfg.bind({"n": n})
+
+
+def compiled(graph: Graph, config: MachineConfig, *, max_tuples: int = 1000) -> EngineProgram:
+    return compile_engine(graph, tuple_layout(graph, config.lanes), config, max_tuples=max_tuples)
+
+
+@pytest.mark.parametrize("source", [LOGISTIC, PLAIN_SGD, MOMENTUM], ids=["logistic", "plain_sgd", "momentum"])
+def test_the_program_grows_with_the_logarithm_of_n(source: str) -> None:
+    config = MachineConfig(threads=4, clusters=2, **ROOMY)
+    lengths = [len(compiled(rule(source, 16 << k), config, max_tuples=64).program) for k in range(10)]
+    steps = {after - before for before, after in pairwise(lengths)}
+    # one step more for each fold of the rule, whatever n
+    assert steps <= {1, 2}, lengths
+    assert len(compiled(rule(source, 8000), config, max_tuples=64).program) <= lengths[-1] + 2
+
+
+def test_a_batch_is_one_round_if_memory_allows() -> None:
+    found = compiled(rule(LOGISTIC, 54), MachineConfig(threads=4, clusters=2))
+    assert (found.group, found.levels) == (16, 0)
+
+
+def test_a_smaller_tuple_memory_makes_more_rounds() -> None:
+    found = compiled(rule(LOGISTIC, 54), MachineConfig(threads=4, clusters=2, tuple_depth=32))
+    # 5 rows a tuple, two halves: 2 tuples a thread, 8 rounds of 8, 3 levels
+    assert (found.tuple_rows, found.group, found.levels) == (5, 2, 3)
+
+
+def test_a_smaller_scratchpad_makes_more_rounds() -> None:
+    roomy = compiled(rule(LOGISTIC, 54), MachineConfig(threads=4, clusters=2))
+    rows = roomy.draft.memory.rows
+    found = compiled(rule(LOGISTIC, 54), MachineConfig(threads=4, clusters=2, scratch_depth=power_of_two(rows) // 2))
+    assert found.group < roomy.group
+    assert found.draft.memory.rows <= power_of_two(rows) // 2
+
+
+@pytest.mark.parametrize(
+    ("size", "max_tuples", "round_tuples", "levels"),
+    [
+        (64, 10, 64, 0),
+        (65, 10, 64, 1),
+        (192, 10, 64, 2),
+        (256, 10, 64, 2),
+        (257, 10, 64, 3),
+        (WHOLE_EPOCH, 1000, 64, 4),
+        (WHOLE_EPOCH, 9, 64, 1),
+    ],
+)
+def test_levels_of_the_merge_stack(size: int, max_tuples: int, round_tuples: int, levels: int) -> None:
+    assert levels_for(size, max_tuples=max_tuples, round_tuples=round_tuples) == levels
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"tuple_depth": 16},
+            "a tuple of rule 'logistic' takes 14 rows of 8 lanes; two of them, one being filled while the other is "
+            "worked on, need 28 rows, and tuple memory has 16\nHint: Set tuple_depth to 32, or more clusters.",
+        ),
+        (
+            {"scratch_depth": 16},
+            "rule 'logistic' takes 54 rows of 8 lanes of scratchpad (models and literals 17, sums 17, merge stack 0, "
+            "temporaries 20), the machine has 16\nHint: Set scratch_depth to 64, or more clusters.",
+        ),
+        (
+            {"program_depth": 16},
+            "rule 'logistic' takes 34 engine instructions, the machine holds 16\nHint: Set program_depth to 64.",
+        ),
+    ],
+)
+def test_what_does_not_fit_says_by_how_much_and_what_would_do(fields: dict[str, int], message: str) -> None:
+    with pytest.raises(DoesNotFit) as caught:
+        compiled(replace(rule(LOGISTIC, 100), batch=1 if "scratch_depth" in fields else 64), MachineConfig(**fields))
+    # figures of the compiler may change, the words may not
+    assert re.sub(r"\d+", "#", str(caught.value)) == re.sub(r"\d+", "#", message)
+    hint = re.search(r"Set (\w+) to (\d+)", str(caught.value))
+    assert hint is not None
+    enough = MachineConfig(**{**fields, hint[1]: int(hint[2])})
+    compiled(replace(rule(LOGISTIC, 100), batch=1 if "scratch_depth" in fields else 64), enough)
+
+
+def test_what_the_engine_has_no_instructions_for_is_named() -> None:
+    graph = parse_graph(
+        """\
+hdfg factors
+epochs 1
+batch 8
+inputs %0 %1
+models %2
+%0 = input i : tuple []
+%1 = output y : tuple []
+%2 = model U : batch [20,4] @ 3:1-3:9
+%3 = gather %2 %0 : tuple [4] as row @ 7:5-7:9
+%4 = mul %3 %1 : tuple [4]
+%5 = merge %4 op=add : batch [4]
+update %2[%0] <- %4 @ 9:1-9:20
+"""
+    )
+    with pytest.raises(UnsupportedRule) as caught:
+        compiled(graph, MachineConfig())
+    assert isinstance(caught.value, UsageError)
+    assert str(caught.value) == (
+        "rule 'factors' needs matrices or rows chosen by a column, which this machine does not have: "
+        "model U has 2 axes (line 3); gather row selects a row of a model (line 7); setModel updates one row of U "
+        "(line 9)\nHint: Use vectors and scalars, or train with the interpreter (backend 'interp')."
+    )

@@ -1,0 +1,79 @@
+"""What each stage makes of a rule, as text: the plan, the operations, the program and the memory map.
+
+A change of the compiler shows here as a difference to read; whether it is right, `test_random` says.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from dana.compiler.engine import compile_engine
+from dana.compiler.layout import tuple_layout
+from dsl import compile_rule
+from dsl.hdfg.text import graph_text
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.engine_text import disassemble
+from tests.golden import Golden
+
+LOGISTIC = """\
+import dana
+n = dana.dim()
+w = dana.model([n])
+x = dana.input([n])
+y = dana.output()
+lr = dana.meta(0.1)
+logistic = dana.algo(w, x, y)
+p = dana.sigmoid(dana.sigma(w * x, 1))
+grad = logistic.merge((p - y) * x, 64, "+")
+logistic.setModel(w - lr * grad / 64)
+logistic.setLoss((p - y) * (p - y))
+logistic.setConvergence(dana.norm(grad, 1) < 0.01)
+"""
+
+PLAIN_SGD = """\
+import dana
+n = dana.dim()
+w = dana.model([n])
+x = dana.input([n])
+y = dana.output()
+lr = dana.meta(0.1)
+sgd = dana.algo(w, x, y)
+e = dana.sigma(w * x, 1) - y
+sgd.setModel(w - lr * e * x)
+sgd.setLoss(e * e)
+"""
+
+MOMENTUM = """\
+import dana
+n = dana.dim()
+w = dana.model([n])
+v = dana.model([n])
+x = dana.input([n])
+y = dana.output()
+momentum = dana.algo(w, v, x, y)
+g = momentum.merge((dana.sigma(w * x, 1) - y) * x, dana.all, "+")
+step = 0.9 * v + g
+momentum.setModel(v, step)
+momentum.setModel(w, w - 0.1 * step)
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "n", "threads", "clusters"),
+    [(LOGISTIC, 54, 4, 2), (PLAIN_SGD, 20, 1, 1), (MOMENTUM, 9, 2, 1)],
+    ids=["logistic", "plain_sgd", "momentum"],
+)
+def test_stages(source: str, n: int, threads: int, clusters: int, golden: Golden) -> None:
+    graph = compile_rule(source).hdfg.bind({"n": n})
+    config = MachineConfig(threads=threads, clusters=clusters, tuple_depth=256)
+    compiled = compile_engine(graph, tuple_layout(graph, config.lanes), config, max_tuples=1000)
+    draft = compiled.draft
+    parts = {
+        "graph": graph_text(draft.plan.graph, spans=False),
+        "plan": draft.plan.text(),
+        "operations": draft.selection.text(),
+        "program": disassemble(compiled.program, compiled.sections),
+        "memory": draft.memory.text(),
+        "numbers": f"group {compiled.group}, level stride {compiled.level_stride}, levels {compiled.levels}\n",
+    }
+    golden("\n".join(f"--- {name}\n{text}" for name, text in parts.items()))

@@ -1,0 +1,112 @@
+"""Strider programs made for a schema do what the reference reader does, on any page."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import numpy as np
+import pytest
+
+from dana.compiler.layout import InputPlace, TupleLayout
+from dana.compiler.strider import StriderProgram, compile_strider
+from dana.storage.reader import PageFault, convert, read_page
+from dana.storage.schema import SchemaError, TableSchema, Use
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.strider import Fault
+from tests.oracles.strider import PageTrace, run_page
+from tests.storage.schemas import attribute, damage, random_page, random_schema, random_uses
+
+SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
+CONFIG = MachineConfig(strider_depth=16384, descriptor_depth=4096)
+
+
+def tuples_of(program: StriderProgram, trace: PageTrace, page: bytes, layout: TupleLayout) -> list[np.ndarray]:
+    """Tuple memory rows that the handed-over columns make, one [rows, lanes] array for each complete tuple."""
+    done: list[np.ndarray] = []
+    rows = np.zeros((layout.rows, layout.lanes), np.float32)
+    begun = False
+    for address, number in trace.handed:
+        column = program.columns[number]
+        assert bool(column.first) is not begun
+        begun = True
+        values = convert(page[address : address + column.count * column.type.bytes], column.type)
+        assert values.size == column.count
+        if column.scalar:
+            rows[column.row, :] = values[0]
+        else:
+            at = column.row * layout.lanes + column.lane
+            rows.ravel()[at : at + column.count] = values
+        if column.last:
+            done.append(rows.copy())
+            begun = False
+    return done
+
+
+def expected_rows(values: list[np.ndarray], uses: list[Use], layout: TupleLayout) -> np.ndarray:
+    rows = np.zeros((layout.rows, layout.lanes), np.float32)
+    for use, value in zip(uses, values, strict=True):
+        place = layout.place(use.input)
+        if not place.shape:
+            rows[place.row, :] = value[0]
+        else:
+            at = place.row * layout.lanes + use.element
+            rows.ravel()[at : at + use.count] = value
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(60 * SCALE))
+def test_program_equals_reference_reader(seed: int) -> None:
+    rng = random.Random(seed)
+    length = rng.randint(1, 20)
+    schema = random_schema(rng, rng.choice([1, 2, 5, 12, 30, 70]))
+    if not any(a.type_oid in (16, 20, 21, 23, 700, 701, 1021, 1022) for a in schema.attributes):
+        schema = TableSchema(relation="t", attributes=(*schema.attributes, attribute("last", "real")))
+    lanes = rng.choice([8, 16, 32])
+    uses, layout = random_uses(rng, schema, lanes, length)
+    program = compile_strider(schema, uses, layout, CONFIG)
+    for _ in range(6):
+        page = random_page(rng, schema, length)
+        if rng.random() < 0.6:
+            page = damage(rng, page)
+        trace = run_page(program.instructions, program.constants, page)
+        if trace.fault is not Fault.NONE:
+            with pytest.raises(PageFault) as caught:
+                read_page(page, schema, uses)
+            assert (trace.fault, trace.pointer) == (caught.value.fault, caught.value.pointer)
+            continue
+        read = read_page(page, schema, uses)
+        assert trace.skipped == read.skipped
+        got = tuples_of(program, trace, page, layout)
+        assert len(got) == len(read.rows)
+        for rows, values in zip(got, read.rows, strict=True):
+            np.testing.assert_array_equal(
+                rows.view(np.uint32), expected_rows(values, uses, layout).view(np.uint32), strict=True
+            )
+
+
+def test_adjacent_columns_share_a_descriptor() -> None:
+    attributes = (*(attribute(f"x{k}", "real") for k in range(54)), attribute("y", "real"))
+    schema = TableSchema(relation="t", attributes=attributes)
+    uses = [Use(attribute=k, input="x", element=k, count=1) for k in range(54)]
+    uses.append(Use(attribute=54, input="y", element=0, count=1))
+    layout = TupleLayout(
+        lanes=8, places=(InputPlace(name="x", shape=(54,), row=0), InputPlace(name="y", shape=(), row=7))
+    )
+    program = compile_strider(schema, uses, layout, CONFIG)
+    assert [(c.count, c.scalar) for c in program.columns] == [(54, 0), (1, 1)]
+    assert len(program.instructions) < 100
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (attribute("c0", "text"), "type text"),
+        (attribute("c0", "real", has_missing=True), "VACUUM FULL"),
+    ],
+)
+def test_unreadable_columns_are_refused_by_name(bad: object, words: str) -> None:
+    schema = TableSchema(relation="public.t", attributes=(bad,))  # type: ignore[arg-type]
+    layout = TupleLayout(lanes=8, places=())
+    with pytest.raises(SchemaError, match=words):
+        compile_strider(schema, [Use(attribute=0, input="x", element=0, count=1)], layout, CONFIG)

@@ -1,0 +1,69 @@
+"""Updates read the models as they stood before the batch, and write in place where that allows it."""
+
+from __future__ import annotations
+
+import pytest
+
+from dana.compiler.engine import prepare
+from dana.compiler.update import Kind, order_updates
+from dsl.hdfg.text import parse_graph
+from hwgen.spec.config import MachineConfig
+from tests.compiler.rules import ROOMY, assert_same, random_columns, train
+
+HEAD = """\
+hdfg r
+epochs 3
+batch {batch}
+inputs %0
+models %1 %2
+%0 = input x : tuple [9]
+%1 = model v init=uniform,-1.0,1.0,1 : batch [9]
+%2 = model w init=uniform,-1.0,1.0,2 : batch [9]
+%3 = merge %0 op=add : batch [9]
+"""
+
+CASES = {
+    # each new value goes into the rows of its model
+    "independent": ("%4 = add %1 %3 : batch [9]\n%5 = sub %2 %3 : batch [9]\nupdate %1 <- %4\nupdate %2 <- %5\n", 2, 0),
+    # the second reads the first's new value
+    "momentum": ("%4 = add %1 %3 : batch [9]\n%5 = sub %2 %4 : batch [9]\nupdate %1 <- %4\nupdate %2 <- %5\n", 2, 0),
+    # each reads the other's old value: one of them must wait in rows of its own
+    "crossed": ("%4 = add %1 %2 : batch [9]\n%5 = sub %2 %1 : batch [9]\nupdate %1 <- %4\nupdate %2 <- %5\n", 1, 1),
+    # the second reads the first's old and new value
+    "old and new": (
+        "%4 = add %1 %3 : batch [9]\n%5 = sub %4 %1 : batch [9]\nupdate %1 <- %4\nupdate %2 <- %5\n",
+        1,
+        1,
+    ),
+    # the models change places: both old values are saved
+    "swap": ("update %1 <- %2\nupdate %2 <- %1\n", 0, 2),
+    # one value for two models
+    "shared": ("%4 = add %1 %3 : batch [9]\nupdate %1 <- %4\nupdate %2 <- %4\n", 1, 1),
+    # a merge's value stays in the merge block, of which the stack holds more
+    "merged": ("update %1 <- %3\n", 0, 1),
+    # a selection writes its last operand first
+    "selection of itself": ("%4 = where %3 %1 %2 : batch [9]\nupdate %1 <- %4\n", 0, 1),
+    "selection over itself": ("%4 = where %3 %2 %1 : batch [9]\nupdate %1 <- %4\n", 1, 0),
+    # a scalar for a vector
+    "spread": ("%4 = sigma %3 axis=0 : batch []\n%5 = add %4 %4 : batch []\nupdate %1 <- %5\n", 0, 1),
+    # unchanged
+    "itself": ("update %1 <- %1\n", 0, 0),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_in_place_where_no_old_value_is_lost(name: str) -> None:
+    body, in_place, moved = CASES[name]
+    graph = parse_graph(HEAD.format(batch=4) + body)
+    order = order_updates(prepare(graph)[0])
+    assert len(order.target) == in_place
+    assert sum(step.kind is Kind.MOVE for step in order.steps) == moved
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+@pytest.mark.parametrize("name", CASES)
+def test_models_are_the_interpreters(name: str, batch: int) -> None:
+    graph = parse_graph(HEAD.format(batch=batch) + CASES[name][0])
+    columns = random_columns(graph, 10, seed=1)
+    for config in (MachineConfig(**ROOMY), MachineConfig(threads=4, clusters=2, **ROOMY)):
+        assert_same(graph, columns, train(graph, columns, config))

@@ -1,0 +1,139 @@
+"""The checker of programs finds every kind of breach of docs/machine.md."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from dana.compiler.engine import compile_engine
+from dana.compiler.layout import tuple_layout
+from dana.compiler.verify import check_program, find_problems, section_length
+from dana.errors import InternalError
+from hwgen.spec import cycles
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.engine import Instruction, Opcode, Section
+from hwgen.spec.engine_text import assemble
+from tests.compiler.rules import ROOMY, RandomRule
+from tests.oracles import machine as oracle
+
+CONFIG = MachineConfig(threads=2, clusters=1, scratch_depth=64, tuple_depth=32, program_depth=16)
+WAIT = cycles.RESULT_LATENCY
+
+
+def problems(text: str, *, levels: int = 0, level_stride: int = 0) -> list[str]:
+    program, sections = assemble(text)
+    return list(
+        find_problems(
+            program, sections, CONFIG, group=2, tuple_rows=4, level_stride=level_stride, levels=levels, image_rows=4
+        )
+    )
+
+
+LEGAL = f"""\
+tuple:
+    mul s8+i+4o <- t0+i+4o, s0+i inner=4 outer=2
+    add s8+i+4o <- s8+i+4o, s8+i+4o wait={WAIT - 8} inner=4 outer=2
+    sigmoid s16 <- s8 wait=2 scalar=1
+    add s17 <- s16, s16 wait={cycles.SPECIAL_LATENCY[Opcode.SIGMOID] - 1}
+    add s18 <- s17, lane^4 wait={WAIT - 1}
+    end wait={WAIT - 2}
+"""
+
+
+def test_a_legal_program_has_no_problems() -> None:
+    assert problems(LEGAL) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (f"wait={WAIT - 8} inner", f"wait={WAIT - 9} inner", "reads row 8 before its result is there"),
+        ("sigmoid s16 <- s8 wait=2", "sigmoid s16 <- s8 wait=1", "reads row 8 before its result is there"),
+        (f"lane^4 wait={WAIT - 1}", f"lane^4 wait={WAIT - 2}", "reads row 17 before its result is there"),
+        (f"end wait={WAIT - 2}", f"end wait={WAIT - 3}", "ends in cycle"),
+        ("add s18 <- s17", "add s18 <- s19", "reads row 19, which nothing has written"),
+        ("t0+i+4o", "t1+i+4o", "reads row 8 of 8"),
+        ("s8+i+4o <- t0", "s60+i+4o <- t0", "writes row 67 of 64"),
+        ("lane^4", "lane^8", "exchanges over 8 of 8"),
+        ("lane^4", "thread^2", "exchanges over 2 of 2"),
+        ("sigmoid s16 <- s8 ", "sigmoid s16 <- s8, lane^4 ", "a special function exchanges"),
+        ("lane^4", "lane^4 scalar=1", "scalar is for special functions"),
+        ("lane^4", "lane^4 tail_a=1 tail=9", "tail 9 is beyond the 8 lanes"),
+        (f"end wait={WAIT - 2}\n", "", "has no END"),
+        ("tuple:", "epoch:", "reads tuple memory"),
+        ("tuple:", "epoch:", "there is no section tuple"),
+        ("s17 <- s16, s16", "s17+level <- s16, s16", "uses a level of the merge stack"),
+        ("inner=4 outer=2\n", "inner=4 outer=0\n", "loops run at least once"),
+    ],
+)
+def test_a_breach_is_found(old: str, new: str, problem: str) -> None:
+    assert old in LEGAL
+    assert any(problem in found for found in problems(LEGAL.replace(old, new)))
+
+
+def test_two_results_in_a_cycle_are_found() -> None:
+    gap = cycles.SPECIAL_LATENCY[Opcode.SIGMOID] - WAIT - 1
+    text = "tuple:\n    sigmoid s8 <- s0 wait=1 scalar=1\n    add s9 <- s0, s0 wait={}\n    end wait=30\n"
+    assert problems(text.format(gap - 1)) == []
+    assert problems(text.format(gap)) == [
+        f"tuple, instruction 2: two results are written in cycle {1 + gap + WAIT} of the section"
+    ]
+
+
+def test_an_overtaken_result_is_found() -> None:
+    text = "tuple:\n    sigmoid s8 <- s0 wait=1 scalar=1\n    add s8 <- s0, s0 wait=1\n    end wait=30\n"
+    assert problems(text) == ["tuple, instruction 1: overtakes the result of an earlier instruction in row 8"]
+
+
+def test_an_instruction_that_reads_what_it_has_just_written_is_found() -> None:
+    text = "tuple:\n    mov s8+i <- s0+i inner=4\n    add s9+i <- s8+i, s8+i wait=9 inner=3\n    end wait=20\n"
+    assert any("reads a row that it has just written" in found for found in problems(text))
+
+
+def test_turns_take_their_least_time() -> None:
+    text = "tuple:\n    mov s8 <- s0\n    end wait=20\n"
+    assert problems(text) == ["tuple, instruction 0: takes 1 cycles"]
+
+
+def test_merge_and_push_come_with_levels() -> None:
+    assert "sections merge and push must be there" in problems(LEGAL, levels=1)[0]
+    text = LEGAL + "merge:\n    add s8+i <- s20+i+level, s8+i inner=2\n    end wait=20\n"
+    text += "push:\n    mov s20+i+level <- s8+i inner=2\n    end wait=20\n"
+    assert problems(text, levels=3, level_stride=2) == []
+    assert any("writes row 65 of 64" in found for found in problems(text, levels=23, level_stride=2))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_wait_taken_away_from_a_compiled_program_is_found(seed: int) -> None:
+    """The schedules are tight: no instruction's wait can be made shorter by a cycle."""
+    rng = random.Random(seed)
+    graph = RandomRule(seed).graph(batch=4)
+    config = MachineConfig(threads=2, **ROOMY)
+    compiled = compile_engine(graph, tuple_layout(graph, config.lanes), config, max_tuples=100)
+    arguments = {
+        "group": compiled.group,
+        "tuple_rows": compiled.tuple_rows,
+        "level_stride": compiled.level_stride,
+        "levels": compiled.levels,
+        "image_rows": compiled.draft.memory.image,
+    }
+    waiting = [k for k, instruction in enumerate(compiled.program) if instruction.wait]
+    for k in rng.sample(waiting, min(5, len(waiting))):
+        program = list(compiled.program)
+        program[k] = replace(program[k], wait=program[k].wait - 1)
+        with pytest.raises(InternalError, match="the compiler made an illegal program"):
+            check_program(program, compiled.sections, config, **arguments)
+
+
+def test_section_lengths_agree_with_the_oracle() -> None:
+    body = (
+        Instruction(op=Opcode.ADD, wait=3, inner=5, outer=2),
+        Instruction(op=Opcode.DIV, inner=2, scalar=1),
+        Instruction(op=Opcode.EXP, inner=2),
+        Instruction(op=Opcode.END, wait=4),
+    )
+    expected = 13 + 2 * cycles.SPECIAL_INTERVAL[Opcode.DIV] + 16 * cycles.SPECIAL_INTERVAL[Opcode.EXP] + 5
+    assert section_length(body) == oracle.section_length(body) == expected
+    assert Section.TUPLE in assemble(LEGAL)[1]

@@ -1,0 +1,25 @@
+"""Fixtures that every test folder may use: golden text here; the PostgreSQL servers come from `tests.servers`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.golden import Golden
+from tests.servers import connection, own_root, pg_uri, server, server_root, servers
+
+__all__ = ["connection", "golden", "own_root", "pg_uri", "server", "server_root", "servers"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite the golden files with what the tests print")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """Comparison with ``<test folder>/golden/<module>/<test name>.txt``."""
+    path = request.node.path
+    return Golden(
+        folder=path.parent / "golden" / path.stem.removeprefix("test_"),
+        name=request.node.name.removeprefix("test_"),
+        update=request.config.getoption("--update-golden"),
+    )

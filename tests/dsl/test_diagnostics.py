@@ -1,0 +1,60 @@
+"""What a user sees for each way a rule can be wrong: golden text for every program in `bad/`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dsl import Rule, RuleError, compile_rule
+from tests.golden import Golden
+
+BAD = sorted((Path(__file__).parent / "bad").glob("*.rule"))
+WARNED = sorted((Path(__file__).parent / "warned").glob("*.rule"))
+SOURCES = sorted((Path(__file__).parents[2] / "dsl").rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
+def test_bad(path: Path, golden: Golden) -> None:
+    rule = Rule(path.read_text(encoding="utf-8"), filename=path.name)
+    assert rule.diagnostics, "a bad program must have an error"
+    with pytest.raises(RuleError) as raised:
+        _ = rule.hdfg
+    assert raised.value.diagnostics == rule.diagnostics
+    golden(rule.report)
+
+
+@pytest.mark.parametrize("path", WARNED, ids=lambda path: path.stem)
+def test_warned(path: Path, golden: Golden) -> None:
+    rule = compile_rule(path.read_text(encoding="utf-8"), filename=path.name)
+    assert rule.warnings, "the program must have a warning"
+    golden(rule.report)
+
+
+def test_there_are_many_bad_programs() -> None:
+    assert len(BAD) >= 60
+
+
+def test_every_code_is_shown_by_some_program() -> None:
+    written = {code for path in SOURCES for code in re.findall(r'"([EW][1-7]\d\d)"', path.read_text(encoding="utf-8"))}
+    shown: set[str] = set()
+    for path in (*BAD, *WARNED):
+        rule = Rule(path.read_text(encoding="utf-8"))
+        shown |= {diagnostic.code for diagnostic in (*rule.diagnostics, *rule.warnings)}
+    assert shown | {"E601"} == written  # E601, the size of the text, has no file of its own
+
+
+@pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
+def test_every_span_lies_in_the_text(path: Path) -> None:
+    rule = Rule(path.read_text(encoding="utf-8"))
+    for diagnostic in rule.diagnostics:
+        for span in (diagnostic.span, *(note.span for note in diagnostic.notes)):
+            if span is not None:
+                assert 1 <= span.line <= len(rule.source.lines)
+                assert 1 <= span.column <= len(rule.source.lines[span.line - 1]) + 1
+
+
+def test_five_errors_come_at_once() -> None:
+    text = next(path for path in BAD if path.stem == "five_errors").read_text(encoding="utf-8")
+    assert len(Rule(text).diagnostics) >= 5

@@ -1,0 +1,80 @@
+"""Extents that are bound at train time: arithmetic, binding, inference from a table's shapes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsl import compile_rule
+from dsl.hdfg.dims import Dim, add, evaluate, multiply, subtract, symbol
+from dsl.hdfg.graph import BindError
+from tests.dsl.rules import RULES
+from tests.dsl.scale import randomised
+
+dims = st.recursive(
+    st.one_of(st.integers(-9, 9), st.sampled_from([symbol("n"), symbol("k"), symbol("m")])),
+    lambda inner: st.tuples(st.sampled_from([add, subtract, multiply]), inner, inner).map(lambda t: t[0](t[1], t[2])),
+    max_leaves=8,
+)
+
+
+@randomised(100)
+@given(dims, dims, dims, st.fixed_dictionaries({name: st.integers(1, 9) for name in "nkm"}))
+def test_arithmetic_is_that_of_whole_numbers(a: Dim, b: Dim, c: Dim, values: dict[str, int]) -> None:
+    assert evaluate(add(a, b), values) == evaluate(a, values) + evaluate(b, values)
+    assert evaluate(subtract(a, b), values) == evaluate(a, values) - evaluate(b, values)
+    assert evaluate(multiply(a, b), values) == evaluate(a, values) * evaluate(b, values)
+    assert multiply(a, add(b, c)) == add(multiply(c, a), multiply(b, a))
+    assert subtract(a, a) == 0
+
+
+def test_bind_gives_concrete_shapes() -> None:
+    graph = compile_rule(RULES["extents"]).hdfg
+    assert graph.unbound_dims == ("n", "k")
+    bound = graph.bind({"n": 3, "k": 2})
+    assert bound.is_bound
+    assert bound.concrete_shape(bound.models[0]) == (7,)
+    assert [node.value for node in bound.nodes if node.op == "const"] == [6.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"n": 3}, "missing: k"),
+        ({"n": 3, "k": 2, "m": 1}, "has no dim m; its dims are: n, k"),
+        ({"n": 0, "k": 2}, r"z would have shape \[2, 0\] under k=2, n=0"),
+    ],
+)
+def test_bind_says_what_does_not_fit(values: dict[str, int], message: str) -> None:
+    with pytest.raises(BindError, match=message):
+        compile_rule(RULES["extents"]).hdfg.bind(values)
+
+
+def test_infer_dims_solves_axis_by_axis() -> None:
+    graph = compile_rule(RULES["extents"]).hdfg
+    assert graph.infer_dims({"x": (7,)}) == {}
+    assert graph.infer_dims({"z": (2, 3)}) == {"n": 3, "k": 2}
+    assert graph.infer_dims({"x": (7,), "z": (2, 3)}) == {"n": 3, "k": 2}
+    with pytest.raises(BindError, match=r"axis 1 of x must have n\*k\+1|axis 1 of x must have k\*n\+1"):
+        graph.infer_dims({"x": (8,), "z": (2, 3)})
+    with pytest.raises(BindError, match="z must have 2 axes as the rule says, not 1"):
+        graph.infer_dims({"z": (2,)})
+    with pytest.raises(BindError, match="no input, output or model 'q'"):
+        graph.infer_dims({"q": (2,)})
+
+
+def test_infer_dims_solves_linear_expressions() -> None:
+    text = RULES["plain_sgd"].replace("dana.model([n])", "dana.model([n])").replace("[n])", "[2 * n + 1])")
+    graph = compile_rule(text).hdfg
+    assert graph.infer_dims({"x": (9,)}) == {"n": 4}
+    with pytest.raises(BindError, match=r"axis 1 of x has 8 elements, which no n makes of 2\*n\+1"):
+        graph.infer_dims({"x": (8,)})
+
+
+def test_a_fixed_row_must_exist_once_bound() -> None:
+    text = RULES["centres"].replace("C = dana.model([k, 2]", "n = dana.dim()\nC = dana.model([n, 2]")
+    graph = compile_rule(text).hdfg
+    assert graph.bind({"n": 3}).is_bound
+    with pytest.raises(BindError, match="C would have 2 rows, but the rule selects row 2"):
+        graph.bind({"n": 2})

@@ -1,0 +1,66 @@
+"""The reference of the language is run: every example compiles and has the shape that the table says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dsl import Rule, compile_rule
+from dsl.hdfg.dims import shape_text
+from dsl.semantics.library import DECLARATIONS, FUNCTIONS, METHODS
+from tests.dsl.rules import EXAMPLES
+
+TEXT = (Path(__file__).parents[2] / "docs" / "language.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.S)
+PRELUDE = BLOCKS[1]
+ROWS = [
+    re.split(r"\s*\|\s*", line)[1:-1]
+    for line in TEXT.splitlines()
+    if line.startswith("| ") and not line.startswith("| construct")
+]
+EXAMPLES_OF_ROWS = [(row[0], row[2].strip("`"), row[3].strip("`")) for row in ROWS if row[2]]
+
+
+def test_tables_are_read_as_tables() -> None:
+    assert {len(row) for row in ROWS} == {4}
+    assert len(EXAMPLES_OF_ROWS) >= 40
+
+
+@pytest.mark.parametrize(("construct", "example", "shape"), EXAMPLES_OF_ROWS, ids=[row[1] for row in EXAMPLES_OF_ROWS])
+def test_row(construct: str, example: str, shape: str) -> None:
+    text = PRELUDE + example + ("\n" if "setModel" in example else "\nrule.setModel(b, 2 * b)\n")
+    checked = compile_rule(text).checked
+    if shape == "–":
+        return
+    name = re.match(r"\w+", example)
+    assert name is not None
+    # a state is called after what it is kept for: w.v
+    declared = {o.name.split(".")[-1]: o for o in checked.operations if o.name is not None}
+    named = {text: checked.operations[number] for number, text in checked.names.items()}
+    last = (declared | named)[name.group()]
+    assert shape_text(last.shape) == shape
+
+
+@pytest.mark.parametrize("block", [0, 2, 3, 4])
+def test_whole_rules_compile(block: int) -> None:
+    assert compile_rule(BLOCKS[block]).report == ""
+
+
+def test_the_first_rule_is_the_example() -> None:
+    assert BLOCKS[0] == (EXAMPLES / "logistic.py").read_text(encoding="utf-8").replace("# ours: bound", "# bound")
+
+
+def test_every_name_has_a_row() -> None:
+    constructs = " ".join(row[0] for row in ROWS)
+    for name in (*DECLARATIONS, *FUNCTIONS):
+        assert f"dana.{name}(" in constructs
+    for name in METHODS:
+        assert f"rule.{name}(" in constructs
+
+
+def test_the_error_shown_is_what_a_user_sees() -> None:
+    shown = re.findall(r"```text\n(.*?)\n```", TEXT, re.S)[0]
+    bad = Path(__file__).parent / "bad" / "five_errors.rule"
+    assert shown in Rule(bad.read_text(encoding="utf-8"), filename=bad.name).report

@@ -1,0 +1,102 @@
+"""Rules written as functions under `@dana.udf`: read, never called, and complete as text."""
+
+from __future__ import annotations
+
+import linecache
+
+import pytest
+
+import dana
+import dana as d
+import dana.optimizers as steps
+from dana import sigma as total
+from dana.optimizers import clip
+from dana.optimizers import sgd as descend
+from dsl import Rule, RuleError, compile_rule
+from dsl.hdfg.text import graph_text
+
+RATE = 0.25
+WIDTH = 3
+
+
+def test_a_function_is_a_rule() -> None:
+    @dana.udf
+    def linear() -> None:
+        w = dana.model([WIDTH])
+        x = dana.input([WIDTH])
+        y = d.output()
+        rule = dana.algo(w, x, y)
+        rule.setModel(w - RATE * (total(w * x, 1) - y) * x)
+
+    assert isinstance(linear, Rule)
+    assert linear.name == "rule"
+    graph = linear.hdfg.bind({})
+    assert graph.concrete_shape(graph.models[0]) == (3,)
+    assert 0.25 in [node.value for node in graph.nodes]
+    # the text stands alone
+    assert graph_text(compile_rule(linear.source.text).hdfg, spans=False) == graph_text(graph, spans=False)
+    lines = [line.strip() for line in linear.source.text.splitlines()]
+    for line in ("import dana", "import dana as d", "from dana import sigma as total", "RATE = 0.25", "WIDTH = 3"):
+        assert line in lines
+
+
+def test_the_body_is_never_run() -> None:
+    with pytest.raises(RuleError, match="numpy cannot be imported"):
+
+        @dana.udf
+        def hostile() -> None:
+            import numpy
+
+            raise SystemExit(numpy)
+
+
+def test_errors_point_into_the_file() -> None:
+    line = test_errors_point_into_the_file.__code__.co_firstlineno + 8
+    with pytest.raises(RuleError) as raised:
+
+        @dana.udf
+        def wrong() -> None:
+            w = dana.model([3])
+            x = dana.input([3])
+            print(w * x)
+
+    assert f"{__file__}:{line}:13" in str(raised.value)
+    assert "'print' is not defined" in str(raised.value)
+
+
+def test_a_notebook_cell_works() -> None:
+    """Notebooks put the source of each cell into linecache, as here."""
+    cell = "@dana.udf\ndef cell():\n    w = dana.model()\n    x = dana.input()\n"
+    cell += "    r = dana.algo(w, x)\n    r.setModel(x)\n"
+    linecache.cache["<cell 1>"] = (len(cell), None, cell.splitlines(keepends=True), "<cell 1>")
+    names = {"dana": dana, "__name__": "__main__"}
+    exec(compile(cell, "<cell 1>", "exec"), names)
+    rule = names["cell"]
+    assert isinstance(rule, Rule)
+    assert rule.name == "r"
+
+
+def test_a_function_as_text_is_a_rule_too() -> None:
+    text = (
+        "import dana\n\n@dana.udf\ndef linear(rate=0.5):\n    '''Docstring.'''\n    w = dana.model()\n"
+        "    x = dana.input()\n    rule = dana.algo(w, x)\n    rule.setModel(w - rate * x)\n"
+    )
+    assert compile_rule(text).name == "rule"
+
+
+def test_functions_of_modules_come_along() -> None:
+    @dana.udf
+    def bounded() -> None:
+        w = dana.model([WIDTH])
+        x = dana.input([WIDTH])
+        rule = dana.algo(w, x)
+        rule.setModel(w, descend(w, clip(x, 1), steps.inverse_decay(RATE)))
+
+    lines = [line.strip() for line in bounded.source.text.splitlines()]
+    for line in (
+        "import dana.optimizers as steps",
+        "from dana.optimizers import clip",
+        "from dana.optimizers import sgd as descend",
+    ):
+        assert line in lines
+    assert [node.name for node in bounded.hdfg.nodes if node.id in bounded.hdfg.models] == ["w", "state.batches"]

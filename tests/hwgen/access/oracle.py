@@ -1,0 +1,301 @@
+"""The access engine as `docs/machine.md` has it, sections 4 and 5, in plain Python: meaning and cycles.
+
+Written from the document and from `hwgen.spec`, not from the RTL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from hwgen.spec import cycles
+from hwgen.spec.bundle import WHOLE_EPOCH
+from hwgen.spec.columns import Column, ColumnType
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.numerics import conversion
+from hwgen.spec.strider import STRIDER_BOUND, TEMPORARIES, Condition, Control, Fault, Instruction, Opcode
+from tests.hwgen.access.case import Case, Outcome, Round, Stop, Write
+
+M32 = 0xFFFFFFFF
+ZERO = Instruction(Opcode.READB)
+CONVERSIONS = {
+    ColumnType.FLOAT4: ("<f4", conversion.from_float32),
+    ColumnType.FLOAT8: ("<f8", conversion.from_float64),
+    ColumnType.INT2: ("<i2", conversion.from_int16),
+    ColumnType.INT4: ("<i4", conversion.from_int32),
+    ColumnType.INT8: ("<i8", conversion.from_int64),
+    ColumnType.BOOL: ("u1", conversion.from_bool),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """An entry: `work` cycles after the push before it (or the start), its own instruction's cycles included.
+
+    `column` is the descriptor's number, `end` the page's end, else a fault.
+    """
+
+    work: int
+    pointer: int
+    address: int = 0
+    column: int | None = None
+    end: bool = False
+    fault: Fault = Fault.NONE
+
+
+@dataclass(slots=True)
+class StriderModel:
+    """Runs the program on pages; counts skipped rows."""
+
+    config: MachineConfig
+    program: tuple[Instruction, ...]
+    constants: tuple[int, ...]
+    skipped: int = 0
+
+    def run(self, page: bytes) -> Iterator[Push]:
+        """The entries that the page gives; the last one is an end or a fault."""
+        depth = self.config.strider_depth
+        registers = [0] * TEMPORARIES + list(self.constants) + [0] * (32 - len(self.constants))
+        pc = head = work = 0
+        for _ in range(STRIDER_BOUND * self.config.page_size):
+            i = self.program[pc] if pc < len(self.program) else ZERO
+            work += cycles.STRIDER_CYCLES[i.op]
+            fault = self._fault(i, registers)
+            pointer = registers[0] & 0xFFFF
+            if fault:
+                yield Push(work, pointer, fault=fault)
+                return
+            if i.op is Opcode.WRITEB:
+                yield Push(work, pointer, address=registers[i.a], column=i.b * 64 + i.c)
+                work = 0
+            elif i.op is Opcode.CTL and i.a == Control.END:
+                yield Push(work, pointer, end=True)
+                return
+            following = (pc + 1) % depth
+            if i.op is Opcode.BENTR:
+                head = following
+            pc = self._step(i, registers, page, pc, following, head) % depth
+        yield Push(work, registers[0] & 0xFFFF, fault=Fault.RUNAWAY)
+
+    def _fault(self, i: Instruction, registers: list[int]) -> Fault:
+        a, b, c, size = i.a, i.b, i.c, self.config.page_size
+        temporary_a, temporary_c = a < TEMPORARIES, c < TEMPORARIES
+        match i.op:
+            case Opcode.READB:
+                good = 1 <= b <= 4 and temporary_c
+            case Opcode.EXTRB:
+                good = temporary_a and b <= 3 and 1 <= c <= 4
+            case Opcode.EXTRBI:
+                good = temporary_a and b <= 31 and 1 <= c <= 32
+            case Opcode.WRITEB:
+                good = b * 64 + c < self.config.descriptor_depth
+            case Opcode.CLN:
+                good = b <= 7 and temporary_c
+            case Opcode.INS:
+                good = temporary_a
+            case Opcode.AD | Opcode.SUB | Opcode.MUL:
+                good = temporary_c
+            case Opcode.BEXIT:
+                good = a <= 3
+            case Opcode.CTL:
+                good = a <= 3 and (a != Control.POP or temporary_c) and (a != Control.FAIL or 1 <= b * 64 + c <= 255)
+            case _:
+                good = True
+        if not good:
+            return Fault.BAD_INSTRUCTION
+        if i.op is Opcode.READB and registers[a] + b > size:
+            return Fault.OUT_OF_PAGE
+        if i.op is Opcode.WRITEB and registers[a] >= size:
+            return Fault.OUT_OF_PAGE
+        if i.op is Opcode.CTL and a == Control.FAIL:
+            return Fault(b * 64 + c)
+        return Fault.NONE
+
+    def _step(self, i: Instruction, r: list[int], page: bytes, pc: int, following: int, head: int) -> int:
+        a, b, c = i.a, i.b, i.c
+        match i.op:
+            case Opcode.READB:
+                r[c] = int.from_bytes(page[r[a] : r[a] + b], "little")
+            case Opcode.EXTRB:
+                r[a] = r[a] >> 8 * b & (1 << 8 * c) - 1
+            case Opcode.EXTRBI:
+                r[a] = r[a] >> b & (1 << c) - 1
+            case Opcode.CLN:
+                r[c] = (r[a] + (1 << b) - 1 >> b << b) & M32
+            case Opcode.INS:
+                r[a] = b * 64 + c
+            case Opcode.AD:
+                r[c] = r[a] + r[b] & M32
+            case Opcode.SUB:
+                r[c] = r[a] - r[b] & M32
+            case Opcode.MUL:
+                r[c] = (r[a] & 0xFFFF) * (r[b] & 0xFFFF)
+            case Opcode.BEXIT:
+                x, y = r[b], r[c]
+                leave = {Condition.EQ: x == y, Condition.NE: x != y, Condition.LT: x < y, Condition.GE: x >= y}
+                return following if leave[Condition(a)] else head
+            case Opcode.BEQ | Opcode.BNE | Opcode.BLT:
+                taken = {Opcode.BEQ: r[a] == r[b], Opcode.BNE: r[a] != r[b], Opcode.BLT: r[a] < r[b]}[i.op]
+                return pc + (c - 64 if c >= 32 else c) if taken else following
+            case Opcode.JMP:
+                return a << 12 | b << 6 | c
+            case Opcode.CTL if a == Control.SKIP:
+                self.skipped += 1
+            case Opcode.CTL if a == Control.POP:
+                r[c] = r[b].bit_count()
+        return following
+
+
+def column_fault(column: Column, address: int, config: MachineConfig) -> Fault:
+    if column.count == 0 or column.lane >= config.lanes:
+        return Fault.BAD_INSTRUCTION
+    if address + column.count * column.type.bytes > config.page_size:
+        return Fault.OUT_OF_PAGE
+    return Fault.NONE
+
+
+def column_writes(column: Column, page: bytes, address: int, lanes: int) -> list[tuple[int, dict[int, int]]]:
+    """What each beat of a column writes: row within the tuple, lanes with their bit patterns."""
+    code, convert = CONVERSIONS[column.type]
+    values = convert(np.frombuffer(page, dtype=code, count=column.count, offset=address)).view(np.uint32).tolist()
+    beats: list[tuple[int, dict[int, int]]] = []
+    rows: dict[int, dict[int, int]] = {}
+    for e, value in enumerate(values):
+        row, lane = column.row + (column.lane + e) // lanes, (column.lane + e) % lanes
+        if column.scalar:
+            beats.append((row, dict.fromkeys(range(lanes), value)))
+        elif column.type is ColumnType.FLOAT4:
+            if row not in rows:
+                rows[row] = {}
+                beats.append((row, rows[row]))
+            rows[row][lane] = value
+        else:
+            beats.append((row, {lane: value}))
+    assert len(beats) == column.beats(lanes)
+    return beats
+
+
+class _Machine:
+    """The recurrences."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.out = Outcome()
+        config = case.config
+        self.capacity = config.threads << case.group_log2
+        self.take = self.done = 0
+        self.ats: list[int] = []
+        self.count = self.total = self.in_batch = 0
+        self.open = False
+        self.hands: list[int] = []
+        self.released: list[int] = []
+        self.idle = 0
+
+    def run(self) -> Outcome:
+        case, config, out = self.case, self.case.config, self.out
+        model = StriderModel(config, case.program, case.constants)
+        beats = config.page_beats
+        release: list[int] = []
+        request = last = 0
+        if not case.pages:
+            out.empty = 1
+        for p, page in enumerate(case.pages):
+            free = release[p - config.striders] if p >= config.striders else 0
+            request = max(request + 1, free + 1)
+            out.requests.append(request)
+            first = max(request + config.link_latency, last + 1 if p else 0)
+            last = first + beats - 1
+            turn = last + cycles.STRIDER_START
+            takes: list[int] = []
+            for k, entry in enumerate(model.run(page)):
+                push = turn + entry.work - 1
+                if k >= config.queue_depth:
+                    push = max(push, takes[k - config.queue_depth] + 1)
+                turn = push + 1
+                at = self._arrive(push)
+                takes.append(self.take)
+                fault = self._work(entry, page, at, last_page=p == len(case.pages) - 1)
+                if fault:
+                    out.fault = Stop(fault, p, entry.pointer)
+                    return out
+                if entry.end:
+                    release.append(at + cycles.PAGE_RELEASE)
+        out.skipped = model.skipped
+        return out
+
+    def _arrive(self, push: int) -> int:
+        stages = cycles.UNPACK_STAGES
+        self.take = max(push + 1, self.take + 1)
+        if len(self.ats) >= stages:
+            self.take = max(self.take, self.ats[-stages] - 1)
+        at = max(self.take + stages + 1, self.done)
+        self.ats.append(at)
+        return at
+
+    def _work(self, entry: Push, page: bytes, at: int, *, last_page: bool) -> Fault:
+        config, out = self.case.config, self.out
+        if entry.fault:
+            return entry.fault
+        if entry.end:
+            if self.open:
+                return Fault.BAD_INSTRUCTION
+            self.done = at + 1
+            if last_page:
+                if self.count:
+                    self._hand_over(at, epoch_last=True)
+                else:
+                    out.empty = at + cycles.UNPACK_LATENCY
+            return Fault.NONE
+        assert entry.column is not None
+        table = self.case.columns
+        column = table[entry.column] if entry.column < len(table) else Column(count=0, row=0, type=ColumnType.FLOAT4)
+        fault = column_fault(column, entry.address, config)
+        if fault is not Fault.OUT_OF_PAGE and bool(column.first) == self.open:
+            fault = Fault.BAD_INSTRUCTION
+        if fault:
+            return fault
+        go = at
+        if column.first and self._full():
+            self._hand_over(at, epoch_last=False)
+            q = len(self.hands)  # the round that begins
+            go = max(at, self.released[q - 2] + 1 if q >= 2 else 0)
+            self.count = 0
+            if self._batch_complete():
+                self.in_batch = 0
+        if column.first:
+            self.open = True
+        j, half = self.count, len(self.hands) % 2
+        thread, slot = j >> self.case.group_log2, j & (1 << self.case.group_log2) - 1
+        base = slot * self.case.tuple_rows
+        writes = column_writes(column, page, entry.address, config.lanes)
+        for beat, (row, lanes) in enumerate(writes):
+            out.writes.append(Write(go + beat, thread, half, base + row, tuple(sorted(lanes.items()))))
+        self.done = go + len(writes)
+        if column.last:
+            self.open = False
+            self.count += 1
+            self.in_batch += 1
+        return Fault.NONE
+
+    def _batch_complete(self) -> bool:
+        return self.case.batch != WHOLE_EPOCH and self.in_batch == self.case.batch
+
+    def _full(self) -> bool:
+        return self.count == self.capacity or (self.count > 0 and self._batch_complete())
+
+    def _hand_over(self, at: int, *, epoch_last: bool) -> None:
+        hand = at + cycles.UNPACK_LATENCY
+        batch_last = epoch_last or self._batch_complete()
+        self.out.rounds.append(Round(hand, self.count, batch_last, epoch_last))
+        until_release, until_idle = self.case.delays[len(self.hands) % len(self.case.delays)]
+        start = max(hand, self.idle)
+        self.hands.append(hand)
+        self.released.append(start + until_release)
+        self.idle = start + until_release + until_idle
+
+
+def expect(case: Case) -> Outcome:
+    """What the machine does with a case under the modelled link; `Write.cycle` is the beat's, not the bus's."""
+    return _Machine(case).run()

@@ -1,0 +1,43 @@
+"""Random epochs under Verilator against the oracle: what is written, handed over and requested, and when."""
+
+from __future__ import annotations
+
+import random
+
+from hwgen.spec.strider import Fault
+from tests.hwgen.access import generate
+from tests.hwgen.access.bench import Bench
+from tests.hwgen.access.compare import check, check_meaning
+from tests.hwgen.access.machines import SCALE
+from tests.hwgen.access.oracle import expect
+
+
+def test_tuples_from_anywhere(bench: Bench) -> None:
+    rnd = random.Random(1)
+    tuples = faults = 0
+    for _ in range(25 * SCALE):
+        case = generate.walking(rnd, bench.config, pages=rnd.randint(1, 9))
+        expected = check(case, bench)
+        faults += expected.fault is not None
+        tuples += sum(r.count for r in expected.rounds)
+    assert tuples > 500
+    assert faults <= 5 * SCALE
+
+
+def test_random_stalls_change_cycles_and_nothing_else(bench: Bench) -> None:
+    rnd = random.Random(2)
+    for k in range(8 * SCALE):
+        case = generate.walking(rnd, bench.config, pages=rnd.randint(1, 6))
+        check_meaning(expect(case), bench.run(case, stall=rnd.choice([0.1, 0.5, 0.9]), seed=k + 1))
+
+
+def test_any_program_ends(bench: Bench) -> None:
+    rnd = random.Random(3)
+    kinds = set()
+    for _ in range(80 * SCALE):
+        case = generate.wild(rnd, bench.config, pages=rnd.randint(1, 3), loops=False)
+        expected = check(case, bench)
+        kinds.add(expected.fault.code if expected.fault else None)
+    assert {None, Fault.BAD_INSTRUCTION, Fault.OUT_OF_PAGE} <= kinds
+    for _ in range(SCALE):
+        check(generate.wild(rnd, bench.config, pages=1, loops=True), bench)

@@ -1,0 +1,96 @@
+"""Real pages: programs that the compiler makes for a schema, on the RTL, against the reference reader."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from dana.compiler.layout import TupleLayout
+from dana.compiler.strider import compile_strider
+from dana.storage.reader import PageFault, read_page
+from dana.storage.schema import TableSchema, Use
+from tests.hwgen.access.bench import Bench
+from tests.hwgen.access.case import Case, Outcome, Stop
+from tests.hwgen.access.compare import check_cycles, check_meaning
+from tests.hwgen.access.machines import SCALE
+from tests.hwgen.access.oracle import expect
+from tests.storage.schemas import attribute, damage, random_page, random_schema, random_uses
+
+
+def tuples_of(outcome: Outcome, case: Case) -> list[list[dict[int, int]]]:
+    """The tuples that were in tuple memory as the rounds were handed over: for each, its rows, lane to bits."""
+    memory: dict[tuple[int, int, int], dict[int, int]] = {}
+    writes = iter(outcome.writes)
+    pending = next(writes, None)
+    found = []
+    for number, done in enumerate(outcome.rounds):
+        while pending is not None and pending.cycle <= done.cycle:
+            memory.setdefault((pending.thread, pending.half, pending.row), {}).update(pending.lanes)
+            pending = next(writes, None)
+        for j in range(done.count):
+            thread, slot = j >> case.group_log2, j & (1 << case.group_log2) - 1
+            rows = range(slot * case.tuple_rows, (slot + 1) * case.tuple_rows)
+            found.append([dict(memory.get((thread, number % 2, row), {})) for row in rows])
+    return found
+
+
+def expected_rows(values: list[np.ndarray], uses: list[Use], layout: TupleLayout) -> list[dict[int, int]]:
+    rows: list[dict[int, int]] = [{} for _ in range(layout.rows)]
+    for use, value in zip(uses, values, strict=True):
+        place = layout.place(use.input)
+        bits = value.view(np.uint32).tolist()
+        if not place.shape:
+            rows[place.row] = dict.fromkeys(range(layout.lanes), bits[0])
+        else:
+            for e, word in enumerate(bits, use.element):
+                rows[place.row + e // layout.lanes][e % layout.lanes] = word
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(12 * SCALE))
+def test_tuples_are_what_the_reference_reader_reads(plain: Bench, seed: int) -> None:
+    rng = random.Random(seed)
+    config = plain.config
+    length = rng.randint(1, 20)
+    schema = random_schema(rng, rng.choice([2, 5, 12, 40]))
+    schema = TableSchema(relation="t", attributes=(*schema.attributes, attribute("last", "real")))
+    uses, layout = random_uses(rng, schema, config.lanes, length)
+    program = compile_strider(schema, uses, layout, config)
+    pages = [random_page(rng, schema, length) for _ in range(6)]
+    if seed % 3 == 2:
+        pages = [damage(rng, page) if rng.random() < 0.5 else page for page in pages]
+    case = Case(
+        config=config,
+        program=program.instructions,
+        constants=program.constants,
+        columns=program.columns,
+        pages=tuple(pages),
+        batch=rng.choice([1, 7, 0xFFFFFFFF]),
+        group_log2=rng.randrange(3),
+        tuple_rows=layout.rows,
+        delays=((rng.randint(1, 60), 3),),
+    )
+    expected, found = expect(case), plain.run(case)
+    check_meaning(expected, found)
+    check_cycles(expected, found)
+
+    read: list[list[dict[int, int]]] = []
+    skipped = 0
+    for number, page in enumerate(pages):
+        if found.fault is not None and found.fault.page == number:
+            with pytest.raises(PageFault) as caught:
+                read_page(page, schema, uses)
+            assert found.fault == Stop(caught.value.fault, number, caught.value.pointer)
+            return
+        rows = read_page(page, schema, uses)
+        read += [expected_rows(values, uses, layout) for values in rows.rows]
+        skipped += rows.skipped
+    assert found.skipped == skipped
+    # lanes behind a vector's end hold what they held before
+    got = tuples_of(found, case)
+    assert len(got) == len(read)
+    for stored, wanted in zip(got, read, strict=True):
+        for row, lanes in zip(stored, wanted, strict=True):
+            assert {lane: row[lane] for lane in lanes} == lanes

@@ -1,0 +1,74 @@
+"""sigmoid, gaussian, exp and log have NumPy's bits, alone and in one unit, whatever follows what."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+from hwgen.rtl.arith.function import LATENCY, FloatFunction, Function
+from hwgen.spec import numerics
+from tests.hwgen import vectors
+from tests.hwgen.arith.harness import Unit
+
+LN2 = 0.6931471805599453
+MEANING = {
+    Function.SIGMOID: numerics.sigmoid,
+    Function.GAUSSIAN: numerics.gaussian,
+    Function.EXP: numerics.exp,
+    Function.LOG: numerics.log,
+}
+
+
+@pytest.mark.parametrize(
+    "functions",
+    [
+        (Function.SIGMOID,),
+        (Function.EXP,),
+        (Function.GAUSSIAN,),
+        (Function.LOG,),
+        (Function.SIGMOID, Function.EXP, Function.GAUSSIAN),
+        tuple(Function),
+    ],
+    ids=lambda functions: "+".join(f.name.lower() for f in functions),
+)
+def test_every_function(functions: Iterable[Function]) -> None:
+    component = FloatFunction(functions)
+    for function in functions:
+        unit = Unit(component, latency=LATENCY[function])
+        x = vectors.single(vectors.scaled(100_000), seed=int(function))
+        vectors.same_bits(unit(a=x, function=function)["result"].view(np.float32), MEANING[function](x), x)
+
+
+@pytest.mark.parametrize(("function", "bound"), [(Function.EXP, -126 * LN2), (Function.GAUSSIAN, (126 * LN2) ** 0.5)])
+def test_where_results_become_tiny(function: Function, bound: float) -> None:
+    center = int(np.float32(bound).view(np.uint32))
+    x = vectors.floats(np.arange(center - 5000, center + 5000))
+    got = Unit(FloatFunction(), latency=LATENCY[function])(a=x, function=function)["result"].view(np.float32)
+    vectors.same_bits(got, MEANING[function](x), x)
+    assert 0 < np.count_nonzero(got) < x.size
+
+
+def test_functions_follow_each_other() -> None:
+    """Operands of all functions mixed, one in each cycle but for those whose results would fall together."""
+    component = FloatFunction()
+    longest = max(LATENCY.values())
+    rng = np.random.default_rng(5)
+    cycles = vectors.scaled(20_000)
+    x = np.resize(vectors.single(cycles, seed=5), cycles)
+    rng.shuffle(x)
+    functions = rng.choice(list(Function), cycles)
+    due = np.array([cycle + LATENCY[Function(f)] for cycle, f in enumerate(functions)])
+    starts = np.ones(cycles, dtype=bool)
+    taken: set[int] = set()
+    for cycle, at in enumerate(due):
+        starts[cycle] = at not in taken
+        taken.add(at)
+    starts[cycles - longest :] = False
+    shown = Unit(component, latency=0, strobe=False)(a=x, function=functions, start=starts)["result"].view(np.float32)
+    got = shown[due[starts]]
+    want = np.empty_like(got)
+    for function, meaning in MEANING.items():
+        chosen = functions[starts] == function
+        want[chosen] = meaning(x[starts][chosen])
+    vectors.same_bits(got, want, x[starts], functions[starts].astype(np.uint32))
+    assert starts.mean() > 0.5

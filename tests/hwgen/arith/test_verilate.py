@@ -1,0 +1,114 @@
+"""The Verilator harness: a design runs, is compiled once, and a missing or failing tool is named."""
+
+import ctypes
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from hwgen.rtl.verilate import BuildError, cache_folder, verilate
+
+COUNTER = """
+module counter(input clk, input [31:0] step, output reg [31:0] total = 0);
+  always @(posedge clk) total <= total + step;
+endmodule
+"""
+
+DRIVER = """
+#include "Vdut.h"
+#include "scale.h"
+extern "C" __attribute__((visibility("default"))) unsigned run(unsigned step, unsigned cycles) {
+    VerilatedContext context;
+    Vdut dut{&context};
+    dut.step = step * SCALE;
+    for (unsigned cycle = 0; cycle < cycles; ++cycle) {
+        dut.clk = 0;
+        dut.eval();
+        dut.clk = 1;
+        dut.eval();
+    }
+    return dut.total;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def driver(tmp_path: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(shared_cache))
+    path = tmp_path / "driver.cpp"
+    path.write_text(DRIVER)
+    return path
+
+
+@pytest.fixture
+def empty_cache(driver: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return cache_folder()
+
+
+def build(driver: Path, scale: int = 1) -> Path:
+    return verilate(COUNTER, "counter", driver, files={"scale.h": f"#define SCALE {scale}\n"}, optimize="-O0")
+
+
+def run(shared_object: Path, step: int, cycles: int) -> int:
+    return int(ctypes.CDLL(str(shared_object)).run(ctypes.c_uint(step), ctypes.c_uint(cycles)))
+
+
+def test_a_design_runs_and_is_compiled_once(driver: Path) -> None:
+    first = build(driver)
+    assert run(first, 3, 7) == 21
+    stamp = first.stat().st_mtime_ns
+    assert build(driver) == first
+    assert first.stat().st_mtime_ns == stamp
+
+
+def test_every_input_is_part_of_the_key(driver: Path) -> None:
+    first, second = build(driver), build(driver, scale=5)
+    assert first != second
+    assert (run(first, 3, 7), run(second, 3, 7)) == (21, 105)
+
+
+def test_two_processes_build_one_object(driver: Path, empty_cache: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(2) as pool:
+        first, second = pool.map(build, [driver, driver])
+    assert first == second
+    assert run(first, 2, 2) == 4
+    # one finished object, Verilator's run-time, a lock for each, and nothing half-built
+    assert sorted(path.suffix for path in empty_cache.iterdir()) == ["", "", ".lock", ".lock"]
+    assert sorted(path.name for path in empty_cache.glob("*/*")) == ["dut.so", "libverilated.a"]
+
+
+def test_a_design_that_verilator_refuses(driver: Path, empty_cache: Path) -> None:
+    with pytest.raises(BuildError, match=r"(?s)^verilator_bin must succeed to translate module counter.*syntax error"):
+        verilate(COUNTER.replace("endmodule", "endmodul"), "counter", driver)
+    assert [path.suffix for path in empty_cache.iterdir()] == [".lock"]
+
+
+def test_a_driver_that_the_compiler_refuses(driver: Path) -> None:
+    with pytest.raises(BuildError, match=r"(?s)^g\+\+ must succeed to compile the driver of counter.*scale\.h"):
+        verilate(COUNTER, "counter", driver, optimize="-O0")
+
+
+@pytest.mark.parametrize("missing", ["g++", "make"])
+def test_a_missing_tool_is_named(driver: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in {"g++", "make"} - {missing}:
+        (tools / name).symlink_to("/bin/true")
+    monkeypatch.setenv("PATH", str(tools))
+    message = (
+        rf"^simulating RTL needs {missing.replace('+', '[+]')}, which is not on the PATH: install a C\+\+ compiler"
+    )
+    with pytest.raises(BuildError, match=message):
+        build(driver, scale=7)
+
+
+def test_a_relative_cache_folder_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert cache_folder() == Path.home() / ".cache" / "dana" / "verilated"

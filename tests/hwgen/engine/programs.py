@@ -1,0 +1,234 @@
+"""Random engine programs that keep the timing rules of docs/machine.md, section 2.
+
+In: a random generator and a machine. Out: Bundles. The scheduler here is deliberately naive: each instruction waits
+until what it reads was written and the write port is free; it shares nothing with the compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from hwgen.spec import cycles, numerics
+from hwgen.spec.bundle import Bundle
+from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
+from hwgen.spec.engine import FIELDS, Instruction, Mask, Opcode, Section, Source
+from tests.oracles.machine import garbage, interval
+
+PLAIN = tuple(op for op in Opcode if not op.special and op is not Opcode.END)
+SPECIAL = tuple(op for op in Opcode if op.special)
+LONGEST_WAIT = (1 << next(field.width for field in FIELDS if field.name == "wait")) - 1
+
+
+def latency(op: Opcode) -> int:
+    return cycles.SPECIAL_LATENCY.get(op, cycles.RESULT_LATENCY)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of an instruction: cycles are counted from the first row's issue."""
+
+    issue: int
+    reads: tuple[int, ...]
+    dst: int
+    writes: tuple[int, ...]
+
+    @property
+    def written(self) -> int:
+        return self.writes[-1]
+
+
+def rows(instruction: Instruction, shift: int) -> Iterator[Row]:
+    """The rows of an instruction at an offset of the merge stack; `reads` are scratchpad addresses."""
+    lanes = 1
+    if instruction.op.special and not instruction.scalar:
+        lanes = LANES_PER_CLUSTER
+    apart = cycles.SPECIAL_INTERVAL.get(instruction.op, 1)
+    for o in range(instruction.outer):
+        for i in range(instruction.inner):
+            issue = (o * instruction.inner + i) * interval(instruction)
+            a = instruction.a + o * instruction.a_outer + i * instruction.a_inner + instruction.a_level * shift
+            b = instruction.b + o * instruction.b_outer + i * instruction.b_inner
+            dst = instruction.dst + o * instruction.dst_outer + i * instruction.dst_inner
+            reads = [a] if not instruction.a_tuple else []
+            if not instruction.b_tuple and instruction.source is Source.MEMORY:
+                reads.append(b)
+            writes = tuple(issue + k * apart + latency(instruction.op) - 1 for k in range(lanes))
+            yield Row(issue, tuple(reads), dst + instruction.dst_level * shift, writes)
+
+
+@dataclass
+class Scheduler:
+    """Places the instructions of one section: when each row was written last, and when the write port is taken."""
+
+    shift: int
+    now: int = 0
+    written: dict[int, int] = field(default_factory=dict)
+    taken: set[int] = field(default_factory=set)
+
+    def place(self, instruction: Instruction, extra: int) -> Instruction | None:
+        """The instruction with a wait, at least `extra` longer than needed; None if it depends on itself."""
+        parts = list(rows(instruction, self.shift))
+        own: dict[int, int] = {}
+        for part in parts:
+            if any(own.get(address, -1) >= part.issue for address in part.reads):
+                return None
+            if own.get(part.dst, -1) >= part.writes[0]:
+                return None
+            own[part.dst] = part.written
+        length = instruction.rows * interval(instruction)
+        wait = max(extra, cycles.MIN_INSTRUCTION - length)
+        while wait <= LONGEST_WAIT and not self._fits(parts, self.now + wait):
+            wait += 1
+        if wait > LONGEST_WAIT:
+            return None
+        start = self.now + wait
+        for part in parts:
+            self.written[part.dst] = start + part.written
+            self.taken.update(start + cycle for cycle in part.writes)
+        self.now = start + length
+        return replace(instruction, wait=wait)
+
+    def end(self) -> Instruction:
+        """END, after the last result."""
+        last = max(self.taken, default=-1)
+        return Instruction(op=Opcode.END, wait=max(0, last - self.now + 1))
+
+    def _fits(self, parts: list[Row], start: int) -> bool:
+        for part in parts:
+            if any(self.written.get(address, -1) >= start + part.issue for address in part.reads):
+                return False
+            if self.written.get(part.dst, -1) >= start + part.writes[0]:
+                return False
+            if any(start + cycle in self.taken for cycle in part.writes):
+                return False
+        return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What a random program may touch."""
+
+    config: MachineConfig
+    group: int
+    tuple_rows: int
+    rows: int
+    level_stride: int
+    levels: int
+
+    @property
+    def used(self) -> int:
+        """Scratchpad rows, merge stack included."""
+        return self.rows + self.levels * self.level_stride
+
+
+def random_shape(rng: np.random.Generator, config: MachineConfig) -> Shape:
+    group = 1 << int(rng.integers(0, 4))
+    return Shape(
+        config=config,
+        group=group,
+        tuple_rows=int(rng.integers(1, 5)),
+        rows=40,
+        level_stride=int(rng.integers(1, 6)),
+        levels=6,
+    )
+
+
+def random_instruction(rng: np.random.Generator, shape: Shape, section: Section) -> Instruction:
+    """Any instruction that stays inside its memories."""
+    config = shape.config
+    op = Opcode(int(rng.choice(SPECIAL if rng.random() < 0.25 else PLAIN)))
+    inner = int(rng.integers(1, 5))
+    outer = int(rng.choice([1, 1, 2, 3, shape.group]))
+    if op.special:
+        inner, outer = min(inner, 2), min(outer, 2)
+    # addresses below are drawn so that the last row of each operand still lies inside
+    reach = shape.rows - 4 - 12
+    fields: dict[str, int] = {}
+    for operand in ("dst", "a", "b"):
+        fields[operand] = int(rng.integers(0, reach))
+        fields[f"{operand}_inner"] = int(rng.integers(0, 2))
+        fields[f"{operand}_outer"] = int(rng.integers(0, 12 // max(outer - 1, 1) + 1))
+    if section is Section.TUPLE:
+        size = shape.group * shape.tuple_rows
+        for operand in ("a", "b"):
+            if rng.random() < 0.5:
+                fields[f"{operand}_tuple"] = 1
+                steps = fields[f"{operand}_inner"] * (inner - 1)
+                if steps >= size:
+                    fields[f"{operand}_inner"] = steps = 0
+                fields[f"{operand}_outer"] = int(rng.integers(0, (size - 1 - steps) // max(outer - 1, 1) + 1))
+                last = steps + fields[f"{operand}_outer"] * (outer - 1)
+                fields[operand] = int(rng.integers(0, size - last))
+    if section in (Section.MERGE, Section.PUSH):
+        for operand in ("dst", "a"):
+            if rng.random() < 0.5:
+                fields |= _in_stack(rng, shape, operand, inner, outer)
+    source, distance = Source.MEMORY, 0
+    if not op.special and rng.random() < 0.3:
+        source, distance = Source.LANE_XOR, int(rng.integers(0, (config.lanes - 1).bit_length()))
+        if config.threads > 1 and rng.random() < 0.5:
+            source, distance = Source.THREAD_XOR, int(rng.integers(0, (config.threads - 1).bit_length()))
+    return Instruction(
+        op=op,
+        inner=inner,
+        outer=outer,
+        source=source,
+        distance=distance,
+        mask=Mask(int(rng.integers(0, 3))) if rng.random() < 0.4 else Mask.NONE,
+        tail_a=int(rng.random() < 0.2),
+        tail_b=int(rng.random() < 0.2),
+        tail=int(rng.integers(0, config.lanes)),
+        scalar=int(rng.integers(0, 2)) if op.special else 0,
+        **fields,
+    )
+
+
+def _in_stack(rng: np.random.Generator, shape: Shape, operand: str, inner: int, outer: int) -> dict[str, int]:
+    """Fields that put an operand into the current level of the merge stack, which is behind the other rows."""
+    step = int(rng.integers(0, 2)) if inner <= shape.level_stride else 0
+    offset = int(rng.integers(0, shape.level_stride - step * (inner - 1)))
+    return {operand: shape.rows + offset, f"{operand}_inner": step, f"{operand}_outer": 0, f"{operand}_level": 1}
+
+
+def random_section(rng: np.random.Generator, shape: Shape, section: Section, count: int) -> list[Instruction]:
+    """About `count` instructions and END. A section must be legal at every level, so the stride is the worst case."""
+    scheduler = Scheduler(shift=0)
+    placed: list[Instruction] = []
+    for _ in range(count):
+        extra = int(rng.integers(0, 4)) if rng.random() < 0.3 else 0
+        candidate = scheduler.place(random_instruction(rng, shape, section), extra)
+        if candidate is not None:
+            placed.append(candidate)
+    return [*placed, scheduler.end()]
+
+
+def random_bundle(
+    rng: np.random.Generator, config: MachineConfig, *, batch: int, absent: tuple[Section, ...] = (), size: int = 12
+) -> Bundle:
+    """A program that computes nothing sensible, in all its sections but those `absent`."""
+    shape = random_shape(rng, config)
+    program: list[Instruction] = []
+    sections: dict[Section, int] = {}
+    order = [name for name in Section if name not in absent]
+    for name in rng.permutation(np.array(order, dtype=object)):
+        sections[name] = len(program)
+        program += random_section(rng, shape, name, int(rng.integers(0, size)))
+    image = numerics.flush(garbage((shape.used, config.lanes), int(rng.integers(1 << 31)))).view(np.uint32)
+    return Bundle(
+        config=config,
+        program=tuple(program),
+        sections=sections,
+        strider=(),
+        constants=(),
+        columns=(),
+        batch=batch,
+        group=shape.group,
+        tuple_rows=shape.tuple_rows,
+        level_stride=shape.level_stride,
+        levels=shape.levels,
+        image=image,
+        symbols=(),
+    )

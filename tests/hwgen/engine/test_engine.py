@@ -1,0 +1,154 @@
+"""The engine's RTL against the NumPy executor of docs/machine.md, and its cycles against the recurrences there."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from hwgen.spec import cycles, numerics
+from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.engine import Section
+from tests.hwgen.engine.bench import FINISHED, OVERFLOW, Delivery, EngineBench, Ran
+from tests.hwgen.engine.programs import random_bundle
+from tests.oracles.machine import Epoch, Machine, MachineFault, garbage, section_length
+
+SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
+SMALL = {"scratch_depth": 128, "tuple_depth": 128, "program_depth": 128}
+MACHINES = {
+    "one cluster": MachineConfig(threads=1, clusters=1, **SMALL),
+    "four by two": MachineConfig(threads=4, clusters=2, **SMALL),
+    "wide thread": MachineConfig(threads=1, clusters=4, **SMALL),
+}
+
+
+def executor(bundle: Bundle, seed: int = 0) -> Machine:
+    """The oracle, with nothing in its memories that the machine's own conversions would not let in."""
+    oracle = Machine(bundle, seed=seed)
+    oracle.halves = numerics.flush(oracle.halves)
+    return oracle
+
+
+def deliver(bundle: Bundle, oracle: Machine, tuples: np.ndarray, rng: np.random.Generator, *, gaps: int) -> Delivery:
+    """The epoch as the access engine would hand it over, with idle cycles in between."""
+    delivery = Delivery()
+    lanes = bundle.config.lanes
+    every = np.ones(lanes, dtype=bool)
+
+    def gap() -> int:
+        return int(rng.integers(0, gaps)) if gaps and rng.random() < 0.3 else 0
+
+    # the engine may read what no tuple of the epoch wrote
+    for half, thread, row in np.ndindex(oracle.halves.shape[:3]):
+        words = oracle.halves[half, thread, row].view(np.uint32)
+        delivery.row(thread=thread, half=half, row=row, words=words, enable=every)
+    batch = len(tuples) if bundle.batch == WHOLE_EPOCH else bundle.batch
+    rounds = []
+    for start in range(0, len(tuples), max(batch, 1)):
+        stop = min(start + batch, len(tuples))
+        rounds += [
+            (first, min(first + bundle.round_tuples, stop), stop) for first in range(start, stop, bundle.round_tuples)
+        ]
+    for number, (first, last, stop) in enumerate(rounds):
+        if number >= 2:
+            delivery.wait_released(number - 1)
+        for j, rows in enumerate(tuples[first:last]):
+            for r, words in enumerate(rows.view(np.uint32)):
+                place = {"thread": j // bundle.group, "half": number % 2, "row": j % bundle.group * len(rows) + r}
+                some = rng.random(lanes) < 0.5
+                junk = rng.integers(0, 1 << 32, lanes, dtype=np.uint32)
+                delivery.row(**place, words=np.where(some, words, junk), enable=some, gap=gap())
+                delivery.row(**place, words=np.where(some, junk, words), enable=~some, gap=gap())
+        delivery.round(count=last - first, batch_last=last == stop, epoch_last=last == len(tuples), gap=gap())
+    if not rounds:
+        delivery.empty(gap=gap())
+    return delivery
+
+
+def check_cycles(bundle: Bundle, epoch: Epoch, ran: Ran) -> None:
+    """docs/machine.md, section 5, "Engine" and "Epoch"."""
+
+    def cost(name: Section) -> int:
+        return cycles.SECTION_START + section_length(bundle.section(name))
+
+    idle = 1 + (cost(Section.INIT) if Section.INIT in bundle.sections else 0)
+    sections = [name for name, _ in epoch.ran if name is not Section.INIT]
+    starts = [k for k, name in enumerate(sections) if name is Section.TUPLE]
+    for q, (first, last) in enumerate(zip(starts, [*starts[1:], len(sections)], strict=False)):
+        start = max(ran.handed[q], idle) + cycles.ROUND_START
+        assert ran.freed[q] == start + cost(Section.TUPLE)
+        idle = start + sum(cost(name) for name in sections[first:last])
+    assert ran.cycles == (idle if starts else max(idle, ran.handed[0]))
+    assert ran.busy == epoch.busy
+    assert ran.tuples == sum(epoch.rounds)
+
+
+def check_rows(bench: EngineBench, oracle: Machine, bundle: Bundle) -> None:
+    used = len(bundle.image)
+    found = bench.read_rows(0, used)
+    wanted = numerics.flush(oracle.scratch[0, :used]).view(np.uint32)
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.fixture(params=list(MACHINES))
+def config(request: pytest.FixtureRequest) -> MachineConfig:
+    return MACHINES[request.param]
+
+
+@pytest.mark.parametrize("seed", range(12 * SCALE))
+def test_random_programs(config: MachineConfig, seed: int) -> None:
+    """Any program, several epochs, short rounds, gaps in the delivery: the same bits in thread 0, the same cycles."""
+    rng = np.random.default_rng([seed, config.units])
+    batch = int(rng.choice([1, 2, 5, 16, 37, 100, WHOLE_EPOCH]))
+    bundle = random_bundle(rng, config, batch=batch)
+    oracle = executor(bundle, seed)
+    bench = EngineBench(config)
+    bench.load(bundle)
+    for _ in range(2):
+        count = int(rng.integers(0, 3 * bundle.round_tuples + 2))
+        tuples = numerics.flush(garbage((count, bundle.tuple_rows, config.lanes), int(rng.integers(1 << 31))))
+        ran = bench.run(deliver(bundle, oracle, tuples, rng, gaps=int(rng.choice([0, 3, 40]))))
+        epoch = oracle.epoch(tuples)
+        assert ran.end == FINISHED
+        check_cycles(bundle, epoch, ran)
+        check_rows(bench, oracle, bundle)
+
+
+@pytest.mark.parametrize(
+    "absent", [(Section.INIT,), (Section.BATCH,), (Section.EPOCH,), (Section.BATCH, Section.EPOCH)]
+)
+def test_missing_sections_take_no_time(absent: tuple[Section, ...]) -> None:
+    rng = np.random.default_rng(len(absent))
+    config = MACHINES["one cluster"]
+    bundle = random_bundle(rng, config, batch=3, absent=absent)
+    oracle = executor(bundle)
+    bench = EngineBench(config)
+    bench.load(bundle)
+    for count in (0, 1, 7):
+        tuples = numerics.flush(garbage((count, bundle.tuple_rows, config.lanes), count))
+        ran = bench.run(deliver(bundle, oracle, tuples, rng, gaps=0))
+        check_cycles(bundle, oracle.epoch(tuples), ran)
+        check_rows(bench, oracle, bundle)
+
+
+def test_more_rounds_than_levels_is_a_fault() -> None:
+    """The stack's levels bound a batch; the machine says so, and runs the next epoch as if nothing had been."""
+    rng = np.random.default_rng(7)
+    config = MACHINES["one cluster"]
+    bundle = random_bundle(rng, config, batch=WHOLE_EPOCH, size=4)
+    oracle = executor(bundle)
+    bench = EngineBench(config)
+    bench.load(bundle)
+    rounds = 1 << bundle.levels
+    tuples = numerics.flush(garbage((rounds * bundle.round_tuples + 1, bundle.tuple_rows, config.lanes), 1))
+    assert bench.run(deliver(bundle, oracle, tuples, rng, gaps=0)).end == OVERFLOW
+    with pytest.raises(MachineFault, match="STACK"):
+        oracle.epoch(tuples)
+    bench.load(bundle)
+    oracle = executor(bundle)
+    ran = bench.run(deliver(bundle, oracle, tuples[:-1], rng, gaps=0))
+    assert ran.end == FINISHED
+    check_cycles(bundle, oracle.epoch(tuples[:-1]), ran)
+    check_rows(bench, oracle, bundle)

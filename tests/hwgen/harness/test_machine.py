@@ -1,0 +1,169 @@
+"""The whole machine through its host port: loading, reading back, faults, ends that are not good ends.
+
+That models and cycles are the simulator's is shown in tests/lockstep; here is what a driver of a board relies on.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dana.compiler import bind, compile_bundle
+from dana.simulator import Simulator
+from dana.storage.builder import build_pages
+from dana.storage.schema import TableSchema
+from dsl import compile_rule
+from hwgen.harness import MachineHang, RtlMachine
+from hwgen.spec import cycles, registers
+from hwgen.spec.bundle import Bundle
+from hwgen.spec.config import ConfigError, MachineConfig
+from hwgen.spec.engine import Instruction, Opcode, Section
+from hwgen.spec.registers import Region, Register
+from hwgen.spec.strider import Fault
+from tests.compiler.test_stages import LOGISTIC
+from tests.oracles.machine import section_length
+from tests.storage.schemas import attribute
+
+CONFIG = MachineConfig(
+    scratch_depth=256, tuple_depth=256, striders=2, strider_depth=512, program_depth=128, queue_depth=4, link_bytes=16
+)
+FEATURES = 11
+SCHEMA = TableSchema(
+    relation="t", attributes=(*(attribute(f"x{k}", "real") for k in range(FEATURES)), attribute("y", "real"))
+)
+
+
+def rule(**changes: object) -> Bundle:
+    bundle = compile_bundle(bind(compile_rule(LOGISTIC).hdfg, SCHEMA), SCHEMA, max_tuples=10_000, config=CONFIG)
+    return replace(bundle, **changes)  # type: ignore[arg-type]
+
+
+def table(rows: int, seed: int = 0) -> bytes:
+    rng = random.Random(seed)
+    values = [[*(rng.gauss(0, 1) for _ in range(FEATURES)), float(rng.randint(0, 1))] for _ in range(rows)]
+    return build_pages(SCHEMA, values, page_size=CONFIG.page_size)
+
+
+def pair() -> tuple[RtlMachine, Simulator]:
+    return RtlMachine(CONFIG), Simulator(CONFIG)
+
+
+def everything(machine: RtlMachine | Simulator) -> np.ndarray:
+    return machine.read_rows(0, CONFIG.scratch_depth)
+
+
+def test_a_row_is_read_as_it_was_written() -> None:
+    machine = RtlMachine(CONFIG)
+    machine.load(rule())
+    rows = np.random.default_rng(1).integers(0, 1 << 32, (CONFIG.scratch_depth - 3, CONFIG.lanes), dtype=np.uint32)
+    machine.write_rows(3, rows)
+    np.testing.assert_array_equal(machine.read_rows(3, len(rows)), rows)
+    np.testing.assert_array_equal(machine.read_rows(0, 3), rule().image[:3])
+
+
+def test_the_whole_scratchpad_is_the_simulators_after_an_epoch() -> None:
+    rtl, simulator = pair()
+    pages = table(200)
+    for machine in (rtl, simulator):
+        machine.load(rule())
+    for _ in range(3):
+        assert rtl.run_epoch(pages) == simulator.run_epoch(pages)
+    np.testing.assert_array_equal(everything(rtl), everything(simulator))
+
+
+def test_loading_again_forgets_what_was_there() -> None:
+    machine = RtlMachine(CONFIG)
+    machine.load(rule())
+    machine.run_epoch(table(50))
+    machine.load(rule())
+    image = rule().image
+    np.testing.assert_array_equal(machine.read_rows(0, len(image)), image)
+    assert not machine.read_rows(len(image), CONFIG.scratch_depth - len(image)).any()
+
+
+def test_no_pages_and_empty_pages() -> None:
+    bundle = rule()
+    machine = RtlMachine(CONFIG)
+    machine.load(bundle)
+    done = machine.run_epoch(b"")
+    busy = 0
+    if Section.INIT in bundle.sections:
+        busy = cycles.SECTION_START + section_length(bundle.section(Section.INIT))
+    assert (done.cycles, done.tuples, done.engine_busy, done.fault) == (1 + busy, 0, busy, Fault.NONE)
+    simulator = Simulator(CONFIG)
+    simulator.load(bundle)
+    empty = build_pages(SCHEMA, [], page_size=CONFIG.page_size) or bytes(CONFIG.page_size)
+    assert machine.run_epoch(empty * 3) == simulator.run_epoch(empty * 3)
+
+
+@pytest.mark.parametrize("stall_seed", [None, 5])
+def test_a_damaged_page_stops_the_machine_and_nothing_stays_of_it(stall_seed: int | None) -> None:
+    pages = bytearray(table(300))
+    count = len(pages) // CONFIG.page_size
+    assert count >= 2
+    whole = bytes(pages)
+    # pd_lower of the second page beyond the page
+    pages[CONFIG.page_size + 12 : CONFIG.page_size + 14] = b"\xff\xff"
+    rtl = RtlMachine(CONFIG, stall_seed=stall_seed)
+    simulator = Simulator(CONFIG)
+    for machine in (rtl, simulator):
+        machine.load(rule())
+    found, wanted = rtl.run_epoch(bytes(pages)), simulator.run_epoch(bytes(pages))
+    assert found.fault is Fault.PAGE_HEADER
+    assert (found.fault, found.fault_page, found.fault_pointer) == (wanted.fault, 1, wanted.fault_pointer)
+    for machine in (rtl, simulator):
+        machine.load(rule())
+    again = rtl.run_epoch(whole)
+    assert again.fault is Fault.NONE
+    assert again.tuples == simulator.run_epoch(whole).tuples
+    np.testing.assert_array_equal(everything(rtl), everything(simulator))
+
+
+def test_a_batch_of_too_many_rounds_is_a_fault() -> None:
+    bundle = rule()
+    assert bundle.levels >= 1
+    # the whole table is one batch, and there is room for none of its rounds
+    bundle = replace(bundle, batch=1 << 20, levels=0)
+    machine = RtlMachine(CONFIG)
+    machine.load(bundle)
+    assert machine.run_epoch(table(300)).fault is Fault.STACK
+
+
+def test_a_machine_that_does_not_come_to_an_end_says_so() -> None:
+    """A program without END goes round and round."""
+    endless = tuple(Instruction(op=Opcode.MOV, inner=2) for _ in range(CONFIG.program_depth))
+    machine = RtlMachine(CONFIG, patience=20_000)
+    machine.load(rule(program=endless, sections={Section.TUPLE: 0}))
+    with pytest.raises(MachineHang, match="has not moved for 20000 cycles"):
+        machine.run_epoch(table(5))
+    machine.load(rule())
+    assert machine.run_epoch(table(5)).tuples == 5
+
+
+def test_registers_that_the_harness_does_not_read() -> None:
+    machine = RtlMachine(CONFIG)
+    words = machine._read(Region.CONTROL << registers.REGION_SHIFT, 0x30)
+    assert words[Register.ID] == registers.IDENTITY
+    assert not words[0x30 - 4 :].any()
+
+
+def test_what_cannot_be_is_refused() -> None:
+    machine = RtlMachine(CONFIG)
+    with pytest.raises(ValueError, match="must be loaded with a Bundle before it runs"):
+        machine.run_epoch(b"")
+    with pytest.raises(ValueError, match="the Bundle must be for this machine"):
+        machine.load(rule(config=replace(CONFIG, striders=3)))
+    with pytest.raises(ValueError, match="must have a section 'tuple'"):
+        machine.load(rule(sections={}))
+    machine.load(rule(config=replace(CONFIG, link_latency=7, clock_hz=1)))
+    with pytest.raises(ValueError, match="pages must be a multiple of 8192 bytes, not 10"):
+        machine.run_epoch(bytes(10))
+    with pytest.raises(ValueError, match=r"rows must have shape \[k, 8\], not \[2, 3\]"):
+        machine.write_rows(0, np.zeros((2, 3), dtype=np.uint32))
+    with pytest.raises(ValueError, match="rows must lie in 0 … 255, not 255 … 256"):
+        machine.read_rows(255, 2)
+    with pytest.raises(ConfigError, match="scratch_depth must be at most 8192 with 128 lanes"):
+        MachineConfig(clusters=16, scratch_depth=16384)

@@ -1,0 +1,142 @@
+"""One random training: a rule, a table's pages, a machine; and what each backend makes of it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dana.compiler import compile_bundle
+from dana.compiler.binding import Binding, bind
+from dana.runtime.interpreted import read_columns
+from dana.storage.builder import build_pages
+from dana.storage.schema import TableSchema
+from dsl import compile_rule
+from dsl.hdfg.interpreter import Interpreter
+from hwgen.spec import numerics
+from hwgen.spec.bundle import Bundle, collect
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.counters import EpochCounters
+from hwgen.spec.strider import Fault
+from tests.lockstep.rules import random_rule
+from tests.storage.schemas import attribute
+
+FEATURES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 33, 54, 100)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Everything that a training needs."""
+
+    source: str
+    schema: TableSchema
+    binding: Binding
+    pages: bytes
+    bundle: Bundle
+    epochs: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """What a training gave: bit patterns of the models, loss sums and convergence by epoch, counters by epoch."""
+
+    models: dict[str, np.ndarray]
+    losses: list[float]
+    converged: bool
+    counters: list[EpochCounters]
+
+
+def random_case(rng: random.Random, config: MachineConfig) -> Case:
+    """A case for a machine of the given configuration, depths included."""
+    n = rng.choice(FEATURES)
+    source = random_rule(rng, n)
+    kind = rng.choice(["real", "real", "real", "double precision", "smallint", "mixed", "array"])
+    kinds = ["real", "integer", "boolean", "bigint", "double precision", "smallint"]
+    if kind == "array":
+        columns = [attribute("id", "integer"), attribute("x", "real[]", array_length=n), attribute("y", "real")]
+    else:
+        columns = [attribute(f"x{k}", rng.choice(kinds) if kind == "mixed" else kind) for k in range(n)]
+        columns.append(attribute("y", "real"))
+    schema = TableSchema(relation="t", attributes=tuple(columns))
+    rows = [_row(rng, schema, n) for _ in range(rng.choice([1, 2, 5, 63, 64, 65, 130, 300]))]
+    pages = build_pages(schema, rows, page_size=config.page_size, fill=rng.choice([1.0, 1.0, 0.3]))
+    features = ["x"] if kind == "array" else None
+    binding = bind(compile_rule(source, filename="rule.py").hdfg, schema, features, "y")
+    bundle = compile_bundle(binding, schema, config=config, max_tuples=1 << 16)
+    return Case(source=source, schema=schema, binding=binding, pages=pages, bundle=bundle, epochs=binding.graph.epochs)
+
+
+def _row(rng: random.Random, schema: TableSchema, n: int) -> list[Any]:
+    row: list[Any] = []
+    for a in schema.attributes:
+        if rng.random() < 0.01:
+            row.append(None)
+        elif a.name == "y":
+            row.append(rng.choice([0.0, 1.0, -1.0, rng.gauss(0, 2)]))
+        elif a.type_name == "real[]":
+            row.append(np.array([rng.gauss(0, 1) for _ in range(n)]))
+        elif a.type_name == "boolean":
+            row.append(rng.randint(0, 1))
+        elif a.type_name in ("real", "double precision"):
+            row.append(rng.choice([0.0, -0.0, 1e-40, 1e30]) if rng.random() < 0.003 else rng.gauss(0, 1))
+        else:
+            row.append(rng.randint(-9, 9))
+    return row
+
+
+def interpret(case: Case) -> Outcome:
+    """The oracle's outcome."""
+    graph = case.binding.graph
+    shapes = {str(graph.nodes[k].name): graph.concrete_shape(k) for k in graph.inputs}
+    page_size = case.bundle.config.page_size
+    columns = read_columns(memoryview(case.pages), case.schema, case.binding.uses, shapes, page_size)
+    interpreter = Interpreter(graph, numerics)
+    if columns.tuples == 0:
+        return Outcome(models=_bits(interpreter.start()), losses=[], converged=False, counters=[])
+    result = interpreter.train(columns.values)
+    return Outcome(models=_bits(result.models), losses=list(result.losses), converged=result.converged, counters=[])
+
+
+def run(case: Case, machine: Any) -> Outcome:
+    """The outcome on a machine that has `load`, `run_epoch` and `read_rows`."""
+    bundle = case.bundle
+    lanes = bundle.config.lanes
+    machine.load(bundle)
+
+    def read(kind: str) -> dict[str, np.ndarray]:
+        return {
+            s.name: collect(machine.read_rows(s.row, s.rows(lanes)).view(np.float32), s.shape)
+            for s in bundle.of_kind(kind)
+        }
+
+    outcome = Outcome(models={}, losses=[], converged=False, counters=[])
+    for _ in range(case.epochs):
+        counters = machine.run_epoch(case.pages)
+        assert counters.fault is Fault.NONE, counters
+        outcome.counters.append(counters)
+        if not counters.tuples:
+            break
+        outcome.losses += [float(value) / counters.tuples for value in read("loss").values()]
+        outcome.converged = any(value != 0 for value in read("convergence").values())
+        if outcome.converged:
+            break
+    outcome.models = _bits(read("model"))
+    return outcome
+
+
+def _bits(models: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Bit patterns, NaNs made equal."""
+    return {name: numerics.flush(np.asarray(value)).view(np.uint32) for name, value in models.items()}
+
+
+def assert_same(left: Outcome, right: Outcome, source: str) -> None:
+    """Models, losses and convergence agree bit for bit; cycles too where both ran on a machine."""
+    assert left.models.keys() == right.models.keys()
+    for name, bits in left.models.items():
+        np.testing.assert_array_equal(bits, right.models[name], err_msg=f"model {name} of\n{source}", strict=True)
+    np.testing.assert_array_equal(left.losses, right.losses, err_msg=source)
+    assert left.converged == right.converged, source
+    if left.counters and right.counters:
+        assert left.counters == right.counters, source

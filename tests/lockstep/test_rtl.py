@@ -1,0 +1,45 @@
+"""Interpreter = simulator = RTL: models bit for bit in all three, cycles exactly in the last two."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from dana.simulator import Simulator
+from hwgen.harness import RtlMachine
+from hwgen.spec.config import MachineConfig
+from tests.lockstep.cases import assert_same, interpret, random_case, run
+
+SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
+
+DEPTHS = {"scratch_depth": 4096, "tuple_depth": 512, "strider_depth": 8192, "descriptor_depth": 1024}
+MACHINES = {
+    "smallest": MachineConfig(striders=1, queue_depth=2, link_bytes=8, link_latency=1, **DEPTHS),
+    "two clusters": MachineConfig(clusters=2, striders=2, link_bytes=32, **DEPTHS),
+    "threads": MachineConfig(threads=4, striders=3, queue_depth=4, link_bytes=64, link_latency=7, **DEPTHS),
+    "wide": MachineConfig(threads=2, clusters=4, striders=4, link_bytes=128, page_size=16384, **DEPTHS),
+}
+CASES = 12
+"""Cases for each machine, as many as its Verilator build takes to pay off."""
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_models_and_cycles(name: str) -> None:
+    config = MACHINES[name]
+    rtl, simulator = RtlMachine(config), Simulator(config)
+    for seed in range(CASES * SCALE):
+        case = random_case(random.Random(f"{name} {seed}"), config)
+        simulated = run(case, simulator)
+        assert_same(simulated, interpret(case), case.source)
+        assert_same(run(case, rtl), simulated, case.source)
+
+
+@pytest.mark.parametrize("seed", range(3 * SCALE))
+def test_models_under_a_stalling_link(seed: int) -> None:
+    config = MACHINES["threads"]
+    case = random_case(random.Random(f"stalls {seed}"), config)
+    stalled = run(case, RtlMachine(config, stall_seed=seed + 1))
+    stalled.counters.clear()  # cycles are the link's
+    assert_same(stalled, interpret(case), case.source)

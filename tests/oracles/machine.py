@@ -1,0 +1,299 @@
+"""The engine of docs/machine.md, executed with NumPy: sections, rounds, masks, exchanges and the merge stack.
+
+In: a Bundle and the rows of its tuples. Out: the scratchpads after an epoch and what the sequencer did. The rows of an
+instruction are computed at once unless one reads what an earlier one wrote. Results count as visible as soon as their
+instruction is over, so a program must keep the waits of docs/machine.md to mean the same here and there:
+`dana.compiler.verify` says whether it does. It must not read the compiler, the simulator or the RTL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from hwgen.spec import cycles, numerics
+from hwgen.spec.bundle import WHOLE_EPOCH, Bundle, Symbol, collect, place
+from hwgen.spec.config import LANES_PER_CLUSTER
+from hwgen.spec.engine import IDENTITY, Instruction, Mask, Opcode, Section, Source
+
+Floats = npt.NDArray[np.float32]
+
+BINARY: Mapping[Opcode, Callable[[Floats, Floats], Floats]] = {
+    Opcode.ADD: numerics.add,
+    Opcode.SUB: numerics.sub,
+    Opcode.MUL: numerics.mul,
+    Opcode.MAX: numerics.maximum,
+    Opcode.MIN: numerics.minimum,
+    Opcode.LT: numerics.lt,
+    Opcode.GT: numerics.gt,
+    Opcode.LE: numerics.le,
+    Opcode.GE: numerics.ge,
+    Opcode.EQ: numerics.eq,
+    Opcode.DIV: numerics.div,
+}
+UNARY: Mapping[Opcode, Callable[[Floats], Floats]] = {
+    Opcode.NEG: numerics.neg,
+    Opcode.ABS: numerics.absolute,
+    Opcode.SIGMOID: numerics.sigmoid,
+    Opcode.GAUSSIAN: numerics.gaussian,
+    Opcode.EXP: numerics.exp,
+    Opcode.LOG: numerics.log,
+    Opcode.SQRT: numerics.sqrt,
+}
+
+
+class MachineFault(Exception):
+    """The machine would stop, or the program is not one that docs/machine.md allows."""
+
+
+@dataclass(kw_only=True)
+class Epoch:
+    """What the sequencer did in one epoch.
+
+    Attributes
+    ----------
+    ran
+        (section, level) in order; level is 0 but for merge and push.
+    busy
+        ENGINE_BUSY: SECTION_START + length over all sections run.
+    rounds
+        Tuples of each round.
+    """
+
+    ran: list[tuple[Section, int]] = field(default_factory=list)
+    busy: int = 0
+    rounds: list[int] = field(default_factory=list)
+
+
+def garbage(shape: tuple[int, ...], seed: int) -> Floats:
+    """Words that a memory may hold before it is written: ordinary, huge, infinite, NaN."""
+    rng = np.random.default_rng(seed)
+    words = rng.normal(size=shape).astype(np.float32)
+    odd = np.array([np.nan, np.inf, -np.inf, 3e38, -0.0, 1e-38], dtype=np.float32)
+    return np.where(rng.random(shape) < 0.25, rng.choice(odd, size=shape), words).astype(np.float32)
+
+
+def tuple_rows(places: list[tuple[int, npt.ArrayLike]], rows: int, lanes: int, seed: int = 0) -> Floats:
+    """Lay tuples out as the unpacker does; lanes that no element fills hold garbage.
+
+    Parameters
+    ----------
+    places
+        (first row, values of shape [tuples] or [tuples, n]) of each input.
+    rows
+        Rows of a tuple.
+
+    Returns
+    -------
+    array of float32, shape [tuples, rows, lanes]
+    """
+    values = [(row, np.asarray(value, dtype=np.float32)) for row, value in places]
+    count = values[0][1].shape[0]
+    out = garbage((count, rows, lanes), seed)
+    for row, value in values:
+        flushed = numerics.flush(value)
+        if value.ndim == 1:
+            out[:, row, :] = flushed[:, None]
+        else:
+            n = value.shape[1]
+            index = np.arange(n)
+            out[:, row + index // lanes, index % lanes] = flushed
+    return out
+
+
+class Machine:
+    """An engine with its memories.
+
+    Parameters
+    ----------
+    bundle
+        Program, image and shape of the machine.
+    seed
+        Of the garbage in tuple memory before the first tuple.
+    """
+
+    def __init__(self, bundle: Bundle, *, seed: int = 0) -> None:
+        self.bundle = bundle
+        config = bundle.config
+        self.threads, self.lanes, self.group = config.threads, config.lanes, bundle.group
+        if 2 * self.group * bundle.tuple_rows > config.tuple_depth:
+            raise MachineFault(f"two halves of {self.group} x {bundle.tuple_rows} rows exceed {config.tuple_depth}")
+        self.scratch = np.zeros((self.threads, config.scratch_depth, self.lanes), dtype=np.float32)
+        self.halves = garbage((2, self.threads, self.group * bundle.tuple_rows, self.lanes), seed)
+        self.write_image()
+
+    def write_image(self) -> None:
+        """What the host does before training: the image to every thread, zero elsewhere."""
+        image = self.bundle.image.view(np.float32)
+        self.scratch[:] = 0.0
+        self.scratch[:, : image.shape[0], :] = image
+
+    def write(self, symbol: Symbol, value: npt.ArrayLike) -> None:
+        """The host writes a value to every thread."""
+        rows = place(value, self.lanes)
+        self.scratch[:, symbol.row : symbol.row + rows.shape[0], :] = rows
+
+    def read(self, symbol: Symbol) -> Floats:
+        """The host reads a value from thread 0."""
+        rows = self.scratch[0, symbol.row : symbol.row + symbol.rows(self.lanes)]
+        return collect(rows, symbol.shape)
+
+    def epoch(self, tuples: Floats) -> Epoch:
+        """Run one epoch over tuples of shape [tuples, tuple_rows, lanes]."""
+        bundle, done = self.bundle, Epoch()
+        self._run(Section.INIT, 0, 0, 0, done)
+        batch = len(tuples) if bundle.batch == WHOLE_EPOCH else bundle.batch
+        half = 0
+        for start in range(0, len(tuples), max(batch, 1)):
+            stop = min(start + batch, len(tuples))
+            rounds = range(start, stop, bundle.round_tuples)
+            for q, first in enumerate(rounds):
+                last = min(first + bundle.round_tuples, stop)
+                self._load(half, tuples[first:last])
+                self._round(half, last - first, q, last == stop, done)
+                half ^= 1
+        if len(tuples):
+            self._run(Section.EPOCH, 0, 0, 0, done)
+        return done
+
+    def _load(self, half: int, tuples: Floats) -> None:
+        rows = self.bundle.tuple_rows
+        for j, words in enumerate(tuples):
+            slot = j % self.group * rows
+            self.halves[half, j // self.group, slot : slot + rows] = words
+
+    def _round(self, half: int, m: int, q: int, batch_last: bool, done: Epoch) -> None:
+        done.rounds.append(m)
+        if Section.MERGE not in self.bundle.sections and not (q == 0 and batch_last):
+            raise MachineFault("a batch of several rounds needs a merge section")
+        self._run(Section.TUPLE, half, m, 0, done)
+        level = 0
+        while q >> level & 1:
+            self._run(Section.MERGE, half, m, level, done)
+            level += 1
+        if batch_last:
+            for higher in range(level + 1, q.bit_length()):
+                if q >> higher & 1:
+                    self._run(Section.MERGE, half, m, higher, done)
+            self._run(Section.BATCH, half, m, 0, done)
+        elif level >= self.bundle.levels:
+            raise MachineFault(f"STACK: level {level} of {self.bundle.levels}")
+        else:
+            self._run(Section.PUSH, half, m, level, done)
+
+    def _run(self, section: Section, half: int, m: int, level: int, done: Epoch) -> None:
+        if section not in self.bundle.sections:
+            return
+        instructions = self.bundle.section(section)
+        done.ran.append((section, level))
+        done.busy += cycles.SECTION_START + section_length(instructions)
+        for instruction in instructions[:-1]:
+            if section in (Section.BATCH, Section.EPOCH, Section.INIT) and (instruction.a_tuple or instruction.b_tuple):
+                raise MachineFault(f"{section} reads tuple memory")
+            self.execute(instruction, half=half, m=m, level=level)
+
+    def execute(self, instruction: Instruction, *, half: int = 0, m: int = 0, level: int = 0) -> None:
+        """Run one instruction on a half of tuple memory, with m tuples in the round, at a level of the merge stack."""
+        shift = level * self.bundle.level_stride
+        o = np.repeat(np.arange(instruction.outer), instruction.inner)
+        i = np.tile(np.arange(instruction.inner), instruction.outer)
+        dst = instruction.dst + o * instruction.dst_outer + i * instruction.dst_inner + instruction.dst_level * shift
+        a = instruction.a + o * instruction.a_outer + i * instruction.a_inner + instruction.a_level * shift
+        b = instruction.b + o * instruction.b_outer + i * instruction.b_inner
+        if dst.max() >= self.scratch.shape[1]:
+            raise MachineFault(f"{instruction.op.name} writes row {dst.max()} of {self.scratch.shape[1]}")
+        at_once = True
+        first_write = np.full(self.scratch.shape[1], len(dst))
+        np.minimum.at(first_write, dst, np.arange(len(dst)))
+        read = [address for address, in_tuples in ((a, instruction.a_tuple), (b, instruction.b_tuple)) if not in_tuples]
+        if instruction.op is Opcode.MOVC:
+            read.append(dst)
+        for address in read:
+            if address.max() < len(first_write):
+                at_once &= bool((first_write[address] >= np.arange(len(dst))).all())
+        if at_once:
+            self._rows(instruction, o, i, dst, a, b, half, m)
+        else:
+            for r in range(len(dst)):
+                row = slice(r, r + 1)
+                self._rows(instruction, o[row], i[row], dst[row], a[row], b[row], half, m)
+
+    def _rows(
+        self,
+        instruction: Instruction,
+        o: npt.NDArray[np.int64],
+        i: npt.NDArray[np.int64],
+        dst: npt.NDArray[np.int64],
+        a: npt.NDArray[np.int64],
+        b: npt.NDArray[np.int64],
+        half: int,
+        m: int,
+    ) -> None:
+        op = instruction.op
+        identity = np.array(IDENTITY.get(op, 0), dtype=np.uint32).view(np.float32)
+        lane = np.arange(self.lanes)
+        thread = np.arange(self.threads)
+        last = (i == instruction.inner - 1)[:, None] & (lane >= instruction.tail)
+        left = self._read(a, instruction.a_tuple, half)
+        if instruction.tail_a:
+            left = np.where(last, identity, left)
+        if instruction.mask is not Mask.NONE:
+            t = 2 * o if instruction.mask is Mask.PAIR else o
+            left = np.where(self._absent(t, m), identity, left)
+        reach = {Source.LANE_XOR: self.lanes, Source.THREAD_XOR: self.threads}.get(instruction.source)
+        if reach is not None and 1 << instruction.distance >= reach:
+            raise MachineFault(f"{instruction.source.name} {instruction.distance} leaves the {reach} there are")
+        if instruction.source is Source.LANE_XOR:
+            right = left[:, :, lane ^ 1 << instruction.distance]
+        elif instruction.source is Source.THREAD_XOR:
+            right = left[thread ^ 1 << instruction.distance]
+        else:
+            right = self._read(b, instruction.b_tuple, half)
+            if instruction.tail_b:
+                right = np.where(last, identity, right)
+            if instruction.mask is Mask.PAIR:
+                right = np.where(self._absent(2 * o + 1, m), identity, right)
+        if op.special and instruction.source is not Source.MEMORY:
+            raise MachineFault("a special function has no exchange source")
+        if op.special and instruction.scalar:
+            first = lane // LANES_PER_CLUSTER * LANES_PER_CLUSTER
+            left, right = left[:, :, first], right[:, :, first]
+        if op is Opcode.MOV:
+            result = left
+        elif op is Opcode.MOVC:
+            result = np.where(right != 0.0, left, self._read(dst, 0, half))
+        elif op in BINARY:
+            result = BINARY[op](left, right)
+        elif op in UNARY:
+            result = UNARY[op](left)
+        else:
+            raise MachineFault(f"{op.name} is not an operation on rows")
+        self.scratch[:, dst, :] = result
+
+    def _read(self, address: npt.NDArray[np.int64], in_tuples: int, half: int) -> Floats:
+        """Rows of all threads, shape [threads, rows, lanes]."""
+        memory = self.halves[half] if in_tuples else self.scratch
+        if address.max() >= memory.shape[1]:
+            raise MachineFault(f"row {address.max()} of a memory of {memory.shape[1]} is read")
+        return memory[:, address, :]
+
+    def _absent(self, t: npt.NDArray[np.int64], m: int) -> npt.NDArray[np.bool_]:
+        """Whether a thread's tuple t is missing, shape [threads, rows, 1]."""
+        number = np.arange(self.threads)[:, None] * self.group + t
+        return np.asarray(number >= m)[:, :, None]
+
+
+def interval(instruction: Instruction) -> int:
+    """Cycles between two rows of an instruction."""
+    if not instruction.op.special:
+        return 1
+    return cycles.SPECIAL_INTERVAL[instruction.op] * (1 if instruction.scalar else LANES_PER_CLUSTER)
+
+
+def section_length(instructions: tuple[Instruction, ...]) -> int:
+    """Cycles of a section, END included and SECTION_START not."""
+    body = sum(instruction.wait + instruction.rows * interval(instruction) for instruction in instructions[:-1])
+    return body + instructions[-1].wait + 1

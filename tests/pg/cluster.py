@@ -1,0 +1,223 @@
+"""A PostgreSQL server and a worker with the tests' trainer, whose processes a test may stop and kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from dana.server import cluster, installation, interpreter
+from dana.server.account import Account, server_account
+
+HERE = Path(__file__).parent
+READY_TIMEOUT = 60.0
+GIGABYTE = 1 << 30
+
+SETTINGS = {
+    "fsync": "off",
+    "synchronous_commit": "on",  # a killed backend must not take committed rows with it
+    "autovacuum": "off",
+    "shared_buffers": "768MB",
+    "max_prepared_transactions": "5",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Cluster:
+    """A server and a worker below one folder.
+
+    Attributes
+    ----------
+    folder
+        Data directory, sockets and logs.
+    installation
+        PostgreSQL with the extension.
+    """
+
+    folder: Path
+    account: Account
+    installation: installation.Installation
+    python: interpreter.Interpreter
+    library: Path
+    worker_options: dict[str, Any] = field(default_factory=dict)
+    _server: subprocess.Popen[bytes] | None = None
+    _worker: subprocess.Popen[bytes] | None = None
+
+    @property
+    def major(self) -> int:
+        return self.installation.major
+
+    @property
+    def worker_socket(self) -> Path:
+        return self.folder / "w.sock"
+
+    @property
+    def log(self) -> str:
+        """PostgreSQL's log so far."""
+        return (self.folder / "server.log").read_text(errors="replace")
+
+    @property
+    def worker_log(self) -> str:
+        return (self.folder / "worker.log").read_text(errors="replace")
+
+    def dsn(self, user: str = "postgres") -> str:
+        return f"host={self.folder} user={user} dbname=postgres"
+
+    def connect(self, user: str = "postgres", **options: Any) -> psycopg.Connection[Any]:
+        """A session in autocommit mode."""
+        return psycopg.connect(self.dsn(user), autocommit=True, **options)
+
+    def start(self) -> None:
+        self.start_server()
+        self.start_worker()
+        with self.connect() as session:
+            session.execute("CREATE EXTENSION IF NOT EXISTS dana")
+
+    def start_server(self) -> None:
+        command = cluster.server_command(self.installation, self.folder / "data", self.folder, self.worker_socket)
+        for name, value in SETTINGS.items():
+            command += ["-c", f"{name}={value}"]
+        self._server = self._spawn(command, "server.log", {})
+        self._until(self._answers)
+
+    def start_worker(self, **options: Any) -> None:
+        chosen = {"cache_limit": GIGABYTE, "memory_limit": 4 * GIGABYTE, **self.worker_options, **options}
+        arguments = [
+            str(self.folder / "worker_main.py"),
+            str(self.worker_socket),
+            str(self.library),
+            json.dumps(chosen),
+        ]
+        self._worker = self._spawn(
+            [str(self.python.executable), *arguments], "worker.log", {**os.environ, **self.python.environment}
+        )
+        self._until(self.worker_socket.exists)
+
+    def stop_worker(self, number: signal.Signals = signal.SIGTERM) -> None:
+        if self._worker is not None:
+            self._worker.send_signal(number)
+            self._worker.wait(20)
+            self._worker = None
+            self.worker_socket.unlink(missing_ok=True)
+
+    def ensure_worker(self) -> None:
+        """Start the worker where a test ended it."""
+        if self._worker is not None and self._worker.poll() is None and self.worker_socket.exists():
+            return
+        self.stop_worker(signal.SIGKILL)
+        self.start_worker()
+
+    def stop(self) -> None:
+        self.stop_worker()
+        self.stop_server()
+
+    def stop_server(self) -> None:
+        if self._server is not None:
+            self._server.send_signal(signal.SIGINT)
+            self._server.wait(60)
+            self._server = None
+
+    @property
+    def worker_pid(self) -> int:
+        assert self._worker is not None
+        return self._worker.pid
+
+    def sessions(self) -> list[int]:
+        """Process ids of the worker's sessions."""
+        found = []
+        for status in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                pid, rest = status.read_text().split(" (", 1)
+                state, parent = rest.rsplit(") ", 1)[1].split()[:2]
+                if int(parent) == self.worker_pid and state != "Z":
+                    found.append(int(pid))
+        return sorted(found)
+
+    def connecting_client(self) -> socket.socket:
+        """A client that has asked to connect and does not wait for the answer."""
+        client = socket.socket(socket.AF_UNIX)
+        client.setblocking(False)
+        with suppress(BlockingIOError):
+            client.connect(str(self.worker_socket))
+        return client
+
+    def until_answering(self) -> None:
+        """Wait until the server takes connections."""
+        self._until(self._answers)
+
+    def until_sessions(self, count: int) -> None:
+        """Wait until the worker has so many sessions."""
+        self._until(lambda: len(self.sessions()) == count)
+
+    def _spawn(self, command: list[str], log: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        with open(self.folder / log, "ab") as out:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                cwd="/",
+                env=dict(environment),
+                **self.account.identity(),
+            )
+
+    def _answers(self) -> bool:
+        with suppress(psycopg.OperationalError):
+            self.connect().close()
+            return True
+        return False
+
+    def _until(self, condition: Any) -> None:
+        deadline = time.monotonic() + READY_TIMEOUT
+        while not condition():
+            for process, log in ((self._server, "server.log"), (self._worker, "worker.log")):
+                if process is not None and process.poll() is not None:
+                    raise RuntimeError((self.folder / log).read_text(errors="replace")[-3000:])
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{condition} does not hold; logs are in {self.folder}")
+            time.sleep(0.01)
+
+
+@contextmanager
+def running_cluster(root: Path, major: int, name: str) -> Iterator[Cluster]:
+    """A cluster that runs.
+
+    Parameters
+    ----------
+    root
+        Folder that every account can enter; installations in it are shared.
+    major
+        PostgreSQL's major version.
+    name
+        Of the cluster's own folder below ``root``.
+    """
+    account = server_account()
+    installed = installation.prepare(root, major)
+    python = interpreter.worker_interpreter(root, account)
+    library = root / "tally.so"
+    if not library.exists():
+        subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", str(library), str(HERE / "tally.c")], check=True)
+        library.chmod(0o755)
+    folder = root / name
+    account.make_private(folder)
+    shutil.copy(HERE / "worker_main.py", folder)
+    (folder / "worker_main.py").chmod(0o644)
+    shutil.chown(folder / "worker_main.py", account.uid, account.gid)
+    cluster.initialise(installed, folder / "data", account)
+    made = Cluster(folder=folder, account=account, installation=installed, python=python, library=library)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()

@@ -1,0 +1,60 @@
+"""Servers and workers for the tests of the extension; see `tests.pg.cluster`."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from dana.server.installation import MAJORS
+from tests.pg.cluster import Cluster, running_cluster
+
+Session = psycopg.Connection[Any]
+
+
+@pytest.fixture(scope="session", params=MAJORS, ids=lambda major: f"pg{major}")
+def shared_cluster(request: pytest.FixtureRequest, server_root: Path) -> Iterator[Cluster]:
+    with running_cluster(server_root, request.param, f"pg{request.param}") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared_cluster: Cluster) -> Iterator[Cluster]:
+    """A server with a worker, in which a test may kill the worker; checked for damage afterwards."""
+    seen = len(shared_cluster.log)
+    yield shared_cluster
+    shared_cluster.ensure_worker()
+    with shared_cluster.connect() as session:
+        session.execute("DROP SCHEMA IF EXISTS test CASCADE")
+        session.execute("SELECT dana_drop_udf(name) FROM dana.udf")
+        session.execute("TRUNCATE dana.model, dana.run, dana.epoch")
+    added = shared_cluster.log[seen:]
+    assert not re.search(r"PANIC|was terminated by signal|leak|TRAP", added), added
+
+
+@pytest.fixture
+def session(cluster: Cluster) -> Iterator[Session]:
+    """A superuser's session in autocommit mode, with an empty schema `test` first in its search_path."""
+    with cluster.connect() as session:
+        session.execute("CREATE SCHEMA test")
+        session.execute("SET search_path = test, public")
+        yield session
+
+
+@pytest.fixture
+def rule(session: Session) -> Callable[..., str]:
+    """Registers a rule of `tests.pg.worker_main.Rule` and returns its name."""
+    numbers = itertools.count(1)
+
+    def register(**fields: Any) -> str:
+        name = f"rule{next(numbers)}"
+        session.execute("SELECT dana_create_udf(%s, %s)", (name, json.dumps(fields)))
+        return name
+
+    return register

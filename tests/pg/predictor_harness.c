@@ -1,0 +1,80 @@
+/*
+ * Runs a predictor outside PostgreSQL: as a library for comparison with the interpreter, as a program under the
+ * sanitizers with one damaged predictor after another.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "numerics.h"
+#include "predictor.h"
+
+/* Predicts `n` rows; -1 where the program is refused, -2 where a row cannot be predicted */
+int
+predict_rows(const uint32_t *words, size_t length, const float *weights, uint32_t n_weights, const float *rows, uint32_t n,
+			 float *out, const char **why)
+{
+	dana_predictor predictor;
+	float		  *memory;
+	int			   code = 0;
+
+	*why = dana_predictor_load(words, length, &predictor);
+	if (*why != NULL)
+		return -1;
+	if (predictor.weights != n_weights)
+	{
+		*why = "weights";
+		return -1;
+	}
+	memory = malloc(dana_predictor_memory(&predictor) * sizeof(float));
+	dana_predictor_prepare(&predictor, memory, weights);
+	for (uint32_t i = 0; i < n && code == 0; i++)
+	{
+		unsigned mode = dn_enter();
+
+		memcpy(memory, rows + (size_t)i * predictor.inputs, predictor.inputs * sizeof(float));
+		*why = dana_predictor_run(&predictor, memory, 0, predictor.instructions);
+		dn_leave(mode);
+		if (*why != NULL)
+			code = -2;
+		out[i] = dn_canonical(memory[predictor.result]);
+	}
+	free(memory);
+	return code;
+}
+
+#ifdef FUZZ
+/* Standard input: records of a uint32 length and a program. Prints how many were accepted. */
+int
+main(void)
+{
+	uint32_t length;
+	int		 accepted = 0;
+
+	while (fread(&length, sizeof length, 1, stdin) == 1)
+	{
+		uint32_t   *words = malloc(length + 1);
+		dana_predictor predictor;
+
+		if (fread(words, 1, length, stdin) != length)
+			return 2;
+		/* what evaluation would need is bounded here only to keep the run short */
+		if (dana_predictor_load(words, length, &predictor) == NULL && dana_predictor_memory(&predictor) < 1 << 22 &&
+			predictor.work < 1 << 24)
+		{
+			float	   *weights = calloc(predictor.weights + 1, sizeof(float));
+			float	   *row = calloc(predictor.inputs + 1, sizeof(float));
+			float		out;
+			const char *why;
+
+			predict_rows(words, length, weights, predictor.weights, row, 1, &out, &why);
+			free(weights);
+			free(row);
+			accepted++;
+		}
+		free(words);
+	}
+	printf("%d\n", accepted);
+	return 0;
+}
+#endif

@@ -1,0 +1,56 @@
+"""Rules, models and their history go through pg_dump, with the functions that rules have."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.pg.cluster import Cluster
+from tests.pg.conftest import Session
+
+
+@pytest.fixture
+def restored_dsn(cluster: Cluster, session: Session) -> Iterator[str]:
+    """An empty database."""
+    session.execute("CREATE DATABASE restored TEMPLATE template0")
+    yield cluster.dsn().replace("dbname=postgres", "dbname=restored")
+    session.execute("DROP DATABASE restored WITH (FORCE)")
+
+
+def contents(session: Session) -> dict[str, list[tuple[Any, ...]]]:
+    return {
+        table: session.execute(f"SELECT x::text FROM dana.{table} x ORDER BY 1").fetchall()
+        for table in ("udf", "model", "run", "epoch")
+    }
+
+
+def test_dump_and_restore(cluster: Cluster, session: Session, rule: Callable[..., str], restored_dsn: str) -> None:
+    session.execute("CREATE TABLE t AS SELECT g AS id FROM generate_series(1, 100) g")
+    name = rule(epochs=3, weights=[0.1, 1e-45, 3.4028235e38, float("inf"), -0.0])
+    for _ in range(2):
+        session.execute(f"SELECT * FROM dana.{name}('t')")
+    before = contents(session)
+    environment = {"LD_LIBRARY_PATH": ""}
+    dump = subprocess.run(
+        [str(cluster.installation.program("pg_dump")), cluster.dsn()], capture_output=True, check=True, env=environment
+    )
+    restore = subprocess.run(
+        [str(cluster.installation.program("psql")), "-X", "-v", "ON_ERROR_STOP=1", "-d", restored_dsn],
+        input=dump.stdout,
+        capture_output=True,
+        check=False,
+        env=environment,
+    )
+    assert restore.returncode == 0, restore.stderr.decode()
+    with cluster.connect(dbname="restored") as other:
+        assert contents(other) == before
+        row = other.execute(f"SELECT version, run FROM dana.{name}('test.t')").fetchone()
+        assert row == (3, last_run(before) + 1), "versions and run numbers go on"
+    cluster.until_sessions(1)
+
+
+def last_run(before: dict[str, list[tuple[Any, ...]]]) -> int:
+    return max(int(row[0].split(",")[0].lstrip("(")) for row in before["run"])

@@ -1,0 +1,193 @@
+"""`dana_predict` in SQL: which model, which features, which errors. The bits are `test_predictor`'s matter."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from dana.compiler.predictor import encode_predictor
+from dsl import compile_rule
+from tests.pg.conftest import Session
+
+errors = psycopg.errors
+Train = Callable[..., str]
+
+
+def predictor(n: int, expression: str = "dana.sigma(w * x, 1)") -> str:
+    """Hexadecimal predictor of a rule with a model w and an input x of n elements, and a scalar model b (NaN here)."""
+    text = (
+        f"import dana\nn = {n}\nw = dana.model([n])\nb = dana.model()\nx = dana.input([n])\ny = dana.output()\n"
+        f"r = dana.algo(w, b, x, y)\nr.setModel(b, y)\nr.setPrediction({expression})\n"
+    )
+    return encode_predictor(compile_rule(text, filename="rule").hdfg.bind({})).hex()
+
+
+@pytest.fixture
+def train(session: Session, rule: Callable[..., str]) -> Train:
+    """Trains a model whose weights are given."""
+    session.execute("CREATE TABLE one AS SELECT 1 AS id")
+
+    def make(name: str, weights: list[float], expression: str = "dana.sigma(w * x, 1)") -> str:
+        made = rule(weights=weights, predictor=predictor(len(weights), expression))
+        session.execute("SELECT * FROM dana_train(%s, 'one', %s)", (made, name))
+        return name
+
+    return make
+
+
+def value(session: Session, call: str) -> Any:
+    row = session.execute(f"SELECT {call}").fetchone()
+    assert row is not None
+    return row[0]
+
+
+def test_versions(session: Session, train: Train) -> None:
+    train("m", [1, 2])
+    train("m", [10, 20])
+    assert value(session, "dana_predict('m', 1.0, 1.0)") == 30
+    assert value(session, "dana_predict('m@1', 1.0, 1.0)") == 3
+    assert value(session, "dana_predict('m@2', 1.0, 1.0)") == 30
+    with pytest.raises(errors.UndefinedObject, match='model "m@3" does not exist'):
+        value(session, "dana_predict('m@3', 1.0, 1.0)")
+    with pytest.raises(errors.InvalidTextRepresentation):
+        value(session, "dana_predict('m@x', 1.0, 1.0)")
+    session.execute("SELECT dana_drop_model('m', 2)")
+    assert value(session, "dana_predict('m', 1.0, 1.0)") == 3
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        "1::real, 2::float8, 3::int2, 4::int4, 5::int8, true, 7::numeric",
+        "ARRAY[1, 2, 3, 4, 5, 1, 7]::real[]",
+        "ARRAY[1, 2, 3, 4, 5, 1, 7]::float8[]",
+        "ARRAY[1, 2, 3, 4, 5, 1, 7]::int2[]",
+        "ARRAY[1, 2, 3, 4, 5, 1, 7]",
+        "ARRAY[1, 2, 3, 4, 5, 1, 7]::int8[]",
+        "ARRAY[1, 2, 3, 4, 5, 1, 7]::numeric[]",
+        "VARIADIC ARRAY[1, 2, 3, 4, 5, 1, 7]::real[]",
+        "1, ARRAY[2, 3]::real[], 4, ARRAY[[5], [1]], 7.0",
+        "1::positive, ARRAY[2, 3, 4, 5, 1, 7]::positive[]",
+        "ARRAY[]::real[], ARRAY[1, 2, 3, 4, 5, 1, 7]",
+    ],
+)
+def test_types(session: Session, train: Train, features: str) -> None:
+    session.execute("CREATE DOMAIN positive AS real CHECK (VALUE > 0)")
+    train("m", [1, 10, 100, 1000, 10000, 100000, 1000000])
+    assert value(session, f"dana_predict('m', {features})") == 7154321
+
+
+def test_booleans(session: Session, train: Train) -> None:
+    train("m", [1, 10, 100])
+    assert value(session, "dana_predict('m', true, false, true)") == 101
+    assert value(session, "dana_predict('m', ARRAY[true, false, true])") == 101
+
+
+def test_one_rounding(session: Session, train: Train) -> None:
+    """A bigint or double precision is rounded to binary32 once, as in training."""
+    train("m", [1])
+    assert value(session, f"dana_predict('m', {2**24 + 1}::int4)") == 2**24
+    assert value(session, f"dana_predict('m', {2**60 + 2**36 + 1}::int8)::float8") == 2**60 + 2**37
+    assert value(session, "dana_predict('m', 1e-46::float8)") == 0
+    assert value(session, "dana_predict('m', 1e-39::float8)") == 0, "subnormal"
+    assert value(session, "dana_predict('m', 1e300::float8)") == float("inf")
+
+
+def test_nulls(session: Session, train: Train) -> None:
+    train("m", [1, 2])
+    for call in ("'m', 1.0, NULL::real", "'m', ARRAY[1, NULL]", "'m', NULL::real[]", "NULL, 1.0, 2.0"):
+        assert value(session, f"dana_predict({call})") is None
+
+
+def test_the_servers_arithmetic_is_left_alone(session: Session, train: Train) -> None:
+    """Subnormals are flushed inside a prediction and nowhere else."""
+    train("m", [1])
+    assert value(session, "dana_predict('m', 1.0) * 1e-310::float8 * 0.5::float8") == 1e-310 * 0.5 != 0
+
+
+def test_wrong_calls(session: Session, train: Train, rule: Callable[..., str]) -> None:
+    train("m", [1, 2])
+    session.execute("SELECT * FROM dana_train(%s, 'one', 'silent')", (rule(),))
+    for call, error, message in (
+        ("'m', 1.0", errors.InvalidParameterValue, "takes 2 features, not 1"),
+        ("'m', 1.0, 2.0, 3.0", errors.InvalidParameterValue, "takes 2 features, not 3"),
+        ("'m', ARRAY[1,2,3]", errors.InvalidParameterValue, "takes 2 features, not 3"),
+        ("'m', now(), 1.0", errors.DatatypeMismatch, "feature 1 of dana_predict() has type timestamp with time zone"),
+        ("'m', 1.0, ARRAY['a']", errors.DatatypeMismatch, "feature 2 of dana_predict() has type text[]"),
+        ("'silent', 1.0", errors.ObjectNotInPrerequisiteState, 'model "silent" cannot predict'),
+    ):
+        with pytest.raises(error) as raised:
+            value(session, f"dana_predict({call})")
+        assert message in str(raised.value.diag.message_primary)
+
+
+def test_whole_tables(session: Session, train: Train) -> None:
+    """In parallel workers, with a model chosen per row, and in an index's expression's stead."""
+    train("a", [1, 2])
+    train("b", [3, 4])
+    session.execute(
+        "CREATE TABLE t AS SELECT g AS id, g::real AS x1, (g % 7)::real AS x2 FROM generate_series(1, 20000) g"
+    )
+    expected = sum(g + 2 * (g % 7) for g in range(1, 20001))
+    assert value(session, "sum(dana_predict('a', x1, x2)::float8) FROM t") == expected
+    for setting in ("parallel_setup_cost = 0", "parallel_tuple_cost = 0", "min_parallel_table_scan_size = 0"):
+        session.execute(f"SET {setting}")
+    plan = "\n".join(
+        row[0] for row in session.execute("EXPLAIN SELECT sum(dana_predict('a', x1, x2)) FROM t").fetchall()
+    )
+    assert "Parallel Seq Scan" in plan
+    assert value(session, "sum(dana_predict('a', x1, x2)::float8) FROM t") == expected
+    by_row = value(
+        session, "sum(dana_predict(CASE id % 2 WHEN 0 THEN 'a' ELSE 'b' END, x1, x2)::float8) FROM t WHERE id <= 100"
+    )
+    assert by_row == sum((1 if g % 2 == 0 else 3) * g + (2 if g % 2 == 0 else 4) * (g % 7) for g in range(1, 101))
+
+
+def test_read_only_transactions(session: Session, train: Train) -> None:
+    train("m", [1, 2])
+    with session.transaction():
+        session.execute("SET TRANSACTION READ ONLY")
+        assert value(session, "dana_predict('m', 1.0, 2.0)") == 5
+
+
+def test_many_features(session: Session, train: Train) -> None:
+    """More than a function has arguments: as an array."""
+    train("m", [1.0] * 5000)
+    assert value(session, "dana_predict('m', (SELECT array_agg(1::real) FROM generate_series(1, 5000)))") == 5000
+
+
+def test_damaged_rows(session: Session, train: Train) -> None:
+    """What a superuser, or a restored dump, put into dana.model."""
+    train("m", [1, 2])
+    for damage in (
+        "predictor = ''",
+        "predictor = '\\x00'",
+        "predictor = substr(predictor, 1, 100)",
+        "predictor = set_byte(predictor, 4, 200)",
+        "predictor = set_byte(predictor, 33, 255)",
+        "weights = '{}'",
+        "weights = '{1,2,NULL}'",
+        "weights = weights || 1::real",
+    ):
+        with session.transaction(force_rollback=True):
+            session.execute(f"UPDATE dana.model SET {damage}")
+            with pytest.raises(errors.DataCorrupted), session.transaction():
+                value(session, "dana_predict('m', 1.0, 2.0)")
+    assert value(session, "dana_predict('m', 1.0, 2.0)") == 5
+
+
+def test_long_evaluations_can_be_cancelled(session: Session, train: Train) -> None:
+    """A predictor that repeats one large operation 4,000 times, written by hand."""
+    train("m", [1, 2])
+    n = 1 << 24
+    add = [0, 3, 1, 1, n, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]
+    words = [0x31504E44, 2, 3, 0, n, 4000, 5, *([*add[:1], 5, *add[2:]] * 4000)]
+    session.execute("UPDATE dana.model SET predictor = %s WHERE name = 'm'", (struct.pack(f"<{len(words)}I", *words),))
+    session.execute("UPDATE dana.model SET weights = '{1,2,3}' WHERE name = 'm'")
+    session.execute("SET statement_timeout = '500ms'")
+    with pytest.raises(errors.QueryCanceled):
+        value(session, "dana_predict('m', 1.0, 2.0)")

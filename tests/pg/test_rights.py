@@ -1,0 +1,204 @@
+"""Who may do what: tables, rules, models, settings. Each line of the extension's promises to a DBA."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.pg.cluster import Cluster
+from tests.pg.conftest import Session
+
+errors = psycopg.errors
+Connect = Callable[[str], Session]
+
+
+@pytest.fixture
+def connect_as(cluster: Cluster, session: Session) -> Iterator[Connect]:
+    """Sessions of alice and bob, who may use the extension, and of carol, who may not."""
+    for role in ("alice", "bob", "carol"):
+        session.execute(f"CREATE ROLE {role} LOGIN")
+        session.execute(f"GRANT USAGE, CREATE ON SCHEMA test TO {role}")
+    session.execute(
+        "GRANT EXECUTE ON FUNCTION dana_create_udf, dana_drop_udf, dana_train, dana_drop_model TO alice, bob"
+    )
+    opened: list[Session] = []
+
+    def connect(role: str) -> Session:
+        opened.append(cluster.connect(role))
+        opened[-1].execute("SET search_path = test, public")
+        return opened[-1]
+
+    yield connect
+    for each in opened:
+        each.close()
+    session.execute("DROP OWNED BY alice, bob, carol CASCADE")
+    session.execute("SELECT dana_drop_udf(name) FROM dana.udf")
+    session.execute("DROP ROLE alice, bob, carol")
+
+
+def trained(session: Session, table: str = "t", **named: Any) -> tuple[Any, ...]:
+    more = "".join(f", {name} => %({name})s" for name in named)
+    row = session.execute(f"SELECT model, version FROM dana_train('r', '{table}'{more})", named).fetchone()
+    assert row is not None
+    return tuple(row)
+
+
+def test_execute_is_granted_not_given(connect_as: Connect, session: Session) -> None:
+    session.execute("CREATE TABLE t AS SELECT 1 AS a")
+    session.execute("GRANT SELECT ON t TO carol")
+    session.execute("SELECT dana_create_udf('r', '{}')")
+    carol = connect_as("carol")
+    calls = (
+        "dana_train('r', 't')",
+        "dana_create_udf('s', '{}')",
+        "dana_drop_udf('r')",
+        "dana_drop_model('r')",
+        "dana.r('t')",
+    )
+    for call in calls:
+        with pytest.raises(errors.InsufficientPrivilege):
+            carol.execute(f"SELECT {call}")
+
+
+def test_select_on_the_whole_table(connect_as: Connect, session: Session) -> None:
+    session.execute("CREATE TABLE t AS SELECT 1 AS a, 2 AS secret")
+    session.execute("SELECT dana_create_udf('r', '{}')")
+    alice = connect_as("alice")
+    with pytest.raises(errors.InsufficientPrivilege, match=r"permission denied for table test\.t"):
+        trained(alice)
+    session.execute("GRANT SELECT (a) ON t TO alice")
+    with pytest.raises(errors.InsufficientPrivilege) as raised:
+        trained(alice)
+    assert "not on some of its columns" in (raised.value.diag.message_hint or "")
+    session.execute("GRANT SELECT ON t TO alice")
+    assert trained(alice) == ("r", 1)
+
+
+def test_row_level_security(connect_as: Connect, session: Session) -> None:
+    session.execute("CREATE TABLE t AS SELECT 1 AS a")
+    session.execute("GRANT SELECT ON t TO alice")
+    session.execute("ALTER TABLE t ENABLE ROW LEVEL SECURITY")
+    session.execute("SELECT dana_create_udf('r', '{}')")
+    alice = connect_as("alice")
+    with pytest.raises(errors.InsufficientPrivilege, match="row-level security for user alice"):
+        trained(alice)
+    alice.execute("SET row_security = off")
+    with pytest.raises(errors.InsufficientPrivilege, match="row-level security"):
+        trained(alice)
+    assert trained(session) == ("r", 1), "the owner's own table has none for the owner"
+    session.execute("ALTER ROLE alice BYPASSRLS")
+    assert trained(alice, model="mine") == ("mine", 1)
+
+
+def test_rules_belong_to_their_owner(connect_as: Connect, session: Session) -> None:
+    alice, bob = connect_as("alice"), connect_as("bob")
+    alice.execute("CREATE TABLE t AS SELECT 1 AS a")
+    alice.execute("SELECT dana_create_udf('r', '{}')")
+    for call in ("dana_create_udf('r', '{}')", "dana_drop_udf('r')"):
+        with pytest.raises(errors.InsufficientPrivilege) as raised:
+            bob.execute(f"SELECT {call}")
+        assert raised.value.diag.message_detail == 'It belongs to "alice".'
+    with pytest.raises(errors.InsufficientPrivilege):
+        alice.execute("CREATE OR REPLACE FUNCTION dana.r(regclass) RETURNS int LANGUAGE sql AS 'SELECT 1'")
+    with pytest.raises(errors.InsufficientPrivilege):
+        alice.execute("ALTER FUNCTION dana.r OWNER TO alice")
+    assert bob.execute("SELECT name, owner::text FROM dana.udf").fetchall() == [("r", "alice")], "rules are public"
+    session.execute("GRANT alice TO bob")
+    bob.execute("SELECT dana_create_udf('r', '{\"epochs\": 2}')")
+    assert alice.execute("SELECT owner::text FROM dana.udf").fetchone() == ("alice",)
+    session.execute("SELECT dana_drop_udf('r')")
+
+
+def test_models_belong_to_their_owner(connect_as: Connect, session: Session) -> None:
+    alice, bob = connect_as("alice"), connect_as("bob")
+    alice.execute("CREATE TABLE t AS SELECT 1 AS a")
+    alice.execute("GRANT SELECT ON t TO bob")
+    alice.execute("SELECT dana_create_udf('r', '{}')")
+    trained(alice, model="m")
+    with pytest.raises(errors.InsufficientPrivilege, match='must be owner of model "m"'):
+        trained(bob, model="m")
+    for call in ("dana_drop_model('m')", "dana_drop_model('m', 1)", "dana_predict('m', 1.0)"):
+        with pytest.raises(errors.InsufficientPrivilege, match='must be owner of model "m"'):
+            bob.execute(f"SELECT {call}")
+    for table in ("model", "run", "epoch"):
+        assert bob.execute(f"SELECT FROM dana.{table}").rowcount == 0
+        assert alice.execute(f"SELECT FROM dana.{table}").rowcount == 1
+    assert bob.execute("SELECT * FROM dana_parameters('m')").fetchall() == []
+    session.execute("GRANT alice TO bob")
+    assert bob.execute("SELECT FROM dana.model").rowcount == 1
+    assert trained(bob, model="m") == ("m", 2)
+    assert bob.execute("SELECT dana_drop_model('m')").fetchone() == (2,)
+
+
+def test_tables_are_written_by_functions_only(connect_as: Connect) -> None:
+    alice = connect_as("alice")
+    for statement in (
+        "INSERT INTO dana.udf VALUES ('x', '{}', '{}', 'alice')",
+        "UPDATE dana.udf SET source = ''",
+        "DELETE FROM dana.model",
+        "TRUNCATE dana.run",
+        "INSERT INTO dana.epoch VALUES (1, 1, 1, 1, 1, 1, 1, '{}')",
+        "CREATE TABLE dana.mine (a int)",
+    ):
+        with pytest.raises(errors.InsufficientPrivilege):
+            alice.execute(statement)
+
+
+def test_own_operators_never_run_as_the_owner(connect_as: Connect, session: Session) -> None:
+    """A user's "=" in front of pg_catalog must not be called by our statements, which run as a superuser."""
+    alice = connect_as("alice")
+    alice.execute("CREATE TABLE t AS SELECT 1 AS a")
+    alice.execute("CREATE TABLE caught (who text)")
+    alice.execute("GRANT INSERT ON caught TO PUBLIC")
+    alice.execute(
+        "CREATE FUNCTION trap(text, text) RETURNS boolean LANGUAGE plpgsql AS"
+        " $$ BEGIN INSERT INTO test.caught VALUES (current_user); RETURN true; END $$"
+    )
+    alice.execute("CREATE OPERATOR test.= (LEFTARG = text, RIGHTARG = text, FUNCTION = test.trap)")
+    alice.execute("CREATE FUNCTION test.max(int) RETURNS int LANGUAGE sql AS 'SELECT 1'")
+    alice.execute("SET search_path = test, pg_catalog, public")
+    alice.execute("SELECT dana_create_udf('r', '{}')")
+    trained(alice)
+    alice.execute("SELECT dana_drop_model('r')")
+    alice.execute("SELECT dana_drop_udf('r')")
+    assert session.execute("SELECT FROM caught").rowcount == 0
+
+
+def test_the_socket_is_not_the_users_choice(connect_as: Connect, cluster: Cluster) -> None:
+    """Neither after the library is loaded nor before, when the setting is only a placeholder."""
+    alice = connect_as("alice")
+    alice.execute("CREATE TABLE t AS SELECT 1 AS a")
+    alice.execute("SELECT dana_create_udf('r', '{}')")
+    for setting in ("dana.socket_path = '/tmp/evil.sock'", "dana.ring_pages = 16"):
+        with pytest.raises(errors.InsufficientPrivilege):
+            alice.execute(f"SET {setting}")
+    fresh = connect_as("alice")
+    fresh.execute("SET dana.socket_path = '/tmp/evil.sock'")
+    trained(fresh)
+    assert fresh.execute("SHOW dana.socket_path").fetchone() == (str(cluster.worker_socket),)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another account than the server")
+def test_other_accounts_are_refused(cluster: Cluster, session: Session, rule: Callable[..., str]) -> None:
+    """The backend refuses a process that runs as another user; the worker refuses such a client."""
+    name = rule()
+    session.execute("CREATE TABLE t AS SELECT 1 AS a")
+    path = cluster.folder / "foreign.sock"
+    with socket.socket(socket.AF_UNIX) as foreign:
+        foreign.bind(str(path))
+        path.chmod(0o777)
+        foreign.listen(1)
+        session.execute(f"SET dana.socket_path = '{path}'")
+        with pytest.raises(errors.InsufficientPrivilege, match="runs as user 0, not as the server's user"):
+            session.execute("SELECT * FROM dana_train(%s, 't')", (name,))
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(cluster.worker_socket))
+        client.settimeout(10)
+        assert client.recv(1) == b"", "hung up without a word"
+    assert "refused a connection of uid 0" in cluster.worker_log

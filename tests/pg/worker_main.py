@@ -1,0 +1,234 @@
+"""The worker with a trainer for tests: it really reads the pages, and does on demand what a trainer should not.
+
+In: a socket path and the compiled ``tally.c``. A "rule" is a JSON object (see `Rule`). What it finds on the pages
+(rows, the sum of a column) is the model's metadata, so that tests can compare it with what SQL says.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dana.runtime import worker
+from dana.runtime.trainer import (
+    EpochReport,
+    Json,
+    Level,
+    Notice,
+    Notify,
+    Parameter,
+    Sink,
+    SqlState,
+    TrainingError,
+    TrainRequest,
+    TrainResult,
+)
+from dana.storage.reader import PageFault, read_page
+from dana.storage.schema import Use
+
+CONSUME = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What a test's rule asks for.
+
+    Attributes
+    ----------
+    epochs
+        Passes over the table.
+    column
+        Integer column to add up by the reference reader; None: count line pointers natively.
+    delay_us
+        Pause for each page, native only.
+    fail_at
+        Page at which the sink fails, native only.
+    converge_at
+        Epoch in which it converges.
+    on_open, on_page, on_epoch, on_check
+        What happens there: "" or one of `MISHAPS`.
+    weights
+        Values of the model's parameter.
+    predictor
+        Hexadecimal predictor.
+    notice
+        Text of a notice.
+    """
+
+    epochs: int = 1
+    column: str | None = None
+    delay_us: int = 0
+    fail_at: int = 0
+    converge_at: int = 0
+    on_open: str = ""
+    on_page: str = ""
+    on_epoch: str = ""
+    on_check: str = ""
+    weights: tuple[float, ...] = (1.5, -2.25, 1e-30)
+    predictor: str | None = None
+    notice: str = ""
+
+
+def _refuse() -> None:
+    raise TrainingError(
+        'column "q" does not exist', sqlstate=SqlState.UNDEFINED_COLUMN, detail="It has a, b.", hint='Use "a".'
+    )
+
+
+def _fail() -> None:
+    raise ZeroDivisionError("one over nothing")
+
+
+def _allocate() -> None:
+    np.ones(2**40, dtype=np.uint8)
+
+
+MISHAPS: dict[str, Callable[[], object]] = {
+    "": lambda: None,
+    "refuse": _refuse,
+    "fail": _fail,
+    "allocate": _allocate,
+    "hang": lambda: time.sleep(3600),
+    "abort": os.abort,
+    "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+}
+
+
+class Tally(ctypes.Structure):
+    """``struct tally`` of tally.c."""
+
+    _fields_ = [(name, ctypes.c_uint64) for name in ("pages", "tuples", "checksum", "delay_ns", "fail_at")]
+
+
+class PageTraining:
+    """Reads every page of every epoch."""
+
+    def __init__(self, rule: Rule, request: TrainRequest, library: ctypes.CDLL) -> None:
+        self._rule = rule
+        self._request = request
+        self._tally = Tally(delay_ns=rule.delay_us * 1000, fail_at=rule.fail_at)
+        self._native = ctypes.cast(library.tally, ctypes.c_void_p).value or 0
+        self._consume = CONSUME(self._read)
+        self._epoch = 0
+        self._sum = 0
+        self._pages = 0
+        if rule.column is not None:
+            self._schema = request.relation.schema
+            position = self._schema.index(rule.column)
+            self._uses = [Use(attribute=position, input="x", element=0, count=1)]
+
+    @property
+    def design(self) -> Json:
+        return {"reader": "python" if self._rule.column else "native"}
+
+    @property
+    def epochs(self) -> int:
+        return self._request.epochs or self._rule.epochs
+
+    @property
+    def sink(self) -> Sink:
+        if self._rule.column is None and not self._rule.on_page:
+            return Sink(function=self._native, context=ctypes.addressof(self._tally))
+        return Sink(function=ctypes.cast(self._consume, ctypes.c_void_p).value or 0, context=0)
+
+    def _read(self, _context: int | None, address: int, count: int) -> int:
+        MISHAPS[self._rule.on_page]()
+        for i in range(count):
+            self._tally.pages += 1
+            if self._rule.column is not None:
+                page = ctypes.string_at(address + i * 8192, 8192)
+                try:
+                    rows = read_page(page, self._schema, self._uses).rows
+                except PageFault:
+                    return 9
+                self._tally.tuples += len(rows)
+                self._sum += sum(int(row[0][0]) for row in rows)
+        return 0
+
+    def failure(self, status: int) -> Exception:
+        return TrainingError(
+            f"the sink failed with {status} at page {self._tally.pages}", sqlstate=SqlState.DATA_CORRUPTED
+        )
+
+    def end_epoch(self) -> EpochReport:
+        MISHAPS[self._rule.on_epoch]()
+        self._epoch += 1
+        report = EpochReport(
+            loss=1.0 / self._epoch,
+            converged=self._epoch == self._rule.converge_at,
+            tuples=self._tally.tuples,
+            skipped=0,
+            cycles=self._tally.pages * 100,
+            counters={"checksum": self._tally.checksum % 1000},
+        )
+        self._found = {"count": self._tally.tuples, "sum": self._sum, "pages": self._tally.pages}
+        self._sum = self._tally.tuples = self._tally.pages = 0
+        return report
+
+    def finish(self) -> TrainResult:
+        predictor = self._rule.predictor
+        return TrainResult(
+            parameters=[
+                Parameter(name="w", values=np.array(self._rule.weights, dtype=np.float32)),
+                Parameter(name="b", values=np.array(float("nan"), dtype=np.float32)),
+            ],
+            predictor=None if predictor is None else bytes.fromhex(predictor),
+            modelled_seconds=None,
+            metadata={**self._found, "request": asdict(self._request)},
+        )
+
+    def close(self) -> None:
+        pass
+
+
+class PageTrainer:
+    """Opens `PageTraining`."""
+
+    def __init__(self, library: Path) -> None:
+        self._library = ctypes.CDLL(str(library))
+
+    def check(self, source: str, notify: Notify) -> Json:
+        rule = self._rule(source)
+        if rule.notice:
+            notify(Notice(level=Level.NOTICE, message=rule.notice, hint="This is a hint."))
+        MISHAPS[rule.on_check]()
+        return {"epochs": rule.epochs}
+
+    def open(self, request: TrainRequest, notify: Notify) -> PageTraining:
+        rule = self._rule(request.source)
+        MISHAPS[rule.on_open]()
+        return PageTraining(rule, request, self._library)
+
+    def _rule(self, source: str) -> Rule:
+        try:
+            fields: dict[str, Any] = json.loads(source)
+        except ValueError as error:
+            raise TrainingError(
+                "the rule has 1 error", sqlstate=SqlState.SYNTAX_ERROR, detail=f"line 1: {error}", hint="Write JSON."
+            ) from None
+        return Rule(**fields)
+
+
+def main() -> None:
+    """Arguments: socket, library, and worker options as JSON."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(message)s")
+    socket_path, library, options = sys.argv[1:]
+    worker.serve(
+        PageTrainer(Path(library)),
+        worker.WorkerOptions(socket_path=Path(socket_path), **json.loads(options)),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""The documents do not drift: every path that a README or a guide names exists, every command it shows parses."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from dana.cli.entry import parser
+from dana.server.places import CHECKOUT, EXAMPLES
+from dsl import compile_rule
+from dsl.hdfg.text import graph_text
+
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+CODE = re.compile(r"`([^`\n]+)`")
+BLOCK = re.compile(r"```(?:sh|console|bash)\n(.*?)```", re.S)
+TOP = {"dana", "dsl", "hwgen", "pg_extension", "tests", "docs", "examples", "bench", ".ci"}
+
+DOCUMENTS = sorted([*CHECKOUT.glob("*.md"), *(file for folder in TOP for file in (CHECKOUT / folder).rglob("*.md"))])
+
+
+def named_paths(document: Path) -> set[Path]:
+    """Files and folders that ``document`` names, by link or as code."""
+    text = document.read_text(encoding="utf-8")
+    links = {target for target in LINK.findall(text) if "://" not in target}
+    found = {(document.parent / target).resolve() for target in links}
+    prose = re.sub(r"```.*?```", "", text, flags=re.S)
+    for code in CODE.findall(prose):
+        if re.fullmatch(r"[\w.-]+(?:/[\w.-]*)+", code) and code.split("/")[0] in TOP:
+            found.add((CHECKOUT / code).resolve())
+    return found
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(CHECKOUT)))
+def test_paths_exist(document: Path) -> None:
+    assert sorted(str(path) for path in named_paths(document) if not path.exists()) == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(CHECKOUT)))
+def test_commands_parse(document: Path) -> None:
+    for block in BLOCK.findall(document.read_text(encoding="utf-8")):
+        for line in block.splitlines():
+            words = shlex.split(line, comments=True)
+            if words and Path(words[0]).name == "dana":
+                parser().parse_args(words[1:])  # SystemExit fails the test
+
+
+def test_the_check_sees_what_a_document_names() -> None:
+    names = {str(path.relative_to(CHECKOUT)) for path in named_paths(CHECKOUT / "README.md")}
+    assert {"examples/logistic.py", "docs/install.md", "dana/README.md"} <= names
+
+
+def test_the_readme_s_rule_is_the_example() -> None:
+    text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    listing = next(block for block in re.findall(r"```python\n(.*?)```", text, re.S) if "dana.algo" in block)
+    example = compile_rule((EXAMPLES / "logistic.py").read_text(encoding="utf-8"))
+    assert graph_text(compile_rule(listing).hdfg, spans=False) == graph_text(example.hdfg, spans=False)

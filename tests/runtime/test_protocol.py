@@ -1,0 +1,177 @@
+"""Messages: the same contract in C and in Python, and what a worker makes of a peer that breaks it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dana.runtime import protocol
+from dana.runtime.protocol import Channel, Message, ProtocolError, decode, train_request
+from dana.runtime.trainer import Level, Notice, Parameter, TrainResult
+
+WIRE = (Path(protocol.__file__).parent / "native" / "wire.h").read_text()
+
+
+@pytest.fixture
+def pair() -> Any:
+    """A channel, and the raw socket at its other end."""
+    ours, theirs = socket.socketpair()
+    channel = Channel(ours)
+    yield channel, theirs
+    channel.close()
+    theirs.close()
+
+
+def frame(code: int, payload: bytes) -> bytes:
+    return struct.pack("=IB", len(payload), code) + payload
+
+
+def read(peer: socket.socket) -> tuple[int, bytes]:
+    length, code = struct.unpack("=IB", peer.recv(5, socket.MSG_WAITALL))
+    return code, peer.recv(length, socket.MSG_WAITALL)
+
+
+def test_codes_and_numbers_are_those_of_wire_h() -> None:
+    listed = dict(re.findall(r"DANA_MSG_(\w+) = '(.)'", WIRE))
+    assert listed == {message.name: chr(message) for message in Message}
+    assert re.findall(r"define DANA_PROTOCOL_VERSION (\d+)", WIRE) == [str(protocol.PROTOCOL_VERSION)]
+    limit = re.search(r"define DANA_MAX_REQUEST\s+\((\d+)u \* 1024 \* 1024\)", WIRE)
+    assert limit is not None
+    assert int(limit[1]) << 20 == protocol.MAX_REQUEST
+
+
+def test_messages_in_pieces_and_bells_between(pair: Any) -> None:
+    channel, peer = pair
+    sent = frame(Message.BELL, b"") + frame(Message.CHECK, b'{"source":"x"}') + frame(Message.BELL, b"")
+    for i in range(len(sent)):
+        peer.sendall(sent[i : i + 1])
+    assert channel.receive() == (Message.CHECK, b'{"source":"x"}')
+    peer.sendall(frame(Message.TRAIN, b""))
+    assert channel.receive() == (Message.TRAIN, b"")
+
+
+@pytest.mark.parametrize(
+    ("sent", "error", "says"),
+    [
+        (b"", EOFError, "closed"),
+        (b"\0\0", EOFError, "closed"),
+        (frame(Message.CHECK, b"12345")[:-1], EOFError, "closed"),
+        (frame(ord("?"), b""), ProtocolError, "0x3f is unknown"),
+        (struct.pack("=IB", protocol.MAX_REQUEST + 1, Message.CHECK), ProtocolError, "more than"),
+    ],
+)
+def test_broken_frames(pair: Any, sent: bytes, error: type[Exception], says: str) -> None:
+    channel, peer = pair
+    peer.sendall(sent)
+    peer.shutdown(socket.SHUT_WR)
+    with pytest.raises(error, match=says):
+        channel.receive()
+
+
+@pytest.mark.parametrize("payload", [b"", b"[]", b"3", b"{", b'{"a":"\xff"}', b"[" * 100_000, b'{"a":1}x'])
+def test_payloads_that_are_no_objects(payload: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        decode(payload)
+
+
+@pytest.mark.parametrize("missing", ["rule", "source", "relation", "features", "cpu", "design"])
+def test_requests_without_a_field(missing: str) -> None:
+    request: dict[str, Any] = dict.fromkeys(
+        ("rule", "source", "features", "label", "epochs", "hyper", "backend", "design", "nulls")
+    )
+    request |= {"cpu": 0, "relation": {"name": "t", "pages": 1, "attributes": []}}
+    assert train_request(json.dumps(request).encode(), page_size=8192)[1] == 0
+    del request[missing]
+    with pytest.raises(ProtocolError, match=missing):
+        train_request(json.dumps(request).encode(), page_size=8192)
+
+
+def test_attributes_that_this_version_does_not_have() -> None:
+    request: dict[str, Any] = dict.fromkeys(
+        ("rule", "source", "features", "label", "epochs", "hyper", "backend", "design", "nulls")
+    )
+    request |= {"cpu": 0, "relation": {"name": "t", "pages": 1, "attributes": [{"number": 1, "colour": "red"}]}}
+    with pytest.raises(ProtocolError, match="colour"):
+        train_request(json.dumps(request).encode(), page_size=8192)
+
+
+def test_values_that_json_does_not_have(pair: Any) -> None:
+    channel, peer = pair
+    channel.send(
+        Message.EPOCH,
+        {
+            "a": float("nan"),
+            "b": [float("inf"), -float("inf")],
+            "c": np.float32(0.5),
+            "d": np.int64(3),
+            "e": "x\0\ud800",
+        },
+    )
+    code, payload = read(peer)
+    assert code == Message.EPOCH
+    assert json.loads(payload) == {"a": "NaN", "b": ["Infinity", "-Infinity"], "c": 0.5, "d": 3, "e": "x\ufffd?"}
+
+
+@pytest.mark.parametrize(
+    ("encoding", "arrives"),
+    [("UTF8", "π é ä"), ("LATIN1", "? é ä"), ("WIN1253", "π ? ?"), ("SQL_ASCII", "? ? ?"), ("MULE_INTERNAL", "? ? ?")],
+)
+def test_text_for_databases_in_other_encodings(pair: Any, encoding: str, arrives: str) -> None:
+    channel, peer = pair
+    channel.limit_text_to(encoding)
+    channel.send_notice(Notice(level=Level.NOTICE, message="π é ä"))
+    assert json.loads(read(peer)[1]) == {"level": "notice", "message": arrives, "hint": ""}
+
+
+@pytest.mark.parametrize("predictor", [None, b"", b"\1\2\3"])
+def test_results(pair: Any, predictor: bytes | None) -> None:
+    channel, peer = pair
+    parameters = [
+        Parameter(name="w", values=np.arange(6, dtype=np.float32).reshape(2, 3).T),
+        Parameter(name="b", values=np.array(np.nan, dtype=np.float32)),
+    ]
+    channel.send_result(
+        TrainResult(parameters=parameters, predictor=predictor, modelled_seconds=None, metadata={"k": 1}), {"epochs": 2}
+    )
+    code, payload = read(peer)
+    (length,) = struct.unpack_from("=I", payload)
+    fields = json.loads(payload[4 : 4 + length])
+    raw = payload[4 + length :]
+    assert code == Message.RESULT
+    assert fields["parameters"] == [
+        {"name": "w", "shape": [3, 2], "offset": 0, "size": 6},
+        {"name": "b", "shape": [], "offset": 6, "size": 1},
+    ]
+    assert (fields["weights_bytes"], fields["predictor_bytes"]) == (28, None if predictor is None else len(predictor))
+    assert np.frombuffer(raw[:24], dtype="<f4").tolist() == [0, 3, 1, 4, 2, 5]
+    assert raw[28:] == (predictor or b"")
+
+
+def test_hello_carries_one_descriptor(pair: Any) -> None:
+    channel, peer = pair
+    hello = {"protocol": 1, "block_size": 8192, "server_version": 180004, "pid": 7, "encoding": "UTF8", "later": 1}
+    memfd = os.memfd_create("ring")
+    sent = frame(Message.HELLO, json.dumps(hello).encode())
+    socket.send_fds(peer, [sent[:5]], [memfd])
+    peer.sendall(sent[5:])
+    received, descriptor = channel.receive_hello()
+    assert (received.server_version, received.pid) == (180004, 7)
+    assert os.fstat(descriptor).st_ino == os.fstat(memfd).st_ino
+    os.close(descriptor)
+    peer.sendall(sent)
+    with pytest.raises(ProtocolError, match="one descriptor"):
+        channel.receive_hello()
+    before = len(os.listdir("/proc/self/fd"))
+    socket.send_fds(peer, [frame(Message.TRAIN, b"{}")], [memfd])
+    with pytest.raises(ProtocolError, match="a hello"):
+        channel.receive_hello()
+    assert len(os.listdir("/proc/self/fd")) == before, "a refused descriptor is closed"
+    os.close(memfd)

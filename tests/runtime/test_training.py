@@ -1,0 +1,188 @@
+"""The worker's trainer: pages in, models out; what cannot be trained is refused with the reason."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dana.runtime.trainer import Notice, Relation, Training, TrainingError, TrainRequest, TrainResult
+from dana.runtime.training import MachineTrainer
+from dana.storage.builder import build_pages
+from tests.storage.schemas import attribute
+
+LOGISTIC = """
+import dana
+n = dana.dim()
+w = dana.model([n])
+x = dana.input([n])
+y = dana.output()
+lr = dana.meta(0.1)
+size = dana.meta(8)
+logistic = dana.algo(w, x, y)
+p = dana.sigmoid(dana.sigma(w * x, 1))
+grad = logistic.merge((p - y) * x, size, "+")
+logistic.setModel(w - lr * grad / 8)
+logistic.setLoss((p - y) * (p - y))
+logistic.setPrediction(p)
+logistic.setEpochs(3)
+"""
+CONSUME = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+
+
+def relation(columns: Sequence[tuple[str, str]], pages: int = 1, **more: Any) -> Relation:
+    attributes = tuple(attribute(name, kind, **(more if kind == "real[]" else {})) for name, kind in columns)
+    return Relation(name="public.t", pages=pages, page_size=8192, attributes=attributes)
+
+
+def request(table: Relation, **changes: Any) -> TrainRequest:
+    fields: dict[str, Any] = {
+        "rule": "logistic",
+        "source": LOGISTIC,
+        "relation": table,
+        "features": None,
+        "label": "y",
+        "epochs": None,
+        "hyper": {},
+        "backend": "sim",
+        "design": {},
+    }
+    return TrainRequest(**{**fields, **changes})
+
+
+def feed(training: Training, pages: bytes) -> None:
+    sink = training.sink
+    buffer = ctypes.create_string_buffer(pages, len(pages))
+    status = CONSUME(sink.function)(sink.context, ctypes.addressof(buffer), len(pages) // 8192)
+    if status:
+        raise training.failure(status)
+
+
+def train(asked: TrainRequest, pages: bytes, notify: Callable[[Notice], None] = lambda notice: None) -> TrainResult:
+    training = MachineTrainer().open(asked, notify)
+    try:
+        for _ in range(training.epochs):
+            feed(training, pages)
+            training.end_epoch()
+        return training.finish()
+    finally:
+        training.close()
+
+
+REALS = [*((f"x{k}", "real") for k in range(5)), ("y", "real")]
+
+
+def rows(count: int, seed: int = 1) -> list[list[Any]]:
+    random = np.random.default_rng(seed)
+    return [[*random.standard_normal(5), float(k % 2)] for k in range(count)]
+
+
+def test_simulator_equals_interpreter() -> None:
+    table = relation(REALS, pages=2)
+    pages = build_pages(table.schema, rows(150))
+    results = [train(request(table, backend=backend), pages) for backend in ("sim", "interp")]
+    left, right = (result.parameters[0].values.view(np.uint32) for result in results)
+    np.testing.assert_array_equal(left, right, strict=True)
+    assert results[0].predictor == results[1].predictor is not None
+    assert results[0].modelled_seconds is not None
+
+
+def test_hyperparameters_change_the_model_and_the_batch_size() -> None:
+    table = relation(REALS, pages=1)
+    pages = build_pages(table.schema, rows(40))
+    for hyper in ({"lr": 0.5}, {"size": 16}, {"lr": 0.01, "size": 1}):
+        found = [train(request(table, backend=b, hyper=hyper), pages).parameters[0].values for b in ("sim", "interp")]
+        assert found[0].tobytes() == found[1].tobytes() != train(request(table), pages).parameters[0].values.tobytes()
+
+
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+@pytest.mark.parametrize(
+    ("columns", "content", "words"),
+    [
+        (REALS, [], "public.t has no row to train on"),
+        (REALS, [[None] * 6] * 3, "all 3 have a NULL"),
+        (
+            [("x", "real[]"), ("y", "real")],
+            [[np.ones(3), 1.0], [np.ones(3), 0.0], [np.ones(4), 1.0]],
+            "an array in use has another length than the first row's.*page 0 of public.t, line pointer 3",
+        ),
+    ],
+)
+def test_tables_that_cannot_be_trained_on(
+    backend: str, columns: list[tuple[str, str]], content: list[list[Any]], words: str
+) -> None:
+    table = relation(columns, array_length=3)
+    pages = build_pages(table.schema, content) or bytes(8192)
+    with pytest.raises(TrainingError, match=words) as caught:
+        train(request(table, backend=backend), pages)
+    assert caught.value.sqlstate == "22000"
+
+
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+def test_damaged_page_stops_the_training(backend: str) -> None:
+    table = relation(REALS)
+    page = bytearray(build_pages(table.schema, rows(30)))
+    page[24 + 4 * 6 : 24 + 4 * 6 + 4] = (8190 | 1 << 15 | 500 << 17).to_bytes(4, "little")
+    with pytest.raises(
+        TrainingError, match=r"line pointer points outside.*page 0 of public\.t, line pointer 7"
+    ) as caught:
+        train(request(table, backend=backend), bytes(page))
+    assert caught.value.sqlstate == "XX001"
+    assert "pg_amcheck" in caught.value.hint
+
+
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+def test_nan_and_infinity_are_trained_on_and_warned_of(backend: str) -> None:
+    table = relation(REALS)
+    content = rows(10)
+    content[3][2] = math.nan
+    content[7][0] = math.inf
+    notices: list[Notice] = []
+    result = train(request(table, backend=backend), build_pages(table.schema, content), notices.append)
+    assert np.isnan(result.parameters[0].values).any()
+    assert "elements of model w are NaN or infinite" in notices[0].message
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"backend": "gpu"}, "backend must be one of sim, rtl, interp, not 'gpu'"),
+        ({"epochs": 0}, "epochs must be at least 1"),
+        ({"hyper": {"rate": 1}}, "no hyperparameter 'rate'; it has: lr, size"),
+        ({"hyper": {"lr": "big"}}, "must be a finite number, not 'big'"),
+        ({"hyper": {"size": 2.5}}, "whole number from 1, not 2.5"),
+        ({"features": ("x0", "nope")}, "column 'nope' of public.t does not exist"),
+        ({"design": {"threads": 3}}, "threads must be a power of two"),
+        ({"design": {"cores": 3}}, "no 'cores'"),
+        ({"source": "import os"}, "os"),
+        ({"nulls": "zero"}, "nulls must be 'skip'"),
+    ],
+)
+def test_requests_that_cannot_be_met(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(TrainingError) as caught:
+        MachineTrainer().open(request(relation(REALS), **changes), lambda notice: None)
+    assert words in caught.value.message
+
+
+def test_designs_are_found_again_and_damaged_ones_are_made_anew(tmp_path: Path) -> None:
+    table = relation(REALS)
+    asked = request(table)
+
+    def design() -> Any:
+        training = MachineTrainer(tmp_path).open(asked, lambda notice: None)
+        training.close()
+        return training.design
+
+    first = design()
+    (kept,) = tmp_path.glob("*.bundle")
+    stamp = kept.stat().st_mtime_ns
+    assert design() == first
+    assert kept.stat().st_mtime_ns == stamp
+    kept.write_bytes(kept.read_bytes()[:-9] + b"123456789")
+    assert design() == first
+    assert kept.stat().st_mtime_ns != stamp

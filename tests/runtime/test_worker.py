@@ -1,0 +1,279 @@
+"""The worker's processes, without a server: who may talk to it, and how it starts, lasts and ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dana.runtime.protocol import PROTOCOL_VERSION, Message
+from tests.runtime.producer import Producer
+
+ROOT = Path(__file__).parents[2]
+HELLO = {
+    "protocol": PROTOCOL_VERSION,
+    "block_size": 8192,
+    "server_version": 180000,
+    "pid": 1,
+    "encoding": "UTF8",
+}
+PATIENCE = 20.0
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tally") / "tally.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(path), str(ROOT / "tests/pg/tally.c")], check=True)
+    return path
+
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(library: Path, tmp_path: Path) -> Iterator[Start]:
+    """Starts workers with the tests' trainer; `path` is the socket."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(path: Path, wait: bool = True, **options: Any) -> subprocess.Popen[str]:
+        chosen = {"cache_limit": 1 << 30, **options}
+        command = [sys.executable, str(ROOT / "tests/pg/worker_main.py"), str(path), str(library), json.dumps(chosen)]
+        worker = subprocess.Popen(
+            command,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        started.append(worker)
+        if wait:
+            assert worker.stderr is not None
+            assert "listening" in worker.stderr.readline()
+        return worker
+
+    yield run
+    for worker in started:
+        worker.kill()
+        worker.wait()
+        if worker.stderr is not None:
+            worker.stderr.close()
+
+
+def connected(path: Path) -> socket.socket:
+    client = socket.socket(socket.AF_UNIX)
+    client.settimeout(PATIENCE)
+    folder = os.open(path.parent, os.O_RDONLY)
+    client.connect(f"/proc/self/fd/{folder}/{path.name}")
+    os.close(folder)
+    return client
+
+
+def frame(message: int, fields: Any) -> bytes:
+    payload = fields if isinstance(fields, bytes) else json.dumps(fields).encode()
+    return struct.pack("=IB", len(payload), message) + payload
+
+
+def read(client: socket.socket) -> tuple[int, Any]:
+    head = client.recv(5, socket.MSG_WAITALL)
+    if len(head) < 5:
+        return 0, None
+    length, code = struct.unpack("=IB", head)
+    return code, json.loads(client.recv(length, socket.MSG_WAITALL) or b"null")
+
+
+def greeted(path: Path) -> tuple[socket.socket, Producer, int]:
+    """A session: the socket, its ring, and the session's process id."""
+    client = connected(path)
+    ring = Producer(lambda: client.sendall(frame(Message.BELL, b"")))
+    hello = frame(Message.HELLO, HELLO)
+    socket.send_fds(client, [hello[:5]], [ring.memfd])
+    client.sendall(hello[5:])
+    code, welcome = read(client)
+    assert (code, welcome["protocol"]) == (Message.WELCOME, PROTOCOL_VERSION)
+    return client, ring, welcome["pid"]
+
+
+def hung_up(client: socket.socket) -> bool:
+    """Whether the worker closed the connection, having read all of it or not."""
+    try:
+        return client.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0] != "Z"
+    return False
+
+
+def check(client: socket.socket, **rule: Any) -> tuple[int, Any]:
+    client.sendall(frame(Message.CHECK, {"source": json.dumps(rule)}))
+    return read(client)
+
+
+@pytest.mark.parametrize(
+    ("hello", "says"),
+    [
+        (frame(Message.HELLO, {**HELLO, "protocol": PROTOCOL_VERSION + 1}), "install both from the same release"),
+        (frame(Message.HELLO, {**HELLO, "protocol": "x"}), "the extension speaks protocol x"),
+        (frame(Message.HELLO, {**HELLO, "server_version": 190000}), "outside 14 to 18"),
+        (frame(Message.HELLO, {**HELLO, "server_version": None}), "outside 14 to 18"),
+        (frame(Message.HELLO, b"[]"), "must be a JSON object"),
+        (frame(Message.CHECK, {}), "a hello with one descriptor was expected"),
+        (frame(ord("G"), b"ET / HTTP/1.1"), "unknown"),
+        (struct.pack("=IB", 0xFFFFFFFF, ord("H")), "more than"),
+    ],
+)
+def test_greetings_that_are_refused(start: Start, tmp_path: Path, hello: bytes, says: str) -> None:
+    path = tmp_path / "w"
+    start(path)
+    client = connected(path)
+    ring = Producer(lambda: None)
+    socket.send_fds(client, [hello[:5]], [ring.memfd])
+    client.sendall(hello[5:])
+    code, answer = read(client)
+    assert (code, answer["sqlstate"]) == (Message.ERROR, "08P01")
+    assert says in answer["message"]
+    assert hung_up(client)
+    client.close()
+    ring.close()
+    client, ring, _ = greeted(path)
+    assert check(client)[0] == Message.CHECKED
+    client.close()
+    ring.close()
+
+
+def test_memory_that_is_no_ring(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "w"
+    start(path)
+    client = connected(path)
+    hello = frame(Message.HELLO, HELLO)
+    with open("/dev/null") as nothing:
+        socket.send_fds(client, [hello[:5]], [nothing.fileno()])
+    client.sendall(hello[5:])
+    assert read(client)[1]["sqlstate"] == "08P01"
+    client.close()
+
+
+@pytest.mark.parametrize("request_", [frame(Message.HELLO, HELLO), frame(Message.EPOCH, {}), frame(Message.TRAIN, {})])
+def test_requests_out_of_place(start: Start, tmp_path: Path, request_: bytes) -> None:
+    path = tmp_path / "w"
+    start(path)
+    client, ring, _ = greeted(path)
+    client.sendall(request_)
+    assert read(client)[1]["sqlstate"] == "08P01"
+    assert hung_up(client), "a peer that breaks the protocol is not heard again"
+    client.close()
+    ring.close()
+
+
+def test_one_session_takes_no_other_down(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "w"
+    start(path)
+    first, ring, pid = greeted(path)
+    other, other_ring, other_pid = greeted(path)
+    assert pid != other_pid
+    assert check(first, on_check="abort") == (0, None)
+    assert check(other)[0] == Message.CHECKED
+    assert not alive(pid)
+    for each in (first, other, ring, other_ring):
+        each.close()
+    until(lambda: not alive(other_pid))
+
+
+def test_a_runaway_allocation_is_an_error(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "w"
+    start(path, memory_limit=1 << 30)
+    client, ring, pid = greeted(path)
+    code, answer = check(client, on_check="allocate")
+    assert (code, answer["sqlstate"]) == (Message.ERROR, "53200")
+    assert check(client)[0] == Message.CHECKED
+    limits = Path(f"/proc/{pid}/limits").read_text()
+    assert f"Max data size             {1 << 30}" in limits
+    assert "Max core file size        0" in limits
+    assert int(Path(f"/proc/{pid}/oom_score_adj").read_text()) >= 500
+    client.close()
+    ring.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_nothing_outlives_the_worker(start: Start, tmp_path: Path, number: signal.Signals) -> None:
+    path = tmp_path / "w"
+    worker = start(path)
+    sessions = [greeted(path) for _ in range(3)]
+    sessions[0][0].sendall(frame(Message.CHECK, {"source": '{"on_check": "hang"}'}))
+    sessions[1][0].sendall(frame(Message.CHECK, {"source": '{"on_check": "stop"}'}))
+    until(lambda: Path(f"/proc/{sessions[1][2]}/stat").read_text().rsplit(") ", 1)[1][0] == "T")
+    worker.send_signal(number)
+    worker.wait(PATIENCE)
+    until(lambda: not any(alive(pid) for _, _, pid in sessions))
+    assert path.exists() == (number == signal.SIGKILL)
+    for client, ring, _ in sessions:
+        assert hung_up(client)
+        client.close()
+        ring.close()
+
+
+def test_hang_up_in_the_middle(start: Start, tmp_path: Path) -> None:
+    """A session ends when its backend does, whatever it is doing."""
+    path = tmp_path / "w"
+    start(path)
+    client, ring, pid = greeted(path)
+    client.sendall(frame(Message.CHECK, {"source": '{"on_check": "hang"}'}))
+    time.sleep(0.1)
+    client.close()
+    until(lambda: not alive(pid))
+    ring.close()
+
+
+def test_one_worker_for_a_socket(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "w"
+    first = start(path)
+    second = start(path, wait=False)
+    assert second.wait(PATIENCE) != 0
+    assert second.stderr is not None
+    assert "another worker listens on" in second.stderr.read()
+    first.kill()
+    first.wait()
+    assert path.is_socket(), "left behind"
+    start(path)
+    client, ring, _ = greeted(path)
+    client.close()
+    ring.close()
+
+
+def test_a_path_longer_than_a_sockets(start: Start, tmp_path: Path) -> None:
+    folder = tmp_path / ("deep" * 30)
+    folder.mkdir()
+    path = folder / "worker.sock"
+    start(path)
+    client, ring, _ = greeted(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    client.close()
+    ring.close()
+
+
+def test_no_folder(start: Start, tmp_path: Path) -> None:
+    worker = start(tmp_path / "nowhere" / "w", wait=False)
+    assert worker.wait(PATIENCE) != 0
+    assert worker.stderr is not None
+    assert "its folder must exist" in worker.stderr.read()

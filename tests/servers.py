@@ -1,0 +1,128 @@
+"""The PostgreSQL servers that tests run against.
+
+`pg_uri` is one server for tests of the SQL surface: ``$DANA_TEST_PG_URI``, else a container built from the Dockerfile
+where a Docker engine answers, else the embedded server. `server` is the embedded server, once for each major version,
+for tests that need its files, processes or logs. Both last for the session; a test that changes settings, kills
+processes or stops a server starts one of its own in `server_root`.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from dana.server.embedded import EmbeddedServer
+from dana.server.installation import MAJORS
+from dana.server.places import CHECKOUT
+
+URI_VARIABLE = "DANA_TEST_PG_URI"
+
+
+@pytest.fixture(scope="session")
+def server_root() -> Iterator[Path]:
+    """Folder for embedded servers.
+
+    Not pytest's: below root's that one is 0700, and the server, which then runs as another account, cannot enter it.
+    """
+    with tempfile.TemporaryDirectory(prefix="dana-test-") as folder:
+        root = Path(folder)
+        root.chmod(0o755)
+        yield root
+        for major in MAJORS:
+            EmbeddedServer.at(root, major).stop()
+
+
+@pytest.fixture(scope="session")
+def servers(server_root: Path) -> dict[int, EmbeddedServer]:
+    """Embedded servers that run, by major version; filled by `running`."""
+    return {}
+
+
+def running(servers: dict[int, EmbeddedServer], root: Path, major: int) -> EmbeddedServer:
+    """The session's embedded server of ``major``; started when it is first asked for."""
+    if major not in servers:
+        servers[major] = EmbeddedServer.start(root, major)
+    return servers[major]
+
+
+@pytest.fixture(scope="session", params=MAJORS, ids=lambda major: f"pg{major}")
+def server(request: pytest.FixtureRequest, servers: dict[int, EmbeddedServer], server_root: Path) -> EmbeddedServer:
+    """An embedded server with the extension and a worker; every test that takes it runs once for each version."""
+    return running(servers, server_root, request.param)
+
+
+@pytest.fixture
+def own_root(server_root: Path) -> Iterator[Path]:
+    """Folder for embedded servers of one test alone, which may stop, kill and break them."""
+    with tempfile.TemporaryDirectory(prefix="dana-test-") as folder:
+        root = Path(folder)
+        root.chmod(0o755)
+        take_over(server_root, root)
+        yield root
+        for major in MAJORS:
+            EmbeddedServer.at(root, major).stop()
+
+
+def take_over(made: Path, root: Path) -> None:
+    """Link into ``root`` what ``made`` has and what does not differ between servers: installations, interpreter."""
+    for pattern in ("postgresql-*", "python-*"):
+        for tree in made.glob(pattern):
+            (root / tree.name).symlink_to(tree)
+
+
+@pytest.fixture(scope="session")
+def pg_uri(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Connection string of a superuser, on a database that has the extension and whose server has a worker."""
+    given = os.environ.get(URI_VARIABLE)
+    if given:
+        yield given
+    elif docker_answers():
+        yield from container_uri()
+    else:
+        servers = request.getfixturevalue("servers")
+        yield running(servers, request.getfixturevalue("server_root"), MAJORS[-1]).dsn
+
+
+def docker_answers() -> bool:
+    """Whether a Docker engine answers; a ``docker`` command alone says nothing."""
+    import docker  # type: ignore[import-untyped]
+
+    try:
+        docker.from_env().close()
+    except docker.errors.DockerException:
+        answers = False
+    else:
+        answers = True
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # docker forgets the socket that nobody answered on
+        gc.collect()
+    return answers
+
+
+def container_uri() -> Iterator[str]:
+    """Run the image of our Dockerfile: PostgreSQL, the extension, and the worker in one container."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of testcontainers, about itself
+        from testcontainers.community.postgres import PostgresContainer
+        from testcontainers.core.image import DockerImage
+
+    with (
+        DockerImage(path=CHECKOUT, tag="dana-test:latest", clean_up=False) as image,
+        PostgresContainer(str(image), driver=None) as container,
+    ):
+        yield container.get_connection_url()
+
+
+@pytest.fixture
+def connection(pg_uri: str) -> Iterator[psycopg.Connection]:
+    """A session on `pg_uri` in a transaction that is rolled back."""
+    with psycopg.connect(pg_uri) as session:
+        yield session
+        session.rollback()

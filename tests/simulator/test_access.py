@@ -1,0 +1,202 @@
+"""Striders, unpacker and all cycles of an epoch against the access oracle, which knows docs/machine.md."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import random
+
+import numpy as np
+import pytest
+
+from dana.errors import UsageError
+from dana.simulator import KERNELS, Simulator
+from hwgen.spec import cycles, numerics
+from hwgen.spec.bundle import Bundle
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.counters import EpochCounters
+from hwgen.spec.engine import Section
+from hwgen.spec.strider import Condition, Control, Fault, Instruction, Opcode
+from tests.hwgen.access.case import Case, Outcome
+from tests.hwgen.access.generate import walking, wild
+from tests.hwgen.access.oracle import expect
+from tests.oracles.machine import section_length
+from tests.simulator.bundles import bits, keeping
+
+SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
+SMALL = {"scratch_depth": 256, "tuple_depth": 64, "program_depth": 64}
+MACHINES = {
+    "one lane group": MachineConfig(**SMALL),
+    "four threads": MachineConfig(threads=4, clusters=2, striders=3, queue_depth=4, **SMALL),
+    "one Strider": MachineConfig(threads=2, striders=1, queue_depth=2, link_latency=300, link_bytes=8, **SMALL),
+    "wide": MachineConfig(clusters=4, striders=5, page_size=16384, queue_depth=64, **SMALL),
+}
+
+
+def available(kernels: str) -> bool:
+    try:
+        Simulator(MachineConfig(), kernels=kernels).close()
+    except UsageError:
+        return False
+    return True
+
+
+def cost(bundle: Bundle, section: Section) -> int:
+    return cycles.SECTION_START + section_length(bundle.section(section))
+
+
+def engine_delays(bundle: Bundle, outcome: Outcome) -> tuple[tuple[int, int], ...]:
+    """Cycles of each round until its half is released, and from then until the engine is idle (section 3)."""
+    delays = []
+    q = 0
+    for r in outcome.rounds:
+        after = 0
+        level = 0
+        while q >> level & 1:
+            after += cost(bundle, Section.MERGE)
+            level += 1
+        if r.batch_last:
+            after += sum(cost(bundle, Section.MERGE) for higher in range(level + 1, 32) if q >> higher & 1)
+            after += cost(bundle, Section.BATCH)
+            q = 0
+        else:
+            after += cost(bundle, Section.PUSH)
+            q += 1
+        if r.epoch_last:
+            after += cost(bundle, Section.EPOCH)
+        delays.append((cycles.ROUND_START + cost(bundle, Section.TUPLE), after))
+    return tuple(delays) or ((1, 1),)
+
+
+def expected_counters(bundle: Bundle, case: Case) -> tuple[EpochCounters, Outcome]:
+    first = expect(case)
+    if first.fault:
+        stop = first.fault
+        return (
+            EpochCounters(
+                cycles=0, tuples=0, skipped=0, engine_busy=0,
+                fault=stop.code, fault_page=stop.page, fault_pointer=stop.pointer,
+            ),
+            first,
+        )  # fmt: skip
+    delays = engine_delays(bundle, first)
+    outcome = expect(dataclasses.replace(case, delays=delays))
+    init = cost(bundle, Section.INIT)
+    idle = 1 + init
+    for r, (release, after) in zip(outcome.rounds, delays, strict=False):
+        idle = max(r.cycle, idle) + release + after
+    if not outcome.rounds:
+        idle = max(idle, outcome.empty if case.pages else 0)
+    busy = init + sum(release - cycles.ROUND_START + after for release, after in delays) * bool(outcome.rounds)
+    tuples = sum(r.count for r in outcome.rounds)
+    return EpochCounters(cycles=idle, tuples=tuples, skipped=outcome.skipped, engine_busy=busy), outcome
+
+
+def expected_rows(case: Case, outcome: Outcome) -> np.ndarray:
+    """What the `tuple` section of `keeping` makes of the tuple memory, in thread 0."""
+    rows = case.tuple_rows << case.group_log2
+    halves = np.zeros((2, rows, case.config.lanes), dtype=np.float32)
+    total = np.zeros_like(halves[0])
+    writes = iter(outcome.writes)
+    pending = next(writes, None)
+    for number, _ in enumerate(outcome.rounds):
+        half = number % 2
+        while pending is not None and pending.half == half:
+            if pending.thread == 0:
+                for lane, word in pending.lanes:
+                    halves[half, pending.row].view(np.uint32)[lane] = word
+            pending = next(writes, None)
+        total = numerics.add(total, halves[half])
+    if not outcome.rounds:
+        return np.zeros((2, rows, case.config.lanes), dtype=np.float32)
+    return np.stack([total, halves[(len(outcome.rounds) - 1) % 2]])
+
+
+def check(case: Case, rng: random.Random, *, kernels: str | None = None, paths: bool = True) -> EpochCounters:
+    work = {section: rng.choice([1, 3, 20]) for section in Section}
+    bundle = keeping(case, work=work)
+    expected, outcome = expected_counters(bundle, case)
+    simulator = Simulator(case.config, kernels=kernels, paths=paths)
+    simulator.load(bundle)
+    simulator.begin_epoch()
+    for page in case.pages:
+        simulator.consume(page)
+    found = simulator.end_epoch()
+    if expected.fault:
+        assert (found.fault, found.fault_page, found.fault_pointer) == (
+            expected.fault,
+            expected.fault_page,
+            expected.fault_pointer,
+        )
+        return found
+    assert found == expected
+    rows = case.tuple_rows << case.group_log2
+    np.testing.assert_array_equal(
+        simulator.read_rows(0, 2 * rows), bits(expected_rows(case, outcome).reshape(2 * rows, -1))
+    )
+    # once more: nothing of the epoch before it shows in times
+    again = simulator.run_epoch(b"".join(case.pages))
+    assert again == expected
+    return found
+
+
+@pytest.mark.parametrize("paths", [True, False], ids=["paths", "interpreted"])
+@pytest.mark.parametrize("machine", MACHINES)
+def test_walking_programs(machine: str, paths: bool) -> None:
+    rng = random.Random(f"walk {machine}")
+    tuples = 0
+    for _ in range(12 * SCALE):
+        case = walking(rng, MACHINES[machine], pages=rng.choice([0, 1, 2, 7]))
+        tuples += check(case, rng, paths=paths).tuples
+    assert tuples > 50
+
+
+@pytest.mark.parametrize("kernels", [k for k in KERNELS if available(k)])
+def test_walking_programs_on_all_kernels(kernels: str) -> None:
+    rng = random.Random(f"kernels {kernels}")
+    for machine in MACHINES.values():
+        for _ in range(3 * SCALE):
+            check(walking(rng, machine, pages=2), rng, kernels=kernels)
+
+
+@pytest.mark.parametrize("loops", [False, True])
+def test_wild_programs(loops: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any words; runaways are bounded lower than usual so that the oracle keeps up."""
+    monkeypatch.setattr("tests.hwgen.access.oracle.STRIDER_BOUND", 1)
+    monkeypatch.setattr("hwgen.spec.strider.STRIDER_BOUND", 1)
+    rng = random.Random(f"wild {loops}")
+    faults: set[Fault] = set()
+    for machine in MACHINES.values():
+        for _ in range(30 * SCALE):
+            case = wild(rng, machine, pages=rng.choice([1, 3]), loops=loops)
+            faults.add(check(case, rng).fault)
+    assert {Fault.NONE, Fault.OUT_OF_PAGE, Fault.BAD_INSTRUCTION} <= faults
+    assert not loops or Fault.RUNAWAY in faults
+
+
+def test_runaway_is_bounded_as_the_contract_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.hwgen.access.oracle.STRIDER_BOUND", 2)
+    monkeypatch.setattr("hwgen.spec.strider.STRIDER_BOUND", 2)
+    program = (
+        Instruction(Opcode.BENTR),
+        Instruction(Opcode.AD, 0, 32, 0),
+        Instruction(Opcode.BEXIT, Condition.NE, 0, 0),
+        Instruction(Opcode.CTL, Control.END),
+    )
+    case = Case(config=MACHINES["wide"], program=program, constants=(1,), pages=(bytes(16384),))
+    expected = expect(case).fault
+    assert expected is not None
+    assert expected.code is Fault.RUNAWAY
+    for paths in (True, False):
+        assert check(case, random.Random(0), paths=paths).fault is Fault.RUNAWAY
+
+
+def test_descriptors_and_instructions_behind_the_bundle_are_zero() -> None:
+    config = MACHINES["one lane group"]
+    for program, fault in (
+        ((Instruction(Opcode.WRITEB, 0, 0, 5),), Fault.BAD_INSTRUCTION),
+        ((Instruction(Opcode.AD, 0, 0, 1),), Fault.BAD_INSTRUCTION),
+        ((Instruction(Opcode.JMP, 0, 2, 0),), Fault.BAD_INSTRUCTION),
+    ):
+        case = Case(config=config, program=program, pages=(bytes(8192),))
+        assert check(case, random.Random(0)).fault is fault

@@ -1,0 +1,55 @@
+"""The fuzzing tests once more in a core built with the address and undefined-behaviour sanitizers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dana.simulator.native
+from hwgen.spec import numerics
+
+NATIVE = Path(dana.simulator.native.__file__).parent / "native"
+HEADERS = Path(numerics.__file__).parent / "native"
+COMPILER = shutil.which("gcc")
+FLAGS = ("-O1", "-g", "-std=gnu11", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared")
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+FUZZ = """
+import ctypes, sys
+from dana.simulator import native
+real = ctypes.CDLL
+native.ctypes.CDLL = lambda path: real(sys.argv[1])
+import pytest
+tests = ["test_paths.py", "test_access.py", "test_engine.py", "test_machine.py"]
+sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "-k", sys.argv[2], *(f"{sys.argv[3]}/{t}" for t in tests)]))
+"""
+
+
+@pytest.mark.skipif(COMPILER is None or sys.platform != "linux", reason="gcc's sanitizers are preloaded as Linux does")
+def test_no_page_and_no_program_reaches_outside(tmp_path: Path) -> None:
+    core = tmp_path / "core.so"
+    sources = sorted(str(path) for path in NATIVE.glob("*.c"))
+    subprocess.run([str(COMPILER), *FLAGS, *SANITIZERS, f"-I{HEADERS}", "-o", str(core), *sources, "-lm"], check=True)
+    runtime = subprocess.run(
+        [str(COMPILER), "-print-file-name=libasan.so"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    wanted = "loops or tables or wild or machine or under_way"
+    done = subprocess.run(
+        [sys.executable, "-c", FUZZ, str(core), wanted, str(Path(__file__).parent)],
+        env={
+            **os.environ,
+            "LD_PRELOAD": runtime,
+            # Python itself leaks, and maps more memory than a shadow of it would like
+            "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0",
+            "UBSAN_OPTIONS": "print_stacktrace=1",
+        },
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    assert " passed" in done.stdout
