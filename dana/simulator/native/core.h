@@ -4,13 +4,16 @@
  * In: a machine and a Bundle as plain arrays (dana/simulator/native.py fills them), then pages. Out: scratchpad rows and
  * an epoch's counters, bit for bit and cycle for cycle those of docs/machine.md. No part may call Python, allocate while
  * an epoch runs, or trust a byte of a page. What is true of a loaded program (addresses within memories, targets within
- * the program) is checked once, by verify.c and trace.c, so that inner loops need no checks.
+ * the program) is checked once, by verify.c and record.c, so that inner loops need no checks.
  *
- *   core.c     load, rows, epochs: what is exported           strider.c   one page through the Strider
- *   verify.c   is the program one that the machine allows?    trace.c     paths of the Strider's loops, as vector code
- *   engine.c   instructions                                   unpack.c    columns to tuples, and their times
- *   pipeline.c instructions whose results overlap             rounds.c    the sequencer
- *   fuse.c     several instructions as one                    kernels.inc inner loops, once for each vector width
+ *   core.c     load, rows, epochs: what is exported           strider.c  one page through the Strider
+ *   verify.c   is the program one that the machine allows?    record.c   paths of the Strider's loops, as vector code
+ *   engine.c   instructions                                   path.c     a loop's iterations by one path
+ *   pipeline.c instructions whose results overlap             group.c    a loop's iterations by whichever path fits
+ *   fuse.c     several instructions as one                    live.c     what a path must leave behind
+ *   kernels.c  inner loops, chosen by the processor's kind    values.c   columns' bytes to tuple memory
+ *   kernels.inc, fused.inc, operations.h: these loops         unpack.c   when columns, tuples and pages pass
+ *   portable.c kernels.inc for any processor                  rounds.c   the sequencer
  */
 #ifndef DANA_SIMULATOR_CORE_H
 #define DANA_SIMULATOR_CORE_H
@@ -105,7 +108,7 @@ struct sim_strider_op
 #define SIM_MAX_QUEUE	 256
 #define SIM_MAX_STAGES	 8
 
-/* --- paths: an iteration of a Strider loop as vector code over many iterations at once, see trace.c --- */
+/* --- paths: an iteration of a Strider loop as vector code over many iterations at once, see path.c --- */
 
 #define SIM_LANES	   32 /* iterations tried at a time */
 #define SIM_PATHS		8  /* of one loop */
@@ -338,8 +341,12 @@ bool sim_reads_b(const struct sim_instruction *in);
 int32_t sim_levels(const struct sim_bundle *bundle, int section);
 bool sim_verify(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *problem);
 
-/* unpack.c */
+/* values.c */
 bool sim_columns_prepare(struct sim *sim, const struct sim_bundle *bundle);
+void sim_copy(const struct sim *sim, const struct sim_column *column, const uint8_t *page, const uint32_t *at,
+			  uint32_t offset, int32_t tuples);
+
+/* unpack.c */
 bool sim_fault(struct sim *sim, uint32_t code, uint32_t pointer);
 bool sim_column(struct sim *sim, const uint8_t *page, uint32_t descriptor, uint32_t address, int32_t gap,
 				uint32_t pointer);

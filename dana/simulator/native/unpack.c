@@ -3,13 +3,11 @@
  *
  * In: columns and page ends in page order, each with the cycles that its Strider took since its last push. Out: rows of
  * tuple memory, rounds handed over, and all clocks of docs/machine.md section 5 but the engine's. A column is checked
- * before a byte of it is read; sim_iteration() leaves that out, for columns that path.c has checked.
+ * before a byte of it is read; sim_iterations() leaves that out, for columns that path.c has checked.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "core.h"
-#include "numerics.h"
 
 #define CACHE_LINE 64
 #define POINTERS   256 /* bytes of a page that its header and line pointers usually take */
@@ -28,108 +26,6 @@ sim_fault(struct sim *sim, uint32_t code, uint32_t pointer)
 	sim->e.fault_page = (uint32_t)sim->e.pages;
 	sim->e.fault_pointer = pointer & 0xffff;
 	return false;
-}
-
-/* --- values ------------------------------------------------------------------------------------------------------ */
-
-static float
-convert(int32_t type, const uint8_t *from)
-{
-	int16_t i2;
-	int32_t i4;
-	int64_t i8;
-	float f4;
-	double f8;
-
-	switch (type)
-	{
-		case SIM_FLOAT4:
-			memcpy(&f4, from, sizeof f4);
-			return dn_from_float32(f4);
-		case SIM_FLOAT8:
-			memcpy(&f8, from, sizeof f8);
-			return dn_from_float64(f8);
-		case SIM_INT2:
-			memcpy(&i2, from, sizeof i2);
-			return dn_from_int16(i2);
-		case SIM_INT4:
-			memcpy(&i4, from, sizeof i4);
-			return dn_from_int32(i4);
-		case SIM_INT8:
-			memcpy(&i8, from, sizeof i8);
-			return dn_from_int64(i8);
-		default:
-			return dn_from_bool(*from);
-	}
-}
-
-/* Element e goes to lane (lane + e) mod lanes, (lane + e) div lanes rows on; a scalar's to all lanes of that row */
-static void
-convert_column(const struct sim *sim, const struct sim_column *column, float *slot, const uint8_t *from)
-{
-	const int32_t size = column->bytes / column->count;
-	float *row = slot + (ptrdiff_t)column->row * sim->unit;
-	int32_t lane = column->lane;
-
-	for (int32_t k = 0; k < column->count; k++, from += size)
-	{
-		const float value = convert(column->type, from);
-
-		if (column->scalar)
-			for (int32_t l = 0; l < sim->lanes; l++)
-				row[l] = value;
-		else
-			row[lane] = value;
-		if (++lane == sim->lanes)
-		{
-			lane = 0;
-			row += sim->unit;
-		}
-	}
-}
-
-/* A column of successive tuples of the round, from page + at[k] + offset */
-static void
-copy(const struct sim *sim, const struct sim_column *column, const uint8_t *page, const uint32_t *at, uint32_t offset,
-	 int32_t tuples)
-{
-	const struct sim_epoch *e = &sim->e;
-	const struct sim_places places = {
-		.first = e->slot + column->place,
-		.step = sim->tuple_stride,
-		.wrap = sim->lanes - sim->group * sim->tuple_stride,
-		.until_wrap = sim->group - e->in_slot,
-		.group = sim->group,
-		.n = column->count,
-		.lane = column->lane,
-		.lanes = sim->lanes,
-		.unit = sim->unit,
-		.ahead = sim->ahead,
-		.one = sim->one,
-	};
-
-	if (column->type == SIM_FLOAT4 && !column->scalar)
-		sim->kernels->floats(&places, page, at, offset, tuples);
-	else if (column->type == SIM_FLOAT4 && column->count == 1)
-		sim->kernels->spread(&places, page, at, offset, tuples);
-	else
-	{
-		float *slot = e->slot;
-		int32_t until_wrap = places.until_wrap;
-
-		for (int32_t k = 0; k < tuples; k++, slot += places.step)
-		{
-			const uint8_t *from = page + (uint32_t)(at[k] + offset);
-
-			__builtin_prefetch(from + sim->ahead);
-			convert_column(sim, column, slot, from);
-			if (--until_wrap == 0)
-			{
-				until_wrap = sim->group;
-				slot += places.wrap;
-			}
-		}
-	}
 }
 
 /* --- times ------------------------------------------------------------------------------------------------------- */
@@ -192,7 +88,7 @@ unpack(struct sim *sim, const struct sim_column *column, const uint8_t *page, ui
 			return false;
 	}
 	e->done = at + column->beats;
-	copy(sim, column, page, &address, 0, 1);
+	sim_copy(sim, column, page, &address, 0, 1);
 	if (column->last)
 		pass_tuples(sim, 1);
 	return true;
@@ -435,7 +331,7 @@ run_tuples(struct sim *sim, const uint8_t *page, const struct sim_path *path, in
 			timed += passed;
 		}
 		for (int32_t k = 0; k < path->n_handed; k++)
-			copy(sim, path->handed[k].column, page, path->handed[k].address.base + lane, path->handed[k].address.offset, some);
+			sim_copy(sim, path->handed[k].column, page, path->handed[k].address.base + lane, path->handed[k].address.offset, some);
 		pass_tuples(sim, some);
 		lane += some;
 		count -= some;
@@ -510,31 +406,4 @@ sim_epoch_end(struct sim *sim)
 	else if (e->pages > 0)
 		e->idle = later(e->idle, hand);
 	return (uint64_t)e->idle;
-}
-
-/* Takes the descriptors over from the Bundle; the table is as long as the machine's, zeros at its end */
-bool
-sim_columns_prepare(struct sim *sim, const struct sim_bundle *bundle)
-{
-	static const int32_t sizes[] = {4, 8, 2, 4, 8, 1};
-
-	sim->columns = calloc((size_t)sim->machine.descriptor_depth, sizeof *sim->columns);
-	if (sim->columns == NULL)
-		return false;
-	for (int32_t k = 0; k < sim->machine.descriptor_depth; k++)
-	{
-		struct sim_column *column = &sim->columns[k];
-
-		if (k < bundle->n_columns)
-			*column = bundle->columns[k];
-		column->bad = column->count == 0 || column->type > SIM_BOOL || column->lane >= sim->lanes;
-		if (column->bad)
-			continue;
-		column->bytes = column->count * sizes[column->type];
-		column->beats = column->type == SIM_FLOAT4 && !column->scalar
-							? (column->lane + column->count + sim->lanes - 1) / sim->lanes
-							: column->count;
-		column->place = column->row * sim->unit + (column->scalar ? 0 : column->lane);
-	}
-	return true;
 }

@@ -112,8 +112,8 @@ class Converter(wiring.Component):
         m.d.sync += [zeros.eq(leading_zeros(m, magnitude)), unshifted.eq(magnitude + plus)]
         sign, special, nan, plus, exponent = _later(m, 2, sign, special, nan, plus, exponent)
 
-        # normalisation. Without a one at the top the number was zero or, if one was added, that went over the top: it is
-        # then the next power of two
+        # normalisation. Without a one at the top the number was zero or, if one was added, that went over the top: it
+        # is then the next power of two
         normal = Signal(64, reset_less=True)
         lowered = Signal(EXPONENT_BITS, reset_less=True)
         m.d.sync += [normal.eq(unshifted << zeros), lowered.eq(exponent - zeros)]
