@@ -31,6 +31,9 @@ DEFAULT_MAJOR = 18
 
 EXTENSION_SOURCES = ("Makefile", "*.c", "*.h", "*.control", "*.sql", "*.inc")
 
+SHARED_HEADERS = (CHECKOUT / "dana/runtime/native", CHECKOUT / "hwgen/spec/numerics/native")
+"""Folders whose headers the extension is compiled with, too."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
@@ -100,10 +103,11 @@ def prepare(root: Path, major: int, sources: Path = CHECKOUT / "pg_extension") -
 
 
 def sources_key(sources: Path) -> str:
-    """Digest of the extension's sources: their names and contents."""
+    """Digest of the extension's sources and of the headers that it shares: their names and contents."""
     digest = hashlib.sha256()
-    for file in _source_files(sources):
-        digest.update(f"{file.relative_to(sources)}\0{file.stat().st_size}\0".encode())
+    shared = sorted(header for folder in SHARED_HEADERS for header in folder.glob("*.h"))
+    for file in _source_files(sources) + shared:
+        digest.update(f"{file.name}\0{file.stat().st_size}\0".encode())
         digest.update(file.read_bytes())
     return digest.hexdigest()
 
@@ -140,7 +144,7 @@ def _build_extension(sources: Path, installation: Installation, folder: Path) ->
             raise SetupError(f"building the extension needs '{tool}', which is not on the PATH; install it")
     # the wheel's PGXS names the compiler of the machine that built it
     command = ["make", "-C", str(sources), "install", f"PG_CONFIG={installation.program('pg_config')}"]
-    command += [f"BUILDDIR={folder}", "CC=cc"]
+    command += [f"BUILDDIR={folder}", f"PROJECT={CHECKOUT}", "CC=cc"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     done = subprocess.run(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False

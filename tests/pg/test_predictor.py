@@ -26,7 +26,7 @@ from tests.dsl.programs import Kinds, expressions
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [str(ROOT / "pg_extension/src/predictor.c"), str(Path(__file__).parent / "predictor_harness.c")]
-INCLUDE = f"-I{ROOT / 'pg_extension/src'}"
+INCLUDES = [f"-I{ROOT / folder}" for folder in ("pg_extension/src", "hwgen/spec/numerics/native")]
 SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
 SPECIAL = np.array([0, -0.0, 1, -1, np.nan, np.inf, -np.inf, 1e-38, 1e-45, 3e38, 0.1, 88.8], dtype=np.float32)
 
@@ -36,7 +36,7 @@ Floats = npt.NDArray[np.float32]
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     path = tmp_path_factory.mktemp("predictor") / "predictor.so"
-    flags = ["-std=gnu11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-shared", "-fPIC", INCLUDE]
+    flags = ["-std=gnu11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-shared", "-fPIC", *INCLUDES]
     subprocess.run(["cc", *flags, "-o", str(path), *SOURCES, "-lm"], check=True)
     return ctypes.CDLL(str(path))
 
@@ -255,7 +255,15 @@ def test_row_numbers_come_from_the_data(library: ctypes.CDLL) -> None:
 def test_damaged_programs_under_the_sanitizers(tmp_path: Path) -> None:
     """Thousands of damaged predictors, checked and run with address and undefined-behaviour sanitizers."""
     binary = tmp_path / "fuzz"
-    flags = ["-std=gnu11", "-O1", "-g", "-DFUZZ", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", INCLUDE]
+    flags = [
+        "-std=gnu11",
+        "-O1",
+        "-g",
+        "-DFUZZ",
+        "-fsanitize=address,undefined",
+        "-fno-sanitize-recover=all",
+        *INCLUDES,
+    ]
     subprocess.run(["cc", *flags, "-o", str(binary), *SOURCES, "-lm"], check=True)
     rng = random.Random(1)
     good = [encode_predictor(rule_graph(*RULES[name], n)) for name in RULES for n in (1, 2, 9)]

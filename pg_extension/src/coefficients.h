@@ -1,1 +1,0 @@
-../../hwgen/spec/numerics/native/coefficients.h

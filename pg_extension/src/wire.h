@@ -1,1 +1,0 @@
-../../dana/runtime/native/wire.h
