@@ -45,7 +45,11 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; ``arguments`` default to the process's own."""
-    options = parser().parse_args(arguments)
+    top = parser()
+    options, unknown = top.parse_known_args(arguments)
+    if unknown and not hasattr(options, "passed_on"):
+        top.error(f"unrecognized arguments: {' '.join(unknown)}")
+    options.passed_on = unknown
     try:
         code: int = options.run(options)
     except KeyboardInterrupt:

@@ -24,10 +24,13 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     _add_major(stop)
     stop.set_defaults(run=run_stop)
 
-    psql = commands.add_parser("psql", help="open a shell on the embedded PostgreSQL (starts it where needed)")
+    psql = commands.add_parser(
+        "psql",
+        usage="dana psql [-h] [--major {16,18}] [ARGUMENT OF PSQL ...]",
+        help="open a shell on the embedded PostgreSQL (starts it where needed)",
+    )
     _add_major(psql)
-    psql.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments for psql, after --")
-    psql.set_defaults(run=run_psql)
+    psql.set_defaults(run=run_psql, passed_on=[])
 
     worker = commands.add_parser(
         "worker", help="run a worker beside an existing PostgreSQL (the embedded one has its own)"
@@ -88,7 +91,7 @@ def run_psql(options: argparse.Namespace) -> int:
     if not os.access(psql, os.X_OK):
         print(server.dsn)
         return 0
-    arguments = options.arguments[1:] if options.arguments[:1] == ["--"] else options.arguments
+    arguments = options.passed_on[1:] if options.passed_on[:1] == ["--"] else options.passed_on
     os.execv(psql, [str(psql), server.dsn, *arguments])
 
 

@@ -50,13 +50,13 @@ def test_a_server_s_life(home: Path) -> None:
 
 
 def test_psql_starts_what_does_not_run_and_hands_on_its_exit_code(home: Path) -> None:
-    shell = dana("psql", "--", "-X", "-v", "ON_ERROR_STOP=1", "-c", "SELECT nothing")
+    shell = dana("psql", "-X", "-v", "ON_ERROR_STOP=1", "-c", "SELECT nothing")
     assert shell.returncode == 1
     assert 'column "nothing" does not exist' in shell.stderr
 
 
 def test_the_other_major_version_is_another_server(home: Path) -> None:
-    shell = dana("psql", "--major", "16", "--", "-AtX", "-c", "SHOW server_version")
+    shell = dana("psql", "--major", "16", "-AtX", "-c", "SHOW server_version")
     assert shell.stdout.startswith("16."), shell.stderr
     assert dana("stop").stdout == "not running\n"
     assert dana("stop", "--major", "16").stdout == "stopped\n"
