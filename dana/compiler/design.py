@@ -17,7 +17,8 @@ from dana.compiler.select import select
 from dana.compiler.strider import compile_strider
 from dana.errors import UsageError
 from dana.storage import layout as pages
-from dana.storage.schema import TableSchema, Use
+from dana.storage.schema import Attribute, TableSchema, Use
+from dana.storage.types import ARRAYS
 from dsl.hdfg.graph import Graph
 from hwgen.spec import cycles, strider
 from hwgen.spec.bundle import WHOLE_EPOCH
@@ -144,16 +145,20 @@ def _access(
         page_size=page_size, strider_depth=LARGEST.strider_depth, descriptor_depth=LARGEST.descriptor_depth
     )
     program = compile_strider(schema, uses, layout, large)
-    width = sum(max(attribute.length, 4) for attribute in schema.attributes)
+    width = sum(_stored_bytes(attribute) for attribute in schema.attributes)
     tuple_bytes = pages.ITEM_ID_SIZE + pages.align_up(pages.TUPLE_HEADER_SIZE + 1 + width, pages.MAXALIGN)
     tuples = max(1, page_size // tuple_bytes)
-    # about 26 instructions for a line pointer and a header, 3 for each run of columns
+    # about 26 instructions for a line pointer and a header, 3 for each run of columns, 50 to check an array
     step = cycles.STRIDER_CYCLES[strider.Opcode.AD]
-    page_cycles = tuples * step * (26 + 3 * len(program.columns))
+    arrays = sum(schema.attributes[use.attribute].length < 0 for use in uses)
+    page_cycles = tuples * step * (26 + 3 * len(program.columns) + 50 * arrays)
     round_cycles = draft.schedules[Section.TUPLE].length
     engine = tuples * round_cycles / (draft.threads * draft.group)
     beats = page_size / given.get("link_bytes", defaults.link_bytes)
-    wanted = 1 + int(page_cycles / max(engine, beats))
+    # a page's buffer is taken from its request to its last column
+    unpacker = tuples * sum(column.beats(layout.lanes) for column in program.columns)
+    taken = given.get("link_latency", defaults.link_latency) + beats + page_cycles + unpacker
+    wanted = 1 + int(taken / max(engine, beats))
     # a Strider that runs ahead must be able to leave a whole page's columns behind, or it waits for its turn
     entries = 1 + tuples * len(program.columns)
     return {
@@ -162,3 +167,10 @@ def _access(
         "strider_depth": max(defaults.strider_depth, power_of_two(len(program.instructions))),
         "descriptor_depth": max(defaults.descriptor_depth, power_of_two(len(program.columns))),
     }
+
+
+def _stored_bytes(attribute: Attribute) -> int:
+    """Bytes that a value takes on a page, about."""
+    if attribute.type_oid in ARRAYS:
+        return 24 + (attribute.array_length or 0) * ARRAYS[attribute.type_oid].element.bytes
+    return max(attribute.length, 4)

@@ -1,0 +1,163 @@
+"""How many cycles a machine takes for a table, and what it waits for.
+
+In: a Bundle and a page of the table (`sample_page`). Out: `Cycles`. The estimate is the simulator itself, which counts
+as the hardware does, on a few hundred pages; what one more page costs in the long run is the difference of two such
+runs. So it is exact where pages are alike, for tables of any length, in about a millisecond.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dana.errors import InternalError
+from dana.simulator import Simulator
+from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.counters import EpochCounters
+from hwgen.spec.engine import Instruction, Section
+from hwgen.spec.strider import Fault
+
+BATCHES = 8
+"""Batches, or rounds of a batch without end, that a run has at least."""
+
+MOST_TUPLES = 200_000
+"""Tuples of a run beyond which a long batch is cut."""
+
+NEAR = 0.95
+"""A part is what the machine waits for if it is busy for so much of the time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cycles:
+    """Cycles of an epoch in the long run.
+
+    Attributes
+    ----------
+    tuples
+        Tuples on a page.
+    page
+        Cycles that each page adds.
+    fixed
+        Cycles of an epoch beyond those: the first page's way through the machine, and the last round.
+    link, unpacker, engine
+        Cycles in which each is busy with a page: the least that a page can take.
+    rows
+        Cycles of a page in which the units work, all of them at once.
+    """
+
+    config: MachineConfig
+    tuples: int
+    page: float
+    fixed: float
+    link: float
+    unpacker: float
+    engine: float
+    rows: float
+
+    @property
+    def per_tuple(self) -> float:
+        """Cycles that a tuple takes."""
+        return self.page / self.tuples
+
+    @property
+    def link_use(self) -> float:
+        """Fraction of the page link's time in which it carries data."""
+        return self.link / self.page
+
+    @property
+    def unit_use(self) -> float:
+        """Fraction of the units' time in which they compute."""
+        return self.rows / self.page
+
+    @property
+    def bottleneck(self) -> str:
+        """What all others wait for: `link`, `engine`, `unpacker`, or else `striders`."""
+        name, busy = max(
+            (("link", self.link), ("engine", self.engine), ("unpacker", self.unpacker)), key=lambda x: x[1]
+        )
+        return name if busy >= NEAR * self.page else "striders"
+
+    def epoch(self, pages: int) -> float:
+        """Cycles of an epoch over so many pages."""
+        return self.fixed + pages * self.page if pages else 0.0
+
+    def seconds(self, pages: int) -> float:
+        """Modelled time of such an epoch, at the machine's clock."""
+        return self.epoch(pages) / self.config.clock_hz
+
+
+def measure_cycles(bundle: Bundle, page: bytes, tuples: int) -> Cycles:
+    """Measure on the simulator.
+
+    Parameters
+    ----------
+    page, tuples
+        Of `sample_page`, for the Bundle's table and page size.
+    """
+    config = bundle.config
+    batch = bundle.round_tuples if bundle.batch == WHOLE_EPOCH else bundle.batch
+    wanted = min(BATCHES * max(batch, bundle.round_tuples), MOST_TUPLES)
+    # whole batches, so that both runs end alike
+    step = batch // int(np.gcd(batch, tuples))
+    pages = max(-(-wanted // tuples), 8 * config.striders)
+    pages = -(-pages // step) * step if step * tuples <= MOST_TUPLES else pages
+    simulator = Simulator(config)
+    try:
+        simulator.load(bundle)
+        first, second = _run(simulator, page, pages), _run(simulator, page, 2 * pages)
+    finally:
+        simulator.close()
+    slope = (second.cycles - first.cycles) / pages
+    return Cycles(
+        config=config,
+        tuples=tuples,
+        page=slope,
+        fixed=first.cycles - slope * pages,
+        link=config.page_beats,
+        unpacker=tuples * sum(column.beats(config.lanes) for column in bundle.columns) + 1,
+        engine=(second.engine_busy - first.engine_busy) / pages,
+        rows=tuples * _rows_of_batch(bundle) / batch,
+    )
+
+
+def _run(simulator: Simulator, page: bytes, pages: int) -> EpochCounters:
+    run = memoryview(page * min(pages, 64))
+    simulator.begin_epoch(pages)
+    for start in range(0, pages, 64):
+        simulator.consume(run[: len(page) * min(64, pages - start)])
+    counters = simulator.end_epoch()
+    if counters.fault is not Fault.NONE:
+        raise InternalError(f"the simulator stopped on a sample page: {counters}")
+    return counters
+
+
+def _rows_of_batch(bundle: Bundle) -> float:
+    """Rows that lanes work on in a batch; of a batch without end, in a round."""
+    if bundle.batch == WHOLE_EPOCH:
+        # in the long run every round but one is joined with another
+        return sum(_rows(bundle, section) for section in (Section.TUPLE, Section.MERGE, Section.PUSH))
+    rounds = -(-bundle.batch // bundle.round_tuples)
+    merges = (rounds - 1).bit_count() + sum(_trailing_ones(q) for q in range(rounds - 1))
+    return (
+        rounds * _rows(bundle, Section.TUPLE)
+        + merges * _rows(bundle, Section.MERGE)
+        + (rounds - 1) * _rows(bundle, Section.PUSH)
+        + _rows(bundle, Section.BATCH)
+    )
+
+
+def _trailing_ones(number: int) -> int:
+    return (~number & (number + 1)).bit_length() - 1
+
+
+def _rows(bundle: Bundle, section: Section) -> int:
+    if section not in bundle.sections:
+        return 0
+    return sum(_work(instruction) for instruction in bundle.section(section))
+
+
+def _work(instruction: Instruction) -> int:
+    """Rows that keep the units busy; functions keep their own unit busy, END none."""
+    return 0 if instruction.op.special or instruction.op == 0 else instruction.rows

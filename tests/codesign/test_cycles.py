@@ -1,0 +1,109 @@
+"""The estimate of cycles against the machine's own count, for whole tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from dana.codesign.cycles import Cycles, measure_cycles
+from dana.codesign.sample import sample_page
+from dana.compiler import bind, compile_bundle
+from dana.errors import UsageError
+from dana.simulator import Simulator
+from dana.storage.schema import Attribute, TableSchema
+from dsl import compile_rule
+from hwgen.spec.bundle import Bundle
+
+RULE = """
+import dana
+n = dana.dim()
+w = dana.model([n])
+x = dana.input([n])
+y = dana.output()
+linear = dana.algo(w, x, y)
+grad = linear.merge((dana.sigma(w * x, 1) - y) * x, {batch}, "+")
+linear.setModel(w - 0.001 * grad)
+"""
+PAGES = 2000
+"""Several batches of each size: the estimate is for the long run."""
+
+
+def columns(features: int) -> TableSchema:
+    names = (*(f"x{k}" for k in range(features)), "y")
+    attributes = (Attribute(name=name, type_oid=700, type_name="real", length=4, align="i") for name in names)
+    return TableSchema(relation="t", attributes=tuple(attributes))
+
+
+def array(features: int) -> TableSchema:
+    wide = Attribute(name="x", type_oid=1021, type_name="real[]", length=-1, align="i", array_length=features)
+    return TableSchema(relation="t", attributes=(wide, columns(0).attributes[0]))
+
+
+def compiled(schema: TableSchema, batch: str, **design: int) -> tuple[Bundle, bytes, int]:
+    graph = compile_rule(RULE.format(batch=batch), filename="rule.py").hdfg
+    page, tuples = sample_page(schema, page_size=design.get("page_size", 8192))
+    bundle = compile_bundle(bind(graph, schema), schema, max_tuples=PAGES * tuples, design=design)
+    return bundle, page, tuples
+
+
+def counted(bundle: Bundle, page: bytes, pages: int) -> int:
+    simulator = Simulator(bundle.config)
+    simulator.load(bundle)
+    return simulator.run_epoch(page * pages).cycles
+
+
+@pytest.mark.parametrize("batch", ["1", "48", "64", "1000", "dana.all"])
+@pytest.mark.parametrize(
+    ("schema", "design"),
+    [
+        (columns(5), {}),
+        (columns(54), {}),
+        (columns(54), {"threads": 1, "clusters": 2, "striders": 1}),
+        (array(200), {"threads": 2, "clusters": 4, "queue_depth": 2}),
+        (array(1900), {"threads": 4, "clusters": 1, "page_size": 32768, "link_bytes": 64}),
+    ],
+    ids=["5", "54", "54 narrow", "200", "1900"],
+)
+def test_within_two_percent_of_the_simulator(schema: TableSchema, design: dict[str, int], batch: str) -> None:
+    bundle, page, tuples = compiled(schema, batch, **design)
+    estimate = measure_cycles(bundle, page, tuples)
+    assert estimate.epoch(PAGES) == pytest.approx(counted(bundle, page, PAGES), rel=0.02)
+    # nothing is faster than what it consists of
+    assert max(estimate.link, estimate.unpacker, estimate.engine, estimate.rows) <= estimate.page * 1.0001
+
+
+def test_an_epoch_without_pages_costs_nothing_that_depends_on_them() -> None:
+    bundle, page, tuples = compiled(columns(5), "64")
+    assert measure_cycles(bundle, page, tuples).epoch(0) == 0
+
+
+def bottleneck(schema: TableSchema, **design: int) -> str:
+    return estimate(schema, **design).bottleneck
+
+
+def estimate(schema: TableSchema, **design: int) -> Cycles:
+    return measure_cycles(*compiled(schema, "64", **design))
+
+
+def test_the_bottleneck_is_what_helps_when_it_is_made_faster() -> None:
+    """Each machine lacks one thing; with more of it the epoch is shorter."""
+    narrow = {"link_bytes": 8}
+    assert bottleneck(array(1900), **narrow) == "link"
+    assert estimate(array(1900), link_bytes=16).page < 0.6 * estimate(array(1900), **narrow).page
+
+    slow = {"threads": 1, "clusters": 1}
+    assert bottleneck(array(1900), **slow) == "engine"
+    assert estimate(array(1900), threads=2, clusters=1).page < 0.6 * estimate(array(1900), **slow).page
+
+    few = {"striders": 1}
+    assert bottleneck(columns(5), **few) == "striders"
+    assert estimate(columns(5), striders=2).page < 0.6 * estimate(columns(5), **few).page
+
+
+def test_a_row_that_no_page_holds_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"a row of t takes \d+ bytes, which a page of 8192 does not hold"):
+        sample_page(array(3000), page_size=8192)
+
+
+def test_as_many_rows_as_asked_for() -> None:
+    assert sample_page(columns(5), page_size=8192, tuples=7)[1] == 7
+    assert sample_page(columns(5), page_size=8192)[1] == (8192 - 24) // (4 + 48)
