@@ -1,7 +1,7 @@
 """Pages for estimates: what a table's pages look like to a machine, without the table.
 
-In: a schema. Out: one page's bytes. Values are zeros, which are legal everywhere (as labels, as row numbers) and as good
-as any: no time of the machine depends on a value.
+In: a schema. Out: one page's bytes. Values are zeros, which are legal everywhere (as labels, as row numbers) and as
+good as any: no time of the machine depends on a value.
 """
 
 from __future__ import annotations
