@@ -1,0 +1,114 @@
+"""FPGAs that a machine can be designed for, as data: one TOML file for each, a user's own by its path.
+
+In: a name or a file. Out: a `Device`. It knows no machine and no toolchain.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+FAMILIES = ("xcup", "ecp5")
+"""Families that areas were measured for: UltraScale+, and Lattice ECP5."""
+
+
+class DeviceError(ValueError):
+    """No such device, or a file that describes none; says what was expected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """What a device offers.
+
+    Attributes
+    ----------
+    name, family, part
+        The file's name; one of `FAMILIES`; the order code that toolchains take.
+    luts, flipflops, dsps, block_rams
+        The whole device's. A LUT has 6 inputs in xcup, 4 in ecp5; a DSP is a DSP48E2 or a MULT18X18D; a block RAM is a
+        RAMB36 or a DP16KD.
+    usable
+        Fraction of each that a design may take, so that it can still be routed.
+    clock_hz
+        Clock that a design is meant to run at.
+    page_bandwidth
+        Bytes a second in which pages arrive.
+    """
+
+    name: str
+    family: str
+    part: str
+    luts: int
+    flipflops: int
+    dsps: int
+    block_rams: int
+    usable: float
+    clock_hz: int
+    page_bandwidth: int
+
+    @property
+    def link_bytes(self) -> float:
+        """Bytes of pages that arrive in a cycle."""
+        return self.page_bandwidth / self.clock_hz
+
+
+def device_names() -> tuple[str, ...]:
+    """Devices that come with the package."""
+    return tuple(
+        sorted(file.name[: -len(".toml")] for file in files(__name__).iterdir() if file.name.endswith(".toml"))
+    )
+
+
+def load_device(name: str) -> Device:
+    """A device by name, or by the path of a TOML file.
+
+    Raises
+    ------
+    DeviceError
+        There is none, or the file lacks a field or has one too many.
+    """
+    if name in device_names():
+        return _parse(files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8"), name)
+    if not name.endswith(".toml"):
+        raise DeviceError(f"no device {name!r}; there are {', '.join(device_names())}, or the path of a .toml file")
+    path = Path(name)
+    try:
+        return _parse(path.read_text(encoding="utf-8"), path.stem)
+    except (OSError, UnicodeDecodeError) as error:
+        raise DeviceError(f"cannot read the device {name}: {error}") from None
+
+
+def _parse(text: str, name: str) -> Device:
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise DeviceError(f"the device {name} is no TOML: {error}") from None
+    types: dict[str, type] = {
+        field: {"str": str, "int": int, "float": float}[str(annotation)]
+        for field, annotation in Device.__annotations__.items()
+        if field != "name"
+    }
+    missing, unknown = sorted(set(types) - set(values)), sorted(set(values) - set(types))
+    if missing or unknown:
+        raise DeviceError(
+            f"the device {name} must have exactly {', '.join(types)}"
+            + (f"; {', '.join(missing)} missing" if missing else "")
+            + (f"; {', '.join(unknown)} unknown" if unknown else "")
+        )
+    for field, kind in types.items():
+        _check(name, field, values[field], kind)
+    if values["family"] not in FAMILIES:
+        raise DeviceError(f"family of the device {name} must be one of {', '.join(FAMILIES)}, not {values['family']!r}")
+    if not 0 < values["usable"] <= 1:
+        raise DeviceError(f"usable of the device {name} must be above 0 and at most 1, not {values['usable']!r}")
+    return Device(name=name, **values)
+
+
+def _check(device: str, field: str, value: Any, kind: type) -> None:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise DeviceError(f"{field} of the device {device} must be of type {kind.__name__}, not {value!r}")
+    if isinstance(value, int) and value <= 0:
+        raise DeviceError(f"{field} of the device {device} must be positive, not {value!r}")

@@ -1,0 +1,67 @@
+"""Devices: those of the package load, and a bad file says what is wrong with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hwgen.devices import DeviceError, device_names, load_device
+
+GOOD = """
+family = "ecp5"
+part = "LFE5U-25F"
+luts = 24_288
+flipflops = 24_288
+dsps = 28
+block_rams = 56
+usable = 0.8
+clock_hz = 50_000_000
+page_bandwidth = 400_000_000
+"""
+
+
+@pytest.mark.parametrize("name", device_names())
+def test_devices_of_the_package_load(name: str) -> None:
+    device = load_device(name)
+    assert device.name == name
+    assert device.luts > device.dsps > 0
+
+
+def test_the_papers_device_is_there_with_its_figures() -> None:
+    device = load_device("xcvu9p")
+    assert (round(device.luts, -3), round(device.flipflops, -3), device.dsps) == (1_182_000, 2_364_000, 6_840)
+    assert device.link_bytes == pytest.approx(106.7, abs=0.1)
+
+
+def test_a_file_of_ones_own(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(GOOD)
+    device = load_device(str(file))
+    assert (device.name, device.luts, device.link_bytes) == ("mine", 24_288, 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (GOOD.replace("dsps = 28\n", ""), r"the device mine must have exactly family, .*; dsps missing$"),
+        (GOOD + "brams = 3\n", r"; brams unknown$"),
+        (GOOD.replace("24_288", "'many'"), r"luts of the device mine must be of type int, not 'many'"),
+        (GOOD.replace("= 28", "= -1"), r"dsps of the device mine must be positive, not -1"),
+        (GOOD.replace("ecp5", "ice40"), r"family of the device mine must be one of xcup, ecp5, not 'ice40'"),
+        (GOOD.replace("0.8", "1.5"), r"usable of the device mine must be above 0 and at most 1, not 1.5"),
+        ("luts = = 3", r"the device mine is no TOML: "),
+    ],
+)
+def test_bad_files_say_what_is_wrong(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(text)
+    with pytest.raises(DeviceError, match=message):
+        load_device(str(file))
+
+
+def test_unknown_names_and_absent_files() -> None:
+    with pytest.raises(DeviceError, match=r"no device 'vu9p'; there are lfe5um5g-85, xcvu9p, xczu7ev, or the path"):
+        load_device("vu9p")
+    with pytest.raises(DeviceError, match=r"cannot read the device absent.toml"):
+        load_device("absent.toml")
