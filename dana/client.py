@@ -7,6 +7,7 @@ SQL surface that psql has; nothing here compiles or trains.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -96,13 +97,19 @@ class Connection:
     def create_udf(self, name: str, rule: str | Rule) -> None:
         """Register a rule, or its text, under ``name``; a rule of that name is replaced.
 
+        What the compiler warns of becomes a `UserWarning` of Python.
+
         Raises
         ------
         psycopg.Error
             The text is no rule: the message is what the compiler says of it.
         """
         text = rule if isinstance(rule, str) else rule.source.text
-        self.session.execute("SELECT dana_create_udf(%s, %s)", (name, text))
+        found: list[str] = []
+        with self._notices(found.append):
+            self.session.execute("SELECT dana_create_udf(%s, %s)", (name, text))
+        for message in found:
+            warnings.warn(message, stacklevel=2)
 
     def drop_udf(self, name: str) -> None:
         """Forget the rule ``name``."""

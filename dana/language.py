@@ -7,6 +7,7 @@ rule run by mistake says what to do instead of training nothing. Must not: impor
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
@@ -246,7 +247,8 @@ all = AllTuples()
 def udf(function: Callable[[], object]) -> Rule:
     """Make the body of a function a rule; the function is read, never called.
 
-    Numbers that the function takes from the module around it become part of the rule.
+    Numbers that the function takes from the module around it become part of the rule. What is legal and surely not
+    meant becomes a `UserWarning`.
 
     Examples
     --------
@@ -264,7 +266,10 @@ def udf(function: Callable[[], object]) -> Rule:
     """
     from dsl.embed import rule_from_function  # the front end is loaded only when it is needed
 
-    return rule_from_function(function)
+    rule = rule_from_function(function)
+    if rule.warnings:
+        warnings.warn(rule.report, stacklevel=2)
+    return rule
 
 
 __all__ = [

@@ -5,6 +5,7 @@ In: a path. Out: the text, or the `dsl.Rule`. It must not import the front end b
 
 from __future__ import annotations
 
+import warnings
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +35,9 @@ def read_rule(file: str | PathLike[str]) -> str:
 def load(file: str | PathLike[str]) -> Rule:
     """Read and compile a rule file; it is parsed, never executed.
 
+    What is legal and surely not meant becomes a `UserWarning`. The rule has `name`, `source` and `hdfg`, the dataflow
+    graph, which draws itself: as text where it is printed, as a picture where a notebook shows it.
+
     Raises
     ------
     UsageError
@@ -43,4 +47,7 @@ def load(file: str | PathLike[str]) -> Rule:
     """
     from dsl import compile_rule
 
-    return compile_rule(read_rule(file), filename=str(file))
+    rule = compile_rule(read_rule(file), filename=str(file))
+    if rule.warnings:
+        warnings.warn(rule.report, stacklevel=2)
+    return rule

@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 
 from dana.cli import demo, rules, server, train
@@ -51,7 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         top.error(f"unrecognized arguments: {' '.join(unknown)}")
     options.passed_on = unknown
     try:
-        code: int = options.run(options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = _show_warning
+            code: int = options.run(options)
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:
@@ -74,6 +78,11 @@ def _report(error: Exception) -> int:
         return _fail(str(error), USAGE)
     traceback.print_exception(error)
     return _fail("this is a bug in dana; please report it with the lines above", INTERNAL)
+
+
+def _show_warning(message: Warning | str, *where: object, **more: object) -> None:
+    """Print what a rule's author should know; where in our own code it was said helps nobody."""
+    print(message, file=sys.stderr)
 
 
 def _is_from(module: str, name: str, error: Exception) -> bool:

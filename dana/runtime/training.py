@@ -36,6 +36,7 @@ from dana.runtime.trainer import (
     TrainResult,
 )
 from dsl import RuleError, compile_rule
+from dsl.render import render
 from hwgen.spec.bundle import Symbol, collect, place
 from hwgen.spec.config import ConfigError
 from hwgen.spec.strider import Fault
@@ -69,7 +70,7 @@ class MachineTrainer:
         except RuleError as error:
             _refuse(error)
         for warning in rule.warnings:
-            notify(Notice(level=Level.WARNING, message=str(warning)))
+            notify(Notice(level=Level.WARNING, message=render((warning,), rule.source)))
 
         def described(nodes: tuple[int, ...]) -> list[dict[str, object]]:
             return [

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from dsl.diagnostics import Diagnostic, Diagnostics, RuleError
+from dsl.hdfg.dims import shape_text
 from dsl.hdfg.graph import Graph
 from dsl.lower import lower
 from dsl.render import render
@@ -39,6 +40,14 @@ class Rule:
 
     def __init__(self, text: str, *, filename: str = "<rule>", first_line: int = 1) -> None:
         self.source = Source(text=text, filename=filename, first_line=first_line)
+
+    def __repr__(self) -> str:
+        if self.diagnostics:
+            return f"<Rule of {self.source.filename}, which has errors>"
+        graph = self.hdfg
+        members = [graph.nodes[i] for i in (*graph.models, *graph.inputs)]
+        shown = [f"{node.name} {shape_text(node.shape)}" if node.shape else str(node.name) for node in members]
+        return f"<Rule {self.name}({', '.join(shown)}) of {self.source.filename}>"
 
     @cached_property
     def _parsed(self) -> tuple[ast.Module, tuple[Diagnostic, ...]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import dana
 from dana.cli import main
 from dana.cli.columns import declared
 from dana.cli.entry import OK, USAGE
@@ -60,6 +61,37 @@ def test_a_bad_file_does_not_keep_the_next_from_being_checked(
     file.write_text("import dana\nw = dana.modle([3])\n")
     assert main(["check", str(file), LOGISTIC]) == USAGE
     assert capsys.readouterr().out == f"{LOGISTIC}: rule logistic, no errors\n"
+
+
+WARNED = """\
+import dana
+w = dana.model([2])
+b = dana.model()
+x = dana.input([2])
+warned = dana.algo(w, b, x)
+warned.setModel(w, x)
+"""
+
+
+@pytest.mark.parametrize("command", [["check"], ["compile", "--emit", "hdfg"]], ids=["check", "compile"])
+def test_warnings_are_shown_and_end_nothing(
+    command: list[str], tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    file = tmp_path / "warned.py"
+    file.write_text(WARNED)
+    assert main([*command, str(file)]) == OK
+    said = capfdbinary.readouterr()
+    assert said.err.decode().startswith(f"warning[W702]: the model b is never updated\n --> {file}:3:1\n")
+    assert b"warned" in said.out
+
+
+def test_load_gives_the_rule_and_python_s_warnings(tmp_path: Path) -> None:
+    file = tmp_path / "warned.py"
+    file.write_text(WARNED)
+    with pytest.warns(UserWarning, match=r"warning\[W702\]: the model b is never updated"):
+        rule = dana.load(file)
+    assert (rule.name, rule.source.text, rule.hdfg.name) == ("warned", WARNED, "warned")
+    assert repr(rule) == f"<Rule warned(w [2], b, x [2]) of {file}>"
 
 
 def test_rule_text_is_never_executed(tmp_path: Path) -> None:

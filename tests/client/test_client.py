@@ -52,6 +52,21 @@ def test_a_training_says_what_it_did(db: Connection) -> None:
     assert db.train("client_logistic", "small", label="y", model="mine").version == 2
 
 
+def test_what_the_compiler_warns_of_reaches_the_session_and_the_client(db: Connection) -> None:
+    text = "import dana\nw = dana.model([2])\nb = dana.model()\nx = dana.input([2])\nr = dana.algo(w, b, x)\n"
+    text += "r.setModel(w, x)\n"
+    heard: list[tuple[str | None, str]] = []
+    db.session.add_notice_handler(lambda said: heard.append((said.severity_nonlocalized, said.message_primary or "")))
+    shown = (
+        "warning[W702]: the model b is never updated\n --> rule:3:1\n  |\n3 | b = dana.model()\n  | ^ declared here\n"
+        "  = help: it keeps its start values; write setModel for it, or use a dana.meta"
+    )
+    with pytest.warns(UserWarning, match="the model b is never updated") as raised:
+        db.create_udf("client_warned", text)
+    assert heard == [("WARNING", shown)]
+    assert [str(warning.message) for warning in raised] == [shown]
+
+
 def test_parameters_are_arrays_of_the_rule_s_shapes_by_version(db: Connection) -> None:
     db.train("client_logistic", "small", label="y", epochs=1, model="mine")
     db.train("client_logistic", "small", label="y", epochs=5, model="mine")
