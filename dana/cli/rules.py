@@ -104,6 +104,12 @@ def _hdfg(rule: Rule, options: argparse.Namespace) -> bytes:
     return graph_text(rule.hdfg).encode()
 
 
+def _svg(rule: Rule, options: argparse.Namespace) -> bytes:
+    from dsl.hdfg.drawing.svg import svg
+
+    return svg(rule.hdfg).encode()
+
+
 def _program(rule: Rule, options: argparse.Namespace) -> bytes:
     from hwgen.spec.engine_text import disassemble
 
@@ -124,6 +130,7 @@ def _bundle(rule: Rule, options: argparse.Namespace) -> bytes:
 STAGES: dict[str, Callable[[Rule, argparse.Namespace], bytes]] = {
     "ast": _ast,
     "hdfg": _hdfg,
+    "svg": _svg,
     "program": _program,
     "strider": _strider,
     "bundle": _bundle,

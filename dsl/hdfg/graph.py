@@ -1,8 +1,8 @@
 """The hierarchical dataflow graph: a rule as operations on whole vectors and matrices.
 
 Comes in: nodes from `dsl.lower`, `dsl.hdfg.builder` or `dsl.hdfg.text`. Goes out: one immutable `Graph`, the only thing
-that the compiler and the interpreter see of a rule. Must not: build, check, print or run itself (`builder`, `verify`,
-`text`, `interpreter` do), nor hold anything that belongs to a machine.
+that the compiler and the interpreter see of a rule. Must not: build, check, write or run itself (`builder`, `verify`,
+`text`, `interpreter` do), nor hold anything that belongs to a machine. How it looks to people is in `drawing`.
 
 What a name stands for: a model node is the model as it stood before the batch, wherever it is used, in the convergence
 test too. Elementwise operations broadcast by NumPy's rule without a node of their own.
@@ -12,83 +12,40 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from dsl.binary32 import round32
 from dsl.hdfg.dims import DimExpr, Shape, evaluate, names_of
 from dsl.hdfg.init import ZEROS, Init
+from dsl.hdfg.ops import (
+    BINARY,
+    COMPARISONS,
+    ELEMENTWISE,
+    LEAVES,
+    MERGE_OPS,
+    REDUCTIONS,
+    UNARY,
+    Op,
+    Region,
+    operand_count,
+)
 from dsl.source import Span
 
-
-class Op(StrEnum):
-    """What a node computes; comparisons give 0.0 or 1.0."""
-
-    # leaves
-    INPUT = "input"  # a feature value or vector of the tuple
-    OUTPUT = "output"  # a label of the tuple
-    MODEL = "model"  # state, as it stood before the batch
-    META = "meta"  # a scalar that can be changed at train time; `value` is its default
-    CONST = "const"  # a scalar literal in `value`, or the extent of an axis in `extent`
-    ARANGE = "arange"  # the vector 0, 1, 2 …
-    # elementwise
-    ADD = "add"
-    SUB = "sub"
-    MUL = "mul"
-    DIV = "div"
-    NEG = "neg"
-    LT = "lt"
-    GT = "gt"
-    LE = "le"
-    GE = "ge"
-    EQ = "eq"
-    WHERE = "where"  # inputs (condition, then, otherwise); a condition other than zero holds, a NaN too
-    SIGMOID = "sigmoid"
-    GAUSSIAN = "gaussian"  # exp(-x*x)
-    SQRT = "sqrt"
-    EXP = "exp"
-    LOG = "log"
-    ABS = "abs"
-    MAX = "max"
-    MIN = "min"
-    # reductions along `axis`, by the fold order of DESIGN 3.1
-    SIGMA = "sigma"
-    PI = "pi"
-    # shape: no arithmetic, the elements keep their order
-    EXPAND = "expand"  # a new axis of extent 1 at `axis`
-    # rows
-    GATHER = "gather"  # inputs (model, index): one row of a model, the index a scalar input or a whole-numbered const
-    # tuples to batch
-    MERGE = "merge"  # joins the values of a batch by `merge_op`, as the adjacent-pair tree
-
-
-LEAVES = frozenset({Op.INPUT, Op.OUTPUT, Op.MODEL, Op.META, Op.CONST, Op.ARANGE})
-UNARY = frozenset({Op.NEG, Op.SIGMOID, Op.GAUSSIAN, Op.SQRT, Op.EXP, Op.LOG, Op.ABS})
-COMPARISONS = frozenset({Op.LT, Op.GT, Op.LE, Op.GE, Op.EQ})
-BINARY = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN}) | COMPARISONS
-ELEMENTWISE = UNARY | BINARY | {Op.WHERE}
-REDUCTIONS = frozenset({Op.SIGMA, Op.PI})
-MERGE_OPS = ("add", "mul", "max", "min")
-
-
-def operand_count(op: Op) -> int:
-    """Return how many inputs a node of this operation has."""
-    if op in LEAVES:
-        return 0
-    if op is Op.WHERE:
-        return 3
-    return 2 if op in BINARY or op is Op.GATHER else 1
-
-
-class Region(StrEnum):
-    """How often a node is computed.
-
-    An edge leads from CONST anywhere, from TUPLE to TUPLE or into a MERGE, from BATCH to BATCH; only the model leaves,
-    which are BATCH, are read by TUPLE nodes too. A value of models alone that both sides use appears once in each.
-    """
-
-    CONST = "const"  # once: depends on metas and constants only
-    TUPLE = "tuple"  # per tuple: depends on the tuple, or feeds something that is per tuple
-    BATCH = "batch"  # once per batch: depends on a merge, or on models only
+__all__ = [
+    "BINARY",
+    "COMPARISONS",
+    "ELEMENTWISE",
+    "LEAVES",
+    "MERGE_OPS",
+    "REDUCTIONS",
+    "UNARY",
+    "BindError",
+    "Graph",
+    "Node",
+    "Op",
+    "Region",
+    "Update",
+    "operand_count",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +123,7 @@ class BindError(ValueError):
     """A dim was left out, is unknown, or makes an axis shorter than one element."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Graph:
     """A rule, checked and lowered.
 
@@ -209,6 +166,18 @@ class Graph:
     epochs: int = 1
     batch: int | None = 1
     batch_meta: int | None = None
+
+    def __repr__(self) -> str:
+        """Return the graph as a terminal shows it."""
+        from dsl.hdfg.drawing.listing import listing  # only people need it
+
+        return listing(self)
+
+    def _repr_svg_(self) -> str:
+        """Return the graph as a notebook shows it."""
+        from dsl.hdfg.drawing.svg import svg
+
+        return svg(self)
 
     @property
     def is_bound(self) -> bool:

@@ -126,6 +126,7 @@ def compiled(*arguments: str) -> bytes:
 def test_the_syntax_tree_and_the_graph_need_no_table() -> None:
     assert compiled("--emit", "ast").startswith(b"Module\n")
     assert compiled("--emit", "hdfg").startswith(b"hdfg logistic\n")
+    assert compiled("--emit", "svg").decode() == dana.load(LOGISTIC).hdfg._repr_svg_()
 
 
 @pytest.mark.parametrize("stage", ["program", "strider"])

@@ -1,0 +1,79 @@
+"""What a node can compute and how often: the words of the dataflow graph.
+
+Comes in: nothing. Goes out: `Op`, `Region`, sets of operations. Must not: know what a graph is.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Op(StrEnum):
+    """What a node computes; comparisons give 0.0 or 1.0."""
+
+    # leaves
+    INPUT = "input"  # a feature value or vector of the tuple
+    OUTPUT = "output"  # a label of the tuple
+    MODEL = "model"  # state, as it stood before the batch
+    META = "meta"  # a scalar that can be changed at train time; `value` is its default
+    CONST = "const"  # a scalar literal in `value`, or the extent of an axis in `extent`
+    ARANGE = "arange"  # the vector 0, 1, 2 …
+    # elementwise
+    ADD = "add"
+    SUB = "sub"
+    MUL = "mul"
+    DIV = "div"
+    NEG = "neg"
+    LT = "lt"
+    GT = "gt"
+    LE = "le"
+    GE = "ge"
+    EQ = "eq"
+    WHERE = "where"  # inputs (condition, then, otherwise); a condition other than zero holds, a NaN too
+    SIGMOID = "sigmoid"
+    GAUSSIAN = "gaussian"  # exp(-x*x)
+    SQRT = "sqrt"
+    EXP = "exp"
+    LOG = "log"
+    ABS = "abs"
+    MAX = "max"
+    MIN = "min"
+    # reductions along `axis`, by the fold order of DESIGN 3.1
+    SIGMA = "sigma"
+    PI = "pi"
+    # shape: no arithmetic, the elements keep their order
+    EXPAND = "expand"  # a new axis of extent 1 at `axis`
+    # rows
+    GATHER = "gather"  # inputs (model, index): one row of a model, the index a scalar input or a whole-numbered const
+    # tuples to batch
+    MERGE = "merge"  # joins the values of a batch by `merge_op`, as the adjacent-pair tree
+
+
+LEAVES = frozenset({Op.INPUT, Op.OUTPUT, Op.MODEL, Op.META, Op.CONST, Op.ARANGE})
+UNARY = frozenset({Op.NEG, Op.SIGMOID, Op.GAUSSIAN, Op.SQRT, Op.EXP, Op.LOG, Op.ABS})
+COMPARISONS = frozenset({Op.LT, Op.GT, Op.LE, Op.GE, Op.EQ})
+BINARY = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN}) | COMPARISONS
+ELEMENTWISE = UNARY | BINARY | {Op.WHERE}
+REDUCTIONS = frozenset({Op.SIGMA, Op.PI})
+MERGE_OPS = ("add", "mul", "max", "min")
+
+
+def operand_count(op: Op) -> int:
+    """Return how many inputs a node of this operation has."""
+    if op in LEAVES:
+        return 0
+    if op is Op.WHERE:
+        return 3
+    return 2 if op in BINARY or op is Op.GATHER else 1
+
+
+class Region(StrEnum):
+    """How often a node is computed.
+
+    An edge leads from CONST anywhere, from TUPLE to TUPLE or into a MERGE, from BATCH to BATCH; only the model leaves,
+    which are BATCH, are read by TUPLE nodes too. A value of models alone that both sides use appears once in each.
+    """
+
+    CONST = "const"  # once: depends on metas and constants only
+    TUPLE = "tuple"  # per tuple: depends on the tuple, or feeds something that is per tuple
+    BATCH = "batch"  # once per batch: depends on a merge, or on models only
