@@ -91,9 +91,11 @@ _MODULES = ("optimizers",)
 """Modules that need no import statement of their own."""
 
 
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"dana.{name}")
-    if name not in _WHEN_USED:
-        raise AttributeError(f"module 'dana' has no attribute {name!r}")
-    return getattr(import_module(_WHEN_USED[name]), name)
+if not TYPE_CHECKING:  # a type checker would take every misspelt name for one of these
+
+    def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            return import_module(f"dana.{name}")
+        if name not in _WHEN_USED:
+            raise AttributeError(f"module 'dana' has no attribute {name!r}")
+        return getattr(import_module(_WHEN_USED[name]), name)

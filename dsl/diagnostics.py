@@ -120,6 +120,10 @@ class RuleError(ValueError):
         self.diagnostics = diagnostics
         self.text = text
 
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython shows instead of a traceback: the rule is wrong, not the Python around it."""
+        return self.text.splitlines()
+
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return "did you mean 'x'?" for the known word closest to `word`, or an empty string."""
