@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.measure import Figure, show
 
-NAMES = ("epoch", "simulator", "fixed_cost", "compile", "verilator")
+NAMES = ("epoch", "simulator", "fixed_cost", "compile", "utilisation", "verilator")
 """In the order in which they run; each is a module with ``run() -> list[Figure]``."""
 
 

@@ -5,6 +5,7 @@ In: text. Out: a `TableSchema`, as PostgreSQL's catalog would describe a new tab
 
 from __future__ import annotations
 
+import argparse
 import re
 
 from dana.errors import UsageError
@@ -34,6 +35,35 @@ ALIASES = {
 }
 
 COLUMN = re.compile(r"\s*(?P<name>\w+)\s+(?P<type>[a-z0-9 ]*[a-z0-9])\s*(?:\[\s*(?P<length>\d+)\s*\])?\s*")
+
+
+def add_table(command: argparse.ArgumentParser) -> None:
+    """The options that describe a table: `declared_table` reads them."""
+    table = command.add_mutually_exclusive_group()
+    table.add_argument("--features", type=_count, metavar="N", help="for N float4 columns and a float4 label")
+    table.add_argument("--schema", metavar="COLUMNS", help="for a table of these: 'x float4[54], y float4'")
+    command.add_argument("--label", metavar="COLUMN", help="label column in --schema")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a number of features from 1 is expected, not {text!r}")
+    return int(text)
+
+
+def declared_table(options: argparse.Namespace) -> TableSchema:
+    """The table that the options of `add_table` describe.
+
+    Raises
+    ------
+    UsageError
+        They describe none.
+    """
+    if options.schema is not None:
+        return declared(options.schema)
+    if options.features is None:
+        raise UsageError("what is made depends on the table; give --features N or --schema 'x float4[54], …'")
+    return declared(", ".join([*(f"x{index + 1} float4" for index in range(options.features)), "y float4"]))
 
 
 def declared(text: str) -> TableSchema:

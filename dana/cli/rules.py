@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dana.cli.columns import add_table, declared_table
 from dana.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,10 +31,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     compile_ = commands.add_parser("compile", help="show what a stage of the compiler makes of a rule file")
     compile_.add_argument("file", type=Path, metavar="FILE")
     compile_.add_argument("--emit", choices=tuple(STAGES), default="program", help="the stage (program)")
-    table = compile_.add_mutually_exclusive_group()
-    table.add_argument("--features", type=_count, metavar="N", help="compile for N float4 columns and a float4 label")
-    table.add_argument("--schema", metavar="COLUMNS", help="compile for a table of these: 'x float4[54], y float4'")
-    compile_.add_argument("--label", metavar="COLUMN", help="label column in --schema")
+    add_table(compile_)
     compile_.add_argument(
         "--design",
         action="append",
@@ -44,12 +42,6 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     compile_.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of to the terminal")
     compile_.set_defaults(run=run_compile)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"a number of features from 1 is expected, not {text!r}")
-    return int(text)
 
 
 def _wish(text: str) -> tuple[str, int | str]:
@@ -138,18 +130,10 @@ STAGES: dict[str, Callable[[Rule, argparse.Namespace], bytes]] = {
 
 
 def _design(rule: Rule, options: argparse.Namespace) -> Design:
-    from dana.cli.columns import declared
     from dana.runtime.designs import compile_design
     from dana.runtime.trainer import Relation, TrainRequest
 
-    columns = options.schema
-    if columns is None:
-        if options.features is None:
-            raise UsageError(
-                f"--emit {options.emit} depends on the table; give --features N or --schema 'x float4[54], …'"
-            )
-        columns = ", ".join([*(f"x{index + 1} float4" for index in range(options.features)), "y float4"])
-    schema = declared(columns)
+    schema = declared_table(options)
     request = TrainRequest(
         rule=rule.source.filename,
         source=rule.source.text,

@@ -151,7 +151,7 @@ def test_a_bundle_is_what_the_machine_is_loaded_with(tmp_path: Path) -> None:
 
 def test_a_stage_that_depends_on_the_table_asks_for_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compile", LOGISTIC, "--emit", "strider"]) == USAGE
-    assert "--emit strider depends on the table; give --features N or --schema" in capsys.readouterr().err
+    assert "what is made depends on the table; give --features N or --schema" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("wrong", ["0", "-1", "many"])

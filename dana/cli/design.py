@@ -1,0 +1,105 @@
+"""The command ``dana design``: the best machine for a rule, a table and a device. No server is needed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dana.cli.columns import add_table, declared_table
+from hwgen.spec.config import LANES_PER_CLUSTER, PAGE_SIZES
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from dana.codesign.search import Candidate, Exploration
+
+SHOWN = 8
+"""Machines in the table besides the best."""
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    design = commands.add_parser("design", help="find the best machine for a rule, a table and an FPGA")
+    design.add_argument("file", type=Path, metavar="FILE")
+    add_table(design)
+    design.add_argument("--device", default="xcvu9p", metavar="NAME", help="an FPGA, or the path of its file (xcvu9p)")
+    design.add_argument("--pages", type=int, default=10_000, metavar="N", help="pages of the table (10000)")
+    design.add_argument("--page-size", type=int, default=8192, choices=PAGE_SIZES, help="BLCKSZ (8192)")
+    design.set_defaults(run=run_design)
+
+
+def run_design(options: argparse.Namespace) -> int:
+    """Search and print."""
+    from rich.console import Console
+
+    from dana.codesign.search import explore
+    from dana.compiler import bind
+    from dana.errors import UsageError
+    from dana.rulefile import load
+    from hwgen.devices import DeviceError, load_device
+
+    rule = load(options.file)
+    schema = declared_table(options)
+    try:
+        device = load_device(options.device)
+    except DeviceError as error:
+        raise UsageError(str(error)) from None
+    binding = bind(rule.hdfg, schema, None, options.label)
+    found = explore(
+        binding, schema, device, max_tuples=options.pages * options.page_size // 28, page_size=options.page_size
+    )
+    console = Console(highlight=False)
+    console.print(
+        f"rule {rule.name} on {device.name}, {found.best.cycles.tuples} tuples on a page of {options.page_size}"
+    )
+    _print_machines(console, found)
+    _print_best(console, found, options.pages)
+    return 0
+
+
+def _print_machines(console: Console, found: Exploration) -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    headings = ("units", "Striders", "cycles", "waits for", "link%", "busy%", "LUT%", "DSP%", "RAM%", "")
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    others = [candidate for candidate in found.candidates if candidate is not found.best]
+    others.sort(key=lambda candidate: not candidate.fits)
+    for candidate in [found.best, *others[:SHOWN]]:
+        table.add_row(*_cells(candidate), "best" if candidate is found.best else "" if candidate.fits else "too big")
+    console.print(table)
+    fitting = sum(candidate.fits for candidate in found.candidates)
+    console.print(
+        f"units: threads × clusters × {LANES_PER_CLUSTER}; cycles: of a tuple; LUT, DSP, RAM: of what a design may "
+        f"take. {len(found.candidates)} machines were tried, {fitting} fit."
+    )
+
+
+def _cells(candidate: Candidate) -> list[str]:
+    config, cycles, uses = candidate.bundle.config, candidate.cycles, candidate.uses
+    return [
+        f"{config.threads}×{config.clusters}×{LANES_PER_CLUSTER}={config.units}",
+        str(config.striders),
+        f"{cycles.per_tuple:.2f}",
+        cycles.bottleneck,
+        f"{100 * cycles.link_use:.0f}",
+        f"{100 * cycles.unit_use:.0f}",
+        *(f"{100 * uses[name]:.0f}" for name in ("luts", "dsps", "block_rams")),
+    ]
+
+
+def _print_best(console: Console, found: Exploration, pages: int) -> None:
+    config, cycles = found.best.bundle.config, found.best.cycles
+    seconds = cycles.seconds(pages)
+    rate = pages * config.page_size / seconds / 1e9
+    console.print(
+        f"An epoch over {pages:,} pages: {cycles.epoch(pages):,.0f} cycles, {1e3 * seconds:.2f} ms at "
+        f"{config.clock_hz / 1e6:.0f} MHz, {rate:.1f} GB/s; {found.gap:.1%} above the bound of link and units."
+    )
+    wishes = ("threads", "clusters", "striders", "queue_depth", "tuple_depth", "scratch_depth", "link_bytes")
+    wish = json.dumps({name: getattr(config, name) for name in wishes})
+    console.print(f"In SQL: dana_train(…, design => '{wish}')", soft_wrap=True)

@@ -1,0 +1,243 @@
+"""The best machine for a rule, a table and a device.
+
+In: a bound rule, the table's schema and a device. Out: an `Exploration`: every machine that was tried, which of them
+fit, and the best, beside a bound that no machine of the device can pass.
+
+All ways of dividing units into threads and clusters are compiled and measured; there are at most 35. Memories follow
+from the rule (`dana.compiler.design`), and are halved while they are too large for the device; the number of Striders
+is the least that is as fast as the most. So the search is exhaustive in these dimensions, and `Exploration.gap` says
+how far its best is from what cannot be beaten.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from dana.codesign.area import Area, area_of
+from dana.codesign.cycles import Cycles, measure_cycles
+from dana.codesign.sample import sample_page
+from dana.compiler import compile_bundle
+from dana.compiler.binding import Binding
+from dana.compiler.engine import DoesNotFit
+from dana.errors import UsageError
+from dana.storage.schema import TableSchema
+from hwgen.devices import Device
+from hwgen.spec.bundle import Bundle
+from hwgen.spec.config import LANES_PER_CLUSTER
+
+THREADS = (1, 2, 4, 8, 16, 32, 64)
+CLUSTERS = (1, 2, 4, 8, 16)
+STRIDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+AS_FAST = 1.01
+"""Machines whose cycles differ by less are taken as equally fast; the smaller one is better."""
+
+SMALLEST_MEMORY = 512
+"""Words of tuple memory of a lane that half a block RAM holds; less saves nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What all candidates have in common."""
+
+    binding: Binding
+    schema: TableSchema
+    device: Device
+    max_tuples: int
+    page: bytes
+    tuples: int
+
+    def measure(self, bundle: Bundle) -> Cycles:
+        return measure_cycles(bundle, self.page, self.tuples)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A machine, measured and estimated."""
+
+    bundle: Bundle
+    cycles: Cycles
+    area: Area
+    device: Device
+
+    @property
+    def fits(self) -> bool:
+        """Whether the device holds it."""
+        return self.use <= 1
+
+    @property
+    def use(self) -> float:
+        """The scarcest resource: fraction that it takes of what a design may take."""
+        return max(self.uses.values())
+
+    @property
+    def uses(self) -> dict[str, float]:
+        """Fraction of each resource that a design may take, by the name of `Area`'s fields."""
+        device, area = self.device, self.area
+        return {
+            name: getattr(area, name) / (getattr(device, name) * device.usable)
+            for name in ("luts", "flipflops", "dsps", "block_rams")
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exploration:
+    """What the search found.
+
+    Attributes
+    ----------
+    candidates
+        The fastest machine of each division into threads and clusters, fastest first, those that do not fit included.
+    best
+        The fastest that fits; of those as fast, the smallest.
+    bound
+        Cycles of a page below which no machine of the device gets: those of its link, or of the operations on as many
+        units as it can hold.
+    """
+
+    candidates: tuple[Candidate, ...]
+    best: Candidate
+    bound: float
+
+    @property
+    def gap(self) -> float:
+        """How much slower than the bound the best is; 0: nothing is faster."""
+        return self.best.cycles.page / self.bound - 1
+
+
+def explore(
+    binding: Binding,
+    schema: TableSchema,
+    device: Device,
+    *,
+    max_tuples: int,
+    page_size: int = 8192,
+    tuples: int | None = None,
+    design: Mapping[str, int] | None = None,
+) -> Exploration:
+    """Search.
+
+    Parameters
+    ----------
+    max_tuples
+        Tuples that an epoch has at most.
+    tuples
+        Tuples on a page; None: as many as fit.
+    design
+        Fields of the machine that are as the user says.
+
+    Raises
+    ------
+    UsageError
+        No machine for this rule fits the device; says by how much, and what would.
+    """
+    page, tuples = sample_page(schema, page_size=page_size, tuples=tuples)
+    job = _Job(binding, schema, device, max_tuples, page, tuples)
+    given = dict(design or {})
+    fixed = {"page_size": page_size, "clock_hz": device.clock_hz, "link_bytes": _link_bytes(device), **given}
+    found: list[Candidate] = []
+    refused: UsageError | None = None
+    for threads in _choices(given, "threads", THREADS):
+        for clusters in _choices(given, "clusters", CLUSTERS):
+            wishes = {**fixed, "threads": threads, "clusters": clusters}
+            # a beat must not be wider than what the machine stores in a cycle
+            wishes["link_bytes"] = min(fixed["link_bytes"], 8 * clusters * LANES_PER_CLUSTER)
+            try:
+                candidate = _fastest(job, wishes)
+            except DoesNotFit as error:
+                refused = error
+                continue
+            found.append(_made_to_fit(job, candidate, wishes, given))
+    if not found:
+        assert refused is not None
+        raise refused
+    fitting = [candidate for candidate in found if candidate.fits]
+    if not fitting:
+        raise _nothing_fits(min(found, key=lambda candidate: candidate.use))
+    fastest = min(candidate.cycles.page for candidate in fitting)
+    best = min(
+        (candidate for candidate in fitting if candidate.cycles.page <= AS_FAST * fastest),
+        key=lambda candidate: (candidate.use, candidate.cycles.page),
+    )
+    return Exploration(
+        candidates=tuple(sorted(found, key=lambda candidate: candidate.cycles.page)),
+        best=best,
+        bound=_bound(found, device),
+    )
+
+
+def _choices(given: Mapping[str, int], name: str, all_of_them: tuple[int, ...]) -> tuple[int, ...]:
+    return (given[name],) if name in given else all_of_them
+
+
+def _link_bytes(device: Device) -> int:
+    """The widest link that the device's bandwidth fills."""
+    return max(8, 1 << int(device.link_bytes).bit_length() - 1)
+
+
+def _fastest(job: _Job, wishes: Mapping[str, int]) -> Candidate:
+    """The least Striders that are as fast as the most, for one division."""
+    choices = _choices(wishes, "striders", STRIDERS)
+    most = compile_bundle(
+        job.binding, job.schema, max_tuples=job.max_tuples, design={**wishes, "striders": choices[-1]}
+    )
+    bundles = [replace(most, config=replace(most.config, striders=count)) for count in choices]
+    goal = AS_FAST * job.measure(bundles[-1]).page
+    # cycles never grow with Striders
+    least = bisect_left(range(len(choices) - 1), True, key=lambda k: job.measure(bundles[k]).page <= goal)
+    bundle = bundles[least]
+    return Candidate(
+        bundle=bundle,
+        cycles=job.measure(bundle),
+        area=area_of(bundle.config, job.device.family),
+        device=job.device,
+    )
+
+
+def _made_to_fit(job: _Job, candidate: Candidate, wishes: Mapping[str, int], given: Mapping[str, int]) -> Candidate:
+    """Where block RAM is what the device lacks: smaller memories, then fewer Striders, until it is enough."""
+    for name in ("scratch_depth", "tuple_depth"):
+        while (
+            name not in given and _lacks_memory(candidate) and getattr(candidate.bundle.config, name) > SMALLEST_MEMORY
+        ):
+            smaller = {**wishes, name: getattr(candidate.bundle.config, name) // 2}
+            try:
+                candidate = _fastest(job, smaller)
+            except DoesNotFit:
+                break
+            wishes = smaller
+    while "striders" not in given and _lacks_memory(candidate) and candidate.bundle.config.striders > 1:
+        fewer = max(count for count in STRIDERS if count < candidate.bundle.config.striders)
+        candidate = _fastest(job, {**wishes, "striders": fewer})
+    return candidate
+
+
+def _lacks_memory(candidate: Candidate) -> bool:
+    return candidate.uses["block_rams"] > 1
+
+
+def _bound(found: list[Candidate], device: Device) -> float:
+    """Cycles of a page that neither the device's link nor its units can pass.
+
+    The units are as many as any division has whose logic the device holds, whatever memory it would need.
+    """
+    logic = [c for c in found if max(use for name, use in c.uses.items() if name != "block_rams") <= 1]
+    work = min(candidate.cycles.rows * candidate.bundle.config.units for candidate in found)
+    page_size = found[0].bundle.config.page_size
+    return max(page_size / _link_bytes(device), work / max(candidate.bundle.config.units for candidate in logic))
+
+
+def _nothing_fits(smallest: Candidate) -> UsageError:
+    device, area, config = smallest.device, smallest.area, smallest.bundle.config
+    over = [
+        f"{getattr(area, name):,} {name.replace('_', ' ')} of {int(getattr(device, name) * device.usable):,}"
+        for name, use in smallest.uses.items()
+        if use > 1
+    ]
+    return UsageError(
+        f"no machine for this rule fits {device.name}: the smallest, {config.units} units and {config.striders} "
+        f"Striders, takes {', '.join(over)}",
+        hint=f"A device with {smallest.use:.1f} times as much would hold it; "
+        "so may smaller memories (a smaller batch, fewer features).",
+    )

@@ -1,0 +1,52 @@
+"""`dana design`, as a hardware engineer types it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from dana.cli import main
+from dana.server.places import EXAMPLES
+from hwgen.spec.config import MachineConfig
+
+RULE = str(EXAMPLES / "logistic.py")
+
+
+def test_the_best_machine_for_a_device(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["design", RULE, "--features", "54", "--device", "lfe5um5g-85", "--pages", "100"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("rule logistic on lfe5um5g-85, 32 tuples on a page of 8192\n")
+    assert len(re.findall(r"best *$", shown, re.M)) == 1
+    tried = re.search(r"(\d+) machines were tried, (\d+) fit", " ".join(shown.split()))
+    assert tried is not None
+    assert 0 < int(tried[2]) < int(tried[1])  # 64 units have more multipliers than this device
+    assert re.search(r"An epoch over 100 pages: [\d,]+ cycles", shown)
+    wish = re.search(r"design => '(.*)'\)", shown)
+    assert wish is not None
+    MachineConfig(**json.loads(wish[1]))  # is one
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--features", "54", "--device", "vu9p"], r"no device 'vu9p'; there are lfe5um5g-85, xcvu9p"),
+        (["--schema", "x float4[100000], y float4"], r"a row of the schema takes 4000\d\d bytes, which a page of 8192"),
+        ([], r"what is made depends on the table; give --features N or --schema"),
+    ],
+)
+def test_what_is_wrong_is_said(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["design", RULE, *arguments]) == 2
+    assert re.search(message, capsys.readouterr().err)
+
+
+def test_a_rule_that_fits_no_machine_says_by_how_much(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    device = tmp_path / "tiny.toml"
+    device.write_text(
+        'family = "ecp5"\npart = "tiny"\nluts = 10_000\nflipflops = 10_000\ndsps = 20\nblock_rams = 60\n'
+        "usable = 1.0\nclock_hz = 50_000_000\npage_bandwidth = 400_000_000\n"
+    )
+    assert main(["design", RULE, "--features", "54", "--device", str(device)]) == 2
+    assert re.search(r"no machine for this rule fits tiny: .* luts of 10,000", capsys.readouterr().err)

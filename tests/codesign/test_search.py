@@ -1,0 +1,70 @@
+"""The search: what it finds is measured again, and nothing that it did not take is better."""
+
+from __future__ import annotations
+
+import pytest
+
+from dana.codesign.search import AS_FAST, Exploration, explore
+from dana.compiler import bind
+from dana.errors import UsageError
+from dana.storage.schema import TableSchema
+from dsl import compile_rule
+from hwgen.devices import Device, load_device
+from tests.codesign.test_cycles import PAGES, RULE, array, columns, counted
+from tests.codesign.test_cycles import sample_page as page_of
+
+DEVICE = load_device("xczu7ev")
+
+
+def explored(schema: TableSchema, device: Device = DEVICE, **design: int) -> Exploration:
+    graph = compile_rule(RULE.format(batch=64), filename="rule.py").hdfg
+    return explore(bind(graph, schema), schema, device, max_tuples=1 << 20, design=design)
+
+
+@pytest.fixture(scope="module")
+def found() -> Exploration:
+    return explored(columns(54))
+
+
+def test_the_best_fits_and_is_as_fast_as_it_says(found: Exploration) -> None:
+    best = found.best
+    assert best.fits
+    page, _ = page_of(columns(54), page_size=8192)
+    assert best.cycles.epoch(PAGES) == pytest.approx(counted(best.bundle, page, PAGES), rel=0.02)
+
+
+def test_nothing_that_fits_is_faster_or_as_fast_and_smaller(found: Exploration) -> None:
+    for candidate in found.candidates:
+        if candidate.fits:
+            assert candidate.cycles.page * AS_FAST >= found.best.cycles.page
+            if candidate.cycles.page <= found.best.cycles.page:
+                assert candidate.use >= found.best.use
+
+
+def test_the_bound_is_one_and_is_reached_where_the_link_is_slow(found: Exploration) -> None:
+    assert all(candidate.cycles.page >= found.bound for candidate in found.candidates if candidate.fits)
+    assert 0 <= found.gap < 0.02
+
+
+def test_a_wish_is_kept() -> None:
+    wished = explored(array(200), threads=2, striders=3)
+    assert {candidate.bundle.config.threads for candidate in wished.candidates} == {2}
+    assert wished.best.bundle.config.striders == 3
+
+
+def test_memories_shrink_until_they_fit() -> None:
+    """At 1,900 features the memory for a batch of tuples is what a mid-size device lacks."""
+    depths = {candidate.bundle.config.tuple_depth for candidate in explored(array(1900)).candidates if candidate.fits}
+    assert min(depths) < max(depths)
+
+
+def test_a_device_that_is_too_small_says_by_how_much() -> None:
+    small = Device(
+        name="small", family="xcup", part="none", luts=9_000, flipflops=100_000, dsps=500, block_rams=300,
+        usable=1.0, clock_hz=100_000_000, page_bandwidth=800_000_000,
+    )  # fmt: skip
+    with pytest.raises(
+        UsageError,
+        match=r"no machine for this rule fits small: the smallest, 8 units and \d+ Striders, takes [\d,]+ luts of 9,",
+    ):
+        explored(columns(5), small)
