@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from dana.compiler.allocate import MemoryMap
+from dana.compiler.layout import Form
 from dana.compiler.ops import Access, Home, VectorOp
 from dana.compiler.schedule import Schedule
 from dana.compiler.select import Selection
@@ -68,13 +69,16 @@ def _address(access: Access, memory: MemoryMap) -> int:
 
 
 def image(graph: Graph, selection: Selection, memory: MemoryMap, lanes: int) -> Words:
-    """Literals, metas and models as they start, shape [rows, lanes]."""
+    """Literals, lane masks, metas and models as they start, shape [rows, lanes]."""
     words = np.zeros((memory.image, lanes), dtype=np.uint32)
     for bits, buffer in selection.literals.items():
         words[memory.address[buffer]] = bits
-    for length, buffer in selection.ranges.items():
-        first = memory.address[buffer]
-        words[first : first + buffer.rows] = place(np.arange(length, dtype=np.float32), lanes).view(np.uint32)
+    for (length, form), buffer in selection.ranges.items():
+        numbers = np.arange(length, dtype=np.float32)
+        rows = place(numbers if form is Form.PACKED else numbers[:, None].repeat(lanes, axis=1), lanes)
+        words[memory.address[buffer] :][: buffer.rows] = rows.view(np.uint32)
+    if selection.masks is not None:
+        words[memory.address[selection.masks] :][:lanes] = np.eye(lanes, dtype=np.float32).view(np.uint32)
     for k, buffer in selection.metas.items():
         words[memory.address[buffer]] = place(graph.nodes[k].value or 0.0, lanes).view(np.uint32)
     for k, buffer in selection.models.items():

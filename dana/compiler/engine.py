@@ -3,7 +3,7 @@
 In: a bound graph, the tuple layout and the machine. Out: an `EngineProgram`, checked against docs/machine.md. Pages and
 tables are none of its business: `dana.compiler.bundle` joins the Strider's part.
 
-The road: check_supported, simplify (`dana.compiler.simplify` lists its passes), plan_sections, select, schedule,
+The road: simplify (`dana.compiler.simplify` lists its passes), plan_sections, select, schedule,
 allocate, encode, check_program.
 """
 
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from dana.compiler.allocate import MemoryMap, allocate
 from dana.compiler.encode import encode, image, symbols
 from dana.compiler.layout import TupleLayout
+from dana.compiler.nest import LoopLimit
 from dana.compiler.schedule import Schedule, schedule
 from dana.compiler.sections import Plan, plan_sections
 from dana.compiler.select import Selection, select
 from dana.compiler.simplify import simplify
-from dana.compiler.support import check_supported
 from dana.compiler.verify import check_program
 from dana.errors import InternalError, UsageError
 from dsl.hdfg.graph import Graph
@@ -94,8 +94,6 @@ def compile_engine(graph: Graph, layout: TupleLayout, config: MachineConfig, *, 
 
     Raises
     ------
-    UnsupportedRule
-        The rule needs what the engine does not have.
     DoesNotFit
         The machine is too small.
     """
@@ -129,7 +127,6 @@ def compile_engine(graph: Graph, layout: TupleLayout, config: MachineConfig, *, 
 
 def prepare(graph: Graph) -> tuple[Plan, int]:
     """The part of the road that knows no machine: the plan, and the tuples of a batch."""
-    check_supported(graph)
     size = WHOLE_EPOCH if graph.batch is None else graph.batch
     return plan_sections(simplify(graph), single=size == 1), size
 
@@ -180,15 +177,21 @@ def fit(plan: Plan, layout: TupleLayout, config: MachineConfig, *, size: int, ma
             f"filled while the other is worked on, need {2 * rows} rows, and tuple memory has {config.tuple_depth}",
             hint=f"Set tuple_depth to {power_of_two(2 * rows)}, or more clusters.",
         )
-    _check_loops(layout, plan)
     while True:
         levels = 0 if plan.single else levels_for(size, max_tuples=max_tuples, round_tuples=config.threads * group)
-        for reorder in (True, False):  # operations in the rule's order keep fewer values at a time
-            draft = draft_for(plan, layout, threads=config.threads, group=group, levels=levels, reorder=reorder)
-            if draft.memory.rows <= config.scratch_depth and draft.instructions <= config.program_depth:
-                return draft
-        if group == 1 or draft.instructions > config.program_depth:
-            raise _too_small(draft, config)
+        try:
+            for reorder in (True, False):  # operations in the rule's order keep fewer values at a time
+                draft = draft_for(plan, layout, threads=config.threads, group=group, levels=levels, reorder=reorder)
+                if draft.memory.rows <= config.scratch_depth and draft.instructions <= config.program_depth:
+                    return draft
+            if group == 1:
+                raise _too_small(draft, config)
+        except LoopLimit as limit:
+            if group == 1:
+                raise DoesNotFit(
+                    f"rule {plan.graph.name!r} is too large for {config.lanes} lanes: {limit}",
+                    hint="Use more clusters.",
+                ) from limit
         group //= 2
 
 
@@ -206,24 +209,6 @@ def _too_small(draft: Draft, config: MachineConfig) -> DoesNotFit:
         f"{memory.temporaries}), the machine has {config.scratch_depth}",
         hint=f"Set scratch_depth to {power_of_two(memory.rows)}, or more clusters.",
     )
-
-
-def _check_loops(layout: TupleLayout, plan: Plan) -> None:
-    """Vectors must not be longer than an instruction's inner loop, nor tuples than its outer step."""
-    longest = max((layout_rows(layout, plan.graph, k) for k in range(len(plan.graph.nodes))), default=1)
-    limit = min(MAX_FIELD["inner"], MAX_FIELD["a_outer"] // 2)
-    if max(longest, layout.rows) > limit:
-        raise DoesNotFit(
-            f"rule {plan.graph.name!r} has vectors of {longest} rows of {layout.lanes} lanes and tuples of "
-            f"{layout.rows} rows, an instruction steps over {limit}",
-            hint="Use more clusters.",
-        )
-
-
-def layout_rows(layout: TupleLayout, graph: Graph, node: int) -> int:
-    """Rows of a node's value."""
-    shape = graph.concrete_shape(node)
-    return 1 if not shape else -(-shape[-1] // layout.lanes)
 
 
 def power_of_two(least: int) -> int:

@@ -1,4 +1,4 @@
-"""Tuple layout: which rows of tuple memory hold which input of the rule.
+"""How values lie in rows, and which rows of tuple memory hold which input of the rule.
 
 In: a bound graph and the number of lanes of a thread. Out: a `TupleLayout`, the seam between the engine program, which
 reads these rows, and the column descriptors, which fill them. It must not know of tables, pages or schedules.
@@ -7,9 +7,27 @@ reads these rows, and the column descriptors, which fill them. It must not know 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
+from math import prod
 
 from dsl.hdfg.graph import Graph
+
+
+class Form(Enum):
+    """How a value lies in rows."""
+
+    PACKED = "packed"
+    """The last axis over the lanes: `ceil(n / lanes)` rows for each vector of n elements."""
+    SPREAD = "spread"
+    """A row for each element, the element in every lane, as scalars lie."""
+
+
+def row_shape(shape: tuple[int, ...], form: Form, lanes: int) -> tuple[int, ...]:
+    """The rows of a value as an array: packed, the last axis counts rows of lanes; spread, it counts elements."""
+    if form is Form.SPREAD or not shape:
+        return shape
+    return (*shape[:-1], -(-shape[-1] // lanes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +83,8 @@ class TupleLayout:
 
 
 def rows_of(shape: tuple[int, ...], lanes: int) -> int:
-    """Rows that a value takes: one for a scalar, `ceil(n / lanes)` for each vector of n elements."""
-    if not shape:
-        return 1
-    leading = 1
-    for extent in shape[:-1]:
-        leading *= extent
-    return leading * -(-shape[-1] // lanes)
+    """Rows that a packed value takes: one for a scalar, `ceil(n / lanes)` for each vector of n elements."""
+    return prod(row_shape(shape, Form.PACKED, lanes))
 
 
 def tuple_layout(graph: Graph, lanes: int) -> TupleLayout:

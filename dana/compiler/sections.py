@@ -51,6 +51,18 @@ class Plan:
         """Operands of a node, resolved."""
         return tuple(self.resolve(operand) for operand in self.graph.nodes[node].inputs)
 
+    def root(self, node: int) -> int:
+        """The node whose rows a value lies in: a new axis and a fixed row of a model move nothing."""
+        node = self.resolve(node)
+        while self.graph.nodes[node].op is Op.EXPAND or self.fixed_row(node):
+            node = self.operands(node)[0]
+        return node
+
+    def fixed_row(self, node: int) -> bool:
+        """Whether a node is a row of a model whose number the rule says."""
+        found = self.graph.nodes[node]
+        return found.op is Op.GATHER and self.graph.nodes[found.inputs[1]].op is Op.CONST
+
     @property
     def update_section(self) -> Section:
         """Where models are written."""
@@ -118,7 +130,8 @@ def _epoch_nodes(plan: Plan) -> set[int]:
     for k in sorted(alone, reverse=True):
         movable = plan.section.get(k) is plan.update_section and graph.nodes[k].op is not Op.MERGE
         # metas and literals keep their rows; models are new by then and the tuple's rows belong to the unpacker
-        lasting = all(graph.nodes[o].op not in (Op.MODEL, Op.INPUT, Op.OUTPUT) for o in plan.operands(k))
+        roots = [graph.nodes[plan.root(o)].op for o in plan.operands(k)]
+        lasting = all(op not in (Op.MODEL, Op.INPUT, Op.OUTPUT) for op in roots)
         if movable and lasting and all(user in chosen for user in users.get(k, ())):
             chosen.add(k)
     return chosen

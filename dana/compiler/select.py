@@ -6,19 +6,20 @@ which they may run; nothing has an address, and no cycle is counted.
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 
 from dana.compiler.fold import fold
-from dana.compiler.layout import TupleLayout
+from dana.compiler.forms import Forms, choose_forms
+from dana.compiler.layout import Form, TupleLayout
 from dana.compiler.merge import merge_levels, merge_round
 from dana.compiler.ops import Buffer, Home, VectorOp
 from dana.compiler.sections import Plan
+from dana.compiler.store import Store
 from dana.compiler.update import Kind, Order, Step, order_updates
 from dana.compiler.values import Emitter, Value
 from dana.errors import InternalError
-from dsl.binary32 import bits_of
-from dsl.hdfg.graph import BINARY, UNARY, Node, Op
+from dsl.hdfg.graph import BINARY, REDUCTIONS, UNARY, Node, Op
 from hwgen.spec.engine import Opcode, Section
 
 OPCODES = {
@@ -52,14 +53,18 @@ class Selection:
 
     Attributes
     ----------
+    forms
+        How each value lies in rows.
     ops
         Operations of each section that has some; `tuple` is always there.
     literals
         Bit pattern and buffer of each literal.
     ranges
-        Length and buffer of each vector 0, 1, 2 …
+        Buffer of each vector 0, 1, 2 …, by length and form.
+    masks
+        Rows of which row k is 1.0 in lane k alone, if there are conversions.
     metas, models
-        Node and buffer.
+        Node and buffer of the image.
     state
         Buffers that live as long as the epoch, without the image's.
     loss, convergence
@@ -70,9 +75,11 @@ class Selection:
         Buffers that stand for all of the block and for the merge stack; None without a stack.
     """
 
+    forms: Forms
     ops: dict[Section, list[VectorOp]]
     literals: dict[int, Buffer]
-    ranges: dict[int, Buffer]
+    ranges: dict[tuple[int, Form], Buffer]
+    masks: Buffer | None
     metas: dict[int, Buffer]
     models: dict[int, Buffer]
     state: tuple[Buffer, ...]
@@ -99,6 +106,11 @@ def select(plan: Plan, layout: TupleLayout, *, threads: int, group: int, levels:
         Tuples of a thread in a round.
     levels
         Levels of the merge stack; 0 if every batch is one round.
+
+    Raises
+    ------
+    LoopLimit
+        A loop over the tuples of a round steps too far for an instruction.
     """
     return _Selector(plan, layout, threads, group).select(levels)
 
@@ -108,22 +120,17 @@ class _Selector:
         self.plan = plan
         self.graph = plan.graph
         self.emitter = Emitter(lanes=layout.lanes, threads=threads, group=group)
-        self.literals: dict[int, Buffer] = {}
-        self.ranges: dict[int, Buffer] = {}
-        self.metas = {k: self._row(Home.IMAGE, self.graph.nodes[k].name or "meta") for k in self.graph.metas}
-        self.models = {k: self._model(self.graph.nodes[k]) for k in self.graph.models}
-        self.state: list[Buffer] = []
+        self.forms = choose_forms(plan, lanes=layout.lanes, group=group)
+        self.store = Store(plan, layout, self.forms, self.emitter)
         self.loss: Buffer | None = None
         self.convergence: Buffer | None = None
         self.block: list[tuple[Opcode, Buffer]] = []
-        self.values: dict[int, Value] = {}
         self.copies: dict[int, Value] = {}
         self.batch_loss: Value | None = None
-        self.uses = self._count_uses()
-        self._place_leaves(layout)
 
     def select(self, levels: int) -> Selection:
-        order = order_updates(self.plan)
+        order = order_updates(self.plan, self.forms)
+        self.store.load_models()
         for k in self.plan.of(Section.INIT):
             self._lasting(k)
         if not self.plan.single:
@@ -146,12 +153,14 @@ class _Selector:
             always |= {Section.MERGE, Section.PUSH}
         ops = {section: found for section, found in self.emitter.ops.items() if found or section in always}
         return Selection(
+            forms=self.forms,
             ops=ops,
-            literals=self.literals,
-            ranges=self.ranges,
-            metas=self.metas,
-            models=self.models,
-            state=tuple(self.state),
+            literals=self.store.literals,
+            ranges=self.store.ranges,
+            masks=self.store.masks,
+            metas=self.store.metas,
+            models=self.store.models,
+            state=tuple(self.store.state),
             loss=self.loss,
             convergence=self.convergence,
             block=tuple(block),
@@ -159,130 +168,86 @@ class _Selector:
             stack=stack,
         )
 
-    # --- places ---------------------------------------------------------------------------------------------------
-
-    def _row(self, home: Home, name: str) -> Buffer:
-        return Buffer(name=name, rows=1, home=home)
-
-    def _state(self, name: str, shape: tuple[int, ...] = ()) -> Value:
-        self.state.append(Buffer(name=name, rows=self.emitter.rows(shape), home=Home.STATE))
-        return Value(buffer=self.state[-1], shape=shape)
-
-    def _model(self, node: Node) -> Buffer:
-        rows = self.emitter.rows(self.graph.concrete_shape(node.id))
-        return Buffer(name=node.name or "model", rows=rows, home=Home.IMAGE)
-
-    def _literal(self, value: float) -> Value:
-        bits = bits_of(value)
-        if bits not in self.literals:
-            self.literals[bits] = self._row(Home.IMAGE, f"{value:g}")
-        return Value(buffer=self.literals[bits])
-
-    def _range(self, k: int) -> Value:
-        shape = self.graph.concrete_shape(k)
-        if shape[0] not in self.ranges:
-            rows = self.emitter.rows(shape)
-            self.ranges[shape[0]] = Buffer(name=f"0..{shape[0] - 1}", rows=rows, home=Home.IMAGE)
-        return Value(buffer=self.ranges[shape[0]], shape=shape)
-
-    def _place_leaves(self, layout: TupleLayout) -> None:
-        tuples = Buffer(name="tuple", rows=self.emitter.group * layout.rows, home=Home.TUPLE)
-        stride = layout.rows if self.emitter.group > 1 else 0
-        for k in self.graph.inputs:
-            place = layout.place(self.graph.nodes[k].name or f"node {k}")
-            self.values[k] = Value(buffer=tuples, base=place.row, shape=place.shape, stride=stride)
-        for k, buffer in self.models.items():
-            self.values[k] = Value(buffer=buffer, shape=self.graph.concrete_shape(k))
-        for k, buffer in self.metas.items():
-            self.values[k] = Value(buffer=buffer)
-
-    def _count_uses(self) -> Counter[int]:
-        uses: Counter[int] = Counter()
-        for k in self.plan.section:
-            uses.update(self.plan.operands(k))
-        uses.update(self.plan.resolve(root) for root in self.graph.training_roots)
-        return uses
-
-    def _value(self, k: int) -> Value:
-        k = self.plan.resolve(k)
-        if k in self.values:
-            return self.values[k]
-        node = self.graph.nodes[k]
-        if node.op is Op.ARANGE:
-            return self._range(k)
-        if node.op is not Op.CONST or node.value is None:
-            raise InternalError(f"node {k} ({node.op.value}) of rule {self.graph.name!r} is used before it is computed")
-        return self._literal(node.value)
-
-    def _last_use(self, k: int) -> bool:
-        """Whether the only reader of a node may overwrite its value."""
-        k = self.plan.resolve(k)
-        return self.uses[k] == 1 and k in self.values and self.values[k].owned
-
     # --- nodes ----------------------------------------------------------------------------------------------------
 
     def _lasting(self, k: int) -> None:
         """Compute a node in `init`, for all of the epoch."""
-        state = self._state(self._name(k), self.graph.concrete_shape(k))
+        if self.graph.nodes[k].op is Op.EXPAND:
+            self._node(k, Section.INIT)
+            return
+        state = self.store.lasting(self.store.name(k), self.graph.concrete_shape(k), self.forms.of[k])
         self._node(k, Section.INIT, state)
-        if self.values[k].buffer is not state.buffer:
-            self.emitter.elementwise(Section.INIT, Opcode.MOV, state, self.values[k])
-            self.values[k] = state
+        value = self.store.value(k, Section.INIT)
+        if value.buffer is not state.buffer:
+            self.emitter.elementwise(Section.INIT, Opcode.MOV, state, value)
+            self.store.put(k, state)
 
     def _node(self, k: int, section: Section, target: Value | None = None) -> None:
-        """Compute a node, into `target` if given and if it is no reduction."""
+        """Compute a node, into `target` if given and if it goes element by element."""
         node = self.graph.nodes[k]
         self.emitter.node = k
         if node.op is Op.MERGE:
-            self._merge(k, node)
-        elif node.op in (Op.SIGMA, Op.PI):
-            (operand,) = self.plan.operands(k)
-            self.values[k] = fold(
-                self.emitter,
-                section,
-                OPCODES[node.op],
-                self._value(operand),
-                in_place=self._last_use(operand),
-                name=self._name(k),
-            )
+            op, operand = MERGES[node.merge_op or "add"], self.plan.operands(k)[0]
+            value = self._merged(op, operand, self.forms.of[k], self.store.name(k))
+        elif node.op in REDUCTIONS:
+            value = self._reduced(k, node, section)
+        elif node.op is Op.EXPAND:
+            value = replace(self._operand(k, 0, section), shape=self.graph.concrete_shape(k))
+            value = replace(value, owned=value.owned and self._last_use(k, 0))
+        elif node.op is Op.GATHER and self.plan.fixed_row(k):
+            index = self.plan.operands(k)[1]
+            value = self._row(self._operand(k, 0, section), int(self.graph.nodes[index].value or 0))
         elif node.op is Op.WHERE:
-            self.values[k] = self._where(k, section, target)
+            value = self._where(k, section, target)
         elif node.op in UNARY or node.op in BINARY:
-            result = target or self._room(k)
-            self.emitter.elementwise(section, OPCODES[node.op], result, *map(self._value, self.plan.operands(k)))
-            self.values[k] = result
+            value = target or self._room(k)
+            operands = [self._operand(k, position, section) for position in range(len(node.inputs))]
+            self.emitter.elementwise(section, OPCODES[node.op], value, *operands)
         else:
             raise InternalError(f"no operation for node {k} ({node.op.value}) of rule {self.graph.name!r}")
+        self.store.put(k, value)
 
-    def _name(self, k: int) -> str:
-        return self.graph.nodes[k].name or f"%{k}"
+    def _operand(self, k: int, position: int, section: Section) -> Value:
+        return self.store.operand(k, position, section)
+
+    def _last_use(self, k: int, position: int) -> bool:
+        return self.store.last_use(self.plan.operands(k)[position], self.forms.wanted(k, position))
 
     def _room(self, k: int) -> Value:
-        shape = self.graph.concrete_shape(k)
-        return self.emitter.temporary(self._name(k), shape, per_tuple=k in self.plan.per_tuple)
+        shape, per_tuple = self.graph.concrete_shape(k), k in self.plan.per_tuple
+        return self.emitter.temporary(self.store.name(k), shape, self.forms.of[k], per_tuple=per_tuple)
+
+    def _row(self, model: Value, number: int) -> Value:
+        """A fixed row of a model; a packed model has more than one axis."""
+        shape = model.shape[1:]
+        rows = prod(self.emitter.row_shape(model)[1:])
+        return replace(model, shape=shape, base=model.base + number * rows, owned=False)
+
+    def _reduced(self, k: int, node: Node, section: Section) -> Value:
+        assert node.axis is not None, "a reduction has an axis"
+        operand = self._operand(k, 0, section)
+        in_place, name = self._last_use(k, 0), self.store.name(k)
+        return fold(self.emitter, section, OPCODES[node.op], operand, node.axis, in_place=in_place, name=name)
 
     def _where(self, k: int, section: Section, target: Value | None) -> Value:
         """otherwise first, then the lanes in which the condition holds."""
-        condition, then, otherwise = self.plan.operands(k)
-        base = self._value(otherwise)
+        condition, then, base = (self._operand(k, position, section) for position in range(3))
         result = target or self._room(k)
-        if target is None and self._last_use(otherwise) and (base.shape, base.stride) == (result.shape, result.stride):
+        alike = (base.shape, base.form, base.stride) == (result.shape, result.form, result.stride)
+        if target is None and self._last_use(k, 2) and alike:
             result = base
         elif (base.buffer, base.base) != (result.buffer, result.base):
             self.emitter.elementwise(section, Opcode.MOV, result, base)
-        self.emitter.elementwise(section, Opcode.MOVC, result, self._value(then), self._value(condition))
+        self.emitter.elementwise(section, Opcode.MOVC, result, then, condition)
         return result
 
-    def _merge(self, k: int, node: Node) -> None:
-        (operand,) = self.plan.operands(k)
-        op = MERGES[node.merge_op or "add"]
-        self.values[k] = self._merged(op, operand, self._name(k), in_place=self._last_use(operand))
-
-    def _merged(self, op: Opcode, operand: int, name: str, *, in_place: bool) -> Value:
-        value = self._value(operand)
-        buffer = Buffer(name=name, rows=self.emitter.rows(value.shape), home=Home.BLOCK)
-        self.block.append((op, buffer))
-        block = Value(buffer=buffer, shape=value.shape, owned=True)
+    def _merged(self, op: Opcode, source: int, form: Form, name: str) -> Value:
+        """Merge a node's value, in a form, over the tuples of the round."""
+        value = self.store.value(source, Section.TUPLE, form)
+        block = Value(buffer=Buffer(name=name, rows=0, home=Home.BLOCK), shape=value.shape, form=form, owned=True)
+        block = replace(block, buffer=Buffer(name=name, rows=self.emitter.rows(block), home=Home.BLOCK))
+        self.block.append((op, block.buffer))
+        in_place = self.store.last_use(source, form)
         merge_round(self.emitter, op, value, block, in_place=in_place, name=name)
         return block
 
@@ -290,8 +255,7 @@ class _Selector:
 
     def _loss_of_round(self, root: int) -> None:
         self.emitter.node = self.plan.resolve(root)
-        in_place = self._last_use(root)
-        self.batch_loss = self._merged(Opcode.ADD, root, "batch_loss", in_place=in_place)
+        self.batch_loss = self._merged(Opcode.ADD, self.emitter.node, Form.SPREAD, "batch_loss")
 
     def _step(self, step: Step, order: Order) -> None:
         section = self.plan.update_section
@@ -299,55 +263,71 @@ class _Selector:
             model = order.target.get(step.id)
             test = self.graph.convergence is not None and self.plan.resolve(self.graph.convergence) == step.id
             if model is not None:
-                target = self.values[model]
-                self._node(step.id, section, Value(buffer=target.buffer, shape=target.shape))
-            elif test and self.uses[step.id] == 1 and self.graph.nodes[step.id].op not in (Op.SIGMA, Op.PI):
+                self._node(step.id, section, replace(self.store.value(model, section), owned=False))
+            elif test and self._only_test(step.id):
                 self._node(step.id, section, self._test())
             else:
                 self._node(step.id, section)
         elif step.kind is Kind.COPY:
             self.emitter.node = step.id
             copy = self.copies.setdefault(step.id, self._room(step.id))
-            self.emitter.elementwise(section, Opcode.MOV, copy, self._value(step.id))
+            self.emitter.elementwise(section, Opcode.MOV, copy, self.store.value(step.id, section))
         elif step.kind is Kind.LOSS:
             self._kahan(section)
         elif step.kind is Kind.TEST:
             self._leave_test(section)
         else:
-            update = self.graph.updates[step.id]
-            value = self.plan.resolve(update.value)
-            self.emitter.node = value
-            new = self.copies[value] if value in self.copies else self._value(value)
-            self.emitter.elementwise(section, Opcode.MOV, self.values[update.model], new)
+            self._move(step.id, section)
+
+    def _move(self, number: int, section: Section) -> None:
+        """Write the value of an update into its model, or into a row of it."""
+        update = self.graph.updates[number]
+        value = self.plan.resolve(update.value)
+        self.emitter.node = value
+        model = self.store.value(update.model, section)
+        if update.index is not None:
+            model = self._row(model, int(self.graph.nodes[update.index].value or 0))
+        form = self.forms.stored(number)
+        if value not in self.copies:
+            new = self.store.value(value, section, form)
+        elif (new := self.copies[value]).form is not form:
+            room = self.emitter.temporary(self.store.name(value), new.shape, form, per_tuple=new.stride > 0)
+            self.store.convert(section, new, room)
+            new = room
+        self.emitter.elementwise(section, Opcode.MOV, model, new)
 
     def _kahan(self, section: Section) -> None:
         """The epoch's loss, each batch's added with the error of the sums before."""
         emitter = self.emitter
         assert self.graph.loss is not None
         emitter.node = self.plan.resolve(self.graph.loss)
-        batch = self.batch_loss or self._value(self.graph.loss)
-        total, carry = self._state("loss"), self._state("carry")
+        batch = self.batch_loss or self.store.value(self.graph.loss, section)
+        total, carry = self.store.lasting("loss"), self.store.lasting("carry")
         self.loss = total.buffer
         for value in (total, carry):
-            emitter.elementwise(Section.INIT, Opcode.MOV, value, self._literal(0.0))
-        y, t, d = (emitter.temporary(name, (), per_tuple=False) for name in ("y", "t", "d"))
+            emitter.elementwise(Section.INIT, Opcode.MOV, value, self.store.literal(0.0))
+        y, t, d = (emitter.temporary(name, (), Form.SPREAD, per_tuple=False) for name in ("y", "t", "d"))
         emitter.elementwise(section, Opcode.SUB, y, batch, carry)
         emitter.elementwise(section, Opcode.ADD, t, total, y)
         emitter.elementwise(section, Opcode.SUB, d, t, total)
         emitter.elementwise(section, Opcode.SUB, carry, d, y)
         emitter.elementwise(section, Opcode.MOV, total, t)
 
+    def _only_test(self, k: int) -> bool:
+        """Whether a node is computed for the convergence test alone, by an operation that takes a place."""
+        return self.store.used_once(k, Form.SPREAD) and self.graph.nodes[k].op in (*UNARY, *BINARY, Op.WHERE)
+
     def _test(self) -> Value:
         """The row of the convergence test's value."""
         if self.convergence is None:
-            self.convergence = self._state("convergence").buffer
+            self.convergence = self.store.lasting("convergence").buffer
         return Value(buffer=self.convergence)
 
     def _leave_test(self, section: Section) -> None:
         assert self.graph.convergence is not None
         root = self.plan.resolve(self.graph.convergence)
         self.emitter.node = root
-        value, test = self._value(root), self._test()
+        value, test = self.store.value(root, section), self._test()
         if value.buffer is not test.buffer:
             self.emitter.elementwise(section, Opcode.MOV, test, value)
 
@@ -355,10 +335,10 @@ class _Selector:
         nodes = self.plan.of(Section.EPOCH)
         for k in nodes:
             root = self.graph.convergence is not None and self.plan.resolve(self.graph.convergence) == k
-            plain = self.uses[k] == 1 and self.graph.nodes[k].op not in (Op.SIGMA, Op.PI)
-            self._node(k, Section.EPOCH, self._test() if root and plain else None)
+            self._node(k, Section.EPOCH, self._test() if root and self._only_test(k) else None)
         if nodes:
             self._leave_test(Section.EPOCH)
+        self.store.leave_models()
 
 
 def _parts(block: list[tuple[Opcode, Buffer]]) -> list[tuple[Opcode, int, int]]:

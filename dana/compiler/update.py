@@ -1,7 +1,7 @@
 """Orders the work of a batch so that models can be overwritten where their new values are computed.
 
-In: a plan. Out: `Step`s in an order in which they may run, and the nodes whose result goes straight into a model's
-rows. It makes no operations.
+In: a plan and the values' forms. Out: `Step`s in an order in which they may run, and the nodes whose result goes
+straight into a model's rows. It makes no operations.
 
 All updates read the models as they stood before the batch. A node may write into a model's rows once every other reader
 of the old model has run; where that cannot be (a reader depends on the node itself), the new value gets rows of its own
@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
+from dana.compiler.forms import Forms
 from dana.compiler.sections import Plan
 from dsl.hdfg.graph import ELEMENTWISE, Op
 from hwgen.spec.engine import Section
@@ -26,7 +27,7 @@ class Kind(IntEnum):
     NODE = 0
     """Compute node `id`."""
     COPY = 1
-    """Save model node `id`, the new value of another model."""
+    """Save node `id`, a model or a part of one: the new value of another model."""
     LOSS = 2
     """Add the batch's loss to the epoch's."""
     TEST = 3
@@ -57,7 +58,7 @@ class Order:
     target: Mapping[int, int]
 
 
-def order_updates(plan: Plan) -> Order:
+def order_updates(plan: Plan, forms: Forms) -> Order:
     """Order the section in which models are written."""
     graph = plan.graph
     before: dict[Step, set[Step]] = {}
@@ -65,7 +66,7 @@ def order_updates(plan: Plan) -> Order:
 
     def add(step: Step, values: tuple[int, ...]) -> None:
         before[step] = {Step(Kind.NODE, v) for v in values if plan.section.get(v) is plan.update_section}
-        reads[step] = {v for v in values if graph.nodes[v].op is Op.MODEL}
+        reads[step] = {plan.root(v) for v in values if graph.nodes[plan.root(v)].op is Op.MODEL}
 
     for k in plan.of(plan.update_section):
         add(Step(Kind.NODE, k), plan.operands(k))
@@ -79,11 +80,11 @@ def order_updates(plan: Plan) -> Order:
     moves: list[Step] = []
     for number, update in enumerate(graph.updates):
         value = plan.resolve(update.value)
-        if value == update.model:
+        if value == update.model and update.index is None:
             continue
-        if graph.nodes[value].op is Op.MODEL:
+        if graph.nodes[plan.root(value)].op is Op.MODEL:
             add(Step(Kind.COPY, value), (value,))
-        if value not in target and _fits(plan, value, update.model):
+        if value not in target and update.index is None and _fits(plan, forms, value, update.model):
             target[value] = update.model
         else:
             moves.append(Step(Kind.MOVE, number))
@@ -94,7 +95,7 @@ def order_updates(plan: Plan) -> Order:
     for move in moves:
         update = graph.updates[move.id]
         value = plan.resolve(update.value)
-        if graph.nodes[value].op is Op.MODEL:
+        if graph.nodes[plan.root(value)].op is Op.MODEL:
             before[move] = {Step(Kind.COPY, value)}
         else:
             before[move] = {Step(Kind.NODE, value)} & before.keys()
@@ -102,15 +103,17 @@ def order_updates(plan: Plan) -> Order:
     return Order(steps=_sorted(before), target=target)
 
 
-def _fits(plan: Plan, value: int, model: int) -> bool:
+def _fits(plan: Plan, forms: Forms, value: int, model: int) -> bool:
     """Whether the node's result, computed by operations that go element by element, is the model's new rows."""
     node = plan.graph.nodes[value]
     if node.op not in ELEMENTWISE or plan.section.get(value) is not plan.update_section:
         return False
-    if node.shape != plan.graph.nodes[model].shape:
+    if node.shape != plan.graph.nodes[model].shape or forms.of[value] is not forms.of[model]:
         return False
-    # a selection writes its last operand first, then reads the others
-    return node.op is not Op.WHERE or model not in plan.operands(value)[:2]
+    # a part of the model may be read after it was overwritten; a selection writes its last operand and reads the others
+    operands = plan.operands(value)
+    parts = [operand for operand in operands if plan.root(operand) == model and operand != model]
+    return not parts and (node.op is not Op.WHERE or model not in operands[:2])
 
 
 def _readers(reads: Mapping[Step, set[int]], model: int) -> set[Step]:

@@ -6,10 +6,13 @@ nothing of the graph.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
-from dana.compiler.layout import rows_of
+from dana.compiler.layout import Form, row_shape
+from dana.compiler.nest import pieces
 from dana.compiler.ops import Access, Buffer, Home, VectorOp
 from hwgen.spec.engine import Opcode, Section
 
@@ -21,9 +24,9 @@ class Value:
     Attributes
     ----------
     buffer, base
-        Its first row.
-    shape
-        `()` is one row with the scalar in every lane, `(n,)` is `ceil(n / lanes)` rows.
+        Its first row; the others follow.
+    shape, form
+        Its elements, and how they lie in rows. A scalar is spread.
     stride
         Rows from one tuple's value to the next, 0 if all tuples share one value.
     owned
@@ -33,8 +36,28 @@ class Value:
     buffer: Buffer
     base: int = 0
     shape: tuple[int, ...] = ()
+    form: Form = Form.SPREAD
     stride: int = 0
     owned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Rows of a buffer as a loop nest goes through them: the first one, and the step of each loop."""
+
+    buffer: Buffer
+    base: int
+    steps: tuple[int, ...]
+    level: bool = False
+
+    def moved(self, loop: int, count: int) -> View:
+        """The view from iteration `count` of a loop on."""
+        return replace(self, base=self.base + count * self.steps[loop])
+
+
+def dense(rows: Sequence[int]) -> tuple[int, ...]:
+    """Steps of an array whose elements follow one another; none along an axis of one."""
+    return tuple(prod(rows[k + 1 :]) if extent > 1 else 0 for k, extent in enumerate(rows))
 
 
 class Emitter:
@@ -57,54 +80,95 @@ class Emitter:
         self.ops: dict[Section, list[VectorOp]] = {section: [] for section in Section}
         self.node = -1
 
-    def rows(self, shape: tuple[int, ...]) -> int:
+    def row_shape(self, value: Value) -> tuple[int, ...]:
+        """Rows of one value, as an array."""
+        return row_shape(value.shape, value.form, self.lanes)
+
+    def rows(self, value: Value) -> int:
         """Rows of one value."""
-        return rows_of(shape, self.lanes)
+        return prod(self.row_shape(value))
 
     def instances(self, value: Value) -> int:
         """Values that lie side by side: one, or one for each tuple of the group."""
         return self.group if value.stride else 1
 
-    def temporary(self, name: str, shape: tuple[int, ...], *, per_tuple: bool) -> Value:
+    def temporary(self, name: str, shape: tuple[int, ...], form: Form, *, per_tuple: bool) -> Value:
         """Room for a value, or for one for each tuple of the group."""
-        rows = self.rows(shape)
-        stride = rows if per_tuple and self.group > 1 else 0
-        buffer = Buffer(name=name, rows=rows * (self.group if stride else 1), home=Home.TEMP)
-        return Value(buffer=buffer, shape=shape, stride=stride, owned=True)
+        value = Value(buffer=Buffer(name=name, rows=0, home=Home.TEMP), shape=shape, form=form, owned=True)
+        room = self.room(name, self.row_shape(value), per_tuple=per_tuple)
+        return replace(value, buffer=room.buffer, stride=room.steps[0])
 
-    def operand(self, value: Value, *, row: int = 0) -> Access:
-        """All rows of a value from `row` on; a scalar's one row is repeated."""
-        return Access(buffer=value.buffer, base=value.base + row, inner=int(bool(value.shape)), outer=value.stride)
+    def room(self, name: str, rows: tuple[int, ...], *, per_tuple: bool) -> View:
+        """Room for an array of rows, or for one for each tuple of the group."""
+        size = prod(rows)
+        several = per_tuple and self.group > 1
+        buffer = Buffer(name=name, rows=size * (self.group if several else 1), home=Home.TEMP)
+        return View(buffer, 0, (size if several else 0, *dense(rows)))
 
-    def emit(
-        self, section: Section, op: Opcode, dst: Access, a: Access, b: Access | None = None, **fields: Any
-    ) -> VectorOp:
-        """Add an operation; steps of loops that run once are dropped."""
-        inner, outer = fields.get("inner", 1), fields.get("outer", 1)
+    def view(self, value: Value, rows: tuple[int, ...]) -> View:
+        """A value's rows, repeated along the axes of `rows` that it does not have or in which it has one element."""
+        own = self.row_shape(value)
+        steps = (0,) * (len(rows) - len(own)) + dense(own)
+        return View(value.buffer, value.base, (value.stride, *steps))
 
-        def canonical(access: Access) -> Access:
-            return Access(
-                buffer=access.buffer,
-                base=access.base,
-                inner=access.inner if inner > 1 else 0,
-                outer=access.outer if outer > 1 else 0,
-                level=access.level,
+    def nest(
+        self,
+        section: Section,
+        op: Opcode,
+        extents: Sequence[int],
+        dst: View,
+        a: View,
+        b: View | None = None,
+        *,
+        inner: int | None = None,
+        outer: int | None = None,
+        **fields: Any,
+    ) -> None:
+        """Add the operations of a loop nest.
+
+        Parameters
+        ----------
+        extents
+            Of the loops, tuples first.
+        inner, outer
+            The loop that has to be the instruction's inner or outer one.
+        fields
+            Of `VectorOp`.
+        """
+        views = [dst, a] if b is None else [dst, a, b]
+        for piece in pieces(extents, [view.steps for view in views], inner=inner, outer=outer):
+            accesses = [
+                Access(
+                    buffer=view.buffer,
+                    base=view.base + piece.offsets[k],
+                    inner=piece.inner_steps[k],
+                    outer=piece.outer_steps[k],
+                    level=view.level,
+                )
+                for k, view in enumerate(views)
+            ]
+            self.ops[section].append(
+                VectorOp(
+                    op=op,
+                    dst=accesses[0],
+                    a=accesses[1],
+                    b=accesses[2] if b is not None else None,
+                    inner=piece.inner,
+                    outer=piece.outer,
+                    node=self.node,
+                    **fields,
+                )
             )
-
-        second = None if b is None else canonical(b)
-        emitted = VectorOp(op=op, dst=canonical(dst), a=canonical(a), b=second, node=self.node, **fields)
-        self.ops[section].append(emitted)
-        return emitted
 
     def elementwise(self, section: Section, op: Opcode, dst: Value, a: Value, b: Value | None = None) -> None:
         """`dst[e] <- op(a[e], b[e])` for all elements and, where dst has several, all tuples."""
-        self.emit(
+        rows = self.row_shape(dst)
+        self.nest(
             section,
             op,
-            self.operand(dst),
-            self.operand(a),
-            None if b is None else self.operand(b),
-            inner=self.rows(dst.shape),
-            outer=self.instances(dst),
-            scalar=op.special and dst.shape == (),
+            (self.instances(dst), *rows),
+            self.view(dst, rows),
+            self.view(a, rows),
+            None if b is None else self.view(b, rows),
+            scalar=op.special and dst.form is Form.SPREAD,
         )

@@ -6,9 +6,11 @@ In: a seed. Out: a bound graph that the engine supports and columns for it; `tra
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +29,9 @@ from tests.oracles.machine import Machine, tuple_rows
 
 Floats = npt.NDArray[np.float32]
 LENGTHS = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 54, 64, 72, 100, 130)
+LARGEST = 2000
+"""Elements of a value at most."""
+
 CONSTANTS = (0.0, 1.0, -1.0, 2.0, 0.1, 3.0, 64.0, 0.25, -7.0)
 ROOMY = {"scratch_depth": 16384, "tuple_depth": 65536, "program_depth": 4096}
 
@@ -52,9 +57,11 @@ class RandomRule:
         Whether the rule merges.
     special
         Whether it uses functions of the special function unit.
+    matrices
+        Whether its values have up to three axes, and rows are selected by number.
     """
 
-    def __init__(self, seed: int, *, merges: bool = True, special: bool = True) -> None:
+    def __init__(self, seed: int, *, merges: bool = True, special: bool = True, matrices: bool = False) -> None:
         self.rng = random.Random(seed)
         self.builder = GraphBuilder()
         self.drawn: list[Drawn] = []
@@ -62,6 +69,7 @@ class RandomRule:
         self.unary = sorted(UNARY) if special else [Op.NEG, Op.ABS]
         self.binary = sorted(BINARY - (set() if special else {Op.DIV}))
         self.lengths = self.rng.sample(LENGTHS, 2)
+        self.leading = self.rng.sample((1, 2, 3, 5, 9), 2) if matrices else []
 
     def graph(self, *, batch: int | None, size: int = 10) -> Graph:
         """The rule; `batch` counts only if it merges, None is the whole table."""
@@ -84,11 +92,16 @@ class RandomRule:
         late = (Region.BATCH, Region.CONST) if self.merges else tuple(Region)
         updates = []
         for model in rng.sample(models, rng.randint(1, len(models))):
-            shape = model.shape
-            value = self._any(
-                lambda d, shape=shape: d.region in late and d.shape in ((), (1,), shape)[:: 2 if shape == () else 1]
-            )
-            updates.append(Update(model=model.id, value=value.id))
+            rows = [None]
+            if self.leading and model.shape and rng.random() < 0.3:
+                rows = rng.sample(range(model.shape[0]), min(model.shape[0], rng.randint(1, 2)))
+            for row in rows:
+                shape = model.shape if row is None else model.shape[1:]
+                value = self._any(
+                    lambda d, shape=shape: d.region in late and result_shape(Op.ADD, [d.shape, shape]) == shape
+                )
+                index = None if row is None else self._number(row)
+                updates.append(Update(model=model.id, value=value.id, index=index))
         loss = self._any(lambda d: d.shape == () and d.op is not Op.MERGE and d.region is not Region.BATCH)
         convergence = [d for d in self.drawn[-6:] if d.shape == () and d.region in late]
         return self.builder.finish(
@@ -104,7 +117,15 @@ class RandomRule:
         )
 
     def _shape(self, vector: float) -> tuple[int, ...]:
-        return (self.rng.choice(self.lengths),) if self.rng.random() < vector else ()
+        if self.rng.random() >= vector:
+            return ()
+        leading: list[int] = []
+        while self.leading and len(leading) < 2 and self.rng.random() < 0.5:
+            leading.append(self.rng.choice(self.leading))
+        return (*leading, self.rng.choice([*self.lengths, *self.leading]))
+
+    def _number(self, value: int) -> int:
+        return self.builder.leaf(Op.CONST, region=Region.CONST, shape=(), value=float(value))
 
     def _leaf(self, op: Op, region: Region, name: str | None, shape: tuple[int, ...]) -> Drawn:
         rng = self.rng
@@ -118,7 +139,10 @@ class RandomRule:
 
     def _any(self, fits) -> Drawn:  # type: ignore[no-untyped-def]
         """A node that fits, new ones more often."""
-        pool = [d for d in self.drawn if fits(d)]
+        pool = []
+        for d in self.drawn:
+            with contextlib.suppress(ShapeMismatch):
+                pool += [d] if fits(d) else []
         return self.rng.choice([*pool, *pool[-4:], *pool[-4:]])
 
     def _operation(self, stage: Region) -> None:
@@ -126,11 +150,16 @@ class RandomRule:
         rng = self.rng
         while True:
             kind = rng.random()
-            if kind < 0.2:
+            if self.leading and kind < 0.1:
+                op, count = Op.EXPAND, 1
+            elif self.leading and kind < 0.15:
+                self._fixed_row(stage)
+                return
+            elif kind < 0.25:
                 op, count = rng.choice((Op.SIGMA, Op.SIGMA, Op.PI)), 1
-            elif kind < 0.35:
+            elif kind < 0.4:
                 op, count = rng.choice(self.unary), 1
-            elif kind < 0.45:
+            elif kind < 0.5:
                 op, count = Op.WHERE, 3
             else:
                 op, count = rng.choice(self.binary), 2
@@ -141,11 +170,25 @@ class RandomRule:
                 region = Region.CONST
             else:
                 region = stage
+            rank = len(operands[0].shape)
+            axis = None
+            if op in (Op.SIGMA, Op.PI, Op.EXPAND):
+                axis = rng.randrange(max(1, rank + (op is Op.EXPAND)))
             try:
-                self._add(op, operands, region, axis=0 if count == 1 and op in (Op.SIGMA, Op.PI) else None)
+                shape = result_shape(op, [operand.shape for operand in operands], axis)
+                if len(shape) <= 3 and prod(shape) <= LARGEST:  # type: ignore[arg-type]
+                    self._add(op, operands, region, axis=axis)
+                    return
             except (ShapeMismatch, ValueError):
                 continue
-            return
+
+    def _fixed_row(self, stage: Region) -> None:
+        """A row of a model, chosen by a number."""
+        models = [d for d in self.drawn if d.op is Op.MODEL and d.shape]
+        if models:
+            model = self.rng.choice(models)
+            number = Drawn(self._number(self.rng.randrange(model.shape[0])), Op.CONST, Region.CONST, ())
+            self._add(Op.GATHER, (model, number), stage)
 
     def _add(self, op: Op, operands: tuple[Drawn, ...], region: Region, **fields: object) -> None:
         shape = result_shape(op, [d.shape for d in operands], fields.get("axis"))  # type: ignore[arg-type]

@@ -10,11 +10,8 @@ import pytest
 
 from dana.compiler.engine import DoesNotFit, EngineProgram, compile_engine, levels_for, power_of_two
 from dana.compiler.layout import tuple_layout
-from dana.compiler.support import UnsupportedRule
-from dana.errors import UsageError
 from dsl import compile_rule
 from dsl.hdfg.graph import Graph
-from dsl.hdfg.text import parse_graph
 from hwgen.spec.bundle import WHOLE_EPOCH
 from hwgen.spec.config import MachineConfig
 from tests.compiler.rules import ROOMY
@@ -102,30 +99,3 @@ def test_what_does_not_fit_says_by_how_much_and_what_would_do(fields: dict[str, 
     assert hint is not None
     enough = MachineConfig(**{**fields, hint[1]: int(hint[2])})
     compiled(replace(rule(LOGISTIC, 100), batch=1 if "scratch_depth" in fields else 64), enough)
-
-
-def test_what_the_engine_has_no_instructions_for_is_named() -> None:
-    graph = parse_graph(
-        """\
-hdfg factors
-epochs 1
-batch 8
-inputs %0 %1
-models %2
-%0 = input i : tuple []
-%1 = output y : tuple []
-%2 = model U : batch [20,4] @ 3:1-3:9
-%3 = gather %2 %0 : tuple [4] as row @ 7:5-7:9
-%4 = mul %3 %1 : tuple [4]
-%5 = merge %4 op=add : batch [4]
-update %2[%0] <- %4 @ 9:1-9:20
-"""
-    )
-    with pytest.raises(UnsupportedRule) as caught:
-        compiled(graph, MachineConfig())
-    assert isinstance(caught.value, UsageError)
-    assert str(caught.value) == (
-        "rule 'factors' needs matrices or rows chosen by a column, which this machine does not have: "
-        "model U has 2 axes (line 3); gather row selects a row of a model (line 7); setModel updates one row of U "
-        "(line 9)\nHint: Use vectors and scalars, or train with the interpreter (backend 'interp')."
-    )

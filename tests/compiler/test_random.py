@@ -34,6 +34,20 @@ def test_models_losses_and_convergence_are_the_interpreters(seed: int) -> None:
     assert_same(graph, columns, train(graph, columns, config))
 
 
+@pytest.mark.parametrize("seed", range(150 * SCALE))
+def test_matrices(seed: int) -> None:
+    rng = random.Random(f"matrices {seed}")
+    rule = RandomRule(seed, merges=rng.random() < 0.8, special=rng.random() < 0.5, matrices=True)
+    graph = rule.graph(batch=rng.choice(BATCHES), size=rng.choice([4, 10, 25]))
+    rows = tuple_layout(graph, 8).rows
+    depth = max(rng.choice([256, 1024, 65536]), 1 << (2 * rows - 1).bit_length())
+    config = MachineConfig(
+        threads=rng.choice([1, 2, 4, 8]), clusters=rng.choice([1, 1, 2, 4]), **{**ROOMY, "tuple_depth": depth}
+    )
+    columns = random_columns(graph, rng.choice([1, 2, 5, 16, 37]), seed)
+    assert_same(graph, columns, train(graph, columns, config))
+
+
 @pytest.mark.parametrize("batch", [5, 16, None])
 @pytest.mark.parametrize("threads", [1, 4])
 def test_batches_of_many_rounds_use_the_merge_stack(batch: int | None, threads: int) -> None:

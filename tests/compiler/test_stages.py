@@ -58,10 +58,41 @@ momentum.setModel(w, w - 0.1 * step)
 """
 
 
+SOFTMAX = """\
+import dana
+n = dana.dim()
+W = dana.model([3, n])
+b = dana.model([3])
+x = dana.input([n])
+y = dana.output()
+softmax = dana.algo(W, b, x, y)
+s = dana.exp(dana.sigma(W * x, 2) + b)
+e = s / dana.sigma(s, 1) - (dana.arange(3) == y)
+softmax.setModel(W, W - 0.1 * softmax.merge(dana.expand(e, 2) * x, 8, "+"))
+softmax.setModel(b, b - 0.1 * softmax.merge(e, 8, "+"))
+softmax.setLoss(dana.sigma(e * e, 1))
+"""
+
+PERCEPTRON = """\
+import dana
+n = dana.dim()
+W = dana.model([9, n], init=dana.normal(0, 0.1))
+v = dana.model([9], init=dana.normal(0, 0.1))
+x = dana.input([n])
+y = dana.output()
+perceptron = dana.algo(W, v, x, y)
+h = dana.sigmoid(dana.sigma(W * x, 2))
+e = dana.sigmoid(dana.sigma(v * h, 1)) - y
+d = e * v * h * (1 - h)
+perceptron.setModel(W, W - 0.1 * perceptron.merge(dana.expand(d, 2) * x, 4, "+"))
+perceptron.setModel(v, v - 0.1 * perceptron.merge(e * h, 4, "+"))
+"""
+
+
 @pytest.mark.parametrize(
     ("source", "n", "threads", "clusters"),
-    [(LOGISTIC, 54, 4, 2), (PLAIN_SGD, 20, 1, 1), (MOMENTUM, 9, 2, 1)],
-    ids=["logistic", "plain_sgd", "momentum"],
+    [(LOGISTIC, 54, 4, 2), (PLAIN_SGD, 20, 1, 1), (MOMENTUM, 9, 2, 1), (SOFTMAX, 20, 2, 1), (PERCEPTRON, 20, 1, 2)],
+    ids=["logistic", "plain_sgd", "momentum", "softmax", "perceptron"],
 )
 def test_stages(source: str, n: int, threads: int, clusters: int, golden: Golden) -> None:
     graph = compile_rule(source).hdfg.bind({"n": n})
@@ -71,6 +102,7 @@ def test_stages(source: str, n: int, threads: int, clusters: int, golden: Golden
     parts = {
         "graph": graph_text(draft.plan.graph, spans=False),
         "plan": draft.plan.text(),
+        "forms": draft.selection.forms.text(),
         "operations": draft.selection.text(),
         "program": disassemble(compiled.program, compiled.sections),
         "memory": draft.memory.text(),

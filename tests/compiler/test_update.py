@@ -5,10 +5,26 @@ from __future__ import annotations
 import pytest
 
 from dana.compiler.engine import prepare
+from dana.compiler.forms import choose_forms
 from dana.compiler.update import Kind, order_updates
 from dsl.hdfg.text import parse_graph
 from hwgen.spec.config import MachineConfig
 from tests.compiler.rules import ROOMY, assert_same, random_columns, train
+
+MATRICES = """\
+hdfg r
+epochs 3
+batch {batch}
+inputs %0
+models %1 %2
+%0 = input x : tuple [9]
+%1 = model V init=uniform,-1.0,1.0,1 : batch [3,9]
+%2 = model w init=uniform,-1.0,1.0,2 : batch [9]
+%3 = merge %0 op=add : batch [9]
+%4 = const 0.0 : const []
+%5 = const 2.0 : const []
+%6 = gather %1 %4 : batch [9]
+"""
 
 HEAD = """\
 hdfg r
@@ -51,13 +67,45 @@ CASES = {
 }
 
 
+PARTS = {
+    # a row of the model is read after it was overwritten, were it written in place
+    "row against all": ("%7 = sub %1 %6 : batch [3,9]\nupdate %1 <- %7\n", 0, 1),
+    "all against a vector": ("%7 = sub %1 %2 : batch [3,9]\nupdate %1 <- %7\n", 1, 0),
+    # two rows change places: both old ones are saved
+    "rows swapped": ("%7 = gather %1 %5 : batch [9]\nupdate %1[%4] <- %7\nupdate %1[%5] <- %6\n", 0, 2),
+    "row to vector": ("update %2 <- %6\nupdate %1[%5] <- %3\n", 0, 2),
+    "new axis": ("%7 = expand %2 axis=0 : batch [1,9]\n%8 = add %1 %7 : batch [3,9]\nupdate %1 <- %8\n", 1, 0),
+    "new axis of itself": (
+        "%7 = expand %2 axis=1 : batch [9,1]\n%8 = mul %7 %2 : batch [9,9]\n"
+        "%9 = sigma %8 axis=0 : batch [9]\nupdate %2 <- %9\n",
+        0,
+        1,
+    ),
+}
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_in_place_where_no_old_value_is_lost(name: str) -> None:
     body, in_place, moved = CASES[name]
     graph = parse_graph(HEAD.format(batch=4) + body)
-    order = order_updates(prepare(graph)[0])
+    plan = prepare(graph)[0]
+    order = order_updates(plan, choose_forms(plan, lanes=8, group=4))
     assert len(order.target) == in_place
     assert sum(step.kind is Kind.MOVE for step in order.steps) == moved
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_of_models(name: str) -> None:
+    body, in_place, moved = PARTS[name]
+    for batch in (1, 4):
+        graph = parse_graph(MATRICES.format(batch=batch) + body)
+        plan = prepare(graph)[0]
+        order = order_updates(plan, choose_forms(plan, lanes=8, group=4))
+        assert len(order.target) == in_place
+        assert sum(step.kind is Kind.MOVE for step in order.steps) == moved
+        columns = random_columns(graph, 10, seed=1)
+        for config in (MachineConfig(**ROOMY), MachineConfig(threads=4, clusters=2, **ROOMY)):
+            assert_same(graph, columns, train(graph, columns, config))
 
 
 @pytest.mark.parametrize("batch", [1, 4])

@@ -82,7 +82,7 @@ def tuple_rows(places: list[tuple[int, npt.ArrayLike]], rows: int, lanes: int, s
     Parameters
     ----------
     places
-        (first row, values of shape [tuples] or [tuples, n]) of each input.
+        (first row, values of shape [tuples, …]) of each input.
     rows
         Rows of a tuple.
 
@@ -98,9 +98,11 @@ def tuple_rows(places: list[tuple[int, npt.ArrayLike]], rows: int, lanes: int, s
         if value.ndim == 1:
             out[:, row, :] = flushed[:, None]
         else:
-            n = value.shape[1]
+            n = value.shape[-1]
             index = np.arange(n)
-            out[:, row + index // lanes, index % lanes] = flushed
+            vectors = flushed.reshape(count, -1, n)
+            for k in range(vectors.shape[1]):
+                out[:, row + k * -(-n // lanes) + index // lanes, index % lanes] = vectors[:, k]
     return out
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dana.compiler.simplify.broadcast import spread_single_elements
 from dana.compiler.simplify.constants import fold_constants
 from dana.compiler.simplify.prune import prune
 from dana.compiler.simplify.reciprocal import divide_by_powers_of_two
@@ -14,7 +13,6 @@ from dsl.hdfg.graph import Graph
 PASSES: tuple[Callable[[Graph], Graph], ...] = (
     fold_constants,  # first: a folded divisor may be a power of two
     divide_by_powers_of_two,
-    spread_single_elements,
     share_subexpressions,
     prune,  # last: the passes before leave dead nodes behind
 )

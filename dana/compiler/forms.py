@@ -1,0 +1,250 @@
+"""Chooses for every value whether it lies packed over the lanes or spread, a row for each element.
+
+In: a plan, the lanes of a thread, the tuples of a round. Out: a `Forms`. It emits no operations.
+
+A sum over a packed last axis leaves every result in all lanes: it is spread for nothing, and so is what is computed
+from it. A factor of shape [k, 1] that meets vectors has to be spread, for each of its elements goes to all lanes. Long
+vectors are better packed: they take a row for `lanes` elements. Where the two meet, a value is converted. Forms are
+chosen so that operations and conversions take the fewest rows: from a few starting points, value by value, as long as
+it helps.
+
+Fixed are scalars and values whose last axis is 1 (spread), what the tuple brings (packed), sums over a last axis
+(spread), and models of scalars of which rows are selected (spread, so that an element has an address). A spread model
+lies in rows of its own: `init` spreads the image's, `epoch` packs it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from dana.compiler.layout import Form, row_shape
+from dana.compiler.sections import Plan
+from dsl.hdfg.graph import ELEMENTWISE, REDUCTIONS, Node, Op
+from hwgen.spec import cycles
+from hwgen.spec.config import LANES_PER_CLUSTER
+from hwgen.spec.engine import Opcode, Section
+
+ONCE_AN_EPOCH = 1e-3
+"""Weight of rows that issue once an epoch against those of a batch."""
+
+SWEEPS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """The form of every node's value."""
+
+    plan: Plan
+    of: Mapping[int, Form]
+
+    def wanted(self, k: int, position: int) -> Form:
+        """The form in which a node reads its operand at `position`."""
+        return _wanted(self.plan, self.of, k, position)
+
+    def stored(self, number: int) -> Form:
+        """The form in which update `number` reads its value."""
+        return _stored(self.plan, self.of, number)
+
+    def text(self) -> str:
+        """The choices for people: packed and spread nodes that have a shape."""
+        graph = self.plan.graph
+        lines = []
+        for form in Form:
+            nodes = [k for k, chosen in self.of.items() if chosen is form and graph.nodes[k].shape]
+            lines.append(f"{form.value}: {' '.join(f'%{k}' for k in nodes) or '-'}")
+        return "\n".join(lines) + "\n"
+
+
+def choose_forms(plan: Plan, *, lanes: int, group: int) -> Forms:
+    """Choose.
+
+    Parameters
+    ----------
+    lanes
+        Lanes of a thread.
+    group
+        Tuples of a thread in a round.
+    """
+    return _Chooser(plan, lanes, group).choose()
+
+
+def narrow(shape: tuple[int, ...]) -> bool:
+    """Whether there is nothing to pack."""
+    return not shape or shape[-1] == 1
+
+
+def _wanted(plan: Plan, of: Mapping[int, Form], k: int, position: int) -> Form:
+    graph = plan.graph
+    node, operand = graph.nodes[k], plan.operands(k)[position]
+    shape = graph.concrete_shape(operand)
+    if narrow(shape):
+        return Form.SPREAD
+    if node.op in REDUCTIONS and node.axis == len(shape) - 1:
+        return of[operand]
+    # a new last axis makes every element a vector of its own; an element of a model is selected by its row
+    return Form.SPREAD if narrow(graph.concrete_shape(k)) else of[k]
+
+
+def _stored(plan: Plan, of: Mapping[int, Form], number: int) -> Form:
+    update = plan.graph.updates[number]
+    return Form.SPREAD if narrow(plan.graph.concrete_shape(plan.resolve(update.value))) else of[update.model]
+
+
+class _Chooser:
+    def __init__(self, plan: Plan, lanes: int, group: int) -> None:
+        self.plan = plan
+        self.graph = plan.graph
+        self.lanes = lanes
+        self.group = group
+        graph = self.graph
+        self.nodes = [node for node in graph.nodes if node.id in plan.section or self._leaf(node)]
+        self.by_row = {graph.nodes[k].inputs[0] for k in plan.section if graph.nodes[k].op is Op.GATHER}
+        self.by_row |= {update.model for update in graph.updates if update.index is not None}
+        self.shape = {node.id: graph.concrete_shape(node.id) for node in self.nodes}
+        self.readers: dict[int, list[tuple[int, int]]] = {node.id: [] for node in self.nodes}
+        for k in plan.section:
+            for position, operand in enumerate(plan.operands(k)):
+                self.readers[operand].append((k, position))
+        self.updates: dict[int, list[int]] = {}
+        self.written: dict[int, list[int]] = {}
+        for number, update in enumerate(graph.updates):
+            self.updates.setdefault(plan.resolve(update.value), []).append(number)
+            self.written.setdefault(update.model, []).append(plan.resolve(update.value))
+        fixed = {node.id: self._fixed(node) for node in self.nodes}
+        self.fixed = {k: form for k, form in fixed.items() if form is not None}
+        self.free = [node.id for node in self.nodes if node.id not in self.fixed]
+        self.of: dict[int, Form] = {}
+
+    def choose(self) -> Forms:
+        found: list[tuple[float, int, dict[int, Form]]] = []
+        for start in (self._all(Form.PACKED), self._forward(), self._all(Form.SPREAD)):
+            self.of = start
+            for _ in range(SWEEPS):
+                if not self._sweep():
+                    break
+            found.append((sum(self._own(k) + self._conversion(k) for k in self.of), len(found), self.of))
+            if not self.free:
+                break
+        return Forms(self.plan, min(found, key=lambda option: option[:2])[2])
+
+    # --- starting points ------------------------------------------------------------------------------------------
+
+    def _leaf(self, node: Node) -> bool:
+        return node.op in (Op.INPUT, Op.OUTPUT, Op.MODEL, Op.META, Op.CONST, Op.ARANGE)
+
+    def _fixed(self, node: Node) -> Form | None:
+        shape = self.shape[node.id]
+        if node.op in (Op.INPUT, Op.OUTPUT):
+            return Form.PACKED if shape else Form.SPREAD
+        if narrow(shape) or (node.id in self.by_row and len(shape) == 1):
+            return Form.SPREAD
+        if node.op in REDUCTIONS and node.axis == len(self.graph.nodes[node.inputs[0]].shape) - 1:
+            return Form.SPREAD
+        return None
+
+    def _all(self, form: Form) -> dict[int, Form]:
+        return {node.id: self.fixed.get(node.id, form) for node in self.nodes}
+
+    def _forward(self) -> dict[int, Form]:
+        """What is computed from a spread vector is spread."""
+        of = self._all(Form.PACKED)
+        for node in self.nodes:
+            operands = self.plan.operands(node.id) if node.id in self.plan.section else ()
+            if node.id not in self.fixed and any(
+                of[o] is Form.SPREAD and not narrow(self.shape[o]) and self.shape[o] == self.shape[node.id]
+                for o in operands
+            ):
+                of[node.id] = Form.SPREAD
+        return of
+
+    def _sweep(self) -> bool:
+        """Change the form of single values where that saves rows; returns whether any was changed."""
+        changed = False
+        for k in self.free:
+            near = self._near(k)
+            before = sum(map(self._cost, near))
+            chosen = self.of[k]
+            self.of[k] = Form.SPREAD if chosen is Form.PACKED else Form.PACKED
+            if sum(map(self._cost, near)) < before:
+                changed = True
+            else:
+                self.of[k] = chosen
+        return changed
+
+    def _near(self, k: int) -> set[int]:
+        """Nodes whose cost the form of a node changes."""
+        near = {k, *(reader for reader, _ in self.readers[k]), *self.written.get(k, ())}
+        if k in self.plan.section:
+            near.update(self.plan.operands(k))
+        return near
+
+    # --- rows -----------------------------------------------------------------------------------------------------
+
+    def _cost(self, k: int) -> float:
+        return self._own(k) + self._conversion(k)
+
+    def _weight(self, k: int) -> float:
+        if k in self.plan.per_tuple:
+            return self.group
+        if self._leaf(self.graph.nodes[k]) or self.plan.section[k] in (Section.INIT, Section.EPOCH):
+            return ONCE_AN_EPOCH
+        return 1
+
+    def _rows(self, k: int, form: Form) -> int:
+        return prod(row_shape(self.shape[k], form, self.lanes))
+
+    def _own(self, k: int) -> float:
+        """Rows that a node takes to compute."""
+        node, form = self.graph.nodes[k], self.of[k]
+        rows = self._rows(k, form)
+        if node.op is Op.MODEL:
+            return ONCE_AN_EPOCH * self._converting(k, Form.PACKED) if form is Form.SPREAD and node.shape else 0
+        if k not in self.plan.section or node.op is Op.EXPAND:
+            return 0
+        if node.op is Op.GATHER and self.graph.nodes[node.inputs[1]].op is Op.CONST:
+            return 0
+        if node.op is Op.MERGE:
+            return rows * self.group
+        if node.op in REDUCTIONS:
+            rows = self._folding(node)
+        elif node.op is Op.WHERE:
+            rows *= 2
+        elif node.op in ELEMENTWISE and (opcode := Opcode[node.op.name]).special:
+            rows *= cycles.SPECIAL_INTERVAL[opcode] * (1 if form is Form.SPREAD else LANES_PER_CLUSTER)
+        return rows * self._weight(k)
+
+    def _folding(self, node: Node) -> int:
+        operand = self.plan.operands(node.id)[0]
+        form, shape = self.of[operand], self.shape[operand]
+        rows = self._rows(operand, form)
+        if form is Form.PACKED and node.axis == len(shape) - 1:
+            steps = (self.lanes - 1).bit_length()
+            return rows + prod(shape[:-1]) * (steps - 1)
+        assert node.axis is not None, "a reduction has an axis"
+        return rows - rows // shape[node.axis]
+
+    def _conversion(self, k: int) -> float:
+        """Rows that it takes to have a value in both forms, if anyone wants it in the other."""
+        form = self.of[k]
+        if all(wanted is form for wanted in self._demands(k)):
+            return 0
+        node = self.graph.nodes[k]
+        if node.op is Op.ARANGE:
+            return 0
+        weight = 1.0 if node.op is Op.MODEL else self._weight(k)
+        return weight * self._converting(k, form)
+
+    def _demands(self, k: int) -> Iterator[Form]:
+        for reader, position in self.readers[k]:
+            yield _wanted(self.plan, self.of, reader, position)
+        for number in self.updates.get(k, ()):
+            yield _stored(self.plan, self.of, number)
+
+    def _converting(self, k: int, form: Form) -> int:
+        """Rows of a conversion from a form to the other."""
+        elements = self._rows(k, Form.SPREAD)
+        if form is Form.SPREAD:
+            return elements + self._rows(k, Form.PACKED)
+        return elements * (2 + (self.lanes - 1).bit_length())
