@@ -1,7 +1,7 @@
 """A sensible machine for a rule on a table, where the user does not say which.
 
 In: a bound graph, the table's columns in use and what the user fixes. Out: a `MachineConfig`. It weighs the ways of
-dividing 64 units into threads and clusters by the operations that they take, and rounds memories up to powers of two
+dividing 64 units into threads and clusters by the cycles that they take, and rounds memories up to powers of two
 that hold the rule; it does not search, and knows no device.
 """
 
@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
-from dana.compiler.engine import Draft, draft_for, group_for, levels_for, power_of_two, prepare
+from dana.compiler.engine import DoesNotFit, Draft, draft_for, group_for, levels_for, power_of_two, prepare
 from dana.compiler.layout import TupleLayout, tuple_layout
+from dana.compiler.nest import LoopLimit
 from dana.compiler.sections import Plan
-from dana.compiler.select import select
 from dana.compiler.strider import compile_strider
 from dana.errors import UsageError
 from dana.storage import layout as pages
@@ -24,15 +24,22 @@ from hwgen.spec import cycles, strider
 from hwgen.spec.bundle import WHOLE_EPOCH
 from hwgen.spec.config import LANES_PER_CLUSTER, ConfigError, MachineConfig
 from hwgen.spec.engine import Section
+from hwgen.spec.registers import REGION_SHIFT
 
 CLUSTERS = 8
 """Clusters of the whole machine: 64 analytic units."""
 
+LARGER = (1, 2 * CLUSTERS)
+"""Threads and clusters for a rule whose values 64 units cannot hold."""
+
 ROUND_ROWS = 16384
-"""Rows of tuple memory that a machine is given at most for rounds of more than one tuple to a thread."""
+"""Rows of scratchpad and of tuple memory that a machine is given at most for several tuples to a thread in a round."""
 
 ROUND_GROUP = 64
 """Tuples of a thread in a round beyond which joining rounds costs next to nothing."""
+
+MAX_WORDS = 1 << REGION_SHIFT
+"""Words of a thread's scratchpad that a host can address."""
 
 MAX_STRIDERS = 16
 MAX_QUEUE = 256
@@ -69,19 +76,13 @@ def default_config(
     given = dict(design or {})
     _check(given)
     plan, size = prepare(graph)
-    tuples = max_tuples if size == WHOLE_EPOCH else size
-    threads, clusters = _divide(plan, graph, tuples, given)
-    lanes = clusters * LANES_PER_CLUSTER
-    layout = tuple_layout(graph, lanes)
-    group = group_for(layout.rows, tuples, threads=threads, tuple_depth=given.get("tuple_depth", _depth(layout)))
-    levels = 0 if plan.single else levels_for(size, max_tuples=max_tuples, round_tuples=threads * group)
-    draft = draft_for(plan, layout, threads=threads, group=group, levels=levels)
+    draft, layout = _divide(plan, graph, size, max_tuples, given)
     defaults = MachineConfig()
     chosen = {
-        "threads": threads,
-        "clusters": clusters,
+        "threads": draft.threads,
+        "clusters": layout.lanes // LANES_PER_CLUSTER,
         "scratch_depth": max(defaults.scratch_depth, power_of_two(draft.memory.rows)),
-        "tuple_depth": max(defaults.tuple_depth, power_of_two(2 * group * layout.rows)),
+        "tuple_depth": max(defaults.tuple_depth, power_of_two(2 * draft.group * layout.rows)),
         "program_depth": max(defaults.program_depth, power_of_two(draft.instructions)),
     }
     chosen |= _access(draft, layout, schema, uses, given)
@@ -104,8 +105,10 @@ def _config(values: Mapping[str, int]) -> MachineConfig:
         raise UsageError(f"no such machine: {error}") from error
 
 
-def _divide(plan: Plan, graph: Graph, tuples: int, given: Mapping[str, int]) -> tuple[int, int]:
-    """Threads and clusters: of the divisions of 64 units the one whose operations take the fewest cycles a tuple."""
+def _divide(
+    plan: Plan, graph: Graph, size: int, max_tuples: int, given: Mapping[str, int]
+) -> tuple[Draft, TupleLayout]:
+    """The rule compiled for threads and clusters: of the divisions of 64 units the one of the fewest cycles a tuple."""
     ways = [(CLUSTERS >> k, 1 << k) for k in range(CLUSTERS.bit_length())]
     if "threads" in given or "clusters" in given:
         threads = given.get("threads", max(1, CLUSTERS // max(1, given.get("clusters", 1))))
@@ -114,20 +117,66 @@ def _divide(plan: Plan, graph: Graph, tuples: int, given: Mapping[str, int]) -> 
     _config({"threads": ways[0][0], "clusters": ways[0][1]})
     if plan.single:  # one tuple at a time: more threads would only repeat the work
         ways = [(1, clusters) for _, clusters in ways] if "threads" not in given else ways
-    return min(ways, key=lambda way: (_cycles_per_tuple(plan, graph, tuples, *way), way[1]))
+    tuples = max_tuples if size == WHOLE_EPOCH else size
+    found: list[tuple[bool, float, int, Draft, TupleLayout]] = []
+    limit: LoopLimit | None = None
+    for threads, clusters in (*ways, LARGER):
+        if (threads, clusters) == LARGER and (
+            given.keys() & {"threads", "clusters"} or any(not way[0] for way in found)
+        ):
+            continue
+        layout = tuple_layout(graph, clusters * LANES_PER_CLUSTER)
+        try:
+            draft = _roomy(plan, layout, size, max_tuples, threads, given)
+        except LoopLimit as error:
+            limit = error
+            continue
+        fits = power_of_two(draft.memory.rows) <= MAX_WORDS // layout.lanes
+        found.append((not fits, _cycles_per_tuple(draft, tuples), clusters, draft, layout))
+    if not found:
+        raise DoesNotFit(
+            f"rule {graph.name!r} is too large for {LARGER[1]} clusters: {limit}",
+            hint="Use models of fewer elements.",
+        )
+    oversized, _, _, draft, layout = min(found, key=lambda option: option[:3])
+    if oversized:
+        raise DoesNotFit(
+            f"rule {graph.name!r} takes {draft.memory.rows} rows of {layout.lanes} lanes of scratchpad (merge stack "
+            f"{draft.memory.stack}), a machine has at most {MAX_WORDS // layout.lanes}",
+            hint="Use smaller batches or models of fewer elements.",
+        )
+    return draft, layout
 
 
-def _cycles_per_tuple(plan: Plan, graph: Graph, tuples: int, threads: int, clusters: int) -> float:
-    """Rows that issue for a batch, or a round if batches are longer, by tuple; waits count by chains of operations."""
-    layout = tuple_layout(graph, clusters * LANES_PER_CLUSTER)
-    group = group_for(layout.rows, tuples, threads=threads, tuple_depth=_depth(layout))
-    selection = select(plan, layout, threads=threads, group=group, levels=0)
-    rows = sum(
-        max(op.rows * op.interval, cycles.MIN_INSTRUCTION)
-        for section in (Section.TUPLE, Section.BATCH)
-        for op in selection.ops.get(section, ())
-    )
-    return rows / min(tuples, threads * group)
+def _roomy(
+    plan: Plan, layout: TupleLayout, size: int, max_tuples: int, threads: int, given: Mapping[str, int]
+) -> Draft:
+    """The rule in rounds as large as the memory that a machine is given by itself, or by the user, holds."""
+    tuples = max_tuples if size == WHOLE_EPOCH else size
+    group = group_for(layout.rows, tuples, threads=threads, tuple_depth=given.get("tuple_depth", _depth(layout)))
+    most = given.get("scratch_depth", min(ROUND_ROWS, MAX_WORDS // layout.lanes))
+    while True:
+        levels = 0 if plan.single else levels_for(size, max_tuples=max_tuples, round_tuples=threads * group)
+        try:
+            draft = draft_for(plan, layout, threads=threads, group=group, levels=levels)
+            if group == 1 or draft.memory.rows <= most:
+                return draft
+        except LoopLimit:
+            if group == 1:
+                raise
+        group //= 2
+
+
+def _cycles_per_tuple(draft: Draft, tuples: int) -> float:
+    """Cycles of a batch, by tuple."""
+
+    def length(section: Section) -> int:
+        return cycles.SECTION_START + draft.schedules[section].length if section in draft.schedules else 0
+
+    rounds = -(-tuples // (draft.threads * draft.group))
+    joined = (rounds - 1) * (length(Section.PUSH) + length(Section.MERGE))
+    batch = rounds * (cycles.ROUND_START + length(Section.TUPLE)) + joined + length(Section.BATCH)
+    return batch / tuples
 
 
 def _depth(layout: TupleLayout) -> int:

@@ -7,6 +7,11 @@ import random
 
 def random_rule(rng: random.Random, n: int) -> str:
     """A training rule over a vector of `n` features and a label; never the same text for two seeds."""
+    return (matrix_rule if rng.random() < 0.4 else vector_rule)(rng, n)
+
+
+def vector_rule(rng: random.Random, n: int) -> str:
+    """Models of vectors and scalars."""
     lines = ["import dana", ""]
     symbolic = rng.random() < 0.5
     if symbolic:
@@ -60,4 +65,63 @@ def random_rule(rng: random.Random, n: int) -> str:
     if rng.random() < 0.6:
         test = rng.choice(["dana.norm(g, 1) < 0.5", "dana.norm(w, 1) > 2", "dana.sigma(g * g, 1) < lam"])
         lines.append(f"rule.setConvergence({test})")
+    return "\n".join(lines) + "\n"
+
+
+def matrix_rule(rng: random.Random, n: int) -> str:
+    """Layers, classes, prototypes: models of two and three axes, outer products, sums along any axis, fixed rows."""
+    k, j = rng.choice([1, 2, 3, 5, 9]), rng.choice([1, 2, 4, 10])
+    start = "init=dana.uniform(-0.5, 0.5)"
+    lines = ["import dana", "", f"W = dana.model([{k}, {n}], {start})", f"v = dana.model([{k}], {start})"]
+    lines += [f"V = dana.model([{j}, {k}], {start})", f"C = dana.model([2, {k}, {n}], {start})", "b = dana.model()"]
+    lines += [f"x = dana.input([{n}])", "y = dana.output()", "lr = dana.meta(0.05)"]
+    kind = rng.choice(["softmax", "perceptron", "deep", "prototypes", "cube"])
+    models = {"softmax": "W, v", "perceptron": "W, v, b", "deep": "W, V", "prototypes": "W", "cube": "C, v"}[kind]
+    lines = [line for line in lines if "model" not in line or line.split(" ")[0] in models.split(", ")]
+    lines.append(f"rule = dana.algo({models}, x, y)")
+    act = rng.choice(["dana.sigmoid({})", "dana.gaussian({})", "dana.max(0, {})", "dana.exp(dana.min({}, 2))"])
+    axis = rng.choice([1, 2])
+    grads: dict[str, str] = {}
+    if kind == "softmax":
+        lines += ["s = dana.exp(dana.min(dana.sigma(W * x, 2) + v, 3))", "p = s / dana.sigma(s, 1)"]
+        lines += [f"e = p - (dana.arange({k}) == dana.abs(y))", "loss = dana.sigma(e * e, 1)"]
+        grads = {"W": "dana.expand(e, 2) * x", "v": "e"}
+    elif kind == "perceptron":
+        lines += [f"h = {act.format('dana.sigma(W * x, 2)')}", "p = dana.sigma(v * h, 1) + b", "e = dana.min(1, p - y)"]
+        grads = {"W": "dana.expand(e * v * h, 2) * x", "v": "e * h", "b": "e"}
+        lines.append("loss = e * e")
+    elif kind == "deep":
+        lines += [f"h = {act.format('dana.sigma(W * x, 2)')}", "o = dana.sigmoid(dana.sigma(V * h, 2))", "e = o - y"]
+        lines += ["d = dana.sigma(dana.expand(e, 2) * V, 1) * h", "loss = dana.sigma(e * e, 1)"]
+        grads = {"V": "dana.expand(e, 2) * h", "W": "dana.expand(d, 2) * x"}
+    elif kind == "prototypes":
+        lines += ["far = dana.norm(W - x, 2)", "near = dana.exp(-far)", "share = near / (dana.sigma(near, 1) + 1e-3)"]
+        lines += ["e = dana.sigma(share, 1) - y * 0.01", "loss = dana.sigma(far * share, 1)"]
+        grads = {"W": "dana.expand(share, 2) * (W - x)"}
+    else:
+        lines += [f"m = dana.{rng.choice(['sigma', 'pi'])}(C * x, {rng.choice([1, 3])})"]
+        lines += [f"e = dana.sigma(dana.sigmoid(m), {axis})", f"f = dana.sigma(C, {rng.choice([1, 2, 3])})"]
+        lines.append(f"loss = dana.sigma(dana.sigma(dana.sigma(C * x, {rng.choice([1, 2, 3])}), {axis}), 1) * 0.01")
+        lines.append("u = dana.sigmoid(v) - y")
+        grads = {"C": "(dana.sigma(dana.sigma(f, 1), 1) - y) * C * x", "v": "dana.sigma(u * v, 1) * v"}
+    merged = rng.random() < 0.85
+    batch = rng.choice(["1", "3", "8", "16", "50", "dana.all"])
+    operation = rng.choice(["+", "+", "+", "max", "min"])
+    for name, grad in grads.items():
+        lines.append(f'g{name} = rule.merge({grad}, {batch}, "{operation}")' if merged else f"g{name} = {grad}")
+        row = rng.randrange(k)
+        if name in "Wv" and rng.random() < 0.3:
+            lines.append(f"rule.setModel({name}[{row}], {name}[{k - 1}] - lr * dana.sigma(g{name}, 1))")
+            continue
+        lines.append(f"rule.setModel({name}, {name} - lr * g{name} / {rng.choice(['8', '10'])})")
+    if rng.random() < 0.7:
+        lines.append("rule.setLoss(loss)")
+    lines.append(f"rule.setEpochs({rng.choice([1, 2, 3])})")
+    if rng.random() < 0.6:
+        name = next(iter(grads))
+        axes = 3 if name == "C" else 2
+        total = f"g{name} * g{name}"
+        for left in range(axes, 0, -1):
+            total = f"dana.sigma({total}, {rng.randint(1, left)})"
+        lines.append(f"rule.setConvergence({total} < {rng.choice(['0.01', '1'])})")
     return "\n".join(lines) + "\n"
