@@ -14,25 +14,23 @@ import numpy as np
 import numpy.typing as npt
 
 from hwgen.harness.build import build, hardware_of
-from hwgen.spec import cycles, registers
+from hwgen.spec import cycles, load, registers
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 from hwgen.spec.counters import EpochCounters
-from hwgen.spec.engine import WORD_U32, Instruction, Section
+from hwgen.spec.engine import Instruction, Section
+from hwgen.spec.load import bundle_blocks
 from hwgen.spec.registers import Region, Register
-from hwgen.spec.strider import CONFIGURATION, STRIDER_BOUND, Fault
+from hwgen.spec.strider import STRIDER_BOUND, Fault
 
 Words = npt.NDArray[np.uint32]
 
 START = 1
-RESET = 2
 TUPLE_BYTES_LEAST = 28
 """A line pointer and a tuple header (PostgreSQL, `storage/itemid.h` and `access/htup_details.h`)."""
 NEVER = 0xFFFFFFFF
 STALLS = (8, 64, 128, 230)
 """Beats of 256 that a stalling link holds back."""
-INSTRUCTION_STRIDE = 8
-"""32-bit words from one instruction of the engine to the next on the host port."""
 
 
 class MachineHang(RuntimeError):
@@ -101,33 +99,19 @@ class RtlMachine:
         if Section.TUPLE not in bundle.sections:
             raise ValueError("a program must have a section 'tuple' (docs/machine.md, section 3); this Bundle has none")
         self._bundle = bundle
-        self._write_register(Register.CONTROL, RESET)
-        program = bundle.program_words().reshape(-1, WORD_U32)
-        self._write(Region.PROGRAM, 0, np.pad(program, ((0, 0), (0, INSTRUCTION_STRIDE - WORD_U32))))
-        # zeros are no instruction and no descriptor: what a damaged page leads to is a fault, not an old program
-        self._fill(Region.STRIDER, bundle.strider_words(), self.config.strider_depth)
-        self._fill(Region.CONSTANT, np.array(bundle.constants, dtype=np.uint32), CONFIGURATION)
-        self._fill(Region.COLUMN, bundle.column_words(), 2 * self.config.descriptor_depth)
-        scratch = self.config.scratch_depth * self.config.lanes if self._ran else bundle.image.size
-        self._fill(Region.SCRATCH, bundle.image.ravel(), scratch)
-        self._write_register(Register.BATCH, bundle.batch)
-        self._write_register(Register.GROUP_LOG2, bundle.group.bit_length() - 1)
-        self._write_register(Register.TUPLE_ROWS, bundle.tuple_rows)
-        self._write_register(Register.LEVEL_STRIDE, bundle.level_stride)
-        self._write_register(Register.LEVELS, bundle.levels)
-        for k, section in enumerate(Section):
-            self._write_register(Register.INIT + k, bundle.sections.get(section, registers.NO_SECTION))
+        for address, words in bundle_blocks(bundle, whole_scratchpad=self._ran):
+            self._write(address, words)
 
     def write_rows(self, row: int, rows: npt.ArrayLike) -> None:
         """Write scratchpad rows of every thread; `rows` holds bit patterns, shape [k, lanes]."""
         words = np.asarray(rows, dtype=np.uint32)
         self._check_rows(row, len(words), words.shape)
-        self._write(Region.SCRATCH, row * self.config.lanes, words)
+        self._write(load.address(Region.SCRATCH, row * self.config.lanes), words)
 
     def read_rows(self, row: int, k: int) -> Words:
         """Bit patterns of `k` scratchpad rows of thread 0, shape [k, lanes]."""
         self._check_rows(row, k, (k, self.config.lanes))
-        words = self._read(Region.SCRATCH << registers.REGION_SHIFT | row * self.config.lanes, k * self.config.lanes)
+        words = self._read(load.address(Region.SCRATCH, row * self.config.lanes), k * self.config.lanes)
         return words.reshape(k, self.config.lanes)
 
     def run_epoch(self, pages: Any) -> EpochCounters:
@@ -192,14 +176,10 @@ class RtlMachine:
         return int(low) | int(high) << 32
 
     def _write_register(self, register: int, value: int) -> None:
-        self._write(Region.CONTROL, register, np.array([value], dtype=np.uint32))
+        self._write(load.address(Region.CONTROL, register), np.array([value], dtype=np.uint32))
 
-    def _fill(self, region: Region, words: Words, size: int) -> None:
-        self._write(region, 0, np.pad(words, (0, size - words.size)))
-
-    def _write(self, region: Region, offset: int, words: Words) -> None:
+    def _write(self, address: int, words: Words) -> None:
         flat = np.ascontiguousarray(words, dtype=np.uint32).ravel()
-        address = region << registers.REGION_SHIFT | offset
         self._library.machine_write(self._handle, address, flat.ctypes.data_as(ctypes.c_void_p), flat.size)
 
     def _read(self, address: int, count: int) -> Words:

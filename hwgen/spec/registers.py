@@ -36,6 +36,7 @@ class Register(IntEnum):
     """Words of the control region; (r) read only, 64-bit counters are two words, low first."""
 
     ID = 0x00
+    """(r) product and version of the machine's map"""
     CONTROL = 0x01
     """Write 1: start an epoch. Write 2: reset all but the memories."""
     STATUS = 0x02
@@ -45,18 +46,29 @@ class Register(IntEnum):
     FAULT_POINTER = 0x04
     """(r) low 16 bits of %t0 of the Strider that found it: page address of the line pointer"""
     PAGES = 0x05
+    """Pages of an epoch"""
     BATCH = 0x06
+    """Tuples of a batch; all ones: all tuples of the epoch"""
     GROUP_LOG2 = 0x07
+    """Binary logarithm of the tuples that a thread takes in a round"""
     TUPLE_ROWS = 0x08
+    """Rows of one tuple in tuple memory"""
     LEVEL_STRIDE = 0x09
+    """Rows of one level of the merge stack"""
     LEVELS = 0x0A
+    """Levels that the merge stack has"""
     INIT = 0x0B
-    """First instruction of each section follow, in the order of `Section`"""
+    """First instruction of section init; 0xffff: the program has no such section, here and below"""
     TUPLE = 0x0C
+    """First instruction of section tuple"""
     MERGE = 0x0D
+    """First instruction of section merge"""
     PUSH = 0x0E
+    """First instruction of section push"""
     BATCH_SECTION = 0x0F
+    """First instruction of section batch"""
     EPOCH = 0x10
+    """First instruction of section epoch"""
     CYCLES = 0x20
     """(r, 64 bits) cycles of the last epoch, from the start to its end"""
     TUPLES = 0x22

@@ -86,6 +86,7 @@ class Fault(IntEnum):
     """Why a machine stopped: STATUS reports it with the page's number and the Strider's %t0 (line-pointer address)."""
 
     NONE = 0
+    """Nothing is wrong."""
     OUT_OF_PAGE = 1
     """A read or a column reaches outside the page (raised by the hardware itself)."""
     PAGE_HEADER = 2
@@ -111,6 +112,8 @@ class Fault(IntEnum):
     RUNAWAY = 12
     """A Strider did not come to the end of a page in `STRIDER_BOUND` * page_size instructions (raised by the hardware
     itself)."""
+    BUS = 13
+    """The bus answered a page's read with an error (raised by the board's page reader)."""
 
 
 @dataclass(frozen=True, slots=True)

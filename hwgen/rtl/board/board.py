@@ -1,0 +1,99 @@
+"""The top of a board: a machine between an AXI4 read master for pages and an AXI4-Lite slave for all else.
+
+In: a `MachineConfig`. Out: one module with two buses, an interrupt, one clock and one synchronous reset, both named as
+in the machine. What the buses mean is in `hwgen.spec.board`.
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Mux
+from amaranth.lib import wiring
+from amaranth.lib.wiring import Out
+
+from hwgen.rtl import machine
+from hwgen.rtl.board import axi
+from hwgen.rtl.board.front import Front
+from hwgen.rtl.board.lite import LiteSlave
+from hwgen.rtl.board.pages import PageReader
+from hwgen.rtl.board.training import TrainingLoop
+from hwgen.rtl.library import Library
+from hwgen.rtl.machine import Machine
+from hwgen.spec import board
+from hwgen.spec.config import MachineConfig
+
+SHOWN = ("busy", "trained", "converged", "stopped", "fault", "epochs_run", "cycles", "ended")
+
+
+class Board(wiring.Component):
+    """See the module.
+
+    Members
+    -------
+    s_axil
+        AXI4-Lite slave: the register map.
+    m_axi
+        AXI4 read master: pages.
+    interrupt
+        High while a training has ended, and the host has not cleared it, if it is enabled.
+    """
+
+    def __init__(self, config: MachineConfig, library: Library) -> None:
+        board.check(config)
+        self._config = config
+        self._library = library
+        super().__init__(
+            {
+                "s_axil": Out(axi.lite_slave()),
+                "m_axi": Out(axi.read_master(config.link_bytes)),
+                "interrupt": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, library = self._config, self._library
+        whole = library.place(machine.TOP, lambda: Machine(config, library))
+        slave = library.place("lite_slave", LiteSlave)
+        front = library.place("front", lambda: Front(config))
+        loop = library.place("training_loop", TrainingLoop)
+        reader = library.place("page_reader", lambda: PageReader(config))
+        m.submodules.machine, m.submodules.slave, m.submodules.front = whole, slave, front
+        m.submodules.loop, m.submodules.reader = loop, reader
+        wiring.connect(m, slave.bus, wiring.flipped(self.s_axil))
+        wiring.connect(m, slave.access, front.access)
+        wiring.connect(m, whole.page, reader.page)
+        wiring.connect(m, reader.bus, wiring.flipped(self.m_axi))
+        wiring.connect(m, front.settings, loop.settings)
+        wiring.connect(m, loop.loss, front.loss)
+
+        taken = loop.port.read | loop.port.write
+        m.d.comb += [
+            whole.host.addr.eq(Mux(taken, loop.port.addr, front.port.addr)),
+            whole.host.wdata.eq(Mux(taken, loop.port.wdata, front.port.wdata)),
+            whole.host.read.eq(loop.port.read | front.port.read),
+            whole.host.write.eq(loop.port.write | front.port.write),
+            front.taken.eq(taken),
+            front.port.rdata.eq(whole.host.rdata),
+            loop.port.rdata.eq(whole.host.rdata),
+            loop.train.eq(front.train),
+            loop.stop.eq(front.stop),
+            loop.idle.eq(reader.idle),
+            loop.failed.eq(reader.failed),
+            reader.begin.eq(loop.begin),
+            reader.drop.eq(loop.drop),
+            reader.base.eq(front.base),
+            reader.slots.eq(front.slots),
+            reader.ready.eq(front.ready),
+            front.arrived.eq(reader.arrived),
+            front.failed_page.eq(reader.failed_page),
+            *(getattr(front, name).eq(getattr(loop, name)) for name in SHOWN),
+            self.interrupt.eq(front.interrupt),
+        ]
+        return m
+
+
+def generate(config: MachineConfig) -> str:
+    """The board as Verilog, one module for each kind of part; the same text for the same configuration."""
+    library = Library()
+    library.add(board.TOP, lambda: Board(config, library))
+    return library.verilog()

@@ -1,0 +1,200 @@
+"""What the control bus sees: the board's registers, and the way to the machine's.
+
+In: accesses to words of the address map. Out: settings and commands, accesses to the machine's host port in cycles in
+which the training loop leaves it free. What would disturb a training that runs is refused.
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hwgen.rtl.board.lite import word_access
+from hwgen.rtl.board.training import EPOCH_BITS, START, loss_write, settings
+from hwgen.rtl.host import host_port
+from hwgen.rtl.interfaces import FAULT_BITS, PAGE_NUMBER_BITS
+from hwgen.spec import board, registers
+from hwgen.spec.board import BoardRegion, BoardRegister, Command
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.registers import Region, Register
+
+DURING_TRAINING = (
+    BoardRegister.COMMAND,
+    BoardRegister.INTERRUPT,
+    BoardRegister.INTERRUPT_ENABLE,
+    BoardRegister.PAGES_READY,
+)
+"""Registers that may be written while a training runs."""
+
+
+class Front(wiring.Component):
+    """See the module.
+
+    Members
+    -------
+    access
+        Of the control bus.
+    taken
+        The training loop uses the host port in this cycle.
+    port
+        The machine's host port; counts while `taken` is low.
+    train, stop
+        Pulses.
+    settings, base, slots, ready
+        Registers.
+    loss
+        From the training loop.
+    busy, trained, converged, stopped, fault, epochs_run, cycles, arrived, failed_page
+        What the registers show.
+    ended
+        Pulse: the training has ended.
+    interrupt
+        The line.
+    """
+
+    def __init__(self, config: MachineConfig) -> None:
+        self._config = config
+        super().__init__(
+            {
+                "access": In(word_access()),
+                "taken": In(1),
+                "port": Out(host_port()),
+                "train": Out(1),
+                "stop": Out(1),
+                "settings": Out(settings()),
+                "base": Out(board.PAGE_ADDRESS_BITS),
+                "slots": Out(32),
+                "ready": Out(32),
+                "loss": In(loss_write()),
+                "busy": In(1),
+                "trained": In(1),
+                "converged": In(1),
+                "stopped": In(1),
+                "fault": In(FAULT_BITS),
+                "epochs_run": In(32),
+                "cycles": In(64),
+                "arrived": In(32),
+                "failed_page": In(PAGE_NUMBER_BITS),
+                "ended": In(1),
+                "interrupt": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        access = self.access
+        region = access.address[registers.REGION_SHIFT :]
+        offset = access.address[: registers.REGION_SHIFT]
+        register = Signal(8)
+        m.d.comb += register.eq(Mux(offset[8:].any(), 0xFF, offset[:8]))
+        ours = Signal()
+        refused = Signal()
+        looked = Signal()
+        """The two above, and what memories answer, are there."""
+        m.d.sync += [
+            ours.eq(region[-1]),
+            refused.eq(self._refused(region, register)),
+            looked.eq(access.valid & ~access.done),
+        ]
+        written = Signal()
+        m.d.comb += written.eq(looked & ours & ~refused & access.write)
+        self._write(m, written, register)
+        value = self._read(m, region, register, offset)
+
+        count = Signal(range(registers.READ_LATENCY + 1))
+        asked = Signal()
+        going = looked & ~ours & ~refused & ~self.taken & ~asked
+        m.d.comb += [
+            self.port.addr.eq(access.address),
+            self.port.wdata.eq(access.wdata),
+            self.port.write.eq(going & access.write),
+            self.port.read.eq(going & ~access.write),
+            access.refused.eq(refused),
+            access.rdata.eq(Mux(ours, value, self.port.rdata)),
+            access.done.eq(
+                looked & (ours | refused | self.port.write | (asked & (count == registers.READ_LATENCY - 1)))
+            ),
+        ]
+        with m.If(access.done):
+            m.d.sync += asked.eq(0)
+        with m.Elif(self.port.read):
+            m.d.sync += [asked.eq(1), count.eq(0)]
+        with m.Elif(asked):
+            m.d.sync += count.eq(count + 1)
+        return m
+
+    def _refused(self, region: Value, register: Value) -> Value:
+        def one_of(value: Value, *numbers: int) -> Value:
+            return Cat(value == number for number in numbers).any()
+
+        starts = (region == Region.CONTROL) & (register == Register.CONTROL) & self.access.wdata[0]
+        assert START == 1
+        no_write = ~one_of(region, *Region, BoardRegion.BOARD) | starts
+        while_busy = (region != BoardRegion.BOARD) | ~one_of(register, *DURING_TRAINING)
+        no_read = ~one_of(region, Region.CONTROL, Region.SCRATCH, *BoardRegion)
+        return Mux(
+            self.access.write, no_write | (self.busy & while_busy), no_read | (self.busy & (region == Region.SCRATCH))
+        )
+
+    def _write(self, m: Module, written: Value, register: Value) -> None:
+        word = self.access.wdata
+        self._enabled = Signal()
+        self._pending = Signal()
+        m.d.comb += self.interrupt.eq(self._enabled & self._pending)
+        stored: dict[int, Value] = {
+            BoardRegister.EPOCHS: self.settings.epochs,
+            BoardRegister.SLOTS: self.slots,
+            BoardRegister.PAGE_BASE: self.base[:32],
+            BoardRegister.PAGE_BASE + 1: self.base[32:],
+            BoardRegister.PAGES_READY: self.ready,
+            BoardRegister.LOSS_AT: self.settings.loss_at,
+            BoardRegister.CONVERGENCE_AT: self.settings.convergence_at,
+            BoardRegister.INTERRUPT_ENABLE: self._enabled,
+        }
+        for number, value in stored.items():
+            with m.If(written & (register == number)):
+                m.d.sync += value.eq(word)
+        commanded = written & (register == BoardRegister.COMMAND)
+        m.d.comb += [
+            self.train.eq(commanded & word[Command.TRAIN.bit_length() - 1] & ~self.busy),
+            self.stop.eq(commanded & word[Command.STOP.bit_length() - 1]),
+        ]
+        with m.If(written & (register == BoardRegister.INTERRUPT) & word[0]):
+            m.d.sync += self._pending.eq(0)
+        with m.If(self.ended):
+            m.d.sync += self._pending.eq(1)
+        self._stored = stored
+
+    def _read(self, m: Module, region: Value, register: Value, offset: Value) -> Value:
+        """The word that is there when `looked` is high."""
+        m.submodules.losses = losses = Memory(shape=32, depth=board.LOSSES, init=[])
+        writer, reader = losses.write_port(), losses.read_port()
+        m.d.comb += [
+            writer.en.eq(self.loss.valid),
+            writer.addr.eq(self.loss.epoch),
+            writer.data.eq(self.loss.word),
+            reader.addr.eq(offset[:EPOCH_BITS]),
+        ]
+        values: dict[int, Value] = {
+            BoardRegister.ID: Const(board.IDENTITY, 32),
+            BoardRegister.STATUS: Cat(self.busy, self.trained, self.converged, self.stopped, Const(0, 4), self.fault),
+            BoardRegister.INTERRUPT: self._pending,
+            BoardRegister.EPOCHS_RUN: self.epochs_run,
+            BoardRegister.PAGES_READ: self.arrived,
+            BoardRegister.CYCLES: self.cycles[:32],
+            BoardRegister.CYCLES + 1: self.cycles[32:],
+            BoardRegister.FAILED_PAGE: self.failed_page,
+            **self._stored,
+        }
+        for k, name in enumerate(board.CONFIGURATION):
+            values[BoardRegister.THREADS + k] = Const(getattr(self._config, name), 32)
+        chosen = Signal(32)
+        with m.Switch(register):
+            for number, value in values.items():
+                with m.Case(number):
+                    m.d.sync += chosen.eq(value)
+            with m.Default():
+                m.d.sync += chosen.eq(0)
+        return Mux(region == BoardRegion.LOSSES, reader.data, chosen)

@@ -1,0 +1,154 @@
+"""The page reader: the machine's page link, on an AXI4 bus.
+
+In: the machine's requests, where the pages lie, beats of the bus. Out: bursts, and the beats as the machine wants them.
+The machine asks for a page when a buffer is free, so whatever comes is taken at once, and as many pages are under way
+as there are buffers. Bursts are all alike and start at multiples of their size, so none crosses a 4 KB boundary.
+
+Data comes in the order of the addresses, since all bursts carry one identifier. A burst that has been asked for is
+received whatever happens; `drop` says that nobody wants it any more.
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hwgen.rtl.board import axi
+from hwgen.rtl.interfaces import PAGE_NUMBER_BITS, page_port
+from hwgen.spec import board
+from hwgen.spec.config import MachineConfig
+
+CACHEABLE = 0b0011
+"""ARCACHE: normal memory, bufferable, not cached; what interconnects of FPGAs expect of a DMA."""
+
+
+class PageReader(wiring.Component):
+    """See the module.
+
+    Members
+    -------
+    begin
+        Pulse: a training begins, at slot 0.
+    drop
+        Pulse: forget the machine's requests, receive what is under way and give it to nobody.
+    base, slots, ready
+        Registers PAGE_BASE, SLOTS and PAGES_READY.
+    page
+        The machine's side.
+    bus
+        The board's side.
+    idle
+        Nothing is asked for, nothing under way, nothing left to give.
+    failed
+        A beat of page `failed_page` of the epoch came with an error; until `begin`.
+    arrived
+        Register PAGES_READ.
+    """
+
+    def __init__(self, config: MachineConfig) -> None:
+        board.check(config)
+        self._config = config
+        super().__init__(
+            {
+                "begin": In(1),
+                "drop": In(1),
+                "base": In(board.PAGE_ADDRESS_BITS),
+                "slots": In(32),
+                "ready": In(32),
+                "page": In(page_port(config)),
+                "bus": Out(axi.read_master(config.link_bytes)),
+                "idle": Out(1),
+                "failed": Out(1),
+                "failed_page": Out(PAGE_NUMBER_BITS),
+                "arrived": Out(32),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        dropping = Signal()
+        under_way = self._ask(m, dropping)
+        self._receive(m, dropping)
+        m.d.comb += self.idle.eq(~self.bus.arvalid & ~under_way.any() & ~self.page.valid)
+        with m.If(self.drop):
+            m.d.sync += dropping.eq(1)
+        with m.Elif(self.idle):
+            m.d.sync += dropping.eq(0)
+        return m
+
+    def _ask(self, m: Module, dropping: Signal) -> Signal:
+        """Addresses; returns the number of bursts that are under way."""
+        config = self._config
+        beats = board.burst_beats(config)
+        bursts = config.page_beats // beats
+        page_bits = (config.page_size - 1).bit_length()
+        burst_bits = (bursts - 1).bit_length()
+        wanted = Signal(range(config.striders + 1))
+        """Pages that the machine waits for and that are not asked for to their last burst."""
+        number = Signal(board.PAGE_ADDRESS_BITS - page_bits)
+        """Address of the page, in pages."""
+        slot = Signal(32)
+        taken = Signal(32)
+        burst = Signal(max(1, burst_bits))
+        under_way = Signal(range(config.striders * bursts + 1))
+        whole = Signal()
+        last_slot = Signal(32)
+        waiting = Signal()
+        m.d.sync += [
+            last_slot.eq(self.slots - 1),
+            waiting.eq((self.ready != board.ENDLESS) & (self.ready == taken)),
+        ]
+        accepted = self.bus.arvalid & self.bus.arready
+        m.d.comb += [
+            self.bus.araddr.eq(
+                Cat(Const(0, page_bits - burst_bits), burst[:burst_bits] if burst_bits else Const(0, 0), number)
+            ),
+            self.bus.arlen.eq(beats - 1),
+            self.bus.arsize.eq((config.link_bytes - 1).bit_length()),
+            self.bus.arburst.eq(axi.INCREMENT),
+            self.bus.arcache.eq(CACHEABLE),
+            whole.eq(accepted & (burst == bursts - 1)),
+        ]
+        # an address stands until it is taken; the cycle after that lets `waiting` see the new count
+        settled = Signal()
+        m.d.sync += settled.eq(~self.bus.arvalid)
+        with m.If(accepted):
+            m.d.sync += [self.bus.arvalid.eq(0), burst.eq(burst + 1)]
+        with m.Elif(settled & ~self.bus.arvalid & wanted.any() & ~waiting & ~dropping & ~self.drop):
+            m.d.sync += self.bus.arvalid.eq(1)
+        with m.If(whole):
+            m.d.sync += [burst.eq(0), taken.eq(taken + 1), number.eq(number + 1), slot.eq(slot + 1)]
+            with m.If(slot == last_slot):
+                m.d.sync += [number.eq(self.base[page_bits:]), slot.eq(0)]
+        m.d.sync += [
+            wanted.eq(wanted + self.page.req_valid - whole),
+            under_way.eq(under_way + accepted - (self.bus.rvalid & self.bus.rlast)),
+        ]
+        with m.If(self.drop | dropping):
+            m.d.sync += wanted.eq(0)
+        with m.If(self.begin):
+            m.d.sync += [number.eq(self.base[page_bits:]), slot.eq(0), taken.eq(0), burst.eq(0)]
+        return under_way
+
+    def _receive(self, m: Module, dropping: Signal) -> None:
+        """Beats; a register between the bus and the machine."""
+        beat = Signal(range(self._config.page_beats))
+        number = Signal(PAGE_NUMBER_BITS)
+        whole = Signal()
+        m.d.comb += [self.bus.rready.eq(1), whole.eq(self.bus.rvalid & (beat == self._config.page_beats - 1))]
+        m.d.sync += [
+            self.page.valid.eq(self.bus.rvalid & ~dropping & ~self.drop),
+            self.page.data.eq(self.bus.rdata),
+        ]
+        with m.If(self.bus.rvalid):
+            m.d.sync += beat.eq(Mux(whole, 0, beat + 1))
+        with m.If(whole):
+            m.d.sync += [self.arrived.eq(self.arrived + 1), number.eq(number + 1)]
+        # the first request of an epoch is for page 0
+        with m.If(self.page.req_valid & (self.page.req_page == 0)):
+            m.d.sync += number.eq(0)
+        with m.If(self.bus.rvalid & (self.bus.rresp != axi.OKAY) & ~self.failed & ~dropping):
+            m.d.sync += [self.failed.eq(1), self.failed_page.eq(number)]
+        with m.If(self.begin):
+            m.d.sync += [self.arrived.eq(0), self.failed.eq(0), beat.eq(0)]

@@ -1,0 +1,185 @@
+"""The training loop: epoch after epoch through the machine's host port, as a driver would, without one.
+
+In: a command, the settings of a training. Out: accesses to the machine's registers and scratchpad, losses, how the
+training ended. It reads the rule's convergence test where the compiler put it; it computes nothing.
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hwgen.rtl.host import host_port
+from hwgen.rtl.interfaces import FAULT_BITS
+from hwgen.spec import board, registers
+from hwgen.spec.registers import Region, Register
+from hwgen.spec.strider import Fault
+
+START = 1
+RESET = 2
+EPOCH_BITS = (board.LOSSES - 1).bit_length()
+SIGN = 31
+"""Bit of a binary32 that does not tell zero from other values."""
+
+
+def loss_write() -> wiring.Signature:
+    """The loss of an epoch that has ended."""
+    return wiring.Signature({"valid": Out(1), "epoch": Out(EPOCH_BITS), "word": Out(32)})
+
+
+def settings() -> wiring.Signature:
+    """Registers of the same names; stable while a training runs."""
+    return wiring.Signature({"epochs": Out(32), "loss_at": Out(32), "convergence_at": Out(32)})
+
+
+class TrainingLoop(wiring.Component):
+    """See the module.
+
+    Members
+    -------
+    train, stop
+        Pulses, the two commands.
+    settings
+        Of the training.
+    port
+        The machine's host port. An access of this loop is always taken.
+    begin, drop, idle, failed
+        The page reader's.
+    loss
+        To the memory of losses.
+    busy, trained, converged, stopped, fault, epochs_run, cycles
+        What the registers show.
+    ended
+        Pulse: `busy` falls.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "train": In(1),
+                "stop": In(1),
+                "settings": In(settings()),
+                "port": Out(host_port()),
+                "begin": Out(1),
+                "drop": Out(1),
+                "idle": In(1),
+                "failed": In(1),
+                "loss": Out(loss_write()),
+                "busy": Out(1),
+                "trained": Out(1),
+                "converged": Out(1),
+                "stopped": Out(1),
+                "fault": Out(FAULT_BITS),
+                "epochs_run": Out(32),
+                "cycles": Out(64),
+                "ended": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        stopping = Signal()
+        dropping = Signal()
+        last = Signal()
+        with m.If(self.stop & self.busy):
+            m.d.sync += stopping.eq(1)
+        with m.If(self.busy):
+            m.d.sync += self.cycles.eq(self.cycles + 1)
+        m.d.sync += last.eq(self.epochs_run + 1 >= self.settings.epochs)
+        word = self.port.rdata
+        waited = self._wait(m)
+
+        with m.FSM():
+            with m.State("idle"), m.If(self.train):
+                m.d.comb += self.begin.eq(1)
+                m.d.sync += [
+                    *(flag.eq(0) for flag in (self.trained, self.converged, self.stopped, stopping)),
+                    *(count.eq(0) for count in (self.fault, self.epochs_run, self.cycles)),
+                    self.busy.eq(1),
+                ]
+                m.next = "start"
+            with m.State("start"):
+                self._write_control(m, START)
+                m.next = "ask status"
+            with m.State("ask status"):
+                self._ask(m, Register.STATUS)
+                m.next = "take status"
+            with m.State("take status"), m.If(waited):
+                with m.If(self.failed):
+                    m.d.sync += self.fault.eq(Fault.BUS)
+                    m.next = "reset"
+                with m.Elif(stopping):
+                    m.d.sync += self.stopped.eq(1)
+                    m.next = "reset"
+                with m.Elif(word[8 : 8 + FAULT_BITS] != 0):
+                    # the machine has stopped itself; a reset would take where and why from its registers
+                    m.d.sync += [self.fault.eq(word[8:]), dropping.eq(1)]
+                    m.next = "drop"
+                with m.Elif(word[0]):
+                    m.next = "ask status"
+                with m.Else():
+                    m.next = "ask loss"
+            with m.State("ask loss"):
+                with m.If(self.settings.loss_at == board.NOWHERE):
+                    m.next = "ask convergence"
+                with m.Else():
+                    self._ask(m, self._scratch(self.settings.loss_at))
+                    m.next = "take loss"
+            with m.State("take loss"), m.If(waited):
+                m.d.comb += self.loss.valid.eq(1)
+                m.next = "ask convergence"
+            with m.State("ask convergence"):
+                with m.If(self.settings.convergence_at == board.NOWHERE):
+                    m.next = "next epoch"
+                with m.Else():
+                    self._ask(m, self._scratch(self.settings.convergence_at))
+                    m.next = "take convergence"
+            with m.State("take convergence"), m.If(waited):
+                m.d.sync += self.converged.eq(word[:SIGN].any())
+                m.next = "next epoch"
+            with m.State("next epoch"):
+                m.d.sync += self.epochs_run.eq(self.epochs_run + 1)
+                with m.If(last | self.converged):
+                    m.d.sync += self.trained.eq(1)
+                    m.next = "drain"
+                with m.Else():
+                    m.next = "start"
+            with m.State("reset"):
+                self._write_control(m, RESET)
+                m.d.sync += dropping.eq(1)
+                m.next = "drop"
+            # after a reset long enough for the machine to be still
+            with m.State("drop"), m.If(waited):
+                m.d.sync += dropping.eq(0)
+                m.next = "drain"
+            with m.State("drain"), m.If(self.idle):
+                m.d.comb += self.ended.eq(1)
+                m.d.sync += self.busy.eq(0)
+                m.next = "idle"
+
+        m.d.comb += [
+            self.drop.eq(dropping),
+            self.loss.epoch.eq(self.epochs_run[:EPOCH_BITS]),
+            self.loss.word.eq(word),
+        ]
+        return m
+
+    def _wait(self, m: Module) -> Value:
+        """True READ_LATENCY cycles after an access of this loop."""
+        count = Signal(range(registers.READ_LATENCY + 1))
+        with m.If(self.port.read | self.port.write):
+            m.d.sync += count.eq(registers.READ_LATENCY - 1)
+        with m.Elif(count.any()):
+            m.d.sync += count.eq(count - 1)
+        return ~count.any()
+
+    def _write_control(self, m: Module, word: int) -> None:
+        m.d.comb += [self.port.write.eq(1), self.port.addr.eq(Register.CONTROL), self.port.wdata.eq(word)]
+
+    def _ask(self, m: Module, address: int | Value) -> None:
+        m.d.comb += [self.port.read.eq(1), self.port.addr.eq(address)]
+
+    @staticmethod
+    def _scratch(offset: Value) -> Value:
+        return offset[: registers.REGION_SHIFT] | Region.SCRATCH << registers.REGION_SHIFT

@@ -1,0 +1,128 @@
+"""The board's own part of the address map, beside the machine's (`hwgen.spec.registers`), and its AXI side.
+
+A *board* is a machine between two buses: pages come through an AXI4 read master, all else goes through an AXI4-Lite
+slave, whose byte addresses are four times the word addresses of the map. The board trains alone: epoch after epoch,
+until the last one or until the rule's convergence test holds; then it raises its interrupt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from enum import IntEnum, IntFlag
+
+from hwgen.spec.config import ConfigError, MachineConfig
+from hwgen.spec.registers import ADDRESS_BITS, REGION_SHIFT
+
+TOP = "dana_board"
+"""Name of the top module."""
+
+BYTE_ADDRESS_BITS = ADDRESS_BITS + 2
+"""Width of the AXI4-Lite slave's addresses."""
+
+PAGE_ADDRESS_BITS = 64
+IDENTITY = 0xDA7AB001
+"""Value of `BoardRegister.ID`: product and version of this map."""
+
+NOWHERE = 0xFFFFFFFF
+"""Value of LOSS_AT and CONVERGENCE_AT where the rule has none."""
+
+ENDLESS = 0xFFFFFFFF
+"""Value of PAGES_READY: all pages are in memory before the start."""
+
+LOSSES = 1024
+"""Epochs whose losses are kept: epoch e at e mod LOSSES."""
+
+BOUNDARY = 4096
+"""Bytes that a burst must not cross (AXI4, section A3.4.1)."""
+
+LONGEST_BURST = 256
+"""Beats of a burst at most (AXI4, section A3.4.1)."""
+
+WIDEST = 128
+"""Bytes of the widest AXI data bus."""
+
+
+class BoardRegion(IntEnum):
+    """Top four address bits."""
+
+    BOARD = 8
+    """`BoardRegister`"""
+    LOSSES = 9
+    """Sum of the rule's loss over each epoch, binary32, word address = epoch mod 1024. Read only."""
+
+
+class BoardRegister(IntEnum):
+    """Words of the board's region; (r) read only, 64-bit values are two words, low first."""
+
+    ID = 0x00
+    """(r) product and version of the board's map"""
+    COMMAND = 0x01
+    """Write 1: train. Write 2: stop, wait for what is still on the bus, and be idle."""
+    STATUS = 0x02
+    """(r) bit 0 busy, bit 1 trained, bit 2 the convergence test held, bit 3 stopped by command, bits 15:8 fault"""
+    INTERRUPT = 0x03
+    """Bit 0: training has ended, well or not. Write 1 to bit 0: clear."""
+    INTERRUPT_ENABLE = 0x04
+    """Bit 0: the interrupt's line follows INTERRUPT"""
+    EPOCHS = 0x05
+    """Epochs to train at most; 0 counts as 1"""
+    EPOCHS_RUN = 0x06
+    """(r) epochs that came to their end"""
+    SLOTS = 0x07
+    """Pages that the memory at PAGE_BASE has room for: page k of the training lies in slot k mod SLOTS. Slots follow
+    one another. A table that is in memory as a whole has SLOTS = PAGES."""
+    PAGE_BASE = 0x08
+    """(64 bits) Address of slot 0; a multiple of the page size, lower bits are ignored"""
+    PAGES_READY = 0x0A
+    """Pages that the host has put in their slots since the training began, modulo 2**32; may be written while the board
+    is busy. All ones: all pages of all epochs are there already."""
+    PAGES_READ = 0x0B
+    """(r) pages that were read since the training began, modulo 2**32: their slots may be used again"""
+    LOSS_AT = 0x0C
+    """Word address in the scratchpad region of the epoch's loss; all ones: there is none"""
+    CONVERGENCE_AT = 0x0D
+    """Word address in the scratchpad region of the convergence test, which holds if it is not zero; all ones: none"""
+    CYCLES = 0x0E
+    """(r, 64 bits) cycles of the training, from the write of COMMAND to its end"""
+    FAILED_PAGE = 0x10
+    """(r) page of the epoch whose read the bus answered with an error; counts with fault BUS"""
+    THREADS = 0x20
+    """(r) The machine's configuration follows, a word for each field of `MachineConfig`"""
+
+
+CONFIGURATION = tuple(field.name for field in fields(MachineConfig))
+"""Fields that can be read from THREADS on, in this order."""
+
+
+class BoardStatus(IntFlag):
+    """Low bits of BoardRegister.STATUS."""
+
+    BUSY = 1
+    TRAINED = 2
+    CONVERGED = 4
+    STOPPED = 8
+
+
+class Command(IntFlag):
+    """Bits of BoardRegister.COMMAND."""
+
+    TRAIN = 1
+    STOP = 2
+
+
+def byte_address(region: IntEnum, word: int = 0) -> int:
+    """Address on the AXI4-Lite bus of a word of a region."""
+    return 4 * (int(region) << REGION_SHIFT | int(word))
+
+
+def burst_beats(config: MachineConfig) -> int:
+    """Beats of the bursts in which a page is read: all alike, none across a 4 KB boundary."""
+    return min(LONGEST_BURST, BOUNDARY // config.link_bytes, config.page_beats)
+
+
+def check(config: MachineConfig) -> None:
+    """Raise ConfigError where a machine cannot stand on a board."""
+    if config.link_bytes > WIDEST:
+        raise ConfigError(
+            f"link_bytes must be at most {WIDEST} on a board, not {config.link_bytes}: AXI has no wider data bus"
+        )

@@ -1,0 +1,43 @@
+"""The register map as people and C programs read it: generated, complete, and what docs/ holds."""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+
+import pytest
+
+from dana.server.places import CHECKOUT
+from hwgen.export import registers
+from hwgen.spec import board
+from hwgen.spec.board import BoardRegion, BoardRegister
+from hwgen.spec.registers import Region, Register
+
+
+def test_the_document_is_what_the_specification_says() -> None:
+    path = CHECKOUT / "docs" / "registers.md"
+    assert path.read_text(encoding="utf-8") == registers.register_map(), (
+        "write it again: python -c 'from hwgen.export.registers import register_map; print(register_map(), end=\"\")' "
+        "> docs/registers.md"
+    )
+
+
+def test_the_header_has_every_register_at_its_address() -> None:
+    defined = dict(re.findall(r"#define DANA_(\w+) (0x[0-9a-f]+)u", registers.header()))
+    for register in Register:
+        assert int(defined[register.name], 16) == board.byte_address(Region.CONTROL, register)
+    for own in BoardRegister:
+        assert int(defined[f"BOARD_{own.name}"], 16) == board.byte_address(BoardRegion.BOARD, own)
+    lines = [line for line in registers.header().splitlines() if line.startswith("#define") and " 0x" in line]
+    assert len(lines) == len(defined)
+
+
+class Undocumented(IntEnum):
+    TOLD = 0
+    """Something."""
+    BARE = 1
+
+
+def test_a_register_without_a_text_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"each member of Undocumented must .* BARE has none"):
+        registers.texts(Undocumented)
