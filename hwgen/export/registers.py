@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
+from collections.abc import Sequence
 from enum import IntEnum
 
 from hwgen.spec import board, registers
@@ -64,7 +65,7 @@ def texts(enumeration: type[IntEnum]) -> dict[str, str]:
 
 def register_map() -> str:
     """The document."""
-    configuration = [
+    configuration: list[tuple[str, ...]] = [
         (_hex(BoardRegister.THREADS + k), name, f"(r) `{name}` of the configuration")
         for k, name in enumerate(board.CONFIGURATION)
     ]
@@ -95,7 +96,7 @@ def _hex(number: int) -> str:
     return f"0x{int(number):02x}"
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [head, tuple("---" for _ in head), *rows]
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
