@@ -232,23 +232,24 @@ def _update(context: Context, target: Operation, argument: Argument, span: Span)
         fits = False
     model, index = (target.operands[0], target.operands[1]) if target.op is Op.GATHER else (target, None)
     if not fits:
+        kind = "state" if model in context.states else "model"
         context.report(
             "E406",
-            "the new value does not have the model's shape",
+            f"the new value does not have the {kind}'s shape",
             argument.span,
             label=f"shape {shape_text(value.shape)}",
             expected=f"shape {shape_text(target.shape)}",
             found=f"shape {shape_text(value.shape)}",
             notes=(Note(message=f"{model.name} is declared here", span=model.span),),
-            help=_shape_help(value, target),
+            help=_shape_help(kind, value, target),
         )
     return CheckedUpdate(model=model, value=value, index=index, span=span)
 
 
-def _shape_help(value: Operation, target: Operation) -> str:
+def _shape_help(kind: str, value: Operation, target: Operation) -> str:
     if len(value.shape) > len(target.shape):
-        return "reduce an axis with dana.sigma, or declare the model with this shape"
-    return "declare the model with this shape, or compute a value of the model's shape"
+        return f"reduce an axis with dana.sigma, or declare the {kind} with this shape"
+    return f"declare the {kind} with this shape, or compute a value of the {kind}'s shape"
 
 
 def _target(context: Context, algorithm: Algorithm, arguments: list[Argument], span: Span) -> Operation | None:
@@ -265,6 +266,7 @@ def _target(context: Context, algorithm: Algorithm, arguments: list[Argument], s
                 label="one argument",
                 expected="setModel(model, value)",
                 notes=(Note(message=f"the algo's models are {names}"),),
+                help=f"name the model first: setModel({algorithm.models[0].name}, value)",
             )
         return None
     target = arguments[0]

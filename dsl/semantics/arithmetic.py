@@ -57,7 +57,7 @@ def _divide_whole(operator: str, left: Number, right: Number) -> int:
 def _bounded(number: int | DimExpr) -> int | DimExpr:
     terms = number.terms if isinstance(number, DimExpr) else (((), number),)
     if any(abs(coefficient) > MAX_INTEGER for _, coefficient in terms):
-        raise StaticError(f"a whole number of magnitude at most {MAX_INTEGER}")
+        raise StaticError(f"a whole number of magnitude at most {MAX_INTEGER:,}")
     if len(terms) > MAX_TERMS or any(len(monomial) > MAX_DEGREE for monomial, _ in terms):
         raise StaticError(f"a product of at most {MAX_DEGREE} dims and a sum of at most {MAX_TERMS} products")
     return number

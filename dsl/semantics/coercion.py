@@ -9,7 +9,7 @@ from __future__ import annotations
 from dsl.hdfg.dims import Dim, DimExpr, Shape
 from dsl.limits import MAX_EXTENT, MAX_INTEGER, MAX_RANK
 from dsl.semantics.context import Context
-from dsl.semantics.objects import Constant, Declaration, Items, Nothing, Object, Poison, RuleFunction, describe
+from dsl.semantics.objects import Constant, Declaration, Items, Nothing, Object, Poison, RuleFunction, Text, describe
 from dsl.semantics.program import Operation
 from dsl.source import Span
 
@@ -49,6 +49,7 @@ def to_value(context: Context, thing: Object, span: Span) -> Operation | None:
         Items: "use the items one by one; a vector is a model, an input or a result of operations",
         RuleFunction: "call it with parentheses",
         Nothing: "the function must end with return",
+        Text: "remove the quotes",
     }
     context.report(
         "E301",
@@ -70,8 +71,9 @@ def to_whole(
     what: str,
     at_least: int = -MAX_INTEGER,
     at_most: int = MAX_INTEGER,
+    hint: str = "",
 ) -> int | None:
-    """Take an object as a whole number that is known when the rule is compiled."""
+    """Take an object as a whole number that is known when the rule is compiled; `hint` is for numbers out of bounds."""
     if isinstance(thing, Poison):
         return None
     bounds = [f"at least {at_least:,}"] if at_least > -MAX_INTEGER else []
@@ -86,8 +88,10 @@ def to_whole(
             help_text = "values are known only while training; write a number"
         case Constant(number=float()):
             help_text = "write it without a decimal point"
+        case Text():
+            help_text = "write it without quotes"
         case _:
-            help_text = ""
+            help_text = hint
     context.report("E302", f"{what} does not fit", span, expected=expected, found=describe(thing), help=help_text)
     return None
 

@@ -19,7 +19,7 @@ from dsl.semantics.arguments import Argument, Signature, bind
 from dsl.semantics.coercion import to_whole
 from dsl.semantics.context import Call, Context
 from dsl.semantics.imports import library_object
-from dsl.semantics.library import DECLARATIONS, FUNCTIONS, METHODS, NAMES
+from dsl.semantics.library import DECLARATIONS, FAMILIAR_WORDS, FUNCTIONS, METHODS, NAMES, PYTHON_WORDS
 from dsl.semantics.modules import MODULES, moved
 from dsl.semantics.objects import (
     POISON,
@@ -44,24 +44,6 @@ from dsl.source import Span
 from dsl.syntax import ast
 
 RANGE = Signature(name="range", required=("start",), optional=("stop", "step"))
-
-FAMILIAR_WORDS = {
-    "sum": "dana.sigma(value, axis)",
-    "dot": "dana.sigma(a * b, axis)",
-    "prod": "dana.pi(value, axis)",
-    "mean": "dana.sigma(value, axis) / count",
-    "shape": "the dims that the value was declared with",
-    "square": "x * x",
-    "pow": "x * x, or dana.exp(k * dana.log(x))",
-    "tanh": "2 * dana.sigmoid(2 * x) - 1",
-    "relu": "dana.max(x, 0)",
-    "softmax": "e / dana.sigma(e, 1) with e = dana.exp(x)",
-    "maximum": "dana.max(a, b)",
-    "minimum": "dana.min(a, b)",
-    "clip": "dana.min(dana.max(x, low), high)",
-    "sign": "(x > 0) - (x < 0)",
-}
-"""What people who know NumPy or PyTorch look for, and what to write."""
 
 RunBody = Callable[[tuple[ast.Statement, ...], Scope], Object]
 Load = Callable[[str], Module]
@@ -122,13 +104,19 @@ class Expressions:
         help_text = did_you_mean(name.id, set(scope.known()))
         if name.id == "dana":
             help_text = "put import dana on the first line"
+        elif name.id in FAMILIAR_WORDS and not help_text:
+            help_text = f"write {FAMILIAR_WORDS[name.id]}"
+        elif name.id in PYTHON_WORDS:
+            help_text = PYTHON_WORDS[name.id]
         elif name.id in NAMES:
             help_text = f"write dana.{name.id}, or from dana import {name.id}"
         elif name.id in ("True", "False", "None"):
             help_text = "comparisons and conditions are the numbers 1 and 0"
         elif not help_text:
             close = did_you_mean(name.id, NAMES)
-            help_text = close.replace("mean '", "mean 'dana.")
+            help_text = close.replace("mean '", "mean 'dana.") or (
+                f"give it a value above this line, as in {name.id} = dana.meta(0.1) or {name.id} = dana.dim()"
+            )
         scope.names[name.id] = POISON  # one report for each name is enough
         return self.context.report(
             "E201", f"the name {name.id!r} is not defined", name.span, label="not defined here", help=help_text
@@ -222,7 +210,8 @@ class Expressions:
         rows = model.shape[0]
         if isinstance(index, Constant) and isinstance(index.number, int):
             last = rows - 1 if isinstance(rows, int) else MAX_EXTENT
-            number = to_whole(self.context, index, place, what="the row", at_least=0, at_most=last)
+            hint = "rows are counted from 0"
+            number = to_whole(self.context, index, place, what="the row", at_least=0, at_most=last, hint=hint)
             return None if number is None else self.context.program.constant(number, place)
         self.context.report(
             "E314",
@@ -316,6 +305,14 @@ class Expressions:
         bound = bind(self.context, signature, arguments, span)
         if bound is None:
             return POISON
+        if any(call.module == function.scope.module and call.name == node.name for call in self.context.calls):
+            return self.context.report(
+                "E608",
+                f"{node.name} calls itself",
+                span,
+                label="while it is being called",
+                help="functions are unrolled when the rule is compiled; write a loop: for i in range(k):",
+            )
         if len(self.context.calls) >= MAX_CALL_DEPTH:
             return self.context.report(
                 "E606",
@@ -323,7 +320,7 @@ class Expressions:
                 span,
                 label="this call",
                 expected=f"at most {MAX_CALL_DEPTH} calls inside one another",
-                help="functions are unrolled, so they cannot call themselves",
+                help="write the body of the innermost function in place of its call",
             )
         scope = Scope(function.scope)
         scope.names.update(function.defaults)

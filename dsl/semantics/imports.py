@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from dsl.diagnostics import did_you_mean
 from dsl.semantics.context import Context
-from dsl.semantics.library import NAMES
+from dsl.semantics.library import ELSEWHERE, FAMILIAR_WORDS, NAMES
 from dsl.semantics.modules import MODULES, statements
 from dsl.semantics.objects import POISON, AllTuples, Builtin, Module, Namespace, Object, Scope
 from dsl.source import Span
@@ -90,7 +90,7 @@ class Imports:
                     f"{statement.module} has no {alias.name!r}",
                     alias.span,
                     label="no such name",
-                    help=did_you_mean(alias.name, offered),
+                    help=did_you_mean(alias.name, offered) or _familiar(alias.name),
                 )
 
     def _report_module(self, name: str, span: Span) -> None:
@@ -99,7 +99,10 @@ class Imports:
             f"{name} cannot be imported into a rule",
             span,
             label="not available in rules",
-            expected="import dana",
-            help=did_you_mean(name, MODULES)
-            or "rule text is compiled, never run as Python; what dana offers is all there is",
+            expected=" or ".join(("dana", *MODULES)),
+            help=did_you_mean(name, MODULES) or ELSEWHERE,
         )
+
+
+def _familiar(name: str) -> str:
+    return f"write {FAMILIAR_WORDS[name]}" if name in FAMILIAR_WORDS else ""

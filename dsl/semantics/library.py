@@ -51,3 +51,37 @@ METHODS = {
     "setEpochs": Signature(name="setEpochs", required=("epochs",)),
 }
 """Methods of the object that `dana.algo` gives."""
+
+FAMILIAR_WORDS = {
+    "sum": "dana.sigma(value, axis)",
+    "dot": "dana.sigma(a * b, axis)",
+    "prod": "dana.pi(value, axis)",
+    "mean": "dana.sigma(value, axis) / count",
+    "shape": "the dims that the value was declared with",
+    "square": "x * x",
+    "pow": "x * x, or dana.exp(k * dana.log(x))",
+    "tanh": "2 * dana.sigmoid(2 * x) - 1",
+    "relu": "dana.max(x, 0)",
+    "softmax": "e / dana.sigma(e, 1) with e = dana.exp(x)",
+    "maximum": "dana.max(a, b)",
+    "minimum": "dana.min(a, b)",
+    "clip": "dana.min(dana.max(x, low), high)",
+    "mse": "dana.sigma(e * e, 1) with e = p - y",
+    "eye": "dana.arange(n) == dana.expand(dana.arange(n), 2)",
+    "T": "the axis to work along: dana.sigma(W * x, 2), or dana.sigma(W * z, 1)",
+    "sign": "(x > 0) - (x < 0)",
+}
+"""What people who know NumPy or PyTorch look for, and what to write."""
+
+ELSEWHERE = "rule text is compiled, never run as Python; what dana offers is all there is"
+
+PYTHON_WORDS = {
+    "print": "a rule prints nothing; dana compile --emit hdfg shows what it computes",
+    "len": "an extent is a dim: n = dana.dim()",
+    "float": "every value is a binary32 number already",
+    "int": "every value is a binary32 number already",
+    "enumerate": "write for i in range(k):",
+    "zip": "write for i in range(k):",
+    **dict.fromkeys(("np", "numpy", "torch", "tf", "jnp", "math", "random"), ELSEWHERE),
+}
+"""Names that Python programs take for granted, and what to do without them."""

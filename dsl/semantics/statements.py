@@ -104,6 +104,14 @@ class Statements:
                 self._imports.bind(statement, scope)
             case ast.Broken(names=names):
                 scope.names.update(dict.fromkeys(names, POISON))
+            case ast.Return(span=span) if scope.top_level:
+                self.context.report(
+                    "E312",
+                    "return stands outside a function",
+                    span,
+                    label="returns to nobody",
+                    help="a rule gives its results by setModel, setLoss and setPrediction",
+                )
             case ast.Return(span=span):
                 self.context.report(
                     "E312",
@@ -149,7 +157,7 @@ class Statements:
                 expected=f"{len(target.items)} values",
                 found=describe(value),
                 notes=(Note(message=f"{len(target.items)} names", span=target.span),),
-                help="rows of a model are selected one by one: U[i]" if isinstance(value, Operation) else "",
+                help=_unpacking_help(value),
             )
         for name, item in zip(target.items, items, strict=True):
             self._bind_target(name, item, span, scope)
@@ -371,3 +379,9 @@ class Statements:
         for item in rounds:
             self._bind_target(target, item, loop.iterable.span, scope)
             self._run(loop.body, scope)
+
+
+def _unpacking_help(value: Object) -> str:
+    if isinstance(value, Items):
+        return f"write {len(value.items)} names left of ="
+    return "rows of a model are selected one by one: U[i]" if isinstance(value, Operation) else ""

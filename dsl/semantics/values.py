@@ -32,6 +32,8 @@ OPERATORS = {
     "==": Op.EQ,
 }
 
+COUNTED = "axes are counted from 1"
+
 
 def binary(context: Context, operator: str, left: Argument, right: Argument, span: Span) -> Object:
     """Apply an operator; numbers known at compile time are computed now. `span` is the operator's."""
@@ -58,6 +60,7 @@ def binary(context: Context, operator: str, left: Argument, right: Argument, spa
             span,
             expected="whole numbers that are known when the rule is compiled",
             found=f"{describe(left.value)} and {describe(right.value)}",
+            help="divide with /" if operator == "//" else "",
         )
     return elementwise(context, OPERATORS[operator], (left, right), span, whole)
 
@@ -175,7 +178,7 @@ def expand(context: Context, value: Argument, axis: Argument, span: Span) -> Obj
             expected=f"at most {MAX_RANK - 1} before expanding",
             found=str(rank),
         )
-    number = to_whole(context, axis.value, axis.span, what="the new axis", at_least=1, at_most=rank + 1)
+    number = to_whole(context, axis.value, axis.span, what="the new axis", at_least=1, at_most=rank + 1, hint=COUNTED)
     if number is None:
         return POISON
     shape = (*operand.shape[: number - 1], 1, *operand.shape[number - 1 :])
@@ -213,7 +216,7 @@ def reduced_axis(
             help=f"write dana.{name}(value, 1) to reduce the first axis",
         )
         return None
-    number = to_whole(context, axis.value, axis.span, what="the axis", at_least=1)
+    number = to_whole(context, axis.value, axis.span, what="the axis", at_least=1, hint=COUNTED)
     if number is None:
         return None
     if number > rank:

@@ -318,7 +318,7 @@ def parse_number(text: str, span: Span) -> int | float:
                 title="the whole number is too large",
                 span=span,
                 label="this number",
-                expected=f"at most {MAX_INTEGER}",
+                expected=f"at most {MAX_INTEGER:,}",
                 help="write it with a decimal point if it is a quantity",
             )
         )

@@ -78,6 +78,7 @@ def _logical_lines(tokens: Sequence[Token], source: Source, diagnostics: list[Di
         )
         if unclosed is not None:
             line.broken = True
+            unclosed = _culprit(kept, unclosed)
             diagnostics.append(
                 Diagnostic(
                     code="E110",
@@ -124,6 +125,19 @@ def _end_of_line(tokens: Sequence[Token], start: int) -> tuple[int, Token | None
     if not opened:
         return len(tokens), None
     return (len(tokens) if candidate is None else candidate), opened[0]
+
+
+def _culprit(tokens: Sequence[Token], outermost: Token) -> Token:
+    """Return the bracket that was forgotten: the one inside which another kind is closed, else the outermost."""
+    opened: list[Token] = []
+    for token in tokens:
+        if token.type in OPENING:
+            opened.append(token)
+        elif token.type in CLOSING and opened:
+            if OPENING[opened[-1].type] != token.value and any(OPENING[o.type] == token.value for o in opened):
+                return opened[-1]
+            opened.pop()
+    return outermost
 
 
 def _check_depth(line: Line, diagnostics: list[Diagnostic]) -> None:

@@ -54,6 +54,26 @@ REFUSED: dict[str, str] = {
 }
 """What to write instead of a word or sign of Python that the language leaves out."""
 
+MEANT: dict[str, str] = {
+    **dict.fromkeys("\u201c\u201d\u201e\u00ab\u00bb", 'a straight quote: "'),
+    **dict.fromkeys("\u2018\u2019\u201a\u0060\u00b4", "a straight quote: '"),
+    **dict.fromkeys("\u2212\u2013\u2014", "a hyphen: -"),
+    **dict.fromkeys("\u00d7\u00b7\u22c5\u2217", "an asterisk: *"),
+    **dict.fromkeys("\u00f7\u2215", "a slash: /"),
+    **dict.fromkeys("\u00a0\u2009\u202f\u3000", "an ordinary space"),
+    **dict.fromkeys("\u200b\ufeff", "nothing here: the character is invisible"),
+    "\u2264": "<=",
+    "\u2265": ">=",
+    "\u2260": "1 - (a == b)",
+    "\uff08": "(",
+    "\uff09": ")",
+    "\uff0c": "a comma: ,",
+    "\u00b2": "x * x",
+    "!": "1 - a for not a",
+    "?": "dana.where(condition, a, b)",
+}
+"""What was probably meant by a character that text processors and web pages put in place of another."""
+
 NAMED = {
     "NEWLINE": "the end of the line",
     "NAME": "a name",
@@ -75,6 +95,8 @@ NAMED = {
     "AS": "'as'",
     "DEF": "'def'",
 }
+CLOSING = {"RPAR": "(", "RSQB": "["}
+OPENING = {"RPAR": "LPAR", "RSQB": "LSQB"}
 STARTS_EXPRESSION = frozenset({"NAME", "NUMBER", "STRING", "LPAR", "LSQB", "SIGN"})
 OPERATORS = frozenset({"SIGN", "STAR", "FACTOR", "COMPARE"})
 
@@ -98,8 +120,8 @@ def unexpected(token: Token, accepted: Collection[str], line: Sequence[Token]) -
             title=f"the character {token.value!r} is not part of the language",
             span=span,
             label="this character",
-            expected=expectation(accepted),
-            help="remove it",
+            expected="" if token.value in MEANT else expectation(accepted),
+            help=f"write {MEANT[token.value]}" if token.value in MEANT else "remove it",
         )
     if token.type == "UNCLOSED":
         return Diagnostic(
@@ -154,11 +176,32 @@ def expectation(accepted: Collection[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} or {parts[-1]}"
 
 
+def _open_bracket(tokens: Sequence[Token]) -> Token | None:
+    """The innermost bracket that tokens leave open."""
+    opened: list[Token] = []
+    for token in tokens:
+        if token.type in OPENING.values():
+            opened.append(token)
+        elif token.type in CLOSING and opened:
+            opened.pop()
+    return opened[-1] if opened else None
+
+
 def _advice(token: Token, line: Sequence[Token]) -> str:
     position = next((i for i, other in enumerate(line) if other is token), len(line))
     before = line[position - 1] if position else None
     if token.type == "EQUAL":
         return "to compare, write =="
+    if token.type == "AUGMENT":
+        return "such an assignment changes one name; write one statement for each"
+    if token.type in CLOSING:
+        opened = _open_bracket(line[:position])
+        if opened is None:
+            return f"no {CLOSING[token.type]!r} is open here; remove it"
+        if opened.type != OPENING[token.type]:
+            return f"the {opened.value!r} in column {opened.column} is still open; close it first"
+    if before is not None and before.type in OPERATORS | {"EQUAL", "AUGMENT"} and token.type in {"NEWLINE", "RPAR"}:
+        return f"write what follows {before.value!r}, or remove it"
     if token.type == "COLON" and any(t.type == "LSQB" for t in line[:position]):
         return "slices are not part of the language; a row of a model is U[i]"
     if token.type == "STAR" and before is not None and before.type in {"LPAR", "COMMA"}:
