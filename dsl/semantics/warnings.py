@@ -5,8 +5,10 @@ Comes in: a checked rule. Goes out: warnings, none of which stops anything. Must
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
+from dsl.binary32 import round32
 from dsl.diagnostics import Note
 from dsl.hdfg.graph import COMPARISONS, Op
 from dsl.semantics.context import Context
@@ -19,11 +21,12 @@ def warn(context: Context, checked: Checked) -> None:
     _unused(context, checked)
     _scaled_twice(context, checked)
     _settled_test(context, checked)
+    _without_model(context, checked)
 
 
-MIRRORED = {Op.LT: Op.GT, Op.GT: Op.LT, Op.LE: Op.GE, Op.GE: Op.LE}
 SCALING = frozenset({Op.MUL, Op.DIV, Op.NEG})
-NOT_NEGATIVE = frozenset({Op.SIGMOID, Op.GAUSSIAN, Op.SQRT, Op.EXP, Op.ABS}) | COMPARISONS
+NOT_NEGATIVE = frozenset({Op.SQRT, Op.EXP, Op.ABS})
+TO_ONE = frozenset({Op.SIGMOID, Op.GAUSSIAN}) | COMPARISONS
 KEEP_SIGN = frozenset({Op.SIGMA, Op.PI, Op.MERGE, Op.ADD, Op.MUL, Op.DIV, Op.MIN, Op.EXPAND})
 
 
@@ -31,16 +34,11 @@ def _scaled_twice(context: Context, checked: Checked) -> None:
     """Warn of a merged value divided by the batch size that was divided by it before the merge, or after it already."""
     if checked.batch is None:
         return
-    divisions = [
-        operation
-        for operation in checked.operations
-        if operation.op is Op.DIV and _is_batch_size(operation.operands[1], checked) and operation.merged
-    ]
-    for division in divisions:
-        earlier = next(
-            (o for o in _scaled(division.operands[0]) if o.op is Op.DIV and _is_batch_size(o.operands[1], checked)),
-            None,
-        )
+    for division in checked.operations:
+        if not (division.merged and _divides_by_batch_size(division, checked)):
+            continue
+        multiples = (other for operand in division.operands for other in _scaled(operand))
+        earlier = next((other for other in multiples if _divides_by_batch_size(other, checked)), None)
         if earlier is not None:
             context.warn(
                 "W706",
@@ -50,6 +48,16 @@ def _scaled_twice(context: Context, checked: Checked) -> None:
                 notes=(Note(message="divided by it before", span=earlier.span),),
                 help="a merge sums; one division makes it a mean",
             )
+
+
+def _divides_by_batch_size(operation: Operation, checked: Checked) -> bool:
+    assert checked.batch is not None
+    if operation.op is Op.DIV:
+        return _is_batch_size(operation.operands[1], checked)
+    if operation.op is not Op.MUL or checked.batch.meta is not None or checked.batch.size in (None, 1):
+        return False
+    share = round32(1 / (checked.batch.size or 1))
+    return any(operand.op is Op.CONST and operand.value == share for operand in operation.operands)
 
 
 def _is_batch_size(operation: Operation, checked: Checked) -> bool:
@@ -73,44 +81,87 @@ def _scaled(operation: Operation) -> Iterator[Operation]:
 
 
 def _settled_test(context: Context, checked: Checked) -> None:
-    """Warn of a convergence test whose outcome is known: a value that cannot be negative against such a bound."""
+    """Warn of a convergence test whose outcome is known: its sides' ranges do not meet, or nothing in it changes."""
     test = checked.convergence
-    if test is None or test.op not in COMPARISONS or test.op is Op.EQ:
+    if test is None:
         return
-    left, right = test.operands
-    op: Op = test.op
-    if left.op is Op.CONST:
-        left, right = right, left
-        op = MIRRORED[op]
-    if right.op is not Op.CONST or right.value is None or not _not_negative(left):
+    if not any(operation.op in CHANGING for operation in reachable([test])):
+        context.warn(
+            "W707",
+            "the convergence test is the same after every epoch",
+            test.span,
+            label="depends on numbers and metas only",
+            help="compare what training changes, as in dana.norm(grad, 1) < 0.01",
+        )
         return
-    bound = right.value
-    if (op is Op.LT and bound <= 0) or (op is Op.LE and bound < 0):
-        outcome = "can never hold"
-    elif (op is Op.GE and bound <= 0) or (op is Op.GT and bound < 0):
-        outcome = "always holds"
-    else:
+    if test.op not in COMPARISONS:
         return
-    context.warn(
-        "W707",
-        f"the convergence test {outcome}",
-        test.span,
-        label=f"compares a value of at least 0 with {bound:g}",
-        help="compare with a small positive number, as in dana.norm(grad, 1) < 0.01",
-    )
+    outcome = _outcome(test.op, *(_range(operand) for operand in test.operands))
+    if outcome is not None:
+        shown = " with ".join(_range_text(*_range(operand)) for operand in test.operands)
+        context.warn(
+            "W707",
+            f"the convergence test {'always holds' if outcome else 'can never hold'}",
+            test.span,
+            label=f"compares {shown}",
+            help="compare with a small positive number, as in dana.norm(grad, 1) < 0.01",
+        )
+
+
+CHANGING = frozenset({Op.MODEL, Op.INPUT, Op.OUTPUT})
+Range = tuple[float, float]
+
+
+def _outcome(op: Op, left: Range, right: Range) -> bool | None:
+    """Whether a comparison of values from two ranges holds; None if that depends on the values."""
+    if op in (Op.GT, Op.GE):
+        return _outcome(Op.LT if op is Op.GT else Op.LE, right, left)
+    if op is Op.EQ:
+        return False if left[1] < right[0] or right[1] < left[0] else None
+    if op is Op.LT:
+        return True if left[1] < right[0] else False if left[0] >= right[1] else None
+    return True if left[1] <= right[0] else False if left[0] > right[1] else None
+
+
+def _range(operation: Operation) -> Range:
+    """Bounds that a value keeps, whatever the data (or it is a NaN)."""
+    if operation.op is Op.CONST and operation.value is not None:
+        return operation.value, operation.value
+    if operation.op in TO_ONE:
+        return 0.0, 1.0
+    return (0.0, math.inf) if _not_negative(operation) else (-math.inf, math.inf)
+
+
+def _range_text(low: float, high: float) -> str:
+    if low == high:
+        return f"{low:g}"
+    return f"a value from {low:g} to {high:g}" if high < math.inf else f"a value of at least {low:g}"
 
 
 def _not_negative(operation: Operation) -> bool:
     """Whether a value is surely at least 0 (or a NaN)."""
     if operation.op is Op.CONST:
         return operation.extent is not None or (operation.value or 0.0) >= 0
-    if operation.op in NOT_NEGATIVE:
+    if operation.op in NOT_NEGATIVE or operation.op in TO_ONE:
         return True
     if operation.op is Op.MUL and operation.operands[0] is operation.operands[1]:
         return True
     if operation.op is Op.MAX:
         return any(_not_negative(operand) for operand in operation.operands)
     return operation.op in KEEP_SIGN and all(_not_negative(operand) for operand in operation.operands)
+
+
+def _without_model(context: Context, checked: Checked) -> None:
+    """Warn of a loss or a prediction that training cannot change."""
+    for what, value in (("loss", checked.loss), ("prediction", checked.prediction)):
+        if value is not None and not any(operation.op is Op.MODEL for operation in reachable([value])):
+            context.warn(
+                "W710",
+                f"the {what} depends on no model",
+                value.span,
+                label="training does not change this",
+                help=f"compute the {what} from a model",
+            )
 
 
 def _unused(context: Context, checked: Checked) -> None:
@@ -135,6 +186,15 @@ def _unused(context: Context, checked: Checked) -> None:
                 model.span,
                 label="declared here",
                 help=f"it keeps its start values; write {call} for it, or use a dana.meta",
+            )
+    for update in checked.updates:
+        if update.value is update.model:
+            context.warn(
+                "W711",
+                f"the new value of {update.model.name} is {update.model.name} itself",
+                update.span,
+                label="changes nothing",
+                help="pass the value that the model becomes, as in w - lr * grad",
             )
     for operation in checked.operations:
         if operation.op is Op.MERGE and operation not in used:
