@@ -37,8 +37,8 @@ class Machine(ctypes.Structure):
             (name, _I32)
             for name in (
                 *("threads", "clusters", "striders", "page_size", "scratch_depth", "tuple_depth", "program_depth"),
-                *("strider_depth", "descriptor_depth", "queue_depth", "page_beats", "link_latency"),
-                *("result_latency", "section_start", "min_instruction", "round_start"),
+                *("strider_depth", "descriptor_depth", "index_depth", "queue_depth", "page_beats", "link_latency"),
+                *("result_latency", "index_latency", "section_start", "min_instruction", "round_start"),
                 *("strider_start", "strider_bound", "unpack_stages", "unpack_latency", "page_release"),
             )
         ),
@@ -128,6 +128,7 @@ def machine_data(config: MachineConfig) -> Machine:
     """A configuration and the constants of the cycle contract."""
     data = Machine(
         result_latency=cycles.RESULT_LATENCY,
+        index_latency=cycles.INDEX_LATENCY,
         section_start=cycles.SECTION_START,
         min_instruction=cycles.MIN_INSTRUCTION,
         round_start=cycles.ROUND_START,
@@ -141,7 +142,7 @@ def machine_data(config: MachineConfig) -> Machine:
             name: getattr(config, name)
             for name in (
                 *("threads", "clusters", "striders", "page_size", "scratch_depth", "tuple_depth", "program_depth"),
-                *("strider_depth", "descriptor_depth", "queue_depth", "link_latency"),
+                *("strider_depth", "descriptor_depth", "index_depth", "queue_depth", "link_latency"),
             )
         },
     )

@@ -27,6 +27,10 @@ class Kind(IntEnum):
     WRITES_COLLIDE = 9
     RESULTS_OUTSTAND = 10
     COLUMN_OUTSIDE = 11
+    NO_INDEX = 12
+    INDEX_UNSET = 13
+    INDEX_EARLY = 14
+    INDEX_OVERLAPS = 15
 
 
 class Setting(IntEnum):
@@ -71,6 +75,10 @@ KINDS = {
     Kind.WRITES_COLLIDE: "{where} writes a result in cycle {found} of the section, as another instruction does",
     Kind.RESULTS_OUTSTAND: "section {section} ends {found} cycles before its last result can be read",
     Kind.COLUMN_OUTSIDE: "column descriptor {position} writes row {found} of tuples of {limit} rows",
+    Kind.NO_INDEX: "{where} needs {found} entries of an index file, the machine has {limit}",
+    Kind.INDEX_UNSET: "{where} uses {found} entries of the index file, the last SETX before it set {limit}",
+    Kind.INDEX_EARLY: "{where} comes {found} cycles too early after SETX",
+    Kind.INDEX_OVERLAPS: "{where} reads a row before it is visible, which a program with SETX must not",
 }
 
 
@@ -82,7 +90,7 @@ def refusal(problem: Problem, bundle: Bundle) -> BundleError:
         return BundleError(SETTINGS[Setting(position)].format(found=found, limit=limit))
     kind = Kind(problem.kind)
     field, value, where = "", 0, ""
-    if kind in (Kind.BAD_FIELD, *range(Kind.DST_OUTSIDE, Kind.RESULTS_OUTSTAND)):
+    if kind in (Kind.BAD_FIELD, *range(Kind.DST_OUTSIDE, Kind.RESULTS_OUTSTAND), *range(Kind.NO_INDEX, len(Kind))):
         instruction = bundle.program[position]
         where = f"instruction {position} ({instruction.op.name} in section {section})"
         if kind is Kind.BAD_FIELD:

@@ -51,6 +51,9 @@ class MachineConfig:
         Instructions each Strider holds (one shared image). Power of two.
     descriptor_depth
         Entries of the column descriptor table. Power of two, at most 4096.
+    index_depth
+        Entries of each thread's index file, which programs with data-dependent addresses need: at least as many as a
+        thread has tuples in a round. Power of two, or 0: there is none, and no hardware for it.
     queue_depth
         Column requests that a Strider can have waiting at the unpacker. Power of two.
     link_bytes
@@ -70,6 +73,7 @@ class MachineConfig:
     program_depth: int = 256
     strider_depth: int = 512
     descriptor_depth: int = 64
+    index_depth: int = 0
     queue_depth: int = 16
     link_bytes: int = 32
     link_latency: int = 64
@@ -129,6 +133,8 @@ class MachineConfig:
             value = getattr(self, name)
             if not (_is_power_of_two(value) and low <= value <= high):
                 problems.append(f"{name} must be a power of two from {low} to {high}, not {value!r}")
+        if self.index_depth and not (_is_power_of_two(self.index_depth) and 2 <= self.index_depth <= 4096):
+            problems.append(f"index_depth must be 0 or a power of two from 2 to 4096, not {self.index_depth!r}")
         if not problems and self.scratch_depth * self.lanes > 1 << REGION_SHIFT:
             problems.append(
                 f"scratch_depth must be at most {(1 << REGION_SHIFT) // self.lanes} with {self.lanes} lanes, "

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from hwgen.spec.strider import Fault
 
+UNKNOWN_PAGE = 0xFFFFFFFF
+"""FAULT_PAGE of a fault that the engine found: its tuples' pages are long gone."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochCounters:
@@ -21,7 +24,8 @@ class EpochCounters:
         Cycles in which the engine ran a section.
     fault, fault_page, fault_pointer
         `Fault.NONE`, or why the machine stopped, the page within the epoch, and the page address of the line pointer
-        being followed (0: the page header). With a fault the other counters mean nothing.
+        being followed (0: the page header). A fault of the engine (STACK, INDEX) has no page: `UNKNOWN_PAGE`; its
+        pointer is 0, or the tag of the SETX that failed. With a fault the other counters mean nothing.
     """
 
     cycles: int

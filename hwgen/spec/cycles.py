@@ -17,6 +17,10 @@ RESULT_LATENCY = 4 + ALU_LATENCY
 """Cycles from a row's issue until an instruction that reads its result may issue; the same for every operation
 that is not a special function. Besides the arithmetic: the memories' addresses, mask, exchange, and the write."""
 
+INDEX_LATENCY = RESULT_LATENCY
+"""Cycles from the issue of a row of SETX until a row that uses the entry may issue. The RTL is built for it to be the
+same as for other results."""
+
 SECTION_START = 3
 """Cycles from the start of a section until its first instruction's wait begins."""
 

@@ -7,7 +7,8 @@ every lane of every thread, in one cycle:
 
     dst[dst + o*dst_outer + i*dst_inner] <- op(a[a + o*a_outer + i*a_inner], b[b + o*b_outer + i*b_inner])
 
-See `docs/machine.md` for sections, masks and timing.
+An address may have an entry of the thread's index file added to it, which SETX sets from a tuple's integer: rows of a
+model are then chosen by data. See `docs/machine.md` for sections, masks, indices and timing.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ class Opcode(IntEnum):
     NEG = 12
     ABS = 13
     MOVC = 14
+    SETX = 15
+    """Sets an entry of the index file; the only operation that writes no row."""
     SIGMOID = 32
     GAUSSIAN = 33
     EXP = 34
@@ -113,6 +116,8 @@ FIELDS = layout(
     ("tail_b", 1, "in the last inner row, b (from memory) is the identity in lanes from `tail` on"),
     ("tail", 7, "first lane that the tail masks replace"),
     ("scalar", 1, "special function: take the cluster's lane 0, write all its lanes"),
+    ("a_index", 1, "add entry `o` of the thread's index file to a"),
+    ("dst_index", 1, "add entry `o` of the thread's index file to dst"),
 )
 
 
@@ -144,10 +149,22 @@ class Instruction:
     tail_b: int = 0
     tail: int = 0
     scalar: int = 0
+    a_index: int = 0
+    dst_index: int = 0
 
     @property
     def rows(self) -> int:
         return self.inner * self.outer
+
+    @property
+    def indexed(self) -> bool:
+        """Whether it uses the index file."""
+        return bool(self.a_index or self.dst_index)
+
+    @property
+    def index_reach(self) -> int:
+        """Of SETX: the largest entry that it can set, in rows."""
+        return (self.dst - 1) * self.dst_outer
 
     def encode(self) -> int:
         """The instruction's word."""

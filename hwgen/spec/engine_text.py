@@ -9,7 +9,8 @@ In: instructions and the sections they start, or text. Out: the other. No hardwa
 
 A line is an operation, `dst <- a, b`, and every other field that is not at its least value as `field=value`. `s40` is
 row 40 of the scratchpad, `t0` row 0 of tuple memory; `+i` steps with the inner loop, `+4o` by four rows with the outer
-one, `+level` by levels of the merge stack. `lane^8` is operand a of the lane whose number differs by 8.
+one, `+level` by levels of the merge stack; `+x` adds an entry of the index file. `lane^8` is operand a of the lane
+whose number differs by 8. `setx x100+4o <- t3+5o outer=16` sets entries from numbers below 100, each 4 rows.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ _LEAST = {field.name: 0 for field in FIELDS} | {"inner": 1, "outer": 1}
 _OPERAND_FIELDS = frozenset(
     name
     for operand in ("dst", "a", "b")
-    for name in (operand, f"{operand}_tuple", f"{operand}_inner", f"{operand}_outer", f"{operand}_level")
+    for name in (operand, *(f"{operand}_{part}" for part in ("tuple", "inner", "outer", "level", "index")))
 )
 _B_FIELDS = ("b", "b_tuple", "b_inner", "b_outer")
 _WITHOUT_B = frozenset(
-    {Opcode.END, Opcode.MOV, Opcode.NEG, Opcode.ABS}
+    {Opcode.END, Opcode.MOV, Opcode.NEG, Opcode.ABS, Opcode.SETX}
     | {Opcode.SIGMOID, Opcode.GAUSSIAN, Opcode.EXP, Opcode.LOG, Opcode.SQRT}
 )
+_ADDED = {"level": "+level", "index": "+x"}
 _EXCHANGES = {Source.LANE_XOR: "lane", Source.THREAD_XOR: "thread"}
 
 
@@ -111,10 +113,12 @@ def _operand(instruction: Instruction, name: str, shown: dict[str, int]) -> str:
     fields = {key: getattr(instruction, key, 0) for key in (name, f"{name}_tuple", f"{name}_inner", f"{name}_outer")}
     shown |= {key: value for key, value in fields.items() if hasattr(instruction, key)}
     base, in_tuples, inner, outer = fields.values()
-    text = f"{'t' if in_tuples else 's'}{base}{'+i' if inner else ''}{f'+{outer}o' if outer else ''}"
-    if getattr(instruction, f"{name}_level", 0):
-        shown[f"{name}_level"] = 1
-        text += "+level"
+    memory = "x" if name == "dst" and instruction.op is Opcode.SETX else "t" if in_tuples else "s"
+    text = f"{memory}{base}{'+i' if inner else ''}{f'+{outer}o' if outer else ''}"
+    for added, suffix in _ADDED.items():
+        if getattr(instruction, f"{name}_{added}", 0):
+            shown[f"{name}_{added}"] = 1
+            text += suffix
     return text
 
 
@@ -146,12 +150,14 @@ def _instruction(tree: Any) -> Instruction:
 
 
 def _read_operand(name: str, part: Any, values: dict[str, int], line: int) -> None:
-    memory, inner, outer, level = part.children
+    memory, inner, outer, level, index = part.children
     values[name] = int(memory[1:])
     values[f"{name}_inner"] = int(inner is not None)
     values[f"{name}_outer"] = int(outer[1:-1]) if outer is not None else 0
-    for key, given in ((f"{name}_tuple", memory[0] == "t"), (f"{name}_level", level is not None)):
-        if given and key not in values:
+    entries = name == "dst" and values["op"] == Opcode.SETX
+    added = {"tuple": memory[0] == "t", "level": level is not None, "index": index is not None}
+    for key, given in ((f"{name}_{what}", given) for what, given in added.items()):
+        if (given and key not in values) or (memory[0] == "x") != entries:
             raise AssemblyError(
                 f"line {line}: operand {name} cannot be {''.join(str(c) for c in part.children if c)!r}"
             )

@@ -114,6 +114,8 @@ class Fault(IntEnum):
     itself)."""
     BUS = 13
     """The bus answered a page's read with an error (raised by the board's page reader)."""
+    INDEX = 14
+    """A number that chooses a model's row is not a whole one, or there is no such row (raised by the engine)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,6 +125,7 @@ class Machine:
             raise MachineFault(f"two halves of {self.group} x {bundle.tuple_rows} rows exceed {config.tuple_depth}")
         self.scratch = np.zeros((self.threads, config.scratch_depth, self.lanes), dtype=np.float32)
         self.halves = garbage((2, self.threads, self.group * bundle.tuple_rows, self.lanes), seed)
+        self.index = np.zeros((self.threads, config.index_depth), dtype=np.int64)
         self.write_image()
 
     def write_image(self) -> None:
@@ -204,7 +205,15 @@ class Machine:
         i = np.tile(np.arange(instruction.inner), instruction.outer)
         dst = instruction.dst + o * instruction.dst_outer + i * instruction.dst_inner + instruction.dst_level * shift
         a = instruction.a + o * instruction.a_outer + i * instruction.a_inner + instruction.a_level * shift
+        if instruction.op is Opcode.SETX:
+            self._set_index(instruction, o, a, half, m)
+            return
         b = instruction.b + o * instruction.b_outer + i * instruction.b_inner
+        if instruction.indexed:
+            for r in range(len(dst)):
+                row = slice(r, r + 1)
+                self._rows(instruction, o[row], i[row], dst[row], a[row], b[row], half, m)
+            return
         if dst.max() >= self.scratch.shape[1]:
             raise MachineFault(f"{instruction.op.name} writes row {dst.max()} of {self.scratch.shape[1]}")
         at_once = True
@@ -223,6 +232,18 @@ class Machine:
                 row = slice(r, r + 1)
                 self._rows(instruction, o[row], i[row], dst[row], a[row], b[row], half, m)
 
+    def _set_index(
+        self, instruction: Instruction, o: npt.NDArray[np.int64], a: npt.NDArray[np.int64], half: int, m: int
+    ) -> None:
+        """SETX: X[o] of every thread from lane 0."""
+        words = self._read(a, instruction.a_tuple, half)[:, :, 0]
+        if instruction.mask is Mask.SINGLE:
+            words = np.where(self._absent(o, m)[:, :, 0], np.float32(0.0), words)
+        good = (words == np.trunc(words)) & (words >= 0) & (words < instruction.dst)
+        if not good.all():
+            raise MachineFault(f"INDEX: {words[~good][0]} of {instruction.dst}, tag {instruction.b}")
+        self.index[:, o] = words.astype(np.int64) * instruction.dst_outer
+
     def _rows(
         self,
         instruction: Instruction,
@@ -239,7 +260,13 @@ class Machine:
         lane = np.arange(self.lanes)
         thread = np.arange(self.threads)
         last = (i == instruction.inner - 1)[:, None] & (lane >= instruction.tail)
-        left = self._read(a, instruction.a_tuple, half)
+        target = np.broadcast_to(dst, (self.threads, len(dst)))
+        if instruction.dst_index:
+            target = target + self.index[:, o]
+        if instruction.a_index:
+            left = self.scratch[thread[:, None], a + self.index[:, o]]
+        else:
+            left = self._read(a, instruction.a_tuple, half)
         if instruction.tail_a:
             left = np.where(last, identity, left)
         if instruction.mask is not Mask.NONE:
@@ -266,14 +293,17 @@ class Machine:
         if op is Opcode.MOV:
             result = left
         elif op is Opcode.MOVC:
-            result = np.where(right != 0.0, left, self._read(dst, 0, half))
+            result = np.where(right != 0.0, left, self.scratch[thread[:, None], target])
         elif op in BINARY:
             result = BINARY[op](left, right)
         elif op in UNARY:
             result = UNARY[op](left)
         else:
             raise MachineFault(f"{op.name} is not an operation on rows")
-        self.scratch[:, dst, :] = result
+        writes = np.ones((self.threads, len(dst)), dtype=np.bool_)
+        if instruction.dst_index and instruction.mask is Mask.SINGLE:
+            writes = ~self._absent(o, m)[:, :, 0]
+        self.scratch[np.broadcast_to(thread[:, None], target.shape)[writes], target[writes]] = result[writes]
 
     def _read(self, address: npt.NDArray[np.int64], in_tuples: int, half: int) -> Floats:
         """Rows of all threads, shape [threads, rows, lanes]."""

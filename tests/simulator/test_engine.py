@@ -14,7 +14,7 @@ from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.engine import Instruction, Mask, Opcode, Section, Source
 from hwgen.spec.strider import Fault
-from tests.hwgen.engine.programs import Scheduler, random_bundle
+from tests.hwgen.engine.programs import PLAIN, SPECIAL, Scheduler, random_bundle, random_tuples
 from tests.oracles.machine import Machine, MachineFault, garbage
 from tests.simulator.bundles import bits, fed, row_pages
 from tests.simulator.test_access import available
@@ -27,6 +27,8 @@ MACHINES = {
     "four by two": MachineConfig(threads=4, clusters=2, **SMALL),
     "wide thread": MachineConfig(threads=1, clusters=8, **SMALL),
     "sixteen threads": MachineConfig(threads=16, clusters=1, **SMALL),
+    "index files": MachineConfig(threads=4, clusters=2, index_depth=8, **SMALL),
+    "an index file": MachineConfig(threads=1, clusters=1, index_depth=8, **SMALL),
 }
 BATCHES = (1, 2, 3, 5, 8, 16, 64, 100, WHOLE_EPOCH)
 
@@ -60,7 +62,7 @@ def test_random_programs(machine: str, kernels: str) -> None:
     for _ in range(3 * SCALE):
         bundle = random_bundle(rng, config, batch=int(rng.choice(BATCHES)), size=20)
         count = int(rng.choice([0, 1, 2, bundle.round_tuples, 3 * bundle.round_tuples + 1, 40]))
-        tuples = numerics.flush(garbage((count, bundle.tuple_rows, config.lanes), int(rng.integers(1 << 31))))
+        tuples = random_tuples(rng, bundle, count)
         run_both(bundle, tuples, kernels)
 
 
@@ -88,9 +90,7 @@ def test_every_operation_in_every_loop(kernels: str) -> None:
     """One instruction at a time: all operations, steps, masks and exchanges, whole rounds and short ones."""
     rng = np.random.default_rng(7)
     ran = 0
-    for op in Opcode:
-        if op is Opcode.END:
-            continue
+    for op in (*PLAIN, *SPECIAL):
         for _ in range(5 * SCALE):
             config = list(MACHINES.values())[int(rng.integers(len(MACHINES)))]
             group, tuple_rows = int(rng.choice([1, 4, 8])), 5
@@ -181,7 +181,7 @@ def overlapping_bundle(rng: np.random.Generator, config: MachineConfig) -> Bundl
     taken: set[int] = set()
     turn = last = 0
     for _ in range(int(rng.integers(2, 9))):
-        op = Opcode(int(rng.choice([o for o in Opcode if o is not Opcode.END])))
+        op = Opcode(int(rng.choice([*PLAIN, *SPECIAL])))
         scalar = int(rng.random() < 0.7)
         inner, outer = (1, 1) if op.special else (int(rng.integers(1, 5)), int(rng.integers(1, 4)))
         apart, latency = cycles.SPECIAL_INTERVAL.get(op, 1), cycles.SPECIAL_LATENCY.get(op, cycles.RESULT_LATENCY)

@@ -14,6 +14,7 @@
 #define SIM_TEMPORARIES	  32
 #define SIM_REGISTERS	  64
 #define SIM_WHOLE_EPOCH	  UINT32_MAX
+#define SIM_UNKNOWN_PAGE  UINT32_MAX
 #define SIM_ENGINE_CODES  64
 #define SIM_STRIDER_CODES 16
 
@@ -34,6 +35,7 @@ enum sim_opcode
 	SIM_NEG = 12,
 	SIM_ABS = 13,
 	SIM_MOVC = 14,
+	SIM_SETX = 15,
 	SIM_SIGMOID = 32,
 	SIM_GAUSSIAN = 33,
 	SIM_EXP = 34,
@@ -109,7 +111,8 @@ enum sim_fault
 	SIM_FAULT_OUT_OF_PAGE = 1,
 	SIM_FAULT_STACK = 10,
 	SIM_FAULT_BAD_INSTRUCTION = 11,
-	SIM_FAULT_RUNAWAY = 12
+	SIM_FAULT_RUNAWAY = 12,
+	SIM_FAULT_INDEX = 14
 };
 
 enum sim_column_type
@@ -126,8 +129,8 @@ enum sim_column_type
 struct sim_machine
 {
 	int32_t threads, clusters, striders, page_size, scratch_depth, tuple_depth, program_depth, strider_depth;
-	int32_t descriptor_depth, queue_depth, page_beats, link_latency;
-	int32_t result_latency, section_start, min_instruction, round_start;
+	int32_t descriptor_depth, index_depth, queue_depth, page_beats, link_latency;
+	int32_t result_latency, index_latency, section_start, min_instruction, round_start;
 	int32_t strider_start, strider_bound, unpack_stages, unpack_latency, page_release;
 	int32_t strider_cycles[SIM_STRIDER_CODES];
 	int32_t special_latency[SIM_ENGINE_CODES], special_interval[SIM_ENGINE_CODES]; /* 0: not a special function */
@@ -141,6 +144,7 @@ struct sim_instruction
 	int32_t a, a_tuple, a_inner, a_outer, a_level;
 	int32_t b, b_tuple, b_inner, b_outer;
 	int32_t source, distance, mask, tail_a, tail_b, tail, scalar;
+	int32_t a_index, dst_index;
 };
 
 /* hwgen.spec.strider.Instruction */
@@ -202,7 +206,11 @@ enum sim_problem_kind
 	SIM_TOO_SHORT,		   /* found: cycles, limit: MIN_INSTRUCTION */
 	SIM_WRITES_COLLIDE,	   /* found: cycle from the section's start */
 	SIM_RESULTS_OUTSTAND,  /* found: cycles that END's wait is short of */
-	SIM_COLUMN_OUTSIDE	   /* found: row, limit: tuple rows */
+	SIM_COLUMN_OUTSIDE,	   /* found: row, limit: tuple rows */
+	SIM_NO_INDEX,		   /* found: entries that it needs, limit: INDEX_DEPTH */
+	SIM_INDEX_UNSET,	   /* found: entries that it uses, limit: entries that the last SETX set */
+	SIM_INDEX_EARLY,	   /* found: cycles short of INDEX_LATENCY */
+	SIM_INDEX_OVERLAPS	   /* a program with SETX reads a row before it is visible */
 };
 
 enum sim_setting

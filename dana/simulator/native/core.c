@@ -35,7 +35,8 @@ static void
 unload(struct sim *sim)
 {
 	sim_paths_free(sim);
-	free(sim->in_order);
+	free(sim->care);
+	free(sim->index);
 	free(sim->sections[SIM_TUPLE].fused);
 	memset(sim->sections, 0, sizeof sim->sections);
 	free(sim->ops);
@@ -46,7 +47,8 @@ unload(struct sim *sim)
 	free(sim->tuples);
 	free(sim->strider);
 	free(sim->columns);
-	sim->in_order = NULL;
+	sim->care = NULL;
+	sim->index = NULL;
 	sim->ops = NULL;
 	sim->masks = NULL;
 	sim->rows = NULL;

@@ -9,6 +9,7 @@
  *   core.c     load, rows, epochs: what is exported           strider.c  one page through the Strider
  *   verify.c   is the program one that the machine allows?    record.c   paths of the Strider's loops, as vector code
  *   engine.c   instructions                                   path.c     a loop's iterations by one path
+ *   index.c    rows chosen by data
  *   pipeline.c instructions whose results overlap             group.c    a loop's iterations by whichever path fits
  *   fuse.c     several instructions as one                    live.c     what a path must leave behind
  *   kernels.c  inner loops, chosen by the processor's kind    values.c   columns' bytes to tuple memory
@@ -47,6 +48,8 @@ enum sim_manner
 	SIM_BY_KERNEL,
 	SIM_BY_FUNCTION, /* special functions, many rows at once */
 	SIM_BY_ROW,
+	SIM_SET_INDEX,
+	SIM_BY_INDEX,
 	SIM_BY_FUSION /* stands for several instructions: fuse.c */
 };
 
@@ -69,6 +72,13 @@ struct sim_fusion
 
 typedef void (*sim_fused_kernel)(const struct sim_fusion *fusion, float *d, const float *a, const float *b);
 
+/* What verify.c found of an engine instruction */
+struct sim_care
+{
+	bool in_order; /* rows read what earlier rows of the same instruction wrote */
+	int32_t entries, entry_rows; /* its addresses have entry_rows * k added, k < entries; 1, 0 without an index */
+};
+
 /* An engine instruction, made ready */
 struct sim_op
 {
@@ -79,7 +89,7 @@ struct sim_op
 	int64_t d, a, b;				 /* first floats */
 	int64_t d_level, a_level;		 /* floats that a level adds */
 	enum sim_manner manner;
-	bool in_order; /* rows read what earlier rows of the same instruction wrote */
+	struct sim_care care;
 	bool in_group; /* its tuple mask, if any, is of tuples that a whole round has */
 	struct sim_instruction i;
 };
@@ -296,7 +306,7 @@ struct sim
 	int32_t group, tuple_rows, round_tuples, levels;
 	ptrdiff_t tuple_stride; /* floats from a tuple to its thread's next */
 	uint32_t batch;
-	bool *in_order; /* of each instruction of the Bundle, see sim_op */
+	struct sim_care *care; /* of each instruction of the Bundle */
 	bool overlaps; /* results are read before they are visible: pipeline.c */
 	struct sim_code sections[SIM_SECTIONS];
 	struct sim_op *ops;
@@ -304,6 +314,7 @@ struct sim
 	float *scratch;	 /* [scratch_depth][unit] */
 	float *tuples;	 /* [2][group * tuple_rows][unit] */
 	float *rows;	 /* room for a few rows */
+	ptrdiff_t *index; /* [threads][index_depth] */
 	struct sim_pending *pending;
 
 	/* access engine */
@@ -327,7 +338,13 @@ bool sim_engine_prepare(struct sim *sim, const struct sim_bundle *bundle);
 void sim_engine_run(struct sim *sim, enum sim_section section, int32_t half, int32_t m, int32_t level);
 void sim_engine_row(const struct sim *sim, const struct sim_op *op, int32_t half, int32_t m, int32_t level, int32_t o,
 					int32_t i, float **d, const float **a, const float **b);
+int32_t sim_present(const struct sim *sim, int32_t m, int32_t t);
 void sim_engine_apply(const struct sim *sim, const struct sim_op *op, float *d, const float *a, const float *b);
+
+/* index.c */
+bool sim_index_set(struct sim *sim, const struct sim_op *op, int32_t half, int32_t m);
+void sim_index_gather(const struct sim *sim, int32_t o, float *to, const float *from);
+void sim_index_run(struct sim *sim, const struct sim_op *op, int32_t half, int32_t m, int32_t level);
 
 /* pipeline.c */
 bool sim_pipeline_prepare(struct sim *sim);
@@ -337,6 +354,7 @@ void sim_pipeline_run(struct sim *sim, const struct sim_code *code, int32_t half
 bool sim_fuse(struct sim *sim, const struct sim_bundle *bundle);
 
 /* verify.c */
+bool sim_indexed(const struct sim_instruction *in);
 bool sim_reads_b(const struct sim_instruction *in);
 int32_t sim_levels(const struct sim_bundle *bundle, int section);
 bool sim_verify(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *problem);

@@ -22,7 +22,7 @@ is_special(int op)
 static bool
 is_unary(int op)
 {
-	return op == SIM_MOV || op == SIM_NEG || op == SIM_ABS || (is_special(op) && op != SIM_DIV);
+	return op == SIM_MOV || op == SIM_SETX || op == SIM_NEG || op == SIM_ABS || (is_special(op) && op != SIM_DIV);
 }
 
 /* What leaves the other operand of the operation as it is; +0 where nothing does */
@@ -46,9 +46,9 @@ identity_of(int op)
 
 /* --- one row, in general ----------------------------------------------------------------------------------------- */
 
-/* units of threads that have their tuple t */
-static int32_t
-present(const struct sim *sim, int32_t m, int32_t t)
+/* Units of threads that have their tuple t */
+int32_t
+sim_present(const struct sim *sim, int32_t m, int32_t t)
 {
 	int32_t threads = m > t ? (m - t + sim->group - 1) / sim->group : 0;
 
@@ -70,7 +70,7 @@ mask_row(float *to, const float *from, int32_t unit, int32_t units, const uint32
 }
 
 /*
- * The operands of row (o, i) after masks and exchange, and the place of its result.
+ * The operands of row (o, i) after masks and exchange, and the place of its result, without its index.
  * sim->rows holds masked copies: A, B, result of special functions, their operands
  */
 void
@@ -84,12 +84,17 @@ sim_engine_row(const struct sim *sim, const struct sim_op *op, int32_t half, int
 	const bool last = i == in->inner - 1;
 	const int32_t first_tuple = in->mask == SIM_MASK_PAIR ? 2 * o : o;
 	const uint32_t *everywhere = sim->masks + sim->lanes * unit, *tail = sim->masks + in->tail * unit;
-	const int32_t units_a = in->mask == SIM_MASK_NONE ? sim->unit : present(sim, m, first_tuple);
-	const int32_t units_b = in->mask == SIM_MASK_PAIR ? present(sim, m, first_tuple + 1) : sim->unit;
+	const int32_t units_a = in->mask == SIM_MASK_NONE ? sim->unit : sim_present(sim, m, first_tuple);
+	const int32_t units_b = in->mask == SIM_MASK_PAIR ? sim_present(sim, m, first_tuple + 1) : sim->unit;
 
 	*d = sim->scratch + op->d + level * op->d_level + (o * (ptrdiff_t)in->dst_outer + i * in->dst_inner) * unit;
 	*a = (in->a_tuple ? tuples : sim->scratch + level * op->a_level) + op->a +
 		 (o * (ptrdiff_t)in->a_outer + i * in->a_inner) * unit;
+	if (in->a_index)
+	{
+		sim_index_gather(sim, o, sim->rows, *a);
+		*a = sim->rows;
+	}
 	if (units_a < unit || (last && in->tail_a))
 	{
 		mask_row(sim->rows, *a, sim->unit, units_a, last && in->tail_a ? tail : everywhere, identity);
@@ -224,7 +229,14 @@ sim_engine_run(struct sim *sim, enum sim_section section, int32_t half, int32_t 
 		const float *a = (op->i.a_tuple ? tuples : sim->scratch + level * op->a_level) + op->a;
 		const float *b = (op->i.b_tuple ? tuples : sim->scratch) + op->b;
 
-		if (op->manner == SIM_BY_ROW || (op->i.mask != SIM_MASK_NONE && !(whole && op->in_group)))
+		if (op->manner == SIM_SET_INDEX)
+		{
+			if (!sim_index_set(sim, op, half, m))
+				return;
+		}
+		else if (op->manner == SIM_BY_INDEX)
+			sim_index_run(sim, op, half, m, level);
+		else if (op->manner == SIM_BY_ROW || (op->i.mask != SIM_MASK_NONE && !(whole && op->in_group)))
 			run_by_row(sim, op, half, m, level);
 		else if (op->manner == SIM_BY_KERNEL)
 			op->kernel(&op->loop, d, a, b);
@@ -256,7 +268,11 @@ choose(const struct sim *sim, struct sim_op *op)
 	op->loop.keep_b = sim->masks + (in->tail_b ? in->tail : sim->lanes) * sim->unit;
 	op->loop.flip = in->source == SIM_LANE_XOR ? 1 << in->distance : sim->lanes << in->distance;
 	op->manner = SIM_BY_ROW;
-	if (op->in_order || (tail && (is_special(in->op) || (exchange && inner > 1))))
+	if (in->op == SIM_SETX)
+		op->manner = SIM_SET_INDEX;
+	else if (sim_indexed(in))
+		op->manner = SIM_BY_INDEX;
+	else if (op->care.in_order || (tail && (is_special(in->op) || (exchange && inner > 1))))
 		;
 	else if (is_special(in->op))
 	{
@@ -324,7 +340,8 @@ sim_engine_prepare(struct sim *sim, const struct sim_bundle *bundle)
 	sim->ops = calloc(n + 1, sizeof *sim->ops);
 	sim->masks = malloc(sizeof(uint32_t) * (size_t)(sim->lanes + 1) * (size_t)unit);
 	sim->rows = malloc(sizeof(float) * ((size_t)unit * 7 + 3 * SPECIAL_BATCH));
-	if (sim->ops == NULL || sim->masks == NULL || sim->rows == NULL)
+	sim->index = calloc((size_t)sim->machine.threads * (size_t)sim->machine.index_depth + 1, sizeof *sim->index);
+	if (sim->index == NULL || sim->ops == NULL || sim->masks == NULL || sim->rows == NULL)
 		return false;
 	for (int32_t t = 0; t <= sim->lanes; t++)
 		for (int32_t u = 0; u < unit; u++)
@@ -341,7 +358,7 @@ sim_engine_prepare(struct sim *sim, const struct sim_bundle *bundle)
 			op->b = is_unary(op->i.op) ? op->a : (int64_t)op->i.b * unit;
 			op->d_level = op->i.dst_level ? (int64_t)bundle->level_stride * unit : 0;
 			op->a_level = op->i.a_level ? (int64_t)bundle->level_stride * unit : 0;
-			op->in_order = sim->in_order[bundle->sections[s] + k];
+			op->care = sim->care[bundle->sections[s] + k];
 			choose(sim, op);
 		}
 	}

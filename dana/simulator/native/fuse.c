@@ -67,25 +67,42 @@ leave(const struct fuser *f, rows set, const uint64_t *less)
 		set[k] &= ~less[k];
 }
 
-/* The scratchpad rows that an instruction reads and writes at a place of the merge stack; NULL: not wanted */
+/* A row, or those that an index may make of it */
 static void
-touch(const struct sim_instruction *in, int64_t shift, rows reads, rows writes)
+insert_any(rows set, int64_t row, const struct sim_op *op, bool index)
 {
+	for (int32_t k = 0; k < (index ? op->care.entries : 1); k++)
+		insert(set, row + (int64_t)k * op->care.entry_rows);
+}
+
+/* Whether what it writes is lost: all lanes of rows that are known */
+static bool
+overwrites(const struct sim_op *op)
+{
+	return op->i.op != SIM_MOVC && !op->i.dst_index;
+}
+
+/* The scratchpad rows that an instruction may read and write at a place of the merge stack; NULL: not wanted */
+static void
+touch(const struct sim_op *op, int64_t shift, rows reads, rows writes)
+{
+	const struct sim_instruction *in = &op->i;
+
 	for (int64_t o = 0; o < in->outer; o++)
 		for (int64_t i = 0; i < in->inner; i++)
 		{
 			const int64_t d = in->dst + o * in->dst_outer + i * in->dst_inner + in->dst_level * shift;
 
-			if (writes != NULL)
-				insert(writes, d);
+			if (writes != NULL && in->op != SIM_SETX)
+				insert_any(writes, d, op, in->dst_index);
 			if (reads == NULL)
 				continue;
 			if (!in->a_tuple)
-				insert(reads, in->a + o * in->a_outer + i * in->a_inner + in->a_level * shift);
+				insert_any(reads, in->a + o * in->a_outer + i * in->a_inner + in->a_level * shift, op, in->a_index);
 			if (sim_reads_b(in) && !in->b_tuple)
 				insert(reads, in->b + o * in->b_outer + i * in->b_inner);
 			if (in->op == SIM_MOVC)
-				insert(reads, d);
+				insert_any(reads, d, op, in->dst_index);
 		}
 }
 
@@ -135,7 +152,7 @@ is_dead(const struct fuser *f, const struct chain *chain)
 			continue;
 		if (meet(f, gone, f->reads[k]))
 			return false;
-		if (f->ops[k].i.op != SIM_MOVC)
+		if (overwrites(&f->ops[k]))
 			leave(f, gone, f->writes[k]);
 	}
 	return true;
@@ -170,7 +187,7 @@ extend(const struct fuser *f, struct chain *chain, int32_t k)
 static bool
 is_plain(const struct sim_op *op)
 {
-	return !op->in_order && (op->i.mask == SIM_MASK_NONE || op->in_group) && op->i.op < SIM_SIGMOID;
+	return !op->care.in_order && op->i.op != SIM_SETX && !sim_indexed(&op->i) && (op->i.mask == SIM_MASK_NONE || op->in_group) && op->i.op < SIM_SIGMOID;
 }
 
 static bool
@@ -380,14 +397,14 @@ find_outside(const struct fuser *f, const struct sim_bundle *bundle)
 			memset(written, 0, f->words * sizeof *written);
 			for (int32_t k = 0; k < sim->sections[s].n_ops; k++)
 			{
-				const struct sim_instruction *in = &sim->sections[s].ops[k].i;
+				const struct sim_op *op = &sim->sections[s].ops[k];
 
 				memset(reads, 0, f->words * sizeof *reads);
-				touch(in, level * bundle->level_stride, reads, NULL);
+				touch(op, level * bundle->level_stride, reads, NULL);
 				leave(f, reads, written);
 				join(f, f->outside, reads);
-				if (in->op != SIM_MOVC)
-					touch(in, level * bundle->level_stride, NULL, written);
+				if (overwrites(op))
+					touch(op, level * bundle->level_stride, NULL, written);
 			}
 		}
 	for (int32_t k = 0; k < bundle->n_symbols; k++)
@@ -421,7 +438,7 @@ sim_fuse(struct sim *sim, const struct sim_bundle *bundle)
 		{
 			f.reads[k] = sets + (2 * k + 3) * words;
 			f.writes[k] = sets + (2 * k + 4) * words;
-			touch(&code->ops[k].i, 0, f.reads[k], f.writes[k]);
+			touch(&code->ops[k], 0, f.reads[k], f.writes[k]);
 		}
 		find_outside(&f, bundle);
 		fuse(&f, code->fused, &code->n_fused);

@@ -7,13 +7,13 @@
 
 #include "core.h"
 
-/* Runs a section that the program may not have; the engine is at *clock */
+/* Runs a section that the program may not have, and none after a fault; the engine is at *clock */
 static void
 run(struct sim *sim, enum sim_section section, int32_t m, int32_t level, int64_t *clock)
 {
 	const int64_t cycles = sim->sections[section].cycles;
 
-	if (cycles == 0)
+	if (cycles == 0 || sim->e.fault != SIM_FAULT_NONE)
 		return;
 	sim_engine_run(sim, section, sim->e.half, m, level);
 	sim->e.busy += (uint64_t)cycles;
@@ -48,7 +48,7 @@ sim_epoch_begin(struct sim *sim)
 	sim->begun = true;
 }
 
-/* Runs the round that the unpacker has filled; false: fault STACK */
+/* Runs the round that the unpacker has filled; false: a fault */
 bool
 sim_round(struct sim *sim, int64_t hand, bool batch_last, bool epoch_last)
 {
@@ -72,9 +72,10 @@ sim_round(struct sim *sim, int64_t hand, bool batch_last, bool epoch_last)
 	}
 	else
 	{
-		if (level >= sim->levels)
+		if (e->fault == SIM_FAULT_NONE && level >= sim->levels)
 		{
 			e->fault = SIM_FAULT_STACK;
+			e->fault_page = SIM_UNKNOWN_PAGE;
 			return false;
 		}
 		run(sim, SIM_PUSH, m, level, &clock);
@@ -86,5 +87,5 @@ sim_round(struct sim *sim, int64_t hand, bool batch_last, bool epoch_last)
 	e->idle = clock;
 	e->half ^= 1;
 	first_tuple(sim);
-	return true;
+	return e->fault == SIM_FAULT_NONE;
 }

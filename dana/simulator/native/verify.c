@@ -30,11 +30,18 @@ is_special(int32_t op)
 	return op >= SIM_SIGMOID && op <= SIM_DIV;
 }
 
+/* Whether an address has an entry of the index file added */
+bool
+sim_indexed(const struct sim_instruction *in)
+{
+	return in->a_index || in->dst_index;
+}
+
 /* Whether operand b is read from a memory */
 bool
 sim_reads_b(const struct sim_instruction *in)
 {
-	return in->source == SIM_MEMORY && in->op != SIM_MOV && in->op != SIM_NEG && in->op != SIM_ABS &&
+	return in->source == SIM_MEMORY && in->op != SIM_MOV && in->op != SIM_SETX && in->op != SIM_NEG && in->op != SIM_ABS &&
 		   (!is_special(in->op) || in->op == SIM_DIV);
 }
 
@@ -46,7 +53,7 @@ fields(const struct sim *sim, const struct sim_instruction *in, int section, int
 	const int32_t reach = in->source == SIM_LANE_XOR ? sim->lanes : sim->machine.threads;
 
 #define FIELD(name) ((int64_t)(offsetof(struct sim_instruction, name) / sizeof(int32_t)))
-	if ((in->op < SIM_MOV || in->op > SIM_MOVC) && !is_special(in->op))
+	if ((in->op < SIM_MOV || in->op > SIM_SETX) && !is_special(in->op))
 		return complain(problem, SIM_BAD_FIELD, position, FIELD(op), in->op);
 	if (in->inner < 1)
 		return complain(problem, SIM_BAD_FIELD, position, FIELD(inner), in->inner);
@@ -63,6 +70,34 @@ fields(const struct sim *sim, const struct sim_instruction *in, int section, int
 		return complain(problem, SIM_BAD_FIELD, position, FIELD(source), in->source);
 	if (in->source != SIM_MEMORY && 1 << in->distance >= reach)
 		return complain(problem, SIM_BAD_FIELD, position, FIELD(distance), in->distance);
+	if (in->op != SIM_SETX && !sim_indexed(in))
+		return true;
+	if (in->outer > sim->machine.index_depth)
+		return complain(problem, SIM_NO_INDEX, position, in->outer, sim->machine.index_depth);
+	if (is_special(in->op))
+		return complain(problem, SIM_BAD_FIELD, position, FIELD(op), in->op);
+	if (in->source != SIM_MEMORY)
+		return complain(problem, SIM_BAD_FIELD, position, FIELD(source), in->source);
+	if (in->mask == SIM_MASK_PAIR)
+		return complain(problem, SIM_BAD_FIELD, position, FIELD(mask), in->mask);
+	if (in->a_index && (in->a_tuple || in->a_level))
+		return complain(problem, SIM_BAD_FIELD, position, FIELD(a_index), 1);
+	if (in->dst_index && in->dst_level)
+		return complain(problem, SIM_BAD_FIELD, position, FIELD(dst_index), 1);
+	if (in->op != SIM_SETX)
+		return true;
+	if (sim_indexed(in))
+		return complain(problem, SIM_BAD_FIELD, position, in->a_index ? FIELD(a_index) : FIELD(dst_index), 1);
+	if (in->tail_a || in->tail_b)
+		return complain(problem, SIM_BAD_FIELD, position, in->tail_a ? FIELD(tail_a) : FIELD(tail_b), 1);
+	if (in->a_level || in->dst_level)
+		return complain(problem, SIM_BAD_FIELD, position, in->a_level ? FIELD(a_level) : FIELD(dst_level), 1);
+	if (in->inner != 1)
+		return complain(problem, SIM_BAD_FIELD, position, FIELD(inner), in->inner);
+	if (in->dst < 1)
+		return complain(problem, SIM_BAD_FIELD, position, FIELD(dst), in->dst);
+	if ((in->dst - 1) * (int64_t)in->dst_outer >= sim->machine.scratch_depth)
+		return complain(problem, SIM_BAD_FIELD, position, FIELD(dst_outer), in->dst_outer);
 #undef FIELD
 	return true;
 }
@@ -81,11 +116,13 @@ addresses(const struct sim *sim, const struct sim_bundle *bundle, const struct s
 	const int64_t o = in->outer - 1, i = in->inner - 1;
 	const int64_t level = (int64_t)(sim_levels(bundle, section) - 1) * bundle->level_stride;
 	const int64_t tuples = (int64_t)bundle->group * bundle->tuple_rows, scratch = sim->machine.scratch_depth;
-	const int64_t d = in->dst + o * in->dst_outer + i * in->dst_inner + in->dst_level * level;
-	const int64_t a = in->a + o * in->a_outer + i * in->a_inner + in->a_level * level;
+	const struct sim_care *care = &sim->care[position];
+	const int64_t reach = (care->entries - 1) * (int64_t)care->entry_rows;
+	const int64_t d = in->dst + o * in->dst_outer + i * in->dst_inner + in->dst_level * level + in->dst_index * reach;
+	const int64_t a = in->a + o * in->a_outer + i * in->a_inner + in->a_level * level + in->a_index * reach;
 	const int64_t b = in->b + o * in->b_outer + i * in->b_inner;
 
-	if (d >= scratch)
+	if (in->op != SIM_SETX && d >= scratch)
 		return complain(problem, SIM_DST_OUTSIDE, position, d, scratch);
 	if (a >= (in->a_tuple ? tuples : scratch))
 		return complain(problem, SIM_A_OUTSIDE, position, a, in->a_tuple ? tuples : scratch);
@@ -105,6 +142,10 @@ struct written
 
 struct timing
 {
+	const struct sim_instruction *setter; /* the last SETX; NULL: none in this section */
+	int64_t set;			/* cycle of its first row */
+	bool indexes;			/* there is a SETX in some section */
+	int32_t early;			/* the first instruction that reads a row before it is visible; -1: none */
 	struct written *rows;
 	int64_t writes[WINDOW]; /* cycle of the last write that fell into each place */
 	int64_t visible;		/* cycle from which everything written is seen */
@@ -112,28 +153,48 @@ struct timing
 
 /* A row in instruction `position` reads a row of the scratchpad in a cycle */
 static void
-read_row(struct sim *sim, const struct timing *t, int32_t position, int64_t row, int64_t cycle)
+read_row(struct sim *sim, struct timing *t, int32_t position, int64_t row, int64_t cycle)
 {
 	const struct written *w = &t->rows[row];
 
 	if (w->position < 0)
 		return;
 	if (w->visible > cycle)
+	{
 		sim->overlaps = true;
+		if (t->early < 0)
+			t->early = position;
+	}
 	else if (w->position == position)
-		sim->in_order[position] = true;
+		sim->care[position].in_order = true;
+}
+
+/* A row becomes visible */
+static void
+written_row(struct sim *sim, struct timing *t, int32_t position, int64_t row, int64_t visible)
+{
+	struct written *w = &t->rows[row];
+
+	if (w->position >= 0 && w->visible >= visible)
+	{
+		sim->overlaps = true; /* the later of the two would be overwritten */
+		if (t->early < 0)
+			t->early = position;
+	}
+	w->visible = visible;
+	w->position = position;
 }
 
 static bool
 write_row(struct sim *sim, struct timing *t, const struct sim_instruction *in, int32_t position, int64_t row,
 		  int64_t cycle, struct sim_problem *problem)
 {
+	const struct sim_care *care = &sim->care[position];
 	const bool special = is_special(in->op);
 	const int32_t latency = special ? sim->machine.special_latency[in->op] : sim->machine.result_latency;
 	const int32_t interval = special ? sim->machine.special_interval[in->op] : 0;
 	const int32_t writes = special && !in->scalar ? SIM_CLUSTER : 1;
-	struct written *w = &t->rows[row];
-	int64_t visible = cycle + latency + (writes - 1) * (int64_t)interval;
+	const int64_t visible = cycle + latency + (writes - 1) * (int64_t)interval;
 
 	for (int32_t k = 0; k < writes; k++)
 	{
@@ -143,12 +204,30 @@ write_row(struct sim *sim, struct timing *t, const struct sim_instruction *in, i
 			return complain(problem, SIM_WRITES_COLLIDE, position, at, 0);
 		t->writes[at % WINDOW] = at;
 	}
-	if (w->position >= 0 && w->visible >= visible)
-		sim->overlaps = true; /* the later of the two would be overwritten */
-	w->visible = visible;
-	w->position = position;
+	for (int32_t k = 0; in->op != SIM_SETX && k < (in->dst_index ? care->entries : 1); k++)
+		written_row(sim, t, position, row + k * (int64_t)care->entry_rows, visible);
 	if (visible > t->visible)
 		t->visible = visible;
+	return true;
+}
+
+/* Whether entries of the index file are set when they are used */
+static bool
+entries(const struct sim *sim, struct timing *t, const struct sim_instruction *in, int32_t position, int64_t cycle,
+		struct sim_problem *problem)
+{
+	const int64_t first = in->op == SIM_SETX && t->setter != NULL ? t->set + t->setter->outer - 1 : t->set;
+	const int64_t missing = first + sim->machine.index_latency - cycle;
+
+	if (in->op != SIM_SETX && !sim_indexed(in))
+		return true;
+	if (t->setter != NULL && missing > 0)
+		return complain(problem, SIM_INDEX_EARLY, position, missing, 0);
+	if (in->op == SIM_SETX)
+	{
+		t->setter = in;
+		t->set = cycle;
+	}
 	return true;
 }
 
@@ -166,6 +245,8 @@ play(struct sim *sim, const struct sim_bundle *bundle, int s, int32_t level, str
 	for (int32_t k = 0; k < WINDOW; k++)
 		t->writes[k] = -1;
 	t->visible = 0;
+	t->setter = NULL;
+	t->early = -1;
 	for (int32_t position = bundle->sections[s]; position < bundle->sections[s] + code->n_ops; position++)
 	{
 		const struct sim_instruction *in = &bundle->program[position];
@@ -176,11 +257,16 @@ play(struct sim *sim, const struct sim_bundle *bundle, int s, int32_t level, str
 
 		if (cycles < sim->machine.min_instruction)
 			return complain(problem, SIM_TOO_SHORT, position, cycles, sim->machine.min_instruction);
+		/* X[o] is set in one cycle after the other, and used no faster */
+		if (!entries(sim, t, in, position, cycle, problem))
+			return false;
 		for (int32_t o = 0; o < in->outer; o++)
 			for (int32_t i = 0; i < in->inner; i++, cycle += interval)
 			{
-				if (!in->a_tuple)
-					read_row(sim, t, position, in->a + o * in->a_outer + i * in->a_inner + in->a_level * shift, cycle);
+				const struct sim_care *care = &sim->care[position];
+
+				for (int32_t k = 0; !in->a_tuple && k < (in->a_index ? care->entries : 1); k++)
+					read_row(sim, t, position, in->a + o * in->a_outer + i * in->a_inner + in->a_level * shift + k * (int64_t)care->entry_rows, cycle);
 				if (sim_reads_b(in) && !in->b_tuple)
 					read_row(sim, t, position, in->b + o * in->b_outer + i * in->b_inner, cycle);
 				if (!write_row(sim, t, in, position, in->dst + o * in->dst_outer + i * in->dst_inner + in->dst_level * shift,
@@ -189,6 +275,8 @@ play(struct sim *sim, const struct sim_bundle *bundle, int s, int32_t level, str
 			}
 		turn += cycles;
 	}
+	if (t->early >= 0 && t->indexes)
+		return complain(problem, SIM_INDEX_OVERLAPS, t->early, 0, 0);
 	turn += code->end_wait + 1;
 	if (t->visible > turn)
 		return complain(problem, SIM_RESULTS_OUTSTAND, bundle->sections[s] + code->n_ops, t->visible - turn, 0);
@@ -200,12 +288,17 @@ play(struct sim *sim, const struct sim_bundle *bundle, int s, int32_t level, str
 static bool
 engine(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *problem)
 {
-	struct timing t;
+	struct timing t = {.indexes = false};
 	bool fits = true;
 
+	sim->overlaps = false;
+	sim->care = calloc((size_t)bundle->n_program + 1, sizeof *sim->care);
+	if (sim->care == NULL)
+		return complain(problem, SIM_NO_MEMORY, 0, 0, 0);
 	for (int s = 0; s < SIM_SECTIONS; s++)
 	{
 		const int32_t start = bundle->sections[s];
+		const struct sim_instruction *setter = NULL;
 		int32_t end = start;
 
 		problem->section = s;
@@ -215,8 +308,20 @@ engine(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *pro
 			continue;
 		while (end < bundle->n_program && bundle->program[end].op != SIM_END)
 		{
-			if (!fields(sim, &bundle->program[end], s, end, problem) ||
-				!addresses(sim, bundle, &bundle->program[end], s, end, problem))
+			const struct sim_instruction *in = &bundle->program[end];
+
+			if (!fields(sim, in, s, end, problem))
+				return false;
+			if (sim_indexed(in) && (setter == NULL || setter->outer < in->outer))
+				return complain(problem, SIM_INDEX_UNSET, end, in->outer, setter == NULL ? 0 : setter->outer);
+			if (in->op == SIM_SETX)
+			{
+				setter = in;
+				t.indexes = true;
+			}
+			sim->care[end].entries = sim_indexed(in) && setter->dst_outer > 0 ? setter->dst : 1;
+			sim->care[end].entry_rows = sim_indexed(in) ? setter->dst_outer : 0;
+			if (!addresses(sim, bundle, in, s, end, problem))
 				return false;
 			end++;
 		}
@@ -225,10 +330,8 @@ engine(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *pro
 		sim->sections[s].n_ops = end - start;
 		sim->sections[s].end_wait = bundle->program[end].wait;
 	}
-	sim->overlaps = false;
-	sim->in_order = calloc((size_t)bundle->n_program + 1, sizeof *sim->in_order);
 	t.rows = malloc(sizeof *t.rows * (size_t)sim->machine.scratch_depth);
-	if (sim->in_order == NULL || t.rows == NULL)
+	if (t.rows == NULL)
 		fits = complain(problem, SIM_NO_MEMORY, 0, 0, 0);
 	for (int s = 0; fits && s < SIM_SECTIONS; s++)
 	{

@@ -15,11 +15,16 @@ from hwgen.spec import cycles, numerics
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 from hwgen.spec.engine import FIELDS, Instruction, Mask, Opcode, Section, Source
-from tests.oracles.machine import garbage, interval
+from tests.oracles.machine import Floats, garbage, interval
 
-PLAIN = tuple(op for op in Opcode if not op.special and op is not Opcode.END)
+PLAIN = tuple(op for op in Opcode if not op.special and op not in (Opcode.END, Opcode.SETX))
 SPECIAL = tuple(op for op in Opcode if op.special)
 LONGEST_WAIT = (1 << next(field.width for field in FIELDS if field.name == "wait")) - 1
+
+BOUND = 4
+"""Random programs' entries of the index file are chosen by numbers below this."""
+INTEGER_ROWS = 8
+"""Rows of such numbers behind everything else in the scratchpad, which no program writes."""
 
 
 def latency(op: Opcode) -> int:
@@ -32,7 +37,7 @@ class Row:
 
     issue: int
     reads: tuple[int, ...]
-    dst: int
+    dst: tuple[int, ...]
     writes: tuple[int, ...]
 
     @property
@@ -40,8 +45,12 @@ class Row:
         return self.writes[-1]
 
 
-def rows(instruction: Instruction, shift: int) -> Iterator[Row]:
-    """The rows of an instruction at an offset of the merge stack; `reads` are scratchpad addresses."""
+def rows(instruction: Instruction, shift: int, setter: Instruction | None = None) -> Iterator[Row]:
+    """The rows of an instruction at an offset of the merge stack, with all addresses that an index may give.
+
+    `reads` and `dst` are scratchpad addresses; an instruction with an index uses the entries of `setter`.
+    """
+    added = [0] if setter is None else [k * setter.dst_outer for k in range(setter.dst)]
     lanes = 1
     if instruction.op.special and not instruction.scalar:
         lanes = LANES_PER_CLUSTER
@@ -52,11 +61,15 @@ def rows(instruction: Instruction, shift: int) -> Iterator[Row]:
             a = instruction.a + o * instruction.a_outer + i * instruction.a_inner + instruction.a_level * shift
             b = instruction.b + o * instruction.b_outer + i * instruction.b_inner
             dst = instruction.dst + o * instruction.dst_outer + i * instruction.dst_inner
-            reads = [a] if not instruction.a_tuple else []
+            reads = [a + x for x in (added if instruction.a_index else [0])] if not instruction.a_tuple else []
             if not instruction.b_tuple and instruction.source is Source.MEMORY:
                 reads.append(b)
+            dst += instruction.dst_level * shift
+            targets = (
+                [] if instruction.op is Opcode.SETX else [dst + x for x in (added if instruction.dst_index else [0])]
+            )
             writes = tuple(issue + k * apart + latency(instruction.op) - 1 for k in range(lanes))
-            yield Row(issue, tuple(reads), dst + instruction.dst_level * shift, writes)
+            yield Row(issue, tuple(reads), tuple(targets), writes)
 
 
 @dataclass
@@ -67,28 +80,37 @@ class Scheduler:
     now: int = 0
     written: dict[int, int] = field(default_factory=dict)
     taken: set[int] = field(default_factory=set)
+    setter: Instruction | None = None
+    set_at: int = 0
 
     def place(self, instruction: Instruction, extra: int) -> Instruction | None:
         """The instruction with a wait, at least `extra` longer than needed; None if it depends on itself."""
-        parts = list(rows(instruction, self.shift))
+        if instruction.indexed and (self.setter is None or self.setter.outer < instruction.outer):
+            return None
+        parts = list(rows(instruction, self.shift, self.setter if instruction.indexed else None))
         own: dict[int, int] = {}
         for part in parts:
             if any(own.get(address, -1) >= part.issue for address in part.reads):
                 return None
-            if own.get(part.dst, -1) >= part.writes[0]:
+            if any(own.get(dst, -1) >= part.writes[0] for dst in part.dst):
                 return None
-            own[part.dst] = part.written
+            own |= dict.fromkeys(part.dst, part.written)
         length = instruction.rows * interval(instruction)
         wait = max(extra, cycles.MIN_INSTRUCTION - length)
+        if self.setter is not None and (instruction.indexed or instruction.op is Opcode.SETX):
+            last = self.set_at + (self.setter.outer - 1 if instruction.op is Opcode.SETX else 0)
+            wait = max(wait, last + cycles.INDEX_LATENCY - self.now)
         while wait <= LONGEST_WAIT and not self._fits(parts, self.now + wait):
             wait += 1
         if wait > LONGEST_WAIT:
             return None
         start = self.now + wait
         for part in parts:
-            self.written[part.dst] = start + part.written
+            self.written |= dict.fromkeys(part.dst, start + part.written)
             self.taken.update(start + cycle for cycle in part.writes)
         self.now = start + length
+        if instruction.op is Opcode.SETX:
+            self.setter, self.set_at = instruction, start
         return replace(instruction, wait=wait)
 
     def end(self) -> Instruction:
@@ -100,7 +122,7 @@ class Scheduler:
         for part in parts:
             if any(self.written.get(address, -1) >= start + part.issue for address in part.reads):
                 return False
-            if self.written.get(part.dst, -1) >= start + part.writes[0]:
+            if any(self.written.get(dst, -1) >= start + part.writes[0] for dst in part.dst):
                 return False
             if any(start + cycle in self.taken for cycle in part.writes):
                 return False
@@ -120,7 +142,7 @@ class Shape:
 
     @property
     def used(self) -> int:
-        """Scratchpad rows, merge stack included."""
+        """Scratchpad rows, merge stack included and INTEGER_ROWS not."""
         return self.rows + self.levels * self.level_stride
 
 
@@ -186,6 +208,41 @@ def random_instruction(rng: np.random.Generator, shape: Shape, section: Section)
     )
 
 
+def random_setx(rng: np.random.Generator, shape: Shape, section: Section) -> Instruction:
+    """Sets entries from the tuples' last row, or from the rows of small numbers."""
+    outer = int(rng.integers(1, min(shape.group, shape.config.index_depth) + 1))
+    fields = {"a": shape.used, "a_outer": int(rng.integers(0, 2))}
+    mask = Mask.SINGLE if rng.random() < 0.5 else Mask.NONE
+    if section is Section.TUPLE and rng.random() < 0.8:
+        fields, mask = {"a": shape.tuple_rows - 1, "a_outer": shape.tuple_rows, "a_tuple": 1}, Mask.SINGLE
+    return Instruction(
+        op=Opcode.SETX, dst=int(rng.integers(BOUND, BOUND + 3)), dst_outer=int(rng.integers(0, 3)), outer=outer,
+        b=int(rng.integers(0, 100)), mask=mask, **fields,
+    )  # fmt: skip
+
+
+def random_indexed(rng: np.random.Generator, shape: Shape, section: Section, outer: int) -> Instruction:
+    """Any instruction that may use `outer` entries of the index file."""
+    plain = random_instruction(rng, shape, section)
+    if plain.a_level or plain.dst_level or plain.op.special:
+        plain = random_instruction(rng, shape, Section.BATCH)
+    a, dst = (int(rng.random() < 0.6) for _ in range(2))
+    fields: dict[str, int] = {"a_tuple": 0, "a": int(rng.integers(0, 8))} if a else {}
+    return replace(
+        plain,
+        op=Opcode.MOV if rng.random() < 0.4 else Opcode(int(rng.choice(PLAIN))),
+        outer=min(plain.outer, outer),
+        source=Source.MEMORY,
+        distance=0,
+        mask=Mask.SINGLE if rng.random() < 0.5 else Mask.NONE,
+        scalar=0,
+        a_index=a,
+        dst_index=dst,
+        dst=int(rng.integers(0, 8)),
+        **fields,
+    )
+
+
 def _in_stack(rng: np.random.Generator, shape: Shape, operand: str, inner: int, outer: int) -> dict[str, int]:
     """Fields that put an operand into the current level of the merge stack, which is behind the other rows."""
     step = int(rng.integers(0, 2)) if inner <= shape.level_stride else 0
@@ -199,9 +256,14 @@ def random_section(rng: np.random.Generator, shape: Shape, section: Section, cou
     placed: list[Instruction] = []
     for _ in range(count):
         extra = int(rng.integers(0, 4)) if rng.random() < 0.3 else 0
-        candidate = scheduler.place(random_instruction(rng, shape, section), extra)
-        if candidate is not None:
-            placed.append(candidate)
+        wanted = [random_instruction(rng, shape, section)]
+        if shape.config.index_depth and rng.random() < 0.3:
+            setx = random_setx(rng, shape, section)
+            wanted = [setx, *(random_indexed(rng, shape, section, setx.outer) for _ in range(int(rng.integers(0, 4))))]
+        for instruction in wanted:
+            candidate = scheduler.place(instruction, extra)
+            if candidate is not None:
+                placed.append(candidate)
     return [*placed, scheduler.end()]
 
 
@@ -217,6 +279,9 @@ def random_bundle(
         sections[name] = len(program)
         program += random_section(rng, shape, name, int(rng.integers(0, size)))
     image = numerics.flush(garbage((shape.used, config.lanes), int(rng.integers(1 << 31)))).view(np.uint32)
+    if config.index_depth:
+        integers = rng.integers(0, BOUND, (INTEGER_ROWS, config.lanes)).astype(np.float32)
+        image = np.concatenate([image, integers.view(np.uint32)])
     return Bundle(
         config=config,
         program=tuple(program),
@@ -232,3 +297,12 @@ def random_bundle(
         image=image,
         symbols=(),
     )
+
+
+def random_tuples(rng: np.random.Generator, bundle: Bundle, count: int) -> Floats:
+    """Tuples of anything, with a small number at the beginning of their last row; as an array [tuples, rows, lanes]."""
+    lanes = bundle.config.lanes
+    tuples = numerics.flush(garbage((count, bundle.tuple_rows, lanes), int(rng.integers(1 << 31))))
+    if bundle.config.index_depth:
+        tuples[:, -1, 0] = rng.integers(0, BOUND, count)
+    return tuples

@@ -12,7 +12,7 @@ from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.engine import Section
 from tests.hwgen.engine.bench import FINISHED, OVERFLOW, Delivery, EngineBench, Ran
-from tests.hwgen.engine.programs import random_bundle
+from tests.hwgen.engine.programs import random_bundle, random_tuples
 from tests.oracles.machine import Epoch, Machine, MachineFault, garbage, section_length
 
 SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
@@ -108,7 +108,7 @@ def test_random_programs(config: MachineConfig, seed: int) -> None:
     bench.load(bundle)
     for _ in range(2):
         count = int(rng.integers(0, 3 * bundle.round_tuples + 2))
-        tuples = numerics.flush(garbage((count, bundle.tuple_rows, config.lanes), int(rng.integers(1 << 31))))
+        tuples = random_tuples(rng, bundle, count)
         ran = bench.run(deliver(bundle, oracle, tuples, rng, gaps=int(rng.choice([0, 3, 40]))))
         epoch = oracle.epoch(tuples)
         assert ran.end == FINISHED

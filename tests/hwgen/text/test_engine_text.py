@@ -18,6 +18,9 @@ tuple:
 merge:
 push:
     mul s300+i+level <- s200+i, s0 inner=4
+    setx x500+2o <- t6+7o outer=16 mask=single
+    mov s60+i+2o <- s100+i+x inner=2 outer=16
+    mov s100+i+x <- s60+i+2o inner=2 outer=16 mask=single
     end wait=9
 """
 
@@ -34,7 +37,13 @@ def test_text_is_assembled_to_the_fields_it_names() -> None:
     )  # fmt: skip
     assert program[2].mask is Mask.PAIR
     assert program[4].dst_level == 1
-    assert program[5] == Instruction(op=Opcode.END, wait=9, dst_inner=0, a_inner=0, b_inner=0)
+    assert program[5] == Instruction(
+        op=Opcode.SETX, outer=16, dst=500, dst_inner=0, dst_outer=2, a=6, a_tuple=1, a_inner=0, a_outer=7, b_inner=0,
+        mask=Mask.SINGLE,
+    )  # fmt: skip
+    assert (program[6].a_index, program[6].dst_index) == (1, 0)
+    assert (program[7].a_index, program[7].dst_index) == (0, 1)
+    assert program[8] == Instruction(op=Opcode.END, wait=9, dst_inner=0, a_inner=0, b_inner=0)
     assert disassemble(program, sections) == PROGRAM
 
 
@@ -55,6 +64,9 @@ def test_every_field_survives() -> None:
         ("tuple:\n  frob s1 <- s2", "line 2: no operation 'frob'; there are end, mov, add"),
         ("add s1 <- s2, lane^3", "line 1: an exchange flips one bit, so 'lane\\^3' must name a power of two"),
         ("add s1 <- s2, s3+level", "line 1: operand b cannot be 's3\\+level'"),
+        ("add x1 <- s2", "line 1: operand dst cannot be 'x1'"),
+        ("setx s1 <- s2", "line 1: operand dst cannot be 's1'"),
+        ("add s1 <- s2, s3+x", "line 1: operand b cannot be 's3\\+x'"),
         ("add t1 <- s2", "line 1: operand dst cannot be 't1'"),
         ("add s1 <- s2 inner=99999", "line 1: inner must be from 0 to 16383, not 99999"),
         ("add s1 <- s2 depth=1", "line 1: no field 'depth'; there are wait, inner"),
