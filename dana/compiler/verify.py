@@ -5,7 +5,8 @@ In: a program and the machine it is for. Out: everything in which it breaks the 
 
 Checked for every section: it ends; fields are in range; addresses lie in their memories; a row is read only when it has
 been written and its result can be read; results come out one a cycle; a row's later result comes out later; turns take
-MIN_INSTRUCTION cycles; END waits for all results; tuple memory is read by `tuple` only, levels by `merge` and `push`.
+MIN_INSTRUCTION cycles; END waits for all results; tuple memory is read by `tuple` only, levels by `merge` and `push`;
+entries of the index file are set when they are used, and whatever row one may choose obeys all of this.
 """
 
 from __future__ import annotations
@@ -23,7 +24,17 @@ from hwgen.spec.engine import Instruction, Mask, Opcode, Section, Source
 
 Integers = npt.NDArray[np.int64]
 ONE_OPERAND = frozenset(
-    {Opcode.MOV, Opcode.NEG, Opcode.ABS, Opcode.SIGMOID, Opcode.GAUSSIAN, Opcode.EXP, Opcode.LOG, Opcode.SQRT}
+    {
+        Opcode.MOV,
+        Opcode.SETX,
+        Opcode.NEG,
+        Opcode.ABS,
+        Opcode.SIGMOID,
+        Opcode.GAUSSIAN,
+        Opcode.EXP,
+        Opcode.LOG,
+        Opcode.SQRT,
+    }
 )
 DATAFLOW = (Section.INIT, Section.TUPLE, Section.PUSH, Section.MERGE, Section.BATCH, Section.EPOCH)
 """Sections in an order in which each runs after those whose results it reads."""
@@ -39,6 +50,7 @@ class Machine:
     half_rows: int
     level_stride: int
     levels: int
+    index_depth: int
 
 
 def check_program(
@@ -89,6 +101,7 @@ def find_problems(
         half_rows=group * tuple_rows,
         level_stride=level_stride,
         levels=levels,
+        index_depth=config.index_depth,
     )
     if len(program) > config.program_depth:
         yield f"{len(program)} instructions exceed the program memory of {config.program_depth}"
@@ -130,7 +143,9 @@ def _fields(instruction: Instruction, section: Section, machine: Machine) -> Ite
         yield "reads tuple memory"
     if (instruction.a_level or instruction.dst_level) and section not in (Section.MERGE, Section.PUSH):
         yield "uses a level of the merge stack"
-    if instruction.mask is not Mask.NONE and section is not Section.TUPLE:
+    # without levels every batch is one round, whose tuples are still the thread's when it ends
+    masking = (Section.TUPLE, Section.BATCH) if not machine.levels else (Section.TUPLE,)
+    if instruction.mask is not Mask.NONE and section not in masking:
         yield "masks tuples"
     if instruction.op.special and instruction.source is not Source.MEMORY:
         yield "a special function exchanges"
@@ -141,6 +156,26 @@ def _fields(instruction: Instruction, section: Section, machine: Machine) -> Ite
         yield f"exchanges over {1 << instruction.distance} of {reach}"
     if instruction.tail > machine.lanes:
         yield f"tail {instruction.tail} is beyond the {machine.lanes} lanes"
+    if instruction.op is Opcode.SETX or instruction.indexed:
+        yield from _index_fields(instruction, machine)
+
+
+def _index_fields(instruction: Instruction, machine: Machine) -> Iterator[str]:
+    """What an instruction must not be that sets or uses entries of the index file."""
+    if instruction.outer > machine.index_depth:
+        yield f"needs {instruction.outer} entries of an index file of {machine.index_depth}"
+    if instruction.op.special or instruction.source is not Source.MEMORY or instruction.mask is Mask.PAIR:
+        yield "a special function, an exchange or tuples in pairs with an index"
+    if instruction.a_index and (instruction.a_tuple or instruction.a_level):
+        yield "an index for tuple memory or a level (a)"
+    if instruction.dst_index and instruction.dst_level:
+        yield "an index for a level (dst)"
+    if instruction.op is not Opcode.SETX:
+        return
+    if instruction.inner != 1 or instruction.dst < 1 or instruction.index_reach >= machine.scratch_depth:
+        yield f"sets entries from {instruction.inner} rows, below {instruction.dst}, {instruction.dst_outer} rows each"
+    if instruction.tail_a or instruction.tail_b or instruction.a_level or instruction.dst_level or instruction.indexed:
+        yield "SETX with tails, levels or an index"
 
 
 class _Timing:
@@ -153,6 +188,8 @@ class _Timing:
         self.ready = np.full(machine.scratch_depth, -1, dtype=np.int64)
         self.writes: list[Integers] = []
         self.levels = max(1, machine.levels) if section in (Section.MERGE, Section.PUSH) else 1
+        self.setter: Instruction | None = None
+        self.set_at = 0
 
     def run(self, instruction: Instruction) -> Iterator[str]:
         """One instruction's turn."""
@@ -162,6 +199,13 @@ class _Timing:
             yield f"takes {instruction.wait + rows * interval} cycles"
         issue = self.now + instruction.wait + np.arange(rows) * interval
         self.now += instruction.wait + rows * interval
+        yield from self._index(instruction, int(issue[0]))
+        lanes = 1 if not instruction.op.special or instruction.scalar else LANES_PER_CLUSTER
+        step = interval // lanes
+        self.writes.append((issue[:, None] + first - 1 + np.arange(lanes) * step).ravel())
+        if instruction.op is Opcode.SETX:
+            yield from self._reads(instruction, issue, np.empty((1, 0), dtype=np.int64), last)
+            return
         dst = self._addresses(instruction, "dst")
         if dst.max() >= self.machine.scratch_depth:
             yield f"writes row {dst.max()} of {self.machine.scratch_depth}"
@@ -169,13 +213,23 @@ class _Timing:
         yield from self._reads(instruction, issue, dst, last)
         if (self.ready[dst] >= issue + first).any():
             yield f"overtakes the result of an earlier instruction in row {dst[self.ready[dst] >= issue + first][0]}"
-        if instruction.op is Opcode.MOVC and not self.defined[dst].all():
-            yield f"changes lanes of row {dst[~self.defined[dst]][0]}, which nothing has written"
+        partly = instruction.op is Opcode.MOVC or instruction.dst_index
+        if partly and not self.defined[dst].all():
+            yield f"changes a part of row {dst[~self.defined[dst]][0]}, which nothing has written"
         np.maximum.at(self.ready, dst, np.broadcast_to(issue, dst.shape) + last)
         self.defined[dst] = True
-        lanes = 1 if not instruction.op.special or instruction.scalar else LANES_PER_CLUSTER
-        step = interval // lanes
-        self.writes.append((issue[:, None] + first - 1 + np.arange(lanes) * step).ravel())
+
+    def _index(self, instruction: Instruction, cycle: int) -> Iterator[str]:
+        """Whether entries are set when they are used, and used when they are set again."""
+        setter = self.setter
+        if instruction.indexed and (setter is None or setter.outer < instruction.outer):
+            yield f"uses {instruction.outer} entries of the index file, of which {setter.outer if setter else 0} are set"
+        if setter is not None and instruction.indexed and cycle < self.set_at + cycles.INDEX_LATENCY:
+            yield f"uses an entry of the index file {self.set_at + cycles.INDEX_LATENCY - cycle} cycles too early"
+        if instruction.op is Opcode.SETX:
+            if setter is not None and cycle < self.set_at + setter.outer - 1 + cycles.INDEX_LATENCY:
+                yield "sets entries of the index file before the last ones are there"
+            self.setter, self.set_at = instruction, cycle
 
     def end(self, instruction: Instruction) -> Iterator[str]:
         """The end of the section."""
@@ -206,17 +260,23 @@ class _Timing:
             early = self.ready[address] > issue
             if early.any():
                 yield f"reads row {address[early][0]} before its result is there ({name})"
-            if _just_written(dst[0], address[0], issue, latency):
+            if instruction.indexed:
+                # stricter than the machine: which row comes when is not looked at
+                if np.isin(address, dst).any():
+                    yield f"may read a row that it writes ({name})"
+            elif dst.size and _just_written(dst[0], address[0], issue, latency):
                 yield f"reads a row that it has just written ({name})"
             undefined = ~self.defined[address]
             if undefined.any():
                 yield f"reads row {address[undefined][0]}, which nothing has written ({name})"
 
     def _addresses(self, instruction: Instruction, name: str) -> Integers:
-        """Rows that an operand names, shape [levels, rows]."""
+        """Rows that an operand may name, shape [levels or entries of an index, rows]."""
         o = np.arange(instruction.outer)[:, None] * getattr(instruction, f"{name}_outer")
         i = np.arange(instruction.inner)[None, :] * getattr(instruction, f"{name}_inner")
         rows = (getattr(instruction, name) + o + i).reshape(1, -1)
+        if getattr(instruction, f"{name}_index", 0) and self.setter is not None:
+            return np.asarray(rows + np.arange(max(1, self.setter.dst))[:, None] * self.setter.dst_outer)
         if not getattr(instruction, f"{name}_level", 0):
             return np.asarray(rows)
         return np.asarray(rows + np.arange(self.levels)[:, None] * self.machine.level_stride)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 
 import pytest
@@ -18,7 +19,7 @@ from hwgen.spec.engine_text import assemble
 from tests.compiler.rules import ROOMY, RandomRule
 from tests.oracles import machine as oracle
 
-CONFIG = MachineConfig(threads=2, clusters=1, scratch_depth=64, tuple_depth=32, program_depth=16)
+CONFIG = MachineConfig(threads=2, clusters=1, scratch_depth=64, tuple_depth=32, program_depth=16, index_depth=4)
 WAIT = cycles.RESULT_LATENCY
 
 
@@ -90,6 +91,48 @@ def test_an_overtaken_result_is_found() -> None:
 def test_an_instruction_that_reads_what_it_has_just_written_is_found() -> None:
     text = "tuple:\n    mov s8+i <- s0+i inner=4\n    add s9+i <- s8+i, s8+i wait=9 inner=3\n    end wait=20\n"
     assert any("reads a row that it has just written" in found for found in problems(text))
+
+
+INDEXED = f"""\
+tuple:
+    setx x2+1o <- t3+4o outer=2 mask=single
+    mov s8+i+2o <- s0+x wait={WAIT - 2} inner=2 outer=2
+    mov s2+x <- s9+2o wait={WAIT - 2} outer=2 mask=single
+    setx x2+1o <- t3+4o outer=2 mask=single
+    end wait={WAIT - 2}
+"""
+
+
+def test_a_legal_program_with_indices_has_no_problems() -> None:
+    assert problems(INDEXED) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (f"s0+x wait={WAIT - 2}", f"s0+x wait={WAIT - 3}", "uses an entry of the index file 1 cycles too early"),
+        (f"s9+2o wait={WAIT - 2}", f"s9+2o wait={WAIT - 3}", "reads row 11 before its result is there"),
+        (
+            "x2+1o <- t3+4o outer=2 mask=single\n    mov",
+            "x2+1o <- t3 wait=1\n    mov",
+            "uses 2 entries of .* which 1 are",
+        ),
+        ("x2+1o", "x2+63o", "writes row 65 of 64"),
+        ("x2+1o", "x5+1o", "reads row 4, which nothing has written"),
+        ("x2+1o", "x3+1o", "changes a part of row 4, which nothing has written"),
+        ("s2+x <- s9+2o", "s2+x <- s2+x", "may read a row that it writes"),
+        ("s2+x <- s9+2o", "s2+level+x <- s9+2o", "an index for a level"),
+        ("s0+x", "t0+x", "an index for tuple memory"),
+        ("outer=2 mask=single", "outer=5 mask=single", "needs 5 entries of an index file of 4"),
+        ("mask=single", "mask=pair", "tuples in pairs with an index"),
+        ("x2", "x0", "sets entries from 1 rows, below 0"),
+        (f"end wait={WAIT - 2}", f"end wait={WAIT - 3}", "ends in cycle"),
+    ],
+)
+def test_a_breach_with_indices_is_found(old: str, new: str, problem: str) -> None:
+    assert old in INDEXED
+    found = problems(INDEXED.replace(old, new))
+    assert any(re.search(problem, line) for line in found), found
 
 
 def test_turns_take_their_least_time() -> None:
