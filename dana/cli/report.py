@@ -1,0 +1,36 @@
+"""The command ``dana report``: one page about one run."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    report = commands.add_parser("report", help="write one HTML page about a run: loss, cycles, machine, schedule")
+    report.add_argument("number", type=int, metavar="RUN", help="number of the run, as dana_train returns it")
+    report.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to (run-RUN.html)")
+    report.add_argument("--dsn", help="server that has the run (the embedded one)")
+    report.set_defaults(run=run_report)
+
+
+def run_report(options: argparse.Namespace) -> int:
+    """Read the run, make its machine again, write the page."""
+    from dana.cli.server import started
+    from dana.client import connect
+    from dana.errors import SetupError
+
+    try:
+        from dana.report.page import render
+    except ModuleNotFoundError as error:
+        raise SetupError(f"reports need the package {error.name}; run: pip install 'dana-db[report]'") from None
+    from dana.report.history import read_run
+    from dana.report.machine import machine_of
+
+    with connect(options.dsn or started(major=18).dsn) as db:
+        run = read_run(db.session, options.number)
+    file = options.output or Path(f"run-{run.id}.html")
+    file.write_text(render(run, machine_of(run)), encoding="utf-8")
+    print(file)
+    return 0

@@ -1,0 +1,140 @@
+"""Pictures of a run, as SVG text: loss, what each part was busy with, the roofline, the schedule.
+
+In: a `Run` and its `Machine`. Out: SVG elements that an HTML page can hold as they are. They carry no date and no
+random id, so that the same run gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from dana.report.history import Run
+from dana.report.machine import Machine
+
+WIDTH = 9.0
+COLOURS = {"arithmetic": "#3b6ea5", "exchange": "#e08a2e", "function": "#7a4fa3", "move": "#9aa5b1"}
+LINE = "#3b6ea5"
+QUIET = "#c9d3de"
+STYLE: Any = {
+    "svg.hashsalt": "dana",
+    "svg.fonttype": "path",  # looks the same wherever it is opened
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#667788",
+    "axes.labelcolor": "#334455",
+    "xtick.color": "#334455",
+    "ytick.color": "#334455",
+}
+
+
+@contextmanager
+def _drawn(height: float, out: list[str]) -> Iterator[Axes]:
+    """A figure with one pair of axes; its SVG is appended to `out`."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        yield figure.add_subplot()
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    out.append(text.getvalue()[text.getvalue().index("<svg") :])
+
+
+def loss_chart(run: Run) -> str | None:
+    """The loss of each epoch; None where the rule has no loss."""
+    points = [(epoch.epoch, epoch.loss) for epoch in run.curve if epoch.loss is not None]
+    if not points:
+        return None
+    out: list[str] = []
+    with _drawn(2.6, out) as axes:
+        axes.plot([x for x, _ in points], [y for _, y in points], color=LINE, marker="o", markersize=3)
+        axes.set_xlabel("epoch")
+        axes.set_ylabel("mean loss")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.grid(axis="y", color="#e3e8ee")
+    return out[0]
+
+
+def use_chart(machine: Machine) -> str:
+    """How much of a page's time each part of the machine is busy."""
+    cycles = machine.cycles
+    parts = [
+        ("units compute", cycles.rows),
+        ("engine runs", cycles.engine),
+        ("unpacker works", cycles.unpacker),
+        ("link carries data", cycles.link),
+    ]
+    out: list[str] = []
+    with _drawn(1.9, out) as axes:
+        names = [name for name, _ in parts]
+        shares = [100 * busy / cycles.page for _, busy in parts]
+        axes.barh(names, [100] * len(parts), color="#eef2f6", height=0.6)
+        axes.barh(names, shares, color=LINE, height=0.6)
+        for row, (share, (_, busy)) in enumerate(zip(shares, parts, strict=True)):
+            axes.text(101, row, f"{share:.0f} %, {busy:,.0f} cycles", va="center")
+        axes.set_xlim(0, 130)
+        axes.set_xticks([0, 25, 50, 75, 100])
+        axes.set_xlabel(f"of the {cycles.page:,.0f} cycles that a page takes, %")
+        axes.spines["left"].set_visible(False)
+        axes.tick_params(axis="y", length=0)
+    return out[0]
+
+
+def roofline_chart(machine: Machine) -> str:
+    """Operations a cycle against operations a byte: what link and units allow, and where the run is."""
+    config, cycles = machine.bundle.config, machine.cycles
+    operations = cycles.rows * config.units
+    intensity = operations / config.page_size
+    reached = operations / cycles.page
+    ridge = config.units / config.link_bytes
+    low, high = min(intensity, ridge) / 8, max(intensity, ridge) * 8
+    out: list[str] = []
+    with _drawn(2.9, out) as axes:
+        axes.plot([low, ridge, high], [low * config.link_bytes, config.units, config.units], color="#667788")
+        axes.plot([intensity], [reached], marker="o", color=COLOURS["exchange"], markersize=8)
+        axes.annotate(
+            f"this run: {reached:.1f} operations a cycle,\n{intensity:.2f} a byte",
+            (intensity, reached),
+            xytext=(12, -22),
+            textcoords="offset points",
+        )
+        axes.text(high, config.units * 1.08, f"{config.units} units", ha="right", va="bottom")
+        axes.text(ridge / 1.6, config.units * 0.85, f"link, {config.link_bytes} bytes a cycle", ha="right", va="bottom")
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log", base=2)
+        axes.set_xlabel("operations for each byte of a page")
+        axes.set_ylabel("operations a cycle")
+        axes.grid(color="#eef2f6")
+    return out[0]
+
+
+def schedule_chart(machine: Machine, section: str) -> str:
+    """A section's instructions over time, one line each."""
+    _, length, bars = next(found for found in machine.sections if found[0] == section)
+    out: list[str] = []
+    with _drawn(0.7 + 0.17 * len(bars), out) as axes:
+        for row, bar in enumerate(bars):
+            axes.barh(row, bar.length, left=bar.start, color=COLOURS[bar.kind], height=0.8)
+            end = bar.start + bar.length
+            right = end < 0.75 * length
+            axes.text(
+                end + 0.008 * length if right else bar.start - 0.008 * length,
+                row,
+                bar.text,
+                va="center",
+                ha="left" if right else "right",
+                fontsize=7,
+            )
+        axes.set_ylim(len(bars) - 0.3, -0.7)
+        axes.set_xlim(0, length)
+        axes.set_yticks([])
+        axes.set_xlabel(f"cycle of the section, which takes {length:,}")
+        axes.spines["left"].set_visible(False)
+    return out[0]

@@ -1,0 +1,131 @@
+"""What the machine of a run did: its design, made again from rule, table and configuration.
+
+In: a `Run`. Out: a `Machine`: bounds and use of an epoch, and the schedule of its sections, or None where rule or table
+are gone. Nothing is trained.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dana.codesign.cycles import Cycles, measure_cycles
+from dana.codesign.sample import sample_page
+from dana.compiler.verify import section_length
+from dana.errors import UsageError
+from dana.report.history import Run
+from dana.runtime.designs import DesignStore
+from dana.runtime.trainer import Relation, TrainRequest
+from dsl import RuleError
+from hwgen.spec import cycles
+from hwgen.spec.bundle import Bundle
+from hwgen.spec.engine import Instruction, Opcode, Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """An instruction in time.
+
+    Attributes
+    ----------
+    start, length
+        Cycles from the start of its section; of its rows.
+    kind
+        `arithmetic`, `exchange` (operands from other lanes or threads), `function`, `move`.
+    text
+        Operation and loops.
+    """
+
+    start: int
+    length: int
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """A run's machine.
+
+    Attributes
+    ----------
+    cycles
+        Of a page in the long run.
+    sections
+        Name, cycles and instructions of each section of the program.
+    """
+
+    bundle: Bundle
+    cycles: Cycles
+    sections: tuple[tuple[str, int, tuple[Bar, ...]], ...]
+
+
+def machine_of(run: Run) -> Machine | None:
+    """Make the design of a run again.
+
+    Returns
+    -------
+    None where the run had no machine, or rule or table have gone or changed since, so that it cannot be made.
+    """
+    if not run.config or run.rule is None or not run.attributes:
+        return None
+    design = {name: value for name, value in run.config.items() if name != "page_size"}
+    request = TrainRequest(
+        rule=run.udf,
+        source=run.rule,
+        relation=Relation(
+            name=run.source,
+            pages=run.pages_of_epoch,
+            page_size=run.config["page_size"],
+            attributes=run.attributes,
+        ),
+        features=run.features,
+        label=run.labels[0] if len(run.labels) == 1 else None,
+        epochs=None,
+        hyper=run.metas,
+        backend="sim",
+        design=design,
+    )
+    try:
+        bundle = DesignStore().get(request).bundle
+        tuples = max(1, round((run.tuples + run.skipped) / max(1, run.pages_of_epoch)))
+        page, tuples = sample_page(request.relation.schema, page_size=bundle.config.page_size, tuples=tuples)
+    except (UsageError, RuleError):
+        return None
+    return Machine(
+        bundle=bundle,
+        cycles=measure_cycles(bundle, page, tuples),
+        sections=tuple(_section(bundle, name) for name in bundle.sections),
+    )
+
+
+def _section(bundle: Bundle, name: str) -> tuple[str, int, tuple[Bar, ...]]:
+    instructions = bundle.section(name)  # type: ignore[arg-type]
+    bars = []
+    now = 0
+    for instruction in instructions:
+        if instruction.op is Opcode.END:
+            break
+        now += instruction.wait
+        length = instruction.rows * _interval(instruction)
+        bars.append(Bar(start=now, length=length, kind=_kind(instruction), text=_text(instruction)))
+        now += length
+    return str(name), section_length(instructions), tuple(bars)
+
+
+def _interval(instruction: Instruction) -> int:
+    if not instruction.op.special:
+        return 1
+    return cycles.SPECIAL_INTERVAL[instruction.op] * (1 if instruction.scalar else 8)
+
+
+def _kind(instruction: Instruction) -> str:
+    if instruction.op.special:
+        return "function"
+    if instruction.source is not Source.MEMORY:
+        return "exchange"
+    return "move" if instruction.op in (Opcode.MOV, Opcode.MOVC) else "arithmetic"
+
+
+def _text(instruction: Instruction) -> str:
+    exchange = {Source.LANE_XOR: " lanes", Source.THREAD_XOR: " threads"}.get(instruction.source, "")
+    loops = f"{instruction.outer}×{instruction.inner}" if instruction.outer > 1 else str(instruction.inner)
+    return f"{instruction.op.name.lower()}{exchange} {loops}"
