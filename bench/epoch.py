@@ -9,7 +9,7 @@ from bench.measure import Figure, main, paired_medians
 from dana.client import Connection, connect
 from dana.datasets import COVERTYPE_SHAPE, covertype
 from dana.rulefile import load
-from dana.server.places import EXAMPLES
+from dana.server.places import PAPER
 from dana.tables import create_table
 
 TABLE = "bench_covertype"
@@ -22,7 +22,7 @@ def prepare(db: Connection) -> str:
     create_table(db.session, TABLE, data.columns())
     # hint bits and the visibility map are as after a load that ended some time ago
     db.session.execute(f"VACUUM (FREEZE, ANALYZE) {TABLE}")
-    db.create_udf(UDF, load(EXAMPLES / "logistic.py"))
+    db.create_udf(UDF, load(PAPER / "logistic.py"))
     return data.name
 
 

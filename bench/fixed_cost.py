@@ -7,7 +7,7 @@ import numpy as np
 from bench.measure import Figure, main, paired_medians
 from dana.client import connect
 from dana.rulefile import load
-from dana.server.places import EXAMPLES
+from dana.server.places import PAPER
 from dana.tables import create_table
 
 TABLE = "bench_ten_rows"
@@ -22,7 +22,7 @@ def run() -> list[Figure]:
     with connect() as db:
         create_table(db.session, TABLE, columns)
         db.session.execute(f"VACUUM (FREEZE, ANALYZE) {TABLE}")
-        db.create_udf(UDF, load(EXAMPLES / "logistic.py"))
+        db.create_udf(UDF, load(PAPER / "logistic.py"))
 
         def train() -> None:
             db.train(UDF, TABLE, model=UDF, label="y", epochs=1, backend="sim")

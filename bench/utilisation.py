@@ -13,7 +13,7 @@ from bench.measure import Figure, main
 from dana.codesign.search import explore
 from dana.compiler import bind
 from dana.rulefile import load
-from dana.server.places import EXAMPLES
+from dana.server.places import PAPER
 from dana.storage.schema import Attribute, TableSchema
 from hwgen.devices import load_device
 
@@ -60,7 +60,7 @@ def paper_table(features: int) -> TableSchema:
 
 def _measured(shape: Shape) -> Figure:
     schema = paper_table(shape.features)
-    binding = bind(load(EXAMPLES / f"{shape.rule}.py").hdfg, schema, ["x"], "y")
+    binding = bind(load(PAPER / f"{shape.rule}.py").hdfg, schema, ["x"], "y")
     best = explore(binding, schema, load_device(DEVICE), max_tuples=1 << 24, page_size=PAGE_SIZE).best
     config, cycles = best.bundle.config, best.cycles
     seconds = cycles.seconds(shape.pages)

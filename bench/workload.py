@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dana.rulefile import read_rule
 from dana.runtime.designs import Design, compile_design
 from dana.runtime.trainer import Relation, TrainRequest
-from dana.server.places import EXAMPLES
+from dana.server.places import PAPER
 from dana.storage.builder import build_pages
 from dana.storage.schema import Attribute, TableSchema
 
@@ -39,7 +39,7 @@ def compiled(schema: TableSchema, *, pages: int, **design: int) -> Design:
     """The logistic rule for a table of so many pages; ``design`` are wishes for the machine."""
     request = TrainRequest(
         rule="logistic",
-        source=read_rule(EXAMPLES / "logistic.py"),
+        source=read_rule(PAPER / "logistic.py"),
         relation=Relation(name=schema.relation, pages=pages, page_size=PAGE_SIZE, attributes=schema.attributes),
         features=None,
         label="y",

@@ -111,6 +111,27 @@ class Connection:
         for message in found:
             warnings.warn(message, stacklevel=2)
 
+    def create_rules(self, *names: str) -> list[str]:
+        """Register rules of `dana.rules` under their names, all of them by default; return the names.
+
+        A rule of yours that has such a name is replaced. Either all are registered or none.
+
+        Raises
+        ------
+        UsageError
+            There is no rule of such a name.
+        psycopg.Error
+            You may not register rules, or somebody else's rule has such a name.
+        """
+        from dana import rules
+
+        chosen = list(names or rules.NAMES)
+        texts = {name: rules.text(name) for name in chosen}
+        with self.session.transaction():
+            for name, text in texts.items():
+                self.create_udf(name, text)
+        return chosen
+
     def drop_udf(self, name: str) -> None:
         """Forget the rule ``name``."""
         self.session.execute("SELECT dana_drop_udf(%s)", (name,))

@@ -17,7 +17,7 @@ from dana.client import Connection, TrainResult
 from dana.datasets import Dataset, breast_cancer, covertype
 from dana.errors import SetupError
 from dana.rulefile import load
-from dana.server.places import EXAMPLES
+from dana.server.places import PAPER
 from dana.tables import create_table
 
 RULE = "logistic"
@@ -96,7 +96,7 @@ def tasks() -> list[Task]:
 def run(db: Connection, tasks: Sequence[Task], progress: Progress) -> list[Comparison]:
     """Register the rule, load and train every task."""
     progress(f"registering the rule {RULE}")
-    db.create_udf(RULE, load(EXAMPLES / f"{RULE}.py"))
+    db.create_udf(RULE, load(PAPER / f"{RULE}.py"))
     return [_compare(db, task, progress) for task in tasks]
 
 

@@ -118,6 +118,22 @@ def largest(value: dana.Value) -> dana.Value:
     return now
 
 
+def steady_rate(rate: dana.Number, curvature: dana.Value) -> dana.Value:
+    """A rate in the unit of the steepest batch so far, decaying: for features and labels of any scale."""
+    return inverse_decay(rate) / largest(curvature)
+
+
+def running_mean(value: dana.Value, keep: dana.Number = 0.9) -> dana.Value:
+    """The mean of a value over recent batches, each leaving `keep` of its weight to the next; no bias at the start."""
+    total = dana.state(value)
+    weight = dana.state(value, [])
+    new_total = keep * total + (1 - keep) * value
+    new_weight = keep * weight + (1 - keep)
+    dana.setState(total, new_total)
+    dana.setState(weight, new_weight)
+    return new_total / new_weight
+
+
 # gradients and penalties
 
 

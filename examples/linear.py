@@ -1,21 +1,23 @@
-"""Linear regression by mini-batch gradient descent on the squared error."""
+"""Linear regression: least squares, for features of any scale."""
 
 import dana
+from dana.optimizers import nesterov, steady_rate
 
 n = dana.dim()
 w = dana.model([n])
+b = dana.model()
 x = dana.input([n])
 y = dana.output()
-lr = dana.meta(0.05)
+lr = dana.meta(0.5)
 
-linear = dana.algo(w, x, y)
+linear = dana.algo(w, b, x, y)
 
-p = dana.sigma(w * x, 1)
+p = dana.sigma(w * x, 1) + b
 error = p - y
-grad = linear.merge(error * x, 64, "+")
+rate = steady_rate(lr, linear.merge(dana.sigma(x * x, 1) + 1, 64, "+") / 64)
 
-linear.setModel(w - lr * grad / 64)
+linear.setModel(w, nesterov(w, linear.merge(error * x, 64, "+") / 64, rate))
+linear.setModel(b, nesterov(b, linear.merge(error, 64, "+") / 64, rate))
 linear.setLoss(error * error)
 linear.setPrediction(p)
-linear.setEpochs(10)
-linear.setConvergence(dana.norm(grad, 1) < 0.01)
+linear.setEpochs(50)

@@ -21,6 +21,9 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 EXAMPLES = CHECKOUT / "examples"
 
+PAPER = EXAMPLES / "paper"
+"""The rules of the paper in their plainest form: a fixed rate, no intercept."""
+
 SOCKET_PATH_LIMIT = 107
 """Bytes in ``sockaddr_un.sun_path`` less the terminating zero (unix(7))."""
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from dana.cli import main
-from dana.server.places import EXAMPLES
+from dana.server.places import PAPER
 from hwgen.spec.config import MachineConfig
 
-RULE = str(EXAMPLES / "logistic.py")
+RULE = str(PAPER / "logistic.py")
 
 
 def test_the_best_machine_for_a_device(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,11 +14,11 @@ from dana.cli import main
 from dana.cli.columns import declared
 from dana.cli.entry import OK, USAGE
 from dana.errors import UsageError
-from dana.server.places import EXAMPLES
+from dana.server.places import EXAMPLES, PAPER
 from hwgen.spec.bundle import Bundle
 
-LOGISTIC = str(EXAMPLES / "logistic.py")
-RULES = sorted(EXAMPLES.glob("*.py"))
+LOGISTIC = str(PAPER / "logistic.py")
+RULES = sorted(EXAMPLES.rglob("*.py"))
 
 FIVE_ERRORS = """\
 import dana

@@ -17,7 +17,7 @@ from dana.cli.entry import DATABASE, OK
 from dana.client import Connection
 from dana.datasets import Dataset, breast_cancer
 from dana.errors import UsageError
-from dana.server.places import CHECKOUT, EXAMPLES
+from dana.server.places import CHECKOUT, EXAMPLES, PAPER
 from dana.tables import create_table
 
 ROWS = 200
@@ -29,7 +29,7 @@ def db(pg_uri: str) -> Iterator[Connection]:
     with psycopg.connect(pg_uri) as session:
         client = Connection(session)
         create_table(session, "small", small().columns())
-        client.create_udf("client_logistic", dana.load(EXAMPLES / "logistic.py"))
+        client.create_udf("client_logistic", dana.load(PAPER / "logistic.py"))
         yield client
         session.rollback()
 
@@ -167,6 +167,6 @@ def test_the_lines_to_paste_work(pg_uri: str) -> None:
 def test_the_readme_s_sql_works(db: Connection) -> None:
     (block,) = re.findall(r"```sql\n(.*?)```", (CHECKOUT / "README.md").read_text(encoding="utf-8"), re.S)
     create_table(db.session, "cancer", small().columns())
-    db.create_udf("logistic", dana.load(EXAMPLES / "logistic.py"))
+    db.create_udf("logistic", dana.load(PAPER / "logistic.py"))
     answers = [db.session.execute(line.encode()).fetchall() for line in block.splitlines()]
     assert [len(rows) for rows in answers] == [1, 5, 20]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+PAPER = EXAMPLES / "paper"
 
 HEAD = "import dana\nn = dana.dim()\nx = dana.input([n])\ny = dana.output()\n"
 
@@ -162,7 +163,7 @@ mean.setModel(w - mean.merge(s * x, 3, "+") / n)
 }
 """Rule texts by name."""
 
-for path in sorted(EXAMPLES.glob("*.py")):
+for path in sorted(PAPER.glob("*.py")):
     RULES[path.stem] = path.read_text(encoding="utf-8")
 
 DIMS = {"extents": {"n": 3, "k": 2}}

@@ -10,7 +10,7 @@ import pytest
 from dsl import Rule, compile_rule
 from dsl.hdfg.dims import shape_text
 from dsl.semantics.library import DECLARATIONS, FUNCTIONS, METHODS
-from tests.dsl.rules import EXAMPLES
+from tests.dsl.rules import PAPER
 
 TEXT = (Path(__file__).parents[2] / "docs" / "language.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.S)
@@ -49,7 +49,7 @@ def test_whole_rules_compile(block: int) -> None:
 
 
 def test_the_first_rule_is_the_example() -> None:
-    assert BLOCKS[0] == (EXAMPLES / "logistic.py").read_text(encoding="utf-8").replace("# ours: bound", "# bound")
+    assert BLOCKS[0] == (PAPER / "logistic.py").read_text(encoding="utf-8").replace("# ours: bound", "# bound")
 
 
 def test_every_name_has_a_row() -> None:

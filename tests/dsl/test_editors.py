@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.dsl.rules import EXAMPLES
+from tests.dsl.rules import EXAMPLES, PAPER
 from tests.dsl.test_documents import BLOCKS, EXAMPLES_OF_ROWS, PRELUDE
 
 CHECKOUT = EXAMPLES.parent
@@ -23,7 +23,7 @@ def complaints(*files: Path) -> list[str]:
 
 
 def test_examples_and_optimizers_are_typed() -> None:
-    assert complaints(*sorted(EXAMPLES.glob("*.py")), CHECKOUT / "dana" / "optimizers.py") == []
+    assert complaints(*sorted(PAPER.glob("*.py")), CHECKOUT / "dana" / "optimizers.py") == []
 
 
 def test_every_construct_of_the_reference_is_typed(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from dsl.hdfg.verify import InvalidGraph
 from dsl.source import Source
 from dsl.syntax.parser import parse
 from dsl.syntax.printer import rule_text, tree_text
-from tests.dsl.rules import EXAMPLES, RULES
+from tests.dsl.rules import PAPER, RULES
 from tests.golden import Golden
 
 
@@ -44,7 +44,7 @@ def test_rule_text_parses_to_an_equal_tree(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(PAPER.glob("*.py")), ids=lambda path: path.stem)
 def test_examples_are_short_and_have_no_warnings(path: object) -> None:
     text = RULES[path.stem]  # type: ignore[attr-defined]
     rule = compile_rule(text)

@@ -1,0 +1,155 @@
+"""Real data for the comparison: what scikit-learn carries, and well-known files where a folder has them.
+
+In: a name, perhaps a folder. Out: training and test rows, features standardised by the training rows' means and
+deviations, as scikit-learn's pipelines do it; both sides of a comparison get the same arrays. Nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dana.errors import SetupError
+
+Floats = NDArray[np.float32]
+Raw = tuple[NDArray[np.float64], NDArray[np.float64]]
+SEED = 7
+TEST_SHARE = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """Rows to train on and rows to judge by.
+
+    Attributes
+    ----------
+    name
+        The data's name.
+    features, label
+        Training rows, shapes (rows, columns) and (rows,).
+    test_features, test_label
+        The others.
+    """
+
+    name: str
+    features: Floats
+    label: Floats
+    test_features: Floats
+    test_label: Floats
+
+    def columns(self, *, test: bool = False) -> dict[str, Floats]:
+        """Columns ``x1`` … ``xn`` and ``y``, as a table has them."""
+        features, label = (self.test_features, self.test_label) if test else (self.features, self.label)
+        return {f"x{k + 1}": features[:, k] for k in range(features.shape[1])} | {"y": label}
+
+
+def split(name: str, raw: Raw) -> Split:
+    """Shuffle, cut, standardise; the same for the same rows."""
+    features, label = raw
+    order = np.random.default_rng(SEED).permutation(len(label))
+    cut = round(len(order) * (1 - TEST_SHARE))
+    train, test = order[:cut], order[cut:]
+    mean, deviation = features[train].mean(axis=0), features[train].std(axis=0)
+    scaled = ((features - mean) / np.where(deviation > 0, deviation, 1.0)).astype(np.float32)
+    values = label.astype(np.float32)
+    return Split(
+        name=name,
+        features=scaled[train],
+        label=values[train],
+        test_features=scaled[test],
+        test_label=values[test],
+    )
+
+
+def _carried(loader: str) -> Callable[[], Raw]:
+    def load() -> Raw:
+        try:
+            import sklearn.datasets
+        except ImportError:
+            raise SetupError("the comparison needs scikit-learn; run: pip install scikit-learn") from None
+        bunch = getattr(sklearn.datasets, loader)()
+        return np.asarray(bunch.data, dtype=np.float64), np.asarray(bunch.target, dtype=np.float64)
+
+    return load
+
+
+def _digits_are_even() -> Raw:
+    features, label = CARRIED["digits"]()
+    return features, (label % 2 == 0).astype(np.float64)
+
+
+CARRIED: dict[str, Callable[[], Raw]] = {
+    "diabetes": _carried("load_diabetes"),
+    "breast_cancer": _carried("load_breast_cancer"),
+    "iris": _carried("load_iris"),
+    "wine": _carried("load_wine"),
+    "digits": _carried("load_digits"),
+    "even digits": _digits_are_even,
+}
+"""Data that scikit-learn's package contains."""
+
+
+def _table(file: Path, *, header: bool) -> NDArray[np.float64]:
+    # by way of binary32, in which the largest file takes half the memory while it is read
+    return np.loadtxt(file, delimiter=",", dtype=np.float32, skiprows=int(header)).astype(np.float64)
+
+
+def _last_column(file: Path, *, header: bool) -> Raw:
+    table = _table(file, header=header)
+    return table[:, :-1], table[:, -1]
+
+
+def _lodgepole(file: Path) -> Raw:
+    features, label = _last_column(file, header=False)
+    return features, (label == 2).astype(np.float64)
+
+
+def _cover_types(file: Path) -> Raw:
+    features, label = _last_column(file, header=False)
+    return features, label - 1
+
+
+def _incomes(file: Path) -> Raw:
+    import lzma
+
+    from sklearn.datasets import load_svmlight_file
+
+    with lzma.open(file) if file.suffix == ".xz" else file.open("rb") as stream:
+        sparse, label = load_svmlight_file(stream, n_features=123)
+    return np.asarray(sparse.toarray(), dtype=np.float64), (label > 0).astype(np.float64)
+
+
+def _floors(file: Path) -> Raw:
+    """Strengths of 520 access points, of which 100 means not heard: below the weakest signal; the floor."""
+    table = _table(file, header=True)
+    strengths = table[:, :520]
+    return np.where(strengths == 100, -105.0, strengths), table[:, 522]
+
+
+FILES: dict[str, tuple[str, Callable[[Path], Raw]]] = {
+    "california": ("california_housing.csv", lambda file: _last_column(file, header=True)),
+    "blog": ("blogData_train.csv", lambda file: _last_column(file, header=False)),
+    "a9a": ("a9a.libsvm", _incomes),
+    "covertype": ("covtype.data", _lodgepole),
+    "covertype, 7 classes": ("covtype.data", _cover_types),
+    "ujiindoorloc": ("ujiindoorloc_trainingData.csv", _floors),
+}
+"""Data of a folder: the file's name, which may end in .xz, .gz or .bz2, and how it is read."""
+
+
+def available(folder: Path | None) -> dict[str, Callable[[], Raw]]:
+    """Loaders by name: what scikit-learn carries, and the files that are in ``folder``."""
+    found = dict(CARRIED)
+    if folder is None:
+        return found
+    for name, (stem, read) in FILES.items():
+        files = [folder / f"{stem}{suffix}" for suffix in ("", ".xz", ".gz", ".bz2")]
+        file = next((file for file in files if file.is_file()), None)
+        if file is not None:
+            found[name] = partial(read, file)
+    return found

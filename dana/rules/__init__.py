@@ -1,0 +1,60 @@
+"""Rules that are ready to use: regression, classification, factors, clusters, components.
+
+Each file beside this one is the text of one rule; ``examples/`` holds the same files for readers. Comes in: a rule's
+name. Goes out: its text, its first line, or the compiled rule: ``dana.rules.logistic`` is what ``dana.load`` gives for
+the file. Must not: run a rule file as Python, or load the front end before a rule is asked for.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dana.errors import UsageError
+
+if TYPE_CHECKING:
+    from dsl import Rule
+
+__all__ = ["NAMES", "summary", "text"]
+
+NAMES = (
+    "linear",
+    "ridge",
+    "lasso",
+    "elastic_net",
+    "huber",
+    "quantile",
+    "poisson",
+    "logistic",
+    "linear_svm",
+)
+"""The rules, in the order in which they are listed."""
+
+
+def text(name: str) -> str:
+    """Text of a rule.
+
+    Raises
+    ------
+    UsageError
+        There is no such rule.
+    """
+    if name not in NAMES:
+        raise UsageError(f"there is no rule {name!r} in dana.rules", hint=f"The rules are {', '.join(NAMES)}.")
+    return (Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8")
+
+
+def summary(name: str) -> str:
+    """First line of a rule's description."""
+    # a rule is valid Python, which is parsed here, not run
+    description = ast.get_docstring(ast.parse(text(name))) or ""
+    return description.partition("\n")[0]
+
+
+def __getattr__(name: str) -> Rule:
+    if name not in NAMES:
+        raise AttributeError(f"module 'dana.rules' has no attribute {name!r}")
+    from dsl import compile_rule
+
+    return compile_rule(text(name), filename=f"dana/rules/{name}.py")

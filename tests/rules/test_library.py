@@ -1,0 +1,56 @@
+"""The library of rules: every rule is listed, described, without warnings, short, and in `examples/` as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import dana
+from dana import rules
+from dana.cli import main
+from dana.cli.entry import OK, USAGE
+from dana.errors import UsageError
+from dana.server.places import CHECKOUT, EXAMPLES
+
+FOLDER = Path(rules.__file__).parent
+MOST_LINES = 30
+
+
+def test_every_file_is_listed_and_every_name_has_a_file() -> None:
+    assert sorted(rules.NAMES) == sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
+
+
+@pytest.mark.parametrize("name", rules.NAMES)
+def test_a_rule_has_its_file_s_name_and_nothing_to_complain_of(name: str) -> None:
+    rule = getattr(rules, name)
+    assert rule.name == name
+    assert rule.report == ""
+    assert rule.hdfg.prediction is not None
+    assert rule.hdfg.loss is not None
+    assert len(rules.text(name).splitlines()) <= MOST_LINES
+    assert rules.summary(name).endswith(".")
+
+
+def test_examples_are_the_same_files() -> None:
+    """Copies, because links do not survive every way of copying a repository: cp dana/rules/[a-z]*.py examples/"""
+    copies = {path.stem: path.read_text(encoding="utf-8") for path in EXAMPLES.glob("*.py")}
+    assert copies == {name: rules.text(name) for name in rules.NAMES}
+
+
+def test_unknown_rules_are_named_with_what_there_is() -> None:
+    with pytest.raises(UsageError, match="there is no rule 'logistics'"):
+        rules.text("logistics")
+    with pytest.raises(AttributeError):
+        _ = rules.logistics
+    assert dana.rules is rules
+
+
+def test_the_command_lists_and_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules"]) == OK
+    listed = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in listed] == list(rules.NAMES)
+    assert main(["rules", "show", "lasso"]) == OK
+    assert capsys.readouterr().out == (CHECKOUT / "dana" / "rules" / "lasso.py").read_text(encoding="utf-8")
+    assert main(["rules", "show", "../__init__"]) == USAGE
+    assert "there is no rule '../__init__'" in capsys.readouterr().err

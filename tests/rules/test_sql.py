@@ -1,0 +1,59 @@
+"""Every rule of the library through SQL: one call registers them, the simulator's model is the interpreter's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import psycopg
+import pytest
+
+from dana import rules
+from dana.cli import main
+from dana.cli.entry import OK
+from dana.client import Connection
+from dana.tables import create_table
+from tests.rules.tables import table
+
+
+@pytest.fixture(scope="module")
+def db(pg_uri: str) -> Iterator[Connection]:
+    """A session with all rules registered; what it makes is rolled back."""
+    with psycopg.connect(pg_uri) as session:
+        client = Connection(session)
+        assert client.create_rules() == list(rules.NAMES)
+        yield client
+        session.rollback()
+
+
+@pytest.mark.parametrize("name", rules.NAMES)
+def test_trains_and_predicts(db: Connection, name: str) -> None:
+    columns = table(name)
+    create_table(db.session, "rows", columns)
+    models = {}
+    for backend in ("sim", "interp"):
+        result = db.train(name, "rows", model=f"by_{backend}", label="y", epochs=3, backend=backend)
+        assert result.tuples == len(columns["y"])
+        assert result.loss is not None
+        assert np.isfinite(result.loss)
+        models[backend] = db.parameters(f"by_{backend}")
+    assert models["sim"].keys() == models["interp"].keys()
+    for parameter, values in models["sim"].items():
+        assert values.tobytes() == models["interp"][parameter].tobytes(), parameter
+        assert np.isfinite(values).all(), parameter
+    features = ", ".join(k for k in columns if k != "y")
+    query = f"SELECT count(DISTINCT dana_predict('by_sim', {features})) FROM rows"
+    ((distinct,),) = db.session.execute(query.encode()).fetchall()
+    assert distinct > 1
+
+
+def test_the_command_registers(pg_uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        assert main(["rules", "install", "lasso", "huber", "--dsn", pg_uri]) == OK
+        assert capsys.readouterr().out == "registered: lasso, huber\n"
+        with psycopg.connect(pg_uri) as session:
+            found = session.execute("SELECT source FROM dana.udf WHERE name = 'lasso'").fetchone()
+        assert found == (rules.text("lasso"),)
+    finally:
+        with psycopg.connect(pg_uri, autocommit=True) as session:
+            session.execute("SELECT dana_drop_udf('lasso'), dana_drop_udf('huber')")
