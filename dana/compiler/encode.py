@@ -35,6 +35,8 @@ def encode(
 
 def _instruction(op: VectorOp, wait: int, memory: MemoryMap) -> Instruction:
     b = op.b
+    if op.op is Opcode.SETX:
+        return _set_index(op, wait, memory)
     return Instruction(
         op=op.op,
         wait=wait,
@@ -60,6 +62,28 @@ def _instruction(op: VectorOp, wait: int, memory: MemoryMap) -> Instruction:
         tail_b=int(op.tail_b),
         tail=op.tail,
         scalar=int(op.scalar),
+        a_index=int(op.a.indexed),
+        dst_index=int(op.dst.indexed),
+    )
+
+
+def _set_index(op: VectorOp, wait: int, memory: MemoryMap) -> Instruction:
+    index = op.dst.index
+    assert index is not None
+    return Instruction(
+        op=op.op,
+        wait=wait,
+        outer=op.outer,
+        dst=index.bound,
+        dst_inner=0,
+        dst_outer=index.stride,
+        a=_address(op.a, memory),
+        a_tuple=int(op.a.buffer.home is Home.TUPLE),
+        a_inner=0,
+        a_outer=op.a.outer,
+        b=index.tag,
+        b_inner=0,
+        mask=op.mask,
     )
 
 

@@ -35,6 +35,8 @@ class Home(Enum):
     """Scratchpad rows that are anyone's when their last reader is done."""
     TUPLE = "tuple"
     """Tuple memory, the half being executed."""
+    INDEX = "index"
+    """The threads' index file, which has no rows of scratchpad: a row stands for an entry."""
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -55,18 +57,53 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Index:
+    """What a SETX makes of a tuple's number: `number * stride` rows, which entry o of the index file holds for tuple o.
+
+    Attributes
+    ----------
+    buffer
+        The index file (`Home.INDEX`); all Indices of a program share it.
+    bound
+        Numbers are below it; the machine stops at others.
+    stride
+        Rows that a number stands for.
+    tag
+        What the machine reports when it stops.
+    """
+
+    buffer: Buffer
+    bound: int
+    stride: int
+    tag: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """An operand: row `base + o * outer + i * inner` of its buffer (plus the merge stack's level)."""
+    """An operand: row `base + o * outer + i * inner` of its buffer (plus the merge stack's level).
+
+    Attributes
+    ----------
+    index
+        Entry o of the index file is added. The result of a SETX is an access to the file itself, one entry for each
+        round of the outer loop, with the Index that it sets.
+    """
 
     buffer: Buffer
     base: int = 0
     inner: int = 0
     outer: int = 0
     level: bool = False
+    index: Index | None = None
+
+    @property
+    def indexed(self) -> bool:
+        """Whether the address depends on a tuple's number."""
+        return self.index is not None and self.buffer.home is not Home.INDEX
 
     def __str__(self) -> str:
         steps = ("+i" if self.inner else "") + (f"+{self.outer}o" if self.outer else "")
-        return f"{self.buffer.name}[{self.base}{steps}{'+level' if self.level else ''}]"
+        return f"{self.buffer.name}[{self.base}{steps}{'+level' if self.level else ''}{'+x' if self.indexed else ''}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +145,8 @@ class VectorOp:
     @property
     def first_latency(self) -> int:
         """Cycles from a row's issue until its result in the first lane can be read."""
+        if self.op is Opcode.SETX:
+            return cycles.INDEX_LATENCY
         return cycles.SPECIAL_LATENCY[self.op] if self.op.special else cycles.RESULT_LATENCY
 
     @property
@@ -124,15 +163,22 @@ class VectorOp:
         return np.asarray((rows[:, None] + np.arange(LANES_PER_CLUSTER) * cycles.SPECIAL_INTERVAL[self.op]).ravel())
 
     def reads(self) -> Iterator[Access]:
-        """Operands read from memory."""
+        """Operands read from memory, entries of the index file included."""
         yield self.a
         if self.b is not None:
             yield self.b
+        for access in (self.a, self.dst):
+            if access.index is not None and access.indexed:
+                yield Access(buffer=access.index.buffer, outer=1)
+                break
 
     def touched(self, access: Access) -> Rows:
-        """Rows of an operand's buffer in the order in which they are used."""
+        """Rows of an operand's buffer in the order in which they are used; with an index, shape [numbers, rows]."""
         o = np.arange(self.outer)[:, None] * access.outer
-        return np.asarray(access.base + (o + np.arange(self.inner)[None, :] * access.inner).ravel())
+        rows = np.asarray(access.base + (o + np.arange(self.inner)[None, :] * access.inner).ravel())
+        if access.index is None or not access.indexed:
+            return rows
+        return np.asarray(rows + np.arange(access.index.bound)[:, None] * access.index.stride)
 
     def __str__(self) -> str:
         text = f"{self.op.name.lower()} {self.dst} <- {self.a}"

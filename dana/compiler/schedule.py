@@ -9,6 +9,8 @@ Issue is in order and nothing interlocks (docs/machine.md, section 2), so every 
 * a row is read when the result that it holds can be read;
 * results come out one a cycle, whichever unit they come from;
 * a row's later result comes out later than its earlier one;
+* entries of the index file are used when they are set, and set again when all of the last ones are (a row that an entry
+  chooses counts as all that it may choose);
 * an operation's turn takes at least MIN_INSTRUCTION cycles.
 
 List scheduling: of the operations whose operands are there, the one with the longest chain of operations after it goes
@@ -25,6 +27,7 @@ import numpy as np
 
 from dana.compiler.ops import Buffer, Rows, VectorOp
 from hwgen.spec import cycles
+from hwgen.spec.engine import Opcode
 
 LONG_AGO = -(1 << 40)
 
@@ -158,7 +161,9 @@ class _Clock:
             if ready is not None:
                 earliest = max(earliest, int((ready[op.touched(access)] - offsets).max()))
         ready = self._ready.get(op.dst.buffer)
-        if ready is not None:
+        if ready is not None and op.op is Opcode.SETX:
+            earliest = max(earliest, int(ready.max()))
+        elif ready is not None:
             earliest = max(earliest, int((ready[op.touched(op.dst)] - offsets).max()) - op.first_latency + 1)
         return earliest
 
@@ -179,5 +184,9 @@ class _Clock:
         self.now = first + op.rows * op.interval
         ready = self._ready.setdefault(op.dst.buffer, np.full(op.dst.buffer.rows, LONG_AGO))
         # of several results for a row the last one counts
-        ready[op.touched(op.dst)] = first + np.arange(op.rows) * op.interval + op.latency
+        results = first + np.arange(op.rows) * op.interval + op.latency
+        if op.dst.indexed:
+            np.maximum.at(ready, op.touched(op.dst), results)
+        else:
+            ready[op.touched(op.dst)] = results
         return wait

@@ -223,7 +223,8 @@ class _Timing:
         """Whether entries are set when they are used, and used when they are set again."""
         setter = self.setter
         if instruction.indexed and (setter is None or setter.outer < instruction.outer):
-            yield f"uses {instruction.outer} entries of the index file, of which {setter.outer if setter else 0} are set"
+            there = 0 if setter is None else setter.outer
+            yield f"uses {instruction.outer} entries of the index file, of which {there} are set"
         if setter is not None and instruction.indexed and cycle < self.set_at + cycles.INDEX_LATENCY:
             yield f"uses an entry of the index file {self.set_at + cycles.INDEX_LATENCY - cycle} cycles too early"
         if instruction.op is Opcode.SETX:
