@@ -1,0 +1,289 @@
+"""A second reading of a graph: real arithmetic, and how far binary32 may be from it.
+
+Comes in: a bound graph and columns. Goes out: each model and loss as a binary64 number with a bound on the distance to
+what the interpreter may give. The bound is derived, not guessed (running error analysis, Wilkinson 1963; Higham,
+Accuracy and Stability, 3.3): each operation adds half a unit in the last place of its own result, or the documented
+error of its function, to what its operands' errors become. Where binary32 may overflow, divide by zero or take the
+other side of a comparison, the bound is infinite or covers both sides. Shares no code with the interpreter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dsl.hdfg.graph import Graph, Node, Op, Region, Update
+
+Doubles = npt.NDArray[np.float64]
+
+UNIT = 2.0**-24  # half a unit in the last place, relative: one rounding to nearest
+ULP = 2.0**-23
+TINY = 2.0**-126  # what flushing may take away
+LARGEST = 2.0**127
+FUNCTIONS_ULP = 2.0  # exp, gaussian and log: docs/arithmetic.md
+SIGMOID_ERROR = 2.0**-23  # absolute: docs/arithmetic.md
+STEEPEST_GAUSSIAN = 0.8578  # sqrt(2 / e), the largest slope of exp(-x * x)
+DOUBLE = 2.0**-50  # what our own arithmetic may be off, generously
+
+
+class Bounded(NamedTuple):
+    """Numbers, and how far binary32 may be from each."""
+
+    value: Doubles
+    error: Doubles
+
+
+def exact(values: npt.ArrayLike) -> Bounded:
+    """Numbers that binary32 holds; subnormals are flushed as they are read."""
+    value = np.asarray(values, dtype=np.float64)
+    value = np.where(np.abs(value) < TINY, 0.0, value)
+    return Bounded(value, np.zeros_like(value))
+
+
+def rounded(value: Doubles, inherited: Doubles, *, relative: float = UNIT, absolute: float = 0.0) -> Bounded:
+    """A result whose operands' errors make `inherited`, after its own rounding."""
+    size = np.abs(value) + inherited
+    error = inherited + size * (relative + DOUBLE) + absolute + TINY
+    error = np.where(np.isfinite(value) & (size < LARGEST), error, np.inf)
+    return Bounded(np.asarray(value), np.asarray(np.where(np.isnan(error), np.inf, error)))
+
+
+def add(a: Bounded, b: Bounded) -> Bounded:
+    return rounded(a.value + b.value, a.error + b.error)
+
+
+def mul(a: Bounded, b: Bounded) -> Bounded:
+    inherited = np.abs(a.value) * b.error + np.abs(b.value) * a.error + a.error * b.error
+    return rounded(a.value * b.value, inherited)
+
+
+def div(a: Bounded, b: Bounded) -> Bounded:
+    value = a.value / b.value
+    room = np.abs(b.value) - b.error
+    inherited = (a.error + np.abs(value) * b.error) / room
+    return rounded(value, np.where(room > 0, inherited, np.inf))
+
+
+def neg(a: Bounded) -> Bounded:
+    return Bounded(-a.value, a.error)
+
+
+def absolute(a: Bounded) -> Bounded:
+    return Bounded(np.abs(a.value), a.error)
+
+
+def sqrt(a: Bounded) -> Bounded:
+    value = np.sqrt(a.value)
+    lowest = a.value - a.error
+    inherited = np.where(a.error > 0, a.error / (value + np.sqrt(np.maximum(lowest, 0))), 0.0)
+    return rounded(value, np.where((lowest >= 0) | (a.error == 0), inherited, np.inf))
+
+
+def exp(a: Bounded) -> Bounded:
+    value = np.exp(a.value)
+    return rounded(value, value * np.expm1(a.error), relative=FUNCTIONS_ULP * ULP)
+
+
+def gaussian(a: Bounded) -> Bounded:
+    return rounded(np.exp(-a.value * a.value), STEEPEST_GAUSSIAN * a.error, relative=FUNCTIONS_ULP * ULP)
+
+
+def log(a: Bounded) -> Bounded:
+    with np.errstate(invalid="ignore"):
+        inherited = np.where(a.value > a.error, -np.log1p(-a.error / a.value), np.inf)
+    return rounded(np.log(a.value), inherited, relative=FUNCTIONS_ULP * ULP)
+
+
+def sigmoid(a: Bounded) -> Bounded:
+    return rounded(1 / (1 + np.exp(-a.value)), a.error / 4, relative=0.0, absolute=SIGMOID_ERROR)
+
+
+def compare(holds: Callable[[Doubles, Doubles], npt.NDArray[np.bool_]]) -> Callable[[Bounded, Bounded], Bounded]:
+    def compared(a: Bounded, b: Bounded) -> Bounded:
+        error = a.error + b.error
+        doubtful = (error > 0) & ~(np.abs(a.value - b.value) > error)
+        doubtful |= ~np.isfinite(a.value) | ~np.isfinite(b.value)
+        return Bounded(holds(a.value, b.value).astype(np.float64), doubtful.astype(np.float64))
+
+    return compared
+
+
+def where(c: Bounded, a: Bounded, b: Bounded) -> Bounded:
+    holds = c.value != 0
+    value = np.where(holds, a.value, b.value)
+    error = np.where(holds, a.error, b.error)
+    doubtful = (c.error > 0) & ~(np.abs(c.value) > c.error)
+    either = np.abs(a.value - b.value) + np.maximum(a.error, b.error)
+    return Bounded(value, np.where(doubtful, np.where(np.isnan(either), np.inf, either), error))
+
+
+def extremum(choose: Callable[[Doubles, Doubles], Doubles]) -> Callable[[Bounded, Bounded], Bounded]:
+    def chosen(a: Bounded, b: Bounded) -> Bounded:
+        return Bounded(np.asarray(choose(a.value, b.value)), np.maximum(a.error, b.error))
+
+    return chosen
+
+
+OPERATIONS: dict[Op, Callable[..., Bounded]] = {
+    Op.ADD: add,
+    Op.SUB: lambda a, b: add(a, neg(b)),
+    Op.MUL: mul,
+    Op.DIV: div,
+    Op.NEG: neg,
+    Op.ABS: absolute,
+    Op.SQRT: sqrt,
+    Op.EXP: exp,
+    Op.GAUSSIAN: gaussian,
+    Op.LOG: log,
+    Op.SIGMOID: sigmoid,
+    Op.LT: compare(np.less),
+    Op.GT: compare(np.greater),
+    Op.LE: compare(np.less_equal),
+    Op.GE: compare(np.greater_equal),
+    Op.EQ: compare(np.equal),
+    Op.WHERE: where,
+    Op.MAX: extremum(np.maximum),
+    Op.MIN: extremum(np.minimum),
+}
+JOINS = {"add": add, "mul": mul, "max": extremum(np.maximum), "min": extremum(np.minimum)}
+
+
+def take(a: Bounded, index: object, axis: int) -> Bounded:
+    """Elements along an axis."""
+    return Bounded(*(np.take(part, index, axis=axis) for part in a))  # type: ignore[call-overload]
+
+
+def fold(a: Bounded, axis: int, op: str) -> Bounded:
+    """Halves are joined while more than one element is left (DESIGN of reductions: docs/language.md)."""
+    parts = [take(a, i, axis) for i in range(a.value.shape[axis])]
+    while len(parts) > 1:
+        half = 1 << (len(parts) - 1).bit_length() - 1
+        joined = [JOINS[op](x, y) for x, y in zip(parts, parts[half:], strict=False)]
+        parts = joined + parts[len(joined) : half]
+    return parts[0]
+
+
+def tree(parts: list[Bounded], op: str) -> Bounded:
+    """Neighbours are joined in pairs."""
+    while len(parts) > 1:
+        parts = [JOINS[op](*parts[i : i + 2]) if i + 1 < len(parts) else parts[i] for i in range(0, len(parts), 2)]
+    return parts[0]
+
+
+class Undecided(Exception):
+    """Whether training goes on depends on roundings."""
+
+
+class RealTraining:
+    """Trains a graph in real arithmetic."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    def train(
+        self, columns: Mapping[str, npt.ArrayLike], models: Mapping[str, npt.ArrayLike], epochs: int
+    ) -> tuple[dict[str, Bounded], list[Bounded]]:
+        """Return the models and each epoch's mean loss.
+
+        Raises
+        ------
+        Undecided
+            If the convergence test is too close to call.
+        """
+        graph = self.graph
+        state = {name: exact(value) for name, value in models.items()}
+        data = {name: np.asarray(column, dtype=np.float32) for name, column in columns.items()}
+        count = len(next(iter(data.values())))
+        size = graph.batch or count
+        losses: list[Bounded] = []
+        with np.errstate(all="ignore"):
+            for _ in range(epochs):
+                total, error, magnitude = 0.0, 0.0, 0.0
+                for start in range(0, count, size):
+                    tuples = range(start, min(start + size, count))
+                    each = [self._values({name: column[t] for name, column in data.items()}, state) for t in tuples]
+                    batch = self._batch(each, state)
+                    if graph.loss is not None:
+                        part = tree([values[graph.loss] for values in each], "add")
+                        total += float(part.value)
+                        error += float(part.error)
+                        magnitude += abs(float(part.value)) + float(part.error)
+                    state = self._updated(state, each, batch)
+                if graph.loss is not None:
+                    # compensated summation: 2u of the sum of magnitudes (Higham 4.8), second order covered by a third
+                    error += 3 * UNIT * magnitude + TINY
+                    losses.append(Bounded(np.float64(total / count), np.float64(error / count)))
+                if graph.convergence is not None and self._ended(batch[graph.convergence]):
+                    break
+        return state, losses
+
+    def _ended(self, test: Bounded) -> bool:
+        if test.error > 0 and not abs(test.value) > test.error:
+            raise Undecided
+        return bool(test.value != 0)
+
+    def _values(
+        self, columns: Mapping[str, npt.NDArray[np.float32]], state: Mapping[str, Bounded]
+    ) -> dict[int, Bounded]:
+        """Everything that one tuple gives; batch values of models alone too, for batches of one."""
+        values: dict[int, Bounded] = {}
+        for node in self.graph.nodes:
+            if node.op in (Op.INPUT, Op.OUTPUT):
+                values[node.id] = exact(columns[str(node.name)])
+            elif node.op is Op.MODEL:
+                values[node.id] = state[str(node.name)]
+            elif node.region in (Region.CONST, Region.TUPLE):
+                values[node.id] = self._value(node, values)
+        return values
+
+    def _batch(self, each: list[dict[int, Bounded]], state: Mapping[str, Bounded]) -> dict[int, Bounded]:
+        values = dict(each[-1])
+        for node in self.graph.nodes:
+            if node.op is Op.MERGE:
+                parts = [one[node.inputs[0]] for one in each]
+                values[node.id] = tree(parts, str(node.merge_op))
+            elif node.region is Region.BATCH and node.op is not Op.MODEL:
+                values[node.id] = self._value(node, values)
+        return values
+
+    def _value(self, node: Node, values: Mapping[int, Bounded]) -> Bounded:
+        if node.op in (Op.CONST, Op.META):
+            return exact(node.value or 0.0)
+        if node.op is Op.ARANGE:
+            return exact(np.arange(self.graph.concrete_shape(node.id)[0]))
+        operands = [values[i] for i in node.inputs]
+        if node.op in OPERATIONS:
+            result = OPERATIONS[node.op](*operands)
+            shape = self.graph.concrete_shape(node.id)
+            return Bounded(*(np.broadcast_to(part, shape) for part in result))
+        if node.op is Op.GATHER:
+            return take(operands[0], int(operands[1].value), 0)
+        assert node.axis is not None
+        if node.op is Op.EXPAND:
+            return Bounded(*(np.expand_dims(part, node.axis) for part in operands[0]))
+        return fold(operands[0], node.axis, "add" if node.op is Op.SIGMA else "mul")
+
+    def _updated(
+        self, state: Mapping[str, Bounded], each: list[dict[int, Bounded]], batch: Mapping[int, Bounded]
+    ) -> dict[str, Bounded]:
+        after = {name: Bounded(value.copy(), error.copy()) for name, (value, error) in state.items()}
+
+        def write(update: Update, row: object, new: Bounded) -> None:
+            for kept, part in zip(after[str(self.graph.nodes[update.model].name)], new, strict=True):
+                kept[row] = part
+
+        per_tuple = [update for update in self.graph.updates if self._is_row_of_a_tuple(update.index)]
+        for update in self.graph.updates:
+            if update not in per_tuple:
+                row = ... if update.index is None else int(batch[update.index].value)
+                write(update, row, batch[update.value])
+        for values in each:
+            for update in per_tuple:
+                write(update, int(values[update.index or 0].value), values[update.value])
+        return after
+
+    def _is_row_of_a_tuple(self, index: int | None) -> bool:
+        return index is not None and self.graph.nodes[index].op is not Op.CONST
