@@ -150,8 +150,8 @@ class Algo:
             """Say how many passes over the table to make at most."""
 
 
-def dim() -> Dim:
-    """Declare the extent of an axis that the table decides: ``n = dana.dim()``."""
+def dim(extent: int = 1) -> Dim:
+    """Declare the extent of an axis that the table decides, ``n = dana.dim()``, or the caller: ``k = dana.dim(10)``."""
     _refuse("dim")
 
 

@@ -11,7 +11,7 @@ whose length is a dim takes what the inputs after it do not need.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dana.errors import UsageError
@@ -46,8 +46,14 @@ class Binding:
     labels: tuple[str, ...]
 
 
-def bind(graph: Graph, schema: TableSchema, features: Sequence[str] | None = None, label: str | None = None) -> Binding:
-    """Bind a rule to a table.
+def bind(
+    graph: Graph,
+    schema: TableSchema,
+    features: Sequence[str] | None = None,
+    label: str | None = None,
+    extents: Mapping[str, int] | None = None,
+) -> Binding:
+    """Bind a rule to a table; `extents` are the caller's, for dims that no column decides.
 
     Raises
     ------
@@ -67,6 +73,9 @@ def bind(graph: Graph, schema: TableSchema, features: Sequence[str] | None = Non
     more_uses, more_shapes = _assign(graph, schema, outputs, labels)
     try:
         dims = graph.infer_dims({**shapes, **more_shapes})
+        for name, extent in (extents or {}).items():
+            if dims.setdefault(name, extent) != extent:
+                raise BindingError(f"{name} is {dims[name]} by the columns of {schema.relation}, not {extent}")
         bound = graph.bind(dims) if graph.dims else graph
     except BindError as error:
         raise BindingError(f"{error}, in {schema.relation}") from error

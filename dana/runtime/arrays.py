@@ -128,7 +128,8 @@ def train(
         result = training.finish()
     finally:
         training.close()
-    binding = bind(compile_rule(source, filename="rule").hdfg, schema, features, label)
+    chosen = {name: extent for name, extent in result.metadata["dims"].items() if name in request.hyper}
+    binding = bind(compile_rule(source, filename="rule").hdfg, schema, features, label, chosen)
     return Trained(
         graph=binding.graph,
         models={parameter.name: parameter.values for parameter in result.parameters},

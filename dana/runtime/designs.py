@@ -11,6 +11,7 @@ import base64
 import hashlib
 import os
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -18,7 +19,7 @@ from pathlib import Path
 from dana.compiler import bind, compile_bundle
 from dana.compiler.predictor import encode_predictor
 from dana.errors import UsageError
-from dana.runtime.trainer import TrainRequest
+from dana.runtime.trainer import Json, TrainRequest
 from dsl import compile_rule
 from hwgen.spec import bundle as bundles
 from hwgen.spec.bundle import Bundle, BundleError
@@ -47,6 +48,8 @@ class Design:
         Default values by name, in the order of the rule.
     batch_meta
         The meta that is the batch size, if one is.
+    extents
+        Dims that the caller may choose, and what they are.
     features, labels
         Columns in use, in order.
     predictor
@@ -57,6 +60,7 @@ class Design:
     epochs: int
     metas: dict[str, float]
     batch_meta: str | None
+    extents: dict[str, int]
     features: tuple[str, ...]
     labels: tuple[str, ...]
     predictor: bytes | None
@@ -76,19 +80,22 @@ class DesignStore:
         self._kept: OrderedDict[str, Design] = OrderedDict()
 
     def get(self, request: TrainRequest) -> Design:
-        """The design for a request: the rule's own, unless the request changes the batch size, which is compiled in."""
-        design = self._get(request, None)
+        """The rule's own design, unless the request changes what is compiled in: batch size, dims."""
+        design = self._get(request, None, {})
+        extents = chosen_extents(design.extents, request.hyper)
+        if extents:
+            design = self._get(request, None, extents)
         if design.batch_meta is not None and design.batch_meta in request.hyper:
             batch = _batch_size(design.batch_meta, request.hyper[design.batch_meta])
             if batch != design.bundle.batch:
-                design = self._get(request, batch)
+                design = self._get(request, batch, extents)
         return design
 
-    def _get(self, request: TrainRequest, batch: int | None) -> Design:
-        key = _key(request, batch)
+    def _get(self, request: TrainRequest, batch: int | None, extents: Mapping[str, int]) -> Design:
+        key = _key(request, batch, extents)
         design = self._kept.get(key) or self._read(key)
         if design is None:
-            design = compile_design(request, batch)
+            design = compile_design(request, batch, extents)
             self._write(key, design)
         self._kept[key] = design
         self._kept.move_to_end(key)
@@ -116,8 +123,8 @@ class DesignStore:
             temporary.unlink(missing_ok=True)  # a full or read-only disk costs time at the next session, nothing else
 
 
-def compile_design(request: TrainRequest, batch: int | None = None) -> Design:
-    """Rule text to Bundle, for a table; `batch` replaces the rule's batch size.
+def compile_design(request: TrainRequest, batch: int | None = None, extents: Mapping[str, int] | None = None) -> Design:
+    """Rule text to Bundle, for a table; `batch` and `extents` replace the rule's batch size and dims.
 
     Raises
     ------
@@ -127,13 +134,14 @@ def compile_design(request: TrainRequest, batch: int | None = None) -> Design:
         Rule, table and machine do not go together.
     """
     graph = compile_rule(request.source, filename=request.rule).hdfg
-    binding = bind(graph, request.relation.schema, request.features, request.label)
+    binding = bind(graph, request.relation.schema, request.features, request.label, extents)
     bound = binding.graph if batch is None else replace(binding.graph, batch=batch)
     predictor = None if graph.prediction is None else encode_predictor(bound)
     plan = {
         "epochs": graph.epochs,
         "metas": [[graph.nodes[k].name, graph.nodes[k].value] for k in graph.metas],
         "batch_meta": None if graph.batch_meta is None else graph.nodes[graph.batch_meta].name,
+        "extents": {**dict(graph.extents), **(extents or {})},
         "features": list(binding.features),
         "labels": list(binding.labels),
         "predictor": None if predictor is None else base64.b64encode(predictor).decode(),
@@ -156,6 +164,7 @@ def _unpack(bundle: Bundle) -> Design:
         epochs=notes["epochs"],
         metas=dict(notes["metas"]),
         batch_meta=notes["batch_meta"],
+        extents=dict(notes["extents"]),
         features=tuple(notes["features"]),
         labels=tuple(notes["labels"]),
         predictor=None if predictor is None else base64.b64decode(predictor),
@@ -168,6 +177,23 @@ def _batch_size(name: str, value: object) -> int:
     return int(value)
 
 
+def chosen_extents(defaults: Mapping[str, int], hyper: Json) -> dict[str, int]:
+    """Extents that the caller chooses, of the dims that have one by default.
+
+    Raises
+    ------
+    UsageError
+        An extent is no whole number from 1.
+    """
+    extents = {}
+    for name in (name for name in defaults if name in hyper):
+        value = hyper[name]
+        if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 1:
+            raise UsageError(f"{name!r} is an extent of the rule and must be a whole number from 1, not {value!r}")
+        extents[name] = int(value)
+    return extents
+
+
 def _tuple_bound(request: TrainRequest) -> int:
     """More tuples than the table has; a power of two, so that a growing table seldom needs a new design."""
     per_page = request.relation.page_size // SMALLEST_TUPLE
@@ -175,7 +201,7 @@ def _tuple_bound(request: TrainRequest) -> int:
     return per_page << (pages - 1).bit_length()
 
 
-def _key(request: TrainRequest, batch: int | None) -> str:
+def _key(request: TrainRequest, batch: int | None, extents: Mapping[str, int]) -> str:
     # repr of frozen data: as telling as JSON, and a tenth of the time for a wide table
     parts = (
         VERSIONS,
@@ -187,5 +213,6 @@ def _key(request: TrainRequest, batch: int | None) -> str:
         request.relation.page_size,
         _tuple_bound(request),
         batch,
+        sorted(extents.items()),
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]

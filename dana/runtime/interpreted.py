@@ -11,6 +11,7 @@ import numpy as np
 
 from dana.compiler.binding import bind
 from dana.compiler.predictor import encode_predictor
+from dana.runtime.designs import chosen_extents
 from dana.runtime.machines import PageCollector
 from dana.runtime.metas import meta_values
 from dana.runtime.notices import warn_of_non_finite
@@ -80,13 +81,15 @@ class InterpretedTraining:
     def __init__(self, request: TrainRequest, notify: Notify) -> None:
         self._notify = notify
         rule = compile_rule(request.source, filename=request.rule).hdfg
-        self._binding = bind(rule, request.relation.schema, request.features, request.label)
+        chosen = chosen_extents(dict(rule.extents), request.hyper)
+        self._extents = {**dict(rule.extents), **chosen}
+        self._binding = bind(rule, request.relation.schema, request.features, request.label, chosen)
         graph = self._binding.graph
         self._request = request
         self._collector = PageCollector(request.relation.page_size)
         self._interpreter = Interpreter(graph, numerics)
         defaults = {str(graph.nodes[k].name): float(graph.nodes[k].value or 0.0) for k in graph.metas}
-        self._metas = meta_values(defaults, request.hyper)
+        self._metas = meta_values(defaults, request.hyper, self._extents)
         self._models = self._interpreter.start()
         self._shapes = {str(graph.nodes[k].name): graph.concrete_shape(k) for k in graph.inputs}
 
@@ -137,6 +140,7 @@ class InterpretedTraining:
                 "features": list(self._binding.features),
                 "labels": list(self._binding.labels),
                 "hyper": self._metas,
+                "dims": self._extents,
                 "backend": "interp",
             },
         )

@@ -81,6 +81,7 @@ class MachineTrainer:
             "name": graph.name,
             "models": described(graph.models),
             "inputs": described(graph.inputs),
+            "dims": dict(graph.extents),
             "metas": {str(graph.nodes[k].name): graph.nodes[k].value for k in graph.metas},
             "batch": graph.batch,
             "epochs": graph.epochs,
@@ -129,7 +130,7 @@ class MachineTraining:
         self._cycles = 0
         self._begun = False
         self._bundle = design.bundle
-        self._metas = meta_values(design.metas, request.hyper)
+        self._metas = meta_values(design.metas, request.hyper, design.extents)
         machine.load(self._bundle)
         lanes = self._bundle.config.lanes
         for symbol in self._bundle.of_kind("meta"):
@@ -200,6 +201,7 @@ class MachineTraining:
                 "features": list(self._design.features),
                 "labels": list(self._design.labels),
                 "hyper": self._metas,
+                "dims": self._design.extents,
                 "backend": self._request.backend,
                 "units": config.units,
             },

@@ -135,6 +135,8 @@ class Graph:
         Topologically ordered, `nodes[i].id == i`.
     dims
         Names of the dims still to be bound, in order of declaration.
+    extents
+        What some of them are unless `bind` is told otherwise.
     inputs
         Ids of INPUT and OUTPUT nodes, in the order of `dana.algo`.
     models, metas
@@ -156,6 +158,7 @@ class Graph:
     name: str
     nodes: tuple[Node, ...]
     dims: tuple[str, ...] = ()
+    extents: tuple[tuple[str, int], ...] = ()
     inputs: tuple[int, ...] = ()
     models: tuple[int, ...] = ()
     metas: tuple[int, ...] = ()
@@ -210,13 +213,14 @@ class Graph:
         return extents
 
     def bind(self, dims: Mapping[str, int]) -> Graph:
-        """Return the graph with every dim replaced by its extent.
+        """Return the graph with every dim replaced by its extent; dims that have one by default may be left out.
 
         Raises
         ------
         BindError
             If a dim is missing or unknown, an axis would have no element, or a model not the row that a number selects.
         """
+        dims = {**dict(self.extents), **dims}
         missing = [name for name in self.dims if name not in dims]
         if missing:
             raise BindError(f"rule {self.name!r} needs a value for each of its dims; missing: {', '.join(missing)}")
@@ -224,7 +228,7 @@ class Graph:
         if unknown:
             known = ", ".join(self.dims) or "none"
             raise BindError(f"rule {self.name!r} has no dim {', '.join(unknown)}; its dims are: {known}")
-        bound = replace(self, nodes=tuple(_bind_node(node, dims) for node in self.nodes), dims=())
+        bound = replace(self, nodes=tuple(_bind_node(node, dims) for node in self.nodes), dims=(), extents=())
         _check_fixed_rows(bound)
         return bound
 

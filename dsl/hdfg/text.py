@@ -70,7 +70,8 @@ def parse_graph(text: str) -> Graph:
 def _lines(graph: Graph, spans: bool) -> Iterator[str]:
     yield f"hdfg {graph.name}"
     if graph.dims:
-        yield f"dims {' '.join(graph.dims)}"
+        extents = dict(graph.extents)
+        yield f"dims {' '.join(f'{dim}={extents[dim]}' if dim in extents else dim for dim in graph.dims)}"
     yield f"epochs {graph.epochs}"
     size = "all" if graph.batch is None else str(graph.batch)
     yield f"batch {size}" + (f" from %{graph.batch_meta}" if graph.batch_meta is not None else "")
@@ -160,7 +161,12 @@ class _Reader:
         return Graph(
             name=self._words["hdfg"][0],
             nodes=tuple(self._nodes),
-            dims=tuple(self._words.get("dims", ())),
+            dims=tuple(word.split("=")[0] for word in self._words.get("dims", ())),
+            extents=tuple(
+                (name, int(extent))
+                for name, _, extent in (word.partition("=") for word in self._words.get("dims", ()))
+                if extent
+            ),
             inputs=self._ids("inputs"),
             models=self._ids("models"),
             metas=self._ids("metas"),

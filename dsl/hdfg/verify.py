@@ -145,6 +145,8 @@ def _graph_problems(graph: Graph) -> Iterator[str]:
     free |= {part for node in graph.nodes if node.extent is not None for part in node.extent.names}
     if free != set(graph.dims):
         yield f"dims must be {sorted(free)}, not {graph.dims}"
+    if not set(dict(graph.extents)) <= set(graph.dims) or any(extent < 1 for _, extent in graph.extents):
+        yield f"extents must be of {graph.dims} and at least 1, not {graph.extents}"
     if graph.epochs < 1 or (graph.batch is not None and graph.batch < 1):
         yield f"epochs and batch must be at least 1, not {graph.epochs} and {graph.batch}"
     if not graph.has_merge and (graph.batch != 1 or graph.batch_meta is not None):

@@ -48,6 +48,7 @@ class _Lowering:
         return self._builder.finish(
             checked.name,
             dims=checked.dims,
+            extents=checked.extents,
             inputs=self._leaf_ids(checked.inputs),
             models=self._leaf_ids(checked.models),
             metas=self._leaf_ids(checked.metas),

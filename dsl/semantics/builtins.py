@@ -10,7 +10,7 @@ from dsl.binary32 import round32
 from dsl.hdfg.dims import Shape
 from dsl.hdfg.graph import Op
 from dsl.hdfg.init import Init, InitKind
-from dsl.limits import MAX_INTEGER
+from dsl.limits import MAX_EXTENT, MAX_INTEGER
 from dsl.semantics import algorithm
 from dsl.semantics.arguments import Argument
 from dsl.semantics.coercion import to_dim, to_number, to_shape, to_value, to_whole
@@ -61,7 +61,14 @@ def _declare(context: Context, kind: str, bound: Bound, span: Span) -> Object:
         shape = owner.shape
     if "shape" in bound:
         shape = to_shape(context, bound["shape"].value, bound["shape"].span)
-    value = None
+    value: float | None = None
+    if kind == "dim" and "extent" in bound:
+        argument = bound["extent"]
+        value = to_whole(
+            context, argument.value, argument.span, what="the extent of a dim", at_least=1, at_most=MAX_EXTENT
+        )
+        if value is None:
+            return POISON
     if kind == "meta":
         value = _meta_value(context, bound["value"])
         if value is None:

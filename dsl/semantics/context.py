@@ -41,6 +41,8 @@ class Context:
         Names of dims, models, inputs, outputs, metas and the algo, and where they were declared.
     dims, metas
         In order of declaration.
+    extents
+        Of the dims that have one unless the table or the caller says otherwise.
     algorithm
         The rule's algo once declared.
     states
@@ -55,6 +57,7 @@ class Context:
     program: Program = field(default_factory=Program)
     declared: dict[str, Span] = field(default_factory=dict)
     dims: list[str] = field(default_factory=list)
+    extents: dict[str, int] = field(default_factory=dict)
     metas: list[Operation] = field(default_factory=list)
     algorithm: Algorithm | None = None
     states: list[Operation] = field(default_factory=list)

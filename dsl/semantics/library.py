@@ -10,7 +10,7 @@ from dsl.hdfg.graph import Op
 from dsl.semantics.arguments import Signature
 
 DECLARATIONS = {
-    "dim": Signature(name="dana.dim"),
+    "dim": Signature(name="dana.dim", optional=("extent",)),
     "model": Signature(name="dana.model", optional=("shape", "init")),
     "input": Signature(name="dana.input", optional=("shape",)),
     "output": Signature(name="dana.output", optional=("shape",)),

@@ -196,6 +196,8 @@ class Checked:
         The rule's names of operations, by id.
     dims
         Declared dims, in order.
+    extents
+        Default extents of some of them.
     inputs, models
         In the order of `dana.algo`.
     metas
@@ -210,6 +212,7 @@ class Checked:
     operations: tuple[Operation, ...]
     names: dict[int, str]
     dims: tuple[str, ...]
+    extents: tuple[tuple[str, int], ...]
     inputs: tuple[Operation, ...]
     models: tuple[Operation, ...]
     metas: tuple[Operation, ...]

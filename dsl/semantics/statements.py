@@ -218,6 +218,8 @@ class Statements:
         context.declared[name.id] = span
         if kind == "dim":
             context.dims.append(name.id)
+            if declaration.value is not None:
+                context.extents[name.id] = int(declaration.value)
             return Constant(symbol(name.id))
         if kind == "algo":
             return self._declare_algorithm(name, declaration)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from dsl import compile_rule
 from dsl.hdfg.dims import Dim, add, evaluate, multiply, subtract, symbol
 from dsl.hdfg.graph import BindError
+from dsl.hdfg.text import graph_text, parse_graph
 from tests.dsl.rules import RULES
 from tests.dsl.scale import randomised
 
@@ -78,3 +79,26 @@ def test_a_fixed_row_must_exist_once_bound() -> None:
     assert graph.bind({"n": 3}).is_bound
     with pytest.raises(BindError, match="C would have 2 rows, but the rule selects row 2"):
         graph.bind({"n": 2})
+
+
+CLASSES = """
+import dana
+n = dana.dim()
+k = dana.dim(3)
+W = dana.model([k, n])
+x = dana.input([n])
+rule = dana.algo(W, x)
+rule.setModel(W, W - dana.expand(dana.arange(k), 2) * x)
+"""
+
+
+def test_an_extent_by_default_holds_until_somebody_says_otherwise() -> None:
+    graph = compile_rule(CLASSES).hdfg
+    assert graph.extents == (("k", 3),)
+    assert parse_graph(graph_text(graph)) == graph
+    for dims_given, shape in (({"n": 2}, (3, 2)), ({"n": 2, "k": 5}, (5, 2))):
+        bound = graph.bind(dims_given)
+        assert bound.concrete_shape(bound.models[0]) == shape
+        assert bound.extents == ()
+    with pytest.raises(BindError, match="missing: n"):
+        graph.bind({"k": 3})

@@ -186,3 +186,31 @@ def test_designs_are_found_again_and_damaged_ones_are_made_anew(tmp_path: Path) 
     kept.write_bytes(kept.read_bytes()[:-9] + b"123456789")
     assert design() == first
     assert kept.stat().st_mtime_ns != stamp
+
+
+CLASSES = """
+import dana
+n = dana.dim()
+k = dana.dim(3)
+W = dana.model([k, n])
+x = dana.input([n])
+y = dana.output()
+classes = dana.algo(W, x, y)
+error = dana.sigma(W * x, 2) - (dana.arange(k) == y)
+classes.setModel(W - 0.1 * classes.merge(dana.expand(error, 2) * x, 8, "+") / 8)
+"""
+
+
+def test_an_extent_is_a_hyperparameter_that_makes_another_design() -> None:
+    table = relation(REALS)
+    pages = build_pages(table.schema, rows(40))
+    for hyper, count in (({}, 3), ({"k": 4}, 4)):
+        results = [train(request(table, source=CLASSES, backend=b, hyper=hyper), pages) for b in ("sim", "interp")]
+        left, right = (result.parameters[0].values for result in results)
+        assert left.shape == (count, 5)
+        assert left.tobytes() == right.tobytes()
+        assert results[0].metadata["dims"] == {"k": count}
+    with pytest.raises(TrainingError, match="'k' is an extent of the rule and must be a whole number"):
+        train(request(table, source=CLASSES, hyper={"k": 2.5}), pages)
+    with pytest.raises(TrainingError, match="no hyperparameter 'm'; it has: k"):
+        train(request(table, source=CLASSES, hyper={"m": 2}), pages)
