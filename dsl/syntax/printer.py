@@ -6,6 +6,7 @@ Must not: keep comments or layout; the tree does not have them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 
@@ -104,7 +105,7 @@ def _expression(expression: ast.Expression) -> str:
         case ast.Name(id=name):
             return name
         case ast.Number(value=value):
-            return repr(value)
+            return "1e999" if value == math.inf else repr(value)  # repr gives a name, inf
         case ast.String(value=text):
             return _quoted(text)
         case ast.Attribute(value=value, name=name):

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsl import Rule
+from dana.errors import UsageError
+from dana.rulefile import load
+from dsl import Rule, RuleError
 from dsl.limits import MAX_ERRORS, MAX_SOURCE_BYTES, MAX_STEPS, MAX_SYNTAX_ERRORS, MAX_VALUES
 from tests.dsl.rules import HEAD, RULES
 from tests.dsl.scale import randomised
@@ -16,6 +21,18 @@ BODY = HEAD + "w = dana.model([n])\nrule = dana.algo(w, x, y)\n"
 
 def codes(text: str) -> set[str]:
     return {diagnostic.code for diagnostic in Rule(text).diagnostics}
+
+
+def timed(text: str) -> Rule:
+    """The rule, elaborated and, if it is right, lowered, in less than a second of this processor's time."""
+    for last in (False, False, True):  # further tries, for the machine may be busy
+        start = time.process_time()
+        rule = Rule(text)
+        _ = rule.report if rule.diagnostics else rule.hdfg
+        if time.process_time() - start < 1:
+            break
+        assert not last, f"took {time.process_time() - start:.2f} s"
+    return rule
 
 
 def test_a_megabyte_gives_one_error() -> None:
@@ -74,11 +91,39 @@ def test_size_is_counted_in_bytes() -> None:
     ],
     ids=range(34),
 )
-def test_pathological_text_ends_in_errors(text: str) -> None:
-    rule = Rule(text)
+def test_pathological_text_ends_in_errors_within_a_second(text: str) -> None:
+    rule = timed(text)
     assert rule.diagnostics
     assert len(rule.diagnostics) <= MAX_ERRORS
     assert len(rule.report) < 1_000_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BODY + "".join(f"a{i} = w * x + {i}\n" for i in range(2900)) + "rule.setModel(w - y * x)\n",
+        BODY + "e = y\nfor i in range(9900):\n    e = -e\nrule.setModel(w - e * x)\n",
+        BODY + "def f(a, b=1):\n    return a + b\ne = " + " + ".join(["f(y)"] * 3000) + "\nrule.setModel(w - e * x)\n",
+        BODY + "l = [" + "y, " * 20_000 + "y]\nfor i in l:\n    e = i\nrule.setModel(w - e * x)\n",
+        "import dana\n"
+        + "".join(f"w{i} = dana.model([3])\n" for i in range(800))
+        + f"x = dana.input([3])\nr = dana.algo({', '.join(f'w{i}' for i in range(800))}, x)\n"
+        + "".join(f"r.setModel(w{i}, x)\n" for i in range(800)),
+    ],
+    ids=["statements", "loop", "calls", "list", "models"],
+)
+def test_long_rules_take_less_than_a_second(text: str) -> None:
+    assert not timed(text).diagnostics
+
+
+@randomised(100)
+@given(st.binary(max_size=400))
+def test_any_bytes_give_a_report_or_a_refusal(content: bytes) -> None:
+    with tempfile.NamedTemporaryFile(suffix=".py") as file:
+        file.write(content)
+        file.flush()
+        with pytest.raises((RuleError, UsageError)):
+            load(file.name)
 
 
 def test_syntax_errors_are_counted_out() -> None:
