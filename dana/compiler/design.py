@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
-from dana.compiler.engine import DoesNotFit, Draft, draft_for, group_for, levels_for, power_of_two, prepare
+from dana.compiler.engine import DoesNotFit, Draft, draft_for, group_for, least_group, levels_for, power_of_two, prepare
 from dana.compiler.layout import TupleLayout, tuple_layout
 from dana.compiler.nest import LoopLimit
 from dana.compiler.sections import Plan
@@ -85,6 +85,8 @@ def default_config(
         "tuple_depth": max(defaults.tuple_depth, power_of_two(2 * draft.group * layout.rows)),
         "program_depth": max(defaults.program_depth, power_of_two(draft.instructions)),
     }
+    if plan.indexed:
+        chosen["index_depth"] = max(2, draft.group)
     chosen |= _access(draft, layout, schema, uses, given)
     return _config({**chosen, **given})
 
@@ -115,7 +117,7 @@ def _divide(
         clusters = given.get("clusters", max(1, CLUSTERS // max(1, threads)))
         ways = [(threads, clusters)]
     _config({"threads": ways[0][0], "clusters": ways[0][1]})
-    if plan.single:  # one tuple at a time: more threads would only repeat the work
+    if plan.together:  # one thread's work: more of them would only repeat it
         ways = [(1, clusters) for _, clusters in ways] if "threads" not in given else ways
     tuples = max_tuples if size == WHOLE_EPOCH else size
     found: list[tuple[bool, float, int, Draft, TupleLayout]] = []
@@ -153,16 +155,18 @@ def _roomy(
 ) -> Draft:
     """The rule in rounds as large as the memory that a machine is given by itself, or by the user, holds."""
     tuples = max_tuples if size == WHOLE_EPOCH else size
+    least = least_group(plan, tuples)
     group = group_for(layout.rows, tuples, threads=threads, tuple_depth=given.get("tuple_depth", _depth(layout)))
+    group = max(least, min(group, given.get("index_depth", group)) if plan.indexed else group)
     most = given.get("scratch_depth", min(ROUND_ROWS, MAX_WORDS // layout.lanes))
     while True:
-        levels = 0 if plan.single else levels_for(size, max_tuples=max_tuples, round_tuples=threads * group)
+        levels = levels_for(plan, size, max_tuples=max_tuples, round_tuples=threads * group)
         try:
             draft = draft_for(plan, layout, threads=threads, group=group, levels=levels)
-            if group == 1 or draft.memory.rows <= most:
+            if group == least or draft.memory.rows <= most:
                 return draft
         except LoopLimit:
-            if group == 1:
+            if group == least:
                 raise
         group //= 2
 

@@ -22,7 +22,7 @@ from dana.compiler.select import Selection, select
 from dana.compiler.simplify import simplify
 from dana.compiler.verify import check_program
 from dana.errors import InternalError, UsageError
-from dsl.hdfg.graph import Graph
+from dsl.hdfg.graph import Graph, Op
 from hwgen.spec.bundle import WHOLE_EPOCH, Symbol, Words
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.engine import FIELDS, Instruction, Section
@@ -147,14 +147,55 @@ def draft_for(plan: Plan, layout: TupleLayout, *, threads: int, group: int, leve
     )
 
 
-def levels_for(size: int, *, max_tuples: int, round_tuples: int) -> int:
+def levels_for(plan: Plan, size: int, *, max_tuples: int, round_tuples: int) -> int:
     """Levels of the merge stack that batches of a size need; 0 if each is one round.
 
     A batch without end has at least one, so that the machine notices tuples beyond `max_tuples`.
     """
+    if plan.together:
+        return 0
     tuples = max_tuples if size == WHOLE_EPOCH else size
     rounds = max(1, -(-tuples // round_tuples))
     return max((rounds - 1).bit_length(), int(size == WHOLE_EPOCH))
+
+
+def least_group(plan: Plan, tuples: int) -> int:
+    """Tuples of a thread that a round has to have: all of a batch, where tuples write rows one after the other.
+
+    Raises
+    ------
+    DoesNotFit
+        No round can have so many.
+    """
+    if not plan.by_row:
+        return 1
+    if tuples > MAX_GROUP:
+        raise DoesNotFit(
+            f"rule {plan.graph.name!r} updates rows that the tuples choose, in batches of {tuples}; a machine does so "
+            f"in batches of up to {MAX_GROUP}",
+            hint="Merge smaller batches.",
+        )
+    models = [
+        u.model for u in plan.graph.updates if u.index is not None and plan.graph.nodes[u.index].op is not Op.CONST
+    ]
+    if tuples > 1 and (twice := [k for k in models if models.count(k) > 1]):
+        raise DoesNotFit(
+            f"rule {plan.graph.name!r} updates several rows of {plan.graph.nodes[twice[0]].name} for each tuple, in "
+            f"batches of {tuples}; a machine does so in batches of one",
+            hint="Leave the merge out, or give each row chosen a model of its own.",
+        )
+    return power_of_two(tuples)
+
+
+def _indexed_group(plan: Plan, config: MachineConfig, group: int, least: int) -> int:
+    """The largest group whose rows the index file can choose."""
+    if config.index_depth < least or not config.index_depth:
+        raise DoesNotFit(
+            f"rule {plan.graph.name!r} chooses rows of models by the data, for {least} tuples of a thread in a round; "
+            f"the machine's index file has {config.index_depth} entries",
+            hint=f"Set index_depth to {max(2, least)}.",
+        )
+    return min(group, config.index_depth)
 
 
 def group_for(tuple_rows: int, tuples: int, *, threads: int, tuple_depth: int) -> int:
@@ -170,24 +211,29 @@ def fit(plan: Plan, layout: TupleLayout, config: MachineConfig, *, size: int, ma
     """The largest group that the batch can use and the machine can hold."""
     tuples = max_tuples if size == WHOLE_EPOCH else size
     rows = layout.rows
-    group = group_for(rows, tuples, threads=config.threads, tuple_depth=config.tuple_depth)
-    if 2 * rows > config.tuple_depth:
+    least = least_group(plan, tuples)
+    group = max(least, group_for(rows, tuples, threads=config.threads, tuple_depth=config.tuple_depth))
+    if plan.indexed:
+        group = _indexed_group(plan, config, group, least)
+    if 2 * least * rows > config.tuple_depth:
+        what = f"{least} tuples" if least > 1 else "a tuple"
         raise DoesNotFit(
-            f"a tuple of rule {plan.graph.name!r} takes {rows} rows of {config.lanes} lanes; two of them, one being "
-            f"filled while the other is worked on, need {2 * rows} rows, and tuple memory has {config.tuple_depth}",
-            hint=f"Set tuple_depth to {power_of_two(2 * rows)}, or more clusters.",
+            f"{what} of rule {plan.graph.name!r} take{'' if least > 1 else 's'} {least * rows} rows of {config.lanes} "
+            f"lanes; two of them, one being filled while the other is worked on, need {2 * least * rows} rows, and "
+            f"tuple memory has {config.tuple_depth}",
+            hint=f"Set tuple_depth to {power_of_two(2 * least * rows)}, or more clusters.",
         )
     while True:
-        levels = 0 if plan.single else levels_for(size, max_tuples=max_tuples, round_tuples=config.threads * group)
+        levels = levels_for(plan, size, max_tuples=max_tuples, round_tuples=config.threads * group)
         try:
             for reorder in (True, False):  # operations in the rule's order keep fewer values at a time
                 draft = draft_for(plan, layout, threads=config.threads, group=group, levels=levels, reorder=reorder)
                 if draft.memory.rows <= config.scratch_depth and draft.instructions <= config.program_depth:
                     return draft
-            if group == 1:
+            if group == least:
                 raise _too_small(draft, config)
         except LoopLimit as limit:
-            if group == 1:
+            if group == least:
                 raise DoesNotFit(
                     f"rule {plan.graph.name!r} is too large for {config.lanes} lanes: {limit}",
                     hint="Use more clusters.",

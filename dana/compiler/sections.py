@@ -6,7 +6,8 @@ In: a simplified graph and the batch size. Out: a `Plan`. No instructions are ma
 enters is computed once for all tuples of the round (`once`). `batch` takes what follows the merges. `epoch` takes what
 only the convergence test needs and what does not read a model, for by then the models are those after the batch.
 A batch of one tuple (`single`) has nothing to merge: its merges are the values themselves, and `tuple` takes all the
-work of `batch`, whose instructions could not read the tuple.
+work of `batch`, whose instructions could not read the tuple. A rule that writes rows chosen by the tuple (`by_row`)
+does all its work in `tuple`, too, and a batch is one round.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class Plan:
         The simplified graph.
     single
         Whether batches hold one tuple.
+    by_row
+        Whether a tuple chooses the row of a model that is updated.
     section
         Section of every computed node that training needs; leaves, and merges of a `single` plan, have none.
         A merge is in `tuple`.
@@ -39,6 +42,7 @@ class Plan:
 
     graph: Graph
     single: bool
+    by_row: bool
     section: Mapping[int, Section]
     per_tuple: frozenset[int]
     alias: Mapping[int, int]
@@ -66,7 +70,18 @@ class Plan:
     @property
     def update_section(self) -> Section:
         """Where models are written."""
-        return Section.TUPLE if self.single else Section.BATCH
+        return Section.TUPLE if self.together else Section.BATCH
+
+    @property
+    def together(self) -> bool:
+        """Whether `tuple` does the work of `batch`."""
+        return self.single or self.by_row
+
+    @property
+    def indexed(self) -> bool:
+        """Whether a tuple chooses rows."""
+        gathers = (k for k in self.section if self.graph.nodes[k].op is Op.GATHER)
+        return self.by_row or any(not self.fixed_row(k) for k in gathers)
 
     def of(self, section: Section) -> tuple[int, ...]:
         """Nodes of a section, in topological order."""
@@ -90,6 +105,7 @@ def plan_sections(graph: Graph, *, single: bool) -> Plan:
     needed = graph.reachable(graph.training_roots)
     alias: dict[int, int] = {}
     section: dict[int, Section] = {}
+    by_row = any(update.index is not None and graph.nodes[update.index].op is not Op.CONST for update in graph.updates)
     per_tuple: set[int] = set()
     for node in graph.nodes:
         operands = [alias.get(operand, operand) for operand in node.inputs]
@@ -102,16 +118,16 @@ def plan_sections(graph: Graph, *, single: bool) -> Plan:
             continue
         if node.op is not Op.MERGE and any(operand in per_tuple for operand in operands):
             per_tuple.add(node.id)
-        section[node.id] = _section(node, single)
-    plan = Plan(graph=graph, single=single, section=section, per_tuple=frozenset(per_tuple), alias=alias)
+        section[node.id] = _section(node, together=single or by_row)
+    plan = Plan(graph=graph, single=single, by_row=by_row, section=section, per_tuple=frozenset(per_tuple), alias=alias)
     section.update(dict.fromkeys(_epoch_nodes(plan), Section.EPOCH))
     return plan
 
 
-def _section(node: Node, single: bool) -> Section:
+def _section(node: Node, *, together: bool) -> Section:
     if node.region is Region.CONST:
         return Section.INIT
-    return Section.BATCH if node.region is Region.BATCH and node.op is not Op.MERGE and not single else Section.TUPLE
+    return Section.BATCH if node.region is Region.BATCH and node.op is not Op.MERGE and not together else Section.TUPLE
 
 
 def _epoch_nodes(plan: Plan) -> set[int]:

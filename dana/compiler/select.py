@@ -14,6 +14,7 @@ from dana.compiler.forms import Forms, choose_forms
 from dana.compiler.layout import Form, TupleLayout
 from dana.compiler.merge import merge_levels, merge_round
 from dana.compiler.ops import Buffer, Home, VectorOp
+from dana.compiler.rows import Rows
 from dana.compiler.sections import Plan
 from dana.compiler.store import Store
 from dana.compiler.update import Kind, Order, Step, order_updates
@@ -73,6 +74,8 @@ class Selection:
         (operation, buffer) of the merge block's parts, parts of one operation side by side.
     whole_block, stack
         Buffers that stand for all of the block and for the merge stack; None without a stack.
+    indices
+        (number's node, model's node) of the rows that tuples choose, by the tag of the fault INDEX.
     """
 
     forms: Forms
@@ -88,6 +91,7 @@ class Selection:
     block: tuple[tuple[Opcode, Buffer], ...]
     whole_block: Buffer
     stack: Buffer | None
+    indices: tuple[tuple[int, int], ...]
 
     def text(self) -> str:
         """The operations for people."""
@@ -122,6 +126,7 @@ class _Selector:
         self.emitter = Emitter(lanes=layout.lanes, threads=threads, group=group)
         self.forms = choose_forms(plan, lanes=layout.lanes, group=group)
         self.store = Store(plan, layout, self.forms, self.emitter)
+        self.rows = Rows(self.emitter)
         self.loss: Buffer | None = None
         self.convergence: Buffer | None = None
         self.block: list[tuple[Opcode, Buffer]] = []
@@ -133,11 +138,10 @@ class _Selector:
         self.store.load_models()
         for k in self.plan.of(Section.INIT):
             self._lasting(k)
-        if not self.plan.single:
+        if not self.plan.together:
             for k in self.plan.of(Section.TUPLE):
                 self._node(k, Section.TUPLE)
-            if self.graph.loss is not None:
-                self._loss_of_round(self.graph.loss)
+            self._loss_of_round()
         for step in order.steps:
             self._step(step, order)
         self._epoch()
@@ -166,6 +170,7 @@ class _Selector:
             block=tuple(block),
             whole_block=whole,
             stack=stack,
+            indices=tuple(self.rows.tags),
         )
 
     # --- nodes ----------------------------------------------------------------------------------------------------
@@ -197,6 +202,8 @@ class _Selector:
         elif node.op is Op.GATHER and self.plan.fixed_row(k):
             index = self.plan.operands(k)[1]
             value = self._row(self._operand(k, 0, section), int(self.graph.nodes[index].value or 0))
+        elif node.op is Op.GATHER:
+            value = self._gathered(k, section)
         elif node.op is Op.WHERE:
             value = self._where(k, section, target)
         elif node.op in UNARY or node.op in BINARY:
@@ -222,6 +229,13 @@ class _Selector:
         shape = model.shape[1:]
         rows = prod(self.emitter.row_shape(model)[1:])
         return replace(model, shape=shape, base=model.base + number * rows, owned=False)
+
+    def _gathered(self, k: int, section: Section) -> Value:
+        model, number = self.plan.operands(k)
+        value = self._room(k)
+        source = self._operand(k, 0, section)
+        self.rows.gather((number, self._operand(k, 1, section)), (model, source), value)
+        return value
 
     def _reduced(self, k: int, node: Node, section: Section) -> Value:
         assert node.axis is not None, "a reduction has an axis"
@@ -253,8 +267,10 @@ class _Selector:
 
     # --- loss, convergence, updates -------------------------------------------------------------------------------
 
-    def _loss_of_round(self, root: int) -> None:
-        self.emitter.node = self.plan.resolve(root)
+    def _loss_of_round(self) -> None:
+        if self.graph.loss is None or self.plan.single:
+            return
+        self.emitter.node = self.plan.resolve(self.graph.loss)
         self.batch_loss = self._merged(Opcode.ADD, self.emitter.node, Form.SPREAD, "batch_loss")
 
     def _step(self, step: Step, order: Order) -> None:
@@ -273,11 +289,15 @@ class _Selector:
             copy = self.copies.setdefault(step.id, self._room(step.id))
             self.emitter.elementwise(section, Opcode.MOV, copy, self.store.value(step.id, section))
         elif step.kind is Kind.LOSS:
+            if self.batch_loss is None:
+                self._loss_of_round()
             self._kahan(section)
         elif step.kind is Kind.TEST:
             self._leave_test(section)
-        else:
+        elif step.kind is Kind.MOVE:
             self._move(step.id, section)
+        else:
+            self._update_rows(step.id, section)
 
     def _move(self, number: int, section: Section) -> None:
         """Write the value of an update into its model, or into a row of it."""
@@ -287,14 +307,28 @@ class _Selector:
         model = self.store.value(update.model, section)
         if update.index is not None:
             model = self._row(model, int(self.graph.nodes[update.index].value or 0))
-        form = self.forms.stored(number)
+        self.emitter.elementwise(section, Opcode.MOV, model, self._new(number, section))
+
+    def _new(self, number: int, section: Section) -> Value:
+        """The value of an update, as it was before any model was written."""
+        value, form = self.plan.resolve(self.graph.updates[number].value), self.forms.stored(number)
         if value not in self.copies:
-            new = self.store.value(value, section, form)
-        elif (new := self.copies[value]).form is not form:
-            room = self.emitter.temporary(self.store.name(value), new.shape, form, per_tuple=new.stride > 0)
-            self.store.convert(section, new, room)
-            new = room
-        self.emitter.elementwise(section, Opcode.MOV, model, new)
+            return self.store.value(value, section, form)
+        copy = self.copies[value]
+        if copy.form is form:
+            return copy
+        room = self.emitter.temporary(self.store.name(value), copy.shape, form, per_tuple=copy.stride > 0)
+        self.store.convert(section, copy, room)
+        return room
+
+    def _update_rows(self, model: int, section: Section) -> None:
+        """Write the rows of a model that the tuples choose."""
+        target = self.store.value(model, section)
+        for number, update in enumerate(self.graph.updates):
+            if update.model == model and update.index is not None:
+                self.emitter.node = self.plan.resolve(update.value)
+                index = self.store.value(update.index, section)
+                self.rows.scatter((update.index, index), (model, target), self._new(number, section))
 
     def _kahan(self, section: Section) -> None:
         """The epoch's loss, each batch's added with the error of the sums before."""

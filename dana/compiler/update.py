@@ -33,7 +33,9 @@ class Kind(IntEnum):
     TEST = 3
     """Leave the convergence test's value in its row."""
     MOVE = 4
-    """Write the value of update number `id` into its model."""
+    """Write the value of update number `id` into its model, or into a row that the rule says."""
+    ROWS = 5
+    """Write the rows of model node `id` that the tuples say."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -78,13 +80,16 @@ def order_updates(plan: Plan, forms: Forms) -> Order:
             add(Step(Kind.TEST), (root,))
     target: dict[int, int] = {}
     moves: list[Step] = []
+    rows: dict[int, list[int]] = {}
     for number, update in enumerate(graph.updates):
         value = plan.resolve(update.value)
         if value == update.model and update.index is None:
             continue
         if graph.nodes[plan.root(value)].op is Op.MODEL:
             add(Step(Kind.COPY, value), (value,))
-        if value not in target and update.index is None and _fits(plan, forms, value, update.model):
+        if update.index is not None and graph.nodes[update.index].op is not Op.CONST:
+            rows.setdefault(update.model, []).append(value)
+        elif value not in target and update.index is None and _fits(plan, forms, value, update.model):
             target[value] = update.model
         else:
             moves.append(Step(Kind.MOVE, number))
@@ -100,6 +105,9 @@ def order_updates(plan: Plan, forms: Forms) -> Order:
         else:
             before[move] = {Step(Kind.NODE, value)} & before.keys()
         before[move] |= _readers(reads, update.model)
+    for model, values in rows.items():
+        nodes = {Step(Kind.COPY if graph.nodes[plan.root(v)].op is Op.MODEL else Kind.NODE, v) for v in values}
+        before[Step(Kind.ROWS, model)] = (nodes & before.keys()) | _readers(reads, model)
     return Order(steps=_sorted(before), target=target)
 
 

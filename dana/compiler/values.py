@@ -49,6 +49,7 @@ class View:
     base: int
     steps: tuple[int, ...]
     level: bool = False
+    index: bool = False
 
     def moved(self, loop: int, count: int) -> View:
         """The view from iteration `count` of a loop on."""
@@ -144,6 +145,7 @@ class Emitter:
                     inner=piece.inner_steps[k],
                     outer=piece.outer_steps[k],
                     level=view.level,
+                    index=view.index,
                 )
                 for k, view in enumerate(views)
             ]

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from dana.compiler.engine import DoesNotFit, EngineProgram, compile_engine, levels_for, power_of_two
+from dana.compiler.engine import DoesNotFit, EngineProgram, compile_engine, levels_for, power_of_two, prepare
 from dana.compiler.layout import tuple_layout
 from dsl import compile_rule
 from dsl.hdfg.graph import Graph
@@ -68,7 +68,8 @@ def test_a_smaller_scratchpad_makes_more_rounds() -> None:
     ],
 )
 def test_levels_of_the_merge_stack(size: int, max_tuples: int, round_tuples: int, levels: int) -> None:
-    assert levels_for(size, max_tuples=max_tuples, round_tuples=round_tuples) == levels
+    plan, _ = prepare(rule(LOGISTIC, 5))
+    assert levels_for(plan, size, max_tuples=max_tuples, round_tuples=round_tuples) == levels
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,78 @@
+"""Rows of models that a tuple chooses: gathers and row updates through the index file.
+
+In: a model, a value or room for one, and the number of a row for each tuple. Out: operations. The index file holds one
+set of entries at a time, so they are set anew where another model or another number is asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from dana.compiler.nest import MAX_STEP, LoopLimit
+from dana.compiler.ops import Buffer, Home
+from dana.compiler.values import Emitter, Value, View
+from hwgen.spec.engine import Mask, Opcode, Section
+
+MAX_BOUND = (1 << 16) - 1
+
+
+class Rows:
+    """The index file and what it holds.
+
+    Attributes
+    ----------
+    tags
+        (number's node, model's node) of each pair that was asked for; a fault reports the place in this list.
+    """
+
+    def __init__(self, emitter: Emitter) -> None:
+        self.emitter = emitter
+        self.tags: list[tuple[int, int]] = []
+        self._file = Buffer(name="index", rows=emitter.group, home=Home.INDEX)
+        self._held: tuple[int, int, int] | None = None
+
+    def gather(self, number: tuple[int, Value], model: tuple[int, Value], room: Value) -> None:
+        """Copy each tuple's row of a model; numbers and models come with their node."""
+        self._set(number, model)
+        rows = self.emitter.row_shape(room)
+        source = View(
+            model[1].buffer, model[1].base, self.emitter.view(replace(room, stride=0), rows).steps, index=True
+        )
+        self._move(Mask.NONE, rows, self.emitter.view(room, rows), source)
+
+    def scatter(self, number: tuple[int, Value], model: tuple[int, Value], value: Value) -> None:
+        """Write each tuple's row of a model, in the order of the tuples."""
+        self._set(number, model)
+        row = replace(model[1], shape=model[1].shape[1:])
+        rows = self.emitter.row_shape(row)
+        self._move(Mask.SINGLE, rows, replace(self.emitter.view(row, rows), index=True), self.emitter.view(value, rows))
+
+    def _move(self, mask: Mask, rows: tuple[int, ...], dst: View, a: View) -> None:
+        extents = (self.emitter.group, *rows)
+        self.emitter.nest(Section.TUPLE, Opcode.MOV, extents, dst, a, outer=0, mask=mask, index=self._file)
+
+    def _set(self, number: tuple[int, Value], model: tuple[int, Value]) -> None:
+        """Bring the entries into the file."""
+        entry_rows = prod(self.emitter.row_shape(model[1])[1:])
+        bound = model[1].shape[0]
+        if bound > MAX_BOUND or entry_rows > MAX_STEP:
+            raise LoopLimit(f"a model of {bound} rows, each of them {entry_rows} rows of lanes")
+        key = (number[0], bound, entry_rows)
+        if self._held == key:
+            return
+        self._held = key
+        if (number[0], model[0]) not in self.tags:
+            self.tags.append((number[0], model[0]))
+        self.emitter.nest(
+            Section.TUPLE,
+            Opcode.SETX,
+            (self.emitter.group,),
+            View(self._file, 0, (1,)),
+            self.emitter.view(number[1], ()),
+            outer=0,
+            mask=Mask.SINGLE,
+            bound=bound,
+            entry_rows=entry_rows,
+            tag=self.tags.index((number[0], model[0])),
+        )
