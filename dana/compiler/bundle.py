@@ -42,7 +42,8 @@ def compile_bundle(
     design
         Fields of that machine which are as the user says; not together with `config`.
     notes
-        Added to the Bundle's notes.
+        Added to the Bundle's notes, which say for the tag of each fault INDEX which input chooses a row of which model,
+        and how many it has.
 
     Raises
     ------
@@ -71,5 +72,5 @@ def compile_bundle(
         levels=engine.levels,
         image=engine.image,
         symbols=engine.symbols,
-        notes={"rule": graph.name, "table": schema.relation, **(notes or {})},
+        notes={"rule": graph.name, "table": schema.relation, "indices": engine.indices, **(notes or {})},
     )

@@ -125,3 +125,12 @@ def symbols(graph: Graph, selection: Selection, memory: MemoryMap) -> tuple[Symb
         if result is not None:
             found.append(Symbol(name=kind, kind=kind, shape=(), row=memory.address[result]))
     return tuple(found)
+
+
+def indices(graph: Graph, selection: Selection) -> list[list[str | int]]:
+    """By tag of the fault INDEX: names of the input and of the model whose row it chooses, and the model's rows."""
+    found: list[list[str | int]] = []
+    for number, model in selection.indices:
+        rows = graph.concrete_shape(model)[0]
+        found.append([graph.nodes[number].name or "", graph.nodes[model].name or "", rows])
+    return found

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dana.compiler.allocate import MemoryMap, allocate
-from dana.compiler.encode import encode, image, symbols
+from dana.compiler.encode import encode, image, indices, symbols
 from dana.compiler.layout import TupleLayout
 from dana.compiler.nest import LoopLimit
 from dana.compiler.schedule import Schedule, schedule
@@ -64,7 +64,13 @@ class Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineProgram:
-    """The engine's part of a Bundle, field for field, and the draft that it comes from."""
+    """The engine's part of a Bundle, field for field, and the draft that it comes from.
+
+    Attributes
+    ----------
+    indices
+        For the tag of each fault INDEX: the input that chooses a row, the model, its rows.
+    """
 
     program: tuple[Instruction, ...]
     sections: Mapping[Section, int]
@@ -75,6 +81,7 @@ class EngineProgram:
     levels: int
     image: Words
     symbols: tuple[Symbol, ...]
+    indices: list[list[str | int]]
     draft: Draft
 
 
@@ -110,6 +117,7 @@ def compile_engine(graph: Graph, layout: TupleLayout, config: MachineConfig, *, 
         levels=draft.levels,
         image=image(plan.graph, draft.selection, draft.memory, config.lanes),
         symbols=symbols(plan.graph, draft.selection, draft.memory),
+        indices=indices(plan.graph, draft.selection),
         draft=draft,
     )
     check_program(

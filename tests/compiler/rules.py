@@ -33,7 +33,7 @@ LARGEST = 2000
 """Elements of a value at most."""
 
 CONSTANTS = (0.0, 1.0, -1.0, 2.0, 0.1, 3.0, 64.0, 0.25, -7.0)
-ROOMY = {"scratch_depth": 16384, "tuple_depth": 65536, "program_depth": 4096}
+ROOMY = {"scratch_depth": 16384, "tuple_depth": 65536, "program_depth": 4096, "index_depth": 64}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,19 @@ class RandomRule:
         Whether it uses functions of the special function unit.
     matrices
         Whether its values have up to three axes, and rows are selected by number.
+    rows
+        Whether tuples choose rows of models, to read and to update.
     """
 
-    def __init__(self, seed: int, *, merges: bool = True, special: bool = True, matrices: bool = False) -> None:
+    def __init__(
+        self, seed: int, *, merges: bool = True, special: bool = True, matrices: bool = False, rows: bool = False
+    ) -> None:
         self.rng = random.Random(seed)
         self.builder = GraphBuilder()
         self.drawn: list[Drawn] = []
         self.merges = merges
+        self.rows = rows
+        self.numbers: dict[int, list[Drawn]] = {}
         self.unary = sorted(UNARY) if special else [Op.NEG, Op.ABS]
         self.binary = sorted(BINARY - (set() if special else {Op.DIV}))
         self.lengths = self.rng.sample(LENGTHS, 2)
@@ -78,6 +84,13 @@ class RandomRule:
         inputs.append(self._leaf(Op.OUTPUT, Region.TUPLE, "y", ()))
         models = [self._leaf(Op.MODEL, Region.BATCH, f"w{k}", self._shape(0.7)) for k in range(rng.randint(1, 3))]
         metas = [self._leaf(Op.META, Region.CONST, f"m{k}", ()) for k in range(rng.randint(0, 2))]
+        for model in models if self.rows else ():
+            if model.shape and model.shape[0] not in self.numbers:
+                extent = model.shape[0]
+                self.numbers[extent] = [
+                    self._leaf(Op.INPUT, Region.TUPLE, f"number{k}_{extent}", ()) for k in range(rng.randint(1, 2))
+                ]
+                inputs += self.numbers[extent]
         for _ in range(2):
             self._leaf(Op.CONST, Region.CONST, None, ())
         if rng.random() < 0.3:
@@ -92,6 +105,9 @@ class RandomRule:
         late = (Region.BATCH, Region.CONST) if self.merges else tuple(Region)
         updates = []
         for model in rng.sample(models, rng.randint(1, len(models))):
+            if self.rows and model.shape and rng.random() < 0.7:
+                updates += self._row_updates(model, 1 if self.merges and batch != 1 else rng.randint(1, 2))
+                continue
             rows = [None]
             if self.leading and model.shape and rng.random() < 0.3:
                 rows = rng.sample(range(model.shape[0]), min(model.shape[0], rng.randint(1, 2)))
@@ -124,6 +140,18 @@ class RandomRule:
             leading.append(self.rng.choice(self.leading))
         return (*leading, self.rng.choice([*self.lengths, *self.leading]))
 
+    def _row_updates(self, model: Drawn, count: int) -> list[Update]:
+        """Updates of rows that the tuple chooses."""
+
+        def fits(d: Drawn) -> bool:
+            early = d.region is not Region.BATCH or d.op is Op.MODEL or not self.merges
+            return (
+                early and d.op is not Op.MERGE and result_shape(Op.ADD, [d.shape, model.shape[1:]]) == model.shape[1:]
+            )
+
+        numbers = [self.rng.choice(self.numbers[model.shape[0]]) for _ in range(count)]
+        return [Update(model=model.id, value=self._any(fits).id, index=number.id) for number in numbers]
+
     def _number(self, value: int) -> int:
         return self.builder.leaf(Op.CONST, region=Region.CONST, shape=(), value=float(value))
 
@@ -152,10 +180,10 @@ class RandomRule:
             kind = rng.random()
             if self.leading and kind < 0.1:
                 op, count = Op.EXPAND, 1
-            elif self.leading and kind < 0.15:
+            elif (self.leading or self.rows) and kind < (0.25 if self.rows else 0.15):
                 self._fixed_row(stage)
                 return
-            elif kind < 0.25:
+            elif kind < 0.3:
                 op, count = rng.choice((Op.SIGMA, Op.SIGMA, Op.PI)), 1
             elif kind < 0.4:
                 op, count = rng.choice(self.unary), 1
@@ -183,10 +211,13 @@ class RandomRule:
                 continue
 
     def _fixed_row(self, stage: Region) -> None:
-        """A row of a model, chosen by a number."""
+        """A row of a model, chosen by a number of the rule's or, per tuple, of the table's."""
         models = [d for d in self.drawn if d.op is Op.MODEL and d.shape]
         if models:
             model = self.rng.choice(models)
+            if self.rows and stage is Region.TUPLE and self.rng.random() < 0.8:
+                self._add(Op.GATHER, (model, self.rng.choice(self.numbers[model.shape[0]])), stage)
+                return
             number = Drawn(self._number(self.rng.randrange(model.shape[0])), Op.CONST, Region.CONST, ())
             self._add(Op.GATHER, (model, number), stage)
 
@@ -197,13 +228,17 @@ class RandomRule:
 
 
 def random_columns(graph: Graph, count: int, seed: int) -> dict[str, Floats]:
-    """Columns for the inputs; a few of the values are infinite, NaN or huge."""
+    """Columns for the inputs: whole numbers below m for `number…_m`, else a few are infinite, NaN or huge."""
     rng = np.random.default_rng(seed)
     columns = {}
     for k in graph.inputs:
+        name = str(graph.nodes[k].name)
+        if name.startswith("number"):
+            columns[name] = rng.integers(0, int(name.split("_")[1]), count).astype(np.float32)
+            continue
         values = rng.normal(size=(count, *graph.concrete_shape(k))).astype(np.float32)
         odd = rng.random(values.shape) < rng.choice([0.0, 0.0, 0.02])
-        columns[str(graph.nodes[k].name)] = np.where(
+        columns[name] = np.where(
             odd, rng.choice(np.float32([np.nan, np.inf, -np.inf, 3e38, 1e-39, -0.0]), size=values.shape), values
         )
     return columns

@@ -48,6 +48,18 @@ def test_matrices(seed: int) -> None:
     assert_same(graph, columns, train(graph, columns, config))
 
 
+@pytest.mark.parametrize("seed", range(150 * SCALE))
+def test_rows_that_tuples_choose(seed: int) -> None:
+    rng = random.Random(f"rows {seed}")
+    rule = RandomRule(
+        seed, merges=rng.random() < 0.6, special=rng.random() < 0.3, matrices=rng.random() < 0.8, rows=True
+    )
+    graph = rule.graph(batch=rng.choice(BATCHES), size=rng.choice([4, 10, 25]))
+    config = MachineConfig(threads=rng.choice([1, 2, 4]), clusters=rng.choice([1, 2, 4]), **ROOMY)
+    columns = random_columns(graph, rng.choice([1, 2, 5, 16, 37]), seed)
+    assert_same(graph, columns, train(graph, columns, config))
+
+
 @pytest.mark.parametrize("batch", [5, 16, None])
 @pytest.mark.parametrize("threads", [1, 4])
 def test_batches_of_many_rounds_use_the_merge_stack(batch: int | None, threads: int) -> None:

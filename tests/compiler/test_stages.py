@@ -89,14 +89,42 @@ perceptron.setModel(v, v - 0.1 * perceptron.merge(e * h, 4, "+"))
 """
 
 
+FACTORS = """\
+import dana
+U = dana.model([20, 3], init=dana.normal(0, 0.1))
+V = dana.model([9, 3], init=dana.normal(0, 0.1))
+a = dana.model([20])
+n = dana.dim()
+w = dana.model([n])
+i = dana.input()
+j = dana.input()
+x = dana.input([n])
+y = dana.output()
+factors = dana.algo(U, V, a, w, i, j, x, y)
+e = dana.sigma(U[i] * V[j], 1) + a[i] + dana.sigma(w * x, 1) - y
+factors.setModel(U[i], U[i] - 0.1 * e * V[j])
+factors.setModel(V[j], V[j] - 0.1 * e * U[i])
+factors.setModel(a[i], a[i] - 0.1 * e)
+factors.setModel(w, w - 0.1 * factors.merge(e * x, 4, "+"))
+factors.setLoss(e * e)
+"""
+
+
 @pytest.mark.parametrize(
     ("source", "n", "threads", "clusters"),
-    [(LOGISTIC, 54, 4, 2), (PLAIN_SGD, 20, 1, 1), (MOMENTUM, 9, 2, 1), (SOFTMAX, 20, 2, 1), (PERCEPTRON, 20, 1, 2)],
-    ids=["logistic", "plain_sgd", "momentum", "softmax", "perceptron"],
+    [
+        (LOGISTIC, 54, 4, 2),
+        (PLAIN_SGD, 20, 1, 1),
+        (MOMENTUM, 9, 2, 1),
+        (SOFTMAX, 20, 2, 1),
+        (PERCEPTRON, 20, 1, 2),
+        (FACTORS, 5, 1, 1),
+    ],
+    ids=["logistic", "plain_sgd", "momentum", "softmax", "perceptron", "factors"],
 )
 def test_stages(source: str, n: int, threads: int, clusters: int, golden: Golden) -> None:
     graph = compile_rule(source).hdfg.bind({"n": n})
-    config = MachineConfig(threads=threads, clusters=clusters, tuple_depth=256)
+    config = MachineConfig(threads=threads, clusters=clusters, tuple_depth=256, index_depth=8)
     compiled = compile_engine(graph, tuple_layout(graph, config.lanes), config, max_tuples=1000)
     draft = compiled.draft
     parts = {

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from hwgen.spec.bundle import Bundle, collect
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
 from hwgen.spec.strider import Fault
-from tests.lockstep.rules import random_rule
+from tests.lockstep.rules import random_rule, rows_rule
 from tests.storage.schemas import attribute
 
 FEATURES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 33, 54, 100)
@@ -50,6 +52,8 @@ class Outcome:
 
 def random_case(rng: random.Random, config: MachineConfig) -> Case:
     """A case for a machine of the given configuration, depths included."""
+    if config.index_depth and rng.random() < 0.3:
+        return rows_case(rng, config)
     n = rng.choice(FEATURES)
     source = random_rule(rng, n)
     kind = rng.choice(["real", "real", "real", "double precision", "smallint", "mixed", "array"])
@@ -60,19 +64,46 @@ def random_case(rng: random.Random, config: MachineConfig) -> Case:
         columns = [attribute(f"x{k}", rng.choice(kinds) if kind == "mixed" else kind) for k in range(n)]
         columns.append(attribute("y", "real"))
     schema = TableSchema(relation="t", attributes=tuple(columns))
-    rows = [_row(rng, schema, n) for _ in range(rng.choice([1, 2, 5, 63, 64, 65, 130, 300]))]
+    return _case(rng, config, source, schema, n, ["x"] if kind == "array" else None)
+
+
+def rows_case(rng: random.Random, config: MachineConfig) -> Case:
+    """A case whose tuples choose rows of models, for a machine with an index file."""
+    n, rows = rng.choice([1, 5, 8, 17]), (rng.choice([1, 3, 20]), rng.choice([1, 7, 50]))
+    fitting = config.tuple_depth // 2 // (3 + -(-n // config.lanes))
+    batches = [b for b in (1, 1, 2, 3, 4, 7, 16) if 1 << (b - 1).bit_length() <= min(fitting, config.index_depth)]
+    columns = [attribute("i", rng.choice(["integer", "real", "bigint"]))]
+    columns += [attribute("j", rng.choice(["smallint", "double precision"]))]
+    columns += [attribute("x", "real[]", array_length=n), attribute("y", "real")]
+    schema = TableSchema(relation="t", attributes=tuple(columns))
+    source = rows_rule(rng, n, rows=rows, batches=batches)
+    return _case(rng, config, source, schema, n, None, numbers={"i": rows[0], "j": rows[1]})
+
+
+def _case(
+    rng: random.Random,
+    config: MachineConfig,
+    source: str,
+    schema: TableSchema,
+    n: int,
+    features: list[str] | None,
+    numbers: Mapping[str, int] = MappingProxyType({}),
+) -> Case:
+    """Pages for the schema, and the rule compiled; columns of `numbers` count from 0 to below the number."""
+    rows = [_row(rng, schema, n, numbers) for _ in range(rng.choice([1, 2, 5, 63, 64, 65, 130, 300]))]
     pages = build_pages(schema, rows, page_size=config.page_size, fill=rng.choice([1.0, 1.0, 0.3]))
-    features = ["x"] if kind == "array" else None
     binding = bind(compile_rule(source, filename="rule.py").hdfg, schema, features, "y")
     bundle = compile_bundle(binding, schema, config=config, max_tuples=1 << 16)
     return Case(source=source, schema=schema, binding=binding, pages=pages, bundle=bundle, epochs=binding.graph.epochs)
 
 
-def _row(rng: random.Random, schema: TableSchema, n: int) -> list[Any]:
+def _row(rng: random.Random, schema: TableSchema, n: int, numbers: Mapping[str, int]) -> list[Any]:
     row: list[Any] = []
     for a in schema.attributes:
         if rng.random() < 0.01:
             row.append(None)
+        elif a.name in numbers:
+            row.append(rng.randrange(numbers[a.name]))
         elif a.name == "y":
             row.append(rng.choice([0.0, 1.0, -1.0, rng.gauss(0, 2)]))
         elif a.type_name == "real[]":

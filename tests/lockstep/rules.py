@@ -125,3 +125,47 @@ def matrix_rule(rng: random.Random, n: int) -> str:
             total = f"dana.sigma({total}, {rng.randint(1, left)})"
         lines.append(f"rule.setConvergence({total} < {rng.choice(['0.01', '1'])})")
     return "\n".join(lines) + "\n"
+
+
+def rows_rule(rng: random.Random, n: int, *, rows: tuple[int, int], batches: list[int]) -> str:
+    """Factors of a matrix: rows of models chosen by the columns i and j, read and updated; features x besides."""
+    k = rng.choice([1, 2, 3, 8, 10, 17])
+    start = "init=dana.uniform(-0.5, 0.5)"
+    lines = [
+        "import dana",
+        "",
+        f"U = dana.model([{rows[0]}, {k}], {start})",
+        f"V = dana.model([{rows[1]}, {k}], {start})",
+    ]
+    lines += [f"a = dana.model([{rows[0]}])", f"c = dana.model([{rows[1]}])", f"w = dana.model([{n}])"]
+    lines += [
+        "i = dana.input()",
+        "j = dana.input()",
+        f"x = dana.input([{n}])",
+        "y = dana.output()",
+        "lr = dana.meta(0.05)",
+    ]
+    lines += ["rule = dana.algo(U, V, a, c, w, i, j, x, y)"]
+    score = rng.choice(
+        ["dana.sigma(U[i] * V[j], 1)", "dana.sigma((U[i] - V[j]) * (U[i] - V[j]), 1)", "dana.pi(U[i], 1)"]
+    )
+    lines.append(f"e = {rng.choice(['', 'dana.sigmoid'])}({score} + a[i] + c[j] + dana.sigma(w * x, 1) * 0.1) - y")
+    batch = rng.choice(batches)
+    updates = [
+        "rule.setModel(U[i], U[i] - lr * e * V[j])",
+        "rule.setModel(V[j], V[j] - lr * (e * U[i] + 0.1 * V[j]))",
+        "rule.setModel(a[i], a[i] - lr * e)",
+        "rule.setModel(c[j], e)",
+    ]
+    if batch == 1:
+        updates += ["rule.setModel(U[j], 0.5 * U[i])"] if rows[0] >= rows[1] else []
+        updates.append("rule.setModel(w, w - lr * e * x)")
+    else:
+        value = rng.choice(["e * x", "(e + dana.sigma(a * a, 1)) * x"])
+        operation = rng.choice(["+", "max"])
+        lines.append(f'g = rule.merge({value}, {batch}, "{operation}")')
+        updates.append(f"rule.setModel(w, w - lr * g * {rng.choice(['0.1', 'dana.sigma(c, 1)'])})")
+    lines += rng.sample(updates[:-1], rng.randint(0 if batch > 1 else 1, len(updates) - 1)) + updates[-1:]
+    lines.append("rule.setLoss(e * e)")
+    lines.append(f"rule.setEpochs({rng.choice([1, 2, 3])})")
+    return "\n".join(lines) + "\n"

@@ -25,6 +25,7 @@ def random_config(rng: random.Random) -> MachineConfig:
         tuple_depth=rng.choice([64, 256, 2048]),
         strider_depth=8192,
         descriptor_depth=1024,
+        index_depth=rng.choice([0, 0, 2, 64]),
         queue_depth=rng.choice([2, 4, 16]),
         link_bytes=rng.choice([8, 16, 64]),
         link_latency=rng.choice([1, 10, 200]),
