@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import prod
 
 from dana.compiler.nest import MAX_STEP, LoopLimit
-from dana.compiler.ops import Buffer, Home
+from dana.compiler.ops import Buffer, Home, Index
 from dana.compiler.values import Emitter, Value, View
 from hwgen.spec.engine import Mask, Opcode, Section
 
@@ -30,49 +30,48 @@ class Rows:
         self.emitter = emitter
         self.tags: list[tuple[int, int]] = []
         self._file = Buffer(name="index", rows=emitter.group, home=Home.INDEX)
-        self._held: tuple[int, int, int] | None = None
+        self._held: tuple[int, Index] | None = None
 
     def gather(self, number: tuple[int, Value], model: tuple[int, Value], room: Value) -> None:
         """Copy each tuple's row of a model; numbers and models come with their node."""
-        self._set(number, model)
+        index = self._set(number, model)
         rows = self.emitter.row_shape(room)
-        source = View(
-            model[1].buffer, model[1].base, self.emitter.view(replace(room, stride=0), rows).steps, index=True
-        )
+        steps = self.emitter.view(replace(room, stride=0), rows).steps
+        source = View(model[1].buffer, model[1].base, steps, index=index)
         self._move(Mask.NONE, rows, self.emitter.view(room, rows), source)
 
     def scatter(self, number: tuple[int, Value], model: tuple[int, Value], value: Value) -> None:
         """Write each tuple's row of a model, in the order of the tuples."""
-        self._set(number, model)
+        index = self._set(number, model)
         row = replace(model[1], shape=model[1].shape[1:])
         rows = self.emitter.row_shape(row)
-        self._move(Mask.SINGLE, rows, replace(self.emitter.view(row, rows), index=True), self.emitter.view(value, rows))
+        target = replace(self.emitter.view(row, rows), index=index)
+        self._move(Mask.SINGLE, rows, target, self.emitter.view(value, rows))
 
     def _move(self, mask: Mask, rows: tuple[int, ...], dst: View, a: View) -> None:
-        extents = (self.emitter.group, *rows)
-        self.emitter.nest(Section.TUPLE, Opcode.MOV, extents, dst, a, outer=0, mask=mask, index=self._file)
+        self.emitter.nest(Section.TUPLE, Opcode.MOV, (self.emitter.group, *rows), dst, a, outer=0, mask=mask)
 
-    def _set(self, number: tuple[int, Value], model: tuple[int, Value]) -> None:
-        """Bring the entries into the file."""
-        entry_rows = prod(self.emitter.row_shape(model[1])[1:])
+    def _set(self, number: tuple[int, Value], model: tuple[int, Value]) -> Index:
+        """Bring the entries into the file, unless it holds them."""
+        stride = prod(self.emitter.row_shape(model[1])[1:])
         bound = model[1].shape[0]
-        if bound > MAX_BOUND or entry_rows > MAX_STEP:
-            raise LoopLimit(f"a model of {bound} rows, each of them {entry_rows} rows of lanes")
-        key = (number[0], bound, entry_rows)
-        if self._held == key:
-            return
-        self._held = key
-        if (number[0], model[0]) not in self.tags:
-            self.tags.append((number[0], model[0]))
+        if bound > MAX_BOUND or stride > MAX_STEP:
+            raise LoopLimit(f"a model of {bound} rows, each of them {stride} rows of lanes")
+        held = self._held
+        if held is not None and held[0] == number[0] and (held[1].bound, held[1].stride) == (bound, stride):
+            return held[1]
+        pair = (number[0], model[0])
+        if pair not in self.tags:
+            self.tags.append(pair)
+        index = Index(buffer=self._file, bound=bound, stride=stride, tag=self.tags.index(pair))
+        self._held = (number[0], index)
         self.emitter.nest(
             Section.TUPLE,
             Opcode.SETX,
             (self.emitter.group,),
-            View(self._file, 0, (1,)),
+            View(self._file, 0, (1,), index=index),
             self.emitter.view(number[1], ()),
             outer=0,
             mask=Mask.SINGLE,
-            bound=bound,
-            entry_rows=entry_rows,
-            tag=self.tags.index((number[0], model[0])),
         )
+        return index

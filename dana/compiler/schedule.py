@@ -185,8 +185,9 @@ class _Clock:
         ready = self._ready.setdefault(op.dst.buffer, np.full(op.dst.buffer.rows, LONG_AGO))
         # of several results for a row the last one counts
         results = first + np.arange(op.rows) * op.interval + op.latency
-        if op.dst.indexed:
-            np.maximum.at(ready, op.touched(op.dst), results)
+        touched = op.touched(op.dst)
+        if op.dst.indexed:  # ufunc.at does not broadcast its operand
+            np.maximum.at(ready, touched.ravel(), np.tile(results, len(touched)))
         else:
-            ready[op.touched(op.dst)] = results
+            ready[touched] = results
         return wait

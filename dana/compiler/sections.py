@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dsl.hdfg.graph import LEAVES, Graph, Node, Op, Region
+from dsl.hdfg.graph import LEAVES, REDUCTIONS, Graph, Node, Op, Region
 from hwgen.spec.engine import Section
 
 
@@ -56,11 +56,17 @@ class Plan:
         return tuple(self.resolve(operand) for operand in self.graph.nodes[node].inputs)
 
     def root(self, node: int) -> int:
-        """The node whose rows a value lies in: a new axis and a fixed row of a model move nothing."""
+        """The node whose rows a value lies in: an axis of one, new or reduced, and a fixed row of a model are views."""
         node = self.resolve(node)
-        while self.graph.nodes[node].op is Op.EXPAND or self.fixed_row(node):
+        while self._view(node):
             node = self.operands(node)[0]
         return node
+
+    def _view(self, node: int) -> bool:
+        found = self.graph.nodes[node]
+        if found.op in REDUCTIONS and found.axis is not None:
+            return self.graph.nodes[found.inputs[0]].shape[found.axis] == 1
+        return found.op is Op.EXPAND or self.fixed_row(node)
 
     def fixed_row(self, node: int) -> bool:
         """Whether a node is a row of a model whose number the rule says."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from dana.compiler.layout import Form, row_shape
 from dana.compiler.nest import pieces
-from dana.compiler.ops import Access, Buffer, Home, VectorOp
+from dana.compiler.ops import Access, Buffer, Home, Index, VectorOp
 from hwgen.spec.engine import Opcode, Section
 
 
@@ -49,7 +49,7 @@ class View:
     base: int
     steps: tuple[int, ...]
     level: bool = False
-    index: bool = False
+    index: Index | None = None
 
     def moved(self, loop: int, count: int) -> View:
         """The view from iteration `count` of a loop on."""

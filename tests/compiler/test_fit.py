@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from dana.compiler.engine import DoesNotFit, EngineProgram, compile_engine, levels_for, power_of_two, prepare
@@ -14,7 +15,7 @@ from dsl import compile_rule
 from dsl.hdfg.graph import Graph
 from hwgen.spec.bundle import WHOLE_EPOCH
 from hwgen.spec.config import MachineConfig
-from tests.compiler.rules import ROOMY
+from tests.compiler.rules import ROOMY, assert_same, train
 from tests.compiler.test_stages import LOGISTIC, MOMENTUM, PLAIN_SGD
 
 
@@ -100,3 +101,74 @@ def test_what_does_not_fit_says_by_how_much_and_what_would_do(fields: dict[str, 
     assert hint is not None
     enough = MachineConfig(**{**fields, hint[1]: int(hint[2])})
     compiled(replace(rule(LOGISTIC, 100), batch=1 if "scratch_depth" in fields else 64), enough)
+
+
+FACTORS = """\
+import dana
+U = dana.model([20, 3], init=1)
+w = dana.model()
+i = dana.input()
+j = dana.input()
+y = dana.output()
+factors = dana.algo(U, w, i, j, y)
+e = dana.sigma(U[i] * U[j], 1) - y
+factors.setModel(U[i], U[i] - 0.1 * e * U[j])
+{more}
+factors.setModel(w, w - factors.merge(e, {batch}, "+"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("batch", "more", "fields", "message"),
+    [
+        (
+            4,
+            "",
+            {},
+            "rule 'factors' chooses rows of models by the data, for 4 tuples of a thread in a round; the "
+            "machine's index file has 0 entries\nHint: Set index_depth to 4.",
+        ),
+        (
+            5,
+            "",
+            {"index_depth": 4},
+            "rule 'factors' chooses rows of models by the data, for 8 tuples of a thread in a "
+            "round; the machine's index file has 4 entries\nHint: Set index_depth to 8.",
+        ),
+        (
+            3000,
+            "",
+            {"index_depth": 64},
+            "rule 'factors' updates rows that the tuples choose, in batches of 3000; a "
+            "machine does so in batches of up to 2048\nHint: Merge smaller batches.",
+        ),
+        (
+            2,
+            "factors.setModel(U[j], e)",
+            {"index_depth": 64},
+            "rule 'factors' updates several rows of U for each "
+            "tuple, in batches of 2; a machine does so in batches of one\n"
+            "Hint: Leave the merge out, or give each row chosen a model of its own.",
+        ),
+        (
+            1024,
+            "",
+            {"index_depth": 1024},
+            "1024 tuples of rule 'factors' take 3072 rows of 8 lanes; two of them, one "
+            "being filled while the other is worked on, need 6144 rows, and tuple memory has 1024\n"
+            "Hint: Set tuple_depth to 8192, or more clusters.",
+        ),
+    ],
+)
+def test_row_updates_that_do_not_fit(batch: int, more: str, fields: dict[str, int], message: str) -> None:
+    graph = compile_rule(FACTORS.format(batch=batch, more=more)).hdfg
+    with pytest.raises(DoesNotFit) as caught:
+        compiled(graph, MachineConfig(**fields), max_tuples=5000)
+    assert str(caught.value) == message
+
+
+def test_several_rows_of_a_model_by_one_tuple_apply_in_the_order_of_the_text() -> None:
+    graph = compile_rule(FACTORS.format(batch=1, more="factors.setModel(U[j], e)")).hdfg
+    columns = {name: np.float32([1, 1, 2, 3, 3]) for name in ("i", "j", "y")}
+    columns["j"] = np.float32([1, 2, 2, 1, 3])
+    assert_same(graph, columns, train(graph, columns, MachineConfig(**ROOMY)))

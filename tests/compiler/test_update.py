@@ -74,6 +74,13 @@ PARTS = {
     # two rows change places: both old ones are saved
     "rows swapped": ("%7 = gather %1 %5 : batch [9]\nupdate %1[%4] <- %7\nupdate %1[%5] <- %6\n", 0, 2),
     "row to vector": ("update %2 <- %6\nupdate %1[%5] <- %3\n", 0, 2),
+    # the sum over an axis of one lies in the rows of the model that it is the sum of
+    "loss of an axis of one": (
+        "%7 = sigma %2 axis=0 : batch []\n%8 = expand %2 axis=0 : batch [1,9]\n%9 = sigma %8 axis=0 : batch [9]\n"
+        "%10 = add %2 %3 : batch [9]\nupdate %2 <- %10\nupdate %1 <- %9\n",
+        1,
+        1,
+    ),
     "new axis": ("%7 = expand %2 axis=0 : batch [1,9]\n%8 = add %1 %7 : batch [3,9]\nupdate %1 <- %8\n", 1, 0),
     "new axis of itself": (
         "%7 = expand %2 axis=1 : batch [9,1]\n%8 = mul %7 %2 : batch [9,9]\n"
