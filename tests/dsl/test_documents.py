@@ -15,6 +15,7 @@ from tests.dsl.rules import PAPER
 TEXT = (Path(__file__).parents[2] / "docs" / "language.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.S)
 PRELUDE = BLOCKS[1]
+ALGO = "rule = dana.algo(w, b, W, U, x, z, i, y)"
 ROWS = [
     re.split(r"\s*\|\s*", line)[1:-1]
     for line in TEXT.splitlines()
@@ -30,11 +31,16 @@ def test_tables_are_read_as_tables() -> None:
 
 @pytest.mark.parametrize(("construct", "example", "shape"), EXAMPLES_OF_ROWS, ids=[row[1] for row in EXAMPLES_OF_ROWS])
 def test_row(construct: str, example: str, shape: str) -> None:
-    text = PRELUDE + example + ("\n" if "setModel" in example else "\nrule.setModel(b, 2 * b)\n")
-    checked = compile_rule(text).checked
+    prelude = PRELUDE
+    if "dana.algo" in example:
+        prelude = prelude.replace(ALGO, example)
+    elif construct == "`rule.setModel(value)`":  # works where there is one model
+        prelude = prelude.replace(ALGO, "rule = dana.algo(w, x, y)").replace("+ b", "")
+    text = prelude + example * ("dana.algo" not in example) + "\n"
+    checked = compile_rule(text if "setModel" in example else text + "rule.setModel(b, 2 * b)\n").checked
     if shape == "–":
         return
-    name = re.match(r"\w+", example)
+    name = re.match(r"\w+", example.split("; ")[1] if "import" in example else example)
     assert name is not None
     # a state is called after what it is kept for: w.v
     declared = {o.name.split(".")[-1]: o for o in checked.operations if o.name is not None}
