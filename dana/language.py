@@ -193,7 +193,7 @@ def setState(state: Value, value: Operand) -> None:
     _refuse("setState")
 
 
-def algo(*members: Value) -> Algo:
+def algo(*members: Value | Sequence[Value]) -> Algo:
     """Declare the rule over its models, inputs and outputs: ``rule = dana.algo(w, x, y)``; names the rule."""
     _refuse("algo")
 
