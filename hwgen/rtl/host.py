@@ -17,6 +17,7 @@ from hwgen.rtl.engine.issue import program_write
 from hwgen.rtl.engine.sections import SECTIONS, section_settings
 from hwgen.rtl.engine.sequencer import scratch_access
 from hwgen.spec import registers
+from hwgen.spec.counters import UNKNOWN_PAGE
 from hwgen.spec.registers import Region, Register
 from hwgen.spec.strider import Fault
 
@@ -49,7 +50,7 @@ class Host(wiring.Component):
         Settings.
     program, image, scratch, scratch_word
         The memories.
-    fault, overflow, finished, cycles, tuples, skipped, engine_busy
+    fault, overflow, index_fault, tag, finished, cycles, tuples, skipped, engine_busy
         What the machine reports.
     """
 
@@ -67,6 +68,8 @@ class Host(wiring.Component):
                 "scratch_word": In(32),
                 "fault": In(interfaces.fault()),
                 "overflow": In(1),
+                "index_fault": In(1),
+                "tag": In(interfaces.POINTER_BITS),
                 "finished": In(1),
                 "cycles": In(64),
                 "tuples": In(64),
@@ -123,7 +126,7 @@ class Host(wiring.Component):
         page = Signal(interfaces.PAGE_NUMBER_BITS)
         pointer = Signal(interfaces.POINTER_BITS)
         reset = commanded & word[1]
-        failed = busy & (self.fault.valid | self.overflow)
+        failed = busy & (self.fault.valid | self.overflow | self.index_fault)
         m.d.comb += self.start.eq(commanded & word[0] & ~busy)
         m.d.sync += self.stop.eq(reset | failed)
         with m.If(self.finished):
@@ -131,9 +134,10 @@ class Host(wiring.Component):
         with m.If(failed):
             m.d.sync += [
                 busy.eq(0),
-                code.eq(Mux(self.fault.valid, self.fault.code, Fault.STACK)),
-                page.eq(Mux(self.fault.valid, self.fault.page, 0)),
-                pointer.eq(Mux(self.fault.valid, self.fault.pointer, 0)),
+                done.eq(0),
+                code.eq(Mux(self.fault.valid, self.fault.code, Mux(self.index_fault, Fault.INDEX, Fault.STACK))),
+                page.eq(Mux(self.fault.valid, self.fault.page, UNKNOWN_PAGE)),
+                pointer.eq(Mux(self.fault.valid, self.fault.pointer, Mux(self.index_fault, self.tag, 0))),
             ]
         with m.If(self.start | reset):
             m.d.sync += [busy.eq(self.start), done.eq(0), code.eq(0), page.eq(0), pointer.eq(0)]

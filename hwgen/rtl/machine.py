@@ -59,6 +59,8 @@ class Machine(wiring.Component):
             access.half_release.eq(engine.half_release),
             host.scratch_word.eq(engine.scratch_word),
             host.overflow.eq(engine.overflow),
+            host.index_fault.eq(engine.index_fault),
+            host.tag.eq(engine.tag),
             host.finished.eq(engine.finished),
             host.cycles.eq(engine.cycles),
             host.tuples.eq(engine.tuples),

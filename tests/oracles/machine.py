@@ -236,7 +236,7 @@ class Machine:
         self, instruction: Instruction, o: npt.NDArray[np.int64], a: npt.NDArray[np.int64], half: int, m: int
     ) -> None:
         """SETX: X[o] of every thread from lane 0."""
-        words = self._read(a, instruction.a_tuple, half)[:, :, 0]
+        words = numerics.flush(self._read(a, instruction.a_tuple, half)[:, :, 0])
         if instruction.mask is Mask.SINGLE:
             words = np.where(self._absent(o, m)[:, :, 0], np.float32(0.0), words)
         good = (words == np.trunc(words)) & (words >= 0) & (words < instruction.dst)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "numerics.h"
 
 static inline void
 copy(float *to, const float *from, int32_t lanes)
@@ -29,7 +30,7 @@ sim_index_set(struct sim *sim, const struct sim_op *op, int32_t half, int32_t m)
 
 		for (int32_t t = 0; t < sim->machine.threads; t++)
 		{
-			const float n = t * sim->lanes < units ? row[t * sim->lanes] : 0.0f;
+			const float n = t * sim->lanes < units ? dn_flush(row[t * sim->lanes]) : 0.0f;
 
 			if (!(n >= 0.0f && n < (float)in->dst && n == (float)(int32_t)n))
 			{

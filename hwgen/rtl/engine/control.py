@@ -10,6 +10,8 @@ cluster) and is sent so that it leaves the cluster's register in the stage in wh
     stage 3   the operation starts: `subtract`, `select`, `special`, `function`
     stage 2 + ALU latency   `side` chooses between the lane's `FloatSelect` and the cluster's word
     stage 3 + ALU latency   the result is at the memories: `write`
+
+The index file, where there is one, adds to addresses between a thread's and its clusters' registers.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ INSTRUCTION = data.StructLayout({field.name: field.width for field in engine.FIE
 
 TUPLE_NUMBER_BITS = next(field.width for field in engine.FIELDS if field.name == "outer")
 TAIL_BITS = next(field.width for field in engine.FIELDS if field.name == "tail")
+BOUND_BITS = next(field.width for field in engine.FIELDS if field.name == "dst")
+STRIDE_BITS = next(field.width for field in engine.FIELDS if field.name == "dst_outer")
 FUNCTION_BITS = 3
 """A special function: the low bits of its opcode."""
 
@@ -71,6 +75,19 @@ def scratch_address_bits(config: MachineConfig) -> int:
 def row_address_bits(config: MachineConfig) -> int:
     """Width of an address of either memory of a lane."""
     return (max(config.scratch_depth, config.tuple_depth) - 1).bit_length()
+
+
+def entry_bits(config: MachineConfig) -> int:
+    """Width of an entry's number in the index file."""
+    return (config.index_depth - 1).bit_length()
+
+
+def index_layout(config: MachineConfig) -> data.StructLayout:
+    """How a result uses the index file.
+
+    `set`: it is an entry, by SETX. `add`: its address has one added. `present`: only if the thread has the tuple.
+    """
+    return data.StructLayout({"set": 1, "add": 1, "present": 1, "entry": entry_bits(config)})
 
 
 def write_layout(config: MachineConfig) -> data.StructLayout:
@@ -140,8 +157,11 @@ def thread_layout(config: MachineConfig) -> data.StructLayout:
     """The bus that every thread receives.
 
     `tuple_number`: of operand a within the thread; with `pair`, b is of the next one. `masked`: absent tuples count.
-    `distant`: which distant source stage 2 takes: bit d of the cluster's number, or the other thread.
+    `distant`: which distant source stage 2 takes: bit d of the cluster's number, or the other thread. With an index
+    file: `a_index`: the entry `tuple_number` is added to a's address; `bound`, `stride`: of the last SETX; `index`:
+    what goes with the clusters' `write`.
     """
+    indices = {"a_index": 1, "bound": BOUND_BITS, "stride": STRIDE_BITS, "index": index_layout(config)}
     return data.StructLayout(
         {
             "cluster": cluster_layout(config),
@@ -149,6 +169,7 @@ def thread_layout(config: MachineConfig) -> data.StructLayout:
             "masked": 1,
             "pair": 1,
             "distant": distant_bits(config),
+            **(indices if config.index_depth else {}),
         }
     )
 

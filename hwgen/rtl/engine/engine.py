@@ -6,13 +6,13 @@ stays in the scratchpads until the host reads it.
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.engine.control import LANE_BITS, delayed
 from hwgen.rtl.engine.issue import program_write
-from hwgen.rtl.engine.sections import section_settings
+from hwgen.rtl.engine.sections import ADDRESS_BITS, section_settings
 from hwgen.rtl.engine.sequencer import Sequencer, scratch_access
 from hwgen.rtl.engine.thread import Thread
 from hwgen.rtl.interfaces import hand_over, tuple_address_bits, tuple_write
@@ -30,6 +30,8 @@ class Engine(wiring.Component):
     -------
     start, stop, rounds, settings, half_release, finished, overflow, cycles, tuples, busy
         See `sections.SectionControl`; `tuples` is the counter, `rows` the bus.
+    index_fault, tag
+        Pulse: a SETX's number names no row; its tag. Never after `finished` or `overflow`.
     rows
         See `hwgen.rtl.interfaces.tuple_write`.
     program, scratch, scratch_word
@@ -55,6 +57,8 @@ class Engine(wiring.Component):
                 "cycles": Out(64),
                 "tuples": Out(64),
                 "busy": Out(64),
+                "index_fault": Out(1),
+                "tag": Out(ADDRESS_BITS),
             }
         )
 
@@ -66,7 +70,7 @@ class Engine(wiring.Component):
             wiring.connect(m, wiring.flipped(getattr(self, name)), getattr(sequencer, name))
         for name in ("start", "stop"):
             m.d.comb += getattr(sequencer, name).eq(getattr(self, name))
-        for name in ("half_release", "finished", "overflow", "cycles", "tuples", "busy"):
+        for name in ("half_release", "cycles", "tuples", "busy"):
             m.d.comb += getattr(self, name).eq(getattr(sequencer, name))
 
         threads = [self._library.place("thread", lambda: Thread(config, self._library)) for _ in range(config.threads)]
@@ -102,7 +106,20 @@ class Engine(wiring.Component):
                 partners: list[Value] = [threads[k ^ 1 << d].operands.as_value() for d in distances]
                 m.d.comb += thread.other.eq(Array(partners)[sequencer.thread_distance])
         m.d.sync += self.scratch_word.eq(threads[0].selected)
+        self._ends(m, sequencer, threads)
         return m
+
+    def _ends(self, m: Module, sequencer: wiring.Component, threads: list[wiring.Component]) -> None:
+        """What ends an epoch. Numbers are looked at until a section's last cycle, so its end waits for the answer."""
+        ends = Cat(sequencer.finished, sequencer.overflow)
+        if self._config.index_depth:
+            for k in range(2):
+                waiting = Signal(2, name=f"ends_{k}")
+                m.d.sync += waiting.eq(Mux(self.stop, 0, ends))
+                ends = waiting
+            m.d.sync += self.index_fault.eq(~self.stop & Cat(thread.wrong for thread in threads).any())
+            m.d.comb += self.tag.eq(delayed(m, sequencer.tag, 2, name="tag"))
+        m.d.comb += Cat(self.finished, self.overflow).eq(ends)
 
     def _tuple_address(self, m: Module, half_base: Value) -> Signal:
         """Rows are numbered within their half on the bus, within the memory in the threads."""

@@ -22,6 +22,8 @@ from hwgen.rtl.engine.control import (
     cluster_distances,
     delayed,
     distant_bits,
+    entry_bits,
+    index_layout,
     row_address_bits,
     scratch_address_bits,
     thread_distance_bits,
@@ -71,6 +73,8 @@ class Sequencer(wiring.Component):
         Tuple memory address of the second half.
     count
         Tuples of the round.
+    tag
+        Of the SETX that issued last.
     """
 
     def __init__(self, config: MachineConfig) -> None:
@@ -87,6 +91,7 @@ class Sequencer(wiring.Component):
                 "thread_distance": Out(thread_distance_bits(config)),
                 "half_base": Out(ADDRESS_BITS),
                 "count": Out(count_bits(config)),
+                "tag": Out(ADDRESS_BITS),
                 "half_release": Out(1),
                 "finished": Out(1),
                 "overflow": Out(1),
@@ -122,6 +127,8 @@ class Sequencer(wiring.Component):
         self._exchange(m, issue.row)
         self._operation(m, issue.row)
         self._writes(m, issue.row)
+        if self._config.index_depth:
+            self._index(m, issue.row)
         return m
 
     def _operands(self, m: Module, row: data.View, half: Value) -> None:
@@ -158,6 +165,18 @@ class Sequencer(wiring.Component):
             "tail": instruction.tail,
         }
         self._send(m, stage, 1)
+
+    def _index(self, m: Module, row: data.View) -> None:
+        """What SETX says besides the word, and whether a's address has an entry added; the entry is `tuple_number`."""
+        instruction = row.instruction
+        m.d.sync += self.control.a_index.eq(row.valid & instruction.a_index)
+        # these stay until the next SETX, which comes when the last one's entries are set
+        with m.If(row.valid & (instruction.op == Opcode.SETX)):
+            m.d.sync += [
+                self.control.bound.eq(instruction.dst),
+                self.control.stride.eq(instruction.dst_outer),
+                self.tag.eq(instruction.b),
+            ]
 
     def _exchange(self, m: Module, row: data.View) -> None:
         """Stage 2: of whom operand b is, and which lane a special function or the host takes."""
@@ -209,7 +228,8 @@ class Sequencer(wiring.Component):
 
     def _writes(self, m: Module, row: data.View) -> None:
         """Results wait in a line for the cycle in which they are written: nothing else can be in their place."""
-        layout = data.StructLayout({"write": write_layout(self._config), "side": Side.BITS})
+        index = {"index": index_layout(self._config)} if self._config.index_depth else {}
+        layout = data.StructLayout({"write": write_layout(self._config), "side": Side.BITS, **index})
         op = row.instruction.op
         every_lane = (1 << LANES_PER_CLUSTER) - 1
         entry = Signal(layout)
@@ -230,6 +250,15 @@ class Sequencer(wiring.Component):
                 m.d.comb += entry.side.eq(Side.DIVIDE)
         with m.If(op[-1] & ~row.instruction.scalar):
             m.d.comb += entry.write.lanes.eq(Const(1) << row.lane)
+        if self._config.index_depth:
+            with m.If(op == Opcode.SETX):
+                m.d.comb += entry.write.lanes.eq(0)
+            m.d.comb += [
+                entry.index.set.eq(op == Opcode.SETX),
+                entry.index.add.eq(row.instruction.dst_index),
+                entry.index.present.eq(row.instruction.dst_index & (row.instruction.mask == Mask.SINGLE)),
+                entry.index.entry.eq(row.number[: entry_bits(self._config)]),
+            ]
 
         entering: dict[int, Value] = {cycles.RESULT_LATENCY: row.valid & ~op[-1]}
         for opcode, latency in cycles.SPECIAL_LATENCY.items():
@@ -270,6 +299,8 @@ class Sequencer(wiring.Component):
             out.one_cluster.eq(for_one),
             out.cluster.eq(cluster),
         ]
+        if self._config.index_depth:
+            m.d.sync += self.control.index.eq(delayed(m, waiting.index, 1, name="index", reset_less=False))
 
     def _scratch_row(self) -> Value:
         lane_bits = (self._config.lanes - 1).bit_length()

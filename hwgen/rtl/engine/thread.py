@@ -6,7 +6,7 @@ threads. It knows which tuples of the round are its own.
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Module, Signal, Value, signed
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -15,8 +15,11 @@ from hwgen.rtl.engine.control import (
     CLUSTER_NUMBER_BITS,
     TUPLE_NUMBER_BITS,
     cluster_distances,
+    cluster_layout,
+    entry_bits,
     thread_layout,
 )
+from hwgen.rtl.engine.index import IndexFile
 from hwgen.rtl.interfaces import count_bits, thread_bits, tuple_address_bits
 from hwgen.rtl.library import Library
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
@@ -57,6 +60,8 @@ class Thread(wiring.Component):
         Stage 2: operand a of every lane, and that of the thread that THREAD_XOR names.
     host_cluster, selected
         Cluster that the host reads; the word, in stage 3.
+    wrong
+        Pulse: a SETX's number names no row.
     """
 
     def __init__(self, config: MachineConfig, library: Library) -> None:
@@ -73,6 +78,7 @@ class Thread(wiring.Component):
                 "other": In(words(config)),
                 "host_cluster": In(CLUSTER_NUMBER_BITS),
                 "selected": Out(32),
+                "wrong": Out(1),
             }
         )
 
@@ -81,7 +87,8 @@ class Thread(wiring.Component):
         config = self._config
         control = Signal(thread_layout(config), reset_less=True)
         m.d.sync += control.eq(self.control)
-        a_absent, b_absent = self._absent(m, control)
+        present = self._present(m)
+        a_absent, b_absent = self._absent(m, control, present)
 
         address = Signal(tuple_address_bits(config), reset_less=True)
         row = Signal(words(config), reset_less=True)
@@ -93,12 +100,15 @@ class Thread(wiring.Component):
         clusters = [
             self._library.place("cluster", lambda: Cluster(config, self._library)) for _ in range(config.clusters)
         ]
+        towards = control.cluster
+        if config.index_depth:
+            towards = self._index(m, control, present, clusters[0].operands[0])
         for k, cluster in enumerate(clusters):
             m.submodules[f"cluster_{k}"] = cluster
             lanes = range(k * LANES_PER_CLUSTER, (k + 1) * LANES_PER_CLUSTER)
             m.d.comb += [
                 cluster.number.eq(k),
-                cluster.control.eq(control.cluster),
+                cluster.control.eq(towards),
                 cluster.a_absent.eq(a_absent),
                 cluster.b_absent.eq(b_absent),
                 cluster.tuples.enable.eq(Cat(enable[lane] for lane in lanes)),
@@ -112,14 +122,18 @@ class Thread(wiring.Component):
         m.d.comb += self.selected.eq(Array(cluster.selected for cluster in clusters)[self.host_cluster])
         return m
 
-    def _absent(self, m: Module, control: data.View) -> tuple[Signal, Signal]:
-        """Thread k's tuple t is there if k × G + t < m; true a cycle before stage 1."""
+    def _present(self, m: Module) -> Signal:
+        """Thread k's tuple t is there if k × G + t < m: if t is below this."""
         first = Signal(count_bits(self._config), reset_less=True)
         present = Signal(signed(count_bits(self._config) + 1), reset_less=True)
         m.d.sync += [
             first.eq((self.number << self.group_log2)[: len(first)]),
             present.eq(self.count - first),
         ]
+        return present
+
+    def _absent(self, m: Module, control: data.View, present: Signal) -> tuple[Signal, Signal]:
+        """True a cycle before stage 1."""
         number = Signal(TUPLE_NUMBER_BITS + 1)
         a_absent = Signal(reset_less=True)
         b_absent = Signal(reset_less=True)
@@ -129,3 +143,28 @@ class Thread(wiring.Component):
             b_absent.eq(control.masked & control.pair & (number + 1 >= present)),
         ]
         return a_absent, b_absent
+
+    def _index(self, m: Module, control: data.View, present: Signal, word: Value) -> data.View:
+        """The clusters' control with entries of the index file added to addresses."""
+        m.submodules.index = index = IndexFile(self._config)
+        # these come with the register that `control` is
+        arriving = self.control
+        absent = Signal(reset_less=True)
+        m.d.sync += absent.eq(arriving.index.present & (arriving.index.entry >= present))
+        m.d.comb += [
+            index.word.eq(word),
+            index.bound.eq(control.bound),
+            index.stride.eq(control.stride),
+            index.set.eq(arriving.index.set),
+            index.entry.eq(arriving.index.entry),
+            index.a_entry.eq(arriving.tuple_number[: entry_bits(self._config)]),
+            self.wrong.eq(index.wrong),
+        ]
+        towards = Signal(cluster_layout(self._config))
+        m.d.comb += [
+            towards.eq(control.cluster),
+            towards.a_address.eq(control.cluster.a_address + Mux(control.a_index, index.a, 0)),
+            towards.write.address.eq(control.cluster.write.address + Mux(control.index.add, index.dst, 0)),
+            towards.write.lanes.eq(Mux(absent, 0, control.cluster.write.lanes)),
+        ]
+        return towards

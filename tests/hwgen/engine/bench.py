@@ -25,7 +25,7 @@ from hwgen.spec.engine import WORD_U32, Section
 
 Words = npt.NDArray[np.uint32]
 DRIVER = Path(__file__).with_name("engine_driver.cpp")
-FINISHED, OVERFLOW, HUNG = range(3)
+FINISHED, OVERFLOW, HUNG, WRONG_INDEX = range(4)
 
 
 class Kind(IntEnum):

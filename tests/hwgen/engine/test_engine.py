@@ -21,6 +21,7 @@ MACHINES = {
     "one cluster": MachineConfig(threads=1, clusters=1, **SMALL),
     "four by two": MachineConfig(threads=4, clusters=2, **SMALL),
     "wide thread": MachineConfig(threads=1, clusters=4, **SMALL),
+    "index files": MachineConfig(threads=4, clusters=2, index_depth=8, **SMALL),
 }
 
 

@@ -1,0 +1,108 @@
+"""The index file of a thread: what is added to addresses that a tuple's number chooses.
+
+In: the number, in the cycles after an instruction SETX issued, and which entry a row uses. Out: rows to be added, and
+whether the number names a row at all. It does not know which memory is addressed, nor by whom.
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import memory, wiring
+from amaranth.lib.wiring import In, Out
+
+from hwgen.rtl.engine.control import BOUND_BITS, STRIDE_BITS, entry_bits, scratch_address_bits
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.cycles import INDEX_LATENCY, RESULT_LATENCY
+
+MANTISSA = 23
+BIAS = 127
+FIRST_TOO_LARGE = BIAS + BOUND_BITS
+"""Exponent of the first number that no bound lets pass."""
+
+
+class IndexFile(wiring.Component):
+    """Entries, and the way from a binary32 to one of them.
+
+    Members
+    -------
+    word
+        Stage 2: lane 0's operand a.
+    bound, stride
+        Of the SETX that issued last.
+    set, entry
+        Five stages later: the word was a SETX's, for this entry. Or the entry that a row's result uses.
+    wrong
+        In the cycle after `set`: the number names no row.
+    dst
+        In the cycle after `entry`: rows to add.
+    a_entry, a
+        The entry that operand a of a row uses; in the cycle after it, rows to add.
+    """
+
+    def __init__(self, config: MachineConfig) -> None:
+        self._config = config
+        rows = scratch_address_bits(config)
+        super().__init__(
+            {
+                "word": In(32),
+                "bound": In(BOUND_BITS),
+                "stride": In(STRIDE_BITS),
+                "set": In(1),
+                "entry": In(entry_bits(config)),
+                "wrong": Out(1),
+                "dst": Out(rows),
+                "a_entry": In(entry_bits(config)),
+                "a": Out(rows),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        if INDEX_LATENCY != RESULT_LATENCY or RESULT_LATENCY != 10:
+            raise ValueError("index.py is built for an INDEX_LATENCY of 10, which is that of other results")
+        m = Module()
+        rows = scratch_address_bits(self._config)
+        # an entry is not read in the cycle in which it is written: rows wait for INDEX_LATENCY
+        m.submodules.entries = entries = memory.Memory(
+            shape=rows, depth=self._config.index_depth, init=[], attrs={"no_rw_check": 1}
+        )
+        write, for_a, for_dst = entries.write_port(), entries.read_port(), entries.read_port()
+        value, bad = self._convert(m, rows)
+        m.d.comb += [
+            write.addr.eq(self.entry),
+            write.data.eq(value),
+            write.en.eq(self.set),
+            for_dst.addr.eq(self.entry),
+            self.dst.eq(for_dst.data),
+            for_a.addr.eq(self.a_entry),
+            self.a.eq(for_a.data),
+        ]
+        m.d.sync += self.wrong.eq(self.set & bad)
+        return m
+
+    def _convert(self, m: Module, rows: int) -> tuple[Signal, Signal]:
+        """Five stages: taken apart, shifted, whole?, in bounds? and times the stride, a register for the product."""
+        exponent = self.word[MANTISSA:31]
+        zero = exponent == 0
+        significand = Signal(MANTISSA + 1, reset_less=True)
+        shift = Signal(range(BOUND_BITS), reset_less=True)
+        bad = [Signal(name=f"bad_{k}", reset_less=True) for k in range(5)]
+        m.d.sync += [
+            significand.eq(Mux(zero, 0, Cat(self.word[:MANTISSA], Const(1)))),
+            shift.eq(exponent - BIAS),
+            bad[0].eq(~zero & (self.word[31] | (exponent < BIAS) | (exponent >= FIRST_TOO_LARGE))),
+        ]
+        shifted = Signal(MANTISSA + BOUND_BITS, reset_less=True)
+        number = Signal(BOUND_BITS, reset_less=True)
+        product = Signal(rows, reset_less=True)
+        value = Signal(rows, reset_less=True)
+        m.d.sync += [
+            shifted.eq(significand << shift),
+            bad[1].eq(bad[0]),
+            number.eq(shifted[MANTISSA:]),
+            bad[2].eq(bad[1] | shifted[:MANTISSA].any()),
+            product.eq(number * self.stride),
+            bad[3].eq(bad[2] | (number >= self.bound)),
+            value.eq(product),
+            bad[4].eq(bad[3]),
+        ]
+        return value, bad[4]
