@@ -107,13 +107,15 @@ EXPORT void bench_read(void *handle, uint32_t address, uint32_t *words, uint32_t
 
 // One epoch; `words` and `enables` (one byte a lane) hold `lanes` entries for each ROW event. `handed` and `freed` take
 // the cycles, counted from the start, in which rounds were handed over and halves released. Returns 0 when the epoch is
-// over, 1 for a stack overflow, 2 when it is not over after `limit` cycles, 3 for a number that names no row.
+// over, 1 for a stack overflow, 2 when it is not over after `limit` cycles, 3 for a number that
+// names no row, whose tag then is the first counter.
 EXPORT int bench_run(void *handle, const Event *events, uint32_t count, const uint32_t *words, const uint8_t *enables,
                      uint32_t lanes, uint64_t limit, uint64_t *counters, uint64_t *handed, uint64_t *freed) {
     Bench &bench = *static_cast<Bench *>(handle);
     Vdut &dut = bench.dut;
     uint64_t begun = bench.now;
     uint32_t next = 0, idle = count ? events[0].gap : 0, released = 0;
+    uint64_t tag = 0;
     int result = -1;
     for (bool first = true; result < 0; first = false) {
         dut.start = first;
@@ -160,7 +162,10 @@ EXPORT int bench_run(void *handle, const Event *events, uint32_t count, const ui
         }
         if (dut.finished) result = 0;
         if (dut.overflow) result = 1;
-        if (dut.index_fault) result = 3;
+        if (dut.index_fault) {
+            result = 3;
+            tag = dut.tag;
+        }
         if (bench.now - begun > limit) result = 2;
         bench.cycle();
     }
@@ -168,7 +173,7 @@ EXPORT int bench_run(void *handle, const Event *events, uint32_t count, const ui
     counters[0] = dut.cycles;
     counters[1] = dut.tuples;
     counters[2] = dut.busy;
-    if (result == 3) counters[0] = dut.tag;
+    if (result == 3) counters[0] = tag;
     dut.stop = result != 0;
     bench.cycle();
     dut.stop = 0;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from hwgen.spec import cycles, numerics
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.engine import Section
-from tests.hwgen.engine.bench import FINISHED, OVERFLOW, Delivery, EngineBench, Ran
+from hwgen.spec.engine_text import assemble
+from tests.hwgen.engine.bench import FINISHED, OVERFLOW, WRONG_INDEX, Delivery, EngineBench, Ran
 from tests.hwgen.engine.programs import random_bundle, random_tuples
 from tests.oracles.machine import Epoch, Machine, MachineFault, garbage, section_length
 
@@ -19,9 +21,8 @@ SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
 SMALL = {"scratch_depth": 128, "tuple_depth": 128, "program_depth": 128}
 MACHINES = {
     "one cluster": MachineConfig(threads=1, clusters=1, **SMALL),
-    "four by two": MachineConfig(threads=4, clusters=2, **SMALL),
+    "four by two": MachineConfig(threads=4, clusters=2, index_depth=8, **SMALL),
     "wide thread": MachineConfig(threads=1, clusters=4, **SMALL),
-    "index files": MachineConfig(threads=4, clusters=2, index_depth=8, **SMALL),
 }
 
 
@@ -153,3 +154,36 @@ def test_more_rounds_than_levels_is_a_fault() -> None:
     assert ran.end == FINISHED
     check_cycles(bundle, oracle.epoch(tuples[:-1]), ran)
     check_rows(bench, oracle, bundle)
+
+
+@pytest.mark.parametrize("number", [4.0, -1.0, 0.5, 3.0000002, np.nan, np.inf, -np.inf, 65536.0, 3e9, 1.1754944e-38])
+def test_a_number_without_a_row_is_a_fault(number: float) -> None:
+    """In any thread, with the tag of its SETX; the next epoch knows nothing of it."""
+    config = MACHINES["four by two"]
+    program, sections = assemble(
+        "tuple:\n setx x4+2o <- t0+1o, s300 outer=2 mask=single\n setx x4+2o <- t0+1o, s7 outer=2 mask=single wait=9\n"
+        " mov s10+i+x <- s20+i wait=9 inner=2\n end wait=8\n"
+    )
+    rng = np.random.default_rng(3)
+    random = random_bundle(rng, config, batch=8)
+    bundle = replace(random, program=program, sections=sections, group=2, tuple_rows=1, levels=0)
+    bench = EngineBench(config)
+    bench.load(bundle)
+    good = np.zeros((8, 1, config.lanes), dtype=np.float32)
+    good[:, 0, 0] = [0, 3, 1.0, -0.0, 2, 2, 1, 0]
+    good[:, 0, 1:] = np.nan
+    for wrong in (None, 0, 7, 3, None):
+        oracle = executor(bundle)
+        bench.write_rows(0, bundle.image)
+        tuples = good.copy()
+        if wrong is not None:
+            tuples[wrong, 0, 0] = number
+        ran = bench.run(deliver(bundle, oracle, tuples, rng, gaps=0))
+        if wrong is None:
+            assert ran.end == FINISHED
+            check_cycles(bundle, oracle.epoch(tuples), ran)
+            check_rows(bench, oracle, bundle)
+        else:
+            assert (ran.end, ran.cycles) == (WRONG_INDEX, 300)
+            with pytest.raises(MachineFault, match="INDEX"):
+                oracle.epoch(tuples)

@@ -28,7 +28,14 @@ from tests.oracles.machine import section_length
 from tests.storage.schemas import attribute
 
 CONFIG = MachineConfig(
-    scratch_depth=256, tuple_depth=256, striders=2, strider_depth=512, program_depth=128, queue_depth=4, link_bytes=16
+    scratch_depth=256,
+    tuple_depth=256,
+    striders=2,
+    strider_depth=512,
+    program_depth=128,
+    queue_depth=4,
+    link_bytes=16,
+    index_depth=8,
 )
 FEATURES = 11
 SCHEMA = TableSchema(
