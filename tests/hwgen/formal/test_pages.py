@@ -1,0 +1,99 @@
+"""The page reader on its AXI bus, for every run of so many cycles: the bus's rules, and as many bursts as were asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from amaranth.hdl import Assert, Assume, Cover, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
+
+from hwgen.rtl.board.pages import PageReader
+from hwgen.spec import board
+from hwgen.spec.config import MachineConfig
+from tests.hwgen.formal.proof import check
+
+CONFIG = MachineConfig(striders=2, link_bytes=64)
+BOUNDARY = 4096
+"""Bytes that a burst must not cross a multiple of (ARM IHI 0022, A3.4.1)."""
+
+
+class OnTheBus(wiring.Component):
+    """A machine that asks for pages while it has buffers, and a memory that accepts and delivers when it likes."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "ask": In(1), "page_taken": In(1), "drop": In(1), "begin": In(1),
+                "base": In(board.PAGE_ADDRESS_BITS), "slots": In(32), "ready": In(32),
+                "accept": In(1), "deliver": In(1), "error": In(1),
+            }
+        )  # fmt: skip
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.reader = reader = PageReader(CONFIG)
+        beats = board.burst_beats(CONFIG)
+        bursts = CONFIG.page_beats // beats
+        bus = reader.bus
+
+        # the machine: no more requests than it has buffers
+        buffers = Signal(4)
+        asks = Signal()
+        m.d.comb += [
+            asks.eq(self.ask & (buffers < CONFIG.striders) & ~self.drop & ~self.begin),
+            reader.page.req_valid.eq(asks),
+            reader.begin.eq(self.begin),
+            reader.drop.eq(self.drop),
+            reader.base.eq(self.base),
+            reader.slots.eq(self.slots),
+            reader.ready.eq(self.ready),
+            Assume(~self.begin | reader.idle),
+        ]
+        m.d.sync += buffers.eq(buffers + asks)
+
+        # the memory: bursts in order, each of its length, the last beat marked
+        waiting, beat = Signal(8), Signal(8)
+        accepted, last = Signal(), Signal()
+        m.d.comb += [
+            bus.arready.eq(self.accept),
+            bus.rvalid.eq(self.deliver & waiting.any()),
+            last.eq(bus.rvalid & (beat == beats - 1)),
+            bus.rlast.eq(last),
+            bus.rresp.eq(self.error << 1),
+            accepted.eq(bus.arvalid & bus.arready),
+        ]
+        m.d.sync += waiting.eq(waiting + accepted - last)
+        with m.If(bus.rvalid):
+            m.d.sync += beat.eq(beat + 1)
+        with m.If(last):
+            m.d.sync += beat.eq(0)
+
+        # an address stands, unchanged, until it is accepted (A3.2.1)
+        stood, address = Signal(), Signal.like(bus.araddr)
+        m.d.sync += [stood.eq(bus.arvalid & ~bus.arready), address.eq(bus.araddr)]
+        with m.If(stood):
+            m.d.comb += [Assert(bus.arvalid), Assert(bus.araddr == address)]
+        size = beats * CONFIG.link_bytes
+        within = bus.araddr[: (BOUNDARY - 1).bit_length()]
+        with m.If(bus.arvalid):
+            m.d.comb += [
+                Assert(within + size <= BOUNDARY),
+                Assert(bus.arlen == beats - 1),
+                Assert((1 << bus.arsize) == CONFIG.link_bytes),
+            ]
+
+        # bursts of pages that were asked for, and no others; nothing is under way that the reader does not know of
+        given = Signal(8)
+        m.d.sync += given.eq(given + accepted)
+        m.d.comb += [
+            Assert(given <= bursts * buffers),
+            Assert(bus.rready),
+            Assert(~reader.idle | ~waiting.any()),
+            Cover((given == bursts + 1) & self.error & bus.rvalid),
+        ]
+        return m
+
+
+def test_the_bus_s_rules_hold_and_no_page_is_read_that_was_not_asked_for(tmp_path: Path) -> None:
+    check(OnTheBus(), cycles=16, folder=tmp_path)
