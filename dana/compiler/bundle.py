@@ -42,8 +42,8 @@ def compile_bundle(
     design
         Fields of that machine which are as the user says; not together with `config`.
     notes
-        Added to the Bundle's notes, which say for the tag of each fault INDEX which input chooses a row of which model,
-        and how many it has.
+        Added to the Bundle's notes, which say for the tag of each fault INDEX which column chooses a row of which
+        model, and how many it has.
 
     Raises
     ------
@@ -58,6 +58,8 @@ def compile_bundle(
     layout = tuple_layout(graph, config.lanes)
     engine = compile_engine(graph, layout, config, max_tuples=max_tuples)
     access = compile_strider(schema, binding.uses, layout, config)
+    column = {use.input: schema.attributes[use.attribute].name for use in binding.uses}
+    indices = [[column[name], model, rows] for name, model, rows in engine.indices]
     return Bundle(
         config=config,
         program=engine.program,
@@ -72,5 +74,5 @@ def compile_bundle(
         levels=engine.levels,
         image=engine.image,
         symbols=engine.symbols,
-        notes={"rule": graph.name, "table": schema.relation, "indices": engine.indices, **(notes or {})},
+        notes={"rule": graph.name, "table": schema.relation, "indices": indices, **(notes or {})},
     )

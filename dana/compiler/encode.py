@@ -127,10 +127,10 @@ def symbols(graph: Graph, selection: Selection, memory: MemoryMap) -> tuple[Symb
     return tuple(found)
 
 
-def indices(graph: Graph, selection: Selection) -> list[list[str | int]]:
+def indices(graph: Graph, selection: Selection) -> list[tuple[str, str, int]]:
     """By tag of the fault INDEX: names of the input and of the model whose row it chooses, and the model's rows."""
-    found: list[list[str | int]] = []
+    found: list[tuple[str, str, int]] = []
     for number, model in selection.indices:
         rows = graph.concrete_shape(model)[0]
-        found.append([graph.nodes[number].name or "", graph.nodes[model].name or "", rows])
+        found.append((graph.nodes[number].name or "", graph.nodes[model].name or "", rows))
     return found

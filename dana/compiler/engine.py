@@ -81,7 +81,7 @@ class EngineProgram:
     levels: int
     image: Words
     symbols: tuple[Symbol, ...]
-    indices: list[list[str | int]]
+    indices: list[tuple[str, str, int]]
     draft: Draft
 
 

@@ -16,10 +16,21 @@ from dana.runtime.machines import PageCollector
 from dana.runtime.metas import meta_values
 from dana.runtime.notices import warn_of_non_finite
 from dana.runtime.page_errors import no_rows_error, page_error
-from dana.runtime.trainer import EpochReport, Json, Notify, Parameter, Sink, TrainRequest, TrainResult
+from dana.runtime.trainer import (
+    EpochReport,
+    Json,
+    Notify,
+    Parameter,
+    Sink,
+    SqlState,
+    TrainingError,
+    TrainRequest,
+    TrainResult,
+)
 from dana.storage.reader import PageFault, read_page
 from dana.storage.schema import TableSchema, Use
 from dsl import compile_rule
+from dsl.hdfg.evaluate import DataError
 from dsl.hdfg.interpreter import Interpreter
 from hwgen.spec import numerics
 
@@ -118,7 +129,10 @@ class InterpretedTraining:
             raise page_error(error.fault.fault, relation, error.page, error.fault.pointer) from error
         if not columns.tuples:
             raise no_rows_error(relation, columns.skipped)
-        result = self._interpreter.train(columns.values, self._models, self._metas, epochs=1)
+        try:
+            result = self._interpreter.train(columns.values, self._models, self._metas, epochs=1)
+        except DataError as error:
+            raise TrainingError(f"{error} ({relation.name})", sqlstate=SqlState.DATA_EXCEPTION) from error
         self._models = result.models
         return EpochReport(
             loss=result.losses[0] if result.losses else None,

@@ -1,9 +1,12 @@
-"""What a user is told of a table that cannot be trained on: a page that stopped the machine, or no rows."""
+"""What a user is told of a table that cannot be trained on: a page or a value that stopped the machine, or no rows."""
 
 from __future__ import annotations
 
+import re
+
 from dana.runtime.trainer import Relation, SqlState, TrainingError
 from dana.storage.layout import ITEM_ID_SIZE, PAGE_HEADER_SIZE
+from hwgen.spec.counters import UNKNOWN_PAGE
 from hwgen.spec.strider import Fault
 
 FAULT_TEXTS = {
@@ -39,7 +42,7 @@ DATA_FAULTS = (Fault.TOASTED, Fault.COMPRESSED, Fault.ARRAY_SHAPE, Fault.ARRAY_N
 def page_error(fault: Fault, relation: Relation, page: int, pointer: int) -> TrainingError:
     """The SQL error for a page that stopped the machine."""
     text, hint = FAULT_TEXTS.get(fault, (f"the machine stopped with fault {fault.name}", ""))
-    where = f"page {page} of {relation.name}"
+    where = relation.name if page == UNKNOWN_PAGE else f"page {page} of {relation.name}"
     if pointer:
         where += f", line pointer {(pointer - PAGE_HEADER_SIZE) // ITEM_ID_SIZE + 1}"
     if fault in DATA_FAULTS:
@@ -48,6 +51,18 @@ def page_error(fault: Fault, relation: Relation, page: int, pointer: int) -> Tra
         f"{text} ({where})",
         sqlstate=SqlState.DATA_CORRUPTED,
         hint=hint or "The table is damaged: check it with pg_amcheck, and restore it from a backup.",
+    )
+
+
+def row_error(relation: Relation, column: str, model: str, rows: int) -> TrainingError:
+    """The SQL error for a value that chooses a row which a model does not have."""
+    name = column if re.fullmatch("[a-z_][a-z0-9_]*", column) else '"' + column.replace('"', '""') + '"'
+    return TrainingError(
+        f"column {column} of {relation.name} chooses rows of {model}, which are numbered from 0 to {rows - 1}, "
+        "but a value is not such a whole number",
+        sqlstate=SqlState.DATA_EXCEPTION,
+        hint=f"Find it: SELECT * FROM {relation.name} WHERE {name} NOT BETWEEN 0 AND {rows - 1} "
+        f"OR {name} <> trunc({name}::numeric). Or give {model} more rows.",
     )
 
 

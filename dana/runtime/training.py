@@ -20,7 +20,7 @@ from dana.runtime.interpreted import InterpretedTraining
 from dana.runtime.machines import MACHINES, StreamingMachine
 from dana.runtime.metas import meta_values
 from dana.runtime.notices import warn_of_non_finite
-from dana.runtime.page_errors import no_rows_error, page_error
+from dana.runtime.page_errors import no_rows_error, page_error, row_error
 from dana.runtime.trainer import (
     EpochReport,
     Json,
@@ -39,6 +39,7 @@ from dsl import RuleError, compile_rule
 from dsl.render import render
 from hwgen.spec.bundle import Symbol, collect, place
 from hwgen.spec.config import ConfigError
+from hwgen.spec.counters import EpochCounters
 from hwgen.spec.strider import Fault
 
 BACKENDS = (*MACHINES, "interp")
@@ -163,13 +164,13 @@ class MachineTraining:
         counters = self._machine.end_epoch()
         if counters.fault is Fault.NONE:
             return InternalError(f"the machine refused a page with status {status}")
-        return page_error(counters.fault, self._request.relation, counters.fault_page, counters.fault_pointer)
+        return self._fault(counters)
 
     def end_epoch(self) -> EpochReport:
         counters = self._machine.end_epoch()
         self._begun = False
         if counters.fault is not Fault.NONE:
-            raise page_error(counters.fault, self._request.relation, counters.fault_page, counters.fault_pointer)
+            raise self._fault(counters)
         if not counters.tuples:
             raise no_rows_error(self._request.relation, counters.skipped)
         self._cycles += counters.cycles
@@ -209,6 +210,13 @@ class MachineTraining:
 
     def close(self) -> None:
         self._machine.close()
+
+    def _fault(self, counters: EpochCounters) -> TrainingError:
+        relation = self._request.relation
+        if counters.fault is Fault.INDEX:
+            column, model, rows = self._bundle.notes["indices"][counters.fault_pointer]
+            return row_error(relation, column, model, rows)
+        return page_error(counters.fault, relation, counters.fault_page, counters.fault_pointer)
 
     def _begin(self) -> None:
         if not self._begun:
