@@ -115,6 +115,20 @@ def _strider(rule: Rule, options: argparse.Namespace) -> bytes:
     return disassemble(_design(rule, options).bundle.strider).encode()
 
 
+def _cost(rule: Rule, options: argparse.Namespace) -> bytes:
+    from dana.codesign.sample import sample_page
+    from dana.compiler import bind
+    from dana.compiler.cost import count_cost
+
+    schema, bundle = declared_table(options), _design(rule, options).bundle
+    config = bundle.config
+    _, tuples = sample_page(schema, page_size=config.page_size)
+    cost = count_cost(bind(rule.hdfg, schema, None, options.label).graph, bundle)
+    machine = f"{config.threads} threads of {config.clusters} clusters, {bundle.group} tuples of a thread in a round"
+    link = f"time on the page link  {config.page_beats / tuples:.2f} cycles of a tuple, {config.link_bytes} bytes each"
+    return f"{machine}\n{cost.text()}{link}\n".encode()
+
+
 def _bundle(rule: Rule, options: argparse.Namespace) -> bytes:
     return _design(rule, options).bundle.to_bytes()
 
@@ -124,6 +138,7 @@ STAGES: dict[str, Callable[[Rule, argparse.Namespace], bytes]] = {
     "hdfg": _hdfg,
     "svg": _svg,
     "program": _program,
+    "cost": _cost,
     "strider": _strider,
     "bundle": _bundle,
 }

@@ -1,0 +1,151 @@
+"""What a rule costs the engine: instructions, cycles, and the least that the units would need.
+
+In: a bound graph and the Bundle made of it. Out: a `Cost`. It compiles nothing and knows no link and no page.
+
+The bound counts arithmetic operations: an element of an elementwise operation, an addition of a sum, an addition of a
+merge are one each; what is computed once for a batch is divided by its tuples. All units could do them at once, and the
+special function units theirs beside them. Moving, broadcasting, and waiting for results are not in it: what a program
+takes above the bound is what there is to gain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from dana.compiler.engine import prepare
+from dana.compiler.sections import Plan
+from dana.compiler.verify import section_length, timing
+from dsl.hdfg.graph import ELEMENTWISE, REDUCTIONS, Graph, Node, Op
+from hwgen.spec import cycles
+from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
+from hwgen.spec.engine import Opcode, Section
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SectionCost:
+    """A section of the program.
+
+    Attributes
+    ----------
+    instructions
+        Without END.
+    busy
+        Cycles in which rows issue.
+    length
+        Cycles that it takes.
+    """
+
+    instructions: int
+    busy: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What a rule costs on a machine.
+
+    Attributes
+    ----------
+    sections
+        Of the program.
+    rounds
+        Rounds of a batch; of a batch without end, one.
+    per_tuple
+        Cycles of the engine for a tuple.
+    operations, special
+        Arithmetic operations for a tuple, and of them cycles of special function units.
+    bound
+        The least cycles for a tuple.
+    """
+
+    sections: Mapping[Section, SectionCost]
+    rounds: int
+    per_tuple: float
+    operations: float
+    special: float
+    bound: float
+
+    @property
+    def ratio(self) -> float:
+        """Cycles above the bound, 1 if there are none."""
+        return self.per_tuple / self.bound
+
+    def text(self) -> str:
+        """For people."""
+        lines = [f"{'section':8} {'instructions':>12} {'busy':>8} {'cycles':>8}"]
+        for name, section in self.sections.items():
+            lines.append(f"{name:8} {section.instructions:12} {section.busy:8} {section.length:8}")
+        lines += [
+            f"rounds of a batch      {self.rounds}",
+            f"cycles of a tuple      {self.per_tuple:.2f}",
+            f"operations of a tuple  {self.operations:.1f}, and {self.special:.1f} cycles of a special function unit",
+            f"bound of the units     {self.bound:.2f} cycles; {self.ratio:.2f} times as many are taken",
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def count_cost(graph: Graph, bundle: Bundle) -> Cost:
+    """Count.
+
+    Parameters
+    ----------
+    graph
+        Bound: the one that the Bundle was compiled from.
+    """
+    plan, _ = prepare(graph)
+    config = bundle.config
+    batch = bundle.round_tuples if bundle.batch == WHOLE_EPOCH else bundle.batch
+    sections = {name: _section(bundle, name) for name in bundle.sections}
+    rounds = -(-batch // bundle.round_tuples)
+
+    def length(name: Section) -> int:
+        return cycles.SECTION_START + sections[name].length if name in sections else 0
+
+    joined = (rounds - 1) * (length(Section.PUSH) + length(Section.MERGE))
+    taken = rounds * (cycles.ROUND_START + length(Section.TUPLE)) + joined + length(Section.BATCH)
+    operations = special = 0.0
+    for k in plan.section:
+        count, busy = _work(plan, plan.graph.nodes[k])
+        share = 1 / batch
+        if k in plan.per_tuple:
+            share = 1
+        elif plan.section[k] in (Section.INIT, Section.EPOCH):
+            share = 0
+        elif plan.graph.nodes[k].op is Op.MERGE:
+            share = (batch - 1) / batch
+        operations += share * count
+        special += share * busy
+    units = max(operations / config.units, special / (config.threads * config.clusters))
+    return Cost(
+        sections=sections,
+        rounds=rounds,
+        per_tuple=taken / batch,
+        operations=operations,
+        special=special,
+        bound=max(units, 1 / config.units),
+    )
+
+
+def _section(bundle: Bundle, name: Section) -> SectionCost:
+    *body, _end = bundle.section(name)
+    return SectionCost(
+        instructions=len(body),
+        busy=sum(instruction.rows * timing(instruction)[0] for instruction in body),
+        length=section_length(bundle.section(name)),
+    )
+
+
+def _work(plan: Plan, node: Node) -> tuple[int, int]:
+    """Operations of a node, and the cycles that they take in one special function unit."""
+    graph = plan.graph
+    elements = prod(graph.concrete_shape(node.id))
+    if node.op in REDUCTIONS:
+        return prod(graph.concrete_shape(plan.operands(node.id)[0])) - elements, 0
+    if node.op is Op.MERGE or node.op is Op.WHERE:
+        return elements, 0
+    if node.op in ELEMENTWISE:
+        opcode = Opcode[node.op.name]
+        return (0, elements * cycles.SPECIAL_INTERVAL[opcode]) if opcode.special else (elements, 0)
+    return 0, 0
