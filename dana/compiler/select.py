@@ -331,15 +331,30 @@ class _Selector:
                 self.rows.scatter((update.index, index), (model, target), self._new(number, section))
 
     def _kahan(self, section: Section) -> None:
-        """The epoch's loss, each batch's added with the error of the sums before."""
+        """The epoch's loss, each batch's added with the error of the sums before.
+
+        Where `tuple` does all the work, the sum would be its longest chain: there it takes in the loss of the batch
+        before, beside the rest, and `epoch` the last one's. The first, +0.0, leaves all as it is.
+        """
         emitter = self.emitter
         assert self.graph.loss is not None
         emitter.node = self.plan.resolve(self.graph.loss)
         batch = self.batch_loss or self.store.value(self.graph.loss, section)
         total, carry = self.store.lasting("loss"), self.store.lasting("carry")
         self.loss = total.buffer
-        for value in (total, carry):
+        state = [total, carry]
+        if self.plan.together:
+            state.append(self.store.lasting("pending"))
+            self._add_loss(section, state[2], total, carry)
+            self._add_loss(Section.EPOCH, state[2], total, carry)
+            emitter.elementwise(section, Opcode.MOV, state[2], batch)
+        else:
+            self._add_loss(section, batch, total, carry)
+        for value in state:
             emitter.elementwise(Section.INIT, Opcode.MOV, value, self.store.literal(0.0))
+
+    def _add_loss(self, section: Section, batch: Value, total: Value, carry: Value) -> None:
+        emitter = self.emitter
         y, t, d = (emitter.temporary(name, (), Form.SPREAD, per_tuple=False) for name in ("y", "t", "d"))
         emitter.elementwise(section, Opcode.SUB, y, batch, carry)
         emitter.elementwise(section, Opcode.ADD, t, total, y)
