@@ -12,7 +12,8 @@ from dsl.hdfg.dims import shape_text
 from dsl.semantics.library import DECLARATIONS, FUNCTIONS, METHODS
 from tests.dsl.rules import PAPER
 
-TEXT = (Path(__file__).parents[2] / "docs" / "language.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+TEXT = (DOCS / "language.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.S)
 PRELUDE = BLOCKS[1]
 ALGO = "rule = dana.algo(w, b, W, U, x, z, i, y)"
@@ -52,6 +53,15 @@ def test_row(construct: str, example: str, shape: str) -> None:
 @pytest.mark.parametrize("block", [0, 2, 3, 4])
 def test_whole_rules_compile(block: int) -> None:
     assert compile_rule(BLOCKS[block]).report == ""
+
+
+PAPER_BLOCKS = re.findall(r"```python\n(.*?)```", (DOCS / "paper.md").read_text(encoding="utf-8"), re.S)
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_the_paper_s_listings_compile(block: int) -> None:
+    assert compile_rule(PAPER_BLOCKS[block]).report == ""
+    assert len(PAPER_BLOCKS) == 6
 
 
 def test_the_first_rule_is_the_example() -> None:
