@@ -36,8 +36,7 @@ def uri(pg_uri: str) -> Iterator[str]:
         Connection(session).create_udf(demo.RULE, dana.load(PAPER / f"{demo.RULE}.py"))
         yield pg_uri
         session.execute("DROP TABLE cancer, cancer_test CASCADE")
-        for udf in (demo.RULE, "careful", "slope"):
-            session.execute("SELECT dana_drop_udf(%s)", (udf,))
+        session.execute("SELECT dana_drop_udf(name) FROM dana.udf WHERE name IN ('logistic', 'careful', 'slope')")
         session.execute("SELECT dana_drop_model(name) FROM (SELECT DISTINCT name FROM dana.model) AS each")
 
 
@@ -97,6 +96,3 @@ def test_the_notebook_s_cell(uri: str, tmp_path: Path) -> None:
     names: dict[str, object] = {"__name__": "cell", "__file__": str(file)}
     exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), names)
     assert repr(names["slope"]).startswith("<Rule least(w, x, y)")
-    with psycopg.connect(uri, autocommit=True) as session:
-        run_sql(session, "SELECT 1")
-        Connection(session).create_udf("careful", Path(PAPER / f"{demo.RULE}.py").read_text(encoding="utf-8"))
