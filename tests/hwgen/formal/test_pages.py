@@ -1,4 +1,4 @@
-"""The page reader on its AXI bus, for every run of so many cycles: the rules of the bus, and no page that nobody wants."""
+"""The page reader on its AXI bus, for every run of so many cycles: the bus obeyed, and no page that nobody wants."""
 
 from __future__ import annotations
 
