@@ -30,7 +30,8 @@ class Rows:
         self.emitter = emitter
         self.tags: list[tuple[int, int]] = []
         self._file = Buffer(name="index", rows=emitter.group, home=Home.INDEX)
-        self._held: tuple[int, Index] | None = None
+        self._number = -1
+        self._index: Index | None = None
 
     def gather(self, number: tuple[int, Value], model: tuple[int, Value], room: Value) -> None:
         """Copy each tuple's row of a model; numbers and models come with their node."""
@@ -48,23 +49,33 @@ class Rows:
         target = replace(self.emitter.view(row, rows), index=index)
         self._move(Mask.SINGLE, rows, target, self.emitter.view(value, rows))
 
+    def holds(self, number: int, model: Value) -> Index | None:
+        """What the file holds, if those are the entries of a number's node and a model."""
+        found = self._index
+        if found is None or self._number != number or (found.bound, found.stride) != self._entries(model):
+            return None
+        return found
+
+    def _entries(self, model: Value) -> tuple[int, int]:
+        """How many there are, and rows of each."""
+        return model.shape[0], prod(self.emitter.row_shape(model)[1:])
+
     def _move(self, mask: Mask, rows: tuple[int, ...], dst: View, a: View) -> None:
         self.emitter.nest(Section.TUPLE, Opcode.MOV, (self.emitter.group, *rows), dst, a, outer=0, mask=mask)
 
     def _set(self, number: tuple[int, Value], model: tuple[int, Value]) -> Index:
         """Bring the entries into the file, unless it holds them."""
-        stride = prod(self.emitter.row_shape(model[1])[1:])
-        bound = model[1].shape[0]
+        held = self.holds(number[0], model[1])
+        if held is not None:
+            return held
+        bound, stride = self._entries(model[1])
         if bound > MAX_BOUND or stride > MAX_STEP:
             raise LoopLimit(f"a model of {bound} rows, each of them {stride} rows of lanes")
-        held = self._held
-        if held is not None and held[0] == number[0] and (held[1].bound, held[1].stride) == (bound, stride):
-            return held[1]
         pair = (number[0], model[0])
         if pair not in self.tags:
             self.tags.append(pair)
         index = Index(buffer=self._file, bound=bound, stride=stride, tag=self.tags.index(pair))
-        self._held = (number[0], index)
+        self._number, self._index = number[0], index
         self.emitter.nest(
             Section.TUPLE,
             Opcode.SETX,

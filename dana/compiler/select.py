@@ -142,8 +142,9 @@ class _Selector:
             for k in self.plan.of(Section.TUPLE):
                 self._node(k, Section.TUPLE)
             self._loss_of_round()
-        for step in order.steps:
-            self._step(step, order)
+        steps = list(order.steps)
+        while steps:
+            self._step(steps.pop(self._next(steps)), order)
         self._epoch()
         self.emitter.node = -1
         # parts of one operation side by side, so that a level is joined by one instruction for each operation
@@ -191,6 +192,8 @@ class _Selector:
         """Compute a node, into `target` if given and if it goes element by element."""
         node = self.graph.nodes[k]
         self.emitter.node = k
+        if k in self.store:  # a gather that came with another
+            return
         if node.op is Op.MERGE:
             op, operand = MERGES[node.merge_op or "add"], self.plan.operands(k)[0]
             value = self._merged(op, operand, self.forms.of[k], self.store.name(k))
@@ -231,10 +234,16 @@ class _Selector:
         return replace(model, shape=shape, base=model.base + number * rows, owned=False)
 
     def _gathered(self, k: int, section: Section) -> Value:
+        """Gather a row for each tuple, and with it every other row that the entries of the index file choose."""
         model, number = self.plan.operands(k)
         value = self._room(k)
-        source = self._operand(k, 0, section)
-        self.rows.gather((number, self._operand(k, 1, section)), (model, source), value)
+        self.rows.gather((number, self._operand(k, 1, section)), (model, self._operand(k, 0, section)), value)
+        self.store.put(k, value)
+        for other in self.plan.of(section):
+            if self.graph.nodes[other].op is not Op.GATHER or self.plan.fixed_row(other) or other in self.store:
+                continue
+            if self.rows.holds(self.plan.operands(other)[1], self._operand(other, 0, section)):
+                self._node(other, section)
         return value
 
     def _reduced(self, k: int, node: Node, section: Section) -> Value:
@@ -298,6 +307,18 @@ class _Selector:
             self._move(step.id, section)
         else:
             self._update_rows(step.id, section)
+
+    def _next(self, steps: list[Step]) -> int:
+        """Of the row updates that are next, the first one for which the index file need not be set."""
+        for at, step in enumerate(steps):
+            if step.kind is not Kind.ROWS:
+                break
+            update = next(u for u in self.graph.updates if u.model == step.id)
+            if update.index is not None and self.rows.holds(
+                update.index, self.store.value(step.id, self.plan.update_section)
+            ):
+                return at
+        return 0
 
     def _move(self, number: int, section: Section) -> None:
         """Write the value of an update into its model, or into a row of it."""

@@ -121,6 +121,10 @@ class Store:
         """Remember where a node's value lies."""
         self._values[k, value.form] = value
 
+    def __contains__(self, k: int) -> bool:
+        """Whether a node's value was computed."""
+        return (k, self.forms.of[k]) in self._values
+
     def value(self, k: int, section: Section, form: Form | None = None) -> Value:
         """A node's value for an operation of `section`, converted if it does not lie in that form."""
         k = self.plan.resolve(k)
