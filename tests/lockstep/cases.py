@@ -64,7 +64,7 @@ def random_case(rng: random.Random, config: MachineConfig) -> Case:
         columns = [attribute(f"x{k}", rng.choice(kinds) if kind == "mixed" else kind) for k in range(n)]
         columns.append(attribute("y", "real"))
     schema = TableSchema(relation="t", attributes=tuple(columns))
-    return _case(rng, config, source, schema, n, ["x"] if kind == "array" else None)
+    return case_of(rng, config, source, schema, ["x"] if kind == "array" else None)
 
 
 def rows_case(rng: random.Random, config: MachineConfig) -> Case:
@@ -77,27 +77,26 @@ def rows_case(rng: random.Random, config: MachineConfig) -> Case:
     columns += [attribute("x", "real[]", array_length=n), attribute("y", "real")]
     schema = TableSchema(relation="t", attributes=tuple(columns))
     source = rows_rule(rng, n, rows=rows, batches=batches)
-    return _case(rng, config, source, schema, n, None, numbers={"i": rows[0], "j": rows[1]})
+    return case_of(rng, config, source, schema, numbers={"i": rows[0], "j": rows[1]})
 
 
-def _case(
+def case_of(
     rng: random.Random,
     config: MachineConfig,
     source: str,
     schema: TableSchema,
-    n: int,
-    features: list[str] | None,
+    features: list[str] | None = None,
     numbers: Mapping[str, int] = MappingProxyType({}),
 ) -> Case:
     """Pages for the schema, and the rule compiled; columns of `numbers` count from 0 to below the number."""
-    rows = [_row(rng, schema, n, numbers) for _ in range(rng.choice([1, 2, 5, 63, 64, 65, 130, 300]))]
+    rows = [_row(rng, schema, numbers) for _ in range(rng.choice([1, 2, 5, 63, 64, 65, 130, 300]))]
     pages = build_pages(schema, rows, page_size=config.page_size, fill=rng.choice([1.0, 1.0, 0.3]))
     binding = bind(compile_rule(source, filename="rule.py").hdfg, schema, features, "y")
     bundle = compile_bundle(binding, schema, config=config, max_tuples=1 << 16)
     return Case(source=source, schema=schema, binding=binding, pages=pages, bundle=bundle, epochs=binding.graph.epochs)
 
 
-def _row(rng: random.Random, schema: TableSchema, n: int, numbers: Mapping[str, int]) -> list[Any]:
+def _row(rng: random.Random, schema: TableSchema, numbers: Mapping[str, int]) -> list[Any]:
     row: list[Any] = []
     for a in schema.attributes:
         if rng.random() < 0.01:
@@ -107,7 +106,7 @@ def _row(rng: random.Random, schema: TableSchema, n: int, numbers: Mapping[str, 
         elif a.name == "y":
             row.append(rng.choice([0.0, 1.0, -1.0, rng.gauss(0, 2)]))
         elif a.type_name == "real[]":
-            row.append(np.array([rng.gauss(0, 1) for _ in range(n)]))
+            row.append(np.array([rng.gauss(0, 1) for _ in range(a.array_length or 0)]))
         elif a.type_name == "boolean":
             row.append(rng.randint(0, 1))
         elif a.type_name in ("real", "double precision"):
