@@ -36,7 +36,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--design",
         action="append",
         default=[],
-        type=_wish,
+        type=wish,
         metavar="NAME=VALUE",
         help="wish for the machine: threads=4",
     )
@@ -44,7 +44,8 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     compile_.set_defaults(run=run_compile)
 
 
-def _wish(text: str) -> tuple[str, int | str]:
+def wish(text: str) -> tuple[str, int | str]:
+    """A field of a machine, as an argument."""
     name, equals, value = text.partition("=")
     if not (name and equals and value):
         raise argparse.ArgumentTypeError(f"NAME=VALUE is expected, not {text!r}")

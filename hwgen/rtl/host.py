@@ -125,9 +125,12 @@ class Host(wiring.Component):
         code = Signal(interfaces.FAULT_BITS)
         page = Signal(interfaces.PAGE_NUMBER_BITS)
         pointer = Signal(interfaces.POINTER_BITS)
-        reset = commanded & word[1]
+        # a register, since much hangs on the two: no cycle of an epoch passes before `start`
+        begin = Signal()
+        reset = Signal()
+        m.d.sync += [begin.eq(commanded & word[0]), reset.eq(commanded & word[1])]
         failed = busy & (self.fault.valid | self.overflow | self.index_fault)
-        m.d.comb += self.start.eq(commanded & word[0] & ~busy)
+        m.d.comb += self.start.eq(begin & ~busy)
         m.d.sync += self.stop.eq(reset | failed)
         with m.If(self.finished):
             m.d.sync += [busy.eq(0), done.eq(1)]

@@ -17,7 +17,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
 
-def ports(component: wiring.Component) -> dict[str, tuple[Value, PortDirection]]:
+def ports(component: wiring.Component | wiring.PureInterface) -> dict[str, tuple[Value, PortDirection]]:
     """The ports of a component by their names in Verilog: the members' names joined by an underscore.
 
     Two would be what Amaranth takes, but Verilator spells those in its own way.

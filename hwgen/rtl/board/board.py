@@ -24,6 +24,18 @@ from hwgen.spec.config import MachineConfig
 SHOWN = ("busy", "trained", "converged", "stopped", "fault", "epochs_run", "cycles", "ended")
 
 
+def board_ports(config: MachineConfig) -> wiring.Signature:
+    """The ports of a board; see `Board`."""
+    board.check(config)
+    return wiring.Signature(
+        {
+            "s_axil": Out(axi.lite_slave()),
+            "m_axi": Out(axi.read_master(config.link_bytes)),
+            "irq": Out(1),
+        }
+    )
+
+
 class Board(wiring.Component):
     """See the module.
 
@@ -33,21 +45,14 @@ class Board(wiring.Component):
         AXI4-Lite slave: the register map.
     m_axi
         AXI4 read master: pages.
-    interrupt
+    irq
         High while a training has ended, and the host has not cleared it, if it is enabled.
     """
 
     def __init__(self, config: MachineConfig, library: Library) -> None:
-        board.check(config)
         self._config = config
         self._library = library
-        super().__init__(
-            {
-                "s_axil": Out(axi.lite_slave()),
-                "m_axi": Out(axi.read_master(config.link_bytes)),
-                "interrupt": Out(1),
-            }
-        )
+        super().__init__(board_ports(config))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -87,7 +92,7 @@ class Board(wiring.Component):
             front.arrived.eq(reader.arrived),
             front.failed_page.eq(reader.failed_page),
             *(getattr(front, name).eq(getattr(loop, name)) for name in SHOWN),
-            self.interrupt.eq(front.interrupt),
+            self.irq.eq(front.irq),
         ]
         return m
 

