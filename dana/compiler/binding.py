@@ -5,14 +5,15 @@ columns in use. It reads no page.
 
 Without a choice, the label is the column that has the output's name, or else the table's last column; the features are
 the columns with the inputs' names, or else all other columns in the table's order. Inputs take columns in the order of
-`dana.algo`: a scalar takes one, a vector takes one array column or as many scalar columns as it has elements; a vector
-whose length is a dim takes what the inputs after it do not need.
+`dana.algo`: a scalar takes one, a vector or matrix one array column or as many scalar columns as it has elements, a
+matrix's rows one after the other; an input with an extent that is a dim takes what the inputs after it do not need.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from dana.errors import UsageError
 from dana.storage.schema import SchemaError, TableSchema, Use
@@ -138,20 +139,19 @@ def _assign(
     waiting = list(columns)
     for at, node in enumerate(nodes):
         name = _name(node)
-        if len(node.shape) > 1:
-            raise BindingError(f"{name} has {len(node.shape)} axes; a table's columns fill scalars and vectors only")
         if not waiting:
             raise BindingError(
                 f"no column of {schema.relation} is left for {name}",
                 hint="Name the columns with features => ARRAY[…].",
             )
+        extents = _extents(node, graph, shapes)
         if schema.attributes[waiting[0]].type_oid in ARRAYS:
             column = waiting.pop(0)
-            length = _array_length(schema, column, node)
+            length = _array_length(schema, column, node, extents)
             uses.append(Use(attribute=column, input=name, element=0, count=length))
-            shapes[name] = (length,)
+            shapes[name] = _shape(node, length, extents)
             continue
-        count = _count(node, waiting, nodes[at + 1 :], graph, shapes)
+        count = _count(extents, len(waiting), nodes[at + 1 :])
         if count > len(waiting):
             raise BindingError(
                 f"{name} has {count} elements, but {schema.relation} gives {len(waiting)} columns for it"
@@ -164,7 +164,7 @@ def _assign(
                     f"{schema.attributes[column].name!r} is an array among scalars"
                 )
             uses.append(Use(attribute=column, input=name, element=element, count=1))
-        shapes[name] = (count,) if node.shape else ()
+        shapes[name] = _shape(node, count, extents)
     if waiting:
         left = ", ".join(repr(schema.attributes[k].name) for k in waiting[:5])
         raise BindingError(
@@ -174,32 +174,52 @@ def _assign(
     return uses, shapes
 
 
-def _array_length(schema: TableSchema, column: int, node: Node) -> int:
+def _array_length(schema: TableSchema, column: int, node: Node, extents: Sequence[int | None]) -> int:
     attribute = schema.attributes[column]
     if not node.shape:
         raise BindingError(f"{node.name} is a scalar, but column {attribute.name!r} of {schema.relation} is an array")
-    declared = node.shape[0]
     length = attribute.array_length
     if length is None:
-        if isinstance(declared, int):
-            return declared
+        known = [extent for extent in extents if extent is not None]
+        if len(known) == len(extents):
+            return prod(known)
         raise BindingError(
             f"column {attribute.name!r} of {schema.relation} has no value yet, so the length of its arrays is unknown"
         )
     return length
 
 
-def _count(
-    node: Node, waiting: Sequence[int], later: Sequence[Node], graph: Graph, shapes: dict[str, tuple[int, ...]]
-) -> int:
-    """Scalar columns that an input takes."""
-    if not node.shape:
-        return 1
-    declared = node.shape[0]
-    if isinstance(declared, int):
-        return declared
+def _extents(node: Node, graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> list[int | None]:
+    """Extents of an input as far as the rule and the inputs before it say them."""
     known = graph.infer_dims(shapes)
-    if all(name in known for name in declared.names):
-        return declared.evaluate(known)
-    needed = sum(1 if not n.shape else (n.shape[0] if isinstance(n.shape[0], int) else 1) for n in later)
-    return max(1, len(waiting) - needed)
+    return [
+        extent
+        if isinstance(extent, int)
+        else (extent.evaluate(known) if all(name in known for name in extent.names) else None)
+        for extent in node.shape
+    ]
+
+
+def _count(extents: Sequence[int | None], waiting: int, later: Sequence[Node]) -> int:
+    """Scalar columns that an input takes of those that wait."""
+    others = prod(extent for extent in extents if extent is not None)
+    if None not in extents:
+        return others
+    needed = sum(prod(extent for extent in node.shape if isinstance(extent, int)) for node in later)
+    return max(1, (waiting - needed) // others) * others
+
+
+def _shape(node: Node, elements: int, extents: Sequence[int | None]) -> tuple[int, ...]:
+    """Shape of an input that columns give so many elements; a matrix's rows follow one another."""
+    if len(extents) < 2:
+        return (elements,) if extents else ()
+    if extents.count(None) > 1:
+        raise BindingError(
+            f"the shape of {node.name} does not follow from its {elements} elements",
+            hint="Give all but one of its extents a number.",
+        )
+    others = prod(extent for extent in extents if extent is not None)
+    if elements % others or (None not in extents and elements != others):
+        wanted = f"{others}" if None not in extents else f"a multiple of {others}"
+        raise BindingError(f"{node.name} takes {wanted} elements as the rule says, but the table gives {elements}")
+    return tuple(elements // others if extent is None else extent for extent in extents)

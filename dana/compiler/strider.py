@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from dana.compiler.layout import TupleLayout
 from dana.compiler.strider_assembly import Assembly
@@ -270,15 +271,27 @@ class _Writer:
             self._hand_over(base, run)
 
     def _hand_over(self, base: int, run: _Run) -> None:
+        """Hand a run over, a matrix vector by vector: each of them starts a row of lanes."""
+        shape = self.tuples.place(run.input).shape
+        length = shape[-1] if len(shape) > 1 and shape[-1] % self.tuples.lanes else prod(shape)
+        done = 0
+        while done < run.count:
+            count = min(run.count - done, length - (run.element + done) % length)
+            offset = run.offset + done * run.kind.bytes
+            self._hand_vector_over(base, _Run(offset, run.kind, run.input, run.element + done, count), length)
+            done += count
+
+    def _hand_vector_over(self, base: int, run: _Run, length: int) -> None:
         asm = self.asm
         place = self.tuples.place(run.input)
         scalar = not place.shape
         lanes = self.tuples.lanes
+        vector, element = divmod(run.element, length)
         self.written += run.count
         column = Column(
             count=run.count,
-            row=place.row + (0 if scalar else run.element // lanes),
-            lane=0 if scalar else run.element % lanes,
+            row=place.row + (0 if scalar else vector * -(-length // lanes) + element // lanes),
+            lane=0 if scalar else element % lanes,
             type=run.kind,
             scalar=int(scalar),
             first=int(self.written == run.count),

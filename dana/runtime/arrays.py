@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -69,8 +70,8 @@ class Trained:
         names = iter(self.features)
         for node in (self.graph.nodes[k] for k in self.graph.inputs if self.graph.nodes[k].op is Op.INPUT):
             shape = self.graph.concrete_shape(node.id)
-            taken = [np.asarray(columns[next(names)], dtype=np.float32) for _ in range(shape[0] if shape else 1)]
-            values[str(node.name)] = np.stack(taken, axis=1) if shape else taken[0]
+            taken = [np.asarray(columns[next(names)], dtype=np.float32) for _ in range(prod(shape))]
+            values[str(node.name)] = np.stack(taken, axis=1).reshape(-1, *shape)
         return Interpreter(self.graph, numerics).predict(values, self.models, self.metas)
 
 

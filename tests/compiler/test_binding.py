@@ -86,3 +86,36 @@ def test_fixed_extent_must_match_the_columns() -> None:
         bind(fixed, table(*REALS))
     with pytest.raises(BindingError, match="7 elements as the rule says, not 3"):
         bind(fixed, table(attribute("x", "real[]", array_length=3), attribute("y", "real")))
+
+
+MATRIX = """\
+import dana
+n = dana.dim()
+W = dana.model([2, n])
+b = dana.model()
+p = dana.input([2, n])
+z = dana.input()
+y = dana.output()
+rule = dana.algo(W, b, p, z, y)
+e = dana.sigma(dana.sigma(W * p, 1), 1) + z - y
+rule.setModel(W, W - 0.1 * e * p)
+rule.setModel(b, b - e)
+"""
+
+
+@pytest.mark.parametrize("array", [True, False])
+def test_a_matrix_takes_its_rows_one_after_the_other(array: bool) -> None:
+    if array:
+        columns = [attribute("p", "real[]", array_length=6), attribute("z", "real"), attribute("y", "real")]
+    else:
+        columns = [attribute(f"c{k}", "real") for k in range(7)] + [attribute("y", "real")]
+    found = bind(compile_rule(MATRIX).hdfg, TableSchema(relation="t", attributes=tuple(columns)), None, "y")
+    assert found.graph.concrete_shape(found.graph.inputs[0]) == (2, 3)
+    assert sum(use.count for use in found.uses if use.input == "p") == 6
+
+
+def test_a_matrix_of_another_size_is_refused() -> None:
+    columns = (attribute("p", "real[]", array_length=7), attribute("z", "real"), attribute("y", "real"))
+    with pytest.raises(BindingError) as caught:
+        bind(compile_rule(MATRIX).hdfg, TableSchema(relation="t", attributes=columns), None, "y")
+    assert str(caught.value) == "p takes a multiple of 2 elements as the rule says, but the table gives 7"

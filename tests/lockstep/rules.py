@@ -71,14 +71,19 @@ def vector_rule(rng: random.Random, n: int) -> str:
 def matrix_rule(rng: random.Random, n: int) -> str:
     """Layers, classes, prototypes: models of two and three axes, outer products, sums along any axis, fixed rows."""
     k, j = rng.choice([1, 2, 3, 5, 9]), rng.choice([1, 2, 4, 10])
+    halves = n % 2 == 0 and rng.random() < 0.4
+    n = n // 2 if halves else n
     start = "init=dana.uniform(-0.5, 0.5)"
     lines = ["import dana", "", f"W = dana.model([{k}, {n}], {start})", f"v = dana.model([{k}], {start})"]
     lines += [f"V = dana.model([{j}, {k}], {start})", f"C = dana.model([2, {k}, {n}], {start})", "b = dana.model()"]
     lines += [f"x = dana.input([{n}])", "y = dana.output()", "lr = dana.meta(0.05)"]
+    if halves:
+        lines[-3] = f"pair = dana.input([2, {n}])"
     kind = rng.choice(["softmax", "perceptron", "deep", "prototypes", "cube"])
     models = {"softmax": "W, v", "perceptron": "W, v, b", "deep": "W, V", "prototypes": "W", "cube": "C, v"}[kind]
     lines = [line for line in lines if "model" not in line or line.split(" ")[0] in models.split(", ")]
-    lines.append(f"rule = dana.algo({models}, x, y)")
+    lines.append(f"rule = dana.algo({models}, {'pair' if halves else 'x'}, y)")
+    lines += ["x = dana.sigma(pair * pair, 1)"] if halves else []
     act = rng.choice(["dana.sigmoid({})", "dana.gaussian({})", "dana.max(0, {})", "dana.exp(dana.min({}, 2))"])
     axis = rng.choice([1, 2])
     grads: dict[str, str] = {}
