@@ -326,7 +326,8 @@ class Statements:
         """Whether the function stands under `@dana.udf`; other decorators are reported."""
         is_rule = False
         for decorator in node.decorators:
-            value = self.expressions.evaluate(decorator, scope)
+            unknown = isinstance(decorator, ast.Name) and decorator.id != "udf" and scope.find(decorator.id) is None
+            value = Nothing() if unknown else self.expressions.evaluate(decorator, scope)
             if value == Builtin("udf"):
                 is_rule = True
             elif not isinstance(value, Poison):
@@ -335,7 +336,7 @@ class Statements:
                     "this decorator is not part of the language",
                     decorator.span,
                     expected="dana.udf",
-                    found=describe(value),
+                    found="" if unknown else describe(value),
                     help="remove it",
                 )
         return is_rule
