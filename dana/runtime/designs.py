@@ -34,6 +34,10 @@ SMALLEST_TUPLE = 28
 """Bytes that a tuple takes of a page at least: header and line pointer."""
 
 
+MOST_TUPLES = 1 << 28
+"""Bound for rows that nobody has counted."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
     """A rule, compiled for a table and a machine.
@@ -196,6 +200,8 @@ def chosen_extents(defaults: Mapping[str, int], hyper: Json) -> dict[str, int]:
 
 def _tuple_bound(request: TrainRequest) -> int:
     """More tuples than the table has; a power of two, so that a growing table seldom needs a new design."""
+    if request.relation.pages is None:
+        return MOST_TUPLES
     per_page = request.relation.page_size // SMALLEST_TUPLE
     pages = max(1, request.relation.pages)
     return per_page << (pages - 1).bit_length()

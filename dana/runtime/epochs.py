@@ -11,11 +11,22 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
+from dana.runtime.page_errors import nulls_error
 from dana.runtime.protocol import Channel, Message
 from dana.runtime.ring import Ring
-from dana.runtime.trainer import Training, TrainRequest, TrainResult
+from dana.runtime.trainer import (
+    OutOfLine,
+    Relation,
+    SqlState,
+    Stream,
+    Training,
+    TrainingError,
+    TrainRequest,
+    TrainResult,
+)
 
 KEEP_FROM_EPOCHS = 3
 """Keeping the pages costs about as much as streaming them once more, so it pays from three epochs on."""
@@ -39,17 +50,18 @@ def run_epochs(
         The result, and the worker's counts for the RESULT message.
     """
     started = time.perf_counter()
-    relation = request.relation
-    keep = training.epochs >= KEEP_FROM_EPOCHS and relation.pages * relation.page_size <= cache_bytes
-    ring.keep(relation.pages if keep else 0)
+    _check_epochs(training.epochs, request.max_epochs)
+    stream = training.stream
+    _make_room(request.relation, stream, training.epochs, ring=ring, cache_bytes=cache_bytes)
     sink = training.sink
     totals = {"tuples": 0, "skipped": 0, "pages": 0}
     cycles: int | None = 0
     ring.reset()
-    channel.send(Message.DESIGN, {"design": training.design, "epochs": training.epochs})
+    wish = None if stream is None else asdict(stream)
+    channel.send(Message.DESIGN, {"design": training.design, "epochs": training.epochs, "stream": wish})
     for epoch in range(1, training.epochs + 1):
         epoch_started = time.perf_counter()
-        if epoch > 1 and keep:
+        if epoch > 1 and ring.kept:
             pages, status = ring.replay(sink.function, sink.context)
         else:
             if epoch > 1:
@@ -58,8 +70,13 @@ def run_epochs(
             with _away_from(backend_cpu):
                 pages, status = ring.stream(sink.function, sink.context)
         if status != 0:
-            raise training.failure(status)
+            error = training.failure(status)
+            if isinstance(error, OutOfLine):
+                ring.drain()
+            raise error
         report = training.end_epoch()
+        if request.nulls == "error" and report.skipped:
+            raise nulls_error(request.relation, report.skipped)
         channel.send_epoch(epoch, report, seconds=time.perf_counter() - epoch_started)
         totals["tuples"], totals["skipped"] = report.tuples, report.skipped
         totals["pages"] += pages
@@ -75,6 +92,27 @@ def run_epochs(
         "loss": report.loss,
         "seconds": time.perf_counter() - started,
     }
+
+
+def _check_epochs(epochs: int, most: int | None) -> None:
+    if most is not None and epochs > most:
+        raise TrainingError(
+            f"the rule has {epochs} epochs, more than the {most} of dana.max_epochs",
+            sqlstate=SqlState.LIMIT_EXCEEDED,
+            hint="Give a smaller number with epochs => ….",
+        )
+
+
+def _make_room(relation: Relation, stream: Stream | None, epochs: int, *, ring: Ring, cache_bytes: int) -> None:
+    """Lay the ring out, and make room for the pages where keeping them pays."""
+    ring.keep(0)
+    page_size = relation.page_size if stream is None else stream.page_size
+    ring.lay_out(page_size)
+    room = cache_bytes // page_size
+    if relation.pages is not None and stream is None:
+        ring.keep(relation.pages if epochs >= KEEP_FROM_EPOCHS and relation.pages <= room else 0)
+    elif epochs > 1:  # rows cost more to make into frames than frames to keep
+        ring.keep(room, uncounted=True)
 
 
 @contextmanager

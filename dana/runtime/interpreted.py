@@ -23,10 +23,12 @@ from dana.runtime.trainer import (
     Parameter,
     Sink,
     SqlState,
+    Stream,
     TrainingError,
     TrainRequest,
     TrainResult,
 )
+from dana.runtime.warm import warm_values
 from dana.storage.reader import PageFault, read_page
 from dana.storage.schema import TableSchema, Use
 from dsl import compile_rule
@@ -89,8 +91,9 @@ class FaultyPage(Exception):
 class InterpretedTraining:
     """One training in the interpreter; implements `dana.runtime.trainer.Training`."""
 
-    def __init__(self, request: TrainRequest, notify: Notify) -> None:
+    def __init__(self, request: TrainRequest, notify: Notify, stream: Stream | None = None) -> None:
         self._notify = notify
+        self.stream = stream
         rule = compile_rule(request.source, filename=request.rule).hdfg
         chosen = chosen_extents(dict(rule.extents), request.hyper)
         self._extents = {**dict(rule.extents), **chosen}
@@ -102,6 +105,8 @@ class InterpretedTraining:
         defaults = {str(graph.nodes[k].name): float(graph.nodes[k].value or 0.0) for k in graph.metas}
         self._metas = meta_values(defaults, request.hyper, self._extents)
         self._models = self._interpreter.start()
+        shapes = {name: values.shape for name, values in self._models.items()}
+        self._models = {**self._models, **warm_values(request, shapes)}
         self._shapes = {str(graph.nodes[k].name): graph.concrete_shape(k) for k in graph.inputs}
 
     @property

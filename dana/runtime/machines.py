@@ -42,8 +42,8 @@ class StreamingMachine(Machine, Protocol):
     def sink(self) -> tuple[int, int]:
         """Addresses of the native function that takes pages, and of its context."""
 
-    def begin_epoch(self, n_pages: int) -> None:
-        """Start an epoch of so many pages."""
+    def begin_epoch(self, n_pages: int | None) -> None:
+        """Start an epoch of so many pages; None: unknown."""
 
     def end_epoch(self) -> EpochCounters:
         """Finish the epoch whose pages the sink has had."""
@@ -108,7 +108,7 @@ class Buffered:
         sink = self._collector.sink
         return sink.function, sink.context
 
-    def begin_epoch(self, n_pages: int) -> None:
+    def begin_epoch(self, n_pages: int | None) -> None:
         del n_pages  # the pages themselves tell
         self._collector.take()
 

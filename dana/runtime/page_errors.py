@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dana.runtime.trainer import Relation, SqlState, TrainingError
+from dana.runtime.trainer import OutOfLine, Relation, SqlState, TrainingError
 from dana.storage.layout import ITEM_ID_SIZE, PAGE_HEADER_SIZE
 from hwgen.spec.counters import UNKNOWN_PAGE
 from hwgen.spec.strider import Fault
@@ -15,15 +15,8 @@ FAULT_TEXTS = {
     Fault.LINE_POINTER: ("a line pointer points outside the page's tuples", ""),
     Fault.TUPLE_HEADER: ("a tuple header contradicts itself", ""),
     Fault.TUPLE_SHORT: ("a tuple ends before its columns do", ""),
-    Fault.TOASTED: (
-        "a value in use is stored out of line (TOAST)",
-        "Keep it in the row (up to about 2,000 floats fit): "
-        "ALTER TABLE … ALTER COLUMN … SET STORAGE PLAIN, then VACUUM FULL.",
-    ),
-    Fault.COMPRESSED: (
-        "a value in use is compressed",
-        "Keep it uncompressed: ALTER TABLE … ALTER COLUMN … SET STORAGE PLAIN, then VACUUM FULL.",
-    ),
+    Fault.TOASTED: ("a value in use is stored out of line (TOAST)", ""),
+    Fault.COMPRESSED: ("a value in use is compressed", ""),
     Fault.ARRAY_SHAPE: (
         "an array in use has another length than the first row's, or more than one dimension",
         "Give all rows arrays of one length: SELECT array_length(…, 1), count(*) … GROUP BY 1 shows which differ.",
@@ -35,7 +28,7 @@ FAULT_TEXTS = {
     Fault.STACK: ("the batch has more tuples than the machine's merge stack holds", "Use a smaller merge coefficient."),
     Fault.RUNAWAY: ("the Strider program did not come to an end on the page", ""),
 }
-DATA_FAULTS = (Fault.TOASTED, Fault.COMPRESSED, Fault.ARRAY_SHAPE, Fault.ARRAY_NULLS, Fault.STACK)
+DATA_FAULTS = (Fault.ARRAY_SHAPE, Fault.ARRAY_NULLS, Fault.STACK)
 """Faults of a sound table; the others mean that a page is damaged."""
 
 
@@ -45,6 +38,8 @@ def page_error(fault: Fault, relation: Relation, page: int, pointer: int) -> Tra
     where = relation.name if page == UNKNOWN_PAGE else f"page {page} of {relation.name}"
     if pointer:
         where += f", line pointer {(pointer - PAGE_HEADER_SIZE) // ITEM_ID_SIZE + 1}"
+    if fault in (Fault.TOASTED, Fault.COMPRESSED):
+        return OutOfLine(f"{text} ({where})", sqlstate=SqlState.DATA_EXCEPTION)
     if fault in DATA_FAULTS:
         return TrainingError(f"{text} ({where})", sqlstate=SqlState.DATA_EXCEPTION, hint=hint)
     return TrainingError(
@@ -63,6 +58,15 @@ def row_error(relation: Relation, column: str, model: str, rows: int) -> Trainin
         sqlstate=SqlState.DATA_EXCEPTION,
         hint=f"Find it: SELECT * FROM {relation.name} WHERE {name} NOT BETWEEN 0 AND {rows - 1} "
         f"OR {name} <> trunc({name}::numeric). Or give {model} more rows.",
+    )
+
+
+def nulls_error(relation: Relation, skipped: int) -> TrainingError:
+    """The SQL error for rows with a NULL where the caller wants none."""
+    return TrainingError(
+        f"{skipped} rows of {relation.name} have a NULL in a column in use",
+        sqlstate=SqlState.NULL_VALUE,
+        hint="Fill them in, or use nulls => 'skip' or nulls => '0'.",
     )
 
 

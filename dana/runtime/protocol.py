@@ -19,6 +19,7 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dana.runtime.trainer import (
     EpochReport,
@@ -30,7 +31,7 @@ from dana.runtime.trainer import (
 )
 from dana.storage.schema import Attribute
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 MAX_REQUEST = 64 * 1024 * 1024
 """Longest payload that a worker accepts, bytes."""
@@ -186,8 +187,8 @@ class Channel:
         """Write an epoch's report; ``seconds`` is its wall time."""
         self.send(Message.EPOCH, {"epoch": epoch, "seconds": seconds, **asdict(report)})
 
-    def send_result(self, result: TrainResult, fields: Json) -> None:
-        """Write a training's result; ``fields`` are the worker's own counts."""
+    def send_result(self, result: TrainResult, fields: Json, notes: Json) -> None:
+        """Write a training's result; ``fields`` are the worker's counts, ``notes`` the caller's."""
         weights = b"".join(np.ascontiguousarray(one.values, dtype=np.float32).tobytes() for one in result.parameters)
         offsets = itertools.accumulate((one.values.size for one in result.parameters), initial=0)
         described = {
@@ -199,7 +200,7 @@ class Channel:
             "weights_bytes": len(weights),
             "predictor_bytes": None if result.predictor is None else len(result.predictor),
             "modelled_seconds": result.modelled_seconds,
-            "metadata": result.metadata,
+            "metadata": {**result.metadata, **notes},
         }
         self.send(Message.RESULT, described, weights + (result.predictor or b""))
 
@@ -273,6 +274,7 @@ def train_request(payload: bytes, *, page_size: int) -> tuple[TrainRequest, int]
                 pages=relation["pages"],
                 page_size=page_size,
                 attributes=tuple(Attribute(**one) for one in relation["attributes"]),
+                rows=relation["rows"],
             ),
             features=None if fields["features"] is None else tuple(fields["features"]),
             label=fields["label"],
@@ -281,7 +283,20 @@ def train_request(payload: bytes, *, page_size: int) -> tuple[TrainRequest, int]
             backend=fields["backend"],
             design=fields["design"],
             nulls=fields["nulls"],
+            classes=None if fields["classes"] is None else tuple(fields["classes"]),
+            warm=None if fields["warm"] is None else _weights(fields["warm"]),
+            notes=fields["notes"],
+            max_epochs=fields["max_epochs"],
         )
         return request, int(fields["cpu"])
     except (KeyError, TypeError) as error:
         raise ProtocolError(f"the training's request lacks or misnames a field: {error}") from None
+
+
+def _weights(model: Json) -> dict[str, NDArray[np.float32]]:
+    """The parameters of a stored model by name: as `Channel.send_result` described them, the values in hexadecimal."""
+    values = np.frombuffer(bytes.fromhex(model["weights"]), dtype=np.float32)
+    return {
+        one["name"]: values[one["offset"] : one["offset"] + one["size"]].reshape(one["shape"])
+        for one in model["parameters"]
+    }

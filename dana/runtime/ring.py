@@ -51,6 +51,7 @@ class _Consumer(ctypes.Structure):
         ("page_size", ctypes.c_uint32),
         ("socket", ctypes.c_int32),
         ("status", ctypes.c_int32),
+        ("uncounted", ctypes.c_int32),
     )
 
 
@@ -63,9 +64,16 @@ def _library() -> ctypes.CDLL:
     consumer, pointer = ctypes.POINTER(_Consumer), ctypes.c_void_p
     library.dana_ring_reset.argtypes = (pointer,)
     library.dana_ring_reset.restype = None
+    library.dana_ring_skip.argtypes = (consumer,)
+    library.dana_ring_skip.restype = None
     library.dana_ring_stream.argtypes = (consumer, pointer, pointer)
     library.dana_ring_replay.argtypes = (consumer, pointer, pointer, ctypes.c_uint64)
     return library
+
+
+def _discard() -> tuple[int, int]:
+    """A sink that looks at nothing."""
+    return ctypes.cast(_library().dana_ring_discard, ctypes.c_void_p).value or 0, 0
 
 
 class Ring:
@@ -104,6 +112,19 @@ class Ring:
             ring=_address(self._memory), slots=self.slots, page_size=self.page_size, socket=socket
         )
 
+    def lay_out(self, page_size: int) -> None:
+        """Use the ring's memory for pages of another size, from the next stream on.
+
+        Raises
+        ------
+        ValueError
+            The ring has room for too few of them.
+        """
+        slots = self.page_size * self.slots // page_size
+        if page_size not in PAGE_SIZES or slots < LEAST_SLOTS:
+            raise ValueError(f"a ring of {self.slots} pages has no room for {LEAST_SLOTS} of {page_size} bytes")
+        self._consumer.slots, self._consumer.page_size = slots, page_size
+
     @property
     def kept(self) -> int:
         """Pages kept from the last stream."""
@@ -120,8 +141,10 @@ class Ring:
         self._must_be_open()
         _library().dana_ring_reset(self._consumer.ring)
 
-    def keep(self, pages: int) -> None:
+    def keep(self, pages: int, *, uncounted: bool = False) -> None:
         """Make room to keep the pages of the next stream (0: keep none, and drop what is kept).
+
+        With ``uncounted`` there may come more, and then none is kept.
 
         Raises
         ------
@@ -131,14 +154,16 @@ class Ring:
         self._drop()
         if not pages:
             return
+        size = self._consumer.page_size
         try:
-            self._cache = mmap.mmap(-1, pages * self.page_size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            self._cache = mmap.mmap(-1, pages * size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except (OSError, OverflowError) as error:
-            raise MemoryError(f"no room to keep {pages} pages of {self.page_size} bytes") from error
+            raise MemoryError(f"no room to keep {pages} pages of {size} bytes") from error
         with suppress(OSError):  # advice only, for fewer page faults; a kernel without huge pages refuses it
             self._cache.madvise(mmap.MADV_HUGEPAGE)
         self._consumer.cache = _address(self._cache)
         self._consumer.cache_pages = pages
+        self._consumer.uncounted = uncounted
 
     def stream(self, function: int, context: int) -> tuple[int, int]:
         """Feed one stream of pages to a sink.
@@ -161,8 +186,14 @@ class Ring:
             The producer broke the protocol.
         """
         fed, status = self._feed(_library().dana_ring_stream, function, context)
-        self._kept = fed if self._cache is not None else 0
+        self._kept = fed if self._consumer.cache is not None else 0
         return fed, status
+
+    def drain(self) -> None:
+        """Let the rest of a stream pass whose sink failed, and drop what is kept of it; raises as `stream`."""
+        self._drop()
+        _library().dana_ring_skip(ctypes.byref(self._consumer))
+        self._loop(_library().dana_ring_stream, *_discard())
 
     def replay(self, function: int, context: int) -> tuple[int, int]:
         """Feed the kept pages to a sink; like `stream`."""
@@ -172,8 +203,12 @@ class Ring:
         self._must_be_open()
         if not function:
             raise ValueError("the sink's function must not be NULL")
+        self._consumer.fed = 0
+        return self._loop(loop, function, context, *more)
+
+    def _loop(self, loop: Callable[..., int], function: int, context: int, *more: int) -> tuple[int, int]:
         consumer = self._consumer
-        consumer.fed = consumer.status = 0
+        consumer.status = 0
         outcome = Outcome.CALL_AGAIN
         while outcome is Outcome.CALL_AGAIN:  # signal handlers run between the calls
             outcome = Outcome(loop(ctypes.byref(consumer), function, context, *more))

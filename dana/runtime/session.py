@@ -14,7 +14,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from dana.errors import UsageError
 from dana.runtime.epochs import run_epochs
@@ -28,7 +29,7 @@ from dana.runtime.protocol import (
     train_request,
 )
 from dana.runtime.ring import Ring
-from dana.runtime.trainer import SqlState, Trainer, TrainingError, TrainRequest
+from dana.runtime.trainer import OutOfLine, SqlState, Trainer, TrainingError, TrainRequest, TrainResult
 
 log = logging.getLogger("dana.worker")
 
@@ -166,20 +167,13 @@ class _Session:
             raise ProtocolError(f"a request was expected, not {message.name}")
 
     def _train(self, request: TrainRequest, backend_cpu: int) -> None:
-        training = self.trainer.open(request, self.channel.send_notice)
         try:
-            result, counts = run_epochs(
-                training,
-                request,
-                channel=self.channel,
-                ring=self.ring,
-                cache_bytes=self.limits.cache_bytes,
-                backend_cpu=backend_cpu,
-            )
-        finally:
-            self.ring.keep(0)
-            training.close()
-        self.channel.send_result(result, counts)
+            result, counts = self._run(request, backend_cpu)
+        except OutOfLine:
+            # only a page itself tells that a value is not in it; with frames it does not matter
+            rows = replace(request, relation=replace(request.relation, rows=True))
+            result, counts = self._run(rows, backend_cpu)
+        self.channel.send_result(result, counts, request.notes)
         log.info(
             "backend %d: rule %s over %s on %s: %d epochs of %d rows in %.3f s",
             self.backend_pid,
@@ -190,6 +184,21 @@ class _Session:
             counts["tuples"],
             counts["seconds"],
         )
+
+    def _run(self, request: TrainRequest, backend_cpu: int) -> tuple[TrainResult, dict[str, Any]]:
+        training = self.trainer.open(request, self.channel.send_notice)
+        try:
+            return run_epochs(
+                training,
+                request,
+                channel=self.channel,
+                ring=self.ring,
+                cache_bytes=self.limits.cache_bytes,
+                backend_cpu=backend_cpu,
+            )
+        finally:
+            self.ring.keep(0)
+            training.close()
 
     def _send_error(self, error: Exception) -> None:
         fields = error_fields(error)

@@ -30,6 +30,7 @@ class SqlState(StrEnum):
     DATATYPE_MISMATCH = "42804"
     FEATURE_NOT_SUPPORTED = "0A000"
     DATA_EXCEPTION = "22000"
+    NULL_VALUE = "22004"
     DATA_CORRUPTED = "XX001"
     LIMIT_EXCEEDED = "54000"
     INTERNAL = "XX000"
@@ -54,6 +55,10 @@ class TrainingError(UsageError):
         super().__init__(message, hint=hint)
         self.sqlstate = str(sqlstate)
         self.detail = detail
+
+
+class OutOfLine(TrainingError):
+    """A page holds a value that is compressed or stored elsewhere; frames would hold it."""
 
 
 class Level(StrEnum):
@@ -86,17 +91,20 @@ class Relation:
     name
         Qualified and quoted, for messages.
     pages
-        Pages of a stream: the sink gets exactly so many in every epoch.
+        Pages of a stream: the sink gets exactly so many in every epoch. None: unknown until the stream ends.
     page_size
-        Bytes of a page (BLCKSZ).
+        Bytes of a page (BLCKSZ, or the size of frames).
     attributes
         Every column in attnum order.
+    rows
+        Only rows can be had, not pages: they come as frames.
     """
 
     name: str
-    pages: int
+    pages: int | None
     page_size: int
     attributes: tuple[Attribute, ...]
+    rows: bool = False
 
     @property
     def schema(self) -> TableSchema:
@@ -125,7 +133,15 @@ class TrainRequest:
     design
         Wishes for the machine (device, threads …).
     nulls
-        What to do with a row that has a NULL in a used column: 'skip'.
+        What to do with a row that has a NULL in a used column: 'skip' it, or raise an 'error'.
+    classes
+        Texts of the label's classes, in the order of their numbers from 0; None: the label is a number.
+    warm
+        Values to start the rule's models from, by name; None: as the rule says.
+    notes
+        What the caller wants kept in the model's metadata.
+    max_epochs
+        Most epochs that are allowed; None: any number.
     """
 
     rule: str
@@ -138,6 +154,29 @@ class TrainRequest:
     backend: str
     design: Json
     nulls: str = "skip"
+    classes: tuple[str, ...] | None = None
+    warm: Mapping[str, NDArray[np.float32]] | None = None
+    notes: Json = field(default_factory=dict)
+    max_epochs: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """Frames that a backend is asked for.
+
+    Attributes
+    ----------
+    numbers
+        Attribute numbers of the columns in a frame, in order; the label last.
+    lengths
+        Elements of each array column; 0 for a number.
+    page_size
+        Bytes of a frame.
+    """
+
+    numbers: tuple[int, ...]
+    lengths: tuple[int, ...]
+    page_size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +266,10 @@ class Training(Protocol):
     @property
     def design(self) -> Json:
         """Summary of the machine, for dana.run."""
+
+    @property
+    def stream(self) -> Stream | None:
+        """The frames to ask for; None: the table's pages."""
 
     @property
     def epochs(self) -> int:

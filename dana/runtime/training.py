@@ -21,6 +21,7 @@ from dana.runtime.machines import MACHINES, StreamingMachine
 from dana.runtime.metas import meta_values
 from dana.runtime.notices import warn_of_non_finite
 from dana.runtime.page_errors import no_rows_error, page_error, row_error
+from dana.runtime.streams import plan_stream
 from dana.runtime.trainer import (
     EpochReport,
     Json,
@@ -30,11 +31,13 @@ from dana.runtime.trainer import (
     Parameter,
     Sink,
     SqlState,
+    Stream,
     Training,
     TrainingError,
     TrainRequest,
     TrainResult,
 )
+from dana.runtime.warm import warm_values
 from dsl import RuleError, compile_rule
 from dsl.render import render
 from hwgen.spec.bundle import Symbol, collect, place
@@ -93,18 +96,17 @@ class MachineTrainer:
         """See `Trainer.open`."""
         if request.backend not in BACKENDS:
             raise TrainingError(f"backend must be one of {', '.join(BACKENDS)}, not {request.backend!r}")
-        if request.nulls != "skip":
-            raise TrainingError(f"nulls must be 'skip', not {request.nulls!r}")
         if request.epochs is not None and request.epochs < 1:
             raise TrainingError(f"epochs must be at least 1, not {request.epochs}")
         try:
+            request, stream = plan_stream(request)
             if request.backend == "interp":
-                return InterpretedTraining(request, notify)
+                return InterpretedTraining(request, notify, stream)
             design = self._designs.get(request)
             machine = MACHINES[request.backend](design.bundle.config)
         except (RuleError, UsageError, ConfigError) as error:
             _refuse(error)
-        return MachineTraining(request, design, machine, notify)
+        return MachineTraining(request, design, machine, notify, stream)
 
 
 def _refuse(error: Exception) -> NoReturn:
@@ -123,8 +125,16 @@ def _refuse(error: Exception) -> NoReturn:
 class MachineTraining:
     """One training on a machine; implements `dana.runtime.trainer.Training`."""
 
-    def __init__(self, request: TrainRequest, design: Design, machine: StreamingMachine, notify: Notify) -> None:
+    def __init__(
+        self,
+        request: TrainRequest,
+        design: Design,
+        machine: StreamingMachine,
+        notify: Notify,
+        stream: Stream | None = None,
+    ) -> None:
         self._request = request
+        self.stream = stream
         self._notify = notify
         self._design = design
         self._machine = machine
@@ -137,6 +147,11 @@ class MachineTraining:
         for symbol in self._bundle.of_kind("meta"):
             rows = place(np.float32(self._metas[symbol.name]), lanes)
             machine.write_rows(symbol.row, rows.view(np.uint32))
+        shapes = {symbol.name: symbol.shape for symbol in self._bundle.of_kind("model")}
+        warm = warm_values(request, shapes)
+        for symbol in self._bundle.of_kind("model"):
+            if symbol.name in warm:
+                machine.write_rows(symbol.row, place(warm[symbol.name], lanes).view(np.uint32))
 
     @property
     def design(self) -> Json:

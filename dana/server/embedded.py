@@ -255,10 +255,15 @@ class EmbeddedServer:
     def _create_extension(self) -> None:
         import psycopg
 
+        from dana.server.extension import ensure_extension
+
+        # beside the account's folder, as the lock is
+        stamp = self.root / f"scripts-{self.major}.key"
+        key = installation.scripts_key(CHECKOUT / "pg_extension")
+        changed = not stamp.exists() or stamp.read_text() != key
         with psycopg.connect(self.dsn, autocommit=True) as connection:
-            connection.execute("SET client_min_messages = warning")
-            connection.execute("CREATE EXTENSION IF NOT EXISTS dana")
-            connection.execute("ALTER EXTENSION dana UPDATE")
+            ensure_extension(connection, scripts_changed=changed)
+        stamp.write_text(key)
 
     def _stop(self) -> bool:
         if not self.is_running:

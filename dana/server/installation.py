@@ -112,6 +112,14 @@ def sources_key(sources: Path) -> str:
     return digest.hexdigest()
 
 
+def scripts_key(sources: Path) -> str:
+    """Digest of the extension's SQL scripts."""
+    digest = hashlib.sha256()
+    for file in sorted((sources / "sql").glob("*.sql")):
+        digest.update(f"{file.name}\0".encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
 def _source_files(sources: Path) -> list[Path]:
     if not (sources / "Makefile").is_file():
         raise SetupError(f"the extension's sources are expected in {sources}; run from a checkout of the project")

@@ -36,6 +36,8 @@ class Attribute:
         atthasmissing: the column was added with a default that old tuples do not hold.
     array_length
         Elements of the array in the table's first row, for array columns; None if the table has no such row.
+    out_of_line
+        The array in the table's first row is compressed or stored out of line (TOAST).
     number, by_value
         attnum, attbyval: no reader needs them.
     """
@@ -50,6 +52,7 @@ class Attribute:
     generated: str = ""
     has_missing: bool = False
     array_length: int | None = None
+    out_of_line: bool = False
     number: int = 0
     by_value: bool = False
 

@@ -37,6 +37,13 @@
 #define dana_relation_locator(relation) ((relation)->rd_node)
 #endif
 
+/* 16 renamed it */
+#if PG_VERSION_NUM >= 160000
+#define dana_backend_status(i) pgstat_get_local_beentry_by_index(i)
+#else
+#define dana_backend_status(i) pgstat_fetch_stat_local_beentry(i)
+#endif
+
 /* 17 lets extensions name their wait events */
 static inline uint32
 dana_wait_event(void)

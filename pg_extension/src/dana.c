@@ -7,15 +7,18 @@
 #include "utils/guc.h"
 
 #include "compat.h"
+#include "limits.h"
 #include "session.h"
 
 #if PG_VERSION_NUM >= 180000
-PG_MODULE_MAGIC_EXT(.name = "dana", .version = "0.1.0");
+PG_MODULE_MAGIC_EXT(.name = "dana", .version = "0.2.0");
 #else
 PG_MODULE_MAGIC;
 #endif
 
 PGDLLEXPORT void _PG_init(void);
+
+int dana_max_epochs = 100000;
 
 void
 _PG_init(void)
@@ -28,5 +31,8 @@ _PG_init(void)
 							"Pages of shared memory between a session and its worker.",
 							"Made when a session first trains, and kept.", &dana_ring_pages, 64, 16, 8192, PGC_SUSET,
 							0, NULL, NULL, NULL);
+	DefineCustomIntVariable("dana.max_epochs", "Most epochs that a training may have.",
+							"Each is a row of dana.epoch.", &dana_max_epochs, 100000, 1, 10000000, PGC_SUSET, 0, NULL, NULL,
+							NULL);
 	MarkGUCPrefixReserved("dana");
 }

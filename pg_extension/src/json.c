@@ -84,6 +84,29 @@ dana_json_member(Jsonb *object, const char *key)
 	return JsonbValueToJsonb(value != NULL ? value : &nothing);
 }
 
+int
+dana_json_integers(Jsonb *object, const char *key, int **values)
+{
+	JsonbValue	   *found = member(object, key);
+	JsonbContainer *array;
+	int				count;
+
+	if (found == NULL || found->type != jbvBinary || !JsonContainerIsArray(found->val.binary.data))
+		ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker sent no array \"%s\"", key)));
+	array = found->val.binary.data;
+	count = JsonContainerSize(array);
+	*values = palloc(sizeof(int) * Max(count, 1));
+	for (int i = 0; i < count; i++)
+	{
+		JsonbValue *value = getIthJsonbValueFromContainer(array, i);
+
+		if (value->type != jbvNumeric)
+			ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker sent no integers in \"%s\"", key)));
+		(*values)[i] = DatumGetInt32(DirectFunctionCall1(numeric_int4, NumericGetDatum(value->val.numeric)));
+	}
+	return count;
+}
+
 char *
 dana_json_utf8(char *text)
 {

@@ -1,5 +1,5 @@
 /*
- * Models and their history: storing what a training leaves, dana_drop_model().
+ * Models and their history: storing what a training leaves, and who may use it.
  */
 #include "models.h"
 
@@ -9,18 +9,92 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 
 #include "catalog.h"
 #include "compat.h"
-
-PG_FUNCTION_INFO_V1(dana_drop_model);
+#include "json.h"
 
 #define MODEL_NAME_LIMIT 255
 
-/* Raises an error where a version of the model belongs to a role that the caller is not; called as the tables' owner */
-static void
-check_owner(Oid caller, const char *name)
+char *
+dana_model_split(const char *reference, int *version)
+{
+	char *name = pstrdup(reference);
+	char *at = strchr(name, '@');
+
+	*version = 0;
+	if (at != NULL)
+	{
+		*at = '\0';
+		*version = pg_strtoint32(at + 1);
+	}
+	return name;
+}
+
+void
+dana_model_require_use(Oid caller, Oid owner, Datum users, bool no_users, const char *name)
+{
+	ArrayType *array = no_users ? NULL : DatumGetArrayTypeP(users);
+	int		   count = array == NULL ? 0 : ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+
+	for (int i = 0; i < count; i++)
+		if (has_privs_of_role(caller, ((Oid *)ARR_DATA_PTR(array))[i]))
+			return;
+	dana_require_owner(caller, owner, "model", name);
+}
+
+void
+dana_model_append_weights(StringInfo to, const char *reference)
+{
+	static dana_statement find = {
+		"SELECT parameters::text, weights, owner, users FROM dana.model WHERE name = $1 AND ($2 = 0 OR version = $2) "
+		"ORDER BY active DESC, version DESC LIMIT 1",
+		2,
+		{TEXTOID, INT4OID},
+		NULL};
+	static const char digits[] = "0123456789abcdef";
+	MemoryContext	  context = CurrentMemoryContext;
+	dana_identity	  before;
+	MemoryContext	  ours;
+	Datum			  values[2];
+	Datum			  users;
+	ArrayType		 *weights;
+	const uint8		 *bytes;
+	char			 *hex;
+	Size			  length;
+	int				  version;
+	char			 *name = dana_model_split(reference, &version);
+	bool			  no_users;
+	bool			  isnull;
+
+	before = dana_become_owner();
+	values[0] = CStringGetTextDatum(name);
+	values[1] = Int32GetDatum(version);
+	if (dana_run(&find, values, NULL) == 0)
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("model \"%s\" does not exist", reference)));
+	users = dana_value(0, 4, &no_users);
+	dana_model_require_use(before.user, DatumGetObjectId(dana_value(0, 3, &isnull)), users, no_users, name);
+	weights = DatumGetArrayTypeP(dana_value(0, 2, &isnull));
+	bytes = (const uint8 *)ARR_DATA_PTR(weights);
+	length = sizeof(float4) * ArrayGetNItems(ARR_NDIM(weights), ARR_DIMS(weights));
+	ours = MemoryContextSwitchTo(context);
+	hex = palloc(2 * length + 1);
+	for (Size i = 0; i < length; i++)
+	{
+		hex[2 * i] = digits[bytes[i] >> 4];
+		hex[2 * i + 1] = digits[bytes[i] & 15];
+	}
+	hex[2 * length] = '\0';
+	appendStringInfo(to, "{\"parameters\":%s,\"weights\":\"%s\"}",
+					 dana_json_utf8(TextDatumGetCString(dana_value(0, 1, &isnull))), hex);
+	MemoryContextSwitchTo(ours);
+	dana_become_caller(before);
+}
+
+uint64
+dana_model_check_owner(Oid caller, const char *name)
 {
 	static dana_statement find = {"SELECT DISTINCT owner FROM dana.model WHERE name = $1", 1, {TEXTOID}, NULL};
 	Datum				  values[] = {CStringGetTextDatum(name)};
@@ -32,6 +106,17 @@ check_owner(Oid caller, const char *name)
 
 		dana_require_owner(caller, DatumGetObjectId(dana_value(i, 1, &isnull)), "model", name);
 	}
+	return owners;
+}
+
+void
+dana_model_check_name(const char *name)
+{
+	if (name[0] == '\0' || strlen(name) > MODEL_NAME_LIMIT || strchr(name, '@') != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_NAME),
+				 errmsg("\"%s\" cannot be a model's name", name),
+				 errdetail("A name has 1 to %d bytes and no \"@\", which stands before a version.", MODEL_NAME_LIMIT)));
 }
 
 void
@@ -39,13 +124,9 @@ dana_model_check(const char *name)
 {
 	dana_identity before;
 
-	if (name[0] == '\0' || strlen(name) > MODEL_NAME_LIMIT || strchr(name, '@') != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_NAME),
-				 errmsg("\"%s\" cannot be a model's name", name),
-				 errdetail("A name has 1 to %d bytes and no \"@\", which stands before a version.", MODEL_NAME_LIMIT)));
+	dana_model_check_name(name);
 	before = dana_become_owner();
-	check_owner(before.user, name);
+	(void)dana_model_check_owner(before.user, name);
 	dana_become_caller(before);
 }
 
@@ -70,8 +151,9 @@ Datum
 dana_model_store(const dana_new_model *model, TupleDesc training)
 {
 	static dana_statement store_model = {
-		"INSERT INTO dana.model (name, version, udf, owner, parameters, weights, predictor, metadata) "
-		"VALUES ($1, $2, $3, $4, $5 -> 'parameters', $6, $7, $5 -> 'metadata')",
+		"INSERT INTO dana.model (name, version, udf, owner, parameters, weights, predictor, metadata, users) "
+		"VALUES ($1, $2, $3, $4, $5 -> 'parameters', $6, $7, $5 -> 'metadata', "
+		"coalesce((SELECT users FROM dana.model WHERE name = $1 ORDER BY version DESC LIMIT 1), '{}'))",
 		7,
 		{TEXTOID, INT4OID, TEXTOID, OIDOID, JSONBOID, FLOAT4ARRAYOID, BYTEAOID},
 		NULL};
@@ -105,7 +187,7 @@ dana_model_store(const dana_new_model *model, TupleDesc training)
 	bool		  isnull;
 
 	/* another role may have taken the name while we trained */
-	check_owner(before.user, model->name);
+	(void)dana_model_check_owner(before.user, model->name);
 	{
 		Datum values[] = {name, version, udf, owner, JsonbPGetDatum(model->result), PointerGetDatum(model->weights),
 						  PointerGetDatum(model->predictor)};
@@ -129,29 +211,4 @@ dana_model_store(const dana_new_model *model, TupleDesc training)
 	}
 	dana_become_caller(before);
 	return row;
-}
-
-/* dana_drop_model(name, version) */
-Datum
-dana_drop_model(PG_FUNCTION_ARGS)
-{
-	static dana_statement drop = {
-		"DELETE FROM dana.model WHERE name = $1 AND ($2 IS NULL OR version = $2)", 2, {TEXTOID, INT4OID}, NULL};
-	dana_identity before;
-	char		 *name;
-	uint64		  dropped;
-	Datum		  values[2];
-
-	if (PG_ARGISNULL(0))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("the model's name must not be NULL")));
-	name = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	before = dana_become_owner();
-	check_owner(before.user, name);
-	values[0] = CStringGetTextDatum(name);
-	values[1] = PG_ARGISNULL(1) ? (Datum)0 : PG_GETARG_DATUM(1);
-	dropped = dana_run(&drop, values, PG_ARGISNULL(1) ? " n" : NULL);
-	dana_become_caller(before);
-	if (dropped == 0)
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("model \"%s\" does not exist", name)));
-	PG_RETURN_INT64((int64)dropped);
 }

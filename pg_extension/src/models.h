@@ -7,6 +7,7 @@
 #include "postgres.h"
 
 #include "access/tupdesc.h"
+#include "lib/stringinfo.h"
 #include "utils/array.h"
 #include "utils/jsonb.h"
 
@@ -27,6 +28,22 @@ typedef struct dana_new_model
 
 /* Raises an error unless the caller may train a model of this name */
 extern void dana_model_check(const char *name);
+
+/* Raises an error unless this can be a model's name */
+extern void dana_model_check_name(const char *name);
+
+/* Raises an error where a version of the model is not the caller's; returns how many owners there are, so 0 where there
+ * is no such model. Called as the tables' owner. */
+extern uint64 dana_model_check_owner(Oid caller, const char *name);
+
+/* Appends the parameters and weights of a model that the caller may use, "name" or "name@version", as a JSON object */
+extern void dana_model_append_weights(StringInfo to, const char *reference);
+
+/* Splits "name@version"; version 0 where there is none */
+extern char *dana_model_split(const char *reference, int *version);
+
+/* Raises an error unless `caller` owns a model or was granted it; called as the tables' owner */
+extern void dana_model_require_use(Oid caller, Oid owner, Datum users, bool no_users, const char *name);
 
 /* Stores model, run and epochs; returns a row of type `training` */
 extern Datum dana_model_store(const dana_new_model *model, TupleDesc training);

@@ -11,26 +11,20 @@
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
 #include "catalog.h"
 #include "compat.h"
+#include "models.h"
 #include "numerics.h"
 #include "predictor.h"
+#include "values.h"
 
 PG_FUNCTION_INFO_V1(dana_predict);
 
 /* A program with more elements than this per row is interrupted between instructions, a shorter one between rows */
 #define UNINTERRUPTED_WORK 1000000
-
-/* How one argument becomes features */
-typedef struct feature_argument
-{
-	Oid	 element; /* type of a value */
-	bool array;
-} feature_argument;
 
 /* A loaded model; lives in fn_extra, so as long as the query */
 typedef struct loaded_model
@@ -40,32 +34,16 @@ typedef struct loaded_model
 	dana_predictor	 program;
 	float			*memory;
 	int				 arguments;
-	feature_argument argument[FUNC_MAX_ARGS];
+	dana_type		 argument[FUNC_MAX_ARGS];
 } loaded_model;
-
-/* Splits "name@version"; version 0 where there is none */
-static char *
-split_name(const char *reference, int *version)
-{
-	char *name = pstrdup(reference);
-	char *at = strchr(name, '@');
-
-	*version = 0;
-	if (at != NULL)
-	{
-		*at = '\0';
-		*version = pg_strtoint32(at + 1);
-	}
-	return name;
-}
 
 /* Reads the model's row; the results are in the caller's memory context */
 static void
 read_model(const char *reference, bytea **predictor, ArrayType **weights)
 {
 	static dana_statement find = {
-		"SELECT predictor, weights, owner FROM dana.model WHERE name = $1 AND ($2 = 0 OR version = $2) "
-		"ORDER BY version DESC LIMIT 1",
+		"SELECT predictor, weights, owner, users FROM dana.model WHERE name = $1 AND ($2 = 0 OR version = $2) "
+		"ORDER BY active DESC, version DESC LIMIT 1",
 		2,
 		{TEXTOID, INT4OID},
 		NULL};
@@ -75,8 +53,10 @@ read_model(const char *reference, bytea **predictor, ArrayType **weights)
 	Datum		  values[2];
 	Datum		  program;
 	int			  version;
-	char		 *name = split_name(reference, &version);
+	char		 *name = dana_model_split(reference, &version);
 	bool		  no_predictor;
+	bool		  no_users;
+	Datum		  users;
 	bool		  isnull;
 	Oid			  owner;
 
@@ -89,7 +69,8 @@ read_model(const char *reference, bytea **predictor, ArrayType **weights)
 				 errmsg("model \"%s\" does not exist", reference),
 				 errhint("SELECT name, version FROM dana.model lists the models; dana_train() makes one.")));
 	owner = DatumGetObjectId(dana_value(0, 3, &isnull));
-	dana_require_owner(before.user, owner, "model", name);
+	users = dana_value(0, 4, &no_users);
+	dana_model_require_use(before.user, owner, users, no_users, name);
 	program = dana_value(0, 1, &no_predictor);
 	if (no_predictor)
 		ereport(ERROR,
@@ -110,27 +91,13 @@ inspect_arguments(FunctionCallInfo fcinfo, loaded_model *model)
 	model->arguments = PG_NARGS() - 1;
 	for (int i = 0; i < model->arguments; i++)
 	{
-		Oid type = getBaseType(get_fn_expr_argtype(fcinfo->flinfo, i + 1));
-		Oid element = get_element_type(type);
+		Oid type = get_fn_expr_argtype(fcinfo->flinfo, i + 1);
 
-		model->argument[i].array = OidIsValid(element);
-		model->argument[i].element = OidIsValid(element) ? getBaseType(element) : type;
-		switch (model->argument[i].element)
-		{
-			case FLOAT4OID:
-			case FLOAT8OID:
-			case INT2OID:
-			case INT4OID:
-			case INT8OID:
-			case BOOLOID:
-			case NUMERICOID:
-				break;
-			default:
-				ereport(ERROR,
-						(errcode(ERRCODE_DATATYPE_MISMATCH),
-						 errmsg("feature %d of dana_predict() has type %s, which is not a number", i + 1, format_type_be(type)),
-						 errhint("Cast it to real, or to real[].")));
-		}
+		if (!dana_type_of(type, &model->argument[i]))
+			ereport(ERROR,
+					(errcode(ERRCODE_DATATYPE_MISMATCH),
+					 errmsg("feature %d of dana_predict() has type %s, which is not a number", i + 1, format_type_be(type)),
+					 errhint("Cast it to real, or to real[].")));
 	}
 }
 
@@ -177,123 +144,6 @@ load_model(FunctionCallInfo fcinfo, const char *reference)
 	return model;
 }
 
-/* One number of a fixed-length type to binary32; between dn_enter() and dn_leave() */
-static inline float
-to_feature(Oid type, Datum value)
-{
-	switch (type)
-	{
-		case FLOAT4OID:
-			return dn_from_float32(DatumGetFloat4(value));
-		case FLOAT8OID:
-			return dn_from_float64(DatumGetFloat8(value));
-		case INT2OID:
-			return dn_from_int16(DatumGetInt16(value));
-		case INT4OID:
-			return dn_from_int32(DatumGetInt32(value));
-		case INT8OID:
-			return dn_from_int64(DatumGetInt64(value));
-		default:
-			return dn_from_bool(DatumGetBool(value));
-	}
-}
-
-/* An argument, ready to be converted: nothing that follows can raise an error */
-typedef struct ready_argument
-{
-	Oid	  type;
-	int	  count;
-	Datum value;  /* of a scalar */
-	char *values; /* of an array, dense */
-} ready_argument;
-
-/* numeric goes through double precision, as the server's own cast to real may not */
-static Datum
-numeric_to_float8(Datum value)
-{
-	return DirectFunctionCall1(numeric_float8, value);
-}
-
-/* Makes an argument ready; false where an array holds a NULL */
-static bool
-make_ready(const feature_argument *argument, Datum value, ready_argument *ready)
-{
-	ArrayType *array;
-
-	ready->type = argument->element;
-	ready->count = 1;
-	ready->value = value;
-	ready->values = NULL;
-	if (!argument->array)
-	{
-		if (argument->element == NUMERICOID)
-		{
-			ready->type = FLOAT8OID;
-			ready->value = numeric_to_float8(value);
-		}
-		return true;
-	}
-	array = DatumGetArrayTypeP(value);
-	if (ARR_HASNULL(array) && array_contains_nulls(array))
-		return false;
-	ready->count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
-	if (argument->element == NUMERICOID)
-	{
-		Datum  *elements;
-		float8 *converted = palloc(sizeof(float8) * Max(ready->count, 1));
-		int		count;
-
-		deconstruct_array(array, NUMERICOID, -1, false, TYPALIGN_INT, &elements, NULL, &count);
-		for (int i = 0; i < count; i++)
-			converted[i] = DatumGetFloat8(numeric_to_float8(elements[i]));
-		ready->type = FLOAT8OID;
-		ready->values = (char *)converted;
-	}
-	else
-		ready->values = ARR_DATA_PTR(array);
-	return true;
-}
-
-/* Writes the features of one argument; between dn_enter() and dn_leave() */
-static pg_noinline void
-convert(const ready_argument *ready, float *to)
-{
-	const int n = ready->count;
-
-	if (ready->values == NULL)
-	{
-		*to = to_feature(ready->type, ready->value);
-		return;
-	}
-	switch (ready->type)
-	{
-		case FLOAT4OID:
-			for (int i = 0; i < n; i++)
-				to[i] = dn_from_float32(((const float4 *)ready->values)[i]);
-			break;
-		case FLOAT8OID:
-			for (int i = 0; i < n; i++)
-				to[i] = dn_from_float64(((const float8 *)ready->values)[i]);
-			break;
-		case INT2OID:
-			for (int i = 0; i < n; i++)
-				to[i] = dn_from_int16(((const int16 *)ready->values)[i]);
-			break;
-		case INT4OID:
-			for (int i = 0; i < n; i++)
-				to[i] = dn_from_int32(((const int32 *)ready->values)[i]);
-			break;
-		case INT8OID:
-			for (int i = 0; i < n; i++)
-				to[i] = dn_from_int64(((const int64 *)ready->values)[i]);
-			break;
-		default:
-			for (int i = 0; i < n; i++)
-				to[i] = dn_from_bool(((const uint8 *)ready->values)[i]);
-			break;
-	}
-}
-
 /* Runs the whole program, or one instruction of a long one; sets and restores the processor's mode around it */
 static void
 evaluate(const loaded_model *model, uint32 first, uint32 last)
@@ -312,7 +162,7 @@ dana_predict(PG_FUNCTION_ARGS)
 {
 	text		  *reference = PG_GETARG_TEXT_PP(0);
 	loaded_model  *model = fcinfo->flinfo->fn_extra;
-	ready_argument ready[FUNC_MAX_ARGS];
+	dana_numbers   ready[FUNC_MAX_ARGS];
 	uint64		   features = 0;
 	float		  *to;
 	unsigned	   mode;
@@ -323,7 +173,8 @@ dana_predict(PG_FUNCTION_ARGS)
 
 	for (int i = 0; i < model->arguments; i++)
 	{
-		if (!make_ready(&model->argument[i], PG_GETARG_DATUM(i + 1), &ready[i]))
+		dana_numbers_of(&model->argument[i], PG_GETARG_DATUM(i + 1), &ready[i]);
+		if (ready[i].present != NULL)
 			PG_RETURN_NULL();
 		features += ready[i].count;
 	}
@@ -337,7 +188,7 @@ dana_predict(PG_FUNCTION_ARGS)
 	mode = dn_enter();
 	for (int i = 0; i < model->arguments; i++)
 	{
-		convert(&ready[i], to);
+		dana_numbers_write(&ready[i], 0, to);
 		to += ready[i].count;
 	}
 	dn_leave(mode);

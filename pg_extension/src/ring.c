@@ -22,6 +22,9 @@ static struct
 	uint64 head;	  /* pages written */
 	uint64 published; /* of these, visible to the consumer */
 	uint64 tail;	  /* as last seen */
+	uint64 every;	  /* pages after which they are published */
+	uint32 slots;	  /* of this stream */
+	uint32 page_size; /* of this stream */
 } producer;
 
 /* Pages are published in groups: a fence and a look at the consumer's flag cost as much as a third of a page */
@@ -66,11 +69,14 @@ dana_ring_destroy(void)
 	ring = NULL;
 }
 
-/* The worker emptied the ring before it asked for the stream */
+/* The worker emptied the ring before it asked for the stream, and laid it out for the same size of pages */
 void
-dana_ring_begin(void)
+dana_ring_begin(uint32 page_size)
 {
 	memset(&producer, 0, sizeof producer);
+	producer.page_size = page_size;
+	producer.slots = (ring_length - DANA_RING_HEADER) / page_size;
+	producer.every = Min(PUBLISH_EVERY, Max(producer.slots / 4, 1));
 }
 
 /* Makes the written pages visible; wakes the consumer when it sleeps and there is enough for it to do */
@@ -87,7 +93,7 @@ ring_publish(bool last)
 	if (__atomic_load_n(&ring->consumer_sleeps, __ATOMIC_SEQ_CST))
 	{
 		producer.tail = __atomic_load_n(&ring->tail, __ATOMIC_ACQUIRE);
-		if ((last || producer.head - producer.tail >= DANA_RING_WAKE(ring->slots)) &&
+		if ((last || producer.head - producer.tail >= DANA_RING_WAKE(producer.slots)) &&
 			__atomic_exchange_n(&ring->consumer_sleeps, 0, __ATOMIC_SEQ_CST))
 			dana_send_bell();
 	}
@@ -97,7 +103,7 @@ static bool
 ring_has_space(void)
 {
 	producer.tail = __atomic_load_n(&ring->tail, __ATOMIC_ACQUIRE);
-	return producer.head - producer.tail < ring->slots;
+	return producer.head - producer.tail < producer.slots;
 }
 
 static uint64
@@ -154,12 +160,12 @@ ring_await_space(void)
 uint8 *
 dana_ring_reserve(void)
 {
-	if (producer.head - producer.tail >= ring->slots && !ring_has_space())
+	if (producer.head - producer.tail >= producer.slots && !ring_has_space())
 	{
 		ring_publish(false);
 		ring_await_space();
 	}
-	return dana_ring_slot(ring, producer.head);
+	return (uint8 *)ring + DANA_RING_HEADER + producer.head % producer.slots * producer.page_size;
 }
 
 /*
@@ -174,7 +180,7 @@ dana_ring_fill(uint8 *slot, const void *page)
 	const __m128i *from = page;
 	__m128i		  *to = (__m128i *)slot;
 
-	for (int i = 0; i < BLCKSZ / (int)sizeof(__m128i); i += 4)
+	for (uint32 i = 0; i < producer.page_size / sizeof(__m128i); i += 4)
 	{
 		__m128i a = _mm_loadu_si128(from + i);
 		__m128i b = _mm_loadu_si128(from + i + 1);
@@ -187,7 +193,7 @@ dana_ring_fill(uint8 *slot, const void *page)
 		_mm_stream_si128(to + i + 3, d);
 	}
 #else
-	memcpy(slot, page, BLCKSZ);
+	memcpy(slot, page, producer.page_size);
 #endif
 }
 
@@ -195,7 +201,7 @@ void
 dana_ring_commit(void)
 {
 	producer.head++;
-	if (producer.head - producer.published >= PUBLISH_EVERY)
+	if (producer.head - producer.published >= producer.every)
 		ring_publish(false);
 }
 

@@ -11,8 +11,8 @@
 extern int	dana_ring_create(int pages);
 extern void dana_ring_destroy(void);
 
-/* A stream: begin once the worker asked for it; reserve, fill and commit each page; finish after the last */
-extern void	  dana_ring_begin(void);
+/* A stream of pages of one size: begin once the worker asked for it; reserve, fill and commit each; finish after the last */
+extern void	  dana_ring_begin(uint32 page_size);
 extern uint8 *dana_ring_reserve(void);
 extern void	  dana_ring_fill(uint8 *slot, const void *page);
 extern void	  dana_ring_commit(void);

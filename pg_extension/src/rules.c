@@ -19,11 +19,18 @@
 PG_FUNCTION_INFO_V1(dana_create_udf);
 PG_FUNCTION_INFO_V1(dana_drop_udf);
 
-/* The signature of a rule's function, for CREATE and for DROP */
+/* The signature that version 0.1 gave to a rule's function */
+#define FORMER_TYPES "regclass, text, text[], text, integer, jsonb, text, jsonb"
+
+/* The signature of a rule's function, for CREATE and for DROP; dana_train()'s without the rule */
 #define FUNCTION_ARGUMENTS                                                                                             \
-	"source regclass, model text DEFAULT NULL, features text[] DEFAULT NULL, label text DEFAULT NULL, "                \
-	"epochs integer DEFAULT NULL, hyper jsonb DEFAULT '{}', backend text DEFAULT 'sim', design jsonb DEFAULT '{}'"
-#define FUNCTION_TYPES "regclass, text, text[], text, integer, jsonb, text, jsonb"
+	"source regclass DEFAULT NULL, model text DEFAULT NULL, features text[] DEFAULT NULL, label text DEFAULT NULL, "   \
+	"epochs integer DEFAULT NULL, hyper jsonb DEFAULT '{}', backend text DEFAULT 'sim', design jsonb DEFAULT '{}', "   \
+	"query text DEFAULT NULL, filter text DEFAULT NULL, nulls text DEFAULT 'skip', nonfinite text DEFAULT 'keep', "    \
+	"classes text[] DEFAULT NULL, test double precision DEFAULT NULL, seed integer DEFAULT 1, warm text DEFAULT NULL"
+#define FUNCTION_TYPES                                                                                                 \
+	"regclass, text, text[], text, integer, jsonb, text, jsonb, text, text, text, text, text[], double precision, "    \
+	"integer, text"
 
 char *
 dana_rule_source(const char *name)
@@ -79,9 +86,11 @@ create_function(const char *name, const char *schema, bool replace)
 {
 	const char *function = quote_qualified_identifier("dana", name);
 	char	   *train = quote_qualified_identifier(schema, "dana_train");
-	char	   *body = psprintf("SELECT * FROM %s(%s, $1, $2, $3, $4, $5, $6, $7, $8)", train, quote_literal_cstr(name));
+	char	   *body = psprintf("SELECT * FROM %s(%s, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)", train, quote_literal_cstr(name));
 	char	   *comment = psprintf("Train rule \"%s\" on a table", name);
 
+	if (replace)
+		dana_run_once(psprintf("DROP FUNCTION IF EXISTS %s(" FORMER_TYPES ")", function));
 	dana_run_once(psprintf("CREATE %sFUNCTION %s(" FUNCTION_ARGUMENTS ") RETURNS dana.training LANGUAGE sql VOLATILE AS %s",
 						   replace ? "OR REPLACE " : "", function, quote_literal_cstr(body)));
 	dana_run_once(psprintf("COMMENT ON FUNCTION %s(" FUNCTION_TYPES ") IS %s", function, quote_literal_cstr(comment)));
@@ -172,6 +181,7 @@ dana_drop_udf(PG_FUNCTION_ARGS)
 	before = dana_become_owner();
 	values[0] = CStringGetTextDatum(name);
 	dana_run(&drop, values, NULL);
+	dana_run_once(psprintf("DROP FUNCTION IF EXISTS %s(" FORMER_TYPES ")", quote_qualified_identifier("dana", name)));
 	dana_run_once(psprintf("DROP FUNCTION IF EXISTS %s(" FUNCTION_TYPES ")", quote_qualified_identifier("dana", name)));
 	dana_become_caller(before);
 	PG_RETURN_VOID();

@@ -1,8 +1,10 @@
 /*
- * A table's description for the worker: every attribute in attnum order, as the page's layout needs it.
+ * A source's description for the worker: every attribute of a table in attnum order, as the page's layout needs it; or
+ * the columns of a query.
  */
 #include "source.h"
 
+#include "access/detoast.h"
 #include "access/tableam.h"
 #include "executor/tuptable.h"
 #include "utils/array.h"
@@ -15,41 +17,38 @@
 
 #define ARRAY_PROBE_ROWS 1000
 
-/*
- * Elements of each array column, taken from the first row that has a one-dimensional value there; -1 where none of the
- * first ARRAY_PROBE_ROWS rows has. An input's size has to be known before the rows come.
- */
-static int *
-array_lengths(dana_source *source)
+/* What the first rows say about array columns: a rule's inputs need a size before the rows come */
+typedef struct array_probe
+{
+	int	 *lengths;	   /* elements of the first one-dimensional value; -1: none was found */
+	bool *out_of_line; /* that value is compressed, or stored out of line */
+} array_probe;
+
+static bool
+is_array(TupleDesc descriptor, int i)
+{
+	Form_pg_attribute attribute = TupleDescAttr(descriptor, i);
+
+	return !attribute->attisdropped && OidIsValid(get_element_type(getBaseType(attribute->atttypid)));
+}
+
+/* Looks at a table's own rows */
+static void
+probe_table(dana_source *source, array_probe *probe, int unknown)
 {
 	TupleDesc		descriptor = RelationGetDescr(source->relation);
-	int			   *lengths = palloc(sizeof(int) * Max(descriptor->natts, 1));
-	int				unknown = 0;
-	TableScanDesc	scan;
-	TupleTableSlot *row;
+	TupleTableSlot *row = table_slot_create(source->relation, NULL);
+	TableScanDesc	scan = table_beginscan_strat(source->relation, source->snapshot, 0, NULL, true, false);
 
-	for (int i = 0; i < descriptor->natts; i++)
-	{
-		Form_pg_attribute attribute = TupleDescAttr(descriptor, i);
-
-		lengths[i] = -1;
-		if (!attribute->attisdropped && OidIsValid(get_element_type(getBaseType(attribute->atttypid))))
-			unknown++;
-	}
-	if (unknown == 0)
-		return lengths;
-	row = table_slot_create(source->relation, NULL);
-	scan = table_beginscan_strat(source->relation, source->snapshot, 0, NULL, true, false);
 	for (int rows = 0; rows < ARRAY_PROBE_ROWS && unknown > 0 && table_scan_getnextslot(scan, ForwardScanDirection, row); rows++)
 	{
 		for (int i = 0; i < descriptor->natts; i++)
 		{
-			Form_pg_attribute attribute = TupleDescAttr(descriptor, i);
-			ArrayType		 *value;
-			bool			  isnull;
-			Datum			  datum;
+			ArrayType *value;
+			bool	   isnull;
+			Datum	   datum;
 
-			if (lengths[i] >= 0 || attribute->attisdropped || !OidIsValid(get_element_type(getBaseType(attribute->atttypid))))
+			if (probe->lengths[i] >= 0 || !is_array(descriptor, i))
 				continue;
 			datum = slot_getattr(row, i + 1, &isnull);
 			if (isnull)
@@ -57,7 +56,8 @@ array_lengths(dana_source *source)
 			value = DatumGetArrayTypeP(datum);
 			if (ARR_NDIM(value) == 1)
 			{
-				lengths[i] = ARR_DIMS(value)[0];
+				probe->lengths[i] = ARR_DIMS(value)[0];
+				probe->out_of_line[i] = VARATT_IS_EXTERNAL(DatumGetPointer(datum)) || VARATT_IS_COMPRESSED(DatumGetPointer(datum));
 				unknown--;
 			}
 			if ((Pointer)value != DatumGetPointer(datum))
@@ -66,35 +66,87 @@ array_lengths(dana_source *source)
 	}
 	table_endscan(scan);
 	ExecDropSingleTupleTableSlot(row);
-	return lengths;
+}
+
+/* Looks at the rows of a view, of a table with children, or of a table as its filter leaves them */
+static void
+probe_rows(dana_source *source, array_probe *probe)
+{
+	TupleDesc descriptor = RelationGetDescr(source->relation);
+	int		 *numbers = palloc(sizeof(int) * descriptor->natts);
+	int		 *lengths;
+	int		  count = 0;
+
+	for (int i = 0; i < descriptor->natts; i++)
+		if (is_array(descriptor, i))
+			numbers[count++] = i + 1;
+	lengths = dana_rows_array_lengths(dana_source_plan(source, dana_source_select(source, count, numbers)), ARRAY_PROBE_ROWS);
+	for (int k = 0; k < count; k++)
+		probe->lengths[numbers[k] - 1] = lengths[k];
+}
+
+static array_probe
+probe_arrays(dana_source *source, TupleDesc descriptor)
+{
+	array_probe probe;
+	int			unknown = 0;
+
+	probe.out_of_line = palloc0(sizeof(bool) * Max(descriptor->natts, 1));
+	if (source->query != NULL)
+	{
+		probe.lengths = dana_rows_array_lengths(source->plan, ARRAY_PROBE_ROWS);
+		return probe;
+	}
+	probe.lengths = palloc(sizeof(int) * Max(descriptor->natts, 1));
+	for (int i = 0; i < descriptor->natts; i++)
+	{
+		probe.lengths[i] = -1;
+		unknown += is_array(descriptor, i);
+	}
+	if (unknown > 0 && source->rows)
+		probe_rows(source, &probe);
+	else if (unknown > 0)
+		probe_table(source, &probe, unknown);
+	return probe;
+}
+
+static const char *
+truth(bool value)
+{
+	return value ? "true" : "false";
 }
 
 void
 dana_source_describe(dana_source *source, StringInfo to)
 {
-	TupleDesc descriptor = RelationGetDescr(source->relation);
-	int		 *lengths = array_lengths(source);
+	TupleDesc	descriptor = source->query != NULL ? dana_rows_descriptor(source->plan) : RelationGetDescr(source->relation);
+	array_probe probe = probe_arrays(source, descriptor);
 
 	appendStringInfoString(to, "{\"name\":");
 	dana_json_append(to, source->name);
-	appendStringInfo(to, ",\"pages\":%u,\"attributes\":[", source->pages);
+	appendStringInfo(to, ",\"rows\":%s", truth(source->rows));
+	if (source->relation != NULL && RELKIND_HAS_STORAGE(source->relation->rd_rel->relkind) && source->pages > 0)
+		appendStringInfo(to, ",\"pages\":%u", source->pages);
+	else
+		appendStringInfo(to, ",\"pages\":%s", source->rows ? "null" : "0");
+	appendStringInfoString(to, ",\"attributes\":[");
 	for (int i = 0; i < descriptor->natts; i++)
 	{
 		Form_pg_attribute attribute = TupleDescAttr(descriptor, i);
 		Oid				  type = attribute->attisdropped ? InvalidOid : getBaseType(attribute->atttypid);
 
-		appendStringInfo(to, "%s{\"number\":%d,\"name\":", i > 0 ? "," : "", attribute->attnum);
+		appendStringInfo(to, "%s{\"number\":%d,\"name\":", i > 0 ? "," : "", i + 1);
 		dana_json_append(to, NameStr(attribute->attname));
 		appendStringInfo(to, ",\"type_oid\":%u,\"type_name\":", type);
 		dana_json_append(to, attribute->attisdropped ? "" : format_type_be(type));
 		appendStringInfo(to, ",\"length\":%d,\"align\":\"%c\",\"by_value\":%s,\"not_null\":%s,\"dropped\":%s",
-						 attribute->attlen, attribute->attalign, attribute->attbyval ? "true" : "false",
-						 attribute->attnotnull ? "true" : "false", attribute->attisdropped ? "true" : "false");
+						 attribute->attlen, attribute->attalign, truth(attribute->attbyval), truth(attribute->attnotnull),
+						 truth(attribute->attisdropped));
 		appendStringInfo(to, ",\"generated\":\"%.1s\",\"has_missing\":%s",
 						 attribute->attgenerated == '\0' ? "" : &attribute->attgenerated,
-						 attribute->atthasmissing ? "true" : "false");
-		if (lengths[i] >= 0)
-			appendStringInfo(to, ",\"array_length\":%d", lengths[i]);
+						 truth(attribute->atthasmissing));
+		if (probe.lengths[i] >= 0)
+			appendStringInfo(to, ",\"array_length\":%d,\"out_of_line\":%s", probe.lengths[i], truth(probe.out_of_line[i]));
 		appendStringInfoChar(to, '}');
 	}
 	appendStringInfoString(to, "]}");

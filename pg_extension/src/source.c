@@ -1,5 +1,5 @@
 /*
- * A table as a stream of pages.
+ * What a training reads: opening it, and streaming a table's pages, or frames made from rows.
  *
  * The worker trains on every line pointer that is LP_NORMAL. This backend alone has the snapshot, so it copies each
  * page under share lock and, in the copy, sets to LP_UNUSED every line pointer whose tuple the snapshot does not see.
@@ -12,6 +12,7 @@
 #include "catalog/catalog.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
+#include "executor/spi.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
@@ -25,15 +26,18 @@
 #include "utils/snapmgr.h"
 
 #include "compat.h"
+#include "json.h"
+#include "progress.h"
 #include "ring.h"
 
-/* Refuses what has no pages of its own, or none that may be shown; names what to do instead */
-static void
+/* Pages between two reports of progress */
+#define PROGRESS_EVERY 64
+
+/* Refuses what cannot be read, naming the reason; true where there are rows but no pages of its own */
+static bool
 check_kind(Relation relation, const char *name)
 {
 	Form_pg_class class = relation->rd_rel;
-	const char	 *what = NULL;
-	const char	 *hint = "Train on a table that holds the rows, for instance one made by CREATE TABLE AS.";
 
 	switch (class->relkind)
 	{
@@ -41,22 +45,14 @@ check_kind(Relation relation, const char *name)
 		case RELKIND_MATVIEW:
 			break;
 		case RELKIND_VIEW:
-			what = "a view";
-			break;
 		case RELKIND_FOREIGN_TABLE:
-			what = "a foreign table";
-			break;
 		case RELKIND_PARTITIONED_TABLE:
-			what = "a partitioned table";
-			hint = "Train on one of its partitions, or on a table made by CREATE TABLE AS.";
-			break;
+			return true;
 		default:
-			what = "not a table";
-			break;
+			ereport(ERROR,
+					(errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("cannot train on %s: it is not a table", name),
+					 errhint("Train on a table, a view, or with query => 'SELECT ...'.")));
 	}
-	if (what != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("cannot train on %s: it is %s", name, what), errhint("%s", hint)));
 	if (RELATION_IS_OTHER_TEMP(relation))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -66,22 +62,16 @@ check_kind(Relation relation, const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("cannot train on %s: it is a system catalog", name),
-				 errhint("Copy the rows with CREATE TABLE AS.")));
-	if (relation->rd_tableam != GetHeapamTableAmRoutine())
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot train on %s: its access method is not \"heap\"", name),
-				 errhint("Copy the rows with CREATE TABLE ... USING heap AS ...")));
+				 errhint("Copy the rows with CREATE TABLE AS, or use query => 'SELECT ...'.")));
 	if (!RelationIsPopulated(relation))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("materialized view %s has not been populated", name),
 				 errhint("Use the REFRESH MATERIALIZED VIEW command.")));
 	if (class->relhassubclass && find_inheritance_children(RelationGetRelid(relation), NoLock) != NIL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot train on %s: tables inherit from it, and their rows would be left out", name),
-				 errhint("Train on one of those tables, or on a table made by CREATE TABLE AS.")));
+		return true;
+	/* pages of another access method are laid out as it likes */
+	return relation->rd_tableam != GetHeapamTableAmRoutine();
 }
 
 /* A page holds every column and also rows that no one sees any more, so nothing less than SELECT on the table will do */
@@ -94,41 +84,136 @@ check_rights(Relation relation, const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for table %s", name),
-				 errhint("Training reads whole pages, so it needs SELECT on the table, not on some of its columns.")));
+				 errhint("Training reads whole pages, so it needs SELECT on the table, not on some of its columns. "
+						 "With query => 'SELECT ...' it needs what the query needs.")));
 	if (check_enable_rls(id, InvalidOid, true) == RLS_ENABLED)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("cannot train on %s: it has row-level security for user %s", name, GetUserNameFromId(GetUserId(), false)),
-				 errhint("Training reads whole pages. Train as a role with BYPASSRLS, or on a table with the permitted rows.")));
+				 errhint("Training reads whole pages. Train as a role with BYPASSRLS, or on the permitted rows with "
+						 "query => 'SELECT ...'.")));
+}
+
+/* Opens the table, and its filter where pages are read */
+static void
+open_relation(dana_source *source, Oid id)
+{
+	Relation relation = try_relation_open(id, AccessShareLock);
+
+	if (relation == NULL)
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("there is no table with OID %u", id)));
+	source->relation = relation;
+	source->name = quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
+											  RelationGetRelationName(relation));
+	/* rights first: what a table is, is told to those who may read it */
+	check_rights(relation, source->name);
+	if (check_kind(relation, source->name))
+		source->rows = true;
+	else
+		source->pages = RelationGetNumberOfBlocks(relation);
+	if (source->filter != NULL && !source->rows)
+		source->compiled = dana_filter_compile(relation, source->filter);
 }
 
 dana_source *
-dana_source_open(Oid relation_id)
+dana_source_open(const dana_source_request *request)
 {
 	dana_source *source = palloc0(sizeof *source);
-	Relation	 relation = try_relation_open(relation_id, AccessShareLock);
-	char		*schema;
 
-	if (relation == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE), errmsg("there is no table with OID %u", relation_id)));
-	schema = get_namespace_name(RelationGetNamespace(relation));
-	source->relation = relation;
-	source->name = quote_qualified_identifier(schema, RelationGetRelationName(relation));
-	/* rights first: what a table is, is told to those who may read it */
-	check_rights(relation, source->name);
-	check_kind(relation, source->name);
 	source->snapshot = GetActiveSnapshot();
 	if (!IsMVCCSnapshot(source->snapshot))
 		elog(ERROR, "training needs an MVCC snapshot");
-	source->pages = RelationGetNumberOfBlocks(relation);
+	source->query = request->query;
+	source->filter = request->filter;
+	source->cleaning = request->cleaning;
+	source->rows = request->query != NULL || request->cleaning.classes != NULL ||
+		request->cleaning.nulls == DANA_NULLS_FILL || request->cleaning.nonfinite != DANA_NONFINITE_KEEP;
+	if (request->query == NULL)
+		open_relation(source, request->relation);
+	else
+	{
+		source->name = "the query";
+		source->plan = dana_source_plan(source, request->query);
+	}
 	return source;
 }
 
 void
 dana_source_close(dana_source *source)
 {
-	relation_close(source->relation, NoLock);
+	if (source->compiled != NULL)
+		dana_filter_free(source->compiled);
+	if (source->spi)
+		SPI_finish();
+	if (source->relation != NULL)
+		relation_close(source->relation, NoLock);
+}
+
+dana_rows *
+dana_source_plan(dana_source *source, const char *text)
+{
+	MemoryContext caller = CurrentMemoryContext;
+
+	if (!source->spi)
+	{
+		if (SPI_connect() != SPI_OK_CONNECT)
+			elog(ERROR, "SPI_connect failed");
+		source->spi = true;
+		MemoryContextSwitchTo(caller); /* what we make outlives the connection */
+	}
+	return dana_rows_plan(text, source->name, source->query == NULL);
+}
+
+char *
+dana_source_select(dana_source *source, int columns, const int *numbers)
+{
+	TupleDesc	   descriptor = RelationGetDescr(source->relation);
+	StringInfoData text;
+
+	initStringInfo(&text);
+	appendStringInfoString(&text, "SELECT ");
+	for (int i = 0; i < columns; i++)
+	{
+		if (numbers[i] < 1 || numbers[i] > descriptor->natts || TupleDescAttr(descriptor, numbers[i] - 1)->attisdropped)
+			ereport(ERROR,
+					(errcode(ERRCODE_PROTOCOL_VIOLATION),
+					 errmsg("the dana worker asked for column %d of %s", numbers[i], source->name)));
+		appendStringInfo(&text, "%s%s", i > 0 ? ", " : "",
+						 quote_identifier(NameStr(TupleDescAttr(descriptor, numbers[i] - 1)->attname)));
+	}
+	appendStringInfo(&text, " FROM %s", source->name);
+	if (source->filter != NULL) /* it was checked to be one expression; the line's end closes a comment in it */
+		appendStringInfo(&text, " WHERE (%s\n)", source->filter);
+	return text.data;
+}
+
+void
+dana_source_adopt(dana_source *source, Jsonb *stream)
+{
+	int *numbers;
+
+	if (stream == NULL)
+	{
+		if (source->rows)
+			ereport(ERROR,
+					(errcode(ERRCODE_PROTOCOL_VIOLATION),
+					 errmsg("the dana worker asked for the pages of %s, which has rows only", source->name)));
+		source->plan = NULL;
+		return;
+	}
+	source->page_size = dana_json_integer(stream, "page_size");
+	source->columns = dana_json_integers(stream, "numbers", &numbers);
+	if (dana_json_integers(stream, "lengths", &source->lengths) != source->columns ||
+		(source->page_size != 8192 && source->page_size != 16384 && source->page_size != 32768))
+		ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker asked for malformed frames")));
+	source->numbers = numbers;
+	if (source->query == NULL)
+	{
+		source->plan = dana_source_plan(source, dana_source_select(source, source->columns, numbers));
+		for (int i = 0; i < source->columns; i++)
+			numbers[i] = i + 1;
+	}
+	source->streams = 0;
 }
 
 static void
@@ -212,8 +297,37 @@ read_block(Relation relation, BlockNumber block, Buffer last, BufferAccessStrate
 	return ReadBufferExtended(relation, MAIN_FORKNUM, block, RBM_NORMAL, strategy);
 }
 
-void
-dana_source_stream(dana_source *source)
+/* Sets to LP_UNUSED each line pointer of a copied page whose tuple the filter rejects; no buffer is locked */
+static void
+apply_filter(dana_source *source, BlockNumber block, Page copy)
+{
+	LocationIndex lower = ((PageHeader)copy)->pd_lower;
+	HeapTupleData tuple;
+
+	if (lower <= SizeOfPageHeaderData || lower > BLCKSZ)
+		return; /* new, empty, or damaged, which the machine reports */
+	tuple.t_tableOid = RelationGetRelid(source->relation);
+	for (OffsetNumber i = FirstOffsetNumber; i <= PageGetMaxOffsetNumber(copy); i++)
+	{
+		ItemId	 item = PageGetItemId(copy, i);
+		unsigned offset = ItemIdGetOffset(item);
+		unsigned length = ItemIdGetLength(item);
+
+		if (!ItemIdIsNormal(item))
+			continue;
+		if (offset < lower || length < SizeofHeapTupleHeader || offset + length > BLCKSZ || offset != MAXALIGN(offset))
+			corrupt(source, block, psprintf("line pointer %u points to %u bytes at %u", i, length, offset));
+		tuple.t_data = (HeapTupleHeader)PageGetItem(copy, item);
+		tuple.t_len = length;
+		ItemPointerSet(&tuple.t_self, block, i);
+		CHECK_FOR_INTERRUPTS();
+		if (!dana_filter_passes(source->compiled, &tuple))
+			ItemIdSetUnused(item);
+	}
+}
+
+static void
+stream_pages(dana_source *source)
 {
 	Relation relation = source->relation;
 	Snapshot snapshot = source->snapshot;
@@ -224,11 +338,13 @@ dana_source_stream(dana_source *source)
 	Buffer				 buffer = InvalidBuffer;
 
 	PredicateLockRelation(relation, snapshot);
-	dana_ring_begin();
+	dana_ring_begin(BLCKSZ);
+	dana_progress(DANA_PROGRESS_PAGES, source->pages);
 	for (BlockNumber block = 0; block < source->pages; block++)
 	{
 		uint8 *slot;
 		Page   page;
+		bool   all_visible;
 
 		CHECK_FOR_INTERRUPTS();
 		/* may wait, so before any pin or lock */
@@ -239,7 +355,8 @@ dana_source_stream(dana_source *source)
 		page = BufferGetPage(buffer);
 		dana_test_for_old_snapshot(snapshot, relation, page);
 		/* the rule of heapgetpage() (heapam.c): on a standby the flag can be ahead of the snapshot */
-		if (PageIsAllVisible(page) && !snapshot->takenDuringRecovery && !serializable)
+		all_visible = PageIsAllVisible(page) && !snapshot->takenDuringRecovery && !serializable;
+		if (all_visible && source->compiled == NULL)
 		{
 			dana_ring_fill(slot, page);
 			UnlockReleaseBuffer(buffer);
@@ -248,13 +365,46 @@ dana_source_stream(dana_source *source)
 		{
 			/* copied first: then the line pointers and tuple headers that visibility looks at are in the cache */
 			memcpy(copy.data, page, BLCKSZ);
-			hide_invisible(source, block, buffer, copy.data, serializable);
+			if (!all_visible)
+				hide_invisible(source, block, buffer, copy.data, serializable);
 			UnlockReleaseBuffer(buffer);
+			if (source->compiled != NULL)
+				apply_filter(source, block, copy.data);
 			dana_ring_fill(slot, copy.data);
 		}
 		dana_ring_commit();
+		if (block % PROGRESS_EVERY == 0)
+			dana_progress(DANA_PROGRESS_PAGE, block);
 	}
+	dana_progress(DANA_PROGRESS_PAGE, source->pages);
 	if (strategy != NULL)
 		FreeAccessStrategy(strategy);
 	dana_ring_finish();
+}
+
+static void
+stream_rows(dana_source *source)
+{
+	dana_frames *frames;
+
+	if (source->streams > 0 && dana_rows_volatile(source->plan))
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("the rows of %s do not fit into the worker's memory, and the next epoch would see others", source->name),
+				 errdetail("It contains volatile functions, or a sample without REPEATABLE."),
+				 errhint("Store the rows in a table, or start the worker with a higher --cache-limit.")));
+	frames = dana_frames_begin(source->name, dana_rows_descriptor(source->plan), &source->cleaning, source->columns,
+							   source->numbers, source->lengths, source->page_size);
+	dana_rows_stream(source->plan, frames);
+	dana_progress(DANA_PROGRESS_PAGE, dana_frames_finish(frames));
+}
+
+void
+dana_source_stream(dana_source *source)
+{
+	if (source->plan != NULL)
+		stream_rows(source);
+	else
+		stream_pages(source);
+	source->streams++;
 }

@@ -1,5 +1,5 @@
 /*
- * A table as a stream of pages: what may be streamed, what it looks like, and the streaming.
+ * What a training reads, as a stream of pages: a table's own pages, or frames made from rows.
  */
 #ifndef DANA_SOURCE_H
 #define DANA_SOURCE_H
@@ -8,25 +8,61 @@
 
 #include "lib/stringinfo.h"
 #include "storage/block.h"
+#include "utils/jsonb.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
 
+#include "filter.h"
+#include "frames.h"
+#include "rows.h"
+
+/* What the caller asks for */
+typedef struct dana_source_request
+{
+	Oid			  relation; /* or InvalidOid, and then */
+	const char	 *query;	/* one SELECT */
+	const char	 *filter;	/* condition on the table's rows, or NULL; checked to be one expression */
+	dana_cleaning cleaning;
+} dana_source_request;
+
 typedef struct dana_source
 {
-	Relation	relation; /* locked AccessShareLock until the transaction ends */
-	Snapshot	snapshot;
-	BlockNumber pages;	  /* every page that the snapshot can see rows on */
-	char	   *name;	  /* qualified and quoted */
+	Relation	  relation; /* locked AccessShareLock until the transaction ends; NULL: a query */
+	Snapshot	  snapshot;
+	BlockNumber	  pages; /* every page that the snapshot can see rows on */
+	char		 *name;	 /* qualified and quoted */
+	const char	 *query;
+	const char	 *filter;
+	dana_cleaning cleaning;
+	bool		  rows; /* rows have to be made into frames, whatever the columns */
+	bool		  spi;	/* we are connected to SPI */
+	dana_filter	 *compiled; /* the filter, for pages */
+	/* the current stream */
+	dana_rows *plan; /* NULL: pages */
+	int		   columns;
+	int		  *numbers; /* of the plan's columns */
+	int		  *lengths; /* elements of array columns, 0 for a scalar */
+	uint32	   page_size;
+	int		   streams; /* so far */
 } dana_source;
 
-/* Opens a table for streaming; raises an error that names the reason where it may not or cannot be streamed */
-extern dana_source *dana_source_open(Oid relation_id);
+/* Opens a table or a query; raises an error that names the reason where it may not or cannot be trained on */
+extern dana_source *dana_source_open(const dana_source_request *request);
 extern void			dana_source_close(dana_source *source);
 
-/* Appends the table's description for the worker, a JSON object */
+/* Appends the description for the worker, a JSON object */
 extern void dana_source_describe(dana_source *source, StringInfo to);
 
-/* Streams every page once, in heap order, through the ring */
+/* Takes the worker's wish: which columns it wants as frames, or (JSON null) pages as they are */
+extern void dana_source_adopt(dana_source *source, Jsonb *stream);
+
+/* Streams every page or row once, in the same order each time, through the ring */
 extern void dana_source_stream(dana_source *source);
+
+/* SELECT of some columns of the source's table, under its filter; numbers are attribute numbers */
+extern char *dana_source_select(dana_source *source, int columns, const int *numbers);
+
+/* A plan for a statement of the source's; connects to SPI for as long as the source is open */
+extern dana_rows *dana_source_plan(dana_source *source, const char *text);
 
 #endif /* DANA_SOURCE_H */

@@ -11,119 +11,18 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
+#include "utils/timestamp.h"
 
 #include "compat.h"
 #include "json.h"
 #include "models.h"
+#include "progress.h"
+#include "request.h"
 #include "rules.h"
 #include "session.h"
 #include "source.h"
 
-#include <sched.h>
-
 PG_FUNCTION_INFO_V1(dana_train);
-
-#define MAX_EPOCHS 100000 /* each is a row of dana.epoch */
-
-enum argument
-{
-	UDF,
-	SOURCE,
-	MODEL,
-	FEATURES,
-	LABEL,
-	EPOCHS,
-	HYPER,
-	BACKEND,
-	DESIGN
-};
-
-static char *
-text_argument(FunctionCallInfo fcinfo, enum argument number, const char *name)
-{
-	if (PG_ARGISNULL(number))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"%s\" must not be NULL", name)));
-	return text_to_cstring(PG_GETARG_TEXT_PP(number));
-}
-
-/* A JSON object as given, an empty one for NULL */
-static char *
-object_argument(FunctionCallInfo fcinfo, enum argument number, const char *name)
-{
-	Jsonb *value;
-
-	if (PG_ARGISNULL(number))
-		return "{}";
-	value = PG_GETARG_JSONB_P(number);
-	if (!JB_ROOT_IS_OBJECT(value))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("argument \"%s\" must be a JSON object", name),
-				 errhint("For instance '{\"lr\": 0.01}'.")));
-	return JsonbToCString(NULL, &value->root, VARSIZE(value));
-}
-
-/* Appends an array of column names, null where none was given */
-static void
-append_features(StringInfo to, FunctionCallInfo fcinfo)
-{
-	Datum *names;
-	bool  *nulls;
-	int	   count;
-
-	if (PG_ARGISNULL(FEATURES))
-	{
-		appendStringInfoString(to, "null");
-		return;
-	}
-	deconstruct_array(PG_GETARG_ARRAYTYPE_P(FEATURES), TEXTOID, -1, false, TYPALIGN_INT, &names, &nulls, &count);
-	appendStringInfoChar(to, '[');
-	for (int i = 0; i < count; i++)
-	{
-		if (nulls[i])
-			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"features\" must not contain NULL")));
-		if (i > 0)
-			appendStringInfoChar(to, ',');
-		dana_json_append(to, TextDatumGetCString(names[i]));
-	}
-	appendStringInfoChar(to, ']');
-}
-
-/* The TRAIN message */
-static StringInfo
-build_request(FunctionCallInfo fcinfo, const char *udf, const char *rule, const char *backend, dana_source *source)
-{
-	StringInfo request = makeStringInfo();
-	char	  *utf8;
-
-	appendStringInfoString(request, "{\"rule\":");
-	dana_json_append(request, udf);
-	appendStringInfoString(request, ",\"source\":");
-	dana_json_append(request, rule);
-	appendStringInfoString(request, ",\"relation\":");
-	dana_source_describe(source, request);
-	appendStringInfoString(request, ",\"features\":");
-	append_features(request, fcinfo);
-	appendStringInfoString(request, ",\"label\":");
-	if (PG_ARGISNULL(LABEL))
-		appendStringInfoString(request, "null");
-	else
-		dana_json_append(request, text_to_cstring(PG_GETARG_TEXT_PP(LABEL)));
-	if (PG_ARGISNULL(EPOCHS))
-		appendStringInfoString(request, ",\"epochs\":null");
-	else
-		appendStringInfo(request, ",\"epochs\":%d", PG_GETARG_INT32(EPOCHS));
-	appendStringInfoString(request, ",\"backend\":");
-	dana_json_append(request, backend);
-	utf8 = dana_json_utf8(object_argument(fcinfo, HYPER, "hyper"));
-	appendStringInfo(request, ",\"hyper\":%s", utf8);
-	utf8 = dana_json_utf8(object_argument(fcinfo, DESIGN, "design"));
-	appendStringInfo(request, ",\"design\":%s", utf8);
-	/* the worker keeps off this CPU while we stream */
-	appendStringInfo(request, ",\"nulls\":\"skip\",\"cpu\":%d}", sched_getcpu());
-	return request;
-}
 
 /* Takes the RESULT message apart: JSON, weights, predictor */
 static void
@@ -177,19 +76,49 @@ malformed:
 	ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker sent a malformed result")));
 }
 
+/* Starts a stream as the worker wishes it */
+static void
+begin(const dana_reply *reply, dana_source *source, dana_new_model *model)
+{
+	Jsonb *message = dana_json_parse(reply->payload);
+
+	model->design = dana_json_member(message, "design");
+	dana_progress(DANA_PROGRESS_EPOCHS, dana_json_integer(message, "epochs"));
+	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_STREAMING);
+	dana_source_adopt(source, dana_json_is_null(message, "stream") ? NULL : dana_json_member(message, "stream"));
+	dana_source_stream(source);
+	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_TRAINING);
+}
+
+static void
+show_epoch(const dana_reply *reply, int64 *cycles)
+{
+	Jsonb *epoch = dana_json_parse(reply->payload);
+	double loss = dana_json_double(epoch, "loss");
+	int64  bits;
+
+	memcpy(&bits, &loss, sizeof bits);
+	*cycles += dana_json_integer(epoch, "cycles");
+	dana_progress(DANA_PROGRESS_EPOCH, dana_json_integer(epoch, "epoch"));
+	dana_progress(DANA_PROGRESS_TUPLES, dana_json_integer(epoch, "tuples"));
+	dana_progress(DANA_PROGRESS_CYCLES, *cycles);
+	dana_progress(DANA_PROGRESS_LOSS, bits);
+	dana_progress(DANA_PROGRESS_HAS_LOSS, !dana_json_is_null(epoch, "loss"));
+}
+
 /* Streams pages and collects reports until the worker has a result */
 static void
 converse(StringInfo request, dana_source *source, dana_new_model *model)
 {
 	StringInfoData epochs;
 	dana_reply	   reply;
+	int64		   cycles = 0;
 
 	initStringInfo(&epochs);
 	appendStringInfoString(&epochs, "{\"epochs\":[");
 	dana_send(DANA_MSG_TRAIN, request->data, request->len);
 	reply = dana_receive(DANA_MSG_DESIGN);
-	model->design = dana_json_member(dana_json_parse(reply.payload), "design");
-	dana_source_stream(source);
+	begin(&reply, source, model);
 	for (;;)
 	{
 		reply = dana_receive_any();
@@ -197,12 +126,19 @@ converse(StringInfo request, dana_source *source, dana_new_model *model)
 			break;
 		else if (reply.type == DANA_MSG_EPOCH)
 		{
+			show_epoch(&reply, &cycles);
 			if (epochs.data[epochs.len - 1] != '[')
 				appendStringInfoChar(&epochs, ',');
 			appendBinaryStringInfo(&epochs, reply.payload, reply.length);
 		}
 		else if (reply.type == DANA_MSG_AGAIN)
+		{
+			dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_STREAMING);
 			dana_source_stream(source);
+			dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_TRAINING);
+		}
+		else if (reply.type == DANA_MSG_DESIGN && epochs.data[epochs.len - 1] == '[')
+			begin(&reply, source, model); /* a page held a value that is not in it: rows instead */
 		else
 			dana_unexpected(&reply);
 		pfree(reply.payload);
@@ -212,34 +148,32 @@ converse(StringInfo request, dana_source *source, dana_new_model *model)
 	read_result(&reply, model);
 }
 
-/* dana_train(udf, source, model, features, label, epochs, hyper, backend, design) */
+/* dana_train(udf, source, model, ...): request.c has the arguments */
 Datum
 dana_train(PG_FUNCTION_ARGS)
 {
-	instr_time	   started;
-	instr_time	   ended;
-	dana_new_model model = {0};
-	dana_source	  *source;
-	StringInfo	   request;
-	TupleDesc	   training;
+	instr_time		started;
+	instr_time		ended;
+	dana_train_call call;
+	dana_new_model	model = {0};
+	dana_source	   *source;
+	StringInfo		request;
+	TupleDesc		training;
 
 	INSTR_TIME_SET_CURRENT(started);
 	PreventCommandIfReadOnly("dana_train()");
 	if (get_call_result_type(fcinfo, NULL, &training) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "dana_train() must return a row");
-	model.udf = text_argument(fcinfo, UDF, "udf");
-	model.backend = text_argument(fcinfo, BACKEND, "backend");
-	model.name = PG_ARGISNULL(MODEL) ? model.udf : text_argument(fcinfo, MODEL, "model");
-	if (PG_ARGISNULL(SOURCE))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"source\" must not be NULL")));
-	if (!PG_ARGISNULL(EPOCHS) && (PG_GETARG_INT32(EPOCHS) < 1 || PG_GETARG_INT32(EPOCHS) > MAX_EPOCHS))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("argument \"epochs\" must be from 1 to %d, not %d", MAX_EPOCHS, PG_GETARG_INT32(EPOCHS))));
-	source = dana_source_open(PG_GETARG_OID(SOURCE));
+	dana_request_read(fcinfo, &call);
+	model.udf = call.udf;
+	model.backend = call.backend;
+	model.name = call.model;
+	source = dana_source_open(&call.source);
 	model.source = source->name;
 	dana_model_check(model.name);
-	request = build_request(fcinfo, model.udf, dana_rule_source(model.udf), model.backend, source);
+	request = dana_request_build(&call, dana_rule_source(model.udf), source);
+	pgstat_progress_start_command(DANA_PROGRESS_COMMAND, call.source.relation);
+	dana_progress(DANA_PROGRESS_STARTED, GetCurrentTimestamp());
 
 	dana_request_begin();
 	PG_TRY();
@@ -254,9 +188,15 @@ dana_train(PG_FUNCTION_ARGS)
 	}
 	PG_END_TRY();
 
+	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_STORING);
 	dana_source_close(source);
 	INSTR_TIME_SET_CURRENT(ended);
 	INSTR_TIME_SUBTRACT(ended, started);
 	model.wall_seconds = INSTR_TIME_GET_DOUBLE(ended);
-	PG_RETURN_DATUM(dana_model_store(&model, training));
+	{
+		Datum row = dana_model_store(&model, training);
+
+		pgstat_progress_end_command();
+		PG_RETURN_DATUM(row);
+	}
 }

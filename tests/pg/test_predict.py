@@ -116,7 +116,7 @@ def test_wrong_calls(session: Session, train: Train, rule: Callable[..., str]) -
         ("'m', 1.0", errors.InvalidParameterValue, "takes 2 features, not 1"),
         ("'m', 1.0, 2.0, 3.0", errors.InvalidParameterValue, "takes 2 features, not 3"),
         ("'m', ARRAY[1,2,3]", errors.InvalidParameterValue, "takes 2 features, not 3"),
-        ("'m', now(), 1.0", errors.DatatypeMismatch, "feature 1 of dana_predict() has type timestamp with time zone"),
+        ("'m', interval '1 day', 1.0", errors.DatatypeMismatch, "feature 1 of dana_predict() has type interval"),
         ("'m', 1.0, ARRAY['a']", errors.DatatypeMismatch, "feature 2 of dana_predict() has type text[]"),
         ("'silent', 1.0", errors.ObjectNotInPrerequisiteState, 'model "silent" cannot predict'),
     ):

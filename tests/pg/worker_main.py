@@ -30,6 +30,7 @@ from dana.runtime.trainer import (
     Parameter,
     Sink,
     SqlState,
+    Stream,
     TrainingError,
     TrainRequest,
     TrainResult,
@@ -58,6 +59,8 @@ class Rule:
         Epoch in which it converges.
     on_open, on_page, on_epoch, on_check
         What happens there: "" or one of `MISHAPS`.
+    rows
+        Frames of all columns, which are numbers, instead of pages.
     weights
         Values of the model's parameter.
     predictor
@@ -75,6 +78,7 @@ class Rule:
     on_page: str = ""
     on_epoch: str = ""
     on_check: str = ""
+    rows: bool = False
     weights: tuple[float, ...] = (1.5, -2.25, 1e-30)
     predictor: str | None = None
     notice: str = ""
@@ -131,6 +135,12 @@ class PageTraining:
     @property
     def design(self) -> Json:
         return {"reader": "python" if self._rule.column else "native"}
+
+    @property
+    def stream(self) -> Stream | None:
+        count = len(self._request.relation.attributes)
+        frames = Stream(numbers=tuple(range(1, count + 1)), lengths=(0,) * count, page_size=8192)
+        return frames if self._rule.rows else None
 
     @property
     def epochs(self) -> int:

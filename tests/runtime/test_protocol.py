@@ -85,9 +85,23 @@ def test_payloads_that_are_no_objects(payload: bytes) -> None:
 @pytest.mark.parametrize("missing", ["rule", "source", "relation", "features", "cpu", "design"])
 def test_requests_without_a_field(missing: str) -> None:
     request: dict[str, Any] = dict.fromkeys(
-        ("rule", "source", "features", "label", "epochs", "hyper", "backend", "design", "nulls")
+        (
+            "rule",
+            "source",
+            "features",
+            "label",
+            "epochs",
+            "hyper",
+            "backend",
+            "design",
+            "nulls",
+            "classes",
+            "warm",
+            "notes",
+            "max_epochs",
+        )
     )
-    request |= {"cpu": 0, "relation": {"name": "t", "pages": 1, "attributes": []}}
+    request |= {"cpu": 0, "relation": {"name": "t", "pages": 1, "rows": False, "attributes": []}}
     assert train_request(json.dumps(request).encode(), page_size=8192)[1] == 0
     del request[missing]
     with pytest.raises(ProtocolError, match=missing):
@@ -96,9 +110,26 @@ def test_requests_without_a_field(missing: str) -> None:
 
 def test_attributes_that_this_version_does_not_have() -> None:
     request: dict[str, Any] = dict.fromkeys(
-        ("rule", "source", "features", "label", "epochs", "hyper", "backend", "design", "nulls")
+        (
+            "rule",
+            "source",
+            "features",
+            "label",
+            "epochs",
+            "hyper",
+            "backend",
+            "design",
+            "nulls",
+            "classes",
+            "warm",
+            "notes",
+            "max_epochs",
+        )
     )
-    request |= {"cpu": 0, "relation": {"name": "t", "pages": 1, "attributes": [{"number": 1, "colour": "red"}]}}
+    request |= {
+        "cpu": 0,
+        "relation": {"name": "t", "pages": 1, "rows": False, "attributes": [{"number": 1, "colour": "red"}]},
+    }
     with pytest.raises(ProtocolError, match="colour"):
         train_request(json.dumps(request).encode(), page_size=8192)
 
@@ -139,7 +170,9 @@ def test_results(pair: Any, predictor: bytes | None) -> None:
         Parameter(name="b", values=np.array(np.nan, dtype=np.float32)),
     ]
     channel.send_result(
-        TrainResult(parameters=parameters, predictor=predictor, modelled_seconds=None, metadata={"k": 1}), {"epochs": 2}
+        TrainResult(parameters=parameters, predictor=predictor, modelled_seconds=None, metadata={"k": 1}),
+        {"epochs": 2},
+        {"l": 2},
     )
     code, payload = read(peer)
     (length,) = struct.unpack_from("=I", payload)

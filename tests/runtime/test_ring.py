@@ -100,6 +100,58 @@ def test_kept_pages_are_replayed() -> None:
         assert ring.replay(Collector(8192).address, 42) == (0, 0)
 
 
+@pytest.mark.parametrize("room", [10, 100])
+def test_uncounted_pages_are_kept_where_they_fit(room: int) -> None:
+    with ringing() as (producer, ring, _):
+        ring.keep(room, uncounted=True)
+        thread = threading.Thread(target=producer.stream, args=(numbered(60, 8192),))
+        thread.start()
+        sink = Collector(8192)
+        assert ring.stream(sink.address, 42) == (60, 0)
+        thread.join()
+        assert sink.numbers == list(range(60))
+        assert ring.kept == (60 if room == 100 else 0)
+
+
+def test_larger_pages_in_the_same_memory() -> None:
+    with ringing(64, 8192) as (producer, ring, _):
+        ring.lay_out(32768)
+        producer.page_size, producer.slots = 32768, 16
+        thread = threading.Thread(target=producer.stream, args=(numbered(90, 32768),))
+        thread.start()
+        sink = Collector(32768)
+        assert ring.stream(sink.address, 42) == (90, 0)
+        thread.join()
+        assert sink.numbers == list(range(90))
+        for size in (4096 * 3, 65536):
+            with pytest.raises(ValueError, match="no room"):
+                ring.lay_out(size)
+    with (
+        ringing(8, 8192) as (_, ring, _),
+        pytest.raises(ValueError, match="a ring of 8 pages has no room for 4 of 32768"),
+    ):
+        ring.lay_out(32768)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_what_follows_a_failure_can_be_let_pass(kept: bool) -> None:
+    with ringing() as (producer, ring, _):
+        ring.keep(200 if kept else 0)
+        thread = threading.Thread(target=producer.stream, args=(numbered(200, 8192),))
+        thread.start()
+        assert ring.stream(Collector(8192, fail_at=30).address, 42)[1] == 3
+        ring.drain()
+        thread.join()
+        ring.reset()
+        ring.keep(0)
+        thread = threading.Thread(target=producer.stream, args=(numbered(50, 8192),))
+        thread.start()
+        sink = Collector(8192)
+        assert ring.stream(sink.address, 42) == (50, 0)
+        thread.join()
+        assert sink.numbers == list(range(50))
+
+
 def test_more_pages_than_announced() -> None:
     with ringing() as (producer, ring, _):
         ring.keep(9)

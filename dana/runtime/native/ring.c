@@ -44,6 +44,7 @@ typedef struct dana_consumer
 	uint32_t page_size;
 	int32_t socket;
 	int32_t status; /* of the sink */
+	int32_t uncounted; /* how many pages come was not announced: where they outgrow the cache, none is kept */
 } dana_consumer;
 
 static uint64_t
@@ -194,12 +195,16 @@ dana_ring_stream(dana_consumer *self, sink_function sink, void *context)
 		if (n > self->slots - tail % self->slots)
 			n = self->slots - tail % self->slots;
 		pages = (const uint8_t *)ring + DANA_RING_HEADER + (tail % self->slots) * self->page_size;
+		if (self->cache != NULL && tail + n > self->cache_pages)
+		{
+			if (!self->uncounted)
+				return MISBEHAVED;
+			self->cache = NULL;
+		}
 		if (self->cache != NULL)
 		{
 			uint8_t *kept = self->cache + tail * self->page_size;
 
-			if (tail + n > self->cache_pages)
-				return MISBEHAVED; /* more pages than announced */
 			memcpy(kept, pages, n * self->page_size);
 			pages = kept;
 			outcome = give_back(self, tail + n, head);
@@ -217,6 +222,23 @@ dana_ring_stream(dana_consumer *self, sink_function sink, void *context)
 				return outcome;
 		}
 	}
+}
+
+/* Where a stream goes on whose sink failed: behind the pages that were given back */
+EXPORT void
+dana_ring_skip(dana_consumer *self)
+{
+	self->fed = __atomic_load_n(&self->ring->tail, __ATOMIC_ACQUIRE);
+}
+
+/* A sink that looks at nothing: what is left of a stream that is not wanted any more */
+EXPORT int
+dana_ring_discard(void *context, const uint8_t *pages, size_t n_pages)
+{
+	(void)context;
+	(void)pages;
+	(void)n_pages;
+	return 0;
 }
 
 /* Feeds the next batch of the first `pages` kept pages; FINISHED after the last */

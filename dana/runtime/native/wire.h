@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define DANA_PROTOCOL_VERSION 1
+#define DANA_PROTOCOL_VERSION 2
 
 /*
  * A message on the socket:
@@ -35,7 +35,7 @@ enum dana_message
 	/* worker to backend */
 	DANA_MSG_WELCOME = 'h', /* answer to HELLO: protocol, pid */
 	DANA_MSG_CHECKED = 'c', /* answer to CHECK */
-	DANA_MSG_DESIGN = 'd',	/* the rule compiled; stream the first epoch's pages */
+	DANA_MSG_DESIGN = 'd',	/* the rule compiled; stream the first epoch's pages, or frames. Once more: begin anew */
 	DANA_MSG_AGAIN = 'a',	/* stream the pages once more, under the same snapshot */
 	DANA_MSG_EPOCH = 'e',	/* an epoch ended */
 	DANA_MSG_NOTICE = 'n',	/* something that the user should see */
@@ -48,7 +48,8 @@ enum dana_message
 /*
  * The ring: a memfd of DANA_RING_HEADER bytes followed by `slots` pages of `page_size` bytes. It has one producer (the
  * backend) and one consumer (the worker). Indices count pages since the stream began and never wrap; page i is in slot
- * i % slots. Each field that a side writes often has a cache line of its own.
+ * i % slots. Each field that a side writes often has a cache line of its own. A stream of frames may have larger pages:
+ * then the same memory holds fewer slots of that size.
  *
  * A stream: the consumer empties the ring and then sends DANA_MSG_DESIGN or DANA_MSG_AGAIN; the producer writes pages
  * from index 0 and, after the last, sets `end`. Outside a stream neither side touches the ring.
@@ -79,11 +80,5 @@ typedef struct dana_ring
 
 /* How long a side looks at the ring before it sleeps. */
 #define DANA_RING_SPIN_NS 50000
-
-static inline uint8_t *
-dana_ring_slot(dana_ring *ring, uint64_t index)
-{
-	return (uint8_t *)ring + DANA_RING_HEADER + (index % ring->slots) * ring->page_size;
-}
 
 #endif /* DANA_WIRE_H */

@@ -1,0 +1,90 @@
+"""Decides what a backend streams: a table's pages as they are, or frames of the columns in use.
+
+In: a request. Out: the request as the machine is to be compiled for it, and the stream to ask for. Pages are the rule;
+frames are for what a Strider cannot read where it lies, for rows that have no pages, and for rows that are cleaned on
+the way. Compiles no machine, reads no page.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from dana.compiler.binding import Binding, BindingError, bind
+from dana.runtime.trainer import Relation, Stream, TrainRequest
+from dana.storage.frames import REAL_ARRAY, frame_size, readable, rewritten, unique_names
+from dana.storage.schema import SchemaError, TableSchema
+from dsl import compile_rule
+
+KEPT = 64
+"""Bindings kept in a process: a table with a column that no Strider reads asks for one at each training."""
+
+
+def plan_stream(request: TrainRequest) -> tuple[TrainRequest, Stream | None]:
+    """Choose the stream; None: the table's pages.
+
+    Raises
+    ------
+    RuleError, UsageError
+        As `dana.compiler.binding.bind`.
+    """
+    relation = request.relation
+    if not relation.rows and all(readable(one) for one in relation.attributes if not one.dropped):
+        return request, None
+    if relation.rows:
+        unique_names(relation.name, relation.attributes)
+    binding, schema = _bind(
+        request.rule, request.source, relation.schema, request.features, request.label, request.classes
+    )
+    used = [use.attribute for use in binding.uses]
+    if not relation.rows and all(readable(relation.attributes[k]) for k in used):
+        return request, None
+    lengths = [use.count if schema.attributes[use.attribute].type_oid == REAL_ARRAY else 0 for use in binding.uses]
+    stream = Stream(
+        numbers=tuple(k + 1 for k in used), lengths=tuple(lengths), page_size=frame_size(relation.name, lengths)
+    )
+    columns = [schema.attributes[k] for k in used]
+    framed = Relation(
+        name=relation.name,
+        pages=None,
+        page_size=stream.page_size,
+        attributes=tuple(
+            replace(column, number=at + 1, array_length=length or None)
+            for at, (column, length) in enumerate(zip(columns, lengths, strict=True))
+        ),
+    )
+    label = binding.labels[0] if len(binding.labels) == 1 else None
+    return replace(request, relation=framed, features=binding.features, label=label), stream
+
+
+@lru_cache(maxsize=KEPT)
+def _bind(
+    rule: str,
+    source: str,
+    schema: TableSchema,
+    features: tuple[str, ...] | None,
+    label: str | None,
+    classes: tuple[str, ...] | None,
+) -> tuple[Binding, TableSchema]:
+    """The rule on the table as frames would hold it: which columns are in use, whatever a Strider makes of them."""
+    graph = compile_rule(source, filename=rule).hdfg
+    # which column holds the labels, only the binding tells; so any column may, until we know
+    columns = tuple(one if one.dropped else rewritten(one, labels=classes is not None) for one in schema.attributes)
+    logical = replace(schema, attributes=columns)
+    binding = bind(graph, logical, features, label)
+    if classes is not None:
+        _check_classes(schema, binding)
+    return binding, logical
+
+
+def _check_classes(schema: TableSchema, binding: Binding) -> None:
+    """Raise where the classes number no label, or where a feature holds texts, which only a label may."""
+    if len(binding.labels) != 1:
+        raise BindingError(f"classes are given, but the rule has {len(binding.labels)} labels")
+    for name in binding.features:
+        attribute = schema.attributes[schema.index(name)]
+        if rewritten(attribute) is attribute:
+            raise SchemaError(
+                f"column {name!r} of {schema.relation} has type {attribute.type_name}, which is no number",
+                hint="Name the columns with features => ARRAY[…]; classes number the label only.",
+            )

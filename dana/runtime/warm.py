@@ -1,0 +1,36 @@
+"""Warm start: a rule's models begin with the values of a trained model.
+
+In: a request and the shapes of the rule's models. Out: values by name, checked. It stores nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dana.runtime.trainer import TrainingError, TrainRequest
+
+
+def warm_values(request: TrainRequest, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[np.float32]]:
+    """Values to start from, by the names of the rule's models; empty for a cold start.
+
+    Raises
+    ------
+    TrainingError
+        The trained model has other parameters than the rule, or other shapes.
+    """
+    if request.warm is None:
+        return {}
+    found = {name: values.shape for name, values in request.warm.items()}
+    if found != dict(shapes):
+        raise TrainingError(
+            f"the model to start from has {_listed(found)}, but the rule on this table has {_listed(shapes)}",
+            hint="Start from a model of the same rule and the same number of features.",
+        )
+    return {name: np.asarray(values, dtype=np.float32) for name, values in request.warm.items()}
+
+
+def _listed(shapes: Mapping[str, tuple[int, ...]]) -> str:
+    return ", ".join(f"{name}[{', '.join(map(str, shape))}]" for name, shape in shapes.items()) or "no parameters"

@@ -1,0 +1,297 @@
+/*
+ * Dense frames.
+ *
+ * A frame is a heap page whose tuples have a header of 24 bytes and then, each aligned to 4 bytes, one binary32 for a
+ * scalar column, or a one-dimensional real[] for an array column. A row that is to be skipped is a tuple without any
+ * attribute: a column that is missing at a tuple's end is NULL, and the machine skips and counts it like any other.
+ * A frame is put together in private memory and then copied into the ring, for the sake of the caches (ring.c).
+ */
+#include "frames.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "storage/bufpage.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+
+#include "compat.h"
+#include "numerics.h"
+#include "ring.h"
+#include "values.h"
+
+#define TUPLE_DATA MAXALIGN(SizeofHeapTupleHeader)
+/* before the elements of an array: length, dimensions, no bitmap, type, extent, lower bound */
+#define ARRAY_DATA_IN_FRAME (6 * sizeof(int32))
+
+typedef struct frame_column
+{
+	const char *name;
+	int			number; /* attribute of the row */
+	int			length; /* elements of an array, or 0 */
+	dana_type	type;
+	bool		labels; /* numbered by the class list */
+	FmgrInfo	output; /* for labels */
+} frame_column;
+
+struct dana_frames
+{
+	const char			*name; /* of what the rows come from */
+	const dana_cleaning *cleaning;
+	int					 columns;
+	frame_column		*column;
+	dana_numbers		*numbers; /* of the current row */
+	int					 needed;  /* highest attribute number in use */
+	Size				 tuple;	  /* bytes of a complete tuple */
+	uint32				 page_size;
+	char				*page;
+	uint32				 lower;
+	uint32				 upper;
+	uint64				 rows;
+	uint64				 pages;
+	uint64				 nonfinite; /* rows with a NaN or an infinity */
+	MemoryContext		 row_context;
+};
+
+static void
+set_up_column(dana_frames *frames, frame_column *column, TupleDesc descriptor, int number, int length)
+{
+	Form_pg_attribute attribute;
+
+	if (number < 1 || number > descriptor->natts || length < 0)
+		ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker asked for column %d of %s", number, frames->name)));
+	attribute = TupleDescAttr(descriptor, number - 1);
+	column->name = NameStr(attribute->attname);
+	column->number = number;
+	column->length = length;
+	/* the worker gives the label as the last column */
+	column->labels = frames->cleaning->classes != NULL && column == &frames->column[frames->columns - 1];
+	if (column->labels)
+	{
+		Oid	 function;
+		bool varlena;
+
+		getTypeOutputInfo(attribute->atttypid, &function, &varlena);
+		fmgr_info(function, &column->output);
+	}
+	else if (!dana_type_of(attribute->atttypid, &column->type) || column->type.array != (length > 0))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("column \"%s\" of %s has type %s, which cannot be trained on", column->name, frames->name,
+						format_type_be(attribute->atttypid))));
+	frames->tuple += length > 0 ? ARRAY_DATA_IN_FRAME + sizeof(float4) * (Size)length : sizeof(float4);
+	frames->needed = Max(frames->needed, number);
+}
+
+static void
+start_page(dana_frames *frames)
+{
+	frames->lower = SizeOfPageHeaderData;
+	frames->upper = frames->page_size;
+}
+
+dana_frames *
+dana_frames_begin(const char *name, TupleDesc descriptor, const dana_cleaning *cleaning, int columns, const int *numbers,
+				  const int *lengths, uint32 page_size)
+{
+	dana_frames *frames = palloc0(sizeof *frames);
+
+	frames->name = name;
+	frames->cleaning = cleaning;
+	frames->columns = columns;
+	frames->column = palloc0(sizeof(frame_column) * Max(columns, 1));
+	frames->numbers = palloc0(sizeof(dana_numbers) * Max(columns, 1));
+	frames->tuple = TUPLE_DATA;
+	for (int i = 0; i < columns; i++)
+		set_up_column(frames, &frames->column[i], descriptor, numbers[i], lengths[i]);
+	if (columns > MaxHeapAttributeNumber || SizeOfPageHeaderData + sizeof(ItemIdData) + MAXALIGN(frames->tuple) > page_size)
+		ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker asked for frames that hold no row of %s", name)));
+	frames->page_size = page_size;
+	frames->page = palloc_extended(page_size, MCXT_ALLOC_ZERO);
+	/* a detoasted value of 8 kB comes from the context's own block */
+	frames->row_context =
+		AllocSetContextCreate(CurrentMemoryContext, "dana frame row", 128 * 1024, 128 * 1024, 1024 * 1024);
+	start_page(frames);
+	dana_ring_begin(page_size);
+	return frames;
+}
+
+static void
+send_page(dana_frames *frames)
+{
+	PageHeader header = (PageHeader)frames->page;
+	uint8	  *slot = dana_ring_reserve();
+
+	header->pd_flags = PD_ALL_VISIBLE;
+	header->pd_lower = frames->lower;
+	header->pd_upper = frames->upper;
+	header->pd_special = frames->page_size;
+	PageSetPageSizeAndVersion((Page)frames->page, frames->page_size, PG_PAGE_LAYOUT_VERSION);
+	dana_ring_fill(slot, frames->page);
+	dana_ring_commit();
+	frames->pages++;
+	start_page(frames);
+}
+
+/* Room for a tuple of `length` bytes, its header written */
+static char *
+add_tuple(dana_frames *frames, Size length, int attributes)
+{
+	HeapTupleHeader header;
+	ItemId			item;
+
+	if (frames->upper - frames->lower < MAXALIGN(length) + sizeof(ItemIdData))
+		send_page(frames);
+	frames->upper -= MAXALIGN(length);
+	item = (ItemId)(frames->page + frames->lower);
+	frames->lower += sizeof(ItemIdData);
+	ItemIdSetNormal(item, frames->upper, length);
+	header = (HeapTupleHeader)(frames->page + frames->upper);
+	memset(header, 0, TUPLE_DATA);
+	HeapTupleHeaderSetNatts(header, attributes);
+	header->t_infomask = HEAP_XMIN_FROZEN | HEAP_XMAX_INVALID | HEAP_HASVARWIDTH;
+	header->t_hoff = TUPLE_DATA;
+	return (char *)header + TUPLE_DATA;
+}
+
+/* The number of a label's class */
+static Datum
+class_number(dana_frames *frames, frame_column *column, Datum value)
+{
+	char *label = OutputFunctionCall(&column->output, value);
+
+	for (int i = 0; i < frames->cleaning->class_count; i++)
+		if (strcmp(label, frames->cleaning->classes[i]) == 0)
+			return Int32GetDatum(i);
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_EXCEPTION),
+			 errmsg("column \"%s\" of %s holds \"%s\", which is none of the classes", column->name, frames->name, label),
+			 errhint("Name every class in classes => ARRAY[...], or leave these rows out.")));
+}
+
+/* The row's numbers for one column; false where the row is to be skipped */
+static bool
+take_value(dana_frames *frames, frame_column *column, dana_numbers *numbers, Datum value, bool isnull)
+{
+	const dana_cleaning *cleaning = frames->cleaning;
+
+	if (isnull && cleaning->nulls == DANA_NULLS_FILL && !column->labels)
+	{
+		numbers->count = -1;
+		return true;
+	}
+	if (isnull && cleaning->nulls == DANA_NULLS_ERROR)
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("row " UINT64_FORMAT " of %s has a NULL in column \"%s\"", frames->rows + 1, frames->name, column->name),
+				 errhint("Fill it in, or use nulls => 'skip' or nulls => '0'.")));
+	if (isnull)
+		return false;
+	if (column->labels)
+	{
+		static const dana_type integer = {INT4OID, false};
+
+		dana_numbers_of(&integer, class_number(frames, column, value), numbers);
+		return true;
+	}
+	dana_numbers_of(&column->type, value, numbers);
+	if (column->length > 0 && (numbers->dimensions != 1 || numbers->count != column->length))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_EXCEPTION),
+				 errmsg("row " UINT64_FORMAT " of %s has an array of %d elements in column \"%s\", not of %d", frames->rows + 1,
+						frames->name, numbers->count, column->name, column->length),
+				 errhint("Give all rows one-dimensional arrays of one length.")));
+	if (numbers->present != NULL && cleaning->nulls != DANA_NULLS_FILL)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_EXCEPTION),
+				 errmsg("row " UINT64_FORMAT " of %s has an array with NULL elements in column \"%s\"", frames->rows + 1,
+						frames->name, column->name),
+				 errhint("Give a number for them: nulls => '0'.")));
+	return true;
+}
+
+/* Writes a complete tuple's attributes; returns how many numbers are NaN or infinite */
+static int
+write_columns(dana_frames *frames, char *at)
+{
+	unsigned mode = dn_enter();
+	float	 fill = frames->cleaning->fill;
+	int		 nonfinite = 0;
+
+	for (int i = 0; i < frames->columns; i++)
+	{
+		frame_column *column = &frames->column[i];
+		dana_numbers *numbers = &frames->numbers[i];
+		int			  count = Max(column->length, 1);
+		float		 *to;
+
+		if (column->length > 0)
+		{
+			int32 header[6] = {0, 1, 0, FLOAT4OID, column->length, 1};
+
+			SET_VARSIZE(header, sizeof header + sizeof(float4) * column->length);
+			memcpy(at, header, sizeof header);
+			at += sizeof header;
+		}
+		to = (float *)at;
+		if (numbers->count < 0)
+			for (int k = 0; k < count; k++)
+				to[k] = fill;
+		else if (numbers->type == FLOAT4OID && numbers->values != NULL && numbers->present == NULL)
+			memcpy(to, numbers->values, sizeof(float) * count); /* the machine makes them canonical */
+		else
+			dana_numbers_write(numbers, fill, to);
+		if (frames->cleaning->nonfinite != DANA_NONFINITE_KEEP)
+			for (int k = 0; k < count; k++)
+				nonfinite += (dn_bits(to[k]) & DN_EXPONENT) == DN_EXPONENT;
+		at += sizeof(float) * count;
+	}
+	dn_leave(mode);
+	return nonfinite;
+}
+
+void
+dana_frames_add(dana_frames *frames, TupleTableSlot *row)
+{
+	MemoryContext caller = MemoryContextSwitchTo(frames->row_context);
+	bool		  complete = true;
+
+	slot_getsomeattrs(row, frames->needed);
+	for (int i = 0; i < frames->columns && complete; i++)
+	{
+		int k = frames->column[i].number - 1;
+
+		complete = take_value(frames, &frames->column[i], &frames->numbers[i], row->tts_values[k], row->tts_isnull[k]);
+	}
+	MemoryContextSwitchTo(caller);
+	if (!complete)
+		add_tuple(frames, TUPLE_DATA, 0);
+	else if (write_columns(frames, add_tuple(frames, frames->tuple, frames->columns)) > 0)
+	{
+		if (frames->cleaning->nonfinite == DANA_NONFINITE_ERROR)
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_EXCEPTION),
+					 errmsg("row " UINT64_FORMAT " of %s has a NaN or an infinity in a column in use", frames->rows + 1, frames->name),
+					 errhint("Leave such rows out with nonfinite => 'skip', or keep them with nonfinite => 'keep'.")));
+		/* the tuple that was just added becomes one without attributes */
+		HeapTupleHeaderSetNatts((HeapTupleHeader)(frames->page + frames->upper), 0);
+		frames->nonfinite++;
+	}
+	frames->rows++;
+	MemoryContextReset(frames->row_context);
+}
+
+uint64
+dana_frames_finish(dana_frames *frames)
+{
+	if (frames->lower > SizeOfPageHeaderData)
+		send_page(frames);
+	dana_ring_finish();
+	if (frames->nonfinite > 0)
+		ereport(NOTICE,
+				(errmsg(UINT64_FORMAT " rows of %s were left out because of a NaN or an infinity", frames->nonfinite, frames->name)));
+	MemoryContextDelete(frames->row_context);
+	return frames->pages;
+}

@@ -1,0 +1,104 @@
+/*
+ * dana_progress(): the trainings that run now, from the counters that each backend keeps (progress.h).
+ */
+#include "progress.h"
+
+#include "catalog/pg_authid.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+#include "compat.h"
+
+PG_FUNCTION_INFO_V1(dana_progress_info);
+
+#define COLUMNS 12
+
+static const char *const phases[] = {"compiling", "streaming", "training", "storing"};
+
+/* Seconds to go, as if the epochs to come took as long as those before; false while none has a known part behind it */
+static bool
+estimate(const int64 *counter, double *seconds)
+{
+	double elapsed = (GetCurrentTimestamp() - counter[DANA_PROGRESS_STARTED]) / (double)USECS_PER_SEC;
+	double done = counter[DANA_PROGRESS_EPOCH];
+
+	if (counter[DANA_PROGRESS_PHASE] == DANA_PHASE_STREAMING && counter[DANA_PROGRESS_PAGES] > 0 &&
+		counter[DANA_PROGRESS_EPOCH] < counter[DANA_PROGRESS_EPOCHS])
+		done += (double)counter[DANA_PROGRESS_PAGE] / counter[DANA_PROGRESS_PAGES];
+	*seconds = done > 0 ? elapsed * Max(counter[DANA_PROGRESS_EPOCHS] - done, 0) / done : 0;
+	return done > 0;
+}
+
+static void
+fill_row(const PgBackendStatus *backend, Datum *values, bool *nulls)
+{
+	const int64 *counter = backend->st_progress_param;
+	double		 loss;
+	double		 left;
+
+	memcpy(&loss, &counter[DANA_PROGRESS_LOSS], sizeof loss);
+	values[0] = Int32GetDatum(backend->st_procpid);
+	values[1] = ObjectIdGetDatum(backend->st_databaseid);
+	values[2] = ObjectIdGetDatum(backend->st_userid);
+	values[3] = ObjectIdGetDatum(backend->st_progress_command_target);
+	nulls[3] = !OidIsValid(backend->st_progress_command_target);
+	values[4] = CStringGetTextDatum(phases[Min(Max(counter[DANA_PROGRESS_PHASE], 0), lengthof(phases) - 1)]);
+	values[5] = Int32GetDatum((int32)counter[DANA_PROGRESS_EPOCH]);
+	values[6] = Int32GetDatum((int32)counter[DANA_PROGRESS_EPOCHS]);
+	values[7] = Int64GetDatum(counter[DANA_PROGRESS_PAGE]);
+	values[8] = Int64GetDatum(counter[DANA_PROGRESS_PAGES]);
+	nulls[8] = counter[DANA_PROGRESS_PAGES] == 0;
+	values[9] = Int64GetDatum(counter[DANA_PROGRESS_CYCLES]);
+	values[10] = Float8GetDatum(loss);
+	nulls[10] = counter[DANA_PROGRESS_HAS_LOSS] == 0;
+	nulls[11] = !estimate(counter, &left);
+	values[11] = Float8GetDatum(left);
+}
+
+/* A result that is built as a whole; InitMaterializedSRF() of 15 and later */
+static void
+materialize(FunctionCallInfo fcinfo)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *)fcinfo->resultinfo;
+	MemoryContext  caller;
+	TupleDesc	   descriptor;
+
+	if (result == NULL || !IsA(result, ReturnSetInfo) || !(result->allowedModes & SFRM_Materialize))
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("dana_progress() must be called in FROM")));
+	caller = MemoryContextSwitchTo(result->econtext->ecxt_per_query_memory);
+	if (get_call_result_type(fcinfo, NULL, &descriptor) != TYPEFUNC_COMPOSITE || descriptor->natts != COLUMNS)
+		elog(ERROR, "dana_progress() must return rows of %d columns", COLUMNS);
+	result->returnMode = SFRM_Materialize;
+	result->setResult = tuplestore_begin_heap(true, false, work_mem);
+	result->setDesc = descriptor;
+	MemoryContextSwitchTo(caller);
+}
+
+/* dana_progress(): like PostgreSQL's own views, it tells of other roles' sessions to pg_read_all_stats only */
+Datum
+dana_progress_info(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *)fcinfo->resultinfo;
+
+	materialize(fcinfo);
+	for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++)
+	{
+		PgBackendStatus *backend = &dana_backend_status(i)->backendStatus;
+		Datum			 values[COLUMNS] = {0};
+		bool			 nulls[COLUMNS] = {false};
+
+		if (backend->st_progress_command != DANA_PROGRESS_COMMAND)
+			continue;
+		if (!has_privs_of_role(GetUserId(), backend->st_userid) && !has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
+			continue;
+		fill_row(backend, values, nulls);
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	return (Datum)0;
+}

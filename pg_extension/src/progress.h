@@ -1,0 +1,44 @@
+/*
+ * How far a training is, for other sessions: PostgreSQL's own progress counters (backend_progress.h), which a failing
+ * transaction clears.
+ */
+#ifndef DANA_PROGRESS_H
+#define DANA_PROGRESS_H
+
+#include "postgres.h"
+
+#include "utils/backend_progress.h"
+
+/* Unknown to PostgreSQL's views, which show commands of their own kind only */
+#define DANA_PROGRESS_COMMAND ((ProgressCommandType)0x44414e41)
+
+typedef enum dana_progress_counter
+{
+	DANA_PROGRESS_PHASE, /* enum dana_progress_phase */
+	DANA_PROGRESS_EPOCH, /* epochs that ended */
+	DANA_PROGRESS_EPOCHS,
+	DANA_PROGRESS_PAGE, /* pages sent in this epoch */
+	DANA_PROGRESS_PAGES, /* 0: unknown */
+	DANA_PROGRESS_TUPLES,
+	DANA_PROGRESS_CYCLES, /* over all epochs */
+	DANA_PROGRESS_LOSS,	  /* the bits of a double */
+	DANA_PROGRESS_HAS_LOSS,
+	DANA_PROGRESS_STARTED, /* TimestampTz */
+	DANA_PROGRESS_COUNTERS
+} dana_progress_counter;
+
+typedef enum dana_progress_phase
+{
+	DANA_PHASE_COMPILING,
+	DANA_PHASE_STREAMING,
+	DANA_PHASE_TRAINING,
+	DANA_PHASE_STORING
+} dana_progress_phase;
+
+static inline void
+dana_progress(dana_progress_counter counter, int64 value)
+{
+	pgstat_progress_update_param(counter, value);
+}
+
+#endif /* DANA_PROGRESS_H */

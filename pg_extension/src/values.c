@@ -1,0 +1,235 @@
+/*
+ * Values of PostgreSQL's types as the machine's numbers.
+ *
+ * numeric goes through double precision. A date is days since 2000-01-01, a time seconds since midnight, a timestamp
+ * seconds since 2000-01-01 00:00 (with time zone: UTC); infinite ones are infinite. Each is rounded once to binary32.
+ */
+#include "values.h"
+
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/date.h"
+#include "utils/float.h"
+#include "utils/fmgrprotos.h"
+#include "utils/lsyscache.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+#include "numerics.h"
+
+static bool
+is_number(Oid type)
+{
+	switch (type)
+	{
+		case FLOAT4OID:
+		case FLOAT8OID:
+		case INT2OID:
+		case INT4OID:
+		case INT8OID:
+		case BOOLOID:
+		case NUMERICOID:
+		case DATEOID:
+		case TIMEOID:
+		case TIMESTAMPOID:
+		case TIMESTAMPTZOID:
+			return true;
+		default:
+			return false;
+	}
+}
+
+bool
+dana_type_of(Oid type, dana_type *found)
+{
+	Oid element;
+
+	type = getBaseType(type);
+	element = get_element_type(type);
+	found->array = OidIsValid(element);
+	found->element = found->array ? getBaseType(element) : type;
+	return is_number(found->element);
+}
+
+static inline double
+infinite(bool negative)
+{
+	return negative ? -get_float8_infinity() : get_float8_infinity();
+}
+
+/* Whether dana_numbers_write() takes the type as it is stored */
+static inline bool
+is_plain(Oid type)
+{
+	return type == FLOAT4OID || type == FLOAT8OID || type == INT2OID || type == INT4OID || type == INT8OID ||
+		type == BOOLOID;
+}
+
+/* A value of any other type in double precision, which holds a day, a microsecond of 285 years, and more exactly */
+static double
+to_double(Oid type, Datum value)
+{
+	switch (type)
+	{
+		case NUMERICOID:
+			return DatumGetFloat8(DirectFunctionCall1(numeric_float8, value));
+		case DATEOID:
+			if (DATE_NOT_FINITE(DatumGetDateADT(value)))
+				return infinite(DATE_IS_NOBEGIN(DatumGetDateADT(value)));
+			return DatumGetDateADT(value);
+		case TIMEOID:
+			return DatumGetTimeADT(value) / (double)USECS_PER_SEC;
+		default: /* timestamps, with and without time zone */
+			if (TIMESTAMP_NOT_FINITE(DatumGetTimestamp(value)))
+				return infinite(TIMESTAMP_IS_NOBEGIN(DatumGetTimestamp(value)));
+			return DatumGetTimestamp(value) / (double)USECS_PER_SEC;
+	}
+}
+
+/* The elements of an array that are not NULL, in double precision */
+static const char *
+elements_as_double(ArrayType *array, Oid type, int *stored)
+{
+	int16	length;
+	bool	by_value;
+	char	align;
+	Datum  *elements;
+	bool   *nulls;
+	int		count;
+	float8 *converted;
+
+	get_typlenbyvalalign(type, &length, &by_value, &align);
+	deconstruct_array(array, ARR_ELEMTYPE(array), length, by_value, align, &elements, &nulls, &count);
+	converted = palloc(sizeof(float8) * Max(count, 1));
+	*stored = 0;
+	for (int i = 0; i < count; i++)
+		if (!nulls[i])
+			converted[(*stored)++] = to_double(type, elements[i]);
+	return (char *)converted;
+}
+
+/* Elements that are not NULL; these lie side by side */
+static int
+count_present(const uint8 *bitmap, int count)
+{
+	int present = 0;
+
+	for (int i = 0; i < count; i++)
+		present += bitmap[i / 8] >> i % 8 & 1;
+	return present;
+}
+
+void
+dana_numbers_of(const dana_type *type, Datum value, dana_numbers *numbers)
+{
+	ArrayType *array;
+
+	numbers->type = type->element;
+	numbers->count = numbers->stored = 1;
+	numbers->value = value;
+	numbers->values = NULL;
+	numbers->present = NULL;
+	numbers->dimensions = 0;
+	if (!type->array)
+	{
+		if (!is_plain(type->element))
+		{
+			numbers->type = FLOAT8OID;
+			numbers->value = Float8GetDatum(to_double(type->element, value));
+		}
+		return;
+	}
+	array = DatumGetArrayTypeP(value);
+	numbers->dimensions = ARR_NDIM(array);
+	numbers->count = numbers->stored = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+	if (ARR_HASNULL(array) && array_contains_nulls(array))
+	{
+		numbers->present = ARR_NULLBITMAP(array);
+		numbers->stored = count_present(numbers->present, numbers->count);
+	}
+	if (is_plain(type->element))
+		numbers->values = ARR_DATA_PTR(array);
+	else
+	{
+		numbers->type = FLOAT8OID;
+		numbers->values = elements_as_double(array, type->element, &numbers->stored);
+	}
+}
+
+/* One number of a plain type; between dn_enter() and dn_leave() */
+static inline float
+scalar(Oid type, Datum value)
+{
+	switch (type)
+	{
+		case FLOAT4OID:
+			return dn_from_float32(DatumGetFloat4(value));
+		case FLOAT8OID:
+			return dn_from_float64(DatumGetFloat8(value));
+		case INT2OID:
+			return dn_from_int16(DatumGetInt16(value));
+		case INT4OID:
+			return dn_from_int32(DatumGetInt32(value));
+		case INT8OID:
+			return dn_from_int64(DatumGetInt64(value));
+		default:
+			return dn_from_bool(DatumGetBool(value));
+	}
+}
+
+/* In a function of its own: see numerics.h on brackets and loops */
+static pg_noinline void
+write_stored(const dana_numbers *numbers, float *to)
+{
+	const int	n = numbers->stored;
+	const char *values = numbers->values;
+
+	switch (numbers->type)
+	{
+		case FLOAT4OID:
+			for (int i = 0; i < n; i++)
+				to[i] = dn_from_float32(((const float4 *)values)[i]);
+			break;
+		case FLOAT8OID:
+			for (int i = 0; i < n; i++)
+				to[i] = dn_from_float64(((const float8 *)values)[i]);
+			break;
+		case INT2OID:
+			for (int i = 0; i < n; i++)
+				to[i] = dn_from_int16(((const int16 *)values)[i]);
+			break;
+		case INT4OID:
+			for (int i = 0; i < n; i++)
+				to[i] = dn_from_int32(((const int32 *)values)[i]);
+			break;
+		case INT8OID:
+			for (int i = 0; i < n; i++)
+				to[i] = dn_from_int64(((const int64 *)values)[i]);
+			break;
+		default:
+			for (int i = 0; i < n; i++)
+				to[i] = dn_from_bool(((const uint8 *)values)[i]);
+			break;
+	}
+}
+
+void
+dana_numbers_write(const dana_numbers *numbers, float fill, float *to)
+{
+	if (numbers->values == NULL)
+	{
+		*to = scalar(numbers->type, numbers->value);
+		return;
+	}
+	write_stored(numbers, to);
+	if (numbers->present != NULL)
+	{
+		int next = numbers->stored;
+
+		/* from the end, so that no number is overwritten before it is moved */
+		for (int i = numbers->count - 1; i >= 0; i--)
+			to[i] = numbers->present[i / 8] >> i % 8 & 1 ? to[--next] : fill;
+	}
+}

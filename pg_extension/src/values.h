@@ -1,0 +1,37 @@
+/*
+ * Values of PostgreSQL's types as the machine's numbers: for frames and for dana_predict().
+ */
+#ifndef DANA_VALUES_H
+#define DANA_VALUES_H
+
+#include "postgres.h"
+
+/* What a column or an argument holds: one number, or an array of them */
+typedef struct dana_type
+{
+	Oid	 element; /* type of a number, domains resolved */
+	bool array;
+} dana_type;
+
+/* Numbers of one value, ready: nothing that follows can raise an error */
+typedef struct dana_numbers
+{
+	Oid			 type;
+	int			 count;	 /* of the value, NULLs in it included */
+	int			 stored; /* of these, without the NULLs */
+	Datum		 value;	 /* of a scalar */
+	const char	*values; /* of an array, dense */
+	const uint8 *present; /* bitmap where an array holds a NULL, or NULL */
+	int			 dimensions; /* of an array */
+} dana_numbers;
+
+/* Finds out what a type holds; false where that is no number */
+extern bool dana_type_of(Oid type, dana_type *found);
+
+/* Makes a value ready; what it needs is in the current memory context */
+extern void dana_numbers_of(const dana_type *type, Datum value, dana_numbers *numbers);
+
+/* Writes a value's numbers, `fill` for NULLs in it; call between dn_enter() and dn_leave() */
+extern void dana_numbers_write(const dana_numbers *numbers, float fill, float *to);
+
+#endif /* DANA_VALUES_H */

@@ -1,0 +1,95 @@
+"""The extension in a database that has an earlier one: updated by version, or made anew with what users made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from dana.errors import SetupError
+from dana.server.embedded import EmbeddedServer
+from dana.server.extension import TABLES, ensure_extension
+from tests.sources.conftest import SUMS
+
+Session = psycopg.Connection[Any]
+
+
+@pytest.fixture
+def database(server: EmbeddedServer) -> Iterator[Session]:
+    """A session in an empty database of its own."""
+    with psycopg.connect(server.dsn, autocommit=True) as admin:
+        admin.execute("DROP DATABASE IF EXISTS other WITH (FORCE)")
+        admin.execute("CREATE DATABASE other TEMPLATE template0")
+        with psycopg.connect(server.dsn, dbname="other", autocommit=True) as session:
+            yield session
+        admin.execute("DROP DATABASE other WITH (FORCE)")
+
+
+def contents(session: Session) -> dict[str, list[tuple[Any, ...]]]:
+    columns = {"udf": "name, source, owner"}
+    return {
+        table: session.execute(f"SELECT {columns.get(table, 'x::text')} FROM dana.{table} x ORDER BY 1").fetchall()
+        for table in TABLES
+    }
+
+
+def test_made_anew_it_keeps_what_users_made(database: Session) -> None:
+    database.execute('CREATE SCHEMA "Odd one"')
+    database.execute('CREATE EXTENSION dana SCHEMA "Odd one"')
+    database.execute('SET search_path = "Odd one", public')
+    database.execute("CREATE TABLE public.t AS SELECT i::real AS x, 1::real AS y FROM generate_series(1, 100) i")
+    database.execute("SELECT dana_create_udf('sums', %s)", (SUMS,))
+    database.execute("SELECT dana_train('sums', 't')")
+    before = contents(database)
+    made = database.execute("SELECT oid FROM pg_extension WHERE extname = 'dana'").fetchone()
+    ensure_extension(database, scripts_changed=False)
+    assert database.execute("SELECT oid FROM pg_extension WHERE extname = 'dana'").fetchone() == made
+    ensure_extension(database, scripts_changed=True)
+    assert database.execute("SELECT oid FROM pg_extension WHERE extname = 'dana'").fetchone() != made
+    assert contents(database) == before
+    assert database.execute("SELECT version, run FROM dana.sums('t', epochs => 1)").fetchone() == (2, 2)
+
+
+def test_views_of_users_are_not_dropped(database: Session) -> None:
+    ensure_extension(database, scripts_changed=True)
+    database.execute("CREATE VIEW v AS SELECT dana_predict('m', 1.0)")
+    with pytest.raises(SetupError, match="view v depends on function dana_predict"):
+        ensure_extension(database, scripts_changed=True)
+    database.execute("SELECT dana_create_udf('sums', %s)", (SUMS,))
+
+
+def test_update_from_0_1(database: Session) -> None:
+    """Rights stay; a rule's function of then still works, and gives way to the new one."""
+    arguments = "regclass, text, text[], text, integer, jsonb, text, jsonb"
+    database.execute("CREATE EXTENSION dana VERSION '0.1.0'")
+    database.execute("CREATE TABLE t AS SELECT i::real AS x, 1::real AS y FROM generate_series(1, 100) i")
+    database.execute("INSERT INTO dana.udf VALUES ('sums', %s, '{}', 'postgres')", (SUMS,))
+    database.execute(
+        f"CREATE FUNCTION dana.sums({arguments}) RETURNS dana.training LANGUAGE sql"
+        " AS $$SELECT * FROM dana_train('sums', $1, $2, $3, $4, $5, $6, $7, $8)$$"
+    )
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState) as raised:
+        database.execute("SELECT dana_train('sums', 't')")
+    assert "ALTER EXTENSION dana UPDATE" in str(raised.value.diag.message_hint)
+    database.execute("DROP ROLE IF EXISTS analyst")
+    database.execute("CREATE ROLE analyst")
+    database.execute(f"GRANT EXECUTE ON FUNCTION dana_train(text, {arguments}) TO analyst WITH GRANT OPTION")
+    ensure_extension(database, scripts_changed=False)
+    granted = "SELECT has_function_privilege(%s, 'dana_train'::regproc, 'EXECUTE WITH GRANT OPTION')"
+    assert database.execute(granted, ("analyst",)).fetchone() == (True,)
+    assert database.execute(
+        "SELECT proacl::text !~ '[{,]=X' FROM pg_proc WHERE oid = 'dana_train'::regproc"
+    ).fetchone() == (True,), "not everybody's"
+    old = "SELECT (dana.sums('t', NULL, NULL, NULL, 1, '{}', 'sim', '{}')).version"
+    assert database.execute(old).fetchone() == (1,)
+    database.execute("SELECT dana_create_udf('sums', %s)", (SUMS,))
+    assert database.execute("SELECT (dana.sums('t', filter => 'x > 5')).tuples").fetchone() == (95,)
+    database.execute("SELECT dana_drop_udf('sums')")
+    members = database.execute(
+        sql.SQL("SELECT count(*) FROM pg_proc WHERE pronamespace = 'dana'::regnamespace")
+    ).fetchone()
+    assert members == (0,)
+    database.execute("DROP OWNED BY analyst; DROP ROLE analyst")

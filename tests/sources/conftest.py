@@ -1,0 +1,51 @@
+"""Sessions on real servers with the real worker, one schema for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from dana.server.embedded import EmbeddedServer
+
+Session = psycopg.Connection[Any]
+
+SUMS = """
+import dana
+n = dana.dim()
+w = dana.model([n])
+x = dana.input([n])
+y = dana.output()
+sums = dana.algo(w, x, y)
+total = sums.merge(x * (y + 1), 16, "+")
+sums.setModel(w / 2 + total)
+sums.setLoss(y)
+sums.setPrediction(dana.sigma(w * x, 1))
+sums.setEpochs(2)
+"""
+"""A rule whose model tells every row and their order apart: older batches weigh less."""
+
+
+@pytest.fixture
+def session(server: EmbeddedServer) -> Iterator[Session]:
+    """A superuser's session in autocommit mode, with an empty schema first in its search_path and the rule `sums`."""
+    with psycopg.connect(server.dsn, autocommit=True) as session:
+        session.execute("SET client_min_messages = warning")
+        session.execute("DROP SCHEMA IF EXISTS test CASCADE")
+        session.execute("CREATE SCHEMA test")
+        session.execute("SET search_path = test, public")
+        session.execute("SELECT dana_create_udf('sums', %s)", (SUMS,))
+        yield session
+        session.execute("DROP SCHEMA test CASCADE")
+        session.execute("SELECT dana_drop_model(name) FROM (SELECT DISTINCT name FROM dana.model) AS m")
+
+
+def weights(session: Session, call: str) -> tuple[list[float], int, int]:
+    """Train with ``dana_train('sums', call)``: the model's values, rows trained on and rows skipped."""
+    row = session.execute(f"SELECT model, version, tuples, skipped FROM dana_train('sums', {call})").fetchone()
+    assert row is not None
+    values = session.execute('SELECT "values" FROM dana_parameters(%s, %s)', row[:2]).fetchone()
+    assert values is not None
+    return values[0], row[2], row[3]

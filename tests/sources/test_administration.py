@@ -1,0 +1,156 @@
+"""Versions in use, names, comments, and who else may use a model; and a training seen from another session."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from dana.server.embedded import EmbeddedServer
+from tests.sources.conftest import Session, weights
+
+errors = psycopg.errors
+
+
+@pytest.fixture
+def versions(session: Session) -> Session:
+    """Three versions of model `m`, which predict 1, 2 and 3 for a feature of 1."""
+    for version in (1, 2, 3):
+        session.execute(f"CREATE TABLE t{version} AS SELECT {version}::real AS x, 0::real AS y")
+        weights(session, f"'t{version}', 'm', epochs => 1")
+    return session
+
+
+@pytest.fixture
+def friend(versions: Session) -> Iterator[str]:
+    versions.execute("DROP ROLE IF EXISTS friend")
+    versions.execute("CREATE ROLE friend")
+    yield "friend"
+    versions.execute("RESET ROLE")
+    versions.execute("DROP ROLE friend")
+
+
+def predicted(session: Session, model: str = "m") -> float:
+    row = session.execute("SELECT dana_predict(%s, 1)", (model,)).fetchone()
+    assert row is not None
+    return float(row[0])
+
+
+def test_version_in_use(versions: Session) -> None:
+    assert predicted(versions) == 3
+    assert versions.execute("SELECT dana_rollback_model('m')").fetchone() == (2,)
+    assert predicted(versions) == 2
+    assert versions.execute("SELECT \"values\" FROM dana_parameters('m')").fetchone() == ([2.0],)
+    weights(versions, "'t1', 'm', epochs => 1")
+    assert predicted(versions) == 2, "a chosen version stays in use"
+    assert versions.execute("SELECT dana_rollback_model('m')").fetchone() == (1,)
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match="no version before"):
+        versions.execute("SELECT dana_rollback_model('m')")
+    versions.execute("SELECT dana_activate_model('m', 3)")
+    assert predicted(versions) == 3
+    with pytest.raises(errors.UndefinedObject, match='model "m" has no version 9'):
+        versions.execute("SELECT dana_activate_model('m', 9)")
+    assert predicted(versions) == 3
+    versions.execute("SELECT dana_activate_model('m')")
+    assert predicted(versions) == 1
+    assert predicted(versions, "m@2") == 2
+
+
+def test_names_and_comments(versions: Session) -> None:
+    versions.execute("SELECT dana_rename_model('m', 'n')")
+    assert predicted(versions, "n") == 3
+    for bad, error in (("", errors.InvalidName), ("a@b", errors.InvalidName), ("n", errors.DuplicateObject)):
+        with pytest.raises(error):
+            versions.execute("SELECT dana_rename_model('n', %s)", (bad,))
+    with pytest.raises(errors.UndefinedObject, match='model "m" does not exist'):
+        versions.execute("SELECT dana_rename_model('m', 'o')")
+    versions.execute("SELECT dana_comment_model('n', 'for the doctors', 2)")
+    found = versions.execute("SELECT version, comment FROM dana.model WHERE name = 'n' ORDER BY 1").fetchall()
+    assert found == [(1, None), (2, "for the doctors"), (3, None)]
+    versions.execute("SELECT dana_comment_model('n', NULL)")
+    assert versions.execute("SELECT FROM dana.model WHERE comment IS NOT NULL").rowcount == 0
+
+
+def test_use_is_granted_and_taken_back(versions: Session, friend: str) -> None:
+    def as_friend() -> float:
+        versions.execute("SET ROLE friend")
+        try:
+            return predicted(versions)
+        finally:
+            versions.execute("RESET ROLE")
+
+    with pytest.raises(errors.InsufficientPrivilege, match='must be owner of model "m"'):
+        as_friend()
+    versions.execute("SELECT dana_grant_model('m', 'friend')")
+    versions.execute("SELECT dana_grant_model('m', 'friend')")
+    assert as_friend() == 3
+    versions.execute("SET ROLE friend")
+    assert versions.execute("SELECT users::text FROM dana.model").fetchall() == [("{friend}",)] * 3
+    with pytest.raises(errors.InsufficientPrivilege):
+        versions.execute("SELECT dana_drop_model('m')")
+    versions.execute("RESET ROLE")
+    weights(versions, "'t2', 'm', epochs => 1")
+    assert as_friend() == 2, "a later version is theirs to use too"
+    versions.execute("SELECT dana_revoke_model('m', 'friend')")
+    with pytest.raises(errors.InsufficientPrivilege):
+        as_friend()
+
+
+def test_only_the_owner_administers(versions: Session, friend: str) -> None:
+    functions = "dana_activate_model, dana_rollback_model, dana_rename_model, dana_comment_model, dana_grant_model"
+    calls = (
+        "dana_activate_model('m', 1)",
+        "dana_rollback_model('m')",
+        "dana_rename_model('m', 'o')",
+        "dana_comment_model('m', 'x')",
+        "dana_grant_model('m', 'friend')",
+    )
+    for granted in (False, True):
+        for call in calls:
+            versions.execute("SET ROLE friend")
+            with pytest.raises(errors.InsufficientPrivilege, match="must be owner" if granted else "permission denied"):
+                versions.execute(f"SELECT {call}")
+            versions.execute("RESET ROLE")
+        versions.execute(f"GRANT EXECUTE ON FUNCTION {functions} TO friend")
+    versions.execute(f"REVOKE EXECUTE ON FUNCTION {functions} FROM friend")
+    assert predicted(versions) == 3
+
+
+def test_progress(session: Session, server: EmbeddedServer) -> None:
+    session.execute("CREATE TABLE t AS SELECT i::real AS x, 1::real AS y FROM generate_series(1, 20000) i")
+    assert session.execute("SELECT * FROM dana.progress").fetchall() == []
+    with psycopg.connect(server.dsn, autocommit=True) as other:
+        other.execute("SET search_path = test, public")
+        pid = other.info.backend_pid
+        failed: list[BaseException] = []
+
+        def train() -> None:
+            try:
+                other.execute("SELECT dana_train('sums', 't', epochs => 100000)")
+            except psycopg.errors.QueryCanceled as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=train)
+        thread.start()
+        seen: list[tuple[object, ...]] = []
+        while len({row[3] for row in seen}) < 5:
+            row = session.execute(
+                "SELECT pid, role, source::text, epoch, epochs, phase, cycles, loss, seconds_left FROM dana.progress"
+            ).fetchone()
+            if row is not None and row[3] > 0:
+                seen.append(row)
+        other.cancel()
+        thread.join()
+    assert failed
+    assert {row[:3] for row in seen} == {(pid, "postgres", "t")}
+    epochs = [int(str(row[3])) for row in seen]
+    assert epochs == sorted(epochs)
+    last = seen[-1]
+    assert last[4] == 100000
+    assert last[5] in ("streaming", "training")
+    assert int(str(last[6])) > 0
+    assert last[7] == 1.0
+    assert float(str(last[8])) > 0
+    assert session.execute("SELECT * FROM dana.progress").fetchall() == []

@@ -1,0 +1,112 @@
+"""`dana_evaluate` against scikit-learn, on the same predictions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import psycopg
+import pytest
+
+from tests.sources.conftest import Session
+
+metrics = pytest.importorskip("sklearn.metrics")
+errors = psycopg.errors
+
+LOGISTIC = """
+import dana
+n = dana.dim()
+w = dana.model([n])
+x = dana.input([n])
+y = dana.output()
+fit = dana.algo(w, x, y)
+p = dana.sigmoid(dana.sigma(w * x, 1))
+fit.setModel(w - fit.merge((p - y) * x, 32, "+") / 32)
+fit.setPrediction(p)
+fit.setEpochs(3)
+"""
+
+
+@pytest.fixture
+def trained(session: Session) -> Session:
+    session.execute("SELECT setseed(0.25)")
+    session.execute(
+        "CREATE TABLE t AS SELECT i AS id, a::real, b::numeric,"
+        " CASE WHEN a + b + random() > 0.6 THEN 'yes' ELSE 'no' END AS ill"
+        " FROM (SELECT i, random() - 0.5 AS a, random() - 0.5 AS b FROM generate_series(1, 1000) i) s"
+    )
+    session.execute("SELECT dana_create_udf('fit', %s)", (LOGISTIC,))
+    session.execute(
+        "SELECT dana_train('fit', 't', 'm', '{a,b}', 'ill', classes => '{no,yes}', test => 0.25, filter => 'id > 10')"
+    )
+    return session
+
+
+def evaluated(session: Session, arguments: str) -> dict[str, Any]:
+    row = session.execute(f"SELECT dana_evaluate({arguments})").fetchone()
+    assert row is not None
+    assert isinstance(row[0], dict)
+    return row[0]
+
+
+@pytest.mark.parametrize("part", [None, "test", "train", "all"])
+def test_classification(trained: Session, part: str | None) -> None:
+    found = evaluated(trained, "'m'" if part is None else f"'m', part => '{part}'")
+    condition = {"train": "AND NOT dana_holdout(ctid, 0.25)", "all": ""}.get(str(part), "AND dana_holdout(ctid, 0.25)")
+    rows = trained.execute(
+        f"SELECT (ill = 'yes')::int, dana_predict('m', a, b)::float8 FROM t WHERE id > 10 {condition}"
+    ).fetchall()
+    y, p = np.array(rows).T
+    tn, fp, fn, tp = metrics.confusion_matrix(y, p >= 0.5).ravel()
+    expected = {
+        "accuracy": metrics.accuracy_score(y, p >= 0.5),
+        "precision": metrics.precision_score(y, p >= 0.5),
+        "recall": metrics.recall_score(y, p >= 0.5),
+        "f1": metrics.f1_score(y, p >= 0.5),
+        "auc": metrics.roc_auc_score(y, p),
+        "log_loss": metrics.log_loss(y, p),
+        "mae": metrics.mean_absolute_error(y, p),
+        "rmse": metrics.mean_squared_error(y, p) ** 0.5,
+        "r2": metrics.r2_score(y, p),
+    }
+    assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-9)
+    assert found["confusion"] == {"tp": tp, "fp": fp, "fn": fn, "tn": tn}
+    assert (found["model"], found["version"], found["rows"]) == ("m", 1, len(y))
+    assert found["part"] == (part or "test")
+
+
+def test_ties_thresholds_and_other_sources(trained: Session) -> None:
+    query = "SELECT round(a::numeric, 0) AS a, 0::real AS b, ill FROM t"
+    found = evaluated(trained, f"'m@1', query => '{query}', threshold => 0.6, filter => 'true', part => 'all'")
+    rows = trained.execute(f"SELECT (ill = 'yes')::int, dana_predict('m', a, b)::float8 FROM ({query}) q").fetchall()
+    y, p = np.array(rows).T
+    assert len(set(p)) < 4
+    assert found["auc"] == pytest.approx(metrics.roc_auc_score(y, p))
+    assert found["accuracy"] == pytest.approx(metrics.accuracy_score(y, p >= 0.6))
+
+
+def test_regression(session: Session) -> None:
+    session.execute("CREATE TABLE t AS SELECT i::real AS x, (i * 3 + i % 4)::real AS y FROM generate_series(1, 50) i")
+    session.execute("SELECT dana_train('sums', 't')")
+    found = evaluated(session, "'sums'")
+    rows = session.execute("SELECT y, dana_predict('sums', x)::float8 FROM t").fetchall()
+    y, p = np.array(rows).T
+    assert found["r2"] == pytest.approx(metrics.r2_score(y, p))
+    assert "accuracy" not in found
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        ("'none'", errors.UndefinedObject, 'model "none" does not exist'),
+        ("'m@7'", errors.UndefinedObject, 'model "m@7" does not exist'),
+        ("'m', 't', 'SELECT 1'", errors.InvalidParameterValue, "not both"),
+        ("'m', part => 'half'", errors.InvalidParameterValue, 'not "half"'),
+        ("'m', filter => 'false'", errors.DataException, "no row to evaluate"),
+        ("'m', filter => 'true); DROP TABLE t; --'", errors.SyntaxError, ""),
+    ],
+)
+def test_refusals(trained: Session, call: str, error: type[psycopg.Error], message: str) -> None:
+    with pytest.raises(error, match=message or None):
+        evaluated(trained, call)
+    assert trained.execute("SELECT count(*) FROM t").fetchone() == (1000,)

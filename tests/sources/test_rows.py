@@ -1,0 +1,192 @@
+"""What no Strider reads comes through frames: the model is that of a plain table with the same rows, bit for bit."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from tests.sources.conftest import Session, weights
+
+TYPES = {
+    "numeric": "(i * 1.37)::numeric(12, 3)",
+    "numeric that is no number": "CASE i WHEN 7 THEN 'NaN' WHEN 8 THEN 'Infinity' ELSE i::numeric END",
+    "date": "date '2000-01-01' + i * 37",
+    "infinite date": "CASE WHEN i = 3 THEN '-infinity' ELSE '2024-02-29' END::date",
+    "time": "time '00:00:01.5' + i * interval '1 second'",
+    "timestamp": "timestamp '1999-12-31 12:00' + i * interval '1 hour'",
+    "timestamptz": "timestamptz '2010-12-31 12:00+02' + i * interval '1 hour'",
+    "bigint": "i::bigint * 123456789123",
+    "boolean": "i % 3 = 0",
+}
+SAME = {
+    "numeric": "({0})::float8::real",
+    "numeric that is no number": "({0})::float8::real",
+    "date": "(({0}) - date '2000-01-01')::real",
+    "infinite date": "CASE WHEN isfinite({0}) THEN (({0}) - date '2000-01-01')::real ELSE '-Infinity' END",
+    "time": "extract(epoch FROM {0})::float8::real",
+    "timestamp": "extract(epoch FROM ({0}) - timestamp '2000-01-01')::float8::real",
+    "timestamptz": "extract(epoch FROM ({0}) - timestamptz '2000-01-01 00:00Z')::float8::real",
+}
+"""The documented meaning of a type, in SQL; others mean the same as they are."""
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_types(session: Session, kind: str) -> None:
+    expression = TYPES[kind]
+    same = SAME.get(kind, "{0}").format(expression)
+    session.execute(f"CREATE TABLE t AS SELECT {expression} AS x, i::real AS y FROM generate_series(1, 500) i")
+    session.execute(f"CREATE TABLE plain AS SELECT {same} AS x, i::real AS y FROM generate_series(1, 500) i")
+    expected = weights(session, "'plain'")
+    assert repr(weights(session, "'t'")) == repr(expected)
+    assert repr(weights(session, "query => 'SELECT * FROM t'")) == repr(expected)
+    predicted = "SELECT array_agg(dana_predict('sums', x) ORDER BY y) FROM {}"
+    rows = [session.execute(predicted.format(table)).fetchone() for table in ("t", "plain")]
+    assert repr(rows[0]) == repr(rows[1])
+
+
+ARRAYS = {
+    "numeric[]": "ARRAY[i, i * 0.1, -i]::numeric[]",
+    "integer[]": "ARRAY[i, i * 7, -i]",
+    "smallint[]": "ARRAY[i, 7, -i]::smallint[]",
+    "bigint[]": "ARRAY[i, 7, -i]::bigint[] * 1",
+    "boolean[]": "ARRAY[i % 2 = 0, true, i > 5]",
+    "date[]": "ARRAY[date '2000-01-05' + i, '2001-01-01', 'infinity']",
+}
+
+
+@pytest.mark.parametrize("kind", ["numeric[]", "integer[]", "smallint[]", "boolean[]"])
+def test_array_types(session: Session, kind: str) -> None:
+    session.execute(f"CREATE TABLE t AS SELECT {ARRAYS[kind]} AS x, i::real AS y FROM generate_series(1, 300) i")
+    cast = "x::int[]::real[]" if kind == "boolean[]" else "x::float8[]::real[]"
+    session.execute(f"CREATE TABLE plain AS SELECT {cast} AS x, y FROM t")
+    assert weights(session, "'t'") == weights(session, "'plain'")
+
+
+@pytest.mark.parametrize("storage", ["EXTERNAL", "EXTENDED"])
+@pytest.mark.parametrize(
+    ("count", "expression"), [(1500, "random() * k + 0 * i"), (1500, "k % 2"), (6000, "random() * k + 0 * i")]
+)
+def test_toasted_and_compressed_arrays(session: Session, storage: str, count: int, expression: str) -> None:
+    """Also where the first row is plain and only later ones are not, and beyond a page's length."""
+    session.execute("CREATE TABLE t (x real[], y real)")
+    session.execute(f"ALTER TABLE t ALTER x SET STORAGE {storage}")
+    session.execute("SELECT setseed(0.5)")
+    session.execute(
+        f"INSERT INTO t SELECT (SELECT array_agg(({expression})::real) FROM generate_series(1, {count}) k), i"
+        " FROM generate_series(1, 40) i"
+    )
+    values, rows, skipped = weights(session, "'t', backend => 'interp'")
+    assert (rows, skipped, len(values)) == (40, 0, count)
+    assert weights(session, "'t'") == (values, rows, skipped)
+    last = session.execute("SELECT sum(x[7] * (y + 1)::float8) FROM t WHERE y > 32").fetchone()
+    assert last is not None
+    assert values[6] >= last[0] * 0.999
+
+
+def test_row_that_turns_out_to_be_out_of_line(session: Session) -> None:
+    session.execute("CREATE TABLE t (note text, x real[], y real)")
+    session.execute("ALTER TABLE t ALTER x SET STORAGE EXTERNAL")
+    long = "(SELECT string_agg(md5(k::text || i), '') FROM generate_series(1, 55) k)"
+    session.execute(
+        f"INSERT INTO t SELECT CASE WHEN i > 20 THEN {long} END, array_fill(i, '{{300}}')::real[], i % 7"
+        " FROM generate_series(1, 40) i"
+    )
+    session.execute("ALTER TABLE t ALTER note SET STORAGE MAIN")
+    session.execute("UPDATE t SET note = note || ' ' WHERE y > 20")
+    session.execute("CREATE TABLE plain AS SELECT x, y FROM t ORDER BY t.ctid")
+    outside = session.execute(
+        "SELECT pg_relation_size(reltoastrelid) FROM pg_class WHERE oid = 't'::regclass"
+    ).fetchone()
+    assert outside is not None
+    assert outside[0] > 0
+    for backend in ("sim", "interp"):
+        call = f"features => '{{x}}', label => 'y', backend => '{backend}'"
+        assert weights(session, f"'t', {call}") == weights(session, f"'plain', {call}")
+
+
+def test_added_dropped_and_generated_columns(session: Session) -> None:
+    virtual = session.info.server_version >= 180000
+    kind = "VIRTUAL" if virtual else "STORED"
+    session.execute(f"CREATE TABLE t (gone text, a real, b real GENERATED ALWAYS AS (a * 2) {kind})")
+    session.execute("INSERT INTO t SELECT 'x', i FROM generate_series(1, 100) i")
+    session.execute("ALTER TABLE t DROP gone, ADD c real DEFAULT 2.5, ADD y real DEFAULT 3")
+    session.execute("INSERT INTO t (a, y) SELECT i, 1 FROM generate_series(1, 50) i")
+    session.execute("CREATE TABLE plain AS SELECT * FROM t")
+    assert weights(session, "'t'") == weights(session, "'plain'")
+
+
+@pytest.mark.parametrize("labels", ["text", "varchar(5)", "mood", "char(3)"])
+def test_classes(session: Session, labels: str) -> None:
+    session.execute("CREATE TYPE mood AS ENUM ('no', 'yes')")
+    session.execute(
+        f"CREATE TABLE t AS SELECT i::real AS x, (ARRAY['no', 'yes'])[1 + i % 2]::{labels} AS y"
+        " FROM generate_series(1, 99) i"
+    )
+    session.execute("CREATE TABLE plain AS SELECT x, CASE WHEN y = 'yes' THEN 1 ELSE 0 END AS y FROM t")
+    padded = "ARRAY['no ', 'yes']" if labels == "char(3)" else "ARRAY['no', 'yes']"
+    assert weights(session, f"'t', classes => {padded}") == weights(session, "'plain'")
+    with pytest.raises(psycopg.errors.DataException, match="which is none of the classes"):
+        weights(session, "'t', classes => ARRAY['nope']")
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="cannot be trained on"):
+        weights(session, "'t'")
+
+
+def test_nulls(session: Session) -> None:
+    session.execute(
+        "CREATE TABLE t AS SELECT CASE WHEN i % 5 > 0 THEN i::real END AS x, i::numeric AS y"
+        " FROM generate_series(1, 100) i"
+    )
+    session.execute("CREATE TABLE plain AS SELECT coalesce(x, -1.5)::real AS x, y::real FROM t")
+    session.execute("CREATE TABLE complete AS SELECT x, y::real FROM t WHERE x IS NOT NULL")
+    kept, rows, _ = weights(session, "'complete'")
+    assert weights(session, "'t', nulls => 'skip'") == (kept, rows, 20)
+    assert weights(session, "'t', nulls => '-1.5'") == weights(session, "'plain'")
+    with pytest.raises(psycopg.errors.NullValueNotAllowed, match=r'row 5 of test\.t has a NULL in column "x"'):
+        weights(session, "'t', nulls => 'error'")
+    session.execute("ALTER TABLE t ALTER y TYPE real")
+    with pytest.raises(psycopg.errors.NullValueNotAllowed, match=r"20 rows of test\.t have a NULL"):
+        weights(session, "'t', nulls => 'error'")
+    assert weights(session, "'complete', nulls => 'error'") == (kept, rows, 0)
+
+
+def test_nulls_in_arrays(session: Session) -> None:
+    session.execute(
+        "CREATE TABLE t AS SELECT ARRAY[i, NULL, 3, NULL]::real[] AS x, i AS y FROM generate_series(1, 9) i"
+    )
+    session.execute("CREATE TABLE plain AS SELECT array_replace(x, NULL, 7) AS x, y FROM t")
+    assert weights(session, "'t', nulls => '7'") == weights(session, "'plain'")
+    with pytest.raises(psycopg.errors.DataException, match="NULL elements"):
+        weights(session, "'t'")
+
+
+def test_non_finite_values(session: Session) -> None:
+    heard: list[str] = []
+    session.execute(
+        "CREATE TABLE t AS SELECT CASE i WHEN 3 THEN 'NaN' WHEN 9 THEN '-Infinity' ELSE i::real END AS x, i AS y"
+        " FROM generate_series(1, 50) i"
+    )
+    session.execute("CREATE TABLE plain AS SELECT * FROM t WHERE y NOT IN (3, 9)")
+    values, rows, _ = weights(session, "'plain'")
+    session.execute("SET client_min_messages = notice")
+    session.add_notice_handler(lambda notice: heard.append(str(notice.message_primary)))
+    assert weights(session, "'t', nonfinite => 'skip'") == (values, rows, 2)
+    assert heard == ["2 rows of test.t were left out because of a NaN or an infinity"]
+    with pytest.raises(psycopg.errors.DataException, match=r"row 3 of test\.t has a NaN or an infinity"):
+        weights(session, "'t', nonfinite => 'error'")
+
+
+def test_arrays_of_different_lengths(session: Session) -> None:
+    session.execute(
+        "CREATE TABLE t AS SELECT array_fill(1, ARRAY[CASE i WHEN 7 THEN 4 ELSE 3 END]) AS x, i AS y"
+        " FROM generate_series(1, 9) i"
+    )
+    with pytest.raises(psycopg.errors.DataException, match=r"row 7 of test\.t has an array of 4 elements"):
+        weights(session, "'t'")
+
+
+def test_rows_too_long_for_a_page(session: Session) -> None:
+    session.execute("CREATE TABLE t AS SELECT array_fill(1::real, '{9000}') AS x, 1::real AS y")
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="9001 numbers in use") as raised:
+        weights(session, "'t'")
+    assert "query =>" in str(raised.value.diag.message_hint)
+    assert weights(session, "query => 'SELECT x[1:8000] AS x, y FROM t'")[0] == [3.0] * 8000
