@@ -77,6 +77,19 @@ check_rule_owner(const char *name)
 	return OidIsValid(owner);
 }
 
+/* Drops a rule's function of one signature, if there is one; DROP IF EXISTS would tell the user of the other case */
+static void
+drop_function(const char *name, const char *types)
+{
+	static dana_statement find = {
+		"SELECT FROM pg_catalog.pg_proc WHERE oid = pg_catalog.to_regprocedure($1)", 1, {TEXTOID}, NULL};
+	char *function = psprintf("%s(%s)", quote_qualified_identifier("dana", name), types);
+	Datum values[] = {CStringGetTextDatum(function)};
+
+	if (dana_run(&find, values, NULL) > 0)
+		dana_run_once(psprintf("DROP FUNCTION %s", function));
+}
+
 /*
  * The paper's form: dana.<rule>('table'). The function belongs to the extension's owner, so that nobody can put
  * something else behind its name; it runs with the rights of who calls it.
@@ -90,7 +103,7 @@ create_function(const char *name, const char *schema, bool replace)
 	char	   *comment = psprintf("Train rule \"%s\" on a table", name);
 
 	if (replace)
-		dana_run_once(psprintf("DROP FUNCTION IF EXISTS %s(" FORMER_TYPES ")", function));
+		drop_function(name, FORMER_TYPES);
 	dana_run_once(psprintf("CREATE %sFUNCTION %s(" FUNCTION_ARGUMENTS ") RETURNS dana.training LANGUAGE sql VOLATILE AS %s",
 						   replace ? "OR REPLACE " : "", function, quote_literal_cstr(body)));
 	dana_run_once(psprintf("COMMENT ON FUNCTION %s(" FUNCTION_TYPES ") IS %s", function, quote_literal_cstr(comment)));
@@ -181,8 +194,8 @@ dana_drop_udf(PG_FUNCTION_ARGS)
 	before = dana_become_owner();
 	values[0] = CStringGetTextDatum(name);
 	dana_run(&drop, values, NULL);
-	dana_run_once(psprintf("DROP FUNCTION IF EXISTS %s(" FORMER_TYPES ")", quote_qualified_identifier("dana", name)));
-	dana_run_once(psprintf("DROP FUNCTION IF EXISTS %s(" FUNCTION_TYPES ")", quote_qualified_identifier("dana", name)));
+	drop_function(name, FORMER_TYPES);
+	drop_function(name, FUNCTION_TYPES);
 	dana_become_caller(before);
 	PG_RETURN_VOID();
 }
