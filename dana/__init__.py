@@ -43,6 +43,7 @@ from dana.language import (
 )
 
 if TYPE_CHECKING:
+    from dana import functions as functions
     from dana import optimizers as optimizers
     from dana import rules as rules
     from dana.client import connect
@@ -88,7 +89,7 @@ __all__ = [
 _WHEN_USED = {"connect": "dana.client", "load": "dana.rulefile"}
 """Names whose modules need a database driver or the front end."""
 
-_MODULES = ("optimizers", "rules")
+_MODULES = ("functions", "optimizers", "rules")
 """Modules that need no import statement of their own."""
 
 

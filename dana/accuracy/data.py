@@ -19,6 +19,8 @@ from dana.errors import SetupError
 Floats = NDArray[np.float32]
 Raw = tuple[NDArray[np.float64], NDArray[np.float64]]
 SEED = 7
+TRIPLES = ("pixels of digits", "movielens")
+"""Data whose features are numbers of rows and columns of a matrix."""
 TEST_SHARE = 0.2
 
 
@@ -49,13 +51,19 @@ class Split:
 
 
 def split(name: str, raw: Raw) -> Split:
-    """Shuffle, cut, standardise; the same for the same rows."""
+    """Shuffle, cut, standardise; the same for the same rows.
+
+    Of triples, whose features are numbers of rows and columns, the label is brought to deviation 1 instead.
+    """
     features, label = raw
+    if name in TRIPLES:
+        label = label / label.std()
     order = np.random.default_rng(SEED).permutation(len(label))
     cut = round(len(order) * (1 - TEST_SHARE))
     train, test = order[:cut], order[cut:]
     mean, deviation = features[train].mean(axis=0), features[train].std(axis=0)
-    scaled = ((features - mean) / np.where(deviation > 0, deviation, 1.0)).astype(np.float32)
+    scaled = (features - mean) / np.where(deviation > 0, deviation, 1.0)
+    scaled = (features if name in TRIPLES else scaled).astype(np.float32)
     values = label.astype(np.float32)
     return Split(
         name=name,
@@ -83,6 +91,13 @@ def _digits_are_even() -> Raw:
     return features, (label % 2 == 0).astype(np.float64)
 
 
+def _pixels() -> Raw:
+    """The images' pixels as triples: image, place, brightness."""
+    images = CARRIED["digits"]()[0]
+    places = np.indices(images.shape).reshape(2, -1).T
+    return places.astype(np.float64), images.reshape(-1) + 1  # 0 stands for a missing value
+
+
 CARRIED: dict[str, Callable[[], Raw]] = {
     "diabetes": _carried("load_diabetes"),
     "breast_cancer": _carried("load_breast_cancer"),
@@ -90,6 +105,7 @@ CARRIED: dict[str, Callable[[], Raw]] = {
     "wine": _carried("load_wine"),
     "digits": _carried("load_digits"),
     "even digits": _digits_are_even,
+    "pixels of digits": _pixels,
 }
 """Data that scikit-learn's package contains."""
 
@@ -109,11 +125,6 @@ def _lodgepole(file: Path) -> Raw:
     return features, (label == 2).astype(np.float64)
 
 
-def _cover_types(file: Path) -> Raw:
-    features, label = _last_column(file, header=False)
-    return features, label - 1
-
-
 def _incomes(file: Path) -> Raw:
     import lzma
 
@@ -122,6 +133,13 @@ def _incomes(file: Path) -> Raw:
     with lzma.open(file) if file.suffix == ".xz" else file.open("rb") as stream:
         sparse, label = load_svmlight_file(stream, n_features=123)
     return np.asarray(sparse.toarray(), dtype=np.float64), (label > 0).astype(np.float64)
+
+
+def _ratings(file: Path) -> Raw:
+    """MovieLens: user::film::stars::time, numbered from 1."""
+    text = file.read_text(encoding="latin-1").replace("::", " ")
+    table = np.fromstring(text, dtype=np.float64, sep=" ").reshape(-1, 4)
+    return table[:, :2] - 1, table[:, 2]
 
 
 def _floors(file: Path) -> Raw:
@@ -136,7 +154,7 @@ FILES: dict[str, tuple[str, Callable[[Path], Raw]]] = {
     "blog": ("blogData_train.csv", lambda file: _last_column(file, header=False)),
     "a9a": ("a9a.libsvm", _incomes),
     "covertype": ("covtype.data", _lodgepole),
-    "covertype, 7 classes": ("covtype.data", _cover_types),
+    "movielens": ("ratings.dat", _ratings),
     "ujiindoorloc": ("ujiindoorloc_trainingData.csv", _floors),
 }
 """Data of a folder: the file's name, which may end in .xz, .gz or .bz2, and how it is read."""

@@ -1,7 +1,7 @@
 """What is compared with what: for each rule its counterpart, the metric, and the data that it is meant for.
 
-In: a rule's default metas. Out: fitted estimators' predictions and scores. A counterpart gets the penalty that the
-rule has, in its own unit, and otherwise scikit-learn's defaults. It must not train a rule.
+In: a rule's default metas. Out: fitted estimators' predictions, centres or components. A counterpart gets the penalty
+that the rule has, in its own unit, and otherwise scikit-learn's defaults. It must not train a rule.
 """
 
 from __future__ import annotations
@@ -11,64 +11,40 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dana.accuracy.data import Split
-
-Metas = Mapping[str, float]
-Numbers = NDArray[Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """How predictions are judged.
-
-    Attributes
-    ----------
-    name
-        For people.
-    more_is_better
-        Whether a score, rather than a loss.
-    measure
-        Of labels and predictions.
-    """
-
-    name: str
-    more_is_better: bool
-    measure: Callable[[Numbers, Numbers, Metas], float]
-
-    def ratio(self, ours: float, theirs: float) -> float:
-        """Ours over theirs, turned so that more is better; 1 where both are perfect."""
-        over, under = (ours, theirs) if self.more_is_better else (theirs, ours)
-        return 1.0 if over == under else over / under
-
-
-def _r2(label: Numbers, predicted: Numbers, _: Metas) -> float:
-    return float(1 - np.sum((label - predicted) ** 2, dtype=np.float64) / np.sum((label - label.mean()) ** 2))
-
-
-def _pinball(label: Numbers, predicted: Numbers, metas: Metas) -> float:
-    error = label - predicted
-    return float(np.mean(np.maximum(metas["q"] * error, (metas["q"] - 1) * error), dtype=np.float64))
-
-
-def _deviance_explained(label: Numbers, predicted: Numbers, _: Metas) -> float:
-    from sklearn.metrics import d2_tweedie_score
-
-    return float(d2_tweedie_score(label, predicted, power=1))
-
-
-R2 = Metric(name="R²", more_is_better=True, measure=_r2)
-ABSOLUTE = Metric(
-    name="mean absolute error",
-    more_is_better=False,
-    measure=lambda label, predicted, _: float(np.mean(np.abs(label - predicted), dtype=np.float64)),
+from dana.accuracy import matrices
+from dana.accuracy.data import Floats, Split
+from dana.accuracy.metrics import (
+    ABSOLUTE,
+    ACCURACY,
+    DEVIANCE,
+    INERTIA,
+    PINBALL,
+    R2,
+    ROOT,
+    VARIANCE,
+    Metas,
+    Metric,
+    Numbers,
 )
-PINBALL = Metric(name="pinball loss", more_is_better=False, measure=_pinball)
-DEVIANCE = Metric(name="deviance explained", more_is_better=True, measure=_deviance_explained)
-ACCURACY = Metric(
-    name="accuracy", more_is_better=True, measure=lambda label, predicted, _: float(np.mean(label == predicted))
-)
+from dana.runtime.arrays import Trained
+
+Extents = Mapping[str, float]
+
+
+def predictions(trained: Trained, data: Split) -> Numbers:
+    """The rule's predictions for the rows held out."""
+    return trained.predict(data.columns(test=True))
+
+
+def above(bound: float) -> Callable[[Trained, Split], Numbers]:
+    """Class 1 where the prediction is above a bound."""
+    return lambda trained, data: predictions(trained, data) > bound
+
+
+def model(name: str) -> Callable[[Trained, Split], Numbers]:
+    """One of the rule's models."""
+    return lambda trained, data: trained.models[name]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,63 +56,93 @@ class Task:
     counterpart
         Name of the reference, for people.
     reference
-        Fits it on a split's training rows, with the rule's metas, and returns its predictions for the test rows.
+        Fits it on a split's training rows, with the rule's metas and extents, and returns what the metric judges.
     metric
         The judge of both.
     data
         Names of data that the rule is meant for.
-    decide
-        What a prediction of the rule means, in the labels' terms.
+    found
+        What the metric judges of a trained rule.
+    columns
+        The table that the rule trains on.
+    extents
+        What a caller has to say of the data: how many classes, centres, components.
     """
 
     counterpart: str
     reference: Callable[[Split, Metas], Numbers]
     metric: Metric
     data: tuple[str, ...]
-    decide: Callable[[Numbers], Numbers] = lambda predicted: predicted
+    found: Callable[[Trained, Split], Numbers] = predictions
+    columns: Callable[[Split], dict[str, Floats]] = Split.columns
+    extents: Callable[[Split], Extents] = lambda data: {}
+
+    def truth(self, data: Split) -> Numbers:
+        """What the metric holds against it: labels, or rows for what describes rows."""
+        return data.test_features if self.metric in (INERTIA, VARIANCE) else data.test_label
 
 
-def _fitted(make: Callable[[Any, Metas, int], Any]) -> Callable[[Split, Metas], Numbers]:
-    """A reference from scikit-learn: `make` builds an estimator from its modules, the metas and the number of rows."""
+Make = Callable[[Any, Metas, int], Any]
 
-    def reference(data: Split, metas: Metas) -> Numbers:
+
+def _fitted(make: Make) -> Callable[[Split, Metas], Any]:
+    """A fitted estimator: `make` builds it from scikit-learn's modules, the metas and the number of rows."""
+
+    def fit(data: Split, metas: Metas) -> Any:
+        import sklearn.cluster
+        import sklearn.decomposition
         import sklearn.linear_model
         import sklearn.neural_network
         import sklearn.svm
 
         estimator = make(sklearn, metas, len(data.label))
-        estimator.fit(data.features.astype(np.float64), data.label.astype(np.float64))
-        return np.asarray(estimator.predict(data.test_features.astype(np.float64)))
+        return estimator.fit(data.features.astype(np.float64), data.label.astype(np.float64))
 
-    return reference
+    return fit
+
+
+def _estimates(make: Make) -> Callable[[Split, Metas], Numbers]:
+    fit = _fitted(make)
+    return lambda data, metas: np.asarray(fit(data, metas).predict(data.test_features.astype(np.float64)))
+
+
+def _attribute(make: Make, name: str) -> Callable[[Split, Metas], Numbers]:
+    fit = _fitted(make)
+    return lambda data, metas: np.asarray(getattr(fit(data, metas), name))
+
+
+def _classes(data: Split) -> Extents:
+    return {"k": float(data.label.max() + 1)}
 
 
 NUMBERS = ("diabetes", "california", "blog")
 TWO_CLASSES = ("breast_cancer", "even digits", "a9a", "covertype")
-CLASSES = ("iris", "wine", "digits", "ujiindoorloc", "covertype, 7 classes")
+CLASSES = ("iris", "wine", "digits", "ujiindoorloc")
+RATINGS = ("pixels of digits", "movielens")
+ROWS = ("iris", "wine", "breast_cancer", "digits", "california", "ujiindoorloc")
 
 TASKS: dict[str, Task] = {
     "linear": Task(
         counterpart="LinearRegression",
-        reference=_fitted(lambda sk, metas, rows: sk.linear_model.LinearRegression()),
+        reference=_estimates(lambda sk, metas, rows: sk.linear_model.LinearRegression()),
         metric=R2,
         data=NUMBERS,
     ),
     "ridge": Task(
         counterpart="Ridge",
-        reference=_fitted(lambda sk, metas, rows: sk.linear_model.Ridge(alpha=rows * metas["penalty"])),
+        reference=_estimates(lambda sk, metas, rows: sk.linear_model.Ridge(alpha=rows * metas["penalty"])),
         metric=R2,
         data=NUMBERS,
     ),
     "lasso": Task(
         counterpart="Lasso",
-        reference=_fitted(lambda sk, metas, rows: sk.linear_model.Lasso(alpha=metas["penalty"])),
+        reference=_estimates(lambda sk, metas, rows: sk.linear_model.Lasso(alpha=metas["penalty"])),
         metric=R2,
         data=NUMBERS,
     ),
     "elastic_net": Task(
         counterpart="ElasticNet",
-        reference=_fitted(
+        reference=_estimates(
             lambda sk, metas, rows: sk.linear_model.ElasticNet(alpha=metas["penalty"], l1_ratio=metas["l1_ratio"])
         ),
         metric=R2,
@@ -144,7 +150,7 @@ TASKS: dict[str, Task] = {
     ),
     "huber": Task(
         counterpart="HuberRegressor",
-        reference=_fitted(
+        reference=_estimates(
             lambda sk, metas, rows: sk.linear_model.HuberRegressor(epsilon=metas["epsilon"], max_iter=1000)
         ),
         metric=ABSOLUTE,
@@ -152,13 +158,13 @@ TASKS: dict[str, Task] = {
     ),
     "quantile": Task(
         counterpart="QuantileRegressor",
-        reference=_fitted(lambda sk, metas, rows: sk.linear_model.QuantileRegressor(quantile=metas["q"], alpha=0)),
+        reference=_estimates(lambda sk, metas, rows: sk.linear_model.QuantileRegressor(quantile=metas["q"], alpha=0)),
         metric=PINBALL,
         data=("diabetes", "california"),  # a linear program of 42,000 rows takes scikit-learn too long
     ),
     "poisson": Task(
         counterpart="PoissonRegressor",
-        reference=_fitted(
+        reference=_estimates(
             lambda sk, metas, rows: sk.linear_model.PoissonRegressor(alpha=metas["penalty"], max_iter=1000)
         ),
         metric=DEVIANCE,
@@ -166,21 +172,72 @@ TASKS: dict[str, Task] = {
     ),
     "logistic": Task(
         counterpart="LogisticRegression",
-        reference=_fitted(
+        reference=_estimates(
             lambda sk, metas, rows: sk.linear_model.LogisticRegression(C=1 / (rows * metas["penalty"]), max_iter=1000)
         ),
         metric=ACCURACY,
         data=TWO_CLASSES,
-        decide=lambda predicted: predicted > 0.5,
+        found=above(0.5),
     ),
     "linear_svm": Task(
         counterpart="LinearSVC",
-        reference=_fitted(
+        reference=_estimates(
             lambda sk, metas, rows: sk.svm.LinearSVC(C=0.5 / (rows * metas["penalty"]), max_iter=10_000, dual=False)
         ),
         metric=ACCURACY,
         data=TWO_CLASSES,
-        decide=lambda predicted: predicted > 0,
+        found=above(0),
+    ),
+    "softmax": Task(
+        counterpart="LogisticRegression",
+        reference=_estimates(
+            lambda sk, metas, rows: sk.linear_model.LogisticRegression(C=1 / (rows * metas["penalty"]), max_iter=1000)
+        ),
+        metric=ACCURACY,
+        data=CLASSES,
+        extents=_classes,
+    ),
+    "mlp": Task(
+        counterpart="MLPClassifier",
+        reference=_estimates(
+            lambda sk, metas, rows: sk.neural_network.MLPClassifier((32,), max_iter=1000, random_state=0)
+        ),
+        metric=ACCURACY,
+        data=CLASSES,
+        extents=_classes,
+    ),
+    "kmeans": Task(
+        counterpart="MiniBatchKMeans",
+        reference=_attribute(
+            lambda sk, metas, rows: sk.cluster.MiniBatchKMeans(int(metas["k"]), random_state=0), "cluster_centers_"
+        ),
+        metric=INERTIA,
+        data=("iris", "wine", "breast_cancer", "digits", "ujiindoorloc"),
+        extents=_classes,
+        found=model("C"),
+    ),
+    "pca": Task(
+        counterpart="PCA",
+        reference=_attribute(lambda sk, metas, rows: sk.decomposition.PCA(int(metas["k"])), "components_"),
+        metric=VARIANCE,
+        data=ROWS,
+        found=model("W"),
+    ),
+    "lrmf": Task(
+        counterpart="alternating LS, NumPy",
+        reference=matrices.alternating,
+        metric=ROOT,
+        data=RATINGS,
+        extents=matrices.extents,
+    ),
+    "lrmf_dense": Task(
+        counterpart="alternating LS, NumPy",
+        reference=matrices.alternating,
+        metric=ROOT,
+        data=("pixels of digits",),
+        found=matrices.factored,
+        columns=matrices.dense,
+        extents=lambda data: {"m": matrices.extents(data)["m"]},
     ),
 }
 """By the rule's name in `dana.rules`."""

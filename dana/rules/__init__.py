@@ -28,6 +28,12 @@ NAMES = (
     "poisson",
     "logistic",
     "linear_svm",
+    "softmax",
+    "mlp",
+    "kmeans",
+    "pca",
+    "lrmf",
+    "lrmf_dense",
 )
 """The rules, in the order in which they are listed."""
 

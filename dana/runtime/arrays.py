@@ -44,8 +44,8 @@ class Trained:
         The rule, its dims bound.
     models
         Values by name, states included.
-    metas
-        Those that it trained with.
+    metas, extents
+        Those that it trained with; extents are the dims that the caller may choose.
     losses
         By epoch; empty for a rule without a loss.
     cycles
@@ -59,6 +59,7 @@ class Trained:
     graph: Graph
     models: dict[str, Floats]
     metas: dict[str, float]
+    extents: dict[str, int]
     losses: tuple[float, ...]
     cycles: int | None
     converged: bool
@@ -135,6 +136,7 @@ def train(
         graph=binding.graph,
         models={parameter.name: parameter.values for parameter in result.parameters},
         metas=dict(result.metadata["hyper"]),
+        extents=dict(result.metadata["dims"]),
         losses=tuple(losses),
         cycles=cycles,
         converged=report.converged,

@@ -19,7 +19,7 @@ from dsl.source import Source, Span
 from dsl.syntax import ast
 from dsl.syntax.parser import parse
 
-MODULES: Final = ("dana.optimizers",)
+MODULES: Final = ("dana.functions", "dana.optimizers")
 
 Tree = TypeVar("Tree")
 

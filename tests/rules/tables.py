@@ -5,6 +5,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+WITHOUT_LABEL = ("kmeans", "pca", "lrmf_dense")
+EXTENTS = {
+    "softmax": {"k": 3},
+    "mlp": {"k": 3, "h": 4},
+    "kmeans": {"k": 3},
+    "pca": {"k": 2},
+    "lrmf": {"m": 12, "n": 9, "k": 3},
+    "lrmf_dense": {"m": 150, "k": 3},
+}
+"""What a caller says of classes, centres …: no column decides them."""
+
 Table = dict[str, NDArray[np.float32]]
 
 
@@ -19,12 +30,30 @@ def rows(count: int, features: int, seed: int = 3) -> tuple[NDArray[np.float64],
 
 def table(rule: str, count: int = 150, features: int = 5) -> Table:
     """Columns x1 … xn and a label y that suits the rule."""
+    if rule == "lrmf":
+        return _ratings(count)
     x, score = rows(count, features)
     if rule in ("logistic", "linear_svm"):
         label = (score > 0).astype(np.float64)
+    elif rule in ("softmax", "mlp"):
+        label = np.digitize(score, np.quantile(score, (0.3, 0.6))).astype(np.float64)
     elif rule == "poisson":
         label = np.random.default_rng(4).poisson(np.exp(score / score.std())).astype(np.float64)
     else:
         label = score
-    columns = {f"x{k + 1}": x[:, k] for k in range(features)} | {"y": label}
+    if rule == "lrmf_dense":
+        x = np.where(np.abs(x) < x.std(axis=0) / 2, 0, x / x.std(axis=0))  # 0: missing
+    columns = {f"x{k + 1}": x[:, k] for k in range(features)}
+    if rule not in WITHOUT_LABEL:
+        columns["y"] = label
+    if rule == "lrmf_dense":
+        columns = {"i": np.random.default_rng(6).permutation(count), **columns}
     return {name: np.asarray(values, dtype=np.float32) for name, values in columns.items()}
+
+
+def _ratings(count: int) -> Table:
+    """Triples of a 12 × 9 matrix of rank 3, rows and columns coming again and again."""
+    random = np.random.default_rng(8)
+    i, j = random.integers(0, 12, count), random.integers(0, 9, count)
+    value = 3 + np.sum(random.standard_normal((12, 3))[i] * random.standard_normal((9, 3))[j], axis=1)
+    return {name: np.asarray(values, dtype=np.float32) for name, values in (("i", i), ("j", j), ("y", value))}

@@ -15,10 +15,17 @@ from dsl import compile_rule
 from hwgen.harness import RtlMachine
 from hwgen.spec.config import MachineConfig
 from tests.lockstep.cases import Case, assert_same, interpret, run
-from tests.rules.tables import table
+from tests.rules.tables import EXTENTS, table
 
 CONFIG = MachineConfig(
-    threads=2, clusters=1, striders=1, queue_depth=2, scratch_depth=4096, tuple_depth=512, strider_depth=4096
+    threads=2,
+    clusters=1,
+    striders=1,
+    queue_depth=2,
+    scratch_depth=4096,
+    tuple_depth=512,
+    strider_depth=4096,
+    index_depth=2,
 )
 
 
@@ -32,7 +39,7 @@ def test_models_and_cycles(name: str, machines: tuple[RtlMachine, Simulator]) ->
     columns = table(name, count=70, features=3)
     schema = column_schema(list(columns))
     source = rules.text(name)
-    binding = bind(replace(compile_rule(source, filename=name).hdfg, epochs=2), schema, None, "y")
+    binding = bind(replace(compile_rule(source, filename=name).hdfg, epochs=2), schema, extents=EXTENTS.get(name))
     bundle = compile_bundle(binding, schema, config=CONFIG, max_tuples=1 << 16)
     pages = column_pages(columns, page_size=CONFIG.page_size).tobytes()
     case = Case(source=source, schema=schema, binding=binding, pages=pages, bundle=bundle, epochs=2)

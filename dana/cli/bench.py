@@ -1,0 +1,42 @@
+"""Command ``dana bench``: the library of rules beside scikit-learn, on real data."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+MISSED = 1
+"""Exit code where a rule is less accurate than its counterpart by more than 1 %."""
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this group's commands."""
+    bench = commands.add_parser("bench", help="measure: the rules' accuracy beside scikit-learn's")
+    kinds = bench.add_subparsers(required=True, metavar="WHAT")
+    accuracy = kinds.add_parser("accuracy", help="each rule and its counterpart: same rows, same split, same metric")
+    accuracy.add_argument("names", nargs="*", metavar="RULE", help="which rules (all)")
+    accuracy.add_argument(
+        "--data", type=Path, metavar="FOLDER", help="folder with covtype.data, a9a.libsvm … ($DANA_DATA)"
+    )
+    accuracy.set_defaults(run=run_accuracy)
+
+
+def run_accuracy(options: argparse.Namespace) -> int:
+    """Print a line as soon as it is known, then how many came within 1 %."""
+    from dana.accuracy.table import compare
+
+    given = options.data or os.environ.get("DANA_DATA")
+    layout = "{:<12} {:<21} {:>15}  {:<27} {:>9} {:>9}  {:<20} {:>6}  {:>8} {:>8}"
+    heads = ("rule", "data", "rows × columns", "metric", "dana", "theirs", "counterpart", "ratio", "dana s", "theirs s")
+    print(layout.format(*heads))
+    found = []
+    for row in compare(options.names, None if given is None else Path(given)):
+        found.append(row.enough)
+        shape = f"{row.rows:,} × {row.columns}"
+        values = (f"{row.ours:.4g}", f"{row.theirs:.4g}", row.counterpart, f"{row.ratio:.3f}")
+        times = (f"{row.seconds:.1f}", f"{row.their_seconds:.1f}")
+        mark = "" if row.enough else "  < 0.99"
+        print(layout.format(row.rule, row.data, shape, row.metric.name, *values, *times) + mark, flush=True)
+    print(f"{sum(found)} of {len(found)} within 1 %, or better")
+    return 0 if all(found) else MISSED

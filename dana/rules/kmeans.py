@@ -1,0 +1,30 @@
+"""K-means by mini-batches: a row belongs to all of k centres at first, in the end to the nearest; predicts which."""
+
+import dana
+from dana.functions import argmin, one_hot
+from dana.optimizers import inverse_decay, running_mean
+
+k = dana.dim(8)  # centres
+n = dana.dim()
+C = dana.model([k, n], init=dana.normal(0, 0.1))
+rows = dana.model([k])  # that each centre stands for, old ones fading
+spread = dana.model()
+x = dana.input([n])
+heat = dana.meta(0.2)
+kmeans = dana.algo(C, rows, spread, x)
+
+away = x - C
+distance = dana.sigma(away * away, 2)
+nearest = argmin(distance, k)
+least = dana.sigma(distance * one_hot(nearest, k), 1)
+warm = dana.max(inverse_decay(heat, 0.03) * spread, 1e-30)
+part = dana.exp((least - distance) / warm)
+part = part / dana.sigma(part, 1)
+total = (1 - inverse_decay(0.2, 0.02)) * rows + kmeans.merge(part, 64, "+")
+
+kmeans.setModel(C, C + kmeans.merge(dana.expand(part, 2) * away, 64, "+") / dana.expand(dana.max(total, 1e-30), 2))
+kmeans.setModel(rows, total)
+kmeans.setModel(spread, running_mean(kmeans.merge(least, 64, "+") / 64))
+kmeans.setLoss(least)
+kmeans.setPrediction(nearest)
+kmeans.setEpochs(100)

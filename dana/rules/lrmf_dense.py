@@ -1,0 +1,24 @@
+"""Low-rank matrix factorisation over dense rows, as in the paper: a row's number, then its values, 0 if missing."""
+
+import dana
+
+m = dana.dim(1000)  # rows
+n = dana.dim()  # columns
+k = dana.dim(10)  # rank
+U = dana.model([m, k], init=dana.normal(0, 0.1))
+V = dana.model([n, k], init=dana.normal(0, 0.1))
+i = dana.input()
+x = dana.input([n])
+lr = dana.meta(0.02)
+penalty = dana.meta(0.02)
+
+lrmf_dense = dana.algo(U, V, i, x)
+
+known = (x > 0) + (x < 0)
+error = known * (dana.sigma(V * U[i], 2) - x)
+
+lrmf_dense.setModel(U[i], U[i] - lr * (dana.sigma(V * dana.expand(error, 2), 1) + penalty * U[i]))
+lrmf_dense.setModel(V, V - lr * (dana.expand(error, 2) * U[i] + penalty * V))
+lrmf_dense.setLoss(dana.sigma(error * error, 1) / dana.max(dana.sigma(known, 1), 1))
+lrmf_dense.setPrediction(dana.sigma(error * error, 1) / dana.max(dana.sigma(known, 1), 1))
+lrmf_dense.setEpochs(30)

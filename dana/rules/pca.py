@@ -1,0 +1,28 @@
+"""Principal components: the first k, by Sanger's rule; predicts a row's squared distance from their subspace."""
+
+import dana
+from dana.optimizers import running_mean, steady_rate
+
+n = dana.dim()
+k = dana.dim(2)  # components
+W = dana.model([k, n], init=dana.normal(0, 0.1))
+centre = dana.model([n])
+x = dana.input([n])
+lr = dana.meta(1)
+
+pca = dana.algo(W, centre, x)
+
+away = x - centre
+z = dana.sigma(W * away, 2)
+gradient = pca.merge(dana.expand(z, 2) * away, 64, "+") / 64
+products = pca.merge(dana.expand(z, 2) * z, 64, "+") / 64
+before = dana.expand(dana.arange(k), 1) <= dana.expand(dana.arange(k), 2)
+taken = dana.sigma(dana.expand(products * before, 3) * dana.expand(W, 1), 2)
+rate = steady_rate(lr, pca.merge(dana.sigma(away * away, 1), 64, "+") / 64)
+
+pca.setModel(W, W + rate * (gradient - taken))
+pca.setModel(centre, running_mean(pca.merge(x, 64, "+") / pca.merge(1 + 0 * away, 64, "+"), keep=0.99))
+residual = dana.sigma(away * away, 1) - dana.sigma(z * z, 1)
+pca.setLoss(residual)
+pca.setPrediction(residual)
+pca.setEpochs(100)
