@@ -1,0 +1,115 @@
+"""Rules beside their counterparts, on data that scikit-learn carries; the judges beside scikit-learn's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dana import rules
+from dana.accuracy import metrics
+from dana.accuracy.data import CARRIED, available, split
+from dana.accuracy.table import Comparison, compared
+from dana.accuracy.tasks import TASKS
+from dana.cli import main
+from dana.cli.entry import OK, USAGE
+
+QUICK = {
+    **dict.fromkeys(("linear", "ridge", "lasso", "elastic_net", "huber", "quantile", "poisson"), "diabetes"),
+    **dict.fromkeys(("logistic", "linear_svm"), "breast_cancer"),
+    **dict.fromkeys(("softmax", "mlp"), "digits"),
+    **dict.fromkeys(("kmeans", "pca"), "wine"),
+    **dict.fromkeys(("lrmf", "lrmf_dense"), "pixels of digits"),
+}
+
+
+def test_every_rule_is_compared() -> None:
+    assert set(TASKS) == set(rules.NAMES) == set(QUICK)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_within_one_percent_or_better(name: str) -> None:
+    found = compared(name, TASKS[name], split(QUICK[name], CARRIED[QUICK[name]]()))
+    assert found.enough, found
+
+
+@pytest.mark.parametrize("data", ["diabetes", "wine"])
+def test_the_split_is_a_partition_standardised_by_the_training_rows(data: str) -> None:
+    raw = CARRIED[data]()
+    rows = split(data, raw)
+    assert len(rows.test_label) == round(0.2 * len(raw[1]))
+    np.testing.assert_array_equal(
+        np.sort(np.concatenate([rows.label, rows.test_label])), np.sort(raw[1].astype(np.float32))
+    )
+    np.testing.assert_allclose(rows.features.mean(axis=0), 0, atol=1e-6)
+    np.testing.assert_allclose(rows.features.std(axis=0), 1, atol=1e-5)
+    assert np.abs(rows.test_features.mean(axis=0)).max() > 1e-3
+
+
+def test_judges_agree_with_scikit_learn() -> None:
+    from sklearn import cluster, decomposition
+    from sklearn import metrics as theirs
+
+    random = np.random.default_rng(0)
+    label, predicted = random.standard_normal((2, 200))
+    assert metrics.r2(label, predicted, {}) == pytest.approx(theirs.r2_score(label, predicted))
+    assert metrics.absolute(label, predicted, {}) == pytest.approx(theirs.mean_absolute_error(label, predicted))
+    root = theirs.root_mean_squared_error(label, predicted)
+    assert metrics.root_of_squares(label, predicted, {}) == pytest.approx(root)
+    pinball = theirs.mean_pinball_loss(label, predicted, alpha=0.3)
+    assert metrics.pinball(label, predicted, {"q": 0.3}) == pytest.approx(pinball)
+    rows = random.standard_normal((200, 5))
+    centres = cluster.KMeans(3, n_init=1, random_state=0).fit(rows)
+    assert metrics.inertia(rows, centres.cluster_centers_, {}) == pytest.approx(centres.inertia_ / 200)
+    centred = rows - rows.mean(axis=0)
+    components = decomposition.PCA(2).fit(centred)
+    share = components.explained_variance_ratio_.sum()
+    assert metrics.variance(centred, components.components_, {}) == pytest.approx(share)
+    # the space counts, not the vectors that span it
+    assert metrics.variance(centred, np.array([[2.0, 0], [3, 1]]) @ components.components_, {}) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    ("metric", "ours", "theirs", "enough"),
+    [
+        (metrics.ACCURACY, 0.9, 0.9, True),
+        (metrics.ACCURACY, 0.9, 0.92, False),
+        (metrics.ROOT, 1.02, 1.0, False),
+        (metrics.ROOT, 0.5, 1.0, True),
+        (metrics.R2, float("nan"), 0.5, False),
+    ],
+)
+def test_less_than_one_percent_is_enough(metric: metrics.Metric, ours: float, theirs: float, enough: bool) -> None:
+    found = Comparison(
+        rule="r",
+        data="d",
+        rows=1,
+        columns=1,
+        counterpart="c",
+        metric=metric,
+        ours=ours,
+        theirs=theirs,
+        seconds=0,
+        their_seconds=0,
+    )
+    assert found.enough is enough
+
+
+def test_files_of_a_folder_are_found_by_name(tmp_path: Path) -> None:
+    (tmp_path / "california_housing.csv").write_text("a,b,t\n1,2,3\n4,5,6\n")
+    (tmp_path / "ratings.dat").write_text("1::3::5::978300760\n2::1::4::978302109\n")
+    found = available(tmp_path)
+    assert set(found) - set(CARRIED) == {"california", "movielens"}
+    np.testing.assert_array_equal(found["california"]()[1], [3, 6])
+    np.testing.assert_array_equal(found["movielens"]()[0], [[0, 2], [1, 0]])
+    assert set(available(None)) == set(CARRIED)
+
+
+def test_the_command_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "accuracy", "ridge"]) == OK
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split()[:2] == ["ridge", "diabetes"]
+    assert lines[-1] == "1 of 1 within 1 %, or better"
+    assert main(["bench", "accuracy", "rigde"]) == USAGE
+    assert "there is nothing to compare 'rigde' with" in capsys.readouterr().err
