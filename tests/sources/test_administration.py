@@ -141,8 +141,14 @@ def test_progress(session: Session, server: EmbeddedServer) -> None:
             ).fetchone()
             if row is not None and row[3] > 0:
                 seen.append(row)
+        session.execute("SET ROLE pg_signal_backend")
+        hidden = session.execute("SELECT * FROM dana.progress").fetchall()
+        session.execute("SET ROLE pg_monitor")
+        shown = session.execute("SELECT pid FROM dana.progress").fetchall()
+        session.execute("RESET ROLE")
         other.cancel()
         thread.join()
+    assert (hidden, shown) == ([], [(pid,)]), "other roles' trainings are for pg_read_all_stats"
     assert failed
     assert {row[:3] for row in seen} == {(pid, "postgres", "t")}
     epochs = [int(str(row[3])) for row in seen]
