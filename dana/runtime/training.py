@@ -197,7 +197,13 @@ class MachineTraining:
             tuples=counters.tuples,
             skipped=counters.skipped,
             cycles=counters.cycles,
-            counters={"engine_busy": counters.engine_busy},
+            counters={
+                "engine_busy": counters.engine_busy,
+                "merging": counters.merging,
+                "waiting_for_tuples": counters.cycles - counters.engine_busy,
+                "waiting_for_engine": counters.waiting_for_engine,
+                "waiting_for_pages": counters.waiting_for_pages,
+            },
         )
         self._begin()
         return report

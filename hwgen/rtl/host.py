@@ -21,7 +21,16 @@ from hwgen.spec.counters import UNKNOWN_PAGE
 from hwgen.spec.registers import Region, Register
 from hwgen.spec.strider import Fault
 
-COUNTERS = (Register.CYCLES, Register.TUPLES, Register.SKIPPED, Register.ENGINE_BUSY)
+COUNTERS = {
+    Register.CYCLES: "cycles",
+    Register.TUPLES: "tuples",
+    Register.SKIPPED: "skipped",
+    Register.ENGINE_BUSY: "engine_busy",
+    Register.MERGING: "merging",
+    Register.WAITING_FOR_ENGINE: "waiting_for_engine",
+    Register.WAITING_FOR_PAGES: "waiting_for_pages",
+}
+"""Counters and the members that they come from."""
 
 
 def host_port() -> wiring.Signature:
@@ -50,8 +59,10 @@ class Host(wiring.Component):
         Settings.
     program, image, scratch, scratch_word
         The memories.
-    fault, overflow, index_fault, tag, finished, cycles, tuples, skipped, engine_busy
-        What the machine reports.
+    fault, overflow, index_fault, tag, finished
+        What ends an epoch.
+    cycles, tuples, skipped, engine_busy, merging, waiting_for_engine, waiting_for_pages
+        Counters, see `hwgen.spec.counters`.
     """
 
     def __init__(self) -> None:
@@ -71,10 +82,7 @@ class Host(wiring.Component):
                 "index_fault": In(1),
                 "tag": In(interfaces.POINTER_BITS),
                 "finished": In(1),
-                "cycles": In(64),
-                "tuples": In(64),
-                "skipped": In(64),
-                "engine_busy": In(64),
+                **{name: In(64) for name in COUNTERS.values()},
             }
         )
 
@@ -175,7 +183,8 @@ class Host(wiring.Component):
     def _read(self, m: Module, region: Value, register: Value, status: dict[Register, Value]) -> None:
         values: dict[int, Value] = {Register.ID: Const(registers.IDENTITY, 32)}
         values |= {int(number): value for number, value in status.items()}
-        for first, counter in zip(COUNTERS, (self.cycles, self.tuples, self.skipped, self.engine_busy), strict=True):
+        for first, name in COUNTERS.items():
+            counter = getattr(self, name)
             values[first] = counter[:32]
             values[first + 1] = counter[32:]
         # a register's value waits as long as a word of the scratchpads takes

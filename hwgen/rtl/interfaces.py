@@ -195,6 +195,9 @@ def access_engine(config: MachineConfig) -> wiring.Signature:
         Pulse in the cycle that `docs/machine.md` calls released_q.
     skipped
         Rows skipped since `start`; final when the last round or `epoch_empty` is handed over.
+    waiting_for_engine, waiting_for_pages
+        Cycles since `start` in which the unpacker waited for a half of tuple memory, or had nothing to do; the latter
+        until the end of the last page.
     """
     return wiring.Signature(
         {
@@ -208,5 +211,7 @@ def access_engine(config: MachineConfig) -> wiring.Signature:
             "half_release": In(1),
             "fault": Out(fault()),
             "skipped": Out(64),
+            "waiting_for_engine": Out(64),
+            "waiting_for_pages": Out(64),
         }
     )

@@ -66,6 +66,9 @@ class Machine(wiring.Component):
             host.tuples.eq(engine.tuples),
             host.skipped.eq(access.skipped),
             host.engine_busy.eq(engine.busy),
+            host.merging.eq(engine.merging),
+            host.waiting_for_engine.eq(access.waiting_for_engine),
+            host.waiting_for_pages.eq(access.waiting_for_pages),
         ]
         return m
 

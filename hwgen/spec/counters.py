@@ -21,7 +21,13 @@ class EpochCounters:
     tuples, skipped
         Rows trained on; rows left out because of a NULL.
     engine_busy
-        Cycles in which the engine ran a section.
+        Cycles in which the engine ran a section; in all others it waited for tuples.
+    merging
+        Cycles of these in sections `merge` and `push`.
+    waiting_for_engine
+        Cycles in which the unpacker waited for the engine to release a half of tuple memory.
+    waiting_for_pages
+        Cycles until the end of the last page in which the unpacker had nothing to unpack.
     fault, fault_page, fault_pointer
         `Fault.NONE`, or why the machine stopped, the page within the epoch, and the page address of the line pointer
         being followed (0: the page header). A fault of the engine (STACK, INDEX) has no page: `UNKNOWN_PAGE`; its
@@ -32,6 +38,9 @@ class EpochCounters:
     tuples: int
     skipped: int
     engine_busy: int
+    merging: int
+    waiting_for_engine: int
+    waiting_for_pages: int
     fault: Fault = Fault.NONE
     fault_page: int = 0
     fault_pointer: int = 0

@@ -77,6 +77,12 @@ class Register(IntEnum):
     """(r, 64 bits) rows skipped in the last epoch"""
     ENGINE_BUSY = 0x26
     """(r, 64 bits) cycles in which the engine ran a section"""
+    MERGING = 0x28
+    """(r, 64 bits) cycles of these in sections `merge` and `push`"""
+    WAITING_FOR_ENGINE = 0x2A
+    """(r, 64 bits) cycles in which the unpacker waited for a half of tuple memory"""
+    WAITING_FOR_PAGES = 0x2C
+    """(r, 64 bits) cycles until the end of the last page in which the unpacker had nothing to unpack"""
 
 
 NO_SECTION = 0xFFFF

@@ -232,7 +232,7 @@ enum sim_setting
 /* hwgen.spec.counters.EpochCounters */
 struct sim_counters
 {
-	uint64_t cycles, tuples, skipped, engine_busy;
+	uint64_t cycles, tuples, skipped, engine_busy, merging, waiting_for_engine, waiting_for_pages;
 	uint32_t fault, fault_page, fault_pointer;
 };
 

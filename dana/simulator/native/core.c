@@ -214,6 +214,10 @@ sim_end(struct sim *sim, struct sim_counters *counters)
 	counters->tuples = sim->e.tuples;
 	counters->skipped = sim->e.skipped;
 	counters->engine_busy = sim->e.busy;
+	counters->merging = sim->e.merging;
+	counters->waiting_for_engine = sim->e.waited;
+	if (sim->e.pages > 0)
+		counters->waiting_for_pages = (uint64_t)sim->e.end_at - sim->e.pages - sim->e.beats - sim->e.waited;
 	counters->fault = sim->e.fault;
 	counters->fault_page = sim->e.fault_page;
 	counters->fault_pointer = sim->e.fault_pointer;

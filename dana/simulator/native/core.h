@@ -266,7 +266,9 @@ const struct sim_kernels *sim_choose_kernels(const char *name);
 /* What an epoch has come to. Times are cycles of docs/machine.md, section 5. */
 struct sim_epoch
 {
-	uint64_t pages, tuples, skipped, busy;
+	uint64_t pages, tuples, skipped, busy, merging;
+	uint64_t beats;	 /* of the unpacker */
+	uint64_t waited; /* of it, for a half of tuple memory */
 
 	/* unpacker */
 	float *slot;			 /* the tuple being filled: its first row, its thread's lanes */

@@ -17,6 +17,8 @@ run(struct sim *sim, enum sim_section section, int32_t m, int32_t level, int64_t
 		return;
 	sim_engine_run(sim, section, sim->e.half, m, level);
 	sim->e.busy += (uint64_t)cycles;
+	if (section == SIM_MERGE || section == SIM_PUSH)
+		sim->e.merging += (uint64_t)cycles;
 	*clock += cycles;
 }
 

@@ -52,11 +52,14 @@ static int64_t
 hand_over(struct sim *sim, int64_t at)
 {
 	struct sim_epoch *e = &sim->e;
+	int64_t begun;
 	const bool batch_last = sim->batch != SIM_WHOLE_EPOCH && e->in_batch + (uint32_t)e->in_round == sim->batch;
 
 	if (!sim_round(sim, at + sim->machine.unpack_latency, batch_last, false))
 		return -1;
-	return later(at, e->half_free[e->half] + 1);
+	begun = later(at, e->half_free[e->half] + 1);
+	e->waited += (uint64_t)(begun - at);
+	return begun;
 }
 
 /* Tuples are complete: to the place behind them */
@@ -88,6 +91,7 @@ unpack(struct sim *sim, const struct sim_column *column, const uint8_t *page, ui
 			return false;
 	}
 	e->done = at + column->beats;
+	e->beats += (uint64_t)column->beats;
 	sim_copy(sim, column, page, &address, 0, 1);
 	if (column->last)
 		pass_tuples(sim, 1);
@@ -302,6 +306,7 @@ run_tuples(struct sim *sim, const uint8_t *page, const struct sim_path *path, in
 {
 	struct sim_epoch *e = &sim->e;
 
+	e->beats += (uint64_t)count * (uint64_t)path->beats;
 	while (count > 0)
 	{
 		int32_t some, timed = 0;

@@ -62,6 +62,8 @@ class AccessEngine(wiring.Component):
             store.window.eq(unpacker.window),
             unpacker.row.eq(store.row),
             unpacker.start.eq(self.start),
+            self.waiting_for_engine.eq(unpacker.waiting_for_engine),
+            self.waiting_for_pages.eq(unpacker.waiting_for_pages),
             unpacker.stop.eq(stop),
             unpacker.half_release.eq(self.half_release),
             unpacker.job.eq(intake.job),

@@ -57,6 +57,8 @@ class Unpacker(wiring.Component):
         See `hwgen.rtl.interfaces.access_engine`.
     release
         Pulse: the page that was unpacked is not needed any more.
+    waiting_for_engine, waiting_for_pages
+        Counters of the epoch, see `hwgen.rtl.interfaces.access_engine`.
     halt
         Pulse: a fault was found; `stop` is to follow in the same cycle.
     """
@@ -79,6 +81,8 @@ class Unpacker(wiring.Component):
                 "fault": Out(fault()),
                 "release": Out(1),
                 "halt": Out(1),
+                "waiting_for_engine": Out(64),
+                "waiting_for_pages": Out(64),
             }
         )
 
@@ -96,6 +100,7 @@ class Unpacker(wiring.Component):
             places.half_release.eq(self.half_release),
         ]
 
+        self._epoch_end = Signal()
         job = Signal(job_layout(config), reset_less=True)
         column, page_end, refused = (Signal(name=name) for name in ("column", "page_end", "refused"))
         """What the job is; none is high while there is no job."""
@@ -151,6 +156,7 @@ class Unpacker(wiring.Component):
                 ]
         with m.If(beat & (begins | ends)):
             m.d.sync += opened.eq(~ends)
+        self._count(m, has_job=column | page_end | refused, waits=column & ~beat, wrong=wrong)
         self._window(m, job, beat)
         self._pages(m, job, wrong, page_end, following & ~told, places)
         self._write(m, self._target(m, job, beat, first_beat, single, places))
@@ -160,6 +166,23 @@ class Unpacker(wiring.Component):
             m.d.sync += [signal.eq(0) for signal in (column, page_end, refused, begins, opened, hopes)]
             m.d.sync += leaves.eq(1)
         return m
+
+    def _count(self, m: Module, *, has_job: Value, waits: Value, wrong: Value) -> None:
+        """Cycles without a beat, from the one after the start to the last page's end."""
+        active = Signal()
+        with m.If(self.start):
+            m.d.sync += [
+                active.eq(self.settings.pages.any()),
+                self.waiting_for_engine.eq(0),
+                self.waiting_for_pages.eq(0),
+            ]
+        with m.Elif(self.stop | wrong | self._epoch_end):
+            m.d.sync += active.eq(0)
+        with m.Elif(active):
+            m.d.sync += [
+                self.waiting_for_engine.eq(self.waiting_for_engine + waits),
+                self.waiting_for_pages.eq(self.waiting_for_pages + Mux(has_job, 0, 1)),
+            ]
 
     def _window(self, m: Module, job: data.View, beat: Value) -> None:
         """The bytes that this beat needs, and the next one's address."""
@@ -191,6 +214,7 @@ class Unpacker(wiring.Component):
         """The epoch has a tuple."""
         m.d.sync += self.release.eq(page_end)
         epoch_end = page_end & (left == 1)
+        m.d.comb += self._epoch_end.eq(epoch_end)
         with m.If(page_end):
             m.d.sync += [page.eq(page + 1), left.eq(left - 1)]
         with m.If(places.end):

@@ -28,7 +28,7 @@ class Engine(wiring.Component):
 
     Members
     -------
-    start, stop, rounds, settings, half_release, finished, overflow, cycles, tuples, busy
+    start, stop, rounds, settings, half_release, finished, overflow, cycles, tuples, busy, merging
         See `sections.SectionControl`; `tuples` is the counter, `rows` the bus.
     index_fault, tag
         Pulse: a SETX's number names no row; its tag. Never after `finished` or `overflow`.
@@ -57,6 +57,7 @@ class Engine(wiring.Component):
                 "cycles": Out(64),
                 "tuples": Out(64),
                 "busy": Out(64),
+                "merging": Out(64),
                 "index_fault": Out(1),
                 "tag": Out(ADDRESS_BITS),
             }
@@ -70,7 +71,7 @@ class Engine(wiring.Component):
             wiring.connect(m, wiring.flipped(getattr(self, name)), getattr(sequencer, name))
         for name in ("start", "stop"):
             m.d.comb += getattr(sequencer, name).eq(getattr(self, name))
-        for name in ("half_release", "cycles", "tuples", "busy"):
+        for name in ("half_release", "cycles", "tuples", "busy", "merging"):
             m.d.comb += getattr(self, name).eq(getattr(sequencer, name))
 
         threads = [self._library.place("thread", lambda: Thread(config, self._library)) for _ in range(config.threads)]

@@ -107,7 +107,7 @@ class SectionControl(wiring.Component):
         Half of tuple memory and number of tuples of the round.
     half_release, finished, overflow
         Pulses: the tuple section is over; the epoch is; fault STACK.
-    cycles, tuples, busy
+    cycles, tuples, busy, merging
         The counters of `hwgen.spec.registers`.
     """
 
@@ -131,6 +131,7 @@ class SectionControl(wiring.Component):
                 "cycles": Out(64),
                 "tuples": Out(64),
                 "busy": Out(64),
+                "merging": Out(64),
             }
         )
 
@@ -184,12 +185,17 @@ class SectionControl(wiring.Component):
             m.d.sync += self.cycles.eq(self.cycles + 1)
         with m.If(self._state == State.RUN):
             m.d.sync += self.busy.eq(self.busy + 1)
+            with m.If(
+                (self._section == SECTIONS.index(Section.MERGE)) | (self._section == SECTIONS.index(Section.PUSH))
+            ):
+                m.d.sync += self.merging.eq(self.merging + 1)
 
         with m.If(self.start):
             m.d.sync += [
                 empty.eq(0),
                 self.cycles.eq(1),
                 self.busy.eq(0),
+                self.merging.eq(0),
                 self._state.eq(State.SETTLE),
             ]
             with m.If(self._exists(Section.INIT)):

@@ -61,7 +61,7 @@ class Sequencer(wiring.Component):
 
     Members
     -------
-    start, stop, rounds, settings, half_release, finished, overflow, cycles, tuples, busy
+    start, stop, rounds, settings, half_release, finished, overflow, cycles, tuples, busy, merging
         See `sections.SectionControl`.
     program, scratch
         The host's accesses.
@@ -98,6 +98,7 @@ class Sequencer(wiring.Component):
                 "cycles": Out(64),
                 "tuples": Out(64),
                 "busy": Out(64),
+                "merging": Out(64),
             }
         )
 
@@ -118,7 +119,7 @@ class Sequencer(wiring.Component):
             issue.level_offset.eq(sections.level_offset),
             self.count.eq(sections.count),
         ]
-        for name in ("half_release", "finished", "overflow", "cycles", "tuples", "busy"):
+        for name in ("half_release", "finished", "overflow", "cycles", "tuples", "busy", "merging"):
             m.d.comb += getattr(self, name).eq(getattr(sections, name))
 
         m.d.sync += self.half_base.eq((self.settings.tuple_rows << self.settings.group_log2)[:ADDRESS_BITS])
