@@ -20,7 +20,7 @@ from dana.codesign.cycles import Cycles, measure_cycles
 from dana.codesign.sample import sample_page
 from dana.compiler import compile_bundle
 from dana.compiler.binding import Binding
-from dana.compiler.engine import DoesNotFit
+from dana.compiler.engine import DoesNotFit, prepare
 from dana.errors import UsageError
 from dana.storage.schema import TableSchema
 from hwgen.devices import Device
@@ -138,7 +138,9 @@ def explore(
     fixed = {"page_size": page_size, "clock_hz": device.clock_hz, "link_bytes": _link_bytes(device), **given}
     found: list[Candidate] = []
     refused: UsageError | None = None
-    for threads in _choices(given, "threads", THREADS):
+    # where one thread does all the work, more of them would only repeat it
+    useful = THREADS[:1] if prepare(binding.graph)[0].together else THREADS
+    for threads in _choices(given, "threads", useful):
         for clusters in _choices(given, "clusters", CLUSTERS):
             wishes = {**fixed, "threads": threads, "clusters": clusters}
             # a beat must not be wider than what the machine stores in a cycle
