@@ -15,6 +15,9 @@ from dana.client import Connection
 from dana.tables import create_table
 from tests.rules.tables import EXTENTS, table
 
+EPOCHS = {"mlp": 20}
+"""As many as it takes to tell rows apart; the interpreter needs a second for a hundred batches."""
+
 
 @pytest.fixture(scope="module")
 def db(pg_uri: str) -> Iterator[Connection]:
@@ -32,7 +35,9 @@ def test_trains_and_predicts(db: Connection, name: str) -> None:
     create_table(db.session, "rows", columns)
     models = {}
     for backend in ("sim", "interp"):
-        result = db.train(name, "rows", model=f"by_{backend}", epochs=20, backend=backend, hyper=EXTENTS.get(name))
+        result = db.train(
+            name, "rows", model=f"by_{backend}", epochs=EPOCHS.get(name, 3), backend=backend, hyper=EXTENTS.get(name)
+        )
         assert result.tuples == len(next(iter(columns.values())))
         assert result.loss is not None
         assert np.isfinite(result.loss)
