@@ -1,4 +1,4 @@
-"""Every rule of the library on generated hardware: one small machine runs them all, cycle for cycle as simulated."""
+"""Every rule of the library on generated hardware: one machine runs them all, cycle for cycle as simulated."""
 
 from __future__ import annotations
 
@@ -13,20 +13,12 @@ from dana.simulator import Simulator
 from dana.storage.columns import column_pages, column_schema
 from dsl import compile_rule
 from hwgen.harness import RtlMachine
-from hwgen.spec.config import MachineConfig
 from tests.lockstep.cases import Case, assert_same, interpret, run
+from tests.lockstep.test_rtl import MACHINES
 from tests.rules.tables import EXTENTS, table
 
-CONFIG = MachineConfig(
-    threads=2,
-    clusters=1,
-    striders=1,
-    queue_depth=2,
-    scratch_depth=4096,
-    tuple_depth=512,
-    strider_depth=4096,
-    index_depth=2,
-)
+CONFIG = MACHINES["two clusters"]
+"""A machine that another test builds anyway; builds are kept."""
 
 
 @pytest.fixture(scope="module")
