@@ -52,6 +52,7 @@ MOMENTS = {
     "check": Moment(rule={"on_check": "hang"}, checks=True),
     "open": Moment(rule={"on_open": "hang"}),
     "first stream": Moment(rule={"delay_us": 20_000}),
+    "stream of rows": Moment(rule={"delay_us": 20_000, "rows": True}),
     "second stream": Moment(rule={"delay_us": 5000}, epochs=2, settle=1.2),
     "replay": Moment(rule={"delay_us": 100}, epochs=10_000, settle=0.3),
     "end of epoch": Moment(rule={"on_epoch": "hang"}),
