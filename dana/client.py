@@ -139,8 +139,9 @@ class Connection:
     def train(
         self,
         udf: str,
-        source: str,
+        source: str | None = None,
         *,
+        query: str | None = None,
         model: str | None = None,
         features: Sequence[str] | None = None,
         label: str | None = None,
@@ -148,9 +149,16 @@ class Connection:
         hyper: Mapping[str, float] | None = None,
         backend: str | None = None,
         design: Mapping[str, Any] | None = None,
+        filter: str | None = None,
+        nulls: str | float | None = None,
+        nonfinite: str | None = None,
+        classes: Sequence[str] | None = None,
+        test: float | None = None,
+        seed: int | None = None,
+        warm: str | None = None,
         progress: bool = False,
     ) -> TrainResult:
-        """Train a registered rule over a table.
+        """Train a registered rule over a table or a query.
 
         Parameters
         ----------
@@ -158,6 +166,8 @@ class Connection:
             Name of the rule.
         source
             Table, as SQL would name it (``cancer``, ``public.cancer``, ``"Odd Name"``).
+        query
+            One SELECT, instead of a table.
         model
             Name for the model; by default the extension's choice.
         features, label
@@ -170,6 +180,18 @@ class Connection:
             ``sim``, ``rtl`` or ``interp``.
         design
             Wishes for the machine (threads, clusters …).
+        filter
+            SQL condition on the table's rows.
+        nulls
+            Rows with a NULL: ``skip``, ``error``, or a number to put in its place.
+        nonfinite
+            Rows with a NaN or an infinity: ``keep``, ``skip`` or ``error``.
+        classes
+            Texts of the label's classes, which become 0, 1, ….
+        test, seed
+            Part of the table to leave out for `evaluate`, and which rows that is.
+        warm
+            Model to start from.
         progress
             Show a spinner and the server's notices on stderr, if it is a terminal.
 
@@ -187,21 +209,40 @@ class Connection:
             "hyper": json.dumps(dict(hyper)) if hyper is not None else None,
             "backend": backend,
             "design": json.dumps(dict(design)) if design is not None else None,
+            "query": query,
+            "filter": filter,
+            "nulls": None if nulls is None else str(nulls),
+            "nonfinite": nonfinite,
+            "classes": list(classes) if classes is not None else None,
+            "test": test,
+            "seed": seed,
+            "warm": warm,
         }
         given = {name: value for name, value in arguments.items() if value is not None}
         passed = [sql.SQL("{} => {}").format(sql.Identifier(name), sql.Placeholder(name)) for name in given]
-        passed.append(sql.SQL("source => {}::regclass").format(sql.Placeholder("source")))
+        if source is not None:
+            passed.append(sql.SQL("source => {}::regclass").format(sql.Placeholder("source")))
         statement = sql.SQL("SELECT {} FROM dana_train({})").format(
             sql.SQL(", ").join(map(sql.Identifier, RESULT_COLUMNS)), sql.SQL(", ").join(passed)
         )
         with (
-            self._shown(f"training {udf} on {source}", progress),
+            self._shown(f"training {udf} on {source or 'a query'}", progress),
             self.session.cursor(row_factory=class_row(TrainResult)) as cursor,
         ):
             result = cursor.execute(statement, given | {"source": source}).fetchone()
         if result is None:
-            raise UsageError(f"dana_train returned no row for {udf} on {source}")
+            raise UsageError(f"dana_train returned no row for {udf} on {source or 'a query'}")
         return result
+
+    def evaluate(self, model: str, source: str | None = None, *, query: str | None = None) -> dict[str, Any]:
+        """How good a model is: errors, and for two classes accuracy, AUC and more, by name (``dana_evaluate``).
+
+        On the part that its training left out, if it did; else on what it was trained on, or on what you name.
+        """
+        row = self.session.execute("SELECT dana_evaluate(%s, %s::regclass, %s)", (model, source, query)).fetchone()
+        if row is None:
+            raise UsageError(f"dana_evaluate returned no row for {model}")
+        return dict(row[0])
 
     def parameters(self, model: str, version: int | None = None) -> dict[str, NDArray[np.float32]]:
         """What a model learnt: each parameter's values in its shape, in the rule's order; the last version by default.

@@ -52,6 +52,21 @@ def test_a_training_says_what_it_did(db: Connection) -> None:
     assert db.train("client_logistic", "small", label="y", model="mine").version == 2
 
 
+def test_parts_queries_and_evaluation(db: Connection) -> None:
+    kept = db.train("client_logistic", "small", label="y", model="part", test=0.25, seed=3, filter="y IN (0, 1)")
+    found = db.evaluate("part")
+    assert found["part"] == "test"
+    assert kept.tuples + found["rows"] == ROWS
+    assert 0.5 < found["auc"] <= 1
+    words = "SELECT *, CASE y WHEN 1 THEN 'good' ELSE 'bad' END AS kind FROM small"
+    columns = db.session.execute("SELECT attname FROM pg_attribute WHERE attrelid = 'small'::regclass AND attnum > 0")
+    features = [name for (name,) in columns if name != "y"]
+    db.train("client_logistic", query=words, features=features, label="kind", classes=["bad", "good"], warm="part")
+    cold = db.train("client_logistic", "small", label="y", model="cold", nulls=0, nonfinite="error")
+    assert (cold.tuples, cold.skipped) == (ROWS, 0)
+    assert db.evaluate("client_logistic")["rows"] == ROWS
+
+
 def test_what_the_compiler_warns_of_reaches_the_session_and_the_client(db: Connection) -> None:
     text = "import dana\nw = dana.model([2])\nb = dana.model()\nx = dana.input([2])\nr = dana.algo(w, b, x)\n"
     text += "r.setModel(w, x)\n"
