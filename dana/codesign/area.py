@@ -50,6 +50,14 @@ def area_of(config: MachineConfig, family: str) -> Area:
     return Area(luts=luts, flipflops=flipflops, dsps=dsps, block_rams=block_rams, parts=parts)
 
 
+INDEX_FILE = (230.0, 440.0, 1.0)
+"""LUTs, flip-flops and DSPs of a thread's index file and its additions to addresses."""
+
+
+def _index_memory(config: MachineConfig) -> float:
+    return 0 if config.index_depth <= 64 else _block_rams(config.index_depth, 16)
+
+
 def _times(count: float, row: Row) -> Row:
     return (count * row[0], count * row[1], count * row[2], count * row[3])
 
@@ -67,6 +75,7 @@ def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
         "lanes": _times(units, (857 if units == 8 else 889, 860, 4, lane_memory)),
         "functions": _times(clusters, (1543, 1198, 11, 1)),
         "clusters": _times(clusters, (255, 183, 0, 0)),
+        "index files": _times(threads if config.index_depth else 0, (*INDEX_FILE, _index_memory(config))),
         "threads": _times(threads, (265 * config.clusters + 68, 264 * config.clusters + 166, 0, 0)),
         "exchange": (32 * units * math.ceil(distances / 3), 264 * config.clusters + 44, 0, 0),
         "sequencer": (890, 1850, 1, _block_rams(config.program_depth, WORD_BITS)),
@@ -104,6 +113,7 @@ def _ecp5(config: MachineConfig) -> dict[str, Row]:
         "lanes": _times(units, (1118 if units == 8 else 1145, 1000, 4, lane_memory)),
         "functions": _times(clusters, (2245, 1785, 9, 2)),
         "clusters": _times(clusters, (275, 168, 0, 0)),
+        "index files": _times(threads if config.index_depth else 0, (*INDEX_FILE, _index_memory(config))),
         "threads": _times(threads, (120 * config.clusters, 180 * config.clusters + 60, 0, 0)),
         "exchange": (exchange, 154 * clusters, 0, 0),
         "sequencer": (1340, 1700, 1, 2 * _block_rams(config.program_depth, WORD_BITS)),

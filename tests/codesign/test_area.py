@@ -20,6 +20,7 @@ ULTRASCALE_PLUS = [
         {"threads": 2, "clusters": 4, "striders": 4, "scratch_depth": 4096, "tuple_depth": 4096, "link_bytes": 128},
         (97_141, 87_319, 349, 1067.5),
     ),
+    ({"threads": 2, "clusters": 1, "striders": 2, "index_depth": 64}, (26_085, 25_175, 91, 86.5)),
     (
         {"page_size": 32768, "program_depth": 4096, "strider_depth": 1024, "descriptor_depth": 256},
         (15_487, 15_527, 46, 89.0),
