@@ -55,7 +55,7 @@ def test_what_the_page_says_is_what_was_trained(db: Connection) -> None:
     page = render(run, machine)
     text = re.sub(r"<[^>]*>", " ", page)
     assert re.search(rf"cycles\s+{run.cycles:,}\b", text)
-    assert re.search(r"metas\s+lr = 0.25\s", text)
+    assert re.search(r"metas\s+lr = 0.25\b", text)
     assert re.search(r"What the machine waited for: (link|engine|unpacker|striders)\b", text)
     assert len(re.findall(r"<tr><td class=\"n\">\d", page)) == 4  # epochs
     # loss, use, roofline, and each section's schedule
