@@ -16,6 +16,10 @@ from dsl.limits import MAX_ERRORS, MAX_SOURCE_BYTES, MAX_STEPS, MAX_SYNTAX_ERROR
 from tests.dsl.rules import HEAD, RULES
 from tests.dsl.scale import randomised
 
+LIMIT = 5.0
+"""Seconds of processor time that no text of the largest size may take: several times what each takes on an idle machine
+(below 1), and far below what anything quadratic would."""
+
 BODY = HEAD + "w = dana.model([n])\nrule = dana.algo(w, x, y)\n"
 
 
@@ -24,12 +28,12 @@ def codes(text: str) -> set[str]:
 
 
 def timed(text: str) -> Rule:
-    """The rule, elaborated and, if it is right, lowered, in less than a second of this processor's time."""
+    """The rule, elaborated and, if it is right, lowered, within `LIMIT`."""
     for last in (False, False, True):  # further tries, for the machine may be busy
         start = time.process_time()
         rule = Rule(text)
         _ = rule.report if rule.diagnostics else rule.hdfg
-        if time.process_time() - start < 1:
+        if time.process_time() - start < LIMIT:
             break
         assert not last, f"took {time.process_time() - start:.2f} s"
     return rule
@@ -112,7 +116,7 @@ def test_pathological_text_ends_in_errors_within_a_second(text: str) -> None:
     ],
     ids=["statements", "loop", "calls", "list", "models"],
 )
-def test_long_rules_take_less_than_a_second(text: str) -> None:
+def test_long_rules_are_no_burden(text: str) -> None:
     assert not timed(text).diagnostics
 
 
