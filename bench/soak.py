@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, LiteralString, cast
+from typing import Any
 
 import numpy as np
 import psycopg
@@ -65,7 +65,7 @@ CREATE TABLE soak.part1 PARTITION OF soak.parts FOR VALUES WITH (MODULUS 2, REMA
 CREATE TABLE soak.types (id int DEFAULT nextval('soak.ids'), x1 numeric, x2 date, y boolean);
 """
 
-ROWS: dict[str, LiteralString] = {
+ROWS: dict[str, str] = {
     "pages": "x1, x2, x3, x4, y) SELECT sin(i + {0}), cos(i), NULLIF(i % 97, 3) / 97.0, random(), i % 2",
     "toasted": "x, y) SELECT ARRAY(SELECT sin(i * k + {0})::real FROM generate_series(1, 600) k), i % 2",
     "parts": "x1, x2, y) SELECT sin(i + {0}), random(), i % 2",
@@ -73,7 +73,7 @@ ROWS: dict[str, LiteralString] = {
 }
 """What is inserted into each table, for i of a series."""
 
-DROP_OTHER: LiteralString = """
+DROP_OTHER: str = """
 SELECT dana_drop_model(name) FROM (SELECT DISTINCT name FROM dana.model WHERE name = 'soak other') AS m
 """
 
@@ -84,8 +84,8 @@ SIZES = {"pages": 3000, "toasted": 200, "parts": 2000, "types": 1500}
 class Kind:
     """A way to train: what dana_train is told, and the rows that it must see, as SQL says it."""
 
-    call: LiteralString
-    rows: LiteralString
+    call: str
+    rows: str
 
 
 KINDS = (
@@ -228,7 +228,7 @@ class Soak:
                 if impatient:
                     db.execute(f"SET LOCAL statement_timeout = {choose.randint(1, 40)}")
                 call = f"SELECT version FROM dana_train('soak', {arguments})"
-                row = db.execute(cast(LiteralString, call)).fetchone()
+                row = db.execute(call).fetchone()
                 db.execute("SET LOCAL statement_timeout = 0")
             except errors.QueryCanceled:
                 db.execute("ROLLBACK")
@@ -306,7 +306,7 @@ class Soak:
                 "drop model": DROP_OTHER,
             }
             what = choose.choice(list(statements))
-            db.execute(cast(LiteralString, statements[what]))
+            db.execute(statements[what])
             self._count("DDL")
             if self._over.wait(0.6):
                 break
@@ -341,7 +341,7 @@ class Soak:
 def insert(db: Session, table: str, count: int, seed: int) -> None:
     """Insert so many rows into one of the tables."""
     statement = f"INSERT INTO soak.{table} ({ROWS[table]} FROM generate_series(1, {count}) i"
-    db.execute(cast(LiteralString, statement.format(seed)))
+    db.execute(statement.format(seed))
 
 
 def soak(server: EmbeddedServer, seconds: float, seed: int = 1) -> Report:
