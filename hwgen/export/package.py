@@ -20,6 +20,7 @@ import numpy.typing as npt
 from hwgen.devices import Device
 from hwgen.export import MANIFEST
 from hwgen.export.lint import waivers
+from hwgen.export.manual import manual
 from hwgen.export.registers import header, register_map
 from hwgen.export.report import report
 from hwgen.export.scripts import scripts
@@ -108,6 +109,7 @@ def package(
         f"rtl/{board.TOP}.v": verilog,
         "rtl/lint.vlt": waivers(),
         **{f"images/{name}.hex": text for name, text in _images(made).items()},
+        "isa.md": manual(),
         "registers.md": register_map(),
         "registers.h": header(),
         "sim/testbench.v": _testbench(made, check, writes),

@@ -6,12 +6,9 @@ a register without a text is an error.
 
 from __future__ import annotations
 
-import ast
-import inspect
-import sys
-from collections.abc import Sequence
 from enum import IntEnum
 
+from hwgen.export.texts import table, texts
 from hwgen.spec import board, registers
 from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus, Command
 from hwgen.spec.registers import Region, Register
@@ -43,26 +40,6 @@ slot k mod SLOTS, once PAGES_READ is above k - SLOTS, and writes k + 1 to PAGES_
 """
 
 
-def texts(enumeration: type[IntEnum]) -> dict[str, str]:
-    """What stands beside each member; a member without a text raises ValueError."""
-    tree = ast.parse(inspect.getsource(sys.modules[enumeration.__module__]))
-    (definition,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == enumeration.__name__)
-    found: dict[str, str] = {}
-    name = None
-    for node in definition.body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            name = node.targets[0].id
-        elif name is not None and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            found[name] = " ".join(str(node.value.value).split())
-            name = None
-    bare = [member.name for member in enumeration if member.name not in found]
-    if bare:
-        raise ValueError(
-            f"each member of {enumeration.__name__} must have a text behind it; {', '.join(bare)} has none"
-        )
-    return found
-
-
 def register_map() -> str:
     """The document."""
     configuration: list[tuple[str, ...]] = [
@@ -78,10 +55,10 @@ def register_map() -> str:
     ]
     parts = (
         INTRODUCTION,
-        "## Regions\n\n" + _table(("region", "name", "byte address", "holds"), regions),
-        "## Registers of region CONTROL\n\n" + _table(("word", "name", "meaning"), _rows(Register)),
-        "## Registers of region BOARD\n\n" + _table(("word", "name", "meaning"), own + configuration),
-        "## Faults\n\nBits 15:8 of both STATUS registers.\n\n" + _table(("code", "name", "meaning"), faults),
+        "## Regions\n\n" + table(("region", "name", "byte address", "holds"), regions),
+        "## Registers of region CONTROL\n\n" + table(("word", "name", "meaning"), _rows(Register)),
+        "## Registers of region BOARD\n\n" + table(("word", "name", "meaning"), own + configuration),
+        "## Faults\n\nBits 15:8 of both STATUS registers.\n\n" + table(("code", "name", "meaning"), faults),
     )
     return "\n".join(parts)
 
@@ -94,11 +71,6 @@ def _rows(enumeration: type[IntEnum]) -> list[tuple[str, ...]]:
 
 def _hex(number: int) -> str:
     return f"0x{int(number):02x}"
-
-
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    lines = [head, tuple("---" for _ in head), *rows]
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
 
 def header() -> str:

@@ -15,11 +15,17 @@ class ColumnType(IntEnum):
     """How an element is stored on the page (little-endian), before it becomes a binary32."""
 
     FLOAT4 = 0
+    """binary32; subnormals are flushed"""
     FLOAT8 = 1
+    """binary64, rounded once"""
     INT2 = 2
+    """16 bits, signed"""
     INT4 = 3
+    """32 bits, signed, rounded to nearest even"""
     INT8 = 4
+    """64 bits, signed, rounded to nearest even"""
     BOOL = 5
+    """a byte: 0.0 for zero, else 1.0"""
 
     @property
     def bytes(self) -> int:

@@ -28,28 +28,49 @@ class Opcode(IntEnum):
     """Operations; those from `SIGMOID` on run in the cluster's special function unit."""
 
     END = 0
+    """The section is over, after `wait`; it has no row."""
     MOV = 1
+    """A, flushed; a NaN is canonical."""
     ADD = 2
+    """A + B"""
     SUB = 3
+    """A - B"""
     MUL = 4
+    """A * B"""
     MAX = 5
+    """The larger of A and B; NaN if one of them is."""
     MIN = 6
+    """The smaller of A and B; NaN if one of them is."""
     LT = 7
+    """1.0 if A < B, else 0.0, here and in the other comparisons; 0.0 if one of them is NaN."""
     GT = 8
+    """A > B"""
     LE = 9
+    """A <= B"""
     GE = 10
+    """A >= B"""
     EQ = 11
+    """A = B"""
     NEG = 12
+    """-A"""
     ABS = 13
+    """A without its sign"""
     MOVC = 14
+    """A, in those lanes in which B is not zero; the others keep what they hold."""
     SETX = 15
     """Sets an entry of the index file; the only operation that writes no row."""
     SIGMOID = 32
+    """1 / (1 + exp(-A))"""
     GAUSSIAN = 33
+    """exp(-A * A)"""
     EXP = 34
+    """e to the power of A"""
     LOG = 35
+    """Natural logarithm of A"""
     SQRT = 36
+    """Square root of A"""
     DIV = 37
+    """A / B"""
 
     @property
     def special(self) -> bool:
@@ -61,6 +82,7 @@ class Source(IntEnum):
     """Where operand b comes from."""
 
     MEMORY = 0
+    """Memory, at `b`."""
     LANE_XOR = 1
     """Operand a (after its masks) of the lane whose number differs in bit `distance`."""
     THREAD_XOR = 2
@@ -71,6 +93,7 @@ class Mask(IntEnum):
     """Which tuples of a round count; operands of absent ones read as the operation's identity."""
 
     NONE = 0
+    """All of them."""
     PAIR = 1
     """a belongs to the thread's tuple 2*o, b to 2*o + 1."""
     SINGLE = 2
@@ -81,11 +104,17 @@ class Section(StrEnum):
     """Straight-line pieces of the program; the sequencer decides which runs when."""
 
     INIT = "init"
+    """At the start of each epoch."""
     TUPLE = "tuple"
+    """For each round."""
     MERGE = "merge"
+    """The round's block with one of the merge stack's, for batches of several rounds."""
     PUSH = "push"
+    """The round's block onto the merge stack, likewise."""
     BATCH = "batch"
+    """At the end of each batch."""
     EPOCH = "epoch"
+    """At the end of an epoch that had a tuple."""
 
 
 IDENTITY = {Opcode.ADD: 0x80000000, Opcode.MUL: 0x3F800000, Opcode.MAX: 0xFF800000, Opcode.MIN: 0x7F800000}
