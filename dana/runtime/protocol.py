@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from dana.runtime.trainer import (
     EpochReport,
+    ExplainRequest,
     Json,
     Notice,
     Relation,
@@ -31,7 +32,7 @@ from dana.runtime.trainer import (
 )
 from dana.storage.schema import Attribute
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 
 MAX_REQUEST = 64 * 1024 * 1024
 """Longest payload that a worker accepts, bytes."""
@@ -46,8 +47,10 @@ class Message(IntEnum):
     HELLO = ord("H")
     CHECK = ord("C")
     TRAIN = ord("T")
+    EXPLAIN = ord("P")
     WELCOME = ord("h")
     CHECKED = ord("c")
+    EXPLAINED = ord("p")
     DESIGN = ord("d")
     AGAIN = ord("a")
     EPOCH = ord("e")
@@ -265,32 +268,56 @@ def train_request(payload: bytes, *, page_size: int) -> tuple[TrainRequest, int]
     """
     fields = decode(payload)
     try:
-        relation = fields["relation"]
-        request = TrainRequest(
-            rule=fields["rule"],
-            source=fields["source"],
-            relation=Relation(
-                name=relation["name"],
-                pages=relation["pages"],
-                page_size=page_size,
-                attributes=tuple(Attribute(**one) for one in relation["attributes"]),
-                rows=relation["rows"],
-            ),
-            features=None if fields["features"] is None else tuple(fields["features"]),
-            label=fields["label"],
-            epochs=fields["epochs"],
-            hyper=fields["hyper"],
-            backend=fields["backend"],
-            design=fields["design"],
-            nulls=fields["nulls"],
-            classes=None if fields["classes"] is None else tuple(fields["classes"]),
-            warm=None if fields["warm"] is None else _weights(fields["warm"]),
-            notes=fields["notes"],
-            max_epochs=fields["max_epochs"],
-        )
-        return request, int(fields["cpu"])
+        return _training(fields, page_size), int(fields["cpu"])
     except (KeyError, TypeError) as error:
         raise ProtocolError(f"the training's request lacks or misnames a field: {error}") from None
+
+
+def explain_request(payload: bytes, *, page_size: int) -> ExplainRequest:
+    """Read an EXPLAIN message.
+
+    Raises
+    ------
+    ProtocolError
+        A field is missing.
+    """
+    fields = decode(payload)
+    try:
+        return ExplainRequest(
+            training=_training(fields["training"], page_size),
+            device=fields["device"],
+            search=fields["search"],
+            rows=fields["rows"],
+            last=fields["last"],
+        )
+    except (KeyError, TypeError) as error:
+        raise ProtocolError(f"the request lacks or misnames a field: {error}") from None
+
+
+def _training(fields: Json, page_size: int) -> TrainRequest:
+    relation = fields["relation"]
+    return TrainRequest(
+        rule=fields["rule"],
+        source=fields["source"],
+        relation=Relation(
+            name=relation["name"],
+            pages=relation["pages"],
+            page_size=page_size,
+            attributes=tuple(Attribute(**one) for one in relation["attributes"]),
+            rows=relation["rows"],
+        ),
+        features=None if fields["features"] is None else tuple(fields["features"]),
+        label=fields["label"],
+        epochs=fields["epochs"],
+        hyper=fields["hyper"],
+        backend=fields["backend"],
+        design=fields["design"],
+        nulls=fields["nulls"],
+        classes=None if fields["classes"] is None else tuple(fields["classes"]),
+        warm=None if fields["warm"] is None else _weights(fields["warm"]),
+        notes=fields["notes"],
+        max_epochs=fields["max_epochs"],
+    )
 
 
 def _weights(model: Json) -> dict[str, NDArray[np.float32]]:

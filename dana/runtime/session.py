@@ -26,6 +26,7 @@ from dana.runtime.protocol import (
     Message,
     ProtocolError,
     decode,
+    explain_request,
     train_request,
 )
 from dana.runtime.ring import Ring
@@ -163,6 +164,9 @@ class _Session:
         elif message == Message.TRAIN:
             request, cpu = train_request(payload, page_size=self.ring.page_size)
             self._train(request, cpu)
+        elif message == Message.EXPLAIN:
+            wanted = explain_request(payload, page_size=self.ring.page_size)
+            self.channel.send(Message.EXPLAINED, self.trainer.explain(wanted))
         else:
             raise ProtocolError(f"a request was expected, not {message.name}")
 

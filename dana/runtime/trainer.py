@@ -161,6 +161,31 @@ class TrainRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainRequest:
+    """What ``dana_explain`` was called with.
+
+    Attributes
+    ----------
+    training
+        The training that would be.
+    device
+        Name of an FPGA.
+    search
+        Explain the best machine of the device, not the one that the training would take.
+    rows
+        Rows of the table, as its statistics have it; None: unknown.
+    last
+        The last run of the rule on the source, columns of dana.run; None: there is none.
+    """
+
+    training: TrainRequest
+    device: str
+    search: bool
+    rows: int | None
+    last: Json | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
     """Frames that a backend is asked for.
 
@@ -311,6 +336,20 @@ class Trainer(Protocol):
 
     def open(self, request: TrainRequest, notify: Notify) -> Training:
         """Compile a rule for a table and make ready for its pages.
+
+        Raises
+        ------
+        TrainingError
+            The request cannot be met.
+        """
+
+    def explain(self, request: ExplainRequest) -> Json:
+        """Say what a training would run on, without training.
+
+        Returns
+        -------
+        Json
+            Numbers by name, and the same for people in ``lines``.
 
         Raises
         ------

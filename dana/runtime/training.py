@@ -16,6 +16,7 @@ from dana.compiler.engine import DoesNotFit
 from dana.compiler.predictor import with_metas
 from dana.errors import InternalError, UsageError
 from dana.runtime.designs import Design, DesignStore
+from dana.runtime.explain import explain, lines
 from dana.runtime.interpreted import InterpretedTraining
 from dana.runtime.machines import MACHINES, StreamingMachine
 from dana.runtime.metas import meta_values
@@ -24,6 +25,7 @@ from dana.runtime.page_errors import no_rows_error, page_error, row_error
 from dana.runtime.streams import plan_stream
 from dana.runtime.trainer import (
     EpochReport,
+    ExplainRequest,
     Json,
     Level,
     Notice,
@@ -107,6 +109,14 @@ class MachineTrainer:
         except (RuleError, UsageError, ConfigError) as error:
             _refuse(error)
         return MachineTraining(request, design, machine, notify, stream)
+
+    def explain(self, request: ExplainRequest) -> Json:
+        """See `Trainer.explain`."""
+        try:
+            explained = explain(request, self._designs)
+        except (RuleError, UsageError, ConfigError) as error:
+            _refuse(error)
+        return {**explained, "lines": lines(explained)}
 
 
 def _refuse(error: Exception) -> NoReturn:

@@ -16,6 +16,7 @@
 
 #include "catalog.h"
 #include "compat.h"
+#include "inputs.h"
 #include "models.h"
 #include "numerics.h"
 #include "predictor.h"
@@ -33,16 +34,26 @@ typedef struct loaded_model
 	char			*name;	  /* as in the call */
 	dana_predictor	 program;
 	float			*memory;
-	int				 arguments;
-	dana_type		 argument[FUNC_MAX_ARGS];
+	dana_inputs	 features;
+	dana_numbers	*numbers; /* of the features */
 } loaded_model;
+
+/* What dana.model has of a model */
+typedef struct stored_model
+{
+	bytea	  *predictor;
+	ArrayType *weights;
+	char	 **features; /* columns that it was trained on */
+	int		   feature_count;
+} stored_model;
 
 /* Reads the model's row; the results are in the caller's memory context */
 static void
-read_model(const char *reference, bytea **predictor, ArrayType **weights)
+read_model(const char *reference, stored_model *stored)
 {
 	static dana_statement find = {
-		"SELECT predictor, weights, owner, users FROM dana.model WHERE name = $1 AND ($2 = 0 OR version = $2) "
+		"SELECT predictor, weights, owner, users, ARRAY(SELECT jsonb_array_elements_text(CASE jsonb_typeof(metadata -> 'features') "
+		" WHEN 'array' THEN metadata -> 'features' ELSE '[]' END)) FROM dana.model WHERE name = $1 AND ($2 = 0 OR version = $2) "
 		"ORDER BY active DESC, version DESC LIMIT 1",
 		2,
 		{TEXTOID, INT4OID},
@@ -58,6 +69,7 @@ read_model(const char *reference, bytea **predictor, ArrayType **weights)
 	bool		  no_users;
 	Datum		  users;
 	bool		  isnull;
+	Datum		 *names;
 	Oid			  owner;
 
 	before = dana_become_owner();
@@ -78,27 +90,15 @@ read_model(const char *reference, bytea **predictor, ArrayType **weights)
 				 errmsg("model \"%s\" cannot predict", reference),
 				 errhint("Add setPrediction(...) to its rule and train again.")));
 	ours = MemoryContextSwitchTo(context);
-	*predictor = DatumGetByteaPCopy(program);
-	*weights = DatumGetArrayTypePCopy(dana_value(0, 2, &isnull));
+	stored->predictor = DatumGetByteaPCopy(program);
+	stored->weights = DatumGetArrayTypePCopy(dana_value(0, 2, &isnull));
+	deconstruct_array(DatumGetArrayTypeP(dana_value(0, 5, &isnull)), TEXTOID, -1, false, TYPALIGN_INT, &names, NULL,
+					  &stored->feature_count);
+	stored->features = palloc(sizeof(char *) * Max(stored->feature_count, 1));
+	for (int i = 0; i < stored->feature_count; i++)
+		stored->features[i] = TextDatumGetCString(names[i]);
 	MemoryContextSwitchTo(ours);
 	dana_become_caller(before);
-}
-
-/* Which arguments there are; refuses types that are no numbers */
-static void
-inspect_arguments(FunctionCallInfo fcinfo, loaded_model *model)
-{
-	model->arguments = PG_NARGS() - 1;
-	for (int i = 0; i < model->arguments; i++)
-	{
-		Oid type = get_fn_expr_argtype(fcinfo->flinfo, i + 1);
-
-		if (!dana_type_of(type, &model->argument[i]))
-			ereport(ERROR,
-					(errcode(ERRCODE_DATATYPE_MISMATCH),
-					 errmsg("feature %d of dana_predict() has type %s, which is not a number", i + 1, format_type_be(type)),
-					 errhint("Cast it to real, or to real[].")));
-	}
 }
 
 /* Loads the model that the call names into fn_extra */
@@ -109,32 +109,32 @@ load_model(FunctionCallInfo fcinfo, const char *reference)
 	MemoryContext caller = MemoryContextSwitchTo(context);
 	loaded_model *model = palloc0(sizeof *model);
 	loaded_model *before = fcinfo->flinfo->fn_extra;
-	bytea		 *predictor;
-	ArrayType	 *weights;
+	stored_model  stored;
 	uint32		 *words;
 	const char	 *wrong;
 	int			  count;
 
-	read_model(reference, &predictor, &weights);
-	words = palloc(Max(VARSIZE_ANY_EXHDR(predictor), 1)); /* aligned, which a bytea's data need not be */
-	memcpy(words, VARDATA_ANY(predictor), VARSIZE_ANY_EXHDR(predictor));
-	wrong = dana_predictor_load(words, VARSIZE_ANY_EXHDR(predictor), &model->program);
+	read_model(reference, &stored);
+	words = palloc(Max(VARSIZE_ANY_EXHDR(stored.predictor), 1)); /* aligned, which a bytea's data need not be */
+	memcpy(words, VARDATA_ANY(stored.predictor), VARSIZE_ANY_EXHDR(stored.predictor));
+	wrong = dana_predictor_load(words, VARSIZE_ANY_EXHDR(stored.predictor), &model->program);
 	if (wrong != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("the predictor of model \"%s\" is damaged: %s", reference, wrong),
 				 errhint("Train the model again.")));
-	count = ArrayGetNItems(ARR_NDIM(weights), ARR_DIMS(weights));
-	if (ARR_ELEMTYPE(weights) != FLOAT4OID || ARR_HASNULL(weights) || count != model->program.weights)
+	count = ArrayGetNItems(ARR_NDIM(stored.weights), ARR_DIMS(stored.weights));
+	if (ARR_ELEMTYPE(stored.weights) != FLOAT4OID || ARR_HASNULL(stored.weights) || count != model->program.weights)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("model \"%s\" has %d weights, but its predictor needs %u", reference, count, model->program.weights),
 				 errhint("Train the model again.")));
 	model->memory = MemoryContextAllocHuge(CurrentMemoryContext, dana_predictor_memory(&model->program) * sizeof(float));
-	dana_predictor_prepare(&model->program, model->memory, (float *)ARR_DATA_PTR(weights));
-	pfree(weights);
-	pfree(predictor);
-	inspect_arguments(fcinfo, model);
+	dana_predictor_prepare(&model->program, model->memory, (float *)ARR_DATA_PTR(stored.weights));
+	pfree(stored.weights);
+	pfree(stored.predictor);
+	dana_inputs_inspect(&model->features, fcinfo, reference, stored.features, stored.feature_count);
+	model->numbers = palloc(sizeof(dana_numbers) * Max(model->features.count, 1));
 	model->name = pstrdup(reference);
 	model->context = context;
 	fcinfo->flinfo->fn_extra = model;
@@ -144,62 +144,72 @@ load_model(FunctionCallInfo fcinfo, const char *reference)
 	return model;
 }
 
-/* Runs the whole program, or one instruction of a long one; sets and restores the processor's mode around it */
+/* Raises an error unless there is nothing wrong */
 static void
-evaluate(const loaded_model *model, uint32 first, uint32 last)
+check(const loaded_model *model, const char *wrong)
 {
-	unsigned	mode = dn_enter();
-	const char *wrong = dana_predictor_run(&model->program, model->memory, first, last);
-
-	dn_leave(mode);
 	if (wrong != NULL)
 		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION), errmsg("model \"%s\" cannot predict: %s", model->name, wrong)));
 }
 
-/* dana_predict(model, features ...) */
+/* Runs the whole program; sets and restores the processor's mode once */
+static void
+evaluate(const loaded_model *model)
+{
+	unsigned	mode = dn_enter();
+	const char *wrong;
+
+	dana_inputs_write(&model->features, model->numbers, model->memory);
+	wrong = dana_predictor_run(&model->program, model->memory, 0, model->program.instructions);
+	dn_leave(mode);
+	check(model, wrong);
+}
+
+/* The same for a long program: interrupts are handled between its instructions, in the processor's usual mode */
+static void
+evaluate_in_steps(const loaded_model *model)
+{
+	unsigned mode = dn_enter();
+
+	dana_inputs_write(&model->features, model->numbers, model->memory);
+	dn_leave(mode);
+	for (uint32 i = 0; i < model->program.instructions; i++)
+	{
+		const char *wrong;
+
+		CHECK_FOR_INTERRUPTS();
+		mode = dn_enter();
+		wrong = dana_predictor_run(&model->program, model->memory, i, i + 1);
+		dn_leave(mode);
+		check(model, wrong);
+	}
+}
+
+/* dana_predict(model, features ...), or dana_predict(model, row) */
 Datum
 dana_predict(PG_FUNCTION_ARGS)
 {
-	text		  *reference = PG_GETARG_TEXT_PP(0);
-	loaded_model  *model = fcinfo->flinfo->fn_extra;
-	dana_numbers   ready[FUNC_MAX_ARGS];
-	uint64		   features = 0;
-	float		  *to;
-	unsigned	   mode;
+	text		 *reference = PG_GETARG_TEXT_PP(0);
+	loaded_model *model = fcinfo->flinfo->fn_extra;
+	int64		  features;
 
 	if (model == NULL || strlen(model->name) != VARSIZE_ANY_EXHDR(reference) ||
 		memcmp(model->name, VARDATA_ANY(reference), VARSIZE_ANY_EXHDR(reference)) != 0)
 		model = load_model(fcinfo, text_to_cstring(reference));
-
-	for (int i = 0; i < model->arguments; i++)
-	{
-		dana_numbers_of(&model->argument[i], PG_GETARG_DATUM(i + 1), &ready[i]);
-		if (ready[i].present != NULL)
-			PG_RETURN_NULL();
-		features += ready[i].count;
-	}
+	if (!dana_inputs_read(&model->features, fcinfo, model->name))
+		PG_RETURN_NULL();
+	features = dana_inputs_prepare(&model->features, model->numbers);
+	if (features < 0)
+		PG_RETURN_NULL();
 	if (features != model->program.inputs)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("model \"%s\" takes %u features, not " UINT64_FORMAT, model->name, model->program.inputs, features),
-				 errhint("Give the columns that it was trained on in their order; dana.model.metadata has their names.")));
-
-	to = model->memory;
-	mode = dn_enter();
-	for (int i = 0; i < model->arguments; i++)
-	{
-		dana_numbers_write(&ready[i], 0, to);
-		to += ready[i].count;
-	}
-	dn_leave(mode);
-
+				 errmsg("model \"%s\" takes %u features, not " INT64_FORMAT, model->name, model->program.inputs, features),
+				 errhint("Give the columns that it was trained on in their order; dana.model.metadata has their names. "
+						 "A whole row of the table does, too.")));
 	if (model->program.work <= UNINTERRUPTED_WORK)
-		evaluate(model, 0, model->program.instructions);
+		evaluate(model);
 	else
-		for (uint32 i = 0; i < model->program.instructions; i++)
-		{
-			CHECK_FOR_INTERRUPTS();
-			evaluate(model, i, i + 1);
-		}
+		evaluate_in_steps(model);
 	PG_RETURN_FLOAT4(dn_canonical(model->memory[model->program.result]));
 }

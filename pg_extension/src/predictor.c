@@ -243,6 +243,36 @@ elementwise(const predictor_instruction *i, float *memory)
 	}
 }
 
+/* One step of a fold: `joined` pairs */
+static inline void
+join(float *restrict out, const float *lower, const float *upper, size_t joined, bool sum)
+{
+	if (sum)
+		for (size_t z = 0; z < joined; z++)
+			out[z] = dn_add(lower[z], upper[z]);
+	else
+		for (size_t z = 0; z < joined; z++)
+			out[z] = dn_mul(lower[z], upper[z]);
+}
+
+/* The same in place; `upper` lies behind what is written */
+static inline void
+join_lanes(float *lanes, const float *restrict upper, size_t joined, bool sum)
+{
+	if (sum)
+		for (size_t z = 0; z < joined; z++)
+			lanes[z] = dn_add(lanes[z], upper[z]);
+	else
+		for (size_t z = 0; z < joined; z++)
+			lanes[z] = dn_mul(lanes[z], upper[z]);
+}
+
+static inline uint32_t
+largest_power_below(uint32_t n)
+{
+	return UINT32_C(1) << (31 - __builtin_clz(n - 1));
+}
+
 /*
  * The fold of the language: while n > 1, with h the largest power of two below n, x[i] takes in x[i + h], then n is h.
  */
@@ -256,27 +286,29 @@ reduce(const predictor_instruction *i, float *memory, float *lanes)
 
 	for (uint32_t x = 0; x < i->extent[0]; x++)
 	{
-		uint32_t n = i->extent[1];
+		const float *start = memory + from->start + (size_t)x * from->stride[0];
+		uint32_t	 n = i->extent[1];
 
-		for (uint32_t y = 0; y < n; y++)
+		if (inner == 1 && n > 1 && from->stride[1] == 1)
 		{
-			const float *lane = memory + from->start + (size_t)x * from->stride[0] + (size_t)y * from->stride[1];
+			/* side by side, as in nearly every program: the first step needs no copy */
+			const uint32_t half = largest_power_below(n);
 
-			for (uint32_t z = 0; z < inner; z++)
-				lanes[(size_t)y * inner + z] = dn_flush(lane[(size_t)z * from->stride[2]]);
+			join(lanes, start, start + half, n - half, sum);
+			for (uint32_t y = n - half; y < half; y++)
+				lanes[y] = dn_flush(start[y]);
+			n = half;
 		}
+		else
+			for (uint32_t y = 0; y < n; y++)
+				for (uint32_t z = 0; z < inner; z++)
+					lanes[(size_t)y * inner + z] =
+						dn_flush(start[(size_t)y * from->stride[1] + (size_t)z * from->stride[2]]);
 		while (n > 1)
 		{
-			const uint32_t half = UINT32_C(1) << (31 - __builtin_clz(n - 1));
-			const size_t   joined = (size_t)(n - half) * inner;
-			const float	  *upper = lanes + (size_t)half * inner;
+			const uint32_t half = largest_power_below(n);
 
-			if (sum)
-				for (size_t z = 0; z < joined; z++)
-					lanes[z] = dn_add(lanes[z], upper[z]);
-			else
-				for (size_t z = 0; z < joined; z++)
-					lanes[z] = dn_mul(lanes[z], upper[z]);
+			join_lanes(lanes, lanes + (size_t)half * inner, (size_t)(n - half) * inner, sum);
 			n = half;
 		}
 		memcpy(out, lanes, inner * sizeof(float));

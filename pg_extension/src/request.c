@@ -203,6 +203,43 @@ dana_request_read(FunctionCallInfo fcinfo, dana_train_call *call)
 	call->source.filter = read_filter(fcinfo);
 }
 
+/* The arguments of dana_explain(), each with the argument of dana_train() that it is */
+static const enum argument explained[] = {UDF,	 SOURCE, FEATURES, LABEL, EPOCHS,
+										  HYPER, DESIGN, QUERY,	   FILTER, CLASSES};
+
+void
+dana_request_read_explain(FunctionCallInfo fcinfo, dana_train_call *call, dana_explanation *wanted)
+{
+	/* read later too, so not on this function's stack */
+	FunctionCallInfo training = palloc0(SizeForFunctionCallInfo(ARGUMENTS));
+	const int		 own = lengthof(explained); /* device, search, format follow */
+	char			*format;
+
+	if (PG_NARGS() != own + 3)
+		elog(ERROR, "dana_explain() must have %d arguments", own + 3);
+	InitFunctionCallInfoData(*training, fcinfo->flinfo, ARGUMENTS, fcinfo->fncollation, NULL, NULL);
+	for (int i = 0; i < ARGUMENTS; i++)
+		training->args[i].isnull = true;
+	for (int i = 0; i < own; i++)
+		training->args[explained[i]] = fcinfo->args[i];
+	training->args[BACKEND] = (NullableDatum){CStringGetTextDatum("sim"), false};
+	training->args[NULLS] = (NullableDatum){CStringGetTextDatum("skip"), false};
+	training->args[NONFINITE] = (NullableDatum){CStringGetTextDatum("keep"), false};
+	dana_request_read(training, call);
+	for (int i = own; i < own + 3; i++)
+		if (PG_ARGISNULL(i))
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("device, search and format must not be NULL")));
+	wanted->device = text_to_cstring(PG_GETARG_TEXT_PP(own));
+	wanted->search = PG_GETARG_BOOL(own + 1);
+	format = text_to_cstring(PG_GETARG_TEXT_PP(own + 2));
+	wanted->json = strcmp(format, "json") == 0;
+	if (!wanted->json && strcmp(format, "text") != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"format\" must be 'text' or 'json', not \"%s\"", format)));
+}
+
 static void
 append_text(StringInfo to, const char *key, const char *value)
 {

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define DANA_PROTOCOL_VERSION 2
+#define DANA_PROTOCOL_VERSION 3
 
 /*
  * A message on the socket:
@@ -32,9 +32,11 @@ enum dana_message
 	DANA_MSG_HELLO = 'H', /* protocol, block_size, server_version, pid, slots; carries the ring's memfd */
 	DANA_MSG_CHECK = 'C', /* rule source to be checked */
 	DANA_MSG_TRAIN = 'T', /* a training: rule source, relation, arguments */
+	DANA_MSG_EXPLAIN = 'P', /* a training that is not to be: its fields in `training`, device, search, rows, last */
 	/* worker to backend */
 	DANA_MSG_WELCOME = 'h', /* answer to HELLO: protocol, pid */
 	DANA_MSG_CHECKED = 'c', /* answer to CHECK */
+	DANA_MSG_EXPLAINED = 'p', /* answer to EXPLAIN: numbers, and lines for people */
 	DANA_MSG_DESIGN = 'd',	/* the rule compiled; stream the first epoch's pages, or frames. Once more: begin anew */
 	DANA_MSG_AGAIN = 'a',	/* stream the pages once more, under the same snapshot */
 	DANA_MSG_EPOCH = 'e',	/* an epoch ended */

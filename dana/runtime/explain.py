@@ -1,0 +1,247 @@
+"""What a training would run on, and how fast: the answer to ``dana_explain``.
+
+In: a request as for a training, a device, and what a former training of the same took. Out: numbers as JSON, and the
+same as lines for people, in the words of ``dana design``. Nothing is trained, no page is read: cycles are those of
+`dana.codesign.cycles`, areas those of `dana.codesign.area`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from dana.codesign.area import area_of
+from dana.codesign.cycles import Cycles, measure_cycles
+from dana.codesign.sample import sample_page
+from dana.codesign.search import Exploration, explore
+from dana.compiler import bind
+from dana.errors import UsageError
+from dana.runtime.designs import Design, DesignStore, chosen_extents
+from dana.runtime.streams import plan_stream
+from dana.runtime.trainer import ExplainRequest, Json, Stream, TrainRequest
+from dsl import compile_rule
+from hwgen.devices import Device, device_names, load_device
+from hwgen.spec.bundle import WHOLE_EPOCH
+from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
+
+RESOURCES = {"luts": "LUTs", "flipflops": "flip-flops", "dsps": "DSPs", "block_rams": "block RAMs"}
+WISHES = ("threads", "clusters", "striders", "queue_depth", "tuple_depth", "scratch_depth", "link_bytes")
+"""Fields of a machine that make it anew as a training's ``design``."""
+
+
+def explain(request: ExplainRequest, designs: DesignStore) -> Json:
+    """Explain.
+
+    Raises
+    ------
+    RuleError, UsageError
+        As for the training itself; or there is no such device; or no machine fits it and one was asked for.
+    """
+    device = _device(request.device)
+    training, stream = plan_stream(request.training)
+    design = designs.get(training)
+    found = _search(training, design, device, _per_page(request, training, stream)) if request.search else None
+    bundle = design.bundle if found is None else found.best.bundle
+    page, tuples = sample_page(
+        training.relation.schema, page_size=bundle.config.page_size, tuples=_per_page(request, training, stream)
+    )
+    cycles = measure_cycles(bundle, page, tuples)
+    pages = training.relation.pages
+    if pages is None and request.rows is not None:
+        pages = -(-request.rows // tuples)
+    return {
+        "rule": training.rule,
+        "source": training.relation.name,
+        "features": list(design.features),
+        "labels": list(design.labels),
+        "batch": None if bundle.batch == WHOLE_EPOCH else bundle.batch,
+        "epochs": training.epochs or design.epochs,
+        "reads": {
+            "frames": stream is not None,
+            "page_bytes": bundle.config.page_size,
+            "pages": pages,
+            "tuples": tuples,
+        },
+        "machine": {**bundle.config.to_json(), "lanes": bundle.config.lanes, "units": bundle.config.units},
+        "program": {
+            "engine": len(bundle.program),
+            "strider": len(bundle.strider),
+            "descriptors": len(bundle.columns),
+            "tuples_of_a_round": bundle.round_tuples,
+        },
+        "cycles": _cycles(cycles),
+        "epoch": None if pages is None else _epoch(cycles, pages),
+        "area": _area(bundle.config, device),
+        "search": None if found is None else _searched(found),
+        "last_run": None if request.last is None else _last_run(request.last, bundle.config, cycles),
+    }
+
+
+def _device(name: str) -> Device:
+    # by name only: a path would be a file of the worker's account
+    if name not in device_names():
+        raise UsageError(f"device must be one of {', '.join(device_names())}, not {name!r}")
+    return load_device(name)
+
+
+def _per_page(request: ExplainRequest, training: TrainRequest, stream: Stream | None) -> int | None:
+    """Rows on a page as the table has them; None: as many as fit."""
+    pages = training.relation.pages
+    if stream is not None or not pages or not request.rows:
+        return None
+    return max(1, round(request.rows / pages))
+
+
+def _search(training: TrainRequest, design: Design, device: Device, tuples: int | None) -> Exploration:
+    schema = training.relation.schema
+    graph = compile_rule(training.source, filename=training.rule).hdfg
+    extents = chosen_extents(design.extents, training.hyper)
+    binding = bind(graph, schema, training.features, training.label, extents)
+    batch = design.bundle.batch
+    if batch != binding.graph.batch and batch != WHOLE_EPOCH:  # the caller's
+        binding = replace(binding, graph=replace(binding.graph, batch=batch))
+    most = (training.relation.pages or 1) * training.relation.page_size // 28
+    wishes = {name: value for name, value in training.design.items() if name != "page_size"}
+    return explore(
+        binding,
+        schema,
+        device,
+        max_tuples=max(most, 1),
+        page_size=training.relation.page_size,
+        tuples=tuples,
+        design=wishes,
+    )
+
+
+def _cycles(cycles: Cycles) -> Json:
+    return {
+        "tuple": cycles.per_tuple,
+        "page": cycles.page,
+        "fixed": cycles.fixed,
+        "busy": {
+            "link": cycles.link_use,
+            "unpacker": cycles.unpacker / cycles.page,
+            "engine": cycles.engine / cycles.page,
+            "units": cycles.unit_use,
+        },
+        "waits_for": cycles.bottleneck,
+    }
+
+
+def _epoch(cycles: Cycles, pages: int) -> Json:
+    seconds = cycles.seconds(pages)
+    return {
+        "cycles": round(cycles.epoch(pages)),
+        "seconds": seconds,
+        "bytes_per_second": pages * cycles.config.page_size / seconds if seconds else 0.0,
+    }
+
+
+def _area(config: MachineConfig, device: Device) -> Json:
+    area = area_of(config, device.family)
+    parts = {
+        name: {"used": getattr(area, name), "usable": int(getattr(device, name) * device.usable)} for name in RESOURCES
+    }
+    return {"device": device.name, "fits": all(part["used"] <= part["usable"] for part in parts.values()), **parts}
+
+
+def _searched(found: Exploration) -> Json:
+    return {
+        "machines": len(found.candidates),
+        "fitting": sum(candidate.fits for candidate in found.candidates),
+        "above_bound": found.gap,
+        "design": {name: getattr(found.best.bundle.config, name) for name in WISHES},
+    }
+
+
+def _last_run(run: Json, config: MachineConfig, cycles: Cycles) -> Json:
+    """The run beside the estimate for as many pages, where it was on this machine."""
+    machine = run["design"].get("config")
+    # the clock changes no cycle
+    same = machine is not None and {**machine, "clock_hz": config.clock_hz} == config.to_json()
+    estimate = None
+    if same and run["cycles"]:
+        estimate = round(run["epochs"] * cycles.epoch(run["pages"] // run["epochs"]))
+    return {
+        **{name: value for name, value in run.items() if name != "design"},
+        "same_machine": same,
+        "estimated_cycles": estimate,
+        "error": None if estimate is None else estimate / run["cycles"] - 1,
+    }
+
+
+def lines(explained: Json) -> list[str]:
+    """The same for people, laid out as EXPLAIN does."""
+    machine, program, cycles, reads = (explained[name] for name in ("machine", "program", "cycles", "reads"))
+    labels = "".join(f", label {name}" for name in explained["labels"])
+    batch = "one batch an epoch" if explained["batch"] is None else f"batches of {explained['batch']}"
+    busy = cycles["busy"]
+    made = [
+        f"Rule {explained['rule']} on {explained['source']}",
+        f"  {_count(len(explained['features']), 'column')} as features{labels}; {batch}, "
+        f"{_count(explained['epochs'], 'epoch')}",
+        f"Machine: {_count(machine['threads'], 'thread')} × {_count(machine['clusters'], 'cluster')} × "
+        f"{LANES_PER_CLUSTER} = {machine['units']} units, {_count(machine['striders'], 'Strider')}, "
+        f"{machine['clock_hz'] / 1e6:.0f} MHz",
+        f"  page store {machine['striders']} × {machine['page_size']} bytes, page link of {machine['link_bytes']} "
+        f"bytes a cycle",
+        f"  words of a unit: {machine['scratch_depth']} of scratchpad, {machine['tuple_depth']} of tuple memory; "
+        f"{machine['queue_depth']} entries of a Strider's queue",
+        f"Program: {program['engine']} instructions of {machine['program_depth']}, a Strider's {program['strider']} of "
+        f"{machine['strider_depth']}, {program['descriptors']} columns of {machine['descriptor_depth']}",
+        f"  {program['tuples_of_a_round']} tuples of a round",
+        f"Reads: {_reads(reads)}",
+        f"Cycles: {cycles['tuple']:.2f} of a tuple, waits for {cycles['waits_for']}",
+        f"  busy: link {busy['link']:.0%}, unpacker {busy['unpacker']:.0%}, engine {busy['engine']:.0%}, "
+        f"units {busy['units']:.0%}",
+    ]
+    epoch = explained["epoch"]
+    if epoch is not None:
+        made.append(
+            f"  epoch: {epoch['cycles']:,} cycles, {1e3 * epoch['seconds']:.2f} ms, "
+            f"{epoch['bytes_per_second'] / 1e9:.1f} GB/s"
+        )
+    area = explained["area"]
+    made.append(f"Area on {area['device']}: {'fits' if area['fits'] else 'too big'}; of what a design may take")
+    made.append("  " + ", ".join(_part(area[name], written) for name, written in RESOURCES.items()))
+    if explained["search"] is not None:
+        made += _search_lines(explained["search"])
+    return made + _last_lines(explained["last_run"])
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _reads(reads: Json) -> str:
+    pages = "pages" if reads["pages"] is None else _count(reads["pages"], "page")
+    made = "rows, made into " if reads["frames"] else ""
+    return f"{made}{pages} of {reads['page_bytes']} bytes, {_count(reads['tuples'], 'tuple')} each"
+
+
+def _part(part: Json, written: str) -> str:
+    return f"{written} {part['used'] / part['usable']:.0%}"
+
+
+def _search_lines(search: Json) -> list[str]:
+    return [
+        f"Best of {_count(search['machines'], 'machine')}, of which {search['fitting']} fit; "
+        f"{search['above_bound']:.1%} above the bound of link and units",
+        f"  design => '{json.dumps(search['design'])}'",
+    ]
+
+
+def _last_lines(run: Json | None) -> list[str]:
+    if run is None:
+        return ["Last run: none of this rule on this source that you may see"]
+    made = [
+        f"Last run: {run['id']} of {run['started']} on {run['backend']}, "
+        f"{_count(run['epochs'], 'epoch')} of {_count(run['tuples'], 'tuple')}, {1e3 * run['wall_seconds']:,.1f} ms"
+    ]
+    if run["cycles"] is None:
+        made.append("  without a machine, so without cycles")
+    elif not run["same_machine"]:
+        made.append(f"  {run['cycles']:,} cycles, on another machine than this one")
+    else:
+        made.append(f"  {run['cycles']:,} cycles; estimated {run['estimated_cycles']:,} ({run['error']:+.1%})")
+    return made

@@ -1,0 +1,167 @@
+"""`dana_explain`: the machine of the training that follows, its cycles to the last one, and no trace of itself."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from tests.sources.conftest import Session
+
+errors = psycopg.errors
+
+
+@pytest.fixture
+def table(session: Session) -> str:
+    session.execute(
+        "CREATE TABLE t AS SELECT g * 1.5::real AS a, g::real AS b, g % 2 AS y FROM generate_series(1, 5000) g"
+    )
+    session.execute("VACUUM ANALYZE t")
+    session.execute("TRUNCATE dana.run CASCADE")
+    return "t"
+
+
+def explained(session: Session, arguments: str) -> dict[str, Any]:
+    row = session.execute(
+        sql.SQL("SELECT dana_explain('sums', {}, format => 'json')").format(sql.SQL(arguments))  # type: ignore[arg-type]
+    ).fetchone()
+    assert row is not None
+    return dict(json.loads(row[0]))
+
+
+def lines(session: Session, arguments: str) -> list[str]:
+    query = sql.SQL("SELECT dana_explain('sums', {})").format(sql.SQL(arguments))  # type: ignore[arg-type]
+    return [row[0] for row in session.execute(query)]
+
+
+def test_it_says_what_the_training_then_does(session: Session, table: str) -> None:
+    before = explained(session, "'t', epochs => 3")
+    assert before["last_run"] is None
+    assert session.execute("SELECT count(*) FROM dana.run").fetchone() == (0,)
+    assert session.execute("SELECT count(*) FROM dana.model WHERE name = 'sums'").fetchone() == (0,)
+    session.execute("SELECT dana_train('sums', 't', epochs => 3)")
+    cycles, pages, tuples, design = session.execute(
+        "SELECT cycles, pages, tuples, design FROM dana.run ORDER BY id DESC LIMIT 1"
+    ).fetchone() or (0, 0, 0, {})
+    machine = {name: value for name, value in before["machine"].items() if name not in ("lanes", "units")}
+    assert machine == design["config"]
+    assert before["machine"]["units"] == design["units"]
+    assert before["program"]["engine"] == design["instructions"]
+    assert before["program"]["strider"] == design["strider_instructions"]
+    assert before["reads"]["pages"] == pages / 3
+    assert before["features"] == ["a", "b"]
+    assert before["labels"] == ["y"]
+    # pages are alike but for the last, which is not full
+    assert before["epoch"]["cycles"] == pytest.approx(cycles / 3, rel=0.05)
+    after = explained(session, "'t', epochs => 3")
+    assert after["last_run"]["cycles"] == cycles
+    assert after["last_run"]["tuples"] == tuples == 5000
+    assert after["last_run"]["same_machine"]
+    assert after["last_run"]["estimated_cycles"] == pytest.approx(3 * before["epoch"]["cycles"], abs=3)
+    assert after["last_run"]["error"] == pytest.approx(after["last_run"]["estimated_cycles"] / cycles - 1)
+
+
+def test_lines_are_the_same_numbers(session: Session, table: str) -> None:
+    session.execute("SELECT dana_train('sums', 't')")
+    numbers, text = explained(session, "'t'"), lines(session, "'t'")
+    assert text[0] == "Rule sums on test.t"
+    told = "\n".join(text)
+    for value in (
+        f"= {numbers['machine']['units']} units",
+        f"{numbers['program']['engine']} instructions of",
+        f"{numbers['cycles']['tuple']:.2f} of a tuple, waits for {numbers['cycles']['waits_for']}",
+        f"epoch: {numbers['epoch']['cycles']:,} cycles",
+        f"Last run: {numbers['last_run']['id']} ",
+        f"{numbers['last_run']['cycles']:,} cycles; estimated {numbers['last_run']['estimated_cycles']:,}",
+    ):
+        assert value in told
+
+
+def test_wishes_devices_and_the_search(session: Session, table: str) -> None:
+    session.execute("SELECT dana_train('sums', 't')")
+    small = explained(session, """'t', design => '{"threads": 1, "clusters": 1}', device => 'lfe5um5g-85'""")
+    assert small["machine"]["units"] == 8
+    assert small["area"]["device"] == "lfe5um5g-85"
+    assert not small["last_run"]["same_machine"]
+    assert small["last_run"]["error"] is None
+    best = explained(session, """'t', design => '{"threads": 2, "clusters": 1}', search => true, device => 'xczu7ev'""")
+    assert best["search"]["machines"] == 1
+    assert best["search"]["design"]["threads"] == best["machine"]["threads"] == 2
+    assert best["area"]["fits"]
+    # what the search found can be trained on, and is then the last run's machine
+    wish = json.dumps(best["search"]["design"])
+    session.execute("SELECT dana_train('sums', 't', design => %s)", (wish,))
+    again = explained(session, sql.SQL("'t', design => {}").format(sql.Literal(wish)).as_string(session))
+    assert again["last_run"]["same_machine"]
+    assert again["last_run"]["error"] == pytest.approx(0, abs=0.05)
+
+
+def test_rows_that_have_no_pages(session: Session, table: str) -> None:
+    session.execute("ALTER TABLE t ALTER COLUMN a TYPE numeric")
+    session.execute("ANALYZE t")
+    table_rows = explained(session, "'t'")
+    assert table_rows["reads"]["frames"]
+    assert table_rows["reads"]["pages"] == -(-5000 // table_rows["reads"]["tuples"])
+    query = explained(session, "query => 'SELECT a, b, y FROM t'")
+    assert query["reads"]["frames"]
+    assert query["epoch"] is None, "nobody knows how many rows there will be"
+    assert query["cycles"]["tuple"] == table_rows["cycles"]["tuple"]
+
+
+def test_read_only_transactions(session: Session, table: str) -> None:
+    with session.transaction():
+        session.execute("SET TRANSACTION READ ONLY")
+        assert lines(session, "'t'")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ("'t', device => '/etc/hostname.toml'", errors.InvalidParameterValue, "device must be one of"),
+        ("'t', device => NULL", errors.NullValueNotAllowed, "must not be NULL"),
+        ("'t', label => 'none'", errors.InvalidParameterValue, "column 'none'"),
+        ("'pg_class'", errors.WrongObjectType, "system catalog"),
+        ("NULL", errors.NullValueNotAllowed, 'argument "source"'),
+        ("'t', query => 'SELECT 1'", errors.InvalidParameterValue, "not both"),
+        ("'t', epochs => 0", errors.InvalidParameterValue, 'argument "epochs"'),
+        ("""'t', design => '{"threads": 3}'""", errors.InvalidParameterValue, "threads must be a power of two"),
+        (
+            """'t', search => true, device => 'lfe5um5g-85', design => '{"threads": 8, "clusters": 2}'""",
+            errors.InvalidParameterValue,
+            "fits lfe5um5g-85",
+        ),
+    ],
+)
+def test_refusals(session: Session, table: str, arguments: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error) as raised:
+        explained(session, arguments)
+    assert isinstance(raised.value, psycopg.Error)
+    assert message in str(raised.value.diag.message_primary)
+
+
+def test_rights_are_those_of_a_training(session: Session, table: str) -> None:
+    session.execute("SELECT dana_train('sums', 't')")
+    session.execute("DROP ROLE IF EXISTS explainer")
+    session.execute("CREATE ROLE explainer")
+    try:
+        session.execute("GRANT USAGE ON SCHEMA test TO explainer")
+        session.execute("SET ROLE explainer")
+        with pytest.raises(errors.InsufficientPrivilege, match="permission denied for function dana_explain"):
+            explained(session, "'t'")
+        session.execute("RESET ROLE")
+        session.execute("GRANT EXECUTE ON FUNCTION dana_explain TO explainer")
+        session.execute("GRANT SELECT (a) ON t TO explainer")
+        session.execute("SET ROLE explainer")
+        with pytest.raises(errors.InsufficientPrivilege, match="permission denied for table"):
+            explained(session, "'t'")
+        session.execute("RESET ROLE")
+        session.execute("GRANT SELECT ON t TO explainer")
+        session.execute("SET ROLE explainer")
+        assert explained(session, "'t'")["last_run"] is None, "the run is another role's"
+    finally:
+        session.execute("RESET ROLE")
+        session.execute("DROP OWNED BY explainer")
+        session.execute("DROP ROLE explainer")

@@ -1,0 +1,124 @@
+"""Predictions from rows, whose columns are found by name, and for whole tables."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from tests.sources.conftest import Session
+
+errors = psycopg.errors
+
+
+@pytest.fixture
+def table(session: Session) -> str:
+    """A table with a column dropped, a column of text and a model trained on three of the others."""
+    session.execute("CREATE TABLE t (gone int, id int PRIMARY KEY, a real, b int, word text, c numeric, y real)")
+    session.execute("ALTER TABLE t DROP COLUMN gone")
+    session.execute("INSERT INTO t SELECT g, g % 5, g % 7, 'w' || g, g % 3, g % 2 FROM generate_series(1, 300) AS g")
+    session.execute("SELECT dana_train('sums', 't', features => '{a,b,c}', label => 'y', model => 'm')")
+    return "t"
+
+
+def rows(session: Session, query: str) -> list[tuple[object, ...]]:
+    return session.execute(query).fetchall()  # type: ignore[arg-type]
+
+
+EXPECTED = "SELECT id, dana_predict('m', a, b, c) FROM t ORDER BY id"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT id, dana_predict('m', t) FROM t ORDER BY id",
+        "SELECT id, dana_predict('m', t.*) FROM t ORDER BY id",
+        "SELECT id, dana_predict('m', s) FROM (SELECT c, 'x' AS word, b, id, a FROM t) AS s ORDER BY id",
+        "SELECT id, dana_predict('m', v) FROM v ORDER BY id",
+        "SELECT id, dana_predict('m@1', r) FROM (SELECT id, ROW(word, b, c, a)::kind AS r FROM t) AS s ORDER BY id",
+        "SELECT id::int, prediction FROM dana_predict_table('m', 't') ORDER BY 1",
+        "SELECT t.id, prediction FROM dana_predict_table('m', 't', 'ctid') p JOIN t ON t.ctid = p.id::tid ORDER BY 1",
+        "SELECT id::int, prediction FROM dana_predict_table('m', 'v', key => 'id') ORDER BY 1",
+    ],
+)
+def test_the_same_as_from_columns(session: Session, table: str, query: str) -> None:
+    session.execute("CREATE VIEW v AS SELECT c, b, y, a, id FROM t")
+    session.execute("CREATE TYPE kind AS (word text, b int, c numeric, a real)")
+    expected = rows(session, EXPECTED)
+    assert len({value for _, value in expected}) > 50, "predictions tell rows apart"
+    assert rows(session, query) == expected
+
+
+def test_rows_of_several_types_in_one_call(session: Session, table: str) -> None:
+    """A column of type record may hold rows of any type; each is looked at anew."""
+    session.execute("CREATE TYPE short AS (a real, b int, c numeric)")
+    session.execute("CREATE TYPE long AS (c numeric, word text, b int, a real)")
+    session.execute(
+        "CREATE FUNCTION one_of(t) RETURNS record LANGUAGE plpgsql AS $$ BEGIN IF $1.id % 2 = 0 THEN "
+        "RETURN ROW($1.a, $1.b, $1.c)::short; END IF; RETURN ROW($1.c, $1.word, $1.b, $1.a)::long; END $$"
+    )
+    assert rows(session, "SELECT id, dana_predict('m', one_of(t)) FROM t ORDER BY id") == rows(session, EXPECTED)
+
+
+def test_nulls_and_columns_added_later(session: Session, table: str) -> None:
+    session.execute("UPDATE t SET a = NULL WHERE id = 1")
+    session.execute("UPDATE t SET word = NULL WHERE id = 2")
+    session.execute("ALTER TABLE t RENAME c TO d")
+    session.execute("ALTER TABLE t ADD COLUMN c real DEFAULT 2")
+    found = rows(session, "SELECT id, dana_predict('m', t) FROM t WHERE id <= 3 ORDER BY id")
+    assert found[0] == (1, None)
+    assert found[1:] == rows(session, "SELECT id, dana_predict('m', a, b, 2) FROM t WHERE id IN (2, 3) ORDER BY id")
+    assert rows(session, "SELECT dana_predict('m', NULL::t)") == [(None,)]
+
+
+def test_a_filter_and_a_name_that_needs_quotes(session: Session, table: str) -> None:
+    session.execute('CREATE TABLE "Odd table" AS SELECT id AS "my key", a, b, c, 7 AS r FROM t')
+    found = rows(
+        session,
+        """SELECT * FROM dana_predict_table('m', '"Odd table"', 'my key', '"my key" < 3 -- few') ORDER BY 1""",
+    )
+    assert found == rows(session, "SELECT id::text, dana_predict('m', a, b, c) FROM t WHERE id < 3 ORDER BY 1")
+
+
+def test_more_columns_than_a_function_has_arguments(session: Session) -> None:
+    listed = ", ".join(f"(g * {k}) % 11 AS x{k}" for k in range(150))
+    session.execute(f"CREATE TABLE wide AS SELECT g AS id, {listed}, g % 2 AS y FROM generate_series(1, 100) AS g")  # type: ignore[arg-type]
+    names = [f"x{k}" for k in range(150)]
+    session.execute("SELECT dana_train('sums', 'wide', features => %s, label => 'y', model => 'w')", (names,))
+    array = ", ".join(names)
+    assert rows(session, "SELECT id::int, prediction FROM dana_predict_table('w', 'wide', 'id') ORDER BY 1") == rows(
+        session, f"SELECT id, dana_predict('w', ARRAY[{array}]) FROM wide ORDER BY 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "error", "message"),
+    [
+        ("SELECT dana_predict('m', s) FROM (SELECT a, b FROM t) AS s", errors.UndefinedColumn, 'needs column "c"'),
+        (
+            "SELECT dana_predict('m', s) FROM (SELECT a, b, word AS c FROM t) AS s",
+            errors.DatatypeMismatch,
+            'column "c" has type text',
+        ),
+        ("SELECT * FROM dana_predict_table('none', 't')", errors.UndefinedObject, 'model "none" does not exist'),
+        ("SELECT * FROM dana_predict_table('m', 't', 'nokey')", errors.UndefinedColumn, "nokey"),
+        ("SELECT * FROM dana_predict_table('m', NULL)", errors.NullValueNotAllowed, 'argument "source"'),
+    ],
+)
+def test_refusals(session: Session, table: str, query: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error) as raised:
+        rows(session, query)
+    assert isinstance(raised.value, psycopg.Error)
+    assert message in str(raised.value.diag.message_primary)
+
+
+def test_parallel_workers(session: Session, table: str) -> None:
+    """A row is found by name in parallel workers too; the function for tables starts them itself."""
+    session.execute("INSERT INTO t SELECT g, g % 5, g % 7, 'w' || g, g % 3 FROM generate_series(301, 20000) AS g")
+    session.execute("ANALYZE t")
+    query = "SELECT sum(dana_predict('m', t)::numeric) FROM t"
+    alone = rows(session, query)
+    for setting in ("parallel_setup_cost = 0", "parallel_tuple_cost = 0", "min_parallel_table_scan_size = 0"):
+        session.execute(f"SET {setting}")
+    assert "Parallel Seq Scan" in str(rows(session, f"EXPLAIN {query}"))
+    assert rows(session, query) == alone
+    assert rows(session, "SELECT count(prediction) FROM dana_predict_table('m', 't')") == [(20000,)]
