@@ -10,7 +10,19 @@ from pathlib import Path
 
 from bench.measure import Figure, show
 
-NAMES = ("epoch", "simulator", "fixed_cost", "predict", "compile", "utilisation", "verilator", "accuracy")
+NAMES = (
+    "epoch",
+    "frames",
+    "visibility",
+    "beside",
+    "simulator",
+    "fixed_cost",
+    "predict",
+    "compile",
+    "utilisation",
+    "verilator",
+    "accuracy",
+)
 """In the order in which they run; each is a module with ``run() -> list[Figure]``."""
 
 

@@ -63,7 +63,7 @@ class Watch:
             "sessions of the worker": len(children(worker)),
             "descriptors of the worker": len(os.listdir(f"/proc/{worker}/fd")),
             "descriptors of the postmaster": len(os.listdir(f"/proc/{server}/fd")),
-            "files in /dev/shm": len(os.listdir("/dev/shm")),
+            "rings": sum(rings(pid) for pid in (server, worker, *children(server), *children(worker))),
         }
 
 
@@ -79,9 +79,11 @@ def children(parent: int) -> list[int]:
     return found
 
 
-def rings(backend: int) -> int:
-    """Rings of pages that a backend has mapped."""
-    return Path(f"/proc/{backend}/maps").read_text().count("memfd:dana-ring")
+def rings(process: int) -> int:
+    """Rings of pages that a process has mapped; none where it has ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{process}/maps").read_text().count("memfd:dana-ring")
+    return 0
 
 
 def descriptors(backend: int) -> int:

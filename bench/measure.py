@@ -71,6 +71,33 @@ def paired_medians(
     return statistics.median(pair[0] for pair in times), statistics.median(pair[1] for pair in times)
 
 
+def paired_processor_medians(
+    measured: Callable[[], object],
+    reference: Callable[[], object],
+    *,
+    process: int,
+    repeats: int = 11,
+    warm_up: int = 2,
+) -> tuple[float, float]:
+    """As `paired_medians`, in seconds of processor time of another process: other processes' work does not count."""
+
+    def used(function: Callable[[], object]) -> float:
+        before = processor_seconds(process)
+        function()
+        return processor_seconds(process) - before
+
+    for _ in range(warm_up):
+        measured()
+        reference()
+    times = [(used(measured), used(reference)) for _ in range(repeats)]
+    return statistics.median(pair[0] for pair in times), statistics.median(pair[1] for pair in times)
+
+
+def processor_seconds(process: int) -> float:
+    """Seconds that a process has run on a processor (proc(5), schedstat)."""
+    return int(Path(f"/proc/{process}/schedstat").read_text().split()[0]) / 1e9
+
+
 def show(figures: Sequence[Figure], json_file: Path | None = None) -> None:
     """Print the figures as a table; write them to ``json_file`` too where one is given."""
     from rich.console import Console

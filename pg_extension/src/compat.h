@@ -14,6 +14,7 @@
 #include "varatt.h" /* split from postgres.h in 16 */
 #endif
 
+#include "access/toast_internals.h"
 #include "storage/latch.h"
 #include "utils/snapmgr.h"
 #include "utils/wait_event.h"
@@ -43,6 +44,18 @@
 #else
 #define dana_backend_status(i) pgstat_fetch_stat_local_beentry(i)
 #endif
+
+/* 18 keeps it itself */
+static inline Snapshot
+dana_toast_snapshot(SnapshotData *space)
+{
+#if PG_VERSION_NUM >= 180000
+	return get_toast_snapshot();
+#else
+	init_toast_snapshot(space);
+	return space;
+#endif
+}
 
 /* 17 lets extensions name their wait events */
 static inline uint32

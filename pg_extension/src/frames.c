@@ -20,6 +20,7 @@
 #include "compat.h"
 #include "numerics.h"
 #include "ring.h"
+#include "toast.h"
 #include "values.h"
 
 #define TUPLE_DATA MAXALIGN(SizeofHeapTupleHeader)
@@ -53,6 +54,7 @@ struct dana_frames
 	uint64				 pages;
 	uint64				 nonfinite; /* rows with a NaN or an infinity */
 	MemoryContext		 row_context;
+	dana_toast			*toast;
 };
 
 static void
@@ -113,6 +115,7 @@ dana_frames_begin(const char *name, TupleDesc descriptor, const dana_cleaning *c
 	/* a detoasted value of 8 kB comes from the context's own block */
 	frames->row_context =
 		AllocSetContextCreate(CurrentMemoryContext, "dana frame row", 128 * 1024, 128 * 1024, 1024 * 1024);
+	frames->toast = dana_toast_begin();
 	start_page(frames);
 	dana_ring_begin(page_size);
 	return frames;
@@ -196,6 +199,8 @@ take_value(dana_frames *frames, frame_column *column, dana_numbers *numbers, Dat
 		dana_numbers_of(&integer, class_number(frames, column, value), numbers);
 		return true;
 	}
+	if (column->length > 0)
+		value = dana_toast_fetch(frames->toast, value);
 	dana_numbers_of(&column->type, value, numbers);
 	if (column->length > 0 && (numbers->dimensions != 1 || numbers->count != column->length))
 		ereport(ERROR,
@@ -289,6 +294,7 @@ dana_frames_finish(dana_frames *frames)
 	if (frames->lower > SizeOfPageHeaderData)
 		send_page(frames);
 	dana_ring_finish();
+	dana_toast_end(frames->toast);
 	if (frames->nonfinite > 0)
 		ereport(NOTICE,
 				(errmsg(UINT64_FORMAT " rows of %s were left out because of a NaN or an infinity", frames->nonfinite, frames->name)));

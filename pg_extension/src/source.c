@@ -25,6 +25,7 @@
 #include "utils/rls.h"
 #include "utils/snapmgr.h"
 
+#include "buffers.h"
 #include "compat.h"
 #include "json.h"
 #include "progress.h"
@@ -280,23 +281,6 @@ hide_invisible(dana_source *source, BlockNumber block, Buffer buffer, Page copy,
 	}
 }
 
-/*
- * Reads a block and pins it. A table that was loaded in order mostly lies in neighbouring buffers: the one after the
- * last block's is tried first, which saves the look-up in the buffer table, two cache misses and two locks per page.
- */
-static Buffer
-read_block(Relation relation, BlockNumber block, Buffer last, BufferAccessStrategy strategy)
-{
-	if (last > 0 && last < NBuffers &&
-		ReadRecentBuffer(dana_relation_locator(relation), MAIN_FORKNUM, block, last + 1))
-	{
-		pgstat_count_buffer_read(relation);
-		pgstat_count_buffer_hit(relation);
-		return last + 1;
-	}
-	return ReadBufferExtended(relation, MAIN_FORKNUM, block, RBM_NORMAL, strategy);
-}
-
 /* Sets to LP_UNUSED each line pointer of a copied page whose tuple the filter rejects; no buffer is locked */
 static void
 apply_filter(dana_source *source, BlockNumber block, Page copy)
@@ -349,7 +333,7 @@ stream_pages(dana_source *source)
 		CHECK_FOR_INTERRUPTS();
 		/* may wait, so before any pin or lock */
 		slot = dana_ring_reserve();
-		buffer = read_block(relation, block, buffer, strategy);
+		buffer = dana_read_block(relation, block, buffer > 0 ? buffer + 1 : InvalidBuffer, strategy);
 		heap_page_prune_opt(relation, buffer);
 		LockBuffer(buffer, BUFFER_LOCK_SHARE);
 		page = BufferGetPage(buffer);

@@ -190,3 +190,33 @@ def test_rows_too_long_for_a_page(session: Session) -> None:
         weights(session, "'t'")
     assert "query =>" in str(raised.value.diag.message_hint)
     assert weights(session, "query => 'SELECT x[1:8000] AS x, y FROM t'")[0] == [3.0] * 8000
+
+
+def test_chunks_in_any_order(session: Session) -> None:
+    """Out of line values are read where they lie behind one another, and by the index where they do not."""
+    session.execute("CREATE TABLE t (k int, x real[], more real[], y real)")
+    session.execute("ALTER TABLE t ALTER x SET STORAGE EXTERNAL, ALTER more SET STORAGE EXTERNAL")
+    row = "ARRAY(SELECT sin(g + {0} * i)::real FROM generate_series(1, {1}) i)"
+    rows = f"SELECT g, {row.format(1, 1500)}, {row.format(2, 700)}, g % 3 FROM generate_series"
+    for statement in (
+        f"INSERT INTO t {rows}(1, 60) g",
+        f"BEGIN; INSERT INTO t {rows}(900, 920) g; ROLLBACK",
+        "DELETE FROM t WHERE k % 4 = 0",
+        "VACUUM t",
+        f"INSERT INTO t {rows}(100, 130) g ORDER BY random()",
+        f"UPDATE t SET x = {row.format(3, 1500).replace('sin(g', 'sin(k')} WHERE k % 5 = 0",
+        "CREATE TABLE other (LIKE t INCLUDING ALL) INHERITS (t)",
+        f"INSERT INTO other {rows}(200, 210) g",
+        "ALTER TABLE t ALTER x SET STORAGE EXTENDED",
+        "INSERT INTO t SELECT g, ARRAY(SELECT (i % 11)::real FROM generate_series(1, 1500) i), more, y"
+        " FROM t JOIN generate_series(1, 5) g ON t.k = g",
+    ):
+        session.execute(statement)
+    for order in ("", "ORDER BY k % 7, k"):
+        for column in ("x", "more"):
+            session.execute(f"CREATE TABLE plain AS SELECT {column}, y FROM t {order}")
+            session.execute(f"ALTER TABLE plain ALTER {column} SET STORAGE MAIN")
+            session.execute("VACUUM FULL plain")
+            expected = weights(session, f"query => 'SELECT {column}, y FROM plain'")
+            assert weights(session, f"query => 'SELECT {column}, y FROM t {order}'") == expected
+            session.execute("DROP TABLE plain")
