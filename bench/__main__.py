@@ -19,6 +19,7 @@ NAMES = (
     "fixed_cost",
     "predict",
     "compile",
+    "text",
     "utilisation",
     "verilator",
     "accuracy",

@@ -5,6 +5,8 @@ Comes in: AST statements. Goes out: a filled `Context`. Must not: evaluate expre
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from dsl.diagnostics import Note
 from dsl.hdfg.dims import shape_text, symbol
 from dsl.hdfg.graph import Op
@@ -174,7 +176,7 @@ class Statements:
                 found=f"shape {shape_text(value.shape)}",
                 notes=(Note(message="declared here", span=previous.span),),
             )
-        if isinstance(previous, Operation) and previous.op in LEAF_OPS.values() and not isinstance(value, Poison):
+        if _loses_its_name(previous, name.id, value):
             self.context.warn(
                 "W703",
                 f"{describe(previous).split(',')[0]} loses its name",
@@ -382,6 +384,17 @@ class Statements:
         for item in rounds:
             self._bind_target(target, item, loop.iterable.span, scope)
             self._run(loop.body, scope)
+
+
+def _loses_its_name(previous: object, name: str, value: Object) -> TypeGuard[Operation]:
+    """Whether binding a name takes from a declared thing the one that it was declared with."""
+    return (
+        isinstance(previous, Operation)
+        and previous.op in LEAF_OPS.values()
+        and previous.name == name
+        and value is not previous
+        and not isinstance(value, Poison)
+    )
 
 
 def _unpacking_help(value: Object) -> str:

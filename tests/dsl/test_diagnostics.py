@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dsl import Rule, RuleError, compile_rule
+from tests.dsl.hostile import BODY
 from tests.golden import Golden
 
 BAD = sorted((Path(__file__).parent / "bad").glob("*.rule"))
@@ -30,6 +31,13 @@ def test_warned(path: Path, golden: Golden) -> None:
     rule = compile_rule(path.read_text(encoding="utf-8"), filename=path.name)
     assert rule.warnings, "the program must have a warning"
     golden(rule.report)
+
+
+@pytest.mark.parametrize("statements", ["e = y\ne = e * 2.0", "y = y\ne = y", "for e in [y, x]:\n    pass\ne = y"])
+def test_another_name_of_an_input_is_free(statements: str) -> None:
+    """Nothing is lost: the input keeps the name that it was declared with."""
+    rule = compile_rule(f"{BODY}{statements}\nrule.setModel(w - 0.1 * e * x)\n")
+    assert not rule.warnings
 
 
 def test_there_are_many_bad_programs() -> None:
