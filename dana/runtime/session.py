@@ -41,6 +41,10 @@ HANGUP_GRACE = 2.0
 """Seconds between the first, polite interruption of an abandoned request and the end of the process."""
 
 
+FIRST_REQUEST_SECONDS = 60.0
+"""Least time for a new session's first request: a backend connects because it has one, so it is slow then, not idle."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What one session may use.
@@ -134,6 +138,8 @@ class _Session:
     limits: Limits
     ring: Ring
     backend_pid: int
+    asked: bool = False
+    """Whether a request has come."""
 
     def run(self) -> None:
         while self._readable():
@@ -152,7 +158,11 @@ class _Session:
                     return
 
     def _readable(self) -> bool:
-        ready, _, _ = select.select([self.channel.fileno()], [], [], self.limits.idle_seconds)
+        seconds = self.limits.idle_seconds
+        if seconds is not None and not self.asked:
+            seconds = max(seconds, FIRST_REQUEST_SECONDS)
+        ready, _, _ = select.select([self.channel.fileno()], [], [], seconds)
+        self.asked = True
         return bool(ready)
 
     def _answer(self, message: Message, payload: bytes) -> None:

@@ -341,7 +341,7 @@ def test_full_queue_of_a_stopped_worker(cluster: Cluster, session: Session, rule
 
 def test_idle_sessions_end_and_come_back(cluster: Cluster, session: Session, rule: Callable[..., str]) -> None:
     cluster.stop_worker()
-    cluster.start_worker(idle_seconds=1)  # longer than a busy machine takes from one message to the next
+    cluster.start_worker(idle_seconds=0.2)
     session.execute("CREATE TABLE t AS SELECT 1 AS id")
     name = rule()
     for _ in range(2):
