@@ -1,5 +1,5 @@
 # Needs python3 >= 3.11 (another: make PYTHON=/path/to/python), a C compiler and make; nothing else.
-# Everything goes into .venv, .dana (the embedded PostgreSQL) and .stamps, all below this folder.
+# Everything goes into .venv, .dana (the embedded PostgreSQL), .icarus and .stamps, all below this folder.
 
 PYTHON ?= python3
 VENV := .venv
@@ -21,7 +21,7 @@ help:
 demo: $(STAMPS)/demo
 	$(BIN)/dana demo
 
-test: lint
+test: lint $(STAMPS)/icarus
 	$(BIN)/python -m pytest
 
 bench: $(STAMPS)/test
@@ -35,8 +35,14 @@ lint: $(STAMPS)/test
 
 clean:
 	if [ -x $(BIN)/dana ]; then $(BIN)/dana stop --major 16; $(BIN)/dana stop --major 18; fi
-	rm -rf $(VENV) $(STAMPS) .dana build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(STAMPS) .dana .icarus build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find dana dsl hwgen tests bench \( -name '*.so' -o -name __pycache__ \) -exec rm -rf {} +
+
+# Icarus Verilog is on no package index of Python's: where the machine has none, Debian's package is unpacked into .icarus
+$(STAMPS)/icarus:
+	@mkdir -p $(STAMPS)
+	command -v iverilog >/dev/null || .ci/icarus .icarus
+	@touch $@
 
 $(STAMPS)/venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -16,7 +16,7 @@ import pytest
 from dana.cli.entry import USAGE, main
 from dana.export import export
 from dana.rulefile import load
-from dana.server.places import EXAMPLES
+from dana.server.places import CHECKOUT, EXAMPLES
 from dana.storage.schema import TableSchema
 from hwgen.devices import load_device
 from hwgen.export import MANIFEST
@@ -123,8 +123,12 @@ def test_the_testbench_passes_in_verilator_and_notices_a_wrong_bit(folder: Path,
         (sim / "expected.hex").write_text(expected)
 
 
-@pytest.mark.skipif(shutil.which("iverilog") is None, reason="Icarus Verilog is not on PyPI, and not on the PATH here")
-def test_the_testbench_passes_in_icarus(folder: Path) -> None:
+def test_the_testbench_passes_in_icarus(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make test` fetches Icarus Verilog into the checkout where the machine has none: see the Makefile."""
+    fetched = CHECKOUT / ".icarus"
+    if fetched.is_dir():
+        monkeypatch.setenv("PATH", f"{fetched}{os.pathsep}{os.environ['PATH']}")
+    assert shutil.which("iverilog"), "no iverilog on the PATH; `make test` fetches it, or your distribution has it"
     assert "PASS" in run(["sh", "icarus.sh", "40"], folder / "sim")
 
 
