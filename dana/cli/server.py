@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +40,25 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     worker.add_argument(
         "--socket", type=Path, required=True, help="unix socket to listen on: the setting dana.socket_path"
     )
+    worker.add_argument(
+        "--memory-limit", type=size, metavar="SIZE", help="memory of a session, such as 4GB (half of the machine's)"
+    )
+    worker.add_argument(
+        "--cache-limit", type=size, metavar="SIZE", help="pages kept between epochs (a quarter of the machine's memory)"
+    )
+    worker.add_argument(
+        "--idle-seconds", type=float, metavar="N", help="end a session that had no request for so long (600)"
+    )
     worker.set_defaults(run=run_worker)
+
+
+def size(text: str) -> int:
+    """Bytes of a size as PostgreSQL writes it: 512MB, 4GB."""
+    found = re.fullmatch(r"(\d+) ?(kB|MB|GB|TB)?", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 512MB or 4GB")
+    units = {None: 1, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+    return int(found[1]) * units[found[2]]
 
 
 def _add_major(command: argparse.ArgumentParser) -> None:
@@ -103,5 +123,11 @@ def run_worker(options: argparse.Namespace) -> int:
     from dana.runtime.worker import default_options, serve
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s [%(process)d] %(levelname)s %(message)s")
-    serve(MachineTrainer(design_cache()), default_options(options.socket))
+    given = {
+        "memory_limit": options.memory_limit,
+        "cache_limit": options.cache_limit,
+        "idle_seconds": options.idle_seconds,
+    }
+    chosen = {name: value for name, value in given.items() if value is not None}
+    serve(MachineTrainer(design_cache()), replace(default_options(options.socket), **chosen))
     return 0

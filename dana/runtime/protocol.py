@@ -317,6 +317,7 @@ def _training(fields: Json, page_size: int) -> TrainRequest:
         warm=None if fields["warm"] is None else _weights(fields["warm"]),
         notes=fields["notes"],
         max_epochs=fields["max_epochs"],
+        max_memory=fields["max_memory"],
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import select
 import signal
 import threading
@@ -200,25 +201,42 @@ class _Session:
         )
 
     def _run(self, request: TrainRequest, backend_cpu: int) -> tuple[TrainResult, dict[str, Any]]:
-        training = self.trainer.open(request, self.channel.send_notice)
-        try:
-            return run_epochs(
-                training,
-                request,
-                channel=self.channel,
-                ring=self.ring,
-                cache_bytes=self.limits.cache_bytes,
-                backend_cpu=backend_cpu,
-            )
-        finally:
-            self.ring.keep(0)
-            training.close()
+        cache_bytes = self.limits.cache_bytes
+        if request.max_memory:
+            cache_bytes = min(cache_bytes, request.max_memory // 2)
+        with _memory_at_most(request.max_memory):
+            training = self.trainer.open(request, self.channel.send_notice)
+            try:
+                return run_epochs(
+                    training,
+                    request,
+                    channel=self.channel,
+                    ring=self.ring,
+                    cache_bytes=cache_bytes,
+                    backend_cpu=backend_cpu,
+                )
+            finally:
+                self.ring.keep(0)
+                training.close()
 
     def _send_error(self, error: Exception) -> None:
         fields = error_fields(error)
         if fields["sqlstate"] == SqlState.INTERNAL:
             log.error("backend %d: request failed", self.backend_pid, exc_info=error)
         self.channel.send(Message.ERROR, fields)
+
+
+@contextmanager
+def _memory_at_most(limit: int) -> Iterator[None]:
+    """Bound this process's private memory, below what the worker bounds it to; 0: leave it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if limit:
+        bound = limit if soft == resource.RLIM_INFINITY else min(limit, soft)
+        resource.setrlimit(resource.RLIMIT_DATA, (bound, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def error_fields(error: Exception) -> dict[str, str]:
@@ -234,7 +252,7 @@ def error_fields(error: Exception) -> dict[str, str]:
             "sqlstate": "53200",
             "message": "the worker ran out of memory for this training",
             "detail": "",
-            "hint": "Train on fewer columns, or start the worker with a higher --memory-limit.",
+            "hint": "Train on fewer columns, raise dana.max_memory, or start the worker with a higher --memory-limit.",
         }
     return {
         "sqlstate": SqlState.INTERNAL,

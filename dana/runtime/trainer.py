@@ -142,6 +142,8 @@ class TrainRequest:
         What the caller wants kept in the model's metadata.
     max_epochs
         Most epochs that are allowed; None: any number.
+    max_memory
+        Most memory of the process, bytes; 0: what it was started with.
     """
 
     rule: str
@@ -158,6 +160,7 @@ class TrainRequest:
     warm: Mapping[str, NDArray[np.float32]] | None = None
     notes: Json = field(default_factory=dict)
     max_epochs: int | None = None
+    max_memory: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

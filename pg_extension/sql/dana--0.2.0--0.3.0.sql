@@ -88,3 +88,7 @@ BEGIN
 	END LOOP;
 END
 $$;
+
+-- Limits
+
+COMMENT ON COLUMN dana.progress.phase IS 'waiting (for others to end: dana.max_runs), compiling, streaming (pages to the machine), training (on kept pages), storing';

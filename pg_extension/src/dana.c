@@ -3,11 +3,13 @@
  */
 #include "postgres.h"
 
+#include <limits.h>
+
 #include "fmgr.h"
 #include "utils/guc.h"
 
+#include "bounds.h"
 #include "compat.h"
-#include "limits.h"
 #include "session.h"
 
 #if PG_VERSION_NUM >= 180000
@@ -17,8 +19,6 @@ PG_MODULE_MAGIC;
 #endif
 
 PGDLLEXPORT void _PG_init(void);
-
-int dana_max_epochs = 100000;
 
 void
 _PG_init(void)
@@ -34,5 +34,15 @@ _PG_init(void)
 	DefineCustomIntVariable("dana.max_epochs", "Most epochs that a training may have.",
 							"Each is a row of dana.epoch.", &dana_max_epochs, 100000, 1, 10000000, PGC_SUSET, 0, NULL, NULL,
 							NULL);
+	/* the server's: sessions that count differently would not bound each other */
+	DefineCustomIntVariable("dana.max_runs", "Most trainings that run at once in the server; 0: any number.",
+							"The next one waits, as for a lock.", &dana_max_runs, 0, 0, 10000, PGC_SIGHUP, 0, NULL, NULL,
+							NULL);
+	DefineCustomIntVariable("dana.max_seconds", "Longest time that a training may take; 0: any.",
+							"Unlike statement_timeout, a user cannot change it.", &dana_max_seconds, 0, 0, INT_MAX / 1000, PGC_SUSET,
+							GUC_UNIT_S, NULL, NULL, NULL);
+	DefineCustomIntVariable("dana.max_memory", "Most memory of the worker's process for a training; 0: as the worker was started.",
+							"At most half of it keeps pages between epochs.", &dana_max_memory, 0, 0, INT_MAX, PGC_SUSET,
+							GUC_UNIT_MB, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("dana");
 }

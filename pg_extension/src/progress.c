@@ -19,7 +19,7 @@ PG_FUNCTION_INFO_V1(dana_progress_info);
 
 #define COLUMNS 12
 
-static const char *const phases[] = {"compiling", "streaming", "training", "storing"};
+static const char *const phases[] = {"compiling", "streaming", "training", "storing", "waiting"};
 
 /* Seconds to go, as if the epochs to come took as long as those before; false while none has a known part behind it */
 static bool

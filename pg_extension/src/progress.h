@@ -32,7 +32,8 @@ typedef enum dana_progress_phase
 	DANA_PHASE_COMPILING,
 	DANA_PHASE_STREAMING,
 	DANA_PHASE_TRAINING,
-	DANA_PHASE_STORING
+	DANA_PHASE_STORING,
+	DANA_PHASE_WAITING /* for other trainings to end: dana.max_runs */
 } dana_progress_phase;
 
 static inline void

@@ -10,9 +10,9 @@
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
 
+#include "bounds.h"
 #include "compat.h"
 #include "json.h"
-#include "limits.h"
 #include "models.h"
 
 #include <math.h>
@@ -319,6 +319,7 @@ dana_request_build(const dana_train_call *call, const char *rule, dana_source *s
 	else
 		dana_model_append_weights(request, call->warm);
 	/* the worker keeps off this CPU while we stream */
-	appendStringInfo(request, ",\"max_epochs\":%d,\"cpu\":%d}", dana_max_epochs, sched_getcpu());
+	appendStringInfo(request, ",\"max_epochs\":%d,\"max_memory\":" INT64_FORMAT ",\"cpu\":%d}", dana_max_epochs,
+					 (int64)dana_max_memory * 1024 * 1024, sched_getcpu());
 	return request;
 }

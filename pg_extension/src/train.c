@@ -13,6 +13,7 @@
 #include "utils/jsonb.h"
 #include "utils/timestamp.h"
 
+#include "bounds.h"
 #include "compat.h"
 #include "json.h"
 #include "models.h"
@@ -175,18 +176,22 @@ dana_train(PG_FUNCTION_ARGS)
 	pgstat_progress_start_command(DANA_PROGRESS_COMMAND, call.source.relation);
 	dana_progress(DANA_PROGRESS_STARTED, GetCurrentTimestamp());
 
+	dana_bounds_enter();
 	dana_request_begin();
 	PG_TRY();
 	{
+		dana_bounds_start_clock();
 		converse(request, source, &model);
 		dana_request_end();
 	}
 	PG_CATCH();
 	{
 		dana_request_abort();
+		dana_bounds_failed();
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
+	dana_bounds_leave();
 
 	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_STORING);
 	dana_source_close(source);

@@ -61,6 +61,8 @@ class Rule:
         What happens there: "" or one of `MISHAPS`.
     rows
         Frames of all columns, which are numbers, instead of pages.
+    allocate_mb
+        Memory that it takes and gives back when it is opened.
     weights
         Values of the model's parameter.
     predictor
@@ -79,6 +81,7 @@ class Rule:
     on_epoch: str = ""
     on_check: str = ""
     rows: bool = False
+    allocate_mb: int = 0
     weights: tuple[float, ...] = (1.5, -2.25, 1e-30)
     predictor: str | None = None
     notice: str = ""
@@ -218,6 +221,7 @@ class PageTrainer:
     def open(self, request: TrainRequest, notify: Notify) -> PageTraining:
         rule = self._rule(request.source)
         MISHAPS[rule.on_open]()
+        np.ones(rule.allocate_mb << 20, dtype=np.uint8)
         return PageTraining(rule, request, self._library)
 
     def _rule(self, source: str) -> Rule:

@@ -99,6 +99,7 @@ def test_requests_without_a_field(missing: str) -> None:
             "warm",
             "notes",
             "max_epochs",
+            "max_memory",
         )
     )
     request |= {"cpu": 0, "relation": {"name": "t", "pages": 1, "rows": False, "attributes": []}}
@@ -124,6 +125,7 @@ def test_attributes_that_this_version_does_not_have() -> None:
             "warm",
             "notes",
             "max_epochs",
+            "max_memory",
         )
     )
     request |= {

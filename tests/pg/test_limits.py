@@ -1,0 +1,122 @@
+"""Settings that bound trainings: what happens to the one that wants more."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from tests.pg.cluster import Cluster
+from tests.pg.conftest import Session
+
+errors = psycopg.errors
+Rule = Callable[..., str]
+
+
+@pytest.fixture
+def one_at_a_time(session: Session) -> Iterator[None]:
+    """At most one training in the server."""
+    session.execute("LOAD 'dana'")  # before 16 only a loaded library's settings can be set
+    session.execute("ALTER SYSTEM SET dana.max_runs = 1")
+    session.execute("SELECT pg_reload_conf()")
+    yield
+    session.execute("ALTER SYSTEM RESET dana.max_runs")
+    session.execute("SELECT pg_reload_conf()")
+
+
+def wait_for_phase(session: Session, phase: str) -> None:
+    deadline = time.monotonic() + 30
+    while session.execute("SELECT FROM dana.progress WHERE phase = %s", (phase,)).rowcount == 0:
+        assert time.monotonic() < deadline, f"no training is {phase}"
+        time.sleep(0.01)
+
+
+def test_the_next_training_waits(cluster: Cluster, session: Session, rule: Rule, one_at_a_time: None) -> None:
+    session.execute("CREATE TABLE t AS SELECT 1 AS id")
+    held, good = rule(on_epoch="hang"), rule()
+    done: list[object] = []
+
+    def run(name: str, own: Session) -> None:
+        try:
+            done.append(own.execute("SELECT tuples FROM dana_train(%s, 'test.t')", (name,)).fetchone())
+        except psycopg.Error as error:
+            done.append(error)
+
+    with cluster.connect() as first, cluster.connect() as second, cluster.connect() as third:
+        assert first.execute("SHOW dana.max_runs").fetchone() == ("1",)
+        threads = [threading.Thread(target=run, args=(held, first)), threading.Thread(target=run, args=(good, second))]
+        threads[0].start()
+        wait_for_phase(session, "training")
+        threads[1].start()
+        wait_for_phase(session, "waiting")
+        assert session.execute("SELECT FROM pg_locks WHERE NOT granted").rowcount == 1
+        third.execute("SET lock_timeout = '50ms'")
+        with pytest.raises(errors.LockNotAvailable):
+            third.execute("SELECT dana_train(%s, 'test.t')", (good,))
+        third.execute("RESET lock_timeout; SET statement_timeout = '50ms'")
+        with pytest.raises(errors.QueryCanceled, match="statement timeout"):
+            third.execute("SELECT dana_train(%s, 'test.t')", (good,))
+        assert done == []
+        session.execute("SELECT pg_cancel_backend(%s)", (first.info.backend_pid,))
+        for thread in threads:
+            thread.join()
+        assert isinstance(done[0], errors.QueryCanceled)
+        assert done[1] == (1,)
+        two = "SELECT (SELECT tuples FROM dana_train(%s, 'test.t')) + (SELECT tuples FROM dana_train(%s, 'test.t'))"
+        third.execute("RESET statement_timeout")
+        assert third.execute(two, (good, good)).fetchone() == (2,), "the place is given back with the training's end"
+    assert session.execute("SELECT FROM pg_locks WHERE locktype = 'object'").rowcount == 0
+
+
+@pytest.mark.parametrize("moment", ["on_open", "on_epoch"])
+def test_time(cluster: Cluster, session: Session, rule: Rule, moment: str) -> None:
+    session.execute("CREATE TABLE t AS SELECT 1 AS id")
+    held, good = rule(**{moment: "hang"}), rule()
+    session.execute("SET dana.max_seconds = 1")
+    for statement in (
+        "SELECT dana_train(%s, 't')",
+        "DO $$ BEGIN PERFORM dana_train('{}', 't'); EXCEPTION WHEN query_canceled THEN RAISE; END $$",
+    ):
+        with pytest.raises(errors.QueryCanceled, match=r"longer than the 1 seconds of dana\.max_seconds") as raised:
+            session.execute(
+                statement.format(held) if "{}" in statement else statement, None if "{}" in statement else (held,)
+            )
+        assert raised.value.diag.message_hint
+    assert session.execute("SELECT tuples FROM dana_train(%s, 't')", (good,)).fetchone() == (1,)
+    session.execute("SELECT pg_sleep(1.1)")  # the clock of a training that ended says nothing
+    with pytest.raises(errors.QueryCanceled, match="max_seconds"):
+        session.execute("SELECT dana_train(%s, query => 'SELECT pg_sleep(60)::text::real AS id')", (rule(rows=True),))
+
+
+def test_a_users_cancel_is_a_users_cancel(cluster: Cluster, session: Session, rule: Rule) -> None:
+    session.execute("CREATE TABLE t AS SELECT 1 AS id")
+    session.execute("SET dana.max_seconds = 60; SET statement_timeout = '300ms'")
+    with pytest.raises(errors.QueryCanceled, match="statement timeout"):
+        session.execute("SELECT dana_train(%s, 't')", (rule(on_epoch="hang"),))
+
+
+def test_memory(session: Session, rule: Rule) -> None:
+    session.execute("CREATE TABLE t AS SELECT 1 AS id")
+    greedy = rule(allocate_mb=600)
+    assert session.execute("SELECT tuples FROM dana_train(%s, 't')", (greedy,)).fetchone() == (1,)
+    session.execute("SET dana.max_memory = '500MB'")
+    with pytest.raises(errors.OutOfMemory) as raised:
+        session.execute("SELECT dana_train(%s, 't')", (greedy,))
+    assert "dana.max_memory" in (raised.value.diag.message_hint or "")
+    session.execute("RESET dana.max_memory")
+    assert session.execute("SELECT tuples FROM dana_train(%s, 't')", (greedy,)).fetchone() == (1,)
+
+
+def test_limits_are_not_the_users(cluster: Cluster, session: Session) -> None:
+    session.execute("CREATE ROLE limited LOGIN")
+    try:
+        with cluster.connect("limited") as user:
+            user.execute("SELECT dana_holdout(1, 0.5)")  # loads the library
+            for setting in ("max_runs", "max_seconds", "max_memory", "max_epochs", "ring_pages", "socket_path"):
+                with pytest.raises((errors.InsufficientPrivilege, errors.CantChangeRuntimeParam)):
+                    user.execute(f"SET dana.{setting} = 0")
+    finally:
+        session.execute("DROP ROLE limited")
