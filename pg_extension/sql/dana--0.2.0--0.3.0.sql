@@ -92,3 +92,363 @@ $$;
 -- Limits
 
 COMMENT ON COLUMN dana.progress.phase IS 'waiting (for others to end: dana.max_runs), compiling, streaming (pages to the machine), training (on kept pages), storing';
+
+-- One model for each group of rows
+
+CREATE FUNCTION dana_group(model text, VARIADIC keys text[]) RETURNS text
+	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_group(text, text[]) IS 'Name of the model that dana_train_groups() makes of a group: dana_predict(dana_group(''m'', region), ...)';
+
+CREATE TYPE dana.group_training AS (
+	key jsonb,
+	model text,
+	version integer,
+	run bigint,
+	epochs integer,
+	converged boolean,
+	loss double precision,
+	tuples bigint,
+	skipped bigint,
+	wall_seconds double precision,
+	sqlstate text,
+	error text
+);
+COMMENT ON TYPE dana.group_training IS 'A group''s training; where its data could not be trained on, sqlstate and error say why';
+
+CREATE FUNCTION dana_train_groups(
+	udf text,
+	source regclass DEFAULT NULL,
+	model text DEFAULT NULL,
+	features text[] DEFAULT NULL,
+	label text DEFAULT NULL,
+	epochs integer DEFAULT NULL,
+	hyper jsonb DEFAULT '{}',
+	backend text DEFAULT 'sim',
+	design jsonb DEFAULT '{}',
+	query text DEFAULT NULL,
+	filter text DEFAULT NULL,
+	nulls text DEFAULT 'skip',
+	nonfinite text DEFAULT 'keep',
+	classes text[] DEFAULT NULL,
+	test double precision DEFAULT NULL,
+	seed integer DEFAULT 1,
+	warm text DEFAULT NULL,
+	group_by text[] DEFAULT NULL
+) RETURNS SETOF dana.group_training
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_train_groups IS 'Train a rule on each group of a table''s or a query''s rows, and store a model for each';
+REVOKE EXECUTE ON FUNCTION dana_train_groups FROM PUBLIC;
+
+-- Calls with arguments from a JSON object
+
+CREATE FUNCTION dana_statement(function text, arguments jsonb) RETURNS text
+	LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+	AS $$
+DECLARE
+	declared record;
+	given text;
+	unknown text;
+BEGIN
+	IF function NOT IN ('dana_train', 'dana_train_groups', 'dana_evaluate', 'dana_cross_validate', 'dana_search') THEN
+		RAISE undefined_function USING MESSAGE = format('%s() cannot be called with a JSON object', function);
+	END IF;
+	IF jsonb_typeof(arguments) <> 'object' THEN
+		RAISE invalid_parameter_value USING MESSAGE = format('the arguments of %s() must be a JSON object', function);
+	END IF;
+	SELECT p.proargnames AS names, p.proargtypes::oid[] AS types INTO STRICT declared FROM pg_proc AS p
+	WHERE p.proname = function AND p.pronamespace = '@extschema@'::regnamespace;
+	SELECT string_agg(quote_literal(k), ', ' ORDER BY k) INTO unknown FROM jsonb_object_keys(arguments) AS k
+	WHERE k <> ALL (declared.names);
+	IF unknown IS NOT NULL THEN
+		RAISE invalid_parameter_value USING MESSAGE = format('%s() has no argument %s', function, unknown),
+			HINT = format('It has: %s.', array_to_string(declared.names, ', '));
+	END IF;
+	SELECT string_agg(format('%I %s', a.name, format_type(a.type, NULL)), ', ' ORDER BY a.n) INTO given
+	FROM unnest(declared.names, declared.types) WITH ORDINALITY AS a (name, type, n)
+	WHERE arguments -> a.name <> 'null';
+	RETURN format('SELECT COALESCE(pg_catalog.jsonb_agg(pg_catalog.to_jsonb(r)), ''[]'') FROM pg_catalog.jsonb_to_record($1) AS a (%s), '
+		'LATERAL @extschema@.%I(%s) AS r', given, function,
+		(SELECT string_agg(format('%I => a.%1$I', a.name), ', ' ORDER BY a.n) FROM unnest(declared.names) WITH ORDINALITY AS a (name, n)
+		 WHERE arguments -> a.name <> 'null'));
+END
+$$;
+COMMENT ON FUNCTION dana_statement(text, jsonb) IS 'The statement that calls one of dana''s functions with the members of a JSON object as arguments';
+
+-- Cross-validation and search
+
+CREATE FUNCTION dana_fold(place tid, folds integer, seed integer DEFAULT 1) RETURNS integer
+	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'dana_fold_place';
+COMMENT ON FUNCTION dana_fold(tid, integer, integer) IS 'In which of so many parts, from 1, a row is, given its ctid';
+
+CREATE FUNCTION dana_fold(key text, folds integer, seed integer DEFAULT 1) RETURNS integer
+	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'dana_fold_text';
+COMMENT ON FUNCTION dana_fold(text, integer, integer) IS 'In which of so many parts, from 1, a row is, given a key''s text';
+
+CREATE FUNCTION dana_trial(training jsonb, evaluation jsonb, tolerant boolean DEFAULT false) RETURNS jsonb
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_trial(jsonb, jsonb, boolean) IS 'Train with these arguments of dana_train(), evaluate with these of dana_evaluate(), keep nothing; tolerant: the error of a training that fails is the result';
+
+CREATE FUNCTION dana_apart(training jsonb, condition text) RETURNS jsonb
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+	AS $$
+	SELECT CASE WHEN training ->> 'query' IS NOT NULL
+		THEN training || jsonb_build_object('query', format(E'SELECT * FROM (%s\n) AS r WHERE %s', training ->> 'query', condition))
+		ELSE training || jsonb_build_object('filter', condition || COALESCE(E' AND (' || (training ->> 'filter') || E'\n)', ''))
+	END
+	$$;
+COMMENT ON FUNCTION dana_apart(jsonb, text) IS 'Arguments of dana_train() or dana_evaluate(), for those of the rows for which a condition holds';
+
+CREATE TYPE dana.validation AS (
+	fold text,
+	trained bigint,
+	tested bigint,
+	epochs double precision,
+	loss double precision,
+	metrics jsonb
+);
+COMMENT ON TYPE dana.validation IS 'A fold of dana_cross_validate(); after the last one the mean over the folds, and the deviation';
+
+-- Runs with the rights of the caller, like dana_evaluate(). All trials are one statement, so they see the same rows.
+CREATE FUNCTION dana_cross_validate(
+	udf text,
+	source regclass DEFAULT NULL,
+	folds integer DEFAULT 5,
+	features text[] DEFAULT NULL,
+	label text DEFAULT NULL,
+	epochs integer DEFAULT NULL,
+	hyper jsonb DEFAULT '{}',
+	backend text DEFAULT 'sim',
+	design jsonb DEFAULT '{}',
+	query text DEFAULT NULL,
+	filter text DEFAULT NULL,
+	nulls text DEFAULT 'skip',
+	nonfinite text DEFAULT 'keep',
+	classes text[] DEFAULT NULL,
+	seed integer DEFAULT 1,
+	warm text DEFAULT NULL,
+	key text DEFAULT NULL,
+	threshold double precision DEFAULT NULL,
+	metrics text[] DEFAULT NULL
+) RETURNS SETOF dana.validation
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	AS $$
+DECLARE
+	training jsonb := pg_catalog.jsonb_build_object('udf', udf, 'source', source::text, 'model', 'trial ' || pg_catalog.pg_backend_pid(),
+		'features', features, 'label', label, 'epochs', epochs, 'hyper', hyper, 'backend', backend, 'design', design, 'query', query,
+		'filter', filter, 'nulls', nulls, 'nonfinite', nonfinite, 'classes', classes, 'warm', warm);
+	evaluation jsonb := pg_catalog.jsonb_build_object('source', source::text, 'query', query, 'filter', filter,
+		'part', 'all', 'threshold', threshold);
+	fold_of text;
+	results dana.validation[];
+	failed jsonb;
+	unknown text;
+BEGIN
+	IF folds IS NULL OR folds NOT BETWEEN 2 AND 1000 THEN
+		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('argument "folds" must be from 2 to 1000, not %s', COALESCE(folds::text, 'NULL'));
+	END IF;
+	IF key IS NULL AND query IS NOT NULL THEN
+		RAISE invalid_parameter_value USING MESSAGE = 'argument "key" must name a column of the query that tells its rows apart',
+			HINT = 'The folds are chosen by it. Name the features too, unless the key is one.';
+	END IF;
+	fold_of := pg_catalog.format('@extschema@.dana_fold(%s, %s, %s)',
+		COALESCE(pg_catalog.quote_ident(key) || '::pg_catalog.text', 'ctid'), folds, COALESCE(seed::text, 'NULL'));
+	WITH trials AS MATERIALIZED (
+		SELECT f.n, @extschema@.dana_trial(@extschema@.dana_apart(training, fold_of || ' <> ' || f.n),
+			@extschema@.dana_apart(evaluation, fold_of || ' = ' || f.n), true) AS t
+		FROM pg_catalog.generate_series(1, folds) AS f (n)
+	)
+	SELECT pg_catalog.array_agg(ROW(t.n::text, t.t #>> '{training,tuples}', t.t #>> '{scores,rows}', t.t #>> '{training,epochs}',
+			t.t #>> '{training,loss}', (t.t -> 'scores') - ARRAY['model', 'version', 'part', 'rows'])::dana.validation ORDER BY t.n),
+		(pg_catalog.array_agg(t.t || pg_catalog.jsonb_build_object('fold', t.n) ORDER BY t.n) FILTER (WHERE t.t ? 'error'))[1]
+	INTO results, failed FROM trials AS t;
+	IF failed IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = failed ->> 'sqlstate',
+			MESSAGE = pg_catalog.format('fold %s of %s: %s', failed ->> 'fold', folds, failed ->> 'error'),
+			HINT = COALESCE(failed ->> 'hint', 'Each fold needs rows to train on and rows to test on: fewer folds have more.');
+	END IF;
+	SELECT pg_catalog.string_agg(pg_catalog.quote_literal(m), ', ') INTO unknown FROM pg_catalog.unnest(metrics) AS m
+	WHERE NOT (results[1]).metrics ? m;
+	IF unknown IS NOT NULL THEN
+		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('there is no metric %s', unknown),
+			HINT = pg_catalog.format('There are: %s.', (SELECT pg_catalog.string_agg(m, ', ') FROM pg_catalog.jsonb_object_keys((results[1]).metrics) AS m));
+	END IF;
+	RETURN QUERY
+		SELECT r.fold, r.trained, r.tested, r.epochs, r.loss, CASE WHEN $19 IS NULL THEN r.metrics ELSE
+			(SELECT pg_catalog.jsonb_object_agg(m.key, m.value) FROM pg_catalog.jsonb_each(r.metrics) AS m WHERE m.key = ANY ($19)) END
+		FROM pg_catalog.unnest(results) AS r;
+	RETURN QUERY
+		WITH numbers AS (
+			SELECT m.key AS name, pg_catalog.avg(v.number) AS mean, pg_catalog.stddev_samp(v.number) AS deviation
+			FROM pg_catalog.unnest(results) AS r, pg_catalog.jsonb_each(r.metrics) AS m,
+				LATERAL (SELECT CASE WHEN pg_catalog.jsonb_typeof(m.value) <> 'object' THEN (m.value #>> '{}')::float8 END AS number) AS v
+			WHERE pg_catalog.jsonb_typeof(m.value) <> 'object' AND ($19 IS NULL OR m.key = ANY ($19)) GROUP BY m.key
+		), whole AS (
+			SELECT pg_catalog.avg(r.epochs) AS epochs, pg_catalog.stddev_samp(r.epochs) AS epochs_deviation,
+				pg_catalog.avg(r.loss) AS loss, pg_catalog.stddev_samp(r.loss) AS loss_deviation FROM pg_catalog.unnest(results) AS r
+		)
+		SELECT 'mean', NULL::bigint, NULL::bigint, w.epochs, w.loss, (SELECT pg_catalog.jsonb_object_agg(n.name, n.mean) FROM numbers AS n)
+		FROM whole AS w
+		UNION ALL
+		SELECT 'deviation', NULL, NULL, w.epochs_deviation, w.loss_deviation,
+			(SELECT pg_catalog.jsonb_object_agg(n.name, n.deviation) FROM numbers AS n)
+		FROM whole AS w;
+END
+$$;
+COMMENT ON FUNCTION dana_cross_validate IS 'Train a rule on all but a fold of the rows and evaluate on that fold, for each of them; a row for each, their mean and deviation';
+REVOKE EXECUTE ON FUNCTION dana_cross_validate FROM PUBLIC;
+
+CREATE TYPE dana.search_point AS (
+	rank bigint,
+	hyper jsonb,
+	score double precision,
+	deviation double precision,
+	metrics jsonb,
+	error text
+);
+COMMENT ON TYPE dana.search_point IS 'A point of a grid: its score is the metric''s mean over the folds; rank 1 is the best, and has none where a training failed';
+
+CREATE FUNCTION dana_grid(grid jsonb) RETURNS SETOF jsonb
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+	AS $$
+DECLARE
+	points numeric;
+BEGIN
+	IF jsonb_typeof(grid) = 'array' THEN
+		SELECT CASE WHEN bool_and(jsonb_typeof(g.value) = 'object') THEN count(*) END INTO points FROM jsonb_array_elements(grid) AS g;
+	ELSIF jsonb_typeof(grid) = 'object' THEN
+		SELECT CASE WHEN bool_and(jsonb_typeof(g.value) = 'array' AND g.value <> '[]') THEN
+			exp(sum(CASE jsonb_typeof(g.value) WHEN 'array' THEN ln(NULLIF(jsonb_array_length(g.value), 0)::numeric) END)) END
+		INTO points FROM jsonb_each(grid) AS g;
+	END IF;
+	IF points IS NULL OR points = 0 THEN
+		RAISE invalid_parameter_value USING MESSAGE = 'argument "grid" must name values to try for each hyperparameter',
+			HINT = 'As an object of arrays, {"lr": [0.01, 0.1], "k": [2, 3]}, or as an array of objects, one for each point.';
+	END IF;
+	IF points > 10000.5 THEN
+		RAISE program_limit_exceeded USING MESSAGE = format('the grid has %s points, more than 10000', round(points));
+	END IF;
+	IF jsonb_typeof(grid) = 'array' THEN
+		RETURN QUERY SELECT g.value FROM jsonb_array_elements(grid) WITH ORDINALITY AS g (value, n) ORDER BY g.n;
+	ELSE
+		RETURN QUERY WITH RECURSIVE names AS (
+			SELECT g.key, g.value, row_number() OVER (ORDER BY g.key) AS n FROM jsonb_each(grid) AS g
+		), product (n, point, place) AS (
+			SELECT 0::bigint, '{}'::jsonb, '{}'::bigint[]
+			UNION ALL
+			SELECT p.n + 1, p.point || jsonb_build_object(k.key, v.value), p.place || v.n
+			FROM product AS p JOIN names AS k ON k.n = p.n + 1, jsonb_array_elements(k.value) WITH ORDINALITY AS v (value, n)
+		) SELECT p.point FROM product AS p WHERE p.n = (SELECT count(*) FROM names) ORDER BY p.place;
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION dana_grid(jsonb) IS 'The points of a grid: all combinations of an object''s arrays, or the objects of an array';
+
+CREATE FUNCTION dana_search(
+	udf text,
+	source regclass DEFAULT NULL,
+	grid jsonb DEFAULT NULL,
+	metric text DEFAULT 'rmse',
+	folds integer DEFAULT NULL,
+	test double precision DEFAULT NULL,
+	keep text DEFAULT NULL,
+	features text[] DEFAULT NULL,
+	label text DEFAULT NULL,
+	epochs integer DEFAULT NULL,
+	hyper jsonb DEFAULT '{}',
+	backend text DEFAULT 'sim',
+	design jsonb DEFAULT '{}',
+	query text DEFAULT NULL,
+	filter text DEFAULT NULL,
+	nulls text DEFAULT 'skip',
+	nonfinite text DEFAULT 'keep',
+	classes text[] DEFAULT NULL,
+	seed integer DEFAULT 1,
+	warm text DEFAULT NULL,
+	key text DEFAULT NULL,
+	threshold double precision DEFAULT NULL
+) RETURNS SETOF dana.search_point
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	AS $$
+DECLARE
+	training jsonb := pg_catalog.jsonb_build_object('udf', udf, 'source', source::text, 'model', 'trial ' || pg_catalog.pg_backend_pid(),
+		'features', features, 'label', label, 'epochs', epochs, 'backend', backend, 'design', design, 'query', query, 'filter', filter,
+		'nulls', nulls, 'nonfinite', nonfinite, 'classes', classes, 'warm', warm);
+	evaluation jsonb := pg_catalog.jsonb_build_object('source', source::text, 'query', query, 'filter', filter, 'part', 'all', 'threshold', threshold);
+	place text := COALESCE(pg_catalog.quote_ident(key) || '::pg_catalog.text', 'ctid');
+	greater boolean := metric IN ('r2', 'accuracy', 'precision', 'recall', 'f1', 'auc');
+	chosen text;
+	unknown text;
+	known jsonb;
+	points dana.search_point[];
+	kept jsonb;
+BEGIN
+	IF metric IS NULL OR NOT (greater OR metric IN ('rmse', 'mae', 'log_loss')) THEN
+		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('there is no metric "%s"', metric),
+			HINT = 'There are rmse, mae, r2, and for two classes log_loss, accuracy, precision, recall, f1, auc.';
+	ELSIF folds IS NOT NULL AND test IS NOT NULL THEN
+		RAISE invalid_parameter_value USING MESSAGE = 'give either argument "folds" or argument "test", not both';
+	ELSIF test IS NOT NULL AND NOT (test > 0 AND test < 1) THEN
+		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('argument "test" must be a part of the rows between 0 and 1, not "%s"', test);
+	ELSIF test IS NULL AND COALESCE(folds, 5) NOT BETWEEN 2 AND 1000 THEN
+		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('argument "folds" must be from 2 to 1000, not %s', folds);
+	ELSIF key IS NULL AND query IS NOT NULL THEN
+		RAISE invalid_parameter_value USING MESSAGE = 'argument "key" must name a column of the query that tells its rows apart',
+			HINT = 'The parts are chosen by it. Name the features too, unless the key is one.';
+	ELSIF COALESCE(pg_catalog.jsonb_typeof(hyper), 'null') <> 'object' THEN
+		RAISE invalid_parameter_value USING MESSAGE = 'argument "hyper" must be a JSON object', HINT = 'For instance ''{"lr": 0.01}''.';
+	END IF;
+	SELECT COALESCE(u.description -> 'metas', '{}') || COALESCE(u.description -> 'dims', '{}') INTO known FROM dana.udf AS u WHERE u.name = udf;
+	SELECT pg_catalog.string_agg(DISTINCT pg_catalog.quote_literal(k), ', ') INTO unknown
+	FROM @extschema@.dana_grid(COALESCE(grid, '{}')) AS p (point), pg_catalog.jsonb_object_keys(p.point) AS k WHERE NOT known ? k;
+	IF unknown IS NOT NULL THEN
+		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('the rule has no hyperparameter %s', unknown),
+			HINT = pg_catalog.format('It has: %s.', COALESCE((SELECT pg_catalog.string_agg(k, ', ') FROM pg_catalog.jsonb_object_keys(known) AS k), 'none'));
+	END IF;
+	chosen := CASE WHEN test IS NOT NULL THEN pg_catalog.format('@extschema@.dana_holdout(%s, %s, %s)', place, test, seed)
+		ELSE pg_catalog.format('(@extschema@.dana_fold(%s, %s, %s) = %%s)', place, COALESCE(folds, 5), seed) END;
+	WITH trials AS MATERIALIZED (
+		SELECT p.n, $11 || p.point AS tried, f.n AS fold, @extschema@.dana_trial(
+			@extschema@.dana_apart(training || pg_catalog.jsonb_build_object('hyper', $11 || p.point), 'NOT ' || pg_catalog.format(chosen, f.n)),
+			@extschema@.dana_apart(evaluation, pg_catalog.format(chosen, f.n)), true) AS t
+		FROM @extschema@.dana_grid(grid) WITH ORDINALITY AS p (point, n),
+			pg_catalog.generate_series(1, CASE WHEN test IS NULL THEN COALESCE(folds, 5) ELSE 1 END) AS f (n)
+	), means AS (
+		SELECT t.n, m.key AS name, pg_catalog.avg((m.value #>> '{}')::float8) AS mean, pg_catalog.stddev_samp((m.value #>> '{}')::float8) AS deviation
+		FROM trials AS t, pg_catalog.jsonb_each((t.t -> 'scores') - ARRAY['model', 'version', 'part', 'rows', 'confusion']) AS m
+		GROUP BY t.n, m.key
+	), scored AS (
+		SELECT t.n, t.tried, (pg_catalog.array_agg(t.t ->> 'error' ORDER BY t.fold) FILTER (WHERE t.t ? 'error'))[1] AS error,
+			(SELECT pg_catalog.jsonb_object_agg(m.name, m.mean) FROM means AS m WHERE m.n = t.n) AS metrics,
+			(SELECT m.mean FROM means AS m WHERE m.n = t.n AND m.name = metric) AS score,
+			(SELECT m.deviation FROM means AS m WHERE m.n = t.n AND m.name = metric) AS deviation
+		FROM trials AS t GROUP BY t.n, t.tried
+	), judged AS (
+		SELECT s.n, s.tried, s.deviation, s.metrics, s.score, COALESCE(s.error,
+			CASE WHEN s.score IS NULL THEN pg_catalog.format('there is no %s on these rows', metric)
+				WHEN s.score = 'NaN' THEN pg_catalog.format('%s is not a number: the training diverged', metric) END) AS error
+		FROM scored AS s
+	), ranked AS (
+		SELECT j.*, CASE WHEN j.error IS NULL THEN pg_catalog.rank() OVER (ORDER BY j.error IS NOT NULL,
+			CASE WHEN greater THEN -j.score ELSE j.score END) END AS rank FROM judged AS j
+	)
+	SELECT pg_catalog.array_agg(ROW(r.rank, r.tried, CASE WHEN r.error IS NULL THEN r.score END, CASE WHEN r.error IS NULL THEN r.deviation END,
+		CASE WHEN r.error IS NULL THEN r.metrics END, r.error)::dana.search_point ORDER BY r.rank NULLS LAST, r.n)
+	INTO points FROM ranked AS r;
+	IF (points[1]).rank IS NULL THEN
+		RAISE data_exception USING MESSAGE = pg_catalog.format('no point of the grid has a score: %s', (points[1]).error);
+	END IF;
+	IF keep IS NOT NULL THEN
+		kept := training || pg_catalog.jsonb_build_object('model', keep, 'hyper', (points[1]).hyper);
+		IF query IS NULL THEN
+			kept := kept || pg_catalog.jsonb_build_object('test', test, 'seed', seed);
+		END IF;
+		EXECUTE @extschema@.dana_statement('dana_train', kept) USING kept;
+	END IF;
+	RETURN QUERY SELECT * FROM pg_catalog.unnest(points);
+END
+$$;
+COMMENT ON FUNCTION dana_search IS 'Try hyperparameters: train and evaluate for each point of a grid, and rank them; keep: train a model of that name with the best';
+REVOKE EXECUTE ON FUNCTION dana_search FROM PUBLIC;

@@ -1,6 +1,7 @@
 /*
- * dana_holdout(): whether a row belongs to the part that is kept for a test. It depends on the row's place or key and on
- * a seed, on nothing else, so a training and a test that name the same part and seed never share a row.
+ * dana_holdout(): whether a row belongs to the part that is kept for a test; dana_fold(): to which of several parts. Both
+ * depend on the row's place or key and on a seed, on nothing else, so a training and a test that name the same part and
+ * seed never share a row.
  */
 #include "postgres.h"
 
@@ -13,27 +14,52 @@
 PG_FUNCTION_INFO_V1(dana_holdout_place);
 PG_FUNCTION_INFO_V1(dana_holdout_integer);
 PG_FUNCTION_INFO_V1(dana_holdout_text);
+PG_FUNCTION_INFO_V1(dana_fold_place);
+PG_FUNCTION_INFO_V1(dana_fold_text);
 
-/* The hash's upper 53 bits as a number in [0, 1) */
+/* The upper 53 bits of a hash as a number in [0, 1) */
+static double
+number_of(const void *key, int length, int32 seed)
+{
+	return (hash_bytes_extended(key, length, (uint64)(uint32)seed) >> 11) * 0x1p-53;
+}
+
 static bool
 held_out(const void *key, int length, double part, int32 seed)
 {
-	uint64 hash = hash_bytes_extended(key, length, (uint64)(uint32)seed);
-
 	if (!(part >= 0 && part <= 1))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("the part that is held out must be from 0 to 1, not %g", part)));
-	return (hash >> 11) * 0x1p-53 < part;
+	return number_of(key, length, seed) < part;
+}
+
+/* From 1; folds that divide one another are made of whole smaller ones */
+static int32
+fold_of(const void *key, int length, int32 folds, int32 seed)
+{
+	if (folds < 1)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("there must be at least 1 fold, not %d", folds)));
+	return (int32)(number_of(key, length, seed) * folds) + 1;
+}
+
+typedef struct place
+{
+	uint32 key[2];
+} place;
+
+static place
+place_of(ItemPointer at)
+{
+	return (place){{ItemPointerGetBlockNumberNoCheck(at), ItemPointerGetOffsetNumberNoCheck(at)}};
 }
 
 /* dana_holdout(place tid, part, seed) */
 Datum
 dana_holdout_place(PG_FUNCTION_ARGS)
 {
-	ItemPointer place = (ItemPointer)PG_GETARG_POINTER(0);
-	uint32		key[2] = {ItemPointerGetBlockNumberNoCheck(place), ItemPointerGetOffsetNumberNoCheck(place)};
+	place at = place_of((ItemPointer)PG_GETARG_POINTER(0));
 
-	PG_RETURN_BOOL(held_out(key, sizeof key, PG_GETARG_FLOAT8(1), PG_GETARG_INT32(2)));
+	PG_RETURN_BOOL(held_out(at.key, sizeof at.key, PG_GETARG_FLOAT8(1), PG_GETARG_INT32(2)));
 }
 
 /* dana_holdout(key bigint, part, seed) */
@@ -52,4 +78,22 @@ dana_holdout_text(PG_FUNCTION_ARGS)
 	text *key = PG_GETARG_TEXT_PP(0);
 
 	PG_RETURN_BOOL(held_out(VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key), PG_GETARG_FLOAT8(1), PG_GETARG_INT32(2)));
+}
+
+/* dana_fold(place tid, folds, seed) */
+Datum
+dana_fold_place(PG_FUNCTION_ARGS)
+{
+	place at = place_of((ItemPointer)PG_GETARG_POINTER(0));
+
+	PG_RETURN_INT32(fold_of(at.key, sizeof at.key, PG_GETARG_INT32(1), PG_GETARG_INT32(2)));
+}
+
+/* dana_fold(key text, folds, seed) */
+Datum
+dana_fold_text(PG_FUNCTION_ARGS)
+{
+	text *key = PG_GETARG_TEXT_PP(0);
+
+	PG_RETURN_INT32(fold_of(VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key), PG_GETARG_INT32(1), PG_GETARG_INT32(2)));
 }

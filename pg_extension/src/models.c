@@ -132,7 +132,8 @@ dana_model_check(const char *name)
 
 /*
  * The next version of a model. Two trainings under one name, whatever their isolation level, must not choose the same:
- * the lock, which no SQL statement can take, is held until the transaction ends.
+ * the lock, which no SQL statement can take, is held until the transaction ends. The models of groups share one: a lock
+ * for each of some thousand would fill the table of locks.
  */
 static int
 next_version(const char *name)
@@ -142,7 +143,7 @@ next_version(const char *name)
 	Datum values[] = {CStringGetTextDatum(name)};
 	bool  isnull;
 
-	LockDatabaseObject(dana_catalog_table("model"), hash_bytes((const unsigned char *)name, strlen(name)), 0, ExclusiveLock);
+	LockDatabaseObject(dana_catalog_table("model"), hash_bytes((const unsigned char *)name, strcspn(name, "[")), 0, ExclusiveLock);
 	dana_run_on_latest(&find, values);
 	return DatumGetInt32(dana_value(0, 1, &isnull));
 }

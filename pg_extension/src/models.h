@@ -8,6 +8,7 @@
 
 #include "access/tupdesc.h"
 #include "lib/stringinfo.h"
+#include "portability/instr_time.h"
 #include "utils/array.h"
 #include "utils/jsonb.h"
 
@@ -23,6 +24,7 @@ typedef struct dana_new_model
 	Jsonb	   *epochs; /* array of its EPOCHs */
 	ArrayType  *weights;
 	bytea	   *predictor; /* or NULL */
+	instr_time	started; /* when the call began */
 	double		wall_seconds;
 } dana_new_model;
 

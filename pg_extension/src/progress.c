@@ -5,7 +5,6 @@
 
 #include "catalog/pg_authid.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "utils/acl.h"
@@ -14,6 +13,7 @@
 #include "utils/tuplestore.h"
 
 #include "compat.h"
+#include "results.h"
 
 PG_FUNCTION_INFO_V1(dana_progress_info);
 
@@ -61,32 +61,13 @@ fill_row(const PgBackendStatus *backend, Datum *values, bool *nulls)
 	values[11] = Float8GetDatum(left);
 }
 
-/* A result that is built as a whole; InitMaterializedSRF() of 15 and later */
-static void
-materialize(FunctionCallInfo fcinfo)
-{
-	ReturnSetInfo *result = (ReturnSetInfo *)fcinfo->resultinfo;
-	MemoryContext  caller;
-	TupleDesc	   descriptor;
-
-	if (result == NULL || !IsA(result, ReturnSetInfo) || !(result->allowedModes & SFRM_Materialize))
-		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("dana_progress() must be called in FROM")));
-	caller = MemoryContextSwitchTo(result->econtext->ecxt_per_query_memory);
-	if (get_call_result_type(fcinfo, NULL, &descriptor) != TYPEFUNC_COMPOSITE || descriptor->natts != COLUMNS)
-		elog(ERROR, "dana_progress() must return rows of %d columns", COLUMNS);
-	result->returnMode = SFRM_Materialize;
-	result->setResult = tuplestore_begin_heap(true, false, work_mem);
-	result->setDesc = descriptor;
-	MemoryContextSwitchTo(caller);
-}
-
 /* dana_progress(): like PostgreSQL's own views, it tells of other roles' sessions to pg_read_all_stats only */
 Datum
 dana_progress_info(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *)fcinfo->resultinfo;
 
-	materialize(fcinfo);
+	dana_results_begin(fcinfo, "dana_progress()", COLUMNS);
 	for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++)
 	{
 		PgBackendStatus *backend = &dana_backend_status(i)->backendStatus;

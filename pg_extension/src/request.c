@@ -88,9 +88,8 @@ object_argument(FunctionCallInfo fcinfo, enum argument number)
 	return JsonbToCString(NULL, &value->root, VARSIZE(value));
 }
 
-/* The elements of a text[], none of them NULL; returns how many, or -1 for NULL */
-static int
-texts_argument(FunctionCallInfo fcinfo, enum argument number, char ***texts)
+int
+dana_request_texts(FunctionCallInfo fcinfo, int number, const char *name, char ***texts)
 {
 	Datum *values;
 	bool  *nulls;
@@ -105,10 +104,16 @@ texts_argument(FunctionCallInfo fcinfo, enum argument number, char ***texts)
 	{
 		if (nulls[i])
 			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"%s\" must not contain NULL", names[number])));
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"%s\" must not contain NULL", name)));
 		(*texts)[i] = TextDatumGetCString(values[i]);
 	}
 	return count;
+}
+
+static int
+texts_argument(FunctionCallInfo fcinfo, enum argument number, char ***texts)
+{
+	return dana_request_texts(fcinfo, number, names[number], texts);
 }
 
 static void
@@ -170,9 +175,9 @@ read_filter(FunctionCallInfo fcinfo)
 }
 
 void
-dana_request_read(FunctionCallInfo fcinfo, dana_train_call *call)
+dana_request_read(FunctionCallInfo fcinfo, int more, dana_train_call *call)
 {
-	if (PG_NARGS() != ARGUMENTS)
+	if (PG_NARGS() != ARGUMENTS + more)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the extension's functions are of another version than its library"),
@@ -183,6 +188,8 @@ dana_request_read(FunctionCallInfo fcinfo, dana_train_call *call)
 	call->backend = required_text(fcinfo, BACKEND);
 	call->model = PG_ARGISNULL(MODEL) ? call->udf : text_or_null(fcinfo, MODEL);
 	call->warm = text_or_null(fcinfo, WARM);
+	call->features = texts_argument(fcinfo, FEATURES, &call->feature);
+	call->label = text_or_null(fcinfo, LABEL);
 	call->source.query = text_or_null(fcinfo, QUERY);
 	if (PG_ARGISNULL(SOURCE) && call->source.query == NULL)
 		require(fcinfo, SOURCE);
@@ -225,7 +232,7 @@ dana_request_read_explain(FunctionCallInfo fcinfo, dana_train_call *call, dana_e
 	training->args[BACKEND] = (NullableDatum){CStringGetTextDatum("sim"), false};
 	training->args[NULLS] = (NullableDatum){CStringGetTextDatum("skip"), false};
 	training->args[NONFINITE] = (NullableDatum){CStringGetTextDatum("keep"), false};
-	dana_request_read(training, call);
+	dana_request_read(training, 0, call);
 	for (int i = own; i < own + 3; i++)
 		if (PG_ARGISNULL(i))
 			ereport(ERROR,
@@ -274,14 +281,27 @@ append_texts(StringInfo to, FunctionCallInfo fcinfo, enum argument number)
 
 /* What is kept with the model beside what the worker knows of it */
 static void
-append_notes(StringInfo to, FunctionCallInfo fcinfo, dana_source *source)
+append_notes(StringInfo to, FunctionCallInfo fcinfo, dana_source *source, const dana_group_key *group)
 {
+	char	   *query = text_or_null(fcinfo, QUERY);
+	const char *filter = text_or_null(fcinfo, FILTER);
+
+	if (group != NULL && query != NULL)
+		query = psprintf("SELECT * FROM (%s\n) AS r WHERE %s", query, group->condition);
+	else if (group != NULL)
+		filter = filter == NULL ? group->condition : psprintf("(%s\n) AND %s", filter, group->condition);
 	appendStringInfoString(to, ",\"notes\":{\"source\":");
 	dana_json_append(to, source->name);
-	if (!PG_ARGISNULL(QUERY))
-		append_text(to, "query", text_or_null(fcinfo, QUERY));
-	if (!PG_ARGISNULL(FILTER))
-		append_text(to, "filter", text_or_null(fcinfo, FILTER));
+	if (query != NULL)
+		append_text(to, "query", query);
+	if (filter != NULL)
+		append_text(to, "filter", filter);
+	if (group != NULL)
+	{
+		appendStringInfoString(to, ",\"group\":{\"of\":");
+		dana_json_append(to, group->of);
+		appendStringInfo(to, ",\"key\":%s}", group->key);
+	}
 	if (!PG_ARGISNULL(CLASSES))
 		append_texts(to, fcinfo, CLASSES);
 	if (!PG_ARGISNULL(TEST))
@@ -312,7 +332,7 @@ dana_request_build(const dana_train_call *call, const char *rule, dana_source *s
 	appendStringInfo(request, ",\"design\":%s", dana_json_utf8(object_argument(fcinfo, DESIGN)));
 	append_text(request, "nulls", source->cleaning.nulls == DANA_NULLS_ERROR ? "error" : "skip");
 	append_texts(request, fcinfo, CLASSES);
-	append_notes(request, fcinfo, source);
+	append_notes(request, fcinfo, source, call->group);
 	appendStringInfoString(request, ",\"warm\":");
 	if (call->warm == NULL)
 		appendStringInfoString(request, "null");

@@ -190,23 +190,38 @@ dana_rows_array_lengths(dana_rows *rows, uint64 limit)
 	return found.lengths;
 }
 
-typedef struct streaming
+typedef struct taking
 {
 	DestReceiver receiver;
-	dana_frames *frames;
-} streaming;
+	void (*take)(TupleTableSlot *row, void *context);
+	void *context;
+} taking;
 
 static bool
-stream_row(TupleTableSlot *row, DestReceiver *self)
+take_row(TupleTableSlot *row, DestReceiver *self)
 {
-	dana_frames_add(((streaming *)self)->frames, row);
+	taking *to = (taking *)self;
+
+	to->take(row, to->context);
 	return true;
+}
+
+void
+dana_rows_each(dana_rows *rows, void (*take)(TupleTableSlot *row, void *context), void *context)
+{
+	taking to = {receiver_with(take_row), take, context};
+
+	run(rows, &to.receiver, 0);
+}
+
+static void
+add_to_frames(TupleTableSlot *row, void *frames)
+{
+	dana_frames_add(frames, row);
 }
 
 void
 dana_rows_stream(dana_rows *rows, dana_frames *frames)
 {
-	streaming to = {receiver_with(stream_row), frames};
-
-	run(rows, &to.receiver, 0);
+	dana_rows_each(rows, add_to_frames, frames);
 }

@@ -33,4 +33,7 @@ extern int *dana_rows_array_lengths(dana_rows *rows, uint64 limit);
 /* Runs the statement on the caller's snapshot with the caller's rights, and adds its rows to the frames */
 extern void dana_rows_stream(dana_rows *rows, dana_frames *frames);
 
+/* Runs the statement likewise, and hands each row to `take` */
+extern void dana_rows_each(dana_rows *rows, void (*take)(TupleTableSlot *row, void *context), void *context);
+
 #endif /* DANA_ROWS_H */

@@ -119,8 +119,16 @@ truth(bool value)
 void
 dana_source_describe(dana_source *source, StringInfo to)
 {
-	TupleDesc	descriptor = source->query != NULL ? dana_rows_descriptor(source->plan) : RelationGetDescr(source->relation);
-	array_probe probe = probe_arrays(source, descriptor);
+	TupleDesc	descriptor;
+	array_probe probe;
+
+	if (source->description != NULL)
+	{
+		appendStringInfoString(to, source->description);
+		return;
+	}
+	descriptor = source->query != NULL ? dana_rows_descriptor(source->plan) : RelationGetDescr(source->relation);
+	probe = probe_arrays(source, descriptor);
 
 	appendStringInfoString(to, "{\"name\":");
 	dana_json_append(to, source->name);

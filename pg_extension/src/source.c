@@ -366,12 +366,27 @@ stream_pages(dana_source *source)
 	dana_ring_finish();
 }
 
+/* Streams rows that somebody keeps; their first columns are the plan's */
+static void
+stream_stored(dana_source *source, dana_frames *frames)
+{
+	TupleTableSlot *row = MakeSingleTupleTableSlot(source->stored_type, &TTSOpsMinimalTuple);
+
+	tuplestore_rescan(source->stored);
+	while (tuplestore_gettupleslot(source->stored, true, false, row))
+	{
+		CHECK_FOR_INTERRUPTS();
+		dana_frames_add(frames, row);
+	}
+	ExecDropSingleTupleTableSlot(row);
+}
+
 static void
 stream_rows(dana_source *source)
 {
 	dana_frames *frames;
 
-	if (source->streams > 0 && dana_rows_volatile(source->plan))
+	if (source->streams > 0 && source->stored == NULL && dana_rows_volatile(source->plan))
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("the rows of %s do not fit into the worker's memory, and the next epoch would see others", source->name),
@@ -379,7 +394,10 @@ stream_rows(dana_source *source)
 				 errhint("Store the rows in a table, or start the worker with a higher --cache-limit.")));
 	frames = dana_frames_begin(source->name, dana_rows_descriptor(source->plan), &source->cleaning, source->columns,
 							   source->numbers, source->lengths, source->page_size);
-	dana_rows_stream(source->plan, frames);
+	if (source->stored != NULL)
+		stream_stored(source, frames);
+	else
+		dana_rows_stream(source->plan, frames);
 	dana_progress(DANA_PROGRESS_PAGE, dana_frames_finish(frames));
 }
 

@@ -11,6 +11,7 @@
 #include "utils/jsonb.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
+#include "utils/tuplestore.h"
 
 #include "filter.h"
 #include "frames.h"
@@ -36,6 +37,7 @@ typedef struct dana_source
 	dana_cleaning cleaning;
 	bool		  rows; /* rows have to be made into frames, whatever the columns */
 	bool		  spi;	/* we are connected to SPI */
+	const char	 *description; /* what dana_source_describe() says, where it was kept; NULL: it looks */
 	dana_filter	 *compiled; /* the filter, for pages */
 	/* the current stream */
 	dana_rows *plan; /* NULL: pages */
@@ -44,6 +46,8 @@ typedef struct dana_source
 	int		  *lengths; /* elements of array columns, 0 for a scalar */
 	uint32	   page_size;
 	int		   streams; /* so far */
+	Tuplestorestate *stored; /* rows to stream instead of the plan's, or NULL */
+	TupleDesc		 stored_type;
 } dana_source;
 
 /* Opens a table or a query; raises an error that names the reason where it may not or cannot be trained on */

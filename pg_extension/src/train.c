@@ -22,6 +22,7 @@
 #include "rules.h"
 #include "session.h"
 #include "source.h"
+#include "train.h"
 
 PG_FUNCTION_INFO_V1(dana_train);
 
@@ -149,31 +150,19 @@ converse(StringInfo request, dana_source *source, dana_new_model *model)
 	read_result(&reply, model);
 }
 
-/* dana_train(udf, source, model, ...): request.c has the arguments */
-Datum
-dana_train(PG_FUNCTION_ARGS)
+void
+dana_train_model(const dana_train_call *call, dana_source *source, const char *rule, dana_new_model *model)
 {
-	instr_time		started;
-	instr_time		ended;
-	dana_train_call call;
-	dana_new_model	model = {0};
-	dana_source	   *source;
-	StringInfo		request;
-	TupleDesc		training;
+	instr_time ended;
+	StringInfo request;
 
-	INSTR_TIME_SET_CURRENT(started);
-	PreventCommandIfReadOnly("dana_train()");
-	if (get_call_result_type(fcinfo, NULL, &training) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "dana_train() must return a row");
-	dana_request_read(fcinfo, &call);
-	model.udf = call.udf;
-	model.backend = call.backend;
-	model.name = call.model;
-	source = dana_source_open(&call.source);
-	model.source = source->name;
-	dana_model_check(model.name);
-	request = dana_request_build(&call, dana_rule_source(model.udf), source);
-	pgstat_progress_start_command(DANA_PROGRESS_COMMAND, call.source.relation);
+	model->udf = call->udf;
+	model->backend = call->backend;
+	model->name = call->model;
+	model->source = source->name;
+	dana_model_check(model->name);
+	request = dana_request_build(call, rule, source);
+	pgstat_progress_start_command(DANA_PROGRESS_COMMAND, call->source.relation);
 	dana_progress(DANA_PROGRESS_STARTED, GetCurrentTimestamp());
 
 	dana_bounds_enter();
@@ -181,7 +170,7 @@ dana_train(PG_FUNCTION_ARGS)
 	PG_TRY();
 	{
 		dana_bounds_start_clock();
-		converse(request, source, &model);
+		converse(request, source, model);
 		dana_request_end();
 	}
 	PG_CATCH();
@@ -194,14 +183,30 @@ dana_train(PG_FUNCTION_ARGS)
 	dana_bounds_leave();
 
 	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_STORING);
-	dana_source_close(source);
 	INSTR_TIME_SET_CURRENT(ended);
-	INSTR_TIME_SUBTRACT(ended, started);
-	model.wall_seconds = INSTR_TIME_GET_DOUBLE(ended);
-	{
-		Datum row = dana_model_store(&model, training);
+	INSTR_TIME_SUBTRACT(ended, model->started);
+	model->wall_seconds = INSTR_TIME_GET_DOUBLE(ended);
+}
 
-		pgstat_progress_end_command();
-		PG_RETURN_DATUM(row);
-	}
+/* dana_train(udf, source, model, ...): request.c has the arguments */
+Datum
+dana_train(PG_FUNCTION_ARGS)
+{
+	dana_train_call call;
+	dana_new_model	model = {0};
+	dana_source	   *source;
+	TupleDesc		training;
+	Datum			row;
+
+	INSTR_TIME_SET_CURRENT(model.started);
+	PreventCommandIfReadOnly("dana_train()");
+	if (get_call_result_type(fcinfo, NULL, &training) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "dana_train() must return a row");
+	dana_request_read(fcinfo, 0, &call);
+	source = dana_source_open(&call.source);
+	dana_train_model(&call, source, dana_rule_source(call.udf), &model);
+	dana_source_close(source);
+	row = dana_model_store(&model, training);
+	pgstat_progress_end_command();
+	PG_RETURN_DATUM(row);
 }

@@ -1,0 +1,419 @@
+/*
+ * dana_train_groups(): one model for each group of rows.
+ *
+ * One statement reads the rows once, sorted by group and within a group in the order of the table or the query. Each
+ * group's rows are kept (in work_mem, beyond that in a temporary file) until its last one has come; then it is trained
+ * like a query with those rows. A group whose data cannot be trained on ends in a row that says why, and the others go on.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_type.h"
+#include "common/hashfn.h"
+#include "executor/executor.h"
+#include "fmgr.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+#include "utils/syscache.h"
+#include "utils/typcache.h"
+
+#include "catalog.h"
+#include "compat.h"
+#include "json.h"
+#include "results.h"
+#include "rules.h"
+#include "train.h"
+
+PG_FUNCTION_INFO_V1(dana_group);
+PG_FUNCTION_INFO_V1(dana_train_groups);
+
+#define NAME_LIMIT 255 /* bytes of a model's name */
+#define KEPT_OF_LONG_NAME 200
+#define GROUP_BY 17 /* number of the argument behind those of dana_train() */
+#define COLUMNS 12	/* of the result */
+
+/* A name for the model of a group */
+
+static void
+append_key(StringInfo to, const char *key, int length)
+{
+	for (int i = 0; i < length; i++)
+	{
+		unsigned char c = key[i];
+
+		if (c < ' ' || strchr("%@[],", c) != NULL)
+			appendStringInfo(to, "%%%02X", c);
+		else
+			appendStringInfoChar(to, c);
+	}
+}
+
+/*
+ * dana_group(model, VARIADIC keys text[]): "model[key,key]", with what would be ambiguous in it written as %XX. The end of
+ * a name that would be too long is replaced by a hash of all of it. NULL where a key is NULL.
+ */
+Datum
+dana_group(PG_FUNCTION_ARGS)
+{
+	text		  *model = PG_GETARG_TEXT_PP(0);
+	ArrayType	  *array = PG_GETARG_ARRAYTYPE_P(1);
+	StringInfoData name;
+	Datum		  *keys;
+	bool		  *nulls;
+	int			   count;
+
+	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &keys, &nulls, &count);
+	initStringInfo(&name);
+	appendBinaryStringInfo(&name, VARDATA_ANY(model), VARSIZE_ANY_EXHDR(model));
+	for (int i = 0; i < count; i++)
+	{
+		text *key;
+
+		if (nulls[i])
+			PG_RETURN_NULL();
+		key = DatumGetTextPP(keys[i]);
+		appendStringInfoChar(&name, i == 0 ? '[' : ',');
+		append_key(&name, VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key));
+	}
+	appendStringInfoString(&name, count == 0 ? "[]" : "]");
+	if (name.len > NAME_LIMIT)
+	{
+		uint64 hash = hash_bytes_extended((unsigned char *)name.data, name.len, 0);
+
+		name.len = pg_mbcliplen(name.data, name.len, KEPT_OF_LONG_NAME);
+		appendStringInfo(&name, "~%08x%08x]", (uint32)(hash >> 32), (uint32)hash);
+	}
+	PG_RETURN_TEXT_P(cstring_to_text_with_len(name.data, name.len));
+}
+
+/* The statement */
+
+typedef struct grouping
+{
+	dana_train_call *call;
+	dana_source		*source;
+	const char		*rule;
+	char		   **by; /* columns */
+	int				 count;
+	int				 columns;	/* of the rows, before those that we add */
+	MemoryContext	 context;	/* of all of it */
+	MemoryContext	 training;	/* of one group */
+	char			*name;		/* of the current group's model; NULL: there is none */
+	char		   **key;		/* its values */
+	TupleDesc		 type;		/* dana.training */
+	ReturnSetInfo	*result;
+	uint64			 groups;
+	uint64			 failed;
+	uint64			 keyless;	/* rows with a NULL in a column that groups */
+} grouping;
+
+static bool
+is_one_of(const char *name, char **names, int count)
+{
+	for (int i = 0; i < count; i++)
+		if (strcmp(name, names[i]) == 0)
+			return true;
+	return false;
+}
+
+/* The columns that a training may use: not those that group, unless they are named as features or as label */
+static char *
+select_list(grouping *grouping, TupleDesc descriptor)
+{
+	const dana_train_call *call = grouping->call;
+	StringInfoData		   list;
+
+	initStringInfo(&list);
+	for (int i = 0; i < descriptor->natts; i++)
+	{
+		char *name = NameStr(TupleDescAttr(descriptor, i)->attname);
+
+		if (is_one_of(name, grouping->by, grouping->count) && !is_one_of(name, call->feature, call->features) &&
+			(call->label == NULL || strcmp(name, call->label) != 0))
+			continue;
+		appendStringInfo(&list, "%s%s", list.len > 0 ? ", " : "", quote_identifier(name));
+	}
+	return list.data;
+}
+
+/* Opens the rows as a query; returns the statement that gives them sorted by group */
+static dana_rows *
+open_rows(grouping *grouping)
+{
+	dana_train_call	   *call = grouping->call;
+	dana_source_request request = call->source;
+	char			   *schema = get_namespace_name(get_func_namespace(call->fcinfo->flinfo->fn_oid));
+	char			   *table = NULL;
+	char			   *from;
+	char			   *list;
+	dana_source		   *source;
+	dana_rows		   *rows;
+	StringInfoData		sorted;
+	StringInfoData		description;
+
+	if (request.query == NULL)
+	{
+		if (get_rel_name(request.relation) == NULL)
+			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("there is no table with OID %u", request.relation)));
+		table = quote_qualified_identifier(get_namespace_name(get_rel_namespace(request.relation)),
+										   get_rel_name(request.relation));
+		/* the filter was checked to be one expression; the line's end closes a comment in it */
+		from = request.filter == NULL ? table : psprintf("%s WHERE (%s\n)", table, request.filter);
+		request.query = psprintf("SELECT * FROM %s", from);
+	}
+	else
+		from = psprintf("(%s\n) AS r", request.query);
+	/* as it was given first: so it is refused in its own words */
+	source = grouping->source = dana_source_open(&request);
+	if (table != NULL)
+		source->name = table;
+	list = select_list(grouping, dana_rows_descriptor(source->plan));
+	source->plan = dana_source_plan(source, psprintf("SELECT %s FROM %s", list, from));
+	grouping->columns = dana_rows_descriptor(source->plan)->natts;
+
+	initStringInfo(&sorted);
+	appendStringInfo(&sorted, "SELECT %s%s%s(%s, VARIADIC ARRAY[", list, grouping->columns > 0 ? ", " : "",
+					 quote_qualified_identifier(schema, "dana_group"), quote_literal_cstr(call->model));
+	for (int i = 0; i < grouping->count; i++)
+		appendStringInfo(&sorted, "%s%s::pg_catalog.text", i > 0 ? ", " : "", quote_identifier(grouping->by[i]));
+	appendStringInfoString(&sorted, "]) COLLATE pg_catalog.\"C\", pg_catalog.row_number() OVER ()");
+	for (int i = 0; i < grouping->count; i++)
+		appendStringInfo(&sorted, ", %s::pg_catalog.text", quote_identifier(grouping->by[i]));
+	appendStringInfo(&sorted, " FROM %s ORDER BY %d, %d", from, grouping->columns + 1, grouping->columns + 2);
+	rows = dana_rows_plan(sorted.data, source->name, table != NULL);
+	source->stored_type = dana_rows_descriptor(rows);
+	initStringInfo(&description);
+	dana_source_describe(source, &description);
+	source->description = description.data;
+	return rows;
+}
+
+/* The group that a model is of, for its metadata */
+static dana_group_key *
+describe_group(grouping *grouping)
+{
+	dana_group_key *group = palloc(sizeof *group);
+	StringInfoData	key;
+	StringInfoData	condition;
+
+	initStringInfo(&key);
+	initStringInfo(&condition);
+	for (int i = 0; i < grouping->count; i++)
+	{
+		appendStringInfoString(&key, i == 0 ? "{" : ", ");
+		dana_json_append(&key, grouping->by[i]);
+		appendStringInfoString(&key, ": ");
+		dana_json_append(&key, grouping->key[i]);
+		appendStringInfo(&condition, "%s%s::text = %s", i == 0 ? "" : " AND ", quote_identifier(grouping->by[i]),
+						 quote_literal_cstr(grouping->key[i]));
+	}
+	appendStringInfoChar(&key, '}');
+	group->of = grouping->call->model;
+	group->key = key.data;
+	group->condition = condition.data;
+	return group;
+}
+
+/* An error of the group's data, not of the call, the worker or the server */
+static bool
+is_of_data(int sqlstate)
+{
+	return ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_DATA_EXCEPTION && sqlstate != ERRCODE_INVALID_PARAMETER_VALUE;
+}
+
+/* Trains the current group; returns the error of its data, or NULL. It writes nothing, so its subtransaction gets no number. */
+static ErrorData *
+train(const dana_train_call *call, grouping *grouping, dana_new_model *model)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	ErrorData *volatile error = NULL;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		dana_train_model(call, grouping->source, grouping->rule, model);
+		ReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		if (!is_of_data(error->sqlerrcode))
+			ReThrowError(error);
+	}
+	PG_END_TRY();
+	return error;
+}
+
+/* Trains the current group, stores its model, and adds its row to the result */
+static void
+finish_group(grouping *grouping)
+{
+	MemoryContext	 caller = MemoryContextSwitchTo(grouping->training);
+	dana_train_call	 call = *grouping->call;
+	dana_new_model	 model = {0};
+	Datum			 values[COLUMNS] = {0};
+	bool			 nulls[COLUMNS] = {false};
+	ErrorData		*error;
+	dana_group_key	*group = describe_group(grouping);
+
+	INSTR_TIME_SET_CURRENT(model.started);
+	call.model = grouping->name;
+	call.group = group;
+	dana_model_check_name(call.model);
+	error = train(&call, grouping, &model);
+	values[0] = JsonbPGetDatum(dana_json_parse(group->key));
+	values[1] = CStringGetTextDatum(call.model);
+	grouping->groups++;
+	if (error == NULL)
+	{
+		HeapTupleHeader row = DatumGetHeapTupleHeader(dana_model_store(&model, grouping->type));
+
+		for (int i = 2; i <= 8; i++) /* version to skipped: in both types the columns of these numbers, from 0 and from 1 */
+			values[i] = GetAttributeByNum(row, i, &nulls[i]);
+		nulls[10] = nulls[11] = true;
+		values[9] = Float8GetDatum(model.wall_seconds);
+	}
+	else
+	{
+		for (int i = 2; i < 10; i++)
+			nulls[i] = true;
+		values[10] = CStringGetTextDatum(unpack_sql_state(error->sqlerrcode));
+		values[11] = CStringGetTextDatum(error->message);
+		grouping->failed++;
+	}
+	tuplestore_putvalues(grouping->result->setResult, grouping->result->setDesc, values, nulls);
+	tuplestore_clear(grouping->source->stored);
+	MemoryContextSwitchTo(caller);
+	MemoryContextReset(grouping->training);
+}
+
+static void
+begin_group(grouping *grouping, text *name, TupleTableSlot *row)
+{
+	MemoryContext caller = MemoryContextSwitchTo(grouping->context);
+	bool		  isnull;
+
+	grouping->name = text_to_cstring(name);
+	for (int i = 0; i < grouping->count; i++)
+		grouping->key[i] = TextDatumGetCString(slot_getattr(row, grouping->columns + 3 + i, &isnull));
+	MemoryContextSwitchTo(caller);
+}
+
+static void
+end_group(grouping *grouping)
+{
+	if (grouping->name == NULL)
+		return;
+	finish_group(grouping);
+	for (int i = 0; i < grouping->count; i++)
+		pfree(grouping->key[i]);
+	pfree(grouping->name);
+	grouping->name = NULL;
+}
+
+/* Takes one row of the sorted statement */
+static void
+take_row(TupleTableSlot *row, void *context)
+{
+	grouping *grouping = context;
+	bool	  isnull;
+	Datum	  datum = slot_getattr(row, grouping->columns + 1, &isnull);
+	text	 *name;
+
+	CHECK_FOR_INTERRUPTS();
+	if (isnull)
+	{
+		grouping->keyless++;
+		return;
+	}
+	name = DatumGetTextPP(datum);
+	if (grouping->name == NULL || strlen(grouping->name) != VARSIZE_ANY_EXHDR(name) ||
+		memcmp(grouping->name, VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name)) != 0)
+	{
+		end_group(grouping);
+		begin_group(grouping, name, row);
+	}
+	tuplestore_puttupleslot(grouping->source->stored, row);
+}
+
+static void
+report(const grouping *grouping, const dana_cleaning *cleaning)
+{
+	if (grouping->keyless > 0 && cleaning->nulls == DANA_NULLS_ERROR)
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg(UINT64_FORMAT " rows of %s have a NULL in a column that groups", grouping->keyless, grouping->source->name),
+				 errhint("Fill them in, or use nulls => 'skip'.")));
+	if (grouping->groups == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_EXCEPTION),
+				 errmsg("%s has no row to train on", grouping->source->name),
+				 grouping->keyless > 0 ? errdetail("All " UINT64_FORMAT " have a NULL in a column that groups.", grouping->keyless) : 0));
+	if (grouping->keyless > 0)
+		ereport(NOTICE,
+				(errmsg(UINT64_FORMAT " rows of %s were left out because of a NULL in a column that groups", grouping->keyless,
+						grouping->source->name)));
+	if (grouping->failed > 0)
+		ereport(NOTICE,
+				(errmsg(UINT64_FORMAT " of " UINT64_FORMAT " groups could not be trained", grouping->failed, grouping->groups),
+				 errdetail("Their rows of the result say why.")));
+}
+
+static TupleDesc
+training_type(void)
+{
+	Oid type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum("training"),
+							   ObjectIdGetDatum(get_namespace_oid("dana", false)));
+
+	return lookup_rowtype_tupdesc_copy(type, -1);
+}
+
+/* dana_train_groups(udf, source, model, ..., group_by): the arguments of dana_train(), and the columns that group */
+Datum
+dana_train_groups(PG_FUNCTION_ARGS)
+{
+	dana_train_call call;
+	grouping		grouping = {.call = &call};
+	dana_rows	   *rows;
+
+	PreventCommandIfReadOnly("dana_train_groups()");
+	dana_request_read(fcinfo, 1, &call);
+	grouping.count = dana_request_texts(fcinfo, GROUP_BY, "group_by", &grouping.by);
+	if (grouping.count < 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"group_by\" must name a column"),
+				 errhint("For instance group_by => ARRAY['region'].")));
+	dana_model_check_name(call.model);
+	grouping.result = dana_results_begin(fcinfo, "dana_train_groups()", COLUMNS);
+	grouping.type = training_type();
+	grouping.context = CurrentMemoryContext;
+	grouping.training = AllocSetContextCreate(CurrentMemoryContext, "dana group", ALLOCSET_DEFAULT_SIZES);
+	grouping.key = palloc0(sizeof(char *) * grouping.count);
+	grouping.rule = dana_rule_source(call.udf);
+	rows = open_rows(&grouping);
+	grouping.source->stored = tuplestore_begin_heap(false, false, work_mem);
+	dana_rows_each(rows, take_row, &grouping);
+	end_group(&grouping);
+	report(&grouping, &call.source.cleaning);
+	tuplestore_end(grouping.source->stored);
+	dana_source_close(grouping.source);
+	pgstat_progress_end_command();
+	return (Datum)0;
+}

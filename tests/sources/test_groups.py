@@ -1,0 +1,205 @@
+"""`dana_train_groups`: each group's model is the one that `dana_train` makes of its rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.sources.conftest import Session
+
+errors = psycopg.errors
+
+
+@pytest.fixture
+def table(session: Session) -> str:
+    """Groups of unlike sizes, scattered over pages that have gaps and rows out of order."""
+    session.execute("CREATE TABLE t (k int, region text, year int, x real, y real)")
+    session.execute(
+        "INSERT INTO t SELECT i, CASE WHEN i % 50 <> 0 THEN chr(97 + i % 7) END, 2000 + i % 2, sin(i), i % 3"
+        " FROM generate_series(1, 2000) i"
+    )
+    session.execute("UPDATE t SET x = x + 1 WHERE k % 11 = 0")
+    session.execute("DELETE FROM t WHERE k % 13 = 0 OR region = 'g' AND k > 100")
+    session.execute("CREATE INDEX ON t (region)")
+    return "t"
+
+
+def trained(session: Session, call: str) -> list[tuple[Any, ...]]:
+    """Key, model, version, rows and error of each group."""
+    return session.execute(
+        f"SELECT key, model, version, tuples, error FROM dana_train_groups('sums', {call}) ORDER BY model"
+    ).fetchall()
+
+
+def values(session: Session, model: str) -> list[float]:
+    row = session.execute('SELECT "values" FROM dana_parameters(%s)', (model,)).fetchone()
+    assert row is not None
+    assert isinstance(row[0], list)
+    return row[0]
+
+
+@pytest.mark.parametrize("source", ["'t'", "query => 'SELECT * FROM t -- all'"])
+def test_models_are_those_of_the_groups_rows(session: Session, table: str, source: str) -> None:
+    call = f"{source}, features => '{{x}}', label => 'y'"
+    found = trained(session, f"{call}, group_by => '{{region}}'")
+    assert [row[0] for row in found] == [{"region": letter} for letter in "abcdefg"]
+    for key, model, version, tuples, error in found:
+        condition = f"region = '{key['region']}'"
+        alone = f"query => $q$SELECT x, y FROM t WHERE {condition} ORDER BY ctid$q$"
+        row = session.execute(f"SELECT tuples FROM dana_train('sums', {alone}, model => 'alone')").fetchone()
+        assert row == (tuples,)
+        assert (model, version, error) == (f"sums[{key['region']}]", 1, None)
+        assert values(session, model) == values(session, "alone")
+        assert session.execute("SELECT (dana_evaluate(%s) ->> 'rows')::int", (model,)).fetchone() == (tuples,)
+    predicted = session.execute(
+        "SELECT count(*) FROM t WHERE dana_predict(dana_group('sums', region), x) = x * (SELECT weights[1]"
+        " FROM dana.model WHERE name = dana_group('sums', region))"
+    ).fetchone()
+    assert predicted == session.execute("SELECT count(region) FROM t").fetchone()
+
+
+def test_two_columns_a_filter_and_a_part_for_tests(session: Session, table: str) -> None:
+    call = "'t', 'm', '{x}', 'y', filter => 'k > 100 -- late', test => 0.3, group_by => '{region,year}'"
+    found = trained(session, call)
+    assert found[0][:2] == ({"region": "a", "year": "2000"}, "m[a,2000]")
+    assert len(found) == 12
+    test = session.execute(
+        "SELECT count(*) FROM t WHERE k > 100 AND region = 'b' AND year = 2001 AND dana_holdout(ctid, 0.3)"
+    ).fetchone()
+    assert session.execute("SELECT (dana_evaluate('m[b,2001]') ->> 'rows')::int").fetchone() == test
+    again = trained(session, call)
+    assert [row[2] for row in again] == [2] * 12
+
+
+def test_a_group_that_fails_leaves_the_others(session: Session) -> None:
+    session.execute("CREATE TABLE v (g text, x real[], y text)")
+    session.execute(
+        "INSERT INTO v VALUES ('a', '{1,2}', 'no'), ('b', '{1,2,3}', 'no'), ('c', '{3,4}', 'what'),"
+        " ('d', '{5,6}', 'yes'), ('e', '{NaN,1}', 'no'), ('f', NULL, 'no')"
+    )
+    heard: list[str] = []
+    session.execute("SET client_min_messages = notice")
+    session.add_notice_handler(lambda notice: heard.append(notice.message_primary or ""))
+    call = "'v', features => '{x}', label => 'y', classes => '{no,yes}', nonfinite => 'error', group_by => '{g}'"
+    found = session.execute(
+        f"SELECT key ->> 'g', tuples, version, sqlstate, error FROM dana_train_groups('sums', {call}) ORDER BY 1"
+    ).fetchall()
+    assert [(row[0], row[1], row[2], row[3]) for row in found] == [
+        ("a", 1, 1, None),
+        ("b", None, None, "22000"),
+        ("c", None, None, "22000"),
+        ("d", 1, 1, None),
+        ("e", None, None, "22000"),
+        ("f", None, None, "22000"),
+    ]
+    wrong = [row[4] for row in found if row[4]]
+    for text, part in zip(wrong, ("array of 3 elements", '"what"', "NaN", "no row to train on"), strict=True):
+        assert part in text
+    assert "4 of 6 groups could not be trained" in heard
+    assert session.execute("SELECT name FROM dana.model ORDER BY 1").fetchall() == [("sums[a]",), ("sums[d]",)]
+
+
+def test_rows_without_a_group(session: Session, table: str) -> None:
+    heard: list[str] = []
+    session.execute("SET client_min_messages = notice")
+    session.add_notice_handler(lambda notice: heard.append(notice.message_primary or ""))
+    call = "'t', features => '{x}', label => 'y', group_by => '{region}'"
+    trained(session, call)
+    missing = session.execute("SELECT count(*) FROM t WHERE region IS NULL").fetchone()
+    assert missing is not None
+    assert heard == [f"{missing[0]} rows of test.t were left out because of a NULL in a column that groups"]
+    with pytest.raises(errors.NullValueNotAllowed, match="in a column that groups"):
+        trained(session, f"{call}, nulls => 'error'")
+    with pytest.raises(errors.DataException, match="no row to train on"):
+        trained(session, f"{call}, filter => 'region IS NULL'")
+
+
+def test_one_transaction(session: Session, table: str) -> None:
+    """Cancelled or rolled back, it leaves no model; afterwards everything works."""
+    call = "'t', features => '{x}', label => 'y', group_by => '{k}'"
+    session.execute("SET statement_timeout = 200")
+    with pytest.raises(errors.QueryCanceled):
+        trained(session, f"{call}, epochs => 2000")
+    session.execute("RESET statement_timeout")
+    with session.transaction(force_rollback=True):
+        assert len(trained(session, f"{call}, filter => 'k < 50'")) == 46
+    assert session.execute("SELECT count(*) FROM dana.model").fetchone() == (0,)
+    assert len(trained(session, f"{call}, filter => 'k < 50'")) == 46
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        ("'t'", errors.InvalidParameterValue, '"group_by" must name a column'),
+        ("'t', group_by => '{}'", errors.InvalidParameterValue, '"group_by" must name a column'),
+        ("'t', group_by => '{NULL}'", errors.NullValueNotAllowed, "must not contain NULL"),
+        ("'t', group_by => '{nowhere}'", errors.UndefinedColumn, "nowhere"),
+        ("'t', group_by => ARRAY['x) FROM t; DROP TABLE t; --']", errors.UndefinedColumn, "DROP"),
+        ("'t', 'a@b', group_by => '{region}'", errors.InvalidName, "cannot be a model's name"),
+        ("'t', group_by => '{region}', hyper => '{\"q\": 1}'", errors.InvalidParameterValue, "no hyperparameter"),
+        ("query => 'DELETE FROM t RETURNING x', group_by => '{x}'", errors.SyntaxError, "it is not one SELECT"),
+        ("query => 'SELECT 1) AS r; DROP TABLE t; --', group_by => '{x}'", errors.SyntaxError, ""),
+        ("'t', group_by => '{region}', filter => 'true) OR (true'", errors.SyntaxError, ""),
+        ("'t', group_by => '{region}', filter => '1 / (k - 5) > 0'", errors.DivisionByZero, ""),
+    ],
+)
+def test_refusals(session: Session, table: str, call: str, error: type[psycopg.Error], message: str) -> None:
+    with pytest.raises(error, match=message or None):
+        trained(session, call)
+    assert session.execute("SELECT count(*) FROM t").fetchone() is not None
+    assert session.execute("SELECT count(*) FROM dana.model").fetchone() == (0,)
+
+
+def test_it_reads_with_the_rights_of_the_caller(session: Session, table: str) -> None:
+    session.execute("DROP ROLE IF EXISTS grouper")
+    session.execute("CREATE ROLE grouper")
+    try:
+        session.execute("GRANT USAGE ON SCHEMA test TO grouper")
+        session.execute("SET ROLE grouper")
+        with pytest.raises(errors.InsufficientPrivilege, match="dana_train_groups"):
+            trained(session, "'t', group_by => '{region}'")
+        session.execute("RESET ROLE")
+        session.execute("GRANT EXECUTE ON FUNCTION dana_train_groups, dana_drop_model TO grouper")
+        session.execute("SET ROLE grouper")
+        with pytest.raises(errors.InsufficientPrivilege):
+            trained(session, "'t', group_by => '{region}'")
+        session.execute("RESET ROLE")
+        session.execute("GRANT SELECT ON t TO grouper")
+        session.execute("ALTER TABLE t ENABLE ROW LEVEL SECURITY")
+        session.execute("CREATE POLICY p ON t USING (region = 'a')")
+        session.execute("SET ROLE grouper")
+        found = trained(session, "'t', features => '{x}', label => 'y', group_by => '{region}'")
+        assert [row[1] for row in found] == ["sums[a]"]
+        session.execute("SELECT dana_drop_model('sums[a]')")
+    finally:
+        session.execute("RESET ROLE")
+        session.execute("DROP OWNED BY grouper; DROP ROLE grouper")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ("'m', 'a'", "m[a]"),
+        ("'m', 'a', 'b c'", "m[a,b c]"),
+        ("'m', 'a,b'", "m[a%2Cb]"),
+        ("'m', '[x]@2%'", "m[%5Bx%5D%402%25]"),
+        ("'m', E'ü\\n'", "m[ü%0A]"),
+        ("'m', ''", "m[]"),
+        ("'m', NULL, 'a'", None),
+    ],
+)
+def test_names(session: Session, arguments: str, name: str | None) -> None:
+    assert session.execute(f"SELECT dana_group({arguments})").fetchone() == (name,)
+
+
+def test_long_keys_have_names_too(session: Session) -> None:
+    session.execute(
+        "CREATE TABLE long AS SELECT repeat('ü', 200) || i % 2 AS g, i::real AS x, 1::real AS y"
+        " FROM generate_series(1, 10) i"
+    )
+    found = trained(session, "'long', group_by => '{g}'")
+    assert [row[3] for row in found] == [5, 5]
+    rows = session.execute("SELECT count(dana_predict(dana_group('sums', g), x)) FROM long").fetchone()
+    assert rows == (10,)

@@ -1,0 +1,232 @@
+"""`dana_cross_validate`, `dana_search`: what `dana_train` and `dana_evaluate` say of the same rows; nothing is kept."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.sources.conftest import Session
+
+errors = psycopg.errors
+Invalid = errors.InvalidParameterValue
+
+LOGISTIC = """
+import dana
+n = dana.dim()
+w = dana.model([n])
+x = dana.input([n])
+y = dana.output()
+lr = dana.meta(0.1)
+fit = dana.algo(w, x, y)
+p = dana.sigmoid(dana.sigma(w * x, 1))
+fit.setModel(w - lr * fit.merge((p - y) * x, 32, "+") / 32)
+fit.setLoss((p - y) * (p - y))
+fit.setPrediction(p)
+fit.setEpochs(3)
+"""
+COLUMNS = "features => '{a,b}', label => 'ill'"
+
+
+@pytest.fixture
+def table(session: Session) -> str:
+    session.execute("SELECT setseed(0.25)")
+    session.execute(
+        "CREATE TABLE t AS SELECT i AS id, a::real, b::real, (a + b + random() > 0.6)::int AS ill"
+        " FROM (SELECT i, random() - 0.5 AS a, random() - 0.5 AS b FROM generate_series(1, 1000) i) s"
+    )
+    session.execute("SELECT dana_create_udf('fit', %s)", (LOGISTIC,))
+    return "t"
+
+
+def rows(session: Session, call: str) -> list[tuple[Any, ...]]:
+    return session.execute(f"SELECT * FROM {call}").fetchall()
+
+
+def nothing_kept(session: Session) -> bool:
+    kept = session.execute("SELECT FROM dana.model UNION ALL SELECT FROM dana.run WHERE model LIKE 'trial%'")
+    return kept.fetchall() == []
+
+
+def test_folds_divide_the_rows(session: Session, table: str) -> None:
+    for place in ("ctid", "id::text"):
+        counts = session.execute(f"SELECT dana_fold({place}, 4, 7), count(*) FROM t GROUP BY 1 ORDER BY 1").fetchall()
+        assert [fold for fold, _ in counts] == [1, 2, 3, 4]
+        assert all(200 < count < 300 for _, count in counts)
+    held_out = "dana_fold(ctid, 4, 7) = 1 IS DISTINCT FROM dana_holdout(ctid, 0.25, 7)"
+    assert session.execute(f"SELECT count(*) FROM t WHERE {held_out}").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("source", ["'t', filter => 'id > 100 -- or so'", "query => 'TABLE t', key => 'id'"])
+def test_each_fold_is_a_training_and_an_evaluation(session: Session, table: str, source: str) -> None:
+    found = rows(session, f"dana_cross_validate('fit', {source}, folds => 4, seed => 7, {COLUMNS})")
+    assert [row[0] for row in found] == ["1", "2", "3", "4", "mean", "deviation"]
+    assert nothing_kept(session)
+    place, condition = ("id::text", "true") if "query" in source else ("ctid", "id > 100")
+    for fold, trained, tested, epochs, loss, metrics in found[:4]:
+        others = f"NOT dana_fold({place}, 4, 7) = {fold} AND {condition}"
+        alone = session.execute(
+            f"SELECT tuples, epochs, loss FROM dana_train('fit', 't', filter => '{others}', {COLUMNS})"
+        )
+        assert alone.fetchone() == (trained, epochs, loss)
+        part = f"dana_fold({place}, 4, 7) = {fold} AND {condition}"
+        expected = session.execute(f"SELECT dana_evaluate('fit', filter => '{part}')").fetchone()
+        assert expected is not None
+        assert metrics == {
+            name: expected[0][name] for name in expected[0].keys() - {"model", "version", "part", "rows"}
+        }
+        assert tested == expected[0]["rows"]
+    for row, function in ((found[4], statistics.mean), (found[5], statistics.stdev)):
+        assert set(row[5]) == set(found[0][5]) - {"confusion"}
+        for name, value in row[5].items():
+            assert value == pytest.approx(function([fold[5][name] for fold in found[:4]]), rel=1e-6)
+        assert row[4] == pytest.approx(function([fold[4] for fold in found[:4]]), rel=1e-6)
+    again = rows(
+        session, f"dana_cross_validate('fit', {source}, folds => 4, seed => 7, metrics => '{{auc}}', {COLUMNS})"
+    )
+    assert [row[5]["auc"] for row in again] == [row[5]["auc"] for row in found]
+    assert set(again[0][5]) == {"auc"}
+
+
+def test_all_folds_see_the_same_rows(session: Session, table: str) -> None:
+    """Beside a session that inserts and commits all the time."""
+    done = threading.Event()
+    started = threading.Event()
+
+    def write() -> None:
+        with psycopg.connect(session.info.dsn, autocommit=True) as other:
+            while not done.is_set():
+                other.execute("INSERT INTO test.t VALUES (1, 0.5, 0.5, 1)")
+                started.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert started.wait(30)
+        found = rows(session, f"dana_cross_validate('fit', 't', folds => 10, {COLUMNS})")
+    finally:
+        done.set()
+        writer.join()
+    assert len({row[1] + row[2] for row in found[:10]}) == 1
+
+
+def test_search_ranks_the_grid(session: Session, table: str) -> None:
+    call = f"'fit', 't', grid => '{{\"lr\": [0.01, 1, 1e30, \"much\"]}}', folds => 3, {COLUMNS}"
+    found = rows(session, f"dana_search({call})")
+    assert [row[0] for row in found[:3]] == [1, 2, 3]
+    assert found[3] == (
+        None,
+        {"lr": "much"},
+        None,
+        None,
+        None,
+        "hyperparameter 'lr' must be a finite number, not 'much'",
+    )
+    assert nothing_kept(session)
+    for _, hyper, score, deviation, metrics, error in found[:3]:
+        values = f"hyper => '{{\"lr\": {hyper['lr']}}}'"
+        alone = rows(session, f"dana_cross_validate('fit', 't', folds => 3, {values}, {COLUMNS})")
+        assert metrics == pytest.approx(alone[3][5], rel=1e-9)
+        assert (score, deviation, error) == (
+            pytest.approx(alone[3][5]["rmse"]),
+            pytest.approx(alone[4][5]["rmse"]),
+            None,
+        )
+    assert [row[2] for row in found[:3]] == sorted(row[2] for row in found[:3])
+    best = rows(session, f"dana_search({call}, metric => 'auc')")
+    assert [row[2] for row in best[:3]] == sorted((row[2] for row in best[:3]), reverse=True)
+
+
+def test_search_keeps_the_best(session: Session, table: str) -> None:
+    grid = '[{"lr": 1}, {"lr": 1e-6}, {}]'
+    found = rows(
+        session,
+        f"dana_search('fit', 't', '{grid}', test => 0.3, keep => 'best', hyper => '{{\"lr\": 0.5}}', {COLUMNS})",
+    )
+    assert {str(row[1]) for row in found} == {"{'lr': 1}", "{'lr': 1e-06}", "{'lr': 0.5}"}
+    kept = session.execute("SELECT name, version, metadata -> 'hyper' ->> 'lr' FROM dana.model").fetchall()
+    assert kept == [("best", 1, str(float(found[0][1]["lr"])))]
+    score = session.execute("SELECT (dana_evaluate('best') ->> 'rmse')::float8").fetchone()
+    assert score == (found[0][2],)
+    query = f"query => 'TABLE t', key => 'id', test => 0.3, keep => 'best', {COLUMNS}"
+    rows(session, f"dana_search('fit', grid => '{{\"lr\": [1]}}', {query})")
+    assert session.execute("SELECT max(version) FROM dana.model").fetchone() == (2,)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        ("dana_cross_validate('fit', 't', folds => 1)", Invalid, "from 2 to 1000, not 1"),
+        ("dana_cross_validate('fit', 't', folds => NULL)", Invalid, "not NULL"),
+        ("dana_cross_validate('fit', 'few', folds => 100)", errors.DataException, "fold .* of 100: .*no row"),
+        ("dana_cross_validate('fit', query => 'TABLE t')", Invalid, '"key" must name a column'),
+        ("dana_cross_validate('fit', query => 'TABLE t', key => 'x) = 1; --')", errors.UndefinedColumn, ""),
+        ("dana_cross_validate('fit', 't', key => 'nowhere')", errors.UndefinedColumn, "nowhere"),
+        (f"dana_cross_validate('fit', 't', metrics => '{{auc,q}}', {COLUMNS})", Invalid, "metric 'q'"),
+        ("dana_cross_validate('fit', 't', filter => 'true); DROP TABLE t; --')", errors.SyntaxError, ""),
+        ("dana_cross_validate('none', 't')", errors.UndefinedObject, 'rule "none" does not exist'),
+        ("dana_search('fit', 't')", Invalid, '"grid" must name values'),
+        *(
+            (f"dana_search('fit', 't', '{grid}')", Invalid, '"grid" must name values')
+            for grid in ("{}", "[]", '{"lr": []}', '{"lr": 1}', '{"lr": {"a": 1}}', "[1]", "[[]]", "7", '"lr"', "null")
+        ),
+        ("dana_search('fit', 't', '{\"q''\": [1], \"lr\": [1]}')", Invalid, "no hyperparameter 'q'''"),
+        ("dana_search('fit', 't', '{\"lr\": [\"a\", null, [1]]}')", errors.DataException, "no point .*finite number"),
+        ("dana_search('fit', 't', '{\"lr\": [1]}', 'speed')", Invalid, 'no metric "speed"'),
+        ("dana_search('fit', 't', '{\"lr\": [1]}', folds => 2, test => 0.5)", Invalid, "not both"),
+        ("dana_search('fit', 't', '{\"lr\": [1]}', test => 1)", Invalid, "between 0 and 1"),
+        ("dana_search('fit', 't', '{\"lr\": [1]}', hyper => '[]')", Invalid, "must be a JSON object"),
+        ("dana_grid('{\"a\": [1, 2], \"b\": %s, \"c\": %s}')", errors.ProgramLimitExceeded, "20200 points"),
+        ("dana_statement('pg_sleep', '{}')", errors.UndefinedFunction, "cannot be called"),
+        ("dana_statement('dana_train', '{\"a); DROP\": 1}')", Invalid, "no argument 'a"),
+    ],
+)  # fmt: skip
+def test_refusals(session: Session, table: str, call: str, error: type[psycopg.Error], message: str) -> None:
+    session.execute("CREATE TABLE few AS SELECT a, b, ill FROM t LIMIT 5")
+    call = call.replace("%s", str(list(range(100))), 1).replace("%s", str(list(range(101))), 1)
+    with pytest.raises(error, match=message or None):
+        rows(session, call)
+    assert nothing_kept(session)
+    assert session.execute("SELECT count(*) FROM t").fetchone() == (1000,)
+
+
+def test_one_class_only(session: Session, table: str) -> None:
+    """No AUC; the other metrics are there."""
+    session.execute("UPDATE t SET ill = 1")
+    found = rows(session, f"dana_cross_validate('fit', 't', folds => 2, metrics => '{{auc,accuracy}}', {COLUMNS})")
+    assert [row[5]["auc"] for row in found] == [None] * 4
+    assert found[2][5]["accuracy"] > 0
+    with pytest.raises(errors.DataException, match="there is no auc on these rows"):
+        rows(session, f"dana_search('fit', 't', '{{\"lr\": [1]}}', 'auc', {COLUMNS})")
+
+
+def test_cancelled_and_without_rights(session: Session, table: str) -> None:
+    session.execute("SET statement_timeout = 300")
+    with pytest.raises(errors.QueryCanceled):
+        rows(session, f"dana_search('fit', 't', '{{\"lr\": [1, 2]}}', epochs => 50000, {COLUMNS})")
+    session.execute("RESET statement_timeout")
+    assert nothing_kept(session)
+    session.execute("DROP ROLE IF EXISTS searcher")
+    session.execute("CREATE ROLE searcher")
+    try:
+        session.execute("GRANT USAGE ON SCHEMA test TO searcher")
+        session.execute("GRANT SELECT ON t TO searcher")
+        for function in ("dana_search", "dana_train"):
+            session.execute("SET ROLE searcher")
+            with pytest.raises(errors.InsufficientPrivilege, match=function):
+                rows(session, f"dana_search('fit', 't', '{{\"lr\": [1]}}', {COLUMNS})")
+            session.execute("RESET ROLE")
+            session.execute(f"GRANT EXECUTE ON FUNCTION {function} TO searcher")
+        session.execute("SET ROLE searcher")
+        assert len(rows(session, f"dana_search('fit', 't', '{{\"lr\": [1]}}', {COLUMNS})")) == 1
+        session.execute("RESET ROLE")
+        session.execute("REVOKE SELECT ON t FROM searcher")
+        session.execute("SET ROLE searcher")
+        with pytest.raises(errors.InsufficientPrivilege, match="table"):
+            rows(session, f"dana_search('fit', 't', '{{\"lr\": [1]}}', {COLUMNS})")
+    finally:
+        session.execute("RESET ROLE")
+        session.execute("DROP OWNED BY searcher; DROP ROLE searcher")
