@@ -94,6 +94,59 @@ class Instruction:
         return [self.code, self.out, *self.extents, *parts]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A predictor, taken apart.
+
+    Attributes
+    ----------
+    inputs, weights
+        Numbers of features and of values of the models.
+    constants
+        Values, binary32.
+    instructions
+        In order.
+    result
+        Address of the prediction.
+    """
+
+    inputs: int
+    weights: int
+    constants: tuple[float, ...]
+    instructions: tuple[Instruction, ...]
+    result: int
+
+
+def decode_predictor(predictor: bytes) -> Program:
+    """Take a predictor apart; its addresses are not checked.
+
+    Raises
+    ------
+    UsageError
+        The bytes are no predictor, or one of another version.
+    """
+    size = 2 + AXES + 3 * (1 + AXES)
+    try:
+        magic, inputs, weights, count, _, steps, result = struct.unpack_from(f"<{HEADER_WORDS}I", predictor)
+        if magic != MAGIC or len(predictor) != 4 * (HEADER_WORDS + count + steps * size):
+            raise UsageError("these bytes are no predictor of this version", hint="Train the model again.")
+        constants = struct.unpack_from(f"<{count}f", predictor, 4 * HEADER_WORDS)
+        words = struct.unpack_from(f"<{steps * size}I", predictor, 4 * (HEADER_WORDS + count))
+        instructions = tuple(_instruction(words[k * size : (k + 1) * size]) for k in range(steps))
+    except (struct.error, ValueError) as error:
+        raise UsageError(f"these bytes are no predictor: {error}", hint="Train the model again.") from None
+    return Program(inputs=inputs, weights=weights, constants=constants, instructions=instructions, result=result)
+
+
+def _instruction(words: tuple[int, ...]) -> Instruction:
+    code, out, x, y, z, *rest = words
+    a, b, c = (
+        Operand(start=start, strides=(one, two, three))
+        for start, one, two, three in (rest[k : k + 1 + AXES] for k in range(0, len(rest), 1 + AXES))
+    )
+    return Instruction(code=Code(code), out=out, extents=(x, y, z), operands=(a, b, c))
+
+
 def encode_predictor(graph: Graph, metas: Mapping[str, float] | None = None) -> bytes:
     """Encode a rule's prediction.
 

@@ -452,3 +452,32 @@ END
 $$;
 COMMENT ON FUNCTION dana_search IS 'Try hyperparameters: train and evaluate for each point of a grid, and rank them; keep: train a model of that name with the best';
 REVOKE EXECUTE ON FUNCTION dana_search FROM PUBLIC;
+
+-- Models for other software
+
+CREATE FUNCTION dana_export_model(model text) RETURNS jsonb
+	LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+	AS $$
+DECLARE
+	reference text := model;
+	result jsonb;
+BEGIN
+	SELECT jsonb_build_object('format', 'dana model 1', 'name', m.name, 'version', m.version, 'rule', m.udf, 'created', m.created,
+		'comment', m.comment, 'metadata', m.metadata,
+		'parameters', (SELECT jsonb_agg(jsonb_build_object('name', p.value ->> 'name', 'shape', p.value -> 'shape',
+			'values', to_jsonb(m.weights[(p.value ->> 'offset')::integer + 1 : (p.value ->> 'offset')::integer + (p.value ->> 'size')::integer]))
+			ORDER BY p.n) FROM jsonb_array_elements(m.parameters) WITH ORDINALITY AS p (value, n)),
+		'predictor', translate(encode(m.predictor, 'base64'), E'\n', ''))
+	INTO result FROM dana.model AS m
+	WHERE m.name = split_part(reference, '@', 1) AND (strpos(reference, '@') = 0 OR m.version::text = split_part(reference, '@', 2))
+	ORDER BY m.active DESC, m.version DESC LIMIT 1;
+	IF NOT FOUND THEN
+		RAISE undefined_object USING MESSAGE = format('model "%s" does not exist', reference),
+			HINT = 'SELECT name, version FROM dana.model lists the models.';
+	END IF;
+	RETURN result;
+END
+$$;
+COMMENT ON FUNCTION dana_export_model(text) IS
+	'A model as JSON: parameters with their values, features, label, predictor in base64; dana export-model makes ONNX and PMML of it';

@@ -1,0 +1,186 @@
+"""A model's prediction as an ONNX graph.
+
+In: a `StoredModel`. Out: the bytes of a ModelProto with one input, ``features`` (float, rows × numbers), and one output
+``prediction`` (float, rows). Each instruction of the predictor becomes one node, or a few; the result has the
+prediction's operations in binary32, but sums in the order of who runs it, and functions of its making.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dana.compiler.predictor import Code, Instruction, Program
+from dana.errors import SetupError, UsageError
+from dana.interchange.operands import Part, Read, place, reads, result_size, scratch
+from dana.interchange.stored import Floats, StoredModel
+
+if TYPE_CHECKING:
+    import onnx
+
+OPSET = 13
+"""Operators of 2020: what all runtimes of today load."""
+
+IR_VERSION = 8
+
+NODES = {
+    Code.ADD: "Add",
+    Code.SUB: "Sub",
+    Code.MUL: "Mul",
+    Code.DIV: "Div",
+    Code.NEG: "Neg",
+    Code.SIGMOID: "Sigmoid",
+    Code.SQRT: "Sqrt",
+    Code.EXP: "Exp",
+    Code.LOG: "Log",
+    Code.ABS: "Abs",
+    Code.MAX: "Max",
+    Code.MIN: "Min",
+}
+"""Operations that are one operator."""
+
+COMPARISONS = {
+    Code.LT: "Less",
+    Code.GT: "Greater",
+    Code.LE: "LessOrEqual",
+    Code.GE: "GreaterOrEqual",
+    Code.EQ: "Equal",
+}
+FLOAT = 1  # onnx.TensorProto.FLOAT
+INT64 = 7  # onnx.TensorProto.INT64
+
+
+def onnx_model(model: StoredModel) -> bytes:
+    """Make the graph.
+
+    Raises
+    ------
+    UsageError
+        The model cannot predict.
+    SetupError
+        The package onnx is not installed.
+    """
+    try:
+        import onnx
+        from onnx import helper
+    except ModuleNotFoundError as error:
+        raise SetupError(f"ONNX needs the package {error.name}; run: pip install 'dana-db[exchange]'") from None
+    graph = _Graph(model.prediction, model.weights)
+    nodes, initializers = graph.build()
+    made = helper.make_model(
+        helper.make_graph(
+            nodes,
+            model.name,
+            [helper.make_tensor_value_info("features", FLOAT, ["rows", model.prediction.inputs])],
+            [helper.make_tensor_value_info("prediction", FLOAT, ["rows"])],
+            initializers,
+            doc_string=f"rule {model.rule}; features: {', '.join(model.inputs)}",
+        ),
+        producer_name="dana",
+        model_version=model.version,
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+    )
+    helper.set_model_props(
+        made, {"rule": model.rule, "features": "\n".join(model.inputs), "labels": "\n".join(model.labels)}
+    )
+    onnx.checker.check_model(made, full_check=True)
+    return bytes(made.SerializeToString())
+
+
+class _Graph:
+    """Nodes as they are made. Values have the shape (rows or 1, three axes)."""
+
+    def __init__(self, program: Program, weights: Floats) -> None:
+        self._program = program
+        self._memory = {
+            Part.WEIGHTS: weights,
+            Part.CONSTANTS: np.array(program.constants, dtype=np.float32),
+        }
+        self._nodes: list[onnx.NodeProto] = []
+        self._initializers: dict[str, onnx.TensorProto] = {}
+        self._values: dict[int, tuple[str, int]] = {}
+        """Name and size of what was written to scratch, by where it starts there."""
+
+    def build(self) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
+        for instruction in self._program.instructions:
+            name = self._instruction(instruction)
+            self._values[instruction.out - scratch(self._program)] = (name, result_size(instruction))
+        part, start = place(self._program, self._program.result)
+        result = self._operand(Read(part=part, start=start, shape=(1, 1, 1)))
+        # a prediction without features is one for all rows
+        rows = self._node("Slice", self._node("Shape", "features"), self._ints(0), self._ints(1))
+        self._node("Expand", self._node("Reshape", result, self._ints(-1)), rows, out="prediction")
+        return self._nodes, list(self._initializers.values())
+
+    def _instruction(self, instruction: Instruction) -> str:
+        code = instruction.code
+        operands = reads(self._program, instruction)
+        if code is Code.GATHER:
+            return self._gather(operands)
+        values = [self._operand(operand) for operand in operands]
+        if code in NODES:
+            return self._node(NODES[code], *values)
+        if code in COMPARISONS:
+            return self._node("Cast", self._node(COMPARISONS[code], *values), to=FLOAT)
+        if code is Code.WHERE:
+            zero = self._node("Equal", values[0], self._floats(np.zeros((1, 1, 1, 1), np.float32)))
+            return self._node("Where", zero, values[2], values[1])
+        if code is Code.GAUSSIAN:
+            return self._node("Exp", self._node("Neg", self._node("Mul", values[0], values[0])))
+        if code is Code.SIGMA:
+            return self._node("ReduceSum", values[0], self._ints(2), keepdims=1)
+        assert code is Code.PI
+        return self._node("ReduceProd", values[0], axes=[2], keepdims=1)
+
+    def _gather(self, operands: Sequence[Read]) -> str:
+        table, index = operands
+        if table.part not in self._memory:
+            raise UsageError("the prediction chooses rows of a value that it computes, which ONNX files here do not do")
+        rows = self._floats(self._stored(table).reshape(table.shape[1:]))
+        chosen = self._node("Cast", self._node("Reshape", self._operand(index), self._ints(-1)), to=INT64)
+        return self._node("Gather", rows, chosen, axis=0)
+
+    def _operand(self, read: Read) -> str:
+        """The name of a value of the operand's shape."""
+        if read.part in self._memory:
+            return self._floats(self._stored(read).reshape(1, *read.shape))
+        if read.part is Part.FEATURES:
+            bounds = (self._ints(read.start), self._ints(read.start + read.size), self._ints(1))
+            name = "features" if read.size == self._program.inputs else self._node("Slice", "features", *bounds)
+        else:
+            name, size = self._values.get(read.start, ("", 0))
+            if size != read.size:
+                raise UsageError("the predictor reads what no instruction wrote")
+        return self._node("Reshape", name, self._ints(-1, *read.shape))
+
+    def _stored(self, read: Read) -> Floats:
+        return self._memory[read.part][read.start : read.start + read.size]
+
+    def _node(self, operator: str, *inputs: str, out: str | None = None, **attributes: Any) -> str:
+        from onnx import helper
+
+        name = out or f"v{len(self._nodes)}"
+        self._nodes.append(helper.make_node(operator, list(inputs), [name], **attributes))
+        return name
+
+    def _floats(self, values: Floats) -> str:
+        return self._initializer(values)
+
+    def _ints(self, *values: int) -> str:
+        return self._initializer(np.array(values, dtype=np.int64))
+
+    def _initializer(self, values: np.ndarray[Any, Any]) -> str:
+        """The name of a constant; equal ones are one."""
+        from onnx import numpy_helper
+
+        key = f"c{len(self._initializers)}"
+        for name, tensor in self._initializers.items():
+            if tensor.data_type == (INT64 if values.dtype == np.int64 else FLOAT) and (
+                tuple(tensor.dims) == values.shape and tensor.raw_data == values.tobytes()
+            ):
+                return name
+        self._initializers[key] = numpy_helper.from_array(np.ascontiguousarray(values), key)
+        return key

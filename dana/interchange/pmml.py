@@ -1,0 +1,122 @@
+"""A model's prediction as PMML 4.4, where PMML has a form for it.
+
+In: a `StoredModel`. Out: XML. Weighted sums become a RegressionModel; with a logistic function, or as scores of which
+the largest is chosen, one that classifies; with an exponential function one with that normalisation.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from xml.etree import ElementTree as Xml
+
+from dana.errors import UsageError
+from dana.interchange.affine import Link, Scores, scores
+from dana.interchange.stored import StoredModel
+
+NAMESPACE = "http://www.dmg.org/PMML-4_4"
+
+
+def pmml(model: StoredModel) -> str:
+    """Make the document.
+
+    Raises
+    ------
+    UsageError
+        The model cannot predict, or PMML has no form for how it predicts.
+    """
+    found = scores(model.prediction, model.weights)
+    if found is None:
+        raise UsageError(
+            f"PMML has no form for the prediction of model {model.name!r}: it is no function of weighted sums",
+            hint="Export it as ONNX.",
+        )
+    root = Xml.Element("PMML", version="4.4", xmlns=NAMESPACE)
+    header = Xml.SubElement(root, "Header", description=f"model {model.name}@{model.version} of rule {model.rule}")
+    Xml.SubElement(header, "Application", name="dana", version=version("dana-db"))
+    classes = _classes(model, found)
+    target = _target(model)
+    _dictionary(root, model, target, classes)
+    regression = Xml.SubElement(
+        root,
+        "RegressionModel",
+        modelName=model.name,
+        functionName="regression" if classes is None else "classification",
+        algorithmName=model.rule,
+        normalizationMethod=_normalisation(found, classes),
+        targetFieldName=target,
+    )
+    schema = Xml.SubElement(regression, "MiningSchema")
+    for name in model.inputs:
+        Xml.SubElement(schema, "MiningField", name=name)
+    Xml.SubElement(schema, "MiningField", name=target, usageType="target")
+    _output(regression, found, classes)
+    for row, intercept in enumerate(found.intercepts):
+        chosen = None if classes is None else classes[row + (found.link is Link.LOGIT)]
+        table = Xml.SubElement(regression, "RegressionTable", intercept=repr(float(intercept)))
+        if chosen is not None:
+            table.set("targetCategory", chosen)
+        for name, coefficient in zip(model.inputs, found.coefficients[row], strict=True):
+            Xml.SubElement(table, "NumericPredictor", name=name, coefficient=repr(float(coefficient)))
+    if found.link is Link.LOGIT:
+        assert classes is not None
+        Xml.SubElement(regression, "RegressionTable", intercept="0.0", targetCategory=classes[0])
+    Xml.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + Xml.tostring(root, encoding="unicode") + "\n"
+
+
+def _target(model: StoredModel) -> str:
+    name = model.labels[0] if model.labels else "target"
+    while name in model.inputs:
+        name += "_"
+    return name
+
+
+def _classes(model: StoredModel, found: Scores) -> list[str] | None:
+    """Categories of the target, in the order of their numbers; None where it is a number."""
+    if found.link is Link.LOGIT:
+        count = 2
+    elif found.link is Link.LARGEST:
+        count = len(found.intercepts)
+    else:
+        return None
+    if model.classes is not None and len(model.classes) == count:
+        return list(model.classes)
+    return [str(k) for k in range(count)]
+
+
+def _normalisation(found: Scores, classes: list[str] | None) -> str:
+    if classes is not None:
+        return "softmax"  # of a score and 0 it is the logistic function
+    return "exp" if found.link is Link.EXP else "none"
+
+
+def _dictionary(root: Xml.Element, model: StoredModel, target: str, classes: list[str] | None) -> None:
+    dictionary = Xml.SubElement(root, "DataDictionary", numberOfFields=str(len(model.inputs) + 1))
+    for name in model.inputs:
+        Xml.SubElement(dictionary, "DataField", name=name, optype="continuous", dataType="float")
+    if classes is None:
+        Xml.SubElement(dictionary, "DataField", name=target, optype="continuous", dataType="float")
+        return
+    kind = "string" if model.classes is not None else "integer"
+    field = Xml.SubElement(dictionary, "DataField", name=target, optype="categorical", dataType=kind)
+    for text in classes:
+        Xml.SubElement(field, "Value", value=text)
+
+
+def _output(regression: Xml.Element, found: Scores, classes: list[str] | None) -> None:
+    """The prediction of dana_predict: of a logistic function the probability, else the predicted value."""
+    output = Xml.SubElement(regression, "Output")
+    if found.link is Link.LOGIT:
+        assert classes is not None
+        Xml.SubElement(
+            output,
+            "OutputField",
+            name="prediction",
+            optype="continuous",
+            dataType="float",
+            feature="probability",
+            value=classes[1],
+        )
+        return
+    kind = ("continuous", "float") if classes is None else ("categorical", "string")
+    Xml.SubElement(output, "OutputField", name="prediction", optype=kind[0], dataType=kind[1], feature="predictedValue")

@@ -1,0 +1,82 @@
+"""How far two evaluations of a predictor may be apart, whoever adds in which order.
+
+In: a program, weights and rows. Out: predictions in binary64 with a bound on what any evaluation in binary32 may be off
+(running error analysis, as in `tests.oracles.running_error`): sums and products in any order, functions within 4 units
+in the last place, the logistic function within 2**-21. It addresses memory by the program's strides itself, as C does.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dana.compiler.predictor import Code, Instruction, Operand, Program
+from dsl.hdfg.graph import Op
+from tests.oracles import running_error as real
+from tests.oracles.running_error import ULP, UNIT, Bounded, Doubles
+
+FUNCTIONS = (Code.EXP, Code.LOG, Code.GAUSSIAN)
+COMPARISONS = (Code.LT, Code.GT, Code.LE, Code.GE, Code.EQ)
+MORE_ULPS = 2.0  # of a function, beyond those of our own
+MORE_OF_SIGMOID = 2.0**-21
+
+
+def predictions(program: Program, weights: Doubles, rows: Doubles) -> Bounded:
+    """One for each row."""
+    count = len(rows)
+    constants = np.array(program.constants, dtype=np.float64)
+    fixed = np.broadcast_to(np.concatenate([weights, constants]), (count, weights.size + constants.size))
+    start = np.concatenate([rows, fixed], axis=1)
+    end = max([one.out + int(np.prod(one.extents)) for one in program.instructions], default=0)
+    memory = Bounded(*(np.zeros((count, max(end, start.shape[1]))) for _ in range(2)))
+    memory.value[:, : start.shape[1]] = real.exact(start).value
+    with np.errstate(all="ignore"):
+        for instruction in program.instructions:
+            result = _result(instruction, memory)
+            flat = [part.reshape(count, -1) for part in result]
+            for part, new in zip(memory, flat, strict=True):
+                part[:, instruction.out : instruction.out + new.shape[1]] = new
+    return Bounded(*(part[:, program.result] for part in memory))
+
+
+def _addresses(operand: Operand, extents: tuple[int, int, int]) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    x, y, z = np.indices(extents)
+    a, b, c = operand.strides
+    return np.asarray(operand.start + x * a + y * b + z * c)
+
+
+def _at(memory: Bounded, addresses: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Bounded:
+    return Bounded(*(part[:, addresses] for part in memory))
+
+
+def _result(instruction: Instruction, memory: Bounded) -> Bounded:
+    code, extents = instruction.code, instruction.extents
+    first, second, third = instruction.operands
+    if code is Code.GATHER:
+        row = _at(memory, np.array([second.start])).value.astype(int)
+        address = first.start + row * first.strides[0] + np.arange(extents[2]) * first.strides[2]
+        return Bounded(*(np.take_along_axis(part, address, axis=1) for part in memory))
+    a = _at(memory, _addresses(first, extents))
+    if code is Code.SIGMA:
+        size = np.sum(np.abs(a.value) + a.error, axis=2)
+        inherited = np.sum(a.error, axis=2)
+        return Bounded(np.sum(a.value, axis=2), inherited + 1.01 * UNIT * extents[1] * size)
+    if code is Code.PI:
+        value, size = np.prod(a.value, axis=2), np.prod(np.abs(a.value) + a.error, axis=2)
+        return Bounded(value, size - np.abs(value) + 1.01 * UNIT * extents[1] * size + real.TINY * extents[1])
+    operation = real.OPERATIONS[Op[code.name]]
+    if code is Code.WHERE:
+        return operation(a, _at(memory, _addresses(second, extents)), _at(memory, _addresses(third, extents)))
+    if code in (Code.NEG, Code.ABS, Code.SQRT, Code.SIGMOID, *FUNCTIONS):
+        made = operation(a)
+        more = MORE_ULPS * ULP * (np.abs(made.value) + made.error) if code in FUNCTIONS else 0.0
+        return Bounded(made.value, made.error + more + (MORE_OF_SIGMOID if code is Code.SIGMOID else 0.0))
+    b = _at(memory, _addresses(second, extents))
+    made = operation(a, b)
+    if code is Code.MUL:  # nothing is rounded in a product with 0 or 1
+        for one, other in ((a, b), (b, a)):
+            known = (one.error == 0) & ((one.value == 0) | (one.value == 1)) & np.isfinite(other.value + other.error)
+            made = Bounded(made.value, np.where(known, one.value * other.error, made.error))
+    if code in COMPARISONS:  # of a number with itself nothing is in doubt
+        same = _addresses(first, extents) == _addresses(second, extents)
+        return Bounded(made.value, np.where(same, 0.0, made.error))
+    return made
