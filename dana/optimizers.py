@@ -28,17 +28,18 @@ def sgd(model: dana.Value, gradient: dana.Number, rate: dana.Number = 0.01) -> d
 def momentum(model: dana.Value, gradient: dana.Number, rate: dana.Number = 0.01, keep: dana.Number = 0.9) -> dana.Value:
     """Gradient descent with a heavy ball (Polyak 1964): each step keeps `keep` of the step before."""
     velocity = dana.state(model)
-    moved = keep * velocity + gradient
-    dana.setState(velocity, moved)
-    return model - rate * moved
+    step = keep * velocity + rate * gradient
+    dana.setState(velocity, step)
+    return model - step
 
 
 def nesterov(model: dana.Value, gradient: dana.Number, rate: dana.Number = 0.01, keep: dana.Number = 0.9) -> dana.Value:
     """Accelerated gradient descent (Nesterov 1983), in the form that needs no gradient ahead (Sutskever 2013)."""
     velocity = dana.state(model)
-    moved = keep * velocity + gradient
-    dana.setState(velocity, moved)
-    return model - rate * (gradient + keep * moved)
+    step = rate * gradient
+    ahead = keep * velocity + step
+    dana.setState(velocity, ahead)
+    return model - (step + keep * ahead)
 
 
 def adagrad(
@@ -108,10 +109,7 @@ def exponential_decay(rate: dana.Number, keep: dana.Number = 0.999) -> dana.Valu
 
 
 def largest(value: dana.Value) -> dana.Value:
-    """The largest that a value has been in any batch so far, element by element, and at least 0.
-
-    A rate divided by the largest curvature of a batch is stable on every table.
-    """
+    """The largest that a value has been in any batch so far, element by element, and at least 0."""
     seen = dana.state(value)
     now = dana.max(seen, value)
     dana.setState(seen, now)
@@ -119,8 +117,15 @@ def largest(value: dana.Value) -> dana.Value:
 
 
 def steady_rate(rate: dana.Number, curvature: dana.Value) -> dana.Value:
-    """A rate in the unit of the steepest batch so far, decaying: for features and labels of any scale."""
-    return inverse_decay(rate) / largest(curvature)
+    """A decaying rate in the unit of the usual curvature: for features and labels of any scale.
+
+    A batch far steeper than usual takes a step in its own unit, five times shorter: momentum repeats the step about ten
+    times before such a batch comes again and could correct it.
+    """
+    batches = dana.state(rate, [])
+    dana.setState(batches, batches + 1)
+    usual = running_mean(curvature, keep=0.99)
+    return rate / dana.max((1 + batches / 1000) * usual, 5 * (curvature - usual))
 
 
 def running_mean(value: dana.Value, keep: dana.Number = 0.9) -> dana.Value:

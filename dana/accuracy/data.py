@@ -19,7 +19,7 @@ from dana.errors import SetupError
 Floats = NDArray[np.float32]
 Raw = tuple[NDArray[np.float64], NDArray[np.float64]]
 SEED = 7
-TRIPLES = ("pixels of digits", "movielens")
+TRIPLES = ("pixels of digits", "cells of breast_cancer", "signals of ujiindoorloc", "movielens")
 """Data whose features are numbers of rows and columns of a matrix."""
 TEST_SHARE = 0.2
 
@@ -93,9 +93,18 @@ def _digits_are_even() -> Raw:
 
 def _pixels() -> Raw:
     """The images' pixels as triples: image, place, brightness."""
-    images = CARRIED["digits"]()[0]
-    places = np.indices(images.shape).reshape(2, -1).T
-    return places.astype(np.float64), images.reshape(-1) + 1  # 0 stands for a missing value
+    return _triples(CARRIED["digits"]()[0] + 1)  # 0 stands for a missing value
+
+
+def _cells() -> Raw:
+    """The patients' measurements, standardised, as triples: patient, measurement, value."""
+    features = CARRIED["breast_cancer"]()[0]
+    return _triples((features - features.mean(axis=0)) / features.std(axis=0))
+
+
+def _triples(matrix: NDArray[np.float64]) -> Raw:
+    places = np.indices(matrix.shape).reshape(2, -1).T
+    return places.astype(np.float64), matrix.reshape(-1)
 
 
 CARRIED: dict[str, Callable[[], Raw]] = {
@@ -106,6 +115,7 @@ CARRIED: dict[str, Callable[[], Raw]] = {
     "digits": _carried("load_digits"),
     "even digits": _digits_are_even,
     "pixels of digits": _pixels,
+    "cells of breast_cancer": _cells,
 }
 """Data that scikit-learn's package contains."""
 
@@ -142,11 +152,29 @@ def _ratings(file: Path) -> Raw:
     return table[:, :2] - 1, table[:, 2]
 
 
+NOT_HEARD, WEAKEST = 100, -105.0
+"""In UJIIndoorLoc: what stands for an access point that is not heard, and a strength below all that are."""
+
+
 def _floors(file: Path) -> Raw:
-    """Strengths of 520 access points, of which 100 means not heard: below the weakest signal; the floor."""
+    """Strengths of 520 access points; the floor."""
     table = _table(file, header=True)
     strengths = table[:, :520]
-    return np.where(strengths == 100, -105.0, strengths), table[:, 522]
+    return np.where(strengths == NOT_HEARD, WEAKEST, strengths), table[:, 522]
+
+
+def _signals(file: Path) -> Raw:
+    """What is heard in the first building as triples: place, access point, strength."""
+    table = _table(file, header=True)
+    strengths = table[table[:, 523] == 0, :520]
+    places, points = np.nonzero(strengths != NOT_HEARD)
+    numbers = np.unique(points, return_inverse=True)[1]
+    return np.stack([places, numbers], axis=1).astype(np.float64), strengths[places, points] - WEAKEST
+
+
+def _covers(file: Path) -> Raw:
+    features, label = _last_column(file, header=False)
+    return features, label - 1
 
 
 FILES: dict[str, tuple[str, Callable[[Path], Raw]]] = {
@@ -154,8 +182,10 @@ FILES: dict[str, tuple[str, Callable[[Path], Raw]]] = {
     "blog": ("blogData_train.csv", lambda file: _last_column(file, header=False)),
     "a9a": ("a9a.libsvm", _incomes),
     "covertype": ("covtype.data", _lodgepole),
+    "covertype, 7 classes": ("covtype.data", _covers),
     "movielens": ("ratings.dat", _ratings),
     "ujiindoorloc": ("ujiindoorloc_trainingData.csv", _floors),
+    "signals of ujiindoorloc": ("ujiindoorloc_trainingData.csv", _signals),
 }
 """Data of a folder: the file's name, which may end in .xz, .gz or .bz2, and how it is read."""
 

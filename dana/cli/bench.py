@@ -19,6 +19,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     accuracy.add_argument(
         "--data", type=Path, metavar="FOLDER", help="folder with covtype.data, a9a.libsvm … ($DANA_DATA)"
     )
+    accuracy.add_argument("--markdown", action="store_true", help="print the table of docs/rules.md, without times")
     accuracy.set_defaults(run=run_accuracy)
 
 
@@ -27,16 +28,33 @@ def run_accuracy(options: argparse.Namespace) -> int:
     from dana.accuracy.table import compare
 
     given = options.data or os.environ.get("DANA_DATA")
-    layout = "{:<12} {:<21} {:>15}  {:<27} {:>9} {:>9}  {:<20} {:>6}  {:>8} {:>8}"
-    heads = ("rule", "data", "rows × columns", "metric", "dana", "theirs", "counterpart", "ratio", "dana s", "theirs s")
+    heads: tuple[str, ...] = (
+        "rule",
+        "data",
+        "rows × columns",
+        "metric",
+        "dana",
+        "theirs",
+        "counterpart",
+        "ratio",
+        "dana s",
+        "theirs s",
+    )
+    if options.markdown:
+        heads = heads[:-2]
+        layout = "| " + " | ".join(["{}"] * len(heads)) + " |"
+    else:
+        layout = "{:<12} {:<24} {:>15}  {:<27} {:>9} {:>9}  {:<21} {:>6}  {:>8} {:>8}"
     print(layout.format(*heads))
+    if options.markdown:
+        print("|---" * len(heads) + "|")
     found = []
     for row in compare(options.names, None if given is None else Path(given)):
         found.append(row.enough)
         shape = f"{row.rows:,} × {row.columns}"
         values = (f"{row.ours:.4g}", f"{row.theirs:.4g}", row.counterpart, f"{row.ratio:.3f}")
         times = (f"{row.seconds:.1f}", f"{row.their_seconds:.1f}")
-        mark = "" if row.enough else "  < 0.99"
-        print(layout.format(row.rule, row.data, shape, row.metric.name, *values, *times) + mark, flush=True)
-    print(f"{sum(found)} of {len(found)} within 1 %, or better")
+        cells = (row.rule, row.data, shape, row.metric.name, *values, *times)
+        print(layout.format(*cells) + ("" if row.enough or options.markdown else "  < 0.99"), flush=True)
+    print(f"\n{sum(found)} of {len(found)} within 1 %, or better")
     return 0 if all(found) else MISSED

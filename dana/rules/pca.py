@@ -1,7 +1,7 @@
 """Principal components: the first k, by Sanger's rule; predicts a row's squared distance from their subspace."""
 
 import dana
-from dana.optimizers import running_mean, steady_rate
+from dana.optimizers import inverse_decay, largest, running_mean
 
 n = dana.dim()
 k = dana.dim(2)  # components
@@ -18,7 +18,7 @@ gradient = pca.merge(dana.expand(z, 2) * away, 64, "+") / 64
 products = pca.merge(dana.expand(z, 2) * z, 64, "+") / 64
 before = dana.expand(dana.arange(k), 1) <= dana.expand(dana.arange(k), 2)
 taken = dana.sigma(dana.expand(products * before, 3) * dana.expand(W, 1), 2)
-rate = steady_rate(lr, pca.merge(dana.sigma(away * away, 1), 64, "+") / 64)
+rate = inverse_decay(lr) / largest(pca.merge(dana.sigma(away * away, 1), 64, "+") / 64)
 
 pca.setModel(W, W + rate * (gradient - taken))
 pca.setModel(centre, running_mean(pca.merge(x, 64, "+") / pca.merge(1 + 0 * away, 64, "+"), keep=0.99))

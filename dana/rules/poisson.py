@@ -8,12 +8,13 @@ w = dana.model([n])
 b = dana.model()
 x = dana.input([n])
 y = dana.output()
-lr = dana.meta(1)
+lr = dana.meta(0.5)
 penalty = dana.meta(0.0001)
 
 poisson = dana.algo(w, b, x, y)
 
-p = dana.exp(dana.sigma(w * x, 1) + b)
+score = dana.min(dana.sigma(w * x, 1) + b, 40)  # where exp is a number yet, and beyond any count
+p = dana.exp(score)
 error = p - y
 curvature = poisson.merge(dana.max(p, y) * (dana.sigma(x * x, 1) + 1), 64, "+") / 64
 rate = steady_rate(lr, curvature + penalty)
@@ -21,6 +22,6 @@ gradient = l2(w, poisson.merge(error * x, 64, "+") / 64, penalty)
 
 poisson.setModel(w, nesterov(w, gradient, rate))
 poisson.setModel(b, nesterov(b, poisson.merge(error, 64, "+") / 64, rate))
-poisson.setLoss(p - y * dana.log(p))
+poisson.setLoss(p - y * score)
 poisson.setPrediction(p)
 poisson.setEpochs(200)

@@ -43,8 +43,8 @@ def test_every_way_to_import_gives_the_same_graph(statement: str, call: str) -> 
 def test_a_call_is_what_its_body_says() -> None:
     called = compile_rule(f"{HEAD}{ALGO}rule.setModel(w, dana.optimizers.nesterov(w, g, 0.5, keep=0.25))\n").hdfg
     written = compile_rule(
-        f"{HEAD}{ALGO}velocity = dana.state(w)\nmoved = 0.25 * velocity + g\ndana.setState(velocity, moved)\n"
-        "rule.setModel(w, w - 0.5 * (g + 0.25 * moved))\n"
+        f"{HEAD}{ALGO}velocity = dana.state(w)\nstep = 0.5 * g\nahead = 0.25 * velocity + step\n"
+        "dana.setState(velocity, ahead)\nrule.setModel(w, w - (step + 0.25 * ahead))\n"
     ).hdfg
     assert [(node.op, node.inputs, node.value) for node in called.nodes] == [
         (node.op, node.inputs, node.value) for node in written.nodes
