@@ -13,8 +13,9 @@ penalty = dana.meta(0.0001)
 
 poisson = dana.algo(w, b, x, y)
 
-score = dana.min(dana.sigma(w * x, 1) + b, 40)  # where exp is a number yet, and beyond any count
-p = dana.exp(score)
+score = dana.sigma(w * x, 1) + b
+bounded = dana.min(score, 40)  # beyond any count, and exp of it is a number yet
+p = dana.exp(bounded)
 error = p - y
 curvature = poisson.merge(dana.max(p, y) * (dana.sigma(x * x, 1) + 1), 64, "+") / 64
 rate = steady_rate(lr, curvature + penalty)
@@ -22,6 +23,6 @@ gradient = l2(w, poisson.merge(error * x, 64, "+") / 64, penalty)
 
 poisson.setModel(w, nesterov(w, gradient, rate))
 poisson.setModel(b, nesterov(b, poisson.merge(error, 64, "+") / 64, rate))
-poisson.setLoss(p - y * score)
-poisson.setPrediction(p)
+poisson.setLoss(p - y * bounded)
+poisson.setPrediction(dana.exp(score))
 poisson.setEpochs(200)
