@@ -27,6 +27,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     design.add_argument("--device", default="xcvu9p", metavar="NAME", help="an FPGA, or the path of its file (xcvu9p)")
     design.add_argument("--pages", type=int, default=10_000, metavar="N", help="pages of the table (10000)")
     design.add_argument("--page-size", type=int, default=8192, choices=PAGE_SIZES, help="BLCKSZ (8192)")
+    design.add_argument("--charts", type=Path, metavar="DIR", help="draw the best machine there as SVG")
     design.set_defaults(run=run_design)
 
 
@@ -56,7 +57,28 @@ def run_design(options: argparse.Namespace) -> int:
     )
     _print_machines(console, found)
     _print_best(console, found, options.pages)
+    if options.charts is not None:
+        for path in _draw(found.best, options.charts):
+            console.print(str(path), soft_wrap=True)
     return 0
+
+
+def _draw(best: Candidate, folder: Path) -> list[Path]:
+    """Write the machine's use, its roofline and the schedule of each section."""
+    from dana.errors import SetupError
+
+    try:
+        from dana.report.charts import machine_charts
+    except ModuleNotFoundError as error:
+        raise SetupError(f"charts need the package {error.name}; run: pip install 'dana-db[report]'") from None
+    from dana.report.machine import Machine
+
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, drawing in machine_charts(Machine.of(best.bundle, best.cycles)).items():
+        paths.append(folder / f"{name}.svg")
+        paths[-1].write_text(drawing, encoding="utf-8")
+    return paths
 
 
 def _print_machines(console: Console, found: Exploration) -> None:

@@ -1,7 +1,7 @@
 """Pictures of a run, as SVG text: loss, what each part was busy with, the roofline, the schedule.
 
-In: a `Run` and its `Machine`. Out: SVG elements that an HTML page can hold as they are. They carry no date and no
-random id, so that the same run gives the same bytes.
+In: a `Run`, a `Machine`. Out: SVG elements that an HTML page can hold as they are, and that are files of their own.
+They carry no date and no random id, so that the same run gives the same bytes.
 """
 
 from __future__ import annotations
@@ -62,6 +62,12 @@ def loss_chart(run: Run) -> str | None:
     return out[0]
 
 
+def machine_charts(machine: Machine) -> dict[str, str]:
+    """All drawings of a machine, by names for files: its use, the roofline, the schedule of each section."""
+    drawn = {"use": use_chart(machine), "roofline": roofline_chart(machine)}
+    return drawn | {name: schedule_chart(machine, name) for name, _, bars in machine.sections if bars}
+
+
 def use_chart(machine: Machine) -> str:
     """How much of a page's time each part of the machine is busy."""
     cycles = machine.cycles
@@ -100,7 +106,7 @@ def roofline_chart(machine: Machine) -> str:
         axes.plot([low, ridge, high], [low * config.link_bytes, config.units, config.units], color="#667788")
         axes.plot([intensity], [reached], marker="o", color=COLOURS["exchange"], markersize=8)
         axes.annotate(
-            f"this run: {reached:.1f} operations a cycle,\n{intensity:.2f} a byte",
+            f"reached: {reached:.1f} operations a cycle,\n{intensity:.2f} a byte",
             (intensity, reached),
             xytext=(12, -22),
             textcoords="offset points",

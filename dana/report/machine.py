@@ -57,6 +57,11 @@ class Machine:
     cycles: Cycles
     sections: tuple[tuple[str, int, tuple[Bar, ...]], ...]
 
+    @classmethod
+    def of(cls, bundle: Bundle, cycles: Cycles) -> Machine:
+        """The machine of a Bundle, whose cycles have been measured."""
+        return cls(bundle=bundle, cycles=cycles, sections=tuple(_section(bundle, name) for name in bundle.sections))
+
 
 def machine_of(run: Run) -> Machine | None:
     """Make the design of a run again.
@@ -90,11 +95,7 @@ def machine_of(run: Run) -> Machine | None:
         page, tuples = sample_page(request.relation.schema, page_size=bundle.config.page_size, tuples=tuples)
     except (UsageError, RuleError):
         return None
-    return Machine(
-        bundle=bundle,
-        cycles=measure_cycles(bundle, page, tuples),
-        sections=tuple(_section(bundle, name) for name in bundle.sections),
-    )
+    return Machine.of(bundle, measure_cycles(bundle, page, tuples))
 
 
 def _section(bundle: Bundle, name: str) -> tuple[str, int, tuple[Bar, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,9 @@ from hwgen.spec.config import MachineConfig
 RULE = str(PAPER / "logistic.py")
 
 
-def test_the_best_machine_for_a_device(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["design", RULE, "--features", "54", "--device", "lfe5um5g-85", "--pages", "100"]) == 0
+def test_the_best_machine_for_a_device(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--features", "54", "--device", "lfe5um5g-85", "--pages", "100", "--charts", str(tmp_path)]
+    assert main(["design", RULE, *arguments]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("rule logistic on lfe5um5g-85, 32 tuples on a page of 8192\n")
     assert len(re.findall(r"best *$", shown, re.M)) == 1
@@ -27,6 +29,9 @@ def test_the_best_machine_for_a_device(capsys: pytest.CaptureFixture[str]) -> No
     wish = re.search(r"design => '(.*)'\)", shown)
     assert wish is not None
     MachineConfig(**json.loads(wish[1]))  # is one
+    drawn = sorted(path.name for path in tmp_path.iterdir())
+    assert {"use.svg", "roofline.svg", "tuple.svg", "batch.svg"} <= set(drawn)
+    assert [name for name in drawn if ElementTree.parse(tmp_path / name).getroot().tag[-4:] != "}svg"] == []
 
 
 @pytest.mark.parametrize(
