@@ -12,9 +12,9 @@ import numpy as np
 
 from dana.compiler import compile_bundle
 from dana.compiler.binding import Binding, bind
-from dana.runtime.interpreted import read_columns
+from dana.runtime.interpreted import FaultyPage, read_columns
 from dana.storage.builder import build_pages
-from dana.storage.schema import TableSchema
+from dana.storage.schema import Attribute, TableSchema
 from dsl import compile_rule
 from dsl.hdfg.interpreter import Interpreter
 from hwgen.spec import numerics
@@ -22,10 +22,13 @@ from hwgen.spec.bundle import Bundle, collect
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
 from hwgen.spec.strider import Fault
+from tests.lockstep.pages import damaged, rough_pages
 from tests.lockstep.rules import random_rule, rows_rule
-from tests.storage.schemas import attribute
+from tests.storage.schemas import attribute, random_value
 
 FEATURES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 33, 54, 100)
+STRANGERS = ("text", "text", "uuid", "macaddr", "bigint", "double precision[]")
+"""Kinds of columns that a table has and a rule does not want."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,16 +45,27 @@ class Case:
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What a training gave: bit patterns of the models, loss sums and convergence by epoch, counters by epoch."""
+    """What a training gave: bit patterns of the models, loss sums and convergence by epoch, counters by epoch.
+
+    Or the `fault` that stopped it: reason, page, line pointer; nothing else counts then.
+    """
 
     models: dict[str, np.ndarray]
     losses: list[float]
     converged: bool
     counters: list[EpochCounters]
+    fault: tuple[Fault, int, int] | None = None
 
 
-def random_case(rng: random.Random, config: MachineConfig) -> Case:
-    """A case for a machine of the given configuration, depths included."""
+def random_case(rng: random.Random, config: MachineConfig, *, rough: bool = False) -> Case:
+    """A case for a machine of the given configuration, depths included.
+
+    Parameters
+    ----------
+    rough
+        Tables as they become with use: columns that the rule does not want, among the others; dead, unused and
+        redirected line pointers; rows from before a column was added; and now and then a damaged page.
+    """
     if config.index_depth and rng.random() < 0.3:
         return rows_case(rng, config)
     n = rng.choice(FEATURES)
@@ -63,8 +77,13 @@ def random_case(rng: random.Random, config: MachineConfig) -> Case:
     else:
         columns = [attribute(f"x{k}", rng.choice(kinds) if kind == "mixed" else kind) for k in range(n)]
         columns.append(attribute("y", "real"))
+    features = [a.name for a in columns if a.name.startswith("x")]
+    if rough:
+        for k in range(rng.choice([0, 1, 2, 9])):
+            more = {"array_length": 3} if (stranger := rng.choice(STRANGERS)).endswith("[]") else {}
+            columns.insert(rng.randint(0, len(columns)), attribute(f"s{k}", stranger, **more))
     schema = TableSchema(relation="t", attributes=tuple(columns))
-    return case_of(rng, config, source, schema, ["x"] if kind == "array" else None)
+    return case_of(rng, config, source, schema, features, rough=rough)
 
 
 def rows_case(rng: random.Random, config: MachineConfig) -> Case:
@@ -87,10 +106,15 @@ def case_of(
     schema: TableSchema,
     features: list[str] | None = None,
     numbers: Mapping[str, int] = MappingProxyType({}),
+    rough: bool = False,
 ) -> Case:
     """Pages for the schema, and the rule compiled; columns of `numbers` count from 0 to below the number."""
     rows = [_row(rng, schema, numbers) for _ in range(rng.choice([1, 2, 5, 63, 64, 65, 130, 300]))]
-    pages = build_pages(schema, rows, page_size=config.page_size, fill=rng.choice([1.0, 1.0, 0.3]))
+    if rough:
+        pages = rough_pages(rng, schema, rows, page_size=config.page_size)
+        pages = damaged(rng, pages, page_size=config.page_size) if rng.random() < 0.3 else pages
+    else:
+        pages = build_pages(schema, rows, page_size=config.page_size, fill=rng.choice([1.0, 1.0, 0.3]))
     binding = bind(compile_rule(source, filename="rule.py").hdfg, schema, features, "y")
     bundle = compile_bundle(binding, schema, config=config, max_tuples=1 << 16)
     return Case(source=source, schema=schema, binding=binding, pages=pages, bundle=bundle, epochs=binding.graph.epochs)
@@ -99,7 +123,9 @@ def case_of(
 def _row(rng: random.Random, schema: TableSchema, numbers: Mapping[str, int]) -> list[Any]:
     row: list[Any] = []
     for a in schema.attributes:
-        if rng.random() < 0.01:
+        if _stranger(a):
+            row.append(None if rng.random() < 0.2 else random_value(rng, a, a.array_length or 1))
+        elif rng.random() < 0.01:
             row.append(None)
         elif a.name in numbers:
             row.append(rng.randrange(numbers[a.name]))
@@ -116,12 +142,20 @@ def _row(rng: random.Random, schema: TableSchema, numbers: Mapping[str, int]) ->
     return row
 
 
+def _stranger(a: Attribute) -> bool:
+    return a.name.startswith("s")
+
+
 def interpret(case: Case) -> Outcome:
     """The oracle's outcome."""
     graph = case.binding.graph
     shapes = {str(graph.nodes[k].name): graph.concrete_shape(k) for k in graph.inputs}
     page_size = case.bundle.config.page_size
-    columns = read_columns(memoryview(case.pages), case.schema, case.binding.uses, shapes, page_size)
+    try:
+        columns = read_columns(memoryview(case.pages), case.schema, case.binding.uses, shapes, page_size)
+    except FaultyPage as found:
+        fault = (found.fault.fault, found.page, found.fault.pointer)
+        return Outcome(models={}, losses=[], converged=False, counters=[], fault=fault)
     interpreter = Interpreter(graph, numerics)
     if columns.tuples == 0:
         return Outcome(models=_bits(interpreter.start()), losses=[], converged=False, counters=[])
@@ -144,7 +178,9 @@ def run(case: Case, machine: Any) -> Outcome:
     outcome = Outcome(models={}, losses=[], converged=False, counters=[])
     for _ in range(case.epochs):
         counters = machine.run_epoch(case.pages)
-        assert counters.fault is Fault.NONE, counters
+        if counters.fault is not Fault.NONE:
+            fault = (counters.fault, counters.fault_page, counters.fault_pointer)
+            return Outcome(models={}, losses=[], converged=False, counters=[], fault=fault)
         outcome.counters.append(counters)
         if not counters.tuples:
             break
@@ -162,7 +198,8 @@ def _bits(models: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def assert_same(left: Outcome, right: Outcome, source: str) -> None:
-    """Models, losses and convergence agree bit for bit; cycles too where both ran on a machine."""
+    """Models, losses and convergence agree bit for bit, or the fault; cycles too where both ran on a machine."""
+    assert left.fault == right.fault, source
     assert left.models.keys() == right.models.keys()
     for name, bits in left.models.items():
         np.testing.assert_array_equal(bits, right.models[name], err_msg=f"model {name} of\n{source}", strict=True)

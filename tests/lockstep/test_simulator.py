@@ -8,28 +8,10 @@ import random
 import pytest
 
 from dana.simulator import Simulator
-from hwgen.spec.config import MachineConfig
 from tests.lockstep.cases import assert_same, interpret, random_case, run
+from tests.lockstep.machines import random_config
 
 SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
-
-
-def random_config(rng: random.Random) -> MachineConfig:
-    clusters = rng.choice([1, 1, 2, 4, 8])
-    return MachineConfig(
-        threads=rng.choice([1, 2, 4, 8]),
-        clusters=clusters,
-        striders=rng.choice([1, 2, 3, 4, 8]),
-        page_size=rng.choice([8192, 8192, 16384, 32768]),
-        scratch_depth=4096,
-        tuple_depth=rng.choice([64, 256, 2048]),
-        strider_depth=8192,
-        descriptor_depth=1024,
-        index_depth=rng.choice([0, 0, 2, 64]),
-        queue_depth=rng.choice([2, 4, 16]),
-        link_bytes=rng.choice([8, 16, 64]),
-        link_latency=rng.choice([1, 10, 200]),
-    )
 
 
 @pytest.mark.parametrize("seed", range(150 * SCALE))
@@ -37,3 +19,14 @@ def test_models_are_bit_identical(seed: int) -> None:
     rng = random.Random(seed)
     case = random_case(rng, random_config(rng))
     assert_same(run(case, Simulator(case.bundle.config)), interpret(case), case.source)
+
+
+def test_rough_tables_give_the_same_model_or_the_same_fault() -> None:
+    faults = 0
+    for seed in range(80 * SCALE):
+        rng = random.Random(f"rough {seed}")
+        case = random_case(rng, random_config(rng), rough=True)
+        found = run(case, Simulator(case.bundle.config))
+        assert_same(found, interpret(case), case.source)
+        faults += found.fault is not None
+    assert 5 * SCALE < faults < 40 * SCALE

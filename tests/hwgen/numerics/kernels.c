@@ -104,3 +104,30 @@ SWEEP(sigmoid, 1 / (1 + exp(-x)), 1)
 SWEEP(exp, exp(x), 0)
 SWEEP(gaussian, exp(-x * x), 0)
 SWEEP(log, log(x), 0)
+
+/*
+ * How many of every stride-th bit patterns have another root, or as an integer another binary32, than the value in double
+ * rounded once: a double has more than twice the digits, so its root rounds to the right one.
+ */
+uint64_t wrong_sqrt(uint64_t first, uint64_t stride)
+{
+    uint64_t wrong = 0;
+    unsigned before = dn_enter();
+    for (uint64_t bits = first; bits < 1ull << 32; bits += stride) {
+        float in = dn_canonical(dn_float((uint32_t)bits));
+        float want = dn_canonical((float)sqrt((double)in)), got = dn_canonical(dn_sqrt(in));
+        wrong += dn_bits(want) != dn_bits(got);
+    }
+    dn_leave(before);
+    return wrong;
+}
+
+uint64_t wrong_from_int32(uint64_t first, uint64_t stride)
+{
+    uint64_t wrong = 0;
+    for (uint64_t bits = first; bits < 1ull << 32; bits += stride) {
+        int32_t in = (int32_t)(uint32_t)bits;
+        wrong += dn_bits((float)(double)in) != dn_bits(dn_from_int32(in));
+    }
+    return wrong;
+}

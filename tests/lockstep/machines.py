@@ -1,0 +1,26 @@
+"""Random machines."""
+
+from __future__ import annotations
+
+import random
+
+from hwgen.spec.config import MachineConfig
+
+
+def random_config(rng: random.Random, *, units: int = 512) -> MachineConfig:
+    """A machine of any shape, of so many units at most."""
+    clusters = rng.choice([k for k in (1, 1, 2, 4, 8) if 8 * k <= units])
+    return MachineConfig(
+        threads=rng.choice([k for k in (1, 2, 4, 8) if 8 * k * clusters <= units]),
+        clusters=clusters,
+        striders=rng.choice([1, 2, 3, 4, 8]),
+        page_size=rng.choice([8192, 8192, 16384, 32768]),
+        scratch_depth=4096,
+        tuple_depth=rng.choice([64, 256, 2048]),
+        strider_depth=8192,
+        descriptor_depth=1024,
+        index_depth=rng.choice([0, 0, 2, 64]),
+        queue_depth=rng.choice([2, 4, 16]),
+        link_bytes=rng.choice([8, 16, 64]),
+        link_latency=rng.choice([1, 10, 200]),
+    )
