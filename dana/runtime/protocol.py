@@ -318,6 +318,7 @@ def _training(fields: Json, page_size: int) -> TrainRequest:
         notes=fields["notes"],
         max_epochs=fields["max_epochs"],
         max_memory=fields["max_memory"],
+        caller=f"{fields['role']}@{fields['database']}",
     )
 
 

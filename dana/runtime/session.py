@@ -6,6 +6,7 @@ runaway allocation ends one training; it must never run a rule's text, and must 
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import resource
@@ -13,7 +14,7 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -177,28 +178,49 @@ class _Session:
             self._train(request, cpu)
         elif message == Message.EXPLAIN:
             wanted = explain_request(payload, page_size=self.ring.page_size)
-            self.channel.send(Message.EXPLAINED, self.trainer.explain(wanted))
+            with _memory_at_most(wanted.training.max_memory):
+                explained = self.trainer.explain(wanted)
+            self.channel.send(Message.EXPLAINED, explained)
         else:
             raise ProtocolError(f"a request was expected, not {message.name}")
 
     def _train(self, request: TrainRequest, backend_cpu: int) -> None:
+        started = time.perf_counter()
+        counts: Mapping[str, Any] = {}
+        outcome = "abandoned"
         try:
-            result, counts = self._run(request, backend_cpu)
-        except OutOfLine:
-            # only a page itself tells that a value is not in it; with frames it does not matter
-            rows = replace(request, relation=replace(request.relation, rows=True))
-            result, counts = self._run(rows, backend_cpu)
-        self.channel.send_result(result, counts, request.notes)
-        log.info(
-            "backend %d: rule %s over %s on %s: %d epochs of %d rows in %.3f s",
-            self.backend_pid,
-            request.rule,
-            request.relation.name,
-            request.backend,
-            counts["epochs"],
-            counts["tuples"],
-            counts["seconds"],
-        )
+            try:
+                result, counts = self._run(request, backend_cpu)
+            except OutOfLine:
+                # only a page itself tells that a value is not in it; with frames it does not matter
+                rows = replace(request, relation=replace(request.relation, rows=True))
+                result, counts = self._run(rows, backend_cpu)
+            self.channel.send_result(result, counts, request.notes)
+            outcome = "converged" if counts["converged"] else "done"
+        except (ConnectionError, EOFError):
+            raise
+        except Exception as error:
+            fields = error_fields(error)
+            outcome = f"{fields['sqlstate']} {fields['message']}"
+            raise
+        finally:
+            log.info("%s", self._run_line(request, counts, time.perf_counter() - started, outcome))
+
+    def _run_line(self, request: TrainRequest, counts: Mapping[str, Any], seconds: float, outcome: str) -> str:
+        """A run in the log: names with values, texts quoted as JSON does, so that a name is not more than a name."""
+        fields = {
+            "backend": self.backend_pid,
+            "caller": request.caller,
+            "rule": request.rule,
+            "source": request.relation.name,
+            "on": request.backend,
+            "epochs": counts.get("epochs"),
+            "tuples": counts.get("tuples"),
+            "loss": counts.get("loss"),
+            "seconds": round(seconds, 3),
+            "outcome": outcome,
+        }
+        return "run " + " ".join(f"{name}={json.dumps(value)}" for name, value in fields.items() if value is not None)
 
     def _run(self, request: TrainRequest, backend_cpu: int) -> tuple[TrainResult, dict[str, Any]]:
         cache_bytes = self.limits.cache_bytes

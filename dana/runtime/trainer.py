@@ -144,6 +144,8 @@ class TrainRequest:
         Most epochs that are allowed; None: any number.
     max_memory
         Most memory of the process, bytes; 0: what it was started with.
+    caller
+        Role and database, for the log.
     """
 
     rule: str
@@ -161,6 +163,7 @@ class TrainRequest:
     notes: Json = field(default_factory=dict)
     max_epochs: int | None = None
     max_memory: int = 0
+    caller: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,16 +57,25 @@ dana_toast_snapshot(SnapshotData *space)
 #endif
 }
 
+/* What a backend waits for */
+typedef enum dana_wait
+{
+	DANA_WAIT_CONNECT, /* the worker has not accepted the connection yet */
+	DANA_WAIT_ANSWER,  /* it compiles, or trains on pages that it kept */
+	DANA_WAIT_RING	   /* the ring is full: it trains more slowly than we stream */
+} dana_wait;
+
 /* 17 lets extensions name their wait events */
 static inline uint32
-dana_wait_event(void)
+dana_wait_event(dana_wait wait)
 {
 #if PG_VERSION_NUM >= 170000
-	static uint32 event = 0;
+	static const char *const names[] = {"DanaConnect", "DanaWorker", "DanaRing"};
+	static uint32			 events[lengthof(names)];
 
-	if (event == 0)
-		event = WaitEventExtensionNew("DanaWorker");
-	return event;
+	if (events[wait] == 0)
+		events[wait] = WaitEventExtensionNew(names[wait]);
+	return events[wait];
 #else
 	return PG_WAIT_EXTENSION;
 #endif

@@ -10,6 +10,7 @@
 
 #include "bounds.h"
 #include "compat.h"
+#include "notices.h"
 #include "session.h"
 
 #if PG_VERSION_NUM >= 180000
@@ -44,5 +45,7 @@ _PG_init(void)
 	DefineCustomIntVariable("dana.max_memory", "Most memory of the worker's process for a training; 0: as the worker was started.",
 							"At most half of it keeps pages between epochs.", &dana_max_memory, 0, 0, INT_MAX, PGC_SUSET,
 							GUC_UNIT_MB, NULL, NULL, NULL);
+	DefineCustomEnumVariable("dana.notices", "What a training tells as NOTICE: nothing, its end, or each epoch.", NULL,
+							 &dana_notices, DANA_NOTICES_NONE, dana_notices_options, PGC_USERSET, 0, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("dana");
 }

@@ -21,17 +21,33 @@ PG_FUNCTION_INFO_V1(dana_progress_info);
 
 static const char *const phases[] = {"compiling", "streaming", "training", "storing", "waiting"};
 
-/* Seconds to go, as if the epochs to come took as long as those before; false while none has a known part behind it */
+static double
+seconds_between(int64 from, int64 to)
+{
+	return (to - from) / (double)USECS_PER_SEC;
+}
+
+/*
+ * Seconds to go, as if the epochs to come took as long as those before; without the first of them, where there are
+ * others: it compiles and reads the table. False while none has a known part behind it.
+ */
 static bool
 estimate(const int64 *counter, double *seconds)
 {
-	double elapsed = (GetCurrentTimestamp() - counter[DANA_PROGRESS_STARTED]) / (double)USECS_PER_SEC;
+	int64  now = GetCurrentTimestamp();
+	double to_come = Max(counter[DANA_PROGRESS_EPOCHS] - counter[DANA_PROGRESS_EPOCH], 0);
 	double done = counter[DANA_PROGRESS_EPOCH];
 
-	if (counter[DANA_PROGRESS_PHASE] == DANA_PHASE_STREAMING && counter[DANA_PROGRESS_PAGES] > 0 &&
-		counter[DANA_PROGRESS_EPOCH] < counter[DANA_PROGRESS_EPOCHS])
+	if (counter[DANA_PROGRESS_EPOCH] > 1)
+	{
+		double each = seconds_between(counter[DANA_PROGRESS_FIRST_ENDED], counter[DANA_PROGRESS_LAST_ENDED]) / (done - 1);
+
+		*seconds = Max(each * to_come - seconds_between(counter[DANA_PROGRESS_LAST_ENDED], now), 0);
+		return true;
+	}
+	if (counter[DANA_PROGRESS_PHASE] == DANA_PHASE_STREAMING && counter[DANA_PROGRESS_PAGES] > 0 && to_come > 0)
 		done += (double)counter[DANA_PROGRESS_PAGE] / counter[DANA_PROGRESS_PAGES];
-	*seconds = done > 0 ? elapsed * Max(counter[DANA_PROGRESS_EPOCHS] - done, 0) / done : 0;
+	*seconds = done > 0 ? seconds_between(counter[DANA_PROGRESS_STARTED], now) * Max(counter[DANA_PROGRESS_EPOCHS] - done, 0) / done : 0;
 	return done > 0;
 }
 

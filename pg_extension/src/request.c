@@ -4,6 +4,7 @@
 #include "request.h"
 
 #include "catalog/pg_type.h"
+#include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -339,6 +340,8 @@ dana_request_build(const dana_train_call *call, const char *rule, dana_source *s
 	else
 		dana_model_append_weights(request, call->warm);
 	/* the worker keeps off this CPU while we stream */
+	append_text(request, "role", GetUserNameFromId(GetUserId(), true));
+	append_text(request, "database", get_database_name(MyDatabaseId));
 	appendStringInfo(request, ",\"max_epochs\":%d,\"max_memory\":" INT64_FORMAT ",\"cpu\":%d}", dana_max_epochs,
 					 (int64)dana_max_memory * 1024 * 1024, sched_getcpu());
 	return request;

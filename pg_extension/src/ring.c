@@ -151,7 +151,7 @@ ring_await_space(void)
 			__atomic_store_n(&ring->producer_sleeps, 0, __ATOMIC_SEQ_CST);
 			return;
 		}
-		if (dana_receive_one(&reply))
+		if (dana_receive_one(&reply, DANA_WAIT_RING))
 			dana_unexpected(&reply);
 	}
 }

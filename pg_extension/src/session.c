@@ -69,14 +69,14 @@ worker_gone(const char *what)
 
 /* Sleeps until the socket is ready, the latch is set or the time is over; handles interrupts */
 static void
-wait_for(int socket_events, long timeout_ms)
+wait_for(int socket_events, long timeout_ms, dana_wait why)
 {
 	int events = WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | socket_events;
 	int happened;
 
 	if (timeout_ms >= 0)
 		events |= WL_TIMEOUT;
-	happened = WaitLatchOrSocket(MyLatch, events, session.socket, timeout_ms, dana_wait_event());
+	happened = WaitLatchOrSocket(MyLatch, events, session.socket, timeout_ms, dana_wait_event(why));
 	if (happened & WL_LATCH_SET)
 	{
 		ResetLatch(MyLatch);
@@ -97,14 +97,14 @@ send_all(const char *data, size_t length)
 			length -= n;
 		}
 		else if (errno == EAGAIN || errno == EWOULDBLOCK)
-			wait_for(WL_SOCKET_WRITEABLE, -1);
+			wait_for(WL_SOCKET_WRITEABLE, -1, DANA_WAIT_ANSWER);
 		else if (errno != EINTR)
 			worker_gone("sending a request");
 	}
 }
 
 static void
-receive_all(char *data, size_t length)
+receive_all(char *data, size_t length, dana_wait why)
 {
 	while (length > 0)
 	{
@@ -121,7 +121,7 @@ receive_all(char *data, size_t length)
 			worker_gone("waiting for its answer");
 		}
 		else if (errno == EAGAIN || errno == EWOULDBLOCK)
-			wait_for(WL_SOCKET_READABLE, -1);
+			wait_for(WL_SOCKET_READABLE, -1, why);
 		else if (errno != EINTR)
 			worker_gone("waiting for its answer");
 	}
@@ -183,12 +183,12 @@ raise_error(Jsonb *error)
 
 /* Reads one message and handles those that may come at any time; false when it was one of them */
 bool
-dana_receive_one(dana_reply *reply)
+dana_receive_one(dana_reply *reply, dana_wait why)
 {
 	char   header[DANA_FRAME_HEADER];
 	uint32 length;
 
-	receive_all(header, sizeof header);
+	receive_all(header, sizeof header, why);
 	memcpy(&length, header, sizeof length);
 	if (length > DANA_MAX_REPLY)
 	{
@@ -200,7 +200,7 @@ dana_receive_one(dana_reply *reply)
 	reply->type = header[4];
 	reply->length = length;
 	reply->payload = palloc((Size)length + 1);
-	receive_all(reply->payload, length);
+	receive_all(reply->payload, length, why);
 	reply->payload[length] = '\0';
 	switch (reply->type)
 	{
@@ -232,7 +232,7 @@ dana_receive_any(void)
 {
 	dana_reply reply;
 
-	while (!dana_receive_one(&reply))
+	while (!dana_receive_one(&reply, DANA_WAIT_ANSWER))
 		;
 	return reply;
 }
@@ -308,7 +308,7 @@ connect_socket(void)
 	while (connect(session.socket, (struct sockaddr *)&address, sizeof address) < 0)
 	{
 		if (errno == EAGAIN)
-			wait_for(0, 10);
+			wait_for(0, 10, DANA_WAIT_CONNECT);
 		else if (errno == EINTR)
 			CHECK_FOR_INTERRUPTS();
 		else

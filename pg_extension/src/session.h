@@ -9,6 +9,7 @@
 
 #include "lib/stringinfo.h"
 
+#include "compat.h"
 #include "wire.h"
 
 extern char *dana_socket_path;
@@ -42,7 +43,7 @@ extern dana_reply dana_receive(char type);
 extern dana_reply dana_receive_any(void);
 
 /* One message; false where it was a bell or a notice */
-extern bool dana_receive_one(dana_reply *reply);
+extern bool dana_receive_one(dana_reply *reply, dana_wait why);
 
 /* Raises an error about a message that has no place here */
 extern _Noreturn void dana_unexpected(const dana_reply *reply);

@@ -17,6 +17,7 @@
 #include "compat.h"
 #include "json.h"
 #include "models.h"
+#include "notices.h"
 #include "progress.h"
 #include "request.h"
 #include "rules.h"
@@ -78,22 +79,24 @@ malformed:
 	ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker sent a malformed result")));
 }
 
-/* Starts a stream as the worker wishes it */
-static void
+/* Starts a stream as the worker wishes it; returns how many epochs there will be at most */
+static int64
 begin(const dana_reply *reply, dana_source *source, dana_new_model *model)
 {
 	Jsonb *message = dana_json_parse(reply->payload);
+	int64  epochs = dana_json_integer(message, "epochs");
 
 	model->design = dana_json_member(message, "design");
-	dana_progress(DANA_PROGRESS_EPOCHS, dana_json_integer(message, "epochs"));
+	dana_progress(DANA_PROGRESS_EPOCHS, epochs);
 	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_STREAMING);
 	dana_source_adopt(source, dana_json_is_null(message, "stream") ? NULL : dana_json_member(message, "stream"));
 	dana_source_stream(source);
 	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_TRAINING);
+	return epochs;
 }
 
 static void
-show_epoch(const dana_reply *reply, int64 *cycles)
+show_epoch(const dana_reply *reply, int64 epochs, int64 *cycles)
 {
 	Jsonb *epoch = dana_json_parse(reply->payload);
 	double loss = dana_json_double(epoch, "loss");
@@ -101,11 +104,15 @@ show_epoch(const dana_reply *reply, int64 *cycles)
 
 	memcpy(&bits, &loss, sizeof bits);
 	*cycles += dana_json_integer(epoch, "cycles");
+	dana_progress(DANA_PROGRESS_LAST_ENDED, GetCurrentTimestamp());
+	if (dana_json_integer(epoch, "epoch") == 1)
+		dana_progress(DANA_PROGRESS_FIRST_ENDED, GetCurrentTimestamp());
 	dana_progress(DANA_PROGRESS_EPOCH, dana_json_integer(epoch, "epoch"));
 	dana_progress(DANA_PROGRESS_TUPLES, dana_json_integer(epoch, "tuples"));
 	dana_progress(DANA_PROGRESS_CYCLES, *cycles);
 	dana_progress(DANA_PROGRESS_LOSS, bits);
 	dana_progress(DANA_PROGRESS_HAS_LOSS, !dana_json_is_null(epoch, "loss"));
+	dana_notice_epoch(epoch, epochs);
 }
 
 /* Streams pages and collects reports until the worker has a result */
@@ -114,13 +121,14 @@ converse(StringInfo request, dana_source *source, dana_new_model *model)
 {
 	StringInfoData epochs;
 	dana_reply	   reply;
+	int64		   most;
 	int64		   cycles = 0;
 
 	initStringInfo(&epochs);
 	appendStringInfoString(&epochs, "{\"epochs\":[");
 	dana_send(DANA_MSG_TRAIN, request->data, request->len);
 	reply = dana_receive(DANA_MSG_DESIGN);
-	begin(&reply, source, model);
+	most = begin(&reply, source, model);
 	for (;;)
 	{
 		reply = dana_receive_any();
@@ -128,7 +136,7 @@ converse(StringInfo request, dana_source *source, dana_new_model *model)
 			break;
 		else if (reply.type == DANA_MSG_EPOCH)
 		{
-			show_epoch(&reply, &cycles);
+			show_epoch(&reply, most, &cycles);
 			if (epochs.data[epochs.len - 1] != '[')
 				appendStringInfoChar(&epochs, ',');
 			appendBinaryStringInfo(&epochs, reply.payload, reply.length);
@@ -140,7 +148,7 @@ converse(StringInfo request, dana_source *source, dana_new_model *model)
 			dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_TRAINING);
 		}
 		else if (reply.type == DANA_MSG_DESIGN && epochs.data[epochs.len - 1] == '[')
-			begin(&reply, source, model); /* a page held a value that is not in it: rows instead */
+			most = begin(&reply, source, model); /* a page held a value that is not in it: rows instead */
 		else
 			dana_unexpected(&reply);
 		pfree(reply.payload);
@@ -186,6 +194,7 @@ dana_train_model(const dana_train_call *call, dana_source *source, const char *r
 	INSTR_TIME_SET_CURRENT(ended);
 	INSTR_TIME_SUBTRACT(ended, model->started);
 	model->wall_seconds = INSTR_TIME_GET_DOUBLE(ended);
+	dana_notice_run(model);
 }
 
 /* dana_train(udf, source, model, ...): request.c has the arguments */

@@ -82,7 +82,7 @@ def test_payloads_that_are_no_objects(payload: bytes) -> None:
         decode(payload)
 
 
-@pytest.mark.parametrize("missing", ["rule", "source", "relation", "features", "cpu", "design"])
+@pytest.mark.parametrize("missing", ["rule", "source", "relation", "features", "cpu", "design", "role"])
 def test_requests_without_a_field(missing: str) -> None:
     request: dict[str, Any] = dict.fromkeys(
         (
@@ -100,6 +100,8 @@ def test_requests_without_a_field(missing: str) -> None:
             "notes",
             "max_epochs",
             "max_memory",
+            "role",
+            "database",
         )
     )
     request |= {"cpu": 0, "relation": {"name": "t", "pages": 1, "rows": False, "attributes": []}}
@@ -126,6 +128,8 @@ def test_attributes_that_this_version_does_not_have() -> None:
             "notes",
             "max_epochs",
             "max_memory",
+            "role",
+            "database",
         )
     )
     request |= {
