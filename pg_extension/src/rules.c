@@ -177,6 +177,11 @@ dana_create_udf(PG_FUNCTION_ARGS)
 	dana_run(&store, values, NULL);
 	create_function(name, schema, OidIsValid(owner));
 	dana_become_caller(before);
+	if (strcmp(quote_identifier(name), name) != 0)
+		ereport(NOTICE,
+				(errmsg("the rule's function is dana.%s(...), with the quotes", quote_identifier(name)),
+				 errhint("SQL folds what is not quoted to lower case. dana_train(%s, ...) needs no such care.",
+						 quote_literal_cstr(name))));
 	PG_RETURN_VOID();
 }
 

@@ -182,6 +182,16 @@ def test_notices_and_descriptions(session: Session) -> None:
     assert one(session, "SELECT description FROM dana.udf")["description"] == {"epochs": 9}
 
 
+@pytest.mark.parametrize(("name", "quoted"), [("linearR", '"linearR"'), ("select", '"select"'), ("linear_r", None)])
+def test_a_name_that_needs_quotes_is_announced(session: Session, name: str, quoted: str | None) -> None:
+    heard: list[str] = []
+    session.add_notice_handler(lambda notice: heard.append(f"{notice.severity} {notice.message_primary}"))
+    session.execute("SELECT dana_create_udf(%s, %s)", (name, json.dumps({})))
+    assert heard == ([f"NOTICE the rule's function is dana.{quoted}(...), with the quotes"] if quoted else [])
+    session.execute("CREATE TABLE t AS SELECT 1 AS id")
+    assert one(session, f"SELECT version FROM dana.{quoted or name}('t')")["version"] == 1
+
+
 def test_rules_are_replaced_and_dropped(session: Session) -> None:
     session.execute("CREATE TABLE t AS SELECT 1 AS id")
     name = "Odd \"name'$1; --"

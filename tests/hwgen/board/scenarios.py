@@ -53,6 +53,13 @@ class Rig:
         self.lite = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "s_axil"), dut.clk, dut.rst)
         self.slave = AxiSlaveRead(AxiReadBus.from_prefix(dut, "m_axi"), dut.clk, dut.rst, target=self.memory)
 
+    @classmethod
+    async def ready(cls, dut: Any) -> Rig:
+        """A rig whose board has been reset."""
+        rig = cls(dut)
+        await rig.reset()
+        return rig
+
     async def reset(self) -> None:
         self.dut.rst.value = 1
         await ClockCycles(self.dut.clk, 5)
@@ -110,6 +117,12 @@ class Rig:
         for symbol in bundle.of_kind("model"):
             assert symbol.row + symbol.rows(CONFIG.lanes) <= rows
 
+    async def trains(self, bundle: Bundle, pages: bytes, epochs: int) -> None:
+        """Load, train to the end, and compare."""
+        await self.load(bundle)
+        await self.train(bundle, pages, epochs)
+        await self.check(bundle, pages, epochs, await self.ended())
+
 
 def at_random(seed: int, share: float) -> Iterator[bool]:
     """A bus that pauses in so many of its cycles, in runs."""
@@ -121,8 +134,7 @@ def at_random(seed: int, share: float) -> Iterator[bool]:
 
 @cocotb.test()
 async def a_driver_finds_out_what_it_drives(dut: Any) -> None:
-    rig = Rig(dut)
-    await rig.reset()
+    rig = await Rig.ready(dut)
     assert await rig.register(Register.ID) == registers.IDENTITY
     assert await rig.register(BoardRegister.ID) == board.IDENTITY
     words = await rig.read(load.address(BoardRegion.BOARD, BoardRegister.THREADS), len(board.CONFIGURATION))
@@ -132,8 +144,7 @@ async def a_driver_finds_out_what_it_drives(dut: Any) -> None:
 
 @cocotb.test()
 async def what_has_no_effect_is_refused(dut: Any) -> None:
-    rig = Rig(dut)
-    await rig.reset()
+    rig = await Rig.ready(dut)
     at = 4 * load.address(BoardRegion.BOARD, BoardRegister.EPOCHS)
     await rig.put(BoardRegister.EPOCHS, 0x01020304)
     assert (await rig.lite.write(at, b"\xff\xff")).resp == AxiResp.SLVERR
@@ -148,21 +159,17 @@ async def what_has_no_effect_is_refused(dut: Any) -> None:
 
 @cocotb.test()
 async def the_model_is_the_simulators(dut: Any) -> None:
-    rig = Rig(dut)
+    rig = await Rig.ready(dut)
     bundle, pages = rule(), table(120)
-    await rig.reset()
-    await rig.load(bundle)
-    await rig.train(bundle, pages, 3)
-    await rig.check(bundle, pages, 3, await rig.ended())
+    await rig.trains(bundle, pages, 3)
     assert await rig.register(BoardRegister.PAGES_READ) == 3 * len(pages) // CONFIG.page_size
     assert await rig.register(Register.TUPLES) == 120
 
 
 @cocotb.test()
 async def nothing_moves_while_the_board_trains(dut: Any) -> None:
-    rig = Rig(dut)
+    rig = await Rig.ready(dut)
     bundle, pages = rule(), table(120)
-    await rig.reset()
     await rig.load(bundle)
     await rig.train(bundle, pages, 2)
     for address in (
@@ -182,10 +189,9 @@ async def nothing_moves_while_the_board_trains(dut: Any) -> None:
 
 @cocotb.test()
 async def training_ends_where_the_convergence_test_holds(dut: Any) -> None:
-    rig = Rig(dut)
+    rig = await Rig.ready(dut)
     bundle, pages = rule(CONVERGES_BELOW), table(120)
     assert 1 < len(simulated(bundle, pages, 8).losses) < 8
-    await rig.reset()
     await rig.load(bundle)
     await rig.train(bundle, pages, 8)
     status = await rig.ended()
@@ -196,7 +202,7 @@ async def training_ends_where_the_convergence_test_holds(dut: Any) -> None:
 @cocotb.test()
 @cocotb.parametrize(seed=[1, 2])
 async def buses_that_stall_at_random_change_no_bit(dut: Any, seed: int) -> None:
-    rig = Rig(dut)
+    rig = await Rig.ready(dut)
     bundle, pages = rule(), table(150, seed)
     channels = (
         rig.slave.ar_channel,
@@ -209,23 +215,19 @@ async def buses_that_stall_at_random_change_no_bit(dut: Any, seed: int) -> None:
     )
     for k, channel in enumerate(channels):
         channel.set_pause_generator(at_random(100 * seed + k, 0.3))
-    await rig.reset()
-    await rig.load(bundle)
-    await rig.train(bundle, pages, 2)
-    await rig.check(bundle, pages, 2, await rig.ended())
+    await rig.trains(bundle, pages, 2)
 
 
 @cocotb.test()
 async def pages_that_come_while_the_board_trains(dut: Any) -> None:
     """Three slots for five pages, twice: a page goes where one was that has been read."""
-    rig = Rig(dut)
+    rig = await Rig.ready(dut)
     bundle, pages = rule(), table(150)
     size, slots, epochs = CONFIG.page_size, 3, 2
     count = len(pages) // size
     assert count > slots
     stream = [pages[size * (k % count) : size * (k % count) + size] for k in range(epochs * count)]
     rig.memory.data[:] = bytes(slots * size)
-    await rig.reset()
     await rig.load(bundle)
     await rig.train(bundle, pages, epochs, slots=slots, ready=0)
     ready = 0
@@ -240,43 +242,36 @@ async def pages_that_come_while_the_board_trains(dut: Any) -> None:
 
 @cocotb.test()
 async def a_damaged_page_is_reported_and_forgotten(dut: Any) -> None:
-    rig = Rig(dut)
+    rig = await Rig.ready(dut)
     bundle, pages = rule(), table(120)
     damaged = bytearray(pages)
     damaged[CONFIG.page_size + 12 : CONFIG.page_size + 14] = b"\xff\xff"  # pd_lower
-    await rig.reset()
     await rig.load(bundle)
     await rig.train(bundle, bytes(damaged), 3)
     assert await rig.ended() == Fault.PAGE_HEADER << 8
     assert await rig.register(Register.FAULT_PAGE) == 1
-    await rig.load(bundle)
-    await rig.train(bundle, pages, 2)
-    await rig.check(bundle, pages, 2, await rig.ended())
+    await rig.trains(bundle, pages, 2)
 
 
 @cocotb.test()
 async def an_error_on_the_bus_is_reported_and_forgotten(dut: Any) -> None:
-    rig = Rig(dut)
+    rig = await Rig.ready(dut)
     bundle, pages = rule(), table(120)
-    await rig.reset()
     await rig.load(bundle)
     rig.memory.bad = {2}
     await rig.train(bundle, pages, 3)
     assert await rig.ended() == Fault.BUS << 8
     assert await rig.register(BoardRegister.FAILED_PAGE) == 2
     rig.memory.bad = set()
-    await rig.load(bundle)
-    await rig.train(bundle, pages, 2)
-    await rig.check(bundle, pages, 2, await rig.ended())
+    await rig.trains(bundle, pages, 2)
 
 
 @cocotb.test()
 async def stopped_in_the_middle_and_begun_anew(dut: Any) -> None:
     """At moments that differ: while pages are under way, half asked for, between epochs."""
-    rig = Rig(dut)
+    rig = await Rig.ready(dut)
     bundle, pages = rule(), table(120)
     draw = random.Random(3)
-    await rig.reset()
     for _ in range(6):
         await rig.load(bundle)
         rig.slave.r_channel.set_pause_generator(at_random(draw.randrange(99), 0.5))
@@ -287,17 +282,14 @@ async def stopped_in_the_middle_and_begun_anew(dut: Any) -> None:
         reads = rig.memory.reads
         await ClockCycles(dut.clk, 200)
         assert rig.memory.reads == reads
-    await rig.load(bundle)
-    await rig.train(bundle, pages, 2)
-    await rig.check(bundle, pages, 2, await rig.ended())
+    await rig.trains(bundle, pages, 2)
 
 
 @cocotb.test()
 async def reset_in_the_middle(dut: Any) -> None:
-    rig = Rig(dut)
+    rig = await Rig.ready(dut)
     bundle, pages = rule(), table(120)
     draw = random.Random(4)
-    await rig.reset()
     for _ in range(4):
         await rig.load(bundle)
         await rig.train(bundle, pages, 50)
@@ -305,6 +297,4 @@ async def reset_in_the_middle(dut: Any) -> None:
         await rig.reset()
         assert await rig.register(BoardRegister.STATUS) == 0
         assert not dut.irq.value
-    await rig.load(bundle)
-    await rig.train(bundle, pages, 2)
-    await rig.check(bundle, pages, 2, await rig.ended())
+    await rig.trains(bundle, pages, 2)
