@@ -9,7 +9,7 @@
  *   core.c     load, rows, epochs: what is exported           strider.c  one page through the Strider
  *   verify.c   is the program one that the machine allows?    record.c   paths of the Strider's loops, as vector code
  *   engine.c   instructions                                   path.c     a loop's iterations by one path
- *   index.c    rows chosen by data
+ *   row.c      one row of an instruction, in general           index.c    rows chosen by data
  *   pipeline.c instructions whose results overlap             group.c    a loop's iterations by whichever path fits
  *   fuse.c     several instructions as one                    live.c     what a path must leave behind
  *   kernels.c  inner loops, chosen by the processor's kind    values.c   columns' bytes to tuple memory
@@ -338,14 +338,9 @@ struct sim
 /* engine.c */
 bool sim_engine_prepare(struct sim *sim, const struct sim_bundle *bundle);
 void sim_engine_run(struct sim *sim, enum sim_section section, int32_t half, int32_t m, int32_t level);
-void sim_engine_row(const struct sim *sim, const struct sim_op *op, int32_t half, int32_t m, int32_t level, int32_t o,
-					int32_t i, float **d, const float **a, const float **b);
-int32_t sim_present(const struct sim *sim, int32_t m, int32_t t);
-void sim_engine_apply(const struct sim *sim, const struct sim_op *op, float *d, const float *a, const float *b);
 
 /* index.c */
 bool sim_index_set(struct sim *sim, const struct sim_op *op, int32_t half, int32_t m);
-void sim_index_gather(const struct sim *sim, int32_t o, float *to, const float *from);
 void sim_index_run(struct sim *sim, const struct sim_op *op, int32_t half, int32_t m, int32_t level);
 
 /* pipeline.c */

@@ -9,145 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core.h"
+#include "row.h"
 
 #define SPECIAL_BATCH 4096 /* elements that a special function gets at a time */
-
-static bool
-is_special(int op)
-{
-	return op >= SIM_SIGMOID;
-}
-
-static bool
-is_unary(int op)
-{
-	return op == SIM_MOV || op == SIM_SETX || op == SIM_NEG || op == SIM_ABS || (is_special(op) && op != SIM_DIV);
-}
-
-/* What leaves the other operand of the operation as it is; +0 where nothing does */
-static uint32_t
-identity_of(int op)
-{
-	switch (op)
-	{
-		case SIM_ADD:
-			return 0x80000000u;
-		case SIM_MUL:
-			return 0x3f800000u;
-		case SIM_MAX:
-			return 0xff800000u;
-		case SIM_MIN:
-			return 0x7f800000u;
-		default:
-			return 0;
-	}
-}
-
-/* --- one row, in general ----------------------------------------------------------------------------------------- */
-
-/* Units of threads that have their tuple t */
-int32_t
-sim_present(const struct sim *sim, int32_t m, int32_t t)
-{
-	int32_t threads = m > t ? (m - t + sim->group - 1) / sim->group : 0;
-
-	return (threads < sim->machine.threads ? threads : sim->machine.threads) * sim->lanes;
-}
-
-/* A row with the identity from unit `units` on and where `keep` is zero */
-static void
-mask_row(float *to, const float *from, int32_t unit, int32_t units, const uint32_t *keep, uint32_t identity)
-{
-	uint32_t words[2];
-
-	for (int32_t u = 0; u < unit; u++)
-	{
-		memcpy(words, from + u, 4);
-		words[1] = u < units && keep[u] ? words[0] : identity;
-		memcpy(to + u, words + 1, 4);
-	}
-}
-
-/*
- * The operands of row (o, i) after masks and exchange, and the place of its result, without its index.
- * sim->rows holds masked copies: A, B, result of special functions, their operands
- */
-void
-sim_engine_row(const struct sim *sim, const struct sim_op *op, int32_t half, int32_t m, int32_t level, int32_t o,
-			   int32_t i, float **d, const float **a, const float **b)
-{
-	const struct sim_instruction *in = &op->i;
-	const ptrdiff_t unit = sim->unit;
-	const float *tuples = sim->tuples + (ptrdiff_t)half * sim->group * sim->tuple_rows * unit;
-	const uint32_t identity = identity_of(in->op);
-	const bool last = i == in->inner - 1;
-	const int32_t first_tuple = in->mask == SIM_MASK_PAIR ? 2 * o : o;
-	const uint32_t *everywhere = sim->masks + sim->lanes * unit, *tail = sim->masks + in->tail * unit;
-	const int32_t units_a = in->mask == SIM_MASK_NONE ? sim->unit : sim_present(sim, m, first_tuple);
-	const int32_t units_b = in->mask == SIM_MASK_PAIR ? sim_present(sim, m, first_tuple + 1) : sim->unit;
-
-	*d = sim->scratch + op->d + level * op->d_level + (o * (ptrdiff_t)in->dst_outer + i * in->dst_inner) * unit;
-	*a = (in->a_tuple ? tuples : sim->scratch + level * op->a_level) + op->a +
-		 (o * (ptrdiff_t)in->a_outer + i * in->a_inner) * unit;
-	if (in->a_index)
-	{
-		sim_index_gather(sim, o, sim->rows, *a);
-		*a = sim->rows;
-	}
-	if (units_a < unit || (last && in->tail_a))
-	{
-		mask_row(sim->rows, *a, sim->unit, units_a, last && in->tail_a ? tail : everywhere, identity);
-		*a = sim->rows;
-	}
-	if (in->source != SIM_MEMORY)
-	{
-		float *swapped = sim->rows + unit;
-
-		for (int32_t u = 0; u < sim->unit; u++)
-			swapped[u] = (*a)[u ^ op->loop.flip];
-		*b = swapped;
-		return;
-	}
-	if (is_unary(in->op))
-	{
-		*b = *a;
-		return;
-	}
-	*b = (in->b_tuple ? tuples : sim->scratch) + op->b + (o * (ptrdiff_t)in->b_outer + i * in->b_inner) * unit;
-	if (units_b < unit || (last && in->tail_b))
-	{
-		mask_row(sim->rows + unit, *b, sim->unit, units_b, last && in->tail_b ? tail : everywhere, identity);
-		*b = sim->rows + unit;
-	}
-}
-
-/* The operation on one row whose operands are ready */
-void
-sim_engine_apply(const struct sim *sim, const struct sim_op *op, float *d, const float *a, const float *b)
-{
-	const int code = op->i.op;
-	const struct sim_loop row = {.n = sim->unit, .outer = 1, .unit = sim->unit};
-
-	if (!is_special(code))
-		sim->kernels->both[code](&row, d, a, b);
-	else if (!op->i.scalar)
-	{
-		float *result = sim->rows + 2 * sim->unit;
-
-		sim->kernels->special(code, (size_t)sim->unit, result, a, b);
-		memcpy(d, result, sizeof(float) * (size_t)sim->unit);
-	}
-	else
-		for (int32_t u = 0; u < sim->unit; u += SIM_CLUSTER)
-		{
-			float result;
-
-			sim->kernels->special(code, 1, &result, a + u, b + u);
-			for (int32_t k = 0; k < SIM_CLUSTER; k++)
-				d[u + k] = result;
-		}
-}
 
 /* --- an instruction, three ways ---------------------------------------------------------------------------------- */
 
@@ -160,8 +24,8 @@ run_by_row(struct sim *sim, const struct sim_op *op, int32_t half, int32_t m, in
 			float *d;
 			const float *a, *b;
 
-			sim_engine_row(sim, op, half, m, level, o, i, &d, &a, &b);
-			sim_engine_apply(sim, op, d, a, b);
+			sim_row_operands(sim, op, half, m, level, o, i, &d, &a, &b);
+			sim_row_apply(sim, op, d, a, b);
 		}
 }
 
@@ -255,7 +119,7 @@ choose(const struct sim *sim, struct sim_op *op)
 {
 	const struct sim_kernels *kernels = sim->kernels;
 	const struct sim_instruction *in = &op->i;
-	const bool unary = is_unary(in->op), exchange = in->source != SIM_MEMORY;
+	const bool unary = sim_unary(in->op), exchange = in->source != SIM_MEMORY;
 	const bool tail = in->tail_a || (in->tail_b && !unary && !exchange);
 	int32_t inner = in->inner, outer = in->outer;
 	int32_t d_inner = in->dst_inner, a_inner = in->a_inner, b_inner = unary ? a_inner : in->b_inner;
@@ -263,7 +127,7 @@ choose(const struct sim *sim, struct sim_op *op)
 
 	op->in_group = (in->mask == SIM_MASK_PAIR ? 2 * in->outer : in->outer) <= sim->group;
 	op->loop.unit = sim->unit;
-	op->loop.identity = identity_of(in->op);
+	op->loop.identity = sim_identity(in->op);
 	op->loop.keep_a = sim->masks + (in->tail_a ? in->tail : sim->lanes) * sim->unit;
 	op->loop.keep_b = sim->masks + (in->tail_b ? in->tail : sim->lanes) * sim->unit;
 	op->loop.flip = in->source == SIM_LANE_XOR ? 1 << in->distance : sim->lanes << in->distance;
@@ -272,9 +136,9 @@ choose(const struct sim *sim, struct sim_op *op)
 		op->manner = SIM_SET_INDEX;
 	else if (sim_indexed(in))
 		op->manner = SIM_BY_INDEX;
-	else if (op->care.in_order || (tail && (is_special(in->op) || (exchange && inner > 1))))
+	else if (op->care.in_order || (tail && (sim_special(in->op) || (exchange && inner > 1))))
 		;
-	else if (is_special(in->op))
+	else if (sim_special(in->op))
 	{
 		op->manner = SIM_BY_FUNCTION;
 		if (inner == 1)
@@ -355,7 +219,7 @@ sim_engine_prepare(struct sim *sim, const struct sim_bundle *bundle)
 			op->i = bundle->program[bundle->sections[s] + k];
 			op->d = (int64_t)op->i.dst * unit;
 			op->a = (int64_t)op->i.a * unit;
-			op->b = is_unary(op->i.op) ? op->a : (int64_t)op->i.b * unit;
+			op->b = sim_unary(op->i.op) ? op->a : (int64_t)op->i.b * unit;
 			op->d_level = op->i.dst_level ? (int64_t)bundle->level_stride * unit : 0;
 			op->a_level = op->i.a_level ? (int64_t)bundle->level_stride * unit : 0;
 			op->care = sim->care[bundle->sections[s] + k];

@@ -6,15 +6,8 @@
  */
 #include <string.h>
 
-#include "core.h"
+#include "row.h"
 #include "numerics.h"
-
-static inline void
-copy(float *to, const float *from, int32_t lanes)
-{
-	for (int32_t k = 0; k < lanes; k += SIM_CLUSTER)
-		memcpy(to + k, from + k, sizeof(float) * SIM_CLUSTER);
-}
 
 /* SETX; false: fault */
 bool
@@ -45,20 +38,6 @@ sim_index_set(struct sim *sim, const struct sim_op *op, int32_t half, int32_t m)
 	return true;
 }
 
-static ptrdiff_t
-entry(const struct sim *sim, int32_t t, int32_t o)
-{
-	return sim->index[t * sim->machine.index_depth + o];
-}
-
-/* A row of which each thread's lanes come from where its entry says; `from`: with entries of 0 */
-void
-sim_index_gather(const struct sim *sim, int32_t o, float *to, const float *from)
-{
-	for (int32_t t = 0; t < sim->machine.threads; t++)
-		copy(to + t * sim->lanes, from + entry(sim, t, o) + t * sim->lanes, sim->lanes);
-}
-
 /* A move of whole rows in round o, by the first threads */
 static void
 move(const struct sim *sim, const struct sim_instruction *in, int32_t o, int32_t threads, float *d, const float *a)
@@ -67,12 +46,12 @@ move(const struct sim *sim, const struct sim_instruction *in, int32_t o, int32_t
 
 	for (int32_t t = 0; t < threads; t++)
 	{
-		const ptrdiff_t x = entry(sim, t, o);
+		const ptrdiff_t x = sim_index_entry(sim, t, o);
 		float *to = d + t * sim->lanes + (in->dst_index ? x : 0);
 		const float *from = a + t * sim->lanes + (in->a_index ? x : 0);
 
 		for (int32_t i = 0; i < in->inner; i++)
-			copy(to + i * in->dst_inner * unit, from + i * in->a_inner * unit, sim->lanes);
+			sim_copy_lanes(to + i * in->dst_inner * unit, from + i * in->a_inner * unit, sim->lanes);
 	}
 }
 
@@ -83,17 +62,17 @@ row(struct sim *sim, const struct sim_op *op, int32_t half, int32_t m, int32_t l
 	float *d, *result = sim->rows + 3 * (ptrdiff_t)sim->unit;
 	const float *a, *b;
 
-	sim_engine_row(sim, op, half, m, level, o, i, &d, &a, &b);
+	sim_row_operands(sim, op, half, m, level, o, i, &d, &a, &b);
 	if (!op->i.dst_index)
 	{
-		sim_engine_apply(sim, op, d, a, b);
+		sim_row_apply(sim, op, d, a, b);
 		return;
 	}
 	if (op->i.op == SIM_MOVC)
-		sim_index_gather(sim, o, result, d);
-	sim_engine_apply(sim, op, result, a, b);
+		sim_row_gather(sim, o, result, d);
+	sim_row_apply(sim, op, result, a, b);
 	for (int32_t t = 0; t < threads; t++)
-		copy(d + entry(sim, t, o) + t * sim->lanes, result + t * sim->lanes, sim->lanes);
+		sim_copy_lanes(d + sim_index_entry(sim, t, o) + t * sim->lanes, result + t * sim->lanes, sim->lanes);
 }
 
 /* An instruction that uses entries */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core.h"
+#include "row.h"
 
 #define UNDER_WAY 512 /* rows whose results are due later, at most: one may issue in each cycle of the longest latency */
 
@@ -85,7 +85,7 @@ issue(struct sim *sim, const struct sim_op *op, float *d, const float *a, const 
 	if (in->op != SIM_MOVC)
 	{
 		memset(p->keep, 0xff, sizeof *p->keep * (size_t)sim->unit);
-		sim_engine_apply(sim, op, p->value, a, b);
+		sim_row_apply(sim, op, p->value, a, b);
 		return;
 	}
 	memcpy(p->value, a, sizeof *p->value * (size_t)sim->unit);
@@ -114,7 +114,7 @@ sim_pipeline_run(struct sim *sim, const struct sim_code *code, int32_t half, int
 				const float *a, *b;
 
 				settle(sim, turn);
-				sim_engine_row(sim, op, half, m, level, o, i, &d, &a, &b);
+				sim_row_operands(sim, op, half, m, level, o, i, &d, &a, &b);
 				issue(sim, op, d, a, b, turn);
 			}
 	}
