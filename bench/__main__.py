@@ -19,6 +19,7 @@ NAMES = (
     "fixed_cost",
     "predict",
     "compile",
+    "cost",
     "text",
     "utilisation",
     "verilator",

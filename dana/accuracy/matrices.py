@@ -34,7 +34,7 @@ def dense(data: Split) -> dict[str, Floats]:
 def factored(trained: Trained, data: Split) -> Numbers:
     """Entries held out, by the models U and V."""
     i, j = data.test_features.astype(int).T
-    return np.asarray(np.sum(trained.models["U"][i] * trained.models["V"][j], axis=1))
+    return np.asarray(np.sum(trained.models["U"][i] * trained.models["V"].T[j], axis=1))
 
 
 def alternating(data: Split, metas: Metas) -> Numbers:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.engine import WORD_BITS
+from hwgen.spec.timing import DIVIDE_INTERVALS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,18 @@ INDEX_FILE = (230.0, 440.0, 1.0)
 """LUTs, flip-flops and DSPs of a thread's index file and its additions to addresses."""
 
 
+DIVIDE_STAGE = {"ecp5": (220.0, 104.0), "xcup": (160.0, 104.0)}
+"""LUTs and flip-flops of a stage more in a division unit; of ECP5 as synthesised for an interval of 9, of UltraScale+
+in the proportion of the two families' units of one stage."""
+
+
+def _functions(config: MachineConfig, family: str, row: Row) -> Row:
+    """The special functions of a cluster, `row` with a division unit of one stage."""
+    more = DIVIDE_INTERVALS[0] // config.divide_interval - 1
+    luts, flipflops = DIVIDE_STAGE[family]
+    return (row[0] + more * luts, row[1] + more * flipflops, row[2], row[3])
+
+
 def _index_memory(config: MachineConfig) -> float:
     return 0 if config.index_depth <= 64 else _block_rams(config.index_depth, 16)
 
@@ -73,7 +86,7 @@ def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
     lane_memory = 2 * (_block_rams(config.scratch_depth, 32) + _block_rams(config.tuple_depth, 32))
     return {
         "lanes": _times(units, (857 if units == 8 else 889, 860, 4, lane_memory)),
-        "functions": _times(clusters, (1543, 1198, 11, 1)),
+        "functions": _times(clusters, _functions(config, "xcup", (1543, 1198, 11, 1))),
         "clusters": _times(clusters, (255, 183, 0, 0)),
         "index files": _times(threads if config.index_depth else 0, (*INDEX_FILE, _index_memory(config))),
         "threads": _times(threads, (265 * config.clusters + 68, 264 * config.clusters + 166, 0, 0)),
@@ -111,7 +124,7 @@ def _ecp5(config: MachineConfig) -> dict[str, Row]:
     exchange = 34 * units if threads > 1 else 0
     return {
         "lanes": _times(units, (1118 if units == 8 else 1145, 1000, 4, lane_memory)),
-        "functions": _times(clusters, (2245, 1785, 9, 2)),
+        "functions": _times(clusters, _functions(config, "ecp5", (2245, 1785, 9, 2))),
         "clusters": _times(clusters, (275, 168, 0, 0)),
         "index files": _times(threads if config.index_depth else 0, (*INDEX_FILE, _index_memory(config))),
         "threads": _times(threads, (120 * config.clusters, 180 * config.clusters + 60, 0, 0)),

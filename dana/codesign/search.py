@@ -26,6 +26,7 @@ from dana.storage.schema import TableSchema
 from hwgen.devices import Device
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import LANES_PER_CLUSTER
+from hwgen.spec.timing import DIVIDE_INTERVALS
 
 THREADS = (1, 2, 4, 8, 16, 32, 64)
 CLUSTERS = (1, 2, 4, 8, 16)
@@ -198,7 +199,14 @@ def _fastest(job: _Job, wishes: Mapping[str, int]) -> Candidate:
 
 
 def _made_to_fit(job: _Job, candidate: Candidate, wishes: Mapping[str, int], given: Mapping[str, int]) -> Candidate:
-    """Where block RAM is what the device lacks: smaller memories, then fewer Striders, until it is enough."""
+    """Where logic is what the device lacks: smaller division units; where it is block RAM: smaller memories, then fewer
+    Striders, until it is enough."""
+    for interval in reversed(DIVIDE_INTERVALS):
+        if candidate.uses["luts"] <= 1 or "divide_interval" in given:
+            break
+        if interval > candidate.bundle.config.divide_interval:
+            wishes = {**wishes, "divide_interval": interval}
+            candidate = _fastest(job, wishes)
     for name in ("scratch_depth", "tuple_depth"):
         while (
             name not in given and _lacks_memory(candidate) and getattr(candidate.bundle.config, name) > SMALLEST_MEMORY

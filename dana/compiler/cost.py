@@ -6,6 +6,9 @@ The bound counts arithmetic operations: an element of an elementwise operation, 
 merge are one each; what is computed once for a batch is divided by its tuples. All units could do them at once, and the
 special function units theirs beside them. Moving, broadcasting, and waiting for results are not in it: what a program
 takes above the bound is what there is to gain.
+
+The chain is a second bound: a batch begins when the models of the one before are there, so it takes as long as the
+operations that lead from a model to its next value, one after the other.
 """
 
 from __future__ import annotations
@@ -57,7 +60,9 @@ class Cost:
     operations, special
         Arithmetic operations for a tuple, and of them cycles of special function units.
     bound
-        The least cycles for a tuple.
+        The least cycles for a tuple that the units allow.
+    chain
+        The least cycles for a tuple that the latencies between a model and its next value allow.
     """
 
     sections: Mapping[Section, SectionCost]
@@ -66,6 +71,7 @@ class Cost:
     operations: float
     special: float
     bound: float
+    chain: float
 
     @property
     def ratio(self) -> float:
@@ -82,6 +88,7 @@ class Cost:
             f"cycles of a tuple      {self.per_tuple:.2f}",
             f"operations of a tuple  {self.operations:.1f}, and {self.special:.1f} cycles of a special function unit",
             f"bound of the units     {self.bound:.2f} cycles; {self.ratio:.2f} times as many are taken",
+            f"bound of the chain     {self.chain:.2f} cycles from models to their next values",
         ]
         return "\n".join(lines) + "\n"
 
@@ -107,7 +114,7 @@ def count_cost(graph: Graph, bundle: Bundle) -> Cost:
     taken = rounds * (cycles.ROUND_START + length(Section.TUPLE)) + joined + length(Section.BATCH)
     operations = special = 0.0
     for k in plan.section:
-        count, busy = _work(plan, plan.graph.nodes[k])
+        count, busy = _work(plan, plan.graph.nodes[k], config.divide_interval)
         share = 1 / batch
         if k in plan.per_tuple:
             share = 1
@@ -125,19 +132,52 @@ def count_cost(graph: Graph, bundle: Bundle) -> Cost:
         operations=operations,
         special=special,
         bound=max(units, 1 / config.units),
+        chain=_chain(plan, batch) / batch,
     )
+
+
+def _chain(plan: Plan, batch: int) -> int:
+    """Cycles from a model to its own next value, of the model that takes longest."""
+    graph = plan.graph
+    longest = 0
+    for model in {update.model for update in graph.updates}:
+        after = {model: 0}
+        for node in graph.nodes:
+            before = [after[operand] for operand in plan.operands(node.id) if operand in after]
+            if before and node.id in plan.section:
+                after[node.id] = max(before) + _latency(plan, node, batch)
+        for update in graph.updates:
+            value = plan.resolve(update.value)
+            if update.model == model and value in after:
+                longest = max(longest, after[value] + (cycles.RESULT_LATENCY if update.index is not None else 0))
+    return longest
+
+
+def _latency(plan: Plan, node: Node, batch: int) -> int:
+    """Cycles from a node's operands to its result."""
+    if plan.root(node.id) != node.id:  # a view
+        return 0
+    if node.op in REDUCTIONS:
+        assert node.axis is not None, "a reduction has an axis"
+        shape = plan.graph.concrete_shape(plan.operands(node.id)[0])
+        return cycles.RESULT_LATENCY * (shape[node.axis] - 1).bit_length()
+    if node.op is Op.MERGE:
+        return cycles.RESULT_LATENCY * (batch - 1).bit_length()
+    if node.op in ELEMENTWISE and (opcode := Opcode.__members__.get(node.op.name)) is not None and opcode.special:
+        return cycles.SPECIAL_LATENCY[opcode]
+    return cycles.RESULT_LATENCY
 
 
 def _section(bundle: Bundle, name: Section) -> SectionCost:
     *body, _end = bundle.section(name)
     return SectionCost(
         instructions=len(body),
-        busy=sum(instruction.rows * timing(instruction)[0] for instruction in body),
-        length=section_length(bundle.section(name)),
+        busy=sum(instruction.rows * timing(instruction, bundle.config.divide_interval)[0] for instruction in body),
+        length=section_length(bundle.section(name), bundle.config.divide_interval),
     )
 
 
-def _work(plan: Plan, node: Node) -> tuple[int, int]:
+def _work(plan: Plan, node: Node, divide_interval: int) -> tuple[int, int]:
     """Operations of a node, and the cycles that they take in one special function unit."""
     graph = plan.graph
     elements = prod(graph.concrete_shape(node.id))
@@ -147,5 +187,5 @@ def _work(plan: Plan, node: Node) -> tuple[int, int]:
         return elements, 0
     if node.op in ELEMENTWISE:
         opcode = Opcode[node.op.name]
-        return (0, elements * cycles.SPECIAL_INTERVAL[opcode]) if opcode.special else (elements, 0)
+        return (0, elements * cycles.element_interval(opcode, divide_interval)) if opcode.special else (elements, 0)
     return 0, 0

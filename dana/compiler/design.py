@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
-from dana.compiler.engine import DoesNotFit, Draft, draft_for, group_for, least_group, levels_for, power_of_two, prepare
+from dana.compiler.engine import (
+    DoesNotFit,
+    Draft,
+    draft_for,
+    group_for,
+    least_group,
+    levels_for,
+    power_of_two,
+    prepare,
+)
 from dana.compiler.layout import TupleLayout, tuple_layout
 from dana.compiler.nest import LoopLimit
 from dana.compiler.sections import Plan
@@ -23,8 +32,9 @@ from dsl.hdfg.graph import Graph
 from hwgen.spec import cycles, strider
 from hwgen.spec.bundle import WHOLE_EPOCH
 from hwgen.spec.config import LANES_PER_CLUSTER, ConfigError, MachineConfig
-from hwgen.spec.engine import Section
+from hwgen.spec.engine import Opcode, Section
 from hwgen.spec.registers import REGION_SHIFT
+from hwgen.spec.timing import DIVIDE_INTERVALS
 
 CLUSTERS = 8
 """Clusters of the whole machine: 64 analytic units."""
@@ -37,6 +47,9 @@ ROUND_ROWS = 16384
 
 ROUND_GROUP = 64
 """Tuples of a thread in a round beyond which joining rounds costs next to nothing."""
+
+AS_FAST = 0.1
+"""Fraction of a tuple's cycles that a smaller division unit may cost."""
 
 MAX_WORDS = 1 << REGION_SHIFT
 """Words of a thread's scratchpad that a host can address."""
@@ -81,6 +94,7 @@ def default_config(
     chosen = {
         "threads": draft.threads,
         "clusters": layout.lanes // LANES_PER_CLUSTER,
+        "divide_interval": draft.divide_interval,
         "scratch_depth": max(defaults.scratch_depth, power_of_two(draft.memory.rows)),
         "tuple_depth": max(defaults.tuple_depth, power_of_two(2 * draft.group * layout.rows)),
         "program_depth": max(defaults.program_depth, power_of_two(draft.instructions)),
@@ -120,6 +134,7 @@ def _divide(
     if plan.together:  # one thread's work: more of them would only repeat it
         ways = [(1, clusters) for _, clusters in ways] if "threads" not in given else ways
     tuples = max_tuples if size == WHOLE_EPOCH else size
+    interval = given.get("divide_interval", DIVIDE_INTERVALS[-1])
     found: list[tuple[bool, float, int, Draft, TupleLayout]] = []
     limit: LoopLimit | None = None
     for threads, clusters in (*ways, LARGER):
@@ -129,7 +144,7 @@ def _divide(
             continue
         layout = tuple_layout(graph, clusters * LANES_PER_CLUSTER)
         try:
-            draft = _roomy(plan, layout, size, max_tuples, threads, given)
+            draft = _roomy(plan, layout, size, max_tuples, threads, given, interval)
         except LoopLimit as error:
             limit = error
             continue
@@ -147,11 +162,24 @@ def _divide(
             f"{draft.memory.stack}), a machine has at most {MAX_WORDS // layout.lanes}",
             hint="Use smaller batches or models of fewer elements.",
         )
+    least = _cycles_per_tuple(draft, tuples)
+    for slower in DIVIDE_INTERVALS if "divide_interval" not in given else ():
+        if slower == interval or _divisions(draft, tuples) * (slower - interval) > AS_FAST * least:
+            continue
+        other = _roomy(plan, layout, size, max_tuples, draft.threads, given, slower)
+        if _cycles_per_tuple(other, tuples) <= (1 + AS_FAST) * least:
+            return other, layout
     return draft, layout
 
 
 def _roomy(
-    plan: Plan, layout: TupleLayout, size: int, max_tuples: int, threads: int, given: Mapping[str, int]
+    plan: Plan,
+    layout: TupleLayout,
+    size: int,
+    max_tuples: int,
+    threads: int,
+    given: Mapping[str, int],
+    divide_interval: int,
 ) -> Draft:
     """The rule in rounds as large as the memory that a machine is given by itself, or by the user, holds."""
     tuples = max_tuples if size == WHOLE_EPOCH else size
@@ -162,7 +190,14 @@ def _roomy(
     while True:
         levels = levels_for(plan, size, max_tuples=max_tuples, round_tuples=threads * group)
         try:
-            draft = draft_for(plan, layout, threads=threads, group=group, levels=levels)
+            draft = draft_for(
+                plan,
+                layout,
+                threads=threads,
+                group=group,
+                levels=levels,
+                divide_interval=divide_interval,
+            )
             if group == least or draft.memory.rows <= most:
                 return draft
         except LoopLimit:
@@ -181,6 +216,17 @@ def _cycles_per_tuple(draft: Draft, tuples: int) -> float:
     joined = (rounds - 1) * (length(Section.PUSH) + length(Section.MERGE))
     batch = rounds * (cycles.ROUND_START + length(Section.TUPLE)) + joined + length(Section.BATCH)
     return batch / tuples
+
+
+def _divisions(draft: Draft, tuples: int) -> float:
+    """Quotients and roots that a cluster's unit takes one after the other, by tuple."""
+
+    def count(section: Section) -> int:
+        ops = [op for op, _ in draft.schedules[section].issue] if section in draft.schedules else []
+        return sum(op.rows * op.interval for op in ops if op.op in (Opcode.DIV, Opcode.SQRT)) // draft.divide_interval
+
+    rounds = -(-tuples // (draft.threads * draft.group))
+    return (rounds * count(Section.TUPLE) + count(Section.BATCH)) / tuples
 
 
 def _depth(layout: TupleLayout) -> int:

@@ -44,7 +44,7 @@ class Draft:
     ----------
     plan, selection, schedules, memory
         What the stages made.
-    threads, group, levels
+    threads, group, levels, divide_interval
         What they were made for.
     """
 
@@ -55,6 +55,7 @@ class Draft:
     threads: int
     group: int
     levels: int
+    divide_interval: int
 
     @property
     def instructions(self) -> int:
@@ -139,9 +140,18 @@ def prepare(graph: Graph) -> tuple[Plan, int]:
     return plan_sections(simplify(graph), single=size == 1), size
 
 
-def draft_for(plan: Plan, layout: TupleLayout, *, threads: int, group: int, levels: int, reorder: bool = True) -> Draft:
+def draft_for(
+    plan: Plan,
+    layout: TupleLayout,
+    *,
+    threads: int,
+    group: int,
+    levels: int,
+    divide_interval: int,
+    reorder: bool = True,
+) -> Draft:
     """Compile for a group size; only the fields of instructions bound it."""
-    selection = select(plan, layout, threads=threads, group=group, levels=levels)
+    selection = select(plan, layout, threads=threads, group=group, levels=levels, divide_interval=divide_interval)
     schedules = {section: schedule(ops, reorder=reorder) for section, ops in selection.ops.items()}
     memory = allocate(selection, schedules)
     return Draft(
@@ -152,6 +162,7 @@ def draft_for(plan: Plan, layout: TupleLayout, *, threads: int, group: int, leve
         threads=threads,
         group=group,
         levels=levels,
+        divide_interval=divide_interval,
     )
 
 
@@ -235,7 +246,15 @@ def fit(plan: Plan, layout: TupleLayout, config: MachineConfig, *, size: int, ma
         levels = levels_for(plan, size, max_tuples=max_tuples, round_tuples=config.threads * group)
         try:
             for reorder in (True, False):  # operations in the rule's order keep fewer values at a time
-                draft = draft_for(plan, layout, threads=config.threads, group=group, levels=levels, reorder=reorder)
+                draft = draft_for(
+                    plan,
+                    layout,
+                    threads=config.threads,
+                    group=group,
+                    levels=levels,
+                    divide_interval=config.divide_interval,
+                    reorder=reorder,
+                )
                 if draft.memory.rows <= config.scratch_depth and draft.instructions <= config.program_depth:
                     return draft
             if group == least:

@@ -57,7 +57,7 @@ class Forms:
         return "\n".join(lines) + "\n"
 
 
-def choose_forms(plan: Plan, *, lanes: int, group: int) -> Forms:
+def choose_forms(plan: Plan, *, lanes: int, group: int, divide_interval: int) -> Forms:
     """Choose.
 
     Parameters
@@ -66,8 +66,10 @@ def choose_forms(plan: Plan, *, lanes: int, group: int) -> Forms:
         Lanes of a thread.
     group
         Tuples of a thread in a round.
+    divide_interval
+        Of the machine.
     """
-    return _Chooser(plan, lanes, group).choose()
+    return _Chooser(plan, lanes, group, divide_interval).choose()
 
 
 def narrow(shape: tuple[int, ...]) -> bool:
@@ -93,11 +95,12 @@ def _stored(plan: Plan, of: Mapping[int, Form], number: int) -> Form:
 
 
 class _Chooser:
-    def __init__(self, plan: Plan, lanes: int, group: int) -> None:
+    def __init__(self, plan: Plan, lanes: int, group: int, divide_interval: int) -> None:
         self.plan = plan
         self.graph = plan.graph
         self.lanes = lanes
         self.group = group
+        self.divide_interval = divide_interval
         graph = self.graph
         self.nodes = [node for node in graph.nodes if node.id in plan.section or self._leaf(node)]
         self.by_row = {graph.nodes[k].inputs[0] for k in plan.section if graph.nodes[k].op is Op.GATHER}
@@ -212,7 +215,8 @@ class _Chooser:
         elif node.op is Op.WHERE:
             rows *= 2
         elif node.op in ELEMENTWISE and (opcode := Opcode[node.op.name]).special:
-            rows *= cycles.SPECIAL_INTERVAL[opcode] * (1 if form is Form.SPREAD else LANES_PER_CLUSTER)
+            interval = cycles.element_interval(opcode, self.divide_interval)
+            rows *= interval * (1 if form is Form.SPREAD else LANES_PER_CLUSTER)
         return rows * self._weight(k)
 
     def _folding(self, node: Node) -> int:

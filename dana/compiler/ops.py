@@ -16,6 +16,7 @@ import numpy.typing as npt
 from hwgen.spec import cycles
 from hwgen.spec.config import LANES_PER_CLUSTER
 from hwgen.spec.engine import Mask, Opcode, Source
+from hwgen.spec.timing import DIVIDE_INTERVALS
 
 Rows = npt.NDArray[np.int64]
 
@@ -112,6 +113,8 @@ class VectorOp:
 
     Attributes
     ----------
+    divide_interval
+        Of the machine.
     node
         Node of the graph that it computes, -1 for what no node asked for.
     """
@@ -129,6 +132,7 @@ class VectorOp:
     tail_b: bool = False
     tail: int = 0
     scalar: bool = False
+    divide_interval: int = DIVIDE_INTERVALS[0]
     node: int = -1
 
     @property
@@ -140,7 +144,11 @@ class VectorOp:
         """Cycles from one row to the next."""
         if not self.op.special:
             return 1
-        return cycles.SPECIAL_INTERVAL[self.op] * (1 if self.scalar else LANES_PER_CLUSTER)
+        return self._element_interval * (1 if self.scalar else LANES_PER_CLUSTER)
+
+    @property
+    def _element_interval(self) -> int:
+        return cycles.element_interval(self.op, self.divide_interval)
 
     @property
     def first_latency(self) -> int:
@@ -160,7 +168,7 @@ class VectorOp:
         rows = np.arange(self.rows) * self.interval + self.first_latency - 1
         if not self.op.special or self.scalar:
             return rows
-        return np.asarray((rows[:, None] + np.arange(LANES_PER_CLUSTER) * cycles.SPECIAL_INTERVAL[self.op]).ravel())
+        return np.asarray((rows[:, None] + np.arange(LANES_PER_CLUSTER) * self._element_interval).ravel())
 
     def reads(self) -> Iterator[Access]:
         """Operands read from memory, entries of the index file included."""

@@ -101,7 +101,9 @@ class Selection:
         return "\n".join(lines) + "\n"
 
 
-def select(plan: Plan, layout: TupleLayout, *, threads: int, group: int, levels: int) -> Selection:
+def select(
+    plan: Plan, layout: TupleLayout, *, threads: int, group: int, levels: int, divide_interval: int
+) -> Selection:
     """Make the operations of a rule.
 
     Parameters
@@ -110,21 +112,26 @@ def select(plan: Plan, layout: TupleLayout, *, threads: int, group: int, levels:
         Tuples of a thread in a round.
     levels
         Levels of the merge stack; 0 if every batch is one round.
+    divide_interval
+        Of the machine.
 
     Raises
     ------
     LoopLimit
         A loop over the tuples of a round steps too far for an instruction.
     """
-    return _Selector(plan, layout, threads, group).select(levels)
+    emitter = Emitter(lanes=layout.lanes, threads=threads, group=group, divide_interval=divide_interval)
+    return _Selector(plan, layout, emitter).select(levels)
 
 
 class _Selector:
-    def __init__(self, plan: Plan, layout: TupleLayout, threads: int, group: int) -> None:
+    def __init__(self, plan: Plan, layout: TupleLayout, emitter: Emitter) -> None:
         self.plan = plan
         self.graph = plan.graph
-        self.emitter = Emitter(lanes=layout.lanes, threads=threads, group=group)
-        self.forms = choose_forms(plan, lanes=layout.lanes, group=group)
+        self.emitter = emitter
+        self.forms = choose_forms(
+            plan, lanes=emitter.lanes, group=emitter.group, divide_interval=emitter.divide_interval
+        )
         self.store = Store(plan, layout, self.forms, self.emitter)
         self.rows = Rows(self.emitter)
         self.loss: Buffer | None = None

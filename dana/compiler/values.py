@@ -66,7 +66,7 @@ class Emitter:
 
     Attributes
     ----------
-    lanes, threads, group
+    lanes, threads, group, divide_interval
         Shape of the machine and of a round.
     ops
         Operations of each section, in an order in which they may run.
@@ -74,10 +74,11 @@ class Emitter:
         Node that the operations emitted next belong to.
     """
 
-    def __init__(self, *, lanes: int, threads: int, group: int) -> None:
+    def __init__(self, *, lanes: int, threads: int, group: int, divide_interval: int) -> None:
         self.lanes = lanes
         self.threads = threads
         self.group = group
+        self.divide_interval = divide_interval
         self.ops: dict[Section, list[VectorOp]] = {section: [] for section in Section}
         self.node = -1
 
@@ -157,6 +158,7 @@ class Emitter:
                     b=accesses[2] if b is not None else None,
                     inner=piece.inner,
                     outer=piece.outer,
+                    divide_interval=self.divide_interval,
                     node=self.node,
                     **fields,
                 )

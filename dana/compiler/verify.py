@@ -51,6 +51,7 @@ class Machine:
     level_stride: int
     levels: int
     index_depth: int
+    divide_interval: int
 
 
 def check_program(
@@ -102,6 +103,7 @@ def find_problems(
         level_stride=level_stride,
         levels=levels,
         index_depth=config.index_depth,
+        divide_interval=config.divide_interval,
     )
     if len(program) > config.program_depth:
         yield f"{len(program)} instructions exceed the program memory of {config.program_depth}"
@@ -193,7 +195,7 @@ class _Timing:
 
     def run(self, instruction: Instruction) -> Iterator[str]:
         """One instruction's turn."""
-        interval, first, last = timing(instruction)
+        interval, first, last = timing(instruction, self.machine.divide_interval)
         rows = instruction.rows
         if instruction.wait + rows * interval < cycles.MIN_INSTRUCTION:
             yield f"takes {instruction.wait + rows * interval} cycles"
@@ -295,17 +297,17 @@ def _just_written(dst: Integers, address: Integers, issue: Integers, latency: in
     return bool(((first < issue[inside]) & (first + latency > issue[inside])).any())
 
 
-def timing(instruction: Instruction) -> tuple[int, int, int]:
+def timing(instruction: Instruction, divide_interval: int) -> tuple[int, int, int]:
     """Cycles between two rows, and from a row's issue until its result in the first and the last lane can be read."""
     if not instruction.op.special:
         return 1, cycles.RESULT_LATENCY, cycles.RESULT_LATENCY
-    step, latency = cycles.SPECIAL_INTERVAL[instruction.op], cycles.SPECIAL_LATENCY[instruction.op]
+    step, latency = cycles.element_interval(instruction.op, divide_interval), cycles.SPECIAL_LATENCY[instruction.op]
     if instruction.scalar:
         return step, latency, latency
     return step * LANES_PER_CLUSTER, latency, latency + (LANES_PER_CLUSTER - 1) * step
 
 
-def section_length(instructions: Sequence[Instruction]) -> int:
+def section_length(instructions: Sequence[Instruction], divide_interval: int) -> int:
     """Cycles of a section, END included, SECTION_START not."""
     *body, end = instructions
-    return sum(i.wait + i.rows * timing(i)[0] for i in body) + end.wait + 1
+    return sum(i.wait + i.rows * timing(i, divide_interval)[0] for i in body) + end.wait + 1

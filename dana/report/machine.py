@@ -10,13 +10,12 @@ from dataclasses import dataclass
 
 from dana.codesign.cycles import Cycles, measure_cycles
 from dana.codesign.sample import sample_page
-from dana.compiler.verify import section_length
+from dana.compiler.verify import section_length, timing
 from dana.errors import UsageError
 from dana.report.history import Run
 from dana.runtime.designs import DesignStore
 from dana.runtime.trainer import Relation, TrainRequest
 from dsl import RuleError
-from hwgen.spec import cycles
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.engine import Instruction, Opcode, Source
 
@@ -106,16 +105,10 @@ def _section(bundle: Bundle, name: str) -> tuple[str, int, tuple[Bar, ...]]:
         if instruction.op is Opcode.END:
             break
         now += instruction.wait
-        length = instruction.rows * _interval(instruction)
+        length = instruction.rows * timing(instruction, bundle.config.divide_interval)[0]
         bars.append(Bar(start=now, length=length, kind=_kind(instruction), text=_text(instruction)))
         now += length
-    return str(name), section_length(instructions), tuple(bars)
-
-
-def _interval(instruction: Instruction) -> int:
-    if not instruction.op.special:
-        return 1
-    return cycles.SPECIAL_INTERVAL[instruction.op] * (1 if instruction.scalar else 8)
+    return str(name), section_length(instructions, bundle.config.divide_interval), tuple(bars)
 
 
 def _kind(instruction: Instruction) -> str:

@@ -153,7 +153,7 @@ def machine_data(config: MachineConfig) -> Machine:
         data.strider_cycles[strider_op] = count
     for op, count in cycles.SPECIAL_LATENCY.items():
         data.special_latency[op] = count
-        data.special_interval[op] = cycles.SPECIAL_INTERVAL[op]
+        data.special_interval[op] = cycles.element_interval(op, config.divide_interval)
     return data
 
 

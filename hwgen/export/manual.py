@@ -42,7 +42,8 @@ A word has {bits} bits, on the host port {words} words of 32. An instruction doe
     dst[dst + o*dst_outer + i*dst_inner] <- op(a[a + o*a_outer + i*a_inner], b[b + o*b_outer + i*b_inner])
 
 *latency*: cycles from a row's issue until one that reads its result may issue; nothing interlocks. *interval*: cycles
-from one row to the next, of a special function from one lane to the next if it is not `scalar`.
+from one row to the next, of a special function from one lane to the next if it is not `scalar`; `divide_interval` is
+the machine's.
 """
 
 COLUMNS = """\
@@ -84,7 +85,7 @@ def _engine_rows() -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for op in EngineOpcode:
         latency = str(cycles.SPECIAL_LATENCY.get(op, cycles.RESULT_LATENCY))
-        interval = str(cycles.SPECIAL_INTERVAL.get(op, 1))
+        interval = "`divide_interval`" if cycles.element_interval(op, 0) == 0 else "1"
         if op is EngineOpcode.END:
             latency = interval = ""
         identity = f"{IDENTITY[op]:#010x}" if op in IDENTITY else ""

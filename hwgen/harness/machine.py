@@ -170,7 +170,7 @@ class RtlMachine:
         if self._given_patience is not None:
             return self._given_patience
         strider = STRIDER_BOUND * self.config.page_size * max(cycles.STRIDER_CYCLES.values())
-        sections = sum(_section_cycles(bundle.section(name)) for name in bundle.sections)
+        sections = sum(_section_cycles(bundle.section(name), self.config.divide_interval) for name in bundle.sections)
         tuples = self.config.page_size // TUPLE_BYTES_LEAST + 1
         return (self.config.striders + 1) * (strider + tuples * (bundle.levels + 1) * sections)
 
@@ -199,12 +199,12 @@ class RtlMachine:
             raise ValueError(f"rows must lie in 0 … {self.config.scratch_depth - 1}, not {row} … {row + count - 1}")
 
 
-def _section_cycles(section: tuple[Instruction, ...]) -> int:
+def _section_cycles(section: tuple[Instruction, ...], divide_interval: int) -> int:
     """At least the cycles of a section."""
     return cycles.SECTION_START + sum(
         instruction.wait
         + instruction.rows
-        * cycles.SPECIAL_INTERVAL.get(instruction.op, 1)
+        * cycles.element_interval(instruction.op, divide_interval)
         * (LANES_PER_CLUSTER if instruction.op.special else 1)
         for instruction in section
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hwgen.spec.registers import REGION_SHIFT
+from hwgen.spec.timing import DIVIDE_INTERVALS
 
 LANES_PER_CLUSTER = 8
 """Analytic units in a cluster (paper, section on the execution engine)."""
@@ -62,6 +63,9 @@ class MachineConfig:
         Cycles from a page's request to its first bytes, in the modelled link.
     clock_hz
         The clock at which modelled times are stated.
+    divide_interval
+        Cycles between two quotients or roots of a cluster: 27, 9, 3 or 1. A unit of 27 is the smallest, one of 1 has
+        27 times its state.
     """
 
     threads: int = 1
@@ -78,6 +82,7 @@ class MachineConfig:
     link_bytes: int = 32
     link_latency: int = 64
     clock_hz: int = 150_000_000
+    divide_interval: int = DIVIDE_INTERVALS[0]
 
     def __post_init__(self) -> None:
         for problem in self._problems():
@@ -146,6 +151,8 @@ class MachineConfig:
             problems.append(f"page_size must be one of {PAGE_SIZES}, not {self.page_size!r}")
         if not 1 <= self.link_latency <= 65535:
             problems.append(f"link_latency must be from 1 to 65535 cycles, not {self.link_latency!r}")
+        if self.divide_interval not in DIVIDE_INTERVALS:
+            problems.append(f"divide_interval must be one of {DIVIDE_INTERVALS}, not {self.divide_interval!r}")
         if self.clock_hz <= 0:
             problems.append(f"clock_hz must be positive, not {self.clock_hz!r}")
         return problems

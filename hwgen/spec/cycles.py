@@ -65,15 +65,18 @@ PAGE_RELEASE = 1
 """Cycles from the unpacker coming to a page's end to its buffer being free."""
 
 # --- special functions ------------------------------------------------------------------------------------------
-SPECIAL_INTERVAL = {
-    engine.Opcode.SIGMOID: 1,
-    engine.Opcode.GAUSSIAN: 1,
-    engine.Opcode.EXP: 1,
-    engine.Opcode.LOG: 1,
-    engine.Opcode.SQRT: timing.DIVIDE_INTERVAL,
-    engine.Opcode.DIV: timing.DIVIDE_INTERVAL,
-}
-"""Cycles between two elements of a special function in a cluster."""
+
+
+def element_interval(op: engine.Opcode, divide_interval: int) -> int:
+    """Cycles between two elements of an operation: of a special function in a cluster; 1 for all others.
+
+    Parameters
+    ----------
+    divide_interval
+        Of the machine, `MachineConfig.divide_interval`.
+    """
+    return divide_interval if op in (engine.Opcode.SQRT, engine.Opcode.DIV) else 1
+
 
 SPECIAL_LATENCY = {
     engine.Opcode.SIGMOID: 5 + timing.SIGMOID_LATENCY,

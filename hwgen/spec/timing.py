@@ -18,4 +18,5 @@ LOG_LATENCY: Final = 13
 
 DIVIDE_LATENCY: Final = 30
 """Of division and of square root."""
-DIVIDE_INTERVAL: Final = 27
+DIVIDE_INTERVALS: Final = (27, 9, 3, 1)
+"""What a division unit may be built for, smallest unit first: operands every so many cycles."""

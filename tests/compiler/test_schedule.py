@@ -86,7 +86,9 @@ def random_draft(seed: int, *, reorder: bool):  # type: ignore[no-untyped-def]
     graph = RandomRule(seed, merges=rng.random() < 0.8, matrices=seed % 2 == 0).graph(batch=16, size=25)
     layout = tuple_layout(graph, 8)
     plan, _ = prepare(graph)
-    return draft_for(plan, layout, threads=2, group=1 if plan.single else 8, levels=0, reorder=reorder)
+    return draft_for(
+        plan, layout, threads=2, group=1 if plan.single else 8, levels=0, divide_interval=3, reorder=reorder
+    )
 
 
 @pytest.mark.parametrize("seed", range(40))

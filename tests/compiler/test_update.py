@@ -96,7 +96,7 @@ def test_in_place_where_no_old_value_is_lost(name: str) -> None:
     body, in_place, moved = CASES[name]
     graph = parse_graph(HEAD.format(batch=4) + body)
     plan = prepare(graph)[0]
-    order = order_updates(plan, choose_forms(plan, lanes=8, group=4))
+    order = order_updates(plan, choose_forms(plan, lanes=8, group=4, divide_interval=27))
     assert len(order.target) == in_place
     assert sum(step.kind is Kind.MOVE for step in order.steps) == moved
 
@@ -107,7 +107,7 @@ def test_parts_of_models(name: str) -> None:
     for batch in (1, 4):
         graph = parse_graph(MATRICES.format(batch=batch) + body)
         plan = prepare(graph)[0]
-        order = order_updates(plan, choose_forms(plan, lanes=8, group=4))
+        order = order_updates(plan, choose_forms(plan, lanes=8, group=4, divide_interval=27))
         assert len(order.target) == in_place
         assert sum(step.kind is Kind.MOVE for step in order.steps) == moved
         columns = random_columns(graph, 10, seed=1)

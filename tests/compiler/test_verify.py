@@ -16,6 +16,7 @@ from hwgen.spec import cycles
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.engine import Instruction, Opcode, Section
 from hwgen.spec.engine_text import assemble
+from hwgen.spec.timing import DIVIDE_INTERVALS
 from tests.compiler.rules import ROOMY, RandomRule
 from tests.oracles import machine as oracle
 
@@ -177,6 +178,6 @@ def test_section_lengths_agree_with_the_oracle() -> None:
         Instruction(op=Opcode.EXP, inner=2),
         Instruction(op=Opcode.END, wait=4),
     )
-    expected = 13 + 2 * cycles.SPECIAL_INTERVAL[Opcode.DIV] + 16 * cycles.SPECIAL_INTERVAL[Opcode.EXP] + 5
-    assert section_length(body) == oracle.section_length(body) == expected
+    for interval in DIVIDE_INTERVALS:
+        assert section_length(body, interval) == oracle.section_length(body, interval) == 13 + 2 * interval + 16 + 5
     assert Section.TUPLE in assemble(LEGAL)[1]

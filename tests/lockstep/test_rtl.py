@@ -17,11 +17,13 @@ SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
 DEPTHS = {"scratch_depth": 4096, "tuple_depth": 512, "strider_depth": 8192, "descriptor_depth": 1024}
 MACHINES = {
     "smallest": MachineConfig(striders=1, queue_depth=2, link_bytes=8, link_latency=1, **DEPTHS),
-    "two clusters": MachineConfig(clusters=2, striders=2, link_bytes=32, index_depth=16, **DEPTHS),
+    "two clusters": MachineConfig(clusters=2, striders=2, link_bytes=32, index_depth=16, divide_interval=9, **DEPTHS),
     "threads": MachineConfig(
         threads=4, striders=3, queue_depth=4, link_bytes=64, link_latency=7, index_depth=2, **DEPTHS
     ),
-    "wide": MachineConfig(threads=2, clusters=4, striders=4, link_bytes=128, page_size=16384, **DEPTHS),
+    "wide": MachineConfig(
+        threads=2, clusters=4, striders=4, link_bytes=128, page_size=16384, divide_interval=1, **DEPTHS
+    ),
 }
 CASES = 12
 """Cases for each machine, as many as its Verilator build takes to pay off."""

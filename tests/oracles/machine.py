@@ -192,7 +192,7 @@ class Machine:
             return
         instructions = self.bundle.section(section)
         done.ran.append((section, level))
-        done.busy += cycles.SECTION_START + section_length(instructions)
+        done.busy += cycles.SECTION_START + section_length(instructions, self.bundle.config.divide_interval)
         for instruction in instructions[:-1]:
             if section in (Section.BATCH, Section.EPOCH, Section.INIT) and (instruction.a_tuple or instruction.b_tuple):
                 raise MachineFault(f"{section} reads tuple memory")
@@ -318,14 +318,14 @@ class Machine:
         return np.asarray(number >= m)[:, :, None]
 
 
-def interval(instruction: Instruction) -> int:
+def interval(instruction: Instruction, divide_interval: int) -> int:
     """Cycles between two rows of an instruction."""
     if not instruction.op.special:
         return 1
-    return cycles.SPECIAL_INTERVAL[instruction.op] * (1 if instruction.scalar else LANES_PER_CLUSTER)
+    return cycles.element_interval(instruction.op, divide_interval) * (1 if instruction.scalar else LANES_PER_CLUSTER)
 
 
-def section_length(instructions: tuple[Instruction, ...]) -> int:
+def section_length(instructions: tuple[Instruction, ...], divide_interval: int) -> int:
     """Cycles of a section, END included and SECTION_START not."""
-    body = sum(instruction.wait + instruction.rows * interval(instruction) for instruction in instructions[:-1])
+    body = sum(i.wait + i.rows * interval(i, divide_interval) for i in instructions[:-1])
     return body + instructions[-1].wait + 1

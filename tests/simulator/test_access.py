@@ -42,7 +42,7 @@ def available(kernels: str) -> bool:
 
 
 def cost(bundle: Bundle, section: Section) -> int:
-    return cycles.SECTION_START + section_length(bundle.section(section))
+    return cycles.SECTION_START + section_length(bundle.section(section), bundle.config.divide_interval)
 
 
 def engine_delays(bundle: Bundle, outcome: Outcome) -> tuple[tuple[int, int], ...]:

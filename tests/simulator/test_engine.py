@@ -24,9 +24,9 @@ SMALL = {"scratch_depth": 128, "tuple_depth": 128, "program_depth": 128}
 MACHINES = {
     "one cluster": MachineConfig(threads=1, clusters=1, **SMALL),
     "two threads": MachineConfig(threads=2, clusters=1, **SMALL),
-    "four by two": MachineConfig(threads=4, clusters=2, **SMALL),
-    "wide thread": MachineConfig(threads=1, clusters=8, **SMALL),
-    "sixteen threads": MachineConfig(threads=16, clusters=1, **SMALL),
+    "four by two": MachineConfig(threads=4, clusters=2, divide_interval=3, **SMALL),
+    "wide thread": MachineConfig(threads=1, clusters=8, divide_interval=1, **SMALL),
+    "sixteen threads": MachineConfig(threads=16, clusters=1, divide_interval=9, **SMALL),
     "index files": MachineConfig(threads=4, clusters=2, index_depth=8, **SMALL),
     "an index file": MachineConfig(threads=1, clusters=1, index_depth=8, **SMALL),
 }
@@ -70,7 +70,7 @@ def instruction_bundle(
     config: MachineConfig, instruction: Instruction, *, group: int, tuple_rows: int
 ) -> Bundle | None:
     """A program of one instruction in `tuple`; None where it depends on itself."""
-    scheduler = Scheduler(shift=0)
+    scheduler = Scheduler(shift=0, divide_interval=config.divide_interval)
     placed = scheduler.place(instruction, 0)
     if placed is None:
         return None
@@ -148,7 +148,7 @@ def literal(bundle: Bundle, half: np.ndarray, m: int) -> np.ndarray:
 
     for instruction in bundle.section(Section.TUPLE)[:-1]:
         op = instruction.op
-        apart = cycles.SPECIAL_INTERVAL.get(op, 1)
+        apart = cycles.element_interval(op, bundle.config.divide_interval)
         step = apart * (8 if op.special and not instruction.scalar else 1)
         latency = cycles.SPECIAL_LATENCY.get(op, cycles.RESULT_LATENCY)
         turn += instruction.wait
@@ -184,7 +184,8 @@ def overlapping_bundle(rng: np.random.Generator, config: MachineConfig) -> Bundl
         op = Opcode(int(rng.choice([*PLAIN, *SPECIAL])))
         scalar = int(rng.random() < 0.7)
         inner, outer = (1, 1) if op.special else (int(rng.integers(1, 5)), int(rng.integers(1, 4)))
-        apart, latency = cycles.SPECIAL_INTERVAL.get(op, 1), cycles.SPECIAL_LATENCY.get(op, cycles.RESULT_LATENCY)
+        apart = cycles.element_interval(op, config.divide_interval)
+        latency = cycles.SPECIAL_LATENCY.get(op, cycles.RESULT_LATENCY)
         each = 8 if op.special and not scalar else 1
         rows = inner * outer
         wait = max(int(rng.integers(0, 4)), cycles.MIN_INSTRUCTION - rows * apart * each)

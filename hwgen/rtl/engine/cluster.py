@@ -118,7 +118,9 @@ class Cluster(wiring.Component):
 
     def _side(self, m: Module, control: Signal, lanes: list[wiring.Component]) -> Value:
         """The special function unit, and the word that it or the host has for the lanes."""
-        m.submodules.special = special = self._library.place("special", SpecialFunctions)
+        m.submodules.special = special = self._library.place(
+            "special", lambda: SpecialFunctions(self._config.divide_interval)
+        )
         chosen = {}
         for name in ("a", "b"):
             chosen[name] = Signal(32, name=f"{name}_chosen", reset_less=True)

@@ -15,11 +15,12 @@ from hwgen.rtl.engine.sections import ADDRESS_BITS
 from hwgen.spec import cycles
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 from hwgen.spec.engine import WORD_BITS, WORD_U32, Opcode
+from hwgen.spec.timing import DIVIDE_INTERVALS
 
 WAIT_BITS = INSTRUCTION["wait"].width
 INNER_BITS = INSTRUCTION["inner"].width
 OUTER_BITS = INSTRUCTION["outer"].width
-INTERVAL_BITS = max(cycles.SPECIAL_INTERVAL.values()).bit_length()
+INTERVAL_BITS = max(DIVIDE_INTERVALS).bit_length()
 PROGRAM_ADDRESS_BITS = 20
 """A word address in the host's program region; see `hwgen.spec.registers.Region`."""
 
@@ -107,9 +108,10 @@ def row_layout() -> data.StructLayout:
     )
 
 
-def intervals(op: Value) -> Value:
+def intervals(op: Value, divide_interval: int) -> Value:
     """Cycles between two elements of an operation, less one."""
-    table = [cycles.SPECIAL_INTERVAL.get(Opcode(k), 1) - 1 if k in set(Opcode) else 0 for k in range(1 << len(op))]
+    known = set(Opcode)
+    table = [cycles.element_interval(Opcode(k), divide_interval) - 1 if k in known else 0 for k in range(1 << len(op))]
     return Array(Const(entry, INTERVAL_BITS) for entry in table)[op]
 
 
@@ -231,7 +233,7 @@ class Issue(wiring.Component):
             with m.Else():
                 m.d.sync += [inner.eq(inner - 1), inner_last.eq(inner == 2)]
         with m.If(load):
-            first_interval = intervals(following.op)
+            first_interval = intervals(following.op, self._config.divide_interval)
             m.d.sync += [
                 waits.eq(following.wait),
                 waited.eq(following.wait == 0),

@@ -24,6 +24,11 @@ SQUARE_ROOT = Opcode.SQRT & (1 << FUNCTION_BITS) - 1
 class SpecialFunctions(wiring.Component):
     """All special functions.
 
+    Parameters
+    ----------
+    divide_interval
+        Cycles between two quotients or roots.
+
     Members
     -------
     a, b
@@ -36,7 +41,8 @@ class SpecialFunctions(wiring.Component):
         In that cycle.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, divide_interval: int) -> None:
+        self._divide_interval = divide_interval
         super().__init__(
             {
                 "a": In(32),
@@ -51,7 +57,7 @@ class SpecialFunctions(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.functions = functions = FloatFunction()
-        m.submodules.divide = divide = FloatDivide()
+        m.submodules.divide = divide = FloatDivide(interval=self._divide_interval)
         m.d.comb += [functions.a.eq(self.a), divide.a.eq(self.a), divide.b.eq(self.b)]
         with m.Switch(self.function):
             for function, code in CODES.items():

@@ -9,9 +9,9 @@ from tests.hwgen import vectors
 from tests.hwgen.arith.harness import Unit
 
 
-def unit(*, divide: bool, root: bool) -> Unit:
-    component = FloatDivide(divide=divide, root=root)
-    return Unit(component, latency=timing.DIVIDE_LATENCY, interval=timing.DIVIDE_INTERVAL)
+def unit(*, divide: bool, root: bool, interval: int = 27) -> Unit:
+    component = FloatDivide(divide=divide, root=root, interval=interval)
+    return Unit(component, latency=timing.DIVIDE_LATENCY, interval=interval)
 
 
 @pytest.mark.parametrize("root", [False, True])
@@ -28,8 +28,9 @@ def test_root(divide: bool) -> None:
     vectors.same_bits(got, numerics.sqrt(x), x)
 
 
-def test_both_in_turn() -> None:
+@pytest.mark.parametrize("interval", timing.DIVIDE_INTERVALS)
+def test_both_in_turn(interval: int) -> None:
     a, b = vectors.pairs(vectors.scaled(20_000), seed=2)
     root = np.random.default_rng(2).integers(0, 2, a.shape).astype(bool)
-    got = unit(divide=True, root=True)(a=a, b=b, square_root=root)["result"].view(np.float32)
+    got = unit(divide=True, root=True, interval=interval)(a=a, b=b, square_root=root)["result"].view(np.float32)
     vectors.same_bits(got, np.where(root, numerics.sqrt(a), numerics.div(a, b)), a, b)

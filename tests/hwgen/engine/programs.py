@@ -45,7 +45,9 @@ class Row:
         return self.writes[-1]
 
 
-def rows(instruction: Instruction, shift: int, setter: Instruction | None = None) -> Iterator[Row]:
+def rows(
+    instruction: Instruction, shift: int, divide_interval: int, setter: Instruction | None = None
+) -> Iterator[Row]:
     """The rows of an instruction at an offset of the merge stack, with all addresses that an index may give.
 
     `reads` and `dst` are scratchpad addresses; an instruction with an index uses the entries of `setter`.
@@ -54,10 +56,10 @@ def rows(instruction: Instruction, shift: int, setter: Instruction | None = None
     lanes = 1
     if instruction.op.special and not instruction.scalar:
         lanes = LANES_PER_CLUSTER
-    apart = cycles.SPECIAL_INTERVAL.get(instruction.op, 1)
+    apart = cycles.element_interval(instruction.op, divide_interval)
     for o in range(instruction.outer):
         for i in range(instruction.inner):
-            issue = (o * instruction.inner + i) * interval(instruction)
+            issue = (o * instruction.inner + i) * interval(instruction, divide_interval)
             a = instruction.a + o * instruction.a_outer + i * instruction.a_inner + instruction.a_level * shift
             b = instruction.b + o * instruction.b_outer + i * instruction.b_inner
             dst = instruction.dst + o * instruction.dst_outer + i * instruction.dst_inner
@@ -77,6 +79,7 @@ class Scheduler:
     """Places the instructions of one section: when each row was written last, and when the write port is taken."""
 
     shift: int
+    divide_interval: int
     now: int = 0
     written: dict[int, int] = field(default_factory=dict)
     taken: set[int] = field(default_factory=set)
@@ -87,7 +90,7 @@ class Scheduler:
         """The instruction with a wait, at least `extra` longer than needed; None if it depends on itself."""
         if instruction.indexed and (self.setter is None or self.setter.outer < instruction.outer):
             return None
-        parts = list(rows(instruction, self.shift, self.setter if instruction.indexed else None))
+        parts = list(rows(instruction, self.shift, self.divide_interval, self.setter if instruction.indexed else None))
         own: dict[int, int] = {}
         for part in parts:
             if any(own.get(address, -1) >= part.issue for address in part.reads):
@@ -95,7 +98,7 @@ class Scheduler:
             if any(own.get(dst, -1) >= part.writes[0] for dst in part.dst):
                 return None
             own |= dict.fromkeys(part.dst, part.written)
-        length = instruction.rows * interval(instruction)
+        length = instruction.rows * interval(instruction, self.divide_interval)
         wait = max(extra, cycles.MIN_INSTRUCTION - length)
         if self.setter is not None and (instruction.indexed or instruction.op is Opcode.SETX):
             last = self.set_at + (self.setter.outer - 1 if instruction.op is Opcode.SETX else 0)
@@ -252,7 +255,7 @@ def _in_stack(rng: np.random.Generator, shape: Shape, operand: str, inner: int, 
 
 def random_section(rng: np.random.Generator, shape: Shape, section: Section, count: int) -> list[Instruction]:
     """About `count` instructions and END. A section must be legal at every level, so the stride is the worst case."""
-    scheduler = Scheduler(shift=0)
+    scheduler = Scheduler(shift=0, divide_interval=shape.config.divide_interval)
     placed: list[Instruction] = []
     for _ in range(count):
         extra = int(rng.integers(0, 4)) if rng.random() < 0.3 else 0

@@ -21,8 +21,8 @@ SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
 SMALL = {"scratch_depth": 128, "tuple_depth": 128, "program_depth": 128}
 MACHINES = {
     "one cluster": MachineConfig(threads=1, clusters=1, **SMALL),
-    "four by two": MachineConfig(threads=4, clusters=2, index_depth=8, **SMALL),
-    "wide thread": MachineConfig(threads=1, clusters=4, **SMALL),
+    "four by two": MachineConfig(threads=4, clusters=2, index_depth=8, divide_interval=3, **SMALL),
+    "wide thread": MachineConfig(threads=1, clusters=4, divide_interval=1, **SMALL),
 }
 
 
@@ -73,7 +73,7 @@ def check_cycles(bundle: Bundle, epoch: Epoch, ran: Ran) -> None:
     """docs/machine.md, section 5, "Engine" and "Epoch"."""
 
     def cost(name: Section) -> int:
-        return cycles.SECTION_START + section_length(bundle.section(name))
+        return cycles.SECTION_START + section_length(bundle.section(name), bundle.config.divide_interval)
 
     idle = 1 + (cost(Section.INIT) if Section.INIT in bundle.sections else 0)
     sections = [name for name, _ in epoch.ran if name is not Section.INIT]

@@ -98,7 +98,7 @@ def test_no_pages_and_empty_pages() -> None:
     done = machine.run_epoch(b"")
     busy = 0
     if Section.INIT in bundle.sections:
-        busy = cycles.SECTION_START + section_length(bundle.section(Section.INIT))
+        busy = cycles.SECTION_START + section_length(bundle.section(Section.INIT), bundle.config.divide_interval)
     assert (done.cycles, done.tuples, done.engine_busy, done.fault) == (1 + busy, 0, busy, Fault.NONE)
     simulator = Simulator(CONFIG)
     simulator.load(bundle)

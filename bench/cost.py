@@ -1,0 +1,64 @@
+"""What each shipped rule costs the engine: cycles of a tuple beside the least that any program would take.
+
+The machine is the one that a rule gets by itself, 64 units; tables have 54 float4 features. A rule's cycles are
+scheduled and counted, not measured: nothing runs here. The least is the largest of three: operations over units
+(`dana.compiler.cost`), the longest chain from one batch's models to the next one's, and the page link.
+"""
+
+from __future__ import annotations
+
+from bench.measure import Figure, main
+from dana import rules
+from dana.codesign.sample import sample_page
+from dana.compiler import bind, compile_bundle
+from dana.compiler.cost import count_cost
+from dana.storage.schema import Attribute, TableSchema
+from dsl import compile_rule
+
+FEATURES = 54
+ROWS = 581_012
+TARGET = 1.5
+
+
+def run() -> list[Figure]:
+    """Compile and count."""
+    return [_counted(name) for name in rules.NAMES]
+
+
+def table_for(text: str) -> TableSchema:
+    """Columns for the text of a shipped rule: numbers of rows, features, label."""
+    columns = [_column(name, 23, "integer") for name in ("i", "j") if f"\n{name} = dana.input()" in text]
+    if "\nx = dana.input(" in text:
+        columns += [_column(f"x{k + 1}", 700, "real") for k in range(FEATURES)]
+    if "\ny = dana." in text:
+        columns.append(_column("y", 700, "real"))
+    return TableSchema(relation="t", attributes=tuple(columns))
+
+
+def _column(name: str, type_oid: int, type_name: str) -> Attribute:
+    return Attribute(name=name, type_oid=type_oid, type_name=type_name, length=4, align="i")
+
+
+def _counted(name: str) -> Figure:
+    text = rules.text(name)
+    schema = table_for(text)
+    binding = bind(compile_rule(text, filename=name).hdfg, schema)
+    bundle = compile_bundle(binding, schema, max_tuples=ROWS)
+    cost = count_cost(binding.graph, bundle)
+    config = bundle.config
+    link = config.page_beats / sample_page(schema, page_size=config.page_size)[1]
+    least = {"units": cost.bound, "chain": cost.chain, "link": link}
+    bounds = ", ".join(f"{bound} {cycles:.2f}" for bound, cycles in least.items())
+    machine = f"{config.threads}×{config.clusters}×8 units, a quotient every {config.divide_interval}"
+    return Figure(
+        what=f"{name}: {machine}",
+        measured=f"{len(bundle.program)} instructions, {cost.per_tuple:.2f} cycles",
+        reference=f"{bounds} cycles",
+        ratio=cost.per_tuple / max(least.values()),
+        target=TARGET,
+        at_most=True,
+    )
+
+
+if __name__ == "__main__":
+    main(run)
