@@ -1,12 +1,15 @@
-"""Rule text to Bundle: how long it takes, and how long the program is, at 54 and at 8,000 features."""
+"""Rule text to Bundle: how long it takes, and how long the program is, at 54 and at 8,000 features; and the slowest of
+the shipped rules."""
 
 from __future__ import annotations
 
 import math
 from functools import partial
 
-from bench.measure import Figure, main, median_seconds
+from bench import cost
+from bench.measure import Figure, main, median_seconds, seconds
 from bench.workload import array_table, compiled
+from dana import rules
 
 FEATURES = (54, 8000)
 PAGES = 20_000
@@ -40,7 +43,23 @@ def run() -> list[Figure]:
             at_most=True,
         )
     )
+    figures.append(_slowest())
     return figures
+
+
+def _slowest() -> Figure:
+    """Of the shipped rules, at 54 features."""
+    once = {name: seconds(partial(cost.bundle_of, name)) for name in rules.NAMES}
+    name = max(once, key=once.__getitem__)
+    taken = median_seconds(partial(cost.bundle_of, name), repeats=3)
+    return Figure(
+        what=f"slowest shipped rule, {name}",
+        measured=f"{1e3 * taken:.0f} ms",
+        reference="absolute, seconds",
+        ratio=taken,
+        target=1.0,
+        at_most=True,
+    )
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from dana.compiler import bind, compile_bundle
 from dana.compiler.cost import count_cost
 from dana.storage.schema import Attribute, TableSchema
 from dsl import compile_rule
+from dsl.hdfg.graph import Graph
+from hwgen.spec.bundle import Bundle
 
 FEATURES = 54
 ROWS = 581_012
@@ -39,12 +41,17 @@ def _column(name: str, type_oid: int, type_name: str) -> Attribute:
     return Attribute(name=name, type_oid=type_oid, type_name=type_name, length=4, align="i")
 
 
-def _counted(name: str) -> Figure:
+def bundle_of(name: str) -> tuple[Bundle, Graph, TableSchema]:
+    """A shipped rule, compiled: from its text, as at the first training."""
     text = rules.text(name)
     schema = table_for(text)
     binding = bind(compile_rule(text, filename=name).hdfg, schema)
-    bundle = compile_bundle(binding, schema, max_tuples=ROWS)
-    cost = count_cost(binding.graph, bundle)
+    return compile_bundle(binding, schema, max_tuples=ROWS), binding.graph, schema
+
+
+def _counted(name: str) -> Figure:
+    bundle, graph, schema = bundle_of(name)
+    cost = count_cost(graph, bundle)
     config = bundle.config
     link = config.page_beats / sample_page(schema, page_size=config.page_size)[1]
     least = {"units": cost.bound, "chain": cost.chain, "link": link}

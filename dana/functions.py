@@ -24,7 +24,7 @@ def softmax(score: dana.Value, count: dana.Dim) -> dana.Value:
     The scores' mean is taken off first, and what is above 80 then counts as 80: beyond it exp is no number.
     """
     power = dana.exp(dana.min(score - dana.sigma(score, 1) / count, 80))
-    return power / dana.sigma(power, 1)
+    return power * (1 / dana.sigma(power, 1))  # the sum is 1 or more
 
 
 def argmax(score: dana.Value, count: dana.Dim) -> dana.Value:

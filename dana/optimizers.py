@@ -11,6 +11,8 @@ What they remember from batch to batch is a `dana.state`, such as ``w.velocity``
 without being listed in ``dana.algo``. Gradients and rates may be any values of one batch; numbers may be metas. The
 front end reads this file as text; Python imports it for editors and notebooks only. Must not: hold anything but rule
 text.
+
+Where one number divides many, many are multiplied by its reciprocal: machines have few units that divide.
 """
 
 from __future__ import annotations
@@ -87,7 +89,7 @@ def adam(
     dana.setState(square, new_square)
     dana.setState(faded, new_faded)
     dana.setState(faded_squares, new_faded_squares)
-    size = dana.sqrt(new_square / (1 - new_faded_squares)) + epsilon
+    size = dana.sqrt(new_square * (1 / (1 - new_faded_squares))) + epsilon
     return model - rate / (1 - new_faded) * new_mean / size
 
 
@@ -136,7 +138,7 @@ def running_mean(value: dana.Value, keep: dana.Number = 0.9) -> dana.Value:
     new_weight = keep * weight + (1 - keep)
     dana.setState(total, new_total)
     dana.setState(weight, new_weight)
-    return new_total / new_weight
+    return new_total * (1 / new_weight)
 
 
 # gradients and penalties

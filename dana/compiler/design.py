@@ -48,7 +48,7 @@ ROUND_ROWS = 16384
 ROUND_GROUP = 64
 """Tuples of a thread in a round beyond which joining rounds costs next to nothing."""
 
-AS_FAST = 0.1
+AS_FAST = 0.05
 """Fraction of a tuple's cycles that a smaller division unit may cost."""
 
 MAX_WORDS = 1 << REGION_SHIFT

@@ -15,7 +15,7 @@ lies in rows of its own: `init` spreads the image's, `epoch` packs it again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -41,11 +41,11 @@ class Forms:
 
     def wanted(self, k: int, position: int) -> Form:
         """The form in which a node reads its operand at `position`."""
-        return _wanted(self.plan, self.of, k, position)
+        return _found(_wanted(self.plan, k, position), self.of)
 
     def stored(self, number: int) -> Form:
         """The form in which update `number` reads its value."""
-        return _stored(self.plan, self.of, number)
+        return _found(_stored(self.plan, number), self.of)
 
     def text(self) -> str:
         """The choices for people: packed and spread nodes that have a shape."""
@@ -77,21 +77,29 @@ def narrow(shape: tuple[int, ...]) -> bool:
     return not shape or shape[-1] == 1
 
 
-def _wanted(plan: Plan, of: Mapping[int, Form], k: int, position: int) -> Form:
+Demand = Form | int
+"""A form in which a value is wanted, or the node whose form that is."""
+
+
+def _found(demand: Demand, of: Mapping[int, Form]) -> Form:
+    return demand if isinstance(demand, Form) else of[demand]
+
+
+def _wanted(plan: Plan, k: int, position: int) -> Demand:
     graph = plan.graph
     node, operand = graph.nodes[k], plan.operands(k)[position]
     shape = graph.concrete_shape(operand)
     if narrow(shape):
         return Form.SPREAD
     if node.op in REDUCTIONS and node.axis == len(shape) - 1:
-        return of[operand]
+        return operand
     # a new last axis makes every element a vector of its own; an element of a model is selected by its row
-    return Form.SPREAD if narrow(graph.concrete_shape(k)) else of[k]
+    return Form.SPREAD if narrow(graph.concrete_shape(k)) else k
 
 
-def _stored(plan: Plan, of: Mapping[int, Form], number: int) -> Form:
+def _stored(plan: Plan, number: int) -> Demand:
     update = plan.graph.updates[number]
-    return Form.SPREAD if narrow(plan.graph.concrete_shape(plan.resolve(update.value))) else of[update.model]
+    return Form.SPREAD if narrow(plan.graph.concrete_shape(plan.resolve(update.value))) else update.model
 
 
 class _Chooser:
@@ -106,14 +114,16 @@ class _Chooser:
         self.by_row = {graph.nodes[k].inputs[0] for k in plan.section if graph.nodes[k].op is Op.GATHER}
         self.by_row |= {update.model for update in graph.updates if update.index is not None}
         self.shape = {node.id: graph.concrete_shape(node.id) for node in self.nodes}
-        self.readers: dict[int, list[tuple[int, int]]] = {node.id: [] for node in self.nodes}
-        for k in plan.section:
-            for position, operand in enumerate(plan.operands(k)):
-                self.readers[operand].append((k, position))
-        self.updates: dict[int, list[int]] = {}
+        self.operands = {k: plan.operands(k) for k in plan.section}
+        self.readers: dict[int, list[int]] = {node.id: [] for node in self.nodes}
+        self.demands: dict[int, list[Demand]] = {node.id: [] for node in self.nodes}
+        for k, operands in self.operands.items():
+            for position, operand in enumerate(operands):
+                self.readers[operand].append(k)
+                self.demands[operand].append(_wanted(plan, k, position))
         self.written: dict[int, list[int]] = {}
         for number, update in enumerate(graph.updates):
-            self.updates.setdefault(plan.resolve(update.value), []).append(number)
+            self.demands[plan.resolve(update.value)].append(_stored(plan, number))
             self.written.setdefault(update.model, []).append(plan.resolve(update.value))
         fixed = {node.id: self._fixed(node) for node in self.nodes}
         self.fixed = {k: form for k, form in fixed.items() if form is not None}
@@ -154,7 +164,7 @@ class _Chooser:
         """What is computed from a spread vector is spread."""
         of = self._all(Form.PACKED)
         for node in self.nodes:
-            operands = self.plan.operands(node.id) if node.id in self.plan.section else ()
+            operands = self.operands.get(node.id, ())
             if node.id not in self.fixed and any(
                 of[o] is Form.SPREAD and not narrow(self.shape[o]) and self.shape[o] == self.shape[node.id]
                 for o in operands
@@ -178,10 +188,7 @@ class _Chooser:
 
     def _near(self, k: int) -> set[int]:
         """Nodes whose cost the form of a node changes."""
-        near = {k, *(reader for reader, _ in self.readers[k]), *self.written.get(k, ())}
-        if k in self.plan.section:
-            near.update(self.plan.operands(k))
-        return near
+        return {k, *self.readers[k], *self.written.get(k, ()), *self.operands.get(k, ())}
 
     # --- rows -----------------------------------------------------------------------------------------------------
 
@@ -220,7 +227,7 @@ class _Chooser:
         return rows * self._weight(k)
 
     def _folding(self, node: Node) -> int:
-        operand = self.plan.operands(node.id)[0]
+        operand = self.operands[node.id][0]
         form, shape = self.of[operand], self.shape[operand]
         rows = self._rows(operand, form)
         if form is Form.PACKED and node.axis == len(shape) - 1:
@@ -232,19 +239,13 @@ class _Chooser:
     def _conversion(self, k: int) -> float:
         """Rows that it takes to have a value in both forms, if anyone wants it in the other."""
         form = self.of[k]
-        if all(wanted is form for wanted in self._demands(k)):
+        if all(_found(demand, self.of) is form for demand in self.demands[k]):
             return 0
         node = self.graph.nodes[k]
         if node.op is Op.ARANGE:
             return 0
         weight = 1.0 if node.op is Op.MODEL else self._weight(k)
         return weight * self._converting(k, form)
-
-    def _demands(self, k: int) -> Iterator[Form]:
-        for reader, position in self.readers[k]:
-            yield _wanted(self.plan, self.of, reader, position)
-        for number in self.updates.get(k, ()):
-            yield _stored(self.plan, self.of, number)
 
     def _converting(self, k: int, form: Form) -> int:
         """Rows of a conversion from a form to the other."""

@@ -18,11 +18,13 @@ gradient = pca.merge(dana.expand(z, 2) * away, 64, "+") / 64
 products = pca.merge(dana.expand(z, 2) * z, 64, "+") / 64
 before = dana.expand(dana.arange(k), 1) <= dana.expand(dana.arange(k), 2)
 taken = dana.sigma(dana.expand(products * before, 3) * dana.expand(W, 1), 2)
-rate = inverse_decay(lr) / largest(pca.merge(dana.sigma(away * away, 1), 64, "+") / 64)
+size = dana.sigma(away * away, 1)
+rate = inverse_decay(lr) / largest(pca.merge(size, 64, "+") / 64)
+rows = pca.merge(1 + 0 * size, 64, "+")  # of the batch
 
 pca.setModel(W, W + rate * (gradient - taken))
-pca.setModel(centre, running_mean(pca.merge(x, 64, "+") / pca.merge(1 + 0 * away, 64, "+"), keep=0.99))
-residual = dana.sigma(away * away, 1) - dana.sigma(z * z, 1)
+pca.setModel(centre, running_mean(pca.merge(x, 64, "+") * (1 / rows), keep=0.99))
+residual = size - dana.sigma(z * z, 1)
 pca.setLoss(residual)
 pca.setPrediction(residual)
 pca.setEpochs(100)
