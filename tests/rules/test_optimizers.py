@@ -163,19 +163,19 @@ CASES: dict[str, tuple[str, Callable[[Floats, Floats], Floats]]] = {
     "momentum": ("momentum(w, g, lr)", momentum),
     "nesterov": ("nesterov(w, g, lr)", nesterov),
     "adagrad": ("adagrad(w, g, lr)", adagrad),
-    "rmsprop": ("rmsprop(w, g)", rmsprop),
-    "adam": ("adam(w, g, 0.01)", adam),
+    "rmsprop": ("rmsprop(w, g, lr / 10)", rmsprop),
+    "adam": ("adam(w, g, lr / 10)", adam),
     "inverse_decay": ("sgd(w, g, inverse_decay(lr, 0.05))", inverse_decay),
     "exponential_decay": ("sgd(w, g, exponential_decay(lr, 0.95))", exponential_decay),
     "steady_rate": ("sgd(w, g, steady_rate(lr, dana.sigma(g * g, 1)))", steady_rate),
     "largest": ("sgd(w, largest(g), lr)", largest),
-    "running_mean": ("0 * w + running_mean(g)", running_mean),
+    "running_mean": ("0 * lr * w + running_mean(g)", running_mean),
     "clip": ("sgd(w, clip(g, 0.25), lr)", clipped),
     "clip_norm": ("sgd(w, clip_norm(g, 0.25), lr)", clipped_by_norm),
     "l2": ("sgd(w, l2(w, g, 0.2), lr)", l2),
     "l1": ("sgd(w, l1(w, g, 0.2), lr)", l1),
     "soft_threshold": ("soft_threshold(sgd(w, g, lr), 0.05)", soft_threshold),
-    "softmax": ("0 * w + softmax(g, 3)", softmax),
+    "softmax": ("0 * lr * w + softmax(g, 3)", softmax),
 }
 
 

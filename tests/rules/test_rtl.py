@@ -1,10 +1,13 @@
-"""Every rule of the library on generated hardware: one machine runs them all, cycle for cycle as simulated."""
+"""Every rule and optimiser of the library on generated hardware: one machine runs all, cycle for cycle as simulated."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from dana import rules
 from dana.compiler import compile_bundle
@@ -16,6 +19,7 @@ from hwgen.harness import RtlMachine
 from tests.lockstep.cases import Case, assert_same, interpret, run
 from tests.lockstep.test_rtl import MACHINES
 from tests.rules.tables import EXTENTS, table
+from tests.rules.test_optimizers import CASES, RULE, gradients
 
 CONFIG = MACHINES["two clusters"]
 """A machine that another test builds anyway; builds are kept."""
@@ -27,16 +31,29 @@ def machines() -> tuple[RtlMachine, Simulator]:
 
 
 @pytest.mark.parametrize("name", rules.NAMES)
-def test_models_and_cycles(name: str, machines: tuple[RtlMachine, Simulator]) -> None:
-    columns = table(name, count=70, features=3)
+def test_rules(name: str, machines: tuple[RtlMachine, Simulator]) -> None:
+    check(rules.text(name), table(name, count=70, features=3), machines, EXTENTS.get(name))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_optimisers(name: str, machines: tuple[RtlMachine, Simulator]) -> None:
+    check(RULE.format(value=CASES[name][0]), {f"x{k + 1}": x for k, x in enumerate(gradients().T)}, machines)
+
+
+def check(
+    source: str,
+    columns: Mapping[str, NDArray[np.floating]],
+    machines: tuple[RtlMachine, Simulator],
+    extents: Mapping[str, int] | None = None,
+) -> None:
+    """Train for two epochs: hardware as simulator, cycles included, and both as the interpreter."""
+    columns = {name: np.asarray(values, dtype=np.float32) for name, values in columns.items()}
     schema = column_schema(list(columns))
-    source = rules.text(name)
-    binding = bind(replace(compile_rule(source, filename=name).hdfg, epochs=2), schema, extents=EXTENTS.get(name))
+    binding = bind(replace(compile_rule(source).hdfg, epochs=2), schema, extents=extents)
     bundle = compile_bundle(binding, schema, config=CONFIG, max_tuples=1 << 16)
     pages = column_pages(columns, page_size=CONFIG.page_size).tobytes()
     case = Case(source=source, schema=schema, binding=binding, pages=pages, bundle=bundle, epochs=2)
     rtl, simulator = machines
     simulated = run(case, simulator)
     assert_same(run(case, rtl), simulated, source)
-    interpreted = interpret(case)
-    assert_same(simulated, interpreted, source)
+    assert_same(simulated, interpret(case), source)

@@ -14,6 +14,7 @@ from dana.cli.entry import OK
 from dana.client import Connection
 from dana.tables import create_table
 from tests.rules.tables import EXTENTS, table
+from tests.rules.test_optimizers import CASES, RULE, gradients
 
 EPOCHS = {"mlp": 20}
 """As many as it takes to tell rows apart; the interpreter needs a second for a hundred batches."""
@@ -50,6 +51,20 @@ def test_trains_and_predicts(db: Connection, name: str) -> None:
     query = f"SELECT count(DISTINCT dana_predict('by_sim', {features})) FROM rows"
     ((distinct,),) = db.session.execute(query.encode()).fetchall()
     assert distinct > 1
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_optimisers_train(db: Connection, name: str) -> None:
+    create_table(db.session, "gradients", {f"x{k + 1}": x for k, x in enumerate(gradients().T)})
+    db.create_udf("optimiser", RULE.format(value=CASES[name][0]))
+    found = []
+    for backend in ("sim", "interp"):
+        db.train("optimiser", "gradients", backend=backend)
+        found.append(db.parameters("optimiser"))
+    assert found[0].keys() == found[1].keys() > set()
+    for parameter, values in found[0].items():
+        assert values.tobytes() == found[1][parameter].tobytes(), parameter
+    assert (found[0]["w"] != 0.5).any()
 
 
 def test_the_command_registers(pg_uri: str, capsys: pytest.CaptureFixture[str]) -> None:
