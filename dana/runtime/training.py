@@ -40,6 +40,7 @@ from dana.runtime.trainer import (
     TrainResult,
 )
 from dana.runtime.warm import warm_values
+from dana.storage.schema import UnknownColumn
 from dsl import RuleError, compile_rule
 from dsl.render import render
 from hwgen.spec.bundle import Symbol, collect, place
@@ -127,6 +128,8 @@ def _refuse(error: Exception) -> NoReturn:
         raise TrainingError(str(error), sqlstate=SqlState.SYNTAX_ERROR) from error
     if isinstance(error, DoesNotFit):
         raise TrainingError(error.message, sqlstate=SqlState.LIMIT_EXCEEDED, hint=error.hint) from error
+    if isinstance(error, UnknownColumn):
+        raise TrainingError(error.message, sqlstate=SqlState.UNDEFINED_COLUMN, hint=error.hint) from error
     if isinstance(error, UsageError):
         raise TrainingError(error.message, hint=error.hint) from error
     raise TrainingError(str(error)) from error

@@ -20,6 +20,10 @@ class SchemaError(UsageError):
     """A table or column that cannot be trained on."""
 
 
+class UnknownColumn(SchemaError):
+    """There is no column of that name."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribute:
     """One row of pg_attribute.
@@ -69,11 +73,11 @@ class TableSchema:
     attributes: tuple[Attribute, ...]
 
     def index(self, name: str) -> int:
-        """Position of a column. Raises SchemaError, naming near misses, if there is none."""
+        """Position of a column. Raises UnknownColumn, naming those that there are, if there is none."""
         for position, attribute in enumerate(self.attributes):
             if attribute.name == name and not attribute.dropped:
                 return position
-        raise SchemaError(f"column {name!r} of {self.relation} does not exist; it has {self._names()}")
+        raise UnknownColumn(f"column {name!r} of {self.relation} does not exist; it has {self._names()}")
 
     def usable(self, position: int) -> None:
         """Raise SchemaError with a hint if a Strider cannot read the column."""

@@ -481,3 +481,43 @@ END
 $$;
 COMMENT ON FUNCTION dana_export_model(text) IS
 	'A model as JSON: parameters with their values, features, label, predictor in base64; dana export-model makes ONNX and PMML of it';
+
+-- What the columns of results are
+
+COMMENT ON SEQUENCE dana.run_id_seq IS 'Numbers of runs';
+COMMENT ON COLUMN dana.training.model IS 'Name of the model';
+COMMENT ON COLUMN dana.training.version IS 'Its version: how often a model of that name was trained';
+COMMENT ON COLUMN dana.training.run IS 'Number of the run in dana.run and dana.epoch';
+COMMENT ON COLUMN dana.training.epochs IS 'Passes over the rows';
+COMMENT ON COLUMN dana.training.converged IS 'Whether the rule''s convergence test ended it';
+COMMENT ON COLUMN dana.training.loss IS 'Mean loss of the last epoch; NULL where the rule has no setLoss()';
+COMMENT ON COLUMN dana.training.tuples IS 'Rows trained on in an epoch';
+COMMENT ON COLUMN dana.training.skipped IS 'Rows left out in an epoch';
+COMMENT ON COLUMN dana.training.pages IS 'Pages read, over all epochs';
+COMMENT ON COLUMN dana.training.cycles IS 'Cycles of the machine, over all epochs; NULL for backend interp';
+COMMENT ON COLUMN dana.training.modelled_seconds IS 'Those cycles at the machine''s clock; NULL likewise';
+COMMENT ON COLUMN dana.training.wall_seconds IS 'Seconds from the call to the result';
+COMMENT ON COLUMN dana.group_training.key IS 'Values of the columns that the group has in common';
+COMMENT ON COLUMN dana.group_training.model IS 'Name of the group''s model: dana_group(model, keys)';
+COMMENT ON COLUMN dana.group_training.version IS 'Its version';
+COMMENT ON COLUMN dana.group_training.run IS 'Number of the run';
+COMMENT ON COLUMN dana.group_training.epochs IS 'Passes over the group''s rows';
+COMMENT ON COLUMN dana.group_training.converged IS 'Whether the rule''s convergence test ended it';
+COMMENT ON COLUMN dana.group_training.loss IS 'Mean loss of the last epoch';
+COMMENT ON COLUMN dana.group_training.tuples IS 'Rows trained on in an epoch';
+COMMENT ON COLUMN dana.group_training.skipped IS 'Rows left out in an epoch';
+COMMENT ON COLUMN dana.group_training.wall_seconds IS 'Seconds that the group took';
+COMMENT ON COLUMN dana.group_training.sqlstate IS 'Kind of the error where the group could not be trained on, else NULL';
+COMMENT ON COLUMN dana.group_training.error IS 'Its text';
+COMMENT ON COLUMN dana.validation.fold IS 'Number of the fold; mean and deviation of all in the last two rows';
+COMMENT ON COLUMN dana.validation.trained IS 'Rows trained on';
+COMMENT ON COLUMN dana.validation.tested IS 'Rows tested on';
+COMMENT ON COLUMN dana.validation.epochs IS 'Passes over the rows';
+COMMENT ON COLUMN dana.validation.loss IS 'Mean loss of the last epoch';
+COMMENT ON COLUMN dana.validation.metrics IS 'What dana_evaluate() says of the fold that was left out';
+COMMENT ON COLUMN dana.search_point.rank IS 'Place by score; 1 is the best, NULL where a training failed';
+COMMENT ON COLUMN dana.search_point.hyper IS 'The point: hyperparameters for dana_train()';
+COMMENT ON COLUMN dana.search_point.score IS 'The metric''s mean over the folds';
+COMMENT ON COLUMN dana.search_point.deviation IS 'Its standard deviation over the folds';
+COMMENT ON COLUMN dana.search_point.metrics IS 'Means of all metrics';
+COMMENT ON COLUMN dana.search_point.error IS 'Text of the error where a training failed';

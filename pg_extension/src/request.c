@@ -85,7 +85,7 @@ object_argument(FunctionCallInfo fcinfo, enum argument number)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("argument \"%s\" must be a JSON object", names[number]),
-				 errhint("For instance '{\"lr\": 0.01}'.")));
+				 errhint("For instance %s.", number == DESIGN ? "'{\"threads\": 4}'" : "'{\"lr\": 0.01}'")));
 	return JsonbToCString(NULL, &value->root, VARSIZE(value));
 }
 
@@ -193,7 +193,10 @@ dana_request_read(FunctionCallInfo fcinfo, int more, dana_train_call *call)
 	call->label = text_or_null(fcinfo, LABEL);
 	call->source.query = text_or_null(fcinfo, QUERY);
 	if (PG_ARGISNULL(SOURCE) && call->source.query == NULL)
-		require(fcinfo, SOURCE);
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("argument \"source\" must not be NULL"),
+				 errhint("Name a table, or give query => 'SELECT ...'.")));
 	if (!PG_ARGISNULL(SOURCE) && call->source.query != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("give either argument \"source\" or argument \"query\", not both")));

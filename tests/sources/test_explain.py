@@ -122,7 +122,7 @@ def test_read_only_transactions(session: Session, table: str) -> None:
     [
         ("'t', device => '/etc/hostname.toml'", errors.InvalidParameterValue, "device must be one of"),
         ("'t', device => NULL", errors.NullValueNotAllowed, "must not be NULL"),
-        ("'t', label => 'none'", errors.InvalidParameterValue, "column 'none'"),
+        ("'t', label => 'none'", errors.UndefinedColumn, "column 'none'"),
         ("'pg_class'", errors.WrongObjectType, "system catalog"),
         ("NULL", errors.NullValueNotAllowed, 'argument "source"'),
         ("'t', query => 'SELECT 1'", errors.InvalidParameterValue, "not both"),

@@ -10,6 +10,8 @@ import time
 import psycopg
 import pytest
 
+from dana.cli import main
+from dana.cli.entry import OK
 from dana.server.embedded import EmbeddedServer
 from tests.sources.conftest import Session
 
@@ -95,7 +97,7 @@ def log_lines(server: EmbeddedServer, session: Session, count: int) -> list[dict
 
 def test_one_line_a_run_in_the_workers_log(session: Session, server: EmbeddedServer, table: str) -> None:
     session.execute("SELECT dana_train('sums', 't', epochs => 2)")
-    with pytest.raises(psycopg.Error):
+    with pytest.raises(psycopg.errors.UndefinedColumn):
         session.execute("SELECT dana_train('sums', 't', label => 'none')")
     done, refused = log_lines(server, session, 2)
     seconds = done.pop("seconds")
@@ -112,8 +114,7 @@ def test_one_line_a_run_in_the_workers_log(session: Session, server: EmbeddedSer
         "outcome": "done",
     }
     assert "epochs" not in refused
-    assert "none" in str(refused["outcome"])
-    assert re.match(r"[0-9A-Z]{5} ", str(refused["outcome"]))
+    assert str(refused["outcome"]).startswith("42703 column 'none' of test.t does not exist")
     session.execute('CREATE TABLE "a\nrun backend=1" AS SELECT * FROM t')
     session.execute("SET statement_timeout = 300")
     with pytest.raises(psycopg.errors.QueryCanceled):
@@ -121,3 +122,21 @@ def test_one_line_a_run_in_the_workers_log(session: Session, server: EmbeddedSer
     abandoned = log_lines(server, session, 3)[2]
     assert abandoned["outcome"] == "abandoned"
     assert abandoned["source"] == 'test."a\nrun backend=1"'
+
+
+def test_top(
+    session: Session, server: EmbeddedServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names are shortened where the terminal is narrow; numbers are not."""
+    name = "a_table_with_a_name_that_no_terminal_of_eighty_columns_holds"
+    session.execute(f"CREATE TABLE {name} AS SELECT i::real AS x, i % 2 AS y FROM generate_series(1, 100) AS i")  # type: ignore[arg-type]
+    row = session.execute(f"SELECT run FROM dana_train('sums', '{name}', epochs => 2)").fetchone()  # type: ignore[arg-type]
+    assert row is not None
+    for width in (70, 80, 200):
+        monkeypatch.setenv("COLUMNS", str(width))
+        assert main(["top", "--once", "--dsn", server.dsn]) == OK
+        shown = capsys.readouterr().out
+        assert all(len(line) <= width for line in shown.splitlines())
+        line = next(line for line in shown.splitlines() if line.split()[:1] == [str(row[0])])
+        assert re.search(r" sim +2 +0\.5 +[\d.]+ m?s +\d\d:\d\d:\d\d *$", line)
+        assert (f"test.{name}" in line) == (width == 200)
