@@ -6,21 +6,30 @@ SQL surface that psql has; nothing here compiles or trains.
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 import psycopg
 from numpy.typing import NDArray
-from psycopg import sql
-from psycopg.rows import class_row
 
 from dana.errors import UsageError
+from dana.experiments import (
+    Call,
+    Fold,
+    GroupOptions,
+    GroupTraining,
+    Job,
+    SearchPoint,
+    TrainOptions,
+    call,
+    jobs,
+    start,
+)
 
 if TYPE_CHECKING:
     from dsl import Rule
@@ -66,9 +75,6 @@ class TrainResult:
     cycles: int | None
     modelled_seconds: float | None
     wall_seconds: float
-
-
-RESULT_COLUMNS = tuple(field.name for field in fields(TrainResult))
 
 
 class Connection:
@@ -202,37 +208,125 @@ class Connection:
         """
         arguments: dict[str, Any] = {
             "udf": udf,
+            "source": source,
             "model": model,
-            "features": list(features) if features is not None else None,
+            "features": features,
             "label": label,
             "epochs": epochs,
-            "hyper": json.dumps(dict(hyper)) if hyper is not None else None,
+            "hyper": hyper,
             "backend": backend,
-            "design": json.dumps(dict(design)) if design is not None else None,
+            "design": design,
             "query": query,
             "filter": filter,
-            "nulls": None if nulls is None else str(nulls),
+            "nulls": nulls,
             "nonfinite": nonfinite,
-            "classes": list(classes) if classes is not None else None,
+            "classes": classes,
             "test": test,
             "seed": seed,
             "warm": warm,
         }
-        given = {name: value for name, value in arguments.items() if value is not None}
-        passed = [sql.SQL("{} => {}").format(sql.Identifier(name), sql.Placeholder(name)) for name in given]
-        if source is not None:
-            passed.append(sql.SQL("source => {}::regclass").format(sql.Placeholder("source")))
-        statement = sql.SQL("SELECT {} FROM dana_train({})").format(
-            sql.SQL(", ").join(map(sql.Identifier, RESULT_COLUMNS)), sql.SQL(", ").join(passed)
-        )
-        with (
-            self._shown(f"training {udf} on {source or 'a query'}", progress),
-            self.session.cursor(row_factory=class_row(TrainResult)) as cursor,
-        ):
-            result = cursor.execute(statement, given | {"source": source}).fetchone()
-        if result is None:
+        with self._shown(f"training {udf} on {source or 'a query'}", progress):
+            rows = call(self.session, "dana_train", arguments, TrainResult)
+        if not rows:
             raise UsageError(f"dana_train returned no row for {udf} on {source or 'a query'}")
-        return result
+        return rows[0]
+
+    def train_groups(
+        self, udf: str, source: str | None = None, *, group_by: Sequence[str], **options: Unpack[GroupOptions]
+    ) -> list[GroupTraining]:
+        """Train a model for each group of rows (``dana_train_groups``); other arguments are those of `train`.
+
+        Parameters
+        ----------
+        group_by
+            Columns that group.
+
+        Raises
+        ------
+        psycopg.Error
+            Whatever the statement ended with; a group whose data cannot be trained on only has an error in its row.
+        """
+        arguments = {"udf": udf, "source": source, "group_by": group_by, **options}
+        return call(self.session, "dana_train_groups", arguments, GroupTraining)
+
+    def cross_validate(
+        self,
+        udf: str,
+        source: str | None = None,
+        *,
+        folds: int | None = None,
+        key: str | None = None,
+        threshold: float | None = None,
+        metrics: Sequence[str] | None = None,
+        **options: Unpack[TrainOptions],
+    ) -> list[Fold]:
+        """Train on all but a fold of the rows, evaluate on it, for each fold; keep nothing (``dana_cross_validate``).
+
+        Parameters
+        ----------
+        folds
+            How many; 5.
+        key
+            Column that tells rows apart, by which the folds are chosen; needed for a query.
+        threshold
+            Least prediction that counts as positive.
+        metrics
+            Which; by default all.
+        """
+        arguments = {"folds": folds, "key": key, "threshold": threshold, "metrics": metrics, **options}
+        return call(self.session, "dana_cross_validate", {"udf": udf, "source": source, **arguments}, Fold)
+
+    def search(
+        self,
+        udf: str,
+        source: str | None = None,
+        *,
+        grid: Mapping[str, Sequence[float]] | Sequence[Mapping[str, float]],
+        metric: str | None = None,
+        folds: int | None = None,
+        test: float | None = None,
+        keep: str | None = None,
+        key: str | None = None,
+        threshold: float | None = None,
+        **options: Unpack[TrainOptions],
+    ) -> list[SearchPoint]:
+        """Try hyperparameters and rank them, the best first (``dana_search``).
+
+        Parameters
+        ----------
+        grid
+            Values for each meta, of which all combinations are tried; or the combinations.
+        metric
+            What ranks them; ``rmse``.
+        folds, test
+            Score by cross-validation, or on a part that is left out.
+        keep
+            Name of a model to train with the best of them.
+        """
+        arguments: dict[str, Any] = {"grid": grid, "metric": metric, "folds": folds, "test": test, "keep": keep}
+        arguments |= {"key": key, "threshold": threshold, **options}
+        return call(self.session, "dana_search", {"udf": udf, "source": source, **arguments}, SearchPoint)
+
+    def start(self, function: Call, udf: str, source: str | None = None, **arguments: Any) -> int:
+        """Start a call in the background, with the arguments of the method ``function``; the job's number.
+
+        It begins when the session's transaction commits, and goes on when the session ends.
+        """
+        return start(self.session, function, {"udf": udf, "source": source, **arguments})
+
+    def wait(self, job: int, timeout: float | None = None) -> Job:
+        """Wait until a job ended, or for so many seconds; the job as it is then."""
+        self.session.execute("SELECT dana_train_wait(%s, %s)", (job, timeout))
+        return jobs(self.session, job)[0]
+
+    def cancel(self, job: int) -> bool:
+        """Cancel a job; False where it is over."""
+        row = self.session.execute("SELECT dana_train_cancel(%s)", (job,)).fetchone()
+        return row is not None and bool(row[0])
+
+    def jobs(self) -> list[Job]:
+        """The jobs of your roles, the newest first."""
+        return jobs(self.session)
 
     def evaluate(self, model: str, source: str | None = None, *, query: str | None = None) -> dict[str, Any]:
         """How good a model is: errors, and for two classes accuracy, AUC and more, by name (``dana_evaluate``).

@@ -23,6 +23,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     train.add_argument(
         "--set", dest="hyper", action="append", default=[], type=_assignment, metavar="META=VALUE", help="change a meta"
     )
+    train.add_argument("--background", action="store_true", help="start it and do not wait: dana jobs shows it")
     train.add_argument("--dsn", help="server to train on (the embedded one)")
     train.set_defaults(run=run_train)
 
@@ -52,17 +53,18 @@ def run_train(options: argparse.Namespace) -> int:
         if file.suffix == ".py" or file.is_file():
             name = file.stem
             db.create_udf(name, read_rule(file))
-        result = db.train(
-            name,
-            options.table,
-            model=options.model,
-            features=options.features,
-            label=options.label,
-            epochs=options.epochs,
-            hyper=dict(options.hyper) or None,
-            backend=options.backend,
-            progress=True,
-        )
+        arguments = {
+            "model": options.model,
+            "features": options.features,
+            "label": options.label,
+            "epochs": options.epochs,
+            "hyper": dict(options.hyper) or None,
+            "backend": options.backend,
+        }
+        if options.background:
+            print(f"job {db.start('train', name, options.table, **arguments)}")
+            return 0
+        result = db.train(name, options.table, **arguments, progress=True)
     _print(result)
     return 0
 

@@ -521,3 +521,122 @@ COMMENT ON COLUMN dana.search_point.score IS 'The metric''s mean over the folds'
 COMMENT ON COLUMN dana.search_point.deviation IS 'Its standard deviation over the folds';
 COMMENT ON COLUMN dana.search_point.metrics IS 'Means of all metrics';
 COMMENT ON COLUMN dana.search_point.error IS 'Text of the error where a training failed';
+
+-- Calls in the background
+
+CREATE TABLE dana.job_log (
+	id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	function text NOT NULL,
+	arguments jsonb NOT NULL,
+	settings jsonb NOT NULL,
+	owner regrole NOT NULL,
+	state text NOT NULL DEFAULT 'queued' CHECK (state IN ('queued', 'running', 'done', 'failed', 'cancelled')),
+	pid integer,
+	created timestamptz NOT NULL DEFAULT now(),
+	started timestamptz,
+	ended timestamptz,
+	result jsonb,
+	sqlstate text,
+	message text,
+	detail text,
+	hint text
+);
+COMMENT ON TABLE dana.job_log IS 'Calls in the background, as their processes write them down; dana.job shows them';
+COMMENT ON SEQUENCE dana.job_log_id_seq IS 'Numbers of jobs';
+COMMENT ON COLUMN dana.job_log.id IS 'Number of the job';
+COMMENT ON COLUMN dana.job_log.function IS 'Function that it calls';
+COMMENT ON COLUMN dana.job_log.arguments IS 'With these arguments';
+COMMENT ON COLUMN dana.job_log.settings IS 'Under these settings, which the session that started it had made';
+COMMENT ON COLUMN dana.job_log.owner IS 'As this role';
+COMMENT ON COLUMN dana.job_log.state IS 'queued, running, done, failed, cancelled';
+COMMENT ON COLUMN dana.job_log.pid IS 'Its process';
+COMMENT ON COLUMN dana.job_log.created IS 'Start of the transaction that started it';
+COMMENT ON COLUMN dana.job_log.started IS 'When the call began';
+COMMENT ON COLUMN dana.job_log.ended IS 'When it ended';
+COMMENT ON COLUMN dana.job_log.result IS 'The rows that the call returned';
+COMMENT ON COLUMN dana.job_log.sqlstate IS 'Kind of the error that it ended with';
+COMMENT ON COLUMN dana.job_log.message IS 'The error';
+COMMENT ON COLUMN dana.job_log.detail IS 'Its detail';
+COMMENT ON COLUMN dana.job_log.hint IS 'Its hint';
+
+-- A job that nobody works on although it is not over: its process or the server was ended. Its worker's lock tells.
+CREATE VIEW dana.job WITH (security_barrier) AS
+	SELECT j.id, j.function, j.arguments, j.owner,
+		CASE WHEN j.state IN ('queued', 'running') AND l.pid IS NULL AND NOT pg_catalog.pg_is_in_recovery() THEN 'lost' ELSE j.state END AS state,
+		l.pid, j.created, j.started, j.ended, j.result, j.sqlstate, j.message, j.detail, j.hint
+	FROM dana.job_log AS j LEFT JOIN pg_catalog.pg_locks AS l ON j.state IN ('queued', 'running') AND l.locktype = 'object'
+		AND l.database = (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database())
+		AND l.classid = 'dana.job_log'::pg_catalog.regclass AND l.objid = (j.id & 4294967295)::pg_catalog.oid
+		AND l.mode = 'ExclusiveLock' AND l.granted
+	WHERE pg_catalog.pg_has_role(j.owner, 'USAGE');
+COMMENT ON VIEW dana.job IS 'Calls in the background, of your roles';
+COMMENT ON COLUMN dana.job.id IS 'Number that dana_start() returned';
+COMMENT ON COLUMN dana.job.function IS 'Function that it calls';
+COMMENT ON COLUMN dana.job.arguments IS 'With these arguments';
+COMMENT ON COLUMN dana.job.owner IS 'As this role';
+COMMENT ON COLUMN dana.job.state IS 'queued, running, done, failed, cancelled; lost: its process ended without a word';
+COMMENT ON COLUMN dana.job.pid IS 'Its process, while there is one';
+COMMENT ON COLUMN dana.job.created IS 'Start of the transaction that started it';
+COMMENT ON COLUMN dana.job.started IS 'When the call began';
+COMMENT ON COLUMN dana.job.ended IS 'When it ended';
+COMMENT ON COLUMN dana.job.result IS 'The rows that the call returned';
+COMMENT ON COLUMN dana.job.sqlstate IS 'Kind of the error that it ended with';
+COMMENT ON COLUMN dana.job.message IS 'The error';
+COMMENT ON COLUMN dana.job.detail IS 'Its detail';
+COMMENT ON COLUMN dana.job.hint IS 'Its hint';
+GRANT SELECT ON dana.job TO PUBLIC;
+
+CREATE FUNCTION dana_start(function text, arguments jsonb) RETURNS bigint
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_start(text, jsonb) IS 'Call dana_train, dana_train_groups, dana_cross_validate or dana_search in the background, once this transaction commits; returns the job''s number';
+
+CREATE FUNCTION dana_train_start(
+	udf text,
+	source regclass DEFAULT NULL,
+	model text DEFAULT NULL,
+	features text[] DEFAULT NULL,
+	label text DEFAULT NULL,
+	epochs integer DEFAULT NULL,
+	hyper jsonb DEFAULT '{}',
+	backend text DEFAULT 'sim',
+	design jsonb DEFAULT '{}',
+	query text DEFAULT NULL,
+	filter text DEFAULT NULL,
+	nulls text DEFAULT 'skip',
+	nonfinite text DEFAULT 'keep',
+	classes text[] DEFAULT NULL,
+	test double precision DEFAULT NULL,
+	seed integer DEFAULT 1,
+	warm text DEFAULT NULL
+) RETURNS bigint
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
+	AS $$
+	SELECT @extschema@.dana_start('dana_train', pg_catalog.jsonb_build_object('udf', udf, 'source', source::text, 'model', model,
+		'features', features, 'label', label, 'epochs', epochs, 'hyper', hyper, 'backend', backend, 'design', design, 'query', query,
+		'filter', filter, 'nulls', nulls, 'nonfinite', nonfinite, 'classes', classes, 'test', test, 'seed', seed, 'warm', warm))
+	$$;
+COMMENT ON FUNCTION dana_train_start IS 'dana_train() in the background, once this transaction commits; returns the job''s number';
+
+CREATE FUNCTION dana_train_wait(job bigint, timeout double precision DEFAULT NULL) RETURNS text
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_train_wait(bigint, double precision) IS 'Wait until a job ended, or for so many seconds; returns its state';
+
+CREATE FUNCTION dana_train_cancel(job bigint) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE
+	AS $$
+DECLARE
+	found_state text;
+	process integer;
+BEGIN
+	SELECT j.state, j.pid INTO found_state, process FROM dana.job AS j WHERE j.id = job;
+	IF NOT FOUND THEN
+		RAISE undefined_object USING MESSAGE = pg_catalog.format('job %s does not exist', job),
+			HINT = 'SELECT id, state FROM dana.job lists the jobs.';
+	END IF;
+	RETURN process IS NOT NULL AND pg_catalog.pg_cancel_backend(process);
+END
+$$;
+COMMENT ON FUNCTION dana_train_cancel(bigint) IS 'Cancel a job; false where it is over';
+
+REVOKE EXECUTE ON FUNCTION dana_start(text, jsonb) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION dana_train_start FROM PUBLIC;

@@ -1,8 +1,8 @@
 /*
  * dana_predict(): evaluates a model's predictor in this backend, without a worker.
  *
- * The model is looked up once per query. A row of dana.model is data like any other: its predictor is checked when it
- * is loaded.
+ * A model is looked up once per query, also where each row of the query names another one: they are kept. A row of
+ * dana.model is data like any other: its predictor is checked when it is loaded.
  */
 #include "postgres.h"
 
@@ -11,6 +11,7 @@
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
@@ -27,16 +28,36 @@ PG_FUNCTION_INFO_V1(dana_predict);
 /* A program with more elements than this per row is interrupted between instructions, a shorter one between rows */
 #define UNINTERRUPTED_WORK 1000000
 
-/* A loaded model; lives in fn_extra, so as long as the query */
+/* A model's name with its version, and the end of the string */
+#define NAME_ROOM 272
+
+/* What a query keeps of models at most */
+#define KEPT_MODELS 10000
+#define KEPT_BYTES (64 * 1024 * 1024)
+
+/* A loaded model */
 typedef struct loaded_model
 {
-	MemoryContext	 context; /* holds all of it */
-	char			*name;	  /* as in the call */
+	char			*name; /* as in the call */
 	dana_predictor	 program;
 	float			*memory;
 	dana_inputs	 features;
 	dana_numbers	*numbers; /* of the features */
 } loaded_model;
+
+/* The models of a query; lives in fn_extra */
+typedef struct loaded_models
+{
+	MemoryContext context; /* holds the models and their table */
+	loaded_model *last;
+	HTAB		 *table; /* by name; made for the second one */
+} loaded_models;
+
+typedef struct named_model
+{
+	char		  name[NAME_ROOM]; /* key */
+	loaded_model *model;
+} named_model;
 
 /* What dana.model has of a model */
 typedef struct stored_model
@@ -101,14 +122,11 @@ read_model(const char *reference, stored_model *stored)
 	dana_become_caller(before);
 }
 
-/* Loads the model that the call names into fn_extra */
+/* Loads the model that the call names, into the current memory context */
 static loaded_model *
 load_model(FunctionCallInfo fcinfo, const char *reference)
 {
-	MemoryContext context = AllocSetContextCreate(fcinfo->flinfo->fn_mcxt, "dana model", ALLOCSET_DEFAULT_SIZES);
-	MemoryContext caller = MemoryContextSwitchTo(context);
 	loaded_model *model = palloc0(sizeof *model);
-	loaded_model *before = fcinfo->flinfo->fn_extra;
 	stored_model  stored;
 	uint32		 *words;
 	const char	 *wrong;
@@ -136,12 +154,68 @@ load_model(FunctionCallInfo fcinfo, const char *reference)
 	dana_inputs_inspect(&model->features, fcinfo, reference, stored.features, stored.feature_count);
 	model->numbers = palloc(sizeof(dana_numbers) * Max(model->features.count, 1));
 	model->name = pstrdup(reference);
-	model->context = context;
-	fcinfo->flinfo->fn_extra = model;
-	if (before != NULL)
-		MemoryContextDelete(before->context);
-	MemoryContextSwitchTo(caller);
 	return model;
+}
+
+/* Where the models of this query are; empty if it has none, or more than are to be kept */
+static loaded_models *
+models_of(FunctionCallInfo fcinfo)
+{
+	loaded_models *models = fcinfo->flinfo->fn_extra;
+
+	if (models == NULL)
+	{
+		models = fcinfo->flinfo->fn_extra = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof *models);
+		models->context = AllocSetContextCreate(fcinfo->flinfo->fn_mcxt, "dana models", ALLOCSET_DEFAULT_SIZES);
+	}
+	else if (models->table != NULL && (hash_get_num_entries(models->table) >= KEPT_MODELS ||
+									   MemoryContextMemAllocated(models->context, true) > KEPT_BYTES))
+	{
+		models->last = NULL;
+		models->table = NULL;
+		MemoryContextReset(models->context);
+	}
+	return models;
+}
+
+static void
+keep(loaded_models *models, loaded_model *model)
+{
+	named_model *entry;
+
+	if (strlen(model->name) >= NAME_ROOM)
+		return;
+	entry = hash_search(models->table, model->name, HASH_ENTER, NULL);
+	entry->model = model;
+}
+
+/* The model that the call names and that is not the last one */
+static loaded_model *
+find_model(FunctionCallInfo fcinfo, const char *reference)
+{
+	loaded_models *models = models_of(fcinfo);
+	MemoryContext  caller;
+	named_model	  *entry;
+
+	if (models->table != NULL)
+	{
+		entry = hash_search(models->table, reference, HASH_FIND, NULL);
+		if (entry != NULL)
+			return models->last = entry->model;
+	}
+	else if (models->last != NULL)
+	{
+		HASHCTL control = {.keysize = NAME_ROOM, .entrysize = sizeof(named_model), .hcxt = models->context};
+
+		models->table = hash_create("dana models", 64, &control, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+		keep(models, models->last);
+	}
+	caller = MemoryContextSwitchTo(models->context);
+	models->last = load_model(fcinfo, reference);
+	MemoryContextSwitchTo(caller);
+	if (models->table != NULL)
+		keep(models, models->last);
+	return models->last;
 }
 
 /* Raises an error unless there is nothing wrong */
@@ -190,12 +264,13 @@ Datum
 dana_predict(PG_FUNCTION_ARGS)
 {
 	text		 *reference = PG_GETARG_TEXT_PP(0);
-	loaded_model *model = fcinfo->flinfo->fn_extra;
+	loaded_models *models = fcinfo->flinfo->fn_extra;
+	loaded_model *model = models == NULL ? NULL : models->last;
 	int64		  features;
 
 	if (model == NULL || strlen(model->name) != VARSIZE_ANY_EXHDR(reference) ||
 		memcmp(model->name, VARDATA_ANY(reference), VARSIZE_ANY_EXHDR(reference)) != 0)
-		model = load_model(fcinfo, text_to_cstring(reference));
+		model = find_model(fcinfo, text_to_cstring(reference));
 	if (!dana_inputs_read(&model->features, fcinfo, model->name))
 		PG_RETURN_NULL();
 	features = dana_inputs_prepare(&model->features, model->numbers);

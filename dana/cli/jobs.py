@@ -1,0 +1,64 @@
+"""The command ``dana jobs``: the trainings in the background; waits for one, or cancels it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from dana.experiments import Job
+
+SHOWN = 20
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    jobs = commands.add_parser("jobs", help="list the trainings in the background, wait for one, or cancel it")
+    jobs.add_argument("--wait", type=int, metavar="JOB", help="wait until this one ended")
+    jobs.add_argument("--timeout", type=float, metavar="SECONDS", help="wait no longer than that")
+    jobs.add_argument("--cancel", type=int, metavar="JOB", help="cancel this one")
+    jobs.add_argument("--dsn", help="server to look at (the embedded one)")
+    jobs.set_defaults(run=run_jobs)
+
+
+def run_jobs(options: argparse.Namespace) -> int:
+    """Cancel, wait, and show the jobs."""
+    from rich.console import Console
+
+    from dana.cli.server import started
+    from dana.client import connect
+
+    with connect(options.dsn or started(major=18).dsn) as db:
+        if options.cancel is not None:
+            db.cancel(options.cancel)
+        wanted = options.wait if options.wait is not None else options.cancel
+        shown = db.jobs()[:SHOWN] if wanted is None else [db.wait(wanted, options.timeout)]
+    Console().print(_table(shown))
+    return 0
+
+
+def _table(jobs: list[Job]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None)
+    for title in ("job", "call", "on", "state", "started", "what came of it"):
+        table.add_column(title)
+    for job in jobs:
+        source = job.arguments.get("source") or "a query"
+        begun = "" if job.started is None else f"{job.started:%Y-%m-%d %H:%M:%S}"
+        call = f"{job.function.removeprefix('dana_')} {job.arguments.get('udf')}"
+        table.add_row(str(job.id), call, str(source), job.state, begun, _outcome(job))
+    return table
+
+
+def _outcome(job: Job) -> str:
+    if job.message is not None:
+        return f"{job.sqlstate}: {job.message}"
+    if not job.result:
+        return ""
+    first = job.result[0]
+    if job.function == "dana_train":
+        return f"model {first['model']}, version {first['version']}, run {first['run']}"
+    return f"{len(job.result)} rows in dana.job.result"

@@ -1,0 +1,198 @@
+"""Many trainings in one call, and calls in the background: what they take and what they give, as Python values.
+
+In: a session, the name of a function of the extension, arguments as Python has them. Out: its rows. It decides nothing
+and checks nothing: the server does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any, Literal, TypedDict, TypeVar
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import class_row
+
+Call = Literal["train", "train_groups", "cross_validate", "search"]
+"""What can run in the background."""
+
+
+class TrainOptions(TypedDict, total=False):
+    """Arguments of a training that the functions for many trainings have, too: `dana.client.Connection.train`."""
+
+    query: str
+    features: Sequence[str]
+    label: str
+    epochs: int
+    hyper: Mapping[str, float]
+    backend: str
+    design: Mapping[str, Any]
+    filter: str
+    nulls: str | float
+    nonfinite: str
+    classes: Sequence[str]
+    seed: int
+    warm: str
+
+
+class GroupOptions(TrainOptions, total=False):
+    """Those, and the ones that need a model."""
+
+    model: str
+    test: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTraining:
+    """One group's training; where its data could not be trained on, ``error`` says why and the numbers are None.
+
+    Attributes
+    ----------
+    key
+        The group: texts by column.
+    model
+        Its model, whose name ``dana_group`` makes of the key.
+    """
+
+    key: Mapping[str, str]
+    model: str
+    version: int | None
+    run: int | None
+    epochs: int | None
+    converged: bool | None
+    loss: float | None
+    tuples: int | None
+    skipped: int | None
+    wall_seconds: float | None
+    sqlstate: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """A fold of a cross-validation; after the last one the ``mean`` over the folds, and the ``deviation``.
+
+    Attributes
+    ----------
+    fold
+        ``1``, ``2`` …, ``mean``, ``deviation``.
+    trained, tested
+        Rows.
+    metrics
+        What ``dana_evaluate`` says, by name.
+    """
+
+    fold: str
+    trained: int | None
+    tested: int | None
+    epochs: float
+    loss: float | None
+    metrics: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchPoint:
+    """A point of a grid; one whose training failed has an ``error`` and no rank.
+
+    Attributes
+    ----------
+    rank
+        1 is the best.
+    score, deviation
+        The metric's mean over the folds, and its deviation.
+    """
+
+    rank: int | None
+    hyper: Mapping[str, Any]
+    score: float | None
+    deviation: float | None
+    metrics: Mapping[str, Any] | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A call in the background, as ``dana.job`` shows it.
+
+    Attributes
+    ----------
+    state
+        ``queued``, ``running``, ``done``, ``failed``, ``cancelled``; ``lost`` where its process ended without a word.
+    result
+        The rows of a call that is done.
+    sqlstate, message, detail, hint
+        The error of one that is not.
+    """
+
+    id: int
+    function: str
+    arguments: Mapping[str, Any]
+    owner: str
+    state: str
+    pid: int | None
+    created: datetime
+    started: datetime | None
+    ended: datetime | None
+    result: Sequence[Mapping[str, Any]] | None
+    sqlstate: str | None
+    message: str | None
+    detail: str | None
+    hint: str | None
+
+
+Row = TypeVar("Row")
+
+
+def as_sql(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that are not None, as the driver takes them: objects as JSON text, sequences as lists."""
+    return {name: _value(name, value) for name, value in arguments.items() if value is not None}
+
+
+def _value(name: str, value: Any) -> Any:
+    if name == "nulls":
+        return str(value)
+    if name == "grid" or isinstance(value, Mapping):
+        return json.dumps(dict(value) if isinstance(value, Mapping) else [dict(point) for point in value])
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return list(value)
+    return value
+
+
+def call(session: psycopg.Connection[Any], function: str, arguments: Mapping[str, Any], row: type[Row]) -> list[Row]:
+    """Call a function of the extension with named arguments; its rows, of which ``row`` names the columns."""
+    given = as_sql(arguments)
+    passed = [
+        sql.SQL("{} => {}{}").format(
+            sql.Identifier(name), sql.Placeholder(name), sql.SQL("::regclass" if name == "source" else "")
+        )
+        for name in given
+    ]
+    columns = [sql.Identifier(field.name) for field in fields(row)]  # type: ignore[arg-type]
+    statement = sql.SQL("SELECT {} FROM {}({})").format(
+        sql.SQL(", ").join(columns), sql.Identifier(function), sql.SQL(", ").join(passed)
+    )
+    with session.cursor(row_factory=class_row(row)) as cursor:
+        return cursor.execute(statement, given).fetchall()
+
+
+def start(session: psycopg.Connection[Any], call: Call, arguments: Mapping[str, Any]) -> int:
+    """Start a call in the background; the job's number."""
+    given = {
+        name: dict(value) if isinstance(value, Mapping) else value
+        for name, value in arguments.items()
+        if value is not None
+    }
+    row = session.execute("SELECT dana_start(%s, %s)", (f"dana_{call}", json.dumps(given, default=list))).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def jobs(session: psycopg.Connection[Any], number: int | None = None) -> list[Job]:
+    """The jobs of the session's roles, the newest first; or the one of a number."""
+    columns = sql.SQL(", ").join(sql.Identifier(field.name) for field in fields(Job))
+    statement = sql.SQL("SELECT {} FROM dana.job WHERE %(id)s::bigint IS NULL OR id = %(id)s ORDER BY id DESC")
+    with session.cursor(row_factory=class_row(Job)) as cursor:
+        return cursor.execute(statement.format(columns), {"id": number}).fetchall()

@@ -1,0 +1,88 @@
+"""The Python client's groups, cross-validation, search and jobs, and ``dana jobs``, on a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+import dana
+from dana.cli import main
+from dana.cli.entry import DATABASE, OK
+from dana.client import Connection
+from dana.datasets import breast_cancer
+from dana.server.places import PAPER
+from dana.tables import create_table
+
+FEATURES = ["x1", "x2", "x3"]
+
+
+@pytest.fixture
+def db(pg_uri: str) -> Iterator[Connection]:
+    """A client in autocommit mode, in a schema of its own."""
+    with psycopg.connect(pg_uri, autocommit=True) as session:
+        session.execute("DROP SCHEMA IF EXISTS experiments CASCADE; CREATE SCHEMA experiments")
+        session.execute("SET search_path = experiments, public")
+        create_table(session, "small", breast_cancer().columns())
+        session.execute(
+            "ALTER TABLE small ADD side text; UPDATE small SET side = CASE WHEN x1 > 0 THEN 'a' ELSE 'b' END"
+        )
+        client = Connection(session)
+        client.create_udf("trials", dana.load(PAPER / "logistic.py"))
+        yield client
+        session.execute("DROP SCHEMA experiments CASCADE")
+        session.execute(
+            "SELECT dana_drop_model(name) FROM (SELECT DISTINCT name FROM dana.model WHERE udf = 'trials') m"
+        )
+        client.drop_udf("trials")
+
+
+def test_groups(db: Connection) -> None:
+    found = db.train_groups("trials", "small", group_by=["side"], features=FEATURES, label="y", model="m", epochs=2)
+    assert [(one.key, one.model, one.epochs, one.error) for one in found] == [
+        ({"side": "a"}, "m[a]", 2, None),
+        ({"side": "b"}, "m[b]", 2, None),
+    ]
+    assert sum(one.tuples or 0 for one in found) == 569
+    failed = db.train_groups(
+        "trials", "small", group_by=["side"], features=FEATURES, label="y", filter="y > 1 OR side = 'a'"
+    )
+    assert [one.error for one in failed] == [None]
+
+
+def test_cross_validation_and_search(db: Connection) -> None:
+    folds = db.cross_validate(
+        "trials", "small", folds=3, features=FEATURES, label="y", metrics=["auc"], hyper={"lr": 0.2}
+    )
+    assert [one.fold for one in folds] == ["1", "2", "3", "mean", "deviation"]
+    assert sum(one.tested or 0 for one in folds) == 569
+    assert 0.5 < folds[3].metrics["auc"] <= 1
+    grid = {"lr": [0.001, 0.1, 0.2]}
+    points = db.search("trials", "small", grid=grid, metric="auc", folds=3, features=FEATURES, label="y", keep="best")
+    assert [one.rank for one in points] == sorted(one.rank or 0 for one in points)
+    tried = next(one for one in points if one.hyper == {"lr": 0.2})
+    assert tried.score == pytest.approx(folds[3].metrics["auc"])
+    assert db.parameters("best")["w"].shape == (3,)
+    query = {"query": "SELECT * FROM small", "key": "x1"}
+    points = db.search("trials", grid=[{"lr": 0.1}, {}], test=0.3, features=FEATURES, label="y", **query)  # type: ignore[arg-type]
+    assert len(points) == 2
+
+
+def test_jobs(db: Connection, pg_uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    job = db.start("train", "trials", "small", features=FEATURES, label="y", hyper={"lr": 0.5}, nulls=0)
+    done = db.wait(job, 60)
+    assert (done.state, done.message) == ("done", None)
+    assert done.result is not None
+    assert done.result[0]["model"] == "trials"
+    wrong = db.wait(db.start("search", "trials", "small", grid={"lr": ["x"]}, features=FEATURES, label="y"))
+    assert (wrong.state, wrong.sqlstate) == ("failed", "22000")
+    assert [one.id for one in db.jobs()[:2]] == [wrong.id, job]
+    assert db.cancel(job) is False
+    long = db.start("train", "trials", "small", features=FEATURES, label="y", epochs=100_000)
+    assert db.wait(long, 0).state in ("queued", "running")
+    assert main(["jobs", "--dsn", pg_uri, "--cancel", str(long)]) == OK
+    assert "57014" in capsys.readouterr().out
+    assert main(["jobs", "--dsn", pg_uri, "--wait", "0"]) == DATABASE
+    assert main(["jobs", "--dsn", pg_uri]) == OK
+    assert "version 1, run" in capsys.readouterr().out.replace("\n", " ").replace("  ", " ")

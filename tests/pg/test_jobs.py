@@ -1,0 +1,320 @@
+"""Trainings in the background: when they begin, how they end, and who may see and end them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.pg.cluster import Cluster
+from tests.pg.conftest import Session
+
+errors = psycopg.errors
+LONG = {"delay_us": 20_000, "epochs": 10_000}
+"""A rule that trains until it is cancelled."""
+
+
+@pytest.fixture
+def table(session: Session) -> Iterator[str]:
+    session.execute("CREATE TABLE t AS SELECT g AS id FROM generate_series(1, 1000) g")
+    yield "t"
+    session.execute("SELECT dana_train_cancel(id) FROM dana.job WHERE pid IS NOT NULL")
+    session.execute("SELECT dana_train_wait(id, 30) FROM dana.job")
+    session.execute("TRUNCATE dana.job_log")
+
+
+def start(session: Session, name: str, arguments: str = "'t'") -> int:
+    row = session.execute(f"SELECT dana_train_start('{name}', {arguments})").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def wait(session: Session, job: int, timeout: float | None = 60) -> str:
+    row = session.execute("SELECT dana_train_wait(%s, %s)", (job, timeout)).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def seen(session: Session, job: int) -> dict[str, Any]:
+    cursor = session.execute("SELECT * FROM dana.job WHERE id = %s", (job,))
+    row = cursor.fetchone()
+    assert row is not None
+    assert cursor.description is not None
+    return dict(zip([column.name for column in cursor.description], row, strict=True))
+
+
+def until_running(session: Session, job: int) -> int:
+    """The process of a job whose training is under way."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        row = session.execute(
+            "SELECT p.pid FROM dana.progress p JOIN dana.job j USING (pid) WHERE id = %s AND p.phase <> 'compiling'",
+            (job,),
+        ).fetchone()
+        if row is not None:
+            return int(row[0])
+        time.sleep(0.01)
+    raise TimeoutError(seen(session, job))
+
+
+def processes(session: Session) -> int:
+    row = session.execute("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'dana job'").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def until_no_process(session: Session) -> None:
+    deadline = time.monotonic() + 30
+    while processes(session) > 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_it_trains_and_tells(session: Session, table: str, rule: Callable[..., str]) -> None:
+    name = rule(column="id", epochs=2)
+    job = start(session, name, "'t', 'm', epochs => 3")
+    assert wait(session, job) == "done"
+    found = seen(session, job)
+    run = session.execute("SELECT id, epochs, tuples FROM dana.run WHERE model = 'm' AND owner = 'postgres'::regrole")
+    assert run.fetchone() == (found["result"][0]["run"], 3, 1000)
+    assert (found["result"][0]["model"], found["result"][0]["version"]) == ("m", 1)
+    assert (found["function"], found["owner"], found["pid"], found["sqlstate"]) == (
+        "dana_train",
+        "postgres",
+        None,
+        None,
+    )
+    assert found["arguments"]["source"] == "t"
+    assert found["created"] <= found["started"] <= found["ended"]
+    assert wait(session, job, 0) == "done"
+    assert session.execute("SELECT dana_train_cancel(%s)", (job,)).fetchone() == (False,)
+    until_no_process(session)
+
+
+def test_it_begins_when_the_transaction_commits(session: Session, table: str, rule: Callable[..., str]) -> None:
+    name = rule()
+    with session.transaction():
+        session.execute("CREATE TABLE fresh AS TABLE t")
+        job = start(session, name, "'fresh'")
+        assert seen(session, job)["state"] == "queued"
+        with (
+            pytest.raises(errors.ObjectNotInPrerequisiteState, match="when this transaction commits"),
+            session.transaction(),
+        ):
+            wait(session, job)
+        time.sleep(0.2)
+        assert seen(session, job)["state"] == "queued"
+    assert wait(session, job) == "done"
+    for end in ("ROLLBACK", "ROLLBACK TO s", "PREPARE TRANSACTION 'p'"):
+        for statement in ("BEGIN", "SAVEPOINT s"):
+            session.execute(statement)
+        job = start(session, name)
+        session.execute(end)
+        if end.startswith("PREPARE"):
+            session.execute("COMMIT PREPARED 'p'")
+            assert wait(session, job) == "done"
+            continue
+        session.execute("COMMIT")
+        with pytest.raises(errors.UndefinedObject, match=f"job {job} does not exist"):
+            wait(session, job)
+        until_no_process(session)
+    assert session.execute("SELECT count(*) FROM dana.run").fetchone() == (2,)
+
+
+def test_it_outlives_its_session(cluster: Cluster, session: Session, table: str, rule: Callable[..., str]) -> None:
+    name = rule(rows=True)
+    with cluster.connect(options="-c search_path=test,public") as other:
+        other.execute("SET DateStyle = 'German'")
+        job = start(other, name, "query => $q$SELECT id FROM t WHERE '1.2.2024'::date = make_date(2024, 2, 1)$q$")
+    assert wait(session, job) == "done"
+    assert seen(session, job)["result"][0]["tuples"] == 1000
+
+
+def test_waiting_has_an_end(session: Session, table: str, rule: Callable[..., str]) -> None:
+    job = start(session, rule(**LONG))
+    until_running(session, job)
+    started = time.monotonic()
+    assert [wait(session, job, timeout) for timeout in (0, 0.05, 0.3)] == ["running"] * 3
+    assert 0.3 < time.monotonic() - started < 20
+    session.execute("SET lock_timeout = 10")
+    session.execute("SET statement_timeout = 200")
+    with pytest.raises(errors.QueryCanceled):
+        wait(session, job, None)
+    session.execute("RESET ALL")
+    session.execute("SET search_path = test, public")
+    for bad in (-1, float("nan")):
+        with pytest.raises(errors.InvalidParameterValue, match="seconds from 0"):
+            wait(session, job, bad)
+    assert session.execute("SELECT dana_train_wait(NULL)").fetchone() == (None,)
+    with pytest.raises(errors.UndefinedObject, match="job 0 does not exist"):
+        wait(session, 0)
+
+
+def test_cancelled(cluster: Cluster, session: Session, table: str, rule: Callable[..., str]) -> None:
+    job = start(session, rule(**LONG))
+    until_running(session, job)
+    assert session.execute("SELECT dana_train_cancel(%s)", (job,)).fetchone() == (True,)
+    assert wait(session, job) == "cancelled"
+    found = seen(session, job)
+    assert (found["sqlstate"], found["result"], found["pid"]) == ("57014", None, None)
+    assert session.execute("SELECT count(*) FROM dana.model").fetchone() == (0,)
+    with pytest.raises(errors.UndefinedObject, match="job 0 does not exist"):
+        session.execute("SELECT dana_train_cancel(0)")
+    with session.transaction():  # before it began: it waits for us, and says so afterwards
+        job = start(session, rule())
+        assert session.execute("SELECT dana_train_cancel(%s)", (job,)).fetchone() == (True,)
+        time.sleep(0.1)
+    assert wait(session, job) == "cancelled"
+    assert session.execute("SELECT count(*) FROM dana.model").fetchone() == (0,)
+
+
+@pytest.mark.parametrize(
+    ("rules", "arguments", "sqlstate", "message"),
+    [
+        ({"on_open": "refuse"}, "'t'", "42703", 'column "q" does not exist'),
+        ({"on_page": "abort"}, "'t'", "08006", "the dana worker closed the connection"),
+        ({}, "'t', epochs => 0", "22023", 'argument "epochs" must be'),
+        ({"rows": True}, "query => 'SELECT 1 / 0 AS id'", "22012", "division by zero"),
+        ({}, "'t', 'a@b'", "42602", "cannot be a model's name"),
+    ],
+)
+def test_errors_are_kept(
+    session: Session,
+    table: str,
+    rule: Callable[..., str],
+    rules: dict[str, Any],
+    arguments: str,
+    sqlstate: str,
+    message: str,
+) -> None:
+    job = start(session, rule(**rules), arguments)
+    assert wait(session, job) == "failed"
+    found = seen(session, job)
+    assert (found["sqlstate"], found["result"]) == (sqlstate, None)
+    assert message in found["message"]
+
+
+def test_a_process_that_ends_without_a_word(session: Session, table: str, rule: Callable[..., str]) -> None:
+    job = start(session, rule(**LONG))
+    session.execute("SELECT pg_terminate_backend(%s)", (until_running(session, job),))
+    assert wait(session, job) == "lost"
+    found = seen(session, job)
+    assert (found["state"], found["pid"]) == ("lost", None)
+    assert session.execute("SELECT dana_train_cancel(%s)", (job,)).fetchone() == (False,)
+    assert wait(session, start(session, rule())) == "done"
+
+
+def test_a_crash_loses_jobs(shared_cluster: Cluster) -> None:
+    """kill -9 of a job's process restarts the server, as of any backend."""
+    cluster = shared_cluster
+    cluster.ensure_worker()
+    with cluster.connect() as session:
+        session.execute("CREATE TABLE t AS SELECT g AS id FROM generate_series(1, 1000) g")
+        session.execute("""SELECT dana_create_udf('r', '{"delay_us": 20000, "epochs": 10000}')""")
+        job = start(session, "r")
+        with suppress(psycopg.OperationalError):
+            os.kill(until_running(session, job), signal.SIGKILL)
+            wait(session, job)
+    cluster.until_answering()
+    with cluster.connect() as session:
+        assert (seen(session, job)["state"], wait(session, job)) == ("lost", "lost")
+        assert wait(session, start(session, "r", "'t', epochs => 1")) == "done"
+        session.execute("DROP TABLE t")
+        session.execute("SELECT dana_drop_udf('r')")
+        session.execute("TRUNCATE dana.model, dana.run, dana.epoch, dana.job_log")
+
+
+def test_jobs_belong_to_their_owner(cluster: Cluster, session: Session, table: str, rule: Callable[..., str]) -> None:
+    name, rows = rule(**LONG), rule(rows=True)
+    session.execute("CREATE ROLE ann LOGIN; CREATE ROLE bob LOGIN; CREATE ROLE deputy LOGIN; GRANT ann TO deputy")
+    try:
+        session.execute("GRANT USAGE ON SCHEMA test TO PUBLIC; GRANT SELECT ON t TO ann")
+        with cluster.connect("ann") as ann, cluster.connect("bob") as bob, cluster.connect("deputy") as deputy:
+            with pytest.raises(errors.InsufficientPrivilege, match="dana_train_start"):
+                start(ann, name, "'test.t'")
+            session.execute(
+                "GRANT EXECUTE ON FUNCTION dana_train_start, dana_start, dana_train, dana_drop_model TO ann, bob"
+            )
+            job = start(ann, name, "'test.t'")
+            until_running(ann, job)
+            assert seen(ann, job)["owner"] == "ann"
+            assert bob.execute("SELECT FROM dana.job").rowcount == 0
+            with pytest.raises(errors.InsufficientPrivilege, match="must be owner of job"):
+                wait(bob, job)
+            with pytest.raises(errors.UndefinedObject):
+                bob.execute("SELECT dana_train_cancel(%s)", (job,))
+            for statement in ("SELECT FROM dana.job_log", "UPDATE dana.job SET state = 'done'", "DELETE FROM dana.job"):
+                with pytest.raises((errors.InsufficientPrivilege, errors.ObjectNotInPrerequisiteState)):
+                    ann.execute(statement)
+            assert wait(deputy, job, 0) == "running"
+            assert deputy.execute("SELECT dana_train_cancel(%s)", (job,)).fetchone() == (True,)
+            assert wait(ann, job) == "cancelled"
+            denied = start(bob, name, "'test.t'")
+            assert wait(bob, denied) == "failed"
+            assert "permission denied for table" in seen(bob, denied)["message"]
+            query = "query => 'SELECT set_config(''role'', ''postgres'', false)::int AS id FROM test.t'"
+            escaped = start(bob, rows, query)
+            assert wait(bob, escaped) == "failed"
+            assert seen(bob, escaped)["sqlstate"] == "42501"
+    finally:
+        session.execute("DROP OWNED BY ann, bob, deputy; DROP ROLE ann, bob, deputy")
+
+
+def test_roles_that_may_not_log_in(cluster: Cluster, session: Session, table: str, rule: Callable[..., str]) -> None:
+    name = rule()
+    session.execute("CREATE ROLE team")
+    try:
+        session.execute("GRANT USAGE ON SCHEMA test TO team; GRANT SELECT ON t TO team")
+        session.execute("GRANT EXECUTE ON FUNCTION dana_train_start, dana_start, dana_train, dana_drop_model TO team")
+        session.execute("SET ROLE team")
+        if cluster.major < 17:
+            with pytest.raises(errors.InsufficientPrivilege, match="not permitted to log in"):
+                start(session, name)
+        else:
+            assert wait(session, start(session, name)) == "done"
+            assert session.execute("SELECT owner FROM dana.model").fetchone() == ("team",)
+            session.execute("SELECT dana_drop_model(%s)", (name,))
+    finally:
+        session.execute("RESET ROLE")
+        session.execute("DROP OWNED BY team; DROP ROLE team")
+
+
+def test_no_worker_is_free(session: Session, table: str, rule: Callable[..., str]) -> None:
+    name = rule(**LONG)
+    jobs: list[int] = []
+    with pytest.raises(errors.ConfigurationLimitExceeded) as raised:
+        jobs.extend(start(session, name) for _ in range(50))
+    assert "max_worker_processes" in str(raised.value.diag.message_hint)
+    assert len(jobs) > 3
+    assert session.execute("SELECT count(*) FROM dana.job WHERE pid IS NOT NULL").fetchone() == (len(jobs),)
+    assert session.execute("SELECT bool_and(dana_train_cancel(id)) FROM dana.job").fetchone() == (True,)
+    assert {wait(session, job) for job in jobs} == {"cancelled"}
+    until_no_process(session)
+    done = [start(session, rule()) for _ in range(3)]
+    assert {wait(session, job) for job in done} == {"done"}
+
+
+def test_other_functions_in_the_background(session: Session, table: str, rule: Callable[..., str]) -> None:
+    name = rule(rows=True)
+    row = session.execute(
+        "SELECT dana_start('dana_train_groups',"
+        " jsonb_build_object('udf', %s::text, 'query', %s::text, 'group_by', ARRAY['g']))",
+        (name, "SELECT id, id % 3 AS g FROM t"),
+    ).fetchone()
+    assert row is not None
+    assert wait(session, row[0]) == "done"
+    assert [one["model"] for one in seen(session, row[0])["result"]] == [f"{name}[{g}]" for g in range(3)]
+    for function, arguments, error in (
+        ("pg_sleep", "{}", errors.UndefinedFunction),
+        ("dana_train", '{"q": 1}', errors.InvalidParameterValue),
+        ("dana_train", "[]", errors.InvalidParameterValue),
+    ):
+        with pytest.raises(error):
+            session.execute("SELECT dana_start(%s, %s)", (function, arguments))
+    assert session.execute("SELECT count(*) FROM dana.job").fetchone() == (1,)
