@@ -145,7 +145,7 @@ wait_for_worker(BackgroundWorkerHandle *handle, int64 id)
 					 errmsg("the background worker for the call ended before it began"),
 					 errhint("The server's log says why.")));
 		/* the postmaster and the worker set our latch */
-		(void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 1000L, dana_wait_event());
+		(void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 1000L, WAIT_EVENT_BGWORKER_STARTUP);
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}
