@@ -11,6 +11,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, NoReturn, overload
 
+from dana.errors import UsageError
+
 if TYPE_CHECKING:
     from dsl import Rule
 
@@ -300,10 +302,18 @@ def udf(function: Callable[[], object]) -> Rule:
     ------
     dsl.RuleError
         With every error of the rule.
+    UsageError
+        Python does not know the function's text, as in its own shell.
     """
     from dsl.embed import rule_from_function  # the front end is loaded only when it is needed
 
-    rule = rule_from_function(function)
+    try:
+        rule = rule_from_function(function)
+    except OSError:
+        raise UsageError(
+            f"the text of {getattr(function, '__name__', 'the rule')} is needed, and Python did not keep it",
+            hint="Write the function into a file or a notebook; create_udf also takes a rule as text.",
+        ) from None
     if rule.warnings:
         warnings.warn(rule.report, stacklevel=2)
     return rule

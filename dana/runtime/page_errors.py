@@ -25,7 +25,7 @@ FAULT_TEXTS = {
         "an array in use has NULL elements",
         "Replace them: UPDATE … SET … = array_replace(…, NULL, 0).",
     ),
-    Fault.STACK: ("the batch has more tuples than the machine's merge stack holds", "Use a smaller merge coefficient."),
+    Fault.STACK: ("the batch has more tuples than the machine's merge stack holds", "Use a smaller batch in merge."),
     Fault.RUNAWAY: ("the Strider program did not come to an end on the page", ""),
 }
 DATA_FAULTS = (Fault.ARRAY_SHAPE, Fault.ARRAY_NULLS, Fault.STACK)

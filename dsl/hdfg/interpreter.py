@@ -260,7 +260,5 @@ class Interpreter:
         name = str(self.graph.nodes[self.graph.batch_meta].name)
         size = float(metas[name])
         if not (size >= 1 and size == int(size)):
-            raise DataError(
-                f"meta {name} is the merge coefficient: it must be a whole number, at least 1, not {size:g}"
-            )
+            raise DataError(f"meta {name} is the batch size: it must be a whole number, at least 1, not {size:g}")
         return int(size)

@@ -118,10 +118,10 @@ def _merge(context: Context, algorithm: Algorithm, bound: Bound, span: Span) -> 
         elif (algorithm.batch.size, algorithm.batch.meta) != (batch.size, batch.meta):
             context.report(
                 "E502",
-                "all merges of a rule share one coefficient",
+                "all merges of a rule share one batch size",
                 batch.span,
-                label="another coefficient",
-                expected="the coefficient of the first merge",
+                label="another batch size",
+                expected="the batch size of the first merge",
                 notes=(Note(message="first merge", span=algorithm.batch.span),),
                 help="a batch has one size; keep it in a name or a meta and use that in each merge",
             )
@@ -149,16 +149,14 @@ def _batch(context: Context, argument: Argument) -> Batch | None:
                 return Batch(size=int(default), meta=meta, span=argument.span)
             context.report(
                 "E302",
-                "the merge coefficient does not fit",
+                "the batch size does not fit",
                 argument.span,
                 label=f"the meta's value is {default:g}",
                 expected="a meta that holds a whole number, at least 1",
                 found=f"{default:g}",
             )
             return None
-    size = to_whole(
-        context, argument.value, argument.span, what="the merge coefficient", at_least=1, at_most=MAX_EXTENT
-    )
+    size = to_whole(context, argument.value, argument.span, what="the batch size", at_least=1, at_most=MAX_EXTENT)
     return None if size is None else Batch(size=size, span=argument.span)
 
 

@@ -165,6 +165,8 @@ class Expressions:
             help_text = f"there are {', '.join(prefix + word for word in known)}"
         elif isinstance(owner, Declaration) and owner.kind == "algo":
             help_text = "give the algo a name first"
+        elif name in METHODS:
+            help_text = f"it belongs to the algo: write <algo>.{name}(…)"
         start = attribute.span
         place = Span(start.end_line, max(1, start.end_column - len(name)), start.end_line, start.end_column)
         return self.context.report("E203", title, place, label="no such name", help=help_text)

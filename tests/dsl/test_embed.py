@@ -10,6 +10,7 @@ import dana
 import dana as d
 import dana.optimizers as steps
 from dana import sigma as total
+from dana.errors import UsageError
 from dana.optimizers import clip
 from dana.optimizers import sgd as descend
 from dsl import Rule, RuleError, compile_rule
@@ -100,3 +101,10 @@ def test_functions_of_modules_come_along() -> None:
     ):
         assert line in lines
     assert [node.name for node in bounded.hdfg.nodes if node.id in bounded.hdfg.models] == ["w", "state.batches"]
+
+
+def test_a_function_whose_text_is_lost_is_refused_with_a_way_out() -> None:
+    names = {"dana": dana}
+    exec("def typed():\n    w = dana.model()\n", names)
+    with pytest.raises(UsageError, match=r"the text of typed is needed(?s:.*)into a file or a notebook"):
+        dana.udf(names["typed"])
