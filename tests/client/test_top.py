@@ -42,7 +42,7 @@ def test_what_runs_and_what_ended(
                 text = shown(pg_uri, capsys, monkeypatch)
                 running, ended = text.split("ended", 1)
                 assert NAME + "@" in ended  # as it is called: brackets are no markup
-                if " of 100,000" in running:
+                if "/100,000" in running:
                     break
                 time.sleep(0.1)
         finally:
