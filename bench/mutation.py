@@ -19,7 +19,7 @@ from bench.mutations import MUTATIONS, Mutation
 from dana.server.places import CHECKOUT
 
 COPIED = ("dana", "dsl", "hwgen", "tests", "bench", "examples", "pyproject.toml", "README.md")
-TIMEOUT = 600
+TIMEOUT = 3600
 """Seconds of a test. One that takes longer says nothing: a busy computer is as slow as hardware that hangs."""
 PASSED, FAILED = 0, 1
 """What pytest ends with."""
