@@ -17,18 +17,27 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     """Add this group's commands."""
     export = commands.add_parser("export", help="write an accelerator as Verilog, with all that builds and checks it")
     export.add_argument("file", type=Path, metavar="FILE")
-    add_table(export)
-    export.add_argument("--device", default="xcvu9p", metavar="NAME", help="an FPGA, or the path of its file (xcvu9p)")
-    export.add_argument(
-        "--design", action="append", default=[], type=wish, metavar="NAME=VALUE", help="wish for the machine: threads=4"
-    )
+    _add_machine(export)
     export.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder of the package")
     export.set_defaults(run=run_export)
 
-    synth = commands.add_parser("synth", help="synthesise what dana export wrote, with yosys and nextpnr")
-    synth.add_argument("folder", type=Path, metavar="DIR")
+    synth = commands.add_parser("synth", help="synthesise an accelerator with yosys and nextpnr")
+    synth.add_argument("file", type=Path, metavar="PATH", help="a folder that dana export wrote, or a rule to export")
+    _add_machine(synth)
+    synth.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="of a rule: folder of the package (RULE-DEVICE)"
+    )
     synth.add_argument("--place", action="store_true", help="place and route as well (ECP5; takes many minutes)")
     synth.set_defaults(run=run_synth)
+
+
+def _add_machine(command: argparse.ArgumentParser) -> None:
+    """Arguments that say which machine: table, device, wishes."""
+    add_table(command)
+    command.add_argument("--device", default="xcvu9p", metavar="NAME", help="an FPGA, or the path of its file (xcvu9p)")
+    command.add_argument(
+        "--design", action="append", default=[], type=wish, metavar="NAME=VALUE", help="wish for the machine: threads=4"
+    )
 
 
 def run_export(options: argparse.Namespace) -> int:
@@ -54,8 +63,13 @@ def run_synth(options: argparse.Namespace) -> int:
     from dana.errors import SetupError
     from hwgen.export.synthesis import SynthesisError, synthesise
 
+    if not options.file.is_dir():
+        if options.output is None:
+            options.output = Path(f"{options.file.stem}-{Path(options.device).stem}")
+        run_export(options)
+        options.file = options.output
     try:
-        made = synthesise(options.folder, place=options.place)
+        made = synthesise(options.file, place=options.place)
     except SynthesisError as error:
         raise SetupError(str(error)) from None
     print(f"{made.units} units on {made.device}:")

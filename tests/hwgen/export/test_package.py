@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -66,6 +67,16 @@ def test_the_manifest_and_the_report_name_every_file(folder: Path) -> None:
     report = found["REPORT.md"].decode()
     assert [name for name in found if f"`{name}`" not in report and name != "REPORT.md"] == []
     assert not any(b"@" in found[f"sim/{name}"] for name in ("writes.hex", "expected.hex"))
+
+
+def test_the_report_says_where_the_models_are(folder: Path) -> None:
+    """At the addresses at which the testbench finds them."""
+    report = (folder / "REPORT.md").read_text()
+    rows = re.findall(r"^\| (\S+) \| model \| .* \| (0x\w+) \| (0x\w+) \|$", report, re.MULTILINE)
+    expected = {int(line[:8], 16) for line in (folder / "sim" / "expected.hex").read_text().split()}
+    assert {"w", "b"} <= {name for name, _, _ in rows}
+    for _, first, last in rows:
+        assert set(range(int(first, 16), int(last, 16) + 4, 4)) <= expected
 
 
 def test_verilators_linter_finds_nothing_to_say(folder: Path) -> None:
@@ -154,3 +165,6 @@ def test_what_cannot_be_exported_or_synthesised_says_why(tmp_path: Path, capsys:
     assert "no device 'xc7'" in capsys.readouterr().err
     assert main(["synth", str(tmp_path)]) != 0
     assert "must be a folder that dana export wrote" in capsys.readouterr().err
+    assert main(["synth", str(EXAMPLES / "logistic.py"), "-o", str(tmp_path / "made")]) == USAGE
+    assert "what is made depends on the table; give --features N or --schema" in capsys.readouterr().err
+    assert not (tmp_path / "made").exists()
