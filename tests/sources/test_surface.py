@@ -20,10 +20,12 @@ FOR_ALL = {
     "dana_predict_table",
     "dana_progress",
     "dana_statement",
+    "dana_train_cancel",
+    "dana_train_wait",
     "dana_trial",
 }
 """Functions that nobody has to be granted: they read what their caller may read, and change nothing; dana_trial() calls
-dana_train() with its caller's rights."""
+dana_train() with its caller's rights; the functions about a job ask whose it is."""
 
 
 def test_everything_has_a_comment(session: Session) -> None:
