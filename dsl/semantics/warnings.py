@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from dsl.binary32 import round32
 from dsl.diagnostics import Note
 from dsl.hdfg.graph import COMPARISONS, Op
 from dsl.semantics.context import Context
@@ -51,13 +50,8 @@ def _scaled_twice(context: Context, checked: Checked) -> None:
 
 
 def _divides_by_batch_size(operation: Operation, checked: Checked) -> bool:
-    assert checked.batch is not None
-    if operation.op is Op.DIV:
-        return _is_batch_size(operation.operands[1], checked)
-    if operation.op is not Op.MUL or checked.batch.meta is not None or checked.batch.size in (None, 1):
-        return False
-    share = round32(1 / (checked.batch.size or 1))
-    return any(operand.op is Op.CONST and operand.value == share for operand in operation.operands)
+    # a product with 1 / size is none: 0.01 times a mean over 100 may well be a learning rate
+    return operation.op is Op.DIV and _is_batch_size(operation.operands[1], checked)
 
 
 def _is_batch_size(operation: Operation, checked: Checked) -> bool:

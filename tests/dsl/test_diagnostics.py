@@ -40,6 +40,13 @@ def test_another_name_of_an_input_is_free(statements: str) -> None:
     assert not rule.warnings
 
 
+def test_a_learning_rate_is_no_division() -> None:
+    """Though it be the batch size's inverse."""
+    mean = 'g = rule.merge(e * x, 100, "+") / 100\n'
+    rule = compile_rule(f"{BODY}e = dana.sigma(w * x, 1) - y\n{mean}rule.setModel(w - 0.01 * g)\n")
+    assert not rule.warnings
+
+
 def test_there_are_many_bad_programs() -> None:
     assert len(BAD) >= 60
 
