@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+import dana.functions
+import dana.optimizers
 from dsl import Rule, compile_rule
 from dsl.hdfg.dims import shape_text
 from dsl.semantics.library import DECLARATIONS, FUNCTIONS, METHODS
@@ -18,9 +22,9 @@ BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.S)
 PRELUDE = BLOCKS[1]
 ALGO = "rule = dana.algo(w, b, W, U, x, z, i, y)"
 ROWS = [
-    re.split(r"\s*\|\s*", line)[1:-1]
+    re.split(r"\s*(?<!\\)\|\s*", line)[1:-1]
     for line in TEXT.splitlines()
-    if line.startswith("| ") and not line.startswith("| construct")
+    if line.startswith("| ") and not line.startswith(("| construct", "| function"))
 ]
 EXAMPLES_OF_ROWS = [(row[0], row[2].strip("`"), row[3].strip("`")) for row in ROWS if row[2]]
 
@@ -74,6 +78,16 @@ def test_every_name_has_a_row() -> None:
         assert f"dana.{name}(" in constructs
     for name in METHODS:
         assert f"rule.{name}(" in constructs
+
+
+@pytest.mark.parametrize("module", [dana.functions, dana.optimizers], ids=lambda module: module.__name__)
+def test_every_function_of_a_module_has_a_row_with_its_defaults(module: ModuleType) -> None:
+    constructs = {row[0].strip("`") for row in ROWS}
+    for name, function in vars(module).items():
+        if callable(function):
+            signature = inspect.signature(function)
+            words = [p.name if p.default is p.empty else f"{p.name}={p.default}" for p in signature.parameters.values()]
+            assert f"{name}({', '.join(words)})".replace("1e-08", "1e-8") in constructs
 
 
 def test_the_error_shown_is_what_a_user_sees() -> None:

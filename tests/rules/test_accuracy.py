@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from dana import rules
 from dana.accuracy import metrics
@@ -14,6 +15,7 @@ from dana.accuracy.table import Comparison, compared
 from dana.accuracy.tasks import TASKS
 from dana.cli import main
 from dana.cli.entry import OK, USAGE
+from dana.runtime.arrays import train
 
 QUICK = {
     **dict.fromkeys(("linear", "ridge", "lasso", "elastic_net", "huber", "quantile", "poisson"), "diabetes"),
@@ -113,3 +115,36 @@ def test_the_command_prints_the_table(capsys: pytest.CaptureFixture[str]) -> Non
     assert lines[-1] == "1 of 1 within 1 %, or better"
     assert main(["bench", "accuracy", "rigde"]) == USAGE
     assert "there is nothing to compare 'rigde' with" in capsys.readouterr().err
+
+
+def outliers(rule: str) -> tuple[dict[str, NDArray[np.float32]], NDArray[np.float64]]:
+    """A table of 20 features in which five rows of 3000 are a hundred times as large; the weights behind its label."""
+    random = np.random.default_rng(0)
+    x = random.standard_normal((3000, 20))
+    x[random.choice(3000, 5, replace=False)] *= 100
+    weights = random.standard_normal(20)
+    score = x @ weights + 0.3 * random.standard_normal(3000)
+    label = (score > 0).astype(np.float64) if rule in ("logistic", "linear_svm") else score
+    if rule == "poisson":
+        label = random.poisson(np.exp(np.clip(score / 3, -3, 3))).astype(np.float64)
+    columns = {f"x{k + 1}": x[:, k].astype(np.float32) for k in range(20)}
+    return columns | {"y": label.astype(np.float32)}, weights
+
+
+@pytest.mark.parametrize("name", ["linear", "lasso", "huber", "quantile", "logistic", "linear_svm"])
+def test_a_few_outliers_do_not_hold_a_training_down(name: str) -> None:
+    columns, weights = outliers(name)
+    found = train(rules.text(name), columns, features=list(columns)[:-1], label=None)
+    w = found.models["w"].astype(np.float64)
+    # the direction alone: a class says nothing of its length
+    assert w @ weights / np.linalg.norm(w) / np.linalg.norm(weights) > 0.98
+    if name in ("linear", "lasso"):
+        assert found.losses[-1] < 0.01 * np.mean(columns["y"] ** 2)
+
+
+def test_no_outlier_makes_counts_overflow() -> None:
+    """Whose expected number, were the score not bounded, is beyond binary32 after the first few batches."""
+    columns, _ = outliers("poisson")
+    found = train(rules.text("poisson"), columns, features=list(columns)[:-1], label=None)
+    assert np.isfinite(found.losses).all()
+    assert all(np.isfinite(model).all() for model in found.models.values())
