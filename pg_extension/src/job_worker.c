@@ -131,7 +131,7 @@ claim_job(const dana_job *job, claim *claimed)
 		{INT8OID},
 		NULL};
 	static dana_statement set = {
-		"SELECT count(set_config(key, value, false)) FROM jsonb_each_text($1)", 1, {JSONBOID}, NULL};
+		"SELECT pg_catalog.count(pg_catalog.set_config(key, value, false)) FROM pg_catalog.jsonb_each_text($1)", 1, {JSONBOID}, NULL};
 	Datum		  values[] = {Int64GetDatum(job->id)};
 	dana_identity before = dana_become_owner();
 	bool		  found = dana_run(&take, values, NULL) > 0;

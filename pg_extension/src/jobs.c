@@ -74,9 +74,9 @@ static int64
 store(Oid owner, Datum function, Datum arguments)
 {
 	static dana_statement look = {
-		"SELECT coalesce(jsonb_object_agg(name, setting), '{}') FROM pg_settings WHERE source IN ('client', 'session') "
-		"AND context = 'user' AND name NOT IN ('client_encoding', 'application_name') "
-		"AND name !~ '^transaction_|^default_transaction_|_timeout$'",
+		"SELECT coalesce(pg_catalog.jsonb_object_agg(name, setting), '{}') FROM pg_catalog.pg_settings "
+		"WHERE source OPERATOR(pg_catalog.~) '^(client|session)$' AND context OPERATOR(pg_catalog.=) 'user' AND name "
+		"OPERATOR(pg_catalog.!~) '^(client_encoding|application_name)$|^transaction_|^default_transaction_|_timeout$'",
 		0,
 		{0},
 		NULL};
@@ -91,7 +91,7 @@ store(Oid owner, Datum function, Datum arguments)
 	bool		  isnull;
 	int64		  id;
 
-	/* as they are now, not as they are for the tables' owner */
+	/* as they are now, not as they are for the tables' owner; so under the caller's search_path, which finds nothing here */
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 	dana_read(&look, NULL, NULL);
