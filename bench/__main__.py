@@ -17,6 +17,7 @@ NAMES = (
     "beside",
     "simulator",
     "fixed_cost",
+    "many",
     "predict",
     "compile",
     "cost",

@@ -12,7 +12,7 @@ import traceback
 import warnings
 from collections.abc import Sequence
 
-from dana.cli import bench, demo, design, hardware, jobs, library, models, report, rules, server, top, train
+from dana.cli import bench, demo, design, hardware, jobs, library, models, report, rules, search, server, top, train
 from dana.errors import SetupError, UsageError
 
 OK = 0
@@ -27,7 +27,7 @@ INTERNAL = 70
 INTERRUPTED = 130
 """Ctrl-C, as a shell reports it (128 + SIGINT)."""
 
-GROUPS = (rules, library, design, hardware, train, jobs, models, top, report, server, demo, bench)
+GROUPS = (rules, library, design, hardware, train, search, jobs, models, top, report, server, demo, bench)
 """Modules of commands, in the order in which ``dana --help`` lists them."""
 
 

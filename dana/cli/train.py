@@ -16,7 +16,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     train.add_argument("rule", help="file with the rule, registered under its name; or a registered rule")
     train.add_argument("table", help="table to train on, as SQL names it")
     train.add_argument("--model", help="name of the model")
-    train.add_argument("--features", type=_names, metavar="A,B,…", help="feature columns, in order")
+    train.add_argument("--features", type=names, metavar="A,B,…", help="feature columns, in order")
     train.add_argument("--label", metavar="COLUMN", help="label column")
     train.add_argument("--epochs", type=int, metavar="N", help="passes over the table (the rule's)")
     train.add_argument("--backend", choices=("sim", "rtl", "interp"), help="what executes the rule (sim)")
@@ -28,7 +28,8 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     train.set_defaults(run=run_train)
 
 
-def _names(text: str) -> list[str]:
+def names(text: str) -> list[str]:
+    """Names with commas between them."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 

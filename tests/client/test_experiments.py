@@ -86,3 +86,22 @@ def test_jobs(db: Connection, pg_uri: str, capsys: pytest.CaptureFixture[str]) -
     assert main(["jobs", "--dsn", pg_uri, "--wait", "0"]) == DATABASE
     assert main(["jobs", "--dsn", pg_uri]) == OK
     assert "version 1, run" in capsys.readouterr().out.replace("\n", " ").replace("  ", " ")
+
+
+def test_the_commands(db: Connection, pg_uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ["--dsn", pg_uri, "--features", "x1,x2,x3", "--label", "y"]
+    table = "experiments.small"
+    grid = ["--try", "lr=0.001,0.1", "--metric", "auc", "--test", "0.3", "--keep", "best"]
+    assert main(["search", "trials", table, *grid, *common]) == OK
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["rank", "lr", "score", "±", "deviation"]
+    points = db.search(
+        "trials", "small", grid={"lr": [0.001, 0.1]}, metric="auc", test=0.3, features=FEATURES, label="y"
+    )
+    assert [line.split()[:3] for line in lines[1:]] == [
+        [str(one.rank), f"{one.hyper['lr']:g}", f"{one.score:.6g}"] for one in points
+    ]
+    assert db.parameters("best")["w"].shape == (3,)
+    assert main(["train", "trials", table, "--background", *common]) == OK
+    job = int(capsys.readouterr().out.split()[1])
+    assert db.wait(job).state == "done"

@@ -1,0 +1,82 @@
+"""The command ``dana search``: hyperparameters tried over a table, ranked, the best one kept."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dana.cli.train import names
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from dana.experiments import SearchPoint
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    search = commands.add_parser("search", help="try hyperparameters of a rule over a table and rank them")
+    search.add_argument("rule", help="file with the rule, registered under its name; or a registered rule")
+    search.add_argument("table", help="table to train and to evaluate on, as SQL names it")
+    search.add_argument(
+        "--try",
+        dest="grid",
+        action="append",
+        required=True,
+        type=_values,
+        metavar="META=A,B,…",
+        help="values of a meta; with several metas all combinations are tried",
+    )
+    search.add_argument("--metric", metavar="NAME", help="what ranks them: rmse (default), auc, accuracy, r2 …")
+    search.add_argument("--folds", type=int, metavar="N", help="score by cross-validation with so many folds (5)")
+    search.add_argument("--test", type=float, metavar="PART", help="score on one part of the rows instead, as 0.2")
+    search.add_argument("--seed", type=int, metavar="N", help="which rows are in a fold or a part (1)")
+    search.add_argument("--keep", metavar="MODEL", help="train a model of this name with the best")
+    search.add_argument("--features", type=names, metavar="A,B,…", help="feature columns, in order")
+    search.add_argument("--label", metavar="COLUMN", help="label column")
+    search.add_argument("--epochs", type=int, metavar="N", help="passes over the table (the rule's)")
+    search.add_argument("--dsn", help="server to train on (the embedded one)")
+    search.set_defaults(run=run_search)
+
+
+def _values(text: str) -> tuple[str, list[float]]:
+    name, _, values = text.partition("=")
+    try:
+        return name.strip(), [float(value) for value in values.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"META=NUMBER,NUMBER,… is expected, not {text!r}") from None
+
+
+def run_search(options: argparse.Namespace) -> int:
+    """Register the rule where a file is given, search, print the points."""
+    from rich.console import Console
+
+    from dana.cli.server import started
+    from dana.client import connect
+    from dana.rulefile import read_rule
+
+    given = ("metric", "folds", "test", "seed", "keep", "features", "label", "epochs")
+    arguments: dict[str, Any] = {name: getattr(options, name) for name in given}
+    with connect(options.dsn or started(major=18).dsn) as db:
+        name, file = options.rule, Path(options.rule)
+        if file.suffix == ".py" or file.is_file():
+            name = file.stem
+            db.create_udf(name, read_rule(file))
+        points = db.search(name, options.table, grid=dict(options.grid), **arguments)
+    Console().print(_table(points))
+    return 0
+
+
+def _table(points: list[SearchPoint]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None)
+    metas = list(points[0].hyper)
+    for title in ("rank", *metas, "score", "± deviation", ""):
+        table.add_column(title, justify="left" if title == "" else "right")
+    for point in points:
+        score, deviation = (f"{value:.6g}" if value is not None else "" for value in (point.score, point.deviation))
+        rank = "" if point.rank is None else str(point.rank)
+        table.add_row(rank, *(f"{point.hyper[meta]:g}" for meta in metas), score, deviation, point.error or "")
+    return table
