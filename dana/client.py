@@ -6,6 +6,7 @@ SQL surface that psql has; nothing here compiles or trains.
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import numpy as np
 import psycopg
 from numpy.typing import NDArray
+from psycopg.pq import TransactionStatus
 
 from dana.errors import UsageError
 from dana.experiments import (
@@ -199,7 +201,7 @@ class Connection:
         warm
             Model to start from.
         progress
-            Show a spinner and the server's notices on stderr, if it is a terminal.
+            Show a spinner and each epoch on stderr, if it is a terminal.
 
         Raises
         ------
@@ -328,6 +330,24 @@ class Connection:
         """The jobs of your roles, the newest first."""
         return jobs(self.session)
 
+    def explain(
+        self,
+        udf: str,
+        source: str | None = None,
+        *,
+        query: str | None = None,
+        label: str | None = None,
+        design: Mapping[str, Any] | None = None,
+        device: str = "xcvu9p",
+        search: bool = False,
+    ) -> str:
+        """What a training would run on, and how fast (``dana_explain``); ``print`` it. Nothing is trained."""
+        rows = self.session.execute(
+            "SELECT dana_explain(%s, %s::regclass, query => %s, label => %s, design => %s, device => %s, search => %s)",
+            (udf, source, query, label, json.dumps(dict(design or {})), device, search),
+        )
+        return "\n".join(row[0] for row in rows)
+
     def evaluate(self, model: str, source: str | None = None, *, query: str | None = None) -> dict[str, Any]:
         """How good a model is: errors, and for two classes accuracy, AUC and more, by name (``dana_evaluate``).
 
@@ -365,8 +385,25 @@ class Connection:
         if not console.is_terminal:
             yield
             return
-        with console.status(f"{what} …") as status, self._notices(lambda text: status.update(f"{what}: {text}")):
+        with (
+            console.status(f"{what} …") as status,
+            self._notices(lambda text: status.update(f"{what}: {text}")),
+            self._telling_epochs(),
+        ):
             yield
+
+    @contextmanager
+    def _telling_epochs(self) -> Iterator[None]:
+        """The server tells of each epoch that ends."""
+        setting = "SELECT set_config('dana.notices', %s, false)"
+        before = self.session.execute("SELECT coalesce(current_setting('dana.notices', true), 'none')").fetchone()
+        self.session.execute(setting, ("epoch",))
+        try:
+            yield
+        finally:
+            # in a transaction that failed the end of it takes the setting back
+            if before is not None and self.session.info.transaction_status is not TransactionStatus.INERROR:
+                self.session.execute(setting, before)
 
     @contextmanager
     def _notices(self, show: Callable[[str], None]) -> Iterator[None]:

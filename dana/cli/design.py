@@ -122,6 +122,4 @@ def _print_best(console: Console, found: Exploration, pages: int) -> None:
         f"An epoch over {pages:,} pages: {cycles.epoch(pages):,.0f} cycles, {1e3 * seconds:.2f} ms at "
         f"{config.clock_hz / 1e6:.0f} MHz, {rate:.1f} GB/s; {found.gap:.1%} above the bound of link and units."
     )
-    wishes = ("threads", "clusters", "striders", "queue_depth", "tuple_depth", "scratch_depth", "link_bytes")
-    wish = json.dumps({name: getattr(config, name) for name in wishes})
-    console.print(f"In SQL: dana_train(…, design => '{wish}')", soft_wrap=True)
+    console.print(f"In SQL: dana_train(…, design => '{json.dumps(found.wish)}')", soft_wrap=True)

@@ -30,6 +30,7 @@ from hwgen.spec.timing import DIVIDE_INTERVALS
 
 THREADS = (1, 2, 4, 8, 16, 32, 64)
 CLUSTERS = (1, 2, 4, 8, 16)
+WISHES = ("threads", "clusters", "striders", "queue_depth", "tuple_depth", "scratch_depth", "link_bytes")
 STRIDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 AS_FAST = 1.01
 """Machines whose cycles differ by less are taken as equally fast; the smaller one is better."""
@@ -105,6 +106,11 @@ class Exploration:
     def gap(self) -> float:
         """How much slower than the bound the best is; 0: nothing is faster."""
         return self.best.cycles.page / self.bound - 1
+
+    @property
+    def wish(self) -> dict[str, int]:
+        """The best machine as a training's ``design``: what does not follow from the rule."""
+        return {name: getattr(self.best.bundle.config, name) for name in WISHES}
 
 
 def explore(

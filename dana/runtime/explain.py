@@ -25,8 +25,6 @@ from hwgen.spec.bundle import WHOLE_EPOCH
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 
 RESOURCES = {"luts": "LUTs", "flipflops": "flip-flops", "dsps": "DSPs", "block_rams": "block RAMs"}
-WISHES = ("threads", "clusters", "striders", "queue_depth", "tuple_depth", "scratch_depth", "link_bytes")
-"""Fields of a machine that make it anew as a training's ``design``."""
 
 
 def explain(request: ExplainRequest, designs: DesignStore) -> Json:
@@ -150,7 +148,7 @@ def _searched(found: Exploration) -> Json:
         "machines": len(found.candidates),
         "fitting": sum(candidate.fits for candidate in found.candidates),
         "above_bound": found.gap,
-        "design": {name: getattr(found.best.bundle.config, name) for name in WISHES},
+        "design": found.wish,
     }
 
 

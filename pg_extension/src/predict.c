@@ -6,6 +6,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -35,6 +36,20 @@ PG_FUNCTION_INFO_V1(dana_predict);
 #define KEPT_MODELS 10000
 #define KEPT_BYTES (64 * 1024 * 1024)
 
+/*
+ * Who looked, and what they saw of the database. fn_extra lives as long as a query, and in PL/pgSQL as long as the
+ * transaction: there the next call may be another role's, or come after a training.
+ */
+typedef struct view
+{
+	Oid				 user;
+	SubTransactionId subtransaction; /* one that was rolled back took its models with it */
+	CommandId		 command;
+	TransactionId	 xmin; /* of the snapshot, like the two that follow: another transaction's end changes one of them */
+	TransactionId	 xmax;
+	uint32			 running;
+} view;
+
 /* A loaded model */
 typedef struct loaded_model
 {
@@ -49,6 +64,7 @@ typedef struct loaded_model
 typedef struct loaded_models
 {
 	MemoryContext context; /* holds the models and their table */
+	view		  view;	   /* from which they were loaded */
 	loaded_model *last;
 	HTAB		 *table; /* by name; made for the second one */
 } loaded_models;
@@ -58,6 +74,29 @@ typedef struct named_model
 	char		  name[NAME_ROOM]; /* key */
 	loaded_model *model;
 } named_model;
+
+static view
+current_view(void)
+{
+	view	 now = {.user = GetUserId(), .subtransaction = GetCurrentSubTransactionId()};
+	Snapshot snapshot = ActiveSnapshotSet() ? GetActiveSnapshot() : NULL;
+
+	if (snapshot != NULL)
+	{
+		now.command = snapshot->curcid;
+		now.xmin = snapshot->xmin;
+		now.xmax = snapshot->xmax;
+		now.running = snapshot->xcnt;
+	}
+	return now;
+}
+
+static bool
+same_view(const view *a, const view *b)
+{
+	return a->user == b->user && a->subtransaction == b->subtransaction && a->command == b->command &&
+		a->xmin == b->xmin && a->xmax == b->xmax && a->running == b->running;
+}
 
 /* What dana.model has of a model */
 typedef struct stored_model
@@ -157,6 +196,14 @@ load_model(FunctionCallInfo fcinfo, const char *reference)
 	return model;
 }
 
+static void
+forget(loaded_models *models)
+{
+	models->last = NULL;
+	models->table = NULL;
+	MemoryContextReset(models->context);
+}
+
 /* Where the models of this query are; empty if it has none, or more than are to be kept */
 static loaded_models *
 models_of(FunctionCallInfo fcinfo)
@@ -170,11 +217,9 @@ models_of(FunctionCallInfo fcinfo)
 	}
 	else if (models->table != NULL && (hash_get_num_entries(models->table) >= KEPT_MODELS ||
 									   MemoryContextMemAllocated(models->context, true) > KEPT_BYTES))
-	{
-		models->last = NULL;
-		models->table = NULL;
-		MemoryContextReset(models->context);
-	}
+		forget(models);
+	if (models->last == NULL)
+		models->view = current_view();
 	return models;
 }
 
@@ -265,9 +310,17 @@ dana_predict(PG_FUNCTION_ARGS)
 {
 	text		 *reference = PG_GETARG_TEXT_PP(0);
 	loaded_models *models = fcinfo->flinfo->fn_extra;
-	loaded_model *model = models == NULL ? NULL : models->last;
+	loaded_model *model = NULL;
 	int64		  features;
 
+	if (models != NULL)
+	{
+		const view now = current_view();
+
+		if (!same_view(&models->view, &now))
+			forget(models);
+		model = models->last;
+	}
 	if (model == NULL || strlen(model->name) != VARSIZE_ANY_EXHDR(reference) ||
 		memcmp(model->name, VARDATA_ANY(reference), VARSIZE_ANY_EXHDR(reference)) != 0)
 		model = find_model(fcinfo, text_to_cstring(reference));

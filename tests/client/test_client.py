@@ -52,6 +52,27 @@ def test_a_training_says_what_it_did(db: Connection) -> None:
     assert db.train("client_logistic", "small", label="y", model="mine").version == 2
 
 
+def test_it_says_what_a_training_would_run_on(db: Connection) -> None:
+    text = db.explain("client_logistic", "small", label="y", design={"threads": 2})
+    assert text.startswith("Rule client_logistic on public.small\n  7 columns as features, label y; ")
+    assert "Machine: 2 threads × " in text
+
+
+def test_epochs_are_told_where_somebody_looks(db: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    monkeypatch.setattr("rich.status.Status.update", lambda _self, text: shown.append(text))
+    db.session.execute("SET dana.notices = 'run'")
+    db.train("client_logistic", "small", label="y", epochs=2, progress=True)
+    assert [text.split(", ")[0] for text in shown[:2]] == [
+        f"training client_logistic on small: epoch {k} of 2" for k in (1, 2)
+    ]
+    assert db.session.execute("SHOW dana.notices").fetchone() == ("run",)
+    with pytest.raises(psycopg.Error), db.session.transaction():
+        db.train("client_logistic", "small", label="none", progress=True)
+    assert db.session.execute("SHOW dana.notices").fetchone() == ("run",)
+
+
 def test_parts_queries_and_evaluation(db: Connection) -> None:
     kept = db.train("client_logistic", "small", label="y", model="part", test=0.25, seed=3, filter="y IN (0, 1)")
     found = db.evaluate("part")

@@ -122,3 +122,50 @@ def test_parallel_workers(session: Session, table: str) -> None:
     assert "Parallel Seq Scan" in str(rows(session, f"EXPLAIN {query}"))
     assert rows(session, query) == alone
     assert rows(session, "SELECT count(prediction) FROM dana_predict_table('m', 't')") == [(20000,)]
+
+
+def test_a_model_that_changes_while_a_procedure_runs(session: Session, table: str) -> None:
+    """PL/pgSQL keeps what an expression has loaded until the transaction ends; a later call sees what is there then."""
+    session.execute(
+        """
+        CREATE FUNCTION twice(OUT seen real[], OUT now real[]) LANGUAGE plpgsql AS $$
+        DECLARE value real;
+        BEGIN
+            FOR i IN 1..4 LOOP
+                BEGIN
+                    UPDATE dana.model SET weights = ARRAY[i, 0, 0] WHERE name = 'm';
+                    value := dana_predict('m', 10, 0, 0);
+                    IF i = 3 THEN RAISE division_by_zero; END IF;
+                EXCEPTION WHEN division_by_zero THEN NULL;
+                END;
+                FOR k IN 1..2 LOOP
+                    value := dana_predict('m', 10, 0, 0);
+                    seen := seen || value;
+                END LOOP;
+                EXECUTE 'SELECT dana_predict(''m'', 10, 0, 0)' INTO value;
+                now := now || value;
+            END LOOP;
+        END $$
+        """
+    )
+    row = session.execute("SELECT * FROM twice()").fetchone()
+    assert row == ([10, 10, 20, 20, 20, 20, 40, 40], [10, 20, 20, 40])
+
+
+def test_another_role_in_the_same_transaction(session: Session, table: str) -> None:
+    session.execute("DROP ROLE IF EXISTS later_reader")
+    session.execute("CREATE ROLE later_reader")
+    try:
+        with pytest.raises(errors.InsufficientPrivilege, match='must be owner of model "m"'):
+            session.execute(
+                """
+                DO $$ DECLARE value real; BEGIN
+                    FOR i IN 1..2 LOOP
+                        value := dana_predict('m', 1, 2, 3);
+                        SET LOCAL ROLE later_reader;
+                    END LOOP;
+                END $$
+                """
+            )
+    finally:
+        session.execute("DROP ROLE later_reader")
