@@ -146,7 +146,7 @@ def explore(
     found: list[Candidate] = []
     refused: UsageError | None = None
     # where one thread does all the work, more of them would only repeat it
-    useful = THREADS[:1] if prepare(binding.graph)[0].together else THREADS
+    useful = THREADS[:1] if prepare(binding.graph)[0].alone else THREADS
     for threads in _choices(given, "threads", useful):
         for clusters in _choices(given, "clusters", CLUSTERS):
             wishes = {**fixed, "threads": threads, "clusters": clusters}

@@ -17,6 +17,7 @@ from dana.compiler.engine import (
     group_for,
     least_group,
     levels_for,
+    plan_for,
     power_of_two,
     prepare,
 )
@@ -131,7 +132,7 @@ def _divide(
         clusters = given.get("clusters", max(1, CLUSTERS // max(1, threads)))
         ways = [(threads, clusters)]
     _config({"threads": ways[0][0], "clusters": ways[0][1]})
-    if plan.together:  # one thread's work: more of them would only repeat it
+    if plan.alone:  # one thread's work: more of them would only repeat it
         ways = [(1, clusters) for _, clusters in ways] if "threads" not in given else ways
     tuples = max_tuples if size == WHOLE_EPOCH else size
     interval = given.get("divide_interval", DIVIDE_INTERVALS[-1])
@@ -191,7 +192,7 @@ def _roomy(
         levels = levels_for(plan, size, max_tuples=max_tuples, round_tuples=threads * group)
         try:
             draft = draft_for(
-                plan,
+                plan_for(plan, size, round_tuples=threads * group),
                 layout,
                 threads=threads,
                 group=group,

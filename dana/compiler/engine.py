@@ -171,11 +171,17 @@ def levels_for(plan: Plan, size: int, *, max_tuples: int, round_tuples: int) -> 
 
     A batch without end has at least one, so that the machine notices tuples beyond `max_tuples`.
     """
-    if plan.together:
+    if plan.alone:
         return 0
     tuples = max_tuples if size == WHOLE_EPOCH else size
     rounds = max(1, -(-tuples // round_tuples))
     return max((rounds - 1).bit_length(), int(size == WHOLE_EPOCH))
+
+
+def plan_for(plan: Plan, size: int, *, round_tuples: int) -> Plan:
+    """The plan for rounds of that many tuples."""
+    one_round = size != WHOLE_EPOCH and size <= round_tuples
+    return plan.in_one_round() if one_round and not plan.alone else plan
 
 
 def least_group(plan: Plan, tuples: int) -> int:
@@ -247,7 +253,7 @@ def fit(plan: Plan, layout: TupleLayout, config: MachineConfig, *, size: int, ma
         try:
             for reorder in (True, False):  # operations in the rule's order keep fewer values at a time
                 draft = draft_for(
-                    plan,
+                    plan_for(plan, size, round_tuples=config.threads * group),
                     layout,
                     threads=config.threads,
                     group=group,

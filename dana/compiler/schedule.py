@@ -14,13 +14,14 @@ Issue is in order and nothing interlocks (docs/machine.md, section 2), so every 
 * an operation's turn takes at least MIN_INSTRUCTION cycles.
 
 List scheduling: of the operations whose operands are there, the one with the longest chain of operations after it goes
-first; if there is none, the one whose operands are there first.
+first; if there is none, the one whose operands are there first. Where its results would meet others on their way out,
+it waits, and shorter ones that end before that go in between.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +31,8 @@ from hwgen.spec import cycles
 from hwgen.spec.engine import Opcode
 
 LONG_AGO = -(1 << 40)
+CANDIDATES = 8
+"""Operations that are looked at for a gap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +87,7 @@ def schedule(ops: Sequence[VectorOp], *, reorder: bool = True) -> Schedule:
         while future and future[0][0] <= clock.now:
             _, k = heapq.heappop(future)
             heapq.heappush(available, (-priority[k], k))
-        k = heapq.heappop(available)[1] if available else heapq.heappop(future)[1]
+        k = _chosen(ops, available, start, clock) if available else heapq.heappop(future)[1]
         issue.append((ops[k], clock.issue(ops[k], start[k])))
         if not reorder:
             if turn + 1 < len(ops):
@@ -96,6 +99,22 @@ def schedule(ops: Sequence[VectorOp], *, reorder: bool = True) -> Schedule:
                 release(other)
     end_wait = max(0, clock.last_write - clock.now, cycles.MIN_INSTRUCTION - 1)
     return Schedule(issue=tuple(issue), end_wait=end_wait, length=clock.now + end_wait + 1)
+
+
+def _chosen(ops: Sequence[VectorOp], available: list[tuple[int, int]], start: Mapping[int, int], clock: _Clock) -> int:
+    """The operation that goes first."""
+    best = heapq.heappop(available)
+    begin = clock.first(ops[best[1]], start[best[1]])
+    if not available or begin <= clock.now + _least_wait(ops[best[1]]):
+        return best[1]
+    for other in heapq.nsmallest(CANDIDATES, available):
+        op = ops[other[1]]
+        if clock.first(op, start[other[1]]) + op.rows * op.interval <= begin:
+            available.remove(other)
+            available.append(best)
+            heapq.heapify(available)
+            return other[1]
+    return best[1]
 
 
 def _least_wait(op: VectorOp) -> int:
@@ -167,8 +186,8 @@ class _Clock:
             earliest = max(earliest, int((ready[op.touched(op.dst)] - offsets).max()) - op.first_latency + 1)
         return earliest
 
-    def issue(self, op: VectorOp, start: int) -> int:
-        """Let the operation's turn begin; returns its wait."""
+    def first(self, op: VectorOp, start: int) -> int:
+        """Cycle in which the operation's first row issues, if it goes next and its operands are there at `start`."""
         first = max(start, self.now + _least_wait(op))
         writes = op.write_cycles()
         while len(self._port) <= first + int(writes[-1]) + len(writes):
@@ -178,6 +197,11 @@ class _Clock:
             first += 1 if op.op.special else int(taken[-1]) + 1
             if len(self._port) <= first + int(writes[-1]):
                 self._port = np.concatenate([self._port, np.zeros_like(self._port)])
+        return first
+
+    def issue(self, op: VectorOp, start: int) -> int:
+        """Let the operation's turn begin; returns its wait."""
+        first, writes = self.first(op, start), op.write_cycles()
         self._port[first + writes] = True
         self.last_write = max(self.last_write, first + int(writes[-1]))
         wait = first - self.now

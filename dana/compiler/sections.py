@@ -7,7 +7,8 @@ enters is computed once for all tuples of the round (`once`). `batch` takes what
 only the convergence test needs and what does not read a model, for by then the models are those after the batch.
 A batch of one tuple (`single`) has nothing to merge: its merges are the values themselves, and `tuple` takes all the
 work of `batch`, whose instructions could not read the tuple. A rule that writes rows chosen by the tuple (`by_row`)
-does all its work in `tuple`, too, and a batch is one round.
+does all its work in `tuple`, too, and a batch is one round. So does every rule on a machine that takes a batch in one
+round (`joined`): what follows the merges runs beside what precedes them, where the one does not need the other.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ class Plan:
         Whether batches hold one tuple.
     by_row
         Whether a tuple chooses the row of a model that is updated.
+    joined
+        Whether every batch is one round, whose work is all in `tuple`.
     section
         Section of every computed node that training needs; leaves, and merges of a `single` plan, have none.
         A merge is in `tuple`.
@@ -43,6 +46,7 @@ class Plan:
     graph: Graph
     single: bool
     by_row: bool
+    joined: bool
     section: Mapping[int, Section]
     per_tuple: frozenset[int]
     alias: Mapping[int, int]
@@ -81,7 +85,16 @@ class Plan:
     @property
     def together(self) -> bool:
         """Whether `tuple` does the work of `batch`."""
+        return self.single or self.by_row or self.joined
+
+    @property
+    def alone(self) -> bool:
+        """Whether one thread does all the work."""
         return self.single or self.by_row
+
+    def in_one_round(self) -> Plan:
+        """The same for a machine on which every batch is one round."""
+        return plan_sections(self.graph, single=self.single, joined=True)
 
     @property
     def indexed(self) -> bool:
@@ -106,7 +119,7 @@ class Plan:
         return "\n".join(lines) + "\n"
 
 
-def plan_sections(graph: Graph, *, single: bool) -> Plan:
+def plan_sections(graph: Graph, *, single: bool, joined: bool = False) -> Plan:
     """Place every node that training needs."""
     needed = graph.reachable(graph.training_roots)
     alias: dict[int, int] = {}
@@ -124,8 +137,16 @@ def plan_sections(graph: Graph, *, single: bool) -> Plan:
             continue
         if node.op is not Op.MERGE and any(operand in per_tuple for operand in operands):
             per_tuple.add(node.id)
-        section[node.id] = _section(node, together=single or by_row)
-    plan = Plan(graph=graph, single=single, by_row=by_row, section=section, per_tuple=frozenset(per_tuple), alias=alias)
+        section[node.id] = _section(node, together=single or by_row or joined)
+    plan = Plan(
+        graph=graph,
+        single=single,
+        by_row=by_row,
+        joined=joined,
+        section=section,
+        per_tuple=frozenset(per_tuple),
+        alias=alias,
+    )
     section.update(dict.fromkeys(_epoch_nodes(plan), Section.EPOCH))
     return plan
 
