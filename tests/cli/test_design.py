@@ -30,7 +30,7 @@ def test_the_best_machine_for_a_device(tmp_path: Path, capsys: pytest.CaptureFix
     assert wish is not None
     MachineConfig(**json.loads(wish[1]))  # is one
     drawn = sorted(path.name for path in tmp_path.iterdir())
-    assert {"use.svg", "roofline.svg", "tuple.svg", "batch.svg"} <= set(drawn)
+    assert {"use.svg", "roofline.svg", "tuple.svg"} <= set(drawn)
     assert [name for name in drawn if ElementTree.parse(tmp_path / name).getroot().tag[-4:] != "}svg"] == []
 
 
