@@ -57,6 +57,7 @@ class Message(IntEnum):
     NOTICE = ord("n")
     RESULT = ord("r")
     ERROR = ord("x")
+    BYE = ord("z")
     BELL = ord("b")
 
 

@@ -15,7 +15,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -158,6 +158,8 @@ class _Session:
                 self._send_error(error)
                 if isinstance(error, ProtocolError):
                     return
+        with suppress(ConnectionError):  # a request that is on its way is for the next session
+            self.channel.send(Message.BYE, {})
 
     def _readable(self) -> bool:
         seconds = self.limits.idle_seconds

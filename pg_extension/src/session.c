@@ -84,7 +84,8 @@ wait_for(int socket_events, long timeout_ms, dana_wait why)
 	}
 }
 
-static void
+/* False, with errno set, where the worker is gone */
+static bool
 send_all(const char *data, size_t length)
 {
 	while (length > 0)
@@ -99,8 +100,9 @@ send_all(const char *data, size_t length)
 		else if (errno == EAGAIN || errno == EWOULDBLOCK)
 			wait_for(WL_SOCKET_WRITEABLE, -1, DANA_WAIT_ANSWER);
 		else if (errno != EINTR)
-			worker_gone("sending a request");
+			return false;
 	}
+	return true;
 }
 
 static void
@@ -125,21 +127,6 @@ receive_all(char *data, size_t length, dana_wait why)
 		else if (errno != EINTR)
 			worker_gone("waiting for its answer");
 	}
-}
-
-void
-dana_send(char type, const char *payload, uint32 length)
-{
-	char header[DANA_FRAME_HEADER];
-
-	if (length > DANA_MAX_REQUEST)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("the request has %u bytes, more than the %u that a worker accepts", length, DANA_MAX_REQUEST)));
-	memcpy(header, &length, sizeof length);
-	header[4] = type;
-	send_all(header, sizeof header);
-	send_all(payload, length);
 }
 
 /* Shows a notice of the worker at its level */
@@ -359,7 +346,8 @@ send_hello(int memfd)
 	/* five bytes into an empty socket buffer: all or an error */
 	if (sendmsg(session.socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof header)
 		worker_gone("greeting it");
-	send_all(text.data, text.len);
+	if (!send_all(text.data, text.len))
+		worker_gone("greeting it");
 	pfree(text.data);
 }
 
@@ -413,6 +401,58 @@ session_stale(void)
 		if (header[4] != DANA_MSG_BELL)
 			return true;
 	return n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
+/* Waits for the first message and leaves it there; whether it says that the session had ended before our request */
+static bool
+ended_idle(void)
+{
+	char header[DANA_FRAME_HEADER];
+
+	for (;;)
+	{
+		ssize_t n = recv(session.socket, header, sizeof header, MSG_PEEK | MSG_DONTWAIT);
+
+		if (n == sizeof header)
+			return header[4] == DANA_MSG_BYE;
+		if (n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
+			return false; /* gone without a word, which is found out where the answer is read */
+		wait_for(WL_SOCKET_READABLE, -1);
+	}
+}
+
+static bool
+send_request(char type, const char *payload, uint32 length)
+{
+	char header[DANA_FRAME_HEADER];
+	int	 saved;
+
+	memcpy(header, &length, sizeof length);
+	header[4] = type;
+	if (send_all(header, sizeof header) && send_all(payload, length))
+		return !ended_idle();
+	saved = errno;
+	if (ended_idle())
+		return false;
+	errno = saved;
+	worker_gone("sending a request");
+	return false; /* not reached */
+}
+
+void
+dana_send(char type, const char *payload, uint32 length)
+{
+	if (length > DANA_MAX_REQUEST)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("the request has %u bytes, more than the %u that a worker accepts", length, DANA_MAX_REQUEST)));
+	/* a session that was just made does not idle */
+	if (send_request(type, payload, length))
+		return;
+	session_close();
+	session_open();
+	session.busy = true;
+	(void)send_request(type, payload, length);
 }
 
 void

@@ -32,7 +32,10 @@ extern void dana_request_end(void);
 /* Ends a request that failed, from PG_CATCH: the connection stays only if the worker itself answered with an error */
 extern void dana_request_abort(void);
 
-/* Sends one message; `payload` must be UTF-8 */
+/*
+ * Sends a request; `payload` must be UTF-8. Where the worker's session has just ended because it idled, connects anew and
+ * sends it there.
+ */
 extern void dana_send(char type, const char *payload, uint32 length);
 
 /*

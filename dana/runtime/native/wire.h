@@ -43,6 +43,7 @@ enum dana_message
 	DANA_MSG_NOTICE = 'n',	/* something that the user should see */
 	DANA_MSG_RESULT = 'r',	/* the trained model */
 	DANA_MSG_ERROR = 'x',	/* the request failed; ends it */
+	DANA_MSG_BYE = 'z',	   /* the session idled and ends; whatever comes now is not read */
 	/* both ways */
 	DANA_MSG_BELL = 'b' /* look at the ring */
 };
