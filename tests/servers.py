@@ -1,9 +1,9 @@
 """The PostgreSQL servers that tests run against.
 
-`pg_uri` is one server for tests of the SQL surface: ``$DANA_TEST_PG_URI``, else a container built from the Dockerfile
-where a Docker engine answers, else the embedded server. `server` is the embedded server, once for each major version,
-for tests that need its files, processes or logs. Both last for the session; a test that changes settings, kills
-processes or stops a server starts one of its own in `server_root`.
+`pg_uri` is a server for tests of the SQL surface: a new database on ``$DANA_TEST_PG_URI``, else a container built from
+the Dockerfile where a Docker engine answers, else the embedded server. `server` is the embedded server, once for each
+major version, for tests that need its files, processes or logs. Both last for the session; a test that changes
+settings, kills processes or stops a server starts one of its own in `server_root`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from dana.server.embedded import EmbeddedServer
 from dana.server.installation import MAJORS
@@ -82,12 +83,26 @@ def pg_uri(request: pytest.FixtureRequest) -> Iterator[str]:
     """Connection string of a superuser, on a database that has the extension and whose server has a worker."""
     given = os.environ.get(URI_VARIABLE)
     if given:
-        yield given
+        yield from own_database(given)
     elif docker_answers():
         yield from container_uri()
     else:
         servers = request.getfixturevalue("servers")
         yield running(servers, request.getfixturevalue("server_root"), MAJORS[-1]).dsn
+
+
+def own_database(uri: str) -> Iterator[str]:
+    """A database on a server that stays: what tests leave behind goes with it, so that each run begins alike."""
+    name = f"dana_test_{os.getpid()}"
+    with psycopg.connect(uri, autocommit=True) as session:
+        session.execute(f"CREATE DATABASE {name} TEMPLATE template0")
+        try:
+            own = make_conninfo(uri, dbname=name)
+            with psycopg.connect(own, autocommit=True) as inside:
+                inside.execute("CREATE EXTENSION dana")
+            yield own
+        finally:
+            session.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def docker_answers() -> bool:

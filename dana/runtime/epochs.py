@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -109,10 +109,11 @@ def _make_room(relation: Relation, stream: Stream | None, epochs: int, *, ring: 
     page_size = relation.page_size if stream is None else stream.page_size
     ring.lay_out(page_size)
     room = cache_bytes // page_size
-    if relation.pages is not None and stream is None:
-        ring.keep(relation.pages if epochs >= KEEP_FROM_EPOCHS and relation.pages <= room else 0)
-    elif epochs > 1:  # rows cost more to make into frames than frames to keep
-        ring.keep(room, uncounted=True)
+    with suppress(MemoryError):  # less than was thought is left: each epoch asks for its pages
+        if relation.pages is not None and stream is None:
+            ring.keep(relation.pages if epochs >= KEEP_FROM_EPOCHS and relation.pages <= room else 0)
+        elif epochs > 1:  # rows cost more to make into frames than frames to keep
+            ring.keep(room, uncounted=True)
 
 
 @contextmanager

@@ -640,3 +640,28 @@ COMMENT ON FUNCTION dana_train_cancel(bigint) IS 'Cancel a job; false where it i
 
 REVOKE EXECUTE ON FUNCTION dana_start(text, jsonb) FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION dana_train_start FROM PUBLIC;
+
+-- Rules: who may read and train them
+
+ALTER TABLE dana.udf
+	ADD COLUMN everybody boolean NOT NULL DEFAULT true,
+	ADD COLUMN users regrole[] NOT NULL DEFAULT '{}';
+COMMENT ON COLUMN dana.udf.everybody IS 'Whether every role may read and train it: dana_grant_rule(), dana_revoke_rule()';
+COMMENT ON COLUMN dana.udf.users IS 'Roles besides the owner that may read and train it where not everybody may';
+ALTER TABLE dana.udf ENABLE ROW LEVEL SECURITY;
+CREATE POLICY users ON dana.udf FOR SELECT USING (
+	everybody
+	OR pg_catalog.pg_has_role(owner, 'USAGE')
+	OR EXISTS (SELECT FROM pg_catalog.unnest(users) AS u (role) WHERE pg_catalog.pg_has_role(u.role, 'USAGE'))
+);
+
+CREATE FUNCTION dana_grant_rule(name text, role regrole DEFAULT NULL) RETURNS void
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_grant_rule(text, regrole) IS 'Let a role read and train one of your own rules; without a role: everybody, as it is at first';
+
+CREATE FUNCTION dana_revoke_rule(name text, role regrole DEFAULT NULL) RETURNS void
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_revoke_rule(text, regrole) IS 'Take back what dana_grant_rule() gave; without a role: from everybody, so that only its users and you are left';
+
+REVOKE EXECUTE ON FUNCTION dana_grant_rule(text, regrole) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION dana_revoke_rule(text, regrole) FROM PUBLIC;

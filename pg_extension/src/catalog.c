@@ -8,6 +8,7 @@
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
+#include "utils/array.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
@@ -135,4 +136,16 @@ dana_require_owner(Oid caller, Oid owner, const char *kind, const char *name)
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 			 errmsg("must be owner of %s \"%s\"", kind, name),
 			 owner_name != NULL ? errdetail("It belongs to \"%s\".", owner_name) : errdetail("Its owner was dropped.")));
+}
+
+void
+dana_require_use(Oid caller, Oid owner, Datum users, const char *kind, const char *name)
+{
+	ArrayType *array = DatumGetArrayTypeP(users);
+	int		   count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+
+	for (int i = 0; i < count; i++)
+		if (has_privs_of_role(caller, ((Oid *)ARR_DATA_PTR(array))[i]))
+			return;
+	dana_require_owner(caller, owner, kind, name);
 }

@@ -52,6 +52,9 @@ extern Datum dana_value(uint64 row, int column, bool *isnull);
 /* Raises an error unless `caller` is `owner`, or a member of it */
 extern void dana_require_owner(Oid caller, Oid owner, const char *kind, const char *name);
 
+/* The same, where the roles of the array `users` may, too */
+extern void dana_require_use(Oid caller, Oid owner, Datum users, const char *kind, const char *name);
+
 /* OID of a table of schema dana */
 extern Oid dana_catalog_table(const char *name);
 

@@ -194,7 +194,7 @@ take_value(dana_frames *frames, frame_column *column, dana_numbers *numbers, Dat
 		return false;
 	if (column->labels)
 	{
-		static const dana_type integer = {INT4OID, false};
+		static const dana_type integer = {INT4OID, false, false};
 
 		dana_numbers_of(&integer, class_number(frames, column, value), numbers);
 		return true;

@@ -34,18 +34,6 @@ dana_model_split(const char *reference, int *version)
 }
 
 void
-dana_model_require_use(Oid caller, Oid owner, Datum users, bool no_users, const char *name)
-{
-	ArrayType *array = no_users ? NULL : DatumGetArrayTypeP(users);
-	int		   count = array == NULL ? 0 : ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
-
-	for (int i = 0; i < count; i++)
-		if (has_privs_of_role(caller, ((Oid *)ARR_DATA_PTR(array))[i]))
-			return;
-	dana_require_owner(caller, owner, "model", name);
-}
-
-void
 dana_model_append_weights(StringInfo to, const char *reference)
 {
 	static dana_statement find = {
@@ -66,7 +54,6 @@ dana_model_append_weights(StringInfo to, const char *reference)
 	Size			  length;
 	int				  version;
 	char			 *name = dana_model_split(reference, &version);
-	bool			  no_users;
 	bool			  isnull;
 
 	before = dana_become_owner();
@@ -74,8 +61,8 @@ dana_model_append_weights(StringInfo to, const char *reference)
 	values[1] = Int32GetDatum(version);
 	if (dana_run(&find, values, NULL) == 0)
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("model \"%s\" does not exist", reference)));
-	users = dana_value(0, 4, &no_users);
-	dana_model_require_use(before.user, DatumGetObjectId(dana_value(0, 3, &isnull)), users, no_users, name);
+	users = dana_value(0, 4, &isnull);
+	dana_require_use(before.user, DatumGetObjectId(dana_value(0, 3, &isnull)), users, "model", name);
 	weights = DatumGetArrayTypeP(dana_value(0, 2, &isnull));
 	bytes = (const uint8 *)ARR_DATA_PTR(weights);
 	length = sizeof(float4) * ArrayGetNItems(ARR_NDIM(weights), ARR_DIMS(weights));

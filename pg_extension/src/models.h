@@ -44,9 +44,6 @@ extern void dana_model_append_weights(StringInfo to, const char *reference);
 /* Splits "name@version"; version 0 where there is none */
 extern char *dana_model_split(const char *reference, int *version);
 
-/* Raises an error unless `caller` owns a model or was granted it; called as the tables' owner */
-extern void dana_model_require_use(Oid caller, Oid owner, Datum users, bool no_users, const char *name);
-
 /* Stores model, run and epochs; returns a row of type `training` */
 extern Datum dana_model_store(const dana_new_model *model, TupleDesc training);
 

@@ -126,7 +126,6 @@ read_model(const char *reference, stored_model *stored)
 	int			  version;
 	char		 *name = dana_model_split(reference, &version);
 	bool		  no_predictor;
-	bool		  no_users;
 	Datum		  users;
 	bool		  isnull;
 	Datum		 *names;
@@ -141,8 +140,8 @@ read_model(const char *reference, stored_model *stored)
 				 errmsg("model \"%s\" does not exist", reference),
 				 errhint("SELECT name, version FROM dana.model lists the models; dana_train() makes one.")));
 	owner = DatumGetObjectId(dana_value(0, 3, &isnull));
-	users = dana_value(0, 4, &no_users);
-	dana_model_require_use(before.user, owner, users, no_users, name);
+	users = dana_value(0, 4, &isnull);
+	dana_require_use(before.user, owner, users, "model", name);
 	program = dana_value(0, 1, &no_predictor);
 	if (no_predictor)
 		ereport(ERROR,

@@ -19,6 +19,7 @@
 #include "utils/plancache.h"
 
 #include "compat.h"
+#include "values.h"
 
 struct dana_rows
 {
@@ -156,14 +157,14 @@ probe_row(TupleTableSlot *row, DestReceiver *self)
 	slot_getallattrs(row);
 	for (int i = 0; i < row->tts_tupleDescriptor->natts; i++)
 	{
-		ArrayType *value;
+		int length;
 
 		if (found->lengths[i] != -2 || row->tts_isnull[i])
 			continue;
-		value = DatumGetArrayTypeP(row->tts_values[i]);
-		if (ARR_NDIM(value) == 1)
+		length = dana_array_length(TupleDescAttr(row->tts_tupleDescriptor, i)->atttypid, row->tts_values[i]);
+		if (length >= 0)
 		{
-			found->lengths[i] = ARR_DIMS(value)[0];
+			found->lengths[i] = length;
 			found->unknown--;
 		}
 	}
@@ -178,7 +179,7 @@ dana_rows_array_lengths(dana_rows *rows, uint64 limit)
 
 	for (int i = 0; i < descriptor->natts; i++)
 	{
-		bool array = OidIsValid(get_element_type(getBaseType(TupleDescAttr(descriptor, i)->atttypid)));
+		bool array = dana_is_array(TupleDescAttr(descriptor, i)->atttypid);
 
 		found.lengths[i] = array ? -2 : -1;
 		found.unknown += array;

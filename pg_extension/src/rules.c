@@ -18,6 +18,8 @@
 
 PG_FUNCTION_INFO_V1(dana_create_udf);
 PG_FUNCTION_INFO_V1(dana_drop_udf);
+PG_FUNCTION_INFO_V1(dana_grant_rule);
+PG_FUNCTION_INFO_V1(dana_revoke_rule);
 
 /* The signature that version 0.1 gave to a rule's function */
 #define FORMER_TYPES "regclass, text, text[], text, integer, jsonb, text, jsonb"
@@ -35,21 +37,26 @@ PG_FUNCTION_INFO_V1(dana_drop_udf);
 char *
 dana_rule_source(const char *name)
 {
-	static dana_statement find = {"SELECT source FROM dana.udf WHERE name = $1", 1, {TEXTOID}, NULL};
-	MemoryContext		  context = CurrentMemoryContext;
-	dana_identity		  before = dana_become_owner();
-	Datum				  values[] = {CStringGetTextDatum(name)};
-	char				 *source = NULL;
-	bool				  isnull;
+	static dana_statement find = {
+		"SELECT source, owner, CASE WHEN NOT everybody THEN users END FROM dana.udf WHERE name = $1", 1, {TEXTOID}, NULL};
+	MemoryContext context = CurrentMemoryContext;
+	dana_identity before = dana_become_owner();
+	Datum		  values[] = {CStringGetTextDatum(name)};
+	char		 *source;
+	bool		  isnull;
+	bool		  everybody;
+	Datum		  users;
 
-	if (dana_run(&find, values, NULL) > 0)
-		source = MemoryContextStrdup(context, TextDatumGetCString(dana_value(0, 1, &isnull)));
-	dana_become_caller(before);
-	if (source == NULL)
+	if (dana_run(&find, values, NULL) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("rule \"%s\" does not exist", name),
 				 errhint("SELECT name FROM dana.udf lists the rules; dana_create_udf(name, source) makes one.")));
+	users = dana_value(0, 3, &everybody);
+	if (!everybody)
+		dana_require_use(before.user, DatumGetObjectId(dana_value(0, 2, &isnull)), users, "rule", name);
+	source = MemoryContextStrdup(context, TextDatumGetCString(dana_value(0, 1, &isnull)));
+	dana_become_caller(before);
 	return source;
 }
 
@@ -203,4 +210,50 @@ dana_drop_udf(PG_FUNCTION_ARGS)
 	drop_function(name, FUNCTION_TYPES);
 	dana_become_caller(before);
 	PG_RETURN_VOID();
+}
+
+/* Changes who may use a rule of the caller's: one role, or everybody where there is no second argument */
+static Datum
+change_users(FunctionCallInfo fcinfo, const char *function, dana_statement *role, dana_statement *everybody)
+{
+	char		 *name;
+	dana_identity before;
+	Datum		  values[2];
+
+	PreventCommandIfReadOnly(function);
+	if (PG_ARGISNULL(0))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("the rule's name must not be NULL")));
+	name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	if (!check_rule_owner(name))
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("rule \"%s\" does not exist", name)));
+	before = dana_become_owner();
+	values[0] = CStringGetTextDatum(name);
+	values[1] = PG_ARGISNULL(1) ? (Datum)0 : PG_GETARG_DATUM(1);
+	dana_run(PG_ARGISNULL(1) ? everybody : role, values, NULL);
+	dana_become_caller(before);
+	PG_RETURN_VOID();
+}
+
+/* dana_grant_rule(name, role) */
+Datum
+dana_grant_rule(PG_FUNCTION_ARGS)
+{
+	static dana_statement role = {"UPDATE dana.udf SET users = array_append(array_remove(users, $2), $2) WHERE name = $1",
+								  2,
+								  {TEXTOID, REGROLEOID},
+								  NULL};
+	static dana_statement everybody = {"UPDATE dana.udf SET everybody = true WHERE name = $1", 1, {TEXTOID}, NULL};
+
+	return change_users(fcinfo, "dana_grant_rule()", &role, &everybody);
+}
+
+/* dana_revoke_rule(name, role) */
+Datum
+dana_revoke_rule(PG_FUNCTION_ARGS)
+{
+	static dana_statement role = {
+		"UPDATE dana.udf SET users = array_remove(users, $2) WHERE name = $1", 2, {TEXTOID, REGROLEOID}, NULL};
+	static dana_statement everybody = {"UPDATE dana.udf SET everybody = false WHERE name = $1", 1, {TEXTOID}, NULL};
+
+	return change_users(fcinfo, "dana_revoke_rule()", &role, &everybody);
 }

@@ -6,6 +6,7 @@
 
 #include "access/detoast.h"
 #include "access/tableam.h"
+#include "catalog/pg_type.h"
 #include "executor/tuptable.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -14,6 +15,7 @@
 
 #include "compat.h"
 #include "json.h"
+#include "values.h"
 
 #define ARRAY_PROBE_ROWS 1000
 
@@ -29,7 +31,7 @@ is_array(TupleDesc descriptor, int i)
 {
 	Form_pg_attribute attribute = TupleDescAttr(descriptor, i);
 
-	return !attribute->attisdropped && OidIsValid(get_element_type(getBaseType(attribute->atttypid)));
+	return !attribute->attisdropped && dana_is_array(attribute->atttypid);
 }
 
 /* Looks at a table's own rows */
@@ -44,24 +46,22 @@ probe_table(dana_source *source, array_probe *probe, int unknown)
 	{
 		for (int i = 0; i < descriptor->natts; i++)
 		{
-			ArrayType *value;
-			bool	   isnull;
-			Datum	   datum;
+			bool  isnull;
+			Datum datum;
+			int	  length;
 
 			if (probe->lengths[i] >= 0 || !is_array(descriptor, i))
 				continue;
 			datum = slot_getattr(row, i + 1, &isnull);
 			if (isnull)
 				continue;
-			value = DatumGetArrayTypeP(datum);
-			if (ARR_NDIM(value) == 1)
+			length = dana_array_length(TupleDescAttr(descriptor, i)->atttypid, datum);
+			if (length >= 0)
 			{
-				probe->lengths[i] = ARR_DIMS(value)[0];
+				probe->lengths[i] = length;
 				probe->out_of_line[i] = VARATT_IS_EXTERNAL(DatumGetPointer(datum)) || VARATT_IS_COMPRESSED(DatumGetPointer(datum));
 				unknown--;
 			}
-			if ((Pointer)value != DatumGetPointer(datum))
-				pfree(value);
 		}
 	}
 	table_endscan(scan);
@@ -142,11 +142,19 @@ dana_source_describe(dana_source *source, StringInfo to)
 	{
 		Form_pg_attribute attribute = TupleDescAttr(descriptor, i);
 		Oid				  type = attribute->attisdropped ? InvalidOid : getBaseType(attribute->atttypid);
+		const char		 *name = attribute->attisdropped ? "" : format_type_be(type);
+
+		/* to the worker it is an array of real that no Strider reads where it lies */
+		if (!attribute->attisdropped && dana_is_vector(type))
+		{
+			type = FLOAT4ARRAYOID;
+			probe.out_of_line[i] = true;
+		}
 
 		appendStringInfo(to, "%s{\"number\":%d,\"name\":", i > 0 ? "," : "", i + 1);
 		dana_json_append(to, NameStr(attribute->attname));
 		appendStringInfo(to, ",\"type_oid\":%u,\"type_name\":", type);
-		dana_json_append(to, attribute->attisdropped ? "" : format_type_be(type));
+		dana_json_append(to, name);
 		appendStringInfo(to, ",\"length\":%d,\"align\":\"%c\",\"by_value\":%s,\"not_null\":%s,\"dropped\":%s",
 						 attribute->attlen, attribute->attalign, truth(attribute->attbyval), truth(attribute->attnotnull),
 						 truth(attribute->attisdropped));

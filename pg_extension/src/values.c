@@ -6,7 +6,10 @@
  */
 #include "values.h"
 
+#include "access/htup_details.h"
+#include "catalog/dependency.h"
 #include "catalog/pg_type.h"
+#include "commands/extension.h"
 #include "fmgr.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -14,6 +17,7 @@
 #include "utils/float.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
@@ -41,6 +45,60 @@ is_number(Oid type)
 	}
 }
 
+/* A value of type vector, as vector.h of pgvector has it */
+typedef struct pgvector
+{
+	int32 header;
+	int16 dimension;
+	int16 unused;
+	float elements[FLEXIBLE_ARRAY_MEMBER];
+} pgvector;
+
+/* Type "vector" of the extension "vector", wherever it was put; another one of that name is not it */
+bool
+dana_is_vector(Oid type)
+{
+	HeapTuple tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(getBaseType(type)));
+	Oid		  found = InvalidOid;
+	Oid		  extension;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	if (strcmp(NameStr(((Form_pg_type)GETSTRUCT(tuple))->typname), "vector") == 0)
+		found = ((Form_pg_type)GETSTRUCT(tuple))->oid;
+	ReleaseSysCache(tuple);
+	extension = OidIsValid(found) ? get_extension_oid("vector", true) : InvalidOid;
+	return OidIsValid(extension) && getExtensionOfObject(TypeRelationId, found) == extension;
+}
+
+bool
+dana_is_array(Oid type)
+{
+	return OidIsValid(get_element_type(getBaseType(type))) || dana_is_vector(type);
+}
+
+static pgvector *
+vector_of(Datum value)
+{
+	pgvector *vector = (pgvector *)PG_DETOAST_DATUM(value);
+
+	if (VARSIZE(vector) < offsetof(pgvector, elements) || vector->dimension < 0 ||
+		VARSIZE(vector) != offsetof(pgvector, elements) + sizeof(float) * vector->dimension)
+		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED), errmsg("a value of type vector is malformed")));
+	return vector;
+}
+
+int
+dana_array_length(Oid type, Datum value)
+{
+	ArrayType *array;
+
+	if (dana_is_vector(type))
+		return vector_of(value)->dimension;
+	array = DatumGetArrayTypeP(value);
+	return ARR_NDIM(array) == 1 ? ARR_DIMS(array)[0] : -1;
+}
+
 bool
 dana_type_of(Oid type, dana_type *found)
 {
@@ -50,7 +108,14 @@ dana_type_of(Oid type, dana_type *found)
 	element = get_element_type(type);
 	found->array = OidIsValid(element);
 	found->element = found->array ? getBaseType(element) : type;
-	return is_number(found->element);
+	found->vector = false;
+	if (is_number(found->element))
+		return true;
+	if (found->array || !dana_is_vector(type))
+		return false;
+	found->array = found->vector = true;
+	found->element = FLOAT4OID;
+	return true;
 }
 
 static inline double
@@ -139,6 +204,15 @@ dana_numbers_of(const dana_type *type, Datum value, dana_numbers *numbers)
 			numbers->type = FLOAT8OID;
 			numbers->value = Float8GetDatum(to_double(type->element, value));
 		}
+		return;
+	}
+	if (type->vector)
+	{
+		pgvector *vector = vector_of(value);
+
+		numbers->dimensions = 1;
+		numbers->count = numbers->stored = vector->dimension;
+		numbers->values = (const char *)vector->elements;
 		return;
 	}
 	array = DatumGetArrayTypeP(value);

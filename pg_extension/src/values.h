@@ -11,6 +11,7 @@ typedef struct dana_type
 {
 	Oid	 element; /* type of a number, domains resolved */
 	bool array;
+	bool vector; /* an array as pgvector's type vector lays it out */
 } dana_type;
 
 /* Numbers of one value, ready: nothing that follows can raise an error */
@@ -27,6 +28,13 @@ typedef struct dana_numbers
 
 /* Finds out what a type holds; false where that is no number */
 extern bool dana_type_of(Oid type, dana_type *found);
+
+/* Whether a type is an array, of whatever, or pgvector's vector */
+extern bool dana_is_vector(Oid type);
+extern bool dana_is_array(Oid type);
+
+/* Elements of a value of such a type that has one dimension; -1 where it has another number of them */
+extern int dana_array_length(Oid type, Datum value);
 
 /* Makes a value ready; what it needs is in the current memory context */
 extern void dana_numbers_of(const dana_type *type, Datum value, dana_numbers *numbers);

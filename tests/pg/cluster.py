@@ -84,9 +84,9 @@ class Cluster:
         with self.connect() as session:
             session.execute("CREATE EXTENSION IF NOT EXISTS dana")
 
-    def start_server(self) -> None:
+    def start_server(self, **settings: str) -> None:
         command = cluster.server_command(self.installation, self.folder / "data", self.folder, self.worker_socket)
-        for name, value in SETTINGS.items():
+        for name, value in (SETTINGS | settings).items():
             command += ["-c", f"{name}={value}"]
         self._server = self._spawn(command, "server.log", {})
         self._until(self._answers)
@@ -128,6 +128,17 @@ class Cluster:
             self._server.wait(60)
             self._server = None
 
+    def kill_server(self) -> None:
+        """End the postmaster by SIGKILL; returns when no process of the server is left, so that another may start."""
+        assert self._server is not None
+        left = children(self._server.pid)
+        self._server.kill()
+        self._server.wait()
+        self._server = None
+        deadline = time.monotonic() + READY_TIMEOUT
+        while any(Path(f"/proc/{pid}").exists() for pid in left) and time.monotonic() < deadline:
+            time.sleep(0.01)
+
     @property
     def worker_pid(self) -> int:
         assert self._worker is not None
@@ -135,14 +146,7 @@ class Cluster:
 
     def sessions(self) -> list[int]:
         """Process ids of the worker's sessions."""
-        found = []
-        for status in Path("/proc").glob("[0-9]*/stat"):
-            with suppress(OSError):
-                pid, rest = status.read_text().split(" (", 1)
-                state, parent = rest.rsplit(") ", 1)[1].split()[:2]
-                if int(parent) == self.worker_pid and state != "Z":
-                    found.append(int(pid))
-        return sorted(found)
+        return children(self.worker_pid)
 
     def connecting_client(self) -> socket.socket:
         """A client that has asked to connect and does not wait for the answer."""
@@ -187,6 +191,18 @@ class Cluster:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{condition} does not hold; logs are in {self.folder}")
             time.sleep(0.01)
+
+
+def children(parent: int) -> list[int]:
+    """Process ids of a process's children that have not ended."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            pid, rest = status.read_text().split(" (", 1)
+            state, its_parent = rest.rsplit(") ", 1)[1].split()[:2]
+            if int(its_parent) == parent and state != "Z":
+                found.append(int(pid))
+    return sorted(found)
 
 
 @contextmanager

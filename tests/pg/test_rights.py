@@ -114,6 +114,50 @@ def test_rules_belong_to_their_owner(connect_as: Connect, session: Session) -> N
     session.execute("SELECT dana_drop_udf('r')")
 
 
+def test_rules_are_granted_and_taken_back(connect_as: Connect, session: Session) -> None:
+    """A rule is everybody's until its owner says otherwise; then its text, too, is only for those who may train it."""
+    session.execute("GRANT EXECUTE ON FUNCTION dana_grant_rule, dana_revoke_rule, dana_explain TO alice, bob")
+    alice, bob, carol = connect_as("alice"), connect_as("bob"), connect_as("carol")
+    session.execute("CREATE TABLE t AS SELECT 1 AS a")
+    session.execute("GRANT SELECT ON t TO alice, bob")
+    alice.execute("SELECT dana_create_udf('r', '{}')")
+
+    def sees(who: Session) -> bool:
+        return who.execute("SELECT source FROM dana.udf WHERE name = 'r'").rowcount == 1
+
+    assert trained(bob) == ("r", 1)
+    for call in ("dana_grant_rule('r', 'bob')", "dana_revoke_rule('r')", "dana_revoke_rule('r', 'alice')"):
+        with pytest.raises(errors.InsufficientPrivilege, match='must be owner of rule "r"'):
+            bob.execute(f"SELECT {call}")
+        with pytest.raises(errors.InsufficientPrivilege, match="permission denied for function"):
+            carol.execute(f"SELECT {call}")
+    alice.execute("SELECT dana_revoke_rule('r')")
+    assert (sees(alice), sees(bob), sees(carol), sees(session)) == (True, False, False, True)
+    for statement in (
+        "SELECT dana_train('r', 't', 'm')",
+        "SELECT dana.r('t', 'm')",
+        "SELECT * FROM dana_explain('r', 't')",
+    ):
+        with pytest.raises(errors.InsufficientPrivilege, match='must be owner of rule "r"'):
+            bob.execute(statement)
+    assert trained(alice, model="mine") == ("mine", 1)
+    alice.execute("SELECT dana_grant_rule('r', 'bob'), dana_grant_rule('r', 'bob')")
+    assert (sees(bob), sees(carol)) == (True, False)
+    assert trained(bob) == ("r", 2)
+    with pytest.raises(errors.InsufficientPrivilege, match="must be owner"):
+        bob.execute("SELECT dana_create_udf('r', '{\"epochs\": 2}')")
+    alice.execute("SELECT dana_create_udf('r', '{\"epochs\": 2}')")
+    assert (sees(bob), sees(carol)) == (True, False), "a rule that is replaced keeps its users"
+    alice.execute("SELECT dana_revoke_rule('r', 'bob')")
+    with pytest.raises(errors.InsufficientPrivilege):
+        trained(bob)
+    alice.execute("SELECT dana_grant_rule('r')")
+    assert sees(carol)
+    assert trained(bob) == ("r", 3)
+    with pytest.raises(errors.UndefinedObject, match='rule "s" does not exist'):
+        alice.execute("SELECT dana_grant_rule('s')")
+
+
 def test_models_belong_to_their_owner(connect_as: Connect, session: Session) -> None:
     alice, bob = connect_as("alice"), connect_as("bob")
     alice.execute("CREATE TABLE t AS SELECT 1 AS a")
@@ -202,3 +246,17 @@ def test_other_accounts_are_refused(cluster: Cluster, session: Session, rule: Ca
         client.settimeout(10)
         assert client.recv(1) == b"", "hung up without a word"
     assert "refused a connection of uid 0" in cluster.worker_log
+
+
+def test_a_superuser_installs_it(connect_as: Connect, cluster: Cluster, session: Session) -> None:
+    session.execute("CREATE DATABASE of_alice OWNER alice")
+    try:
+        with cluster.connect("alice", dbname="of_alice") as alice:
+            for statement in (
+                "CREATE EXTENSION dana",
+                "CREATE FUNCTION mine(text, text) RETURNS void LANGUAGE c AS '$libdir/dana', 'dana_create_udf'",
+            ):
+                with pytest.raises(errors.InsufficientPrivilege):
+                    alice.execute(statement)
+    finally:
+        session.execute("DROP DATABASE of_alice")

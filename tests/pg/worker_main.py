@@ -65,6 +65,8 @@ class Rule:
         Memory that it takes and gives back when it is opened.
     weights
         Values of the model's parameter.
+    random_weights
+        How many values the parameter has instead, which compress badly.
     predictor
         Hexadecimal predictor.
     notice
@@ -83,6 +85,7 @@ class Rule:
     rows: bool = False
     allocate_mb: int = 0
     weights: tuple[float, ...] = (1.5, -2.25, 1e-30)
+    random_weights: int = 0
     predictor: str | None = None
     notice: str = ""
 
@@ -191,9 +194,12 @@ class PageTraining:
 
     def finish(self) -> TrainResult:
         predictor = self._rule.predictor
+        weights = np.array(self._rule.weights, dtype=np.float32)
+        if self._rule.random_weights:
+            weights = np.random.default_rng(1).random(self._rule.random_weights, dtype=np.float32)
         return TrainResult(
             parameters=[
-                Parameter(name="w", values=np.array(self._rule.weights, dtype=np.float32)),
+                Parameter(name="w", values=weights),
                 Parameter(name="b", values=np.array(float("nan"), dtype=np.float32)),
             ],
             predictor=None if predictor is None else bytes.fromhex(predictor),

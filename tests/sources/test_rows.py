@@ -220,3 +220,36 @@ def test_chunks_in_any_order(session: Session) -> None:
             expected = weights(session, f"query => 'SELECT {column}, y FROM plain'")
             assert weights(session, f"query => 'SELECT {column}, y FROM t {order}'") == expected
             session.execute("DROP TABLE plain")
+
+
+def test_pgvector(session: Session) -> None:
+    """Type vector of pgvector, as the server of the tests has it: in pages, out of line, in queries, in predictions."""
+    session.execute("CREATE EXTENSION vector SCHEMA test")
+    session.execute("CREATE TABLE t (k int, x vector(3), wide vector, y real)")
+    session.execute("ALTER TABLE t ALTER wide SET STORAGE EXTERNAL")
+    wide = "(SELECT array_agg((i * j)::real) FROM generate_series(1, 700) j)::vector"
+    session.execute(f"INSERT INTO t SELECT i, ARRAY[i, 0.5, -i]::vector, {wide}, i % 2 FROM generate_series(1, 40) i")
+    session.execute("INSERT INTO t VALUES (0, NULL, '[1]', 1)")
+    session.execute("CREATE TABLE plain AS SELECT x::real[] AS x, wide::real[] AS wide, y FROM t WHERE k > 0")
+    for column in ("x", "wide"):
+        expected = weights(session, f"query => 'SELECT {column}, y FROM plain'")
+        for backend in ("sim", "interp"):
+            arguments = f"features => '{{{column}}}', label => 'y', filter => 'k > 0', backend => '{backend}'"
+            assert weights(session, f"'t', 'v', {arguments}") == expected
+        assert weights(session, f"query => 'SELECT {column}, y FROM t WHERE k > 0'") == expected
+        row = session.execute(
+            f"SELECT count(*) FILTER (WHERE dana_predict('v', {column}) = dana_predict('v', {column}::real[])),"
+            " count(*) FROM t WHERE k > 0"
+        ).fetchone()
+        assert row == (40, 40)
+    assert weights(session, "'t', features => '{x}', label => 'y'")[2] == 1, "a NULL is skipped"
+    with pytest.raises(psycopg.errors.DataException, match="array of 1 elements"):
+        weights(session, "'t', features => '{wide}', label => 'y'")
+    session.execute("CREATE SCHEMA other; CREATE TYPE other.vector AS (a int)")
+    try:
+        session.execute("CREATE TABLE u (x other.vector, y real)")
+        session.execute("INSERT INTO u VALUES (ROW(1), 1)")
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="cannot be trained on"):
+            weights(session, "'u'")
+    finally:
+        session.execute("DROP SCHEMA other CASCADE")
