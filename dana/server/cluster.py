@@ -1,7 +1,7 @@
 """The data directory: how it is made and what is set in it.
 
 In: an installation and a folder. Out: an initialised data directory. It starts no server.
-Settings that an owner may change are written once, by initdb, into ``postgresql.conf``; what depends on the place
+Settings that an owner may change are written once into ``postgresql.conf``; what depends on the place
 (sockets) is given on the command line at each start, so that a moved folder still starts.
 """
 
@@ -40,7 +40,7 @@ SETTINGS_FROM_18 = {
 
 
 def settings(major: int) -> dict[str, str]:
-    """Settings that initdb writes into ``postgresql.conf`` of major version ``major``."""
+    """Settings that are written into ``postgresql.conf`` of major version ``major``."""
     return SETTINGS | (SETTINGS_FROM_18 if major >= 18 else {})
 
 
@@ -61,8 +61,6 @@ def initialise(installation: Installation, data: Path, account: Account) -> None
     account.make_private(part)
     command = [str(installation.program("initdb")), "--pgdata", str(part), "--username", SUPERUSER]
     command += ["--auth", "trust", "--encoding", "UTF8", "--no-locale", "--no-sync", "--no-instructions"]
-    for name, value in settings(installation.major).items():
-        command += ["--set", f"{name}={value}"]
     done = subprocess.run(
         command,
         cwd="/",
@@ -74,6 +72,8 @@ def initialise(installation: Installation, data: Path, account: Account) -> None
     )
     if done.returncode != 0:
         raise SetupError(f"initdb failed in {part}:\n{(done.stderr or done.stdout).strip()}")
+    with open(part / "postgresql.conf", "a") as conf:  # initdb itself takes settings from 16 on only
+        conf.writelines(f"{name} = '{value}'\n" for name, value in settings(installation.major).items())
     part.rename(data)  # appears whole or not at all
 
 

@@ -102,6 +102,21 @@ def prepare(root: Path, major: int, sources: Path = CHECKOUT / "pg_extension") -
     return installation
 
 
+def adopt(prefix: Path, target: Path, major: int, sources: Path = CHECKOUT / "pg_extension") -> Installation:
+    """Copy any installation of PostgreSQL to ``target`` and build the extension into the copy.
+
+    Raises
+    ------
+    SetupError
+        The extension does not compile.
+    """
+    shutil.copytree(prefix, target, symlinks=True)
+    make_readable(target)
+    installation = Installation(prefix=target, major=major)
+    _build_extension(sources, installation, target.with_name(f"{target.name}-build"))
+    return installation
+
+
 def sources_key(sources: Path) -> str:
     """Digest of the extension's sources and of the headers that it shares: their names and contents."""
     digest = hashlib.sha256()

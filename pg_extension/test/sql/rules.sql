@@ -1,0 +1,77 @@
+-- Rules: made from a text, refused with every error of it, replaced, granted, dropped.
+SET client_min_messages = warning;
+CREATE EXTENSION dana;
+SELECT extname, extversion FROM pg_extension WHERE extname = 'dana';
+
+SELECT dana_create_udf('logistic', $rule$
+import dana
+
+n  = dana.dim()
+w  = dana.model([n])
+x  = dana.input([n])
+y  = dana.output()
+lr = dana.meta(1)
+
+logistic = dana.algo(w, x, y)
+
+p    = dana.sigmoid(dana.sigma(w * x, 1))
+grad = logistic.merge((p - y) * x, 8, "+")
+
+logistic.setModel(w - lr * grad / 8)
+logistic.setLoss((p - y) * (p - y))
+logistic.setPrediction(p)
+logistic.setEpochs(20)
+$rule$);
+
+-- functions for classes: one_hot, softmax, argmax
+SELECT dana_create_udf('classes', $rule$
+import dana
+from dana.functions import argmax, one_hot, softmax
+
+k = dana.dim(3)
+n = dana.dim()
+W = dana.model([k, n])
+x = dana.input([n])
+y = dana.output()
+lr = dana.meta(0.5)
+
+classes = dana.algo(W, x, y)
+
+score = dana.sigma(W * x, 2)
+error = softmax(score, k) - one_hot(y, k)
+classes.setModel(W - lr * classes.merge(dana.expand(error, 2) * x, 9, "+") / 9)
+classes.setLoss(dana.sigma(error * error, 1))
+classes.setPrediction(argmax(score, k))
+classes.setEpochs(60)
+$rule$);
+
+SELECT name, description -> 'inputs' AS inputs FROM dana.udf ORDER BY name;
+SELECT proname, pronargs, prorettype::regtype FROM pg_proc WHERE pronamespace = 'dana'::regnamespace ORDER BY 1;
+
+-- all errors of a text come at once, each with its place
+SELECT dana_create_udf('wrong', $rule$
+import dana
+w = dana.model([4])
+x = dana.input([5])
+y = dana.output()
+wrong = dana.algo(w, x, y)
+wrong.setModel(w - x * z)
+wrong.setModle(w)
+$rule$);
+SELECT dana_create_udf('wrong', 'import os');
+SELECT dana_create_udf('', 'import dana');
+SELECT dana_drop_udf('wrong');
+
+-- who may read and train a rule
+CREATE ROLE regress_dana;
+GRANT EXECUTE ON FUNCTION dana_train TO regress_dana;
+SELECT dana_revoke_rule('classes');
+SET ROLE regress_dana;
+SELECT name FROM dana.udf;
+SELECT dana_train('classes', query => 'SELECT 1 AS a, 2 AS y');
+RESET ROLE;
+SELECT dana_grant_rule('classes', 'regress_dana');
+SELECT name, everybody, users FROM dana.udf ORDER BY name;
+SELECT dana_revoke_rule('classes', 'regress_dana'), dana_grant_rule('classes');
+REVOKE EXECUTE ON FUNCTION dana_train FROM regress_dana;
+DROP ROLE regress_dana;

@@ -1,0 +1,116 @@
+"""The pg_regress suite of the extension, run as pg_regress runs it: ``make -C pg_extension installcheck`` without make.
+
+Its own program is not to be had everywhere, so psql reads each file here, in the same order and with the same settings.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from dana.server import cluster, installation, interpreter
+from dana.server.account import server_account
+from dana.server.embedded import EmbeddedServer
+from dana.server.places import CHECKOUT
+from tests.golden import Golden
+
+SUITE = CHECKOUT / "pg_extension" / "test"
+DATABASE = "dana_regression"
+SETTINGS = {"PGTZ": "America/Los_Angeles", "PGDATESTYLE": "Postgres, MDY", "LC_MESSAGES": "C", "LD_LIBRARY_PATH": ""}
+"""As pg_regress.c, initialize_environment()."""
+
+
+def listed() -> list[str]:
+    """The suite's files in order, as the Makefile names them."""
+    found = re.search(r"^REGRESS = (.*)$", (CHECKOUT / "pg_extension" / "Makefile").read_text(), re.MULTILINE)
+    assert found is not None
+    return found[1].split()
+
+
+def test_every_file_is_listed() -> None:
+    names = {file.stem for file in (SUITE / "sql").glob("*.sql")}
+    assert names == set(listed()) == {file.stem for file in (SUITE / "expected").glob("*.out")}
+
+
+def run_suite(psql: Path, dsn: str, update: bool) -> None:
+    """Run the files in a new database; each must print what is expected."""
+    with psycopg.connect(dsn, autocommit=True) as session:
+        session.execute(f"DROP DATABASE IF EXISTS {DATABASE}")
+        session.execute(f"CREATE DATABASE {DATABASE} TEMPLATE template0")
+        try:
+            for name in listed():
+                with open(SUITE / "sql" / f"{name}.sql") as script:
+                    done = subprocess.run(
+                        [str(psql), "-X", "-a", "-q", f"{dsn} dbname={DATABASE}"],
+                        stdin=script,
+                        stdout=subprocess.PIPE,
+                        stderr=subprocess.STDOUT,
+                        text=True,
+                        check=True,
+                        env=SETTINGS,
+                    )
+                expected = SUITE / "expected" / f"{name}.out"
+                if update:
+                    expected.write_text(done.stdout)
+                assert done.stdout == expected.read_text()
+        finally:
+            session.execute(f"DROP DATABASE {DATABASE} WITH (FORCE)")
+
+
+def test_suite(server: EmbeddedServer, golden: Golden) -> None:
+    run_suite(server.program("psql"), server.dsn, golden.update)
+
+
+@pytest.mark.parametrize("major", range(14, 19))
+def test_suite_on_every_major(major: int, own_root: Path, request: pytest.FixtureRequest) -> None:
+    """With ``--servers FOLDER``: on the servers that ``make -C pg_extension check-headers`` fetched there."""
+    folder = request.config.getoption("--servers")
+    if folder is None:
+        pytest.skip("no --servers build/postgresql, which make -C pg_extension check-headers fills")
+    (program,) = Path(folder).glob(f"{major}/*/bin/postgres")
+    installed = installation.adopt(program.parents[1], own_root / f"binaries-{major}", major)
+    account = server_account()
+    python = interpreter.worker_interpreter(own_root, account)
+    place = own_root / "run"
+    account.make_private(place)
+    cluster.initialise(installed, place / "data", account)
+    worker_socket = place / "worker.sock"
+    commands = [
+        cluster.server_command(installed, place / "data", place, worker_socket),
+        [str(python.executable), "-m", "dana.cli", "worker", "--socket", str(worker_socket)],
+    ]
+    environment = {"PATH": os.environ["PATH"], "HOME": str(place), **python.environment}
+    processes = [
+        subprocess.Popen(command, cwd="/", env=environment, stderr=subprocess.DEVNULL, **account.identity())
+        for command in commands
+    ]
+    try:
+        dsn = f"host={place} user={cluster.SUPERUSER} dbname={cluster.DATABASE}"
+        wait_until(lambda: worker_socket.exists() and answers(dsn))
+        run_suite(installed.program("psql"), dsn, update=False)
+    finally:
+        for process in reversed(processes):
+            process.terminate()
+            process.wait()
+
+
+def answers(dsn: str) -> bool:
+    try:
+        psycopg.connect(dsn).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "the server and its worker were not ready"
+        time.sleep(0.1)

@@ -1,0 +1,80 @@
+"""Names and texts of users are data: whatever they hold, they reach no statement, file or shell."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from tests.sources.conftest import SUMS, Session
+
+errors = psycopg.errors
+
+NAMES = (
+    '"; DROP TABLE test.witness; --',
+    "'; DROP TABLE test.witness; --",
+    "$$; DROP TABLE test.witness; $$",
+    "$(touch /tmp/dana-witness)",
+    "../../../../tmp/dana-witness",
+    "a\\nb\\t\\\\",
+    "line\nbreak",
+    '{"a": 1}, [',
+    "%s %n {0}",
+    "Größe in cm",
+)
+
+
+def identifier(name: str) -> str:
+    """A quoted name in a statement that psycopg looks through for placeholders."""
+    return sql.Identifier(name).as_string().replace("%", "%%")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_that_look_like_something_else(session: Session, name: str) -> None:
+    """As a rule, a model, a table, a column, a class, and in a comment."""
+    session.execute("CREATE TABLE witness (a int)")
+    named = {key: identifier(name + key) for key in ("", "x", "y")}
+    table, feature, label = named.values()
+    session.execute(f"CREATE TABLE {table} ({feature} real, {label} text)", ())
+    session.execute(f"INSERT INTO {table} VALUES (1, %s), (2, 'other')", (name,))
+    session.execute("SELECT dana_create_udf(%s, %s)", (name, SUMS))
+    try:
+        call = "SELECT tuples FROM dana_train(%s, %s::text::regclass, %s, features => %s, label => %s, classes => %s)"
+        arguments = (name, sql.Identifier(name).as_string(), name, [name + "x"], name + "y", [name, "other"])
+        assert session.execute(call, arguments).fetchone() == (2,)
+        own = f"SELECT tuples FROM dana.{table}(%s::text::regclass, %s, %s, %s, classes => %s)"
+        assert session.execute(own, arguments[1:]).fetchone() == (2,)
+        session.execute("SELECT dana_comment_model(%s, %s)", (name, name))
+        row = session.execute(
+            "SELECT metadata -> 'features' ->> 0, metadata -> 'classes' ->> 0, comment, udf FROM dana.model"
+            " WHERE name = %s AND version = 2",
+            (name,),
+        ).fetchone()
+        assert row == (name + "x", name, name, name)
+        found = session.execute("SELECT dana_evaluate(%s) ->> 'rows'", (name,)).fetchone()
+        assert found == ("2",)
+        with pytest.raises(errors.InvalidParameterValue, match="does not exist"):
+            session.execute(call, (*arguments[:3], [name], *arguments[4:]))
+    finally:
+        session.execute("SELECT dana_drop_udf(%s)", (name,))
+        session.execute("SELECT dana_drop_model(%s)", (name,))
+    assert session.execute("SELECT to_regclass('test.witness')").fetchone() != (None,)
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("backend", "../../bin/sh"),
+        ("backend", "rtl; touch /tmp/dana-witness"),
+        ("design", '{"device": "../../../../etc/passwd"}'),
+        ("design", '{"device": "/etc/passwd"}'),
+        ("design", '{"threads": "__import__(\'os\')"}'),
+        ("design", '{"os": 1}'),
+        ("hyper", '{"__class__": 1}'),
+        ("hyper", '{"n": "eval"}'),
+    ],
+)
+def test_arguments_of_the_worker(session: Session, argument: str, value: str) -> None:
+    session.execute("CREATE TABLE t AS SELECT 1::real AS x, 1::real AS y")
+    with pytest.raises(errors.InvalidParameterValue):
+        session.execute(f"SELECT dana_train('sums', 't', {argument} => %s)", (value,))
