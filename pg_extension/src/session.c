@@ -417,7 +417,7 @@ ended_idle(void)
 			return header[4] == DANA_MSG_BYE;
 		if (n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
 			return false; /* gone without a word, which is found out where the answer is read */
-		wait_for(WL_SOCKET_READABLE, -1);
+		wait_for(WL_SOCKET_READABLE, -1, DANA_WAIT_ANSWER);
 	}
 }
 
