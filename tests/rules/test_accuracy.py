@@ -22,7 +22,7 @@ QUICK = {
     **dict.fromkeys(("logistic", "linear_svm"), "breast_cancer"),
     **dict.fromkeys(("softmax", "mlp"), "digits"),
     **dict.fromkeys(("kmeans", "pca"), "wine"),
-    **dict.fromkeys(("lrmf", "lrmf_dense"), "pixels of digits"),
+    **dict.fromkeys(("lrmf", "lrmf_dense"), "cells of breast_cancer"),
 }
 
 
