@@ -119,15 +119,16 @@ def largest(value: dana.Value) -> dana.Value:
 
 
 def steady_rate(rate: dana.Number, curvature: dana.Value) -> dana.Value:
-    """A decaying rate in the unit of the usual curvature: for features and labels of any scale.
+    """A decaying rate in the unit of the usual curvature, that of the last hundred batches: for features of any scale.
 
     A batch far steeper than usual takes a step in its own unit, five times shorter: momentum repeats the step about ten
     times before such a batch comes again and could correct it.
     """
     batches = dana.state(rate, [])
+    usual = dana.state(curvature)
     dana.setState(batches, batches + 1)
-    usual = running_mean(curvature, keep=0.99)
-    return rate / dana.max((1 + batches / 1000) * usual, 5 * (curvature - usual))
+    dana.setState(usual, usual + (curvature - usual) / dana.min(batches + 1, 100))
+    return rate / dana.max((1 + 0.001 * batches) * usual, 5 * (curvature - usual))
 
 
 def running_mean(value: dana.Value, keep: dana.Number = 0.9) -> dana.Value:

@@ -108,10 +108,10 @@ def exponential_decay(g: Floats, w: Floats) -> Floats:
 
 
 def steady_rate(g: Floats, w: Floats) -> Floats:
-    """The usual curvature as a weighted mean written out; gradients of every size make some batches far steeper."""
+    """The usual curvature is the mean of those before; gradients of every size make some batches far steeper."""
     curvature = np.sum(g**2, axis=1)
     for t, step in enumerate(g):
-        usual = np.average(curvature[: t + 1], weights=0.99 ** np.arange(t, -1, -1))
+        usual = np.mean(curvature[:t]) if t > 0 else 0
         w = w - 0.1 * step / max(usual * (1 + t / 1000), 5 * (curvature[t] - usual))
     return w
 
