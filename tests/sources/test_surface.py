@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
+from dana.server.embedded import EmbeddedServer
 from tests.sources.conftest import Session
 
 FOR_ALL = {
@@ -92,3 +94,29 @@ def test_a_trial_needs_the_right_to_train(session: Session) -> None:
         session.execute("RESET ROLE")
         session.execute("DROP OWNED BY passer_by")
         session.execute("DROP ROLE passer_by")
+
+
+def test_an_update_keeps_who_may_train(session: Session, server: EmbeddedServer) -> None:
+    """From the first version on; who might train may also explain, with the right to grant it."""
+    session.execute("DROP DATABASE IF EXISTS updated")
+    session.execute("CREATE DATABASE updated")
+    session.execute("DROP ROLE IF EXISTS former_analyst")
+    session.execute("CREATE ROLE former_analyst")
+    try:
+        dsn = make_conninfo(server.dsn, dbname="updated")
+        with psycopg.connect(dsn, autocommit=True) as other:
+            other.execute("CREATE SCHEMA ml")
+            other.execute("CREATE EXTENSION dana SCHEMA ml VERSION '0.1.0'")
+            other.execute("GRANT EXECUTE ON FUNCTION ml.dana_train TO former_analyst WITH GRANT OPTION")
+            other.execute("ALTER EXTENSION dana UPDATE")
+            for function in ("dana_train", "dana_explain"):
+                rights = other.execute(
+                    "SELECT a.privilege_type, a.is_grantable FROM pg_proc AS p, aclexplode(p.proacl) AS a "
+                    "WHERE p.oid = %s::regproc AND a.grantee = 'former_analyst'::regrole",
+                    (f"ml.{function}",),
+                ).fetchall()
+                assert rights == [("EXECUTE", True)]
+            other.execute("DROP OWNED BY former_analyst")
+    finally:
+        session.execute("DROP DATABASE updated")
+        session.execute("DROP ROLE former_analyst")
