@@ -7,6 +7,9 @@ from collections.abc import Mapping
 
 from dana.runtime.trainer import Json, TrainingError
 
+SHOWN = 60
+"""Characters of a value that a message shows."""
+
 
 def meta_values(
     defaults: Mapping[str, float], hyper: Json, extents: Mapping[str, int] | None = None
@@ -25,7 +28,20 @@ def meta_values(
         if name not in defaults:
             known = ", ".join(sorted({*defaults, *(extents or {})})) or "none"
             raise TrainingError(f"the rule has no hyperparameter {name!r}; it has: {known}")
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise TrainingError(f"hyperparameter {name!r} must be a finite number, not {value!r}")
+        if not _is_finite(value):
+            raise TrainingError(f"hyperparameter {name!r} must be a finite number, not {_shortened(value)}")
         values[name] = float(value)
     return values
+
+
+def _is_finite(value: object) -> bool:
+    try:
+        return not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value)
+    except OverflowError:  # a whole number beyond binary64; JSON has those
+        return False
+
+
+def _shortened(value: object) -> str:
+    """A value of the caller's as a message shows it, however long it is."""
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"

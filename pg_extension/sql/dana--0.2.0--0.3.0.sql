@@ -382,6 +382,7 @@ DECLARE
 	chosen text;
 	unknown text;
 	known jsonb;
+	trials jsonb[];
 	points dana.search_point[];
 	kept jsonb;
 BEGIN
@@ -409,12 +410,14 @@ BEGIN
 	END IF;
 	chosen := CASE WHEN test IS NOT NULL THEN pg_catalog.format('@extschema@.dana_holdout(%s, %s, %s)', place, test, seed)
 		ELSE pg_catalog.format('(@extschema@.dana_fold(%s, %s, %s) = %%s)', place, COALESCE(folds, 5), seed) END;
+	-- one statement, so that all trials see the same rows; a short one, because an error shows it
+	SELECT pg_catalog.array_agg(pg_catalog.jsonb_build_object('n', p.n, 'fold', f.n, 'tried', $11 || p.point) || @extschema@.dana_trial(
+		@extschema@.dana_apart(training || pg_catalog.jsonb_build_object('hyper', $11 || p.point), 'NOT ' || pg_catalog.format(chosen, f.n)),
+		@extschema@.dana_apart(evaluation, pg_catalog.format(chosen, f.n)), true) ORDER BY p.n, f.n)
+	INTO trials FROM @extschema@.dana_grid(grid) WITH ORDINALITY AS p (point, n),
+		pg_catalog.generate_series(1, CASE WHEN test IS NULL THEN COALESCE(folds, 5) ELSE 1 END) AS f (n);
 	WITH trials AS MATERIALIZED (
-		SELECT p.n, $11 || p.point AS tried, f.n AS fold, @extschema@.dana_trial(
-			@extschema@.dana_apart(training || pg_catalog.jsonb_build_object('hyper', $11 || p.point), 'NOT ' || pg_catalog.format(chosen, f.n)),
-			@extschema@.dana_apart(evaluation, pg_catalog.format(chosen, f.n)), true) AS t
-		FROM @extschema@.dana_grid(grid) WITH ORDINALITY AS p (point, n),
-			pg_catalog.generate_series(1, CASE WHEN test IS NULL THEN COALESCE(folds, 5) ELSE 1 END) AS f (n)
+		SELECT (t ->> 'n')::integer AS n, (t ->> 'fold')::integer AS fold, t -> 'tried' AS tried, t FROM pg_catalog.unnest(trials) AS t
 	), means AS (
 		SELECT t.n, m.key AS name, pg_catalog.avg((m.value #>> '{}')::float8) AS mean, pg_catalog.stddev_samp((m.value #>> '{}')::float8) AS deviation
 		FROM trials AS t, pg_catalog.jsonb_each((t.t -> 'scores') - ARRAY['model', 'version', 'part', 'rows', 'confusion']) AS m
