@@ -5,8 +5,8 @@ fit, and the best, beside a bound that no machine of the device can pass.
 
 All ways of dividing units into threads and clusters are compiled and measured; there are at most 35. Memories follow
 from the rule (`dana.compiler.design`), and are halved while they are too large for the device; the number of Striders
-is the least that is as fast as the most. So the search is exhaustive in these dimensions, and `Exploration.gap` says
-how far its best is from what cannot be beaten.
+is the least that is as fast as the most; special functions are the rule's. So the search is exhaustive in these
+dimensions, and `Exploration.gap` says how far its best is from what cannot be beaten.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dana.errors import UsageError
 from dana.storage.schema import TableSchema
 from hwgen.devices import Device
 from hwgen.spec.bundle import Bundle
-from hwgen.spec.config import LANES_PER_CLUSTER
+from hwgen.spec.config import LANES_PER_CLUSTER, functions_mask
 from hwgen.spec.timing import DIVIDE_INTERVALS
 
 THREADS = (1, 2, 4, 8, 16, 32, 64)
@@ -191,7 +191,9 @@ def _fastest(job: _Job, wishes: Mapping[str, int]) -> Candidate:
     most = compile_bundle(
         job.binding, job.schema, max_tuples=job.max_tuples, design={**wishes, "striders": choices[-1]}
     )
-    bundles = [replace(most, config=replace(most.config, striders=count)) for count in choices]
+    # hardware for the rule's special functions and no others, unless the user wants it for other rules, too
+    functions = wishes.get("functions", functions_mask(instruction.op for instruction in most.program))
+    bundles = [replace(most, config=replace(most.config, striders=count, functions=functions)) for count in choices]
     goal = AS_FAST * job.measure(bundles[-1]).page
     # cycles never grow with Striders
     least = bisect_left(range(len(choices) - 1), True, key=lambda k: job.measure(bundles[k]).page <= goal)

@@ -9,7 +9,7 @@ allocate, encode, check_program.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dana.compiler.allocate import MemoryMap, allocate
@@ -24,7 +24,7 @@ from dana.compiler.verify import check_program
 from dana.errors import InternalError, UsageError
 from dsl.hdfg.graph import Graph, Op
 from hwgen.spec.bundle import WHOLE_EPOCH, Symbol, Words
-from hwgen.spec.config import MachineConfig
+from hwgen.spec.config import MachineConfig, functions_mask
 from hwgen.spec.engine import FIELDS, Instruction, Section
 
 MAX_FIELD = {field.name: (1 << field.width) - 1 for field in FIELDS}
@@ -108,6 +108,7 @@ def compile_engine(graph: Graph, layout: TupleLayout, config: MachineConfig, *, 
     plan, size = prepare(graph)
     draft = fit(plan, layout, config, size=size, max_tuples=max_tuples)
     program, sections = encode(draft.schedules, draft.memory)
+    _check_functions(plan, program, config)
     compiled = EngineProgram(
         program=program,
         sections=sections,
@@ -132,6 +133,17 @@ def compile_engine(graph: Graph, layout: TupleLayout, config: MachineConfig, *, 
         image_rows=draft.memory.image,
     )
     return compiled
+
+
+def _check_functions(plan: Plan, program: Sequence[Instruction], config: MachineConfig) -> None:
+    """Raise DoesNotFit if the machine lacks a special function that the rule needs."""
+    used = {instruction.op for instruction in program}
+    lacking = [op.name.lower() for op in sorted(used) if not config.has(op)]
+    if lacking:
+        raise DoesNotFit(
+            f"rule {plan.graph.name!r} computes {', '.join(lacking)}; the machine has no unit for that",
+            hint=f"Set functions to {config.functions | functions_mask(used)}.",
+        )
 
 
 def prepare(graph: Graph) -> tuple[Plan, int]:

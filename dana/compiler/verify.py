@@ -105,6 +105,9 @@ def find_problems(
         index_depth=config.index_depth,
         divide_interval=config.divide_interval,
     )
+    for op in sorted({instruction.op for instruction in program}):
+        if not config.has(op):
+            yield f"the machine has no unit for {op.name}"
     if len(program) > config.program_depth:
         yield f"{len(program)} instructions exceed the program memory of {config.program_depth}"
     if group < 1 or group & (group - 1):

@@ -152,7 +152,7 @@ def machine_data(config: MachineConfig) -> Machine:
     for strider_op, count in cycles.STRIDER_CYCLES.items():
         data.strider_cycles[strider_op] = count
     for op, count in cycles.SPECIAL_LATENCY.items():
-        data.special_latency[op] = count
+        data.special_latency[op] = count if config.has(op) else 0
         data.special_interval[op] = cycles.element_interval(op, config.divide_interval)
     return data
 

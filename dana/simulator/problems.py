@@ -31,6 +31,7 @@ class Kind(IntEnum):
     INDEX_UNSET = 13
     INDEX_EARLY = 14
     INDEX_OVERLAPS = 15
+    NO_FUNCTION = 16
 
 
 class Setting(IntEnum):
@@ -79,6 +80,7 @@ KINDS = {
     Kind.INDEX_UNSET: "{where} uses {found} entries of the index file, the last SETX before it set {limit}",
     Kind.INDEX_EARLY: "{where} comes {found} cycles too early after SETX",
     Kind.INDEX_OVERLAPS: "{where} reads a row before it is visible, which a program with SETX must not",
+    Kind.NO_FUNCTION: "{where} needs a special function that the machine does not have",
 }
 
 

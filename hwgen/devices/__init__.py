@@ -50,6 +50,11 @@ class Device:
     page_bandwidth: int
 
     @property
+    def wide_multipliers(self) -> bool:
+        """Whether a DSP multiplies 27 × 18 bits instead of 18 × 18."""
+        return self.family == "xcup"
+
+    @property
     def link_bytes(self) -> float:
         """Bytes of pages that arrive in a cycle."""
         return self.page_bandwidth / self.clock_hz

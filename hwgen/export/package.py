@@ -102,7 +102,8 @@ def package(
         More files: the rule, listings.
     """
     config = made.config
-    verilog = f"// {title}; generated, MachineConfig {config.fingerprint()}\n{generate(config)}"
+    text = generate(config, wide_multipliers=device.wide_multipliers)
+    verilog = f"// {title}; generated, MachineConfig {config.fingerprint()}\n{text}"
     count = len(check.pages) // config.page_size
     writes = [*bundle_blocks(made), *training_blocks(made, pages=count, epochs=check.epochs, base=BASE)]
     files = {

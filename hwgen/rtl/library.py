@@ -52,9 +52,16 @@ class Placed(wiring.Component):
 
 
 class Library:
-    """The modules of one design, in the order in which they were first wanted."""
+    """The modules of one design, in the order in which they were first wanted.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    wide_multipliers : bool
+        Build products for multipliers of 27 × 18 bits instead of 18 × 18. Same bits, same cycles.
+    """
+
+    def __init__(self, *, wide_multipliers: bool = False) -> None:
+        self.wide_multipliers = wide_multipliers
         self._texts: dict[str, str] = {}
         self._signatures: dict[str, wiring.Signature] = {}
 

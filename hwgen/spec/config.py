@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from hwgen.spec.engine import Opcode
 from hwgen.spec.registers import REGION_SHIFT
 from hwgen.spec.timing import DIVIDE_INTERVALS
 
@@ -18,6 +20,16 @@ LANES_PER_CLUSTER = 8
 """Analytic units in a cluster (paper, section on the execution engine)."""
 
 PAGE_SIZES = (8192, 16384, 32768)
+
+FUNCTIONS = tuple(op for op in Opcode if op.special)
+"""Special functions that a cluster may have, in the order of the bits of `MachineConfig.functions`."""
+
+ALL_FUNCTIONS = (1 << len(FUNCTIONS)) - 1
+
+
+def functions_mask(ops: Iterable[Opcode]) -> int:
+    """`MachineConfig.functions` of a machine that has the special functions among `ops`, and no others."""
+    return sum(1 << FUNCTIONS.index(op) for op in set(ops) if op.special)
 
 
 class ConfigError(ValueError):
@@ -66,6 +78,9 @@ class MachineConfig:
     divide_interval
         Cycles between two quotients or roots of a cluster: 27, 9, 3 or 1. A unit of 27 is the smallest, one of 1 has
         27 times its state.
+    functions
+        Special functions that each cluster has, a sum of 1 (sigmoid), 2 (gaussian), 4 (exp), 8 (log), 16 (sqrt) and
+        32 (division). There is no hardware for the others, and programs that need them are refused.
     """
 
     threads: int = 1
@@ -83,6 +98,7 @@ class MachineConfig:
     link_latency: int = 64
     clock_hz: int = 150_000_000
     divide_interval: int = DIVIDE_INTERVALS[0]
+    functions: int = ALL_FUNCTIONS
 
     def __post_init__(self) -> None:
         for problem in self._problems():
@@ -97,6 +113,10 @@ class MachineConfig:
     def units(self) -> int:
         """Units of the whole machine."""
         return self.threads * self.lanes
+
+    def has(self, op: Opcode) -> bool:
+        """Whether the machine runs an operation."""
+        return not op.special or bool(self.functions >> FUNCTIONS.index(op) & 1)
 
     @property
     def page_beats(self) -> int:
@@ -153,6 +173,8 @@ class MachineConfig:
             problems.append(f"link_latency must be from 1 to 65535 cycles, not {self.link_latency!r}")
         if self.divide_interval not in DIVIDE_INTERVALS:
             problems.append(f"divide_interval must be one of {DIVIDE_INTERVALS}, not {self.divide_interval!r}")
+        if not 0 <= self.functions <= ALL_FUNCTIONS:
+            problems.append(f"functions must be from 0 to {ALL_FUNCTIONS}, not {self.functions!r}")
         if self.clock_hz <= 0:
             problems.append(f"clock_hz must be positive, not {self.clock_hz!r}")
         return problems

@@ -10,6 +10,7 @@ from dana.errors import UsageError
 from dana.storage.schema import TableSchema
 from dsl import compile_rule
 from hwgen.devices import Device, load_device
+from hwgen.spec.config import ALL_FUNCTIONS, functions_mask
 from tests.codesign.test_cycles import PAGES, RULE, array, columns, counted
 from tests.codesign.test_cycles import sample_page as page_of
 
@@ -50,6 +51,14 @@ def test_a_wish_is_kept() -> None:
     wished = explored(array(200), threads=2, striders=3)
     assert {candidate.bundle.config.threads for candidate in wished.candidates} == {2}
     assert wished.best.bundle.config.striders == 3
+
+
+def test_there_is_hardware_for_the_rules_functions_and_no_others(found: Exploration) -> None:
+    used = functions_mask(instruction.op for instruction in found.best.bundle.program)
+    assert {candidate.bundle.config.functions for candidate in found.candidates} == {used}
+    assert used not in (0, ALL_FUNCTIONS)
+    wished = explored(array(200), threads=2, clusters=1, functions=ALL_FUNCTIONS)
+    assert wished.best.bundle.config.functions == ALL_FUNCTIONS
 
 
 def test_memories_shrink_until_they_fit() -> None:

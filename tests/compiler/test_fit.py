@@ -90,6 +90,10 @@ def test_levels_of_the_merge_stack(size: int, max_tuples: int, round_tuples: int
             {"program_depth": 16},
             "rule 'logistic' takes 34 engine instructions, the machine holds 16\nHint: Set program_depth to 64.",
         ),
+        (
+            {"functions": 8},
+            "rule 'logistic' computes sigmoid, sqrt; the machine has no unit for that\nHint: Set functions to 25.",
+        ),
     ],
 )
 def test_what_does_not_fit_says_by_how_much_and_what_would_do(fields: dict[str, int], message: str) -> None:

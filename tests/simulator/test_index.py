@@ -9,8 +9,9 @@ import pytest
 
 from dana.simulator import Simulator
 from hwgen.spec.bundle import Bundle, BundleError
-from hwgen.spec.config import MachineConfig
+from hwgen.spec.config import MachineConfig, functions_mask
 from hwgen.spec.counters import UNKNOWN_PAGE
+from hwgen.spec.engine import Opcode
 from hwgen.spec.engine_text import assemble
 from hwgen.spec.strider import Fault
 from tests.hwgen.engine.programs import BOUND, random_bundle
@@ -134,6 +135,13 @@ def test_a_machine_without_index_file_refuses_them() -> None:
     plain = dataclasses.replace(CONFIG, index_depth=0)
     with pytest.raises(BundleError, match="needs 4 entries of an index file, the machine has 0"):
         Simulator(plain).load(program(SCATTER, plain))
+
+
+def test_a_machine_without_a_function_refuses_it() -> None:
+    plain = dataclasses.replace(CONFIG, functions=functions_mask([Opcode.EXP, Opcode.DIV]))
+    Simulator(plain).load(program("tuple:\n exp s0 <- t0 scalar=1 wait=1\n end wait=40\n", plain))
+    with pytest.raises(BundleError, match=r"SIGMOID in section tuple\) needs a special function that the machine does"):
+        Simulator(plain).load(program("tuple:\n sigmoid s0 <- t0 scalar=1\n end wait=40\n", plain))
 
 
 def test_random_programs_use_their_index_files() -> None:

@@ -133,7 +133,7 @@ struct sim_machine
 	int32_t result_latency, index_latency, section_start, min_instruction, round_start;
 	int32_t strider_start, strider_bound, unpack_stages, unpack_latency, page_release;
 	int32_t strider_cycles[SIM_STRIDER_CODES];
-	int32_t special_latency[SIM_ENGINE_CODES], special_interval[SIM_ENGINE_CODES]; /* 0: not a special function */
+	int32_t special_latency[SIM_ENGINE_CODES], special_interval[SIM_ENGINE_CODES]; /* 0: the machine has none */
 };
 
 /* hwgen.spec.engine.Instruction, in the order of its FIELDS */
@@ -210,7 +210,8 @@ enum sim_problem_kind
 	SIM_NO_INDEX,		   /* found: entries that it needs, limit: INDEX_DEPTH */
 	SIM_INDEX_UNSET,	   /* found: entries that it uses, limit: entries that the last SETX set */
 	SIM_INDEX_EARLY,	   /* found: cycles short of INDEX_LATENCY */
-	SIM_INDEX_OVERLAPS	   /* a program with SETX reads a row before it is visible */
+	SIM_INDEX_OVERLAPS,	   /* a program with SETX reads a row before it is visible */
+	SIM_NO_FUNCTION		   /* found: the operation */
 };
 
 enum sim_setting

@@ -55,6 +55,8 @@ fields(const struct sim *sim, const struct sim_instruction *in, int section, int
 #define FIELD(name) ((int64_t)(offsetof(struct sim_instruction, name) / sizeof(int32_t)))
 	if ((in->op < SIM_MOV || in->op > SIM_SETX) && !is_special(in->op))
 		return complain(problem, SIM_BAD_FIELD, position, FIELD(op), in->op);
+	if (is_special(in->op) && sim->machine.special_latency[in->op] == 0)
+		return complain(problem, SIM_NO_FUNCTION, position, in->op, 0);
 	if (in->inner < 1)
 		return complain(problem, SIM_BAD_FIELD, position, FIELD(inner), in->inner);
 	if (in->outer < 1)

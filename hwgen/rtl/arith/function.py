@@ -28,6 +28,7 @@ from hwgen.spec.numerics import layout
 
 FUNCTION_BITS = 2
 NARROW_BITS = 18
+LOW_BITS = 17
 LOG_BITS = 55
 
 
@@ -55,6 +56,8 @@ class FloatFunction(wiring.Component):
     ----------
     functions : iterable of Function
         Those that the unit can do; hardware for the others is not built.
+    narrow : bool
+        Build for multipliers of 18 × 18 bits instead of 27 × 18. Same bits, same latency.
 
     Attributes
     ----------
@@ -73,8 +76,9 @@ class FloatFunction(wiring.Component):
     start: Signal
     result: Signal
 
-    def __init__(self, functions: Iterable[Function] = tuple(Function)) -> None:
+    def __init__(self, functions: Iterable[Function] = tuple(Function), *, narrow: bool = True) -> None:
         self._functions = frozenset(functions)
+        self._narrow = narrow
         super().__init__({"a": In(32), "function": In(FUNCTION_BITS), "start": In(1), "result": Out(32)})
 
     def elaborate(self, platform: Any) -> Module:
@@ -100,7 +104,8 @@ class FloatFunction(wiring.Component):
         exponent: Value = Const(127 + (width - 1 - fraction_bits) + 1, EXPONENT_BITS)
         magnitude: Value = Cat(Const(0, fraction_bits - layout.C0_FRACTION), after(y))
         if log:
-            total = _log_sum(after, y=y, m=after(log.m, 6), n_ln2=after(n_ln2, 7), less=after(log.less, 7))
+            n_ln2, less = after(n_ln2, 7), after(log.less, 7)
+            total = _log_sum(after, y=y, m=after(log.m, 6), n_ln2=n_ln2, less=less, narrow=self._narrow)
             magnitude = Mux(after(log.place.valid, 7), total, magnitude)
         if scales:
             (valid, scale), *_ = scales
@@ -158,18 +163,23 @@ def _of_valid(choices: Sequence[tuple[Value, Value]]) -> Value:
     return chosen
 
 
-def _log_sum(after: Callable[..., Signal], *, y: Value, m: Value, n_ln2: Value, less: Value) -> Value:
+def _log_sum(after: Callable[..., Signal], *, y: Value, m: Value, n_ln2: Value, less: Value, narrow: bool) -> Value:
     """n * ln 2 ± m * y in 2**-48, one edge after y and m, with n_ln2 and less."""
     ratio = y[layout.C0_FRACTION - layout.RATIO_FRACTION :]
-    parts = [
-        (after(m[:NARROW_BITS] * ratio[:NARROW_BITS]), 0),
-        (after(m[NARROW_BITS:] * ratio[:NARROW_BITS]), NARROW_BITS),
-        (after(m[:NARROW_BITS] * ratio[NARROW_BITS:]), NARROW_BITS),
-        (after(m[NARROW_BITS:] * ratio[NARROW_BITS:]), 2 * NARROW_BITS),
-    ]
+    if narrow:
+        parts = [
+            (after(m[:NARROW_BITS] * ratio[:NARROW_BITS]), 0),
+            (after(m[NARROW_BITS:] * ratio[:NARROW_BITS]), NARROW_BITS),
+            (after(m[:NARROW_BITS] * ratio[NARROW_BITS:]), NARROW_BITS),
+            (after(m[NARROW_BITS:] * ratio[NARROW_BITS:]), 2 * NARROW_BITS),
+        ]
+    else:
+        parts = [(after(m * ratio[:LOW_BITS]), 0), (after(m * ratio[LOW_BITS:]), LOW_BITS)]
     # the product is in 2**-49, and its last place is cut off
     cut = [part << place - 1 if place else part[1:] for part, place in parts]
     # a - b is ~(~a + b)
     from_n = Cat(Const(0, layout.LOG_FRACTION - layout.ARGUMENT_FRACTION), n_ln2)[:LOG_BITS]
-    total = ((from_n ^ less.replicate(LOG_BITS)) + cut[1] + cut[2] + (cut[0] | cut[3]))[:LOG_BITS]
+    # of four, the first and the last do not overlap
+    product = cut[1] + cut[2] + (cut[0] | cut[3]) if narrow else cut[0] + cut[1]
+    total = ((from_n ^ less.replicate(LOG_BITS)) + product)[:LOG_BITS]
     return total ^ less.replicate(LOG_BITS)

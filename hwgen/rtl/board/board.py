@@ -97,8 +97,11 @@ class Board(wiring.Component):
         return m
 
 
-def generate(config: MachineConfig) -> str:
-    """The board as Verilog, one module for each kind of part; the same text for the same configuration."""
-    library = Library()
+def generate(config: MachineConfig, *, wide_multipliers: bool = False) -> str:
+    """The board as Verilog, one module for each kind of part; the same text for the same configuration.
+
+    With `wide_multipliers` products are built for 27 × 18 bits (DSP48E2) instead of 18 × 18.
+    """
+    library = Library(wide_multipliers=wide_multipliers)
     library.add(board.TOP, lambda: Board(config, library))
     return library.verilog()

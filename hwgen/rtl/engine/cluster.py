@@ -6,7 +6,7 @@ clusters. What a row means is known; what a tuple or a section is, is not.
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -16,6 +16,7 @@ from hwgen.rtl.engine.special import SpecialFunctions
 from hwgen.rtl.interfaces import tuple_address_bits
 from hwgen.rtl.library import Library
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
+from hwgen.spec.engine import Opcode
 
 WORDS = data.ArrayLayout(32, LANES_PER_CLUSTER)
 
@@ -75,7 +76,9 @@ class Cluster(wiring.Component):
         m.d.sync += mine.eq(
             Mux(self.control.one_cluster & (self.control.cluster != self.number), 0, self.control.write.lanes)
         )
-        lanes = [self._library.place("lane", lambda: Lane(self._config)) for _ in range(LANES_PER_CLUSTER)]
+        lanes = [
+            self._library.place("lane", lambda: Lane(self._config, self._library)) for _ in range(LANES_PER_CLUSTER)
+        ]
         side = self._side(m, control, lanes)
         for k, lane in enumerate(lanes):
             m.submodules[f"lane_{k}"] = lane
@@ -119,10 +122,10 @@ class Cluster(wiring.Component):
     def _side(self, m: Module, control: Signal, lanes: list[wiring.Component]) -> Value:
         """The special function unit, and the word that it or the host has for the lanes."""
         m.submodules.special = special = self._library.place(
-            "special", lambda: SpecialFunctions(self._config.divide_interval)
+            "special", lambda: SpecialFunctions(self._config, self._library)
         )
-        chosen = {}
-        for name in ("a", "b"):
+        chosen: dict[str, Value] = {"b": Const(0, 32)}
+        for name in ("a", "b") if self._config.has(Opcode.DIV) else ("a",):
             chosen[name] = Signal(32, name=f"{name}_chosen", reset_less=True)
             m.d.sync += chosen[name].eq(Array(getattr(lane, name) for lane in lanes)[control.special_lane])
         m.d.comb += [

@@ -22,6 +22,7 @@ from hwgen.rtl.engine.control import (
     scratch_address_bits,
 )
 from hwgen.rtl.interfaces import tuple_address_bits
+from hwgen.rtl.library import Library
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 from hwgen.spec.cycles import ALU_LATENCY
 
@@ -58,8 +59,9 @@ class Lane(wiring.Component):
         A word of a tuple.
     """
 
-    def __init__(self, config: MachineConfig) -> None:
+    def __init__(self, config: MachineConfig, library: Library) -> None:
         self._config = config
+        self._library = library
         super().__init__(
             {
                 "a_address": In(row_address_bits(config)),
@@ -138,7 +140,7 @@ class Lane(wiring.Component):
         m.d.sync += [a.eq(self.a), b.eq(arriving)]
 
         m.submodules.add = add = FloatAdd(latency=ALU_LATENCY)
-        m.submodules.multiply = multiply = FloatMul(latency=ALU_LATENCY)
+        m.submodules.multiply = multiply = FloatMul(latency=ALU_LATENCY, narrow=not self._library.wide_multipliers)
         # the choice below takes a cycle
         m.submodules.select = select = FloatSelect(latency=ALU_LATENCY - 1)
         other = Signal(32, reset_less=True)

@@ -263,6 +263,8 @@ class Sequencer(wiring.Component):
 
         entering: dict[int, Value] = {cycles.RESULT_LATENCY: row.valid & ~op[-1]}
         for opcode, latency in cycles.SPECIAL_LATENCY.items():
+            if not self._config.has(opcode):
+                continue
             entering[latency] = entering.get(latency, Const(0, 1)) | (row.valid & (op == opcode))
         # a row that issues in cycle c is written here in c + latency, so that a row that issues then reads the result:
         # its addresses are here one cycle after that, and a memory's word is read before it is written

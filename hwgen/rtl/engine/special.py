@@ -1,4 +1,5 @@
-"""The special function unit of a cluster: one unit for four functions, one for quotients and roots.
+"""The special function unit of a cluster: one unit for four functions, one for quotients and roots; of both only what
+the machine's configuration asks for.
 
 In: the operands of one lane and which function. Out: the result, in the cycle that `hwgen.spec.timing` gives. It does
 not know where operands come from, nor who takes the result.
@@ -6,13 +7,15 @@ not know where operands come from, nor who takes the result.
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux
+from amaranth.hdl import Cat, Const, Module, Mux, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.arith.divide import FloatDivide
 from hwgen.rtl.arith.function import FloatFunction, Function
 from hwgen.rtl.engine.control import FUNCTION_BITS, Side
+from hwgen.rtl.library import Library
+from hwgen.spec.config import MachineConfig
 from hwgen.spec.engine import Opcode
 
 CODES = {function: Opcode[function.name] & (1 << FUNCTION_BITS) - 1 for function in Function}
@@ -22,12 +25,7 @@ SQUARE_ROOT = Opcode.SQRT & (1 << FUNCTION_BITS) - 1
 
 
 class SpecialFunctions(wiring.Component):
-    """All special functions.
-
-    Parameters
-    ----------
-    divide_interval
-        Cycles between two quotients or roots.
+    """The special functions of a cluster.
 
     Members
     -------
@@ -41,8 +39,9 @@ class SpecialFunctions(wiring.Component):
         In that cycle.
     """
 
-    def __init__(self, divide_interval: int) -> None:
-        self._divide_interval = divide_interval
+    def __init__(self, config: MachineConfig, library: Library) -> None:
+        self._config = config
+        self._library = library
         super().__init__(
             {
                 "a": In(32),
@@ -56,14 +55,30 @@ class SpecialFunctions(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.functions = functions = FloatFunction()
-        m.submodules.divide = divide = FloatDivide(interval=self._divide_interval)
-        m.d.comb += [functions.a.eq(self.a), divide.a.eq(self.a), divide.b.eq(self.b)]
-        with m.Switch(self.function):
-            for function, code in CODES.items():
-                with m.Case(code):
-                    m.d.comb += [functions.start.eq(self.start), functions.function.eq(function)]
-            with m.Default():
-                m.d.comb += [divide.start.eq(self.start), divide.square_root.eq(self.function == SQUARE_ROOT)]
-        m.d.comb += self.result.eq(Mux(self.side == Side.DIVIDE, divide.result, functions.result))
+        pipelined = [function for function in CODES if self._config.has(Opcode[function.name])]
+        divides, roots = (self._config.has(op) for op in (Opcode.DIV, Opcode.SQRT))
+        results: list[Value] = []
+        if pipelined:
+            m.submodules.functions = functions = FloatFunction(pipelined, narrow=not self._library.wide_multipliers)
+            m.d.comb += functions.a.eq(self.a)
+            with m.Switch(self.function):
+                for function in pipelined:
+                    with m.Case(CODES[function]):
+                        m.d.comb += [functions.start.eq(self.start), functions.function.eq(function)]
+            results.append(functions.result)
+        if divides or roots:
+            m.submodules.divide = divide = FloatDivide(divide=divides, root=roots, interval=self._config.divide_interval)
+            # whatever the other unit computes, its operands mean nothing to this one
+            others = Cat(self.function == CODES[function] for function in pipelined).any()
+            m.d.comb += [
+                divide.a.eq(self.a),
+                divide.b.eq(self.b),
+                divide.start.eq(self.start & ~others),
+                divide.square_root.eq(self.function == SQUARE_ROOT),
+            ]
+            results.append(divide.result)
+        if len(results) == 2:
+            m.d.comb += self.result.eq(Mux(self.side == Side.DIVIDE, results[1], results[0]))
+        else:
+            m.d.comb += self.result.eq(results[0] if results else Const(0, 32))
         return m

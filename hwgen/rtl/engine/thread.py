@@ -118,8 +118,11 @@ class Thread(wiring.Component):
             ]
             partners: list[Value] = [clusters[k ^ 1 << d].operands.as_value() for d in range(cluster_distances(config))]
             partners.append(Cat(self.other[lane] for lane in lanes))
-            m.d.comb += cluster.distant.eq(Array(partners)[control.distant])
-        m.d.comb += self.selected.eq(Array(cluster.selected for cluster in clusters)[self.host_cluster])
+            # an index costs logic even where there is nothing to choose
+            chosen = Array(partners)[control.distant] if config.clusters > 1 else partners[0]
+            m.d.comb += cluster.distant.eq(chosen)
+        words_read = Array(cluster.selected for cluster in clusters)
+        m.d.comb += self.selected.eq(words_read[self.host_cluster] if config.clusters > 1 else words_read[0])
         return m
 
     def _present(self, m: Module) -> Signal:

@@ -39,6 +39,12 @@ def test_every_function(functions: Iterable[Function]) -> None:
         vectors.same_bits(unit(a=x, function=function)["result"].view(np.float32), MEANING[function](x), x)
 
 
+def test_wide_multipliers_give_the_same_bits() -> None:
+    unit = Unit(FloatFunction((Function.LOG,), narrow=False), latency=LATENCY[Function.LOG])
+    x = vectors.single(vectors.scaled(100_000), seed=9)
+    vectors.same_bits(unit(a=x, function=Function.LOG)["result"].view(np.float32), numerics.log(x), x)
+
+
 @pytest.mark.parametrize(("function", "bound"), [(Function.EXP, -126 * LN2), (Function.GAUSSIAN, (126 * LN2) ** 0.5)])
 def test_where_results_become_tiny(function: Function, bound: float) -> None:
     center = int(np.float32(bound).view(np.uint32))

@@ -164,7 +164,8 @@ def random_shape(rng: np.random.Generator, config: MachineConfig) -> Shape:
 def random_instruction(rng: np.random.Generator, shape: Shape, section: Section) -> Instruction:
     """Any instruction that stays inside its memories."""
     config = shape.config
-    op = Opcode(int(rng.choice(SPECIAL if rng.random() < 0.25 else PLAIN)))
+    special = [op for op in SPECIAL if config.has(op)]
+    op = Opcode(int(rng.choice(special if special and rng.random() < 0.25 else PLAIN)))
     inner = int(rng.integers(1, 5))
     outer = int(rng.choice([1, 1, 2, 3, shape.group]))
     if op.special:

@@ -165,6 +165,8 @@ def test_what_cannot_be_is_refused() -> None:
         machine.load(rule(config=replace(CONFIG, striders=3)))
     with pytest.raises(ValueError, match="must have a section 'tuple'"):
         machine.load(rule(sections={}))
+    with pytest.raises(ValueError, match="the machine must have SIGMOID, which the Bundle's program uses; it has not"):
+        machine.load(rule(config=replace(CONFIG, functions=0)))
     machine.load(rule(config=replace(CONFIG, link_latency=7, clock_hz=1)))
     with pytest.raises(ValueError, match="pages must be a multiple of 8192 bytes, not 10"):
         machine.run_epoch(bytes(10))
