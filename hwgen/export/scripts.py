@@ -18,6 +18,10 @@ from hwgen.spec.config import MachineConfig
 FIT = "fit"
 """Top module of the stand-in."""
 
+PARTS = "lane special thread strider sequencer"
+"""Modules that yosys maps once for all their instances, each flattened: as small as a flat design, and 32 units take
+as long as eight."""
+
 SMALL_FACTOR = 8
 """Products of so few bits are made of LUTs: an ECP5 has fewer multipliers than a machine has uses for them."""
 
@@ -90,12 +94,18 @@ def _ecp5(config: MachineConfig, device: Device) -> dict[str, str]:
         "# LUTs, flip-flops, multipliers, block RAMs of the board in its stand-in",
         f"read_verilog ../rtl/{board.TOP}.v {FIT}.v",
         f"hierarchy -check -top {FIT}",
-        "proc; flatten; opt; wreduce; opt_clean",
+        "proc",
+        f"setattr -mod -set keep_hierarchy 1 {PARTS}",
+        "flatten; opt; wreduce; opt_clean",
         "techmap -map small_products.v",
         ECP5_MULTIPLIERS,
         "chtype -set $mul t:$__soft_mul",
         "scratchpad -set abc9.D 7500",
-        f"synth_ecp5 -nodsp -abc9 -top {FIT} -json {FIT}.json",
+        f"synth_ecp5 -noflatten -nodsp -abc9 -top {FIT}",
+        "tee -q -o parts.json stat -json",
+        "setattr -mod -unset keep_hierarchy *",
+        "flatten; opt_clean",
+        f"write_json {FIT}.json",
         "tee -q -o utilisation.json stat -json",
     ]
     place = [
@@ -138,14 +148,16 @@ def _xcup(config: MachineConfig, device: Device) -> dict[str, str]:
         "# LUTs, flip-flops, DSPs, block RAMs of the board",
         f"read_verilog ../rtl/{board.TOP}.v",
         f"hierarchy -check -top {board.TOP}",
-        f"synth_xilinx -family xcup -top {board.TOP}",
+        f"setattr -mod -set keep_hierarchy 1 {PARTS}",
+        "# pipelines stay registers: there are two flip-flops for each LUT that a shift register would take",
+        f"synth_xilinx -family xcup -flatten -nosrl -top {board.TOP}",
         f"tee -q -o utilisation.json stat -json -top {board.TOP}",
     ]
     vivado = [
         "# vivado -mode batch -source vivado.tcl: out of context, since the buses stay on the chip",
         f"read_verilog ../rtl/{board.TOP}.v",
         f"read_xdc -mode out_of_context {board.TOP}.xdc",
-        f"synth_design -top {board.TOP} -part {device.part} -mode out_of_context",
+        f"synth_design -top {board.TOP} -part {device.part} -mode out_of_context -shreg_min_size 8",
         "opt_design",
         "place_design",
         "phys_opt_design",

@@ -69,6 +69,7 @@ class AccessEngine(wiring.Component):
             unpacker.job.eq(intake.job),
             unpacker.valid.eq(intake.valid),
             intake.ready.eq(unpacker.ready),
+            intake.takes.eq(unpacker.takes),
             intake.clear.eq(forget),
             intake.write.eq(self.image.column),
             intake.address.eq(self.image.address),
@@ -77,16 +78,18 @@ class AccessEngine(wiring.Component):
         for member in ("valid", "strider", "line", "data"):
             m.d.comb += getattr(store.write, member).eq(getattr(loader.write, member))
 
-        # the host's writes reach the Striders a cycle later: there may be many, and far away
+        # the host's writes reach the Striders two cycles later: translation takes one, and there may be many, far away
         m.submodules.translator = translator = Translator(config)
         image = image_write(config).create(path=("image",))
-        m.d.comb += translator.word.eq(self.image.data)
+        arriving = image_write(config).create(path=("arriving",))
+        m.d.comb += translator.word.eq(arriving.data)
         m.d.sync += [
-            image.program.eq(self.image.strider),
-            image.constant.eq(self.image.constant),
-            image.address.eq(self.image.address),
+            arriving.program.eq(self.image.strider),
+            arriving.constant.eq(self.image.constant),
+            arriving.address.eq(self.image.address),
+            arriving.data.eq(self.image.data),
+            *(getattr(image, name).eq(getattr(arriving, name)) for name in ("program", "constant", "address", "data")),
             image.instruction.eq(translator.instruction),
-            image.data.eq(self.image.data),
         ]
         skips = Signal(config.striders)
         for s in range(config.striders):

@@ -79,8 +79,8 @@ class Intake(wiring.Component):
         While high, nothing is taken.
     oldest, waiting, take
         The queues' sides; bit s of `waiting` and `take` is Strider s.
-    job, valid, ready
-        A job moves on in a cycle in which both are high.
+    job, valid, ready, takes
+        A job moves on in a cycle in which both are high; `takes` is what `ready` is, see `unpacker.py`.
     """
 
     def __init__(self, config: MachineConfig) -> None:
@@ -97,6 +97,7 @@ class Intake(wiring.Component):
                 "job": Out(job_layout(config)),
                 "valid": Out(1),
                 "ready": In(1),
+                "takes": In(1),
             }
         )
 
@@ -119,10 +120,12 @@ class Intake(wiring.Component):
         """`current`, one bit for each Strider."""
         entry = Signal(entry_layout(config))
         taking = Signal()
+        takes = ~full.all() | self.takes
+        """`free` of the first stage."""
         m.d.comb += [
             entry.eq(Array(self.oldest[s] for s in range(config.striders))[current]),
-            taking.eq((self.waiting & turn).any() & free[0]),
-            self.take.eq(self.waiting & turn & free[0].replicate(config.striders)),
+            taking.eq((self.waiting & turn).any() & takes),
+            self.take.eq(self.waiting & turn & takes.replicate(config.striders)),
         ]
         with m.If(taking & (entry.kind == Kind.END)):
             m.d.sync += [

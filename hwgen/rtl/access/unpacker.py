@@ -51,6 +51,9 @@ class Unpacker(wiring.Component):
         See `hwgen.rtl.interfaces.settings`.
     job, valid, ready
         From the intake.
+    takes
+        What `ready` is, from registers of its own, for the way through intake and queues: `ready` moves a hundred
+        flip-flops, and comes too late for what follows from it.
     window, row
         To and from the page store.
     tuples, rounds, half_release, fault
@@ -73,6 +76,7 @@ class Unpacker(wiring.Component):
                 "job": In(job_layout(config)),
                 "valid": In(1),
                 "ready": Out(1),
+                "takes": Out(1),
                 "window": Out(window_layout(config)),
                 "row": In(unsigned(8 * row_bytes(config))),
                 "tuples": Out(tuple_write(config)),
@@ -116,6 +120,8 @@ class Unpacker(wiring.Component):
         leaves = Signal(init=1)
         hopes = Signal()
         """The job goes in this cycle, or there is none; it goes if it can begin a tuple."""
+        stays, despairs = Signal(), Signal(init=1)
+        """The opposites of the two, for `takes`: registers that are equal would be made one."""
 
         # what happens in this cycle; a fault, which all forget in the next one, is not waited for
         beat = Signal()
@@ -126,11 +132,16 @@ class Unpacker(wiring.Component):
             beat.eq(column & ~(following & ~places.free)),
             # single & beat, or no column: what comes before intake and queues in a cycle must be short
             self.ready.eq(leaves | (hopes & ~(places.full & ~places.free))),
+            self.takes.eq(~(stays & (despairs | (places.full & ~places.free)))),
             places.following.eq(following),
             places.begin.eq(beat & begins),
             places.end.eq(beat & ends),
         ]
         is_column = self.valid & ~self.job.fault & ~self.job.end
+        will_leave, will_hope = (
+            ~is_column | (self.job.single & ~self.job.first),
+            is_column & self.job.single & self.job.first,
+        )
         with m.If(self.ready):
             m.d.sync += [
                 column.eq(is_column),
@@ -139,8 +150,10 @@ class Unpacker(wiring.Component):
                 begins.eq(is_column & self.job.first),
                 job.eq(self.job),
                 single.eq(self.job.single),
-                leaves.eq(~is_column | (self.job.single & ~self.job.first)),
-                hopes.eq(is_column & self.job.single & self.job.first),
+                leaves.eq(will_leave),
+                stays.eq(~will_leave),
+                hopes.eq(will_hope),
+                despairs.eq(~will_hope),
                 first_beat.eq(1),
                 told.eq(0),
             ]
@@ -153,6 +166,7 @@ class Unpacker(wiring.Component):
                     job.beats.eq(job.beats - 1),
                     single.eq(job.beats == 2),
                     leaves.eq(job.beats == 2),
+                    stays.eq(job.beats != 2),
                 ]
         with m.If(beat & (begins | ends)):
             m.d.sync += opened.eq(~ends)
@@ -164,7 +178,7 @@ class Unpacker(wiring.Component):
         m.d.sync += self.halt.eq(wrong & ~self.stop)
         with m.If(self.start | self.stop | wrong):
             m.d.sync += [signal.eq(0) for signal in (column, page_end, refused, begins, opened, hopes)]
-            m.d.sync += leaves.eq(1)
+            m.d.sync += [leaves.eq(1), stays.eq(0), despairs.eq(1)]
         return m
 
     def _count(self, m: Module, *, has_job: Value, waits: Value, wrong: Value) -> None:
@@ -178,11 +192,16 @@ class Unpacker(wiring.Component):
             ]
         with m.Elif(self.stop | wrong | self._epoch_end):
             m.d.sync += active.eq(0)
-        with m.Elif(active):
-            m.d.sync += [
-                self.waiting_for_engine.eq(self.waiting_for_engine + waits),
-                self.waiting_for_pages.eq(self.waiting_for_pages + Mux(has_job, 0, 1)),
-            ]
+        # counted a cycle later: what says that the unpacker waits comes late in a cycle
+        for_engine, for_pages = Signal(), Signal()
+        m.d.sync += [
+            for_engine.eq(active & waits),
+            for_pages.eq(active & ~has_job),
+        ]
+        with m.If(for_engine & ~self.start):
+            m.d.sync += self.waiting_for_engine.eq(self.waiting_for_engine + 1)
+        with m.If(for_pages & ~self.start):
+            m.d.sync += self.waiting_for_pages.eq(self.waiting_for_pages + 1)
 
     def _window(self, m: Module, job: data.View, beat: Value) -> None:
         """The bytes that this beat needs, and the next one's address."""

@@ -88,15 +88,18 @@ class Front(wiring.Component):
         region = access.address[registers.REGION_SHIFT :]
         offset = access.address[: registers.REGION_SHIFT]
         register = Signal(8)
-        m.d.comb += register.eq(Mux(offset[8:].any(), 0xFF, offset[:8]))
+        decoded = Signal()
+        """`register` is there."""
         ours = Signal()
         refused = Signal()
         looked = Signal()
         """The two above, and what memories answer, are there."""
         m.d.sync += [
+            register.eq(Mux(offset[8:].any(), 0xFF, offset[:8])),
+            decoded.eq(access.valid & ~access.done),
             ours.eq(region[-1]),
             refused.eq(self._refused(region, register)),
-            looked.eq(access.valid & ~access.done),
+            looked.eq(decoded & ~access.done),
         ]
         written = Signal()
         m.d.comb += written.eq(looked & ours & ~refused & access.write)
@@ -157,7 +160,8 @@ class Front(wiring.Component):
             with m.If(written & (register == number)):
                 m.d.sync += value.eq(word)
         commanded = written & (register == BoardRegister.COMMAND)
-        m.d.comb += [
+        # pulses a cycle later: much hangs on them, and what decides them comes late in a cycle
+        m.d.sync += [
             self.train.eq(commanded & word[Command.TRAIN.bit_length() - 1] & ~self.busy),
             self.stop.eq(commanded & word[Command.STOP.bit_length() - 1]),
         ]

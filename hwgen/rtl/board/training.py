@@ -19,6 +19,9 @@ from hwgen.spec.strider import Fault
 START = 1
 RESET = 2
 EPOCH_BITS = (board.LOSSES - 1).bit_length()
+ASKED = ("read", "write", "addr", "wdata")
+"""Members of the host port that go from the loop to the machine, through registers."""
+
 SIGN = 31
 """Bit of a binary32 that does not tell zero from other values."""
 
@@ -86,13 +89,22 @@ class TrainingLoop(wiring.Component):
             m.d.sync += stopping.eq(1)
         with m.If(self.busy):
             m.d.sync += self.cycles.eq(self.cycles + 1)
-        m.d.sync += last.eq(self.epochs_run + 1 >= self.settings.epochs)
+        no_loss, no_convergence = Signal(), Signal()
+        m.d.sync += [
+            last.eq(self.epochs_run + 1 >= self.settings.epochs),
+            no_loss.eq(self.settings.loss_at == board.NOWHERE),
+            no_convergence.eq(self.settings.convergence_at == board.NOWHERE),
+        ]
+        self._access = host_port().create(path=("access",))
+        m.d.sync += [getattr(self.port, name).eq(getattr(self._access, name)) for name in ASKED]
         word = self.port.rdata
         waited = self._wait(m)
 
+        begin = Signal()
+        m.d.sync += self.begin.eq(begin)
         with m.FSM():
             with m.State("idle"), m.If(self.train):
-                m.d.comb += self.begin.eq(1)
+                m.d.comb += begin.eq(1)
                 m.d.sync += [
                     *(flag.eq(0) for flag in (self.trained, self.converged, self.stopped, stopping)),
                     *(count.eq(0) for count in (self.fault, self.epochs_run, self.cycles)),
@@ -121,7 +133,7 @@ class TrainingLoop(wiring.Component):
                 with m.Else():
                     m.next = "ask loss"
             with m.State("ask loss"):
-                with m.If(self.settings.loss_at == board.NOWHERE):
+                with m.If(no_loss):
                     m.next = "ask convergence"
                 with m.Else():
                     self._ask(m, self._scratch(self.settings.loss_at))
@@ -130,7 +142,7 @@ class TrainingLoop(wiring.Component):
                 m.d.comb += self.loss.valid.eq(1)
                 m.next = "ask convergence"
             with m.State("ask convergence"):
-                with m.If(self.settings.convergence_at == board.NOWHERE):
+                with m.If(no_convergence):
                     m.next = "next epoch"
                 with m.Else():
                     self._ask(m, self._scratch(self.settings.convergence_at))
@@ -166,19 +178,21 @@ class TrainingLoop(wiring.Component):
         return m
 
     def _wait(self, m: Module) -> Value:
-        """True READ_LATENCY cycles after an access of this loop."""
+        """True when the answer to the last access of this loop is there."""
         count = Signal(range(registers.READ_LATENCY + 1))
-        with m.If(self.port.read | self.port.write):
-            m.d.sync += count.eq(registers.READ_LATENCY - 1)
+        with m.If(self._access.read | self._access.write):
+            # one cycle to the port's register
+            m.d.sync += count.eq(registers.READ_LATENCY)
         with m.Elif(count.any()):
             m.d.sync += count.eq(count - 1)
         return ~count.any()
 
     def _write_control(self, m: Module, word: int) -> None:
-        m.d.comb += [self.port.write.eq(1), self.port.addr.eq(Register.CONTROL), self.port.wdata.eq(word)]
+        access = self._access
+        m.d.comb += [access.write.eq(1), access.addr.eq(Register.CONTROL), access.wdata.eq(word)]
 
     def _ask(self, m: Module, address: int | Value) -> None:
-        m.d.comb += [self.port.read.eq(1), self.port.addr.eq(address)]
+        m.d.comb += [self._access.read.eq(1), self._access.addr.eq(address)]
 
     @staticmethod
     def _scratch(offset: Value) -> Value:

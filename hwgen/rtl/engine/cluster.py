@@ -120,7 +120,7 @@ class Cluster(wiring.Component):
         return masked
 
     def _side(self, m: Module, control: Signal, lanes: list[wiring.Component]) -> Value:
-        """The special function unit, and the word that it or the host has for the lanes."""
+        """The special function unit, and the word that it or the host has for the lanes, in the last stage."""
         m.submodules.special = special = self._library.place(
             "special", lambda: SpecialFunctions(self._config, self._library)
         )
@@ -136,4 +136,8 @@ class Cluster(wiring.Component):
             special.side.eq(control.side),
             self.selected.eq(chosen["a"]),
         ]
-        return Mux(control.side == Side.HOST, control.host_data, special.result)
+        word = Signal(32, name="side_word", reset_less=True)
+        m.d.sync += word.eq(Mux(control.side == Side.HOST, control.host_data, special.result))
+        with m.If(control.side == Side.NONE):
+            m.d.sync += word.eq(0)
+        return word

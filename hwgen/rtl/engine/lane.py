@@ -52,7 +52,7 @@ class Lane(wiring.Component):
     subtract, select
         Stage 3: what the adder and the `FloatSelect` do.
     side, side_word
-        Last stage but one: the cluster has a word for its lanes.
+        Last stage but one: the cluster has a word for its lanes. Last stage: the word, else 0.
     write_enable, write_address, unit, conditional
         Last stage: a result for the scratchpad; see `control.write_layout`.
     tuples
@@ -145,7 +145,8 @@ class Lane(wiring.Component):
         m.submodules.select = select = FloatSelect(latency=ALU_LATENCY - 1)
         other = Signal(32, reset_less=True)
         holds = Signal(reset_less=True)
-        m.d.sync += [other.eq(Mux(self.side, self.side_word, select.result)), holds.eq(select.holds)]
+        # a register's reset, and one more input of the choice below, are cheaper than a choice of their own
+        m.d.sync += [other.eq(Mux(self.side, 0, select.result)), holds.eq(select.holds)]
         m.d.comb += [
             add.a.eq(a),
             add.b.eq(b),
@@ -163,4 +164,4 @@ class Lane(wiring.Component):
             with m.Case(Result.MULTIPLY):
                 m.d.comb += result.eq(multiply.result)
             with m.Default():
-                m.d.comb += result.eq(other)
+                m.d.comb += result.eq(other | self.side_word)

@@ -138,12 +138,15 @@ class Thread(wiring.Component):
     def _absent(self, m: Module, control: data.View, present: Signal) -> tuple[Signal, Signal]:
         """True a cycle before stage 1."""
         number = Signal(TUPLE_NUMBER_BITS + 1)
+        # b's tuple is the next one
+        before = Signal(signed(len(present) + 1), reset_less=True)
+        m.d.sync += before.eq(present - 1)
         a_absent = Signal(reset_less=True)
         b_absent = Signal(reset_less=True)
         m.d.comb += number.eq(control.tuple_number)
         m.d.sync += [
             a_absent.eq(control.masked & (number >= present)),
-            b_absent.eq(control.masked & control.pair & (number + 1 >= present)),
+            b_absent.eq(control.masked & control.pair & (number >= before)),
         ]
         return a_absent, b_absent
 
