@@ -1,9 +1,9 @@
 """How much of a device a machine takes, from what its parts took when they were synthesised.
 
-In: a `MachineConfig` and a device family. Out: an `Area`, with a line for each kind of part. Lanes, clusters, Striders
-are the same module wherever they stand, so an area is a count of modules, each with what yosys gave it; what grows with
-a width (the rotation of a row, the exchange between threads) is a formula that was fitted to several machines. Memories
-are counted in block RAMs by their geometry. Nothing is synthesised here.
+In: a `MachineConfig` and a device family. Out: an `Area` of the exported board, with a line for each kind of part.
+Lanes, clusters, Striders are the same module wherever they stand, so an area is a count of modules, each with what
+yosys gave it; what grows with a width (the rotation of a row, the exchange between threads) is a formula that was
+fitted to several machines. Memories are counted in block RAMs by their geometry. Nothing is synthesised here.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hwgen.spec.config import MachineConfig
-from hwgen.spec.engine import WORD_BITS
+from hwgen.spec import cycles
+from hwgen.spec.config import FUNCTIONS, MachineConfig
+from hwgen.spec.engine import WORD_BITS, Opcode
 from hwgen.spec.timing import DIVIDE_INTERVALS
 
 
@@ -59,12 +60,61 @@ DIVIDE_STAGE = {"ecp5": (220.0, 104.0), "xcup": (160.0, 104.0)}
 """LUTs and flip-flops of a stage more in a division unit; of ECP5 as synthesised for an interval of 9, of UltraScale+
 in the proportion of the two families' units of one stage."""
 
+TABLE, EXPONENTIAL = "table", "exponential"
+FUNCTION_PARTS: dict[Opcode, tuple[Opcode | str, ...]] = {
+    Opcode.SIGMOID: (Opcode.SIGMOID, TABLE),
+    Opcode.GAUSSIAN: (Opcode.GAUSSIAN, EXPONENTIAL, TABLE),
+    Opcode.EXP: (Opcode.EXP, EXPONENTIAL, TABLE),
+    Opcode.LOG: (Opcode.LOG, TABLE),
+    Opcode.SQRT: (Opcode.SQRT, Opcode.DIV),
+    Opcode.DIV: (Opcode.DIV,),
+}
+"""What each function needs of the unit: what it shares with others is there once."""
 
-def _functions(config: MachineConfig, family: str, row: Row) -> Row:
-    """The special functions of a cluster, `row` with a division unit of one stage."""
-    more = DIVIDE_INTERVALS[0] // config.divide_interval - 1
-    luts, flipflops = DIVIDE_STAGE[family]
-    return (row[0] + more * luts, row[1] + more * flipflops, row[2], row[3])
+FUNCTION_AREAS: dict[str, dict[Opcode | str, Row]] = {
+    "xcup": {
+        TABLE: (205, 466, 2, 1),
+        EXPONENTIAL: (275, 225, 1, 0),
+        Opcode.SIGMOID: (125, 220, 0, 0),
+        Opcode.GAUSSIAN: (115, 194, 3, 0),
+        Opcode.EXP: (50, 3, 0, 0),
+        Opcode.LOG: (345, 428, 2, 0),
+        Opcode.SQRT: (91, 3, 0, 0),
+        Opcode.DIV: (142, 199, 0, 0),
+    },
+    "ecp5": {
+        TABLE: (236, 520, 2, 2),
+        EXPONENTIAL: (365, 274, 1, 0),
+        Opcode.SIGMOID: (278, 16, 0, 0),
+        Opcode.GAUSSIAN: (175, 90, 2, 0),
+        Opcode.EXP: (62, 0, 0, 0),
+        Opcode.LOG: (659, 663, 3, 0),
+        Opcode.SQRT: (155, 3, 0, 0),
+        Opcode.DIV: (240, 200, 0, 0),
+    },
+}
+"""Of the parts, synthesised alone and in several combinations."""
+
+
+def _functions(config: MachineConfig, family: str) -> Row:
+    """The special functions of a cluster."""
+    parts = {part for op in FUNCTIONS if config.has(op) for part in FUNCTION_PARTS[op]}
+    areas = [FUNCTION_AREAS[family][part] for part in parts]
+    if Opcode.DIV in parts:
+        more = DIVIDE_INTERVALS[0] // config.divide_interval - 1
+        luts, flipflops = DIVIDE_STAGE[family]
+        areas.append((more * luts, more * flipflops, 0, 0))
+    return (
+        sum(row[0] for row in areas),
+        sum(row[1] for row in areas),
+        sum(row[2] for row in areas),
+        sum(row[3] for row in areas),
+    )
+
+
+def _line(config: MachineConfig) -> int:
+    """Stages in which the sequencer keeps a result's address at most."""
+    return max([cycles.RESULT_LATENCY, *(cycles.SPECIAL_LATENCY[op] for op in FUNCTIONS if config.has(op))])
 
 
 def _index_memory(config: MachineConfig) -> float:
@@ -76,7 +126,7 @@ def _times(count: float, row: Row) -> Row:
 
 
 def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
-    """yosys 0.5x, ``synth_xilinx -family xcup``; LUTs include those used as memory and shift registers."""
+    """yosys 0.5x, ``synth_xilinx -family xcup -nosrl``, parts flattened; LUTs include those used as memory."""
     lanes, threads, clusters, units = config.lanes, config.threads, config.threads * config.clusters, config.units
     beats = config.page_beats
     shared_words = beats <= 64  # yosys then prefers LUTs to block RAM
@@ -84,22 +134,23 @@ def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
     store_rows = config.striders * config.page_size // (8 * lanes)
     store_in_luts = store_rows <= 64
     lane_memory = 2 * (_block_rams(config.scratch_depth, 32) + _block_rams(config.tuple_depth, 32))
+    distant = 265 * config.clusters if config.clusters > 1 else 0
     return {
-        "lanes": _times(units, (857 if units == 8 else 889, 860, 4, lane_memory)),
-        "functions": _times(clusters, _functions(config, "xcup", (1543, 1198, 11, 1))),
-        "clusters": _times(clusters, (255, 183, 0, 0)),
+        "lanes": _times(units, (685, 939, 2, lane_memory)),
+        "functions": _times(clusters, _functions(config, "xcup")),
+        "clusters": _times(clusters, (345, 215, 0, 0)),
         "index files": _times(threads if config.index_depth else 0, (*INDEX_FILE, _index_memory(config))),
-        "threads": _times(threads, (265 * config.clusters + 68, 264 * config.clusters + 166, 0, 0)),
+        "threads": _times(threads, (distant + 72, 264 * config.clusters + 180, 0, 0)),
         "exchange": (32 * units * math.ceil(distances / 3), 264 * config.clusters + 44, 0, 0),
-        "sequencer": (890, 1850, 1, _block_rams(config.program_depth, WORD_BITS)),
+        "sequencer": (790, 950 + 24 * _line(config), 1, _block_rams(config.program_depth, WORD_BITS)),
         "striders": _times(
             config.striders,
             (
-                485 + 16 * config.link_bytes,
-                140 + 10.7 * config.link_bytes,
+                485 + 16 * config.link_bytes if shared_words else 702 + 6.75 * config.link_bytes,
+                140 + 10.7 * config.link_bytes if shared_words else 484,
                 1,
                 _block_rams(config.strider_depth, 36) * 2
-                + (0 if shared_words else _block_rams(beats, 8 * config.link_bytes)),
+                + (0 if shared_words else 2 * _block_rams(beats, 4 * config.link_bytes)),
             ),
         ),
         "queues": _times(config.striders, (16 + 0.92 * config.queue_depth, 12 + config.queue_depth / 20, 0, 0)),
@@ -110,9 +161,10 @@ def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
             0,
             0 if store_in_luts else 2 * _block_rams(store_rows, 32 * lanes),
         ),
-        "unpacker": (75 * lanes + 1050, 82 * lanes + 720, 0, 0),
+        "unpacker": (75 * lanes + 1050, 250 * lanes + 720, 0, 0),
         "access": (370 + 17 * config.striders, 8 * config.link_bytes + 700, 0, 0),
         "host": (347, 405, 0, 0),
+        "board": (746, 860 + 8 * config.link_bytes, 0, 1),
     }
 
 
@@ -122,21 +174,23 @@ def _ecp5(config: MachineConfig) -> dict[str, Row]:
     store_rows = config.striders * config.page_size // (8 * lanes)
     lane_memory = 2 * (2 * _block_rams(config.scratch_depth, 32) + 2 * _block_rams(config.tuple_depth, 32))
     exchange = 34 * units if threads > 1 else 0
+    distant = 120 * config.clusters if config.clusters > 1 else 0
+    chosen = 460 if config.has(Opcode.DIV) else 310
     return {
-        "lanes": _times(units, (1118 if units == 8 else 1145, 1000, 4, lane_memory)),
-        "functions": _times(clusters, _functions(config, "ecp5", (2245, 1785, 9, 2))),
-        "clusters": _times(clusters, (275, 168, 0, 0)),
+        "lanes": _times(units, (1123 if units == 8 else 1170, 1036, 3, lane_memory)),
+        "functions": _times(clusters, _functions(config, "ecp5")),
+        "clusters": _times(clusters, (chosen, 360, 0, 0)),
         "index files": _times(threads if config.index_depth else 0, (*INDEX_FILE, _index_memory(config))),
-        "threads": _times(threads, (120 * config.clusters, 180 * config.clusters + 60, 0, 0)),
+        "threads": _times(threads, (distant, 180 * config.clusters + 60, 0, 0)),
         "exchange": (exchange, 154 * clusters, 0, 0),
-        "sequencer": (1340, 1700, 1, 2 * _block_rams(config.program_depth, WORD_BITS)),
+        "sequencer": (1280 + 4.5 * _line(config), 916 + 24 * _line(config), 1, _sequencer_memory(config)),
         "striders": _times(
             config.striders,
             (
-                1200 + 16 * config.link_bytes,
-                400 + 10.7 * config.link_bytes,
+                1839,
+                500,
                 1,
-                4 * config.page_size / 8192 + 4 * _block_rams(config.strider_depth, 36),
+                4 * _block_rams(config.page_beats, 4 * config.link_bytes) + 4 * _block_rams(config.strider_depth, 36),
             ),
         ),
         "queues": _times(config.striders, (60 + 2.5 * config.queue_depth, 20, 0, 0)),
@@ -149,7 +203,12 @@ def _ecp5(config: MachineConfig) -> dict[str, Row]:
         "unpacker": (80 * lanes + 1120, 82 * lanes + 1550, 0, 0),
         "access": (450 + 17 * config.striders, 8 * config.link_bytes + 650, 0, 2),
         "host": (430, 210, 0, 0),
+        "board": (2050, 1000 + 38 * config.link_bytes, 0, 2),
     }
+
+
+def _sequencer_memory(config: MachineConfig) -> float:
+    return 2 * _block_rams(config.program_depth, WORD_BITS)
 
 
 def _block_rams(depth: int, width: int) -> float:

@@ -1,7 +1,7 @@
 """Estimated areas against syntheses of the whole machine, taken down here: a synthesis takes minutes.
 
-The figures are those of yosys for UltraScale+ (``synth_xilinx -family xcup``, hierarchy kept) and of nextpnr-ecp5's
-packer for ECP5 (``synth_ecp5``), of machines with the fields given.
+The figures are those of the exported board with its scripts: of yosys for UltraScale+, of nextpnr-ecp5's packer for
+ECP5, of machines with the fields given.
 """
 
 from __future__ import annotations
@@ -12,26 +12,19 @@ from dana.codesign.area import area_of
 from hwgen.devices import FAMILIES
 from hwgen.spec.config import MachineConfig
 
-ULTRASCALE_PLUS = [
-    ({"threads": 1, "clusters": 1, "striders": 2}, (15_522, 15_556, 46, 53.5)),
-    ({"threads": 1, "clusters": 8, "striders": 4}, (104_000, 93_999, 349, 286.5)),
-    ({"threads": 8, "clusters": 1, "striders": 16, "queue_depth": 256}, (100_814, 83_645, 361, 375.5)),
-    (
-        {"threads": 2, "clusters": 4, "striders": 4, "scratch_depth": 4096, "tuple_depth": 4096, "link_bytes": 128},
-        (97_141, 87_319, 349, 1067.5),
-    ),
-    ({"threads": 2, "clusters": 1, "striders": 2, "index_depth": 64}, (26_085, 25_175, 91, 86.5)),
-    (
-        {"page_size": 32768, "program_depth": 4096, "strider_depth": 1024, "descriptor_depth": 256},
-        (15_487, 15_527, 46, 89.0),
-    ),
+Case = tuple[dict[str, int], tuple[int, int, int, float]]
+
+WIDE = {"threads": 8, "striders": 8, "queue_depth": 128, "link_bytes": 64}
+ULTRASCALE_PLUS: list[Case] = [
+    ({}, (14_383, 19_214, 27, 54.5)),
+    ({**WIDE, "functions": 32}, (65_695, 79_997, 137, 346.5)),
 ]
 
 
 SMALL = {"striders": 2, "scratch_depth": 512, "tuple_depth": 512, "link_bytes": 16}
-ECP5 = [
-    ({"threads": 1, "clusters": 1, **SMALL}, (20_548, 18_215, 44, 69)),
-    ({"threads": 4, "clusters": 1, **SMALL}, (56_982, 48_554, 167, 171)),
+ECP5: list[Case] = [
+    ({}, (23_216, 20_470, 35, 111)),
+    ({"threads": 4, "functions": 1, **SMALL}, (55_065, 46_473, 107, 173)),
 ]
 
 

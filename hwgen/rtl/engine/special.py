@@ -67,7 +67,9 @@ class SpecialFunctions(wiring.Component):
                         m.d.comb += [functions.start.eq(self.start), functions.function.eq(function)]
             results.append(functions.result)
         if divides or roots:
-            m.submodules.divide = divide = FloatDivide(divide=divides, root=roots, interval=self._config.divide_interval)
+            m.submodules.divide = divide = FloatDivide(
+                divide=divides, root=roots, interval=self._config.divide_interval
+            )
             # whatever the other unit computes, its operands mean nothing to this one
             others = Cat(self.function == CODES[function] for function in pipelined).any()
             m.d.comb += [
