@@ -20,7 +20,7 @@
 
 int dana_max_epochs = 100000;
 int dana_max_runs = 0;
-int dana_max_seconds = 0;
+int dana_training_timeout = 0;
 int dana_max_memory = 0;
 
 /* The class of our locks, which is no catalog's */
@@ -69,11 +69,11 @@ void
 dana_bounds_start_clock(void)
 {
 	overdue = false;
-	if (dana_max_seconds == 0)
+	if (dana_training_timeout == 0)
 		return;
 	if (timer == MAX_TIMEOUTS)
 		timer = RegisterTimeout(USER_TIMEOUT, time_is_over);
-	enable_timeout_after(timer, dana_max_seconds * 1000);
+	enable_timeout_after(timer, dana_training_timeout);
 }
 
 static bool
@@ -110,6 +110,6 @@ dana_bounds_failed(void)
 	FlushErrorState();
 	ereport(ERROR,
 			(errcode(ERRCODE_QUERY_CANCELED),
-			 errmsg("the training took longer than the %d seconds of dana.max_seconds", dana_max_seconds),
+			 errmsg("canceling training due to dana.training_timeout"),
 			 errhint("Train fewer epochs or fewer rows, or ask the administrator for more time.")));
 }

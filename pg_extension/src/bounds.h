@@ -7,7 +7,7 @@
 
 extern int dana_max_epochs;
 extern int dana_max_runs;	 /* in the whole server; 0: any number */
-extern int dana_max_seconds; /* of one training; 0: any time */
+extern int dana_training_timeout; /* milliseconds of one training; 0: any time */
 extern int dana_max_memory;	 /* MB of the worker's session; 0: as the worker was started */
 
 /* Waits until fewer than dana.max_runs trainings run. The place is held until dana_bounds_leave(), or an abort. */

@@ -39,9 +39,9 @@ _PG_init(void)
 	DefineCustomIntVariable("dana.max_runs", "Most trainings that run at once in the server; 0: any number.",
 							"The next one waits, as for a lock.", &dana_max_runs, 0, 0, 10000, PGC_SIGHUP, 0, NULL, NULL,
 							NULL);
-	DefineCustomIntVariable("dana.max_seconds", "Longest time that a training may take; 0: any.",
-							"Unlike statement_timeout, a user cannot change it.", &dana_max_seconds, 0, 0, INT_MAX / 1000, PGC_SUSET,
-							GUC_UNIT_S, NULL, NULL, NULL);
+	DefineCustomIntVariable("dana.training_timeout", "Longest time that a training may take; 0: any.",
+							"Unlike statement_timeout, a user cannot change it.", &dana_training_timeout, 0, 0, INT_MAX, PGC_SUSET,
+							GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable("dana.max_memory", "Most memory of the worker's process for a training; 0: as the worker was started.",
 							"At most half of it keeps pages between epochs.", &dana_max_memory, 0, 0, INT_MAX, PGC_SUSET,
 							GUC_UNIT_MB, NULL, NULL, NULL);

@@ -227,7 +227,7 @@ class PageTrainer:
     def open(self, request: TrainRequest, notify: Notify) -> PageTraining:
         rule = self._rule(request.source)
         MISHAPS[rule.on_open]()
-        np.ones(rule.allocate_mb << 20, dtype=np.uint8)
+        np.empty(rule.allocate_mb << 20, dtype=np.uint8)  # bounded where it is asked for, not where it is touched
         return PageTraining(rule, request, self._library)
 
     def _rule(self, source: str) -> Rule:
