@@ -28,8 +28,8 @@ NAMES = (
 )
 """In the order in which they run; each is a module with ``run() -> list[Figure]``."""
 
-LONG = ("arithmetic", "lockstep", "mutation")
-"""Proofs of many minutes, likewise; they run where they are named."""
+LONG = ("arithmetic", "lockstep", "mutation", "synthesis")
+"""Many minutes each, likewise; they run where they are named."""
 
 
 def main() -> int:
