@@ -91,7 +91,7 @@ MUTATIONS = (
     Mutation("engine/lane.py", "(~self.conditional | holds)", "1", "a conditional move always writes", ENGINE),
     Mutation("engine/lane.py", "b.eq(arriving)", "b.eq(self.b)", "no exchange", ENGINE),
     Mutation("engine/cluster.py", "tail[:LANE_BITS] <= k", "tail[:LANE_BITS] < k", "a tail is a lane late", ENGINE),
-    Mutation("engine/thread.py", "number + 1 >= present", "number >= present", "PAIR's b has a's tuple", ENGINE),
+    Mutation("engine/thread.py", "number >= before", "number >= present", "PAIR's b has a's tuple", ENGINE),
     Mutation("engine/engine.py", "Mux(self.rows.half, half_base, 0)", "0", "tuples lie in one half", ENGINE),
     Mutation(
         "engine/sequencer.py",

@@ -18,6 +18,7 @@ WIDE = {"threads": 8, "striders": 8, "queue_depth": 128, "link_bytes": 64}
 ULTRASCALE_PLUS: list[Case] = [
     ({}, (14_383, 19_214, 27, 54.5)),
     ({**WIDE, "functions": 32}, (65_695, 79_997, 137, 346.5)),
+    ({**WIDE, "functions": 41}, (71_909, 89_509, 169, 354.5)),
 ]
 
 
