@@ -20,7 +20,7 @@ from dsl.semantics.coercion import to_whole
 from dsl.semantics.context import Call, Context
 from dsl.semantics.imports import library_object
 from dsl.semantics.library import DECLARATIONS, FAMILIAR_WORDS, FUNCTIONS, METHODS, NAMES, PYTHON_WORDS
-from dsl.semantics.modules import MODULES, moved
+from dsl.semantics.modules import MODULES, import_of, moved
 from dsl.semantics.objects import (
     POISON,
     Algorithm,
@@ -104,6 +104,8 @@ class Expressions:
         help_text = did_you_mean(name.id, set(scope.known()))
         if name.id == "dana":
             help_text = "put import dana on the first line"
+        elif import_of(name.id):
+            help_text = f"put {import_of(name.id)} on a line above"
         elif name.id in FAMILIAR_WORDS and not help_text:
             help_text = f"write {FAMILIAR_WORDS[name.id]}"
         elif name.id in PYTHON_WORDS:
@@ -159,7 +161,9 @@ class Expressions:
             case _:
                 title, known, prefix = f"there is no {name!r} on {describe(owner)}", (), ""
         help_text = did_you_mean(name, NAMES if isinstance(owner, Namespace) else known)
-        if name in FAMILIAR_WORDS:
+        if isinstance(owner, Namespace) and import_of(name):
+            help_text = f"put {import_of(name)} on a line above, and write {name} alone"
+        elif name in FAMILIAR_WORDS:
             help_text = f"write {FAMILIAR_WORDS[name]}"
         elif not help_text and known:
             help_text = f"there are {', '.join(prefix + word for word in known)}"

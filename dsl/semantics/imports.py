@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dsl.diagnostics import did_you_mean
 from dsl.semantics.context import Context
 from dsl.semantics.library import ELSEWHERE, FAMILIAR_WORDS, NAMES
-from dsl.semantics.modules import MODULES, statements
+from dsl.semantics.modules import MODULES, import_of, statements
 from dsl.semantics.objects import POISON, AllTuples, Builtin, Module, Namespace, Object, Scope
 from dsl.source import Span
 from dsl.syntax import ast
@@ -90,7 +90,7 @@ class Imports:
                     f"{statement.module} has no {alias.name!r}",
                     alias.span,
                     label="no such name",
-                    help=did_you_mean(alias.name, offered) or _familiar(alias.name),
+                    help=_familiar(alias.name) or did_you_mean(alias.name, offered),
                 )
 
     def _report_module(self, name: str, span: Span) -> None:
@@ -105,4 +105,6 @@ class Imports:
 
 
 def _familiar(name: str) -> str:
+    if import_of(name):
+        return f"write {import_of(name)}"
     return f"write {FAMILIAR_WORDS[name]}" if name in FAMILIAR_WORDS else ""

@@ -44,6 +44,22 @@ def statements(name: str) -> tuple[ast.Statement, ...]:
     return module.body
 
 
+@cache
+def _homes() -> dict[str, str]:
+    return {
+        statement.name: module
+        for module in MODULES
+        for statement in statements(module)
+        if isinstance(statement, ast.Function)
+    }
+
+
+def import_of(name: str) -> str:
+    """Return the import that a rule lacks to use a function of a module; empty where no module has the function."""
+    home = _homes().get(name)
+    return "" if home is None else f"from {home} import {name}"
+
+
 def moved(tree: Tree, place: Span) -> Tree:
     """Return statements as if all of them stood at `place`, where the rule's own text is: the call."""
     if isinstance(tree, Span):
