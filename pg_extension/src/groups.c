@@ -144,6 +144,22 @@ select_list(grouping *grouping, TupleDesc descriptor)
 	return list.data;
 }
 
+static void
+check_columns(grouping *grouping, TupleDesc descriptor)
+{
+	for (int k = 0; k < grouping->count; k++)
+	{
+		bool found = false;
+
+		for (int i = 0; i < descriptor->natts && !found; i++)
+			found = strcmp(NameStr(TupleDescAttr(descriptor, i)->attname), grouping->by[k]) == 0;
+		if (!found)
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_COLUMN),
+					 errmsg("%s has no column \"%s\" to group by", grouping->source->name, grouping->by[k])));
+	}
+}
+
 /* Opens the rows as a query; returns the statement that gives them sorted by group */
 static dana_rows *
 open_rows(grouping *grouping)
@@ -175,6 +191,7 @@ open_rows(grouping *grouping)
 	source = grouping->source = dana_source_open(&request);
 	if (table != NULL)
 		source->name = table;
+	check_columns(grouping, dana_rows_descriptor(source->plan));
 	list = select_list(grouping, dana_rows_descriptor(source->plan));
 	source->plan = dana_source_plan(source, psprintf("SELECT %s FROM %s", list, from));
 	grouping->columns = dana_rows_descriptor(source->plan)->natts;
