@@ -11,7 +11,7 @@
 #include <emmintrin.h>
 #endif
 
-#include "session.h"
+#include "channel.h"
 
 static dana_ring *ring = NULL;
 static size_t	  ring_length;

@@ -1,0 +1,221 @@
+/*
+ * The socket to the worker: bytes, waiting, messages.
+ *
+ * Every wait is on the latch as well as on the socket, so that cancel, statement_timeout, terminate and the
+ * postmaster's death end it at once. No buffer is pinned or locked during a wait. What fails closes the socket;
+ * session.c, which made it, clears up what belongs to it.
+ */
+#include "channel.h"
+
+#include <sys/socket.h>
+
+#include "miscadmin.h"
+#include "storage/fd.h"
+
+#include "json.h"
+
+pgsocket dana_channel = PGINVALID_SOCKET;
+bool	 dana_channel_busy = false;
+
+void
+dana_channel_close(void)
+{
+	if (dana_channel != PGINVALID_SOCKET)
+	{
+		closesocket(dana_channel);
+		dana_channel = PGINVALID_SOCKET;
+		ReleaseExternalFD();
+	}
+	dana_channel_busy = false;
+}
+
+void
+dana_worker_gone(const char *what)
+{
+	int saved = errno;
+
+	dana_channel_close();
+	errno = saved;
+	if (saved != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONNECTION_FAILURE),
+				 errmsg("lost the dana worker while %s: %m", what),
+				 errhint("The worker's log may say why. The next call connects anew.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_CONNECTION_FAILURE),
+			 errmsg("the dana worker closed the connection while %s", what),
+			 errhint("The worker's log may say why. The next call connects anew.")));
+}
+
+void
+dana_channel_wait(int socket_events, long timeout_ms, dana_wait why)
+{
+	int events = WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | socket_events;
+	int happened;
+
+	if (timeout_ms >= 0)
+		events |= WL_TIMEOUT;
+	happened = WaitLatchOrSocket(MyLatch, events, dana_channel, timeout_ms, dana_wait_event(why));
+	if (happened & WL_LATCH_SET)
+	{
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+bool
+dana_channel_send(const char *data, size_t length)
+{
+	while (length > 0)
+	{
+		ssize_t n = send(dana_channel, data, length, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (n >= 0)
+		{
+			data += n;
+			length -= n;
+		}
+		else if (errno == EAGAIN || errno == EWOULDBLOCK)
+			dana_channel_wait(WL_SOCKET_WRITEABLE, -1, DANA_WAIT_ANSWER);
+		else if (errno != EINTR)
+			return false;
+	}
+	return true;
+}
+
+static void
+receive_all(char *data, size_t length, dana_wait why)
+{
+	while (length > 0)
+	{
+		ssize_t n = recv(dana_channel, data, length, MSG_DONTWAIT);
+
+		if (n > 0)
+		{
+			data += n;
+			length -= n;
+		}
+		else if (n == 0)
+		{
+			errno = 0;
+			dana_worker_gone("waiting for its answer");
+		}
+		else if (errno == EAGAIN || errno == EWOULDBLOCK)
+			dana_channel_wait(WL_SOCKET_READABLE, -1, why);
+		else if (errno != EINTR)
+			dana_worker_gone("waiting for its answer");
+	}
+}
+
+/* Shows a notice of the worker at its level */
+static void
+show_notice(Jsonb *notice)
+{
+	char *level = dana_json_string(notice, "level");
+	char *hint = dana_json_string(notice, "hint");
+	int	  elevel = NOTICE;
+
+	if (strcmp(level, "debug") == 0)
+		elevel = DEBUG1;
+	else if (strcmp(level, "info") == 0)
+		elevel = INFO;
+	else if (strcmp(level, "warning") == 0)
+		elevel = WARNING;
+	ereport(elevel,
+			(errmsg("%s", dana_json_string(notice, "message")),
+			 *hint != '\0' ? errhint("%s", hint) : 0));
+}
+
+/* Raises the error that the worker answered with; the connection is fit for the next request */
+static void
+raise_error(Jsonb *error)
+{
+	char *sqlstate = dana_json_string(error, "sqlstate");
+	char *message = dana_json_string(error, "message");
+	char *detail = dana_json_string(error, "detail");
+	char *hint = dana_json_string(error, "hint");
+	int	  code = ERRCODE_INTERNAL_ERROR;
+
+	if (strlen(sqlstate) == 5 && strspn(sqlstate, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5)
+		code = MAKE_SQLSTATE(sqlstate[0], sqlstate[1], sqlstate[2], sqlstate[3], sqlstate[4]);
+	dana_channel_busy = false;
+	ereport(ERROR,
+			(errcode(code),
+			 errmsg("%s", message),
+			 *detail != '\0' ? errdetail("%s", detail) : 0,
+			 *hint != '\0' ? errhint("%s", hint) : 0));
+}
+
+bool
+dana_receive_one(dana_reply *reply, dana_wait why)
+{
+	char   header[DANA_FRAME_HEADER];
+	uint32 length;
+
+	receive_all(header, sizeof header, why);
+	memcpy(&length, header, sizeof length);
+	if (length > DANA_MAX_REPLY)
+	{
+		dana_channel_close();
+		ereport(ERROR,
+				(errcode(ERRCODE_PROTOCOL_VIOLATION),
+				 errmsg("the dana worker announced a message of %u bytes, more than the %u allowed", length, DANA_MAX_REPLY)));
+	}
+	reply->type = header[4];
+	reply->length = length;
+	reply->payload = palloc((Size)length + 1);
+	receive_all(reply->payload, length, why);
+	reply->payload[length] = '\0';
+	switch (reply->type)
+	{
+		case DANA_MSG_BELL:
+			pfree(reply->payload);
+			return false;
+		case DANA_MSG_NOTICE:
+			show_notice(dana_json_parse(reply->payload));
+			return false;
+		case DANA_MSG_ERROR:
+			raise_error(dana_json_parse(reply->payload));
+			return false;
+		default:
+			return true;
+	}
+}
+
+/* a full socket buffer holds bells enough; a broken one shows when we wait */
+void
+dana_send_bell(void)
+{
+	static const char bell[DANA_FRAME_HEADER] = {0, 0, 0, 0, DANA_MSG_BELL};
+
+	(void)!send(dana_channel, bell, sizeof bell, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+dana_reply
+dana_receive_any(void)
+{
+	dana_reply reply;
+
+	while (!dana_receive_one(&reply, DANA_WAIT_ANSWER))
+		;
+	return reply;
+}
+
+dana_reply
+dana_receive(char type)
+{
+	dana_reply reply = dana_receive_any();
+
+	if (reply.type != type)
+		dana_unexpected(&reply);
+	return reply;
+}
+
+void
+dana_unexpected(const dana_reply *reply)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PROTOCOL_VIOLATION),
+			 errmsg("the dana worker sent an unexpected message of type %d", reply->type),
+			 errhint("Install the extension and the worker from the same release, and restart the worker.")));
+}

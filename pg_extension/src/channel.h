@@ -1,0 +1,55 @@
+/*
+ * A backend's socket to its worker, and the messages on it.
+ */
+#ifndef DANA_CHANNEL_H
+#define DANA_CHANNEL_H
+
+#include "postgres.h"
+
+#include "port.h"
+
+#include "compat.h"
+#include "wire.h"
+
+/* PGINVALID_SOCKET: not connected */
+extern pgsocket dana_channel;
+
+/* The worker owes an answer, or pages flow: an error now leaves the two sides apart */
+extern bool dana_channel_busy;
+
+extern void dana_channel_close(void);
+
+/* Sleeps until the socket is ready, the latch is set or the time is over; handles interrupts */
+extern void dana_channel_wait(int socket_events, long timeout_ms, dana_wait why);
+
+/* False, with errno set, where the worker is gone */
+extern bool dana_channel_send(const char *data, size_t length);
+
+/* Closes the socket and raises the error; errno 0: the worker closed it */
+extern void dana_worker_gone(const char *what);
+
+/* A message from the worker; the payload lives in the current memory context and ends with a NUL */
+typedef struct dana_reply
+{
+	char   type; /* enum dana_message */
+	uint32 length;
+	char  *payload;
+} dana_reply;
+
+/*
+ * Wait for the next message. Bells and notices are handled, and the worker's error is raised; dana_receive() takes only
+ * the type that it is given.
+ */
+extern dana_reply dana_receive(char type);
+extern dana_reply dana_receive_any(void);
+
+/* One message; false where it was a bell or a notice */
+extern bool dana_receive_one(dana_reply *reply, dana_wait why);
+
+/* Raises an error about a message that has no place here */
+extern _Noreturn void dana_unexpected(const dana_reply *reply);
+
+/* Asks the worker to look at the ring */
+extern void dana_send_bell(void);
+
+#endif /* DANA_CHANNEL_H */
