@@ -350,23 +350,6 @@ def test_idle_sessions_end_and_come_back(cluster: Cluster, session: Session, rul
     cluster.stop_worker()
 
 
-def test_requests_in_the_instant_in_which_a_session_ends(
-    cluster: Cluster, session: Session, rule: Callable[..., str]
-) -> None:
-    """The worker's session says that it ends; a request that crosses this is for the next one."""
-    cluster.stop_worker()
-    cluster.start_worker(idle_seconds=0.02)
-    session.execute("CREATE TABLE t AS SELECT 1 AS id")
-    name = rule()
-    answered_by = set()
-    for number in range(80):
-        time.sleep(0.015 + number % 16 * 0.001)
-        assert session.execute("SELECT tuples FROM dana_train(%s, 't')", (name,)).fetchone() == (1,)
-        answered_by.update(cluster.sessions())
-    assert len(answered_by) > 3, "sessions ended in between"
-    cluster.stop_worker()
-
-
 def test_killed_backend(shared_cluster: Cluster) -> None:
     """The server restarts as after any crash of a backend; the worker lets go of the session."""
     cluster = shared_cluster

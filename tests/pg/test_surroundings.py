@@ -15,6 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from dana.runtime.protocol import PROTOCOL_VERSION
 from tests.pg.cluster import Cluster
 from tests.pg.conftest import Session
 from tests.pg.test_predict import predictor
@@ -82,10 +83,11 @@ def test_what_others_do_to_the_table(cluster: Cluster, session: Session, rule: R
 
 
 LISTENER = """
-import socket, sys
+import os, socket, sys
 with socket.socket(socket.AF_UNIX) as listener:
-    listener.bind(sys.argv[1])
+    listener.bind(sys.argv[1] + ".new")
     listener.listen()
+    os.rename(sys.argv[1] + ".new", sys.argv[1])
     client, _ = listener.accept()
     client.recv(100_000)
     client.sendall(bytes.fromhex(sys.argv[2]))
@@ -110,6 +112,59 @@ ANSWERS = {
 }
 
 
+ENDING = """
+import os, socket, sys
+path, worker, welcome, bye, patient = sys.argv[1:]
+with socket.socket(socket.AF_UNIX) as listener:
+    listener.bind(path + ".new")
+    listener.listen()
+    os.rename(path + ".new", path)
+    client, _ = listener.accept()
+    header = client.recv(5)
+    client.recv(int.from_bytes(header[:4], sys.byteorder), socket.MSG_WAITALL)
+    client.sendall(bytes.fromhex(welcome))
+    if patient == "True":
+        client.recv(1)
+    os.unlink(path)
+    os.symlink(worker, path)
+    client.sendall(bytes.fromhex(bye))
+    client.close()
+"""
+
+
+@pytest.mark.parametrize("patient", [True, False], ids=["when the request is there", "before"])
+def test_a_request_that_crosses_the_end_of_an_idle_session(
+    cluster: Cluster, session: Session, rule: Rule, patient: bool
+) -> None:
+    """A session that idled says that it ends, and has not looked at the request: the next session answers it."""
+    session.execute("CREATE TABLE t AS SELECT 1 AS id")
+    name = rule()
+    path = cluster.folder / "ending.sock"
+    welcome = frame(b"h", json.dumps({"protocol": PROTOCOL_VERSION, "pid": 1}).encode())
+    words = [str(path), str(cluster.worker_socket), welcome.hex(), frame(b"z", b"{}").hex(), str(patient)]
+    with spawned(cluster, ENDING, words, path):
+        session.execute(f"SET dana.socket_path = '{path}'")
+        assert session.execute("SELECT tuples FROM dana_train(%s, 't')", (name,)).fetchone() == (1,)
+    session.execute("RESET dana.socket_path")
+
+
+@contextmanager
+def spawned(cluster: Cluster, script: str, words: list[str], path: Path) -> Iterator[None]:
+    """A Python script under the server's account that listens at ``path``."""
+    command = [str(cluster.python.executable), "-c", script, *words]
+    environment = {**os.environ, **cluster.python.environment}
+    with subprocess.Popen(command, cwd="/", env=environment, **cluster.account.identity()) as process:
+        try:
+            deadline = time.monotonic() + 30
+            while not path.exists():
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            yield
+        finally:
+            process.kill()
+            path.unlink()
+
+
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_other_protocols(cluster: Cluster, session: Session, rule: Rule, answer: str) -> None:
     """Another version of the worker listens at the socket's path, or something that is none."""
@@ -117,21 +172,11 @@ def test_other_protocols(cluster: Cluster, session: Session, rule: Rule, answer:
     name = rule()
     path = cluster.folder / "other.sock"
     said, message = ANSWERS[answer]
-    command = [str(cluster.python.executable), "-c", LISTENER, str(path), said.hex()]
-    environment = {**os.environ, **cluster.python.environment}
-    with subprocess.Popen(command, cwd="/", env=environment, **cluster.account.identity()) as other:
-        try:
-            deadline = time.monotonic() + 30
-            while not path.exists():
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-            session.execute(f"SET dana.socket_path = '{path}'")
-            with pytest.raises(psycopg.Error, match=message) as raised:
-                session.execute("SELECT * FROM dana_train(%s, 't')", (name,))
-            assert raised.value.sqlstate in ("08P01", "08006", "22P02")
-        finally:
-            other.kill()
-            path.unlink()
+    with spawned(cluster, LISTENER, [str(path), said.hex()], path):
+        session.execute(f"SET dana.socket_path = '{path}'")
+        with pytest.raises(psycopg.Error, match=message) as raised:
+            session.execute("SELECT * FROM dana_train(%s, 't')", (name,))
+        assert raised.value.sqlstate in ("08P01", "08006", "22P02")
     session.execute("RESET dana.socket_path")
     assert session.execute("SELECT tuples FROM dana_train(%s, 't')", (name,)).fetchone() == (1,)
 

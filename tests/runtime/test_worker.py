@@ -277,3 +277,15 @@ def test_no_folder(start: Start, tmp_path: Path) -> None:
     assert worker.wait(PATIENCE) != 0
     assert worker.stderr is not None
     assert "its folder must exist" in worker.stderr.read()
+
+
+def test_an_idle_session_says_that_it_ends(start: Start, tmp_path: Path) -> None:
+    """So that a backend whose request crosses this knows that nobody has looked at it."""
+    path = tmp_path / "w.sock"
+    start(path, idle_seconds=0.1)
+    client, ring, _ = greeted(path)
+    assert check(client)[0] == Message.CHECKED
+    assert read(client) == (Message.BYE, {})
+    assert hung_up(client)
+    client.close()
+    ring.close()
