@@ -89,7 +89,8 @@ with socket.socket(socket.AF_UNIX) as listener:
     listener.listen()
     os.rename(sys.argv[1] + ".new", sys.argv[1])
     client, _ = listener.accept()
-    client.recv(100_000)
+    header = client.recv(5)
+    client.recv(int.from_bytes(header[:4], sys.byteorder), socket.MSG_WAITALL)
     client.sendall(bytes.fromhex(sys.argv[2]))
 """
 
