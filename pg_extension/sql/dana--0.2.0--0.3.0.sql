@@ -668,3 +668,7 @@ COMMENT ON FUNCTION dana_revoke_rule(text, regrole) IS 'Take back what dana_gran
 
 REVOKE EXECUTE ON FUNCTION dana_grant_rule(text, regrole) FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION dana_revoke_rule(text, regrole) FROM PUBLIC;
+
+-- What the machine waited for, over a whole run
+ALTER TABLE dana.run ADD COLUMN counters jsonb;
+COMMENT ON COLUMN dana.run.counters IS 'Cycles by what the machine did or waited for, over all epochs; NULL where the backend counts none';

@@ -148,15 +148,17 @@ dana_model_store(const dana_new_model *model, TupleDesc training)
 	/* returns the columns of dana.training */
 	static dana_statement store_run = {
 		"INSERT INTO dana.run (model, model_version, udf, source, owner, backend, started, wall_seconds, "
-		" modelled_seconds, epochs, converged, loss, tuples, skipped, pages, cycles, design) "
+		" modelled_seconds, epochs, converged, loss, tuples, skipped, pages, cycles, design, counters) "
 		"SELECT $1, $2, $3, $4, $5, $6, clock_timestamp() - make_interval(secs => $7), $7, "
 		" (r ->> 'modelled_seconds')::float8, (r ->> 'epochs')::int4, (r ->> 'converged')::bool, (r ->> 'loss')::float8, "
-		" (r ->> 'tuples')::int8, (r ->> 'skipped')::int8, (r ->> 'pages')::int8, (r ->> 'cycles')::int8, $9 "
+		" (r ->> 'tuples')::int8, (r ->> 'skipped')::int8, (r ->> 'pages')::int8, (r ->> 'cycles')::int8, $9, "
+		" (SELECT jsonb_object_agg(key, total) FROM (SELECT key, sum(counter::numeric) AS total "
+		"   FROM jsonb_array_elements($10) AS e, jsonb_each_text(e -> 'counters') AS c (key, counter) GROUP BY key) AS sums) "
 		"FROM (SELECT $8 AS r) AS result "
 		"RETURNING model, model_version, id, epochs, converged, loss, tuples, skipped, pages, cycles, "
 		" modelled_seconds, wall_seconds",
-		9,
-		{TEXTOID, INT4OID, TEXTOID, TEXTOID, OIDOID, TEXTOID, FLOAT8OID, JSONBOID, JSONBOID},
+		10,
+		{TEXTOID, INT4OID, TEXTOID, TEXTOID, OIDOID, TEXTOID, FLOAT8OID, JSONBOID, JSONBOID, JSONBOID},
 		NULL};
 	static dana_statement store_epochs = {
 		"INSERT INTO dana.epoch (run, epoch, loss, tuples, skipped, cycles, seconds, counters) "
@@ -185,7 +187,7 @@ dana_model_store(const dana_new_model *model, TupleDesc training)
 	{
 		Datum values[] = {name, version, udf, CStringGetTextDatum(model->source), owner,
 						  CStringGetTextDatum(model->backend), Float8GetDatum(model->wall_seconds),
-						  JsonbPGetDatum(model->result), JsonbPGetDatum(model->design)};
+						  JsonbPGetDatum(model->result), JsonbPGetDatum(model->design), JsonbPGetDatum(model->epochs)};
 
 		dana_run(&store_run, values, NULL);
 	}

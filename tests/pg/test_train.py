@@ -51,6 +51,8 @@ def test_result_and_history(session: Session, rule: Callable[..., str]) -> None:
         {"reader": "python"},
     )
     curve = session.execute("SELECT epoch, loss, tuples, cycles FROM dana.epoch ORDER BY epoch").fetchall()
+    (total,) = one(session, "SELECT sum((counters ->> 'checksum')::int) FROM dana.epoch").values()
+    assert run["counters"] == {"checksum": total}
     assert curve == [(e, 1 / e, 1000, 100 * pages) for e in (1, 2, 3)]
 
 
