@@ -2,6 +2,7 @@
 
 import ctypes
 import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -74,8 +75,7 @@ def test_every_input_is_part_of_the_key(driver: Path) -> None:
 
 
 def test_two_processes_build_one_object(driver: Path, empty_cache: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(2) as pool:
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         first, second = pool.map(build, [driver, driver])
     assert first == second
     assert run(first, 2, 2) == 4

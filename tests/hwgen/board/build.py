@@ -25,8 +25,6 @@ from hwgen.rtl.verilate import cache_folder
 from hwgen.spec import board
 from hwgen.spec.config import MachineConfig
 
-ROOT = Path(__file__).parents[3]
-
 VISIBLE = f'`verilator_config\npublic_flat_rw -module "{board.TOP}" -var "*"\n'
 FLAGS = ("--cc", "--exe", "--vpi", "-O3", "--x-initial", "0", "-Wno-fatal", "-Wno-lint", "-Wno-style", "--no-assert")
 
@@ -89,8 +87,7 @@ def run(config: MachineConfig, module: str, folder: Path, *, seed: int = 1, time
         "TOPLEVEL_LANG": "verilog",
         "GPI_USERS": f"{library};{cocotb_tools.config.pygpi_entry_point()}",
         "PYGPI_PYTHON_BIN": sys.executable,
-        # this repository first: some packages install a folder `tests` of their own
-        "PYTHONPATH": os.pathsep.join([str(ROOT), *(path for path in sys.path if path)]),
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
     done = subprocess.run(
         [str(executable(config))],
