@@ -53,7 +53,7 @@ def test_names_that_look_like_something_else(session: Session, name: str) -> Non
         assert row == (name + "x", name, name, name)
         found = session.execute("SELECT dana_evaluate(%s) ->> 'rows'", (name,)).fetchone()
         assert found == ("2",)
-        with pytest.raises(errors.InvalidParameterValue, match="does not exist"):
+        with pytest.raises(errors.UndefinedColumn, match="does not exist"):
             session.execute(call, (*arguments[:3], [name], *arguments[4:]))
     finally:
         session.execute("SELECT dana_drop_udf(%s)", (name,))
