@@ -156,8 +156,11 @@ class Cluster:
             client.connect(str(self.worker_socket))
         return client
 
-    def until_answering(self) -> None:
-        """Wait until the server takes connections."""
+    def until_restarted(self, witness: psycopg.Connection[Any]) -> None:
+        """Wait until the server, after a backend's crash, has ended a session and takes connections again."""
+        # a moment after the crash it still takes them
+        with suppress(psycopg.OperationalError):
+            self._until(lambda: witness.execute("SELECT 1") is None)
         self._until(self._answers)
 
     def until_sessions(self, count: int) -> None:

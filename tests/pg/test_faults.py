@@ -364,7 +364,7 @@ def test_killed_backend(shared_cluster: Cluster) -> None:
         request.until_waiting(observer, 0.1)
         os.kill(request.pid, signal.SIGKILL)
         assert isinstance(request.finish(), psycopg.OperationalError)
-    cluster.until_answering()
+        cluster.until_restarted(observer)
     cluster.until_sessions(0)
     with cluster.connect() as session:
         session.execute("SELECT dana_create_udf('r', '{}')")

@@ -221,7 +221,7 @@ def test_a_crash_loses_jobs(shared_cluster: Cluster) -> None:
         with suppress(psycopg.OperationalError):
             os.kill(until_running(session, job), signal.SIGKILL)
             wait(session, job)
-    cluster.until_answering()
+        cluster.until_restarted(session)
     with cluster.connect() as session:
         assert (seen(session, job)["state"], wait(session, job)) == ("lost", "lost")
         assert wait(session, start(session, "r", "'t', epochs => 1")) == "done"
