@@ -12,7 +12,6 @@ __all__ = ["connection", "golden", "own_root", "pg_uri", "server", "server_root"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files with what the tests print")
-    parser.addoption("--servers", metavar="FOLDER", help="also run the SQL suite on the PostgreSQL 14 to 18 in it")
 
 
 @pytest.fixture

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
 import psycopg
 import pytest
 from psycopg import sql
@@ -14,8 +19,8 @@ NAMES = (
     '"; DROP TABLE test.witness; --',
     "'; DROP TABLE test.witness; --",
     "$$; DROP TABLE test.witness; $$",
-    "$(touch /tmp/dana-witness)",
-    "../../../../tmp/dana-witness",
+    "$(touch WITNESS)",
+    "../../../..WITNESS",
     "a\\nb\\t\\\\",
     "line\nbreak",
     '{"a": 1}, [',
@@ -24,14 +29,24 @@ NAMES = (
 )
 
 
+@pytest.fixture
+def witness() -> Iterator[Path]:
+    """A file that is not there, where server and worker could make it; WITNESS in a text stands for it."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        yield Path(folder) / "w"
+        assert os.listdir(folder) == []
+
+
 def identifier(name: str) -> str:
-    """A quoted name in a statement that psycopg looks through for placeholders."""
+    """A quoted name; its percent signs doubled, as psycopg has them in statements with arguments."""
     return sql.Identifier(name).as_string().replace("%", "%%")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_names_that_look_like_something_else(session: Session, name: str) -> None:
+def test_names_that_look_like_something_else(session: Session, name: str, witness: Path) -> None:
     """As a rule, a model, a table, a column, a class, and in a comment."""
+    name = name.replace("WITNESS", str(witness))
     session.execute("CREATE TABLE witness (a int)")
     named = {key: identifier(name + key) for key in ("", "x", "y")}
     table, feature, label = named.values()
@@ -65,7 +80,7 @@ def test_names_that_look_like_something_else(session: Session, name: str) -> Non
     ("argument", "value"),
     [
         ("backend", "../../bin/sh"),
-        ("backend", "rtl; touch /tmp/dana-witness"),
+        ("backend", "rtl; touch WITNESS"),
         ("design", '{"device": "../../../../etc/passwd"}'),
         ("design", '{"device": "/etc/passwd"}'),
         ("design", '{"threads": "__import__(\'os\')"}'),
@@ -74,7 +89,8 @@ def test_names_that_look_like_something_else(session: Session, name: str) -> Non
         ("hyper", '{"n": "eval"}'),
     ],
 )
-def test_arguments_of_the_worker(session: Session, argument: str, value: str) -> None:
+def test_arguments_of_the_worker(session: Session, argument: str, value: str, witness: Path) -> None:
+    value = value.replace("WITNESS", str(witness))
     session.execute("CREATE TABLE t AS SELECT 1::real AS x, 1::real AS y")
     with pytest.raises(errors.InvalidParameterValue):
         session.execute(f"SELECT dana_train('sums', 't', {argument} => %s)", (value,))
