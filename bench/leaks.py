@@ -15,6 +15,7 @@ from pathlib import Path
 import psycopg
 
 from dana.server.embedded import EmbeddedServer
+from tests.pg.cluster import children
 
 PATIENCE = 20.0
 ALARMS = re.compile(r"PANIC|was terminated by signal|\bleak|TRAP|still referenced|corrupt", re.IGNORECASE)
@@ -65,18 +66,6 @@ class Watch:
             "descriptors of the postmaster": len(os.listdir(f"/proc/{server}/fd")),
             "rings": sum(rings(pid) for pid in (server, worker, *children(server), *children(worker))),
         }
-
-
-def children(parent: int) -> list[int]:
-    """Processes that ``parent`` started and that have not ended."""
-    found = []
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            pid, rest = status.read_text().split(" (", 1)
-            state, its_parent = rest.rsplit(") ", 1)[1].split()[:2]
-            if int(its_parent) == parent and state != "Z":
-                found.append(int(pid))
-    return found
 
 
 def rings(process: int) -> int:

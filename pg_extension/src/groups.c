@@ -21,10 +21,10 @@
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/resowner.h"
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
+#include "attempt.h"
 #include "catalog.h"
 #include "compat.h"
 #include "json.h"
@@ -246,36 +246,19 @@ is_of_data(int sqlstate)
 	return ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_DATA_EXCEPTION && sqlstate != ERRCODE_INVALID_PARAMETER_VALUE;
 }
 
-/* Trains the current group; returns the error of its data, or NULL. It writes nothing, so its subtransaction gets no number. */
-static ErrorData *
-train(const dana_train_call *call, grouping *grouping, dana_new_model *model)
+typedef struct group_attempt
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	ErrorData *volatile error = NULL;
+	const dana_train_call *call;
+	grouping			  *grouping;
+	dana_new_model		  *model;
+} group_attempt;
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		dana_train_model(call, grouping->source, grouping->rule, model);
-		ReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-		if (!is_of_data(error->sqlerrcode))
-			ReThrowError(error);
-	}
-	PG_END_TRY();
-	return error;
+static void
+train(void *state)
+{
+	group_attempt *group = state;
+
+	dana_train_model(group->call, group->grouping->source, group->grouping->rule, group->model);
 }
 
 /* Trains the current group, stores its model, and adds its row to the result */
@@ -294,7 +277,10 @@ finish_group(grouping *grouping)
 	call.model = grouping->name;
 	call.group = group;
 	dana_model_check_name(call.model);
-	error = train(&call, grouping, &model);
+	/* it writes nothing, so its subtransaction gets no number */
+	error = dana_attempt(train, &(group_attempt){.call = &call, .grouping = grouping, .model = &model}, true);
+	if (error != NULL && !is_of_data(error->sqlerrcode))
+		ReThrowError(error);
 	values[0] = JsonbPGetDatum(dana_json_parse(group->key));
 	values[1] = CStringGetTextDatum(call.model);
 	grouping->groups++;

@@ -17,9 +17,9 @@
 #include "utils/guc.h"
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
-#include "utils/resowner.h"
 #include "utils/syscache.h"
 
+#include "attempt.h"
 #include "call.h"
 #include "catalog.h"
 #include "compat.h"
@@ -213,44 +213,34 @@ is_over(const char *state)
 	return strcmp(state, "queued") != 0 && strcmp(state, "running") != 0;
 }
 
+typedef struct waiting
+{
+	LOCKTAG tag;
+	int		milliseconds;
+} waiting;
+
+static void
+wait_for_lock(void *state)
+{
+	waiting *wait = state;
+
+	/* for this subtransaction */
+	(void)set_config_option("lock_timeout", psprintf("%d", wait->milliseconds), PGC_USERSET, PGC_S_SESSION,
+							GUC_ACTION_LOCAL, true, 0, false);
+	(void)LockAcquire(&wait->tag, ShareLock, false, false);
+	LockRelease(&wait->tag, ShareLock, false);
+}
+
 /* Waits until nobody holds the job's lock; false: the time was over before. 0: without limit */
 static bool
 wait_for_end(int64 id, int milliseconds)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	LOCKTAG		  tag = dana_job_lock(id);
-	volatile bool ended = true;
+	waiting	   wait = {.tag = dana_job_lock(id), .milliseconds = milliseconds};
+	ErrorData *error = dana_attempt(wait_for_lock, &wait, false);
 
-	/* an error of the wait for a lock needs a subtransaction's abort */
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		(void)set_config_option("lock_timeout", psprintf("%d", milliseconds), PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL,
-								true, 0, false);
-		(void)LockAcquire(&tag, ShareLock, false, false);
-		LockRelease(&tag, ShareLock, false);
-		RollbackAndReleaseCurrentSubTransaction(); /* takes the setting back */
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-	}
-	PG_CATCH();
-	{
-		ErrorData *error;
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-		if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
-			ReThrowError(error);
-		ended = false;
-	}
-	PG_END_TRY();
-	return ended;
+	if (error != NULL && error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
+		ReThrowError(error);
+	return error == NULL;
 }
 
 /* dana_train_wait(job, timeout): the state after it ended, or after so many seconds; NULL: without limit */

@@ -6,7 +6,6 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
@@ -15,9 +14,9 @@
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
+#include "attempt.h"
 #include "call.h"
 #include "compat.h"
 #include "json.h"
@@ -62,47 +61,40 @@ failure(const ErrorData *error)
 	return text.data;
 }
 
+typedef struct trial
+{
+	const char *schema;
+	Jsonb	   *training;
+	Jsonb	   *evaluation;
+	Snapshot	snapshot;
+	char	   *outcome;
+} trial;
+
+static void
+train_and_evaluate(void *state)
+{
+	trial *of = state;
+	Jsonb *trained = dana_call_row(dana_call(of->schema, "dana_train", of->training, of->snapshot));
+	Jsonb *asked =
+		dana_call_with_model(of->evaluation, dana_json_string(trained, "model"), dana_json_integer(trained, "version"));
+
+	of->outcome = outcome(trained, dana_call_row(dana_call(of->schema, "dana_evaluate", asked, of->snapshot)));
+}
+
 /* dana_trial(training, evaluation, tolerant): arguments of dana_train() and of dana_evaluate() without its model */
 Datum
 dana_trial(PG_FUNCTION_ARGS)
 {
-	char		 *schema = get_namespace_name(get_func_namespace(fcinfo->flinfo->fn_oid));
-	Jsonb		 *training = PG_GETARG_JSONB_P(0);
-	Jsonb		 *evaluation = PG_GETARG_JSONB_P(1);
-	bool		  tolerant = PG_GETARG_BOOL(2);
-	Snapshot	  snapshot = GetActiveSnapshot();
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	char *volatile result = NULL;
+	bool	   tolerant = PG_GETARG_BOOL(2);
+	trial	   one = {.schema = get_namespace_name(get_func_namespace(fcinfo->flinfo->fn_oid)),
+					  .training = PG_GETARG_JSONB_P(0),
+					  .evaluation = PG_GETARG_JSONB_P(1),
+					  .snapshot = GetActiveSnapshot()};
+	ErrorData *error;
 
 	PreventCommandIfReadOnly("dana_trial()");
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		Jsonb *trained = dana_call_row(dana_call(schema, "dana_train", training, snapshot));
-		Jsonb *asked = dana_call_with_model(evaluation, dana_json_string(trained, "model"),
-											dana_json_integer(trained, "version"));
-
-		result = outcome(trained, dana_call_row(dana_call(schema, "dana_evaluate", asked, snapshot)));
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-	}
-	PG_CATCH();
-	{
-		ErrorData *error;
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-		if (!tolerant || !is_of_trial(error->sqlerrcode))
-			ReThrowError(error);
-		result = failure(error);
-	}
-	PG_END_TRY();
-	PG_RETURN_JSONB_P(dana_json_parse(result));
+	error = dana_attempt(train_and_evaluate, &one, false);
+	if (error != NULL && (!tolerant || !is_of_trial(error->sqlerrcode)))
+		ReThrowError(error);
+	PG_RETURN_JSONB_P(dana_json_parse(error != NULL ? failure(error) : one.outcome));
 }
