@@ -408,14 +408,15 @@ BEGIN
 		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('the rule has no hyperparameter %s', unknown),
 			HINT = pg_catalog.format('It has: %s.', COALESCE((SELECT pg_catalog.string_agg(k, ', ') FROM pg_catalog.jsonb_object_keys(known) AS k), 'none'));
 	END IF;
-	chosen := CASE WHEN test IS NOT NULL THEN pg_catalog.format('@extschema@.dana_holdout(%s, %s, %s)', place, test, seed)
-		ELSE pg_catalog.format('(@extschema@.dana_fold(%s, %s, %s) = %%s)', place, COALESCE(folds, 5), seed) END;
+	chosen := CASE WHEN test IS NOT NULL THEN pg_catalog.format('@extschema@.dana_holdout(%s, %s, %s)', place, test, COALESCE(seed::text, 'NULL'))
+		ELSE pg_catalog.format('@extschema@.dana_fold(%s, %s, %s) = ', place, COALESCE(folds, 5), COALESCE(seed::text, 'NULL')) END;
 	-- one statement, so that all trials see the same rows; a short one, because an error shows it
 	SELECT pg_catalog.array_agg(pg_catalog.jsonb_build_object('n', p.n, 'fold', f.n, 'tried', $11 || p.point) || @extschema@.dana_trial(
-		@extschema@.dana_apart(training || pg_catalog.jsonb_build_object('hyper', $11 || p.point), 'NOT ' || pg_catalog.format(chosen, f.n)),
-		@extschema@.dana_apart(evaluation, pg_catalog.format(chosen, f.n)), true) ORDER BY p.n, f.n)
+		@extschema@.dana_apart(training || pg_catalog.jsonb_build_object('hyper', $11 || p.point), 'NOT (' || chosen || f.number || ')'),
+		@extschema@.dana_apart(evaluation, '(' || chosen || f.number || ')'), true) ORDER BY p.n, f.n)
 	INTO trials FROM @extschema@.dana_grid(grid) WITH ORDINALITY AS p (point, n),
-		pg_catalog.generate_series(1, CASE WHEN test IS NULL THEN COALESCE(folds, 5) ELSE 1 END) AS f (n);
+		LATERAL (SELECT k AS n, CASE WHEN test IS NULL THEN k::text ELSE '' END AS number
+				FROM pg_catalog.generate_series(1, CASE WHEN test IS NULL THEN COALESCE(folds, 5) ELSE 1 END) AS k) AS f;
 	WITH trials AS MATERIALIZED (
 		SELECT (t ->> 'n')::integer AS n, (t ->> 'fold')::integer AS fold, t -> 'tried' AS tried, t FROM pg_catalog.unnest(trials) AS t
 	), means AS (
@@ -672,3 +673,117 @@ REVOKE EXECUTE ON FUNCTION dana_revoke_rule(text, regrole) FROM PUBLIC;
 -- What the machine waited for, over a whole run
 ALTER TABLE dana.run ADD COLUMN counters jsonb;
 COMMENT ON COLUMN dana.run.counters IS 'Cycles by what the machine did or waited for, over all epochs; NULL where the backend counts none';
+
+-- Evaluation runs no text of somebody else
+
+CREATE OR REPLACE FUNCTION dana_evaluate(
+	model text,
+	source regclass DEFAULT NULL,
+	query text DEFAULT NULL,
+	filter text DEFAULT NULL,
+	part text DEFAULT NULL,
+	threshold double precision DEFAULT NULL
+) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
+	AS $$
+DECLARE
+	reference text := model;
+	of_model record;
+	notes jsonb;
+	rows_of text;
+	condition text := 'true';
+	label text;
+	features text;
+	result jsonb;
+BEGIN
+	SELECT m.name, m.version, m.owner, m.metadata INTO of_model FROM dana.model AS m
+	WHERE m.name = pg_catalog.split_part(reference, '@', 1)
+		AND (pg_catalog.strpos(reference, '@') = 0 OR m.version::text = pg_catalog.split_part(reference, '@', 2))
+	ORDER BY m.active DESC, m.version DESC LIMIT 1;
+	IF NOT FOUND THEN
+		RAISE undefined_object USING MESSAGE = pg_catalog.format('model "%s" does not exist', reference),
+			HINT = 'SELECT name, version FROM dana.model lists the models.';
+	END IF;
+	notes := of_model.metadata;
+	-- texts of the model's owner, which would run as the caller: a superuser, too, is somebody else
+	IF of_model.owner <> current_user::pg_catalog.regrole
+		AND (source IS NULL AND query IS NULL AND notes ? 'query' OR filter IS NULL AND notes ? 'filter') THEN
+		RAISE insufficient_privilege USING
+			MESSAGE = pg_catalog.format('model "%s" of another role was trained with a query or a filter, which would run as you', reference),
+			HINT = 'dana.model.metadata has them; read them, and give arguments "query" or "filter" yourself.';
+	END IF;
+	IF pg_catalog.jsonb_array_length(notes -> 'labels') IS DISTINCT FROM 1 THEN
+		RAISE object_not_in_prerequisite_state USING MESSAGE = pg_catalog.format('model "%s" has no label to compare with', reference);
+	END IF;
+	IF source IS NOT NULL AND query IS NOT NULL THEN
+		RAISE invalid_parameter_value USING MESSAGE = 'give either argument "source" or argument "query", not both';
+	ELSIF query IS NOT NULL OR source IS NULL AND notes ? 'query' THEN
+		rows_of := pg_catalog.format(E'(%s\n)', COALESCE(query, notes ->> 'query'));
+	ELSE
+		rows_of := COALESCE(source, (notes ->> 'source')::pg_catalog.regclass)::text;
+	END IF;
+	IF COALESCE(filter, notes ->> 'filter') IS NOT NULL THEN
+		condition := pg_catalog.format(E'(%s\n)', COALESCE(filter, notes ->> 'filter'));
+	END IF;
+	part := COALESCE(part, CASE WHEN notes ? 'test' THEN 'test' ELSE 'all' END);
+	IF part IN ('test', 'train') THEN
+		IF NOT notes ? 'test' THEN
+			RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('model "%s" was trained without a part for tests', reference),
+				HINT = 'Train with test => 0.2, or evaluate on other rows.';
+		END IF;
+		condition := condition || pg_catalog.format(' AND %s@extschema@.dana_holdout(ctid, %s, %s)',
+			CASE part WHEN 'train' THEN 'NOT ' ELSE '' END, notes ->> 'test', notes ->> 'seed');
+	ELSIF part <> 'all' THEN
+		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('argument "part" must be all, train or test, not "%s"', part);
+	END IF;
+	label := pg_catalog.quote_ident(notes -> 'labels' ->> 0);
+	IF notes ? 'classes' THEN
+		label := pg_catalog.format('(pg_catalog.array_position(%L::text[], %s::text) - 1)',
+			ARRAY(SELECT pg_catalog.jsonb_array_elements_text(notes -> 'classes')), label);
+	END IF;
+	SELECT CASE WHEN pg_catalog.count(*) < 90 THEN pg_catalog.string_agg(pg_catalog.quote_ident(f.name), ', ' ORDER BY f.n)
+		ELSE 'ARRAY[' || pg_catalog.string_agg(pg_catalog.quote_ident(f.name) || '::float8', ', ' ORDER BY f.n) || ']' END
+	INTO features FROM pg_catalog.jsonb_array_elements_text(notes -> 'features') WITH ORDINALITY AS f (name, n);
+	EXECUTE pg_catalog.format($q$
+		WITH scored AS MATERIALIZED (
+			SELECT y, p::float8 FROM (
+				SELECT (%s)::float8 AS y, @extschema@.dana_predict(%L, %s) AS p FROM %s AS r WHERE %s
+			) AS s WHERE y IS NOT NULL AND p IS NOT NULL
+		), shape AS (
+			SELECT pg_catalog.count(*) AS n, pg_catalog.avg(y) AS mean, pg_catalog.bool_and(y IN (0, 1)) AS zero_one,
+				pg_catalog.bool_and(y IN (-1, 1)) AS signs, pg_catalog.bool_and(p >= 0 AND p <= 1) AS probable
+			FROM scored
+		), ranked AS (
+			SELECT y > 0 AS positive, p >= COALESCE(%s, CASE WHEN zero_one THEN 0.5 ELSE 0 END) AS chosen,
+				pg_catalog.rank() OVER (ORDER BY p) + (pg_catalog.count(*) OVER (PARTITION BY p) - 1) / 2.0 AS place,
+				-- binary32 has no number between 1 and 1 - 2^-24
+				pg_catalog.ln(CASE WHEN probable THEN GREATEST(CASE WHEN y > 0 THEN p ELSE 1 - p END, 5.9604644775390625e-8) END) AS log
+			FROM scored, shape WHERE zero_one OR signs
+		), counts AS (
+			SELECT pg_catalog.count(*) FILTER (WHERE positive AND chosen)::float8 AS tp,
+				pg_catalog.count(*) FILTER (WHERE NOT positive AND chosen)::float8 AS fp,
+				pg_catalog.count(*) FILTER (WHERE positive AND NOT chosen)::float8 AS fn,
+				pg_catalog.count(*) FILTER (WHERE NOT positive AND NOT chosen)::float8 AS tn,
+				pg_catalog.sum(place) FILTER (WHERE positive)::float8 AS places, -pg_catalog.avg(log) AS log_loss
+			FROM ranked
+		), errors AS (
+			SELECT pg_catalog.avg(pg_catalog.abs(y - p)) AS mae, pg_catalog.sqrt(pg_catalog.avg((y - p) * (y - p))) AS rmse,
+				1 - pg_catalog.sum((y - p) * (y - p)) / NULLIF(pg_catalog.sum((y - mean) * (y - mean)), 0) AS r2
+			FROM scored, shape
+		)
+		SELECT pg_catalog.jsonb_build_object('rows', n, 'mae', mae, 'rmse', rmse, 'r2', r2) || CASE WHEN zero_one OR signs THEN
+			pg_catalog.jsonb_build_object(
+				'accuracy', (tp + tn) / n, 'precision', tp / NULLIF(tp + fp, 0), 'recall', tp / NULLIF(tp + fn, 0),
+				'f1', 2 * tp / NULLIF(2 * tp + fp + fn, 0), 'log_loss', log_loss,
+				'auc', (places - (tp + fn) * (tp + fn + 1) / 2) / NULLIF((tp + fn) * (fp + tn), 0),
+				'confusion', pg_catalog.jsonb_build_object('tp', tp, 'fp', fp, 'fn', fn, 'tn', tn))
+			ELSE '{}' END
+		FROM shape, counts, errors
+	$q$, label, of_model.name || '@' || of_model.version, features, rows_of, condition,
+		COALESCE(threshold::text || '::float8', 'NULL::float8')) INTO result;
+	IF (result ->> 'rows')::bigint = 0 THEN
+		RAISE data_exception USING MESSAGE = 'there is no row to evaluate on';
+	END IF;
+	RETURN pg_catalog.jsonb_build_object('model', of_model.name, 'version', of_model.version, 'part', part) || result;
+END
+$$;

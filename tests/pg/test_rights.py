@@ -213,6 +213,30 @@ def test_own_operators_never_run_as_the_owner(connect_as: Connect, session: Sess
     assert session.execute("SELECT FROM caught").rowcount == 0
 
 
+def test_evaluation_runs_no_text_of_another_role(session: Session, connect_as: Connect) -> None:
+    """A model's filter and query are its owner's words; a superuser evaluates what he names himself."""
+    alice = connect_as("alice")
+    alice.execute("CREATE TABLE t AS SELECT g AS x, g % 2 AS y FROM generate_series(1, 4) g")
+    alice.execute("CREATE TABLE caught (who text)")
+    alice.execute("GRANT INSERT ON caught TO PUBLIC")
+    alice.execute(
+        "CREATE FUNCTION catch() RETURNS void LANGUAGE plpgsql AS"
+        " $$ BEGIN INSERT INTO test.caught VALUES (current_user); END $$"
+    )
+    alice.execute(  # calls itself stable, as filters must be, and is not
+        "CREATE FUNCTION trap(a int) RETURNS boolean LANGUAGE plpgsql STABLE AS"
+        " $$ BEGIN IF current_user <> 'alice' THEN PERFORM test.catch(); END IF; RETURN true; END $$"
+    )
+    alice.execute("SELECT dana_create_udf('r', '{}')")
+    alice.execute("""SELECT dana_create_udf('q', '{"rows": true}')""")
+    alice.execute("SELECT dana_train('r', 't', 'filtered', filter => 'test.trap(x)')")
+    alice.execute("SELECT dana_train('q', query => 'SELECT * FROM test.t WHERE test.trap(x)', model => 'queried')")
+    for model in ("filtered", "queried"):
+        with pytest.raises(errors.InsufficientPrivilege, match="would run as you"):
+            session.execute("SELECT dana_evaluate(%s)", (model,))
+    assert session.execute("SELECT FROM caught").rowcount == 0
+
+
 def test_the_socket_is_not_the_users_choice(connect_as: Connect, cluster: Cluster) -> None:
     """Neither after the library is loaded nor before, when the setting is only a placeholder."""
     alice = connect_as("alice")
