@@ -41,6 +41,8 @@ def training(dsn: str) -> Iterator[None]:
         try:
             with psycopg.connect(dsn, autocommit=True) as observer:
                 while observer.execute("SELECT FROM dana.progress WHERE epoch > 0").rowcount == 0:
+                    if not thread.is_alive():
+                        raise RuntimeError("the training ended before its first epoch")
                     time.sleep(0.01)
             yield
         finally:

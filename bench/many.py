@@ -32,7 +32,11 @@ def run() -> list[Figure]:
             db.session.execute(
                 "SELECT dana_drop_model(name) FROM (SELECT DISTINCT name FROM dana.model WHERE udf = %s) m", (UDF,)
             )
-            db.session.execute("DROP TABLE bench_groups, bench_group; DELETE FROM dana.job_log WHERE ended IS NOT NULL")
+            db.session.execute(
+                "DELETE FROM dana.job_log WHERE arguments ->> 'source' = 'bench_group' AND arguments ->> 'udf' = %s",
+                (UDF,),
+            )
+            db.session.execute("DROP TABLE bench_groups, bench_group")
 
 
 def _tables(db: Connection) -> None:

@@ -30,6 +30,8 @@ VERILATE, OPTIMIZE = "hwgen/rtl/verilate.py", 'optimize: str = "-O{}"'
 def run() -> list[Figure]:
     """Mutate and test."""
     chosen = [m for m in MUTATIONS if m.file.startswith(tuple(os.environ.get("DANA_MUTATE", "").split(",")))]
+    if not chosen:
+        raise SystemExit(f"DANA_MUTATE={os.environ['DANA_MUTATE']}: no mutation is in a file that begins so")
     sound: set[tuple[str, ...]] = set()
     found = []
     with tempfile.TemporaryDirectory(prefix="dana-mutation-") as folder:
@@ -78,7 +80,7 @@ def _noticed(tree: Path, cache: Path, mutation: Mutation) -> bool:
         status, said = _pytest(tree, cache, mutation.tests)
     finally:
         path.write_text(text, encoding="utf-8")
-    if status not in (PASSED, FAILED) or "from pytest-timeout" in said:
+    if status not in (PASSED, FAILED) or "from pytest-timeout" in said or "BuildError" in said:
         raise RuntimeError(f"pytest ended with {status} for {mutation.file}, {mutation.what}:\n{said[-3000:]}")
     return status == FAILED
 

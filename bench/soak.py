@@ -10,6 +10,7 @@ bit for bit. It runs no machine itself and reads no page.
 from __future__ import annotations
 
 import argparse
+import itertools
 import random
 import sys
 import threading
@@ -292,7 +293,7 @@ class Soak:
     def _define(self, db: Session, choose: random.Random) -> None:
         """DDL, of which the tables' own waits for the trainings and they for it."""
         db.execute("SET client_min_messages = warning")
-        for number in range(1000):
+        for number in itertools.count():
             table = choose.choice(list(SIZES))
             statements = {
                 "add": f"ALTER TABLE soak.{table} ADD COLUMN IF NOT EXISTS more real DEFAULT {number}",

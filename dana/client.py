@@ -326,9 +326,9 @@ class Connection:
         row = self.session.execute("SELECT dana_train_cancel(%s)", (job,)).fetchone()
         return row is not None and bool(row[0])
 
-    def jobs(self) -> list[Job]:
-        """The jobs of your roles, the newest first."""
-        return jobs(self.session)
+    def jobs(self, limit: int | None = None) -> list[Job]:
+        """The jobs of your roles, the newest first, at most so many."""
+        return jobs(self.session, limit=limit)
 
     def explain(
         self,
@@ -380,14 +380,15 @@ class Connection:
             yield
             return
         from rich.console import Console
+        from rich.text import Text
 
         console = Console(stderr=True)
         if not console.is_terminal:
             yield
             return
         with (
-            console.status(f"{what} …") as status,
-            self._notices(lambda text: status.update(f"{what}: {text}")),
+            console.status(Text(f"{what} …")) as status,  # Text: nothing that a user named is markup
+            self._notices(lambda text: status.update(Text(f"{what}: {text}"))),
             self._telling_epochs(),
         ):
             yield

@@ -155,10 +155,21 @@ def _value(name: str, value: Any) -> Any:
     if name == "nulls":
         return str(value)
     if name == "grid" or isinstance(value, Mapping):
-        return json.dumps(dict(value) if isinstance(value, Mapping) else [dict(point) for point in value])
+        return _json(value)
     if isinstance(value, Sequence) and not isinstance(value, str):
         return list(value)
     return value
+
+
+def _json(value: Any) -> str:
+    """Text of a value in which mappings, sequences and NumPy's numbers may be of any kind."""
+    return json.dumps(value, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return dict(value) if isinstance(value, Mapping) else list(value)
 
 
 def call(session: psycopg.Connection[Any], function: str, arguments: Mapping[str, Any], row: type[Row]) -> list[Row]:
@@ -180,19 +191,17 @@ def call(session: psycopg.Connection[Any], function: str, arguments: Mapping[str
 
 def start(session: psycopg.Connection[Any], call: Call, arguments: Mapping[str, Any]) -> int:
     """Start a call in the background; the job's number."""
-    given = {
-        name: dict(value) if isinstance(value, Mapping) else value
-        for name, value in arguments.items()
-        if value is not None
-    }
-    row = session.execute("SELECT dana_start(%s, %s)", (f"dana_{call}", json.dumps(given, default=list))).fetchone()
+    given = {name: value for name, value in arguments.items() if value is not None}
+    row = session.execute("SELECT dana_start(%s, %s)", (f"dana_{call}", _json(given))).fetchone()
     assert row is not None
     return int(row[0])
 
 
-def jobs(session: psycopg.Connection[Any], number: int | None = None) -> list[Job]:
-    """The jobs of the session's roles, the newest first; or the one of a number."""
+def jobs(session: psycopg.Connection[Any], number: int | None = None, limit: int | None = None) -> list[Job]:
+    """The jobs of the session's roles, the newest first, at most so many; or the one of a number."""
     columns = sql.SQL(", ").join(sql.Identifier(field.name) for field in fields(Job))
-    statement = sql.SQL("SELECT {} FROM dana.job WHERE %(id)s::bigint IS NULL OR id = %(id)s ORDER BY id DESC")
+    statement = sql.SQL(
+        "SELECT {} FROM dana.job WHERE %(id)s::bigint IS NULL OR id = %(id)s ORDER BY id DESC LIMIT %(limit)s"
+    )
     with session.cursor(row_factory=class_row(Job)) as cursor:
-        return cursor.execute(statement.format(columns), {"id": number}).fetchall()
+        return cursor.execute(statement.format(columns), {"id": number, "limit": limit}).fetchall()

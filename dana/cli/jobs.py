@@ -34,13 +34,14 @@ def run_jobs(options: argparse.Namespace) -> int:
         if options.cancel is not None:
             db.cancel(options.cancel)
         wanted = options.wait if options.wait is not None else options.cancel
-        shown = db.jobs()[:SHOWN] if wanted is None else [db.wait(wanted, options.timeout)]
+        shown = db.jobs(SHOWN) if wanted is None else [db.wait(wanted, options.timeout)]
     Console().print(_table(shown))
     return 0
 
 
 def _table(jobs: list[Job]) -> Table:
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None)
     for title in ("job", "call", "on", "state", "started", "what came of it"):
@@ -49,7 +50,7 @@ def _table(jobs: list[Job]) -> Table:
         source = job.arguments.get("source") or "a query"
         begun = "" if job.started is None else f"{job.started:%Y-%m-%d %H:%M:%S}"
         call = f"{job.function.removeprefix('dana_')} {job.arguments.get('udf')}"
-        table.add_row(str(job.id), call, str(source), job.state, begun, _outcome(job))
+        table.add_row(*map(Text, (str(job.id), call, str(source), job.state, begun, _outcome(job))))
     return table
 
 

@@ -70,6 +70,7 @@ def run_search(options: argparse.Namespace) -> int:
 
 def _table(points: list[SearchPoint]) -> Table:
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None)
     metas = list(points[0].hyper)
@@ -78,5 +79,6 @@ def _table(points: list[SearchPoint]) -> Table:
     for point in points:
         score, deviation = (f"{value:.6g}" if value is not None else "" for value in (point.score, point.deviation))
         rank = "" if point.rank is None else str(point.rank)
-        table.add_row(rank, *(f"{point.hyper[meta]:g}" for meta in metas), score, deviation, point.error or "")
+        cells = (rank, *(f"{point.hyper[meta]:g}" for meta in metas), score, deviation, point.error or "")
+        table.add_row(*map(Text, cells))
     return table

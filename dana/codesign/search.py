@@ -30,7 +30,17 @@ from hwgen.spec.timing import DIVIDE_INTERVALS
 
 THREADS = (1, 2, 4, 8, 16, 32, 64)
 CLUSTERS = (1, 2, 4, 8, 16)
-WISHES = ("threads", "clusters", "striders", "queue_depth", "tuple_depth", "scratch_depth", "link_bytes")
+WISHES = (
+    "threads",
+    "clusters",
+    "striders",
+    "queue_depth",
+    "tuple_depth",
+    "scratch_depth",
+    "link_bytes",
+    "divide_interval",
+    "functions",
+)
 STRIDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 AS_FAST = 1.01
 """Machines whose cycles differ by less are taken as equally fast; the smaller one is better."""

@@ -61,7 +61,7 @@ def test_it_says_what_a_training_would_run_on(db: Connection) -> None:
 def test_epochs_are_told_where_somebody_looks(db: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
     monkeypatch.setattr("rich.console.Console.is_terminal", True)
-    monkeypatch.setattr("rich.status.Status.update", lambda _self, text: shown.append(text))
+    monkeypatch.setattr("rich.status.Status.update", lambda _self, text: shown.append(str(text)))
     db.session.execute("SET dana.notices = 'run'")
     db.train("client_logistic", "small", label="y", epochs=2, progress=True)
     assert [text.split(", ")[0] for text in shown[:2]] == [

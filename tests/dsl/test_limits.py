@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cProfile
 import tempfile
+import time
 
 import pytest
 from hypothesis import given
@@ -29,10 +30,12 @@ def codes(text: str) -> set[str]:
 def counted(text: str) -> Rule:
     """The rule, elaborated and, if it is right, lowered, with at most `MOST_CALLS`."""
     profile = cProfile.Profile(subcalls=False, builtins=False)
+    start = time.process_time()
     with profile:
         rule = Rule(text)
         _ = rule.report if rule.diagnostics else rule.hdfg
     assert sum(entry.callcount for entry in profile.getstats()) <= MOST_CALLS
+    assert time.process_time() - start < 5  # what is quadratic within a call, at this size, takes minutes
     return rule
 
 
