@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import psycopg
 
-from bench.measure import Figure, main, paired_processor_medians
+from bench.measure import Figure, main, paired_medians, processor_clock
 from dana.client import connect
 from dana.rulefile import load
 from dana.server.places import PAPER
@@ -45,7 +45,7 @@ def run() -> list[Figure]:
         def detoast() -> None:
             db.session.execute(f"SELECT sum(x[{FLOATS}]) FROM {TABLE}").fetchone()
 
-        trained, detoasted = paired_processor_medians(train, detoast, process=db.session.info.backend_pid)
+        trained, detoasted = paired_medians(train, detoast, clock=processor_clock(db.session.info.backend_pid))
     gigabytes = 4e-9 * FLOATS * ROWS
     return [
         Figure(

@@ -46,56 +46,45 @@ class Figure:
         return self.ratio <= self.target if self.at_most else self.ratio >= self.target
 
 
-def seconds(function: Callable[[], object]) -> float:
-    """Wall time of one call."""
-    start = time.perf_counter()
+Clock = Callable[[], float]
+"""A count of seconds; two readings of it are what a call took."""
+
+
+def processor_clock(process: int) -> Clock:
+    """Seconds that another process has run on a processor (proc(5), schedstat): others' work does not count."""
+    return lambda: int(Path(f"/proc/{process}/schedstat").read_text().split()[0]) / 1e9
+
+
+def seconds(function: Callable[[], object], *, clock: Clock = time.perf_counter) -> float:
+    """What one call takes."""
+    start = clock()
     function()
-    return time.perf_counter() - start
+    return clock() - start
 
 
-def median_seconds(function: Callable[[], object], *, repeats: int = 7, warm_up: int = 1) -> float:
-    """Median wall time of a call, after ``warm_up`` calls that do not count."""
+def median_seconds(
+    function: Callable[[], object], *, repeats: int = 7, warm_up: int = 1, clock: Clock = time.perf_counter
+) -> float:
+    """Median time of a call, after ``warm_up`` calls that do not count."""
     for _ in range(warm_up):
         function()
-    return statistics.median(seconds(function) for _ in range(repeats))
+    return statistics.median(seconds(function, clock=clock) for _ in range(repeats))
 
 
 def paired_medians(
-    measured: Callable[[], object], reference: Callable[[], object], *, repeats: int = 11, warm_up: int = 2
-) -> tuple[float, float]:
-    """Median wall times of two functions, called in turn: a busy moment of the machine then falls on both."""
-    for _ in range(warm_up):
-        measured()
-        reference()
-    times = [(seconds(measured), seconds(reference)) for _ in range(repeats)]
-    return statistics.median(pair[0] for pair in times), statistics.median(pair[1] for pair in times)
-
-
-def paired_processor_medians(
     measured: Callable[[], object],
     reference: Callable[[], object],
     *,
-    process: int,
     repeats: int = 11,
     warm_up: int = 2,
+    clock: Clock = time.perf_counter,
 ) -> tuple[float, float]:
-    """As `paired_medians`, in seconds of processor time of another process: other processes' work does not count."""
-
-    def used(function: Callable[[], object]) -> float:
-        before = processor_seconds(process)
-        function()
-        return processor_seconds(process) - before
-
+    """Median times of two functions, called in turn: a busy moment of the machine then falls on both."""
     for _ in range(warm_up):
         measured()
         reference()
-    times = [(used(measured), used(reference)) for _ in range(repeats)]
+    times = [(seconds(measured, clock=clock), seconds(reference, clock=clock)) for _ in range(repeats)]
     return statistics.median(pair[0] for pair in times), statistics.median(pair[1] for pair in times)
-
-
-def processor_seconds(process: int) -> float:
-    """Seconds that a process has run on a processor (proc(5), schedstat)."""
-    return int(Path(f"/proc/{process}/schedstat").read_text().split()[0]) / 1e9
 
 
 def show(figures: Sequence[Figure], json_file: Path | None = None) -> None:

@@ -69,6 +69,8 @@ def _copy(tree: Path) -> None:
         else:
             shutil.copy2(source, tree / name)
     text = (tree / VERILATE).read_text(encoding="utf-8")
+    if OPTIMIZE.format(2) not in text:
+        raise RuntimeError(f"{VERILATE} must hold {OPTIMIZE.format(2)!r}: follow it in {Path(__file__).name}")
     (tree / VERILATE).write_text(text.replace(OPTIMIZE.format(2), OPTIMIZE.format(0)), encoding="utf-8")
 
 

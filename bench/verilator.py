@@ -5,12 +5,11 @@ The seconds are the processor's, which a busy computer lengthens least.
 
 from __future__ import annotations
 
-import statistics
 import time
 
 import numpy as np
 
-from bench.measure import Figure, main
+from bench.measure import Figure, main, median_seconds
 from bench.workload import column_table, compiled, filled_pages
 from dana.runtime.designs import Design
 from hwgen.spec.strider import Fault
@@ -34,14 +33,11 @@ def _rate() -> Figure:
     config = design.bundle.config
     machine = RtlMachine(config)
     machine.load(design.bundle)
-    taken = []
-    for _ in range(EPOCHS):
-        start = time.process_time()
-        counters = machine.run_epoch(pages)
-        taken.append(time.process_time() - start)
-        if counters.fault != Fault.NONE:
-            raise RuntimeError(f"the machine stopped: {counters}")
-    rate = counters.cycles / statistics.median(taken)
+    counters = machine.run_epoch(pages)
+    if counters.fault != Fault.NONE:
+        raise RuntimeError(f"the machine stopped: {counters}")
+    taken = median_seconds(lambda: machine.run_epoch(pages), repeats=EPOCHS, warm_up=0, clock=time.process_time)
+    rate = counters.cycles / taken
     return Figure(
         what=f"RTL under Verilator, {config.units} units, {counters.cycles:,} cycles",
         measured=f"{rate:,.0f} cycles/s",

@@ -7,14 +7,14 @@ is made anew for each measurement, for the first reader writes the hint bits.
 
 from __future__ import annotations
 
-import os
 import statistics
+import time
 from typing import Any
 
 import numpy as np
 import psycopg
 
-from bench.measure import Figure, main, processor_seconds
+from bench.measure import Figure, main, processor_clock, seconds
 from dana.client import connect
 from dana.rulefile import load
 from dana.server.places import PAPER
@@ -43,10 +43,12 @@ def copying(pages: int) -> float:
     """Processor seconds for copying so many pages."""
     source = np.ones((pages, PAGE_SIZE), np.uint8)
     ring = np.ones((pages, PAGE_SIZE), np.uint8)
-    before = processor_seconds(os.getpid())
-    for page in range(pages):
-        ring[page] = source[page]
-    return processor_seconds(os.getpid()) - before
+
+    def copy() -> None:
+        for page in range(pages):
+            ring[page] = source[page]
+
+    return seconds(copy, clock=time.process_time)
 
 
 def run() -> list[Figure]:
@@ -64,9 +66,10 @@ def run() -> list[Figure]:
         backend = session.info.backend_pid
 
         def train() -> float:
-            before = processor_seconds(backend)
-            db.train(UDF, TABLE, model=UDF, label="y", epochs=1, backend="sim")
-            return processor_seconds(backend) - before
+            return seconds(
+                lambda: db.train(UDF, TABLE, model=UDF, label="y", epochs=1, backend="sim"),
+                clock=processor_clock(backend),
+            )
 
         for _ in range(REPEATS):
             make(session)

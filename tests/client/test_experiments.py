@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import psycopg
 import pytest
 
@@ -12,6 +13,7 @@ from dana.cli import main
 from dana.cli.entry import DATABASE, OK
 from dana.client import Connection
 from dana.datasets import breast_cancer
+from dana.experiments import as_sql
 from dana.server.places import PAPER
 from dana.tables import create_table
 
@@ -67,6 +69,37 @@ def test_cross_validation_and_search(db: Connection) -> None:
     query = {"query": "SELECT * FROM small", "key": "x1"}
     points = db.search("trials", grid=[{"lr": 0.1}, {}], test=0.3, features=FEATURES, label="y", **query)  # type: ignore[arg-type]
     assert len(points) == 2
+
+
+def test_what_users_named_is_no_markup(db: Connection, pg_uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Brackets in names are shown, and style nothing."""
+    db.session.execute('CREATE TABLE "[red]small[/]" AS SELECT * FROM small')
+    job = db.start("train", "trials", '"[red]small[/]"', features=FEATURES, label="y", model="[bold]m[/bold]")
+    assert db.wait(job, 60).state == "done"
+    assert main(["jobs", "--dsn", pg_uri]) == OK
+    printed = capsys.readouterr().out
+    assert '"[red]small[/]"' in printed
+    assert "[bold]m[/bold]" in printed
+
+
+def test_sequences_and_numpys_numbers_are_arguments() -> None:
+    given = as_sql(
+        {
+            "features": ("x1", "x2"),
+            "hyper": {"lr": np.float32(0.5), "n": np.int64(3)},
+            "grid": [{"lr": np.linspace(0, 1, 3), "n": range(2)}],
+            "nulls": 0,
+            "label": None,
+            "design": {"threads": 4},
+        }
+    )
+    assert given == {
+        "features": ["x1", "x2"],
+        "hyper": '{"lr": 0.5, "n": 3}',
+        "grid": '[{"lr": [0.0, 0.5, 1.0], "n": [0, 1]}]',
+        "nulls": "0",
+        "design": '{"threads": 4}',
+    }
 
 
 def test_jobs(db: Connection, pg_uri: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,7 +67,7 @@ def random_case(rng: random.Random, config: MachineConfig, *, rough: bool = Fals
         redirected line pointers; rows from before a column was added; and now and then a damaged page.
     """
     if config.index_depth and rng.random() < 0.3:
-        return rows_case(rng, config)
+        return rows_case(rng, config, rough=rough)
     n = rng.choice(FEATURES)
     source = random_rule(rng, n)
     kind = rng.choice(["real", "real", "real", "double precision", "smallint", "mixed", "array"])
@@ -77,7 +77,9 @@ def random_case(rng: random.Random, config: MachineConfig, *, rough: bool = Fals
     else:
         columns = [attribute(f"x{k}", rng.choice(kinds) if kind == "mixed" else kind) for k in range(n)]
         columns.append(attribute("y", "real"))
-    features = [a.name for a in columns if a.name.startswith("x")]
+    features: list[str] | None = [a.name for a in columns if a.name.startswith("x")]
+    if not rough and kind != "array" and rng.random() < 0.3:
+        features = None  # the binding finds them itself
     if rough:
         for k in range(rng.choice([0, 1, 2, 9])):
             more = {"array_length": 3} if (stranger := rng.choice(STRANGERS)).endswith("[]") else {}
@@ -86,7 +88,7 @@ def random_case(rng: random.Random, config: MachineConfig, *, rough: bool = Fals
     return case_of(rng, config, source, schema, features, rough=rough)
 
 
-def rows_case(rng: random.Random, config: MachineConfig) -> Case:
+def rows_case(rng: random.Random, config: MachineConfig, *, rough: bool = False) -> Case:
     """A case whose tuples choose rows of models, for a machine with an index file."""
     n, rows = rng.choice([1, 5, 8, 17]), (rng.choice([1, 3, 20]), rng.choice([1, 7, 50]))
     fitting = config.tuple_depth // 2 // (3 + -(-n // config.lanes))
@@ -96,7 +98,7 @@ def rows_case(rng: random.Random, config: MachineConfig) -> Case:
     columns += [attribute("x", "real[]", array_length=n), attribute("y", "real")]
     schema = TableSchema(relation="t", attributes=tuple(columns))
     source = rows_rule(rng, n, rows=rows, batches=batches)
-    return case_of(rng, config, source, schema, numbers={"i": rows[0], "j": rows[1]})
+    return case_of(rng, config, source, schema, numbers={"i": rows[0], "j": rows[1]}, rough=rough)
 
 
 def case_of(

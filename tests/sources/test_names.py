@@ -68,6 +68,13 @@ def test_names_that_look_like_something_else(session: Session, name: str, witnes
         assert row == (name + "x", name, name, name)
         found = session.execute("SELECT dana_evaluate(%s) ->> 'rows'", (name,)).fetchone()
         assert found == ("2",)
+        # the key decides on the folds, and so is part of a statement
+        tried = (
+            "SELECT tested FROM dana_cross_validate(%s, query => %s, key => %s, folds => 2, label => %s, classes => %s)"
+        )
+        query = f"TABLE {table.replace('%%', '%')}"
+        folds = session.execute(tried, (name, query, name + "x", name + "y", [name, "other"])).fetchall()
+        assert len(folds) == 4
         with pytest.raises(errors.UndefinedColumn, match="does not exist"):
             session.execute(call, (*arguments[:3], [name], *arguments[4:]))
     finally:
