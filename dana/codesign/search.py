@@ -201,9 +201,13 @@ def _fastest(job: _Job, wishes: Mapping[str, int]) -> Candidate:
     most = compile_bundle(
         job.binding, job.schema, max_tuples=job.max_tuples, design={**wishes, "striders": choices[-1]}
     )
-    # hardware for the rule's special functions and no others, unless the user wants it for other rules, too
-    functions = wishes.get("functions", functions_mask(instruction.op for instruction in most.program))
-    bundles = [replace(most, config=replace(most.config, striders=count, functions=functions)) for count in choices]
+    # hardware for the rule's operations and no others, unless the user wants it for other rules, too
+    own = {
+        "functions": functions_mask(instruction.op for instruction in most.program),
+        "crossed": int(any(instruction.crossed for instruction in most.program)),
+    }
+    chosen = {name: wishes.get(name, value) for name, value in own.items()}
+    bundles = [replace(most, config=replace(most.config, striders=count, **chosen)) for count in choices]
     goal = AS_FAST * job.measure(bundles[-1]).page
     # cycles never grow with Striders
     least = bisect_left(range(len(choices) - 1), True, key=lambda k: job.measure(bundles[k]).page <= goal)

@@ -78,10 +78,12 @@ def _spread(emitter: Emitter, section: Section, value: Value, room: Value, lane_
             extents,
             target,
             source,
+            source,
             inner=len(extents) - 1 if tail else None,
             source=Source.LANE_XOR,
             distance=distance,
             tail_a=tail > 0,
+            tail_b=tail > 0,
             tail=tail,
         )
         source, tail = target, 0

@@ -108,7 +108,7 @@ def compile_engine(graph: Graph, layout: TupleLayout, config: MachineConfig, *, 
     plan, size = prepare(graph)
     draft = fit(plan, layout, config, size=size, max_tuples=max_tuples)
     program, sections = encode(draft.schedules, draft.memory)
-    _check_functions(plan, program, config)
+    _check_hardware(plan, program, config)
     compiled = EngineProgram(
         program=program,
         sections=sections,
@@ -135,14 +135,19 @@ def compile_engine(graph: Graph, layout: TupleLayout, config: MachineConfig, *, 
     return compiled
 
 
-def _check_functions(plan: Plan, program: Sequence[Instruction], config: MachineConfig) -> None:
-    """Raise DoesNotFit if the machine lacks a special function that the rule needs."""
+def _check_hardware(plan: Plan, program: Sequence[Instruction], config: MachineConfig) -> None:
+    """Raise DoesNotFit if the machine lacks a special function or the crossed exchanges that the rule needs."""
     used = {instruction.op for instruction in program}
-    lacking = [op.name.lower() for op in sorted(used) if not config.has(op)]
-    if lacking:
+    if functions_mask(used) & ~config.functions:
+        lacking = [op.name.lower() for op in sorted(used) if op.special and not config.has(op)]
         raise DoesNotFit(
             f"rule {plan.graph.name!r} computes {', '.join(lacking)}; the machine has no unit for that",
             hint=f"Set functions to {config.functions | functions_mask(used)}.",
+        )
+    if config.lacking(program):
+        raise DoesNotFit(
+            f"rule {plan.graph.name!r} crosses operands in exchanges between lanes or threads; the machine cannot",
+            hint="Set crossed to 1.",
         )
 
 

@@ -104,10 +104,12 @@ def _fold_lanes(
             extents,
             result,
             source,
+            source,
             inner=len(extents) - 1 if tail else None,
             source=Source.LANE_XOR,
             distance=distance,
             tail_a=tail > 0,
+            tail_b=tail > 0,
             tail=tail,
         )
         source, tail = result, 0

@@ -44,7 +44,9 @@ def merge_round(emitter: Emitter, op: Opcode, value: Value, block: Value, *, in_
         else:
             target = replace(emitter.room(name, (1, rows), per_tuple=False), steps=(0, 1))
         source = Source.THREAD_XOR
-        emitter.nest(Section.TUPLE, op, (1, rows), target, here, outer=0, source=source, distance=distance, mask=mask)
+        emitter.nest(
+            Section.TUPLE, op, (1, rows), target, here, here, outer=0, source=source, distance=distance, mask=mask
+        )
         here, mask, mine = target, Mask.NONE, True
 
 

@@ -109,7 +109,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorOp:
-    """One instruction to be; the fields mean what `hwgen.spec.engine.FIELDS` says.
+    """One instruction to be; the fields mean what `hwgen.spec.engine.FIELDS` says. A plain exchange has b = a.
 
     Attributes
     ----------
@@ -190,12 +190,10 @@ class VectorOp:
 
     def __str__(self) -> str:
         text = f"{self.op.name.lower()} {self.dst} <- {self.a}"
-        if self.source is Source.LANE_XOR:
-            text += f", lane^{1 << self.distance}"
-        elif self.source is Source.THREAD_XOR:
-            text += f", thread^{1 << self.distance}"
-        elif self.b is not None:
+        exchange = {Source.LANE_XOR: "lane", Source.THREAD_XOR: "thread"}.get(self.source)
+        if self.b is not None and (exchange is None or self.b != self.a):
             text += f", {self.b}"
+        text += f", {exchange}^{1 << self.distance}" if exchange else ""
         for name in ("inner", "outer"):
             text += f" {name}={getattr(self, name)}" if getattr(self, name) != 1 else ""
         text += f" mask={self.mask.name.lower()}" if self.mask is not Mask.NONE else ""

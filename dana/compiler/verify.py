@@ -36,6 +36,7 @@ ONE_OPERAND = frozenset(
         Opcode.SQRT,
     }
 )
+WITHOUT_EXCHANGE = ONE_OPERAND | {Opcode.MOVC, Opcode.DIV}
 DATAFLOW = (Section.INIT, Section.TUPLE, Section.PUSH, Section.MERGE, Section.BATCH, Section.EPOCH)
 """Sections in an order in which each runs after those whose results it reads."""
 
@@ -105,9 +106,8 @@ def find_problems(
         index_depth=config.index_depth,
         divide_interval=config.divide_interval,
     )
-    for op in sorted({instruction.op for instruction in program}):
-        if not config.has(op):
-            yield f"the machine has no unit for {op.name}"
+    for what in config.lacking(program):
+        yield f"the machine has no hardware for {what}"
     if len(program) > config.program_depth:
         yield f"{len(program)} instructions exceed the program memory of {config.program_depth}"
     if group < 1 or group & (group - 1):
@@ -152,17 +152,28 @@ def _fields(instruction: Instruction, section: Section, machine: Machine) -> Ite
     masking = (Section.TUPLE, Section.BATCH) if not machine.levels else (Section.TUPLE,)
     if instruction.mask is not Mask.NONE and section not in masking:
         yield "masks tuples"
-    if instruction.op.special and instruction.source is not Source.MEMORY:
-        yield "a special function exchanges"
     if instruction.scalar and not instruction.op.special:
         yield "scalar is for special functions"
-    reach = {Source.LANE_XOR: machine.lanes, Source.THREAD_XOR: machine.threads}.get(instruction.source)
-    if reach is not None and 1 << instruction.distance >= reach:
-        yield f"exchanges over {1 << instruction.distance} of {reach}"
+    yield from _exchange_fields(instruction, machine)
     if instruction.tail > machine.lanes:
         yield f"tail {instruction.tail} is beyond the {machine.lanes} lanes"
     if instruction.op is Opcode.SETX or instruction.indexed:
         yield from _index_fields(instruction, machine)
+
+
+def _exchange_fields(instruction: Instruction, machine: Machine) -> Iterator[str]:
+    """What an exchange, and an operation that is for exchanges only, must not be."""
+    if instruction.source is Source.MEMORY:
+        if instruction.op.chooses:
+            yield f"{instruction.op.name} without an exchange"
+        return
+    reach = machine.lanes if instruction.source is Source.LANE_XOR else machine.threads
+    if 1 << instruction.distance >= reach:
+        yield f"exchanges over {1 << instruction.distance} of {reach}"
+    if instruction.op in WITHOUT_EXCHANGE:
+        yield f"{instruction.op.name} exchanges"
+    if instruction.a_tuple != instruction.b_tuple or instruction.a_level or instruction.mask is Mask.PAIR:
+        yield "an exchange of operands from two memories, with a level or with tuples in pairs"
 
 
 def _index_fields(instruction: Instruction, machine: Machine) -> Iterator[str]:
@@ -252,7 +263,7 @@ class _Timing:
 
     def _reads(self, instruction: Instruction, issue: Integers, dst: Integers, latency: int) -> Iterator[str]:
         operands = ["a"]
-        if instruction.op not in ONE_OPERAND and instruction.source is Source.MEMORY:
+        if instruction.op not in ONE_OPERAND:
             operands.append("b")
         for name in operands:
             address = self._addresses(instruction, name)

@@ -91,9 +91,9 @@ class RtlMachine:
 
     def load(self, bundle: Bundle) -> None:
         """Reset the machine and fill its memories and registers from a Bundle."""
-        lacking = sorted({instruction.op for instruction in bundle.program if not bundle.config.has(instruction.op)})
+        lacking = bundle.config.lacking(bundle.program)
         if lacking:
-            raise ValueError(f"the machine must have {lacking[0].name}, which the Bundle's program uses; it has not")
+            raise ValueError(f"the machine must have {lacking[0]}, which the Bundle's program uses; it has not")
         if hardware_of(bundle.config) != hardware_of(self.config):
             raise ValueError(
                 f"the Bundle must be for this machine ({self.config.fingerprint()}), "

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from hwgen.spec.engine import Opcode
+from hwgen.spec.engine import Instruction, Opcode
 from hwgen.spec.registers import REGION_SHIFT
 from hwgen.spec.timing import DIVIDE_INTERVALS
 
@@ -81,6 +81,9 @@ class MachineConfig:
     functions
         Special functions that each cluster has, a sum of 1 (sigmoid), 2 (gaussian), 4 (exp), 8 (log), 16 (sqrt) and
         32 (division). There is no hardware for the others, and programs that need them are refused.
+    crossed
+        1: lanes can choose in an exchange which operand they keep and which they send. 0: both are the same, there is
+        no hardware to choose, and programs that need it are refused.
     """
 
     threads: int = 1
@@ -99,6 +102,7 @@ class MachineConfig:
     clock_hz: int = 150_000_000
     divide_interval: int = DIVIDE_INTERVALS[0]
     functions: int = ALL_FUNCTIONS
+    crossed: int = 1
 
     def __post_init__(self) -> None:
         for problem in self._problems():
@@ -116,7 +120,16 @@ class MachineConfig:
 
     def has(self, op: Opcode) -> bool:
         """Whether the machine runs an operation."""
+        if op.chooses:
+            return bool(self.crossed)
         return not op.special or bool(self.functions >> FUNCTIONS.index(op) & 1)
+
+    def lacking(self, program: Iterable[Instruction]) -> list[str]:
+        """What a program needs and the machine does not have: names of operations, and "crossed exchanges"."""
+        program = list(program)
+        lacking = [op.name for op in sorted({instruction.op for instruction in program}) if not self.has(op)]
+        crossed = not self.crossed and any(instruction.crossed for instruction in program)
+        return lacking + ["crossed exchanges"] * crossed
 
     @property
     def page_beats(self) -> int:
@@ -175,6 +188,8 @@ class MachineConfig:
             problems.append(f"divide_interval must be one of {DIVIDE_INTERVALS}, not {self.divide_interval!r}")
         if not 0 <= self.functions <= ALL_FUNCTIONS:
             problems.append(f"functions must be from 0 to {ALL_FUNCTIONS}, not {self.functions!r}")
+        if self.crossed not in (0, 1):
+            problems.append(f"crossed must be 0 or 1, not {self.crossed!r}")
         if self.clock_hz <= 0:
             problems.append(f"clock_hz must be positive, not {self.clock_hz!r}")
         return problems

@@ -59,6 +59,10 @@ class Opcode(IntEnum):
     """A, in those lanes in which B is not zero; the others keep what they hold."""
     SETX = 15
     """Sets an entry of the index file; the only operation that writes no row."""
+    LOW = 16
+    """A in lanes (threads) whose bit `distance` is clear, B in the others; flushed, a NaN is canonical."""
+    HIGH = 17
+    """B in lanes (threads) whose bit `distance` is clear, A in the others; likewise."""
     SIGMOID = 32
     """1 / (1 + exp(-A))"""
     GAUSSIAN = 33
@@ -77,16 +81,24 @@ class Opcode(IntEnum):
         """Whether the special function unit runs it."""
         return self >= Opcode.SIGMOID
 
+    @property
+    def chooses(self) -> bool:
+        """Whether it writes one of the two words that partners have exchanged."""
+        return self in (Opcode.LOW, Opcode.HIGH)
+
 
 class Source(IntEnum):
-    """Where operand b comes from."""
+    """Where operand b comes from: memory, or the operand b of a partner, to whom the own one goes.
+
+    In an exchange, a lane (a thread) whose number has bit `distance` set reads A at `b` and B at `a`.
+    """
 
     MEMORY = 0
     """Memory, at `b`."""
     LANE_XOR = 1
-    """Operand a (after its masks) of the lane whose number differs in bit `distance`."""
+    """Operand b (after its masks) of the lane whose number differs in bit `distance`."""
     THREAD_XOR = 2
-    """Operand a (after its masks) of the same lane in the thread whose number differs in bit `distance`."""
+    """Operand b (after its masks) of the same lane in the thread whose number differs in bit `distance`."""
 
 
 class Mask(IntEnum):
@@ -97,7 +109,7 @@ class Mask(IntEnum):
     PAIR = 1
     """a belongs to the thread's tuple 2*o, b to 2*o + 1."""
     SINGLE = 2
-    """a belongs to the thread's tuple o."""
+    """a belongs to the thread's tuple o; so does b in an exchange, else it is not masked."""
 
 
 class Section(StrEnum):
@@ -139,10 +151,14 @@ FIELDS = layout(
     ("b_inner", 1, "step of b in the inner loop"),
     ("b_outer", 14, "step of b in the outer loop"),
     ("source", 2, "where b comes from"),
-    ("distance", 3, "bit of the lane or thread number that LANE_XOR or THREAD_XOR flips"),
+    (
+        "distance",
+        3,
+        "bit of the lane or thread number that LANE_XOR or THREAD_XOR flips; where it is set, a and b swap addresses",
+    ),
     ("mask", 2, "tuple mask"),
     ("tail_a", 1, "in the last inner row, a is the identity in lanes from `tail` on"),
-    ("tail_b", 1, "in the last inner row, b (from memory) is the identity in lanes from `tail` on"),
+    ("tail_b", 1, "in the last inner row, b (before an exchange) is the identity in lanes from `tail` on"),
     ("tail", 7, "first lane that the tail masks replace"),
     ("scalar", 1, "special function: take the cluster's lane 0, write all its lanes"),
     ("a_index", 1, "add entry `o` of the thread's index file to a"),
@@ -189,6 +205,12 @@ class Instruction:
     def indexed(self) -> bool:
         """Whether it uses the index file."""
         return bool(self.a_index or self.dst_index)
+
+    @property
+    def crossed(self) -> bool:
+        """Whether it needs a machine whose lanes choose: operands of an exchange that differ, LOW and HIGH."""
+        apart = (self.a, self.a_inner, self.a_outer) != (self.b, self.b_inner, self.b_outer)
+        return self.op.chooses or (self.source is not Source.MEMORY and apart)
 
     @property
     def index_reach(self) -> int:

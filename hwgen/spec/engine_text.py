@@ -4,13 +4,15 @@ In: instructions and the sections they start, or text. Out: the other. No hardwa
 
     tuple:
         mul s40+i+4o <- t0+i+5o, s8+i inner=4 outer=16
-        add s40+4o <- s40+4o, lane^8 outer=16 wait=6 tail_a=1 tail=6
+        add s40+4o <- s40+4o, lane^8 outer=16 wait=6 tail_a=1 tail_b=1 tail=6
+        add s40 <- s41, s42, lane^4
         end wait=9
 
 A line is an operation, `dst <- a, b`, and every other field that is not at its least value as `field=value`. `s40` is
 row 40 of the scratchpad, `t0` row 0 of tuple memory; `+i` steps with the inner loop, `+4o` by four rows with the outer
-one, `+level` by levels of the merge stack; `+x` adds an entry of the index file. `lane^8` is operand a of the lane
-whose number differs by 8. `setx x100+4o <- t3+5o outer=16` sets entries from numbers below 100, each 4 rows.
+one, `+level` by levels of the merge stack; `+x` adds an entry of the index file. `lane^8` exchanges with the lane whose
+number differs by 8: one operand that all send and keep, or two, of which each lane sends one and keeps the other.
+`setx x100+4o <- t3+5o outer=16` sets entries from numbers below 100, each 4 rows.
 """
 
 from __future__ import annotations
@@ -62,11 +64,14 @@ def instruction_text(instruction: Instruction) -> str:
     has_a = any(getattr(instruction, name, 0) for name in _OPERAND_FIELDS if not name.startswith("b"))
     if has_a or has_b or exchange is not None or instruction.op is not Opcode.END:
         text += f" {_operand(instruction, 'dst', shown)} <- {_operand(instruction, 'a', shown)}"
-        if exchange is not None:
+        if exchange is None:
+            text += f", {_operand(instruction, 'b', shown)}" if has_b else ""
+        else:
+            crossed = any(getattr(instruction, name) != getattr(instruction, f"a{name[1:]}") for name in _B_FIELDS)
+            text += f", {_operand(instruction, 'b', shown)}" if crossed else ""
             text += f", {exchange}^{1 << instruction.distance}"
+            shown |= {name: getattr(instruction, name) for name in _B_FIELDS}
             shown |= {"source": int(instruction.source), "distance": instruction.distance}
-        elif has_b:
-            text += f", {_operand(instruction, 'b', shown)}"
     for field in FIELDS:
         value = getattr(instruction, field.name)
         if value != shown.get(field.name, _LEAST[field.name]):
@@ -136,6 +141,8 @@ def _instruction(tree: Any) -> Instruction:
         if part.data == "operand":
             _read_operand(next(operands), part, values, name.line)
         elif part.data == "exchange":
+            if next(operands, None) is not None:  # without b it repeats a
+                values |= {key: values[f"a{key[1:]}"] for key in _B_FIELDS}
             _read_exchange(str(part.children[0]), values, name.line)
         else:
             _read_option(part, values, name.line)

@@ -20,7 +20,9 @@ from hwgen.spec.timing import DIVIDE_INTERVALS
 from tests.compiler.rules import ROOMY, RandomRule
 from tests.oracles import machine as oracle
 
-CONFIG = MachineConfig(threads=2, clusters=1, scratch_depth=64, tuple_depth=32, program_depth=16, index_depth=4)
+CONFIG = MachineConfig(
+    threads=2, clusters=1, scratch_depth=64, tuple_depth=32, program_depth=16, index_depth=4, crossed=0
+)
 WAIT = cycles.RESULT_LATENCY
 
 
@@ -60,7 +62,14 @@ def test_a_legal_program_has_no_problems() -> None:
         ("s8+i+4o <- t0", "s60+i+4o <- t0", "writes row 67 of 64"),
         ("lane^4", "lane^8", "exchanges over 8 of 8"),
         ("lane^4", "thread^2", "exchanges over 2 of 2"),
-        ("sigmoid s16 <- s8 ", "sigmoid s16 <- s8, lane^4 ", "a special function exchanges"),
+        ("sigmoid s16 <- s8 ", "sigmoid s16 <- s8, lane^4 ", "SIGMOID exchanges"),
+        ("add s18 <- s17, lane^4", "mov s18 <- s17, lane^4", "MOV exchanges"),
+        ("add s18 <- s17, lane^4", "low s18 <- s17, s16", "LOW without an exchange"),
+        ("s17, lane^4", "s17, s16, lane^4", "the machine has no hardware for crossed exchanges"),
+        ("add s18 <- s17, lane^4", "high s18 <- s17, lane^4", "the machine has no hardware for HIGH"),
+        ("s17, lane^4", "s17, s19, lane^4", "reads row 19, which nothing has written (b)"),
+        ("s17, lane^4", "s17, t0, lane^4", "operands from two memories"),
+        ("lane^4", "lane^4 mask=pair", "tuples in pairs"),
         ("lane^4", "lane^4 scalar=1", "scalar is for special functions"),
         ("lane^4", "lane^4 tail_a=1 tail=9", "tail 9 is beyond the 8 lanes"),
         (f"end wait={WAIT - 2}\n", "", "has no END"),

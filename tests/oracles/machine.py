@@ -43,6 +43,8 @@ UNARY: Mapping[Opcode, Callable[[Floats], Floats]] = {
     Opcode.LOG: numerics.log,
     Opcode.SQRT: numerics.sqrt,
 }
+EXCHANGED = frozenset(BINARY) - {Opcode.DIV} | {Opcode.LOW, Opcode.HIGH}
+"""Operations that an exchange may have."""
 
 
 class MachineFault(Exception):
@@ -205,6 +207,7 @@ class Machine:
         i = np.tile(np.arange(instruction.inner), instruction.outer)
         dst = instruction.dst + o * instruction.dst_outer + i * instruction.dst_inner + instruction.dst_level * shift
         a = instruction.a + o * instruction.a_outer + i * instruction.a_inner + instruction.a_level * shift
+        _check_exchange(instruction)
         if instruction.op is Opcode.SETX:
             self._set_index(instruction, o, a, half, m)
             return
@@ -267,31 +270,36 @@ class Machine:
             left = self.scratch[thread[:, None], a + self.index[:, o]]
         else:
             left = self._read(a, instruction.a_tuple, half)
+        right = self._read(b, instruction.b_tuple, half)
+        exchange = instruction.source is not Source.MEMORY
+        across = thread[:, None, None] if instruction.source is Source.THREAD_XOR else lane
+        set_ = (across >> instruction.distance & 1).astype(bool)
+        if exchange:
+            left, right = np.where(set_, right, left), np.where(set_, left, right)
         if instruction.tail_a:
             left = np.where(last, identity, left)
-        if instruction.mask is not Mask.NONE:
-            t = 2 * o if instruction.mask is Mask.PAIR else o
-            left = np.where(self._absent(t, m), identity, left)
+        if instruction.tail_b:
+            right = np.where(last, identity, right)
+        if instruction.mask is Mask.PAIR:
+            left = np.where(self._absent(2 * o, m), identity, left)
+            right = np.where(self._absent(2 * o + 1, m), identity, right)
+        elif instruction.mask is Mask.SINGLE:
+            left = np.where(self._absent(o, m), identity, left)
+            right = np.where(self._absent(o, m), identity, right) if exchange else right
         reach = {Source.LANE_XOR: self.lanes, Source.THREAD_XOR: self.threads}.get(instruction.source)
         if reach is not None and 1 << instruction.distance >= reach:
             raise MachineFault(f"{instruction.source.name} {instruction.distance} leaves the {reach} there are")
         if instruction.source is Source.LANE_XOR:
-            right = left[:, :, lane ^ 1 << instruction.distance]
+            right = right[:, :, lane ^ 1 << instruction.distance]
         elif instruction.source is Source.THREAD_XOR:
-            right = left[thread ^ 1 << instruction.distance]
-        else:
-            right = self._read(b, instruction.b_tuple, half)
-            if instruction.tail_b:
-                right = np.where(last, identity, right)
-            if instruction.mask is Mask.PAIR:
-                right = np.where(self._absent(2 * o + 1, m), identity, right)
-        if op.special and instruction.source is not Source.MEMORY:
-            raise MachineFault("a special function has no exchange source")
+            right = right[thread ^ 1 << instruction.distance]
         if op.special and instruction.scalar:
             first = lane // LANES_PER_CLUSTER * LANES_PER_CLUSTER
             left, right = left[:, :, first], right[:, :, first]
         if op is Opcode.MOV:
             result = left
+        elif op.chooses:
+            result = numerics.flush(np.where(set_ == (op is Opcode.HIGH), left, right))
         elif op is Opcode.MOVC:
             result = np.where(right != 0.0, left, self.scratch[thread[:, None], target])
         elif op in BINARY:
@@ -316,6 +324,19 @@ class Machine:
         """Whether a thread's tuple t is missing, shape [threads, rows, 1]."""
         number = np.arange(self.threads)[:, None] * self.group + t
         return np.asarray(number >= m)[:, :, None]
+
+
+def _check_exchange(instruction: Instruction) -> None:
+    """Refuse what docs/machine.md, section "Exchanges", refuses."""
+    op = instruction.op
+    if instruction.source is Source.MEMORY:
+        if op.chooses:
+            raise MachineFault(f"{op.name} without an exchange")
+        return
+    if op not in EXCHANGED:
+        raise MachineFault(f"{op.name} has no exchange source")
+    if instruction.a_tuple != instruction.b_tuple or instruction.a_level or instruction.mask is Mask.PAIR:
+        raise MachineFault("an exchange of operands from two memories, with a level or with tuples in pairs")
 
 
 def interval(instruction: Instruction, divide_interval: int) -> int:

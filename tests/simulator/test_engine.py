@@ -15,7 +15,7 @@ from hwgen.spec.config import MachineConfig
 from hwgen.spec.engine import Instruction, Mask, Opcode, Section, Source
 from hwgen.spec.strider import Fault
 from tests.hwgen.engine.programs import PLAIN, SPECIAL, Scheduler, random_bundle, random_tuples
-from tests.oracles.machine import Machine, MachineFault, garbage
+from tests.oracles.machine import EXCHANGED, Machine, MachineFault, garbage
 from tests.simulator.bundles import bits, fed, row_pages
 from tests.simulator.test_access import available
 
@@ -97,20 +97,23 @@ def test_every_operation_in_every_loop(kernels: str) -> None:
             outer = int(rng.choice([1, 2, group]))
             inner = int(rng.choice([1, 1, 2, 4]))
             a_tuple, b_tuple = (int(rng.random() < 0.4) for _ in range(2))
-            source, distance = Source.MEMORY, 0
-            if not op.special and rng.random() < 0.4:
+            source, distance, mask = Source.MEMORY, 0, Mask(int(rng.choice([0, 0, 1, 2])))
+            if op in EXCHANGED and rng.random() < 0.4:
                 source, distance = Source.LANE_XOR, int(rng.integers((config.lanes - 1).bit_length()))
                 if config.threads > 1 and rng.random() < 0.4:
                     source, distance = Source.THREAD_XOR, int(rng.integers((config.threads - 1).bit_length()))
+                mask = Mask.SINGLE if mask is Mask.PAIR else mask
             instruction = Instruction(
                 op=op, inner=inner, outer=outer, dst=int(rng.choice([60, 80])), dst_inner=int(rng.random() < 0.9),
                 dst_outer=int(rng.choice([1, inner, 4])), a=0 if a_tuple else int(rng.choice([0, 60])),
                 a_tuple=a_tuple, a_inner=int(rng.random() < 0.8), a_outer=int(rng.choice([0, 1, inner, 5])),
                 b=0 if b_tuple else int(rng.choice([20, 61])), b_tuple=b_tuple, b_inner=int(rng.random() < 0.8),
                 b_outer=int(rng.choice([0, 1, inner, 5])), source=source, distance=distance,
-                mask=Mask(int(rng.choice([0, 0, 1, 2]))), tail_a=int(rng.random() < 0.3),
+                mask=mask, tail_a=int(rng.random() < 0.3),
                 tail_b=int(rng.random() < 0.3), tail=int(rng.integers(config.lanes)), scalar=int(rng.random() < 0.5),
             )  # fmt: skip
+            if source is not Source.MEMORY:
+                instruction = plain(instruction)
             reach = max(
                 (instruction.a_outer * (outer - 1) + inner) * a_tuple,
                 (instruction.b_outer * (outer - 1) + inner) * b_tuple,
@@ -125,6 +128,12 @@ def test_every_operation_in_every_loop(kernels: str) -> None:
             run_both(bundle, tuples, kernels)
             ran += 1
     assert ran > 40
+
+
+def plain(instruction: Instruction) -> Instruction:
+    """An exchange whose operands are the same."""
+    same = {f"b{part}": getattr(instruction, f"a{part}") for part in ("", "_tuple", "_inner", "_outer")}
+    return dataclasses.replace(instruction, tail_b=instruction.tail_a, **same)
 
 
 SPARE = 100
@@ -198,16 +207,19 @@ def overlapping_bundle(rng: np.random.Generator, config: MachineConfig) -> Bundl
             wait += 1
         taken |= writes
         last = max(last, *writes)
+        exchange = op in EXCHANGED and rng.random() < 0.3
         program.append(
             Instruction(
                 op=op, wait=wait, inner=inner, outer=outer, scalar=scalar,
                 dst=int(rng.integers(0, 10)), dst_inner=int(rng.integers(0, 2)), dst_outer=int(rng.integers(0, 4)),
                 a=int(rng.integers(0, 10)), a_inner=int(rng.integers(0, 2)), a_outer=int(rng.integers(0, 4)),
                 b=int(rng.integers(0, 10)), b_inner=int(rng.integers(0, 2)), b_outer=int(rng.integers(0, 4)),
-                source=Source.LANE_XOR if not op.special and rng.random() < 0.2 else Source.MEMORY,
+                source=Source.LANE_XOR if exchange else Source.MEMORY,
                 mask=Mask(int(rng.choice([0, 0, 0, 2]))),
             )
         )  # fmt: skip
+        if exchange:
+            program[-1] = plain(program[-1])
         turn += wait + rows * apart * each
     program.append(Instruction(op=Opcode.END, wait=max(0, last - turn + 1)))
     base = random_bundle(rng, config, batch=config.threads)

@@ -68,7 +68,7 @@ def test_image_is_loaded_and_the_rest_is_zero() -> None:
 
 def test_rows_are_written_to_every_thread() -> None:
     """Thread 1's row, exchanged into thread 0, is what the host wrote."""
-    swap = Instruction(op=Opcode.MAX, wait=1, dst=1, a=0, source=Source.THREAD_XOR)
+    swap = Instruction(op=Opcode.MAX, wait=1, dst=1, a=0, b=0, source=Source.THREAD_XOR)
     simulator = Simulator(CONFIG)
     simulator.load(bundle(swap))
     simulator.write_rows(0, np.arange(8, dtype=np.uint32).reshape(1, 8) + 0x40000000)

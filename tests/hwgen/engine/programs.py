@@ -15,9 +15,9 @@ from hwgen.spec import cycles, numerics
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 from hwgen.spec.engine import FIELDS, Instruction, Mask, Opcode, Section, Source
-from tests.oracles.machine import Floats, garbage, interval
+from tests.oracles.machine import EXCHANGED, Floats, garbage, interval
 
-PLAIN = tuple(op for op in Opcode if not op.special and op not in (Opcode.END, Opcode.SETX))
+PLAIN = tuple(op for op in Opcode if not (op.special or op.chooses or op in (Opcode.END, Opcode.SETX)))
 SPECIAL = tuple(op for op in Opcode if op.special)
 LONGEST_WAIT = (1 << next(field.width for field in FIELDS if field.name == "wait")) - 1
 
@@ -64,7 +64,7 @@ def rows(
             b = instruction.b + o * instruction.b_outer + i * instruction.b_inner
             dst = instruction.dst + o * instruction.dst_outer + i * instruction.dst_inner
             reads = [a + x for x in (added if instruction.a_index else [0])] if not instruction.a_tuple else []
-            if not instruction.b_tuple and instruction.source is Source.MEMORY:
+            if not instruction.b_tuple:
                 reads.append(b)
             dst += instruction.dst_level * shift
             targets = (
@@ -193,19 +193,23 @@ def random_instruction(rng: np.random.Generator, shape: Shape, section: Section)
             if rng.random() < 0.5:
                 fields |= _in_stack(rng, shape, operand, inner, outer)
     source, distance = Source.MEMORY, 0
-    if not op.special and rng.random() < 0.3:
+    mask = Mask(int(rng.integers(0, 3))) if rng.random() < 0.4 else Mask.NONE
+    if op in EXCHANGED and not fields.get("a_level") and rng.random() < 0.4:
         source, distance = Source.LANE_XOR, int(rng.integers(0, (config.lanes - 1).bit_length()))
         if config.threads > 1 and rng.random() < 0.5:
             source, distance = Source.THREAD_XOR, int(rng.integers(0, (config.threads - 1).bit_length()))
+        mask = Mask.SINGLE if mask is Mask.PAIR else mask
+        fields |= {f"b{part}": fields.get(f"a{part}", 0) for part in ("", "_tuple", "_inner", "_outer")}
+    tail_a, tail_b = (int(rng.random() < 0.2) for _ in range(2))
     return Instruction(
         op=op,
         inner=inner,
         outer=outer,
         source=source,
         distance=distance,
-        mask=Mask(int(rng.integers(0, 3))) if rng.random() < 0.4 else Mask.NONE,
-        tail_a=int(rng.random() < 0.2),
-        tail_b=int(rng.random() < 0.2),
+        mask=mask,
+        tail_a=tail_a,
+        tail_b=tail_b if source is Source.MEMORY else tail_a,
         tail=int(rng.integers(0, config.lanes)),
         scalar=int(rng.integers(0, 2)) if op.special else 0,
         **fields,

@@ -12,7 +12,8 @@ from hwgen.spec.engine_text import AssemblyError, assemble, disassemble
 PROGRAM = """\
 tuple:
     mul s40+i+4o <- t0+i+5o, s8+i inner=4 outer=16
-    add s40+4o <- s40+4o, lane^8 wait=6 outer=16 tail_a=1 tail=6
+    add s40+4o <- s40+4o, lane^8 wait=6 outer=16 tail_a=1 tail_b=1 tail=6
+    low s40 <- s41, s42, thread^2
     add s200+i+8o <- s40+i+8o, s44+i+8o inner=4 outer=8 mask=pair
     end wait=9
 merge:
@@ -27,23 +28,27 @@ push:
 
 def test_text_is_assembled_to_the_fields_it_names() -> None:
     program, sections = assemble(PROGRAM)
-    assert sections == {Section.TUPLE: 0, Section.MERGE: 4, Section.PUSH: 4}
+    assert sections == {Section.TUPLE: 0, Section.MERGE: 5, Section.PUSH: 5}
     assert program[0] == Instruction(
         op=Opcode.MUL, inner=4, outer=16, dst=40, dst_outer=4, a_tuple=1, a_outer=5, b=8
     )  # fmt: skip
     assert program[1] == Instruction(
-        op=Opcode.ADD, wait=6, outer=16, dst=40, dst_inner=0, dst_outer=4, a=40, a_inner=0, a_outer=4, b_inner=0,
-        source=Source.LANE_XOR, distance=3, tail_a=1, tail=6,
+        op=Opcode.ADD, wait=6, outer=16, dst=40, dst_inner=0, dst_outer=4, a=40, a_inner=0, a_outer=4,
+        b=40, b_inner=0, b_outer=4, source=Source.LANE_XOR, distance=3, tail_a=1, tail_b=1, tail=6,
     )  # fmt: skip
-    assert program[2].mask is Mask.PAIR
-    assert program[4].dst_level == 1
-    assert program[5] == Instruction(
+    assert program[2] == Instruction(
+        op=Opcode.LOW, dst=40, dst_inner=0, a=41, a_inner=0, b=42, b_inner=0, source=Source.THREAD_XOR, distance=1
+    )
+    assert [instruction.crossed for instruction in program[:4]] == [False, False, True, False]
+    assert program[3].mask is Mask.PAIR
+    assert program[5].dst_level == 1
+    assert program[6] == Instruction(
         op=Opcode.SETX, outer=16, dst=500, dst_inner=0, dst_outer=2, a=6, a_tuple=1, a_inner=0, a_outer=7, b_inner=0,
         mask=Mask.SINGLE,
     )  # fmt: skip
-    assert (program[6].a_index, program[6].dst_index) == (1, 0)
-    assert (program[7].a_index, program[7].dst_index) == (0, 1)
-    assert program[8] == Instruction(op=Opcode.END, wait=9, dst_inner=0, a_inner=0, b_inner=0)
+    assert (program[7].a_index, program[7].dst_index) == (1, 0)
+    assert (program[8].a_index, program[8].dst_index) == (0, 1)
+    assert program[9] == Instruction(op=Opcode.END, wait=9, dst_inner=0, a_inner=0, b_inner=0)
     assert disassemble(program, sections) == PROGRAM
 
 
