@@ -154,7 +154,7 @@ FIELDS = layout(
     (
         "distance",
         3,
-        "bit of the lane or thread number that LANE_XOR or THREAD_XOR flips; where it is set, a and b swap addresses",
+        "bit of the lane or thread number that LANE_XOR or THREAD_XOR flips; lanes with it set swap a and b",
     ),
     ("mask", 2, "tuple mask"),
     ("tail_a", 1, "in the last inner row, a is the identity in lanes from `tail` on"),
