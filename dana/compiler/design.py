@@ -198,6 +198,7 @@ def _roomy(
                 group=group,
                 levels=levels,
                 divide_interval=divide_interval,
+                crossed=bool(given.get("crossed", 1)),
             )
             if group == least or draft.memory.rows <= most:
                 return draft

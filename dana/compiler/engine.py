@@ -165,10 +165,13 @@ def draft_for(
     group: int,
     levels: int,
     divide_interval: int,
+    crossed: bool,
     reorder: bool = True,
 ) -> Draft:
     """Compile for a group size; only the fields of instructions bound it."""
-    selection = select(plan, layout, threads=threads, group=group, levels=levels, divide_interval=divide_interval)
+    selection = select(
+        plan, layout, threads=threads, group=group, levels=levels, divide_interval=divide_interval, crossed=crossed
+    )
     schedules = {section: schedule(ops, reorder=reorder) for section, ops in selection.ops.items()}
     memory = allocate(selection, schedules)
     return Draft(
@@ -276,6 +279,7 @@ def fit(plan: Plan, layout: TupleLayout, config: MachineConfig, *, size: int, ma
                     group=group,
                     levels=levels,
                     divide_interval=config.divide_interval,
+                    crossed=bool(config.crossed),
                     reorder=reorder,
                 )
                 if draft.memory.rows <= config.scratch_depth and draft.instructions <= config.program_depth:

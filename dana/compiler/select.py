@@ -102,7 +102,7 @@ class Selection:
 
 
 def select(
-    plan: Plan, layout: TupleLayout, *, threads: int, group: int, levels: int, divide_interval: int
+    plan: Plan, layout: TupleLayout, *, threads: int, group: int, levels: int, divide_interval: int, crossed: bool
 ) -> Selection:
     """Make the operations of a rule.
 
@@ -112,7 +112,7 @@ def select(
         Tuples of a thread in a round.
     levels
         Levels of the merge stack; 0 if every batch is one round.
-    divide_interval
+    divide_interval, crossed
         Of the machine.
 
     Raises
@@ -120,7 +120,9 @@ def select(
     LoopLimit
         A loop over the tuples of a round steps too far for an instruction.
     """
-    emitter = Emitter(lanes=layout.lanes, threads=threads, group=group, divide_interval=divide_interval)
+    emitter = Emitter(
+        lanes=layout.lanes, threads=threads, group=group, divide_interval=divide_interval, crossed=crossed
+    )
     return _Selector(plan, layout, emitter).select(levels)
 
 

@@ -68,17 +68,20 @@ class Emitter:
     ----------
     lanes, threads, group, divide_interval
         Shape of the machine and of a round.
+    crossed
+        Whether the machine's exchanges may cross.
     ops
         Operations of each section, in an order in which they may run.
     node
         Node that the operations emitted next belong to.
     """
 
-    def __init__(self, *, lanes: int, threads: int, group: int, divide_interval: int) -> None:
+    def __init__(self, *, lanes: int, threads: int, group: int, divide_interval: int, crossed: bool) -> None:
         self.lanes = lanes
         self.threads = threads
         self.group = group
         self.divide_interval = divide_interval
+        self.crossed = crossed
         self.ops: dict[Section, list[VectorOp]] = {section: [] for section in Section}
         self.node = -1
 

@@ -94,7 +94,9 @@ def test_the_rules_order_keeps_no_more_rows_than_the_scheduled_order(seed: int) 
     layout = tuple_layout(graph, 8)
     plan, _ = prepare(graph)
     rows = [
-        draft_for(plan, layout, threads=1, group=16, levels=0, divide_interval=9, reorder=reorder).memory.rows
+        draft_for(
+            plan, layout, threads=1, group=16, levels=0, divide_interval=9, crossed=True, reorder=reorder
+        ).memory.rows
         for reorder in (True, False)
     ]
     assert rows[1] <= 1.25 * rows[0]

@@ -87,7 +87,14 @@ def random_draft(seed: int, *, reorder: bool):  # type: ignore[no-untyped-def]
     layout = tuple_layout(graph, 8)
     plan, _ = prepare(graph)
     return draft_for(
-        plan, layout, threads=2, group=1 if plan.single else 8, levels=0, divide_interval=3, reorder=reorder
+        plan,
+        layout,
+        threads=2,
+        group=1 if plan.single else 8,
+        levels=0,
+        divide_interval=3,
+        crossed=True,
+        reorder=reorder,
     )
 
 
