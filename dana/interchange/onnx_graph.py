@@ -139,9 +139,14 @@ class _Graph:
         table, index = operands
         if table.part not in self._memory:
             raise UsageError("the prediction chooses rows of a value that it computes, which ONNX files here do not do")
-        rows = self._floats(self._stored(table).reshape(table.shape[1:]))
-        chosen = self._node("Cast", self._node("Reshape", self._operand(index), self._ints(-1)), to=INT64)
-        return self._node("Gather", rows, chosen, axis=0)
+        rows = self._stored(table).reshape(table.shape[1:])
+        chosen = self._node("Reshape", self._operand(index), self._ints(-1))
+        # Gather counts negative numbers from the end and Cast cuts fractions off; what is no number of a row becomes
+        # the one behind the last, which a runtime refuses as dana_predict() does
+        beyond = self._floats(np.array([len(rows)], np.float32))
+        good = self._node("Equal", self._node("Floor", self._node("Abs", chosen)), chosen)
+        bounded = self._node("Where", good, self._node("Min", chosen, beyond), beyond)
+        return self._node("Gather", self._floats(rows), self._node("Cast", bounded, to=INT64), axis=0)
 
     def _operand(self, read: Read) -> str:
         """The name of a value of the operand's shape."""

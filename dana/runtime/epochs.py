@@ -109,11 +109,23 @@ def _make_room(relation: Relation, stream: Stream | None, epochs: int, *, ring: 
     page_size = relation.page_size if stream is None else stream.page_size
     ring.lay_out(page_size)
     room = cache_bytes // page_size
-    with suppress(MemoryError):  # less than was thought is left: each epoch asks for its pages
-        if relation.pages is not None and stream is None:
-            ring.keep(relation.pages if epochs >= KEEP_FROM_EPOCHS and relation.pages <= room else 0)
-        elif epochs > 1:  # rows cost more to make into frames than frames to keep
+    if relation.pages is not None and stream is None:
+        if epochs >= KEEP_FROM_EPOCHS and relation.pages <= room:
+            with suppress(MemoryError):  # less than was thought is left: each epoch asks for its pages
+                ring.keep(relation.pages)
+    elif epochs > 1:  # rows cost more to make into frames than frames to keep
+        keep_what_fits(ring, room)
+
+
+def keep_what_fits(ring: Ring, room: int) -> None:
+    """Make room for pages of which nobody knows the number: what was thought to be left, or a part of it."""
+    while room:
+        try:
             ring.keep(room, uncounted=True)
+        except MemoryError:
+            room //= 2
+        else:
+            return
 
 
 @contextmanager

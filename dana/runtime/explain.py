@@ -22,7 +22,8 @@ from dana.runtime.trainer import ExplainRequest, Json, Stream, TrainRequest
 from dsl import compile_rule
 from hwgen.devices import Device, device_names, load_device
 from hwgen.spec.bundle import WHOLE_EPOCH
-from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
+from hwgen.spec.config import FUNCTIONS, LANES_PER_CLUSTER, MachineConfig
+from hwgen.spec.engine import Opcode
 
 RESOURCES = {"luts": "LUTs", "flipflops": "flip-flops", "dsps": "DSPs", "block_rams": "block RAMs"}
 
@@ -185,6 +186,7 @@ def lines(explained: Json) -> list[str]:
         f"bytes a cycle",
         f"  words of a unit: {machine['scratch_depth']} of scratchpad, {machine['tuple_depth']} of tuple memory; "
         f"{machine['queue_depth']} entries of a Strider's queue",
+        f"  {_functions(machine['functions'], machine['divide_interval'])}",
         f"Program: {program['engine']} instructions of {machine['program_depth']}, a Strider's {program['strider']} of "
         f"{machine['strider_depth']}, {program['descriptors']} columns of {machine['descriptor_depth']}",
         f"  {program['tuples_of_a_round']} tuples of a round",
@@ -209,6 +211,16 @@ def lines(explained: Json) -> list[str]:
 
 def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _functions(mask: int, interval: int) -> str:
+    present = [op for bit, op in enumerate(FUNCTIONS) if mask >> bit & 1]
+    divides = (
+        f", {_count(interval, 'cycle')} between two quotients or roots"
+        if {Opcode.DIV, Opcode.SQRT} & {*present}
+        else ""
+    )
+    return f"functions of a cluster: {' '.join(op.name.lower() for op in present) or 'none'}{divides}"
 
 
 def _reads(reads: Json) -> str:

@@ -212,6 +212,8 @@ class Ring:
         outcome = Outcome.CALL_AGAIN
         while outcome is Outcome.CALL_AGAIN:  # signal handlers run between the calls
             outcome = Outcome(loop(ctypes.byref(consumer), function, context, *more))
+            if consumer.cache is None:  # outgrown
+                self._drop()
         match outcome:
             case Outcome.HUNG_UP:
                 raise ConnectionResetError("the backend closed the connection")

@@ -2,8 +2,8 @@
 
 In: a superuser's session, and whether the scripts changed since the last start. Out: the extension as they make it now.
 PostgreSQL updates from version to version only; while a version is in the making its scripts change under one number.
-So an extension of the same version but of other scripts is made anew, and its rows are carried over. This is for
-databases that are ours; elsewhere ALTER EXTENSION UPDATE is the user's.
+So an extension of the same version but of other scripts is made anew; its rows, and who may call its functions, are
+carried over. This is for databases that are ours; elsewhere ALTER EXTENSION UPDATE is the user's.
 """
 
 from __future__ import annotations
@@ -16,8 +16,21 @@ from psycopg import sql
 
 from dana.errors import SetupError
 
-TABLES = ("udf", "model", "run", "epoch")
-"""Tables that hold what users made, referenced ones first."""
+TABLES = """
+SELECT t.relname FROM pg_depend AS d JOIN pg_class AS t ON t.oid = d.objid AND d.classid = 'pg_class'::regclass
+WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'dana') AND t.relkind = 'r'
+ORDER BY EXISTS (SELECT FROM pg_constraint WHERE conrelid = t.oid AND contype = 'f'), t.relname
+"""
+"""The extension's tables, those that reference others last."""
+
+RIGHTS = """
+SELECT p.oid::regprocedure::text, p.proname, a.grantee,
+    CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END, coalesce(a.is_grantable, false)
+FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid AND d.classid = 'pg_proc'::regclass
+LEFT JOIN LATERAL aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a ON a.grantee <> p.proowner
+WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'dana')
+"""
+"""The extension's functions, and who may call each besides its owner: a row for each role, or one without."""
 
 
 def ensure_extension(connection: psycopg.Connection[Any], *, scripts_changed: bool) -> None:
@@ -43,20 +56,24 @@ def _version(connection: psycopg.Connection[Any]) -> str | None:
 
 def _make_anew(connection: psycopg.Connection[Any]) -> None:
     with connection.transaction():
-        for table in TABLES:
+        kept = _tables(connection)
+        for table in kept:
             connection.execute(
                 sql.SQL("CREATE TEMPORARY TABLE {} ON COMMIT DROP AS SELECT * FROM dana.{}").format(
                     sql.Identifier(f"kept_{table}"), sql.Identifier(table)
                 )
             )
+        rights = _rights(connection)
         schema = connection.execute("SELECT extnamespace::regnamespace FROM pg_extension WHERE extname = 'dana'")
         place = sql.SQL(schema.fetchall()[0][0])  # as regnamespace writes it: quoted
         rules = connection.execute("SELECT name, source FROM dana.udf").fetchall()
-        for name, _ in rules:
-            connection.execute(
-                sql.SQL("DROP ROUTINE IF EXISTS {}").format(sql.Identifier("dana", name))  # the only one of its name
-            )
         try:
+            for name, _ in rules:
+                connection.execute(
+                    sql.SQL("DROP ROUTINE IF EXISTS {}").format(
+                        sql.Identifier("dana", name)
+                    )  # the only one of its name
+                )
             connection.execute("DROP EXTENSION dana")
         except psycopg.errors.DependentObjectsStillExist as error:
             raise SetupError(
@@ -64,16 +81,44 @@ def _make_anew(connection: psycopg.Connection[Any]) -> None:
                 f"{error.diag.message_detail}; drop them and start again"
             ) from None
         connection.execute(sql.SQL("CREATE EXTENSION dana SCHEMA {}").format(place))
-        for table in TABLES:
-            _carry_over(connection, table)
-        connection.execute("SELECT setval('dana.run_id_seq', greatest(1, (SELECT max(id) FROM dana.run)))")
+        for table in _tables(connection):
+            if table in kept:
+                _carry_over(connection, table)
+        _grant_again(connection, rights)
     for name, source in rules:  # which makes their functions; a rule that is none any more keeps its row
         with suppress(psycopg.Error):
             connection.execute(sql.SQL("SELECT {}.dana_create_udf(%s, %s)").format(place), (name, source))
 
 
+def _tables(connection: psycopg.Connection[Any]) -> list[str]:
+    return [name for (name,) in connection.execute(TABLES)]
+
+
+def _rights(connection: psycopg.Connection[Any]) -> dict[str, set[tuple[str, bool]]]:
+    """Who may call a function, by its signature, and those of a name, and whether they may grant it."""
+    found: dict[str, set[tuple[str, bool]]] = {}
+    for signature, name, grantee, role, grantable in connection.execute(RIGHTS):
+        for key in (signature, name):
+            found.setdefault(key, set()).update({(role, grantable)} if grantee is not None else ())
+    return found
+
+
+def _grant_again(connection: psycopg.Connection[Any], rights: dict[str, set[tuple[str, bool]]]) -> None:
+    """Let those call a function who might call it before; with arguments that are new, those of its name."""
+    functions = {row[0]: row[1] for row in connection.execute(RIGHTS)}
+    for signature, name in functions.items():
+        callers = rights.get(signature, rights.get(name))
+        if callers is None:
+            continue
+        function = sql.SQL(signature)  # as regprocedure writes it: quoted
+        connection.execute(sql.SQL("REVOKE EXECUTE ON FUNCTION {} FROM PUBLIC").format(function))
+        for role, grantable in callers:
+            option = sql.SQL(" WITH GRANT OPTION" if grantable else "")
+            connection.execute(sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}{}").format(function, sql.SQL(role), option))
+
+
 def _carry_over(connection: psycopg.Connection[Any], table: str) -> None:
-    """Copy the columns that the table had and has."""
+    """Copy the columns that the table had and has; numbers go on behind the highest."""
     common = connection.execute(
         "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped"
         " INTERSECT SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped",
@@ -85,3 +130,13 @@ def _carry_over(connection: psycopg.Connection[Any], table: str) -> None:
             sql.Identifier(table), columns, columns, sql.Identifier(f"kept_{table}")
         )
     )
+    numbered = connection.execute(
+        "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attidentity <> ''", (f"dana.{table}",)
+    ).fetchall()
+    for (column,) in numbered:
+        connection.execute(
+            sql.SQL("SELECT setval(pg_get_serial_sequence(%s, %s), max({})) FROM dana.{} HAVING count(*) > 0").format(
+                sql.Identifier(column), sql.Identifier(table)
+            ),
+            (f"dana.{table}", column),
+        )

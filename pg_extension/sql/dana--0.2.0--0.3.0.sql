@@ -1,6 +1,27 @@
 \echo Use "ALTER EXTENSION dana UPDATE TO '0.3.0'" to load this file. \quit
 
 
+-- Which model a text names, and which columns it was trained on
+
+CREATE FUNCTION dana_find_model(reference text, OUT name text, OUT version integer)
+	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_find_model(text) IS 'The version that "name" or "name@version" stands for; an error where there is none that you may use';
+
+CREATE FUNCTION dana_arguments(features jsonb) RETURNS text
+	LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+	AS $$
+	-- a function has 100 arguments at most; a row is slower to make than arguments
+	SELECT CASE WHEN jsonb_array_length(features) BETWEEN 1 AND 98 THEN (
+		SELECT string_agg(format('r.%I', f.name), ', ' ORDER BY f.n) FROM jsonb_array_elements_text(features) WITH ORDINALITY AS f (name, n)
+	) ELSE 'r.*' END
+	$$;
+COMMENT ON FUNCTION dana_arguments(jsonb) IS 'The arguments of dana_predict() after the model, for rows that are called r: the columns of a model''s metadata';
+
+CREATE FUNCTION dana_number(value "any") RETURNS double precision
+	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_number("any") IS 'The number that a training makes of a value, before it is rounded to real: of a boolean, a date, a time ...';
+
 -- Predictions for whole tables
 
 COMMENT ON FUNCTION dana_predict(text, "any") IS
@@ -19,34 +40,21 @@ CREATE FUNCTION dana_predict_table(
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE ROWS 100000 COST 1000000
 	AS $$
 DECLARE
-	reference text := model;
 	names jsonb;
-	features text;
 BEGIN
 	IF model IS NULL OR source IS NULL THEN
 		RAISE null_value_not_allowed USING MESSAGE = pg_catalog.format('argument "%s" must not be NULL',
 			CASE WHEN model IS NULL THEN 'model' ELSE 'source' END);
 	END IF;
 	SELECT m.metadata -> 'features' INTO names FROM dana.model AS m
-	WHERE m.name = pg_catalog.split_part(reference, '@', 1)
-		AND (pg_catalog.strpos(reference, '@') = 0 OR m.version::text = pg_catalog.split_part(reference, '@', 2))
-	ORDER BY m.active DESC, m.version DESC LIMIT 1;
-	IF NOT FOUND THEN
-		RAISE undefined_object USING MESSAGE = pg_catalog.format('model "%s" does not exist', reference),
-			HINT = 'SELECT name, version FROM dana.model lists the models.';
-	END IF;
-	-- a function has 100 arguments at most; a row is slower to make than arguments
-	features := CASE WHEN pg_catalog.jsonb_array_length(names) BETWEEN 1 AND 98 THEN (
-		SELECT pg_catalog.string_agg(pg_catalog.format('r.%I', f.name), ', ' ORDER BY f.n)
-		FROM pg_catalog.jsonb_array_elements_text(names) WITH ORDINALITY AS f (name, n)
-	) ELSE 'r.*' END;
+	WHERE (m.name, m.version) = (SELECT f.name, f.version FROM @extschema@.dana_find_model($1) AS f);
 	IF key IS NULL THEN
 		SELECT a.attname INTO key FROM pg_catalog.pg_index AS i
 		JOIN pg_catalog.pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
 		WHERE i.indrelid = source AND i.indisprimary AND i.indnkeyatts = 1;
 	END IF;
 	RETURN QUERY EXECUTE pg_catalog.format(E'SELECT r.%I::pg_catalog.text, @extschema@.dana_predict(%L, %s) FROM %s AS r WHERE (%s\n)',
-		COALESCE(key, 'ctid'), model, features, source, COALESCE(filter, 'true'));
+		COALESCE(key, 'ctid'), model, @extschema@.dana_arguments(names), source, COALESCE(filter, 'true'));
 END
 $$;
 COMMENT ON FUNCTION dana_predict_table(text, regclass, text, text) IS
@@ -148,6 +156,7 @@ CREATE FUNCTION dana_statement(function text, arguments jsonb) RETURNS text
 DECLARE
 	declared record;
 	given text;
+	passed text;
 	unknown text;
 BEGIN
 	IF function NOT IN ('dana_train', 'dana_train_groups', 'dana_evaluate', 'dana_cross_validate', 'dana_search') THEN
@@ -164,13 +173,12 @@ BEGIN
 		RAISE invalid_parameter_value USING MESSAGE = format('%s() has no argument %s', function, unknown),
 			HINT = format('It has: %s.', array_to_string(declared.names, ', '));
 	END IF;
-	SELECT string_agg(format('%I %s', a.name, format_type(a.type, NULL)), ', ' ORDER BY a.n) INTO given
+	SELECT string_agg(format('%I %s', a.name, format_type(a.type, NULL)), ', ' ORDER BY a.n),
+		string_agg(format('%I => a.%1$I', a.name), ', ' ORDER BY a.n) INTO given, passed
 	FROM unnest(declared.names, declared.types) WITH ORDINALITY AS a (name, type, n)
 	WHERE arguments -> a.name <> 'null';
-	RETURN format('SELECT COALESCE(pg_catalog.jsonb_agg(pg_catalog.to_jsonb(r)), ''[]'') FROM pg_catalog.jsonb_to_record($1) AS a (%s), '
-		'LATERAL @extschema@.%I(%s) AS r', given, function,
-		(SELECT string_agg(format('%I => a.%1$I', a.name), ', ' ORDER BY a.n) FROM unnest(declared.names) WITH ORDINALITY AS a (name, n)
-		 WHERE arguments -> a.name <> 'null'));
+	RETURN format('SELECT COALESCE(pg_catalog.jsonb_agg(pg_catalog.to_jsonb(r)), ''[]'') FROM %sLATERAL @extschema@.%I(%s) AS r',
+		'pg_catalog.jsonb_to_record($1) AS a (' || given || '), ', function, passed);
 END
 $$;
 COMMENT ON FUNCTION dana_statement(text, jsonb) IS 'The statement that calls one of dana''s functions with the members of a JSON object as arguments';
@@ -464,7 +472,6 @@ CREATE FUNCTION dana_export_model(model text) RETURNS jsonb
 	SET search_path = pg_catalog, pg_temp
 	AS $$
 DECLARE
-	reference text := model;
 	result jsonb;
 BEGIN
 	SELECT jsonb_build_object('format', 'dana model 1', 'name', m.name, 'version', m.version, 'rule', m.udf, 'created', m.created,
@@ -474,12 +481,7 @@ BEGIN
 			ORDER BY p.n) FROM jsonb_array_elements(m.parameters) WITH ORDINALITY AS p (value, n)),
 		'predictor', translate(encode(m.predictor, 'base64'), E'\n', ''))
 	INTO result FROM dana.model AS m
-	WHERE m.name = split_part(reference, '@', 1) AND (strpos(reference, '@') = 0 OR m.version::text = split_part(reference, '@', 2))
-	ORDER BY m.active DESC, m.version DESC LIMIT 1;
-	IF NOT FOUND THEN
-		RAISE undefined_object USING MESSAGE = format('model "%s" does not exist', reference),
-			HINT = 'SELECT name, version FROM dana.model lists the models.';
-	END IF;
+	WHERE (m.name, m.version) = (SELECT f.name, f.version FROM @extschema@.dana_find_model($1) AS f);
 	RETURN result;
 END
 $$;
@@ -563,10 +565,15 @@ COMMENT ON COLUMN dana.job_log.message IS 'The error';
 COMMENT ON COLUMN dana.job_log.detail IS 'Its detail';
 COMMENT ON COLUMN dana.job_log.hint IS 'Its hint';
 
--- A job that nobody works on although it is not over: its process or the server was ended. Its worker's lock tells.
+CREATE FUNCTION dana_job_lost(job bigint) RETURNS boolean
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_job_lost(bigint) IS 'Whether nobody works on a job of yours that is not over';
+
+-- A job that nobody works on although it is not over: its process or the server was ended. Its worker's lock tells. What
+-- ended since the statement's snapshot is shown as it was then.
 CREATE VIEW dana.job WITH (security_barrier) AS
 	SELECT j.id, j.function, j.arguments, j.owner,
-		CASE WHEN j.state IN ('queued', 'running') AND l.pid IS NULL AND NOT pg_catalog.pg_is_in_recovery() THEN 'lost' ELSE j.state END AS state,
+		CASE WHEN j.state IN ('queued', 'running') AND l.pid IS NULL AND @extschema@.dana_job_lost(j.id) THEN 'lost' ELSE j.state END AS state,
 		l.pid, j.created, j.started, j.ended, j.result, j.sqlstate, j.message, j.detail, j.hint
 	FROM dana.job_log AS j LEFT JOIN pg_catalog.pg_locks AS l ON j.state IN ('queued', 'running') AND l.locktype = 'object'
 		AND l.database = (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database())
@@ -615,7 +622,10 @@ CREATE FUNCTION dana_train_start(
 ) RETURNS bigint
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 	AS $$
-	SELECT @extschema@.dana_start('dana_train', pg_catalog.jsonb_build_object('udf', udf, 'source', source::text, 'model', model,
+	SELECT @extschema@.dana_start('dana_train', pg_catalog.jsonb_build_object('udf', udf, 'source', COALESCE(
+		-- whatever the search_path will be
+		(SELECT pg_catalog.format('%s.%I', c.relnamespace::pg_catalog.regnamespace, c.relname) FROM pg_catalog.pg_class AS c WHERE c.oid = source),
+		source::text), 'model', model,
 		'features', features, 'label', label, 'epochs', epochs, 'hyper', hyper, 'backend', backend, 'design', design, 'query', query,
 		'filter', filter, 'nulls', nulls, 'nonfinite', nonfinite, 'classes', classes, 'test', test, 'seed', seed, 'warm', warm))
 	$$;
@@ -687,33 +697,25 @@ CREATE OR REPLACE FUNCTION dana_evaluate(
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 	AS $$
 DECLARE
-	reference text := model;
 	of_model record;
 	notes jsonb;
 	rows_of text;
 	condition text := 'true';
 	label text;
-	features text;
 	result jsonb;
 BEGIN
 	SELECT m.name, m.version, m.owner, m.metadata INTO of_model FROM dana.model AS m
-	WHERE m.name = pg_catalog.split_part(reference, '@', 1)
-		AND (pg_catalog.strpos(reference, '@') = 0 OR m.version::text = pg_catalog.split_part(reference, '@', 2))
-	ORDER BY m.active DESC, m.version DESC LIMIT 1;
-	IF NOT FOUND THEN
-		RAISE undefined_object USING MESSAGE = pg_catalog.format('model "%s" does not exist', reference),
-			HINT = 'SELECT name, version FROM dana.model lists the models.';
-	END IF;
+	WHERE (m.name, m.version) = (SELECT f.name, f.version FROM @extschema@.dana_find_model($1) AS f);
 	notes := of_model.metadata;
 	-- texts of the model's owner, which would run as the caller: a superuser, too, is somebody else
 	IF of_model.owner <> current_user::pg_catalog.regrole
 		AND (source IS NULL AND query IS NULL AND notes ? 'query' OR filter IS NULL AND notes ? 'filter') THEN
 		RAISE insufficient_privilege USING
-			MESSAGE = pg_catalog.format('model "%s" of another role was trained with a query or a filter, which would run as you', reference),
+			MESSAGE = pg_catalog.format('model "%s" of another role was trained with a query or a filter, which would run as you', $1),
 			HINT = 'dana.model.metadata has them; read them, and give arguments "query" or "filter" yourself.';
 	END IF;
 	IF pg_catalog.jsonb_array_length(notes -> 'labels') IS DISTINCT FROM 1 THEN
-		RAISE object_not_in_prerequisite_state USING MESSAGE = pg_catalog.format('model "%s" has no label to compare with', reference);
+		RAISE object_not_in_prerequisite_state USING MESSAGE = pg_catalog.format('model "%s" has no label to compare with', $1);
 	END IF;
 	IF source IS NOT NULL AND query IS NOT NULL THEN
 		RAISE invalid_parameter_value USING MESSAGE = 'give either argument "source" or argument "query", not both';
@@ -728,7 +730,7 @@ BEGIN
 	part := COALESCE(part, CASE WHEN notes ? 'test' THEN 'test' ELSE 'all' END);
 	IF part IN ('test', 'train') THEN
 		IF NOT notes ? 'test' THEN
-			RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('model "%s" was trained without a part for tests', reference),
+			RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('model "%s" was trained without a part for tests', $1),
 				HINT = 'Train with test => 0.2, or evaluate on other rows.';
 		END IF;
 		condition := condition || pg_catalog.format(' AND %s@extschema@.dana_holdout(ctid, %s, %s)',
@@ -736,18 +738,15 @@ BEGIN
 	ELSIF part <> 'all' THEN
 		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('argument "part" must be all, train or test, not "%s"', part);
 	END IF;
-	label := pg_catalog.quote_ident(notes -> 'labels' ->> 0);
+	label := pg_catalog.format('r.%I', notes -> 'labels' ->> 0);
 	IF notes ? 'classes' THEN
 		label := pg_catalog.format('(pg_catalog.array_position(%L::text[], %s::text) - 1)',
 			ARRAY(SELECT pg_catalog.jsonb_array_elements_text(notes -> 'classes')), label);
 	END IF;
-	SELECT CASE WHEN pg_catalog.count(*) < 90 THEN pg_catalog.string_agg(pg_catalog.quote_ident(f.name), ', ' ORDER BY f.n)
-		ELSE 'ARRAY[' || pg_catalog.string_agg(pg_catalog.quote_ident(f.name) || '::float8', ', ' ORDER BY f.n) || ']' END
-	INTO features FROM pg_catalog.jsonb_array_elements_text(notes -> 'features') WITH ORDINALITY AS f (name, n);
 	EXECUTE pg_catalog.format($q$
 		WITH scored AS MATERIALIZED (
 			SELECT y, p::float8 FROM (
-				SELECT (%s)::float8 AS y, @extschema@.dana_predict(%L, %s) AS p FROM %s AS r WHERE %s
+				SELECT @extschema@.dana_number(%s) AS y, @extschema@.dana_predict(%L, %s) AS p FROM %s AS r WHERE %s
 			) AS s WHERE y IS NOT NULL AND p IS NOT NULL
 		), shape AS (
 			SELECT pg_catalog.count(*) AS n, pg_catalog.avg(y) AS mean, pg_catalog.bool_and(y IN (0, 1)) AS zero_one,
@@ -779,7 +778,7 @@ BEGIN
 				'confusion', pg_catalog.jsonb_build_object('tp', tp, 'fp', fp, 'fn', fn, 'tn', tn))
 			ELSE '{}' END
 		FROM shape, counts, errors
-	$q$, label, of_model.name || '@' || of_model.version, features, rows_of, condition,
+	$q$, label, of_model.name || '@' || of_model.version, @extschema@.dana_arguments(notes -> 'features'), rows_of, condition,
 		COALESCE(threshold::text || '::float8', 'NULL::float8')) INTO result;
 	IF (result ->> 'rows')::bigint = 0 THEN
 		RAISE data_exception USING MESSAGE = 'there is no row to evaluate on';

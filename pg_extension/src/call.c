@@ -25,12 +25,23 @@ statement_for(const char *schema, const char *function, Jsonb *arguments)
 	return SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
 }
 
+static SPIPlanPtr
+plan_for(const char *schema, const char *function, Jsonb *arguments)
+{
+	Oid		   types[] = {JSONBOID};
+	SPIPlanPtr plan = SPI_prepare(statement_for(schema, function, arguments), 1, types);
+
+	if (plan == NULL)
+		elog(ERROR, "could not plan a call of %s(): %s", function, SPI_result_code_string(SPI_result));
+	return plan;
+}
+
 void
 dana_call_check(const char *schema, const char *function, Jsonb *arguments)
 {
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
-	(void)statement_for(schema, function, arguments);
+	(void)plan_for(schema, function, arguments);
 	SPI_finish();
 }
 
@@ -38,7 +49,6 @@ Jsonb *
 dana_call(const char *schema, const char *function, Jsonb *arguments, Snapshot snapshot)
 {
 	MemoryContext context = CurrentMemoryContext;
-	Oid			  types[] = {JSONBOID};
 	Datum		  values[] = {JsonbPGetDatum(arguments)};
 	SPIPlanPtr	  plan;
 	Datum		  rows;
@@ -47,9 +57,7 @@ dana_call(const char *schema, const char *function, Jsonb *arguments, Snapshot s
 
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
-	plan = SPI_prepare(statement_for(schema, function, arguments), 1, types);
-	if (plan == NULL)
-		elog(ERROR, "could not plan a call of %s(): %s", function, SPI_result_code_string(SPI_result));
+	plan = plan_for(schema, function, arguments);
 	if (SPI_execute_snapshot(plan, values, NULL, snapshot, InvalidSnapshot, false, true, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not call %s()", function);
 	rows = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);

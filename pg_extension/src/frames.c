@@ -53,6 +53,7 @@ struct dana_frames
 	uint64				 rows;
 	uint64				 pages;
 	uint64				 nonfinite; /* rows with a NaN or an infinity */
+	MemoryContext		 context; /* of the stream; holds all of this */
 	MemoryContext		 row_context;
 	dana_toast			*toast;
 };
@@ -98,8 +99,12 @@ dana_frames *
 dana_frames_begin(const char *name, TupleDesc descriptor, const dana_cleaning *cleaning, int columns, const int *numbers,
 				  const int *lengths, uint32 page_size)
 {
-	dana_frames *frames = palloc0(sizeof *frames);
+	/* a training may stream for each epoch, all in one context of the caller's */
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "dana frames", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext caller = MemoryContextSwitchTo(context);
+	dana_frames	 *frames = palloc0(sizeof *frames);
 
+	frames->context = context;
 	frames->name = name;
 	frames->cleaning = cleaning;
 	frames->columns = columns;
@@ -114,9 +119,10 @@ dana_frames_begin(const char *name, TupleDesc descriptor, const dana_cleaning *c
 	frames->page = palloc_extended(page_size, MCXT_ALLOC_ZERO);
 	/* a detoasted value of 8 kB comes from the context's own block */
 	frames->row_context =
-		AllocSetContextCreate(CurrentMemoryContext, "dana frame row", 128 * 1024, 128 * 1024, 1024 * 1024);
+		AllocSetContextCreate(context, "dana frame row", 128 * 1024, 128 * 1024, 1024 * 1024);
 	frames->toast = dana_toast_begin();
 	start_page(frames);
+	MemoryContextSwitchTo(caller);
 	dana_ring_begin(page_size);
 	return frames;
 }
@@ -291,6 +297,8 @@ dana_frames_add(dana_frames *frames, TupleTableSlot *row)
 uint64
 dana_frames_finish(dana_frames *frames)
 {
+	uint64 pages;
+
 	if (frames->lower > SizeOfPageHeaderData)
 		send_page(frames);
 	dana_ring_finish();
@@ -298,6 +306,7 @@ dana_frames_finish(dana_frames *frames)
 	if (frames->nonfinite > 0)
 		ereport(NOTICE,
 				(errmsg(UINT64_FORMAT " rows of %s were left out because of a NaN or an infinity", frames->nonfinite, frames->name)));
-	MemoryContextDelete(frames->row_context);
-	return frames->pages;
+	pages = frames->pages;
+	MemoryContextDelete(frames->context);
+	return pages;
 }

@@ -7,6 +7,7 @@
 #include "jobs.h"
 
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
@@ -28,6 +29,7 @@
 
 PG_FUNCTION_INFO_V1(dana_start);
 PG_FUNCTION_INFO_V1(dana_train_wait);
+PG_FUNCTION_INFO_V1(dana_job_lost);
 
 LOCKTAG
 dana_job_lock(int64 id)
@@ -73,12 +75,17 @@ check_role(Oid role)
 static int64
 store(Oid owner, Datum function, Datum arguments)
 {
+	/* all that does not come from the server alone: the job's process would have its own role's, after SET ROLE other ones */
 	static dana_statement look = {
-		"SELECT coalesce(pg_catalog.jsonb_object_agg(name, setting), '{}') FROM pg_catalog.pg_settings "
-		"WHERE source OPERATOR(pg_catalog.~) '^(client|session)$' AND context OPERATOR(pg_catalog.=) 'user' AND name "
+		"SELECT coalesce(pg_catalog.jsonb_object_agg(s.name, s.setting), '{}') FROM pg_catalog.pg_settings AS s "
+		"WHERE (s.source OPERATOR(pg_catalog.~) '^(global|database|user|database user|client|session)$' "
+		" OR EXISTS (SELECT FROM pg_catalog.pg_db_role_setting AS r, pg_catalog.unnest(r.setconfig) AS c (one) "
+		"  WHERE r.setrole OPERATOR(pg_catalog.=) $1 AND pg_catalog.lower(pg_catalog.split_part(c.one, '=', 1)) "
+		"  OPERATOR(pg_catalog.=) pg_catalog.lower(s.name))) "
+		"AND s.context OPERATOR(pg_catalog.=) 'user' AND s.name "
 		"OPERATOR(pg_catalog.!~) '^(client_encoding|application_name)$|^transaction_|^default_transaction_|_timeout$'",
-		0,
-		{0},
+		1,
+		{OIDOID},
 		NULL};
 	static dana_statement insert = {
 		"INSERT INTO dana.job_log (function, arguments, settings, owner) VALUES ($1, $2, $3, $4) RETURNING id",
@@ -87,6 +94,7 @@ store(Oid owner, Datum function, Datum arguments)
 		NULL};
 	MemoryContext context = CurrentMemoryContext;
 	dana_identity before;
+	Datum		  role[] = {ObjectIdGetDatum(owner)};
 	Datum		  values[4] = {function, arguments};
 	bool		  isnull;
 	int64		  id;
@@ -94,7 +102,7 @@ store(Oid owner, Datum function, Datum arguments)
 	/* as they are now, not as they are for the tables' owner; so under the caller's search_path, which finds nothing here */
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
-	dana_read(&look, NULL, NULL);
+	dana_read(&look, role, NULL);
 	MemoryContextSwitchTo(context);
 	values[2] = JsonbPGetDatum(DatumGetJsonbPCopy(dana_value(0, 1, &isnull)));
 	SPI_finish();
@@ -184,7 +192,7 @@ dana_start(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(job.id);
 }
 
-/* The job's state as its row has it now, whatever the caller's snapshot; an error where it is not the caller's */
+/* The job's state as its row has it now, whatever the caller's snapshot, or NULL; an error where it is not the caller's */
 static char *
 read_state(int64 id, bool *ours)
 {
@@ -192,19 +200,26 @@ read_state(int64 id, bool *ours)
 	MemoryContext		  context = CurrentMemoryContext;
 	Datum				  values[] = {Int64GetDatum(id)};
 	dana_identity		  before = dana_become_owner();
-	char				 *state;
+	char				 *state = NULL;
 	bool				  isnull;
 
-	if (dana_run_on_latest(&find, values) == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("job " INT64_FORMAT " does not exist", id),
-				 errhint("SELECT id, state FROM dana.job lists the jobs.")));
-	dana_require_owner(before.user, DatumGetObjectId(dana_value(0, 1, &isnull)), "job", psprintf(INT64_FORMAT, id));
-	state = MemoryContextStrdup(context, TextDatumGetCString(dana_value(0, 2, &isnull)));
-	*ours = TransactionIdIsCurrentTransactionId(DatumGetTransactionId(dana_value(0, 3, &isnull)));
+	if (dana_run_on_latest(&find, values) > 0)
+	{
+		dana_require_owner(before.user, DatumGetObjectId(dana_value(0, 1, &isnull)), "job", psprintf(INT64_FORMAT, id));
+		state = MemoryContextStrdup(context, TextDatumGetCString(dana_value(0, 2, &isnull)));
+		*ours = TransactionIdIsCurrentTransactionId(DatumGetTransactionId(dana_value(0, 3, &isnull)));
+	}
 	dana_become_caller(before);
 	return state;
+}
+
+static _Noreturn void
+no_job(int64 id)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("job " INT64_FORMAT " does not exist", id),
+			 errhint("SELECT id, state FROM dana.job lists the jobs.")));
 }
 
 static bool
@@ -262,6 +277,8 @@ dana_train_wait(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("argument \"timeout\" must be a number of seconds from 0, not %g", timeout)));
 	state = read_state(id, &ours);
+	if (state == NULL)
+		no_job(id);
 	if (is_over(state))
 		PG_RETURN_TEXT_P(cstring_to_text(state));
 	if (ours)
@@ -274,5 +291,24 @@ dana_train_wait(PG_FUNCTION_ARGS)
 	else
 		ended = wait_for_end(id, timeout * 1000 < PG_INT32_MAX ? (int)(timeout * 1000) : 0);
 	state = read_state(id, &ours);
+	if (state == NULL)
+		no_job(id);
 	PG_RETURN_TEXT_P(cstring_to_text(ended && !is_over(state) ? "lost" : state));
+}
+
+/*
+ * dana_job_lost(job): whether nobody works on a job that is not over. The lock is asked before the row: its worker drops
+ * it when the row says how the job ended, which an older snapshot does not see. A standby has no such locks.
+ */
+Datum
+dana_job_lost(PG_FUNCTION_ARGS)
+{
+	int64 id = PG_GETARG_INT64(0);
+	char *state;
+	bool  ours;
+
+	if (RecoveryInProgress() || is_alive(id))
+		PG_RETURN_BOOL(false);
+	state = read_state(id, &ours);
+	PG_RETURN_BOOL(state != NULL && !is_over(state));
 }

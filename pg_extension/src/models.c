@@ -7,6 +7,7 @@
 #include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "fmgr.h"
+#include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
@@ -18,52 +19,92 @@
 
 #define MODEL_NAME_LIMIT 255
 
-char *
-dana_model_split(const char *reference, int *version)
+PG_FUNCTION_INFO_V1(dana_find_model);
+
+/* Splits "name@version"; version 0 where there is none. A version is written in one way: @2, not @02 or @+2. */
+static char *
+split(const char *reference, int *version)
 {
 	char *name = pstrdup(reference);
 	char *at = strchr(name, '@');
 
 	*version = 0;
-	if (at != NULL)
-	{
-		*at = '\0';
-		*version = pg_strtoint32(at + 1);
-	}
+	if (at == NULL)
+		return name;
+	*at = '\0';
+	if (at[1] != '0' && strspn(at + 1, "0123456789") == strlen(at + 1) && strlen(at + 1) < 10)
+		*version = atoi(at + 1);
+	if (*version == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_NAME),
+				 errmsg("\"%s\" names no version of a model", reference),
+				 errhint("Write the model's name, or name@version with a version from 1.")));
 	return name;
+}
+
+void
+dana_model_find(dana_statement *find, const char *reference, Oid caller,
+				uint64 (*run)(dana_statement *statement, Datum *values, const char *nulls))
+{
+	int	  version;
+	char *name = split(reference, &version);
+	Datum values[] = {CStringGetTextDatum(name), Int32GetDatum(version)};
+	Datum users;
+	bool  isnull;
+
+	if (run(find, values, NULL) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("model \"%s\" does not exist", reference),
+				 errhint("SELECT name, version FROM dana.model lists the models; dana_train() makes one.")));
+	users = dana_value(0, 2, &isnull);
+	dana_require_use(caller, DatumGetObjectId(dana_value(0, 1, &isnull)), users, "model", name);
+}
+
+/* dana_find_model(reference): name and version */
+Datum
+dana_find_model(PG_FUNCTION_ARGS)
+{
+	static dana_statement find = DANA_MODEL_FIND("name, version");
+	MemoryContext caller = CurrentMemoryContext;
+	TupleDesc	  type;
+	dana_identity before;
+	MemoryContext ours;
+	Datum		  values[2];
+	bool		  nulls[2] = {false, false};
+	bool		  isnull;
+
+	if (get_call_result_type(fcinfo, NULL, &type) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "dana_find_model() must return a row");
+	if (PG_ARGISNULL(0))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("the model's name must not be NULL")));
+	before = dana_become_owner();
+	dana_model_find(&find, text_to_cstring(PG_GETARG_TEXT_PP(0)), before.user, dana_read);
+	ours = MemoryContextSwitchTo(caller);
+	values[0] = CStringGetTextDatum(TextDatumGetCString(dana_value(0, 3, &isnull)));
+	values[1] = dana_value(0, 4, &isnull);
+	MemoryContextSwitchTo(ours);
+	dana_become_caller(before);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(type), values, nulls)));
 }
 
 void
 dana_model_append_weights(StringInfo to, const char *reference)
 {
-	static dana_statement find = {
-		"SELECT parameters::text, weights, owner, users FROM dana.model WHERE name = $1 AND ($2 = 0 OR version = $2) "
-		"ORDER BY active DESC, version DESC LIMIT 1",
-		2,
-		{TEXTOID, INT4OID},
-		NULL};
+	static dana_statement find = DANA_MODEL_FIND("parameters::text, weights");
 	static const char digits[] = "0123456789abcdef";
 	MemoryContext	  context = CurrentMemoryContext;
 	dana_identity	  before;
 	MemoryContext	  ours;
-	Datum			  values[2];
-	Datum			  users;
 	ArrayType		 *weights;
 	const uint8		 *bytes;
 	char			 *hex;
 	Size			  length;
-	int				  version;
-	char			 *name = dana_model_split(reference, &version);
 	bool			  isnull;
 
 	before = dana_become_owner();
-	values[0] = CStringGetTextDatum(name);
-	values[1] = Int32GetDatum(version);
-	if (dana_run(&find, values, NULL) == 0)
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("model \"%s\" does not exist", reference)));
-	users = dana_value(0, 4, &isnull);
-	dana_require_use(before.user, DatumGetObjectId(dana_value(0, 3, &isnull)), users, "model", name);
-	weights = DatumGetArrayTypeP(dana_value(0, 2, &isnull));
+	dana_model_find(&find, reference, before.user, dana_run);
+	weights = DatumGetArrayTypeP(dana_value(0, 4, &isnull));
 	bytes = (const uint8 *)ARR_DATA_PTR(weights);
 	length = sizeof(float4) * ArrayGetNItems(ARR_NDIM(weights), ARR_DIMS(weights));
 	ours = MemoryContextSwitchTo(context);
@@ -75,7 +116,7 @@ dana_model_append_weights(StringInfo to, const char *reference)
 	}
 	hex[2 * length] = '\0';
 	appendStringInfo(to, "{\"parameters\":%s,\"weights\":\"%s\"}",
-					 dana_json_utf8(TextDatumGetCString(dana_value(0, 1, &isnull))), hex);
+					 dana_json_utf8(TextDatumGetCString(dana_value(0, 3, &isnull))), hex);
 	MemoryContextSwitchTo(ours);
 	dana_become_caller(before);
 }

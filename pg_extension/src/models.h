@@ -12,6 +12,8 @@
 #include "utils/array.h"
 #include "utils/jsonb.h"
 
+#include "catalog.h"
+
 /* What a training leaves */
 typedef struct dana_new_model
 {
@@ -41,8 +43,20 @@ extern uint64 dana_model_check_owner(Oid caller, const char *name);
 /* Appends the parameters and weights of a model that the caller may use, "name" or "name@version", as a JSON object */
 extern void dana_model_append_weights(StringInfo to, const char *reference);
 
-/* Splits "name@version"; version 0 where there is none */
-extern char *dana_model_split(const char *reference, int *version);
+/* A statement that finds the version which "name" or "name@version" stands for; `columns` are its third and following */
+#define DANA_MODEL_FIND(columns)                                                                                       \
+	{                                                                                                                  \
+		"SELECT owner, users, " columns " FROM dana.model WHERE name = $1 AND ($2 = 0 OR version = $2) "               \
+		"ORDER BY active DESC, version DESC LIMIT 1",                                                                  \
+			2, {TEXTOID, INT4OID}, NULL                                                                                \
+	}
+
+/*
+ * Runs such a statement, by dana_run() or dana_read(); raises an error where there is no such model, or none that the
+ * caller may use. Called as the tables' owner.
+ */
+extern void dana_model_find(dana_statement *find, const char *reference, Oid caller,
+							uint64 (*run)(dana_statement *statement, Datum *values, const char *nulls));
 
 /* Stores model, run and epochs; returns a row of type `training` */
 extern Datum dana_model_store(const dana_new_model *model, TupleDesc training);

@@ -111,38 +111,20 @@ typedef struct stored_model
 static void
 read_model(const char *reference, stored_model *stored)
 {
-	static dana_statement find = {
-		"SELECT predictor, weights, owner, users, ARRAY(SELECT jsonb_array_elements_text(CASE jsonb_typeof(metadata -> 'features') "
-		" WHEN 'array' THEN metadata -> 'features' ELSE '[]' END)) FROM dana.model WHERE name = $1 AND ($2 = 0 OR version = $2) "
-		"ORDER BY active DESC, version DESC LIMIT 1",
-		2,
-		{TEXTOID, INT4OID},
-		NULL};
+	static dana_statement find =
+		DANA_MODEL_FIND("predictor, weights, ARRAY(SELECT jsonb_array_elements_text(CASE jsonb_typeof(metadata -> 'features') "
+						" WHEN 'array' THEN metadata -> 'features' ELSE '[]' END))");
 	MemoryContext context = CurrentMemoryContext;
 	dana_identity before;
 	MemoryContext ours;
-	Datum		  values[2];
 	Datum		  program;
-	int			  version;
-	char		 *name = dana_model_split(reference, &version);
 	bool		  no_predictor;
-	Datum		  users;
 	bool		  isnull;
 	Datum		 *names;
-	Oid			  owner;
 
 	before = dana_become_owner();
-	values[0] = CStringGetTextDatum(name);
-	values[1] = Int32GetDatum(version);
-	if (dana_read(&find, values, NULL) == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("model \"%s\" does not exist", reference),
-				 errhint("SELECT name, version FROM dana.model lists the models; dana_train() makes one.")));
-	owner = DatumGetObjectId(dana_value(0, 3, &isnull));
-	users = dana_value(0, 4, &isnull);
-	dana_require_use(before.user, owner, users, "model", name);
-	program = dana_value(0, 1, &no_predictor);
+	dana_model_find(&find, reference, before.user, dana_read);
+	program = dana_value(0, 3, &no_predictor);
 	if (no_predictor)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -150,7 +132,7 @@ read_model(const char *reference, stored_model *stored)
 				 errhint("Add setPrediction(...) to its rule and train again.")));
 	ours = MemoryContextSwitchTo(context);
 	stored->predictor = DatumGetByteaPCopy(program);
-	stored->weights = DatumGetArrayTypePCopy(dana_value(0, 2, &isnull));
+	stored->weights = DatumGetArrayTypePCopy(dana_value(0, 4, &isnull));
 	deconstruct_array(DatumGetArrayTypeP(dana_value(0, 5, &isnull)), TEXTOID, -1, false, TYPALIGN_INT, &names, NULL,
 					  &stored->feature_count);
 	stored->features = palloc(sizeof(char *) * Max(stored->feature_count, 1));

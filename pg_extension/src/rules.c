@@ -9,6 +9,7 @@
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
+#include "utils/varlena.h"
 
 #include "catalog.h"
 #include "compat.h"
@@ -34,6 +35,56 @@ PG_FUNCTION_INFO_V1(dana_revoke_rule);
 	"regclass, text, text[], text, integer, jsonb, text, jsonb, text, text, text, text, text[], double precision, "    \
 	"integer, text"
 
+/* The rule that the caller may have meant, or NULL; of those that it may see. Called as the tables' owner. */
+static char *
+closest_rule(const char *name, Oid caller)
+{
+	static dana_statement list = {
+		"SELECT name FROM dana.udf WHERE everybody OR pg_has_role($1, owner, 'USAGE') "
+		"OR EXISTS (SELECT FROM unnest(users) AS u (role) WHERE pg_has_role($1, u.role, 'USAGE')) ORDER BY name",
+		1,
+		{OIDOID},
+		NULL};
+	Datum  values[] = {ObjectIdGetDatum(caller)};
+	int	   length = strlen(name);
+	int	   least = 1 + length / 3; /* further away it is another word */
+	char  *found = NULL;
+	uint64 rules;
+
+	if (length >= NAMEDATALEN)
+		return NULL;
+	rules = dana_read(&list, values, NULL);
+	for (uint64 i = 0; i < rules; i++)
+	{
+		bool  isnull;
+		char *other = TextDatumGetCString(dana_value(i, 1, &isnull));
+		int distance = pg_strcasecmp(name, other) == 0
+			? 0
+			: varstr_levenshtein_less_equal(name, length, other, strlen(other), 1, 1, 1, least, true);
+
+		if (distance < least || (distance == least && found == NULL))
+		{
+			least = distance;
+			found = other;
+		}
+	}
+	return found;
+}
+
+/* Called as the tables' owner */
+static _Noreturn void
+no_rule(const char *name, Oid caller)
+{
+	char *closest = closest_rule(name, caller);
+
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("rule \"%s\" does not exist", name),
+			 closest != NULL
+				 ? errhint("Perhaps you meant \"%s\".", closest)
+				 : errhint("SELECT name FROM dana.udf lists the rules; dana_create_udf(name, source) makes one.")));
+}
+
 char *
 dana_rule_source(const char *name)
 {
@@ -48,10 +99,7 @@ dana_rule_source(const char *name)
 	Datum		  users;
 
 	if (dana_run(&find, values, NULL) == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("rule \"%s\" does not exist", name),
-				 errhint("SELECT name FROM dana.udf lists the rules; dana_create_udf(name, source) makes one.")));
+		no_rule(name, before.user);
 	users = dana_value(0, 3, &everybody);
 	if (!everybody)
 		dana_require_use(before.user, DatumGetObjectId(dana_value(0, 2, &isnull)), users, "rule", name);
@@ -82,6 +130,18 @@ check_rule_owner(const char *name)
 	if (OidIsValid(owner))
 		dana_require_owner(GetUserId(), owner, "rule", name);
 	return OidIsValid(owner);
+}
+
+/* Becomes the tables' owner for a change of a rule, which must be there and the caller's */
+static dana_identity
+begin(const char *name)
+{
+	bool		  exists = check_rule_owner(name);
+	dana_identity before = dana_become_owner();
+
+	if (!exists)
+		no_rule(name, before.user);
+	return before;
 }
 
 /* Drops a rule's function of one signature, if there is one; DROP IF EXISTS would tell the user of the other case */
@@ -201,9 +261,7 @@ dana_drop_udf(PG_FUNCTION_ARGS)
 	dana_identity		  before;
 	Datum				  values[1];
 
-	if (!check_rule_owner(name))
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("rule \"%s\" does not exist", name)));
-	before = dana_become_owner();
+	before = begin(name);
 	values[0] = CStringGetTextDatum(name);
 	dana_run(&drop, values, NULL);
 	drop_function(name, FORMER_TYPES);
@@ -224,9 +282,7 @@ change_users(FunctionCallInfo fcinfo, const char *function, dana_statement *role
 	if (PG_ARGISNULL(0))
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("the rule's name must not be NULL")));
 	name = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	if (!check_rule_owner(name))
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("rule \"%s\" does not exist", name)));
-	before = dana_become_owner();
+	before = begin(name);
 	values[0] = CStringGetTextDatum(name);
 	values[1] = PG_ARGISNULL(1) ? (Datum)0 : PG_GETARG_DATUM(1);
 	dana_run(PG_ARGISNULL(1) ? everybody : role, values, NULL);

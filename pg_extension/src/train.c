@@ -123,6 +123,8 @@ converse(StringInfo request, dana_source *source, dana_new_model *model)
 	dana_reply	   reply;
 	int64		   most;
 	int64		   cycles = 0;
+	MemoryContext  caller = CurrentMemoryContext;
+	MemoryContext  epoch = AllocSetContextCreate(caller, "dana epoch", ALLOCSET_DEFAULT_SIZES);
 
 	initStringInfo(&epochs);
 	appendStringInfoString(&epochs, "{\"epochs\":[");
@@ -134,7 +136,9 @@ converse(StringInfo request, dana_source *source, dana_new_model *model)
 		reply = dana_receive_any();
 		if (reply.type == DANA_MSG_RESULT)
 			break;
-		else if (reply.type == DANA_MSG_EPOCH)
+		/* there may be a hundred thousand epochs: what one takes is gone after it */
+		MemoryContextSwitchTo(epoch);
+		if (reply.type == DANA_MSG_EPOCH)
 		{
 			show_epoch(&reply, most, &cycles);
 			if (epochs.data[epochs.len - 1] != '[')
@@ -148,11 +152,17 @@ converse(StringInfo request, dana_source *source, dana_new_model *model)
 			dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_TRAINING);
 		}
 		else if (reply.type == DANA_MSG_DESIGN && epochs.data[epochs.len - 1] == '[')
+		{
+			MemoryContextSwitchTo(caller);
 			most = begin(&reply, source, model); /* a page held a value that is not in it: rows instead */
+		}
 		else
 			dana_unexpected(&reply);
+		MemoryContextSwitchTo(caller);
+		MemoryContextReset(epoch);
 		pfree(reply.payload);
 	}
+	MemoryContextDelete(epoch);
 	appendStringInfoString(&epochs, "]}");
 	model->epochs = dana_json_member(dana_json_parse(epochs.data), "epochs");
 	read_result(&reply, model);

@@ -23,6 +23,8 @@
 #include "compat.h"
 #include "numerics.h"
 
+PG_FUNCTION_INFO_V1(dana_number);
+
 static bool
 is_number(Oid type)
 {
@@ -306,4 +308,47 @@ dana_numbers_write(const dana_numbers *numbers, float fill, float *to)
 		for (int i = numbers->count - 1; i >= 0; i--)
 			to[i] = numbers->present[i / 8] >> i % 8 & 1 ? to[--next] : fill;
 	}
+}
+
+/* A number of a plain type in double precision; what the machine has is this one rounded */
+static double
+widened(Oid type, Datum value)
+{
+	switch (type)
+	{
+		case FLOAT4OID:
+			return DatumGetFloat4(value);
+		case FLOAT8OID:
+			return DatumGetFloat8(value);
+		case INT2OID:
+			return DatumGetInt16(value);
+		case INT4OID:
+			return DatumGetInt32(value);
+		case INT8OID:
+			return (double)DatumGetInt64(value);
+		default:
+			return DatumGetBool(value);
+	}
+}
+
+/* dana_number(value): the number that a label of any type stands for, as for a training but not rounded to binary32 */
+Datum
+dana_number(PG_FUNCTION_ARGS)
+{
+	dana_type	*type = fcinfo->flinfo->fn_extra;
+	dana_numbers numbers;
+
+	if (type == NULL)
+	{
+		Oid given = get_fn_expr_argtype(fcinfo->flinfo, 0);
+
+		type = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, sizeof *type);
+		if (!dana_type_of(given, type) || type->array)
+			ereport(ERROR,
+					(errcode(ERRCODE_DATATYPE_MISMATCH),
+					 errmsg("a value of type %s is not one number", format_type_be(given))));
+		fcinfo->flinfo->fn_extra = type;
+	}
+	dana_numbers_of(type, PG_GETARG_DATUM(0), &numbers);
+	PG_RETURN_FLOAT8(widened(numbers.type, numbers.value));
 }

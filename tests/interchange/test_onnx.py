@@ -67,6 +67,20 @@ def test_operations(name: str) -> None:
     made.check(run(onnx_model(made.model), made.rows))
 
 
+@pytest.mark.parametrize("row", [-1.0, 0.5, 11.5, np.nan, np.inf, -np.inf, 12.0, 1e30])
+def test_what_is_no_row_is_refused(row: float) -> None:
+    """As by dana_predict(), not counted from the end, nor cut to a whole number."""
+    made = operation_case("rows")
+    model = onnx_model(made.model)
+    rows = np.array(made.rows[:2])  # the row's number is the last feature
+    for good in (0.0, -0.0, 11.0):
+        rows[1, -1] = good
+        run(model, rows)
+    rows[1, -1] = row
+    with pytest.raises(Exception, match=r"out of data bounds|indices element"):
+        run(model, rows)
+
+
 def test_any_number_of_rows_and_what_is_written_down() -> None:
     made = library_case("logistic")
     model = onnx_model(made.model)

@@ -90,7 +90,7 @@ def test_it_trains_and_tells(session: Session, table: str, rule: Callable[..., s
         None,
         None,
     )
-    assert found["arguments"]["source"] == "t"
+    assert found["arguments"]["source"] == "test.t"
     assert found["created"] <= found["started"] <= found["ended"]
     assert wait(session, job, 0) == "done"
     assert session.execute("SELECT dana_train_cancel(%s)", (job,)).fetchone() == (False,)
@@ -134,6 +134,58 @@ def test_it_outlives_its_session(cluster: Cluster, session: Session, table: str,
         job = start(other, name, "query => $q$SELECT id FROM t WHERE '1.2.2024'::date = make_date(2024, 2, 1)$q$")
     assert wait(session, job) == "done"
     assert seen(session, job)["result"][0]["tuples"] == 1000
+
+
+def test_a_role_that_was_set_has_the_session_s_settings(
+    cluster: Cluster, session: Session, table: str, rule: Callable[..., str]
+) -> None:
+    """The job's process connects as that role, and has its settings first: those of the session come over them."""
+    name = rule(rows=True)
+    session.execute("CREATE ROLE ann LOGIN; CREATE ROLE team LOGIN; GRANT team TO ann")
+    try:
+        session.execute("GRANT USAGE ON SCHEMA test TO team; GRANT SELECT ON t TO team")
+        session.execute("GRANT EXECUTE ON FUNCTION dana_train_start, dana_start, dana_train, dana_drop_model TO team")
+        session.execute("ALTER ROLE ann SET search_path = test, public; ALTER ROLE ann SET IntervalStyle = 'iso_8601'")
+        session.execute("ALTER ROLE team SET search_path = nowhere; ALTER ROLE team SET DateStyle = 'German'")
+        with cluster.connect("ann") as ann:
+            ann.execute("SET ROLE team")
+            names = ("IntervalStyle", "DateStyle", "search_path")
+            here = ", ".join(f"current_setting('{one}')" for one in names)
+            row = ann.execute(f"SELECT {here}").fetchone()
+            assert row is not None
+            there = " AND ".join(f"current_setting('{one}') = '{value}'" for one, value in zip(names, row, strict=True))
+            job = start(ann, name, f"query => $q$SELECT id FROM t WHERE {there}$q$")
+            assert wait(ann, job) == "done", seen(ann, job)
+            assert seen(ann, job)["result"][0]["tuples"] == 1000
+            job = start(ann, rule(), "'t'")
+            assert (wait(ann, job), seen(ann, job)["arguments"]["source"]) == ("done", "test.t")
+            ann.execute("SELECT dana_drop_model(name) FROM (SELECT DISTINCT name FROM dana.model) AS m")
+    finally:
+        session.execute("DROP OWNED BY ann, team; DROP ROLE ann, team")
+
+
+def test_what_ended_since_the_snapshot_is_not_lost(
+    cluster: Cluster, session: Session, table: str, rule: Callable[..., str]
+) -> None:
+    job = start(session, rule(**LONG))
+    until_running(session, job)
+    with cluster.connect() as other, other.transaction():
+        other.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        assert seen(other, job)["state"] == "running"
+        session.execute("SELECT dana_train_cancel(%s)", (job,))
+        assert wait(session, job) == "cancelled"
+        until_no_process(session)
+        found = seen(other, job)
+        assert (found["state"], found["pid"], found["ended"]) == ("running", None, None), "as the snapshot has it"
+        assert wait(other, job) == "cancelled"
+        lost = start(session, rule(**LONG))
+    with cluster.connect() as other, other.transaction():
+        other.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        process = until_running(session, lost)
+        assert seen(other, lost)["state"] == "running"
+        session.execute("SELECT pg_terminate_backend(%s)", (process,))
+        assert wait(session, lost) == "lost"
+        assert seen(other, lost)["state"] == "lost"
 
 
 def test_waiting_has_an_end(session: Session, table: str, rule: Callable[..., str]) -> None:
@@ -314,6 +366,8 @@ def test_other_functions_in_the_background(session: Session, table: str, rule: C
         ("pg_sleep", "{}", errors.UndefinedFunction),
         ("dana_train", '{"q": 1}', errors.InvalidParameterValue),
         ("dana_train", "[]", errors.InvalidParameterValue),
+        ("dana_train", "{}", errors.UndefinedFunction),
+        ("dana_train", '{"source": "t"}', errors.UndefinedFunction),
     ):
         with pytest.raises(error):
             session.execute("SELECT dana_start(%s, %s)", (function, arguments))

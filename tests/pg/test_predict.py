@@ -53,7 +53,7 @@ def test_versions(session: Session, train: Train) -> None:
     assert value(session, "dana_predict('m@2', 1.0, 1.0)") == 30
     with pytest.raises(errors.UndefinedObject, match='model "m@3" does not exist'):
         value(session, "dana_predict('m@3', 1.0, 1.0)")
-    with pytest.raises(errors.InvalidTextRepresentation):
+    with pytest.raises(errors.InvalidName):
         value(session, "dana_predict('m@x', 1.0, 1.0)")
     session.execute("SELECT dana_drop_model('m', 2)")
     assert value(session, "dana_predict('m', 1.0, 1.0)") == 3

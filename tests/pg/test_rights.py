@@ -158,6 +158,28 @@ def test_rules_are_granted_and_taken_back(connect_as: Connect, session: Session)
         alice.execute("SELECT dana_grant_rule('s')")
 
 
+def test_the_rule_that_was_meant_is_one_that_may_be_seen(connect_as: Connect, session: Session) -> None:
+    session.execute("GRANT EXECUTE ON FUNCTION dana_revoke_rule TO alice")
+    alice, bob = connect_as("alice"), connect_as("bob")
+    for name in ("logistic", "linear", "linearR"):
+        alice.execute("SELECT dana_create_udf(%s, '{}')", (name,))
+    alice.execute("SELECT dana_revoke_rule('logistic')")
+    session.execute("CREATE TABLE t AS SELECT 1 AS a; GRANT SELECT ON t TO alice, bob")
+    lists = "SELECT name FROM dana.udf lists the rules; dana_create_udf(name, source) makes one."
+    for who, name, hint in (
+        (alice, "logisitc", 'Perhaps you meant "logistic".'),
+        (alice, "LINEARr", 'Perhaps you meant "linearR".'),
+        (alice, "linera", 'Perhaps you meant "linear".'),
+        (bob, "logisitc", lists),
+        (alice, "kmeans", lists),
+        (alice, "x" * 5000, lists),
+    ):
+        for call in ("dana_train(%s, 't')", "dana_drop_udf(%s)"):
+            with pytest.raises(errors.UndefinedObject) as raised:
+                who.execute(f"SELECT {call}", (name,))
+            assert raised.value.diag.message_hint == hint
+
+
 def test_models_belong_to_their_owner(connect_as: Connect, session: Session) -> None:
     alice, bob = connect_as("alice"), connect_as("bob")
     alice.execute("CREATE TABLE t AS SELECT 1 AS a")

@@ -144,6 +144,27 @@ def test_every_epoch_has_the_same_pages(
     cluster.stop_worker()
 
 
+def test_streaming_rows_again_takes_no_more_memory(
+    cluster: Cluster, session: Session, rule: Callable[..., str]
+) -> None:
+    """What an epoch's frames take is given back before the next one."""
+    cluster.stop_worker()
+    cluster.start_worker(cache_limit=0)
+    session.execute(
+        "CREATE FUNCTION probe() RETURNS integer STABLE LANGUAGE plpgsql AS $$BEGIN"
+        " RAISE NOTICE '%', (SELECT sum(used_bytes) FROM pg_backend_memory_contexts); RETURN 1; END$$"
+    )
+    notices: list[int] = []
+    session.add_notice_handler(lambda notice: notices.append(int(notice.message_primary or 0)))
+    epochs = 30
+    query = "SELECT probe() AS id FROM generate_series(1, 1) AS g OFFSET 0"
+    session.execute("SELECT dana_train(%s, query => %s, epochs => %s)", (rule(rows=True, column="id"), query, epochs))
+    assert len(notices) >= epochs
+    frame = 8192
+    assert notices[-1] - notices[-epochs // 2] < epochs // 2 * frame / 4
+    cluster.stop_worker()
+
+
 def test_convergence_ends_it(session: Session, rule: Callable[..., str]) -> None:
     session.execute("CREATE TABLE t AS SELECT 1 AS id")
     result = one(session, "SELECT * FROM dana_train(%s, 't', epochs => 100)", (rule(converge_at=5),))

@@ -6,6 +6,7 @@ import ctypes
 import fcntl
 import os
 import random
+import resource
 import signal
 import socket
 import struct
@@ -13,10 +14,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dana.runtime.epochs import keep_what_fits
 from dana.runtime.ring import Ring
 from tests.runtime.producer import END, HEAD, HEADER, MAGIC, SEALS, Producer
 
@@ -111,6 +114,31 @@ def test_uncounted_pages_are_kept_where_they_fit(room: int) -> None:
         thread.join()
         assert sink.numbers == list(range(60))
         assert ring.kept == (60 if room == 100 else 0)
+
+
+def test_what_was_outgrown_is_given_back_at_once() -> None:
+    """Not when the training ends: the pages behind it may take long."""
+    with ringing() as (producer, ring, _):
+        held: list[bool] = []
+
+        class Watching(Collector):
+            def _consume(self, context: int | None, address: int, count: int) -> int:
+                held.append(private_memory() > before + (16 << 20))
+                return super()._consume(context, address, count)
+
+        thread = threading.Thread(target=producer.stream, args=(numbered(4200, 8192),))
+        before = private_memory()
+        ring.keep(4096, uncounted=True)
+        thread.start()
+        assert ring.stream(Watching(8192).address, 42) == (4200, 0)
+        thread.join()
+        assert held[0]
+        assert not held[-1]
+
+
+def private_memory() -> int:
+    status = Path("/proc/self/status").read_text()
+    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmData:"))) << 10
 
 
 def test_larger_pages_in_the_same_memory() -> None:
@@ -315,3 +343,19 @@ def test_after_close() -> None:
         with pytest.raises(ValueError, match="closed"):
             call()
     producer.close()
+
+
+def test_a_part_of_the_room_is_better_than_none() -> None:
+    """Nobody knows how many frames come: where the memory for as many as might is not there, half of it, and so on."""
+    with ringing() as (producer, ring, _):
+        soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (private_memory() + (64 << 20), hard))
+        try:
+            keep_what_fits(ring, 1 << 30)
+        finally:
+            resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+        thread = threading.Thread(target=producer.stream, args=(numbered(200, 8192),))
+        thread.start()
+        assert ring.stream(Collector(8192).address, 42) == (200, 0)
+        thread.join()
+        assert ring.kept == 200

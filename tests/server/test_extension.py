@@ -11,7 +11,7 @@ from psycopg import sql
 
 from dana.errors import SetupError
 from dana.server.embedded import EmbeddedServer
-from dana.server.extension import TABLES, ensure_extension
+from dana.server.extension import ensure_extension
 from tests.sources.conftest import SUMS
 
 Session = psycopg.Connection[Any]
@@ -30,10 +30,23 @@ def database(server: EmbeddedServer) -> Iterator[Session]:
 
 def contents(session: Session) -> dict[str, list[tuple[Any, ...]]]:
     columns = {"udf": "name, source, owner"}
+    tables = session.execute(
+        "SELECT c.relname FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'dana'"
+        " JOIN pg_class c ON c.oid = d.objid AND d.classid = 'pg_class'::regclass"
+        " WHERE d.deptype = 'e' AND c.relkind = 'r'"
+    ).fetchall()
     return {
         table: session.execute(f"SELECT {columns.get(table, 'x::text')} FROM dana.{table} x ORDER BY 1").fetchall()
-        for table in TABLES
+        for (table,) in tables
     }
+
+
+def rights(session: Session) -> list[tuple[Any, ...]]:
+    return session.execute(
+        "SELECT proname, proargtypes::regtype[], a.* FROM pg_proc p,"
+        " aclexplode(coalesce(proacl, acldefault('f', proowner))) a"
+        " WHERE pronamespace = '\"Odd one\"'::regnamespace ORDER BY 1, 2, 4"
+    ).fetchall()
 
 
 def test_made_anew_it_keeps_what_users_made(database: Session) -> None:
@@ -43,14 +56,27 @@ def test_made_anew_it_keeps_what_users_made(database: Session) -> None:
     database.execute("CREATE TABLE public.t AS SELECT i::real AS x, 1::real AS y FROM generate_series(1, 100) i")
     database.execute("SELECT dana_create_udf('sums', %s)", (SUMS,))
     database.execute("SELECT dana_train('sums', 't')")
-    before = contents(database)
+    job = database.execute("SELECT dana_train_start('sums', 't', 'other')").fetchone()
+    assert database.execute("SELECT dana_train_wait(%s)", job).fetchone() == ("done",)
+    analyst = f"analyst {database.info.server_version}"
+    database.execute(f'DROP ROLE IF EXISTS "{analyst}"')
+    database.execute(f'CREATE ROLE "{analyst}"')
+    database.execute(
+        f'GRANT EXECUTE ON FUNCTION dana_train, dana_holdout(tid, float8, int) TO "{analyst}" WITH GRANT OPTION'
+    )
+    database.execute("REVOKE EXECUTE ON FUNCTION dana_predict FROM PUBLIC")
+    before, allowed = contents(database), rights(database)
+    assert all(before.values()), "a table without rows shows nothing"
     made = database.execute("SELECT oid FROM pg_extension WHERE extname = 'dana'").fetchone()
     ensure_extension(database, scripts_changed=False)
     assert database.execute("SELECT oid FROM pg_extension WHERE extname = 'dana'").fetchone() == made
     ensure_extension(database, scripts_changed=True)
     assert database.execute("SELECT oid FROM pg_extension WHERE extname = 'dana'").fetchone() != made
     assert contents(database) == before
-    assert database.execute("SELECT version, run FROM dana.sums('t', epochs => 1)").fetchone() == (2, 2)
+    assert rights(database) == allowed
+    assert database.execute("SELECT version, run FROM dana.sums('t', epochs => 1)").fetchone() == (2, 3)
+    assert database.execute("SELECT dana_train_start('sums', 't') > %s", job).fetchone() == (True,)
+    database.execute(f'DROP OWNED BY "{analyst}"; DROP ROLE "{analyst}"')
 
 
 def test_views_of_users_are_not_dropped(database: Session) -> None:
@@ -58,7 +84,12 @@ def test_views_of_users_are_not_dropped(database: Session) -> None:
     database.execute("CREATE VIEW v AS SELECT dana_predict('m', 1.0)")
     with pytest.raises(SetupError, match="view v depends on function dana_predict"):
         ensure_extension(database, scripts_changed=True)
+    database.execute("DROP VIEW v")
     database.execute("SELECT dana_create_udf('sums', %s)", (SUMS,))
+    database.execute("CREATE VIEW v AS SELECT (dana.sums('pg_class')).run")
+    with pytest.raises(SetupError, match=r"view v depends on function dana\.sums"):
+        ensure_extension(database, scripts_changed=True)
+    assert database.execute("SELECT count(*) FROM dana.udf").fetchone() == (1,)
 
 
 def test_update_from_0_1(database: Session) -> None:

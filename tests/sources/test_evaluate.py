@@ -110,3 +110,49 @@ def test_refusals(trained: Session, call: str, error: type[psycopg.Error], messa
     with pytest.raises(error, match=message or None):
         evaluated(trained, call)
     assert trained.execute("SELECT count(*) FROM t").fetchone() == (1000,)
+
+
+LABELS = {"boolean": "i % 3 = 0", "date": "date '2000-01-01' + i", "time": "time '00:00' + i * interval '1 second'"}
+LABELS |= {kind: f"{kind} '2000-01-01 00:00:00' + i * interval '1 second'" for kind in ("timestamp", "timestamptz")}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_labels_of_types_that_no_cast_makes_a_number(session: Session, kind: str) -> None:
+    session.execute("SET TimeZone = 'UTC'")
+    session.execute(f"CREATE TABLE t AS SELECT i::real AS x, {LABELS[kind]} AS y FROM generate_series(1, 60) i")
+    session.execute("SELECT dana_train('sums', 't')")
+    found = evaluated(session, "'sums'")
+    number = "y::int" if kind == "boolean" else "i"
+    rows = session.execute(
+        f"SELECT {number}, dana_predict('sums', x)::float8 FROM (SELECT *, x::int AS i FROM t) s"
+    ).fetchall()
+    y, p = np.array(rows, dtype=float).T
+    assert (found["rows"], found["rmse"]) == (60, pytest.approx(metrics.mean_squared_error(y, p) ** 0.5))
+    assert ("auc" in found) == (kind == "boolean")
+    validated = session.execute("SELECT count(*) FROM dana_cross_validate('sums', 't', 3)")
+    assert validated.fetchone() == (5,)
+
+
+@pytest.mark.parametrize("count", [98, 99, 150])
+def test_many_features_of_any_type(session: Session, count: int) -> None:
+    columns = [
+        f"(i + {k}) % 2 = 0 AS x{k}" if k % 2 else f"date '2000-01-01' + i % {k + 2} AS x{k}" for k in range(count)
+    ]
+    session.execute(f"CREATE TABLE t AS SELECT {', '.join(columns)}, i::real AS y FROM generate_series(1, 40) i")
+    session.execute("SELECT dana_train('sums', 't')")
+    rows = session.execute("SELECT y, dana_predict('sums', t)::float8 FROM t").fetchall()
+    y, p = np.array(rows).T
+    found = evaluated(session, "'sums'")
+    assert (found["rows"], found["rmse"]) == (40, pytest.approx(metrics.mean_squared_error(y, p) ** 0.5))
+
+
+def test_numbers_are_those_of_a_training(session: Session) -> None:
+    values = {"true": 1, "7::smallint": 7, "8.5::numeric": 8.5, "date '2000-01-03'": 2, "time '00:01:00.5'": 60.5}
+    values |= {"'infinity'::date": float("inf"), "'-infinity'::timestamp": float("-inf")}
+    row = session.execute(f"SELECT {', '.join(f'dana_number({value})' for value in values)}").fetchone()
+    assert row == tuple(values.values())
+    assert session.execute("SELECT dana_number(NULL::real)").fetchone() == (None,)
+    for value, kind in (("'{1}'::real[]", "real[]"), ("'1'::text", "text")):
+        with pytest.raises(errors.DatatypeMismatch) as raised:
+            session.execute(f"SELECT dana_number({value})")
+        assert str(raised.value.diag.message_primary) == f"a value of type {kind} is not one number"

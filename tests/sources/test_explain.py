@@ -71,6 +71,8 @@ def test_lines_are_the_same_numbers(session: Session, table: str) -> None:
     told = "\n".join(text)
     for value in (
         f"= {numbers['machine']['units']} units",
+        "functions of a cluster: sigmoid ",
+        f", {numbers['machine']['divide_interval']} cycles between two quotients or roots",
         f"{numbers['program']['engine']} instructions of",
         f"{numbers['cycles']['tuple']:.2f} of a tuple, waits for {numbers['cycles']['waits_for']}",
         f"epoch: {numbers['epoch']['cycles']:,} cycles",

@@ -11,12 +11,16 @@ from tests.sources.conftest import Session
 
 FOR_ALL = {
     "dana_apart",
+    "dana_arguments",
     "dana_evaluate",
     "dana_export_model",
+    "dana_find_model",
     "dana_fold",
     "dana_grid",
     "dana_group",
     "dana_holdout",
+    "dana_job_lost",
+    "dana_number",
     "dana_parameters",
     "dana_predict",
     "dana_predict_table",

@@ -200,6 +200,7 @@ dana_ring_stream(dana_consumer *self, sink_function sink, void *context)
 			if (!self->uncounted)
 				return MISBEHAVED;
 			self->cache = NULL;
+			return CALL_AGAIN; /* whose memory that is frees it */
 		}
 		if (self->cache != NULL)
 		{
