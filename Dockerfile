@@ -3,10 +3,13 @@
 #
 #   docker build -t dana .
 #   docker run --name dana -e POSTGRES_PASSWORD=secret -p 5432:5432 dana
+#
+# Another major version, from 14 on: docker build --build-arg PG_MAJOR=16 -t dana .
 
-FROM postgres:18-bookworm AS build
+ARG PG_MAJOR=18
+FROM postgres:${PG_MAJOR}-bookworm AS build
 RUN apt-get update \
- && apt-get install --yes --no-install-recommends g++ make postgresql-server-dev-18 python3-dev python3-venv \
+ && apt-get install --yes --no-install-recommends g++ make "postgresql-server-dev-$PG_MAJOR" python3-dev python3-venv \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY dana dana
@@ -14,11 +17,11 @@ COPY dsl dsl
 COPY hwgen hwgen
 # shares headers with dana and hwgen
 COPY pg_extension pg_extension
-RUN make -C pg_extension install PG_CONFIG=/usr/lib/postgresql/18/bin/pg_config DESTDIR=/image
+RUN make -C pg_extension install PG_CONFIG="/usr/lib/postgresql/$PG_MAJOR/bin/pg_config" DESTDIR=/image
 COPY pyproject.toml setup.py README.md LICENSE ./
 RUN python3 -m venv /opt/dana && /opt/dana/bin/pip install --no-cache-dir '.[rtl]'
 
-FROM postgres:18-bookworm
+FROM postgres:${PG_MAJOR}-bookworm
 # g++ and make: the backend 'rtl' compiles the generated hardware's model where it runs
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends g++ make python3 \
@@ -27,7 +30,7 @@ COPY --from=build /image /
 COPY --from=build /opt/dana /opt/dana
 # the sample becomes postgresql.conf of every data directory that the base image's entry point makes
 RUN echo "dana.socket_path = '/run/dana/worker.sock'" >> /usr/share/postgresql/postgresql.conf.sample \
- && echo "io_method = sync" >> /usr/share/postgresql/postgresql.conf.sample \
+ && if [ "$PG_MAJOR" -ge 18 ]; then echo "io_method = sync" >> /usr/share/postgresql/postgresql.conf.sample; fi \
  && echo "CREATE EXTENSION dana;" > /docker-entrypoint-initdb.d/dana.sql \
  && install -d -m 0700 -o postgres -g postgres /run/dana \
  && printf '%s\n' '#!/bin/bash' \
