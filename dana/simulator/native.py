@@ -37,7 +37,15 @@ class Machine(ctypes.Structure):
             (name, _I32)
             for name in (
                 *("threads", "clusters", "striders", "page_size", "scratch_depth", "tuple_depth", "program_depth"),
-                *("strider_depth", "descriptor_depth", "index_depth", "queue_depth", "page_beats", "link_latency"),
+                *(
+                    "strider_depth",
+                    "descriptor_depth",
+                    "index_depth",
+                    "crossed",
+                    "queue_depth",
+                    "page_beats",
+                    "link_latency",
+                ),
                 *("result_latency", "index_latency", "section_start", "min_instruction", "round_start"),
                 *("strider_start", "strider_bound", "unpack_stages", "unpack_latency", "page_release"),
             )
@@ -145,7 +153,7 @@ def machine_data(config: MachineConfig) -> Machine:
             name: getattr(config, name)
             for name in (
                 *("threads", "clusters", "striders", "page_size", "scratch_depth", "tuple_depth", "program_depth"),
-                *("strider_depth", "descriptor_depth", "index_depth", "queue_depth", "link_latency"),
+                *("strider_depth", "descriptor_depth", "index_depth", "crossed", "queue_depth", "link_latency"),
             )
         },
     )

@@ -32,6 +32,7 @@ class Kind(IntEnum):
     INDEX_EARLY = 14
     INDEX_OVERLAPS = 15
     NO_FUNCTION = 16
+    NO_CROSSING = 17
 
 
 class Setting(IntEnum):
@@ -81,6 +82,7 @@ KINDS = {
     Kind.INDEX_EARLY: "{where} comes {found} cycles too early after SETX",
     Kind.INDEX_OVERLAPS: "{where} reads a row before it is visible, which a program with SETX must not",
     Kind.NO_FUNCTION: "{where} needs a special function that the machine does not have",
+    Kind.NO_CROSSING: "{where} crosses operands in an exchange, which the machine cannot",
 }
 
 

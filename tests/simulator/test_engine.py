@@ -14,7 +14,7 @@ from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.engine import Instruction, Mask, Opcode, Section, Source
 from hwgen.spec.strider import Fault
-from tests.hwgen.engine.programs import PLAIN, SPECIAL, Scheduler, random_bundle, random_tuples
+from tests.hwgen.engine.programs import CHOOSING, PLAIN, SPECIAL, Scheduler, random_bundle, random_tuples
 from tests.oracles.machine import EXCHANGED, Machine, MachineFault, garbage
 from tests.simulator.bundles import bits, fed, row_pages
 from tests.simulator.test_access import available
@@ -22,7 +22,7 @@ from tests.simulator.test_access import available
 SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
 SMALL = {"scratch_depth": 128, "tuple_depth": 128, "program_depth": 128}
 MACHINES = {
-    "one cluster": MachineConfig(threads=1, clusters=1, **SMALL),
+    "one cluster": MachineConfig(threads=1, clusters=1, crossed=0, **SMALL),
     "two threads": MachineConfig(threads=2, clusters=1, **SMALL),
     "four by two": MachineConfig(threads=4, clusters=2, divide_interval=3, **SMALL),
     "wide thread": MachineConfig(threads=1, clusters=8, divide_interval=1, **SMALL),
@@ -90,15 +90,16 @@ def test_every_operation_in_every_loop(kernels: str) -> None:
     """One instruction at a time: all operations, steps, masks and exchanges, whole rounds and short ones."""
     rng = np.random.default_rng(7)
     ran = 0
-    for op in (*PLAIN, *SPECIAL):
+    for op in (*PLAIN, *SPECIAL, *CHOOSING, *EXCHANGED):
         for _ in range(5 * SCALE):
-            config = list(MACHINES.values())[int(rng.integers(len(MACHINES)))]
+            config = list(MACHINES.values())[int(rng.integers(op.chooses, len(MACHINES)))]
             group, tuple_rows = int(rng.choice([1, 4, 8])), 5
             outer = int(rng.choice([1, 2, group]))
             inner = int(rng.choice([1, 1, 2, 4]))
             a_tuple, b_tuple = (int(rng.random() < 0.4) for _ in range(2))
             source, distance, mask = Source.MEMORY, 0, Mask(int(rng.choice([0, 0, 1, 2])))
-            if op in EXCHANGED and rng.random() < 0.4:
+            if op.chooses or (op in EXCHANGED and rng.random() < 0.6):
+                b_tuple = a_tuple
                 source, distance = Source.LANE_XOR, int(rng.integers((config.lanes - 1).bit_length()))
                 if config.threads > 1 and rng.random() < 0.4:
                     source, distance = Source.THREAD_XOR, int(rng.integers((config.threads - 1).bit_length()))
@@ -113,7 +114,11 @@ def test_every_operation_in_every_loop(kernels: str) -> None:
                 tail_b=int(rng.random() < 0.3), tail=int(rng.integers(config.lanes)), scalar=int(rng.random() < 0.5),
             )  # fmt: skip
             if source is not Source.MEMORY:
-                instruction = plain(instruction)
+                instruction = dataclasses.replace(
+                    instruction, tail_b=instruction.tail_a if rng.random() < 0.7 else instruction.tail_b
+                )
+                if not config.crossed or rng.random() < 0.3:
+                    instruction = plain(instruction)
             reach = max(
                 (instruction.a_outer * (outer - 1) + inner) * a_tuple,
                 (instruction.b_outer * (outer - 1) + inner) * b_tuple,
@@ -133,7 +138,7 @@ def test_every_operation_in_every_loop(kernels: str) -> None:
 def plain(instruction: Instruction) -> Instruction:
     """An exchange whose operands are the same."""
     same = {f"b{part}": getattr(instruction, f"a{part}") for part in ("", "_tuple", "_inner", "_outer")}
-    return dataclasses.replace(instruction, tail_b=instruction.tail_a, **same)
+    return dataclasses.replace(instruction, **same)
 
 
 SPARE = 100
@@ -190,7 +195,7 @@ def overlapping_bundle(rng: np.random.Generator, config: MachineConfig) -> Bundl
     taken: set[int] = set()
     turn = last = 0
     for _ in range(int(rng.integers(2, 9))):
-        op = Opcode(int(rng.choice([*PLAIN, *SPECIAL])))
+        op = Opcode(int(rng.choice([*PLAIN, *SPECIAL, *(CHOOSING if config.crossed else ())])))
         scalar = int(rng.random() < 0.7)
         inner, outer = (1, 1) if op.special else (int(rng.integers(1, 5)), int(rng.integers(1, 4)))
         apart = cycles.element_interval(op, config.divide_interval)
@@ -207,7 +212,7 @@ def overlapping_bundle(rng: np.random.Generator, config: MachineConfig) -> Bundl
             wait += 1
         taken |= writes
         last = max(last, *writes)
-        exchange = op in EXCHANGED and rng.random() < 0.3
+        exchange = op.chooses or (op in EXCHANGED and rng.random() < 0.3)
         program.append(
             Instruction(
                 op=op, wait=wait, inner=inner, outer=outer, scalar=scalar,
@@ -218,7 +223,7 @@ def overlapping_bundle(rng: np.random.Generator, config: MachineConfig) -> Bundl
                 mask=Mask(int(rng.choice([0, 0, 0, 2]))),
             )
         )  # fmt: skip
-        if exchange:
+        if exchange and not config.crossed:
             program[-1] = plain(program[-1])
         turn += wait + rows * apart * each
     program.append(Instruction(op=Opcode.END, wait=max(0, last - turn + 1)))

@@ -36,6 +36,8 @@ enum sim_opcode
 	SIM_ABS = 13,
 	SIM_MOVC = 14,
 	SIM_SETX = 15,
+	SIM_LOW = 16,
+	SIM_HIGH = 17,
 	SIM_SIGMOID = 32,
 	SIM_GAUSSIAN = 33,
 	SIM_EXP = 34,
@@ -129,7 +131,7 @@ enum sim_column_type
 struct sim_machine
 {
 	int32_t threads, clusters, striders, page_size, scratch_depth, tuple_depth, program_depth, strider_depth;
-	int32_t descriptor_depth, index_depth, queue_depth, page_beats, link_latency;
+	int32_t descriptor_depth, index_depth, crossed, queue_depth, page_beats, link_latency;
 	int32_t result_latency, index_latency, section_start, min_instruction, round_start;
 	int32_t strider_start, strider_bound, unpack_stages, unpack_latency, page_release;
 	int32_t strider_cycles[SIM_STRIDER_CODES];
@@ -211,7 +213,8 @@ enum sim_problem_kind
 	SIM_INDEX_UNSET,	   /* found: entries that it uses, limit: entries that the last SETX set */
 	SIM_INDEX_EARLY,	   /* found: cycles short of INDEX_LATENCY */
 	SIM_INDEX_OVERLAPS,	   /* a program with SETX reads a row before it is visible */
-	SIM_NO_FUNCTION		   /* found: the operation */
+	SIM_NO_FUNCTION,	   /* found: the operation */
+	SIM_NO_CROSSING		   /* an exchange of two operands, or one that chooses */
 };
 
 enum sim_setting

@@ -238,9 +238,10 @@ struct sim_places
 /* Inner loops for one kind of processor */
 struct sim_kernels
 {
-	/* a and b step (both), a or b stands still (row_a, row_b), last row masked (tail), b is a of another unit (flip) */
+	/* a and b step (both), a or b stands still (row_a, row_b), last row masked (tail) */
 	sim_kernel both[SIM_SIGMOID], row_a[SIM_SIGMOID], row_b[SIM_SIGMOID], tail[SIM_SIGMOID];
-	sim_kernel flip[SIM_SIGMOID], flip_tail[SIM_SIGMOID];
+	/* exchanges of one operand (flip) and of two (cross), which may be the same */
+	sim_kernel flip[SIM_SIGMOID], flip_tail[SIM_SIGMOID], cross[SIM_SIGMOID], cross_tail[SIM_SIGMOID];
 	/* fused: an operation on rows, then its results reduced over rows or over tuples; a row through several exchanges */
 	sim_fused_kernel fold[SIM_SIGMOID][SIM_SIGMOID], tree[SIM_SIGMOID][SIM_SIGMOID], flips[SIM_SIGMOID];
 	void (*special)(int op, size_t n, float *d, const float *a, const float *b);
@@ -353,6 +354,7 @@ bool sim_fuse(struct sim *sim, const struct sim_bundle *bundle);
 /* verify.c */
 bool sim_indexed(const struct sim_instruction *in);
 bool sim_reads_b(const struct sim_instruction *in);
+bool sim_crossed(const struct sim_instruction *in);
 int32_t sim_levels(const struct sim_bundle *bundle, int section);
 bool sim_verify(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *problem);
 

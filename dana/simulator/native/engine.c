@@ -120,7 +120,7 @@ choose(const struct sim *sim, struct sim_op *op)
 	const struct sim_kernels *kernels = sim->kernels;
 	const struct sim_instruction *in = &op->i;
 	const bool unary = sim_unary(in->op), exchange = in->source != SIM_MEMORY;
-	const bool tail = in->tail_a || (in->tail_b && !unary && !exchange);
+	const bool tail = in->tail_a || (in->tail_b && !unary);
 	int32_t inner = in->inner, outer = in->outer;
 	int32_t d_inner = in->dst_inner, a_inner = in->a_inner, b_inner = unary ? a_inner : in->b_inner;
 	int32_t d_outer = in->dst_outer, a_outer = in->a_outer, b_outer = unary ? a_outer : in->b_outer;
@@ -150,7 +150,7 @@ choose(const struct sim *sim, struct sim_op *op)
 	}
 	else
 	{
-		if (!tail && inner == 1 && d_outer == 1 && a_outer <= 1 && b_outer <= 1)
+		if (!tail && inner == 1 && d_outer == 1 && a_outer <= 1 && b_outer <= 1 && (!exchange || (a_outer && b_outer)))
 		{
 			/* the outer loop is the vector */
 			inner = outer;
@@ -165,8 +165,12 @@ choose(const struct sim *sim, struct sim_op *op)
 		}
 		if (inner == 1)
 			d_inner = a_inner = b_inner = 1;
-		if (d_inner && exchange)
-			op->kernel = !a_inner ? NULL : (tail ? kernels->flip_tail : kernels->flip)[in->op];
+		if (exchange && (!d_inner || !a_inner || !b_inner || in->tail_a != in->tail_b))
+			op->kernel = NULL;
+		else if (exchange && kernels->flip[in->op] != NULL && !sim_crossed(in))
+			op->kernel = (tail ? kernels->flip_tail : kernels->flip)[in->op];
+		else if (exchange)
+			op->kernel = (tail ? kernels->cross_tail : kernels->cross)[in->op];
 		else if (d_inner && tail)
 			op->kernel = a_inner && b_inner ? kernels->tail[in->op] : NULL;
 		else if (d_inner && a_inner && b_inner)

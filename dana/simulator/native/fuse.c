@@ -334,14 +334,14 @@ flips(const struct fuser *f, int32_t first, struct chain *chain, struct sim_op *
 	struct sim_fusion *fusion;
 
 	*chain = (struct chain){.members = {first}, .length = 1};
-	if (!is_plain(start) || in->source != SIM_LANE_XOR || in->inner != 1 || f->sim->kernels->flips[in->op] == NULL)
+	if (!is_plain(start) || in->source != SIM_LANE_XOR || sim_crossed(in) || in->tail_a != in->tail_b || in->inner != 1 || f->sim->kernels->flips[in->op] == NULL)
 		return false;
 	while (last->distance > 0)
 	{
 		const int32_t k = next_user(f, chain);
 		const struct sim_instruction *next = k < 0 ? NULL : &f->ops[k].i;
 
-		if (next == NULL || !is_plain(&f->ops[k]) || next->source != SIM_LANE_XOR || next->op != in->op || next->tail_a ||
+		if (next == NULL || !is_plain(&f->ops[k]) || next->source != SIM_LANE_XOR || next->op != in->op || next->tail_a || next->tail_b || sim_crossed(next) ||
 			next->distance + 1 != last->distance || next->inner != 1 || next->outer != in->outer || next->a_tuple || next->a != last->dst ||
 			!steps(next, next->a_outer, last->dst_outer) || !extend(f, chain, k))
 			break;

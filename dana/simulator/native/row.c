@@ -56,9 +56,41 @@ mask_row(float *to, const float *from, int32_t unit, int32_t units, const uint32
 	}
 }
 
+/* An exchange: units whose bit is set swap their operands */
+static void
+swap_rows(const struct sim *sim, const struct sim_op *op, float *kept, float *sent, const float **a, const float **b)
+{
+	for (int32_t u = 0; u < sim->unit; u++)
+	{
+		const bool set = u & op->loop.flip;
+
+		kept[u] = set ? (*b)[u] : (*a)[u];
+		sent[u] = set ? (*a)[u] : (*b)[u];
+	}
+	*a = kept;
+	*b = sent;
+}
+
+/* Each unit's second operand becomes that of its partner; LOW and HIGH then have what they write in both */
+static void
+receive_row(const struct sim *sim, const struct sim_op *op, float *taken, const float **a, const float **b)
+{
+	const bool low = op->i.op == SIM_LOW, high = op->i.op == SIM_HIGH;
+
+	for (int32_t u = 0; u < sim->unit; u++)
+	{
+		const bool set = u & op->loop.flip, own = (low && !set) || (high && set);
+
+		taken[u] = own ? (*a)[u] : (*b)[u ^ op->loop.flip];
+	}
+	*b = taken;
+	if (low || high)
+		*a = taken;
+}
+
 /*
  * The operands of row (o, i) after masks and exchange, and the place of its result, without its index.
- * sim->rows holds masked copies: A, B, result of special functions, their operands
+ * sim->rows holds copies: A, B, B on its way in an exchange or the result of special functions, their operands
  */
 void
 sim_row_operands(const struct sim *sim, const struct sim_op *op, int32_t half, int32_t m, int32_t level, int32_t o,
@@ -72,11 +104,18 @@ sim_row_operands(const struct sim *sim, const struct sim_op *op, int32_t half, i
 	const int32_t first_tuple = in->mask == SIM_MASK_PAIR ? 2 * o : o;
 	const uint32_t *everywhere = sim->masks + sim->lanes * unit, *tail = sim->masks + in->tail * unit;
 	const int32_t units_a = in->mask == SIM_MASK_NONE ? sim->unit : sim_present(sim, m, first_tuple);
-	const int32_t units_b = in->mask == SIM_MASK_PAIR ? sim_present(sim, m, first_tuple + 1) : sim->unit;
+	const bool exchange = in->source != SIM_MEMORY;
+	const int32_t all_b = exchange ? units_a : sim->unit;
+	const int32_t units_b = in->mask == SIM_MASK_PAIR ? sim_present(sim, m, first_tuple + 1) : all_b;
+	float *other = sim->rows + (exchange ? 2 : 1) * unit;
 
 	*d = sim->scratch + op->d + level * op->d_level + (o * (ptrdiff_t)in->dst_outer + i * in->dst_inner) * unit;
 	*a = (in->a_tuple ? tuples : sim->scratch + level * op->a_level) + op->a +
 		 (o * (ptrdiff_t)in->a_outer + i * in->a_inner) * unit;
+	if (!sim_unary(in->op))
+		*b = (in->b_tuple ? tuples : sim->scratch) + op->b + (o * (ptrdiff_t)in->b_outer + i * in->b_inner) * unit;
+	if (exchange)
+		swap_rows(sim, op, sim->rows, other, a, b);
 	if (in->a_index)
 	{
 		sim_row_gather(sim, o, sim->rows, *a);
@@ -87,26 +126,18 @@ sim_row_operands(const struct sim *sim, const struct sim_op *op, int32_t half, i
 		mask_row(sim->rows, *a, sim->unit, units_a, last && in->tail_a ? tail : everywhere, identity);
 		*a = sim->rows;
 	}
-	if (in->source != SIM_MEMORY)
-	{
-		float *swapped = sim->rows + unit;
-
-		for (int32_t u = 0; u < sim->unit; u++)
-			swapped[u] = (*a)[u ^ op->loop.flip];
-		*b = swapped;
-		return;
-	}
 	if (sim_unary(in->op))
 	{
 		*b = *a;
 		return;
 	}
-	*b = (in->b_tuple ? tuples : sim->scratch) + op->b + (o * (ptrdiff_t)in->b_outer + i * in->b_inner) * unit;
 	if (units_b < unit || (last && in->tail_b))
 	{
-		mask_row(sim->rows + unit, *b, sim->unit, units_b, last && in->tail_b ? tail : everywhere, identity);
-		*b = sim->rows + unit;
+		mask_row(other, *b, sim->unit, units_b, last && in->tail_b ? tail : everywhere, identity);
+		*b = other;
 	}
+	if (exchange)
+		receive_row(sim, op, sim->rows + unit, a, b);
 }
 
 /* The operation on one row whose operands are ready */

@@ -41,8 +41,39 @@ sim_indexed(const struct sim_instruction *in)
 bool
 sim_reads_b(const struct sim_instruction *in)
 {
-	return in->source == SIM_MEMORY && in->op != SIM_MOV && in->op != SIM_SETX && in->op != SIM_NEG && in->op != SIM_ABS &&
+	return in->op != SIM_MOV && in->op != SIM_SETX && in->op != SIM_NEG && in->op != SIM_ABS &&
 		   (!is_special(in->op) || in->op == SIM_DIV);
+}
+
+/* Whether lanes choose: an exchange whose operands differ, or one that writes one of two words */
+bool
+sim_crossed(const struct sim_instruction *in)
+{
+	return in->op == SIM_LOW || in->op == SIM_HIGH ||
+		   (in->source != SIM_MEMORY && (in->a != in->b || in->a_inner != in->b_inner || in->a_outer != in->b_outer));
+}
+
+#define FIELD(name) ((int64_t)(offsetof(struct sim_instruction, name) / sizeof(int32_t)))
+
+/* Fields of an exchange that have a meaning */
+static bool
+exchange(const struct sim *sim, const struct sim_instruction *in, int32_t position, struct sim_problem *problem)
+{
+	const int32_t reach = in->source == SIM_LANE_XOR ? sim->lanes : sim->machine.threads;
+
+	if (in->source > SIM_THREAD_XOR || is_special(in->op) || in->op == SIM_MOVC || !sim_reads_b(in))
+		return complain(problem, SIM_BAD_FIELD, position, FIELD(source), in->source);
+	if (1 << in->distance >= reach)
+		return complain(problem, SIM_BAD_FIELD, position, FIELD(distance), in->distance);
+	if (in->a_tuple != in->b_tuple)
+		return complain(problem, SIM_BAD_FIELD, position, FIELD(b_tuple), in->b_tuple);
+	if (in->a_level)
+		return complain(problem, SIM_BAD_FIELD, position, FIELD(a_level), in->a_level);
+	if (in->mask == SIM_MASK_PAIR)
+		return complain(problem, SIM_BAD_FIELD, position, FIELD(mask), in->mask);
+	if (sim_crossed(in) && !sim->machine.crossed)
+		return complain(problem, SIM_NO_CROSSING, position, 0, 0);
+	return true;
 }
 
 /* Fields that have a meaning; addresses are looked at by addresses() */
@@ -50,10 +81,7 @@ static bool
 fields(const struct sim *sim, const struct sim_instruction *in, int section, int32_t position,
 	   struct sim_problem *problem)
 {
-	const int32_t reach = in->source == SIM_LANE_XOR ? sim->lanes : sim->machine.threads;
-
-#define FIELD(name) ((int64_t)(offsetof(struct sim_instruction, name) / sizeof(int32_t)))
-	if ((in->op < SIM_MOV || in->op > SIM_SETX) && !is_special(in->op))
+	if ((in->op < SIM_MOV || in->op > SIM_HIGH) && !is_special(in->op))
 		return complain(problem, SIM_BAD_FIELD, position, FIELD(op), in->op);
 	if (is_special(in->op) && sim->machine.special_latency[in->op] == 0)
 		return complain(problem, SIM_NO_FUNCTION, position, in->op, 0);
@@ -68,10 +96,10 @@ fields(const struct sim *sim, const struct sim_instruction *in, int section, int
 		return complain(problem, SIM_BAD_FIELD, position, FIELD(tail), in->tail);
 	if (in->mask > SIM_MASK_SINGLE)
 		return complain(problem, SIM_BAD_FIELD, position, FIELD(mask), in->mask);
-	if (in->source > SIM_THREAD_XOR || (in->source != SIM_MEMORY && is_special(in->op)))
+	if (in->source == SIM_MEMORY && (in->op == SIM_LOW || in->op == SIM_HIGH))
 		return complain(problem, SIM_BAD_FIELD, position, FIELD(source), in->source);
-	if (in->source != SIM_MEMORY && 1 << in->distance >= reach)
-		return complain(problem, SIM_BAD_FIELD, position, FIELD(distance), in->distance);
+	if (in->source != SIM_MEMORY && !exchange(sim, in, position, problem))
+		return false;
 	if (in->op != SIM_SETX && !sim_indexed(in))
 		return true;
 	if (in->outer > sim->machine.index_depth)
@@ -100,9 +128,10 @@ fields(const struct sim *sim, const struct sim_instruction *in, int section, int
 		return complain(problem, SIM_BAD_FIELD, position, FIELD(dst), in->dst);
 	if ((in->dst - 1) * (int64_t)in->dst_outer >= sim->machine.scratch_depth)
 		return complain(problem, SIM_BAD_FIELD, position, FIELD(dst_outer), in->dst_outer);
-#undef FIELD
 	return true;
 }
+
+#undef FIELD
 
 /* Levels of the merge stack that a section runs at */
 int32_t

@@ -18,6 +18,7 @@ from hwgen.spec.engine import FIELDS, Instruction, Mask, Opcode, Section, Source
 from tests.oracles.machine import EXCHANGED, Floats, garbage, interval
 
 PLAIN = tuple(op for op in Opcode if not (op.special or op.chooses or op in (Opcode.END, Opcode.SETX)))
+CHOOSING = tuple(op for op in Opcode if op.chooses)
 SPECIAL = tuple(op for op in Opcode if op.special)
 LONGEST_WAIT = (1 << next(field.width for field in FIELDS if field.name == "wait")) - 1
 
@@ -165,7 +166,9 @@ def random_instruction(rng: np.random.Generator, shape: Shape, section: Section)
     """Any instruction that stays inside its memories."""
     config = shape.config
     special = [op for op in SPECIAL if config.has(op)]
-    op = Opcode(int(rng.choice(special if special and rng.random() < 0.25 else PLAIN)))
+    plain = (*PLAIN, *CHOOSING) if config.crossed else PLAIN
+    op = Opcode(int(rng.choice(special if special and rng.random() < 0.25 else plain)))
+    exchange = op.chooses or (op in EXCHANGED and rng.random() < 0.4)
     inner = int(rng.integers(1, 5))
     outer = int(rng.choice([1, 1, 2, 3, shape.group]))
     if op.special:
@@ -179,8 +182,9 @@ def random_instruction(rng: np.random.Generator, shape: Shape, section: Section)
         fields[f"{operand}_outer"] = int(rng.integers(0, 12 // max(outer - 1, 1) + 1))
     if section is Section.TUPLE:
         size = shape.group * shape.tuple_rows
-        for operand in ("a", "b"):
-            if rng.random() < 0.5:
+        from_tuples = [rng.random() < 0.5] * 2 if exchange else rng.random(2) < 0.5
+        for operand, chosen in zip(("a", "b"), from_tuples, strict=True):
+            if chosen:
                 fields[f"{operand}_tuple"] = 1
                 steps = fields[f"{operand}_inner"] * (inner - 1)
                 if steps >= size:
@@ -189,18 +193,20 @@ def random_instruction(rng: np.random.Generator, shape: Shape, section: Section)
                 last = steps + fields[f"{operand}_outer"] * (outer - 1)
                 fields[operand] = int(rng.integers(0, size - last))
     if section in (Section.MERGE, Section.PUSH):
-        for operand in ("dst", "a"):
+        for operand in ("dst",) if exchange else ("dst", "a"):
             if rng.random() < 0.5:
                 fields |= _in_stack(rng, shape, operand, inner, outer)
     source, distance = Source.MEMORY, 0
     mask = Mask(int(rng.integers(0, 3))) if rng.random() < 0.4 else Mask.NONE
-    if op in EXCHANGED and not fields.get("a_level") and rng.random() < 0.4:
+    tail_a, tail_b = (int(rng.random() < 0.2) for _ in range(2))
+    if exchange:
         source, distance = Source.LANE_XOR, int(rng.integers(0, (config.lanes - 1).bit_length()))
         if config.threads > 1 and rng.random() < 0.5:
             source, distance = Source.THREAD_XOR, int(rng.integers(0, (config.threads - 1).bit_length()))
         mask = Mask.SINGLE if mask is Mask.PAIR else mask
-        fields |= {f"b{part}": fields.get(f"a{part}", 0) for part in ("", "_tuple", "_inner", "_outer")}
-    tail_a, tail_b = (int(rng.random() < 0.2) for _ in range(2))
+        if not config.crossed or rng.random() < 0.3:
+            fields |= {f"b{part}": fields.get(f"a{part}", 0) for part in ("", "_tuple", "_inner", "_outer")}
+        tail_b = tail_a if rng.random() < 0.7 else tail_b
     return Instruction(
         op=op,
         inner=inner,
@@ -209,7 +215,7 @@ def random_instruction(rng: np.random.Generator, shape: Shape, section: Section)
         distance=distance,
         mask=mask,
         tail_a=tail_a,
-        tail_b=tail_b if source is Source.MEMORY else tail_a,
+        tail_b=tail_b,
         tail=int(rng.integers(0, config.lanes)),
         scalar=int(rng.integers(0, 2)) if op.special else 0,
         **fields,
