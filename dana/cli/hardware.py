@@ -30,6 +30,23 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     synth.add_argument("--place", action="store_true", help="place and route as well (ECP5; takes many minutes)")
     synth.set_defaults(run=run_synth)
 
+    board = commands.add_parser("board", help="train an exported package on its board, and compare with what must come")
+    board.add_argument("folder", type=Path, metavar="DIR", help="a folder that dana export wrote")
+    board.add_argument(
+        "--registers",
+        metavar="FILE[@OFFSET]",
+        help="what maps the register map: /dev/uio0 (without: the package's Verilog is simulated)",
+    )
+    pages = board.add_mutually_exclusive_group()
+    pages.add_argument("--pages", metavar="FILE[@OFFSET]", help="what maps the memory for pages: /dev/udmabuf0")
+    pages.add_argument("--write-pages", metavar="FILE", help="what is written at the bus's addresses: /dev/xdma0_h2c_0")
+    board.add_argument(
+        "--base", type=_number, default=0x4000_0000, metavar="N", help="the memory's address on the bus (0x40000000)"
+    )
+    board.add_argument("--size", type=_number, default=1 << 24, metavar="N", help="bytes of the memory (0x1000000)")
+    board.add_argument("--seconds", type=float, metavar="N", help="that the training may take (any)")
+    board.set_defaults(run=run_board)
+
 
 def _add_machine(command: argparse.ArgumentParser) -> None:
     """Arguments that say which machine: table, device, wishes."""
@@ -83,6 +100,54 @@ def run_synth(options: argparse.Namespace) -> int:
     if made.clock_hz is not None:
         print(f"  {'clock':<12}{made.clock_hz / 1e6:>12,.1f} MHz, placed and routed")
     return 0
+
+
+def run_board(options: argparse.Namespace) -> int:
+    """Train on the board, and say what it took."""
+    from dana.errors import SetupError, UsageError
+    from hwgen.driver import BoardError, MappedPages, MappedRegisters, PageMemory, WrittenPages
+    from hwgen.export.check import CheckError, check
+
+    pages = options.pages or options.write_pages
+    if (options.registers is None) != (pages is None):
+        raise UsageError(
+            "--registers needs --pages or --write-pages, and they need it",
+            hint="Leave all of them out to simulate the package's Verilog.",
+        )
+    try:
+        sides = None
+        if options.registers is not None:
+            file, offset = _place(options.registers)
+            registers = MappedRegisters(file, offset=offset)
+            memory: PageMemory
+            if options.write_pages is not None:
+                memory = WrittenPages(options.write_pages, base=options.base, size=options.size)
+            else:
+                file, offset = _place(options.pages)
+                memory = MappedPages(file, base=options.base, size=options.size, offset=offset)
+            sides = registers, memory
+        run = check(options.folder, sides, seconds=options.seconds)
+    except (BoardError, CheckError) as error:
+        raise SetupError(str(error)) from None
+    rows = run.counters.tuples
+    print(f"PASS: {run.epochs} epochs of {rows} rows in {run.cycles:,} cycles; every word is as expected")
+    return 0
+
+
+def _number(text: str) -> int:
+    """A whole number as C writes it."""
+    return int(text, 0)
+
+
+def _place(text: str) -> tuple[str, int]:
+    """FILE[@OFFSET]"""
+    from dana.errors import UsageError
+
+    file, _, offset = text.partition("@")
+    try:
+        return file, int(offset or "0", 0)
+    except ValueError:
+        raise UsageError(f"the offset must be a number such as 0x1000, not {offset!r}") from None
 
 
 def _device(name: str) -> Device:

@@ -17,7 +17,7 @@ from hwgen.harness.build import build, hardware_of
 from hwgen.spec import cycles, load, registers
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
-from hwgen.spec.counters import EpochCounters
+from hwgen.spec.counters import EpochCounters, read_counters
 from hwgen.spec.engine import Instruction, Section
 from hwgen.spec.load import bundle_blocks
 from hwgen.spec.registers import Region, Register
@@ -153,20 +153,9 @@ class RtlMachine:
         if status == NEVER:
             raise MachineHang(
                 f"the machine must end an epoch of {count} pages, but it has not moved for {self._patience(bundle)} "
-                f"cycles; it was handed {self._counter(Register.TUPLES)} tuples. Please report the Bundle as a bug"
+                f"cycles; it was handed {self._counters(Fault.NONE).tuples} tuples. Please report the Bundle as a bug"
             )
-        return EpochCounters(
-            cycles=self._counter(Register.CYCLES),
-            tuples=self._counter(Register.TUPLES),
-            skipped=self._counter(Register.SKIPPED),
-            engine_busy=self._counter(Register.ENGINE_BUSY),
-            merging=self._counter(Register.MERGING),
-            waiting_for_engine=self._counter(Register.WAITING_FOR_ENGINE),
-            waiting_for_pages=self._counter(Register.WAITING_FOR_PAGES),
-            fault=Fault(status >> 8 & 0xFF),
-            fault_page=int(self._read(Register.FAULT_PAGE, 1)[0]),
-            fault_pointer=int(self._read(Register.FAULT_POINTER, 1)[0]),
-        )
+        return self._counters(Fault(status >> 8 & 0xFF))
 
     def _patience(self, bundle: Bundle) -> int:
         """Cycles that may pass without a page asked for or sent: Striders at their bound, each tuple a batch."""
@@ -177,9 +166,8 @@ class RtlMachine:
         tuples = self.config.page_size // TUPLE_BYTES_LEAST + 1
         return (self.config.striders + 1) * (strider + tuples * (bundle.levels + 1) * sections)
 
-    def _counter(self, first: Register) -> int:
-        low, high = self._read(first, 2)
-        return int(low) | int(high) << 32
+    def _counters(self, fault: Fault) -> EpochCounters:
+        return read_counters(self._read, fault)
 
     def _write_register(self, register: int, value: int) -> None:
         self._write(load.address(Region.CONTROL, register), np.array([value], dtype=np.uint32))

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
+from hwgen.spec.registers import Register
 from hwgen.spec.strider import Fault
 
 UNKNOWN_PAGE = 0xFFFFFFFF
@@ -44,3 +49,32 @@ class EpochCounters:
     fault: Fault = Fault.NONE
     fault_page: int = 0
     fault_pointer: int = 0
+
+
+def read_counters(read: Callable[[int, int], npt.NDArray[np.uint32]], fault: Fault) -> EpochCounters:
+    """The last epoch's counters.
+
+    Parameters
+    ----------
+    read
+        So many words from a register on; region CONTROL begins the address map.
+    fault
+        As STATUS has it.
+    """
+
+    def counter(first: Register) -> int:
+        low, high = read(first, 2)
+        return int(low) | int(high) << 32
+
+    return EpochCounters(
+        cycles=counter(Register.CYCLES),
+        tuples=counter(Register.TUPLES),
+        skipped=counter(Register.SKIPPED),
+        engine_busy=counter(Register.ENGINE_BUSY),
+        merging=counter(Register.MERGING),
+        waiting_for_engine=counter(Register.WAITING_FOR_ENGINE),
+        waiting_for_pages=counter(Register.WAITING_FOR_PAGES),
+        fault=fault,
+        fault_page=int(read(Register.FAULT_PAGE, 1)[0]),
+        fault_pointer=int(read(Register.FAULT_POINTER, 1)[0]),
+    )

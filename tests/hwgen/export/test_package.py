@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from dana.cli.entry import USAGE, main
+from dana.cli.entry import OK, SETUP, USAGE, main
 from dana.export import export
 from dana.rulefile import load
 from dana.server.places import CHECKOUT, EXAMPLES
@@ -144,6 +144,28 @@ def test_the_testbench_passes_in_icarus(folder: Path, monkeypatch: pytest.Monkey
         monkeypatch.setenv("PATH", f"{fetched}{os.pathsep}{os.environ['PATH']}")
     assert shutil.which("iverilog"), "no iverilog on the PATH; `make test` fetches it, or your distribution has it"
     assert "PASS" in run(["sh", "icarus.sh", "40"], folder / "sim")
+
+
+def test_a_driver_trains_what_the_testbench_trains(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On the package's own Verilog; and it notices a wrong word, a wrong folder, half a board."""
+    assert main(["board", str(folder)]) == OK
+    assert capsys.readouterr().out.startswith("PASS: ")
+    changed = shutil.copytree(folder, tmp_path / "changed", ignore=shutil.ignore_patterns("made"))
+    lines = (folder / "sim" / "expected.hex").read_text().splitlines()
+    lines[-1] = f"{int(lines[-1], 16) ^ 1:016x}"
+    (changed / "sim" / "expected.hex").write_text("\n".join(lines))
+    assert main(["board", str(changed)]) == SETUP
+    wrong = f"1 of {len(lines)} words differ\n{int(lines[-1][:8], 16):#x} must hold 0x{lines[-1][8:]}, but 0x"
+    assert wrong in capsys.readouterr().err
+    assert main(["board", str(tmp_path)]) == SETUP
+    assert "must be a folder that dana export wrote" in capsys.readouterr().err
+    assert main(["board", str(folder), "--registers", "/dev/null"]) == USAGE
+    assert "--registers needs --pages" in capsys.readouterr().err
+    device = ["--registers", "/dev/null", "--pages", "/dev/null"]
+    assert main(["board", str(folder), *device]) == SETUP
+    assert "must be open to reading, writing and mapping" in capsys.readouterr().err
 
 
 def test_rows_are_legal_for_columns_of_every_kind() -> None:

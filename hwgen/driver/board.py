@@ -1,0 +1,302 @@
+"""A board through its register map: say hello, load a Bundle, train on pages, read the model.
+
+In: registers and a memory for pages, of whatever kind; Bundles; pages. Out: losses, counters, scratchpad rows. The
+order of accesses is that of `docs/registers.md`. It knows no bus, no file and no simulator.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from hwgen.spec import board, load, registers
+from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus, Command
+from hwgen.spec.bundle import Bundle
+from hwgen.spec.config import ConfigError, MachineConfig
+from hwgen.spec.counters import EpochCounters, read_counters
+from hwgen.spec.registers import Region, Register
+from hwgen.spec.strider import Fault
+
+Words = npt.NDArray[np.uint32]
+
+NOT_HARDWARE = ("link_latency", "clock_hz")
+"""Fields of a configuration that say how fast a machine runs, not which it is."""
+AT_LEAST = ("functions", "crossed")
+"""Fields of which a machine may have more than a program needs."""
+SLOTS_LEAST = 2
+STOPPING = 10.0
+"""Seconds that a board may take to become idle after it was told to stop."""
+
+
+class Registers(Protocol):
+    """The AXI4-Lite slave of a board, by word addresses of the map."""
+
+    def read(self, address: int, count: int) -> Words:
+        """`count` words from there on; raises BoardError where the board refuses."""
+        ...
+
+    def write(self, address: int, words: Words) -> None:
+        """Words from there on, in order; raises BoardError where the board refuses."""
+        ...
+
+    def wait(self) -> None:
+        """Let some time pass before the next look at a status."""
+        ...
+
+
+class PageMemory(Protocol):
+    """Memory that the board's AXI4 master reads.
+
+    Attributes
+    ----------
+    base
+        Address of its first byte on the board's bus.
+    size
+        Bytes.
+    """
+
+    base: int
+    size: int
+
+    def write(self, offset: int, data: memoryview) -> None:
+        """Put bytes there; the board sees them when this returns."""
+        ...
+
+
+class BoardError(RuntimeError):
+    """The board is not there, is another one, refuses an access, or does not come to an end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardRun:
+    """What a training gave.
+
+    Attributes
+    ----------
+    epochs
+        That came to their end.
+    losses
+        Sums of the rule's loss of the last 1,024 of them, binary32, the oldest first; zeros where the rule has none.
+    converged
+        Whether the convergence test ended the training.
+    cycles
+        From the command to the end, on the board's clock.
+    counters
+        Of the last epoch, with the fault that stopped it if there was one; of the fault BUS the page is
+        `counters.fault_page`, too.
+    """
+
+    epochs: int
+    losses: npt.NDArray[np.float32]
+    converged: bool
+    cycles: int
+    counters: EpochCounters
+
+
+class Board:
+    """A board.
+
+    Parameters
+    ----------
+    registers, memory
+        Its two sides. The memory is the driver's alone.
+
+    Attributes
+    ----------
+    config
+        What the board says that it is.
+
+    Raises
+    ------
+    BoardError
+        No board answers there, or one of another version.
+    """
+
+    def __init__(self, registers: Registers, memory: PageMemory) -> None:
+        self._registers = registers
+        self._memory = memory
+        self._bundle: Bundle | None = None
+        self.config = self._identified()
+
+    def load(self, bundle: Bundle) -> None:
+        """Reset the machine and fill its memories; what it did before is stopped.
+
+        Raises
+        ------
+        BoardError
+            The Bundle is for another machine.
+        """
+        self._fits(bundle)
+        self._bundle = None
+        self.stop()
+        for address, words in load.bundle_blocks(bundle):
+            self._registers.write(address, words)
+        self._bundle = bundle
+
+    def train(self, pages: Any, *, epochs: int, seconds: float | None = None) -> BoardRun:
+        """Train on whole pages that follow one another in a buffer of bytes.
+
+        A table that the memory does not hold streams through it. A fault of the data is the run's
+        (`BoardRun.counters`), and the Bundle is to be loaded again.
+
+        Parameters
+        ----------
+        epochs
+            To train at most, from 1.
+        seconds
+            Time that it may take; None: any.
+
+        Raises
+        ------
+        BoardError
+            The time is over; the board has been stopped.
+        """
+        bundle = self._bundle
+        if bundle is None:
+            raise ValueError("a board must be loaded with a Bundle before it trains; call load first")
+        data, size = memoryview(pages).cast("B"), self.config.page_size
+        count, rest = divmod(len(data), size)
+        if rest:
+            raise ValueError(f"pages must be a multiple of {size} bytes, not {len(data)}")
+        if not 1 <= epochs < 1 << 32:
+            raise ValueError(f"epochs must be 1 to 2**32 - 1, not {epochs}")
+        fitting = self._memory.size // size
+        whole = count <= fitting
+        if not whole and fitting < SLOTS_LEAST:
+            raise BoardError(
+                f"the memory must hold {SLOTS_LEAST} pages of {size} bytes to stream a table, "
+                f"but it has {self._memory.size} bytes"
+            )
+        slots = max(count, 1) if whole else fitting
+        if whole:
+            self._memory.write(0, data)
+        end = None if seconds is None else time.monotonic() + seconds
+        told = {} if whole else {"ready": 0}
+        blocks = load.training_blocks(bundle, pages=count, epochs=epochs, base=self._memory.base, slots=slots, **told)
+        with self._stopped_on_error():
+            for address, words in blocks:
+                self._registers.write(address, words)
+            ready = 0
+            while self._status() & BoardStatus.BUSY:
+                if end is not None and time.monotonic() > end:
+                    raise BoardError(f"the training must end within {seconds} s, but it has not; the board was stopped")
+                filled = ready if whole else self._fill(data, count, epochs, slots, ready)
+                if filled == ready:
+                    self._registers.wait()
+                ready = filled
+        return self._ended(bundle)
+
+    def stop(self) -> None:
+        """Have the board idle, whatever it does.
+
+        Raises
+        ------
+        BoardError
+            It does not become idle: its page bus hangs.
+        """
+        end = time.monotonic() + STOPPING
+        if self._status() & BoardStatus.BUSY:
+            self._put(BoardRegister.COMMAND, Command.STOP)
+        while self._status() & BoardStatus.BUSY:
+            if time.monotonic() > end:
+                raise BoardError(
+                    f"the board must be idle {STOPPING:g} s after a stop, but it is not: "
+                    "the memory does not answer its page reads; reset the board"
+                )
+            self._registers.wait()
+        self._put(BoardRegister.INTERRUPT, 1)
+
+    def read_rows(self, row: int, k: int) -> Words:
+        """Bit patterns of `k` scratchpad rows of thread 0, shape [k, lanes]."""
+        if row < 0 or k < 0 or row + k > self.config.scratch_depth:
+            raise ValueError(f"rows must lie in 0 … {self.config.scratch_depth - 1}, not {row} … {row + k - 1}")
+        words = self._registers.read(load.address(Region.SCRATCH, row * self.config.lanes), k * self.config.lanes)
+        return words.reshape(k, self.config.lanes)
+
+    def _identified(self) -> MachineConfig:
+        for what, register, wanted in (
+            ("board", load.address(BoardRegion.BOARD, BoardRegister.ID), board.IDENTITY),
+            ("machine", load.address(Region.CONTROL, Register.ID), registers.IDENTITY),
+        ):
+            found = int(self._registers.read(register, 1)[0])
+            if found != wanted:
+                raise BoardError(
+                    f"ID of the {what} must be {wanted:#x}, but {found:#x} was read: is the bitstream loaded, "
+                    "of a package of this version, and are these its registers?"
+                )
+        words = self._registers.read(load.address(BoardRegion.BOARD, BoardRegister.THREADS), len(board.CONFIGURATION))
+        try:
+            return MachineConfig(**dict(zip(board.CONFIGURATION, words.tolist(), strict=True)))
+        except ConfigError as error:
+            raise BoardError(f"the board's configuration cannot be: {error}; are these its registers?") from None
+
+    def _fits(self, bundle: Bundle) -> None:
+        lacking = self.config.lacking(bundle.program)
+        if lacking:
+            raise BoardError(
+                f"the board must have {lacking[0]}, which the Bundle's program uses; it has not: "
+                "export a package for this rule and load its bitstream"
+            )
+        for name in board.CONFIGURATION:
+            wanted, found = getattr(bundle.config, name), getattr(self.config, name)
+            if wanted != found and name not in (*NOT_HARDWARE, *AT_LEAST):
+                raise BoardError(
+                    f"the Bundle must be for this board, whose {name} is {found}, but it is for one of {wanted}: "
+                    f"compile it with --design {name}={found}"
+                )
+
+    def _fill(self, data: memoryview, count: int, epochs: int, slots: int, ready: int) -> int:
+        """Put pages where some have been read; how many there have been now."""
+        size = self.config.page_size
+        # the board's counts are modulo 2**32
+        read = ready - (ready - self._get(BoardRegister.PAGES_READ)) % (1 << 32)
+        until = min(count * epochs, read + slots)
+        for page in range(ready, until):
+            at = page % count * size
+            self._memory.write(page % slots * size, data[at : at + size])
+        if until > ready:
+            self._put(BoardRegister.PAGES_READY, until % (1 << 32))
+        return until
+
+    def _ended(self, bundle: Bundle) -> BoardRun:
+        self._put(BoardRegister.INTERRUPT, 1)
+        status = self._status()
+        fault = Fault(status >> 8 & 0xFF)
+        counters = read_counters(self._registers.read, fault)
+        if fault == Fault.BUS:
+            counters = replace(counters, fault_page=self._get(BoardRegister.FAILED_PAGE))
+        epochs = self._get(BoardRegister.EPOCHS_RUN)
+        losses = self._registers.read(load.address(BoardRegion.LOSSES), min(epochs, board.LOSSES))
+        low, high = self._registers.read(load.address(BoardRegion.BOARD, BoardRegister.CYCLES), 2)
+        return BoardRun(
+            epochs=epochs,
+            losses=np.roll(losses, -epochs if epochs > board.LOSSES else 0).view(np.float32),
+            converged=bool(status & BoardStatus.CONVERGED),
+            cycles=int(low) | int(high) << 32,
+            counters=counters,
+        )
+
+    @contextmanager
+    def _stopped_on_error(self) -> Iterator[None]:
+        """Leave no board running, on an error or on Ctrl-C."""
+        try:
+            yield
+        except BaseException:
+            self._bundle = None
+            self.stop()
+            raise
+
+    def _status(self) -> int:
+        return self._get(BoardRegister.STATUS)
+
+    def _get(self, register: BoardRegister) -> int:
+        return int(self._registers.read(load.address(BoardRegion.BOARD, register), 1)[0])
+
+    def _put(self, register: BoardRegister, word: int) -> None:
+        self._registers.write(load.address(BoardRegion.BOARD, register), np.array([word], dtype=np.uint32))

@@ -1,0 +1,123 @@
+"""A board's registers and memory as files of Linux that can be mapped.
+
+In: paths. Out: the two sides of a `Board`. Files of this kind are `/dev/uio0`, `/dev/xdma0_user` and a PCI device's
+`resource0` for registers; `/dev/udmabuf0`, `/dev/mem` and `resource2` for pages. It knows no register.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import time
+import weakref
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from hwgen.driver.board import BoardError
+from hwgen.spec.board import BYTE_ADDRESS_BITS
+
+APERTURE = 1 << BYTE_ADDRESS_BITS
+"""Bytes of the register map."""
+PAUSE = 0.0005
+"""Seconds between two looks at a status: short beside an epoch, long beside an access over PCIe."""
+
+
+def _mapped(path: str | os.PathLike[str], offset: int, size: int) -> mmap.mmap:
+    what = f"{Path(path)}, {size} bytes from {offset:#x} on,"
+    if offset % mmap.ALLOCATIONGRANULARITY:
+        raise BoardError(f"{what} must begin at a multiple of {mmap.ALLOCATIONGRANULARITY:#x} to be mapped")
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_SYNC | os.O_CLOEXEC)
+        try:
+            return mmap.mmap(descriptor, size, offset=offset)
+        finally:
+            os.close(descriptor)
+    except (OSError, ValueError) as error:
+        raise BoardError(f"{what} must be open to reading, writing and mapping, but is not: {error}") from None
+
+
+class MappedRegisters:
+    """Registers in a file.
+
+    Parameters
+    ----------
+    path, offset
+        Where the map begins: 64 MB from there on, as the package's report says.
+
+    Raises
+    ------
+    BoardError
+        The file cannot be mapped.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, offset: int = 0) -> None:
+        self._map = _mapped(path, offset, APERTURE)
+        # loads and stores of 32 bits each: an array's copy may be of any width
+        self._words = (ctypes.c_uint32 * (APERTURE // 4)).from_buffer(self._map)
+
+    def read(self, address: int, count: int) -> npt.NDArray[np.uint32]:
+        return np.array([self._words[address + k] for k in range(count)], dtype=np.uint32)
+
+    def write(self, address: int, words: npt.NDArray[np.uint32]) -> None:
+        for k, word in enumerate(words.ravel().tolist()):
+            self._words[address + k] = word
+
+    def wait(self) -> None:
+        time.sleep(PAUSE)
+
+
+class MappedPages:
+    """Memory for pages in a file.
+
+    Parameters
+    ----------
+    path, offset, size
+        Where it is for us.
+    base
+        Address of its first byte on the board's bus.
+
+    Raises
+    ------
+    BoardError
+        The file cannot be mapped.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, base: int, size: int, offset: int = 0) -> None:
+        self.base, self.size = base, size
+        self._map = _mapped(path, offset, size)
+
+    def write(self, offset: int, data: memoryview) -> None:
+        self._map[offset : offset + len(data)] = data
+
+
+class WrittenPages:
+    """Memory for pages behind a file that is written at the bus's addresses, such as `/dev/xdma0_h2c_0`.
+
+    Parameters
+    ----------
+    path
+        The file.
+    base, size
+        Where the memory is on the board's bus, and in the file.
+
+    Raises
+    ------
+    BoardError
+        The file cannot be opened.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, base: int, size: int) -> None:
+        self.base, self.size = base, size
+        try:
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise BoardError(f"{path} must be open to writing, but is not: {error}") from None
+        weakref.finalize(self, os.close, self._descriptor)
+
+    def write(self, offset: int, data: memoryview) -> None:
+        while data:
+            written = os.pwrite(self._descriptor, data, self.base + offset)
+            offset, data = offset + written, data[written:]

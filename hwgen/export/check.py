@@ -1,0 +1,101 @@
+"""Trains an exported package's own pages on a board, and compares: steps 4 to 6 of its report, done by a driver.
+
+In: a package's folder, and the two sides of a board, or none for its own Verilog under Verilator. Out: the training's
+figures. It writes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hwgen.driver import Board, BoardError, BoardRun, PageMemory, Registers
+from hwgen.export import MANIFEST
+from hwgen.rtl.verilate import BuildError
+from hwgen.spec import board, load
+from hwgen.spec.board import BoardRegion, BoardRegister
+from hwgen.spec.bundle import Bundle
+
+SIMULATED_BYTES = 1 << 28
+"""Memory of a simulated board at most; a package's pages are few."""
+SHOWN = 3
+
+
+class CheckError(Exception):
+    """There is no package, no board, or the board trained something else; the message says which, and what to do."""
+
+
+def check(folder: Path, sides: tuple[Registers, PageMemory] | None = None, *, seconds: float | None = None) -> BoardRun:
+    """Load the package's Bundle, train on its pages, compare every word of ``sim/expected.hex``.
+
+    Parameters
+    ----------
+    sides
+        Of the board; None: the package's Verilog is simulated.
+    seconds
+        That the training may take.
+
+    Raises
+    ------
+    CheckError
+        See there.
+    """
+    manifest = _manifest(folder)
+    bundle = Bundle.from_bytes((folder / "bundle.bin").read_bytes())
+    pages = b"".join(bytes.fromhex(line)[::-1] for line in (folder / "sim" / "pages.hex").read_text().split())
+    writes, expected = (_pairs(folder / "sim" / name) for name in ("writes.hex", "expected.hex"))
+    at = 4 * load.address(BoardRegion.BOARD, BoardRegister.EPOCHS)
+    epochs = next(int(word) for address, word in writes if address == at)
+    try:
+        registers, memory = sides or _simulated(folder, manifest, len(pages))
+        driver = Board(registers, memory)
+        driver.load(bundle)
+        run = driver.train(pages, epochs=epochs, seconds=seconds)
+        found = [int(registers.read(int(address) // 4, 1)[0]) for address, _ in expected]
+    except (BoardError, BuildError) as error:
+        raise CheckError(str(error)) from None
+    wrong = [
+        f"{int(address):#x} must hold {int(word):#010x}, but {value:#010x} was read"
+        for (address, word), value in zip(expected, found, strict=True)
+        if int(word) != value and not _said_otherwise(int(address))
+    ]
+    if wrong:
+        shown = "\n".join(wrong[:SHOWN]) + ("\n…" if len(wrong) > SHOWN else "")
+        raise CheckError(f"the board trained something else: {len(wrong)} of {len(expected)} words differ\n{shown}")
+    return run
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise CheckError(f"{folder} must be a folder that dana export wrote, but its {path.name}: {error}") from None
+    return manifest
+
+
+def _pairs(path: Path) -> npt.NDArray[np.uint64]:
+    """Byte addresses and words, shape [k, 2]."""
+    lines = path.read_text().split()
+    return np.array([[int(line[:8], 16), int(line[8:], 16)] for line in lines], dtype=np.uint64).reshape(-1, 2)
+
+
+def _simulated(folder: Path, manifest: dict[str, Any], size: int) -> tuple[Registers, PageMemory]:
+    from hwgen.harness import RtlBoard
+
+    rtl = RtlBoard(
+        (folder / "rtl" / f"{board.TOP}.v").read_text(),
+        link_bytes=manifest["config"]["link_bytes"],
+        memory_bytes=min(size, SIMULATED_BYTES),
+    )
+    return rtl, rtl.pages
+
+
+def _said_otherwise(address: int) -> bool:
+    """Whether a board of the same hardware may say something else there: how fast it runs, what more it can."""
+    first = 4 * load.address(BoardRegion.BOARD, BoardRegister.THREADS)
+    return first <= address < first + 4 * len(board.CONFIGURATION)

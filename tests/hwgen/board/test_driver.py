@@ -1,0 +1,181 @@
+"""The driver on a board under Verilator, and its files."""
+
+from __future__ import annotations
+
+import copy
+import mmap
+from contextlib import nullcontext
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hwgen.driver import Board, BoardError, MappedPages, MappedRegisters, WrittenPages
+from hwgen.driver.mapped import APERTURE
+from hwgen.harness import RtlBoard
+from hwgen.rtl.board.board import generate
+from hwgen.spec import board, load, registers
+from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus, Command
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.registers import Region, Register
+from hwgen.spec.strider import Fault
+from tests.hwgen.board.table import CONFIG, CONVERGES_BELOW, rule, simulated, table
+
+MANY = 1 << 20
+
+
+@cache
+def verilog() -> str:
+    return generate(CONFIG)
+
+
+def made(memory_bytes: int = MANY) -> tuple[RtlBoard, Board]:
+    rtl = RtlBoard(verilog(), link_bytes=CONFIG.link_bytes, memory_bytes=memory_bytes)
+    return rtl, Board(rtl, rtl.pages)
+
+
+def assert_trains(driver: Board, rows: int, epochs: int, bound: float = 0.0) -> None:
+    """To what the simulator trains."""
+    bundle, pages = rule(bound), table(rows)
+    driver.load(bundle)
+    run = driver.train(pages, epochs=epochs, seconds=300)
+    wanted = simulated(bundle, pages, epochs)
+    assert (run.epochs, run.converged) == (len(wanted.losses), wanted.converged)
+    assert run.losses.view(np.uint32).tolist() == wanted.losses
+    assert (run.counters.fault, run.counters.tuples) == (Fault.NONE, rows)
+    assert run.cycles > run.epochs * run.counters.cycles // 2
+    for symbol in bundle.of_kind("model"):
+        found = driver.read_rows(symbol.row, symbol.rows(CONFIG.lanes))
+        np.testing.assert_array_equal(found, wanted.scratchpad[symbol.row : symbol.row + len(found)])
+
+
+def test_it_says_what_it_is_and_trains_again_and_again() -> None:
+    _, driver = made()
+    assert driver.config == CONFIG
+    assert_trains(driver, 120, 2)
+    assert_trains(driver, 120, 8, CONVERGES_BELOW)
+    assert_trains(driver, 5, 1)
+
+
+def test_a_table_larger_than_the_memory_streams_through_it() -> None:
+    _, driver = made(2 * CONFIG.page_size)
+    assert len(table(150)) > 2 * CONFIG.page_size
+    assert_trains(driver, 150, 3)
+    _, driver = made(CONFIG.page_size)
+    driver.load(rule())
+    with pytest.raises(BoardError, match=r"must hold 2 pages of 8192 bytes to stream a table, but it has 8192 bytes"):
+        driver.train(table(150), epochs=1)
+
+
+def test_a_damaged_page_and_an_error_of_the_bus_are_the_runs() -> None:
+    rtl, driver = made()
+    damaged = bytearray(table(120))
+    damaged[CONFIG.page_size + 12 : CONFIG.page_size + 14] = b"\xff\xff"  # pd_lower
+    driver.load(rule())
+    found = driver.train(damaged, epochs=2).counters
+    assert (found.fault, found.fault_page) == (Fault.PAGE_HEADER, 1)
+    driver.load(rule())
+    pages = table(120)
+    rtl.pages.base -= CONFIG.page_size  # the first page is before the memory
+    found = driver.train(pages, epochs=2).counters
+    assert (found.fault, found.fault_page) == (Fault.BUS, 0)
+    rtl.pages.base += CONFIG.page_size
+    assert_trains(driver, 120, 1)
+
+
+def test_a_board_is_left_idle() -> None:
+    """Whoever was here before, whatever ends the training."""
+    rtl, driver = made()
+    driver.load(rule())
+    with pytest.raises(BoardError, match=r"must end within 0\.0 s, but it has not; the board was stopped"):
+        driver.train(table(120), epochs=1000, seconds=0.0)
+    status = load.address(BoardRegion.BOARD, BoardRegister.STATUS)
+    assert int(rtl.read(status, 1)[0]) == BoardStatus.STOPPED
+    with pytest.raises(ValueError, match="call load first"):
+        driver.train(table(120), epochs=1)
+    driver.load(rule())
+    for address, words in load.training_blocks(rule(), pages=1, epochs=1 << 20, base=rtl.pages.base):
+        rtl.write(address, words)
+    assert int(rtl.read(status, 1)[0]) & BoardStatus.BUSY
+    assert_trains(Board(rtl, rtl.pages), 120, 1)
+
+
+def file_of(path: Path, config: MachineConfig) -> MappedRegisters:
+    """Registers that say that they are a board's, and do nothing."""
+    with path.open("wb") as file:
+        file.truncate(APERTURE)
+    found = MappedRegisters(path)
+    words = {
+        load.address(Region.CONTROL, Register.ID): [registers.IDENTITY],
+        load.address(BoardRegion.BOARD, BoardRegister.ID): [board.IDENTITY],
+        load.address(BoardRegion.BOARD, BoardRegister.THREADS): [getattr(config, name) for name in board.CONFIGURATION],
+    }
+    for address, values in words.items():
+        found.write(address, np.array(values, dtype=np.uint32))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"functions": 0}, r"the board must have SIGMOID, which the Bundle's program uses; it has not"),
+        ({"threads": 2}, r"for this board, whose threads is 2, but it is for one of 1: compile it with --design thr"),
+        ({"page_size": 77}, r"configuration cannot be: page_size must be .* 77; are these its registers\?"),
+        ({"clock_hz": 1, "link_latency": 9}, ""),
+    ],
+)
+def test_what_is_for_another_board_is_refused(changed: dict[str, int], said: str, tmp_path: Path) -> None:
+    config = copy.copy(CONFIG)
+    for name, value in changed.items():
+        object.__setattr__(config, name, value)  # also what no configuration may be
+    path = tmp_path / "registers"
+    found = file_of(path, config)
+    memory = MappedPages(path, base=0, size=4096)
+    with pytest.raises(BoardError, match=said) if said else nullcontext():
+        Board(found, memory).load(rule())
+
+
+def test_what_cannot_be_trained_on(tmp_path: Path) -> None:
+    path = tmp_path / "registers"
+    driver = Board(file_of(path, CONFIG), MappedPages(path, base=0, size=4096))
+    driver.load(rule())
+    with pytest.raises(ValueError, match="multiple of 8192 bytes, not 5"):
+        driver.train(b"12345", epochs=1)
+    with pytest.raises(ValueError, match="epochs must be 1 to"):
+        driver.train(b"", epochs=0)
+    with pytest.raises(ValueError, match=r"rows must lie in 0 … 63, not 60 … 64"):
+        driver.read_rows(60, 5)
+
+
+def test_registers_that_are_none(tmp_path: Path) -> None:
+    """A file of zeros is what a board without bitstream may look like."""
+    path = tmp_path / "registers"
+    with path.open("wb") as file:
+        file.truncate(APERTURE)
+    with pytest.raises(BoardError, match=r"ID of the board must be 0xda7ab001, but 0x0 was read: is the bitstream"):
+        Board(MappedRegisters(path), MappedPages(path, base=0, size=4096))
+    with pytest.raises(BoardError, match=r"must be open to reading, writing and mapping, but is not"):
+        MappedRegisters(tmp_path / "nothing")
+    with pytest.raises(BoardError, match=r"must begin at a multiple of"):
+        MappedRegisters(path, offset=4)
+    with pytest.raises(BoardError, match=r"must be open to writing"):
+        WrittenPages(tmp_path / "nothing", base=0, size=1)
+
+
+def test_words_and_pages_lie_where_the_map_says(tmp_path: Path) -> None:
+    path = tmp_path / "device"
+    offset = mmap.ALLOCATIONGRANULARITY
+    with path.open("wb") as file:
+        file.truncate(offset + APERTURE)
+    found = MappedRegisters(path, offset=offset)
+    command = load.address(BoardRegion.BOARD, BoardRegister.COMMAND)
+    found.write(command, np.array([Command.STOP, 7], dtype=np.uint32))
+    assert found.read(command, 2).tolist() == [2, 7]
+    at = offset + board.byte_address(BoardRegion.BOARD, BoardRegister.COMMAND)
+    assert path.read_bytes()[at : at + 8] == bytes([2, 0, 0, 0, 7, 0, 0, 0])
+    MappedPages(path, base=1 << 40, size=offset, offset=offset).write(5, memoryview(b"mapped"))
+    WrittenPages(path, base=100, size=200).write(7, memoryview(b"written"))
+    held = path.read_bytes()
+    assert held[offset + 5 : offset + 11] == b"mapped"
+    assert held[107:114] == b"written"
