@@ -684,6 +684,34 @@ REVOKE EXECUTE ON FUNCTION dana_revoke_rule(text, regrole) FROM PUBLIC;
 ALTER TABLE dana.run ADD COLUMN counters jsonb;
 COMMENT ON COLUMN dana.run.counters IS 'Cycles by what the machine did or waited for, over all epochs; NULL where the backend counts none';
 
+-- The loss of each epoch as it goes
+
+CREATE FUNCTION dana_live_epochs(
+	OUT pid integer, OUT role regrole, OUT source regclass, OUT epoch integer, OUT loss double precision, OUT tuples bigint,
+	OUT skipped bigint, OUT cycles bigint, OUT seconds double precision
+) RETURNS SETOF record
+	LANGUAGE c VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_live_epochs() IS 'Epochs, the last 4096 of each, of the trainings that run now; dana.curve shows them beside those of dana.epoch';
+
+CREATE VIEW dana.curve WITH (security_barrier) AS
+	SELECT e.run, NULL::integer AS pid, r.model, r.source, e.epoch, e.loss, e.tuples, e.skipped, e.cycles, e.seconds
+	FROM dana.epoch AS e JOIN dana.run AS r ON r.id = e.run WHERE pg_catalog.pg_has_role(r.owner, 'USAGE')
+	UNION ALL
+	SELECT NULL, l.pid, NULL, l.source::text, l.epoch, l.loss, l.tuples, l.skipped, l.cycles, l.seconds
+	FROM @extschema@.dana_live_epochs() AS l;
+COMMENT ON VIEW dana.curve IS 'Training curves: the epochs of dana.epoch, and those of trainings that run now, whose rows come when they commit';
+COMMENT ON COLUMN dana.curve.run IS 'Run that it belongs to; NULL while it trains';
+COMMENT ON COLUMN dana.curve.pid IS 'Process that trains, as in dana.progress and dana.job; NULL for what has ended';
+COMMENT ON COLUMN dana.curve.model IS 'Model of the run; NULL while it trains';
+COMMENT ON COLUMN dana.curve.source IS 'Table that it reads; NULL for a query, or in another database, while it trains';
+COMMENT ON COLUMN dana.curve.epoch IS 'From 1';
+COMMENT ON COLUMN dana.curve.loss IS 'Mean loss over the epoch''s rows; NULL where the rule has no setLoss()';
+COMMENT ON COLUMN dana.curve.tuples IS 'Rows trained on';
+COMMENT ON COLUMN dana.curve.skipped IS 'Rows left out';
+COMMENT ON COLUMN dana.curve.cycles IS 'Cycles of the machine';
+COMMENT ON COLUMN dana.curve.seconds IS 'Wall time';
+GRANT SELECT ON dana.curve TO PUBLIC;
+
 -- Evaluation runs no text of somebody else
 
 CREATE OR REPLACE FUNCTION dana_evaluate(

@@ -1,5 +1,6 @@
 /*
- * dana_progress(): the trainings that run now, from the counters that each backend keeps (progress.h).
+ * dana_progress(): the trainings that run now, from the counters that each backend keeps (progress.h);
+ * dana_live_epochs(): their epochs so far (curve.h).
  */
 #include "progress.h"
 
@@ -13,11 +14,14 @@
 #include "utils/tuplestore.h"
 
 #include "compat.h"
+#include "curve.h"
 #include "results.h"
 
 PG_FUNCTION_INFO_V1(dana_progress_info);
+PG_FUNCTION_INFO_V1(dana_live_epochs);
 
-#define COLUMNS 12
+#define COLUMNS		  12
+#define EPOCH_COLUMNS 9
 
 static const char *const phases[] = {"compiling", "streaming", "training", "storing", "waiting"};
 
@@ -77,7 +81,15 @@ fill_row(const PgBackendStatus *backend, Datum *values, bool *nulls)
 	values[11] = Float8GetDatum(left);
 }
 
-/* dana_progress(): like PostgreSQL's own views, it tells of other roles' sessions to pg_read_all_stats only */
+/* Like PostgreSQL's own views, we tell of other roles' sessions to pg_read_all_stats only */
+static bool
+is_shown(const PgBackendStatus *backend)
+{
+	return backend->st_progress_command == DANA_PROGRESS_COMMAND &&
+		(has_privs_of_role(GetUserId(), backend->st_userid) || has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS));
+}
+
+/* dana_progress() */
 Datum
 dana_progress_info(PG_FUNCTION_ARGS)
 {
@@ -90,12 +102,55 @@ dana_progress_info(PG_FUNCTION_ARGS)
 		Datum			 values[COLUMNS] = {0};
 		bool			 nulls[COLUMNS] = {false};
 
-		if (backend->st_progress_command != DANA_PROGRESS_COMMAND)
-			continue;
-		if (!has_privs_of_role(GetUserId(), backend->st_userid) && !has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
+		if (!is_shown(backend))
 			continue;
 		fill_row(backend, values, nulls);
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
+	return (Datum)0;
+}
+
+static void
+put_epoch(ReturnSetInfo *result, const PgBackendStatus *backend, const dana_curve_epoch *epoch)
+{
+	Datum values[EPOCH_COLUMNS] = {Int32GetDatum(backend->st_procpid),
+								   ObjectIdGetDatum(backend->st_userid),
+								   ObjectIdGetDatum(backend->st_progress_command_target),
+								   Int32GetDatum((int32)epoch->epoch),
+								   Float8GetDatum(epoch->loss),
+								   Int64GetDatum(epoch->tuples),
+								   Int64GetDatum(epoch->skipped),
+								   Int64GetDatum(epoch->cycles),
+								   Float8GetDatum(epoch->seconds)};
+	bool  nulls[EPOCH_COLUMNS] = {false};
+
+	/* a number of another database means nothing here, or something else */
+	nulls[2] = backend->st_databaseid != MyDatabaseId || !OidIsValid(backend->st_progress_command_target);
+	nulls[4] = !epoch->has_loss;
+	nulls[7] = !epoch->has_cycles;
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/* dana_live_epochs() */
+Datum
+dana_live_epochs(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo	 *result = (ReturnSetInfo *)fcinfo->resultinfo;
+	dana_curve_epoch *epochs = palloc(sizeof *epochs * DANA_CURVE_EPOCHS);
+
+	dana_results_begin(fcinfo, "dana_live_epochs()", EPOCH_COLUMNS);
+	for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++)
+	{
+		PgBackendStatus *backend = &dana_backend_status(i)->backendStatus;
+		const int64		*counter = backend->st_progress_param;
+		uint64			 count;
+
+		if (!is_shown(backend) || counter[DANA_PROGRESS_CURVE] == DSM_HANDLE_INVALID)
+			continue;
+		count = dana_curve_read((dsm_handle)counter[DANA_PROGRESS_CURVE], counter[DANA_PROGRESS_STARTED], epochs);
+		for (uint64 k = 0; k < count; k++)
+			put_epoch(result, backend, &epochs[k]);
+	}
+	pfree(epochs);
 	return (Datum)0;
 }

@@ -26,6 +26,7 @@ typedef enum dana_progress_counter
 	DANA_PROGRESS_STARTED, /* TimestampTz, as the two that follow */
 	DANA_PROGRESS_FIRST_ENDED, /* the first epoch, whose time is unlike the others' */
 	DANA_PROGRESS_LAST_ENDED,  /* the last one so far */
+	DANA_PROGRESS_CURVE,	   /* dsm_handle: curve.h */
 	DANA_PROGRESS_COUNTERS
 } dana_progress_counter;
 

@@ -15,6 +15,7 @@
 
 #include "bounds.h"
 #include "compat.h"
+#include "curve.h"
 #include "json.h"
 #include "models.h"
 #include "notices.h"
@@ -98,21 +99,29 @@ begin(const dana_reply *reply, dana_source *source, dana_new_model *model)
 static void
 show_epoch(const dana_reply *reply, int64 epochs, int64 *cycles)
 {
-	Jsonb *epoch = dana_json_parse(reply->payload);
-	double loss = dana_json_double(epoch, "loss");
-	int64  bits;
+	Jsonb			*report = dana_json_parse(reply->payload);
+	dana_curve_epoch epoch = {.epoch = dana_json_integer(report, "epoch"),
+							  .tuples = dana_json_integer(report, "tuples"),
+							  .skipped = dana_json_integer(report, "skipped"),
+							  .cycles = dana_json_integer(report, "cycles"),
+							  .loss = dana_json_double(report, "loss"),
+							  .seconds = dana_json_double(report, "seconds"),
+							  .has_cycles = !dana_json_is_null(report, "cycles"),
+							  .has_loss = !dana_json_is_null(report, "loss")};
+	int64			 bits;
 
-	memcpy(&bits, &loss, sizeof bits);
-	*cycles += dana_json_integer(epoch, "cycles");
+	memcpy(&bits, &epoch.loss, sizeof bits);
+	*cycles += epoch.cycles;
+	dana_curve_add(&epoch);
 	dana_progress(DANA_PROGRESS_LAST_ENDED, GetCurrentTimestamp());
-	if (dana_json_integer(epoch, "epoch") == 1)
+	if (epoch.epoch == 1)
 		dana_progress(DANA_PROGRESS_FIRST_ENDED, GetCurrentTimestamp());
-	dana_progress(DANA_PROGRESS_EPOCH, dana_json_integer(epoch, "epoch"));
-	dana_progress(DANA_PROGRESS_TUPLES, dana_json_integer(epoch, "tuples"));
+	dana_progress(DANA_PROGRESS_EPOCH, epoch.epoch);
+	dana_progress(DANA_PROGRESS_TUPLES, epoch.tuples);
 	dana_progress(DANA_PROGRESS_CYCLES, *cycles);
 	dana_progress(DANA_PROGRESS_LOSS, bits);
-	dana_progress(DANA_PROGRESS_HAS_LOSS, !dana_json_is_null(epoch, "loss"));
-	dana_notice_epoch(epoch, epochs);
+	dana_progress(DANA_PROGRESS_HAS_LOSS, epoch.has_loss);
+	dana_notice_epoch(report, epochs);
 }
 
 /* Streams pages and collects reports until the worker has a result */
@@ -171,8 +180,9 @@ converse(StringInfo request, dana_source *source, dana_new_model *model)
 void
 dana_train_model(const dana_train_call *call, dana_source *source, const char *rule, dana_new_model *model)
 {
-	instr_time ended;
-	StringInfo request;
+	instr_time	ended;
+	TimestampTz started;
+	StringInfo	request;
 
 	model->udf = call->udf;
 	model->backend = call->backend;
@@ -180,8 +190,10 @@ dana_train_model(const dana_train_call *call, dana_source *source, const char *r
 	model->source = source->name;
 	dana_model_check(model->name);
 	request = dana_request_build(call, rule, source);
+	started = GetCurrentTimestamp();
 	pgstat_progress_start_command(DANA_PROGRESS_COMMAND, call->source.relation);
-	dana_progress(DANA_PROGRESS_STARTED, GetCurrentTimestamp());
+	dana_progress(DANA_PROGRESS_STARTED, started);
+	dana_progress(DANA_PROGRESS_CURVE, dana_curve_begin(started));
 
 	dana_bounds_enter();
 	dana_request_begin();

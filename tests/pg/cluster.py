@@ -19,6 +19,7 @@ import psycopg
 
 from dana.server import cluster, installation, interpreter
 from dana.server.account import Account, server_account
+from dana.server.places import CHECKOUT
 
 HERE = Path(__file__).parent
 READY_TIMEOUT = 60.0
@@ -208,6 +209,16 @@ def children(parent: int) -> list[int]:
     return sorted(found)
 
 
+def installed_server(root: Path, major: int) -> installation.Installation:
+    """PostgreSQL with the extension: our own, or one that ``make test`` and ``check-headers`` fetched, copied."""
+    if major in installation.MAJORS:
+        return installation.prepare(root, major)
+    found = sorted((CHECKOUT / "build" / "postgresql").glob(f"{major}/*/bin/postgres"))
+    if not found:
+        raise FileNotFoundError(f"PostgreSQL {major} is not there; run: make -C pg_extension check-headers")
+    return installation.adopt(found[-1].parents[1], root / f"binaries-{major}", major)
+
+
 @contextmanager
 def running_cluster(root: Path, major: int, name: str) -> Iterator[Cluster]:
     """A cluster that runs.
@@ -222,7 +233,7 @@ def running_cluster(root: Path, major: int, name: str) -> Iterator[Cluster]:
         Of the cluster's own folder below ``root``.
     """
     account = server_account()
-    installed = installation.prepare(root, major)
+    installed = installed_server(root, major)
     python = interpreter.worker_interpreter(root, account)
     library = root / "tally.so"
     if not library.exists():

@@ -12,13 +12,20 @@ from typing import Any
 import psycopg
 import pytest
 
-from dana.server.installation import MAJORS
 from tests.pg.cluster import Cluster, running_cluster
 
 Session = psycopg.Connection[Any]
 
 
-@pytest.fixture(scope="session", params=MAJORS, ids=lambda major: f"pg{major}")
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "shared_cluster" in metafunc.fixturenames:
+        majors = [int(major) for major in metafunc.config.getoption("--postgresql").split(",")]
+        metafunc.parametrize(
+            "shared_cluster", majors, indirect=True, scope="session", ids=[f"pg{major}" for major in majors]
+        )
+
+
+@pytest.fixture(scope="session")
 def shared_cluster(request: pytest.FixtureRequest, server_root: Path) -> Iterator[Cluster]:
     with running_cluster(server_root, request.param, f"pg{request.param}") as cluster:
         yield cluster

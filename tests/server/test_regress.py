@@ -20,6 +20,7 @@ from dana.server.account import server_account
 from dana.server.embedded import EmbeddedServer
 from dana.server.places import CHECKOUT
 from tests.golden import Golden
+from tests.pg.cluster import installed_server
 
 SUITE = CHECKOUT / "pg_extension" / "test"
 DATABASE = "dana_regression"
@@ -71,8 +72,7 @@ def test_suite(server: EmbeddedServer, golden: Golden) -> None:
 @pytest.mark.parametrize("major", sorted({14, 15, 16, 17, 18} - set(installation.MAJORS)))
 def test_suite_on_every_other_major(major: int, own_root: Path) -> None:
     """On the servers that ``make test`` fetched, or ``make -C pg_extension check-headers``."""
-    (program,) = (CHECKOUT / "build" / "postgresql").glob(f"{major}/*/bin/postgres")
-    installed = installation.adopt(program.parents[1], own_root / f"binaries-{major}", major)
+    installed = installed_server(own_root, major)
     account = server_account()
     python = interpreter.worker_interpreter(own_root, account)
     place = own_root / "run"

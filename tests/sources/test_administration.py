@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import psycopg
 import pytest
@@ -203,3 +204,73 @@ def test_progress(session: Session, server: EmbeddedServer) -> None:
     assert last[7] == 1.0
     assert float(str(last[8])) > 0
     assert session.execute("SELECT * FROM dana.progress").fetchall() == []
+
+
+def test_the_curve_as_it_goes(session: Session, server: EmbeddedServer) -> None:
+    """Another session sees each epoch's loss when it ended; at the commit the rows of dana.epoch take their place."""
+    session.execute("CREATE TABLE t AS SELECT i::real AS x, 1::real AS y FROM generate_series(1, 500) i")
+    columns = "epoch, loss, tuples, skipped, cycles, seconds"
+    live = f"SELECT {columns}, run, model, source FROM dana.curve WHERE pid = %s ORDER BY epoch"
+    epochs = 4500
+    with psycopg.connect(server.dsn) as other:
+        other.execute("SET search_path = test, public")
+        pid = other.info.backend_pid
+        results: list[object] = []
+        thread = threading.Thread(
+            target=lambda: results.append(
+                other.execute("SELECT run FROM dana_train('sums', 't', epochs => %s)", (epochs,)).fetchone()
+            )
+        )
+        thread.start()
+        looks = []
+        while thread.is_alive():
+            rows = session.execute(live, (pid,)).fetchall()
+            if rows:
+                looks.append(rows)
+        hidden = session.execute(live, (pid,)).fetchall()
+        assert hidden == [], "the training is over, and its rows are not committed"
+        run = results[0]
+        assert session.execute("SELECT count(*) FROM dana.epoch WHERE run = %s", run).fetchone() == (0,)
+        other.commit()
+    kept = session.execute(f"SELECT {columns} FROM dana.epoch WHERE run = %s ORDER BY epoch", run).fetchall()
+    assert session.execute(f"SELECT {columns} FROM dana.curve WHERE run = %s ORDER BY epoch", run).fetchall() == kept
+    assert len(kept) == epochs
+    assert len({len(look) for look in looks}) > 5, "it grew"
+    for look in looks:
+        first, last = look[0][0], look[-1][0]
+        assert len(look) <= 4096
+        assert first == 1 or last > 4096 - 2
+        assert [row[:6] for row in look] == kept[first - 1 : last]
+        assert {row[6:] for row in look} == {(None, None, "t")}
+
+
+def test_curves_are_their_owner_s(session: Session, server: EmbeddedServer) -> None:
+    session.execute("CREATE TABLE t AS SELECT 1::real AS x, 1::real AS y")
+    session.execute("TRUNCATE dana.run CASCADE")
+    session.execute("SELECT dana_train('sums', 't')")
+    count = "SELECT count(*) FROM dana.curve"
+    assert session.execute(f"{count} WHERE model = 'sums'").fetchone() == (2,)
+    with psycopg.connect(server.dsn, autocommit=True) as other:
+        other.execute("SET search_path = test, public")
+        thread = threading.Thread(
+            target=lambda: until_cancelled(other, "SELECT dana_train('sums', 't', epochs => 100000)")
+        )
+        thread.start()
+        while session.execute(f"{count} WHERE pid = %s", (other.info.backend_pid,)).fetchone() == (0,):
+            assert thread.is_alive()
+        session.execute("SET ROLE pg_signal_backend")
+        hidden = session.execute(count).fetchone()
+        session.execute("SET ROLE pg_monitor")
+        watched = session.execute(f"{count} WHERE pid = %s", (other.info.backend_pid,)).fetchone()
+        session.execute("RESET ROLE")
+        other.cancel()
+        thread.join()
+    assert hidden == (0,)
+    assert watched is not None
+    assert watched[0] > 0, "pg_read_all_stats"
+    assert session.execute(f"{count} WHERE pid IS NOT NULL").fetchone() == (0,)
+
+
+def until_cancelled(session: Session, statement: str) -> None:
+    with suppress(errors.QueryCanceled):
+        session.execute(statement)

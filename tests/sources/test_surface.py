@@ -20,6 +20,7 @@ FOR_ALL = {
     "dana_group",
     "dana_holdout",
     "dana_job_lost",
+    "dana_live_epochs",
     "dana_number",
     "dana_parameters",
     "dana_predict",

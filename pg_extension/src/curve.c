@@ -1,0 +1,97 @@
+/*
+ * The epochs of a training that runs, in a shared segment that each session makes with its first training and keeps.
+ *
+ * One session writes, any number read, nobody waits. An epoch is counted after it was written; a reader drops what may
+ * have been overwritten while it copied, and all of it where another training began meanwhile.
+ */
+#include "curve.h"
+
+#include "port/atomics.h"
+#include "utils/resowner.h"
+
+#define CURVE_MAGIC 0x44416331
+
+typedef struct shared_curve
+{
+	uint64			 magic;
+	pg_atomic_uint64 started; /* TimestampTz; 0 while the next training begins */
+	pg_atomic_uint64 count;	  /* epochs that were added */
+	dana_curve_epoch epochs[DANA_CURVE_EPOCHS];
+} shared_curve;
+
+static dsm_segment *segment;
+
+static shared_curve *
+curve(void)
+{
+	return dsm_segment_address(segment);
+}
+
+dsm_handle
+dana_curve_begin(TimestampTz started)
+{
+	if (segment == NULL)
+	{
+		segment = dsm_create(sizeof(shared_curve), 0);
+		dsm_pin_mapping(segment);
+		pg_atomic_init_u64(&curve()->started, 0);
+		pg_atomic_init_u64(&curve()->count, 0);
+		curve()->magic = CURVE_MAGIC;
+	}
+	pg_atomic_write_u64(&curve()->started, 0);
+	pg_write_barrier();
+	pg_atomic_write_u64(&curve()->count, 0);
+	pg_write_barrier();
+	pg_atomic_write_u64(&curve()->started, started);
+	return dsm_segment_handle(segment);
+}
+
+void
+dana_curve_add(const dana_curve_epoch *epoch)
+{
+	uint64 count = pg_atomic_read_u64(&curve()->count);
+
+	curve()->epochs[count % DANA_CURVE_EPOCHS] = *epoch;
+	pg_write_barrier();
+	pg_atomic_write_u64(&curve()->count, count + 1);
+}
+
+static uint64
+read_shared(shared_curve *from, TimestampTz started, dana_curve_epoch *to)
+{
+	uint64 count;
+	uint64 first;
+	uint64 lost;
+
+	if (from->magic != CURVE_MAGIC || pg_atomic_read_u64(&from->started) != (uint64)started)
+		return 0;
+	pg_read_barrier();
+	count = pg_atomic_read_u64(&from->count);
+	pg_read_barrier();
+	first = count > DANA_CURVE_EPOCHS ? count - DANA_CURVE_EPOCHS : 0;
+	for (uint64 i = first; i < count; i++)
+		to[i - first] = from->epochs[i % DANA_CURVE_EPOCHS];
+	pg_read_barrier();
+	/* the one that is being written counts as written */
+	lost = pg_atomic_read_u64(&from->count) + 1;
+	lost = lost > DANA_CURVE_EPOCHS ? Min(Max(lost - DANA_CURVE_EPOCHS, first), count) - first : 0;
+	memmove(to, to + lost, sizeof *to * (count - first - lost));
+	pg_read_barrier();
+	return pg_atomic_read_u64(&from->started) == (uint64)started ? count - first - lost : 0;
+}
+
+uint64
+dana_curve_read(dsm_handle handle, TimestampTz started, dana_curve_epoch *to)
+{
+	dsm_segment *own = dsm_find_mapping(handle);
+	dsm_segment *found = own != NULL ? own : dsm_attach(handle);
+	uint64		 count = 0;
+
+	if (found == NULL)
+		return 0; /* its session has ended */
+	if (dsm_segment_map_length(found) >= sizeof(shared_curve))
+		count = read_shared(dsm_segment_address(found), started, to);
+	if (own == NULL)
+		dsm_detach(found);
+	return count;
+}
