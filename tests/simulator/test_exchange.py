@@ -12,6 +12,7 @@ from dana.simulator import Simulator
 from hwgen.spec import numerics
 from hwgen.spec.bundle import Bundle, BundleError
 from hwgen.spec.config import MachineConfig
+from hwgen.spec.engine import Mask, Source
 from hwgen.spec.engine_text import assemble
 from tests.hwgen.engine.programs import random_bundle
 from tests.oracles.machine import Floats, Machine
@@ -127,6 +128,24 @@ def test_threads_take_their_part_of_what_all_have() -> None:
     bundle = program(lines, image=image)
     np.testing.assert_array_equal(bits(run(bundle, random_rows(4, 4, 8), 10, 2)), bits(image[:2]))
     np.testing.assert_array_equal(bits(run(bundle, random_rows(4, 4, 8), 20, 2)), bits(image[2:]))
+
+
+def test_random_programs_cross() -> None:
+    """The random programs of the other tests have every kind of exchange, crossed and plain."""
+    rng = np.random.default_rng(3)
+    config = dataclasses.replace(CONFIG, clusters=2)
+    exchanges = [i for _ in range(30) for i in random_bundle(rng, config, batch=4).program if i.source]
+    kinds = {(i.source, i.distance, i.op.chooses, i.crossed) for i in exchanges}
+    assert {kind[:3] for kind in kinds} == {
+        (source, distance, chooses)
+        for source, distances in ((Source.LANE_XOR, 4), (Source.THREAD_XOR, 2))
+        for distance in range(distances)
+        for chooses in (False, True)
+    }
+    assert sum(i.crossed for i in exchanges) > sum(not i.crossed for i in exchanges) > 10
+    assert {i.mask for i in exchanges if i.crossed} == {Mask.NONE, Mask.SINGLE}
+    assert any(i.tail_a != i.tail_b for i in exchanges)
+    assert any(i.a_tuple for i in exchanges)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ free-running pipeline: no stall, no valid bit. ``where(c, a, b)`` is a move of a
 from enum import IntEnum
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -23,10 +23,12 @@ class Operation(IntEnum):
     """What a `FloatSelect` does."""
 
     MOV = 0
-    NEG = 1
-    ABS = 2
-    MAX = 3
-    MIN = 4
+    SECOND = 1
+    """b, as MOV gives a; the two differ in bit 0."""
+    NEG = 2
+    ABS = 3
+    MAX = 4
+    MIN = 5
     LT = 8
     GT = 9
     LE = 10
@@ -35,10 +37,12 @@ class Operation(IntEnum):
 
 
 class FloatSelect(wiring.Component):
-    """mov, neg and abs of a; max, min, <, >, <=, >= and == of a and b.
+    """mov, neg and abs of a; max, min, <, >, <=, >= and == of a and b; mov of b.
 
     Parameters
     ----------
+    second : bool
+        Whether it has `Operation.SECOND`.
     latency : int
         Register stages, NATURAL at least; those beyond it delay the result, so that it arrives with those of the adder
         and the multiplier.
@@ -64,8 +68,9 @@ class FloatSelect(wiring.Component):
     result: Signal
     holds: Signal
 
-    def __init__(self, *, latency: int = SELECT_LATENCY) -> None:
+    def __init__(self, *, latency: int = SELECT_LATENCY, second: bool = True) -> None:
         self.latency = latency
+        self._second = second
         super().__init__(
             {"a": In(32), "b": In(32), "operation": In(OPERATION_BITS), "result": Out(32), "holds": Out(1)}
         )
@@ -112,12 +117,18 @@ class FloatSelect(wiring.Component):
                 m.d.comb += sign.eq(~a[31])
             with m.Case(Operation.ABS):
                 m.d.comb += sign.eq(0)
+            if self._second:
+                with m.Case(Operation.SECOND):
+                    m.d.comb += second.eq(1)
         binary = (operation == Operation.MAX) | (operation == Operation.MIN)
         result = Signal(32, reset_less=True)
         m.d.sync += result.eq(Cat(Mux(second, b[:31], a[:31]), sign))
         with m.If(Mux(second, b_zero, a_zero)):
             m.d.sync += result[:31].eq(0)
-        with m.If(a_nan | (b_nan & binary)):
+        nan: Value = a_nan | (b_nan & binary)
+        if self._second:
+            nan = Mux(operation == Operation.SECOND, b_nan, nan)
+        with m.If(nan):
             m.d.sync += result.eq(QUIET_NAN)
         with m.If(test):
             m.d.sync += result.eq(Mux(truth & ~either, ONE, 0))

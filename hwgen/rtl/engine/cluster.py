@@ -10,7 +10,7 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hwgen.rtl.engine.control import CLUSTER_NUMBER_BITS, LANE_BITS, Side, cluster_layout
+from hwgen.rtl.engine.control import CLUSTER_NUMBER_BITS, LANE_BITS, Side, cluster_layout, delayed
 from hwgen.rtl.engine.lane import Lane
 from hwgen.rtl.engine.special import SpecialFunctions
 from hwgen.rtl.interfaces import tuple_address_bits
@@ -42,9 +42,11 @@ class Cluster(wiring.Component):
     tuples
         A row of a tuple.
     operands
-        Stage 2: operand a of every lane.
+        Stage 2: operand b of every lane.
     distant
-        Stage 2: operand a of the lanes of another cluster.
+        Stage 2: operand b of the lanes of another cluster.
+    first
+        Stage 2: operand a of lane 0.
     selected
         Stage 3: operand a of the lane `special_lane`.
     """
@@ -61,6 +63,7 @@ class Cluster(wiring.Component):
                 "tuples": In(tuple_row(config)),
                 "operands": Out(WORDS),
                 "distant": In(WORDS),
+                "first": Out(32),
                 "selected": Out(32),
             }
         )
@@ -80,6 +83,8 @@ class Cluster(wiring.Component):
             self._library.place("lane", lambda: Lane(self._config, self._library)) for _ in range(LANES_PER_CLUSTER)
         ]
         side = self._side(m, control, lanes)
+        if self._config.crossed:
+            self._cross(m, control, lanes)
         for k, lane in enumerate(lanes):
             m.submodules[f"lane_{k}"] = lane
             m.d.comb += [
@@ -94,7 +99,7 @@ class Cluster(wiring.Component):
                 lane.exchange.eq(control.exchange),
                 lane.distant.eq(self.distant[k]),
                 lane.subtract.eq(control.subtract),
-                lane.select.eq(control.select),
+                *([] if self._config.crossed else [lane.select.eq(control.select)]),
                 lane.side.eq(control.side != Side.NONE),
                 lane.side_word.eq(side),
                 lane.write_enable.eq(mine[k]),
@@ -104,10 +109,21 @@ class Cluster(wiring.Component):
                 lane.tuples.enable.eq(self.tuples.enable[k]),
                 lane.tuples.address.eq(self.tuples.address),
                 lane.tuples.data.eq(self.tuples.data[k]),
-                self.operands[k].eq(lane.a),
+                self.operands[k].eq(lane.b),
             ]
-            m.d.comb += [lane.adjacent[d].eq(lanes[k ^ 1 << d].a) for d in range(LANE_BITS)]
+            m.d.comb += [lane.adjacent[d].eq(lanes[k ^ 1 << d].b) for d in range(LANE_BITS)]
+        m.d.comb += self.first.eq(lanes[0].a)
         return m
+
+    def _cross(self, m: Module, control: Signal, lanes: list[wiring.Component]) -> None:
+        """Stage 0: which lanes swap their addresses. Stage 3: which of them take the other operand."""
+        arriving = self.control
+        swap = Signal(LANES_PER_CLUSTER, reset_less=True)
+        together = arriving.swap_all | (arriving.swap_clusters & self.number).any()
+        m.d.sync += swap.eq(Cat((arriving.swap_lanes & k).any() | together for k in range(LANES_PER_CLUSTER)))
+        late = delayed(m, swap, 3, name="swap")
+        for k, lane in enumerate(lanes):
+            m.d.comb += [lane.swap.eq(swap[k]), lane.select.eq(control.select ^ (control.choose & late[k]))]
 
     def _absent(self, m: Module, name: str) -> Signal:
         """Stage 1: which lanes of an operand are masked, by their tuple or by the end of the vector."""

@@ -3,11 +3,11 @@
 In: the machine's configuration. Out: layouts, delayed values. Each field travels one register tree (sequencer, thread,
 cluster) and is sent so that it leaves the cluster's register in the stage in which it is used:
 
-    stage 0   `a_address`, `b_address` are at the memories
-    stage 1   words arrive; `a_tuple`, `b_tuple` choose the memory, masks replace a word by the identity, `exchanged`
-              replaces b by zeros
-    stage 2   exchange between lanes, clusters and threads; a special function takes its lane
-    stage 3   the operation starts: `subtract`, `select`, `special`, `function`
+    stage 0   `a_address`, `b_address` are at the memories, swapped where `swap_lanes`, … say so
+    stage 1   words arrive; `a_tuple`, `b_tuple` choose the memory, masks replace a word by the identity
+    stage 2   b goes to other lanes, clusters and threads, and where `exchanged` it is another's; a special function
+              takes its lane
+    stage 3   the operation starts: `subtract`, `select`, `choose`, `special`, `function`
     stage 2 + ALU latency   `side` chooses between the lane's `FloatSelect` and the cluster's word
     stage 3 + ALU latency   the result is at the memories: `write`
 
@@ -108,12 +108,16 @@ def write_layout(config: MachineConfig) -> data.StructLayout:
 def cluster_layout(config: MachineConfig) -> data.StructLayout:
     """The bus that every cluster receives.
 
+    With crossed exchanges: `swap_lanes`, `swap_clusters`: bit of the lane's, the cluster's number that makes a lane
+    swap its addresses; `swap_all`: all of them do. `choose`: those that do take the other of `Operation.MOV`, `SECOND`.
     `special_lane`: lane that the special function unit takes in stage 2, or that the host reads. `select`: operation of
     the lanes' `FloatSelect`. `special`: the special function `function` starts. `one_cluster`: the write is for cluster
     `cluster` alone.
     """
+    swap = {"swap_lanes": LANE_BITS, "swap_clusters": max(1, cluster_distances(config)), "swap_all": 1, "choose": 1}
     return data.StructLayout(
         {
+            **(swap if config.crossed else {}),
             "a_address": row_address_bits(config),
             "b_address": row_address_bits(config),
             "a_tuple": 1,
@@ -156,7 +160,8 @@ def thread_distance_bits(config: MachineConfig) -> int:
 def thread_layout(config: MachineConfig) -> data.StructLayout:
     """The bus that every thread receives.
 
-    `tuple_number`: of operand a within the thread; with `pair`, b is of the next one. `masked`: absent tuples count.
+    `tuple_number`: of operand a within the thread; with `pair`, b is of the next one, with `both` of the same.
+    `masked`: absent tuples count. `swap_threads`: bit of the thread's number that makes its lanes swap their addresses.
     `distant`: which distant source stage 2 takes: bit d of the cluster's number, or the other thread. With an index
     file: `a_index`: the entry `tuple_number` is added to a's address; `bound`, `stride`: of the last SETX; `index`:
     what goes with the clusters' `write`.
@@ -168,6 +173,8 @@ def thread_layout(config: MachineConfig) -> data.StructLayout:
             "tuple_number": TUPLE_NUMBER_BITS + 1,
             "masked": 1,
             "pair": 1,
+            "both": 1,
+            **({"swap_threads": max(1, (config.threads - 1).bit_length())} if config.crossed else {}),
             "distant": distant_bits(config),
             **(indices if config.index_depth else {}),
         }

@@ -43,12 +43,14 @@ class Lane(wiring.Component):
     -------
     a_address, b_address
         Stage 0: row of each operand.
-    a_tuple, b_tuple, a_absent, b_absent, identity, exchanged
-        Stage 1: the operand is in tuple memory; it is replaced by the word with `identity` on top; b is an exchange's.
+    swap
+        Stage 0: the other way round; only with crossed exchanges.
+    a_tuple, b_tuple, a_absent, b_absent, identity
+        Stage 1: the operand is in tuple memory; it is replaced by the word with `identity` on top.
     a, b
-        Stage 2: the operands from memory, after their masks; b is 0 if `exchanged`.
-    exchange, adjacent, distant
-        Stage 2: where b comes from (EXCHANGE_BITS), and the words of the others.
+        Stage 2: the operands from memory, after their masks.
+    exchanged, exchange, adjacent, distant
+        Stage 2: b is another's; whose (EXCHANGE_BITS), and the words of the others.
     subtract, select
         Stage 3: what the adder and the `FloatSelect` do.
     side, side_word
@@ -66,6 +68,7 @@ class Lane(wiring.Component):
             {
                 "a_address": In(row_address_bits(config)),
                 "b_address": In(row_address_bits(config)),
+                **({"swap": In(1)} if config.crossed else {}),
                 "a_tuple": In(1),
                 "b_tuple": In(1),
                 "a_absent": In(1),
@@ -100,7 +103,7 @@ class Lane(wiring.Component):
             m.submodules[f"tuples_{name}"] = tuples
             write, read = scratch.write_port(), scratch.read_port()
             tuple_write, tuple_read = tuples.write_port(), tuples.read_port()
-            address = getattr(self, f"{name}_address")
+            address = self._address(name)
             m.d.comb += [
                 write.addr.eq(self.write_address),
                 write.data.eq(result),
@@ -115,15 +118,17 @@ class Lane(wiring.Component):
         self._arithmetic(m, result, enable)
         return m
 
+    def _address(self, name: str) -> Value:
+        """Stage 0."""
+        own, other = (self.a_address, self.b_address) if name == "a" else (self.b_address, self.a_address)
+        return Mux(self.swap, other, own) if self._config.crossed else own
+
     def _operand(self, m: Module, name: str, scratch: Value, tuples: Value) -> None:
         """Stage 1: memory, mask, register."""
         word = Mux(getattr(self, f"{name}_tuple"), tuples, scratch)
         masked = Mux(getattr(self, f"{name}_absent"), Cat(Const(0, 32 - IDENTITY_BITS), self.identity), word)
         register = Signal(32, name=f"{name}_masked", reset_less=True)
         m.d.sync += register.eq(masked)
-        if name == "b":
-            with m.If(self.exchanged):
-                m.d.sync += register.eq(0)
         m.d.comb += getattr(self, name).eq(register)
 
     def _arithmetic(self, m: Module, result: Signal, enable: Signal) -> None:
@@ -134,7 +139,7 @@ class Lane(wiring.Component):
         if self._config.units > LANES_PER_CLUSTER:
             others.append(self.distant)
         # at most one of these is not zero
-        arriving: Value = self.b
+        arriving: Value = Mux(self.exchanged, 0, self.b)
         for chosen, word in zip(self.exchange, others, strict=False):
             arriving = arriving | Mux(chosen, word, 0)
         m.d.sync += [a.eq(self.a), b.eq(arriving)]
@@ -142,7 +147,7 @@ class Lane(wiring.Component):
         m.submodules.add = add = FloatAdd(latency=ALU_LATENCY)
         m.submodules.multiply = multiply = FloatMul(latency=ALU_LATENCY, narrow=not self._library.wide_multipliers)
         # the choice below takes a cycle
-        m.submodules.select = select = FloatSelect(latency=ALU_LATENCY - 1)
+        m.submodules.select = select = FloatSelect(latency=ALU_LATENCY - 1, second=bool(self._config.crossed))
         other = Signal(32, reset_less=True)
         holds = Signal(reset_less=True)
         # a register's reset, and one more input of the choice below, are cheaper than a choice of their own

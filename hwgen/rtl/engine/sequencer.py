@@ -126,6 +126,8 @@ class Sequencer(wiring.Component):
         self._operands(m, issue.row, sections.half)
         self._masks(m, issue.row)
         self._exchange(m, issue.row)
+        if self._config.crossed:
+            self._cross(m, issue.row)
         self._operation(m, issue.row)
         self._writes(m, issue.row)
         if self._config.index_depth:
@@ -150,6 +152,7 @@ class Sequencer(wiring.Component):
         m.d.sync += [
             out.masked.eq(row.valid & (instruction.mask != Mask.NONE)),
             out.pair.eq(pair),
+            out.both.eq(instruction.source != Source.MEMORY),
             out.tuple_number.eq(Mux(pair, row.number << 1, row.number)),
         ]
         identities = [IDENTITY.get(Opcode(k), 0) >> 32 - IDENTITY_BITS if k in set(Opcode) else 0 for k in range(16)]
@@ -188,9 +191,8 @@ class Sequencer(wiring.Component):
         exchange = Signal(EXCHANGE_BITS)
         with m.If(row.valid & (instruction.source != Source.MEMORY)):
             m.d.comb += exchange.eq(Const(1) << Mux(in_cluster, instruction.distance[:2], LANE_BITS))
-        self._send(m, {"exchanged": exchange.any()}, 1)
         lane = Mux(self.scratch.read, self.scratch.address[:LANE_BITS], row.lane)
-        self._send(m, {"exchange": exchange, "special_lane": lane}, 2)
+        self._send(m, {"exchanged": exchange.any(), "exchange": exchange, "special_lane": lane}, 2)
 
         # the threads' own choice is not registered again in the clusters, that among threads not even in the threads
         distant = Signal(distant_bits(config))
@@ -201,17 +203,35 @@ class Sequencer(wiring.Component):
         distance = instruction.distance[: len(self.thread_distance)]
         m.d.sync += self.thread_distance.eq(delayed(m, distance, 4, name="thread_distance"))
 
+    def _cross(self, m: Module, row: data.View) -> None:
+        """Stage 0: whose addresses are swapped. Stage 3: whether these lanes take the other operand."""
+        instruction = row.instruction
+        bit = Const(1) << instruction.distance
+        lanes, threads = (
+            Mux(row.valid & (instruction.source == source), bit, 0) for source in (Source.LANE_XOR, Source.THREAD_XOR)
+        )
+        out = self.control
+        m.d.sync += [
+            out.cluster.swap_lanes.eq(lanes[:LANE_BITS]),
+            out.cluster.swap_clusters.eq(lanes[LANE_BITS:]),
+            out.swap_threads.eq(threads),
+        ]
+        self._send(m, {"choose": (instruction.op == Opcode.LOW) | (instruction.op == Opcode.HIGH)}, 3)
+
     def _operation(self, m: Module, row: data.View) -> None:
         """Stage 3."""
         op = row.instruction.op
         select = Signal(OPERATION_BITS)
         with m.Switch(op):
             for operation in Operation:
-                with m.Case(Opcode[operation.name]):
-                    m.d.comb += select.eq(operation)
-            # a move that not every lane writes
-            with m.Case(Opcode.MOVC):
+                if operation is not Operation.SECOND:
+                    with m.Case(Opcode[operation.name]):
+                        m.d.comb += select.eq(operation)
+            # a move that not every lane writes; one that lanes with the bit of an exchange do the other way round
+            with m.Case(Opcode.MOVC, Opcode.LOW):
                 m.d.comb += select.eq(Operation.MOV)
+            with m.Case(Opcode.HIGH):
+                m.d.comb += select.eq(Operation.SECOND)
         stage = {
             "subtract": op == Opcode.SUB,
             "select": select,

@@ -57,7 +57,7 @@ class Thread(wiring.Component):
     tuples
         Rows of all threads' tuples.
     operands, other
-        Stage 2: operand a of every lane, and that of the thread that THREAD_XOR names.
+        Stage 2: operand b of every lane, and that of the thread that THREAD_XOR names.
     host_cluster, selected
         Cluster that the host reads; the word, in stage 3.
     wrong
@@ -102,7 +102,10 @@ class Thread(wiring.Component):
         ]
         towards = control.cluster
         if config.index_depth:
-            towards = self._index(m, control, present, clusters[0].operands[0])
+            towards = self._index(m, control, present, clusters[0].first)
+        if config.crossed:
+            straight, towards = towards, Signal(cluster_layout(config))
+            m.d.comb += [towards.eq(straight), towards.swap_all.eq((control.swap_threads & self.number).any())]
         for k, cluster in enumerate(clusters):
             m.submodules[f"cluster_{k}"] = cluster
             lanes = range(k * LANES_PER_CLUSTER, (k + 1) * LANES_PER_CLUSTER)
@@ -146,7 +149,7 @@ class Thread(wiring.Component):
         m.d.comb += number.eq(control.tuple_number)
         m.d.sync += [
             a_absent.eq(control.masked & (number >= present)),
-            b_absent.eq(control.masked & control.pair & (number >= before)),
+            b_absent.eq(control.masked & ((control.pair & (number >= before)) | (control.both & (number >= present)))),
         ]
         return a_absent, b_absent
 

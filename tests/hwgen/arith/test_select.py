@@ -12,6 +12,7 @@ from tests.hwgen.arith.harness import Unit
 
 MEANING: dict[Operation, Callable[[vectors.Floats, vectors.Floats], vectors.Floats]] = {
     Operation.MOV: lambda a, b: numerics.flush(a),
+    Operation.SECOND: lambda a, b: numerics.flush(b),
     Operation.NEG: lambda a, b: numerics.neg(a),
     Operation.ABS: lambda a, b: numerics.absolute(a),
     Operation.MAX: numerics.maximum,

@@ -18,12 +18,12 @@ from tests.hwgen.engine.programs import random_bundle, random_tuples
 from tests.oracles.machine import Epoch, Machine, MachineFault, garbage, section_length
 
 SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
-SMALL = {"crossed": 0, "scratch_depth": 128, "tuple_depth": 128, "program_depth": 128}
+SMALL = {"scratch_depth": 128, "tuple_depth": 128, "program_depth": 128}
 MACHINES = {
     "one cluster": MachineConfig(threads=1, clusters=1, **SMALL),
     "four by two": MachineConfig(threads=4, clusters=2, index_depth=8, divide_interval=3, **SMALL),
     "wide thread": MachineConfig(threads=1, clusters=4, divide_interval=1, functions=0b110101, **SMALL),
-    "no functions": MachineConfig(threads=2, clusters=1, functions=0, **SMALL),
+    "no functions": MachineConfig(threads=2, clusters=1, functions=0, crossed=0, **SMALL),
 }
 
 
