@@ -32,6 +32,13 @@ MAX_GROUP = 1 << MAX_FIELD["outer"].bit_length() - 1
 """Tuples of a thread in a round: a power of two that the outer loop counts to."""
 
 
+CLEARLY = 0.1
+"""Fraction of a section's cycles that slices are to save, by rows, before nobody asks whether they do."""
+
+WORTH = 0.02
+"""Fraction of the cycles that slices have to save: they take instructions, and lanes that can cross."""
+
+
 class DoesNotFit(UsageError):
     """A rule that the machine's memories cannot hold; says by how much, and what would make it fit."""
 
@@ -61,6 +68,12 @@ class Draft:
     def instructions(self) -> int:
         """Length of the program."""
         return sum(len(scheduled.issue) + 1 for scheduled in self.schedules.values())
+
+    @property
+    def length(self) -> int:
+        """Cycles of the sections that run for rounds and batches, each once."""
+        seldom = (Section.INIT, Section.EPOCH)
+        return sum(scheduled.length for section, scheduled in self.schedules.items() if section not in seldom)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,12 +179,53 @@ def draft_for(
     levels: int,
     divide_interval: int,
     crossed: bool,
+    sliced: bool = True,
     reorder: bool = True,
 ) -> Draft:
-    """Compile for a group size; only the fields of instructions bound it."""
-    selection = select(
-        plan, layout, threads=threads, group=group, levels=levels, divide_interval=divide_interval, crossed=crossed
-    )
+    """Compile for a group size; only the fields of instructions bound it.
+
+    Parameters
+    ----------
+    crossed
+        Whether exchanges may cross.
+    sliced
+        Whether threads may share the work of a batch. If few cycles can come of it, both ways are compiled, and it has
+        to save some.
+    reorder
+        Whether operations may leave the rule's order.
+    """
+
+    def draft(sliced: bool) -> Draft:
+        selection = select(
+            plan,
+            layout,
+            threads=threads,
+            group=group,
+            levels=levels,
+            divide_interval=divide_interval,
+            crossed=crossed,
+            sliced=sliced,
+        )
+        return _scheduled(
+            plan,
+            selection,
+            threads=threads,
+            group=group,
+            levels=levels,
+            divide_interval=divide_interval,
+            reorder=reorder,
+        )
+
+    found = draft(sliced)
+    if not found.selection.slices.of or found.selection.slices.saved > CLEARLY * found.length:
+        return found
+    whole = draft(False)
+    return found if found.length < (1 - WORTH) * whole.length else whole
+
+
+def _scheduled(
+    plan: Plan, selection: Selection, *, threads: int, group: int, levels: int, divide_interval: int, reorder: bool
+) -> Draft:
     schedules = {section: schedule(ops, reorder=reorder) for section, ops in selection.ops.items()}
     memory = allocate(selection, schedules)
     return Draft(
@@ -271,7 +325,8 @@ def fit(plan: Plan, layout: TupleLayout, config: MachineConfig, *, size: int, ma
     while True:
         levels = levels_for(plan, size, max_tuples=max_tuples, round_tuples=config.threads * group)
         try:
-            for reorder in (True, False):  # operations in the rule's order keep fewer values at a time
+            # slices take instructions; operations in the rule's order keep fewer values at a time
+            for sliced, reorder in ((True, True), (False, True), (True, False), (False, False)):
                 draft = draft_for(
                     plan_for(plan, size, round_tuples=config.threads * group),
                     layout,
@@ -280,6 +335,7 @@ def fit(plan: Plan, layout: TupleLayout, config: MachineConfig, *, size: int, ma
                     levels=levels,
                     divide_interval=config.divide_interval,
                     crossed=bool(config.crossed),
+                    sliced=sliced,
                     reorder=reorder,
                 )
                 if draft.memory.rows <= config.scratch_depth and draft.instructions <= config.program_depth:

@@ -1,16 +1,18 @@
 """Merges over the tuples of a batch: the adjacent-pair tree, over a thread's tuples, over threads, over rounds.
 
 In: a value for each tuple of the group. Out: operations that leave the merge of the round in the merge block, in every
-thread; and the sections that join the blocks of several rounds. Tuples that the round does not have are the operation's
-identity from the first step on.
+thread, or a slice of it in each; and the sections that join the blocks of several rounds. Tuples that the round does
+not have are the operation's identity from the first step on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from dana.compiler.ops import Buffer
+from dana.compiler.slices import shares
 from dana.compiler.values import Emitter, Value, View
 from hwgen.spec.engine import Mask, Opcode, Section, Source
 
@@ -18,6 +20,7 @@ from hwgen.spec.engine import Mask, Opcode, Section, Source
 def merge_round(emitter: Emitter, op: Opcode, value: Value, block: Value, *, in_place: bool, name: str) -> None:
     """Merge the tuples of a round into `block`; at the end of `tuple`."""
     rows, threads, group = emitter.rows(value), emitter.threads, emitter.group
+    units, unit = (1, rows) if block.kept is None else emitter.units(block)
     if group == 1 and threads == 1:  # every round has its one tuple
         emitter.elementwise(Section.TUPLE, Opcode.MOV, block, value)
         return
@@ -36,7 +39,9 @@ def merge_round(emitter: Emitter, op: Opcode, value: Value, block: Value, *, in_
         left, right = replace(here, steps=pairs), replace(here.moved(0, 1), steps=pairs)
         emitter.nest(Section.TUPLE, op, (count, rows), target, left, right, outer=0, mask=mask)
         here, mask, mine = target, Mask.NONE, True
-    for distance in range((threads - 1).bit_length()):
+    # threads that want a slice cross halves: each goes on with the half that it is to hold
+    for distance, (both, one) in enumerate(pairwise(shares(units, threads))):
+        rows = one * unit
         if 2 << distance == threads:
             target = last
         elif mine or (in_place and group == 1):
@@ -45,7 +50,16 @@ def merge_round(emitter: Emitter, op: Opcode, value: Value, block: Value, *, in_
             target = replace(emitter.room(name, (1, rows), per_tuple=False), steps=(0, 1))
         source = Source.THREAD_XOR
         emitter.nest(
-            Section.TUPLE, op, (1, rows), target, here, here, outer=0, source=source, distance=distance, mask=mask
+            Section.TUPLE,
+            op,
+            (1, rows),
+            target,
+            here,
+            here.moved(1, (both - one) * unit),
+            outer=0,
+            source=source,
+            distance=distance,
+            mask=mask,
         )
         here, mask, mine = target, Mask.NONE, True
 

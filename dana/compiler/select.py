@@ -16,6 +16,7 @@ from dana.compiler.merge import merge_levels, merge_round
 from dana.compiler.ops import Buffer, Home, VectorOp
 from dana.compiler.rows import Rows
 from dana.compiler.sections import Plan
+from dana.compiler.slices import Kept, Slices, choose_slices
 from dana.compiler.store import Store
 from dana.compiler.update import Kind, Order, Step, order_updates
 from dana.compiler.values import Emitter, Value
@@ -56,6 +57,8 @@ class Selection:
     ----------
     forms
         How each value lies in rows.
+    slices
+        Which values threads hold slices of.
     ops
         Operations of each section that has some; `tuple` is always there.
     literals
@@ -79,6 +82,7 @@ class Selection:
     """
 
     forms: Forms
+    slices: Slices
     ops: dict[Section, list[VectorOp]]
     literals: dict[int, Buffer]
     ranges: dict[tuple[int, Form], Buffer]
@@ -102,7 +106,15 @@ class Selection:
 
 
 def select(
-    plan: Plan, layout: TupleLayout, *, threads: int, group: int, levels: int, divide_interval: int, crossed: bool
+    plan: Plan,
+    layout: TupleLayout,
+    *,
+    threads: int,
+    group: int,
+    levels: int,
+    divide_interval: int,
+    crossed: bool,
+    sliced: bool,
 ) -> Selection:
     """Make the operations of a rule.
 
@@ -114,6 +126,8 @@ def select(
         Levels of the merge stack; 0 if every batch is one round.
     divide_interval, crossed
         Of the machine.
+    sliced
+        Whether threads may share the work of a batch.
 
     Raises
     ------
@@ -123,18 +137,25 @@ def select(
     emitter = Emitter(
         lanes=layout.lanes, threads=threads, group=group, divide_interval=divide_interval, crossed=crossed
     )
-    return _Selector(plan, layout, emitter).select(levels)
+    return _Selector(plan, layout, emitter, sliced=sliced).select(levels)
 
 
 class _Selector:
-    def __init__(self, plan: Plan, layout: TupleLayout, emitter: Emitter) -> None:
+    def __init__(self, plan: Plan, layout: TupleLayout, emitter: Emitter, *, sliced: bool) -> None:
         self.plan = plan
         self.graph = plan.graph
         self.emitter = emitter
         self.forms = choose_forms(
             plan, lanes=emitter.lanes, group=emitter.group, divide_interval=emitter.divide_interval
         )
-        self.store = Store(plan, layout, self.forms, self.emitter)
+        self.slices = choose_slices(
+            plan,
+            self.forms,
+            lanes=emitter.lanes,
+            threads=emitter.threads if sliced and emitter.crossed else 1,
+            divide_interval=emitter.divide_interval,
+        )
+        self.store = Store(plan, layout, self.forms, self.slices, self.emitter)
         self.rows = Rows(self.emitter)
         self.loss: Buffer | None = None
         self.convergence: Buffer | None = None
@@ -143,7 +164,7 @@ class _Selector:
         self.batch_loss: Value | None = None
 
     def select(self, levels: int) -> Selection:
-        order = order_updates(self.plan, self.forms)
+        order = order_updates(self.plan, self.forms, self.slices)
         self.store.load_models()
         for k in self.plan.of(Section.INIT):
             self._lasting(k)
@@ -168,6 +189,7 @@ class _Selector:
         ops = {section: found for section, found in self.emitter.ops.items() if found or section in always}
         return Selection(
             forms=self.forms,
+            slices=self.slices,
             ops=ops,
             literals=self.store.literals,
             ranges=self.store.ranges,
@@ -205,7 +227,7 @@ class _Selector:
             return
         if node.op is Op.MERGE:
             op, operand = MERGES[node.merge_op or "add"], self.plan.operands(k)[0]
-            value = self._merged(op, operand, self.forms.of[k], self.store.name(k))
+            value = self._merged(op, operand, self.forms.of[k], self.store.name(k), self.slices.of.get(k))
         elif node.op in REDUCTIONS:
             value = self._reduced(k, node, section)
         elif node.op is Op.EXPAND:
@@ -219,7 +241,7 @@ class _Selector:
         elif node.op is Op.WHERE:
             value = self._where(k, section, target)
         elif node.op in UNARY or node.op in BINARY:
-            value = target or self._room(k)
+            value = target or self._room(k, self.slices.of.get(k))
             operands = [self._operand(k, position, section) for position in range(len(node.inputs))]
             self.emitter.elementwise(section, OPCODES[node.op], value, *operands)
         else:
@@ -230,11 +252,12 @@ class _Selector:
         return self.store.operand(k, position, section)
 
     def _last_use(self, k: int, position: int) -> bool:
-        return self.store.last_use(self.plan.operands(k)[position], self.forms.wanted(k, position))
+        wanted = self.forms.wanted(k, position), self.slices.wanted(k, position)
+        return self.store.last_use(self.plan.operands(k)[position], *wanted)
 
-    def _room(self, k: int) -> Value:
+    def _room(self, k: int, kept: Kept = None) -> Value:
         shape, per_tuple = self.graph.concrete_shape(k), k in self.plan.per_tuple
-        return self.emitter.temporary(self.store.name(k), shape, self.forms.of[k], per_tuple=per_tuple)
+        return self.emitter.temporary(self.store.name(k), shape, self.forms.of[k], per_tuple=per_tuple, kept=kept)
 
     def _row(self, model: Value, number: int) -> Value:
         """A fixed row of a model; a packed model has more than one axis."""
@@ -264,8 +287,8 @@ class _Selector:
     def _where(self, k: int, section: Section, target: Value | None) -> Value:
         """otherwise first, then the lanes in which the condition holds."""
         condition, then, base = (self._operand(k, position, section) for position in range(3))
-        result = target or self._room(k)
-        alike = (base.shape, base.form, base.stride) == (result.shape, result.form, result.stride)
+        result = target or self._room(k, self.slices.of.get(k))
+        alike = all(getattr(base, name) == getattr(result, name) for name in ("shape", "form", "stride", "kept"))
         if target is None and self._last_use(k, 2) and alike:
             result = base
         elif (base.buffer, base.base) != (result.buffer, result.base):
@@ -273,10 +296,11 @@ class _Selector:
         self.emitter.elementwise(section, Opcode.MOVC, result, then, condition)
         return result
 
-    def _merged(self, op: Opcode, source: int, form: Form, name: str) -> Value:
+    def _merged(self, op: Opcode, source: int, form: Form, name: str, kept: Kept = None) -> Value:
         """Merge a node's value, in a form, over the tuples of the round."""
         value = self.store.value(source, Section.TUPLE, form)
-        block = Value(buffer=Buffer(name=name, rows=0, home=Home.BLOCK), shape=value.shape, form=form, owned=True)
+        nowhere = Buffer(name=name, rows=0, home=Home.BLOCK)
+        block = Value(buffer=nowhere, shape=value.shape, form=form, owned=True, kept=kept)
         block = replace(block, buffer=Buffer(name=name, rows=self.emitter.rows(block), home=Home.BLOCK))
         self.block.append((op, block.buffer))
         in_place = self.store.last_use(source, form)
@@ -297,7 +321,8 @@ class _Selector:
             model = order.target.get(step.id)
             test = self.graph.convergence is not None and self.plan.resolve(self.graph.convergence) == step.id
             if model is not None:
-                self._node(step.id, section, replace(self.store.value(model, section), owned=False))
+                self._node(step.id, section, replace(self.store.own(model), owned=False))
+                self.store.join_model(model, section)
             elif test and self._only_test(step.id):
                 self._node(step.id, section, self._test())
             else:
@@ -334,16 +359,17 @@ class _Selector:
         update = self.graph.updates[number]
         value = self.plan.resolve(update.value)
         self.emitter.node = value
-        model = self.store.value(update.model, section)
+        model = self.store.own(update.model)
         if update.index is not None:
             model = self._row(model, int(self.graph.nodes[update.index].value or 0))
         self.emitter.elementwise(section, Opcode.MOV, model, self._new(number, section))
+        self.store.join_model(update.model, section)
 
     def _new(self, number: int, section: Section) -> Value:
         """The value of an update, as it was before any model was written."""
         value, form = self.plan.resolve(self.graph.updates[number].value), self.forms.stored(number)
         if value not in self.copies:
-            return self.store.value(value, section, form)
+            return self.store.value(value, section, form, self.slices.stored(number))
         copy = self.copies[value]
         if copy.form is form:
             return copy

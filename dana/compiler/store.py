@@ -1,8 +1,8 @@
-"""Where the values of a rule lie: leaves, results, and either form of each.
+"""Where the values of a rule lie: leaves, results, either form of each, whole and in slices.
 
-In: a plan, its forms and tuple layout; results as selection makes them. Out: `Value`s for operands, in the form in
-which they are wanted, and the buffers that outlive a section. Conversions are emitted where a form is first asked for,
-of what lasts for an epoch in `init`.
+In: a plan, its forms, slices and tuple layout; results as selection makes them. Out: `Value`s for operands, as they are
+wanted, and the buffers that outlive a section. Conversions and exchanges between threads are emitted where a value is
+first asked for in another way, of what lasts for an epoch in `init`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from dana.compiler.forms import Forms
 from dana.compiler.layout import Form, TupleLayout, rows_of
 from dana.compiler.ops import Buffer, Home
 from dana.compiler.sections import Plan
+from dana.compiler.slices import Kept, Slices
+from dana.compiler.slicing import cut, join
 from dana.compiler.values import Emitter, Value
 from dana.errors import InternalError
 from dsl.binary32 import bits_of
@@ -23,7 +25,7 @@ from hwgen.spec.engine import Section
 
 
 class Store:
-    """Values by node and form.
+    """Values by node, form, and the last axes that a slice keeps.
 
     Attributes
     ----------
@@ -39,10 +41,11 @@ class Store:
         Buffers that live as long as the epoch, without the image's.
     """
 
-    def __init__(self, plan: Plan, layout: TupleLayout, forms: Forms, emitter: Emitter) -> None:
+    def __init__(self, plan: Plan, layout: TupleLayout, forms: Forms, slices: Slices, emitter: Emitter) -> None:
         self.plan = plan
         self.graph = plan.graph
         self.forms = forms
+        self.slices = slices
         self.emitter = emitter
         self.literals: dict[int, Buffer] = {}
         self.ranges: dict[tuple[int, Form], Buffer] = {}
@@ -53,7 +56,7 @@ class Store:
             for k in self.graph.models
         }
         self.state: list[Buffer] = []
-        self._values: dict[tuple[int, Form], Value] = {}
+        self._values: dict[_Key, Value] = {}
         self._uses = self._count_uses()
         self._place_inputs(layout)
         for k, buffer in self.metas.items():
@@ -64,9 +67,9 @@ class Store:
     def _image(self, name: str, rows: int) -> Buffer:
         return Buffer(name=name, rows=rows, home=Home.IMAGE)
 
-    def lasting(self, name: str, shape: tuple[int, ...] = (), form: Form = Form.SPREAD) -> Value:
+    def lasting(self, name: str, shape: tuple[int, ...] = (), form: Form = Form.SPREAD, kept: Kept = None) -> Value:
         """Room for a value that lives as long as the epoch."""
-        value = Value(buffer=Buffer(name=name, rows=0, home=Home.STATE), shape=shape, form=form)
+        value = Value(buffer=Buffer(name=name, rows=0, home=Home.STATE), shape=shape, form=form, kept=kept)
         self.state.append(Buffer(name=name, rows=self.emitter.rows(value), home=Home.STATE))
         return replace(value, buffer=self.state[-1])
 
@@ -93,23 +96,32 @@ class Store:
             self.put(k, Value(buffer=tuples, base=place.row, shape=place.shape, form=form, stride=stride))
 
     def load_models(self) -> None:
-        """Bring spread models into rows of their own, in `init`."""
+        """Bring spread models, and slices of models, into rows of their own, in `init`."""
         for k, buffer in self.models.items():
-            image = self._in_image(k, buffer)
-            if not image.shape or self.forms.of[k] is Form.PACKED:
-                self.put(k, image)
-                continue
-            self.put(k, self.lasting(buffer.name, image.shape))
             self.emitter.node = k
-            self.convert(Section.INIT, image, self.value(k, Section.INIT))
+            whole = image = self._in_image(k, buffer)
+            if image.shape and self.forms.of[k] is Form.SPREAD:
+                whole = self.lasting(buffer.name, image.shape)
+                self.convert(Section.INIT, image, whole)
+            self.put(k, whole)
+            if k in self.slices.of:
+                self.put(k, self.lasting(f"{buffer.name}.slice", whole.shape, whole.form, self.slices.of[k]))
+                cut(self.emitter, Section.INIT, whole, self.own(k))
+
+    def join_model(self, k: int, section: Section) -> None:
+        """Put a model together whose slices are new, if something reads it whole."""
+        if k in self.slices.joined:
+            join(self.emitter, section, self.own(k), self.value(k, section))
 
     def leave_models(self) -> None:
-        """Pack spread models into the image, in `epoch`."""
+        """Put models together that no batch did, and pack spread ones into the image, in `epoch`."""
         for k, buffer in self.models.items():
-            image = self._in_image(k, buffer)
+            self.emitter.node = k
+            image, whole = self._in_image(k, buffer), self.value(k, Section.EPOCH)
+            if k in self.slices.of and k not in self.slices.joined:
+                join(self.emitter, Section.EPOCH, self.own(k), whole)
             if image.shape and self.forms.of[k] is Form.SPREAD:
-                self.emitter.node = k
-                self.convert(Section.EPOCH, self.value(k, Section.EPOCH), image)
+                self.convert(Section.EPOCH, whole, image)
 
     def _in_image(self, k: int, buffer: Buffer) -> Value:
         shape = self.graph.concrete_shape(k)
@@ -119,41 +131,66 @@ class Store:
 
     def put(self, k: int, value: Value) -> None:
         """Remember where a node's value lies."""
-        self._values[k, value.form] = value
+        self._values[k, value.form, value.kept] = value
 
     def __contains__(self, k: int) -> bool:
         """Whether a node's value was computed."""
-        return (k, self.forms.of[k]) in self._values
+        return (k, self.forms.of[k], self.slices.of.get(k)) in self._values
 
-    def value(self, k: int, section: Section, form: Form | None = None) -> Value:
-        """A node's value for an operation of `section`, converted if it does not lie in that form."""
+    def own(self, k: int) -> Value:
+        """A node's value as it was computed."""
+        return self._values[k, self.forms.of[k], self.slices.of.get(k)]
+
+    def value(self, k: int, section: Section, form: Form | None = None, kept: Kept = None) -> Value:
+        """A node's value for an operation of `section`, converted, cut or joined if it does not lie so."""
         k = self.plan.resolve(k)
-        own = self.forms.of[k]
-        form = form or own
-        if (k, form) in self._values:
-            return self._values[k, form]
+        form = form or self.forms.of[k]
+        if (k, form, kept) in self._values:
+            return self._values[k, form, kept]
         node = self.graph.nodes[k]
-        if node.op is Op.ARANGE:
+        if node.op is Op.ARANGE and kept is None:
             return self._range(k, form)
         if node.op is Op.CONST and node.value is not None:
             return self.literal(node.value)
-        if (k, own) not in self._values:
+        steps = self._way(k, form, kept)
+        if len(steps) < 2:
             raise InternalError(f"node {k} ({node.op.value}) of rule {self.graph.name!r} is used before it is computed")
-        self._values[k, form] = self._converted(k, self._values[k, own], section, form)
-        return self._values[k, form]
+        _, there, slices = steps[-2]
+        self._values[k, form, kept] = self._changed(k, self.value(k, section, there, slices), section, form, kept)
+        return self._values[k, form, kept]
+
+    def _way(self, k: int, form: Form, kept: Kept) -> list[_Key]:
+        """From a value as it is computed to how it is wanted, by single changes: joined, converted, cut."""
+        own, slices = self.forms.of[k], self.slices.of.get(k)
+        keys: list[_Key] = [(k, own, slices)]
+        if (form, kept) != (own, slices):
+            keys += [(k, own, None), (k, form, None), (k, form, kept)]
+        return list(dict.fromkeys(keys))
 
     def operand(self, k: int, position: int, section: Section) -> Value:
         """The value that a node reads at `position`."""
-        return self.value(self.plan.operands(k)[position], section, self.forms.wanted(k, position))
+        wanted = self.forms.wanted(k, position), self.slices.wanted(k, position)
+        return self.value(self.plan.operands(k)[position], section, *wanted)
 
-    def _converted(self, k: int, value: Value, section: Section, form: Form) -> Value:
-        name = f"{self.name(k)}.{form.value}"
-        if self.plan.section.get(k) is Section.INIT:
-            section, room = Section.INIT, self.lasting(name, value.shape, form)
+    def _changed(self, k: int, value: Value, section: Section, form: Form, kept: Kept) -> Value:
+        name = f"{self.name(k)}.{form.value if form is not value.form else 'slice' if kept is not None else 'whole'}"
+        if self._lasts(k):
+            section, room = Section.INIT, self.lasting(name, value.shape, form, kept)
         else:
-            room = self.emitter.temporary(name, value.shape, form, per_tuple=value.stride > 0)
-        self.convert(section, value, room)
+            room = self.emitter.temporary(name, value.shape, form, per_tuple=value.stride > 0, kept=kept)
+        if kept is not None:
+            cut(self.emitter, section, value, room)
+        elif value.kept is not None:
+            join(self.emitter, section, value, room)
+        else:
+            self.convert(section, value, room)
         return room
+
+    def _lasts(self, k: int) -> bool:
+        """Whether a value is the same in all of an epoch."""
+        if k in self.models:
+            return all(update.model != k for update in self.graph.updates)
+        return self.graph.nodes[k].op is Op.ARANGE or self.plan.section.get(k) is Section.INIT
 
     def convert(self, section: Section, value: Value, room: Value) -> None:
         """Write a value into room for it in another form."""
@@ -167,25 +204,29 @@ class Store:
 
     # --- uses -----------------------------------------------------------------------------------------------------
 
-    def _count_uses(self) -> Counter[tuple[int, Form]]:
-        plan, uses = self.plan, Counter[tuple[int, Form]]()
+    def _count_uses(self) -> Counter[_Key]:
+        plan, uses = self.plan, Counter[_Key]()
         for k in plan.section:
-            uses.update((o, self.forms.wanted(k, position)) for position, o in enumerate(plan.operands(k)))
+            for position, o in enumerate(plan.operands(k)):
+                uses[o, self.forms.wanted(k, position), self.slices.wanted(k, position)] += 1
         for number, update in enumerate(self.graph.updates):
-            uses[plan.resolve(update.value), self.forms.stored(number)] += 1
+            uses[plan.resolve(update.value), self.forms.stored(number), self.slices.stored(number)] += 1
         for root in (self.graph.loss, self.graph.convergence):
             if root is not None:
-                uses[plan.resolve(root), Form.SPREAD] += 1
-        for k, form in list(uses):
-            if form is not self.forms.of[k]:  # converting it is one use
-                uses[k, self.forms.of[k]] += 1
+                uses[plan.resolve(root), Form.SPREAD, None] += 1
+        # each change on the way to what is wanted is one use
+        uses.update({before for key in list(uses) for before in self._way(*key)[:-1]})
         return uses
 
-    def used_once(self, k: int, form: Form) -> bool:
-        """Whether a value has one reader in a form."""
-        return self._uses[self.plan.resolve(k), form] == 1
+    def used_once(self, k: int, form: Form, kept: Kept = None) -> bool:
+        """Whether a value has one reader that wants it so."""
+        return self._uses[self.plan.resolve(k), form, kept] == 1
 
-    def last_use(self, k: int, form: Form) -> bool:
-        """Whether the only reader of a value in a form may overwrite it."""
-        k = self.plan.resolve(k)
-        return self.used_once(k, form) and (k, form) in self._values and self._values[k, form].owned
+    def last_use(self, k: int, form: Form, kept: Kept = None) -> bool:
+        """Whether the only reader of a value that wants it so may overwrite it."""
+        key = self.plan.resolve(k), form, kept
+        return self.used_once(*key) and key in self._values and self._values[key].owned
+
+
+_Key = tuple[int, Form, Kept]
+"""A node, the form of its value, and the last axes that a slice keeps."""

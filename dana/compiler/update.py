@@ -1,7 +1,7 @@
 """Orders the work of a batch so that models can be overwritten where their new values are computed.
 
-In: a plan and the values' forms. Out: `Step`s in an order in which they may run, and the nodes whose result goes
-straight into a model's rows. It makes no operations.
+In: a plan, the values' forms and slices. Out: `Step`s in an order in which they may run, and the nodes whose result
+goes straight into a model's rows. It makes no operations.
 
 All updates read the models as they stood before the batch. A node may write into a model's rows once every other reader
 of the old model has run; where that cannot be (a reader depends on the node itself), the new value gets rows of its own
@@ -17,6 +17,7 @@ from enum import IntEnum
 
 from dana.compiler.forms import Forms
 from dana.compiler.sections import Plan
+from dana.compiler.slices import Slices
 from dsl.hdfg.graph import ELEMENTWISE, Op
 from hwgen.spec.engine import Section
 
@@ -60,7 +61,7 @@ class Order:
     target: Mapping[int, int]
 
 
-def order_updates(plan: Plan, forms: Forms) -> Order:
+def order_updates(plan: Plan, forms: Forms, slices: Slices) -> Order:
     """Order the section in which models are written."""
     graph = plan.graph
     before: dict[Step, set[Step]] = {}
@@ -89,7 +90,7 @@ def order_updates(plan: Plan, forms: Forms) -> Order:
             add(Step(Kind.COPY, value), (value,))
         if update.index is not None and graph.nodes[update.index].op is not Op.CONST:
             rows.setdefault(update.model, []).append(value)
-        elif value not in target and update.index is None and _fits(plan, forms, value, update.model):
+        elif value not in target and update.index is None and _fits(plan, forms, slices, value, update.model):
             target[value] = update.model
         else:
             moves.append(Step(Kind.MOVE, number))
@@ -111,12 +112,14 @@ def order_updates(plan: Plan, forms: Forms) -> Order:
     return Order(steps=_sorted(before), target=target)
 
 
-def _fits(plan: Plan, forms: Forms, value: int, model: int) -> bool:
+def _fits(plan: Plan, forms: Forms, slices: Slices, value: int, model: int) -> bool:
     """Whether the node's result, computed by operations that go element by element, is the model's new rows."""
     node = plan.graph.nodes[value]
     if node.op not in ELEMENTWISE or plan.section.get(value) is not plan.update_section:
         return False
     if node.shape != plan.graph.nodes[model].shape or forms.of[value] is not forms.of[model]:
+        return False
+    if slices.of.get(value) != slices.of.get(model):
         return False
     # a part of the model may be read after it was overwritten; a selection writes its last operand and reads the others
     operands = plan.operands(value)

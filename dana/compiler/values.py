@@ -14,6 +14,7 @@ from typing import Any
 from dana.compiler.layout import Form, row_shape
 from dana.compiler.nest import pieces
 from dana.compiler.ops import Access, Buffer, Home, Index, VectorOp
+from dana.compiler.slices import Kept, shares, units_of
 from hwgen.spec.engine import Opcode, Section
 
 
@@ -31,6 +32,9 @@ class Value:
         Rows from one tuple's value to the next, 0 if all tuples share one value.
     owned
         The buffer holds this value and nothing else, and may be overwritten by the value's last reader.
+    kept
+        None if each thread holds the whole value; else each has a slice, a share of the units that the first axes of
+        rows count, and this many last axes are a unit (`slices.py`).
     """
 
     buffer: Buffer
@@ -39,6 +43,7 @@ class Value:
     form: Form = Form.SPREAD
     stride: int = 0
     owned: bool = False
+    kept: Kept = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +91,16 @@ class Emitter:
         self.node = -1
 
     def row_shape(self, value: Value) -> tuple[int, ...]:
-        """Rows of one value, as an array."""
-        return row_shape(value.shape, value.form, self.lanes)
+        """Rows of one value, or of a thread's slice of it, as an array."""
+        rows = row_shape(value.shape, value.form, self.lanes)
+        if value.kept is None:
+            return rows
+        return (shares(self.units(value)[0], self.threads)[-1], *rows[len(rows) - value.kept :])
+
+    def units(self, value: Value) -> tuple[int, int]:
+        """(units, rows of each) of the whole value that threads have slices of."""
+        assert value.kept is not None, "a slice"
+        return units_of(row_shape(value.shape, value.form, self.lanes), value.kept)
 
     def rows(self, value: Value) -> int:
         """Rows of one value."""
@@ -97,9 +110,9 @@ class Emitter:
         """Values that lie side by side: one, or one for each tuple of the group."""
         return self.group if value.stride else 1
 
-    def temporary(self, name: str, shape: tuple[int, ...], form: Form, *, per_tuple: bool) -> Value:
+    def temporary(self, name: str, shape: tuple[int, ...], form: Form, *, per_tuple: bool, kept: Kept = None) -> Value:
         """Room for a value, or for one for each tuple of the group."""
-        value = Value(buffer=Buffer(name=name, rows=0, home=Home.TEMP), shape=shape, form=form, owned=True)
+        value = Value(buffer=Buffer(name=name, rows=0, home=Home.TEMP), shape=shape, form=form, owned=True, kept=kept)
         room = self.room(name, self.row_shape(value), per_tuple=per_tuple)
         return replace(value, buffer=room.buffer, stride=room.steps[0])
 
@@ -113,6 +126,7 @@ class Emitter:
     def view(self, value: Value, rows: tuple[int, ...]) -> View:
         """A value's rows, repeated along the axes of `rows` that it does not have or in which it has one element."""
         own = self.row_shape(value)
+        own = own[max(0, len(own) - len(rows)) :]  # a whole value of one unit may have more axes of one than a slice
         steps = (0,) * (len(rows) - len(own)) + dense(own)
         return View(value.buffer, value.base, (value.stride, *steps))
 

@@ -89,6 +89,19 @@ perceptron.setModel(v, v - 0.1 * perceptron.merge(e * h, 4, "+"))
 """
 
 
+NESTEROV = """\
+import dana
+from dana.optimizers import nesterov
+n = dana.dim()
+W = dana.model([5, n])
+x = dana.input([n])
+y = dana.output()
+rule = dana.algo(W, x, y)
+e = dana.sigma(W * x, 2) - y
+rule.setModel(W, nesterov(W, rule.merge(dana.expand(e, 2) * x, 8, "+"), 0.01))
+"""
+
+
 FACTORS = """\
 import dana
 U = dana.model([20, 3], init=dana.normal(0, 0.1))
@@ -118,9 +131,10 @@ factors.setLoss(e * e)
         (MOMENTUM, 9, 2, 1),
         (SOFTMAX, 20, 2, 1),
         (PERCEPTRON, 20, 1, 2),
+        (NESTEROV, 50, 4, 1),
         (FACTORS, 5, 1, 1),
     ],
-    ids=["logistic", "plain_sgd", "momentum", "softmax", "perceptron", "factors"],
+    ids=["logistic", "plain_sgd", "momentum", "softmax", "perceptron", "slices", "factors"],
 )
 def test_stages(source: str, n: int, threads: int, clusters: int, golden: Golden) -> None:
     graph = compile_rule(source).hdfg.bind({"n": n})
@@ -130,7 +144,7 @@ def test_stages(source: str, n: int, threads: int, clusters: int, golden: Golden
     parts = {
         "graph": graph_text(draft.plan.graph, spans=False),
         "plan": draft.plan.text(),
-        "forms": draft.selection.forms.text(),
+        "forms": draft.selection.forms.text() + draft.selection.slices.text(),
         "operations": draft.selection.text(),
         "program": disassemble(compiled.program, compiled.sections),
         "memory": draft.memory.text(),

@@ -6,7 +6,9 @@ import pytest
 
 from dana.compiler.engine import prepare
 from dana.compiler.forms import choose_forms
-from dana.compiler.update import Kind, order_updates
+from dana.compiler.sections import Plan
+from dana.compiler.slices import choose_slices
+from dana.compiler.update import Kind, Order, order_updates
 from dsl.hdfg.text import parse_graph
 from hwgen.spec.config import MachineConfig
 from tests.compiler.rules import ROOMY, assert_same, random_columns, train
@@ -91,12 +93,17 @@ PARTS = {
 }
 
 
+def order_of(plan: Plan) -> Order:
+    forms = choose_forms(plan, lanes=8, group=4, divide_interval=27)
+    return order_updates(plan, forms, choose_slices(plan, forms, lanes=8, threads=1, divide_interval=27))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_in_place_where_no_old_value_is_lost(name: str) -> None:
     body, in_place, moved = CASES[name]
     graph = parse_graph(HEAD.format(batch=4) + body)
     plan = prepare(graph)[0]
-    order = order_updates(plan, choose_forms(plan, lanes=8, group=4, divide_interval=27))
+    order = order_of(plan)
     assert len(order.target) == in_place
     assert sum(step.kind is Kind.MOVE for step in order.steps) == moved
 
@@ -107,7 +114,7 @@ def test_parts_of_models(name: str) -> None:
     for batch in (1, 4):
         graph = parse_graph(MATRICES.format(batch=batch) + body)
         plan = prepare(graph)[0]
-        order = order_updates(plan, choose_forms(plan, lanes=8, group=4, divide_interval=27))
+        order = order_of(plan)
         assert len(order.target) == in_place
         assert sum(step.kind is Kind.MOVE for step in order.steps) == moved
         columns = random_columns(graph, 10, seed=1)

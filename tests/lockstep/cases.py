@@ -23,7 +23,7 @@ from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
 from hwgen.spec.strider import Fault
 from tests.lockstep.pages import damaged, rough_pages
-from tests.lockstep.rules import random_rule, rows_rule
+from tests.lockstep.rules import network_rule, random_rule, rows_rule
 from tests.storage.schemas import attribute, random_value
 
 FEATURES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 33, 54, 100)
@@ -99,6 +99,14 @@ def rows_case(rng: random.Random, config: MachineConfig, *, rough: bool = False)
     schema = TableSchema(relation="t", attributes=tuple(columns))
     source = rows_rule(rng, n, rows=rows, batches=batches)
     return case_of(rng, config, source, schema, numbers={"i": rows[0], "j": rows[1]}, rough=rough)
+
+
+def network_case(rng: random.Random, config: MachineConfig) -> Case:
+    """A case whose threads share the work of a batch, where the machine has threads that can cross."""
+    source = network_rule(rng)
+    n = int(source.split("dana.input([")[1].split("]")[0])
+    columns = (attribute("x", "real[]", array_length=n), attribute("y", "real"))
+    return case_of(rng, config, source, TableSchema(relation="t", attributes=columns))
 
 
 def case_of(

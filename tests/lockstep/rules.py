@@ -132,6 +132,26 @@ def matrix_rule(rng: random.Random, n: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+def network_rule(rng: random.Random) -> str:
+    """A layer whose update is work enough for threads to share: an optimizer, on rows of an odd number."""
+    k, n = rng.choice([7, 9, 11]), rng.choice([17, 31, 54])
+    optimizer = rng.choice(["adam", "rmsprop", "adagrad", "momentum", "nesterov"])
+    batch = rng.choice(["7", "16", "50", "dana.all"])
+    lines = ["import dana", f"from dana.optimizers import clip, l2, {optimizer}"]
+    lines += [f"W = dana.model([{k}, {n}], init=dana.normal(0, 0.3))", f"v = dana.model([{k}], init=dana.normal(0, 1))"]
+    lines += [f"x = dana.input([{n}])", "y = dana.output()", "rate = dana.meta(0.01)", "rule = dana.algo(W, v, x, y)"]
+    lines += ["h = dana.sigmoid(dana.sigma(W * x, 2))", "e = dana.min(1, dana.sigma(v * h, 1) - y)"]
+    lines.append(f'g = rule.merge(dana.expand(e * v * h, 2) * x, {batch}, "{rng.choice(["+", "+", "max"])}")')
+    factor = f'dana.expand(1 / (1 + rule.merge(h, {batch}, "+")), 2)'
+    gradient = rng.choice(["g / 16", "clip(g, 0.5)", "l2(W, g, 0.1)", f"g * {factor}"])
+    lines += [f"rule.setModel(W, {optimizer}(W, {gradient}, rate))"]
+    lines += [f'rule.setModel(v, v - rate * rule.merge(e * h, {batch}, "+"))', "rule.setLoss(e * e)"]
+    lines.append(f"rule.setEpochs({rng.choice([1, 2, 3])})")
+    if rng.random() < 0.5:
+        lines.append("rule.setConvergence(dana.sigma(dana.norm(g, 2), 1) < 0.5)")
+    return "\n".join(lines) + "\n"
+
+
 def rows_rule(rng: random.Random, n: int, *, rows: tuple[int, int], batches: list[int]) -> str:
     """Factors of a matrix: rows of models chosen by the columns i and j, read and updated; features x besides."""
     k = rng.choice([1, 2, 3, 8, 10, 17])

@@ -10,7 +10,7 @@ import pytest
 from dana.simulator import Simulator
 from hwgen.harness import RtlMachine
 from hwgen.spec.config import MachineConfig
-from tests.lockstep.cases import assert_same, interpret, random_case, run
+from tests.lockstep.cases import assert_same, interpret, network_case, random_case, run
 
 SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
 
@@ -33,8 +33,9 @@ CASES = 12
 def test_models_and_cycles(name: str) -> None:
     config = MACHINES[name]
     rtl, simulator = RtlMachine(config), Simulator(config)
-    for seed in range(CASES * SCALE):
-        case = random_case(random.Random(f"{name} {seed}"), config, rough=seed % 2 == 1)
+    cases = [random_case(random.Random(f"{name} {seed}"), config, rough=seed % 2 == 1) for seed in range(CASES * SCALE)]
+    cases += [network_case(random.Random(f"{name} network {seed}"), config) for seed in range(2 * SCALE)]
+    for case in cases:
         simulated = run(case, simulator)
         assert_same(simulated, interpret(case), case.source)
         assert_same(run(case, rtl), simulated, case.source)

@@ -1,0 +1,297 @@
+"""Chooses which values of a batch each thread computes a share of, in place of all of them.
+
+In: a plan, the values' forms, the lanes and threads of the machine. Out: `Slices`. It emits no operations.
+
+What follows the merges is computed from values that all threads hold alike, and all of them have to hold the models
+that come out. Work that goes element by element needs no thread to have all elements: each keeps a share of the merged
+rows, computes its share of what follows, and in the end the threads put the new model together. What an optimizer
+remembers stays in shares from batch to batch: `init` cuts it, `epoch` joins it again.
+
+The rows of a value are an array (`layout.row_shape`). Its last axes, `kept` of them, stay together; the others count
+*units*, which are shared out. With `kept` of 0 a unit is a row; with 1 it is a vector, for factors that differ from
+vector to vector. Values of one unit are whole in every thread and join in as they are.
+
+Nodes that feed one another are chosen together, if that saves rows: of operations, of merges, and of the exchanges
+where whole values and slices meet (`slicing.py`). The wait for a joined model is counted as rows, so that small ones
+stay whole. Rules whose work one thread does alone have nothing to share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+
+from dana.compiler.forms import Forms
+from dana.compiler.layout import Form, row_shape
+from dana.compiler.sections import Plan
+from dsl.hdfg.graph import BINARY, UNARY, Op
+from hwgen.spec import cycles
+from hwgen.spec.config import LANES_PER_CLUSTER
+from hwgen.spec.engine import Opcode, Section
+
+BATCH = (Section.TUPLE, Section.BATCH)
+"""Sections whose work may be shared."""
+
+Kept = int | None
+"""Last axes of rows that stay together, None for a whole value."""
+
+
+def units_of(rows: tuple[int, ...], kept: int) -> tuple[int, int]:
+    """(units, rows of each) of an array of rows."""
+    cut = max(0, len(rows) - kept)
+    return prod(rows[:cut]), prod(rows[cut:])
+
+
+def shares(units: int, threads: int) -> tuple[int, ...]:
+    """Units that a thread holds of them all, after the exchange with one other thread, with three others, …"""
+    counts = [units]
+    for _ in range((threads - 1).bit_length()):
+        counts.append((counts[-1] + 1) // 2)
+    return tuple(counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """Which values threads hold slices of.
+
+    Attributes
+    ----------
+    of
+        `kept` of each such node: merges, operations, and models, which then are slices from batch to batch.
+    joined
+        Of these models the ones that each batch has to put together, since something reads them in another way.
+    saved
+        Rows of a batch that they save, about.
+    """
+
+    plan: Plan
+    forms: Forms
+    lanes: int
+    of: Mapping[int, int]
+    joined: frozenset[int]
+    saved: int
+
+    def wanted(self, k: int, position: int) -> Kept:
+        """How node k reads its operand at `position`."""
+        if k not in self.of or self.plan.graph.nodes[k].op is Op.MERGE:
+            return None
+        kept = self.of[k]
+        return kept if units_of(self._rows(k, position), kept)[0] > 1 else None
+
+    def _rows(self, k: int, position: int) -> tuple[int, ...]:
+        shape = self.plan.graph.concrete_shape(self.plan.operands(k)[position])
+        return row_shape(shape, self.forms.wanted(k, position), self.lanes)
+
+    def stored(self, number: int) -> Kept:
+        """How update `number` reads its value."""
+        return self.of.get(self.plan.graph.updates[number].model)
+
+    def text(self) -> str:
+        """The choices for people."""
+        nodes = (f"%{k}/{kept}" if kept else f"%{k}" for k, kept in sorted(self.of.items()))
+        joined = (f"%{k}" for k in sorted(self.joined))
+        return f"slices: {' '.join(nodes) or '-'}\njoined: {' '.join(joined) or '-'}\n"
+
+
+def choose_slices(plan: Plan, forms: Forms, *, lanes: int, threads: int, divide_interval: int) -> Slices:
+    """Choose.
+
+    Parameters
+    ----------
+    lanes
+        Lanes of a thread.
+    threads
+        That may share work.
+    divide_interval
+        Of the machine.
+    """
+    if threads == 1 or plan.alone:
+        return Slices(plan, forms, lanes, {}, frozenset(), 0)
+    return _Chooser(plan, forms, lanes, threads, divide_interval).choose()
+
+
+class _Chooser:
+    def __init__(self, plan: Plan, forms: Forms, lanes: int, threads: int, divide_interval: int) -> None:
+        self.plan = plan
+        self.graph = graph = plan.graph
+        self.forms = forms
+        self.lanes = lanes
+        self.threads = threads
+        self.divide_interval = divide_interval
+        self.nodes = [k for k in plan.section if self._candidate(k)]
+        self.operands = {k: plan.operands(k) for k in plan.section}
+        self.rows = {k: self._row_shape(k, forms.of[k]) for k in forms.of}
+        self.chosen: dict[int, int] = {}
+        self.readers: dict[int, list[tuple[int, tuple[int, ...]]]] = {k: [] for k in self.rows}
+        """Nodes that read a value, and its rows in the form in which they do."""
+        for k, operands in self.operands.items():
+            if plan.section[k] in BATCH:
+                for position, operand in enumerate(operands):
+                    self.readers[operand].append((k, self._row_shape(operand, forms.wanted(k, position))))
+        self.source: dict[int, int] = {}
+        """The node whose value a model takes, where it may be slices from batch to batch."""
+        self.models: dict[int, list[int]] = {}
+        """Models that take a node's value."""
+        self.whole: set[int] = set()
+        """Nodes whose value an update reads whole."""
+        for update in graph.updates:
+            value = plan.resolve(update.value)
+            fits = value in self.nodes and update.index is None and forms.of[value] is forms.of[update.model]
+            if fits and self.rows[value] == self.rows[update.model]:
+                self.source[update.model] = value
+                self.models.setdefault(value, []).append(update.model)
+            else:
+                self.whole.add(value)
+        changing = {update.model for update in graph.updates}
+        self.lasting = {k for k in self.rows if plan.section.get(k, Section.INIT) is Section.INIT} - changing
+        """Values that are the same in all of an epoch."""
+
+    def _candidate(self, k: int) -> bool:
+        op = self.graph.nodes[k].op
+        # what the tuples bring is a thread's own until it is merged
+        shared = self.plan.section[k] in BATCH and k not in self.plan.per_tuple
+        return shared and (op is Op.MERGE or op is Op.WHERE or op in UNARY or op in BINARY)
+
+    def _row_shape(self, k: int, form: Form) -> tuple[int, ...]:
+        return row_shape(self.graph.concrete_shape(k), form, self.lanes)
+
+    def choose(self) -> Slices:
+        found: list[tuple[int, list[int], int]] = []
+        for kept in range(max((len(self.rows[k]) for k in self.nodes), default=0)):
+            self.chosen = {k: kept for k in self.nodes if self._eligible(k, kept)}
+            self._prune()
+            for group in self._groups():
+                found.append((self._saved(group, kept), group, kept))
+        self.chosen = {}
+        total = 0
+        least = (self.threads - 1).bit_length() * cycles.RESULT_LATENCY
+        for saved, group, kept in sorted(found, key=lambda option: (-option[0], option[1])):
+            if saved > least and not any(k in self.chosen for k in group):
+                self.chosen |= dict.fromkeys(group, kept)
+                total += saved
+        held = {model: self.chosen[value] for model, value in self.source.items() if value in self.chosen}
+        joined = frozenset(model for model, kept in held.items() if self._wanted(model) - {kept})
+        return Slices(self.plan, self.forms, self.lanes, self.chosen | held, joined, total)
+
+    def _eligible(self, k: int, kept: int) -> bool:
+        """Whether a share of a node's units can be computed from shares of the operands', and from values of one."""
+        if len(self.rows[k]) <= kept or units_of(self.rows[k], kept)[0] < 2:
+            return False
+        if self.graph.nodes[k].op is Op.MERGE:
+            return True
+        own = _shared(self.rows[k], kept)
+        for position, operand in enumerate(self.operands[k]):
+            form = self.forms.wanted(k, position)
+            shared = _shared(self._row_shape(operand, form), kept)
+            # slices are not converted
+            if shared and (shared != own or form is not self.forms.of[operand]):
+                return False
+        return True
+
+    def _prune(self) -> None:
+        """Leave single nodes whole where that saves rows."""
+        for k in sorted(self.chosen, reverse=True):
+            near = self._near([k])
+            before = self._cost(near)
+            kept = self.chosen.pop(k)
+            if self._cost(near) >= before:
+                self.chosen[k] = kept
+
+    def _groups(self) -> list[list[int]]:
+        """The chosen nodes, those together that feed one another, in this batch or by a model in the next."""
+        parent = {k: k for k in self.chosen}
+
+        def find(k: int) -> int:
+            while parent[k] != k:
+                parent[k] = parent[parent[k]]
+                k = parent[k]
+            return k
+
+        for k in self.chosen:
+            if self.graph.nodes[k].op is Op.MERGE:
+                continue
+            for operand in self.operands[k]:
+                fed = self.source.get(operand, operand)
+                if fed in parent:
+                    parent[find(k)] = find(fed)
+        groups: dict[int, list[int]] = {}
+        for k in sorted(self.chosen):
+            groups.setdefault(find(k), []).append(k)
+        return list(groups.values())
+
+    def _saved(self, group: list[int], kept: int) -> int:
+        """Rows that slices of a group save, everything else being whole."""
+        near, others = self._near(group), self.chosen
+        self.chosen = {}
+        whole = self._cost(near)
+        self.chosen = dict.fromkeys(group, kept)
+        saved = whole - self._cost(near)
+        self.chosen = others
+        return saved
+
+    # --- rows -----------------------------------------------------------------------------------------------------
+
+    def _near(self, group: Iterable[int]) -> set[int]:
+        """Nodes whose cost the choice for some nodes changes."""
+        near: set[int] = set()
+        for k in group:
+            near |= {k, *self.operands[k], *self.models.get(k, ())}
+        return near
+
+    def _cost(self, nodes: Iterable[int]) -> int:
+        return sum(self._own(k) + self._exchanges(k) for k in nodes)
+
+    def _own(self, k: int) -> int:
+        """Rows that a node takes to compute."""
+        if k not in self.plan.section or k in self.plan.per_tuple or self.plan.section[k] not in BATCH:
+            return 0
+        node = self.graph.nodes[k]
+        units, unit = units_of(self.rows[k], self.chosen.get(k, 0))
+        counts = shares(units, self.threads)
+        if node.op is Op.MERGE:
+            return sum(counts[1:]) * unit if k in self.chosen else (len(counts) - 1) * units * unit
+        rows = (counts[-1] if k in self.chosen else units) * unit
+        if node.op is Op.WHERE:
+            rows *= 2
+        elif (opcode := Opcode.__members__.get(node.op.name)) is not None and opcode.special:
+            interval = cycles.element_interval(opcode, self.divide_interval)
+            rows *= interval * (1 if self.forms.of[k] is Form.SPREAD else LANES_PER_CLUSTER)
+        return max(rows, cycles.MIN_INSTRUCTION)
+
+    def _wanted(self, k: int) -> set[Kept]:
+        """How the readers of a value want it."""
+        wanted: set[Kept] = {None} if k in self.whole else set()
+        for reader, rows in self.readers[k]:
+            kept = self.chosen.get(reader)
+            merges = self.graph.nodes[reader].op is Op.MERGE
+            wanted.add(None if kept is None or merges or units_of(rows, kept)[0] == 1 else kept)
+        if k in self.models:
+            wanted.add(self.chosen.get(k))
+        return wanted
+
+    def _exchanges(self, k: int) -> int:
+        """Rows that it takes to have a value as its readers want it."""
+        if k in self.plan.per_tuple or k in self.lasting:  # what lasts is cut once
+            return 0
+        kept = self.chosen.get(self.source.get(k, k))
+        others = self._wanted(k) - {kept}
+        if kept is not None and k in self.source and self.graph.batch is None:
+            others |= {None}  # a batch is an epoch, which cuts models and joins them
+        rows = 0
+        if kept is not None and others:
+            units, unit = units_of(self.rows[k], kept)
+            rows += sum(few for few, _ in pairwise(shares(units, self.threads)) if few > 1) * unit
+        for other in others:
+            if other is not None:
+                units, unit = units_of(self.rows[k], other)
+                rows += sum(few for many, few in pairwise(shares(units, self.threads)) if many > 1) * unit
+        return rows
+
+
+def _shared(rows: tuple[int, ...], kept: int) -> tuple[int, ...]:
+    """The axes that count units, without those of one in front."""
+    shared = rows[: max(0, len(rows) - kept)]
+    first = next((at for at, extent in enumerate(shared) if extent > 1), len(shared))
+    return shared[first:]

@@ -1,0 +1,63 @@
+"""Slices of a value, a share of its rows in each thread.
+
+In: a value that all threads hold alike and room for a slice of it, or a slice and room for the whole. Out: operations
+that fill the room.
+
+A value is cut as `merge.py` cuts what it merges: of n units a thread keeps the first half if bit 0 of its number is
+clear, else the second, of that half one by bit 1, and so on. Halves of an odd number share the unit in the middle, so
+that nothing is there that nobody wrote. To join them, the same is done backwards: both threads of a pair end with the
+words of the one whose bit is clear, then of the one whose bit is set.
+"""
+
+from __future__ import annotations
+
+from dana.compiler.slices import shares
+from dana.compiler.values import Emitter, Value, View
+from hwgen.spec.engine import Opcode, Section, Source
+
+
+def halves(units: int, threads: int) -> list[tuple[int, int, int]]:
+    """(distance, units of two threads together, units of one) of the steps that a cut takes."""
+    counts = shares(units, threads)
+    steps = zip(range(len(counts) - 1), counts, counts[1:], strict=False)
+    return [(distance, both, one) for distance, both, one in steps if both > 1]
+
+
+def cut(emitter: Emitter, section: Section, value: Value, room: Value) -> None:
+    """Fill `room` with each thread's slice of a whole value."""
+    units, unit = emitter.units(room)
+    here = View(value.buffer, value.base, (0, 1))
+    steps = halves(units, emitter.threads)
+    for distance, both, one in steps:
+        target = View(room.buffer, room.base, (0, 1))
+        if (distance, both, one) != steps[-1]:
+            # the second step goes on in the rows of the first
+            target = (
+                here
+                if distance
+                else View(emitter.room(room.buffer.name, (one * unit,), per_tuple=False).buffer, 0, (0, 1))
+            )
+        emitter.nest(
+            section,
+            Opcode.LOW,
+            (1, one * unit),
+            target,
+            here,
+            here.moved(1, (both - one) * unit),
+            source=Source.THREAD_XOR,
+            distance=distance,
+        )
+        here = target
+
+
+def join(emitter: Emitter, section: Section, value: Value, room: Value) -> None:
+    """Fill `room` with the whole value that each thread has a slice of."""
+    units, unit = emitter.units(value)
+    here, there = View(value.buffer, value.base, (0, 1)), View(room.buffer, room.base, (0, 1))
+    for distance, both, one in reversed(halves(units, emitter.threads)):
+        exchange = {"source": Source.THREAD_XOR, "distance": distance}
+        high = here.moved(1, (2 * one - both) * unit)
+        # the upper half first: from the second step on the lower one is written over what both come from
+        emitter.nest(section, Opcode.HIGH, (1, (both - one) * unit), there.moved(1, one * unit), high, high, **exchange)
+        emitter.nest(section, Opcode.LOW, (1, one * unit), there, here, here, **exchange)
+        here = there

@@ -1,0 +1,224 @@
+"""Threads share the work of a batch where that saves rows, and nobody can tell from the models."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from dana.compiler import slices
+from dana.compiler.engine import compile_engine, prepare
+from dana.compiler.forms import choose_forms
+from dana.compiler.layout import tuple_layout
+from dana.compiler.slices import Slices, choose_slices, shares, units_of
+from dana.compiler.slicing import halves
+from dsl import compile_rule
+from dsl.hdfg.graph import Graph
+from dsl.hdfg.text import parse_graph
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.engine import Section
+from tests.compiler.rules import ROOMY, RandomRule, assert_same, random_columns, train
+
+VECTORS = """\
+hdfg r
+epochs 3
+batch 4
+inputs %0
+models %1 %2
+%0 = input x : tuple [600]
+%1 = model v init=uniform,-1.0,1.0,1 : batch [600]
+%2 = model w init=uniform,-1.0,1.0,2 : batch [600]
+%3 = merge %0 op=add : batch [600]
+"""
+"""75 rows of 8 lanes; four threads hold 38, then 19 of them."""
+
+CASES = {
+    # what was merged, what follows, and the models that take it; nobody reads a model whole
+    "independent": (
+        "%4 = mul %1 %3 : batch [600]\n%5 = sub %2 %4 : batch [600]\nupdate %1 <- %4\nupdate %2 <- %5\n",
+        "slices: %1 %2 %3 %4 %5\njoined: -\n",
+    ),
+    # the tuples of the next batch read w
+    "model of the tuples": (
+        "%4 = mul %2 %0 : tuple [600]\n%5 = merge %4 op=max : batch [600]\n%6 = mul %5 %3 : batch [600]\n"
+        "%7 = sub %2 %6 : batch [600]\nupdate %2 <- %7\n",
+        "slices: %2 %3 %5 %6 %7\njoined: %2\n",
+    ),
+    # a sum over all elements wants the merge whole; what it gives is one row, which joins in
+    "norm": (
+        "%4 = mul %3 %3 : batch [600]\n%5 = sigma %4 axis=0 : batch []\n%6 = div %3 %5 : batch [600]\n"
+        "%7 = sub %2 %6 : batch [600]\nupdate %2 <- %7\n",
+        "slices: %2 %3 %4 %6 %7\njoined: -\n",
+    ),
+    # the test is computed once an epoch, from the last batch's slices
+    "convergence": (
+        "%4 = sub %2 %3 : batch [600]\n%5 = mul %3 %3 : batch [600]\n%6 = sigma %5 axis=0 : batch []\n"
+        "%7 = const 1.0 : const []\n%8 = lt %6 %7 : batch []\nupdate %2 <- %4\nconvergence %8\n",
+        "slices: %2 %3 %4\njoined: -\n",
+    ),
+    # v never changes: it is cut once an epoch
+    "constant": ("%4 = sub %1 %3 : batch [600]\nupdate %2 <- %4\n", "slices: %2 %3 %4\njoined: -\n"),
+    # a new value that threads do not compute: v is read whole and cut in each batch
+    "exchanged": (
+        "%4 = sub %1 %3 : batch [600]\n%5 = mul %4 %3 : batch [600]\nupdate %1 <- %2\nupdate %2 <- %5\n",
+        "slices: %2 %3 %4 %5\njoined: %2\n",
+    ),
+    "merged": ("update %1 <- %3\n", "slices: %1 %3\njoined: -\n"),
+    "selected": ("%4 = where %3 %1 %2 : batch [600]\nupdate %1 <- %4\n", "slices: %1 %3 %4\njoined: -\n"),
+    # one value for two models
+    "shared": ("%4 = add %1 %3 : batch [600]\nupdate %1 <- %4\nupdate %2 <- %4\n", "slices: %1 %2 %3 %4\njoined: -\n"),
+}
+
+MATRICES = """\
+hdfg r
+epochs 3
+batch 4
+inputs %0 %1
+models %2 %3
+%0 = input x : tuple [11,50]
+%1 = input y : tuple [11]
+%2 = model W init=uniform,-1.0,1.0,1 : batch [11,50]
+%3 = model r init=uniform,-1.0,1.0,2 : batch [11]
+%4 = merge %0 op=add : batch [11,50]
+%5 = merge %1 op=add : batch [11]
+%6 = expand %5 axis=1 : batch [11,1]
+"""
+
+PARTS = {
+    # a factor for each vector: units are vectors
+    "factors": (
+        "%7 = mul %4 %6 : batch [11,50]\n%8 = add %2 %7 : batch [11,50]\nupdate %2 <- %8\n",
+        "slices: %2/1 %4/1 %7/1 %8/1\njoined: -\n",
+    ),
+    # a vector for all: it is no unit, but all threads have it
+    "one vector": (
+        "%7 = const 3.0 : const []\n%8 = gather %2 %7 : batch [50]\n%9 = mul %4 %8 : batch [11,50]\n"
+        "%10 = mul %9 %9 : batch [11,50]\n%11 = add %2 %10 : batch [11,50]\nupdate %2 <- %11\n",
+        "slices: %2/1 %4/1 %7/1 %8/1 %9/1\njoined: %2\n",
+    ),
+    # a row of the model is written, not all: it is no slice
+    "one row": (
+        "%7 = const 3.0 : const []\n%8 = sigma %4 axis=0 : batch [50]\nupdate %2[%7] <- %8\n",
+        "slices: -\njoined: -\n",
+    ),
+    "few rows": ("%7 = add %3 %5 : batch [11]\nupdate %3 <- %7\n", "slices: -\njoined: -\n"),
+}
+
+
+def chosen(graph: Graph, *, threads: int) -> Slices:
+    plan = prepare(graph)[0]
+    forms = choose_forms(plan, lanes=8, group=4, divide_interval=9)
+    return choose_slices(plan, forms, lanes=8, threads=threads, divide_interval=9)
+
+
+@pytest.mark.parametrize(("head", "name"), [*((VECTORS, n) for n in CASES), *((MATRICES, n) for n in PARTS)])
+def test_choice(head: str, name: str) -> None:
+    body, expected = (CASES | PARTS)[name]
+    graph = parse_graph(head + body)
+    assert chosen(graph, threads=4).text() == expected
+    assert not chosen(graph, threads=1).of
+
+
+@pytest.mark.parametrize(("head", "name"), [*((VECTORS, n) for n in CASES), *((MATRICES, n) for n in PARTS)])
+def test_models_are_the_interpreters(head: str, name: str) -> None:
+    graph = parse_graph(head + (CASES | PARTS)[name][0])
+    columns = random_columns(graph, 10, seed=1)
+    for threads, clusters in ((2, 1), (4, 2), (16, 1)):
+        assert_same(graph, columns, train(graph, columns, MachineConfig(threads=threads, clusters=clusters, **ROOMY)))
+
+
+NETWORK = """\
+import dana
+from dana.optimizers import adam, clip_norm, momentum
+W = dana.model([9, 30], init=dana.normal(0, 0.3))
+V = dana.model([5, 9], init=dana.normal(0, 0.3))
+b = dana.model([9])
+x = dana.input([30])
+y = dana.output()
+network = dana.algo(W, V, b, x, y)
+h = dana.max(dana.sigma(W * x, 2) + b, 0)
+e = dana.sigma(V * h, 2) - y
+back = (h > 0) * dana.sigma(V * dana.expand(e, 2), 1)
+gradient = network.merge(dana.expand(back, 2) * x, {batch}, "+")
+network.setModel(W, adam(W, gradient / 16, 0.01))
+network.setModel(V, momentum(V, network.merge(dana.expand(e, 2) * h, {batch}, "+") / 16, 0.001))
+network.setModel(b, b - 0.1 * clip_norm(network.merge(back, {batch}, "+"), 1))
+network.setLoss(dana.sigma(e * e, 1))
+network.setEpochs(3)
+network.setConvergence(dana.sigma(dana.norm(gradient, 2), 1) < 0.01)
+"""
+
+
+@pytest.mark.parametrize("threads", [2, 4, 8])
+@pytest.mark.parametrize("batch", [16, 50, "dana.all"])
+def test_optimizers_keep_their_slices(batch: int | str, threads: int) -> None:
+    graph = compile_rule(NETWORK.format(batch=batch)).hdfg
+    config = MachineConfig(threads=threads, **{**ROOMY, "tuple_depth": 64})
+    compiled = compile_engine(graph, tuple_layout(graph, 8), config, max_tuples=70)
+    found = compiled.draft.selection.slices
+    names = {graph.nodes[k].name: k for k in compiled.draft.plan.graph.models}
+    held = {name for name, k in names.items() if k in found.of}
+    assert {"W", "W.mean", "W.square"} <= held
+    assert names["W.mean"] not in found.joined
+    assert compiled.levels > 0 or batch == 16
+    columns = random_columns(graph, 70, seed=2)
+    assert_same(graph, columns, train(graph, columns, config))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_can_be_sliced(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random rules, whose values are too small for slices to pay."""
+    monkeypatch.setattr(slices._Chooser, "_saved", lambda *_: 1 << 30)
+    monkeypatch.setattr(slices._Chooser, "_prune", lambda *_: None)
+    rng = random.Random(f"slices {seed}")
+    graph = RandomRule(seed, special=rng.random() < 0.5, matrices=seed % 4 > 0).graph(
+        batch=rng.choice([2, 7, 16, 33, None]), size=rng.choice([10, 25])
+    )
+    rows = tuple_layout(graph, 8).rows
+    depth = max(rng.choice([256, 65536]), 1 << (2 * rows - 1).bit_length())
+    config = MachineConfig(threads=rng.choice([2, 4, 8]), **{**ROOMY, "tuple_depth": depth})
+    columns = random_columns(graph, rng.choice([2, 16, 37]), seed)
+    assert_same(graph, columns, train(graph, columns, config))
+
+
+def test_machines_that_cannot_cross_do_all_the_work_in_every_thread() -> None:
+    graph = compile_rule(NETWORK.format(batch=16)).hdfg
+    columns = random_columns(graph, 40, seed=3)
+    for crossed in (0, 1):
+        config = MachineConfig(threads=4, crossed=crossed, **ROOMY)
+        compiled = compile_engine(graph, tuple_layout(graph, 8), config, max_tuples=40)
+        assert bool(compiled.draft.selection.slices.of) == bool(crossed)
+        assert any(instruction.crossed for instruction in compiled.program) == bool(crossed)
+        assert_same(graph, columns, train(graph, columns, config))
+
+
+def test_a_program_memory_too_small_for_slices_gets_the_program_without() -> None:
+    graph = parse_graph(VECTORS + CASES["independent"][0])
+    layout = tuple_layout(graph, 8)
+    sliced, whole = (
+        compile_engine(graph, layout, MachineConfig(threads=4, **{**ROOMY, "program_depth": depth}), max_tuples=40)
+        for depth in (32, 16)
+    )
+    assert sliced.draft.selection.slices.of
+    assert len(sliced.program) > 16
+    assert not whole.draft.selection.slices.of
+    assert whole.group == sliced.group
+
+
+def test_slices_take_fewer_cycles() -> None:
+    graph = compile_rule(NETWORK.format(batch=16)).hdfg
+    lengths = []
+    for crossed in (0, 1):
+        config = MachineConfig(threads=4, crossed=crossed, **ROOMY)
+        draft = compile_engine(graph, tuple_layout(graph, 8), config, max_tuples=40).draft
+        lengths.append(draft.schedules[Section.TUPLE].length)
+    assert lengths[1] < 0.8 * lengths[0]
+
+
+def test_shares() -> None:
+    assert shares(75, 4) == (75, 38, 19)
+    assert shares(3, 8) == (3, 2, 1, 1)
+    assert halves(3, 8) == [(0, 3, 2), (1, 2, 1)]
+    assert units_of((11, 7), 0) == (77, 1)
+    assert units_of((11, 7), 1) == (11, 7)
+    assert units_of((7,), 2) == (1, 7)
