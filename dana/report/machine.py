@@ -121,5 +121,6 @@ def _kind(instruction: Instruction) -> str:
 
 def _text(instruction: Instruction) -> str:
     exchange = {Source.LANE_XOR: " lanes", Source.THREAD_XOR: " threads"}.get(instruction.source, "")
+    exchange = f" across{exchange}" if exchange and instruction.crossed else exchange
     loops = f"{instruction.outer}×{instruction.inner}" if instruction.outer > 1 else str(instruction.inner)
     return f"{instruction.op.name.lower()}{exchange} {loops}"

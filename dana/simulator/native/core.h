@@ -13,7 +13,7 @@
  *   pipeline.c instructions whose results overlap             group.c    a loop's iterations by whichever path fits
  *   fuse.c     several instructions as one                    live.c     what a path must leave behind
  *   kernels.c  inner loops, chosen by the processor's kind    values.c   columns' bytes to tuple memory
- *   kernels.inc, fused.inc, operations.h: these loops         unpack.c   when columns, tuples and pages pass
+ *   kernels.inc, exchange.inc, fused.inc, operations.h        unpack.c   when columns, tuples and pages pass
  *   portable.c kernels.inc for any processor                  rounds.c   the sequencer
  */
 #ifndef DANA_SIMULATOR_CORE_H
