@@ -46,6 +46,12 @@ from one row to the next, of a special function from one lane to the next if it 
 the machine's.
 """
 
+EXCHANGE = """\
+Sources of operand b, masks, sections. In an exchange all lanes (threads) keep A, send B, and have their partner's as
+operand b; those whose number has bit `distance` set swap the addresses of A and B first.
+
+"""
+
 COLUMNS = """\
 ## Column descriptors
 
@@ -65,7 +71,7 @@ def manual() -> str:
         ENGINE.format(bits=engine.WORD_BITS, words=engine.WORD_U32),
         table(("code", "operation", "latency", "interval", "identity", "meaning"), _engine_rows()),
         "Fields, from bit 0 up:\n\n" + _fields(engine.FIELDS),
-        "Sources of operand b, masks, sections:\n\n" + _enumeration("source", Source),
+        EXCHANGE + _enumeration("source", Source),
         _enumeration("mask", Mask),
         table(("section", "runs"), [(section.value, texts(Section)[section.name]) for section in Section]),
         COLUMNS.format(words=columns.WORD_U32),
