@@ -149,8 +149,9 @@ def _xcup(config: MachineConfig, device: Device) -> dict[str, str]:
         f"read_verilog ../rtl/{board.TOP}.v",
         f"hierarchy -check -top {board.TOP}",
         f"setattr -mod -set keep_hierarchy 1 {PARTS}",
-        "# pipelines stay registers: there are two flip-flops for each LUT that a shift register would take",
-        f"synth_xilinx -family xcup -flatten -nosrl -top {board.TOP}",
+        "# pipelines stay registers: there are two flip-flops for each LUT that a shift register would take;",
+        "# choices of nine and more take the multiplexers behind the LUTs, which nothing else needs",
+        f"synth_xilinx -family xcup -flatten -nosrl -widemux 9 -top {board.TOP}",
         f"tee -q -o utilisation.json stat -json -top {board.TOP}",
     ]
     vivado = [

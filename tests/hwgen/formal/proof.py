@@ -8,6 +8,7 @@ the cover statement to be reached, so that no proof holds because its assumption
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -19,6 +20,8 @@ from amaranth.hdl import Fragment, Value
 from amaranth.lib import wiring
 
 BIN = Path(sysconfig.get_path("scripts"))
+
+TIMEOUT = 500
 
 SCRIPT = """
 read_rtlil top.il
@@ -55,7 +58,7 @@ def check(
     probes
         Inputs of `part` that are not free, but signals within the part: name to "instance.signal".
     arrays
-        Leave memories as arrays; for large ones.
+        Leave memories as arrays, which hold anything at first; for large ones.
     induction
         If not 0, look also for so many cycles from any state in which no assertion breaks, and one more in which one
         does: if there is none, the assertions hold in every run, however long.
@@ -68,6 +71,7 @@ def check(
     probes = probes or {}
     (folder / "top.il").write_text(rtlil.convert(Fragment.get(part, None), name="top", ports=_ports(part)))
     cuts = [f"cutpoint {_within(path)}" for path in cut]
+    cuts += ["delete */t:$meminit_v2"] if arrays else []
     cuts += [f"setattr -set keep 1 {_within(path)}" for path in probes.values()]
     spied = [f"delete -input {name}\nconnect -set {name} \\{path}" for name, path in probes.items()]
     script = SCRIPT.replace("@CUT@", "\n".join(cuts)).replace("@PROBES@", "\n".join(["cd top", *spied, "cd .."]))
@@ -93,8 +97,20 @@ def _ports(part: wiring.Component) -> dict[str, tuple[object, None]]:
 def _run(command: list[str], folder: Path) -> None:
     environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"}
     program = [sys.executable, str(BIN / command[0])]
-    done = subprocess.run(
-        [*program, *command[1:]], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=500
-    )
-    if done.returncode != 0:
-        raise AssertionError(f"{' '.join(command)}:\n{done.stdout[-4000:]}\n{done.stderr[-2000:]}")
+    # z3 is a child of the program: on a timeout both go
+    with subprocess.Popen(
+        [*program, *command[1:]],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            said, _ = process.communicate(timeout=TIMEOUT)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    if process.returncode != 0:
+        raise AssertionError(f"{' '.join(command)}:\n{said[-6000:]}")
