@@ -19,6 +19,7 @@ from pathlib import Path
 from dana.compiler import bind, compile_bundle
 from dana.compiler.predictor import encode_predictor
 from dana.errors import UsageError
+from dana.runtime.classes import declared_classes
 from dana.runtime.trainer import Json, TrainRequest
 from dsl import compile_rule
 from hwgen.spec import bundle as bundles
@@ -56,6 +57,8 @@ class Design:
         Dims that the caller may choose, and what they are.
     features, labels
         Columns in use, in order.
+    classes
+        Classes of the label, numbered from 0; None: any number is one.
     predictor
         Program for `dana_predict`, or None.
     """
@@ -67,6 +70,7 @@ class Design:
     extents: dict[str, int]
     features: tuple[str, ...]
     labels: tuple[str, ...]
+    classes: int | None
     predictor: bytes | None
 
 
@@ -148,6 +152,7 @@ def compile_design(request: TrainRequest, batch: int | None = None, extents: Map
         "extents": {**dict(graph.extents), **(extents or {})},
         "features": list(binding.features),
         "labels": list(binding.labels),
+        "classes": declared_classes(binding.graph),
         "predictor": None if predictor is None else base64.b64encode(predictor).decode(),
     }
     bundle = compile_bundle(
@@ -171,6 +176,7 @@ def _unpack(bundle: Bundle) -> Design:
         extents=dict(notes["extents"]),
         features=tuple(notes["features"]),
         labels=tuple(notes["labels"]),
+        classes=notes["classes"],
         predictor=None if predictor is None else base64.b64decode(predictor),
     )
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from dana.compiler.binding import bind
 from dana.compiler.predictor import encode_predictor
+from dana.runtime.classes import classes_of, declared_classes
 from dana.runtime.designs import chosen_extents
 from dana.runtime.machines import PageCollector
 from dana.runtime.metas import meta_values
@@ -111,7 +112,11 @@ class InterpretedTraining:
 
     @property
     def design(self) -> Json:
-        return {"features": list(self._binding.features), "labels": list(self._binding.labels)}
+        return {
+            "features": list(self._binding.features),
+            "labels": list(self._binding.labels),
+            "classes": classes_of(declared_classes(self._binding.graph), self._binding.labels),
+        }
 
     @property
     def epochs(self) -> int:

@@ -296,7 +296,11 @@ class Training(Protocol):
 
     @property
     def design(self) -> Json:
-        """Summary of the machine, for dana.run."""
+        """Summary of the machine, for dana.run.
+
+        The backend looks at one of its members: ``classes``, if there is one, names the ``label``'s column, and rows in
+        which it is none of 0 … ``count`` − 1 are refused.
+        """
 
     @property
     def stream(self) -> Stream | None:

@@ -15,6 +15,7 @@ import numpy as np
 from dana.compiler.engine import DoesNotFit
 from dana.compiler.predictor import with_metas
 from dana.errors import InternalError, UsageError
+from dana.runtime.classes import classes_of
 from dana.runtime.designs import Design, DesignStore
 from dana.runtime.explain import explain, lines
 from dana.runtime.interpreted import InterpretedTraining
@@ -40,6 +41,7 @@ from dana.runtime.trainer import (
     TrainResult,
 )
 from dana.runtime.warm import warm_values
+from dana.storage.frames import RowTooLong
 from dana.storage.schema import UnknownColumn
 from dsl import RuleError, compile_rule
 from dsl.render import render
@@ -126,7 +128,7 @@ def _refuse(error: Exception) -> NoReturn:
         raise error
     if isinstance(error, RuleError):
         raise TrainingError(str(error), sqlstate=SqlState.SYNTAX_ERROR) from error
-    if isinstance(error, DoesNotFit):
+    if isinstance(error, DoesNotFit | RowTooLong):
         raise TrainingError(error.message, sqlstate=SqlState.LIMIT_EXCEEDED, hint=error.hint) from error
     if isinstance(error, UnknownColumn):
         raise TrainingError(error.message, sqlstate=SqlState.UNDEFINED_COLUMN, hint=error.hint) from error
@@ -175,6 +177,7 @@ class MachineTraining:
             "strider_instructions": len(self._bundle.strider),
             "features": list(self._design.features),
             "labels": list(self._design.labels),
+            "classes": classes_of(self._design.classes, self._design.labels),
         }
 
     @property

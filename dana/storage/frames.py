@@ -48,6 +48,10 @@ ARRAY_HEADER = 24
 """Bytes of an array before its elements, its own length included."""
 
 
+class RowTooLong(SchemaError):
+    """A row takes more than the largest frame."""
+
+
 def readable(attribute: Attribute) -> bool:
     """Whether a Strider reads the column where it lies."""
     known = attribute.type_oid in SCALARS or attribute.type_oid in ARRAYS
@@ -94,7 +98,7 @@ def frame_size(relation: str, lengths: Collection[int]) -> int:
 
     Raises
     ------
-    SchemaError
+    RowTooLong
         No frame does.
     """
     row = TUPLE_DATA + sum(ARRAY_HEADER + 4 * n if n else 4 for n in lengths)
@@ -102,7 +106,7 @@ def frame_size(relation: str, lengths: Collection[int]) -> int:
         if layout.align_up(row, layout.MAXALIGN) <= size - layout.PAGE_HEADER_SIZE - layout.ITEM_ID_SIZE:
             return size
     most = (PAGE_SIZES[-1] - layout.PAGE_HEADER_SIZE - layout.ITEM_ID_SIZE - TUPLE_DATA - ARRAY_HEADER) // 4
-    raise SchemaError(
+    raise RowTooLong(
         f"a row of {relation} has {sum(max(1, n) for n in lengths)} numbers in use, more than the {most} or so "
         "that a page of the machine holds",
         hint="Train on fewer columns, or on a part of the array: query => 'SELECT a[1:8000] …'.",

@@ -41,6 +41,7 @@ struct dana_frames
 {
 	const char			*name; /* of what the rows come from */
 	const dana_cleaning *cleaning;
+	int					 classes; /* that the rule numbers its label by, or 0 */
 	int					 columns;
 	frame_column		*column;
 	dana_numbers		*numbers; /* of the current row */
@@ -97,7 +98,7 @@ start_page(dana_frames *frames)
 
 dana_frames *
 dana_frames_begin(const char *name, TupleDesc descriptor, const dana_cleaning *cleaning, int columns, const int *numbers,
-				  const int *lengths, uint32 page_size)
+				  const int *lengths, int classes, uint32 page_size)
 {
 	/* a training may stream for each epoch, all in one context of the caller's */
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "dana frames", ALLOCSET_DEFAULT_SIZES);
@@ -107,6 +108,7 @@ dana_frames_begin(const char *name, TupleDesc descriptor, const dana_cleaning *c
 	frames->context = context;
 	frames->name = name;
 	frames->cleaning = cleaning;
+	frames->classes = classes;
 	frames->columns = columns;
 	frames->column = palloc0(sizeof(frame_column) * Max(columns, 1));
 	frames->numbers = palloc0(sizeof(dana_numbers) * Max(columns, 1));
@@ -223,9 +225,19 @@ take_value(dana_frames *frames, frame_column *column, dana_numbers *numbers, Dat
 	return true;
 }
 
-/* Writes a complete tuple's attributes; returns how many numbers are NaN or infinite */
+_Noreturn void
+dana_refuse_label(const char *row, const char *name, const char *column, double label, int classes)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_EXCEPTION),
+			 errmsg("%s of %s has the label %g in column \"%s\", which is none of the rule's classes 0 to %d", row, name, label,
+					column, classes - 1),
+			 errhint("Number the labels from 0, give the rule more classes with hyper => '{...}', or leave such rows out.")));
+}
+
+/* Writes a complete tuple's attributes, and its label to `label`; returns how many numbers are NaN or infinite */
 static int
-write_columns(dana_frames *frames, char *at)
+write_columns(dana_frames *frames, char *at, float *label)
 {
 	unsigned mode = dn_enter();
 	float	 fill = frames->cleaning->fill;
@@ -257,6 +269,7 @@ write_columns(dana_frames *frames, char *at)
 		if (frames->cleaning->nonfinite != DANA_NONFINITE_KEEP)
 			for (int k = 0; k < count; k++)
 				nonfinite += (dn_bits(to[k]) & DN_EXPONENT) == DN_EXPONENT;
+		*label = to[0];
 		at += sizeof(float) * count;
 	}
 	dn_leave(mode);
@@ -268,6 +281,7 @@ dana_frames_add(dana_frames *frames, TupleTableSlot *row)
 {
 	MemoryContext caller = MemoryContextSwitchTo(frames->row_context);
 	bool		  complete = true;
+	float		  label = 0;
 
 	slot_getsomeattrs(row, frames->needed);
 	for (int i = 0; i < frames->columns && complete; i++)
@@ -279,7 +293,7 @@ dana_frames_add(dana_frames *frames, TupleTableSlot *row)
 	MemoryContextSwitchTo(caller);
 	if (!complete)
 		add_tuple(frames, TUPLE_DATA, 0);
-	else if (write_columns(frames, add_tuple(frames, frames->tuple, frames->columns)) > 0)
+	else if (write_columns(frames, add_tuple(frames, frames->tuple, frames->columns), &label) > 0)
 	{
 		if (frames->cleaning->nonfinite == DANA_NONFINITE_ERROR)
 			ereport(ERROR,
@@ -290,6 +304,9 @@ dana_frames_add(dana_frames *frames, TupleTableSlot *row)
 		HeapTupleHeaderSetNatts((HeapTupleHeader)(frames->page + frames->upper), 0);
 		frames->nonfinite++;
 	}
+	else if (!dana_is_class(label, frames->classes))
+		dana_refuse_label(psprintf("row " UINT64_FORMAT, frames->rows + 1), frames->name,
+						  frames->column[frames->columns - 1].name, label, frames->classes);
 	frames->rows++;
 	MemoryContextReset(frames->row_context);
 }

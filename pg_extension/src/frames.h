@@ -34,14 +34,24 @@ typedef struct dana_cleaning
 	char				**classes;	   /* or NULL */
 } dana_cleaning;
 
+/* Whether a label is one of the classes that a rule numbers from 0; 0 classes: any number is */
+static inline bool
+dana_is_class(float label, int classes)
+{
+	return classes == 0 || (label >= 0 && label < (float)classes && label == (float)(int)label);
+}
+
+/* Raises the error for a row's label that is none; `row` says which row, `column` which column */
+extern _Noreturn void dana_refuse_label(const char *row, const char *name, const char *column, double label, int classes);
+
 typedef struct dana_frames dana_frames;
 
 /*
  * Begins frames of `page_size` bytes for rows of `descriptor`. Column i of a frame comes from attribute numbers[i];
- * lengths[i] is the number of elements of its arrays, 0 for a scalar.
+ * lengths[i] is the number of elements of its arrays, 0 for a scalar. The last one is the label where there are classes.
  */
 extern dana_frames *dana_frames_begin(const char *name, TupleDesc descriptor, const dana_cleaning *cleaning, int columns,
-									  const int *numbers, const int *lengths, uint32 page_size);
+									  const int *numbers, const int *lengths, int classes, uint32 page_size);
 
 /* Adds a row; may wait for space in the ring */
 extern void dana_frames_add(dana_frames *frames, TupleTableSlot *row);

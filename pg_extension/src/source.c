@@ -30,6 +30,7 @@
 #include "json.h"
 #include "progress.h"
 #include "ring.h"
+#include "values.h"
 
 /* Pages between two reports of progress */
 #define PROGRESS_EVERY 64
@@ -189,10 +190,12 @@ dana_source_select(dana_source *source, int columns, const int *numbers)
 }
 
 void
-dana_source_adopt(dana_source *source, Jsonb *stream)
+dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *classes)
 {
 	int *numbers;
 
+	source->classes = classes == NULL ? 0 : dana_json_integer(classes, "count");
+	source->streams = 0;
 	if (stream == NULL)
 	{
 		if (source->rows)
@@ -200,6 +203,8 @@ dana_source_adopt(dana_source *source, Jsonb *stream)
 					(errcode(ERRCODE_PROTOCOL_VIOLATION),
 					 errmsg("the dana worker asked for the pages of %s, which has rows only", source->name)));
 		source->plan = NULL;
+		if (source->classes > 0)
+			source->label = get_attnum(RelationGetRelid(source->relation), dana_json_string(classes, "label"));
 		return;
 	}
 	source->page_size = dana_json_integer(stream, "page_size");
@@ -214,7 +219,6 @@ dana_source_adopt(dana_source *source, Jsonb *stream)
 		for (int i = 0; i < source->columns; i++)
 			numbers[i] = i + 1;
 	}
-	source->streams = 0;
 }
 
 static void
@@ -281,12 +285,26 @@ hide_invisible(dana_source *source, BlockNumber block, Buffer buffer, Page copy,
 	}
 }
 
-/* Sets to LP_UNUSED each line pointer of a copied page whose tuple the filter rejects; no buffer is locked */
+/* The label of a tuple; 0, which is a class, where it is NULL, for then the machine skips the tuple */
+static float
+label_of(dana_source *source, HeapTuple tuple, const dana_type *type)
+{
+	bool  isnull;
+	Datum value = heap_getattr(tuple, source->label, RelationGetDescr(source->relation), &isnull);
+
+	return isnull ? 0 : (float)dana_number_of(type, value);
+}
+
+/*
+ * Looks at each tuple of a copied page that is left; no buffer is locked. Sets to LP_UNUSED the line pointers of those
+ * that the filter rejects, and with `labels` refuses a label that is none of the rule's classes.
+ */
 static void
-apply_filter(dana_source *source, BlockNumber block, Page copy)
+look_at_tuples(dana_source *source, BlockNumber block, Page copy, const dana_type *labels)
 {
 	LocationIndex lower = ((PageHeader)copy)->pd_lower;
 	HeapTupleData tuple;
+	float		  label;
 
 	if (lower <= SizeOfPageHeaderData || lower > BLCKSZ)
 		return; /* new, empty, or damaged, which the machine reports */
@@ -305,8 +323,12 @@ apply_filter(dana_source *source, BlockNumber block, Page copy)
 		tuple.t_len = length;
 		ItemPointerSet(&tuple.t_self, block, i);
 		CHECK_FOR_INTERRUPTS();
-		if (!dana_filter_passes(source->compiled, &tuple))
+		if (source->compiled != NULL && !dana_filter_passes(source->compiled, &tuple))
 			ItemIdSetUnused(item);
+		else if (labels != NULL && !dana_is_class(label = label_of(source, &tuple, labels), source->classes))
+			dana_refuse_label(psprintf("row (%u,%u)", block, i), source->name,
+							  NameStr(TupleDescAttr(RelationGetDescr(source->relation), source->label - 1)->attname), label,
+							  source->classes);
 	}
 }
 
@@ -320,7 +342,16 @@ stream_pages(dana_source *source)
 	BufferAccessStrategy strategy = source->pages > NBuffers / 4 ? GetAccessStrategy(BAS_BULKREAD) : NULL;
 	PGAlignedBlock		 copy;
 	Buffer				 buffer = InvalidBuffer;
+	dana_type			 label;
+	/* the first stream alone: the others have the same rows */
+	dana_type *labels = source->classes > 0 && source->streams == 0 ? &label : NULL;
+	bool	   look = source->compiled != NULL || labels != NULL;
 
+	if (labels != NULL &&
+		(source->label <= 0 || !dana_type_of(TupleDescAttr(RelationGetDescr(relation), source->label - 1)->atttypid, labels) ||
+		 labels->array))
+		ereport(ERROR,
+				(errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker named a label that %s does not have", source->name)));
 	PredicateLockRelation(relation, snapshot);
 	dana_ring_begin(BLCKSZ);
 	dana_progress(DANA_PROGRESS_PAGES, source->pages);
@@ -340,7 +371,7 @@ stream_pages(dana_source *source)
 		dana_test_for_old_snapshot(snapshot, relation, page);
 		/* the rule of heapgetpage() (heapam.c): on a standby the flag can be ahead of the snapshot */
 		all_visible = PageIsAllVisible(page) && !snapshot->takenDuringRecovery && !serializable;
-		if (all_visible && source->compiled == NULL)
+		if (all_visible && !look)
 		{
 			dana_ring_fill(slot, page);
 			UnlockReleaseBuffer(buffer);
@@ -352,8 +383,8 @@ stream_pages(dana_source *source)
 			if (!all_visible)
 				hide_invisible(source, block, buffer, copy.data, serializable);
 			UnlockReleaseBuffer(buffer);
-			if (source->compiled != NULL)
-				apply_filter(source, block, copy.data);
+			if (look)
+				look_at_tuples(source, block, copy.data, labels);
 			dana_ring_fill(slot, copy.data);
 		}
 		dana_ring_commit();
@@ -393,7 +424,7 @@ stream_rows(dana_source *source)
 				 errdetail("It contains volatile functions, or a sample without REPEATABLE."),
 				 errhint("Store the rows in a table, or start the worker with a higher --cache-limit.")));
 	frames = dana_frames_begin(source->name, dana_rows_descriptor(source->plan), &source->cleaning, source->columns,
-							   source->numbers, source->lengths, source->page_size);
+							   source->numbers, source->lengths, source->classes, source->page_size);
 	if (source->stored != NULL)
 		stream_stored(source, frames);
 	else

@@ -46,6 +46,8 @@ typedef struct dana_source
 	int		  *lengths; /* elements of array columns, 0 for a scalar */
 	uint32	   page_size;
 	int		   streams; /* so far */
+	int		   classes; /* that the rule numbers its label by, or 0 */
+	int		   label;	/* number of its column, for pages; the last column of frames */
 	Tuplestorestate *stored; /* rows to stream instead of the plan's, or NULL */
 	TupleDesc		 stored_type;
 } dana_source;
@@ -57,8 +59,11 @@ extern void			dana_source_close(dana_source *source);
 /* Appends the description for the worker, a JSON object */
 extern void dana_source_describe(dana_source *source, StringInfo to);
 
-/* Takes the worker's wish: which columns it wants as frames, or (JSON null) pages as they are */
-extern void dana_source_adopt(dana_source *source, Jsonb *stream);
+/*
+ * Takes the worker's wish: which columns it wants as frames, or (NULL) pages as they are; and which classes the rule
+ * numbers a label by, or NULL
+ */
+extern void dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *classes);
 
 /* Streams every page or row once, in the same order each time, through the ring */
 extern void dana_source_stream(dana_source *source);

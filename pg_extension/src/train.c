@@ -90,7 +90,8 @@ begin(const dana_reply *reply, dana_source *source, dana_new_model *model)
 	model->design = dana_json_member(message, "design");
 	dana_progress(DANA_PROGRESS_EPOCHS, epochs);
 	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_STREAMING);
-	dana_source_adopt(source, dana_json_is_null(message, "stream") ? NULL : dana_json_member(message, "stream"));
+	dana_source_adopt(source, dana_json_is_null(message, "stream") ? NULL : dana_json_member(message, "stream"),
+					  dana_json_is_null(model->design, "classes") ? NULL : dana_json_member(model->design, "classes"));
 	dana_source_stream(source);
 	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_TRAINING);
 	return epochs;

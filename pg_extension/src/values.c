@@ -310,11 +310,10 @@ dana_numbers_write(const dana_numbers *numbers, float fill, float *to)
 	}
 }
 
-/* A number of a plain type in double precision; what the machine has is this one rounded */
-static double
-widened(Oid type, Datum value)
+double
+dana_number_of(const dana_type *type, Datum value)
 {
-	switch (type)
+	switch (type->element)
 	{
 		case FLOAT4OID:
 			return DatumGetFloat4(value);
@@ -326,8 +325,10 @@ widened(Oid type, Datum value)
 			return DatumGetInt32(value);
 		case INT8OID:
 			return (double)DatumGetInt64(value);
-		default:
+		case BOOLOID:
 			return DatumGetBool(value);
+		default:
+			return to_double(type->element, value);
 	}
 }
 
@@ -335,8 +336,7 @@ widened(Oid type, Datum value)
 Datum
 dana_number(PG_FUNCTION_ARGS)
 {
-	dana_type	*type = fcinfo->flinfo->fn_extra;
-	dana_numbers numbers;
+	dana_type *type = fcinfo->flinfo->fn_extra;
 
 	if (type == NULL)
 	{
@@ -349,6 +349,5 @@ dana_number(PG_FUNCTION_ARGS)
 					 errmsg("a value of type %s is not one number", format_type_be(given))));
 		fcinfo->flinfo->fn_extra = type;
 	}
-	dana_numbers_of(type, PG_GETARG_DATUM(0), &numbers);
-	PG_RETURN_FLOAT8(widened(numbers.type, numbers.value));
+	PG_RETURN_FLOAT8(dana_number_of(type, PG_GETARG_DATUM(0)));
 }

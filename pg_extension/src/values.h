@@ -36,6 +36,9 @@ extern bool dana_is_array(Oid type);
 /* Elements of a value of such a type that has one dimension; -1 where it has another number of them */
 extern int dana_array_length(Oid type, Datum value);
 
+/* The number that a scalar value of such a type stands for, not rounded to binary32 */
+extern double dana_number_of(const dana_type *type, Datum value);
+
 /* Makes a value ready; what it needs is in the current memory context */
 extern void dana_numbers_of(const dana_type *type, Datum value, dana_numbers *numbers);
 
