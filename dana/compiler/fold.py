@@ -30,7 +30,7 @@ def fold(
     if n == lanes == 1:
         return replace(value, shape=shape, owned=in_place)
     form = value.form if lanes == 1 else Form.SPREAD
-    result = emitter.temporary(name, shape, form, per_tuple=value.stride > 0)
+    result = emitter.temporary(name, shape, form, per_tuple=value.stride > 0, kept=value.kept)
     rows = emitter.row_shape(value)
     before, after = rows[:axis], rows[axis + 1 :]
     last = emitter.view(result, (*before, *after))

@@ -20,7 +20,7 @@ from hwgen.spec.engine import Mask, Opcode, Section, Source
 def merge_round(emitter: Emitter, op: Opcode, value: Value, block: Value, *, in_place: bool, name: str) -> None:
     """Merge the tuples of a round into `block`; at the end of `tuple`."""
     rows, threads, group = emitter.rows(value), emitter.threads, emitter.group
-    units, unit = (1, rows) if block.kept is None else emitter.units(block)
+    vectors, units, unit = emitter.parts(block)
     if group == 1 and threads == 1:  # every round has its one tuple
         emitter.elementwise(Section.TUPLE, Opcode.MOV, block, value)
         return
@@ -40,24 +40,23 @@ def merge_round(emitter: Emitter, op: Opcode, value: Value, block: Value, *, in_
         emitter.nest(Section.TUPLE, op, (count, rows), target, left, right, outer=0, mask=mask)
         here, mask, mine = target, Mask.NONE, True
     # threads that want a slice cross halves: each goes on with the half that it is to hold
+    here = replace(here, steps=(0, units * unit, 1))
     for distance, (both, one) in enumerate(pairwise(shares(units, threads))):
-        rows = one * unit
         if 2 << distance == threads:
-            target = last
+            target = View(block.buffer, block.base, (0, one * unit, 1))
         elif mine or (in_place and group == 1):
             target = here
         else:
-            target = replace(emitter.room(name, (1, rows), per_tuple=False), steps=(0, 1))
-        source = Source.THREAD_XOR
+            target = replace(emitter.room(name, (vectors, one * unit), per_tuple=False), steps=(0, one * unit, 1))
         emitter.nest(
             Section.TUPLE,
             op,
-            (1, rows),
+            (1, vectors, one * unit),
             target,
             here,
-            here.moved(1, (both - one) * unit),
-            outer=0,
-            source=source,
+            here.moved(2, (both - one) * unit),
+            outer=None if mask is Mask.NONE else 0,
+            source=Source.THREAD_XOR,
             distance=distance,
             mask=mask,
         )

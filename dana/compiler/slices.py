@@ -9,7 +9,8 @@ remembers stays in shares from batch to batch: `init` cuts it, `epoch` joins it 
 
 The rows of a value are an array (`layout.row_shape`). Its last axes, `kept` of them, stay together; the others count
 *units*, which are shared out. With `kept` of 0 a unit is a row; with 1 it is a vector, for factors that differ from
-vector to vector. Values of one unit are whole in every thread and join in as they are.
+vector to vector. Or each thread has a part of every vector (`ACROSS`): units are the last axis alone, and sums over the
+others are a thread's own. Values of one unit are whole in every thread and join in as they are.
 
 Nodes that feed one another are chosen together, if that saves rows: of operations, of merges, and of the exchanges
 where whole values and slices meet (`slicing.py`). The wait for a joined model is counted as rows, so that small ones
@@ -26,7 +27,7 @@ from math import prod
 from dana.compiler.forms import Forms
 from dana.compiler.layout import Form, row_shape
 from dana.compiler.sections import Plan
-from dsl.hdfg.graph import BINARY, UNARY, Op
+from dsl.hdfg.graph import BINARY, REDUCTIONS, UNARY, Op
 from hwgen.spec import cycles
 from hwgen.spec.config import LANES_PER_CLUSTER
 from hwgen.spec.engine import Opcode, Section
@@ -38,10 +39,22 @@ Kept = int | None
 """Last axes of rows that stay together, None for a whole value."""
 
 
-def units_of(rows: tuple[int, ...], kept: int) -> tuple[int, int]:
-    """(units, rows of each) of an array of rows."""
+ACROSS = -1
+"""In place of a number of axes that are kept: all but the last one."""
+
+
+def parts_of(rows: tuple[int, ...], kept: int) -> tuple[int, int, int]:
+    """(vectors that each thread has a part of, units, rows of each) of an array of rows."""
+    if kept == ACROSS:
+        return prod(rows[:-1]), rows[-1] if rows else 1, 1
     cut = max(0, len(rows) - kept)
-    return prod(rows[:cut]), prod(rows[cut:])
+    return 1, prod(rows[:cut]), prod(rows[cut:])
+
+
+def slice_of(rows: tuple[int, ...], kept: int, threads: int) -> tuple[int, ...]:
+    """The array of rows that a thread has of them."""
+    share = shares(parts_of(rows, kept)[1], threads)[-1]
+    return (*rows[:-1], share) if kept == ACROSS else (share, *rows[len(rows) - kept :])
 
 
 def shares(units: int, threads: int) -> tuple[int, ...]:
@@ -78,7 +91,7 @@ class Slices:
         if k not in self.of or self.plan.graph.nodes[k].op is Op.MERGE:
             return None
         kept = self.of[k]
-        return kept if units_of(self._rows(k, position), kept)[0] > 1 else None
+        return kept if parts_of(self._rows(k, position), kept)[1] > 1 else None
 
     def _rows(self, k: int, position: int) -> tuple[int, ...]:
         shape = self.plan.graph.concrete_shape(self.plan.operands(k)[position])
@@ -90,7 +103,7 @@ class Slices:
 
     def text(self) -> str:
         """The choices for people."""
-        nodes = (f"%{k}/{kept}" if kept else f"%{k}" for k, kept in sorted(self.of.items()))
+        nodes = (f"%{k}" + {0: "", ACROSS: "/across"}.get(kept, f"/{kept}") for k, kept in sorted(self.of.items()))
         joined = (f"%{k}" for k in sorted(self.joined))
         return f"slices: {' '.join(nodes) or '-'}\njoined: {' '.join(joined) or '-'}\n"
 
@@ -139,6 +152,7 @@ class _Chooser:
         for update in graph.updates:
             value = plan.resolve(update.value)
             fits = value in self.nodes and update.index is None and forms.of[value] is forms.of[update.model]
+            fits = fits and graph.nodes[plan.root(value)].op is not Op.MODEL  # an old value is saved whole
             if fits and self.rows[value] == self.rows[update.model]:
                 self.source[update.model] = value
                 self.models.setdefault(value, []).append(update.model)
@@ -152,21 +166,22 @@ class _Chooser:
         op = self.graph.nodes[k].op
         # what the tuples bring is a thread's own until it is merged
         shared = self.plan.section[k] in BATCH and k not in self.plan.per_tuple
-        return shared and (op is Op.MERGE or op is Op.WHERE or op in UNARY or op in BINARY)
+        return shared and (op in (Op.MERGE, Op.WHERE, Op.EXPAND) or op in UNARY or op in BINARY or op in REDUCTIONS)
 
     def _row_shape(self, k: int, form: Form) -> tuple[int, ...]:
         return row_shape(self.graph.concrete_shape(k), form, self.lanes)
 
     def choose(self) -> Slices:
         found: list[tuple[int, list[int], int]] = []
-        for kept in range(max((len(self.rows[k]) for k in self.nodes), default=0)):
+        for kept in (*range(max((len(self.rows[k]) for k in self.nodes), default=0)), ACROSS):
             self.chosen = {k: kept for k in self.nodes if self._eligible(k, kept)}
             self._prune()
             for group in self._groups():
                 found.append((self._saved(group, kept), group, kept))
         self.chosen = {}
         total = 0
-        least = (self.threads - 1).bit_length() * cycles.RESULT_LATENCY
+        # of the wait for a model that is joined, other work fills about half
+        least = (self.threads - 1).bit_length() * cycles.RESULT_LATENCY // 2
         for saved, group, kept in sorted(found, key=lambda option: (-option[0], option[1])):
             if saved > least and not any(k in self.chosen for k in group):
                 self.chosen |= dict.fromkeys(group, kept)
@@ -177,10 +192,16 @@ class _Chooser:
 
     def _eligible(self, k: int, kept: int) -> bool:
         """Whether a share of a node's units can be computed from shares of the operands', and from values of one."""
-        if len(self.rows[k]) <= kept or units_of(self.rows[k], kept)[0] < 2:
+        if len(self.rows[k]) <= kept or parts_of(self.rows[k], kept)[1] < 2:
             return False
-        if self.graph.nodes[k].op is Op.MERGE:
+        node = self.graph.nodes[k]
+        if node.op is Op.MERGE:
             return True
+        if node.op is Op.EXPAND or node.op in REDUCTIONS:
+            # a sum over the last axis has none left, and a new one is not shared
+            operand = self.operands[k][0]
+            alike = self.forms.of[operand] is self.forms.of[k] and self.rows[operand][-1:] == self.rows[k][-1:]
+            return kept == ACROSS and alike and node.axis != max(len(self.rows[operand]), len(self.rows[k])) - 1
         own = _shared(self.rows[k], kept)
         for position, operand in enumerate(self.operands[k]):
             form = self.forms.wanted(k, position)
@@ -248,13 +269,16 @@ class _Chooser:
         if k not in self.plan.section or k in self.plan.per_tuple or self.plan.section[k] not in BATCH:
             return 0
         node = self.graph.nodes[k]
-        units, unit = units_of(self.rows[k], self.chosen.get(k, 0))
-        counts = shares(units, self.threads)
+        whole = prod(self.rows[k])
+        if node.op is Op.EXPAND or self.plan.root(k) != k:
+            return 0
         if node.op is Op.MERGE:
-            return sum(counts[1:]) * unit if k in self.chosen else (len(counts) - 1) * units * unit
-        rows = (counts[-1] if k in self.chosen else units) * unit
+            return self._cutting(k, self.chosen[k]) if k in self.chosen else whole * (self.threads - 1).bit_length()
+        rows = prod(slice_of(self.rows[k], self.chosen[k], self.threads)) if k in self.chosen else whole
         if node.op is Op.WHERE:
             rows *= 2
+        elif node.op in REDUCTIONS:
+            rows *= prod(self.rows[self.operands[k][0]]) // whole - 1
         elif (opcode := Opcode.__members__.get(node.op.name)) is not None and opcode.special:
             interval = cycles.element_interval(opcode, self.divide_interval)
             rows *= interval * (1 if self.forms.of[k] is Form.SPREAD else LANES_PER_CLUSTER)
@@ -266,7 +290,7 @@ class _Chooser:
         for reader, rows in self.readers[k]:
             kept = self.chosen.get(reader)
             merges = self.graph.nodes[reader].op is Op.MERGE
-            wanted.add(None if kept is None or merges or units_of(rows, kept)[0] == 1 else kept)
+            wanted.add(None if kept is None or merges or parts_of(rows, kept)[1] == 1 else kept)
         if k in self.models:
             wanted.add(self.chosen.get(k))
         return wanted
@@ -281,17 +305,20 @@ class _Chooser:
             others |= {None}  # a batch is an epoch, which cuts models and joins them
         rows = 0
         if kept is not None and others:
-            units, unit = units_of(self.rows[k], kept)
-            rows += sum(few for few, _ in pairwise(shares(units, self.threads)) if few > 1) * unit
-        for other in others:
-            if other is not None:
-                units, unit = units_of(self.rows[k], other)
-                rows += sum(few for many, few in pairwise(shares(units, self.threads)) if many > 1) * unit
-        return rows
+            vectors, units, unit = parts_of(self.rows[k], kept)
+            rows += vectors * sum(many for many, _ in pairwise(shares(units, self.threads)) if many > 1) * unit
+        return rows + sum(self._cutting(k, other) for other in others if other is not None)
+
+    def _cutting(self, k: int, kept: int) -> int:
+        """Rows that it takes to cut a value, or to merge it into slices."""
+        vectors, units, unit = parts_of(self.rows[k], kept)
+        return vectors * sum(shares(units, self.threads)[1:]) * unit
 
 
 def _shared(rows: tuple[int, ...], kept: int) -> tuple[int, ...]:
     """The axes that count units, without those of one in front."""
+    if kept == ACROSS:
+        return rows[-1:] if rows[-1:] > (1,) else ()
     shared = rows[: max(0, len(rows) - kept)]
     first = next((at for at, extent in enumerate(shared) if extent > 1), len(shared))
     return shared[first:]

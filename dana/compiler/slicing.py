@@ -25,25 +25,25 @@ def halves(units: int, threads: int) -> list[tuple[int, int, int]]:
 
 def cut(emitter: Emitter, section: Section, value: Value, room: Value) -> None:
     """Fill `room` with each thread's slice of a whole value."""
-    units, unit = emitter.units(room)
-    here = View(value.buffer, value.base, (0, 1))
+    vectors, units, unit = emitter.parts(room)
+    here = View(value.buffer, value.base, (0, units * unit, 1))
     steps = halves(units, emitter.threads)
     for distance, both, one in steps:
-        target = View(room.buffer, room.base, (0, 1))
-        if (distance, both, one) != steps[-1]:
-            # the second step goes on in the rows of the first
-            target = (
-                here
-                if distance
-                else View(emitter.room(room.buffer.name, (one * unit,), per_tuple=False).buffer, 0, (0, 1))
+        if (distance, both, one) == steps[-1]:
+            target = View(room.buffer, room.base, (0, one * unit, 1))
+        elif distance:
+            target = here
+        else:
+            target = View(
+                emitter.room(room.buffer.name, (vectors, one * unit), per_tuple=False).buffer, 0, (0, one * unit, 1)
             )
         emitter.nest(
             section,
             Opcode.LOW,
-            (1, one * unit),
+            (1, vectors, one * unit),
             target,
             here,
-            here.moved(1, (both - one) * unit),
+            here.moved(2, (both - one) * unit),
             source=Source.THREAD_XOR,
             distance=distance,
         )
@@ -52,12 +52,14 @@ def cut(emitter: Emitter, section: Section, value: Value, room: Value) -> None:
 
 def join(emitter: Emitter, section: Section, value: Value, room: Value) -> None:
     """Fill `room` with the whole value that each thread has a slice of."""
-    units, unit = emitter.units(value)
-    here, there = View(value.buffer, value.base, (0, 1)), View(room.buffer, room.base, (0, 1))
+    vectors, units, unit = emitter.parts(value)
+    here = View(value.buffer, value.base, (0, emitter.rows(value) // vectors, 1))
+    there = View(room.buffer, room.base, (0, units * unit, 1))
     for distance, both, one in reversed(halves(units, emitter.threads)):
         exchange = {"source": Source.THREAD_XOR, "distance": distance}
-        high = here.moved(1, (2 * one - both) * unit)
+        lower, upper = (1, vectors, one * unit), (1, vectors, (both - one) * unit)
+        high = here.moved(2, (2 * one - both) * unit)
         # the upper half first: from the second step on the lower one is written over what both come from
-        emitter.nest(section, Opcode.HIGH, (1, (both - one) * unit), there.moved(1, one * unit), high, high, **exchange)
-        emitter.nest(section, Opcode.LOW, (1, one * unit), there, here, here, **exchange)
+        emitter.nest(section, Opcode.HIGH, upper, there.moved(2, one * unit), high, high, **exchange)
+        emitter.nest(section, Opcode.LOW, lower, there, here, here, **exchange)
         here = there

@@ -14,7 +14,7 @@ from typing import Any
 from dana.compiler.layout import Form, row_shape
 from dana.compiler.nest import pieces
 from dana.compiler.ops import Access, Buffer, Home, Index, VectorOp
-from dana.compiler.slices import Kept, shares, units_of
+from dana.compiler.slices import Kept, parts_of, slice_of
 from hwgen.spec.engine import Opcode, Section
 
 
@@ -33,8 +33,8 @@ class Value:
     owned
         The buffer holds this value and nothing else, and may be overwritten by the value's last reader.
     kept
-        None if each thread holds the whole value; else each has a slice, a share of the units that the first axes of
-        rows count, and this many last axes are a unit (`slices.py`).
+        None if each thread holds the whole value; else each has a slice, and these axes of rows are not shared out
+        (`slices.py`).
     """
 
     buffer: Buffer
@@ -93,14 +93,12 @@ class Emitter:
     def row_shape(self, value: Value) -> tuple[int, ...]:
         """Rows of one value, or of a thread's slice of it, as an array."""
         rows = row_shape(value.shape, value.form, self.lanes)
-        if value.kept is None:
-            return rows
-        return (shares(self.units(value)[0], self.threads)[-1], *rows[len(rows) - value.kept :])
+        return rows if value.kept is None else slice_of(rows, value.kept, self.threads)
 
-    def units(self, value: Value) -> tuple[int, int]:
-        """(units, rows of each) of the whole value that threads have slices of."""
-        assert value.kept is not None, "a slice"
-        return units_of(row_shape(value.shape, value.form, self.lanes), value.kept)
+    def parts(self, value: Value) -> tuple[int, int, int]:
+        """(vectors, units, rows of each), as `slices.parts_of`; a whole value is one unit."""
+        rows = row_shape(value.shape, value.form, self.lanes)
+        return (1, 1, prod(rows)) if value.kept is None else parts_of(rows, value.kept)
 
     def rows(self, value: Value) -> int:
         """Rows of one value."""

@@ -20,7 +20,7 @@ before = dana.expand(dana.arange(k), 1) <= dana.expand(dana.arange(k), 2)
 taken = dana.sigma(dana.expand(products * before, 3) * dana.expand(W, 1), 2)
 size = dana.sigma(away * away, 1)
 rate = inverse_decay(lr) / largest(pca.merge(size, 64, "+") / 64)
-rows = pca.merge(1 + 0 * size, 64, "+")  # of the batch
+rows = pca.merge(1, 64, "+")  # of the batch
 
 pca.setModel(W, W + rate * (gradient - taken))
 pca.setModel(centre, running_mean(pca.merge(x, 64, "+") * (1 / rows), keep=0.99))

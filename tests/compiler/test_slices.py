@@ -10,7 +10,7 @@ from dana.compiler import slices
 from dana.compiler.engine import compile_engine, prepare
 from dana.compiler.forms import choose_forms
 from dana.compiler.layout import tuple_layout
-from dana.compiler.slices import Slices, choose_slices, shares, units_of
+from dana.compiler.slices import ACROSS, Slices, choose_slices, parts_of, shares
 from dana.compiler.slicing import halves
 from dsl import compile_rule
 from dsl.hdfg.graph import Graph
@@ -85,10 +85,22 @@ models %2 %3
 """
 
 PARTS = {
-    # a factor for each vector: units are vectors
+    # a factor for each vector: all threads have all factors, and a part of each vector
     "factors": (
         "%7 = mul %4 %6 : batch [11,50]\n%8 = add %2 %7 : batch [11,50]\nupdate %2 <- %8\n",
-        "slices: %2/1 %4/1 %7/1 %8/1\njoined: -\n",
+        "slices: %2/across %4/across %7/across %8/across\njoined: -\n",
+    ),
+    # a sum over the vectors, of parts of them; and a model with a new axis, which moves nothing
+    "sums of vectors": (
+        "%7 = expand %2 axis=0 : batch [1,11,50]\n%8 = expand %4 axis=1 : batch [11,1,50]\n"
+        "%9 = mul %7 %8 : batch [11,11,50]\n%10 = sigma %9 axis=1 : batch [11,50]\n"
+        "%11 = sub %2 %10 : batch [11,50]\nupdate %2 <- %11\n",
+        "slices: %2/across %4/across %5/across %6/across %7/across %8/across %9/across\njoined: -\n",
+    ),
+    "a sum for a model": (
+        "%7 = mul %2 %4 : batch [11,50]\n%8 = expand %7 axis=0 : batch [1,11,50]\n"
+        "%9 = sigma %8 axis=0 : batch [11,50]\nupdate %2 <- %9\n",
+        "slices: %2/across %4/across %5/across %6/across %7/across\njoined: -\n",
     ),
     # a vector for all: it is no unit, but all threads have it
     "one vector": (
@@ -99,7 +111,7 @@ PARTS = {
     # a row of the model is written, not all: it is no slice
     "one row": (
         "%7 = const 3.0 : const []\n%8 = sigma %4 axis=0 : batch [50]\nupdate %2[%7] <- %8\n",
-        "slices: -\njoined: -\n",
+        "slices: %4/across %6/across\njoined: -\n",
     ),
     "few rows": ("%7 = add %3 %5 : batch [11]\nupdate %3 <- %7\n", "slices: -\njoined: -\n"),
 }
@@ -168,9 +180,9 @@ def test_optimizers_keep_their_slices(batch: int | str, threads: int) -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_can_be_sliced(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random rules, whose values are too small for slices to pay."""
-    monkeypatch.setattr(slices._Chooser, "_saved", lambda *_: 1 << 30)
-    monkeypatch.setattr(slices._Chooser, "_prune", lambda *_: None)
     rng = random.Random(f"slices {seed}")
+    monkeypatch.setattr(slices._Chooser, "_saved", lambda *_: (1 << 30) + rng.randrange(8))
+    monkeypatch.setattr(slices._Chooser, "_prune", lambda *_: None)
     graph = RandomRule(seed, special=rng.random() < 0.5, matrices=seed % 4 > 0).graph(
         batch=rng.choice([2, 7, 16, 33, None]), size=rng.choice([10, 25])
     )
@@ -219,6 +231,7 @@ def test_shares() -> None:
     assert shares(75, 4) == (75, 38, 19)
     assert shares(3, 8) == (3, 2, 1, 1)
     assert halves(3, 8) == [(0, 3, 2), (1, 2, 1)]
-    assert units_of((11, 7), 0) == (77, 1)
-    assert units_of((11, 7), 1) == (11, 7)
-    assert units_of((7,), 2) == (1, 7)
+    assert parts_of((11, 7), 0) == (1, 77, 1)
+    assert parts_of((11, 7), 1) == (1, 11, 7)
+    assert parts_of((7,), 2) == (1, 1, 7)
+    assert parts_of((11, 7), ACROSS) == (11, 7, 1)
