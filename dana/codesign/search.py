@@ -211,7 +211,10 @@ def _fastest(job: _Job, wishes: Mapping[str, int]) -> Candidate:
     goal = AS_FAST * job.measure(bundles[-1]).page
     # cycles never grow with Striders
     least = bisect_left(range(len(choices) - 1), True, key=lambda k: job.measure(bundles[k]).page <= goal)
-    bundle = bundles[least]
+    return _candidate(job, bundles[least])
+
+
+def _candidate(job: _Job, bundle: Bundle) -> Candidate:
     return Candidate(
         bundle=bundle,
         cycles=job.measure(bundle),
@@ -222,7 +225,12 @@ def _fastest(job: _Job, wishes: Mapping[str, int]) -> Candidate:
 
 def _made_to_fit(job: _Job, candidate: Candidate, wishes: Mapping[str, int], given: Mapping[str, int]) -> Candidate:
     """Where logic is what the device lacks: smaller division units; where it is block RAM: smaller memories, then fewer
-    Striders, until it is enough."""
+    Striders, until it is enough. Nothing is tried with more units than the device holds."""
+    if candidate.bundle.config.units > LANES_PER_CLUSTER:
+        config = replace(candidate.bundle.config, striders=1, divide_interval=DIVIDE_INTERVALS[0])
+        least = replace(candidate, area=area_of(config, job.device.family)).uses
+        if max(use for name, use in least.items() if name != "block_rams") > 1:
+            return candidate
     for interval in reversed(DIVIDE_INTERVALS):
         if candidate.uses["luts"] <= 1 or "divide_interval" in given:
             break
@@ -240,8 +248,9 @@ def _made_to_fit(job: _Job, candidate: Candidate, wishes: Mapping[str, int], giv
                 break
             wishes = smaller
     while "striders" not in given and _lacks_memory(candidate) and candidate.bundle.config.striders > 1:
-        fewer = max(count for count in STRIDERS if count < candidate.bundle.config.striders)
-        candidate = _fastest(job, {**wishes, "striders": fewer})
+        bundle = candidate.bundle
+        fewer = max(count for count in STRIDERS if count < bundle.config.striders)
+        candidate = _candidate(job, replace(bundle, config=replace(bundle.config, striders=fewer)))
     return candidate
 
 
