@@ -366,12 +366,16 @@ class Connection:
         UsageError
             There is no such model, or it is not yours to read.
         """
-        rows = self.session.execute(
-            'SELECT parameter, shape, "values" FROM dana_parameters(%s, %s)', (model, version)
-        ).fetchall()
-        if not rows:
-            which = model if version is None else f"{model}@{version}"
-            raise UsageError(f"there is no model {which}, or it belongs to somebody else; dana.model lists yours")
+        try:
+            rows = self.session.execute(
+                'SELECT parameter, shape, "values" FROM dana_parameters(%s, %s)', (model, version)
+            ).fetchall()
+        except (
+            psycopg.errors.UndefinedObject,
+            psycopg.errors.InvalidName,
+            psycopg.errors.InsufficientPrivilege,
+        ) as error:
+            raise UsageError(str(error.diag.message_primary), hint=error.diag.message_hint or "") from None
         return {name: np.asarray(values, dtype=np.float32).reshape(shape) for name, shape, values in rows}
 
     @contextmanager

@@ -7,6 +7,20 @@ CREATE FUNCTION dana_find_model(reference text, OUT name text, OUT version integ
 	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_find_model(text) IS 'The version that "name" or "name@version" stands for; an error where there is none that you may use';
 
+CREATE OR REPLACE FUNCTION dana_parameters(model text, version integer DEFAULT NULL)
+	RETURNS TABLE (parameter text, shape integer[], "values" real[])
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+	AS $$
+	SELECT p.value ->> 'name',
+		ARRAY(SELECT d.value::integer FROM jsonb_array_elements_text(p.value -> 'shape') WITH ORDINALITY AS d (value, n) ORDER BY d.n),
+		m.weights[(p.value ->> 'offset')::integer + 1 : (p.value ->> 'offset')::integer + (p.value ->> 'size')::integer]
+	FROM dana.model AS m, jsonb_array_elements(m.parameters) WITH ORDINALITY AS p (value, n)
+	WHERE (m.name, m.version) = (SELECT f.name, f.version FROM @extschema@.dana_find_model($1 || COALESCE('@' || $2, '')) AS f)
+	ORDER BY p.n
+	$$;
+COMMENT ON FUNCTION dana_parameters(text, integer) IS 'The parameters of a model, by name and version or as "name@version": name, shape, and values row by row';
+
 CREATE FUNCTION dana_arguments(features jsonb) RETURNS text
 	LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp

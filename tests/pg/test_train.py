@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.pg.cluster import Cluster
@@ -194,7 +195,16 @@ def test_parameters_apart(session: Session, rule: Callable[..., str]) -> None:
     assert first[1][:2] == ("b", [])
     assert math.isnan(first[1][2][0])
     assert session.execute("SELECT * FROM dana_parameters('m')").fetchall()[0] == ("w", [0], [])
-    assert session.execute("SELECT * FROM dana_parameters('none')").fetchall() == []
+    again = session.execute("SELECT * FROM dana_parameters('m@1')").fetchall()
+    assert str(again) == str(first), "a NaN is not itself"
+    for call, error in (
+        ("'none'", psycopg.errors.UndefinedObject),
+        ("'m', 9", psycopg.errors.UndefinedObject),
+        ("'m', 0", psycopg.errors.InvalidName),
+        ("'m@1', 1", psycopg.errors.InvalidName),
+    ):
+        with pytest.raises(error):
+            session.execute(f"SELECT * FROM dana_parameters({call})")
 
 
 def test_notices_and_descriptions(session: Session) -> None:
