@@ -91,8 +91,11 @@ MUTATIONS = (
     Mutation("arith/function.py", "(scale == -126) & ~above", "scale == -126", "least exponentials are 0", FUNCTION),
     Mutation("engine/lane.py", "(~self.conditional | holds)", "1", "a conditional move always writes", ENGINE),
     Mutation("engine/lane.py", "b.eq(arriving)", "b.eq(self.b)", "no exchange", ENGINE),
+    Mutation("engine/lane.py", "Mux(self.swap, other, own)", "own", "no lane swaps its operands", ENGINE),
+    Mutation("engine/cluster.py", "delayed(m, swap, 3", "delayed(m, swap, 2", "LOW by another row's lanes", ENGINE),
     Mutation("engine/cluster.py", "tail[:LANE_BITS] <= k", "tail[:LANE_BITS] < k", "a tail is a lane late", ENGINE),
     Mutation("engine/thread.py", "number >= before", "number >= present", "PAIR's b has a's tuple", ENGINE),
+    Mutation("engine/thread.py", "both & (number >= p", "both & (number > p", "SINGLE sends a tuple more", ENGINE),
     Mutation("engine/engine.py", "Mux(self.rows.half, half_base, 0)", "0", "tuples lie in one half", ENGINE),
     Mutation(
         "engine/sequencer.py",

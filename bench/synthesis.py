@@ -43,19 +43,19 @@ DESIGNS = (
     Design(
         name="ECP5, 8 units, every function",
         device="lfe5um5g-85",
-        config=MachineConfig(functions=ALL_FUNCTIONS),
+        config=MachineConfig(functions=ALL_FUNCTIONS, crossed=0),
         clock_mhz=100,
     ),
     Design(
         name="ECP5, 32 units, sigmoid",
         device="lfe5um5g-85",
-        config=MachineConfig(threads=4, link_bytes=16, functions=LOGISTIC, **SMALL_MEMORIES),
+        config=MachineConfig(threads=4, link_bytes=16, functions=LOGISTIC, crossed=0, **SMALL_MEMORIES),
         luts=1300,
     ),
     Design(
         name="UltraScale+, 64 units, division",
         device="xcvu9p",
-        config=MachineConfig(functions=LINEAR, **WIDE),
+        config=MachineConfig(functions=LINEAR, crossed=0, **WIDE),
         luts=1000,
         dsps=2.5,
     ),

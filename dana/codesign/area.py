@@ -56,6 +56,9 @@ INDEX_FILE = (230.0, 440.0, 1.0)
 """LUTs, flip-flops and DSPs of a thread's index file and its additions to addresses."""
 
 
+CROSSED = {"xcup": (12.0, 32.0), "ecp5": (24.0, 32.0)}
+"""LUTs of a lane that chooses its operands in exchanges; flip-flops of its cluster, which knows which lanes do."""
+
 DIVIDE_STAGE = {"ecp5": (220.0, 104.0), "xcup": (160.0, 104.0)}
 """LUTs and flip-flops of a stage more in a division unit; of ECP5 as synthesised for an interval of 9, of UltraScale+
 in the proportion of the two families' units of one stage."""
@@ -112,6 +115,15 @@ def _functions(config: MachineConfig, family: str) -> Row:
     )
 
 
+def _crossed(config: MachineConfig, family: str) -> Row:
+    """What crossed exchanges add to all lanes and clusters."""
+    if not config.crossed:
+        return 0, 0, 0, 0
+    luts, flipflops = CROSSED[family]
+    # a thread passes six bits on to its clusters, the sequencer to the threads
+    return config.units * luts, config.threads * (config.clusters * flipflops + 6) + 8, 0, 0
+
+
 def _line(config: MachineConfig) -> int:
     """Stages in which the sequencer keeps a result's address at most."""
     return max([cycles.RESULT_LATENCY, *(cycles.SPECIAL_LATENCY[op] for op in FUNCTIONS if config.has(op))])
@@ -142,6 +154,7 @@ def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
         "index files": _times(threads if config.index_depth else 0, (*INDEX_FILE, _index_memory(config))),
         "threads": _times(threads, (distant + 72, 264 * config.clusters + 180, 0, 0)),
         "exchange": (32 * units * math.ceil(distances / 3), 264 * config.clusters + 44, 0, 0),
+        "crossed exchange": _crossed(config, "xcup"),
         "sequencer": (790, 950 + 24 * _line(config), 1, _block_rams(config.program_depth, WORD_BITS)),
         "striders": _times(
             config.striders,
@@ -183,6 +196,7 @@ def _ecp5(config: MachineConfig) -> dict[str, Row]:
         "index files": _times(threads if config.index_depth else 0, (*INDEX_FILE, _index_memory(config))),
         "threads": _times(threads, (distant, 180 * config.clusters + 60, 0, 0)),
         "exchange": (exchange, 154 * clusters, 0, 0),
+        "crossed exchange": _crossed(config, "ecp5"),
         "sequencer": (1280 + 4.5 * _line(config), 916 + 24 * _line(config), 1, _sequencer_memory(config)),
         "striders": _times(
             config.striders,

@@ -57,8 +57,11 @@ def test_there_is_hardware_for_the_rules_functions_and_no_others(found: Explorat
     used = functions_mask(instruction.op for instruction in found.best.bundle.program)
     assert {candidate.bundle.config.functions for candidate in found.candidates} == {used}
     assert used != ALL_FUNCTIONS
-    wished = explored(array(200), threads=2, clusters=1, functions=ALL_FUNCTIONS)
+    for bundle in (candidate.bundle for candidate in found.candidates):
+        assert bundle.config.crossed == any(instruction.crossed for instruction in bundle.program)
+    wished = explored(array(200), threads=2, clusters=1, functions=ALL_FUNCTIONS, crossed=1)
     assert wished.best.bundle.config.functions == ALL_FUNCTIONS
+    assert wished.best.bundle.config.crossed == 1
 
 
 def test_memories_shrink_until_they_fit() -> None:

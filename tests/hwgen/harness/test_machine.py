@@ -21,6 +21,7 @@ from hwgen.spec import cycles, registers
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import ConfigError, MachineConfig
 from hwgen.spec.engine import Instruction, Opcode, Section
+from hwgen.spec.engine_text import assemble
 from hwgen.spec.registers import Region, Register
 from hwgen.spec.strider import Fault
 from tests.compiler.test_stages import LOGISTIC
@@ -167,6 +168,9 @@ def test_what_cannot_be_is_refused() -> None:
         machine.load(rule(sections={}))
     with pytest.raises(ValueError, match="the machine must have SIGMOID, which the Bundle's program uses; it has not"):
         machine.load(rule(config=replace(CONFIG, functions=0)))
+    crossing, sections = assemble("tuple:\n add s0 <- s0, s1, lane^1 wait=1\n end wait=9\n")
+    with pytest.raises(ValueError, match="the machine must have crossed exchanges, which the Bundle's program uses"):
+        machine.load(rule(config=replace(CONFIG, crossed=0), program=crossing, sections=sections))
     machine.load(rule(config=replace(CONFIG, link_latency=7, clock_hz=1)))
     with pytest.raises(ValueError, match="pages must be a multiple of 8192 bytes, not 10"):
         machine.run_epoch(bytes(10))
