@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dana.compiler import bind
-from dana.runtime.trainer import Notice, Relation, Training, TrainRequest
+from dana.runtime.trainer import Json, Notice, Relation, SqlState, Training, TrainingError, TrainRequest
 from dana.runtime.training import MachineTrainer
 from dana.storage.columns import column_pages, column_schema
 from dsl import compile_rule
@@ -120,6 +120,7 @@ def train(
     losses: list[float] = []
     cycles: int | None = 0
     try:
+        _check_labels(columns, training.design["classes"])
         for _ in range(training.epochs):
             _feed(training, pages)
             report = training.end_epoch()
@@ -142,6 +143,22 @@ def train(
         converged=report.converged,
         features=binding.features,
     )
+
+
+def _check_labels(columns: Columns, classes: Json | None) -> None:
+    """Raise where a label is none of the rule's classes, as the backend does (pg_extension/src/frames.c)."""
+    if classes is None:
+        return
+    name, count = classes["label"], classes["count"]
+    values = np.asarray(columns[name], dtype=np.float32)
+    (bad,) = np.nonzero(~((values >= 0) & (values < count) & (values == np.floor(values))))
+    if len(bad):
+        raise TrainingError(
+            f"row {bad[0] + 1} has the label {values[bad[0]]:g} in column {name!r}, which is none of the rule's "
+            f"classes 0 to {count - 1}",
+            sqlstate=SqlState.DATA_EXCEPTION,
+            hint="Number the labels from 0, give the rule more classes with hyper, or leave such rows out.",
+        )
 
 
 def _feed(training: Training, pages: NDArray[np.uint8]) -> None:
