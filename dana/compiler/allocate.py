@@ -74,7 +74,6 @@ def allocate(selection: Selection, schedules: Mapping[Section, Schedule]) -> Mem
     sizes = []
     block = [buffer for _, buffer in selection.block]
     image = [*selection.literals.values(), *selection.ranges.values()]
-    image += [] if selection.masks is None else [selection.masks]
     image += [*selection.metas.values(), *selection.models.values()]
     stack = [selection.stack] if selection.stack is not None else []
     for part in (image, list(selection.state), block, stack):

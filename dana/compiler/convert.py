@@ -1,46 +1,41 @@
 """Conversions between the two forms of a value.
 
-In: a value in one form and room for it in the other. Out: operations that fill the room.
+In: a value in one form and room for it in the other. Out: operations that fill the room; `lanes.py` counts their rows.
 
-Packed to spread: rows of -0.0, into whose lane k element k is moved under a mask of one lane, then the sum over the
-lanes; x + -0.0 is x for every x. Spread to packed: element 0 into all lanes of a row, then each further one into its
-lane. Both take one instruction for each row of lanes, or for each vector if those are fewer.
+Both go by exchanges between lanes, in which a lane chooses by a bit of its number. Packed to spread: the elements whose
+number has the bit clear go into one row, the others into another, in both lanes of each pair; with every bit of the
+lane number the rows become twice as many, until each holds one element. Spread to packed: two rows become one, lanes
+whose bit is clear keep the first and the others the second, until one row is left.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
+from dana.compiler.lanes import blocks
 from dana.compiler.layout import Form
-from dana.compiler.ops import Buffer
+from dana.compiler.split import rest, split
 from dana.compiler.values import Emitter, Value, View
 from hwgen.spec.engine import Opcode, Section, Source
 
 
-def convert(
-    emitter: Emitter, section: Section, value: Value, room: Value, *, lane_masks: Buffer, nothing: Value
-) -> None:
-    """Fill `room` with the value in room's form.
-
-    Parameters
-    ----------
-    lane_masks
-        Row k is 1.0 in lane k and 0.0 in the others.
-    nothing
-        The scalar -0.0.
-    """
+def convert(emitter: Emitter, section: Section, value: Value, room: Value) -> None:
+    """Fill `room` with the value in room's form."""
     if room.form is value.form or (value.form is Form.SPREAD and value.shape[-1] == 1):
         emitter.elementwise(section, Opcode.MOV, replace(room, form=value.form), value)
     elif room.form is Form.SPREAD:
-        _spread(emitter, section, value, room, lane_masks, nothing)
+        _spread(emitter, section, value, room)
     else:
-        _pack(emitter, section, value, room, lane_masks)
+        _pack(emitter, section, value, room)
 
 
-def _blocks(n: int, lanes: int) -> list[tuple[int, int, int]]:
-    """(first row, rows, elements of each) of whole rows of lanes and of the last one."""
-    whole, rest = divmod(n, lanes)
-    return [block for block in ((0, whole, lanes), (whole, 1, rest)) if block[1] and block[2]]
+def repeat(emitter: Emitter, section: Section, value: Value) -> None:
+    """Make packed vectors of at most half the lanes repeat over them."""
+    view = emitter.view(value, emitter.row_shape(value))
+    extents = (emitter.instances(value), *emitter.row_shape(value))
+    for bit in range((value.shape[-1] - 1).bit_length(), (emitter.lanes - 1).bit_length()):
+        _exchange(emitter, section, Opcode.LOW, extents, view, view, bit)
 
 
 def _nested(emitter: Emitter, packed: Value, spread: Value) -> tuple[View, View]:
@@ -50,60 +45,70 @@ def _nested(emitter: Emitter, packed: Value, spread: Value) -> tuple[View, View]
     return replace(a, steps=(*a.steps, 0)), replace(b, steps=(*b.steps[:-1], emitter.lanes, 1))
 
 
-def _spread(emitter: Emitter, section: Section, value: Value, room: Value, lane_masks: Buffer, nothing: Value) -> None:
+def _spread(emitter: Emitter, section: Section, value: Value, room: Value) -> None:
     *leading, n = value.shape
-    extents = (emitter.instances(room), *room.shape)
-    target = emitter.view(room, room.shape)
-    source, tail = target, 0
-    if n == 1:
-        source, tail = emitter.view(value, value.shape), 1
-    else:
-        emitter.elementwise(section, Opcode.MOV, room, nothing)
-        packed, spread = _nested(emitter, value, room)
-        masks = View(lane_masks, 0, (0,) * (len(packed.steps) - 1) + (1,))
-        at = len(packed.steps) - 2
-        for first, rows, elements in _blocks(n, emitter.lanes):
-            emitter.nest(
-                section,
-                Opcode.MOVC,
-                (emitter.instances(room), *leading, rows, elements),
-                spread.moved(at, first),
-                packed.moved(at, first),
-                masks,
-            )
-    for distance in reversed(range((emitter.lanes - 1).bit_length())):
-        emitter.nest(
-            section,
-            Opcode.ADD,
-            extents,
-            target,
-            source,
-            source,
-            inner=len(extents) - 1 if tail else None,
-            source=Source.LANE_XOR,
-            distance=distance,
-            tail_a=tail > 0,
-            tail_b=tail > 0,
-            tail=tail,
-        )
-        source, tail = target, 0
+    packed, spread = _nested(emitter, value, room)
+    at = len(packed.steps) - 2
+    for first, rows, count in blocks(n, emitter.lanes):
+        extents = (emitter.instances(room), *leading, rows)
+        target, source = spread.moved(at, first), packed.moved(at, first)
+        places = _alternating(emitter, extents, count, target)
+        bits = (count - 1).bit_length()
+        for bit in range(bits, bits if value.repeats else (emitter.lanes - 1).bit_length()):
+            _exchange(emitter, section, Opcode.LOW, (*extents, 1), places[bits % 2], source, bit)
+            source = places[bits % 2]
+        elements = 1
+        for bit in range(bits):
+            into, more = places[(bits - bit - 1) % 2], min(2 * elements, count) - elements
+            _exchange(emitter, section, Opcode.LOW, (*extents, elements), into, source, bit)
+            _exchange(emitter, section, Opcode.HIGH, (*extents, more), into.moved(at + 1, elements), source, bit)
+            source, elements = into, elements + more
 
 
-def _pack(emitter: Emitter, section: Section, value: Value, room: Value, lane_masks: Buffer) -> None:
+def _alternating(emitter: Emitter, extents: tuple[int, ...], count: int, target: View) -> tuple[View, View]:
+    """The result's rows, and others for every second step before: in place, a step would wait for rows to be read."""
+    if count == 1:
+        return target, target
+    tuples, *others = extents
+    return target, emitter.room("spread", (*others, 1 << (count - 1).bit_length() - 1), per_tuple=tuples > 1)
+
+
+def _exchange(
+    emitter: Emitter, section: Section, op: Opcode, extents: tuple[int, ...], target: View, source: View, bit: int
+) -> None:
+    emitter.nest(section, op, extents, target, source, source, source=Source.LANE_XOR, distance=bit)
+
+
+def _pack(emitter: Emitter, section: Section, value: Value, room: Value) -> None:
     *leading, n = value.shape
     packed, spread = _nested(emitter, room, value)
-    at, element = len(packed.steps) - 2, len(packed.steps) - 1
-    blocks = _blocks(n, emitter.lanes)
-    rows = sum(count for _, count, _ in blocks)
-    emitter.nest(section, Opcode.MOV, (emitter.instances(room), *leading, rows, 1), packed, spread)
-    masks = View(lane_masks, 1, (0,) * element + (1,))
-    for first, count, elements in blocks:
-        if elements > 1:
-            emitter.nest(
-                section,
-                Opcode.MOVC,
-                (emitter.instances(room), *leading, count, elements - 1),
-                packed.moved(at, first),
-                spread.moved(at, first).moved(element, 1),
-                masks,
-            )
+    at = len(packed.steps) - 2
+    for first, rows, count in blocks(n, emitter.lanes):
+        extents = (emitter.instances(room), *leading, rows)
+        target, source = packed.moved(at, first), spread.moved(at, first)
+        if count == 1:
+            emitter.nest(section, Opcode.MOV, (*extents, 1), target, source)
+            continue
+        steps = list(_halves(count))
+        half = emitter.room("packed", (*leading, rows, steps[0]), per_tuple=room.stride > 0) if count > 2 else target
+        pieces = [(0, count, source)]
+        for step in steps:
+            into, pairs = target if step == 1 else half, count - step
+            for low, high, left, right in split(pieces, pairs, step, at + 1):
+                emitter.nest(
+                    section,
+                    Opcode.LOW,
+                    (*extents, high - low),
+                    into.moved(at + 1, low),
+                    left,
+                    right,
+                    source=Source.LANE_XOR,
+                    distance=step.bit_length() - 1,
+                )
+            pieces = [(0, pairs, into), *rest(pieces, pairs, step)]
+            count = step
+
+
+def _halves(count: int) -> Iterator[int]:
+    """The powers of two below, the largest first."""
+    return (1 << bit for bit in reversed(range((count - 1).bit_length())))

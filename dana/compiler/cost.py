@@ -23,7 +23,9 @@ from dana.compiler.verify import section_length, timing
 from dsl.hdfg.graph import ELEMENTWISE, REDUCTIONS, Graph, Node, Op
 from hwgen.spec import cycles
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
-from hwgen.spec.engine import Opcode, Section
+from hwgen.spec.engine import Instruction, Opcode, Section, Source
+
+KINDS = ("rows", "sums over lanes", "lanes to new places", "exchanges of threads", "special functions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,8 @@ class Cost:
         The least cycles for a tuple that the units allow.
     chain
         The least cycles for a tuple that the latencies between a model and its next value allow.
+    kinds
+        Cycles of a tuple by what issues in them; the rest are waits, the sequencer's among them.
     """
 
     sections: Mapping[Section, SectionCost]
@@ -72,6 +76,7 @@ class Cost:
     special: float
     bound: float
     chain: float
+    kinds: Mapping[str, float]
 
     @property
     def ratio(self) -> float:
@@ -89,6 +94,7 @@ class Cost:
             f"operations of a tuple  {self.operations:.1f}, and {self.special:.1f} cycles of a special function unit",
             f"bound of the units     {self.bound:.2f} cycles; {self.ratio:.2f} times as many are taken",
             f"bound of the chain     {self.chain:.2f} cycles from models to their next values",
+            *(f"{kind:22} {cycles:.2f} cycles" for kind, cycles in self.kinds.items()),
         ]
         return "\n".join(lines) + "\n"
 
@@ -112,6 +118,9 @@ def count_cost(graph: Graph, bundle: Bundle) -> Cost:
 
     joined = (rounds - 1) * (length(Section.PUSH) + length(Section.MERGE))
     taken = rounds * (cycles.ROUND_START + length(Section.TUPLE)) + joined + length(Section.BATCH)
+    times = {Section.TUPLE: rounds, Section.PUSH: rounds - 1, Section.MERGE: rounds - 1, Section.BATCH: 1}
+    kinds = {kind: sum(times.get(name, 0) * _busy(bundle, name, kind) for name in sections) / batch for kind in KINDS}
+    kinds["waits"] = taken / batch - sum(kinds.values())
     operations = special = 0.0
     for k in plan.section:
         count, busy = _work(plan, plan.graph.nodes[k], config.divide_interval)
@@ -133,6 +142,7 @@ def count_cost(graph: Graph, bundle: Bundle) -> Cost:
         special=special,
         bound=max(units, 1 / config.units),
         chain=_chain(plan, batch) / batch,
+        kinds=kinds,
     )
 
 
@@ -169,12 +179,25 @@ def _latency(plan: Plan, node: Node, batch: int) -> int:
 
 
 def _section(bundle: Bundle, name: Section) -> SectionCost:
-    *body, _end = bundle.section(name)
     return SectionCost(
-        instructions=len(body),
-        busy=sum(instruction.rows * timing(instruction, bundle.config.divide_interval)[0] for instruction in body),
+        instructions=len(bundle.section(name)) - 1,
+        busy=sum(_busy(bundle, name, kind) for kind in KINDS),
         length=section_length(bundle.section(name), bundle.config.divide_interval),
     )
+
+
+def _busy(bundle: Bundle, name: Section, kind: str) -> int:
+    """Cycles in which rows of a kind issue in a section."""
+    *body, _end = bundle.section(name)
+    return sum(i.rows * timing(i, bundle.config.divide_interval)[0] for i in body if _kind(i) == kind)
+
+
+def _kind(instruction: Instruction) -> str:
+    if instruction.source is Source.THREAD_XOR:
+        return "exchanges of threads"
+    if instruction.source is Source.LANE_XOR:
+        return "lanes to new places" if instruction.op.chooses else "sums over lanes"
+    return "special functions" if instruction.op.special else "rows"
 
 
 def _work(plan: Plan, node: Node, divide_interval: int) -> tuple[int, int]:

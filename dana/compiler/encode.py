@@ -93,7 +93,7 @@ def _address(access: Access, memory: MemoryMap) -> int:
 
 
 def image(graph: Graph, selection: Selection, memory: MemoryMap, lanes: int) -> Words:
-    """Literals, lane masks, metas and models as they start, shape [rows, lanes]."""
+    """Literals, metas and models as they start, shape [rows, lanes]."""
     words = np.zeros((memory.image, lanes), dtype=np.uint32)
     for bits, buffer in selection.literals.items():
         words[memory.address[buffer]] = bits
@@ -101,8 +101,6 @@ def image(graph: Graph, selection: Selection, memory: MemoryMap, lanes: int) -> 
         numbers = np.arange(length, dtype=np.float32)
         rows = place(numbers if form is Form.PACKED else numbers[:, None].repeat(lanes, axis=1), lanes)
         words[memory.address[buffer] :][: buffer.rows] = rows.view(np.uint32)
-    if selection.masks is not None:
-        words[memory.address[selection.masks] :][:lanes] = np.eye(lanes, dtype=np.float32).view(np.uint32)
     for k, buffer in selection.metas.items():
         words[memory.address[buffer]] = place(graph.nodes[k].value or 0.0, lanes).view(np.uint32)
     for k, buffer in selection.models.items():

@@ -2,15 +2,15 @@
 
 In: a plan, the lanes of a thread, the tuples of a round. Out: a `Forms`. It emits no operations.
 
-A sum over a packed last axis leaves every result in all lanes: it is spread for nothing, and so is what is computed
-from it. A factor of shape [k, 1] that meets vectors has to be spread, for each of its elements goes to all lanes. Long
-vectors are better packed: they take a row for `lanes` elements. Where the two meet, a value is converted. Forms are
-chosen so that operations and conversions take the fewest rows: from a few starting points, value by value, as long as
-it helps.
+A sum over a packed last axis comes in either form: packed for about a row for each result, spread for the logarithm of
+the lanes. A factor of shape [k, 1] that meets vectors has to be spread, for each of its elements goes to all lanes. All
+else is better packed, a row for `lanes` elements, but for what would be packed and spread again. Where the two meet, a
+value is converted. Forms are chosen so that operations and conversions take the fewest rows: from a few starting
+points, value by value, as long as it helps.
 
-Fixed are scalars and values whose last axis is 1 (spread), what the tuple brings (packed), sums over a last axis
-(spread), and models of scalars of which rows are selected (spread, so that an element has an address). A spread model
-lies in rows of its own: `init` spreads the image's, `epoch` packs it again.
+Fixed are scalars and values whose last axis is 1 (spread), what the tuple brings (packed), models of scalars of which
+rows are selected (spread, so that an element has an address), and on a machine whose exchanges do not cross sums over a
+last axis (spread). A spread model lies in rows of its own: `init` spreads the image's, `epoch` packs it again.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
+from dana.compiler.lanes import rows_to_fold, rows_to_pack, rows_to_spread
 from dana.compiler.layout import Form, row_shape
 from dana.compiler.sections import Plan
 from dsl.hdfg.graph import ELEMENTWISE, REDUCTIONS, Node, Op
@@ -57,7 +58,7 @@ class Forms:
         return "\n".join(lines) + "\n"
 
 
-def choose_forms(plan: Plan, *, lanes: int, group: int, divide_interval: int) -> Forms:
+def choose_forms(plan: Plan, *, lanes: int, group: int, divide_interval: int, crossed: bool) -> Forms:
     """Choose.
 
     Parameters
@@ -66,10 +67,10 @@ def choose_forms(plan: Plan, *, lanes: int, group: int, divide_interval: int) ->
         Lanes of a thread.
     group
         Tuples of a thread in a round.
-    divide_interval
+    divide_interval, crossed
         Of the machine.
     """
-    return _Chooser(plan, lanes, group, divide_interval).choose()
+    return _Chooser(plan, lanes, group, divide_interval, crossed).choose()
 
 
 def narrow(shape: tuple[int, ...]) -> bool:
@@ -103,12 +104,13 @@ def _stored(plan: Plan, number: int) -> Demand:
 
 
 class _Chooser:
-    def __init__(self, plan: Plan, lanes: int, group: int, divide_interval: int) -> None:
+    def __init__(self, plan: Plan, lanes: int, group: int, divide_interval: int, crossed: bool) -> None:
         self.plan = plan
         self.graph = plan.graph
         self.lanes = lanes
         self.group = group
         self.divide_interval = divide_interval
+        self.crossed = crossed
         graph = self.graph
         self.nodes = [node for node in graph.nodes if node.id in plan.section or self._leaf(node)]
         self.by_row = {graph.nodes[k].inputs[0] for k in plan.section if graph.nodes[k].op is Op.GATHER}
@@ -153,9 +155,8 @@ class _Chooser:
             return Form.PACKED if shape else Form.SPREAD
         if narrow(shape) or (node.id in self.by_row and len(shape) == 1):
             return Form.SPREAD
-        if node.op in REDUCTIONS and node.axis == len(self.graph.nodes[node.inputs[0]].shape) - 1:
-            return Form.SPREAD
-        return None
+        last = node.op in REDUCTIONS and node.axis == len(self.graph.nodes[node.inputs[0]].shape) - 1
+        return Form.SPREAD if last and not self.crossed else None
 
     def _all(self, form: Form) -> dict[int, Form]:
         return {node.id: self.fixed.get(node.id, form) for node in self.nodes}
@@ -218,7 +219,7 @@ class _Chooser:
         if node.op is Op.MERGE:
             return rows * self.group
         if node.op in REDUCTIONS:
-            rows = self._folding(node)
+            rows = self._folding(node, form)
         elif node.op is Op.WHERE:
             rows *= 2
         elif node.op in ELEMENTWISE and (opcode := Opcode[node.op.name]).special:
@@ -226,15 +227,17 @@ class _Chooser:
             rows *= interval * (1 if form is Form.SPREAD else LANES_PER_CLUSTER)
         return rows * self._weight(k)
 
-    def _folding(self, node: Node) -> int:
-        operand = self.operands[node.id][0]
-        form, shape = self.of[operand], self.shape[operand]
-        rows = self._rows(operand, form)
-        if form is Form.PACKED and node.axis == len(shape) - 1:
-            steps = (self.lanes - 1).bit_length()
-            return rows + prod(shape[:-1]) * (steps - 1)
+    def _folding(self, node: Node, form: Form) -> int:
         assert node.axis is not None, "a reduction has an axis"
-        return rows - rows // shape[node.axis]
+        operand = self.operands[node.id][0]
+        shape = self.shape[operand]
+        if node.axis < len(shape) - 1 or narrow(shape):
+            rows = self._rows(operand, form)
+            return rows - rows // shape[node.axis]
+        rows, vectors = self._rows(operand, self.of[operand]), prod(shape[:-1])
+        if self.of[operand] is Form.SPREAD:
+            return rows - vectors + (self._converting(node.id, Form.SPREAD) if form is Form.PACKED else 0)
+        return rows - vectors + rows_to_fold(vectors, shape[-2] if len(shape) > 1 else 1, form, self.lanes)
 
     def _conversion(self, k: int) -> float:
         """Rows that it takes to have a value in both forms, if anyone wants it in the other."""
@@ -249,7 +252,5 @@ class _Chooser:
 
     def _converting(self, k: int, form: Form) -> int:
         """Rows of a conversion from a form to the other."""
-        elements = self._rows(k, Form.SPREAD)
-        if form is Form.SPREAD:
-            return elements + self._rows(k, Form.PACKED)
-        return elements * (2 + (self.lanes - 1).bit_length())
+        *leading, n = self.shape[k]
+        return prod(leading) * (rows_to_pack if form is Form.SPREAD else rows_to_spread)(n, self.lanes)

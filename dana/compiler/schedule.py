@@ -16,23 +16,33 @@ Issue is in order and nothing interlocks (docs/machine.md, section 2), so every 
 List scheduling: of the operations whose operands are there, the one with the longest chain of operations after it goes
 first; if there is none, the one whose operands are there first. Where its results would meet others on their way out,
 it waits, and shorter ones that end before that go in between.
+
+A section of few rows and long chains mostly waits. Then nothing may delay the longest chain: an operation goes only if
+it ends before any with a longer chain can begin, or the rows of it that do; the rest of its rows go later.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dana.compiler.ops import Buffer, Rows, VectorOp
+from dana.compiler.ops import Access, Buffer, Rows, VectorOp
+from dana.errors import InternalError
 from hwgen.spec import cycles
-from hwgen.spec.engine import Opcode
+from hwgen.spec.engine import Mask, Opcode
 
 LONG_AGO = -(1 << 40)
 CANDIDATES = 8
 """Operations that are looked at for a gap."""
+
+WAITING = 0.5
+"""Fraction of its busy cycles that a section may wait before another order is tried."""
+
+LEAST_PART = 3
+"""Rows for which an operation is worth dividing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +77,13 @@ def schedule(ops: Sequence[VectorOp], *, reorder: bool = True) -> Schedule:
     reorder
         False keeps the given order, which needs fewer rows of scratchpad.
     """
+    found = _in_turn(ops, reorder=reorder)
+    if not reorder or found.length <= (1 + WAITING) * found.busy:
+        return found
+    return min(found, _in_gaps(ops), key=lambda option: option.length)
+
+
+def _in_turn(ops: Sequence[VectorOp], *, reorder: bool) -> Schedule:
     before, after = _dependences(ops)
     priority = _priorities(ops, after) if reorder else [len(ops) - k for k in range(len(ops))]
     clock = _Clock()
@@ -97,8 +114,74 @@ def schedule(ops: Sequence[VectorOp], *, reorder: bool = True) -> Schedule:
             missing[other] -= 1
             if not missing[other]:
                 release(other)
+    return _ended(issue, clock)
+
+
+def _ended(issue: Sequence[tuple[VectorOp, int]], clock: _Clock) -> Schedule:
     end_wait = max(0, clock.last_write - clock.now, cycles.MIN_INSTRUCTION - 1)
     return Schedule(issue=tuple(issue), end_wait=end_wait, length=clock.now + end_wait + 1)
+
+
+def _in_gaps(ops: Sequence[VectorOp]) -> Schedule:
+    """The order in which the longest chain is never delayed."""
+    ops = list(ops)
+    before, after = _dependences(ops)
+    priority = _priorities(ops, after)
+    clock = _Clock()
+    missing = [len(needed) for needed in before]
+    start = {k: clock.operands_ready(ops[k]) for k, count in enumerate(missing) if not count}
+    issue = []
+    while start:
+        k, rows = _fitting(ops, start, priority, clock)
+        if rows < ops[k].rows:
+            op, ops[k] = _cut(ops[k], rows)
+            issue.append((op, clock.issue(op, start[k])))
+            start[k] = clock.operands_ready(ops[k])
+            continue
+        issue.append((ops[k], clock.issue(ops[k], start.pop(k))))
+        for other in after[k]:
+            missing[other] -= 1
+            if not missing[other]:
+                start[other] = clock.operands_ready(ops[other])
+    return _ended(issue, clock)
+
+
+def _fitting(
+    ops: Sequence[VectorOp], start: Mapping[int, int], priority: Sequence[int], clock: _Clock
+) -> tuple[int, int]:
+    """The operation that can go first in nobody's way, and how many of its rows."""
+    turn = {k: max(clock.now, begin - _least_wait(ops[k])) for k, begin in start.items()}
+    for k in sorted(turn, key=lambda k: (turn[k], -priority[k])):
+        op, begin = ops[k], clock.first(ops[k], start[k])
+        until = min((turn[other] for other in turn if priority[other] > priority[k]), default=None)
+        if until is None or begin + op.rows * op.interval <= until:
+            return k, op.rows
+        if until - begin >= LEAST_PART and _divisible(op):
+            return k, until - begin
+    raise InternalError("no operation has the longest chain")
+
+
+def _divisible(op: VectorOp) -> bool:
+    """Whether the inner loop may be two: a row a cycle, and nothing that depends on its place in a loop."""
+    counts = op.mask is not Mask.NONE or op.tail_a or op.tail_b or op.a.indexed or op.dst.indexed
+    apart = all(read == op.dst or read.buffer is not op.dst.buffer for read in op.reads())
+    return op.outer == 1 and op.interval == 1 and op.op is not Opcode.SETX and apart and not counts
+
+
+def _cut(op: VectorOp, rows: int) -> tuple[VectorOp, VectorOp]:
+    """The first rows of the inner loop, and the others."""
+
+    def behind(access: Access) -> Access:
+        return replace(access, base=access.base + rows * access.inner)
+
+    rest = replace(
+        op,
+        inner=op.inner - rows,
+        dst=behind(op.dst),
+        a=behind(op.a),
+        b=None if op.b is None else behind(op.b),
+    )
+    return replace(op, inner=rows), rest
 
 
 def _chosen(ops: Sequence[VectorOp], available: list[tuple[int, int]], start: Mapping[int, int], clock: _Clock) -> int:

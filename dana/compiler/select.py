@@ -65,8 +65,6 @@ class Selection:
         Bit pattern and buffer of each literal.
     ranges
         Buffer of each vector 0, 1, 2 …, by length and form.
-    masks
-        Rows of which row k is 1.0 in lane k alone, if there are conversions.
     metas, models
         Node and buffer of the image.
     state
@@ -86,7 +84,6 @@ class Selection:
     ops: dict[Section, list[VectorOp]]
     literals: dict[int, Buffer]
     ranges: dict[tuple[int, Form], Buffer]
-    masks: Buffer | None
     metas: dict[int, Buffer]
     models: dict[int, Buffer]
     state: tuple[Buffer, ...]
@@ -146,7 +143,11 @@ class _Selector:
         self.graph = plan.graph
         self.emitter = emitter
         self.forms = choose_forms(
-            plan, lanes=emitter.lanes, group=emitter.group, divide_interval=emitter.divide_interval
+            plan,
+            lanes=emitter.lanes,
+            group=emitter.group,
+            divide_interval=emitter.divide_interval,
+            crossed=emitter.crossed,
         )
         self.slices = choose_slices(
             plan,
@@ -193,7 +194,6 @@ class _Selector:
             ops=ops,
             literals=self.store.literals,
             ranges=self.store.ranges,
-            masks=self.store.masks,
             metas=self.store.metas,
             models=self.store.models,
             state=tuple(self.store.state),
@@ -280,9 +280,14 @@ class _Selector:
 
     def _reduced(self, k: int, node: Node, section: Section) -> Value:
         assert node.axis is not None, "a reduction has an axis"
-        operand = self._operand(k, 0, section)
-        in_place, name = self._last_use(k, 0), self.store.name(k)
-        return fold(self.emitter, section, OPCODES[node.op], operand, node.axis, in_place=in_place, name=name)
+        operand, form = self._operand(k, 0, section), self.forms.of[k]
+        in_place, name, op = self._last_use(k, 0), self.store.name(k), OPCODES[node.op]
+        value = fold(self.emitter, section, op, operand, node.axis, form=form, in_place=in_place, name=name)
+        if value.form is form:
+            return value
+        room = self._room(k)
+        self.store.convert(section, value, room)
+        return room
 
     def _where(self, k: int, section: Section, target: Value | None) -> Value:
         """otherwise first, then the lanes in which the condition holds."""

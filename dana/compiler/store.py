@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from dana.compiler.convert import convert
+from dana.compiler.convert import convert, repeat
 from dana.compiler.forms import Forms
 from dana.compiler.layout import Form, TupleLayout, rows_of
 from dana.compiler.ops import Buffer, Home
+from dana.compiler.repeat import repeating
 from dana.compiler.sections import Plan
 from dana.compiler.slices import Kept, Slices
 from dana.compiler.slicing import cut, join
@@ -33,8 +34,6 @@ class Store:
         Bit pattern and buffer of each literal.
     ranges
         Buffer of each vector 0, 1, 2 …, by length and form.
-    masks
-        Row k is 1.0 in lane k alone; None if no conversion needs it.
     metas, models
         Node and buffer of the image.
     state
@@ -49,7 +48,6 @@ class Store:
         self.emitter = emitter
         self.literals: dict[int, Buffer] = {}
         self.ranges: dict[tuple[int, Form], Buffer] = {}
-        self.masks: Buffer | None = None
         self.metas = {k: self._image(self.graph.nodes[k].name or "meta", 1) for k in self.graph.metas}
         self.models = {
             k: self._image(self.graph.nodes[k].name or "model", rows_of(self.graph.concrete_shape(k), layout.lanes))
@@ -58,6 +56,7 @@ class Store:
         self.state: list[Buffer] = []
         self._values: dict[_Key, Value] = {}
         self._uses = self._count_uses()
+        self._repeating = repeating(plan, forms, emitter.lanes)
         self._place_inputs(layout)
         for k, buffer in self.metas.items():
             self.put(k, Value(buffer=buffer))
@@ -103,6 +102,8 @@ class Store:
             if image.shape and self.forms.of[k] is Form.SPREAD:
                 whole = self.lasting(buffer.name, image.shape)
                 self.convert(Section.INIT, image, whole)
+            elif k in self._repeating:
+                repeat(self.emitter, Section.INIT, image)
             self.put(k, whole)
             if k in self.slices.of:
                 self.put(k, self.lasting(f"{buffer.name}.slice", whole.shape, whole.form, self.slices.of[k]))
@@ -131,7 +132,8 @@ class Store:
 
     def put(self, k: int, value: Value) -> None:
         """Remember where a node's value lies."""
-        self._values[k, value.form, value.kept] = value
+        repeats = value.form is Form.PACKED and k in self._repeating
+        self._values[k, value.form, value.kept] = replace(value, repeats=repeats)
 
     def __contains__(self, k: int) -> bool:
         """Whether a node's value was computed."""
@@ -194,9 +196,7 @@ class Store:
 
     def convert(self, section: Section, value: Value, room: Value) -> None:
         """Write a value into room for it in another form."""
-        if self.masks is None:
-            self.masks = self._image("lane masks", self.emitter.lanes)
-        convert(self.emitter, section, value, room, lane_masks=self.masks, nothing=self.literal(-0.0))
+        convert(self.emitter, section, value, room)
 
     def name(self, k: int) -> str:
         """A node's name for people."""

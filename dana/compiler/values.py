@@ -30,6 +30,8 @@ class Value:
         Its elements, and how they lie in rows. A scalar is spread.
     stride
         Rows from one tuple's value to the next, 0 if all tuples share one value.
+    repeats
+        A packed value repeats over the lanes of its rows (`dana.compiler.repeat`).
     owned
         The buffer holds this value and nothing else, and may be overwritten by the value's last reader.
     kept
@@ -42,6 +44,7 @@ class Value:
     shape: tuple[int, ...] = ()
     form: Form = Form.SPREAD
     stride: int = 0
+    repeats: bool = False
     owned: bool = False
     kept: Kept = None
 

@@ -26,6 +26,12 @@ def test_operations_of_plain_sgd_are_counted_by_hand() -> None:
     assert found.operations == 54 + 53 + 1 + 1 + 54 + 54 + 1
     assert found.bound == found.operations / 8
     assert (found.rounds, found.special) == (1, 0)
+    # seven rows of lanes: their products, six additions, three steps in the last row
+    assert found.kinds["sums over lanes"] == 3
+    assert found.kinds["rows"] >= 7 + 6 + 1 + 1 + 7 + 7 + 1
+    assert sum(found.kinds.values()) == found.per_tuple
+    assert found.kinds["waits"] > 0
+    assert not any(found.kinds[kind] for kind in ("lanes to new places", "exchanges of threads", "special functions"))
 
 
 def test_what_a_batch_shares_is_divided_by_its_tuples() -> None:

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from dana.compiler import slices
-from dana.compiler.engine import compile_engine, prepare
+from dana.compiler.engine import compile_engine, draft_for, prepare
 from dana.compiler.forms import choose_forms
 from dana.compiler.layout import tuple_layout
 from dana.compiler.slices import ACROSS, Slices, choose_slices, parts_of, shares
@@ -17,7 +17,6 @@ from dsl import compile_rule
 from dsl.hdfg.graph import Graph
 from dsl.hdfg.text import parse_graph
 from hwgen.spec.config import MachineConfig
-from hwgen.spec.engine import Section
 from tests.compiler.rules import ROOMY, RandomRule, assert_same, random_columns, train
 
 SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
@@ -122,7 +121,7 @@ PARTS = {
 
 def chosen(graph: Graph, *, threads: int) -> Slices:
     plan = prepare(graph)[0]
-    forms = choose_forms(plan, lanes=8, group=4, divide_interval=9)
+    forms = choose_forms(plan, lanes=8, group=4, divide_interval=9, crossed=True)
     return choose_slices(plan, forms, lanes=8, threads=threads, divide_interval=9)
 
 
@@ -197,7 +196,7 @@ def test_whatever_can_be_sliced(seed: int, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_machines_that_cannot_cross_do_all_the_work_in_every_thread() -> None:
-    graph = compile_rule(NETWORK.format(batch=16)).hdfg
+    graph = parse_graph(VECTORS + CASES["independent"][0])
     columns = random_columns(graph, 40, seed=3)
     for crossed in (0, 1):
         config = MachineConfig(threads=4, crossed=crossed, **ROOMY)
@@ -222,12 +221,21 @@ def test_a_program_memory_too_small_for_slices_gets_the_program_without() -> Non
 
 def test_slices_take_fewer_cycles() -> None:
     graph = compile_rule(NETWORK.format(batch=16)).hdfg
-    lengths = []
-    for crossed in (0, 1):
-        config = MachineConfig(threads=4, crossed=crossed, **ROOMY)
-        draft = compile_engine(graph, tuple_layout(graph, 8), config, max_tuples=40).draft
-        lengths.append(draft.schedules[Section.TUPLE].length)
-    assert lengths[1] < 0.8 * lengths[0]
+    plan = prepare(graph)[0].in_one_round()
+    whole, sliced = (
+        draft_for(
+            plan,
+            tuple_layout(graph, 8),
+            threads=4,
+            group=4,
+            levels=0,
+            divide_interval=1,
+            crossed=True,
+            sliced=sliced,
+        ).length
+        for sliced in (False, True)
+    )
+    assert sliced < 0.8 * whole
 
 
 def test_shares() -> None:
