@@ -93,7 +93,7 @@ def test_who_may_not_see_a_model_does_not_export_it(db: Connection) -> None:
     session.execute("CREATE ROLE stranger_to_models")
     try:
         session.execute("SET ROLE stranger_to_models")
-        with pytest.raises(psycopg.errors.UndefinedObject):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="must be owner of model"):
             session.execute("SELECT dana_export_model(%s)", (NAME,))
         session.execute("RESET ROLE")
         session.execute("SELECT dana_grant_model(%s, 'stranger_to_models')", (NAME,))
