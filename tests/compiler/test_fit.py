@@ -16,7 +16,7 @@ from dsl.hdfg.graph import Graph
 from hwgen.spec.bundle import WHOLE_EPOCH
 from hwgen.spec.config import MachineConfig
 from tests.compiler.rules import ROOMY, assert_same, train
-from tests.compiler.test_stages import LOGISTIC, MOMENTUM, PLAIN_SGD
+from tests.compiler.test_stages import LOGISTIC, MOMENTUM, PLAIN_SGD, SOFTMAX
 
 
 def rule(source: str, n: int) -> Graph:
@@ -177,3 +177,11 @@ def test_several_rows_of_a_model_by_one_tuple_apply_in_the_order_of_the_text() -
     columns = {name: np.float32([1, 1, 2, 3, 3]) for name in ("i", "j", "y")}
     columns["j"] = np.float32([1, 2, 2, 1, 3])
     assert_same(graph, columns, train(graph, columns, MachineConfig(**ROOMY)))
+
+
+def test_a_machine_that_cannot_cross_runs_rules_without_conversions() -> None:
+    plain = MachineConfig(crossed=0, **ROOMY)
+    assert not any(i.crossed for i in compiled(rule(LOGISTIC, 54), plain, max_tuples=64).program)
+    with pytest.raises(DoesNotFit, match=r"rule 'softmax' crosses operands .*\nHint: Set crossed to 1\.$"):
+        compiled(rule(SOFTMAX, 54), plain, max_tuples=64)
+    assert any(i.crossed for i in compiled(rule(SOFTMAX, 54), replace(plain, crossed=1), max_tuples=64).program)
