@@ -24,8 +24,8 @@ from dana.simulator import native
 real = ctypes.CDLL
 native.ctypes.CDLL = lambda path: real(sys.argv[1])
 import pytest
-tests = ["test_paths.py", "test_access.py", "test_engine.py", "test_machine.py"]
-sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "-k", sys.argv[2], *(f"{sys.argv[3]}/{t}" for t in tests)]))
+tests = [f"{sys.argv[3]}/test_{name}.py" for name in ("paths", "access", "engine", "machine", "exchange")]
+sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "-k", sys.argv[2], *tests]))
 """
 
 
@@ -37,7 +37,7 @@ def test_no_page_and_no_program_reaches_outside(tmp_path: Path) -> None:
     runtime = subprocess.run(
         [str(COMPILER), "-print-file-name=libasan.so"], check=True, capture_output=True, text=True
     ).stdout.strip()
-    wanted = "loops or tables or wild or machine or under_way"
+    wanted = "loops or tables or wild or machine or under_way or exchange"
     done = subprocess.run(
         [sys.executable, "-c", FUZZ, str(core), wanted, str(Path(__file__).parent)],
         env={
