@@ -56,7 +56,7 @@ INDEX_FILE = (230.0, 440.0, 1.0)
 """LUTs, flip-flops and DSPs of a thread's index file and its additions to addresses."""
 
 
-CROSSED = {"xcup": (12.0, 32.0), "ecp5": (24.0, 32.0)}
+CROSSED = {"xcup": (17.0, 32.0), "ecp5": (24.0, 32.0)}
 """LUTs of a lane that chooses its operands in exchanges; flip-flops of its cluster, which knows which lanes do."""
 
 DIVIDE_STAGE = {"ecp5": (220.0, 104.0), "xcup": (160.0, 104.0)}

@@ -41,6 +41,14 @@ def test_within_a_twentieth_of_the_synthesis(
     assert estimated == pytest.approx(measured, rel=0.05)
 
 
+@pytest.mark.parametrize(("family", "luts", "flipflops"), [("xcup", 275, 85), ("ecp5", 379, 84)])
+def test_what_crossed_exchanges_add(family: str, luts: int, flipflops: int) -> None:
+    """Sixteen units as two threads, synthesised with and without them."""
+    without, with_them = (area_of(MachineConfig(threads=2, crossed=crossed), family) for crossed in (0, 1))
+    added = (with_them.luts - without.luts, with_them.flipflops - without.flipflops)
+    assert added == pytest.approx((luts, flipflops), rel=0.05)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_parts_are_the_whole(family: str) -> None:
     area = area_of(MachineConfig(threads=4, clusters=2), family)
