@@ -172,7 +172,9 @@ class _Selector:
         if not self.plan.together:
             for k in self.plan.of(Section.TUPLE):
                 self._node(k, Section.TUPLE)
-            self._loss_of_round()
+            if self.graph.loss is not None:
+                self.emitter.node = self.plan.resolve(self.graph.loss)
+                self.batch_loss = self._merged(Opcode.ADD, self.emitter.node, Form.SPREAD, "batch_loss")
         steps = list(order.steps)
         while steps:
             self._step(steps.pop(self._next(steps)), order)
@@ -303,22 +305,19 @@ class _Selector:
 
     def _merged(self, op: Opcode, source: int, form: Form, name: str, kept: Kept = None) -> Value:
         """Merge a node's value, in a form, over the tuples of the round."""
-        value = self.store.value(source, Section.TUPLE, form)
         nowhere = Buffer(name=name, rows=0, home=Home.BLOCK)
-        block = Value(buffer=nowhere, shape=value.shape, form=form, owned=True, kept=kept)
+        block = Value(buffer=nowhere, shape=self.graph.concrete_shape(source), form=form, owned=True, kept=kept)
         block = replace(block, buffer=Buffer(name=name, rows=self.emitter.rows(block), home=Home.BLOCK))
         self.block.append((op, block.buffer))
-        in_place = self.store.last_use(source, form)
-        merge_round(self.emitter, op, value, block, in_place=in_place, name=name)
+        self._merge_into(block, op, source, form)
         return block
 
-    # --- loss, convergence, updates -------------------------------------------------------------------------------
+    def _merge_into(self, room: Value, op: Opcode, source: int, form: Form) -> None:
+        value = self.store.value(source, Section.TUPLE, form)
+        in_place = self.store.last_use(source, form)
+        merge_round(self.emitter, op, value, room, in_place=in_place, name=room.buffer.name)
 
-    def _loss_of_round(self) -> None:
-        if self.graph.loss is None or self.plan.single:
-            return
-        self.emitter.node = self.plan.resolve(self.graph.loss)
-        self.batch_loss = self._merged(Opcode.ADD, self.emitter.node, Form.SPREAD, "batch_loss")
+    # --- loss, convergence, updates -------------------------------------------------------------------------------
 
     def _step(self, step: Step, order: Order) -> None:
         section = self.plan.update_section
@@ -337,8 +336,6 @@ class _Selector:
             copy = self.copies.setdefault(step.id, self._room(step.id))
             self.emitter.elementwise(section, Opcode.MOV, copy, self.store.value(step.id, section))
         elif step.kind is Kind.LOSS:
-            if self.batch_loss is None:
-                self._loss_of_round()
             self._kahan(section)
         elif step.kind is Kind.TEST:
             self._leave_test(section)
@@ -399,18 +396,22 @@ class _Selector:
         """
         emitter = self.emitter
         assert self.graph.loss is not None
-        emitter.node = self.plan.resolve(self.graph.loss)
-        batch = self.batch_loss or self.store.value(self.graph.loss, section)
+        emitter.node = loss = self.plan.resolve(self.graph.loss)
         total, carry = self.store.lasting("loss"), self.store.lasting("carry")
         self.loss = total.buffer
         state = [total, carry]
         if self.plan.together:
-            state.append(self.store.lasting("pending"))
-            self._add_loss(section, state[2], total, carry)
-            self._add_loss(Section.EPOCH, state[2], total, carry)
-            emitter.elementwise(section, Opcode.MOV, state[2], batch)
+            pending = self.store.lasting("pending")
+            state.append(pending)
+            self._add_loss(section, pending, total, carry)
+            self._add_loss(Section.EPOCH, pending, total, carry)
+            if self.plan.single:
+                emitter.elementwise(section, Opcode.MOV, pending, self.store.value(loss, section))
+            else:
+                self._merge_into(pending, Opcode.ADD, loss, Form.SPREAD)
         else:
-            self._add_loss(section, batch, total, carry)
+            assert self.batch_loss is not None, "merged before the batch"
+            self._add_loss(section, self.batch_loss, total, carry)
         for value in state:
             emitter.elementwise(Section.INIT, Opcode.MOV, value, self.store.literal(0.0))
 
