@@ -41,6 +41,9 @@ CANDIDATES = 8
 WAITING = 0.5
 """Fraction of its busy cycles that a section may wait before another order is tried."""
 
+MOST_OPERATIONS = 500
+"""Operations of a section that is ordered twice; the second order takes their square in time."""
+
 LEAST_PART = 3
 """Rows for which an operation is worth dividing."""
 
@@ -78,7 +81,7 @@ def schedule(ops: Sequence[VectorOp], *, reorder: bool = True) -> Schedule:
         False keeps the given order, which needs fewer rows of scratchpad.
     """
     found = _in_turn(ops, reorder=reorder)
-    if not reorder or found.length <= (1 + WAITING) * found.busy:
+    if not reorder or found.length <= (1 + WAITING) * found.busy or len(ops) > MOST_OPERATIONS:
         return found
     return min(found, _in_gaps(ops), key=lambda option: option.length)
 
@@ -151,9 +154,11 @@ def _fitting(
 ) -> tuple[int, int]:
     """The operation that can go first in nobody's way, and how many of its rows."""
     turn = {k: max(clock.now, begin - _least_wait(ops[k])) for k, begin in start.items()}
-    for k in sorted(turn, key=lambda k: (turn[k], -priority[k])):
+    order = sorted(turn, key=lambda k: (turn[k], -priority[k]))
+    for at, k in enumerate(order):
         op, begin = ops[k], clock.first(ops[k], start[k])
-        until = min((turn[other] for other in turn if priority[other] > priority[k]), default=None)
+        # the first of those behind it that matters more: one before it would have gone, or does not fit either
+        until = next((turn[other] for other in order[at + 1 :] if priority[other] > priority[k]), None)
         if until is None or begin + op.rows * op.interval <= until:
             return k, op.rows
         if until - begin >= LEAST_PART and _divisible(op):
