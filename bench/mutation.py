@@ -23,6 +23,8 @@ TIMEOUT = 3600
 """Seconds of a test. One that takes longer says nothing: a busy computer is as slow as hardware that hangs."""
 PASSED, FAILED = 0, 1
 """What pytest ends with."""
+NOT_THE_FAULT = ("from pytest-timeout", "TimeoutExpired", "BuildError")
+"""In what pytest says of a test that failed for another reason."""
 VERILATE, OPTIMIZE = "hwgen/rtl/verilate.py", 'optimize: str = "-O{}"'
 """Building takes longer than running here, so it is done without optimisation in the copy."""
 
@@ -82,7 +84,7 @@ def _noticed(tree: Path, cache: Path, mutation: Mutation) -> bool:
         status, said = _pytest(tree, cache, mutation.tests)
     finally:
         path.write_text(text, encoding="utf-8")
-    if status not in (PASSED, FAILED) or "from pytest-timeout" in said or "BuildError" in said:
+    if status not in (PASSED, FAILED) or any(mark in said for mark in NOT_THE_FAULT):
         raise RuntimeError(f"pytest ended with {status} for {mutation.file}, {mutation.what}:\n{said[-3000:]}")
     return status == FAILED
 

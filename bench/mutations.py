@@ -76,7 +76,10 @@ EPOCHS = _tests("access/test_epochs.py", "-k", "four")
 FAULTS = _tests("access/test_faults.py", "-k", "each_fault or endless or (without and as)")
 EDGE = _tests("access/test_faults.py", "-k", "may_end")
 MACHINE = _tests("harness/test_machine.py")
-BOARD = _tests("board/test_board.py")
+RING, CONVERGED, QUIET, REFUSED = (
+    _tests("board/test_board.py", "-k", name)
+    for name in ("pages_that_come", "ends_where", "nothing_moves", "no_effect")
+)
 QUEUE = _tests("formal/test_queue.py")
 
 MUTATIONS = (
@@ -131,10 +134,10 @@ MUTATIONS = (
         MACHINE,
     ),
     Mutation("machine.py", "host.merging.eq(engine.merging)", "host.merging.eq(engine.busy)", "wrong counter", MACHINE),
-    Mutation("board/pages.py", "slot == last_slot", "slot == self.slots", "a slot too many", BOARD),
-    Mutation("board/training.py", "last | self.converged", "last", "convergence does not end it", BOARD),
-    Mutation("board/front.py", "no_write | (self.busy & while_busy)", "no_write", "writes disturb", BOARD),
-    Mutation("board/lite.py", "whole.eq(bus.wstrb == axi.ALL_BYTES)", "whole.eq(1)", "parts of words", BOARD),
+    Mutation("board/pages.py", "slot == last_slot", "slot == self.slots", "a slot too many", RING),
+    Mutation("board/training.py", "last | self.converged", "last", "convergence does not end it", CONVERGED),
+    Mutation("board/front.py", "no_write | (self.busy & while_busy)", "no_write", "writes disturb", QUIET),
+    Mutation("board/lite.py", "whole.eq(bus.wstrb == axi.ALL_BYTES)", "whole.eq(1)", "parts of words", REFUSED),
 )
 
 

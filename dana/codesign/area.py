@@ -138,7 +138,7 @@ def _times(count: float, row: Row) -> Row:
 
 
 def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
-    """yosys 0.5x, ``synth_xilinx -family xcup -nosrl``, parts flattened; LUTs include those used as memory."""
+    """yosys 0.5x, as `hwgen.export.scripts` calls it, parts flattened; LUTs include those used as memory."""
     lanes, threads, clusters, units = config.lanes, config.threads, config.threads * config.clusters, config.units
     beats = config.page_beats
     shared_words = beats <= 64  # yosys then prefers LUTs to block RAM
@@ -159,8 +159,8 @@ def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
         "striders": _times(
             config.striders,
             (
-                485 + 16 * config.link_bytes if shared_words else 702 + 6.75 * config.link_bytes,
-                140 + 10.7 * config.link_bytes if shared_words else 484,
+                645 + 12 * config.link_bytes if shared_words else 685 + 2.4 * config.link_bytes,
+                414 + 8 * config.link_bytes if shared_words else 462,
                 1,
                 _block_rams(config.strider_depth, 36) * 2
                 + (0 if shared_words else 2 * _block_rams(beats, 4 * config.link_bytes)),
@@ -201,7 +201,7 @@ def _ecp5(config: MachineConfig) -> dict[str, Row]:
         "striders": _times(
             config.striders,
             (
-                1839,
+                1755,
                 500,
                 1,
                 4 * _block_rams(config.page_beats, 4 * config.link_bytes) + 4 * _block_rams(config.strider_depth, 36),

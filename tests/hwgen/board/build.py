@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Collection
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -71,8 +72,10 @@ def _build(work: Path, verilog: str) -> Path:
     return work / "model" / board.TOP
 
 
-def run(config: MachineConfig, module: str, folder: Path, *, seed: int = 1, timeout: float = 300) -> dict[str, str]:
-    """Run all cocotb tests of a module; what failed of each, or an empty text."""
+def run(
+    config: MachineConfig, module: str, names: Collection[str], folder: Path, *, seed: int = 1, timeout: float = 300
+) -> dict[str, str]:
+    """Run cocotb tests of a module, those of these names; what failed of each, or an empty text."""
     results = folder / "results.xml"
     library = find_libpython()
     assert library is not None, "cocotb needs Python's shared library (Debian: apt install libpython3-dev)"
@@ -80,6 +83,7 @@ def run(config: MachineConfig, module: str, folder: Path, *, seed: int = 1, time
         **os.environ,
         "COCOTB_TOPLEVEL": board.TOP,
         "COCOTB_TEST_MODULES": module,
+        "COCOTB_TEST_FILTER": rf"\.({'|'.join(names)})(/|$)",
         "COCOTB_RESULTS_FILE": str(results),
         "COCOTB_RANDOM_SEED": str(seed),
         "COCOTB_LOG_LEVEL": "WARNING",
