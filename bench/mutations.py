@@ -81,6 +81,8 @@ RING, CONVERGED, QUIET, REFUSED = (
     for name in ("pages_that_come", "ends_where", "nothing_moves", "no_effect")
 )
 QUEUE = _tests("formal/test_queue.py")
+WITHIN = _tests("formal/test_strider.py")
+LOADED, WORDS = (_tests("formal/test_buffers.py", "-k", name) for name in ("wanted", "back and Strider"))
 
 MUTATIONS = (
     Mutation("arith/add.py", "up = normal[3] & (normal[4] | normal[:3].any())", "up = normal[3]", "ties go up", ADD),
@@ -112,11 +114,11 @@ MUTATIONS = (
     Mutation("engine/sections.py", ">= self.settings.levels", "> self.settings.levels", "a level too many", ENGINE),
     Mutation("engine/index.py", "bad[2] | (number >= self.bound)", "bad[2]", "no bound of a row number", INDEX),
     Mutation("engine/special.py", "self.side == Side.DIVIDE", "0", "quotients are lost", ENGINE),
-    Mutation("access/loader.py", "with m.If(request & ~self.release):", "with m.If(request):", "buffers leak", EPOCHS),
+    Mutation("access/loader.py", "with m.If(request & ~self.release):", "with m.If(request):", "buffers leak", LOADED),
     Mutation("access/queue.py", "self.room.eq(level != depth)", "self.room.eq(1)", "a queue without an end", QUEUE),
-    Mutation("access/buffers.py", "after.eq(number + 1)", "after.eq(number)", "bytes across two words", PLAIN),
+    Mutation("access/buffers.py", "after.eq(number + 1)", "after.eq(number)", "bytes across two words", WORDS),
     Mutation("access/buffers.py", "rotate_right(8 << k)", "rotate_left(8 << k)", "rows turn the wrong way", PLAIN),
-    Mutation("access/strider.py", "exceeds(a[:2] + control.extra, 3)", "0", "readB beyond the page's end", FAULTS),
+    Mutation("access/strider.py", "exceeds(a[:2] + control.extra, 3)", "0", "readB beyond the page's end", WITHIN),
     Mutation("access/strider.py", "executed.eq(executed + 1)", "executed.eq(executed)", "loops without an end", FAULTS),
     Mutation("access/registers.py", "writer.en.eq(self.clear | ", "writer.en.eq(", "registers keep a page's", EPOCHS),
     Mutation("access/translate.py", "_constant(c), b[3:].any()", "_constant(c), b[4:].any()", "cln of 8 bits", FAULTS),

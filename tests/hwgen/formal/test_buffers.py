@@ -18,7 +18,8 @@ from hwgen.rtl.access.loader import Loader
 from hwgen.spec.config import MachineConfig
 from tests.hwgen.formal.proof import check
 
-CONFIG = MachineConfig(striders=2, link_bytes=16)
+CONFIGS = {False: MachineConfig(link_bytes=16), True: MachineConfig(link_bytes=64)}
+"""Of a Strider's page, and of the store: widths at which z3 takes seconds."""
 WORD_LATENCY = 2
 WORD_BYTES = 4
 
@@ -36,31 +37,33 @@ class Bytes(wiring.Component):
 
     def __init__(self, *, store: bool, late: int = 0) -> None:
         self._store = store
+        self._config = config = CONFIGS[store]
         self._late = late
-        self._size, self._latency = (row_bytes(CONFIG), WINDOW_LATENCY) if store else (WORD_BYTES, WORD_LATENCY)
+        self._size, self._latency = (row_bytes(config), WINDOW_LATENCY) if store else (WORD_BYTES, WORD_LATENCY)
         super().__init__(
             {
                 "write": In(1),
-                "strider": In(strider_bits(CONFIG)),
-                "line": In(line_bits(CONFIG)),
-                "data": In(8 * CONFIG.link_bytes),
-                "reader": In(strider_bits(CONFIG)),
+                "strider": In(strider_bits(config)),
+                "line": In(line_bits(config)),
+                "data": In(8 * config.link_bytes),
+                "reader": In(strider_bits(config)),
                 "offset": In((self._size - 1).bit_length()),
-                "owner": In(strider_bits(CONFIG)),
-                "byte": In(page_bits(CONFIG)),
+                "owner": In(strider_bits(config)),
+                "byte": In(page_bits(config)),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
+        config = self._config
         m = Module()
-        address = Signal(page_bits(CONFIG))
+        address = Signal(page_bits(config))
         """Of what is read: the byte is its byte `offset`. Addresses count modulo the page."""
         # a row's other bytes would take z3 minutes: its last one is read, at every alignment
         offset = C(self._size - 1, (self._size - 1).bit_length()) if self._store else self.offset
         m.d.comb += address.eq(self.byte - offset)
         ours = self.strider == self.owner
         if self._store:
-            m.submodules.store = store = PageStore(CONFIG)
+            m.submodules.store = store = PageStore(config)
             m.d.comb += [
                 store.write.valid.eq(self.write),
                 store.write.strider.eq(self.strider),
@@ -72,7 +75,7 @@ class Bytes(wiring.Component):
             ]
             found, reads = store.row, self.reader == self.owner
         else:
-            m.submodules.page = page = PageWords(CONFIG)
+            m.submodules.page = page = PageWords(config)
             m.d.comb += [
                 page.write.eq(self.write & ours),
                 page.line.eq(self.line),
@@ -81,7 +84,7 @@ class Bytes(wiring.Component):
             ]
             found, reads = page.word, C(1)
 
-        within = (CONFIG.link_bytes - 1).bit_length()
+        within = (config.link_bytes - 1).bit_length()
         known, value, now = Signal(), Signal(8), Signal()
         m.d.comb += now.eq(self.write & ours & (self.line == self.byte[within:]))
         with m.If(now):
