@@ -24,6 +24,9 @@ from tests.hwgen.board.table import CONFIG, CONVERGES_BELOW, rule, simulated, ta
 
 BASE = 0x12_3456_0000
 PATIENCE = 400_000
+"""Cycles until an interrupt."""
+ROUNDS = 200_000
+"""Cycles of a scenario that asks again and again."""
 
 
 class Pages:
@@ -166,7 +169,7 @@ async def the_model_is_the_simulators(dut: Any) -> None:
     assert await rig.register(Register.TUPLES) == 120
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=10 * ROUNDS, timeout_unit="ns")
 async def nothing_moves_while_the_board_trains(dut: Any) -> None:
     rig = await Rig.ready(dut)
     bundle, pages = rule(), table(120)
@@ -218,7 +221,7 @@ async def buses_that_stall_at_random_change_no_bit(dut: Any, seed: int) -> None:
     await rig.trains(bundle, pages, 2)
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=10 * ROUNDS, timeout_unit="ns")
 async def pages_that_come_while_the_board_trains(dut: Any) -> None:
     """Three slots for five pages, twice: a page goes where one was that has been read."""
     rig = await Rig.ready(dut)
