@@ -59,6 +59,13 @@ DESIGNS = (
         luts=1000,
         dsps=2.5,
     ),
+    Design(
+        name="UltraScale+, 64 units, sigmoid",
+        device="xcvu9p",
+        config=MachineConfig(functions=LOGISTIC, crossed=0, **WIDE),
+        luts=1000,
+        dsps=2.5,
+    ),
 )
 
 
