@@ -6,6 +6,9 @@ that reaches the machine comes from a register. It holds no state of an epoch bu
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -187,13 +190,16 @@ class Host(wiring.Component):
             counter = getattr(self, name)
             values[first] = counter[:32]
             values[first + 1] = counter[32:]
-        # a register's value waits as long as a word of the scratchpads takes
+        # a register's value waits as long as a word of the scratchpads takes; which one it is, is known a cycle before
         chosen = Signal(32)
         scratch = delayed(m, region == Region.SCRATCH, SCRATCH_READ_LATENCY, name="scratch_read")
-        with m.Switch(delayed(m, register, SCRATCH_READ_LATENCY - 1, name="register_read")):
-            for number, value in values.items():
-                with m.Case(number):
-                    m.d.sync += chosen.eq(value)
-            with m.Default():
-                m.d.sync += chosen.eq(0)
-        m.d.sync += self.port.rdata.eq(Mux(scratch, self.scratch_word, chosen))
+        number = delayed(m, register, SCRATCH_READ_LATENCY - 2, name="register_read")
+        terms: list[Value] = []
+        for k, value in values.items():
+            wanted = Signal(name=f"wanted_{k}", reset_less=True)
+            m.d.sync += wanted.eq(number == k)
+            terms.append(value & wanted.replicate(len(value)))
+        m.d.sync += [
+            chosen.eq(reduce(or_, terms)),
+            self.port.rdata.eq(Mux(scratch, self.scratch_word, chosen)),
+        ]
