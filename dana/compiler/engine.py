@@ -216,10 +216,18 @@ def draft_for(
             reorder=reorder,
         )
 
-    found = draft(sliced)
+    if not sliced:
+        return draft(False)
+    try:
+        found = draft(True)
+    except LoopLimit:
+        return draft(False)
     if not found.selection.slices.of or found.selection.slices.saved > CLEARLY * found.length:
         return found
-    whole = draft(False)
+    try:
+        whole = draft(False)
+    except LoopLimit:
+        return found
     return found if found.length < (1 - WORTH) * whole.length else whole
 
 
@@ -324,9 +332,11 @@ def fit(plan: Plan, layout: TupleLayout, config: MachineConfig, *, size: int, ma
         )
     while True:
         levels = levels_for(plan, size, max_tuples=max_tuples, round_tuples=config.threads * group)
-        try:
-            # slices take instructions; operations in the rule's order keep fewer values at a time
-            for sliced, reorder in ((True, True), (False, True), (True, False), (False, False)):
+        limit: LoopLimit | None = None
+        draft: Draft | None = None
+        # slices take instructions; operations in the rule's order keep fewer values at a time
+        for sliced, reorder in ((True, True), (False, True), (True, False), (False, False)):
+            try:
                 draft = draft_for(
                     plan_for(plan, size, round_tuples=config.threads * group),
                     layout,
@@ -338,16 +348,18 @@ def fit(plan: Plan, layout: TupleLayout, config: MachineConfig, *, size: int, ma
                     sliced=sliced,
                     reorder=reorder,
                 )
-                if draft.memory.rows <= config.scratch_depth and draft.instructions <= config.program_depth:
-                    return draft
-            if group == least:
+            except LoopLimit as error:
+                limit = error
+                continue
+            if draft.memory.rows <= config.scratch_depth and draft.instructions <= config.program_depth:
+                return draft
+        if group == least:
+            if draft is not None:
                 raise _too_small(draft, config)
-        except LoopLimit as limit:
-            if group == least:
-                raise DoesNotFit(
-                    f"rule {plan.graph.name!r} is too large for {config.lanes} lanes: {limit}",
-                    hint="Use more clusters.",
-                ) from limit
+            raise DoesNotFit(
+                f"rule {plan.graph.name!r} is too large for {config.lanes} lanes: {limit}",
+                hint="Use more clusters.",
+            ) from limit
         group //= 2
 
 

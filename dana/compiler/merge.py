@@ -39,18 +39,37 @@ def merge_round(emitter: Emitter, op: Opcode, value: Value, block: Value, *, in_
         left, right = replace(here, steps=pairs), replace(here.moved(0, 1), steps=pairs)
         emitter.nest(Section.TUPLE, op, (count, rows), target, left, right, outer=0, mask=mask)
         here, mask, mine = target, Mask.NONE, True
+    mine = mine or (in_place and group == 1)
+    step = op
+    if vectors > 1 and mask is Mask.SINGLE:
+        # the outer loop counts tuples where they are masked, so it cannot count vectors whose halves are crossed: the
+        # first two threads merge all rows, and take their halves of the result
+        target = here if mine else replace(emitter.room(name, (rows,), per_tuple=False), steps=(0, 1))
+        emitter.nest(
+            Section.TUPLE,
+            op,
+            (1, rows),
+            target,
+            here,
+            here,
+            outer=0,
+            source=Source.THREAD_XOR,
+            distance=0,
+            mask=mask,
+        )
+        here, step, mask, mine = target, Opcode.LOW, Mask.NONE, True
     # threads that want a slice cross halves: each goes on with the half that it is to hold
     here = replace(here, steps=(0, units * unit, 1))
     for distance, (both, one) in enumerate(pairwise(shares(units, threads))):
         if 2 << distance == threads:
             target = View(block.buffer, block.base, (0, one * unit, 1))
-        elif mine or (in_place and group == 1):
+        elif mine:
             target = here
         else:
             target = replace(emitter.room(name, (vectors, one * unit), per_tuple=False), steps=(0, one * unit, 1))
         emitter.nest(
             Section.TUPLE,
-            op,
+            step,
             (1, vectors, one * unit),
             target,
             here,
@@ -60,7 +79,7 @@ def merge_round(emitter: Emitter, op: Opcode, value: Value, block: Value, *, in_
             distance=distance,
             mask=mask,
         )
-        here, mask, mine = target, Mask.NONE, True
+        here, step, mask, mine = target, op, Mask.NONE, True
 
 
 def merge_levels(emitter: Emitter, block: Buffer, stack: Buffer, parts: Sequence[tuple[Opcode, int, int]]) -> None:

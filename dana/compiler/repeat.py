@@ -59,6 +59,8 @@ def _short(plan: Plan, forms: Forms, k: int, lanes: int) -> bool:
 
 def _packed_so(forms: Forms, k: int, wanted: Form, found: set[int]) -> bool:
     """Whether an operand is the same in lanes that agree in their low bits: spread, packed from that, or found so."""
+    if forms.plan.graph.nodes[k].op is Op.ARANGE:  # a packed one is a row of the image
+        return wanted is Form.SPREAD
     return Form.SPREAD in (wanted, forms.of[k]) or k in found
 
 

@@ -154,6 +154,7 @@ class _Selector:
             self.forms,
             lanes=emitter.lanes,
             threads=emitter.threads if sliced and emitter.crossed else 1,
+            group=emitter.group,
             divide_interval=emitter.divide_interval,
         )
         self.store = Store(plan, layout, self.forms, self.slices, self.emitter)

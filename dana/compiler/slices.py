@@ -108,7 +108,7 @@ class Slices:
         return f"slices: {' '.join(nodes) or '-'}\njoined: {' '.join(joined) or '-'}\n"
 
 
-def choose_slices(plan: Plan, forms: Forms, *, lanes: int, threads: int, divide_interval: int) -> Slices:
+def choose_slices(plan: Plan, forms: Forms, *, lanes: int, threads: int, group: int, divide_interval: int) -> Slices:
     """Choose.
 
     Parameters
@@ -117,21 +117,24 @@ def choose_slices(plan: Plan, forms: Forms, *, lanes: int, threads: int, divide_
         Lanes of a thread.
     threads
         That may share work.
+    group
+        Tuples of a thread in a round.
     divide_interval
         Of the machine.
     """
     if threads == 1 or plan.alone:
         return Slices(plan, forms, lanes, {}, frozenset(), 0)
-    return _Chooser(plan, forms, lanes, threads, divide_interval).choose()
+    return _Chooser(plan, forms, lanes, threads, group, divide_interval).choose()
 
 
 class _Chooser:
-    def __init__(self, plan: Plan, forms: Forms, lanes: int, threads: int, divide_interval: int) -> None:
+    def __init__(self, plan: Plan, forms: Forms, lanes: int, threads: int, group: int, divide_interval: int) -> None:
         self.plan = plan
         self.graph = graph = plan.graph
         self.forms = forms
         self.lanes = lanes
         self.threads = threads
+        self.group = group
         self.divide_interval = divide_interval
         self.nodes = [k for k in plan.section if self._candidate(k)]
         self.operands = {k: plan.operands(k) for k in plan.section}
@@ -177,14 +180,18 @@ class _Chooser:
             self.chosen = {k: kept for k in self.nodes if self._eligible(k, kept)}
             self._prune()
             for group in self._groups():
-                found.append((self._saved(group, kept), group, kept))
+                found.append((self._saved(group, kept, {}), group, kept))
         self.chosen = {}
         total = 0
         # of the wait for a model that is joined, other work fills about half
         least = (self.threads - 1).bit_length() * cycles.RESULT_LATENCY // 2
-        for saved, group, kept in sorted(found, key=lambda option: (-option[0], option[1])):
-            if saved > least and not any(k in self.chosen for k in group):
-                self.chosen |= dict.fromkeys(group, kept)
+        for _, group, kept in sorted(found, key=lambda option: (-option[0], option[1])):
+            if any(k in self.chosen for k in group):
+                continue
+            # groups share values that they cut or join
+            saved = self._saved(group, kept, self.chosen)
+            if saved > least:
+                self.chosen = self.chosen | dict.fromkeys(group, kept)
                 total += saved
         held = {model: self.chosen[value] for model, value in self.source.items() if value in self.chosen}
         joined = frozenset(model for model, kept in held.items() if self._wanted(model) - {kept})
@@ -242,12 +249,12 @@ class _Chooser:
             groups.setdefault(find(k), []).append(k)
         return list(groups.values())
 
-    def _saved(self, group: list[int], kept: int) -> int:
-        """Rows that slices of a group save, everything else being whole."""
+    def _saved(self, group: list[int], kept: int, beside: dict[int, int]) -> int:
+        """Rows that slices of a group save beside others, everything else being whole."""
         near, others = self._near(group), self.chosen
-        self.chosen = {}
+        self.chosen = beside
         whole = self._cost(near)
-        self.chosen = dict.fromkeys(group, kept)
+        self.chosen = beside | dict.fromkeys(group, kept)
         saved = whole - self._cost(near)
         self.chosen = others
         return saved
@@ -273,7 +280,7 @@ class _Chooser:
         if node.op is Op.EXPAND or self.plan.root(k) != k:
             return 0
         if node.op is Op.MERGE:
-            return self._cutting(k, self.chosen[k]) if k in self.chosen else whole * (self.threads - 1).bit_length()
+            return self._merging(k, self.chosen[k]) if k in self.chosen else whole * (self.threads - 1).bit_length()
         rows = prod(slice_of(self.rows[k], self.chosen[k], self.threads)) if k in self.chosen else whole
         if node.op is Op.WHERE:
             rows *= 2
@@ -309,8 +316,13 @@ class _Chooser:
             rows += vectors * sum(many for many, _ in pairwise(shares(units, self.threads)) if many > 1) * unit
         return rows + sum(self._cutting(k, other) for other in others if other is not None)
 
+    def _merging(self, k: int, kept: int) -> int:
+        """Rows that it takes to merge a value into slices; parts of vectors may take a step more (`merge.py`)."""
+        more = self.group == 1 and parts_of(self.rows[k], kept)[0] > 1
+        return self._cutting(k, kept) + (prod(self.rows[k]) if more else 0)
+
     def _cutting(self, k: int, kept: int) -> int:
-        """Rows that it takes to cut a value, or to merge it into slices."""
+        """Rows that it takes to cut a value."""
         vectors, units, unit = parts_of(self.rows[k], kept)
         return vectors * sum(shares(units, self.threads)[1:]) * unit
 

@@ -5,9 +5,15 @@ Then `init` makes them so, the steps that would copy them are left out, and mode
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from dana.compiler import select
+from dana.compiler.forms import Forms, choose_forms
+from dana.compiler.layout import Form
 from dsl import compile_rule
+from dsl.hdfg.graph import Op
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.engine import Opcode, Section
 from tests.compiler.rules import ROOMY, assert_same, random_columns, train
@@ -37,6 +43,7 @@ KEPT = {
 LOST = {
     "a column": "U[number_7] - 0.1 * z",
     "a model": "U[number_7] - c",
+    "a range": "U[number_7] - 0.1 * s * dana.arange(5)",
     "a model's rows that do not": "U[number_7] - s * T[number_4]",
 }
 
@@ -55,3 +62,18 @@ def test_rows_that_repeat(what: str, batch: int, clusters: int) -> None:
     }
     assert bool(copies[Section.INIT]) == (what in KEPT)
     assert bool(copies[Section.TUPLE]) == (what in LOST)
+
+
+def test_a_range_lies_in_the_image_in_either_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is spread, but wanted packed, is not packed by exchanges: it does not repeat."""
+
+    def spread_ranges(*args: Any, **fields: Any) -> Forms:
+        forms = choose_forms(*args, **fields)
+        ranges = {node.id: Form.SPREAD for node in forms.plan.graph.nodes if node.op is Op.ARANGE}
+        assert ranges
+        return Forms(forms.plan, {**forms.of, **ranges})
+
+    monkeypatch.setattr(select, "choose_forms", spread_ranges)
+    graph = compile_rule(RULE.format(update=LOST["a range"], batch=1)).hdfg.bind({})
+    columns = random_columns(graph, 11, 1)
+    assert_same(graph, columns, train(graph, columns, MachineConfig(clusters=2, **ROOMY), epochs=2))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import random
+from typing import Any
 
 import pytest
 
-from dana.compiler import slices
+from dana.compiler import engine, slices
 from dana.compiler.engine import compile_engine, draft_for, prepare
 from dana.compiler.forms import choose_forms
 from dana.compiler.layout import tuple_layout
+from dana.compiler.nest import LoopLimit
+from dana.compiler.select import Selection, select
 from dana.compiler.slices import ACROSS, Slices, choose_slices, parts_of, shares
 from dana.compiler.slicing import halves
 from dsl import compile_rule
@@ -122,7 +125,7 @@ PARTS = {
 def chosen(graph: Graph, *, threads: int) -> Slices:
     plan = prepare(graph)[0]
     forms = choose_forms(plan, lanes=8, group=4, divide_interval=9, crossed=True)
-    return choose_slices(plan, forms, lanes=8, threads=threads, divide_interval=9)
+    return choose_slices(plan, forms, lanes=8, threads=threads, group=4, divide_interval=9)
 
 
 @pytest.mark.parametrize(("head", "name"), [*((VECTORS, n) for n in CASES), *((MATRICES, n) for n in PARTS)])
@@ -139,6 +142,39 @@ def test_models_are_the_interpreters(head: str, name: str) -> None:
     columns = random_columns(graph, 10, seed=1)
     for threads, clusters in ((4, 2), (16, 1)):
         assert_same(graph, columns, train(graph, columns, MachineConfig(threads=threads, clusters=clusters, **ROOMY)))
+
+
+SHARED = """\
+hdfg r
+epochs 1
+batch 4
+inputs %0
+models %1 %2 %3 %4
+%0 = input x : tuple [600]
+%1 = model v init=uniform,-1.0,1.0,1 : batch [600]
+%2 = model w init=uniform,-1.0,1.0,2 : batch [600]
+%3 = model z init=uniform,-1.0,1.0,2 : batch [600]
+%4 = model u init=uniform,-1.0,1.0,4 : batch [600]
+%5 = merge %0 op=add : batch [600]
+%6 = merge %0 op=max : batch [600]
+%7 = mul %1 %5 : batch [600]
+%8 = mul %1 %6 : batch [600]
+update %1 <- %4
+update %4 <- %1
+update %2 <- %7
+update %3 <- %8
+"""
+"""Two groups that both cut v, which is whole."""
+
+
+def test_groups_that_share_values_save_together_what_is_said() -> None:
+    plan = prepare(parse_graph(SHARED))[0]
+    forms = choose_forms(plan, lanes=8, group=4, divide_interval=9, crossed=True)
+    chooser = slices._Chooser(plan, forms, 8, 4, 4, 9)
+    saved = chooser.choose().saved
+    after = chooser._cost(chooser.rows)
+    chooser.chosen = {}
+    assert saved == chooser._cost(chooser.rows) - after
 
 
 NETWORK = """\
@@ -219,6 +255,20 @@ def test_a_program_memory_too_small_for_slices_gets_the_program_without() -> Non
     assert whole.group == sliced.group
 
 
+def test_a_loop_too_long_for_slices_leaves_the_program_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    def limited(*args: Any, sliced: bool, **fields: Any) -> Selection:
+        if sliced:
+            raise LoopLimit("an inner loop of many rows")
+        return select(*args, sliced=sliced, **fields)
+
+    graph = parse_graph(VECTORS + CASES["independent"][0])
+    layout = tuple_layout(graph, 8)
+    assert compile_engine(graph, layout, MachineConfig(threads=4), max_tuples=40).draft.selection.slices.of
+    monkeypatch.setattr(engine, "select", limited)
+    found = compile_engine(graph, layout, MachineConfig(threads=4), max_tuples=40)
+    assert not found.draft.selection.slices.of
+
+
 def test_slices_take_fewer_cycles() -> None:
     graph = compile_rule(NETWORK.format(batch=16)).hdfg
     plan = prepare(graph)[0].in_one_round()
@@ -236,6 +286,39 @@ def test_slices_take_fewer_cycles() -> None:
         for sliced in (False, True)
     )
     assert sliced < 0.8 * whole
+
+
+TALL = """\
+import dana
+W = dana.model([{vectors}, 50], init=1)
+x = dana.input([50])
+y = dana.input([{vectors}])
+tall = dana.algo(W, x, y)
+gradient = tall.merge(dana.expand(dana.sigma(W * x, 2) - y, 2) * x, 8, "+")
+tall.setModel(W, W - 0.1 * dana.sigma(gradient * gradient, 1))
+"""
+
+
+def test_programs_grow_with_the_logarithm_of_the_vectors() -> None:
+    """Rounds of one tuple of a thread, whose merge masks tuples and cuts vectors."""
+    config = MachineConfig(threads=8, **{**ROOMY, "scratch_depth": 1 << 16})
+    lengths = []
+    for vectors in (25, 200, 800):
+        graph = compile_rule(TALL.format(vectors=vectors)).hdfg
+        compiled = compile_engine(graph, tuple_layout(graph, 8), config, max_tuples=8)
+        assert compiled.group == 1
+        assert ACROSS in compiled.draft.selection.slices.of.values()
+        lengths.append(len(compiled.program))
+    assert max(lengths) <= min(lengths) + 10, lengths
+
+
+@pytest.mark.parametrize("merge", ["add", "mul", "max", "min"])
+def test_tuples_that_are_absent_are_masked_before_vectors_are_cut(merge: str) -> None:
+    text = (MATRICES + PARTS["factors"][0]).replace("merge %0 op=add", f"merge %0 op={merge}")
+    graph = parse_graph(text)
+    assert ACROSS in chosen(graph, threads=4).of.values()
+    columns = random_columns(graph, 7, seed=1)
+    assert_same(graph, columns, train(graph, columns, MachineConfig(threads=4, **ROOMY)))
 
 
 def test_shares() -> None:

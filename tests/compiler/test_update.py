@@ -95,7 +95,7 @@ PARTS = {
 
 def order_of(plan: Plan) -> Order:
     forms = choose_forms(plan, lanes=8, group=4, divide_interval=27, crossed=True)
-    return order_updates(plan, forms, choose_slices(plan, forms, lanes=8, threads=1, divide_interval=27))
+    return order_updates(plan, forms, choose_slices(plan, forms, lanes=8, threads=1, group=4, divide_interval=27))
 
 
 @pytest.mark.parametrize("name", CASES)
