@@ -138,10 +138,9 @@ def _divide(
     interval = given.get("divide_interval", DIVIDE_INTERVALS[-1])
     found: list[tuple[bool, float, int, Draft, TupleLayout]] = []
     limit: LoopLimit | None = None
-    for threads, clusters in (*ways, LARGER):
-        if (threads, clusters) == LARGER and (
-            given.keys() & {"threads", "clusters"} or any(not way[0] for way in found)
-        ):
+    more = [] if given.keys() & {"threads", "clusters"} else [LARGER]
+    for threads, clusters in (*ways, *more):
+        if (threads, clusters) in more and any(not way[0] for way in found):
             continue
         layout = tuple_layout(graph, clusters * LANES_PER_CLUSTER)
         try:

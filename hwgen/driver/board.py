@@ -30,19 +30,25 @@ NOT_HARDWARE = ("link_latency", "clock_hz")
 AT_LEAST = ("functions", "crossed")
 """Fields of which a machine may have more than a program needs."""
 SLOTS_LEAST = 2
+KNOWN_STATUS = BoardStatus.BUSY | BoardStatus.TRAINED | BoardStatus.CONVERGED | BoardStatus.STOPPED | 0xFF00
+"""Bits of STATUS that mean something; a device that is gone reads as all ones."""
 STOPPING = 10.0
 """Seconds that a board may take to become idle after it was told to stop."""
 
 
 class Registers(Protocol):
-    """The AXI4-Lite slave of a board, by word addresses of the map."""
+    """The AXI4-Lite slave of a board, by word addresses of the map; accesses of 32 bits, each once, in order.
+
+    A driver makes none that the board refuses. Where one is refused all the same, BoardError is raised if the way to
+    the board says so.
+    """
 
     def read(self, address: int, count: int) -> Words:
-        """`count` words from there on; raises BoardError where the board refuses."""
+        """`count` words from there on."""
         ...
 
     def write(self, address: int, words: Words) -> None:
-        """Words from there on, in order; raises BoardError where the board refuses."""
+        """Words from there on."""
         ...
 
     def wait(self) -> None:
@@ -56,7 +62,7 @@ class PageMemory(Protocol):
     Attributes
     ----------
     base
-        Address of its first byte on the board's bus.
+        Address of its first byte on the board's bus, a multiple of the page size.
     size
         Bytes.
     """
@@ -82,7 +88,7 @@ class BoardRun:
     epochs
         That came to their end.
     losses
-        Sums of the rule's loss of the last 1,024 of them, binary32, the oldest first; zeros where the rule has none.
+        Sums of the rule's loss of the last 1,024 of them, binary32, the oldest first; none where the rule has none.
     converged
         Whether the convergence test ended the training.
     cycles
@@ -155,7 +161,7 @@ class Board:
         Raises
         ------
         BoardError
-            The time is over; the board has been stopped.
+            The time is over, or somebody else stopped or reset the board; it is idle then, and to be loaded again.
         """
         bundle = self._bundle
         if bundle is None:
@@ -166,6 +172,10 @@ class Board:
             raise ValueError(f"pages must be a multiple of {size} bytes, not {len(data)}")
         if not 1 <= epochs < 1 << 32:
             raise ValueError(f"epochs must be 1 to 2**32 - 1, not {epochs}")
+        if self._memory.base % size:
+            raise BoardError(
+                f"the memory must begin at a multiple of {size:#x} on the board's bus, not at {self._memory.base:#x}"
+            )
         fitting = self._memory.size // size
         whole = count <= fitting
         if not whole and fitting < SLOTS_LEAST:
@@ -256,7 +266,7 @@ class Board:
         size = self.config.page_size
         # the board's counts are modulo 2**32
         read = ready - (ready - self._get(BoardRegister.PAGES_READ)) % (1 << 32)
-        until = min(count * epochs, read + slots)
+        until = announced(min(count * epochs, read + slots), count * epochs)
         for page in range(ready, until):
             at = page % count * size
             self._memory.write(page % slots * size, data[at : at + size])
@@ -268,11 +278,19 @@ class Board:
         self._put(BoardRegister.INTERRUPT, 1)
         status = self._status()
         fault = Fault(status >> 8 & 0xFF)
+        if fault != Fault.NONE:
+            self._bundle = None
+        elif not status & BoardStatus.TRAINED:
+            self._bundle = None
+            raise BoardError(
+                "the board must have trained to the end, but somebody else stopped or reset it; load again"
+            )
         counters = read_counters(self._registers.read, fault)
         if fault == Fault.BUS:
             counters = replace(counters, fault_page=self._get(BoardRegister.FAILED_PAGE))
         epochs = self._get(BoardRegister.EPOCHS_RUN)
-        losses = self._registers.read(load.address(BoardRegion.LOSSES), min(epochs, board.LOSSES))
+        kept = min(epochs, board.LOSSES) if bundle.symbol("loss") is not None else 0
+        losses = self._registers.read(load.address(BoardRegion.LOSSES), kept)
         low, high = self._registers.read(load.address(BoardRegion.BOARD, BoardRegister.CYCLES), 2)
         return BoardRun(
             epochs=epochs,
@@ -293,10 +311,20 @@ class Board:
             raise
 
     def _status(self) -> int:
-        return self._get(BoardRegister.STATUS)
+        status = self._get(BoardRegister.STATUS)
+        if status & ~KNOWN_STATUS:
+            raise BoardError(
+                f"STATUS must have no bits but {int(KNOWN_STATUS):#x}, but {status:#x} was read: is it gone?"
+            )
+        return status
 
     def _get(self, register: BoardRegister) -> int:
         return int(self._registers.read(load.address(BoardRegion.BOARD, register), 1)[0])
 
     def _put(self, register: BoardRegister, word: int) -> None:
         self._registers.write(load.address(BoardRegion.BOARD, register), np.array([word], dtype=np.uint32))
+
+
+def announced(pages: int, total: int) -> int:
+    """How many of the pages that could be announced are: one less where PAGES_READY would say that all are there."""
+    return pages - (pages % (1 << 32) == board.ENDLESS and pages < total)

@@ -6,7 +6,7 @@ In: paths. Out: the two sides of a `Board`. Files of this kind are `/dev/uio0`, 
 
 from __future__ import annotations
 
-import ctypes
+import fcntl
 import mmap
 import os
 import time
@@ -25,22 +25,26 @@ PAUSE = 0.0005
 """Seconds between two looks at a status: short beside an epoch, long beside an access over PCIe."""
 
 
-def _mapped(path: str | os.PathLike[str], offset: int, size: int) -> mmap.mmap:
+def _mapped(path: str | os.PathLike[str], offset: int, size: int) -> tuple[mmap.mmap, int]:
+    """The mapping, and the file's descriptor."""
     what = f"{Path(path)}, {size} bytes from {offset:#x} on,"
     if offset % mmap.ALLOCATIONGRANULARITY:
         raise BoardError(f"{what} must begin at a multiple of {mmap.ALLOCATIONGRANULARITY:#x} to be mapped")
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_SYNC | os.O_CLOEXEC)
         try:
-            return mmap.mmap(descriptor, size, offset=offset)
-        finally:
+            return mmap.mmap(descriptor, size, offset=offset), descriptor
+        except BaseException:
             os.close(descriptor)
+            raise
     except (OSError, ValueError) as error:
         raise BoardError(f"{what} must be open to reading, writing and mapping, but is not: {error}") from None
 
 
 class MappedRegisters:
-    """Registers in a file.
+    """Registers in a file, which is locked: a board has one driver.
+
+    An access that the board refuses is not noticed here, or ends the process with a bus error, as the processor has it.
 
     Parameters
     ----------
@@ -50,13 +54,18 @@ class MappedRegisters:
     Raises
     ------
     BoardError
-        The file cannot be mapped.
+        The file cannot be mapped, or another process drives the board.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, offset: int = 0) -> None:
-        self._map = _mapped(path, offset, APERTURE)
-        # loads and stores of 32 bits each: an array's copy may be of any width
-        self._words = (ctypes.c_uint32 * (APERTURE // 4)).from_buffer(self._map)
+        mapped, descriptor = _mapped(path, offset, APERTURE)
+        weakref.finalize(self, os.close, descriptor)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise BoardError(f"{path} must not be in use by another driver, but is: {error}") from None
+        # items go as 32 bits, a copy of many in any width; an array of ctypes loads what it is about to overwrite
+        self._words = memoryview(mapped).cast("B").cast("I")
 
     def read(self, address: int, count: int) -> npt.NDArray[np.uint32]:
         return np.array([self._words[address + k] for k in range(count)], dtype=np.uint32)
@@ -87,7 +96,8 @@ class MappedPages:
 
     def __init__(self, path: str | os.PathLike[str], *, base: int, size: int, offset: int = 0) -> None:
         self.base, self.size = base, size
-        self._map = _mapped(path, offset, size)
+        self._map, descriptor = _mapped(path, offset, size)
+        os.close(descriptor)
 
     def write(self, offset: int, data: memoryview) -> None:
         self._map[offset : offset + len(data)] = data
@@ -119,5 +129,10 @@ class WrittenPages:
 
     def write(self, offset: int, data: memoryview) -> None:
         while data:
-            written = os.pwrite(self._descriptor, data, self.base + offset)
+            try:
+                written = os.pwrite(self._descriptor, data, self.base + offset)
+            except OSError as error:
+                raise BoardError(f"{len(data)} bytes must go to {self.base + offset:#x}, but: {error}") from None
+            if written == 0:
+                raise BoardError(f"{len(data)} bytes must go to {self.base + offset:#x}, but none went")
             offset, data = offset + written, data[written:]

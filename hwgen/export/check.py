@@ -6,9 +6,7 @@ figures. It writes nothing.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +17,10 @@ from hwgen.rtl.verilate import BuildError
 from hwgen.spec import board, load
 from hwgen.spec.board import BoardRegion, BoardRegister
 from hwgen.spec.bundle import Bundle
+from hwgen.spec.strider import Fault
+
+Pairs = npt.NDArray[np.uint64]
+"""Byte addresses and words, shape [k, 2]."""
 
 SIMULATED_BYTES = 1 << 28
 """Memory of a simulated board at most; a package's pages are few."""
@@ -44,17 +46,18 @@ def check(folder: Path, sides: tuple[Registers, PageMemory] | None = None, *, se
     CheckError
         See there.
     """
-    manifest = _manifest(folder)
-    bundle = Bundle.from_bytes((folder / "bundle.bin").read_bytes())
-    pages = b"".join(bytes.fromhex(line)[::-1] for line in (folder / "sim" / "pages.hex").read_text().split())
-    writes, expected = (_pairs(folder / "sim" / name) for name in ("writes.hex", "expected.hex"))
-    at = 4 * load.address(BoardRegion.BOARD, BoardRegister.EPOCHS)
-    epochs = next(int(word) for address, word in writes if address == at)
+    bundle, pages, epochs, expected = _package(folder)
     try:
-        registers, memory = sides or _simulated(folder, manifest, len(pages))
+        registers, memory = sides or _simulated(folder, bundle.config.link_bytes, len(pages))
         driver = Board(registers, memory)
         driver.load(bundle)
         run = driver.train(pages, epochs=epochs, seconds=seconds)
+        counters = run.counters
+        if counters.fault != Fault.NONE:
+            raise CheckError(
+                f"the board stopped with fault {counters.fault.name} at page {counters.fault_page}, pointer "
+                f"{counters.fault_pointer:#x}; the package's pages have none: are they where the board reads them?"
+            )
         found = [int(registers.read(int(address) // 4, 1)[0]) for address, _ in expected]
     except (BoardError, BuildError) as error:
         raise CheckError(str(error)) from None
@@ -69,27 +72,36 @@ def check(folder: Path, sides: tuple[Registers, PageMemory] | None = None, *, se
     return run
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
-    path = folder / MANIFEST
+def _package(folder: Path) -> tuple[Bundle, bytes, int, Pairs]:
+    """What is to be loaded, trained on, for how many epochs, and what must then be read."""
     try:
-        manifest: dict[str, Any] = json.loads(path.read_text())
+        if not (folder / MANIFEST).is_file():
+            raise ValueError(f"it has no {MANIFEST}")
+        bundle = Bundle.from_bytes((folder / "bundle.bin").read_bytes())
+        pages = b"".join(bytes.fromhex(line)[::-1] for line in (folder / "sim" / "pages.hex").read_text().split())
+        writes, expected = (_pairs(folder / "sim" / name) for name in ("writes.hex", "expected.hex"))
+        at = 4 * load.address(BoardRegion.BOARD, BoardRegister.EPOCHS)
+        epochs = [int(word) for address, word in writes if address == at]
+        if len(epochs) != 1:
+            raise ValueError(f"sim/writes.hex writes EPOCHS {len(epochs)} times")
     except (OSError, ValueError) as error:
-        raise CheckError(f"{folder} must be a folder that dana export wrote, but its {path.name}: {error}") from None
-    return manifest
+        raise CheckError(
+            f"{folder} must be a folder that dana export of this version wrote, but {error}: export it again"
+        ) from None
+    return bundle, pages, epochs[0], expected
 
 
-def _pairs(path: Path) -> npt.NDArray[np.uint64]:
-    """Byte addresses and words, shape [k, 2]."""
+def _pairs(path: Path) -> Pairs:
     lines = path.read_text().split()
     return np.array([[int(line[:8], 16), int(line[8:], 16)] for line in lines], dtype=np.uint64).reshape(-1, 2)
 
 
-def _simulated(folder: Path, manifest: dict[str, Any], size: int) -> tuple[Registers, PageMemory]:
+def _simulated(folder: Path, link_bytes: int, size: int) -> tuple[Registers, PageMemory]:
     from hwgen.harness import RtlBoard
 
     rtl = RtlBoard(
         (folder / "rtl" / f"{board.TOP}.v").read_text(),
-        link_bytes=manifest["config"]["link_bytes"],
+        link_bytes=link_bytes,
         memory_bytes=min(size, SIMULATED_BYTES),
     )
     return rtl, rtl.pages

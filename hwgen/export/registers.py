@@ -36,7 +36,8 @@ A driver loads a machine and trains in this order:
 4. read the model from the scratchpad, the losses from region LOSSES.
 
 A table that is larger than the memory for it streams through SLOTS pages: the driver puts page k of the training into
-slot k mod SLOTS, once PAGES_READ is above k - SLOTS, and writes k + 1 to PAGES_READY.
+slot k mod SLOTS, once PAGES_READ is above k - SLOTS, and writes k + 1 to PAGES_READY; before the
+last page, never all ones: that page is told with the next.
 """
 
 

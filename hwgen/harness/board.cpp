@@ -28,13 +28,24 @@ struct Board {
     std::vector<uint8_t> memory;
     uint64_t base = 0;
     uint32_t bytes = 0;  // of a beat
+    uint32_t stall = 0;  // of 256 cycles on each channel of the page bus
+    uint64_t random = 1;
     std::deque<Burst> bursts;
+    bool offered = false;  // a beat that was not taken yet
+
+    bool pauses() {  // xorshift64*
+        random ^= random >> 12;
+        random ^= random << 25;
+        random ^= random >> 27;
+        return (random * 0x2545F4914F6CDD1DULL >> 56) < stall;
+    }
 
     // A cycle: what the buses carry is decided before the edge, and taken by both sides at it.
     void cycle() {
         dut.clk = 0;
-        dut.m_axi_arready = 1;
-        dut.m_axi_rvalid = !bursts.empty();
+        dut.m_axi_arready = !pauses();
+        // what is offered stays until it is taken
+        dut.m_axi_rvalid = !bursts.empty() && (offered || !pauses());
         if (!bursts.empty()) {
             const Burst &burst = bursts.front();
             const uint64_t at = burst.address - base;
@@ -45,7 +56,8 @@ struct Board {
         }
         dut.eval();
         const bool taken = dut.m_axi_rvalid && dut.m_axi_rready;
-        const bool asked = dut.m_axi_arvalid;
+        const bool asked = dut.m_axi_arvalid && dut.m_axi_arready;
+        offered = dut.m_axi_rvalid && !taken;
         const Burst next{dut.m_axi_araddr, dut.m_axi_arlen + 1U};
         dut.clk = 1;
         dut.eval();
@@ -59,10 +71,12 @@ struct Board {
 
 }  // namespace
 
-EXPORT void *board_new(uint64_t base, uint64_t size, uint32_t beat_bytes) {
+// Of `stall` in 256 cycles the page bus takes no address, or has no beat.
+EXPORT void *board_new(uint64_t base, uint64_t size, uint32_t beat_bytes, uint32_t stall) {
     Board *board = new Board;
     board->base = base;
     board->bytes = beat_bytes;
+    board->stall = stall;
     board->memory.resize(size);
     board->dut.rst = 1;
     for (uint32_t k = 0; k < RESET; ++k) board->cycle();

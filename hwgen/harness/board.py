@@ -35,6 +35,8 @@ class RtlBoard:
         Of its configuration: bytes of a beat of the page bus.
     memory_bytes
         Of its memory.
+    stall
+        Of 256 cycles, those in which the page bus pauses, at random.
 
     Raises
     ------
@@ -42,11 +44,11 @@ class RtlBoard:
         Verilator, g++ or make is missing, or refused the design.
     """
 
-    def __init__(self, verilog: str, *, link_bytes: int, memory_bytes: int) -> None:
+    def __init__(self, verilog: str, *, link_bytes: int, memory_bytes: int, stall: int = 0) -> None:
         library = ctypes.CDLL(str(verilate(verilog, TOP, DRIVER, optimize="-O1", verilator_flags=("--x-initial", "0"))))
         pointer, u32, u64 = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
         for name, result, arguments in (
-            ("board_new", pointer, [u64, u64, u32]),
+            ("board_new", pointer, [u64, u64, u32, u32]),
             ("board_delete", None, [pointer]),
             ("board_memory", pointer, [pointer]),
             ("board_idle", None, [pointer, u32]),
@@ -57,7 +59,7 @@ class RtlBoard:
             function.restype = result
             function.argtypes = arguments
         self._library = library
-        self._handle = library.board_new(BASE, memory_bytes, link_bytes)
+        self._handle = library.board_new(BASE, memory_bytes, link_bytes, stall)
         weakref.finalize(self, library.board_delete, self._handle)
         self.pages = RtlPages(self, library.board_memory(self._handle), memory_bytes)
 

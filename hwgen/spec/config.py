@@ -32,6 +32,11 @@ def functions_mask(ops: Iterable[Opcode]) -> int:
     return sum(1 << FUNCTIONS.index(op) for op in set(ops) if op.special)
 
 
+LEAST_PAGE = 25
+"""Least cycles from a page's request to its last beat. A Strider's registers are cleared, one in a cycle, between its
+pages, so that the next one would have to wait."""
+
+
 class ConfigError(ValueError):
     """A machine configuration that cannot be built."""
 
@@ -173,6 +178,11 @@ class MachineConfig:
                 problems.append(f"{name} must be a power of two from {low} to {high}, not {value!r}")
         if self.index_depth and not (_is_power_of_two(self.index_depth) and 2 <= self.index_depth <= 4096):
             problems.append(f"index_depth must be 0 or a power of two from 2 to 4096, not {self.index_depth!r}")
+        if not problems and self.link_latency + self.page_beats < LEAST_PAGE:
+            problems.append(
+                f"link_latency must be at least {LEAST_PAGE - self.page_beats} where a page comes in {self.page_beats} "
+                f"beats, not {self.link_latency!r}: a Strider clears its registers from page to page"
+            )
         if not problems and self.scratch_depth * self.lanes > 1 << REGION_SHIFT:
             problems.append(
                 f"scratch_depth must be at most {(1 << REGION_SHIFT) // self.lanes} with {self.lanes} lanes, "

@@ -64,6 +64,10 @@ def test_the_user_may_fix_any_field() -> None:
         ({"treads": 2}, "a machine has no 'treads'; it has threads, clusters"),
         ({"threads": 3}, "no such machine: threads must be a power of two from 1 to 64, not 3"),
         ({"threads": 0}, "no such machine: threads must be a power of two from 1 to 64, not 0"),
+        (
+            {"clusters": 16, "link_bytes": 1024, "link_latency": 16},
+            "no such machine: link_latency must be at least 17 where a page comes in 8 beats, not 16",
+        ),
         ({"threads": "2"}, "threads of a machine is a whole number, not '2'"),
         ({"link_bytes": 7}, "no such machine: link_bytes must be a power of two"),
         ({"tuple_depth": 16, "clusters": 1}, "a tuple of rule 'logistic' takes 14 rows of 8 lanes"),
@@ -74,6 +78,14 @@ def test_what_no_machine_has_is_refused(design: dict[str, int], message: str) ->
     binding = bind(compile_rule(LOGISTIC).hdfg, schema)
     with pytest.raises(UsageError, match=f"^{message}"):
         compile_bundle(binding, schema, max_tuples=1000, design=design)
+
+
+@pytest.mark.parametrize("design", [{"clusters": 16}, {"clusters": 1}, {"threads": 1}, {"threads": 64}])
+def test_a_wish_is_kept_at_the_edges(design: dict[str, int]) -> None:
+    schema = table(100)
+    binding = bind(compile_rule(LOGISTIC).hdfg, schema)
+    config = compile_bundle(binding, schema, max_tuples=1000, design=design).config
+    assert {name: getattr(config, name) for name in design} == design
 
 
 def test_config_and_design_exclude_each_other() -> None:

@@ -22,7 +22,7 @@ MACHINES = {
 if SCALE > 1:
     MACHINES |= {
         "large pages": MachineConfig(clusters=4, striders=8, link_bytes=16, page_size=32768, **_SMALL),
-        "widest": MachineConfig(clusters=16, striders=2, link_bytes=1024, link_latency=1, **_SMALL),
+        "widest": MachineConfig(clusters=16, striders=2, link_bytes=1024, link_latency=17, **_SMALL),
         "many": MachineConfig(threads=8, clusters=2, striders=7, link_bytes=128, queue_depth=8, **_SMALL),
     }
 PLAIN = "rows as wide as the link"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import mmap
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from hwgen.driver import Board, BoardError, MappedPages, MappedRegisters, WrittenPages
+from hwgen.driver.board import announced
 from hwgen.driver.mapped import APERTURE
 from hwgen.harness import RtlBoard
 from hwgen.rtl.board.board import generate
@@ -30,8 +32,8 @@ def verilog() -> str:
     return generate(CONFIG)
 
 
-def made(memory_bytes: int = MANY) -> tuple[RtlBoard, Board]:
-    rtl = RtlBoard(verilog(), link_bytes=CONFIG.link_bytes, memory_bytes=memory_bytes)
+def made(memory_bytes: int = MANY, stall: int = 0) -> tuple[RtlBoard, Board]:
+    rtl = RtlBoard(verilog(), link_bytes=CONFIG.link_bytes, memory_bytes=memory_bytes, stall=stall)
     return rtl, Board(rtl, rtl.pages)
 
 
@@ -59,9 +61,10 @@ def test_it_says_what_it_is_and_trains_again_and_again() -> None:
 
 
 def test_a_table_larger_than_the_memory_streams_through_it() -> None:
-    _, driver = made(2 * CONFIG.page_size)
     assert len(table(150)) > 2 * CONFIG.page_size
-    assert_trains(driver, 150, 3)
+    for stall in (0, 100):
+        _, driver = made(2 * CONFIG.page_size, stall)
+        assert_trains(driver, 150, 3)
     _, driver = made(CONFIG.page_size)
     driver.load(rule())
     with pytest.raises(BoardError, match=r"must hold 2 pages of 8192 bytes to stream a table, but it has 8192 bytes"):
@@ -75,6 +78,8 @@ def test_a_damaged_page_and_an_error_of_the_bus_are_the_runs() -> None:
     driver.load(rule())
     found = driver.train(damaged, epochs=2).counters
     assert (found.fault, found.fault_page) == (Fault.PAGE_HEADER, 1)
+    with pytest.raises(ValueError, match="call load first"):
+        driver.train(table(120), epochs=1)
     driver.load(rule())
     pages = table(120)
     rtl.pages.base -= CONFIG.page_size  # the first page is before the memory
@@ -148,6 +153,33 @@ def test_what_cannot_be_trained_on(tmp_path: Path) -> None:
         driver.read_rows(60, 5)
 
 
+def test_a_device_that_is_gone_is_not_busy(tmp_path: Path) -> None:
+    path = tmp_path / "registers"
+    registers = file_of(path, CONFIG)
+    driver = Board(registers, MappedPages(path, base=0, size=4096))
+    registers.write(load.address(BoardRegion.BOARD, BoardRegister.STATUS), np.array([0xFFFFFFFF], dtype=np.uint32))
+    with pytest.raises(BoardError, match=r"STATUS must have no bits but 0xff0f, but 0xffffffff was read: is it gone\?"):
+        driver.load(rule())
+
+
+def test_a_rule_without_a_loss_has_none() -> None:
+    """Whatever the losses of the rule before were."""
+    _, driver = made()
+    assert_trains(driver, 120, 2)
+    bundle = rule()
+    without = replace(bundle, symbols=tuple(symbol for symbol in bundle.symbols if symbol.kind != "loss"))
+    driver.load(without)
+    run = driver.train(table(120), epochs=2)
+    assert (run.epochs, run.losses.tolist()) == (2, [])
+
+
+def test_pages_are_never_announced_as_all() -> None:
+    """PAGES_READY counts modulo 2**32, and all ones say that nothing is waited for."""
+    last = (1 << 32) - 1
+    assert [announced(pages, 1 << 40) for pages in (last - 1, last, last + 1)] == [last - 1, last - 1, last + 1]
+    assert announced(last, last) == last
+
+
 def test_registers_that_are_none(tmp_path: Path) -> None:
     """A file of zeros is what a board without bitstream may look like."""
     path = tmp_path / "registers"
@@ -161,6 +193,20 @@ def test_registers_that_are_none(tmp_path: Path) -> None:
         MappedRegisters(path, offset=4)
     with pytest.raises(BoardError, match=r"must be open to writing"):
         WrittenPages(tmp_path / "nothing", base=0, size=1)
+    with pytest.raises(BoardError, match=r"5 bytes must go to 0x0, but: .*No space left"):
+        WrittenPages("/dev/full", base=0, size=8).write(0, memoryview(b"bytes"))
+    held = MappedRegisters(path)
+    with pytest.raises(BoardError, match=r"must not be in use by another driver"):
+        MappedRegisters(path)
+    assert held.read(0, 1).tolist() == [0]
+
+
+def test_memory_that_no_page_begins_in() -> None:
+    rtl, driver = made()
+    driver.load(rule())
+    rtl.pages.base += 4096
+    with pytest.raises(BoardError, match=r"must begin at a multiple of 0x2000 on the board's bus, not at 0x40001000"):
+        driver.train(table(5), epochs=1)
 
 
 def test_words_and_pages_lie_where_the_map_says(tmp_path: Path) -> None:

@@ -160,7 +160,10 @@ def test_a_driver_trains_what_the_testbench_trains(
     wrong = f"1 of {len(lines)} words differ\n{int(lines[-1][:8], 16):#x} must hold 0x{lines[-1][8:]}, but 0x"
     assert wrong in capsys.readouterr().err
     assert main(["board", str(tmp_path)]) == SETUP
-    assert "must be a folder that dana export wrote" in capsys.readouterr().err
+    assert f"it has no {MANIFEST}" in capsys.readouterr().err
+    (changed / "bundle.bin").write_bytes(b"DANA of another age")
+    assert main(["board", str(changed)]) == SETUP
+    assert "must be a folder that dana export of this version wrote" in capsys.readouterr().err
     assert main(["board", str(folder), "--registers", "/dev/null"]) == USAGE
     assert "--registers needs --pages" in capsys.readouterr().err
     device = ["--registers", "/dev/null", "--pages", "/dev/null"]
