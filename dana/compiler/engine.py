@@ -22,7 +22,7 @@ from dana.compiler.select import Selection, select
 from dana.compiler.simplify import simplify
 from dana.compiler.verify import check_program
 from dana.errors import InternalError, UsageError
-from dsl.hdfg.graph import Graph, Op
+from dsl.hdfg.graph import Graph, Node, Op
 from hwgen.spec.bundle import WHOLE_EPOCH, Symbol, Words
 from hwgen.spec.config import MachineConfig, functions_mask
 from hwgen.spec.engine import FIELDS, Instruction, Section
@@ -121,7 +121,7 @@ def compile_engine(graph: Graph, layout: TupleLayout, config: MachineConfig, *, 
     plan, size = prepare(graph)
     draft = fit(plan, layout, config, size=size, max_tuples=max_tuples)
     program, sections = encode(draft.schedules, draft.memory)
-    _check_hardware(plan, program, config)
+    _check_hardware(draft, program, config)
     compiled = EngineProgram(
         program=program,
         sections=sections,
@@ -148,20 +148,31 @@ def compile_engine(graph: Graph, layout: TupleLayout, config: MachineConfig, *, 
     return compiled
 
 
-def _check_hardware(plan: Plan, program: Sequence[Instruction], config: MachineConfig) -> None:
+def _check_hardware(draft: Draft, program: Sequence[Instruction], config: MachineConfig) -> None:
     """Raise DoesNotFit if the machine lacks a special function or the crossed exchanges that the rule needs."""
+    graph = draft.plan.graph
     used = {instruction.op for instruction in program}
     if functions_mask(used) & ~config.functions:
         lacking = [op.name.lower() for op in sorted(used) if op.special and not config.has(op)]
         raise DoesNotFit(
-            f"rule {plan.graph.name!r} computes {', '.join(lacking)}; the machine has no unit for that",
+            f"rule {graph.name!r} computes {', '.join(lacking)}; the machine has no unit for that",
             hint=f"Set functions to {config.functions | functions_mask(used)}.",
         )
     if config.lacking(program):
+        moved = [_described(graph.nodes[k]) for k in draft.selection.forms.converted()]
+        named = ", ".join(moved[:3]) + (f" and {len(moved) - 3} other values" if len(moved) > 3 else "")
         raise DoesNotFit(
-            f"rule {plan.graph.name!r} crosses operands in exchanges between lanes or threads; the machine cannot",
+            f"rule {graph.name!r} needs elements of {named} in other lanes than they lie in; the machine's exchanges "
+            "do not cross, so it cannot move them",
             hint="Set crossed to 1.",
         )
+
+
+def _described(node: Node) -> str:
+    """A value for people."""
+    if node.name is not None:
+        return node.name
+    return f"the {node.op.value}" + (f" in line {node.span.line}" if node.span is not None else "")
 
 
 def prepare(graph: Graph) -> tuple[Plan, int]:

@@ -30,6 +30,9 @@ from hwgen.spec.engine import Opcode, Section
 ONCE_AN_EPOCH = 1e-3
 """Weight of rows that issue once an epoch against those of a batch."""
 
+IMPOSSIBLE = 1e9
+"""Rows that a conversion counts where exchanges do not cross: even once an epoch, more than any rule computes."""
+
 SWEEPS = 8
 
 
@@ -47,6 +50,14 @@ class Forms:
     def stored(self, number: int) -> Form:
         """The form in which update `number` reads its value."""
         return _found(_stored(self.plan, number), self.of)
+
+    def converted(self) -> list[int]:
+        """Nodes whose values are needed in both forms."""
+        plan, graph = self.plan, self.plan.graph
+        wanted = [(o, self.wanted(k, at)) for k in plan.section for at, o in enumerate(plan.operands(k))]
+        wanted += [(plan.resolve(update.value), self.stored(k)) for k, update in enumerate(graph.updates)]
+        wanted += [(k, Form.PACKED) for k in graph.models if graph.nodes[k].shape]
+        return sorted({k for k, form in wanted if form is not self.of[k] and graph.nodes[k].op is not Op.ARANGE})
 
     def text(self) -> str:
         """The choices for people: packed and spread nodes that have a shape."""
@@ -209,7 +220,7 @@ class _Chooser:
     def _own(self, k: int) -> float:
         """Rows that a node takes to compute."""
         node, form = self.graph.nodes[k], self.of[k]
-        rows = self._rows(k, form)
+        rows: float = self._rows(k, form)
         if node.op is Op.MODEL:
             return ONCE_AN_EPOCH * self._converting(k, Form.PACKED) if form is Form.SPREAD and node.shape else 0
         if k not in self.plan.section or node.op is Op.EXPAND:
@@ -227,7 +238,7 @@ class _Chooser:
             rows *= interval * (1 if form is Form.SPREAD else LANES_PER_CLUSTER)
         return rows * self._weight(k)
 
-    def _folding(self, node: Node, form: Form) -> int:
+    def _folding(self, node: Node, form: Form) -> float:
         assert node.axis is not None, "a reduction has an axis"
         operand = self.operands[node.id][0]
         shape = self.shape[operand]
@@ -250,7 +261,9 @@ class _Chooser:
         weight = 1.0 if node.op is Op.MODEL else self._weight(k)
         return weight * self._converting(k, form)
 
-    def _converting(self, k: int, form: Form) -> int:
+    def _converting(self, k: int, form: Form) -> float:
         """Rows of a conversion from a form to the other."""
         *leading, n = self.shape[k]
+        if not self.crossed and (n > 1 or form is Form.PACKED):
+            return IMPOSSIBLE
         return prod(leading) * (rows_to_pack if form is Form.SPREAD else rows_to_spread)(n, self.lanes)

@@ -37,6 +37,9 @@ ONE_OPERAND = frozenset(
     }
 )
 WITHOUT_EXCHANGE = ONE_OPERAND | {Opcode.MOVC, Opcode.DIV}
+FUNCTIONS = (Opcode.SIGMOID, Opcode.GAUSSIAN, Opcode.EXP, Opcode.LOG, Opcode.SQRT, Opcode.DIV)
+"""Special functions in the order of the bits that say which ones a machine has."""
+
 DATAFLOW = (Section.INIT, Section.TUPLE, Section.PUSH, Section.MERGE, Section.BATCH, Section.EPOCH)
 """Sections in an order in which each runs after those whose results it reads."""
 
@@ -53,6 +56,8 @@ class Machine:
     levels: int
     index_depth: int
     divide_interval: int
+    functions: int
+    crossed: int
 
 
 def check_program(
@@ -105,9 +110,9 @@ def find_problems(
         levels=levels,
         index_depth=config.index_depth,
         divide_interval=config.divide_interval,
+        functions=config.functions,
+        crossed=config.crossed,
     )
-    for what in config.lacking(program):
-        yield f"the machine has no hardware for {what}"
     if len(program) > config.program_depth:
         yield f"{len(program)} instructions exceed the program memory of {config.program_depth}"
     if group < 1 or group & (group - 1):
@@ -154,6 +159,8 @@ def _fields(instruction: Instruction, section: Section, machine: Machine) -> Ite
         yield "masks tuples"
     if instruction.scalar and not instruction.op.special:
         yield "scalar is for special functions"
+    if instruction.op in FUNCTIONS and not machine.functions >> FUNCTIONS.index(instruction.op) & 1:
+        yield f"the machine has no hardware for {instruction.op.name}"
     yield from _exchange_fields(instruction, machine)
     if instruction.tail > machine.lanes:
         yield f"tail {instruction.tail} is beyond the {machine.lanes} lanes"
@@ -174,6 +181,12 @@ def _exchange_fields(instruction: Instruction, machine: Machine) -> Iterator[str
         yield f"{instruction.op.name} exchanges"
     if instruction.a_tuple != instruction.b_tuple or instruction.a_level or instruction.mask is Mask.PAIR:
         yield "an exchange of operands from two memories, with a level or with tuples in pairs"
+    if machine.crossed:
+        return
+    if instruction.op in (Opcode.LOW, Opcode.HIGH):
+        yield f"the machine has no hardware for {instruction.op.name}"
+    elif any(getattr(instruction, f"a{part}") != getattr(instruction, f"b{part}") for part in ("", "_inner", "_outer")):
+        yield "the machine has no hardware for crossed exchanges"
 
 
 def _index_fields(instruction: Instruction, machine: Machine) -> Iterator[str]:

@@ -16,7 +16,7 @@ from dsl.hdfg.graph import Graph
 from hwgen.spec.bundle import WHOLE_EPOCH
 from hwgen.spec.config import MachineConfig
 from tests.compiler.rules import ROOMY, assert_same, train
-from tests.compiler.test_stages import LOGISTIC, MOMENTUM, PLAIN_SGD, SOFTMAX
+from tests.compiler.test_stages import LOGISTIC, MOMENTUM, PLAIN_SGD
 
 
 def rule(source: str, n: int) -> Graph:
@@ -179,9 +179,63 @@ def test_several_rows_of_a_model_by_one_tuple_apply_in_the_order_of_the_text() -
     assert_same(graph, columns, train(graph, columns, MachineConfig(**ROOMY)))
 
 
+PACKED_IF_IT_CAN = """\
+import dana
+W = dana.model([60, 20], init=1)
+x = dana.input([20])
+r = dana.algo(W, x)
+s = dana.sigma(W * x, 2)
+c = s * s - s + s * s * s - dana.abs(s)
+r.setModel(W, W - 0.1 * r.merge(dana.sigma(c * c, 1), 4, "+"))
+"""
+"""Sums that are spread, or packed for what follows."""
+
+
 def test_a_machine_that_cannot_cross_runs_rules_without_conversions() -> None:
     plain = MachineConfig(crossed=0, **ROOMY)
     assert not any(i.crossed for i in compiled(rule(LOGISTIC, 54), plain, max_tuples=64).program)
-    with pytest.raises(DoesNotFit, match=r"rule 'softmax' crosses operands .*\nHint: Set crossed to 1\.$"):
-        compiled(rule(SOFTMAX, 54), plain, max_tuples=64)
-    assert any(i.crossed for i in compiled(rule(SOFTMAX, 54), replace(plain, crossed=1), max_tuples=64).program)
+    graph = compile_rule(PACKED_IF_IT_CAN).hdfg
+    assert any(i.crossed for i in compiled(graph, replace(plain, crossed=1)).program)
+    assert not any(i.crossed for i in compiled(graph, plain).program)
+
+
+NUMBERED = """\
+import dana
+w = dana.model([20])
+i = dana.input()
+y = dana.output()
+numbered = dana.algo(w, i, y)
+numbered.setModel(w[i], w[i] - 0.1 * (w[i] - y))
+"""
+
+SUMMED = """\
+import dana
+W = dana.model([5, 20])
+c = dana.model([5])
+x = dana.input([20])
+summed = dana.algo(W, c, x)
+summed.setModel(c, c - summed.merge(dana.sigma(W * x, 2), 4, "+"))
+"""
+
+MET = """\
+import dana
+W = dana.model([5, 20])
+x = dana.input([20])
+z = dana.input([5])
+met = dana.algo(W, x, z)
+met.setModel(W, W - met.merge(dana.expand(dana.sigma(W * x, 2) - z, 2) * x, 4, "+"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "what"), [(NUMBERED, "numbered", "w"), (SUMMED, "summed", "c"), (MET, "met", "z")]
+)
+def test_what_a_machine_that_cannot_cross_refuses(source: str, name: str, what: str) -> None:
+    graph = compile_rule(source).hdfg
+    with pytest.raises(DoesNotFit) as caught:
+        compiled(graph, MachineConfig(crossed=0, **ROOMY))
+    assert str(caught.value) == (
+        f"rule {name!r} needs elements of {what} in other lanes than they lie in; the machine's exchanges do not "
+        "cross, so it cannot move them\nHint: Set crossed to 1."
+    )
+    assert any(i.crossed for i in compiled(graph, MachineConfig(**ROOMY)).program)

@@ -13,7 +13,7 @@ from dana.compiler.layout import tuple_layout
 from dana.compiler.verify import check_program, find_problems, section_length
 from dana.errors import InternalError
 from hwgen.spec import cycles
-from hwgen.spec.config import MachineConfig
+from hwgen.spec.config import ALL_FUNCTIONS, FUNCTIONS, MachineConfig, functions_mask
 from hwgen.spec.engine import Instruction, Opcode, Section
 from hwgen.spec.engine_text import assemble
 from hwgen.spec.timing import DIVIDE_INTERVALS
@@ -26,11 +26,11 @@ CONFIG = MachineConfig(
 WAIT = cycles.RESULT_LATENCY
 
 
-def problems(text: str, *, levels: int = 0, level_stride: int = 0) -> list[str]:
+def problems(text: str, *, levels: int = 0, level_stride: int = 0, config: MachineConfig = CONFIG) -> list[str]:
     program, sections = assemble(text)
     return list(
         find_problems(
-            program, sections, CONFIG, group=2, tuple_rows=4, level_stride=level_stride, levels=levels, image_rows=4
+            program, sections, config, group=2, tuple_rows=4, level_stride=level_stride, levels=levels, image_rows=4
         )
     )
 
@@ -82,6 +82,18 @@ def test_a_legal_program_has_no_problems() -> None:
 def test_a_breach_is_found(old: str, new: str, problem: str) -> None:
     assert old in LEGAL
     assert any(problem in found for found in problems(LEGAL.replace(old, new)))
+
+
+def test_functions_that_a_machine_lacks_are_found() -> None:
+    for function in FUNCTIONS:
+        text = LEGAL.replace(
+            "sigmoid s16 <- s8", f"{function.name.lower()} s16 <- s8" + ", s8" * (function is Opcode.DIV)
+        )
+        missing = f"the machine has no hardware for {function.name}"
+        with_it = replace(CONFIG, functions=functions_mask([function]))
+        without = replace(CONFIG, functions=ALL_FUNCTIONS - functions_mask([function]))
+        assert not any(missing in found for found in problems(text, config=with_it))
+        assert any(missing in found for found in problems(text, config=without))
 
 
 def test_two_results_in_a_cycle_are_found() -> None:

@@ -207,7 +207,7 @@ class Machine:
         i = np.tile(np.arange(instruction.inner), instruction.outer)
         dst = instruction.dst + o * instruction.dst_outer + i * instruction.dst_inner + instruction.dst_level * shift
         a = instruction.a + o * instruction.a_outer + i * instruction.a_inner + instruction.a_level * shift
-        _check_exchange(instruction)
+        _check_exchange(instruction, crossed=bool(self.bundle.config.crossed))
         if instruction.op is Opcode.SETX:
             self._set_index(instruction, o, a, half, m)
             return
@@ -326,8 +326,8 @@ class Machine:
         return np.asarray(number >= m)[:, :, None]
 
 
-def _check_exchange(instruction: Instruction) -> None:
-    """Refuse what docs/machine.md, section "Exchanges", refuses."""
+def _check_exchange(instruction: Instruction, *, crossed: bool) -> None:
+    """Refuse what docs/machine.md, section "Exchanges", refuses, on a machine with or without crossed ones."""
     op = instruction.op
     if instruction.source is Source.MEMORY:
         if op.chooses:
@@ -337,6 +337,11 @@ def _check_exchange(instruction: Instruction) -> None:
         raise MachineFault(f"{op.name} has no exchange source")
     if instruction.a_tuple != instruction.b_tuple or instruction.a_level or instruction.mask is Mask.PAIR:
         raise MachineFault("an exchange of operands from two memories, with a level or with tuples in pairs")
+    plain = all(
+        getattr(instruction, f"a{part}") == getattr(instruction, f"b{part}") for part in ("", "_inner", "_outer")
+    )
+    if not crossed and (op.chooses or not plain):
+        raise MachineFault(f"{op.name} crosses operands, and the machine has no crossed exchanges")
 
 
 def interval(instruction: Instruction, divide_interval: int) -> int:

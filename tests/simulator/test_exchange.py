@@ -15,7 +15,7 @@ from hwgen.spec.config import MachineConfig
 from hwgen.spec.engine import Mask, Source
 from hwgen.spec.engine_text import assemble
 from tests.hwgen.engine.programs import random_bundle
-from tests.oracles.machine import Floats, Machine
+from tests.oracles.machine import Floats, Machine, MachineFault
 from tests.simulator.bundles import bits, fed, row_pages
 
 CONFIG = MachineConfig(threads=4, scratch_depth=128, tuple_depth=32, program_depth=64)
@@ -175,3 +175,7 @@ def test_a_machine_that_cannot_cross_refuses_it(line: str) -> None:
     Simulator(plain).load(program("add s10 <- s0, lane^1", plain))
     with pytest.raises(BundleError, match="crosses operands in an exchange, which the machine cannot"):
         Simulator(plain).load(program(line, plain))
+    tuples = np.zeros((4, 4, plain.lanes), dtype=np.float32)
+    Machine(program("add s10 <- s0, lane^1", plain)).epoch(tuples)
+    with pytest.raises(MachineFault, match="has no crossed exchanges"):
+        Machine(program(line, plain)).epoch(tuples)

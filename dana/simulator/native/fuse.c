@@ -4,9 +4,9 @@
  * In: the section's instructions, made ready. Out: a second list, for whole rounds, in which chains of three kinds are
  * one operation each (fused.inc): an operation on rows and the fold of its results; an operation on rows and the tree
  * over tuples of its results; exchanges between lanes one after the other. What a chain hands from one instruction to
- * the next is then never stored, so it must be dead: overwritten before any section reads it, and no symbol's. A chain's
- * later instructions run early, so what lies between must not touch their rows. Rows of a program without symbols may
- * all be looked at: nothing is fused.
+ * the next is then never stored, so it must be dead: overwritten before any section reads it, and no symbol's. A
+ * chain's later instructions run early, so what lies between must not touch their rows. Rows of a program without
+ * symbols may all be looked at: nothing is fused.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -187,7 +187,8 @@ extend(const struct fuser *f, struct chain *chain, int32_t k)
 static bool
 is_plain(const struct sim_op *op)
 {
-	return !op->care.in_order && op->i.op != SIM_SETX && !sim_indexed(&op->i) && (op->i.mask == SIM_MASK_NONE || op->in_group) && op->i.op < SIM_SIGMOID;
+	return !op->care.in_order && op->i.op != SIM_SETX && !sim_indexed(&op->i) &&
+		   (op->i.mask == SIM_MASK_NONE || op->in_group) && op->i.op < SIM_SIGMOID;
 }
 
 static bool
@@ -195,7 +196,8 @@ starts_rows(const struct sim_op *op)
 {
 	const struct sim_instruction *in = &op->i;
 
-	return is_plain(op) && in->source == SIM_MEMORY && !in->tail_a && !in->tail_b && (in->dst_inner || in->inner == 1) &&
+	return is_plain(op) && in->source == SIM_MEMORY && !in->tail_a && !in->tail_b &&
+		   (in->dst_inner || in->inner == 1) &&
 		   (in->op == SIM_MUL || in->op == SIM_ADD || in->op == SIM_SUB);
 }
 
@@ -214,6 +216,16 @@ is_reduction(const struct sim_op *op, const struct sim_instruction *like)
 	return is_plain(op) && in->source == SIM_MEMORY && !in->tail_a && !in->a_tuple && !in->b_tuple &&
 		   (in->op == SIM_ADD || in->op == SIM_MAX || in->op == SIM_MIN) && (like == NULL || like->op == in->op) &&
 		   (in->inner == 1 || (in->dst_inner && in->a_inner && in->b_inner));
+}
+
+/* Plain exchanges of single rows between lanes, with one mask for both operands */
+static bool
+is_flip(const struct sim_op *op)
+{
+	const struct sim_instruction *in = &op->i;
+
+	return is_plain(op) && in->source == SIM_LANE_XOR && !sim_crossed(in) && in->tail_a == in->tail_b &&
+		   in->inner == 1;
 }
 
 /* --- the three kinds --------------------------------------------------------------------------------------------- */
@@ -334,16 +346,16 @@ flips(const struct fuser *f, int32_t first, struct chain *chain, struct sim_op *
 	struct sim_fusion *fusion;
 
 	*chain = (struct chain){.members = {first}, .length = 1};
-	if (!is_plain(start) || in->source != SIM_LANE_XOR || sim_crossed(in) || in->tail_a != in->tail_b || in->inner != 1 || f->sim->kernels->flips[in->op] == NULL)
+	if (!is_flip(start) || f->sim->kernels->flips[in->op] == NULL)
 		return false;
 	while (last->distance > 0)
 	{
 		const int32_t k = next_user(f, chain);
 		const struct sim_instruction *next = k < 0 ? NULL : &f->ops[k].i;
 
-		if (next == NULL || !is_plain(&f->ops[k]) || next->source != SIM_LANE_XOR || next->op != in->op || next->tail_a || next->tail_b || sim_crossed(next) ||
-			next->distance + 1 != last->distance || next->inner != 1 || next->outer != in->outer || next->a_tuple || next->a != last->dst ||
-			!steps(next, next->a_outer, last->dst_outer) || !extend(f, chain, k))
+		if (next == NULL || !is_flip(&f->ops[k]) || next->tail_a || next->op != in->op ||
+			next->distance + 1 != last->distance || next->outer != in->outer || next->a_tuple ||
+			next->a != last->dst || !steps(next, next->a_outer, last->dst_outer) || !extend(f, chain, k))
 			break;
 		last = next;
 	}
