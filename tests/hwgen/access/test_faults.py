@@ -128,7 +128,10 @@ def test_epochs_after_a_fault_or_a_stop_are_as_if_it_had_not_been(bench: Bench) 
 
 
 def test_pages_without_tuples(bench: Bench) -> None:
+    """Also behind an epoch that had some."""
+    full = case_of(bench.config, "writeB %cr1, 0\nctl end")
     for pages in range(4):
+        assert check(full, bench).rounds
         expected = check(case_of(bench.config, "ctl skip\nctl end", pages=pages), bench)
         assert expected.empty is not None
         assert expected.skipped == pages
