@@ -42,7 +42,8 @@ WAITING = 0.5
 """Fraction of its busy cycles that a section may wait before another order is tried."""
 
 MOST_OPERATIONS = 500
-"""Operations of a section that is ordered twice; the second order takes their square in time."""
+"""Operations of a section that is ordered twice. A step of the second order may look at all pairs of operations that
+could go, so a section takes the cube of its operations at worst."""
 
 LEAST_PART = 3
 """Rows for which an operation is worth dividing."""

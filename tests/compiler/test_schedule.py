@@ -7,10 +7,11 @@ import random
 import numpy as np
 import pytest
 
+import dana.compiler.schedule as scheduling
 from dana.compiler.allocate import LINE, allocate
-from dana.compiler.engine import draft_for, prepare
+from dana.compiler.engine import Draft, draft_for, prepare
 from dana.compiler.layout import tuple_layout
-from dana.compiler.ops import Access, Buffer, Home, VectorOp
+from dana.compiler.ops import Access, Buffer, Home, Index, VectorOp
 from dana.compiler.schedule import schedule
 from hwgen.spec import cycles
 from hwgen.spec.engine import Opcode, Section
@@ -81,16 +82,18 @@ def test_results_of_two_units_never_meet() -> None:
     assert now + found.end_wait >= max(written)
 
 
-def random_draft(seed: int, *, reorder: bool):  # type: ignore[no-untyped-def]
+def random_draft(seed: int, *, reorder: bool, rows: bool = False) -> Draft:
     rng = random.Random(seed)
-    graph = RandomRule(seed, merges=rng.random() < 0.8, matrices=seed % 2 == 0).graph(batch=16, size=25)
+    # rows that tuples choose are updated by one thread in one round
+    threads, batch, group = (1, 2, 2) if rows else (2, 16, 8)
+    graph = RandomRule(seed, merges=rng.random() < 0.8, matrices=seed % 2 == 0, rows=rows).graph(batch=batch, size=25)
     layout = tuple_layout(graph, 8)
     plan, _ = prepare(graph)
     return draft_for(
         plan,
         layout,
-        threads=2,
-        group=1 if plan.single else 8,
+        threads=threads,
+        group=1 if plan.single else group,
         levels=0,
         divide_interval=3,
         crossed=True,
@@ -98,31 +101,77 @@ def random_draft(seed: int, *, reorder: bool):  # type: ignore[no-untyped-def]
     )
 
 
+@pytest.mark.parametrize("rows", [False, True], ids=["", "rows"])
 @pytest.mark.parametrize("seed", range(40))
-def test_every_dependence_is_kept(seed: int) -> None:
+def test_every_dependence_is_kept(seed: int, rows: bool) -> None:
     """Each row reads what the same rows wrote as in the order of selection, and overwrites what the same rows read."""
-    draft = random_draft(seed, reorder=True)
+    draft = random_draft(seed, reorder=True, rows=rows)
     for section, ops in draft.selection.ops.items():
         issued = [o for o, _ in draft.schedules[section].issue]
         assert histories(issued) == histories(ops)
 
 
+@pytest.mark.parametrize("rows", [False, True], ids=["", "rows"])
+def test_the_second_order_keeps_every_dependence(rows: bool) -> None:
+    """It cuts operations where gaps end."""
+    cut, indexed = 0, 0
+    for seed in range(40):
+        for ops in random_draft(seed, reorder=False, rows=rows).selection.ops.values():
+            issued = [o for o, _ in scheduling._in_gaps(ops).issue]
+            assert histories(issued) == histories(ops)
+            cut += len(issued) > len(ops)
+            indexed += any(o.a.indexed or o.dst.indexed for o in ops)
+    assert cut > 0
+    assert bool(indexed) == rows
+
+
+def test_what_is_cut_is_whole_for_those_who_read_rows_by_number() -> None:
+    model, number, row = buffer("model", 40), buffer("number"), buffer("row")
+    file = Buffer(name="index", rows=1, home=Home.INDEX)
+    index = Index(buffer=file, bound=40, stride=1)
+    chain = [op(number, X, X), *(op(number, number, number) for _ in range(8))]
+    setter = VectorOp(op=Opcode.SETX, dst=Access(buffer=file, outer=1, index=index), a=Access(buffer=number))
+    gather = VectorOp(op=Opcode.MOV, dst=Access(buffer=row), a=Access(buffer=model, index=index))
+    ops = [op(model, buffer("y", 40), rows=40), *chain, setter, gather]
+    issued = [o for o, _ in scheduling._in_gaps(ops).issue]
+    parts = [o for o in issued if o.dst.buffer is model]
+    assert len(parts) > 1
+    assert sorted(row for part in parts for row in part.touched(part.dst)) == list(range(40))
+    assert histories(issued) == histories(ops)
+
+
+Place = tuple[Buffer, int]
+
+
 def histories(ops: list[VectorOp]) -> dict[tuple[object, ...], tuple[object, ...]]:
-    """For each row of each operation: who wrote the rows that it reads and writes, and who has read what it writes."""
-    writer: dict[object, object] = {}
-    readers: dict[object, frozenset[object]] = {}
+    """For each row of each operation: who wrote the rows that it reads and writes, and who has read what it writes.
+
+    A row that a tuple chooses stands for all those that it may choose.
+    """
+    writer: dict[Place, object] = {}
+    readers: dict[Place, frozenset[object]] = {}
     seen: dict[tuple[object, ...], tuple[object, ...]] = {}
     for o in ops:
-        places = [[(access.buffer, row) for row in o.touched(access)] for access in (o.dst, *o.reads())]
-        for target, *operands in zip(*places, strict=True):
+        places = [_places(o, access) for access in (o.dst, *o.reads())]
+        for targets, *operands in zip(*places, strict=True):
             # a row that is computed twice is first of all the first one
-            key = (o.op, o.source, o.distance, target, *operands, writer.get(target))
+            key = (o.op, o.source, o.distance, targets, *operands, writer.get(targets[0]))
             assert key not in seen
-            seen[key] = (*(writer.get(place) for place in operands), readers.get(target))
-            for place in operands:
+            read = [place for operand in operands for place in operand]
+            seen[key] = (
+                *(writer.get(place) for place in read),
+                *((writer.get(target), readers.get(target)) for target in targets),
+            )
+            for place in read:
                 readers[place] = readers.get(place, frozenset()) | {key}
-            writer[target], readers[target] = key, frozenset()
+            for target in targets:
+                writer[target], readers[target] = key, frozenset()
     return seen
+
+
+def _places(o: VectorOp, access: Access) -> list[tuple[Place, ...]]:
+    """Rows that each row of an operation touches."""
+    return [tuple((access.buffer, row) for row in rows) for rows in np.atleast_2d(o.touched(access)).T.tolist()]
 
 
 @pytest.mark.parametrize("seed", range(40))
