@@ -11,6 +11,7 @@ dimensions, and `Exploration.gap` says how far its best is from what cannot be b
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -40,6 +41,7 @@ WISHES = (
     "link_bytes",
     "divide_interval",
     "functions",
+    "crossed",
 )
 STRIDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 AS_FAST = 1.01
@@ -224,10 +226,12 @@ def _candidate(job: _Job, bundle: Bundle) -> Candidate:
 
 
 def _made_to_fit(job: _Job, candidate: Candidate, wishes: Mapping[str, int], given: Mapping[str, int]) -> Candidate:
-    """Where logic is what the device lacks: smaller division units; where it is block RAM: smaller memories, then fewer
-    Striders, until it is enough. Nothing is tried with more units than the device holds."""
+    """Where logic is what the device lacks: smaller division units, and exchanges that do not cross, if the rule can do
+    without; where it is block RAM: smaller memories, then fewer Striders, until it is enough. Nothing is tried with
+    more units than the device holds."""
     if candidate.bundle.config.units > LANES_PER_CLUSTER:
-        config = replace(candidate.bundle.config, striders=1, divide_interval=DIVIDE_INTERVALS[0])
+        fields = {"striders": 1, "divide_interval": DIVIDE_INTERVALS[0], "crossed": given.get("crossed", 0)}
+        config = replace(candidate.bundle.config, **fields)
         least = replace(candidate, area=area_of(config, job.device.family)).uses
         if max(use for name, use in least.items() if name != "block_rams") > 1:
             return candidate
@@ -247,6 +251,10 @@ def _made_to_fit(job: _Job, candidate: Candidate, wishes: Mapping[str, int], giv
             except DoesNotFit:
                 break
             wishes = smaller
+    # after the memories: in smaller ones, rounds are shorter, and threads share more of a batch's work
+    if candidate.uses["luts"] > 1 and candidate.bundle.config.crossed and "crossed" not in given:
+        with contextlib.suppress(DoesNotFit):
+            candidate = _fastest(job, {**wishes, "crossed": 0})
     while "striders" not in given and _lacks_memory(candidate) and candidate.bundle.config.striders > 1:
         bundle = candidate.bundle
         fewer = max(count for count in STRIDERS if count < bundle.config.striders)

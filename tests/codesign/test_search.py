@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dana.codesign.search import AS_FAST, Exploration, explore
@@ -62,6 +64,18 @@ def test_there_is_hardware_for_the_rules_functions_and_no_others(found: Explorat
     wished = explored(array(200), threads=2, clusters=1, functions=ALL_FUNCTIONS, crossed=1)
     assert wished.best.bundle.config.functions == ALL_FUNCTIONS
     assert wished.best.bundle.config.crossed == 1
+
+
+def test_a_rule_does_without_crossed_exchanges_where_they_do_not_fit() -> None:
+    machine = {"threads": 4, "clusters": 1, "divide_interval": 27}
+    crossed, plain = (explored(array(600), **machine, **wish).best for wish in ({}, {"crossed": 0}))
+    assert crossed.bundle.config.crossed
+    between = replace(DEVICE, luts=(crossed.area.luts + plain.area.luts) // 2, usable=1.0)
+    found = explored(array(600), between, **machine)
+    assert found.best.fits
+    assert found.wish["crossed"] == found.best.bundle.config.crossed == 0
+    with pytest.raises(UsageError, match="no machine for this rule fits"):
+        explored(array(600), between, **machine, crossed=1)
 
 
 def test_memories_shrink_until_they_fit() -> None:
