@@ -32,6 +32,9 @@ WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extna
 """
 """The extension's functions, and who may call each besides its owner: a row for each role, or one without."""
 
+DERIVED = {"dana_explain": "dana_train"}
+"""Functions that, when they are new, those may call who may call another: as the update scripts have it."""
+
 
 def ensure_extension(connection: psycopg.Connection[Any], *, scripts_changed: bool) -> None:
     """Create or update the extension; make it anew where that changes nothing though its scripts are others.
@@ -104,10 +107,10 @@ def _rights(connection: psycopg.Connection[Any]) -> dict[str, set[tuple[str, boo
 
 
 def _grant_again(connection: psycopg.Connection[Any], rights: dict[str, set[tuple[str, bool]]]) -> None:
-    """Let those call a function who might call it before; with arguments that are new, those of its name."""
+    """Let those call a function who might call it before; with new arguments, those of its name; new, of `DERIVED`."""
     functions = {row[0]: row[1] for row in connection.execute(RIGHTS)}
     for signature, name in functions.items():
-        callers = rights.get(signature, rights.get(name))
+        callers = rights.get(signature, rights.get(name, rights.get(DERIVED.get(name, ""))))
         if callers is None:
             continue
         function = sql.SQL(signature)  # as regprocedure writes it: quoted

@@ -47,6 +47,10 @@ TUPLE_DATA = 24
 ARRAY_HEADER = 24
 """Bytes of an array before its elements, its own length included."""
 
+_ROOM = (PAGE_SIZES[-1] - layout.PAGE_HEADER_SIZE - layout.ITEM_ID_SIZE) // layout.MAXALIGN * layout.MAXALIGN
+LONGEST = (_ROOM - TUPLE_DATA - ARRAY_HEADER) // 4
+"""Elements of the longest array, where a row has nothing else."""
+
 
 class RowTooLong(SchemaError):
     """A row takes more than the largest frame."""
@@ -105,9 +109,8 @@ def frame_size(relation: str, lengths: Collection[int]) -> int:
     for size in PAGE_SIZES:
         if layout.align_up(row, layout.MAXALIGN) <= size - layout.PAGE_HEADER_SIZE - layout.ITEM_ID_SIZE:
             return size
-    most = (PAGE_SIZES[-1] - layout.PAGE_HEADER_SIZE - layout.ITEM_ID_SIZE - TUPLE_DATA - ARRAY_HEADER) // 4
     raise RowTooLong(
-        f"a row of {relation} has {sum(max(1, n) for n in lengths)} numbers in use, more than the {most} or so "
+        f"a row of {relation} has {sum(max(1, n) for n in lengths)} numbers in use, more than the {LONGEST} or so "
         "that a page of the machine holds",
         hint="Train on fewer columns, or on a part of the array: query => 'SELECT a[1:8000] …'.",
     )

@@ -15,8 +15,10 @@ CREATE OR REPLACE FUNCTION dana_parameters(model text, version integer DEFAULT N
 	SELECT p.value ->> 'name',
 		ARRAY(SELECT d.value::integer FROM jsonb_array_elements_text(p.value -> 'shape') WITH ORDINALITY AS d (value, n) ORDER BY d.n),
 		m.weights[(p.value ->> 'offset')::integer + 1 : (p.value ->> 'offset')::integer + (p.value ->> 'size')::integer]
-	FROM dana.model AS m, jsonb_array_elements(m.parameters) WITH ORDINALITY AS p (value, n)
-	WHERE (m.name, m.version) = (SELECT f.name, f.version FROM @extschema@.dana_find_model($1 || COALESCE('@' || $2, '')) AS f)
+	FROM @extschema@.dana_find_model($1 || COALESCE('@' || $2, '')) AS f,
+		-- OFFSET: looked for in any case, and so an error, before a plan may find that there are no models
+		LATERAL (SELECT * FROM dana.model AS a WHERE a.name = f.name AND a.version = f.version OFFSET 0) AS m,
+		jsonb_array_elements(m.parameters) WITH ORDINALITY AS p (value, n)
 	ORDER BY p.n
 	$$;
 COMMENT ON FUNCTION dana_parameters(text, integer) IS 'The parameters of a model, by name and version or as "name@version": name, shape, and values row by row';
@@ -54,18 +56,19 @@ CREATE FUNCTION dana_predict_table(
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE ROWS 100000 COST 1000000
 	AS $$
 DECLARE
+	found record;
 	names jsonb;
 BEGIN
 	IF model IS NULL OR source IS NULL THEN
 		RAISE null_value_not_allowed USING MESSAGE = pg_catalog.format('argument "%s" must not be NULL',
 			CASE WHEN model IS NULL THEN 'model' ELSE 'source' END);
 	END IF;
-	SELECT m.metadata -> 'features' INTO names FROM dana.model AS m
-	WHERE (m.name, m.version) = (SELECT f.name, f.version FROM @extschema@.dana_find_model($1) AS f);
+	SELECT f.name, f.version INTO found FROM @extschema@.dana_find_model($1) AS f;
+	SELECT m.metadata -> 'features'::text INTO names FROM dana.model AS m WHERE m.name = found.name AND m.version = found.version;
 	IF key IS NULL THEN
 		SELECT a.attname INTO key FROM pg_catalog.pg_index AS i
 		JOIN pg_catalog.pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
-		WHERE i.indrelid = source AND i.indisprimary AND i.indnkeyatts = 1;
+		WHERE i.indrelid OPERATOR(pg_catalog.=) source::pg_catalog.oid AND i.indisprimary AND i.indnkeyatts = 1;
 	END IF;
 	RETURN QUERY EXECUTE pg_catalog.format(E'SELECT r.%I::pg_catalog.text, @extschema@.dana_predict(%L, %s) FROM %s AS r WHERE (%s\n)',
 		COALESCE(key, 'ctid'), model, @extschema@.dana_arguments(names), source, COALESCE(filter, 'true'));
@@ -257,7 +260,7 @@ CREATE FUNCTION dana_cross_validate(
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	AS $$
 DECLARE
-	training jsonb := pg_catalog.jsonb_build_object('udf', udf, 'source', source::text, 'model', 'trial ' || pg_catalog.pg_backend_pid(),
+	training jsonb := pg_catalog.jsonb_build_object('udf', udf, 'source', source::text, 'model', 'trial ' || pg_catalog.pg_backend_pid()::text,
 		'features', features, 'label', label, 'epochs', epochs, 'hyper', hyper, 'backend', backend, 'design', design, 'query', query,
 		'filter', filter, 'nulls', nulls, 'nonfinite', nonfinite, 'classes', classes, 'warm', warm);
 	evaluation jsonb := pg_catalog.jsonb_build_object('source', source::text, 'query', query, 'filter', filter,
@@ -277,18 +280,18 @@ BEGIN
 	fold_of := pg_catalog.format('@extschema@.dana_fold(%s, %s, %s)',
 		COALESCE(pg_catalog.quote_ident(key) || '::pg_catalog.text', 'ctid'), folds, COALESCE(seed::text, 'NULL'));
 	WITH trials AS MATERIALIZED (
-		SELECT f.n, @extschema@.dana_trial(@extschema@.dana_apart(training, fold_of || ' <> ' || f.n),
-			@extschema@.dana_apart(evaluation, fold_of || ' = ' || f.n), true) AS t
+		SELECT f.n, @extschema@.dana_trial(@extschema@.dana_apart(training, fold_of || ' <> ' || f.n::text),
+			@extschema@.dana_apart(evaluation, fold_of || ' = ' || f.n::text), true) AS t
 		FROM pg_catalog.generate_series(1, folds) AS f (n)
 	)
-	SELECT pg_catalog.array_agg(ROW(t.n::text, t.t #>> '{training,tuples}', t.t #>> '{scores,rows}', t.t #>> '{training,epochs}',
-			t.t #>> '{training,loss}', (t.t -> 'scores') - ARRAY['model', 'version', 'part', 'rows'])::dana.validation ORDER BY t.n),
-		(pg_catalog.array_agg(t.t || pg_catalog.jsonb_build_object('fold', t.n) ORDER BY t.n) FILTER (WHERE t.t ? 'error'))[1]
+	SELECT pg_catalog.array_agg(ROW(t.n::text, t.t #>> '{training,tuples}'::text[], t.t #>> '{scores,rows}'::text[], t.t #>> '{training,epochs}'::text[],
+			t.t #>> '{training,loss}'::text[], (t.t -> 'scores'::text) - ARRAY['model', 'version', 'part', 'rows'])::dana.validation ORDER BY t.n),
+		(pg_catalog.array_agg(t.t || pg_catalog.jsonb_build_object('fold', t.n) ORDER BY t.n) FILTER (WHERE t.t ? 'error'::text))[1]
 	INTO results, failed FROM trials AS t;
 	IF failed IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = failed ->> 'sqlstate',
-			MESSAGE = pg_catalog.format('fold %s of %s: %s', failed ->> 'fold', folds, failed ->> 'error'),
-			HINT = COALESCE(failed ->> 'hint', 'Each fold needs rows to train on and rows to test on: fewer folds have more.');
+		RAISE EXCEPTION USING ERRCODE = failed ->> 'sqlstate'::text,
+			MESSAGE = pg_catalog.format('fold %s of %s: %s', failed ->> 'fold'::text, folds, failed ->> 'error'::text),
+			HINT = COALESCE(failed ->> 'hint'::text, 'Each fold needs rows to train on and rows to test on: fewer folds have more.');
 	END IF;
 	SELECT pg_catalog.string_agg(pg_catalog.quote_literal(m), ', ') INTO unknown FROM pg_catalog.unnest(metrics) AS m
 	WHERE NOT (results[1]).metrics ? m;
@@ -304,7 +307,7 @@ BEGIN
 		WITH numbers AS (
 			SELECT m.key AS name, pg_catalog.avg(v.number) AS mean, pg_catalog.stddev_samp(v.number) AS deviation
 			FROM pg_catalog.unnest(results) AS r, pg_catalog.jsonb_each(r.metrics) AS m,
-				LATERAL (SELECT CASE WHEN pg_catalog.jsonb_typeof(m.value) <> 'object' THEN (m.value #>> '{}')::float8 END AS number) AS v
+				LATERAL (SELECT CASE WHEN pg_catalog.jsonb_typeof(m.value) <> 'object' THEN (m.value #>> '{}'::text[])::float8 END AS number) AS v
 			WHERE pg_catalog.jsonb_typeof(m.value) <> 'object' AND ($19 IS NULL OR m.key = ANY ($19)) GROUP BY m.key
 		), whole AS (
 			SELECT pg_catalog.avg(r.epochs) AS epochs, pg_catalog.stddev_samp(r.epochs) AS epochs_deviation,
@@ -395,7 +398,7 @@ CREATE FUNCTION dana_search(
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	AS $$
 DECLARE
-	training jsonb := pg_catalog.jsonb_build_object('udf', udf, 'source', source::text, 'model', 'trial ' || pg_catalog.pg_backend_pid(),
+	training jsonb := pg_catalog.jsonb_build_object('udf', udf, 'source', source::text, 'model', 'trial ' || pg_catalog.pg_backend_pid()::text,
 		'features', features, 'label', label, 'epochs', epochs, 'backend', backend, 'design', design, 'query', query, 'filter', filter,
 		'nulls', nulls, 'nonfinite', nonfinite, 'classes', classes, 'warm', warm);
 	evaluation jsonb := pg_catalog.jsonb_build_object('source', source::text, 'query', query, 'filter', filter, 'part', 'all', 'threshold', threshold);
@@ -413,7 +416,7 @@ BEGIN
 			HINT = 'There are rmse, mae, r2, and for two classes log_loss, accuracy, precision, recall, f1, auc.';
 	ELSIF folds IS NOT NULL AND test IS NOT NULL THEN
 		RAISE invalid_parameter_value USING MESSAGE = 'give either argument "folds" or argument "test", not both';
-	ELSIF test IS NOT NULL AND NOT (test > 0 AND test < 1) THEN
+	ELSIF test IS NOT NULL AND NOT (test > 0::float8 AND test < 1::float8) THEN
 		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('argument "test" must be a part of the rows between 0 and 1, not "%s"', test);
 	ELSIF test IS NULL AND COALESCE(folds, 5) NOT BETWEEN 2 AND 1000 THEN
 		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('argument "folds" must be from 2 to 1000, not %s', folds);
@@ -423,7 +426,7 @@ BEGIN
 	ELSIF COALESCE(pg_catalog.jsonb_typeof(hyper), 'null') <> 'object' THEN
 		RAISE invalid_parameter_value USING MESSAGE = 'argument "hyper" must be a JSON object', HINT = 'For instance ''{"lr": 0.01}''.';
 	END IF;
-	SELECT COALESCE(u.description -> 'metas', '{}') || COALESCE(u.description -> 'dims', '{}') INTO known FROM dana.udf AS u WHERE u.name = udf;
+	SELECT COALESCE(u.description -> 'metas'::text, '{}') || COALESCE(u.description -> 'dims'::text, '{}') INTO known FROM dana.udf AS u WHERE u.name = udf;
 	SELECT pg_catalog.string_agg(DISTINCT pg_catalog.quote_literal(k), ', ') INTO unknown
 	FROM @extschema@.dana_grid(COALESCE(grid, '{}')) AS p (point), pg_catalog.jsonb_object_keys(p.point) AS k WHERE NOT known ? k;
 	IF unknown IS NOT NULL THEN
@@ -440,13 +443,13 @@ BEGIN
 		LATERAL (SELECT k AS n, CASE WHEN test IS NULL THEN k::text ELSE '' END AS number
 				FROM pg_catalog.generate_series(1, CASE WHEN test IS NULL THEN COALESCE(folds, 5) ELSE 1 END) AS k) AS f;
 	WITH trials AS MATERIALIZED (
-		SELECT (t ->> 'n')::integer AS n, (t ->> 'fold')::integer AS fold, t -> 'tried' AS tried, t FROM pg_catalog.unnest(trials) AS t
+		SELECT (t ->> 'n'::text)::integer AS n, (t ->> 'fold'::text)::integer AS fold, t -> 'tried'::text AS tried, t FROM pg_catalog.unnest(trials) AS t
 	), means AS (
-		SELECT t.n, m.key AS name, pg_catalog.avg((m.value #>> '{}')::float8) AS mean, pg_catalog.stddev_samp((m.value #>> '{}')::float8) AS deviation
-		FROM trials AS t, pg_catalog.jsonb_each((t.t -> 'scores') - ARRAY['model', 'version', 'part', 'rows', 'confusion']) AS m
+		SELECT t.n, m.key AS name, pg_catalog.avg((m.value #>> '{}'::text[])::float8) AS mean, pg_catalog.stddev_samp((m.value #>> '{}'::text[])::float8) AS deviation
+		FROM trials AS t, pg_catalog.jsonb_each((t.t -> 'scores'::text) - ARRAY['model', 'version', 'part', 'rows', 'confusion']) AS m
 		GROUP BY t.n, m.key
 	), scored AS (
-		SELECT t.n, t.tried, (pg_catalog.array_agg(t.t ->> 'error' ORDER BY t.fold) FILTER (WHERE t.t ? 'error'))[1] AS error,
+		SELECT t.n, t.tried, (pg_catalog.array_agg(t.t ->> 'error'::text ORDER BY t.fold) FILTER (WHERE t.t ? 'error'::text))[1] AS error,
 			(SELECT pg_catalog.jsonb_object_agg(m.name, m.mean) FROM means AS m WHERE m.n = t.n) AS metrics,
 			(SELECT m.mean FROM means AS m WHERE m.n = t.n AND m.name = metric) AS score,
 			(SELECT m.deviation FROM means AS m WHERE m.n = t.n AND m.name = metric) AS deviation
@@ -486,16 +489,17 @@ CREATE FUNCTION dana_export_model(model text) RETURNS jsonb
 	SET search_path = pg_catalog, pg_temp
 	AS $$
 DECLARE
+	found record;
 	result jsonb;
 BEGIN
+	SELECT f.name, f.version INTO found FROM @extschema@.dana_find_model($1) AS f;
 	SELECT jsonb_build_object('format', 'dana model 1', 'name', m.name, 'version', m.version, 'rule', m.udf, 'created', m.created,
 		'comment', m.comment, 'metadata', m.metadata,
 		'parameters', (SELECT jsonb_agg(jsonb_build_object('name', p.value ->> 'name', 'shape', p.value -> 'shape',
 			'values', to_jsonb(m.weights[(p.value ->> 'offset')::integer + 1 : (p.value ->> 'offset')::integer + (p.value ->> 'size')::integer]))
 			ORDER BY p.n) FROM jsonb_array_elements(m.parameters) WITH ORDINALITY AS p (value, n)),
 		'predictor', translate(encode(m.predictor, 'base64'), E'\n', ''))
-	INTO result FROM dana.model AS m
-	WHERE (m.name, m.version) = (SELECT f.name, f.version FROM @extschema@.dana_find_model($1) AS f);
+	INTO result FROM dana.model AS m WHERE m.name = found.name AND m.version = found.version;
 	RETURN result;
 END
 $$;
@@ -638,7 +642,8 @@ CREATE FUNCTION dana_train_start(
 	AS $$
 	SELECT @extschema@.dana_start('dana_train', pg_catalog.jsonb_build_object('udf', udf, 'source', COALESCE(
 		-- whatever the search_path will be
-		(SELECT pg_catalog.format('%s.%I', c.relnamespace::pg_catalog.regnamespace, c.relname) FROM pg_catalog.pg_class AS c WHERE c.oid = source),
+		(SELECT pg_catalog.format('%s.%I', c.relnamespace::pg_catalog.regnamespace, c.relname) FROM pg_catalog.pg_class AS c
+			WHERE c.oid OPERATOR(pg_catalog.=) source::pg_catalog.oid),
 		source::text), 'model', model,
 		'features', features, 'label', label, 'epochs', epochs, 'hyper', hyper, 'backend', backend, 'design', design, 'query', query,
 		'filter', filter, 'nulls', nulls, 'nonfinite', nonfinite, 'classes', classes, 'test', test, 'seed', seed, 'warm', warm))
@@ -739,6 +744,7 @@ CREATE OR REPLACE FUNCTION dana_evaluate(
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 	AS $$
 DECLARE
+	found record;
 	of_model record;
 	notes jsonb;
 	rows_of text;
@@ -746,44 +752,45 @@ DECLARE
 	label text;
 	result jsonb;
 BEGIN
-	SELECT m.name, m.version, m.owner, m.metadata INTO of_model FROM dana.model AS m
-	WHERE (m.name, m.version) = (SELECT f.name, f.version FROM @extschema@.dana_find_model($1) AS f);
+	SELECT f.name, f.version INTO found FROM @extschema@.dana_find_model($1) AS f;
+	SELECT m.name, m.version, m.owner::pg_catalog.oid, m.metadata INTO of_model FROM dana.model AS m
+	WHERE m.name = found.name AND m.version = found.version;
 	notes := of_model.metadata;
 	-- texts of the model's owner, which would run as the caller: a superuser, too, is somebody else
-	IF of_model.owner <> current_user::pg_catalog.regrole
-		AND (source IS NULL AND query IS NULL AND notes ? 'query' OR filter IS NULL AND notes ? 'filter') THEN
+	IF of_model.owner OPERATOR(pg_catalog.<>) current_user::pg_catalog.regrole::pg_catalog.oid
+		AND (source IS NULL AND query IS NULL AND notes ? 'query'::text OR filter IS NULL AND notes ? 'filter'::text) THEN
 		RAISE insufficient_privilege USING
 			MESSAGE = pg_catalog.format('model "%s" of another role was trained with a query or a filter, which would run as you', $1),
 			HINT = 'dana.model.metadata has them; read them, and give arguments "query" or "filter" yourself.';
 	END IF;
-	IF pg_catalog.jsonb_array_length(notes -> 'labels') IS DISTINCT FROM 1 THEN
+	IF pg_catalog.jsonb_array_length(notes -> 'labels'::text) IS DISTINCT FROM 1 THEN
 		RAISE object_not_in_prerequisite_state USING MESSAGE = pg_catalog.format('model "%s" has no label to compare with', $1);
 	END IF;
 	IF source IS NOT NULL AND query IS NOT NULL THEN
 		RAISE invalid_parameter_value USING MESSAGE = 'give either argument "source" or argument "query", not both';
-	ELSIF query IS NOT NULL OR source IS NULL AND notes ? 'query' THEN
-		rows_of := pg_catalog.format(E'(%s\n)', COALESCE(query, notes ->> 'query'));
+	ELSIF query IS NOT NULL OR source IS NULL AND notes ? 'query'::text THEN
+		rows_of := pg_catalog.format(E'(%s\n)', COALESCE(query, notes ->> 'query'::text));
 	ELSE
-		rows_of := COALESCE(source, (notes ->> 'source')::pg_catalog.regclass)::text;
+		rows_of := COALESCE(source, (notes ->> 'source'::text)::pg_catalog.regclass)::text;
 	END IF;
-	IF COALESCE(filter, notes ->> 'filter') IS NOT NULL THEN
-		condition := pg_catalog.format(E'(%s\n)', COALESCE(filter, notes ->> 'filter'));
+	IF COALESCE(filter, notes ->> 'filter'::text) IS NOT NULL THEN
+		condition := pg_catalog.format(E'(%s\n)', COALESCE(filter, notes ->> 'filter'::text));
 	END IF;
-	part := COALESCE(part, CASE WHEN notes ? 'test' THEN 'test' ELSE 'all' END);
+	part := COALESCE(part, CASE WHEN notes ? 'test'::text THEN 'test' ELSE 'all' END);
 	IF part IN ('test', 'train') THEN
-		IF NOT notes ? 'test' THEN
+		IF NOT notes ? 'test'::text THEN
 			RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('model "%s" was trained without a part for tests', $1),
 				HINT = 'Train with test => 0.2, or evaluate on other rows.';
 		END IF;
 		condition := condition || pg_catalog.format(' AND %s@extschema@.dana_holdout(ctid, %s, %s)',
-			CASE part WHEN 'train' THEN 'NOT ' ELSE '' END, notes ->> 'test', notes ->> 'seed');
+			CASE part WHEN 'train' THEN 'NOT ' ELSE '' END, notes ->> 'test'::text, notes ->> 'seed'::text);
 	ELSIF part <> 'all' THEN
 		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('argument "part" must be all, train or test, not "%s"', part);
 	END IF;
-	label := pg_catalog.format('r.%I', notes -> 'labels' ->> 0);
-	IF notes ? 'classes' THEN
+	label := pg_catalog.format('r.%I', notes -> 'labels'::text ->> 0);
+	IF notes ? 'classes'::text THEN
 		label := pg_catalog.format('(pg_catalog.array_position(%L::text[], %s::text) - 1)',
-			ARRAY(SELECT pg_catalog.jsonb_array_elements_text(notes -> 'classes')), label);
+			ARRAY(SELECT pg_catalog.jsonb_array_elements_text(notes -> 'classes'::text)), label);
 	END IF;
 	EXECUTE pg_catalog.format($q$
 		WITH scored AS MATERIALIZED (
@@ -791,14 +798,14 @@ BEGIN
 				SELECT @extschema@.dana_number(%s) AS y, @extschema@.dana_predict(%L, %s) AS p FROM %s AS r WHERE %s
 			) AS s WHERE y IS NOT NULL AND p IS NOT NULL
 		), shape AS (
-			SELECT pg_catalog.count(*) AS n, pg_catalog.avg(y) AS mean, pg_catalog.bool_and(y IN (0, 1)) AS zero_one,
-				pg_catalog.bool_and(y IN (-1, 1)) AS signs, pg_catalog.bool_and(p >= 0 AND p <= 1) AS probable
+			SELECT pg_catalog.count(*) AS n, pg_catalog.avg(y) AS mean, pg_catalog.bool_and(y IN (0::float8, 1::float8)) AS zero_one,
+				pg_catalog.bool_and(y IN ((-1)::float8, 1::float8)) AS signs, pg_catalog.bool_and(p >= 0::float8 AND p <= 1::float8) AS probable
 			FROM scored
 		), ranked AS (
-			SELECT y > 0 AS positive, p >= COALESCE(%s, CASE WHEN zero_one THEN 0.5 ELSE 0 END) AS chosen,
-				pg_catalog.rank() OVER (ORDER BY p) + (pg_catalog.count(*) OVER (PARTITION BY p) - 1) / 2.0 AS place,
+			SELECT y > 0::float8 AS positive, p >= COALESCE(%s, CASE WHEN zero_one THEN 0.5::float8 ELSE 0::float8 END) AS chosen,
+				pg_catalog.rank() OVER (ORDER BY p)::float8 + (pg_catalog.count(*) OVER (PARTITION BY p) - 1)::float8 / 2::float8 AS place,
 				-- binary32 has no number between 1 and 1 - 2^-24
-				pg_catalog.ln(CASE WHEN probable THEN GREATEST(CASE WHEN y > 0 THEN p ELSE 1 - p END, 5.9604644775390625e-8) END) AS log
+				pg_catalog.ln(CASE WHEN probable THEN GREATEST(CASE WHEN y > 0::float8 THEN p ELSE 1::float8 - p END, 5.9604644775390625e-8) END) AS log
 			FROM scored, shape WHERE zero_one OR signs
 		), counts AS (
 			SELECT pg_catalog.count(*) FILTER (WHERE positive AND chosen)::float8 AS tp,
@@ -809,20 +816,20 @@ BEGIN
 			FROM ranked
 		), errors AS (
 			SELECT pg_catalog.avg(pg_catalog.abs(y - p)) AS mae, pg_catalog.sqrt(pg_catalog.avg((y - p) * (y - p))) AS rmse,
-				1 - pg_catalog.sum((y - p) * (y - p)) / NULLIF(pg_catalog.sum((y - mean) * (y - mean)), 0) AS r2
+				1::float8 - pg_catalog.sum((y - p) * (y - p)) / NULLIF(pg_catalog.sum((y - mean) * (y - mean)), 0::float8) AS r2
 			FROM scored, shape
 		)
 		SELECT pg_catalog.jsonb_build_object('rows', n, 'mae', mae, 'rmse', rmse, 'r2', r2) || CASE WHEN zero_one OR signs THEN
 			pg_catalog.jsonb_build_object(
-				'accuracy', (tp + tn) / n, 'precision', tp / NULLIF(tp + fp, 0), 'recall', tp / NULLIF(tp + fn, 0),
-				'f1', 2 * tp / NULLIF(2 * tp + fp + fn, 0), 'log_loss', log_loss,
-				'auc', (places - (tp + fn) * (tp + fn + 1) / 2) / NULLIF((tp + fn) * (fp + tn), 0),
+				'accuracy', (tp + tn) / n::float8, 'precision', tp / NULLIF(tp + fp, 0::float8), 'recall', tp / NULLIF(tp + fn, 0::float8),
+				'f1', 2::float8 * tp / NULLIF(2::float8 * tp + fp + fn, 0::float8), 'log_loss', log_loss,
+				'auc', (places - (tp + fn) * (tp + fn + 1::float8) / 2::float8) / NULLIF((tp + fn) * (fp + tn), 0::float8),
 				'confusion', pg_catalog.jsonb_build_object('tp', tp, 'fp', fp, 'fn', fn, 'tn', tn))
 			ELSE '{}' END
 		FROM shape, counts, errors
-	$q$, label, of_model.name || '@' || of_model.version, @extschema@.dana_arguments(notes -> 'features'), rows_of, condition,
+	$q$, label, of_model.name || '@' || of_model.version::text, @extschema@.dana_arguments(notes -> 'features'::text), rows_of, condition,
 		COALESCE(threshold::text || '::float8', 'NULL::float8')) INTO result;
-	IF (result ->> 'rows')::bigint = 0 THEN
+	IF (result ->> 'rows'::text)::bigint = 0 THEN
 		RAISE data_exception USING MESSAGE = 'there is no row to evaluate on';
 	END IF;
 	RETURN pg_catalog.jsonb_build_object('model', of_model.name, 'version', of_model.version, 'part', part) || result;

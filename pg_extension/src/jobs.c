@@ -80,7 +80,7 @@ store(Oid owner, Datum function, Datum arguments)
 		"SELECT coalesce(pg_catalog.jsonb_object_agg(s.name, s.setting), '{}') FROM pg_catalog.pg_settings AS s "
 		"WHERE (s.source OPERATOR(pg_catalog.~) '^(global|database|user|database user|client|session)$' "
 		" OR EXISTS (SELECT FROM pg_catalog.pg_db_role_setting AS r, pg_catalog.unnest(r.setconfig) AS c (one) "
-		"  WHERE r.setrole OPERATOR(pg_catalog.=) $1 AND pg_catalog.lower(pg_catalog.split_part(c.one, '=', 1)) "
+		"  WHERE r.setrole OPERATOR(pg_catalog.=) ANY (ARRAY[$1, 0]::pg_catalog.oid[]) AND pg_catalog.lower(pg_catalog.split_part(c.one, '=', 1)) "
 		"  OPERATOR(pg_catalog.=) pg_catalog.lower(s.name))) "
 		"AND s.context OPERATOR(pg_catalog.=) 'user' AND s.name "
 		"OPERATOR(pg_catalog.!~) '^(client_encoding|application_name)$|^transaction_|^default_transaction_|_timeout$'",

@@ -84,17 +84,40 @@ dana_json_member(Jsonb *object, const char *key)
 	return JsonbValueToJsonb(value != NULL ? value : &nothing);
 }
 
-int
-dana_json_integers(Jsonb *object, const char *key, int **values)
+static JsonbContainer *
+array_of(Jsonb *object, const char *key)
 {
-	JsonbValue	   *found = member(object, key);
-	JsonbContainer *array;
-	int				count;
+	JsonbValue *found = member(object, key);
 
 	if (found == NULL || found->type != jbvBinary || !JsonContainerIsArray(found->val.binary.data))
 		ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker sent no array \"%s\"", key)));
-	array = found->val.binary.data;
-	count = JsonContainerSize(array);
+	return found->val.binary.data;
+}
+
+int
+dana_json_strings(Jsonb *object, const char *key, char ***values)
+{
+	JsonbContainer *array = array_of(object, key);
+	int				count = JsonContainerSize(array);
+
+	*values = palloc(sizeof(char *) * Max(count, 1));
+	for (int i = 0; i < count; i++)
+	{
+		JsonbValue *value = getIthJsonbValueFromContainer(array, i);
+
+		if (value->type != jbvString)
+			ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker sent no texts in \"%s\"", key)));
+		(*values)[i] = pnstrdup(value->val.string.val, value->val.string.len);
+	}
+	return count;
+}
+
+int
+dana_json_integers(Jsonb *object, const char *key, int **values)
+{
+	JsonbContainer *array = array_of(object, key);
+	int				count = JsonContainerSize(array);
+
 	*values = palloc(sizeof(int) * Max(count, 1));
 	for (int i = 0; i < count; i++)
 	{

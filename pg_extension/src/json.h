@@ -18,8 +18,9 @@ extern int64  dana_json_integer(Jsonb *object, const char *key);
 extern double dana_json_double(Jsonb *object, const char *key);
 extern bool	  dana_json_boolean(Jsonb *object, const char *key);
 extern bool	  dana_json_is_null(Jsonb *object, const char *key);
-/* Reads an array of integers; returns how many there are */
+/* Reads an array of integers or of texts; returns how many there are */
 extern int dana_json_integers(Jsonb *object, const char *key, int **values);
+extern int dana_json_strings(Jsonb *object, const char *key, char ***values);
 
 extern Jsonb *dana_json_member(Jsonb *object, const char *key);
 

@@ -30,7 +30,6 @@
 #include "json.h"
 #include "progress.h"
 #include "ring.h"
-#include "values.h"
 
 /* Pages between two reports of progress */
 #define PROGRESS_EVERY 64
@@ -190,11 +189,12 @@ dana_source_select(dana_source *source, int columns, const int *numbers)
 }
 
 void
-dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *classes)
+dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 {
 	int *numbers;
 
-	source->classes = classes == NULL ? 0 : dana_json_integer(classes, "count");
+	source->classes =
+		dana_json_is_null(design, "classes") ? 0 : dana_json_integer(dana_json_member(design, "classes"), "count");
 	source->streams = 0;
 	if (stream == NULL)
 	{
@@ -203,8 +203,7 @@ dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *classes)
 					(errcode(ERRCODE_PROTOCOL_VIOLATION),
 					 errmsg("the dana worker asked for the pages of %s, which has rows only", source->name)));
 		source->plan = NULL;
-		if (source->classes > 0)
-			source->label = get_attnum(RelationGetRelid(source->relation), dana_json_string(classes, "label"));
+		source->label = dana_label_find(source->relation, source->name, design);
 		return;
 	}
 	source->page_size = dana_json_integer(stream, "page_size");
@@ -285,26 +284,15 @@ hide_invisible(dana_source *source, BlockNumber block, Buffer buffer, Page copy,
 	}
 }
 
-/* The label of a tuple; 0, which is a class, where it is NULL, for then the machine skips the tuple */
-static float
-label_of(dana_source *source, HeapTuple tuple, const dana_type *type)
-{
-	bool  isnull;
-	Datum value = heap_getattr(tuple, source->label, RelationGetDescr(source->relation), &isnull);
-
-	return isnull ? 0 : (float)dana_number_of(type, value);
-}
-
 /*
  * Looks at each tuple of a copied page that is left; no buffer is locked. Sets to LP_UNUSED the line pointers of those
- * that the filter rejects, and with `labels` refuses a label that is none of the rule's classes.
+ * that the filter rejects, and with `label` refuses one that is none of the rule's classes.
  */
 static void
-look_at_tuples(dana_source *source, BlockNumber block, Page copy, const dana_type *labels)
+look_at_tuples(dana_source *source, BlockNumber block, Page copy, const dana_label *label)
 {
 	LocationIndex lower = ((PageHeader)copy)->pd_lower;
 	HeapTupleData tuple;
-	float		  label;
 
 	if (lower <= SizeOfPageHeaderData || lower > BLCKSZ)
 		return; /* new, empty, or damaged, which the machine reports */
@@ -325,10 +313,8 @@ look_at_tuples(dana_source *source, BlockNumber block, Page copy, const dana_typ
 		CHECK_FOR_INTERRUPTS();
 		if (source->compiled != NULL && !dana_filter_passes(source->compiled, &tuple))
 			ItemIdSetUnused(item);
-		else if (labels != NULL && !dana_is_class(label = label_of(source, &tuple, labels), source->classes))
-			dana_refuse_label(psprintf("row (%u,%u)", block, i), source->name,
-							  NameStr(TupleDescAttr(RelationGetDescr(source->relation), source->label - 1)->attname), label,
-							  source->classes);
+		else if (label != NULL)
+			dana_label_check(label, &tuple);
 	}
 }
 
@@ -342,16 +328,10 @@ stream_pages(dana_source *source)
 	BufferAccessStrategy strategy = source->pages > NBuffers / 4 ? GetAccessStrategy(BAS_BULKREAD) : NULL;
 	PGAlignedBlock		 copy;
 	Buffer				 buffer = InvalidBuffer;
-	dana_type			 label;
 	/* the first stream alone: the others have the same rows */
-	dana_type *labels = source->classes > 0 && source->streams == 0 ? &label : NULL;
-	bool	   look = source->compiled != NULL || labels != NULL;
+	const dana_label *label = source->streams == 0 ? source->label : NULL;
+	bool			  look = source->compiled != NULL || label != NULL;
 
-	if (labels != NULL &&
-		(source->label <= 0 || !dana_type_of(TupleDescAttr(RelationGetDescr(relation), source->label - 1)->atttypid, labels) ||
-		 labels->array))
-		ereport(ERROR,
-				(errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker named a label that %s does not have", source->name)));
 	PredicateLockRelation(relation, snapshot);
 	dana_ring_begin(BLCKSZ);
 	dana_progress(DANA_PROGRESS_PAGES, source->pages);
@@ -384,7 +364,7 @@ stream_pages(dana_source *source)
 				hide_invisible(source, block, buffer, copy.data, serializable);
 			UnlockReleaseBuffer(buffer);
 			if (look)
-				look_at_tuples(source, block, copy.data, labels);
+				look_at_tuples(source, block, copy.data, label);
 			dana_ring_fill(slot, copy.data);
 		}
 		dana_ring_commit();

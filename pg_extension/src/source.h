@@ -15,6 +15,7 @@
 
 #include "filter.h"
 #include "frames.h"
+#include "label.h"
 #include "rows.h"
 
 /* What the caller asks for */
@@ -47,7 +48,7 @@ typedef struct dana_source
 	uint32	   page_size;
 	int		   streams; /* so far */
 	int		   classes; /* that the rule numbers its label by, or 0 */
-	int		   label;	/* number of its column, for pages; the last column of frames */
+	dana_label *label;	/* of the pages' tuples, or NULL; frames have it as their last column */
 	Tuplestorestate *stored; /* rows to stream instead of the plan's, or NULL */
 	TupleDesc		 stored_type;
 } dana_source;
@@ -60,10 +61,10 @@ extern void			dana_source_close(dana_source *source);
 extern void dana_source_describe(dana_source *source, StringInfo to);
 
 /*
- * Takes the worker's wish: which columns it wants as frames, or (NULL) pages as they are; and which classes the rule
- * numbers a label by, or NULL
+ * Takes the worker's wish: which columns it wants as frames, or (NULL) pages as they are; and its design, which says
+ * which columns are in use and which classes the rule numbers a label by
  */
-extern void dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *classes);
+extern void dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design);
 
 /* Streams every page or row once, in the same order each time, through the ring */
 extern void dana_source_stream(dana_source *source);

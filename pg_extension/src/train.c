@@ -91,7 +91,7 @@ begin(const dana_reply *reply, dana_source *source, dana_new_model *model)
 	dana_progress(DANA_PROGRESS_EPOCHS, epochs);
 	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_STREAMING);
 	dana_source_adopt(source, dana_json_is_null(message, "stream") ? NULL : dana_json_member(message, "stream"),
-					  dana_json_is_null(model->design, "classes") ? NULL : dana_json_member(model->design, "classes"));
+					  model->design);
 	dana_source_stream(source);
 	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_TRAINING);
 	return epochs;
@@ -184,6 +184,7 @@ dana_train_model(const dana_train_call *call, dana_source *source, const char *r
 	instr_time	ended;
 	TimestampTz started;
 	StringInfo	request;
+	dsm_handle	curve;
 
 	model->udf = call->udf;
 	model->backend = call->backend;
@@ -192,9 +193,10 @@ dana_train_model(const dana_train_call *call, dana_source *source, const char *r
 	dana_model_check(model->name);
 	request = dana_request_build(call, rule, source);
 	started = GetCurrentTimestamp();
+	curve = dana_curve_begin(started);
 	pgstat_progress_start_command(DANA_PROGRESS_COMMAND, call->source.relation);
 	dana_progress(DANA_PROGRESS_STARTED, started);
-	dana_progress(DANA_PROGRESS_CURVE, dana_curve_begin(started));
+	dana_progress(DANA_PROGRESS_CURVE, curve);
 
 	dana_bounds_enter();
 	dana_request_begin();
@@ -206,12 +208,14 @@ dana_train_model(const dana_train_call *call, dana_source *source, const char *r
 	}
 	PG_CATCH();
 	{
+		dana_curve_end();
 		dana_request_abort();
 		dana_bounds_failed();
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
 	dana_bounds_leave();
+	dana_curve_end();
 
 	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_STORING);
 	INSTR_TIME_SET_CURRENT(ended);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -213,10 +214,15 @@ def installed_server(root: Path, major: int) -> installation.Installation:
     """PostgreSQL with the extension: our own, or one that ``make test`` and ``check-headers`` fetched, copied."""
     if major in installation.MAJORS:
         return installation.prepare(root, major)
-    found = sorted((CHECKOUT / "build" / "postgresql").glob(f"{major}/*/bin/postgres"))
+    found = sorted((CHECKOUT / "build" / "postgresql").glob(f"{major}/*/bin/postgres"), key=_version)
     if not found:
         raise FileNotFoundError(f"PostgreSQL {major} is not there; run: make -C pg_extension check-headers")
     return installation.adopt(found[-1].parents[1], root / f"binaries-{major}", major)
+
+
+def _version(postgres: Path) -> list[int]:
+    """Numbers of ``15/postgresql-15.10.0-…/bin/postgres``: 15.10 is newer than 15.9."""
+    return [int(number) for number in re.findall(r"\d+", postgres.parents[1].name)]
 
 
 @contextmanager

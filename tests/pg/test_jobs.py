@@ -149,7 +149,10 @@ def test_a_role_that_was_set_has_the_session_s_settings(
         session.execute("ALTER ROLE team SET search_path = nowhere; ALTER ROLE team SET DateStyle = 'German'")
         with cluster.connect("ann") as ann:
             ann.execute("SET ROLE team")
-            names = ("IntervalStyle", "DateStyle", "search_path")
+            # what a new process would have, not this session
+            session.execute("ALTER ROLE ALL SET bytea_output = 'escape'; ALTER DATABASE postgres SET DateStyle = 'SQL'")
+            session.execute("ALTER DATABASE postgres SET extra_float_digits = -3")
+            names = ("IntervalStyle", "DateStyle", "search_path", "bytea_output", "extra_float_digits")
             here = ", ".join(f"current_setting('{one}')" for one in names)
             row = ann.execute(f"SELECT {here}").fetchone()
             assert row is not None
@@ -161,6 +164,8 @@ def test_a_role_that_was_set_has_the_session_s_settings(
             assert (wait(ann, job), seen(ann, job)["arguments"]["source"]) == ("done", "test.t")
             ann.execute("SELECT dana_drop_model(name) FROM (SELECT DISTINCT name FROM dana.model) AS m")
     finally:
+        session.execute("ALTER ROLE ALL RESET bytea_output; ALTER DATABASE postgres RESET DateStyle")
+        session.execute("ALTER DATABASE postgres RESET extra_float_digits")
         session.execute("DROP OWNED BY ann, team; DROP ROLE ann, team")
 
 

@@ -223,6 +223,23 @@ def test_no_room_for_the_ring(cluster: Cluster, session: Session, rule: Rule) ->
         assert own.execute("SELECT tuples FROM dana_train(%s, 'test.t')", (name,)).fetchone() == (1,)
 
 
+def test_no_room_for_the_curve(cluster: Cluster, session: Session, rule: Rule) -> None:
+    """Others cannot watch the training; it is none the worse."""
+    session.execute("CREATE TABLE t AS SELECT 1 AS id")
+    name = rule()
+    before = len(cluster.log)
+    with cluster.connect() as own:
+        own.execute("SET dana.ring_pages = 16")
+        with own.transaction():
+            with file_size_limit(cluster, own.info.backend_pid, 200 << 10):
+                assert own.execute("SELECT tuples FROM dana_train(%s, 'test.t')", (name,)).fetchone() == (1,)
+            assert "dana.curve will not show the epochs of this training" in cluster.log[before:]
+        before = len(cluster.log)
+        assert own.execute("SELECT tuples FROM dana_train(%s, 'test.t')", (name,)).fetchone() == (1,)
+        assert "dana.curve" not in cluster.log[before:]
+    assert session.execute("SELECT count(*) FROM dana.run").fetchone() == (2,)
+
+
 def test_no_room_for_the_model(cluster: Cluster, session: Session, rule: Rule) -> None:
     """The disk is full when the model is to be stored: neither model nor run nor epoch is there."""
     session.execute("CREATE TABLE t AS SELECT 1 AS id")

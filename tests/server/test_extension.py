@@ -79,6 +79,20 @@ def test_made_anew_it_keeps_what_users_made(database: Session) -> None:
     database.execute(f'DROP OWNED BY "{analyst}"; DROP ROLE "{analyst}"')
 
 
+def test_made_anew_new_functions_are_for_whom_they_would_be_updated(database: Session) -> None:
+    database.execute("CREATE EXTENSION dana")
+    analyst = f"analyst {database.info.server_version}"
+    database.execute(f'DROP ROLE IF EXISTS "{analyst}"')
+    database.execute(f'CREATE ROLE "{analyst}"')
+    database.execute(f'GRANT EXECUTE ON FUNCTION dana_train TO "{analyst}"')
+    database.execute("ALTER EXTENSION dana DROP FUNCTION dana_explain; DROP FUNCTION dana_explain")
+    ensure_extension(database, scripts_changed=True)
+    allowed = "SELECT has_function_privilege(%s, 'dana_explain'::regproc, 'EXECUTE')"
+    assert database.execute(allowed, (analyst,)).fetchone() == (True,)
+    assert database.execute(allowed, ("pg_monitor",)).fetchone() == (False,)
+    database.execute(f'DROP OWNED BY "{analyst}"; DROP ROLE "{analyst}"')
+
+
 def test_views_of_users_are_not_dropped(database: Session) -> None:
     ensure_extension(database, scripts_changed=True)
     database.execute("CREATE VIEW v AS SELECT dana_predict('m', 1.0)")

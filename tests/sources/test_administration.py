@@ -92,6 +92,22 @@ def test_every_function_reads_a_reference_alike(versions: Session, function: str
     assert function == "dana_train" or named == active
 
 
+def test_without_any_model(session: Session) -> None:
+    """A table that is known to be empty is not looked at, nor what would be compared with its rows."""
+    assert session.execute("SELECT count(*) FROM dana.model").fetchone() == (0,)
+    session.execute("VACUUM ANALYZE dana.model")
+    session.execute("CREATE TABLE t AS SELECT 1::real AS x, 1::real AS y")
+    calls = (
+        "dana_predict_table('m', 't')",
+        "dana_evaluate('m', 't')",
+        "dana_export_model('m')",
+        "dana_parameters('m')",
+    )
+    for call in calls:
+        with pytest.raises(errors.UndefinedObject, match='model "m" does not exist'):
+            session.execute(f"SELECT * FROM {call}")
+
+
 def test_a_reference_to_a_model_of_somebody_else(versions: Session, friend: str) -> None:
     versions.execute("GRANT USAGE ON SCHEMA test TO friend; GRANT SELECT ON t1 TO friend")
     versions.execute("SET ROLE friend")
@@ -206,42 +222,80 @@ def test_progress(session: Session, server: EmbeddedServer) -> None:
     assert session.execute("SELECT * FROM dana.progress").fetchall() == []
 
 
+HOLD = """
+CREATE SEQUENCE calls;
+CREATE FUNCTION hold(real) RETURNS real STABLE LANGUAGE plpgsql AS $$
+DECLARE
+    number bigint := nextval('test.calls');
+BEGIN
+    PERFORM pg_advisory_lock_shared(number);
+    PERFORM pg_advisory_unlock_shared(number);
+    RETURN $1;
+END $$
+"""
+"""A function whose n-th call waits while somebody else has lock n."""
+
+
 def test_the_curve_as_it_goes(session: Session, server: EmbeddedServer) -> None:
     """Another session sees each epoch's loss when it ended; at the commit the rows of dana.epoch take their place."""
-    session.execute("CREATE TABLE t AS SELECT i::real AS x, 1::real AS y FROM generate_series(1, 500) i")
+    session.execute("CREATE TABLE t AS SELECT i::real AS x, 1::real AS y FROM generate_series(1, 50) i")
+    session.execute(HOLD)
     columns = "epoch, loss, tuples, skipped, cycles, seconds"
     live = f"SELECT {columns}, run, model, source FROM dana.curve WHERE pid = %s ORDER BY epoch"
-    epochs = 4500
+    session.execute("SELECT pg_advisory_lock(51)")
     with psycopg.connect(server.dsn) as other:
         other.execute("SET search_path = test, public")
         pid = other.info.backend_pid
         results: list[object] = []
-        thread = threading.Thread(
-            target=lambda: results.append(
-                other.execute("SELECT run FROM dana_train('sums', 't', epochs => %s)", (epochs,)).fetchone()
-            )
-        )
+        call = "SELECT run FROM dana_train('sums', 't', filter => 'hold(x) > 0')"
+        thread = threading.Thread(target=lambda: results.append(other.execute(call).fetchone()))
         thread.start()
-        looks = []
-        while thread.is_alive():
-            rows = session.execute(live, (pid,)).fetchall()
-            if rows:
-                looks.append(rows)
-        hidden = session.execute(live, (pid,)).fetchall()
-        assert hidden == [], "the training is over, and its rows are not committed"
+        # until the first row of the second epoch
+        while not (looks := session.execute(live, (pid,)).fetchall()):
+            assert thread.is_alive()
+        session.execute("BEGIN")
+        assert session.execute(live, (pid,)).fetchall() == looks
+        session.execute("SELECT pg_advisory_unlock(51)")
+        thread.join()
         run = results[0]
+        assert session.execute(live, (pid,)).fetchall() == [], "the training is over, and its rows are not committed"
         assert session.execute("SELECT count(*) FROM dana.epoch WHERE run = %s", run).fetchone() == (0,)
         other.commit()
-    kept = session.execute(f"SELECT {columns} FROM dana.epoch WHERE run = %s ORDER BY epoch", run).fetchall()
-    assert session.execute(f"SELECT {columns} FROM dana.curve WHERE run = %s ORDER BY epoch", run).fetchall() == kept
-    assert len(kept) == epochs
-    assert len({len(look) for look in looks}) > 5, "it grew"
-    for look in looks:
-        first, last = look[0][0], look[-1][0]
-        assert len(look) <= 4096
-        assert first == 1 or last > 4096 - 2
-        assert [row[:6] for row in look] == kept[first - 1 : last]
-        assert {row[6:] for row in look} == {(None, None, "t")}
+        # in the same transaction of the reader, to which the other session's state is still that of the training
+        assert session.execute(live, (pid,)).fetchall() == []
+        kept = session.execute(f"SELECT {columns} FROM dana.epoch WHERE run = %s ORDER BY epoch", run).fetchall()
+        curve = f"SELECT {columns} FROM dana.curve WHERE run = %s ORDER BY epoch"
+        assert session.execute(curve, run).fetchall() == kept
+        session.execute("COMMIT")
+    assert looks == [(*kept[0], None, None, "t")]
+    assert [row[0] for row in kept] == [1, 2]
+
+
+def test_the_last_epochs_of_a_long_curve(session: Session, server: EmbeddedServer) -> None:
+    """The last 4,096 are shown, whole and in order; none of a training that was cancelled."""
+    session.execute("CREATE TABLE t AS SELECT 1::real AS x, 1::real AS y")
+    live = "SELECT epoch, loss, tuples, skipped, source FROM dana.curve WHERE pid = %s ORDER BY epoch"
+    with psycopg.connect(server.dsn, autocommit=True) as other:
+        other.execute("SET search_path = test, public")
+        pid = other.info.backend_pid
+        call = "SELECT dana_train('sums', 't', epochs => 100000)"
+        thread = threading.Thread(target=lambda: until_cancelled(other, call))
+        thread.start()
+        lengths: set[int] = set()
+        while 4096 not in lengths:
+            assert thread.is_alive()
+            rows = session.execute(live, (pid,)).fetchall()
+            first = rows[0][0] if rows else 1
+            assert rows == [(first + k, 1.0, 1, 0, "t") for k in range(len(rows))]
+            assert first == 1 or len(rows) > 2048
+            lengths.add(len(rows))
+        session.execute("BEGIN")
+        assert session.execute(live, (pid,)).fetchall()
+        other.cancel()
+        thread.join()
+        assert session.execute(live, (pid,)).fetchall() == []
+        session.execute("COMMIT")
+    assert max(lengths) == 4096
 
 
 def test_curves_are_their_owner_s(session: Session, server: EmbeddedServer) -> None:

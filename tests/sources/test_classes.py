@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import psycopg
@@ -11,6 +12,7 @@ import pytest
 from dana.runtime.arrays import train
 from dana.runtime.classes import declared_classes
 from dana.runtime.trainer import TrainingError
+from dana.server.embedded import EmbeddedServer
 from dsl import compile_rule
 from tests.sources.conftest import Session
 
@@ -107,6 +109,71 @@ def test_every_type_of_label(table: Session) -> None:
     with pytest.raises(errors.DataException, match="has the label 3 in"):
         trained(table, "'u', classes => '{red,green,blue,grey}'")
     assert trained(table, "'u', classes => '{red,green,blue,grey}', hyper => '{\"k\": 4}'") == 1000
+
+
+@pytest.mark.parametrize("source", ["'t'", ROWS])
+def test_rows_that_are_skipped_for_a_null(table: Session, source: str) -> None:
+    """Nothing is trained to their labels, so these may be any."""
+    table.execute("INSERT INTO t VALUES (NULL, 1, 9)")
+    assert trained(table, source) == 1000
+    table.execute("ALTER TABLE t ADD COLUMN unused real")
+    named = f"{source}, features => '{{a,b}}', label => 'y'"
+    assert trained(table, named) == 1000
+    table.execute("INSERT INTO t VALUES (1, 1, 9)")
+    with pytest.raises(errors.DataException, match="has the label 9 in"):
+        trained(table, named)
+
+
+def test_labels_behind_what_is_not_used(table: Session) -> None:
+    """The label's place in a tuple depends on what stands before it: lengths, alignment, NULLs, dropped columns."""
+    table.execute(
+        "CREATE TABLE u AS SELECT a, b, repeat('x', (b::int * 37) % 300) AS text, b::numeric AS number,"
+        " 'c'::\"char\" AS c, y::double precision AS y FROM t"
+    )
+    table.execute("ALTER TABLE u DROP COLUMN number; ALTER TABLE u ALTER text SET STORAGE EXTERNAL")
+    table.execute(
+        "UPDATE u SET text = NULL WHERE b::int % 5 = 0; UPDATE u SET text = repeat('y', 9000) WHERE b::int % 50 = 1"
+    )
+    call = "'u', features => '{a,b}', label => 'y'"
+    assert trained(table, call) == 1000
+    for row in (0, 1, 2, 3, 51, 999):
+        table.execute("UPDATE u SET y = 3 + b WHERE b = %s", (row,))
+        with pytest.raises(errors.DataException, match=rf"has the label {3 + row} in column \"y\""):
+            trained(table, call)
+        table.execute("UPDATE u SET y = 0 WHERE b = %s", (row,))
+    assert trained(table, call) == 1000
+
+
+def test_a_damaged_length_before_the_label(server: EmbeddedServer) -> None:
+    """Read as PostgreSQL reads tuples, the label would be a gigabyte behind the page."""
+    damaged = b"\xfc\xff\xff\xff"
+    with psycopg.connect(server.dsn, autocommit=True) as admin:
+        for name in ("damaged", "whole"):
+            admin.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        admin.execute("CREATE DATABASE whole TEMPLATE template0")
+        with psycopg.connect(server.dsn, dbname="whole", autocommit=True) as session:
+            session.execute("CREATE EXTENSION dana")
+            session.execute("SELECT dana_create_udf('soft', %s)", (SOFT,))
+            session.execute(
+                "CREATE TABLE t AS SELECT 1::real AS a, 2::real AS b, repeat('needle', 40) AS text, i % 3 AS y"
+                " FROM generate_series(1, 30) i"
+            )
+            row = session.execute("SELECT pg_relation_filepath('t')").fetchone()
+            assert row is not None
+        admin.execute("CHECKPOINT")
+        data = Path(admin.execute("SHOW data_directory").fetchall()[0][0], row[0])
+        page = data.read_bytes()
+        at = page.index(b"needle", page.index(b"needle" * 40) + 240) - 4
+        data.write_bytes(page[:at] + damaged + page[at + 4 :])
+        # a copy, of which no page is in the buffer pool
+        admin.execute("CREATE DATABASE damaged TEMPLATE whole STRATEGY file_copy")
+        with psycopg.connect(server.dsn, dbname="damaged", autocommit=True) as session:
+            session.execute("SET client_min_messages = error; SET ignore_checksum_failure = on")
+            with pytest.raises(errors.DataCorrupted):
+                session.execute("SELECT dana_train('soft', 't', features => '{a,b}', label => 'y')")
+            assert session.execute("SELECT 1").fetchone() == (1,)
+        admin.execute("DROP DATABASE damaged")
+        admin.execute("DROP DATABASE whole")
 
 
 def test_rows_that_are_skipped_for_what_is_not_finite(table: Session) -> None:

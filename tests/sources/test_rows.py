@@ -5,6 +5,8 @@ from __future__ import annotations
 import psycopg
 import pytest
 
+from dana.server.places import CHECKOUT
+from dana.storage.frames import LONGEST
 from tests.sources.conftest import Session, weights
 
 TYPES = {
@@ -189,7 +191,12 @@ def test_rows_too_long_for_a_page(session: Session) -> None:
     with pytest.raises(psycopg.errors.ProgramLimitExceeded, match="9001 numbers in use") as raised:
         weights(session, "'t'")
     assert "query =>" in str(raised.value.diag.message_hint)
-    assert weights(session, "query => 'SELECT x[1:8000] AS x, y FROM t'")[0] == [3.0] * 8000
+    assert f"{LONGEST:,} numbers in one array" in (CHECKOUT / "docs" / "sql.md").read_text()
+    longest = LONGEST - 1  # beside the label
+    query = "query => 'SELECT x[1:{}] AS x, y FROM t'"
+    with pytest.raises(psycopg.errors.ProgramLimitExceeded, match=f"more than the {LONGEST} or so"):
+        weights(session, query.format(longest + 1))
+    assert weights(session, query.format(longest))[0] == [3.0] * longest
 
 
 def test_chunks_in_any_order(session: Session) -> None:

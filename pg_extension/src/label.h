@@ -1,0 +1,35 @@
+/*
+ * The labels of a table's tuples, for rules that number their classes by them.
+ */
+#ifndef DANA_LABEL_H
+#define DANA_LABEL_H
+
+#include "postgres.h"
+
+#include "access/htup.h"
+#include "utils/jsonb.h"
+#include "utils/relcache.h"
+
+#include "values.h"
+
+typedef struct dana_label
+{
+	Relation	relation;
+	const char *name; /* the table's */
+	int			classes; /* that the rule numbers its label by */
+	AttrNumber	column;
+	dana_type	type;
+	AttrNumber *used; /* columns without which the machine skips a tuple */
+	int			used_count;
+} dana_label;
+
+/* The label of a machine's design on a table that is open; NULL where it numbers no classes */
+extern dana_label *dana_label_find(Relation relation, const char *name, Jsonb *design);
+
+/*
+ * Refuses a tuple whose label is none of the classes. Tuples that the machine skips pass, and so do damaged ones, which
+ * it reports: nothing of the tuple has to be as it should, but its length.
+ */
+extern void dana_label_check(const dana_label *label, HeapTuple tuple);
+
+#endif /* DANA_LABEL_H */
