@@ -141,7 +141,9 @@ def test_equal_to_sql_beside_writers_and_vacuum(
                 try:
                     writer.execute(statement)
                 except psycopg.errors.Error as error:
-                    failures.append(str(error))
+                    # the two writers may lock the same rows in different orders, which is between them
+                    if not isinstance(error, psycopg.errors.DeadlockDetected):
+                        failures.append(str(error))
                     with suppress(psycopg.errors.Error):
                         writer.execute("ROLLBACK")
 
