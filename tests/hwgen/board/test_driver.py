@@ -106,6 +106,17 @@ def test_a_board_is_left_idle() -> None:
     assert_trains(Board(rtl, rtl.pages), 120, 1)
 
 
+def test_who_stops_the_board_of_another_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    rtl, driver = made()
+    driver.load(rule())
+    command = load.address(BoardRegion.BOARD, BoardRegister.COMMAND)
+    monkeypatch.setattr(rtl, "wait", lambda: rtl.write(command, np.array([Command.STOP], dtype=np.uint32)))
+    with pytest.raises(BoardError, match=r"must have trained to the end, but somebody else stopped or reset it"):
+        driver.train(table(120), epochs=1000)
+    with pytest.raises(ValueError, match="call load first"):
+        driver.train(table(120), epochs=1)
+
+
 def file_of(path: Path, config: MachineConfig) -> MappedRegisters:
     """Registers that say that they are a board's, and do nothing."""
     with path.open("wb") as file:
