@@ -1,5 +1,5 @@
 # Needs python3 >= 3.11 (another: make PYTHON=/path/to/python), a C compiler and make; nothing else.
-# Everything goes into .venv, .dana (the embedded PostgreSQL), .icarus and .stamps, all below this folder.
+# Everything goes into .venv, .dana (the embedded PostgreSQL), .icarus, .stamps and build, all below this folder.
 
 PYTHON ?= python3
 VENV := .venv

@@ -97,6 +97,8 @@ def _figures(design: Design) -> list[Figure]:
 
 def _synthesised(design: Design) -> Synthesis:
     device = load_device(design.device)
+    if design.clock_mhz is not None:  # what is asked of the tools, with some to spare
+        device = dataclasses.replace(device, clock_hz=round(1.1e6 * design.clock_mhz))
     with TemporaryDirectory() as name:
         folder = Path(name)
         for part in ("rtl", "synth"):

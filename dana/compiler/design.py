@@ -152,7 +152,7 @@ def _divide(
         found.append((not fits, _cycles_per_tuple(draft, tuples), clusters, draft, layout))
     if not found:
         raise DoesNotFit(
-            f"rule {graph.name!r} is too large for {LARGER[1]} clusters: {limit}",
+            f"rule {graph.name!r} is too large for {clusters} clusters: {limit}",
             hint="Use models of fewer elements.",
         )
     oversized, _, _, draft, layout = min(found, key=lambda option: option[:3])

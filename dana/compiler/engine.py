@@ -152,8 +152,8 @@ def _check_hardware(draft: Draft, program: Sequence[Instruction], config: Machin
     """Raise DoesNotFit if the machine lacks a special function or the crossed exchanges that the rule needs."""
     graph = draft.plan.graph
     used = {instruction.op for instruction in program}
-    if functions_mask(used) & ~config.functions:
-        lacking = [op.name.lower() for op in sorted(used) if op.special and not config.has(op)]
+    lacking = [op.name.lower() for op in sorted(used) if op.special and not config.has(op)]
+    if lacking:
         raise DoesNotFit(
             f"rule {graph.name!r} computes {', '.join(lacking)}; the machine has no unit for that",
             hint=f"Set functions to {config.functions | functions_mask(used)}.",
@@ -347,6 +347,8 @@ def fit(plan: Plan, layout: TupleLayout, config: MachineConfig, *, size: int, ma
         draft: Draft | None = None
         # slices take instructions; operations in the rule's order keep fewer values at a time
         for sliced, reorder in ((True, True), (False, True), (True, False), (False, False)):
+            if not sliced and (draft is None or not draft.selection.slices.of):
+                continue  # the one before had no slices, or was too large without them too
             try:
                 draft = draft_for(
                     plan_for(plan, size, round_tuples=config.threads * group),

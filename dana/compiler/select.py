@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
+from dana.compiler.convert import convert
 from dana.compiler.fold import fold
 from dana.compiler.forms import Forms, choose_forms
 from dana.compiler.layout import Form, TupleLayout
@@ -289,7 +290,7 @@ class _Selector:
         if value.form is form:
             return value
         room = self._room(k)
-        self.store.convert(section, value, room)
+        convert(self.emitter, section, value, room)
         return room
 
     def _where(self, k: int, section: Section, target: Value | None) -> Value:
@@ -377,7 +378,7 @@ class _Selector:
         if copy.form is form:
             return copy
         room = self.emitter.temporary(self.store.name(value), copy.shape, form, per_tuple=copy.stride > 0)
-        self.store.convert(section, copy, room)
+        convert(self.emitter, section, copy, room)
         return room
 
     def _update_rows(self, model: int, section: Section) -> None:

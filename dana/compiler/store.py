@@ -101,7 +101,7 @@ class Store:
             whole = image = self._in_image(k, buffer)
             if image.shape and self.forms.of[k] is Form.SPREAD:
                 whole = self.lasting(buffer.name, image.shape)
-                self.convert(Section.INIT, image, whole)
+                convert(self.emitter, Section.INIT, image, whole)
             elif k in self._repeating:
                 repeat(self.emitter, Section.INIT, image)
             self.put(k, whole)
@@ -122,7 +122,7 @@ class Store:
             if k in self.slices.of and k not in self.slices.joined:
                 join(self.emitter, Section.EPOCH, self.own(k), whole)
             if image.shape and self.forms.of[k] is Form.SPREAD:
-                self.convert(Section.EPOCH, whole, image)
+                convert(self.emitter, Section.EPOCH, whole, image)
 
     def _in_image(self, k: int, buffer: Buffer) -> Value:
         shape = self.graph.concrete_shape(k)
@@ -185,7 +185,7 @@ class Store:
         elif value.kept is not None:
             join(self.emitter, section, value, room)
         else:
-            self.convert(section, value, room)
+            convert(self.emitter, section, value, room)
         return room
 
     def _lasts(self, k: int) -> bool:
@@ -193,10 +193,6 @@ class Store:
         if k in self.models:
             return all(update.model != k for update in self.graph.updates)
         return self.graph.nodes[k].op is Op.ARANGE or self.plan.section.get(k) is Section.INIT
-
-    def convert(self, section: Section, value: Value, room: Value) -> None:
-        """Write a value into room for it in another form."""
-        convert(self.emitter, section, value, room)
 
     def name(self, k: int) -> str:
         """A node's name for people."""

@@ -18,15 +18,13 @@ import numpy.typing as npt
 from hwgen.spec import board, load, registers
 from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus, Command
 from hwgen.spec.bundle import Bundle
-from hwgen.spec.config import ConfigError, MachineConfig
+from hwgen.spec.config import NOT_HARDWARE, ConfigError, MachineConfig
 from hwgen.spec.counters import EpochCounters, read_counters
 from hwgen.spec.registers import Region, Register
 from hwgen.spec.strider import Fault
 
 Words = npt.NDArray[np.uint32]
 
-NOT_HARDWARE = ("link_latency", "clock_hz")
-"""Fields of a configuration that say how fast a machine runs, not which it is."""
 AT_LEAST = ("functions", "crossed")
 """Fields of which a machine may have more than a program needs."""
 SLOTS_LEAST = 2

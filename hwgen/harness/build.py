@@ -18,7 +18,7 @@ import hwgen.rtl
 import hwgen.spec
 from hwgen.rtl.machine import TOP, generate
 from hwgen.rtl.verilate import cache_folder, verilate
-from hwgen.spec.config import MachineConfig
+from hwgen.spec.config import NOT_HARDWARE, MachineConfig
 
 DRIVER = Path(__file__).with_name("driver.cpp")
 KEPT_AS_MODULES = ("lane", "special", "cluster", "thread")
@@ -32,7 +32,7 @@ to begin with zeros instead."""
 def hardware_of(config: MachineConfig) -> MachineConfig:
     """The configuration without what only the model of the link and of time reads: equal for equal hardware."""
     plain = MachineConfig()
-    return dataclasses.replace(config, link_latency=plain.link_latency, clock_hz=plain.clock_hz)
+    return dataclasses.replace(config, **{name: getattr(plain, name) for name in NOT_HARDWARE})
 
 
 def _sources() -> bytes:

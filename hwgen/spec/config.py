@@ -32,6 +32,9 @@ def functions_mask(ops: Iterable[Opcode]) -> int:
     return sum(1 << FUNCTIONS.index(op) for op in set(ops) if op.special)
 
 
+NOT_HARDWARE = ("link_latency", "clock_hz")
+"""Fields that say how fast a machine runs, not which it is."""
+
 LEAST_PAGE = 25
 """Least cycles from a page's request to its last beat. A Strider's registers are cleared, one in a cycle, between its
 pages, so that the next one would have to wait."""

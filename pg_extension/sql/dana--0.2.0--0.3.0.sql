@@ -24,7 +24,7 @@ CREATE OR REPLACE FUNCTION dana_parameters(model text, version integer DEFAULT N
 COMMENT ON FUNCTION dana_parameters(text, integer) IS 'The parameters of a model, by name and version or as "name@version": name, shape, and values row by row';
 
 CREATE FUNCTION dana_arguments(features jsonb) RETURNS text
-	LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 	AS $$
 	-- a function has 100 arguments at most; a row is slower to make than arguments
@@ -407,7 +407,7 @@ DECLARE
 	chosen text;
 	unknown text;
 	known jsonb;
-	trials jsonb[];
+	outcomes jsonb[];
 	points dana.search_point[];
 	kept jsonb;
 BEGIN
@@ -439,11 +439,11 @@ BEGIN
 	SELECT pg_catalog.array_agg(pg_catalog.jsonb_build_object('n', p.n, 'fold', f.n, 'tried', $11 || p.point) || @extschema@.dana_trial(
 		@extschema@.dana_apart(training || pg_catalog.jsonb_build_object('hyper', $11 || p.point), 'NOT (' || chosen || f.number || ')'),
 		@extschema@.dana_apart(evaluation, '(' || chosen || f.number || ')'), true) ORDER BY p.n, f.n)
-	INTO trials FROM @extschema@.dana_grid(grid) WITH ORDINALITY AS p (point, n),
+	INTO outcomes FROM @extschema@.dana_grid(grid) WITH ORDINALITY AS p (point, n),
 		LATERAL (SELECT k AS n, CASE WHEN test IS NULL THEN k::text ELSE '' END AS number
 				FROM pg_catalog.generate_series(1, CASE WHEN test IS NULL THEN COALESCE(folds, 5) ELSE 1 END) AS k) AS f;
-	WITH trials AS MATERIALIZED (
-		SELECT (t ->> 'n'::text)::integer AS n, (t ->> 'fold'::text)::integer AS fold, t -> 'tried'::text AS tried, t FROM pg_catalog.unnest(trials) AS t
+	WITH trials AS (
+		SELECT (t ->> 'n'::text)::integer AS n, (t ->> 'fold'::text)::integer AS fold, t -> 'tried'::text AS tried, t FROM pg_catalog.unnest(outcomes) AS t
 	), means AS (
 		SELECT t.n, m.key AS name, pg_catalog.avg((m.value #>> '{}'::text[])::float8) AS mean, pg_catalog.stddev_samp((m.value #>> '{}'::text[])::float8) AS deviation
 		FROM trials AS t, pg_catalog.jsonb_each((t.t -> 'scores'::text) - ARRAY['model', 'version', 'part', 'rows', 'confusion']) AS m

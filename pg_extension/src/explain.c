@@ -108,12 +108,9 @@ explain(FunctionCallInfo fcinfo, dana_explanation *wanted)
 static char **
 as_lines(Jsonb *explained, bool json, uint64 *count)
 {
-	JsonbValue	  *lines = getKeyJsonValueFromContainer(&explained->root, "lines", strlen("lines"), NULL);
-	JsonbContainer *array;
-	char		 **made;
+	char **made;
 
-	if (lines == NULL || lines->type != jbvBinary || !JsonContainerIsArray(lines->val.binary.data))
-		ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker sent a malformed explanation")));
+	*count = dana_json_strings(explained, "lines", &made);
 	if (json)
 	{
 		Jsonb *rest = DatumGetJsonbP(DirectFunctionCall2(jsonb_delete, JsonbPGetDatum(explained), CStringGetTextDatum("lines")));
@@ -121,16 +118,6 @@ as_lines(Jsonb *explained, bool json, uint64 *count)
 		made = palloc(sizeof(char *));
 		made[0] = JsonbToCStringIndent(NULL, &rest->root, VARSIZE(rest));
 		*count = 1;
-		return made;
-	}
-	array = lines->val.binary.data;
-	*count = JsonContainerSize(array);
-	made = palloc(sizeof(char *) * Max(*count, 1));
-	for (uint64 i = 0; i < *count; i++)
-	{
-		JsonbValue *line = getIthJsonbValueFromContainer(array, i);
-
-		made[i] = line->type == jbvString ? pnstrdup(line->val.string.val, line->val.string.len) : "";
 	}
 	return made;
 }

@@ -145,6 +145,10 @@ def test_whole_tables(session: Session, train: Train) -> None:
         session, "sum(dana_predict(CASE id % 2 WHEN 0 THEN 'a' ELSE 'b' END, x1, x2)::float8) FROM t WHERE id <= 100"
     )
     assert by_row == sum((1 if g % 2 == 0 else 3) * g + (2 if g % 2 == 0 else 4) * (g % 7) for g in range(1, 101))
+    # a model that does not name its columns cannot find them in a row
+    assert value(session, "metadata ? 'features' FROM dana.model WHERE name = 'a'") is False
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match='model "a" takes 2 features, not 0'):
+        session.execute("SELECT count(*) FROM dana_predict_table('a', 't')")
 
 
 def test_read_only_transactions(session: Session, train: Train) -> None:

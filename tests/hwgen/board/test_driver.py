@@ -29,7 +29,8 @@ MANY = 1 << 20
 
 @cache
 def verilog() -> str:
-    return generate(CONFIG)
+    """With the multipliers of UltraScale+; `scenarios.py` has the others."""
+    return generate(CONFIG, wide_multipliers=True)
 
 
 def made(memory_bytes: int = MANY, stall: int = 0) -> tuple[RtlBoard, Board]:
@@ -139,6 +140,7 @@ def file_of(path: Path, config: MachineConfig) -> MappedRegisters:
         ({"threads": 2}, r"for this board, whose threads is 2, but it is for one of 1: compile it with --design thr"),
         ({"page_size": 77}, r"configuration cannot be: page_size must be .* 77; are these its registers\?"),
         ({"clock_hz": 1, "link_latency": 9}, ""),
+        ({"functions": 17, "crossed": 0}, ""),
     ],
 )
 def test_what_is_for_another_board_is_refused(changed: dict[str, int], said: str, tmp_path: Path) -> None:
@@ -182,6 +184,18 @@ def test_a_rule_without_a_loss_has_none() -> None:
     driver.load(without)
     run = driver.train(table(120), epochs=2)
     assert (run.epochs, run.losses.tolist()) == (2, [])
+
+
+def test_losses_are_the_last_ones_the_oldest_first(tmp_path: Path) -> None:
+    path = tmp_path / "registers"
+    found = file_of(path, CONFIG)
+    driver = Board(found, MappedPages(path, base=0, size=4096))
+    driver.load(rule())
+    for register, word in ((BoardRegister.STATUS, BoardStatus.TRAINED), (BoardRegister.EPOCHS_RUN, board.LOSSES + 2)):
+        found.write(load.address(BoardRegion.BOARD, register), np.array([word], dtype=np.uint32))
+    found.write(load.address(BoardRegion.LOSSES), np.arange(board.LOSSES, dtype=np.uint32))
+    losses = driver.train(b"", epochs=1).losses.view(np.uint32)
+    assert losses.tolist() == [*range(2, board.LOSSES), 0, 1]
 
 
 def test_pages_are_never_announced_as_all() -> None:
