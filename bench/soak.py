@@ -264,6 +264,8 @@ class Soak:
             count = choose.randint(1, SIZES[table] // 20)
             what = choose.randrange(4)
             db.execute("BEGIN")
+            # one writer at a table: two that meet the same rows in different orders deadlock, which is between them
+            db.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (table,))
             if what == 0:
                 db.execute(f"UPDATE soak.{table} SET y = y WHERE id % {choose.randint(7, 40)} = 1")
             elif what == 1:
