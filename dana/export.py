@@ -172,7 +172,7 @@ def _notes(found: Candidate) -> str:
     lines = [
         "## What to expect",
         "",
-        f"A page of {cycles.tuples} tuples takes {cycles.page:,.0f} cycles ({cycles.per_tuple:.2f} for a tuple), and "
+        f"With {cycles.density}, a page takes {cycles.page:,.0f} cycles ({cycles.per_tuple:.2f} for a tuple), and "
         f"waits for: {cycles.bottleneck}. The page link carries data in {cycles.link_use:.0%} of the time, the units "
         f"compute in {cycles.unit_use:.0%} of it. Counted by the simulator, which is exact in cycles for a link of the "
         "latency and width below.",

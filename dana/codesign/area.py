@@ -153,7 +153,8 @@ def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
         "clusters": _times(clusters, (345, 215, 0, 0)),
         "index files": _times(threads if config.index_depth else 0, (*INDEX_FILE, _index_memory(config))),
         "threads": _times(threads, (distant + 72, 264 * config.clusters + 180, 0, 0)),
-        "exchange": (32 * units * math.ceil(distances / 3), 264 * config.clusters + 44, 0, 0),
+        # of two threads each has one partner, and nothing to choose
+        "exchange": (32 * units * math.ceil((distances - 1) / 3), 264 * config.clusters + 44, 0, 0),
         "crossed exchange": _crossed(config, "xcup"),
         "sequencer": (790, 950 + 24 * _line(config), 1, _block_rams(config.program_depth, WORD_BITS)),
         "striders": _times(

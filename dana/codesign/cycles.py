@@ -1,6 +1,6 @@
 """How many cycles a machine takes for a table, and what it waits for.
 
-In: a Bundle and a page of the table (`sample_page`). Out: `Cycles`. The estimate is the simulator itself, which counts
+In: a Bundle and a sample of the table's pages. Out: `Cycles`. The estimate is the simulator itself, which counts
 as the hardware does, on a few hundred pages; what one more page costs in the long run is the difference of two such
 runs. So it is exact where pages are alike, for tables of any length, in about a millisecond.
 """
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dana.codesign.sample import Sample
 from dana.errors import InternalError
 from dana.simulator import Simulator
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
@@ -25,6 +26,9 @@ BATCHES = 8
 MOST_TUPLES = 200_000
 """Tuples of a run beyond which a long batch is cut."""
 
+MOST_BYTES = 1 << 24
+"""Bytes of pages likewise: rows may be long. Of a longer batch the end is counted a few per cent wrong."""
+
 NEAR = 0.95
 """A part is what the machine waits for if it is busy for so much of the time."""
 
@@ -36,7 +40,7 @@ class Cycles:
     Attributes
     ----------
     tuples
-        Tuples on a page.
+        Tuples on a page; below 1 where each lies over several.
     page
         Cycles that each page adds.
     fixed
@@ -48,13 +52,20 @@ class Cycles:
     """
 
     config: MachineConfig
-    tuples: int
+    tuples: float
     page: float
     fixed: float
     link: float
     unpacker: float
     engine: float
     rows: float
+
+    @property
+    def density(self) -> str:
+        """How tuples lie on pages, in words."""
+        return (
+            f"{self.tuples:.0f} tuples on a page" if self.tuples >= 1 else f"tuples on {1 / self.tuples:.0f} pages each"
+        )
 
     @property
     def per_tuple(self) -> float:
@@ -88,28 +99,31 @@ class Cycles:
         return self.epoch(pages) / self.config.clock_hz
 
 
-def measure_cycles(bundle: Bundle, page: bytes, tuples: int) -> Cycles:
+def measure_cycles(bundle: Bundle, sample: Sample) -> Cycles:
     """Measure on the simulator.
 
     Parameters
     ----------
-    page, tuples
-        Of `sample_page`, for the Bundle's table and page size.
+    sample
+        Of `sample_pages`, for the Bundle's table and page size.
     """
     config = bundle.config
     batch = bundle.round_tuples if bundle.batch == WHOLE_EPOCH else bundle.batch
-    wanted = min(BATCHES * max(batch, bundle.round_tuples), MOST_TUPLES)
+    most = min(MOST_TUPLES, max(1, MOST_BYTES * sample.rows // len(sample.data)))
+    wanted = min(BATCHES * max(batch, bundle.round_tuples), most)
     # whole batches, so that both runs end alike
-    step = batch // int(np.gcd(batch, tuples))
-    pages = max(-(-wanted // tuples), 8 * config.striders)
-    pages = -(-pages // step) * step if step * tuples <= MOST_TUPLES else pages
+    step = batch // int(np.gcd(batch, sample.rows))
+    times = max(-(-wanted // sample.rows), -(-8 * config.striders // sample.pages))
+    times = -(-times // step) * step if step * sample.rows <= most else times
+    pages = times * sample.pages
     simulator = Simulator(config)
     try:
         simulator.load(bundle)
-        first, second = _run(simulator, page, pages), _run(simulator, page, 2 * pages)
+        first, second = _run(simulator, sample, times), _run(simulator, sample, 2 * times)
     finally:
         simulator.close()
     slope = (second.cycles - first.cycles) / pages
+    tuples = sample.rows / sample.pages
     return Cycles(
         config=config,
         tuples=tuples,
@@ -122,11 +136,12 @@ def measure_cycles(bundle: Bundle, page: bytes, tuples: int) -> Cycles:
     )
 
 
-def _run(simulator: Simulator, page: bytes, pages: int) -> EpochCounters:
-    run = memoryview(page * min(pages, 64))
-    simulator.begin_epoch(pages)
-    for start in range(0, pages, 64):
-        simulator.consume(run[: len(page) * min(64, pages - start)])
+def _run(simulator: Simulator, sample: Sample, times: int) -> EpochCounters:
+    each = max(1, 64 // sample.pages)
+    run = memoryview(sample.data * min(times, each))
+    simulator.begin_epoch(times * sample.pages)
+    for start in range(0, times, each):
+        simulator.consume(run[: len(sample.data) * min(each, times - start)])
     counters = simulator.end_epoch()
     if counters.fault is not Fault.NONE:
         raise InternalError(f"the simulator stopped on a sample page: {counters}")

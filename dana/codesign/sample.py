@@ -1,15 +1,17 @@
 """Pages for estimates: what a table's pages look like to a machine, without the table.
 
-In: a schema. Out: one page's bytes. Values are zeros, which are legal everywhere (as labels, as row numbers) and as
-good as any: no time of the machine depends on a value.
+In: a schema. Out: the bytes of a page, or of the pages of a row. Values are zeros, which are legal everywhere (as
+labels, as row numbers) and as good as any: no time of the machine depends on a value.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from dana.errors import UsageError
 from dana.storage.builder import PageBuilder, PageFull, build_tuple
+from dana.storage.parts import build_part_pages
 from dana.storage.schema import Attribute, TableSchema
 from dana.storage.types import ARRAYS, SCALARS
 
@@ -17,24 +19,51 @@ UNKNOWN_VARLENA = 16
 """Bytes that a column of varying length is taken to have where nobody reads it."""
 
 
-def sample_page(schema: TableSchema, *, page_size: int, tuples: int | None = None) -> tuple[bytes, int]:
-    """A page of equal rows.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """Pages of equal rows, of which a table is made by repeating them.
+
+    Attributes
+    ----------
+    data
+        One page; or, where a row lies over several, those of one row.
+    page_size
+        Bytes of a page.
+    rows
+        Rows on these pages.
+    """
+
+    data: bytes
+    page_size: int
+    rows: int
+
+    @property
+    def pages(self) -> int:
+        """Pages that the rows take."""
+        return len(self.data) // self.page_size
+
+    def pages_of(self, rows: int) -> int:
+        """Pages that so many rows take."""
+        return -(-rows // self.rows) * self.pages
+
+
+def sample_pages(schema: TableSchema, *, page_size: int, tuples: int | None = None) -> Sample:
+    """A page of equal rows, or a row over several pages.
 
     Parameters
     ----------
     tuples
         Rows on the page; None: as many as fit.
 
-    Returns
-    -------
-    page, tuples
-
     Raises
     ------
     UsageError
         Not even one row fits.
     """
-    stored = build_tuple(schema.attributes, [_value(attribute) for attribute in schema.attributes])
+    row = [_value(attribute) for attribute in schema.attributes]
+    if schema.part:
+        return Sample(data=build_part_pages(schema, [row], page_size=page_size), page_size=page_size, rows=1)
+    stored = build_tuple(schema.attributes, row)
     builder = PageBuilder(page_size)
     count = 0
     try:
@@ -48,7 +77,17 @@ def sample_page(schema: TableSchema, *, page_size: int, tuples: int | None = Non
             f"a row of {schema.relation} takes {len(stored)} bytes, which a page of {page_size} does not hold",
             hint="Such rows are TOASTed; estimate for larger pages (design page_size=32768) or fewer columns.",
         )
-    return builder.finish(), count
+    return Sample(data=builder.finish(), page_size=page_size, rows=count)
+
+
+def fits(schema: TableSchema, *, page_size: int) -> bool:
+    """Whether a page holds a row."""
+    stored = build_tuple(schema.attributes, [_value(attribute) for attribute in schema.attributes])
+    try:
+        PageBuilder(page_size).add(stored)
+    except PageFull:
+        return False
+    return True
 
 
 def _value(attribute: Attribute) -> Any:

@@ -18,13 +18,13 @@ from dataclasses import dataclass, replace
 
 from dana.codesign.area import Area, area_of
 from dana.codesign.cycles import Cycles, measure_cycles
-from dana.codesign.sample import sample_page
+from dana.codesign.sample import Sample, sample_pages
 from dana.compiler import compile_bundle
 from dana.compiler.binding import Binding
 from dana.compiler.engine import DoesNotFit, prepare
 from dana.errors import UsageError
 from dana.storage.schema import TableSchema
-from hwgen.devices import Device
+from hwgen.devices import Device, device_names, load_device
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import LANES_PER_CLUSTER, functions_mask
 from hwgen.spec.timing import DIVIDE_INTERVALS
@@ -43,6 +43,9 @@ WISHES = (
     "functions",
     "crossed",
 )
+OF_AREA = tuple(name for name in WISHES if name != "link_bytes")
+"""Wishes without which a machine may be smaller."""
+
 STRIDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 AS_FAST = 1.01
 """Machines whose cycles differ by less are taken as equally fast; the smaller one is better."""
@@ -59,11 +62,10 @@ class _Job:
     schema: TableSchema
     device: Device
     max_tuples: int
-    page: bytes
-    tuples: int
+    sample: Sample
 
     def measure(self, bundle: Bundle) -> Cycles:
-        return measure_cycles(bundle, self.page, self.tuples)
+        return measure_cycles(bundle, self.sample)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,8 +153,8 @@ def explore(
     UsageError
         No machine for this rule fits the device; says by how much, and what would.
     """
-    page, tuples = sample_page(schema, page_size=page_size, tuples=tuples)
-    job = _Job(binding, schema, device, max_tuples, page, tuples)
+    sample = sample_pages(schema, page_size=page_size, tuples=tuples)
+    job = _Job(binding, schema, device, max_tuples, sample)
     given = dict(design or {})
     fixed = {"page_size": page_size, "clock_hz": device.clock_hz, "link_bytes": _link_bytes(device), **given}
     found: list[Candidate] = []
@@ -175,7 +177,7 @@ def explore(
         raise refused
     fitting = [candidate for candidate in found if candidate.fits]
     if not fitting:
-        raise _nothing_fits(min(found, key=lambda candidate: candidate.use))
+        raise _nothing_fits(job, found, given, {name: given[name] for name in given if name not in OF_AREA})
     fastest = min(candidate.cycles.page for candidate in fitting)
     best = min(
         (candidate for candidate in fitting if candidate.cycles.page <= AS_FAST * fastest),
@@ -227,7 +229,7 @@ def _candidate(job: _Job, bundle: Bundle) -> Candidate:
 
 def _made_to_fit(job: _Job, candidate: Candidate, wishes: Mapping[str, int], given: Mapping[str, int]) -> Candidate:
     """Where logic is what the device lacks: smaller division units, and exchanges that do not cross, if the rule can do
-    without; where it is block RAM: smaller memories, then fewer Striders, until it is enough. Nothing is tried with
+    without; where it is block RAM: smaller memories; then fewer Striders, until it is enough. Nothing is tried with
     more units than the device holds."""
     if candidate.bundle.config.units > LANES_PER_CLUSTER:
         fields = {"striders": 1, "divide_interval": DIVIDE_INTERVALS[0], "crossed": given.get("crossed", 0)}
@@ -255,7 +257,7 @@ def _made_to_fit(job: _Job, candidate: Candidate, wishes: Mapping[str, int], giv
     if candidate.uses["luts"] > 1 and candidate.bundle.config.crossed and "crossed" not in given:
         with contextlib.suppress(DoesNotFit):
             candidate = _fastest(job, {**wishes, "crossed": 0})
-    while "striders" not in given and _lacks_memory(candidate) and candidate.bundle.config.striders > 1:
+    while "striders" not in given and not candidate.fits and candidate.bundle.config.striders > 1:
         bundle = candidate.bundle
         fewer = max(count for count in STRIDERS if count < bundle.config.striders)
         candidate = _candidate(job, replace(bundle, config=replace(bundle.config, striders=fewer)))
@@ -277,16 +279,68 @@ def _bound(found: list[Candidate], device: Device) -> float:
     return max(page_size / _link_bytes(device), work / max(candidate.bundle.config.units for candidate in logic))
 
 
-def _nothing_fits(smallest: Candidate) -> UsageError:
+def _nothing_fits(job: _Job, found: list[Candidate], given: Mapping[str, int], retry: Mapping[str, int]) -> UsageError:
+    """What the smallest machine lacks, and what was tried and would do: another device, no wishes, smaller memories."""
+    smallest = min(found, key=lambda candidate: candidate.use)
     device, area, config = smallest.device, smallest.area, smallest.bundle.config
     over = [
-        f"{getattr(area, name):,} {name.replace('_', ' ')} of {int(getattr(device, name) * device.usable):,}"
+        f"{getattr(area, name):,} {name.replace('_', ' ')} of {int(getattr(device, name) * device.usable):,} "
+        f"({use:.2f} times as many)"
         for name, use in smallest.uses.items()
         if use > 1
     ]
+    striders = f"{config.striders} Strider{'s' if config.striders > 1 else ''}"
+    hints = [_device_that_fits(found)]
+    if len(retry) < len(given):
+        dropped = ", ".join(f"{name}={value}" for name, value in given.items() if name not in retry)
+        try:
+            other = explore(
+                job.binding,
+                job.schema,
+                device,
+                max_tuples=job.max_tuples,
+                page_size=job.sample.page_size,
+                tuples=job.sample.rows,
+                design=retry,
+            ).best
+            hints.append(f"Without {dropped}, a machine of {other.bundle.config.units} units fits {device.name}.")
+        except UsageError:
+            hints.append(f"Without {dropped}, nothing fits either.")
+    if smallest.uses["block_rams"] > 1:
+        hints.append(_memory_that_fits(smallest))
     return UsageError(
-        f"no machine for this rule fits {device.name}: the smallest, {config.units} units and {config.striders} "
-        f"Striders, takes {', '.join(over)}",
-        hint=f"A device with {smallest.use:.1f} times as much would hold it; "
-        "so may smaller memories (a smaller batch, fewer features).",
+        f"no machine for this rule fits {device.name}: the smallest, {config.units} units and {striders}, takes "
+        f"{', '.join(over)}",
+        hint=" ".join(hints),
     )
+
+
+def _device_that_fits(found: list[Candidate]) -> str:
+    """The smallest of the known devices that holds one of the machines."""
+    for other in sorted(map(load_device, device_names()), key=lambda device: device.luts):
+        held = [
+            candidate.bundle.config.units
+            for candidate in found
+            if replace(candidate, device=other, area=area_of(candidate.bundle.config, other.family)).fits
+        ]
+        if held:
+            return f"{other.name} holds a machine for it, of up to {max(held)} units."
+    return f"None of {', '.join(device_names())} holds one either."
+
+
+def _memory_that_fits(candidate: Candidate) -> str:
+    """The largest memories with which the machine would fit; halved in turns, the larger one first."""
+    config, family = candidate.bundle.config, candidate.device.family
+    scratch, tuples = config.scratch_depth, config.tuple_depth
+    while max(scratch, tuples) > SMALLEST_MEMORY:
+        scratch, tuples = (scratch // 2, tuples) if scratch > tuples else (scratch, tuples // 2)
+        smaller = replace(config, scratch_depth=scratch, tuple_depth=tuples)
+        if replace(candidate, area=area_of(smaller, family)).uses["block_rams"] <= 1:
+            less = ["fewer features or smaller models"] if scratch < config.scratch_depth else []
+            less += ["a smaller batch"] if tuples < config.tuple_depth else []
+            return (
+                f"Its block RAMs would do for {scratch:,} words of scratchpad and {tuples:,} of tuple memory in each "
+                f"unit, instead of {config.scratch_depth:,} and {config.tuple_depth:,}: "
+                f"{', '.join(less)}."
+            )
+    return "Smaller memories alone would not do."

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from math import ceil, prod
 
 from dana.compiler.engine import (
     DoesNotFit,
@@ -27,6 +28,7 @@ from dana.compiler.sections import Plan
 from dana.compiler.strider import compile_strider
 from dana.errors import UsageError
 from dana.storage import layout as pages
+from dana.storage import parts
 from dana.storage.schema import Attribute, TableSchema, Use
 from dana.storage.types import ARRAYS
 from dsl.hdfg.graph import Graph
@@ -40,7 +42,7 @@ from hwgen.spec.timing import DIVIDE_INTERVALS
 CLUSTERS = 8
 """Clusters of the whole machine: 64 analytic units."""
 
-LARGER = (1, 2 * CLUSTERS)
+LARGER = ((1, 2 * CLUSTERS), (2, CLUSTERS))
 """Threads and clusters for a rule whose values 64 units cannot hold."""
 
 ROUND_ROWS = 16384
@@ -54,6 +56,8 @@ AS_FAST = 0.05
 
 MAX_WORDS = 1 << REGION_SHIFT
 """Words of a thread's scratchpad that a host can address."""
+
+MAX_LANES = 16 * LANES_PER_CLUSTER
 
 MAX_STRIDERS = 16
 MAX_QUEUE = 256
@@ -89,6 +93,7 @@ def default_config(
     """
     given = dict(design or {})
     _check(given)
+    _check_size(graph)
     plan, size = prepare(graph)
     draft, layout = _divide(plan, graph, size, max_tuples, given)
     defaults = MachineConfig()
@@ -136,20 +141,22 @@ def _divide(
         ways = [(1, clusters) for _, clusters in ways] if "threads" not in given else ways
     tuples = max_tuples if size == WHOLE_EPOCH else size
     interval = given.get("divide_interval", DIVIDE_INTERVALS[-1])
-    found: list[tuple[bool, float, int, Draft, TupleLayout]] = []
+    found: list[tuple[float, float, int, Draft, TupleLayout]] = []
     limit: LoopLimit | None = None
-    more = [] if given.keys() & {"threads", "clusters"} else [LARGER]
-    for threads, clusters in (*ways, *more):
-        if (threads, clusters) in more and any(not way[0] for way in found):
-            continue
-        layout = tuple_layout(graph, clusters * LANES_PER_CLUSTER)
-        try:
-            draft = _roomy(plan, layout, size, max_tuples, threads, given, interval)
-        except LoopLimit as error:
-            limit = error
-            continue
-        fits = power_of_two(draft.memory.rows) <= MAX_WORDS // layout.lanes
-        found.append((not fits, _cycles_per_tuple(draft, tuples), clusters, draft, layout))
+    more = () if given.keys() & {"threads", "clusters"} else LARGER
+    # operations in the rule's order keep fewer values at a time
+    for tried, reorder in ((ways, True), (more, True), ((*ways, *more), False)):
+        for threads, clusters in tried:
+            layout = tuple_layout(graph, clusters * LANES_PER_CLUSTER)
+            try:
+                draft = _roomy(plan, layout, size, max_tuples, threads, given, interval, reorder=reorder)
+            except LoopLimit as error:
+                limit = error
+                continue
+            over = max(0.0, draft.memory.rows / _most_rows(layout) - 1)
+            found.append((over, _cycles_per_tuple(draft, tuples), clusters, draft, layout))
+        if any(not way[0] for way in found):
+            break
     if not found:
         raise DoesNotFit(
             f"rule {graph.name!r} is too large for {clusters} clusters: {limit}",
@@ -159,17 +166,39 @@ def _divide(
     if oversized:
         raise DoesNotFit(
             f"rule {graph.name!r} takes {draft.memory.rows} rows of {layout.lanes} lanes of scratchpad (merge stack "
-            f"{draft.memory.stack}), a machine has at most {MAX_WORDS // layout.lanes}",
+            f"{draft.memory.stack}), a machine has at most {_most_rows(layout)}",
             hint="Use smaller batches or models of fewer elements.",
         )
     least = _cycles_per_tuple(draft, tuples)
     for slower in DIVIDE_INTERVALS if "divide_interval" not in given else ():
         if slower == interval or _divisions(draft, tuples) * (slower - interval) > AS_FAST * least:
             continue
-        other = _roomy(plan, layout, size, max_tuples, draft.threads, given, slower)
+        other = _roomy(plan, layout, size, max_tuples, draft.threads, given, slower, reorder=reorder)
         if _cycles_per_tuple(other, tuples) <= (1 + AS_FAST) * least:
             return other, layout
     return draft, layout
+
+
+def _most_rows(layout: TupleLayout) -> int:
+    """Rows of scratchpad that a machine of so many lanes can have."""
+    return min(LARGEST.scratch_depth, MAX_WORDS // layout.lanes)
+
+
+def _check_size(graph: Graph) -> None:
+    """Raise DoesNotFit at once where models alone, or a tuple, are larger than any machine's memory."""
+    widest = tuple_layout(graph, MAX_LANES)
+    numbers = sum(prod(graph.concrete_shape(k)) for k in graph.models)
+    if numbers > MAX_WORDS:
+        raise DoesNotFit(
+            f"the models of rule {graph.name!r} have {numbers:,} numbers, a machine holds at most {MAX_WORDS:,}",
+            hint="Use models of fewer elements.",
+        )
+    if 2 * widest.rows > LARGEST.tuple_depth:
+        raise DoesNotFit(
+            f"a tuple of rule {graph.name!r} takes {widest.rows:,} rows of {MAX_LANES} lanes, a machine's tuple memory "
+            f"holds two of at most {LARGEST.tuple_depth // 2:,}",
+            hint="Train on fewer columns, or on a part of the array.",
+        )
 
 
 def _roomy(
@@ -180,6 +209,8 @@ def _roomy(
     threads: int,
     given: Mapping[str, int],
     divide_interval: int,
+    *,
+    reorder: bool = True,
 ) -> Draft:
     """The rule in rounds as large as the memory that a machine is given by itself, or by the user, holds."""
     tuples = max_tuples if size == WHOLE_EPOCH else size
@@ -198,6 +229,7 @@ def _roomy(
                 levels=levels,
                 divide_interval=divide_interval,
                 crossed=bool(given.get("crossed", 1)),
+                reorder=reorder,
             )
             if group == least or draft.memory.rows <= most:
                 return draft
@@ -245,13 +277,14 @@ def _access(
         page_size=page_size, strider_depth=LARGEST.strider_depth, descriptor_depth=LARGEST.descriptor_depth
     )
     program = compile_strider(schema, uses, layout, large)
+    columns = len(program.columns)
     width = sum(_stored_bytes(attribute) for attribute in schema.attributes)
     tuple_bytes = pages.ITEM_ID_SIZE + pages.align_up(pages.TUPLE_HEADER_SIZE + 1 + width, pages.MAXALIGN)
-    tuples = max(1, page_size // tuple_bytes)
+    tuples = 1 / len(parts.cut(schema)) if schema.part else max(1, page_size // tuple_bytes)
     # about 26 instructions for a line pointer and a header, 3 for each run of columns, 50 to check an array
     step = cycles.STRIDER_CYCLES[strider.Opcode.AD]
     arrays = sum(schema.attributes[use.attribute].length < 0 for use in uses)
-    page_cycles = tuples * step * (26 + 3 * len(program.columns) + 50 * arrays)
+    page_cycles = step * (26 * max(1, tuples) + tuples * (3 * columns + 50 * arrays))
     round_cycles = draft.schedules[Section.TUPLE].length
     engine = tuples * round_cycles / (draft.threads * draft.group)
     beats = page_size / given.get("link_bytes", defaults.link_bytes)
@@ -260,12 +293,12 @@ def _access(
     taken = given.get("link_latency", defaults.link_latency) + beats + page_cycles + unpacker
     wanted = 1 + int(taken / max(engine, beats))
     # a Strider that runs ahead must be able to leave a whole page's columns behind, or it waits for its turn
-    entries = 1 + tuples * len(program.columns)
+    entries = 1 + ceil(tuples * columns)
     return {
         "queue_depth": min(MAX_QUEUE, power_of_two(entries)),
         "striders": max(defaults.striders, min(MAX_STRIDERS, power_of_two(wanted))),
         "strider_depth": max(defaults.strider_depth, power_of_two(len(program.instructions))),
-        "descriptor_depth": max(defaults.descriptor_depth, power_of_two(len(program.columns))),
+        "descriptor_depth": max(defaults.descriptor_depth, power_of_two(columns)),
     }
 
 

@@ -9,45 +9,36 @@ NULL in a used column and hands the others, column run by column run, to the unp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import prod
+from dataclasses import replace
 
 from dana.compiler.layout import TupleLayout
-from dana.compiler.strider_assembly import Assembly
+from dana.compiler.strider_pages import (
+    ADDRESS,
+    DATA,
+    END,
+    FIRST,
+    MASK,
+    NATTS,
+    PAYLOAD,
+    POINTER,
+    START,
+    STOP,
+    WORD,
+    PageWriter,
+    Run,
+    StriderProgram,
+    append,
+)
+from dana.compiler.strider_parts import PartWriter
 from dana.errors import UsageError
 from dana.storage import layout
 from dana.storage.schema import Attribute, TableSchema, Use
 from dana.storage.types import ARRAYS, SCALARS
-from hwgen.spec.columns import Column, ColumnType
-from hwgen.spec.config import MachineConfig
-from hwgen.spec.strider import Condition, Control, Fault, Instruction, Opcode
+from hwgen.spec.config import ConfigError, MachineConfig
+from hwgen.spec.strider import Control, Fault, Opcode
 
-# temporaries; %t0 is part of the contract (reported with a fault)
-CURSOR, LIMIT, UPPER, SPECIAL, LENGTH, WORD, START, END, DATA, ADDRESS, POINTER, NATTS, MASK, FIRST, PAYLOAD, STOP = (
-    range(16)
-)
 REQUIRED = 24
 """Attributes whose presence is checked at once: the constant that stands for all of them has 24 bits."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StriderProgram:
-    """What the access engine is loaded with."""
-
-    instructions: tuple[Instruction, ...]
-    constants: tuple[int, ...]
-    columns: tuple[Column, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Adjacent stored elements that become adjacent elements of one input."""
-
-    offset: int
-    kind: ColumnType
-    input: str
-    element: int
-    count: int
 
 
 def compile_strider(
@@ -64,7 +55,8 @@ def compile_strider(
     """
     for use in uses:
         schema.usable(use.attribute)
-    program = _Writer(schema, uses, tuples, config.page_size).write()
+    writer = PartWriter if schema.part else _Writer
+    program = writer(schema, uses, tuples, config.page_size).write()
     for what, found, limit, option in (
         ("instructions", len(program.instructions), config.strider_depth, "strider_depth"),
         ("column descriptors", len(program.columns), config.descriptor_depth, "descriptor_depth"),
@@ -72,104 +64,37 @@ def compile_strider(
         if found > limit:
             raise UsageError(
                 f"{schema.relation} needs a Strider program of {found} {what}, the machine holds {limit}",
-                hint=f"Set {option} to {1 << (found - 1).bit_length()}, or put used columns of one type side by side.",
+                hint=_what_helps(option, 1 << (found - 1).bit_length()),
             )
     return program
 
 
-class _Writer:
+def _what_helps(option: str, depth: int) -> str:
+    try:
+        replace(MachineConfig(), **{option: depth})
+    except ConfigError:
+        return (
+            "No machine holds so many. Use fewer columns, or a matrix whose vectors fill their rows of lanes: a last "
+            "dimension that is a multiple of 8 × clusters."
+        )
+    return f"Set {option} to {depth}, or put used columns of one type side by side."
+
+
+class _Writer(PageWriter):
+    """Tuples as a table has them."""
+
+    faults = (Fault.TOASTED, Fault.COMPRESSED, Fault.ARRAY_SHAPE, Fault.ARRAY_NULLS)
+
     def __init__(self, schema: TableSchema, uses: Sequence[Use], tuples: TupleLayout, page_size: int) -> None:
-        self.asm = Assembly()
         self.attributes = schema.attributes
         self.uses = {use.attribute: use for use in uses}
         self.last = max(self.uses)
-        self.tuples = tuples
-        self.page_size = page_size
-        self.columns: list[Column] = []
-        self.written = 0
-        self.total = sum(use.count for use in uses)
+        super().__init__(tuples, page_size, attributes=self.last + 1, total=sum(use.count for use in uses))
 
-    def write(self) -> StriderProgram:
-        asm = self.asm
-        self._page()
-        asm.jump("start")
-        for fault in (Fault.LINE_POINTER, Fault.TUPLE_HEADER, Fault.TUPLE_SHORT):  # in reach of the loop's branches
-            asm.label(fault.name)
-            asm.fail(fault)
-        asm.label("start")
-        asm.emit(Opcode.INS, CURSOR, 0, layout.PAGE_HEADER_SIZE)
-        asm.emit(Opcode.BENTR)
-        self._line_pointer()
-        self._header()
-        asm.label("whole")
+    def _row(self) -> None:
         self._walk(holes=False)
-        asm.label("next")
-        asm.emit(Opcode.AD, CURSOR, asm.constant(layout.ITEM_ID_SIZE), CURSOR)
-        asm.emit(Opcode.BEXIT, Condition.GE, CURSOR, LIMIT)
-        asm.label("end")
-        asm.emit(Opcode.CTL, Control.END)
-        asm.label("skip")
-        asm.emit(Opcode.CTL, Control.SKIP)
-        asm.jump("next")
-        self._nulls()
-        for fault in (Fault.PAGE_HEADER, Fault.TOASTED, Fault.COMPRESSED, Fault.ARRAY_SHAPE, Fault.ARRAY_NULLS):
-            asm.label(fault.name)
-            asm.fail(fault)
-        return StriderProgram(instructions=asm.finish(), constants=asm.constants, columns=tuple(self.columns))
 
-    # --- page and line pointers -----------------------------------------------------------------------------------
-
-    def _page(self) -> None:
-        asm = self.asm
-        asm.constant(4096)  # Assembly needs it to load large constants once %cr is full
-        for register, address in ((LIMIT, layout.PD_LOWER), (UPPER, layout.PD_UPPER), (SPECIAL, layout.PD_SPECIAL)):
-            asm.emit(Opcode.READB, asm.constant(address), 2, register)
-        asm.branch(Opcode.BLT, asm.constant(layout.PAGE_HEADER_SIZE), LIMIT, "used")
-        asm.jump("end")  # new or empty
-        asm.label("used")
-        asm.branch(Opcode.BLT, UPPER, LIMIT, Fault.PAGE_HEADER.name)
-        asm.branch(Opcode.BLT, SPECIAL, UPPER, Fault.PAGE_HEADER.name)
-        asm.branch(Opcode.BLT, asm.constant(self.page_size), SPECIAL, Fault.PAGE_HEADER.name)
-        # a pointer counts if all of it lies below pd_lower: cursor < pd_lower - 3
-        asm.emit(Opcode.SUB, LIMIT, asm.constant(layout.ITEM_ID_SIZE - 1), LIMIT)
-        asm.branch(Opcode.BLT, asm.constant(layout.PAGE_HEADER_SIZE), LIMIT, "start")
-        asm.jump("end")
-
-    def _copy(self, source: int, target: int) -> None:
-        self.asm.emit(Opcode.AD, source, self.asm.constant(0), target)
-
-    def _line_pointer(self) -> None:
-        asm = self.asm
-        asm.emit(Opcode.READB, CURSOR, 4, LENGTH)
-        self._copy(LENGTH, WORD)
-        asm.emit(Opcode.EXTRBI, WORD, layout.LP_FLAGS_SHIFT, layout.LP_FLAGS_BITS)
-        asm.branch(Opcode.BNE, WORD, asm.constant(layout.LP_NORMAL), "next")
-        self._copy(LENGTH, START)
-        asm.emit(Opcode.EXTRBI, START, 0, layout.LP_OFFSET_BITS)
-        asm.emit(Opcode.EXTRBI, LENGTH, layout.LP_LENGTH_SHIFT, layout.LP_LENGTH_BITS)
-        asm.emit(Opcode.AD, START, LENGTH, END)
-        asm.emit(Opcode.CLN, START, 3, WORD)
-        asm.branch(Opcode.BNE, START, WORD, Fault.LINE_POINTER.name)  # tuples start at multiples of MAXALIGN
-        asm.branch(Opcode.BLT, START, UPPER, Fault.LINE_POINTER.name)
-        asm.branch(Opcode.BLT, SPECIAL, END, Fault.LINE_POINTER.name)
-
-    # --- tuple header ---------------------------------------------------------------------------------------------
-
-    def _header(self) -> None:
-        asm = self.asm
-        asm.branch(Opcode.BLT, LENGTH, asm.constant(layout.TUPLE_HEADER_SIZE + 1), Fault.TUPLE_HEADER.name)
-        asm.emit(Opcode.AD, START, asm.constant(layout.T_INFOMASK2), ADDRESS)
-        asm.emit(Opcode.READB, ADDRESS, 4, NATTS)  # t_infomask2, t_infomask
-        asm.emit(Opcode.AD, START, asm.constant(layout.T_HOFF), ADDRESS)
-        asm.emit(Opcode.READB, ADDRESS, 1, DATA)
-        self._copy(NATTS, MASK)
-        asm.emit(Opcode.EXTRBI, MASK, 16, 1)
-        asm.emit(Opcode.EXTRBI, NATTS, 0, layout.HEAP_NATTS_BITS)
-        asm.branch(Opcode.BNE, MASK, asm.constant(0), "nulls")
-        plain = layout.align_up(layout.TUPLE_HEADER_SIZE, layout.MAXALIGN)
-        asm.branch(Opcode.BNE, DATA, asm.constant(plain), Fault.TUPLE_HEADER.name)
-        asm.branch(Opcode.BLT, NATTS, asm.constant(self.last + 1), "skip")  # added later, so NULL
-        asm.emit(Opcode.AD, START, DATA, DATA)
+    # --- null bitmaps -----------------------------------------------------------------------------------------------
 
     def _nulls(self) -> None:
         """A tuple with a null bitmap: whole up to the last used column, or with holes."""
@@ -218,7 +143,7 @@ class _Writer:
         """
         self.written = 0
         base, offset, aligned = DATA, 0, layout.MAXALIGN
-        runs: list[_Run] = []
+        runs: list[Run] = []
         k = 0
         while k <= self.last:
             attribute = self.attributes[k]
@@ -246,7 +171,7 @@ class _Writer:
                 base, offset, aligned = POINTER, 0, attribute.alignment
             offset = layout.align_up(offset, attribute.alignment)
             if use is not None:
-                _append(runs, _Run(offset, SCALARS[attribute.type_oid].column, use.input, use.element, 1))
+                append(runs, Run(offset, SCALARS[attribute.type_oid].column, use.input, use.element, 1))
             offset += attribute.length
             k += 1
         self._flush(base, runs, offset)
@@ -256,55 +181,12 @@ class _Writer:
         if base != POINTER or offset:
             self.asm.emit(Opcode.AD, base, self.asm.constant(offset), POINTER)
 
-    def _within(self, register: int, extra: int, end: int = END) -> None:
-        """Fault unless %register + extra <= %end."""
-        if extra:
-            self.asm.emit(Opcode.AD, register, self.asm.constant(extra), ADDRESS)
-            register = ADDRESS
-        self.asm.branch(Opcode.BLT, end, register, Fault.TUPLE_SHORT.name)
-
-    def _flush(self, base: int, runs: Sequence[_Run], length: int) -> None:
+    def _flush(self, base: int, runs: Sequence[Run], length: int) -> None:
         """Check that `length` bytes from %base are in the tuple, then hand over the runs among them."""
         if length:
-            self._within(base, length)
+            self.within(base, length)
         for run in runs:
-            self._hand_over(base, run)
-
-    def _hand_over(self, base: int, run: _Run) -> None:
-        """Hand a run over, a matrix vector by vector: each of them starts a row of lanes."""
-        shape = self.tuples.place(run.input).shape
-        length = shape[-1] if len(shape) > 1 and shape[-1] % self.tuples.lanes else prod(shape)
-        done = 0
-        while done < run.count:
-            count = min(run.count - done, length - (run.element + done) % length)
-            offset = run.offset + done * run.kind.bytes
-            self._hand_vector_over(base, _Run(offset, run.kind, run.input, run.element + done, count), length)
-            done += count
-
-    def _hand_vector_over(self, base: int, run: _Run, length: int) -> None:
-        asm = self.asm
-        place = self.tuples.place(run.input)
-        scalar = not place.shape
-        lanes = self.tuples.lanes
-        vector, element = divmod(run.element, length)
-        self.written += run.count
-        column = Column(
-            count=run.count,
-            row=place.row + (0 if scalar else vector * -(-length // lanes) + element // lanes),
-            lane=0 if scalar else element % lanes,
-            type=run.kind,
-            scalar=int(scalar),
-            first=int(self.written == run.count),
-            last=int(self.written == self.total),
-        )
-        if column not in self.columns:
-            self.columns.append(column)
-        number = self.columns.index(column)
-        address = base
-        if run.offset:
-            asm.emit(Opcode.AD, base, asm.constant(run.offset), ADDRESS)
-            address = ADDRESS
-        asm.emit(Opcode.WRITEB, address, number >> 6, number & 63)
+            self.hand_over(base, run)
 
     def _pass_absent(self, first: int) -> int:
         """Move %POINTER over unused attributes from `first` on, any of which may be NULL; the next attribute."""
@@ -333,7 +215,7 @@ class _Writer:
                 asm.emit(Opcode.AD, POINTER, WORD, POINTER)
             else:
                 asm.emit(Opcode.AD, POINTER, asm.constant(attribute.length), POINTER)
-            self._within(POINTER, 0)
+            self.within(POINTER, 0)
         asm.label(after)
         return first + count
 
@@ -341,28 +223,28 @@ class _Writer:
         """Move %POINTER over a present varlena value, handing over its elements if it is in use."""
         asm = self.asm
         unpadded, long, done = asm.fresh("unpadded"), asm.fresh("long"), asm.fresh("done")
-        self._within(POINTER, 1)
+        self.within(POINTER, 1)
         asm.emit(Opcode.READB, POINTER, 1, FIRST)
         asm.branch(Opcode.BNE, FIRST, asm.constant(0), unpadded)
         asm.emit(Opcode.CLN, POINTER, attribute.alignment.bit_length() - 1, POINTER)
-        self._within(POINTER, 1)
+        self.within(POINTER, 1)
         asm.emit(Opcode.READB, POINTER, 1, FIRST)
         asm.label(unpadded)
         if use is None:
             self._skip_external(done)
         else:
             asm.branch(Opcode.BEQ, FIRST, asm.constant(layout.VARLENA_EXTERNAL), Fault.TOASTED.name)
-        self._copy(FIRST, WORD)
+        self.copy(FIRST, WORD)
         asm.emit(Opcode.EXTRBI, WORD, 0, 1)
         asm.branch(Opcode.BEQ, WORD, asm.constant(0), long)
         asm.emit(Opcode.EXTRBI, FIRST, 1, 7)
         asm.emit(Opcode.AD, POINTER, FIRST, STOP)
-        self._within(STOP, 0)
+        self.within(STOP, 0)
         asm.emit(Opcode.AD, POINTER, asm.constant(1), PAYLOAD)
         body = asm.fresh("body")
         asm.jump(body)
         asm.label(long)
-        self._within(POINTER, 4)
+        self.within(POINTER, 4)
         asm.emit(Opcode.READB, POINTER, 4, WORD)
         if use is not None:
             asm.emit(Opcode.EXTRBI, FIRST, 0, 2)
@@ -370,12 +252,12 @@ class _Writer:
         asm.emit(Opcode.EXTRBI, WORD, 2, 30)
         asm.branch(Opcode.BLT, WORD, asm.constant(4), Fault.TUPLE_SHORT.name)
         asm.emit(Opcode.AD, POINTER, WORD, STOP)
-        self._within(STOP, 0)
+        self.within(STOP, 0)
         asm.emit(Opcode.AD, POINTER, asm.constant(4), PAYLOAD)
         asm.label(body)
         if use is not None:
             self._array(attribute, use)
-        self._copy(STOP, POINTER)
+        self.copy(STOP, POINTER)
         asm.label(done)
 
     def _skip_external(self, done: str) -> None:
@@ -383,7 +265,7 @@ class _Writer:
         inline = asm.fresh("inline")
         asm.branch(Opcode.BNE, FIRST, asm.constant(layout.VARLENA_EXTERNAL), inline)
         asm.emit(Opcode.AD, POINTER, asm.constant(layout.VARSIZE_EXTERNAL_ONDISK), POINTER)
-        self._within(POINTER, 0)
+        self.within(POINTER, 0)
         asm.jump(done)
         asm.label(inline)
 
@@ -391,7 +273,7 @@ class _Writer:
         """Check the array header at %PAYLOAD and hand its elements over."""
         asm = self.asm
         array = ARRAYS[attribute.type_oid]
-        self._within(PAYLOAD, layout.ARRAY_DATA, STOP)
+        self.within(PAYLOAD, layout.ARRAY_DATA, STOP)
         for offset, expected, fault in (
             (layout.ARRAY_NDIM, 1, Fault.ARRAY_SHAPE),
             (layout.ARRAY_DATAOFFSET, 0, Fault.ARRAY_NULLS),
@@ -404,23 +286,8 @@ class _Writer:
                 address = ADDRESS
             asm.emit(Opcode.READB, address, 4, WORD)
             asm.branch(Opcode.BNE, WORD, asm.constant(expected), fault.name)
-        self._within(PAYLOAD, layout.ARRAY_DATA + use.count * array.element.bytes, STOP)
-        self._hand_over(PAYLOAD, _Run(layout.ARRAY_DATA, array.element, use.input, use.element, use.count))
-
-
-def _append(runs: list[_Run], run: _Run) -> None:
-    """Add a run, joined to the one before it where both the page and the input go on."""
-    if runs:
-        before = runs[-1]
-        if (
-            before.kind is run.kind
-            and before.input == run.input
-            and before.element + before.count == run.element
-            and before.offset + before.count * before.kind.bytes == run.offset
-        ):
-            runs[-1] = _Run(before.offset, before.kind, before.input, before.element, before.count + 1)
-            return
-    runs.append(run)
+        self.within(PAYLOAD, layout.ARRAY_DATA + use.count * array.element.bytes, STOP)
+        self.hand_over(PAYLOAD, Run(layout.ARRAY_DATA, array.element, use.input, use.element, use.count))
 
 
 def _spans(positions: Sequence[int]) -> list[tuple[int, int]]:

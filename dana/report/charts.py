@@ -7,7 +7,7 @@ They carry no date and no random id, so that the same run gives the same bytes.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +18,7 @@ from matplotlib.ticker import MaxNLocator
 
 from dana.report.history import Run
 from dana.report.machine import Machine
+from hwgen.spec.config import MachineConfig
 
 WIDTH = 9.0
 COLOURS = {"arithmetic": "#3b6ea5", "exchange": "#e08a2e", "function": "#7a4fa3", "move": "#9aa5b1"}
@@ -37,13 +38,17 @@ STYLE: Any = {
 
 
 @contextmanager
-def _drawn(height: float, out: list[str]) -> Iterator[Axes]:
+def _drawn(height: float, title: str, out: list[str]) -> Iterator[Axes]:
     """A figure with one pair of axes; its SVG is appended to `out`."""
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH, height), layout="constrained")
-        yield figure.add_subplot()
+        figure = Figure(figsize=(WIDTH, height + 0.25), layout="constrained")
+        axes = figure.add_subplot()
+        # names are users' and no formulas
+        axes.set_title(title, loc="left", parse_math=False)
+        yield axes
         text = io.StringIO()
-        figure.savefig(text, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(text, format="svg", metadata={**nothing, "Title": title})
     out.append(text.getvalue()[text.getvalue().index("<svg") :])
 
 
@@ -53,7 +58,7 @@ def loss_chart(run: Run) -> str | None:
     if not points:
         return None
     out: list[str] = []
-    with _drawn(2.6, out) as axes:
+    with _drawn(2.6, f"{_name(run)}: loss of each epoch", out) as axes:
         axes.plot([x for x, _ in points], [y for _, y in points], color=LINE, marker="o", markersize=3)
         axes.set_xlabel("epoch")
         axes.set_ylabel("mean loss")
@@ -68,8 +73,24 @@ def machine_charts(machine: Machine) -> dict[str, str]:
     return drawn | {name: schedule_chart(machine, name) for name, _, bars in machine.sections if bars}
 
 
+def measured_chart(run: Run) -> str | None:
+    """What the machine did and waited for, as its counters have it; None where the backend counts none."""
+    counted = run.counted
+    if not counted or not run.config:
+        return None
+    parts = [
+        ("unpacker waited for the engine", counted["waiting_for_engine"]),
+        ("unpacker waited for pages", counted["waiting_for_pages"]),
+        ("engine waited for tuples", counted["waiting_for_tuples"]),
+        ("engine merged batches", counted["merging"]),
+        ("engine ran, merging included", counted["engine_busy"]),
+        ("link carried data", run.pages * MachineConfig(**run.config).page_beats),
+    ]
+    return _shares(f"{_name(run)}, measured", parts, counted["cycles"], "of the {:,.0f} cycles of the run, %")
+
+
 def use_chart(machine: Machine) -> str:
-    """How much of a page's time each part of the machine is busy."""
+    """How much of a page's time each part of the machine is busy in the long run."""
     cycles = machine.cycles
     parts = [
         ("units compute", cycles.rows),
@@ -77,20 +98,35 @@ def use_chart(machine: Machine) -> str:
         ("unpacker works", cycles.unpacker),
         ("link carries data", cycles.link),
     ]
+    title = f"{machine.title}, {_units(machine)}: estimate for the long run"
+    return _shares(title, parts, cycles.page, "of the {:,.0f} cycles that a page takes, %")
+
+
+def _shares(title: str, parts: Sequence[tuple[str, float]], whole: float, label: str) -> str:
+    """A bar for each part, of the whole; `label` has a place for the whole."""
     out: list[str] = []
-    with _drawn(1.9, out) as axes:
+    with _drawn(0.7 + 0.3 * len(parts), title, out) as axes:
         names = [name for name, _ in parts]
-        shares = [100 * busy / cycles.page for _, busy in parts]
+        shares = [100 * busy / whole for _, busy in parts]
         axes.barh(names, [100] * len(parts), color="#eef2f6", height=0.6)
         axes.barh(names, shares, color=LINE, height=0.6)
         for row, (share, (_, busy)) in enumerate(zip(shares, parts, strict=True)):
             axes.text(101, row, f"{share:.0f} %, {busy:,.0f} cycles", va="center")
         axes.set_xlim(0, 130)
         axes.set_xticks([0, 25, 50, 75, 100])
-        axes.set_xlabel(f"of the {cycles.page:,.0f} cycles that a page takes, %")
+        axes.set_xlabel(label.format(whole))
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0)
     return out[0]
+
+
+def _name(run: Run) -> str:
+    return f"rule {run.udf} on {run.source}, run {run.id}"
+
+
+def _units(machine: Machine) -> str:
+    config = machine.bundle.config
+    return f"{config.units} units at {config.clock_hz / 1e6:g} MHz"
 
 
 def roofline_chart(machine: Machine) -> str:
@@ -102,11 +138,11 @@ def roofline_chart(machine: Machine) -> str:
     ridge = config.units / config.link_bytes
     low, high = min(intensity, ridge) / 8, max(intensity, ridge) * 8
     out: list[str] = []
-    with _drawn(2.9, out) as axes:
+    with _drawn(2.9, f"{machine.title}, {_units(machine)}: roofline (estimate for the long run)", out) as axes:
         axes.plot([low, ridge, high], [low * config.link_bytes, config.units, config.units], color="#667788")
         axes.plot([intensity], [reached], marker="o", color=COLOURS["exchange"], markersize=8)
         axes.annotate(
-            f"reached: {reached:.1f} operations a cycle,\n{intensity:.2f} a byte",
+            f"{reached:.1f} operations a cycle,\n{intensity:.2f} a byte",
             (intensity, reached),
             xytext=(12, -22),
             textcoords="offset points",
@@ -125,7 +161,7 @@ def schedule_chart(machine: Machine, section: str) -> str:
     """A section's instructions over time, one line each."""
     _, length, bars = next(found for found in machine.sections if found[0] == section)
     out: list[str] = []
-    with _drawn(0.7 + 0.17 * len(bars), out) as axes:
+    with _drawn(0.7 + 0.17 * len(bars), f"{machine.title}, {_units(machine)}: section {section}", out) as axes:
         for row, bar in enumerate(bars):
             axes.barh(row, bar.length, left=bar.start, color=COLOURS[bar.kind], height=0.8)
             end = bar.start + bar.length

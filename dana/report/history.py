@@ -77,6 +77,17 @@ class Run:
         return config
 
     @property
+    def counted(self) -> dict[str, int]:
+        """The machine's counters of all epochs together, `cycles` among them; empty where the backend counts none."""
+        if not self.curve or any(epoch.cycles is None or not epoch.counters for epoch in self.curve):
+            return {}
+        names = self.curve[0].counters
+        return {
+            "cycles": sum(epoch.cycles or 0 for epoch in self.curve),
+            **{name: sum(int(epoch.counters[name]) for epoch in self.curve) for name in names},
+        }
+
+    @property
     def pages_of_epoch(self) -> int:
         """Pages that each epoch read."""
         return self.pages // max(1, self.epochs)

@@ -6,14 +6,15 @@ are gone. Nothing is trained.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dana.codesign.cycles import Cycles, measure_cycles
-from dana.codesign.sample import sample_page
+from dana.codesign.sample import fits, sample_pages
 from dana.compiler.verify import section_length, timing
 from dana.errors import UsageError
 from dana.report.history import Run
 from dana.runtime.designs import DesignStore
+from dana.runtime.streams import plan_stream
 from dana.runtime.trainer import Relation, TrainRequest
 from dsl import RuleError
 from hwgen.spec.bundle import Bundle
@@ -46,20 +47,28 @@ class Machine:
 
     Attributes
     ----------
+    title
+        Rule and device, or rule, table and run.
     cycles
-        Of a page in the long run.
+        Of a page in the long run: an estimate.
     sections
         Name, cycles and instructions of each section of the program.
     """
 
+    title: str
     bundle: Bundle
     cycles: Cycles
     sections: tuple[tuple[str, int, tuple[Bar, ...]], ...]
 
     @classmethod
-    def of(cls, bundle: Bundle, cycles: Cycles) -> Machine:
-        """The machine of a Bundle, whose cycles have been measured."""
-        return cls(bundle=bundle, cycles=cycles, sections=tuple(_section(bundle, name) for name in bundle.sections))
+    def of(cls, title: str, bundle: Bundle, cycles: Cycles) -> Machine:
+        """The machine of a Bundle, whose cycles have been estimated."""
+        return cls(
+            title=title,
+            bundle=bundle,
+            cycles=cycles,
+            sections=tuple(_section(bundle, name) for name in bundle.sections),
+        )
 
 
 def machine_of(run: Run) -> Machine | None:
@@ -89,12 +98,14 @@ def machine_of(run: Run) -> Machine | None:
         design=design,
     )
     try:
+        if not fits(request.relation.schema, page_size=request.relation.page_size):
+            request, _ = plan_stream(replace(request, relation=replace(request.relation, rows=True)))
         bundle = DesignStore().get(request).bundle
         tuples = max(1, round((run.tuples + run.skipped) / max(1, run.pages_of_epoch)))
-        page, tuples = sample_page(request.relation.schema, page_size=bundle.config.page_size, tuples=tuples)
+        sample = sample_pages(request.relation.schema, page_size=bundle.config.page_size, tuples=tuples)
     except (UsageError, RuleError):
         return None
-    return Machine.of(bundle, measure_cycles(bundle, page, tuples))
+    return Machine.of(f"rule {run.udf} on {run.source}, run {run.id}", bundle, measure_cycles(bundle, sample))
 
 
 def _section(bundle: Bundle, name: str) -> tuple[str, int, tuple[Bar, ...]]:

@@ -11,7 +11,7 @@ from importlib.resources import files
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from dana.report.charts import COLOURS, loss_chart, roofline_chart, schedule_chart, use_chart
+from dana.report.charts import COLOURS, loss_chart, measured_chart, roofline_chart, schedule_chart, use_chart
 from dana.report.history import Run
 from dana.report.machine import Machine
 
@@ -29,12 +29,13 @@ def render(run: Run, machine: Machine | None) -> str:
     """The page."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(files("dana.report").joinpath("page.html").read_text(encoding="utf-8"))
-    loss = loss_chart(run)
+    loss, measured = loss_chart(run), measured_chart(run)
     return template.render(
         run=run,
         machine=machine,
         colours=COLOURS,
         loss=None if loss is None else Markup(loss),
+        measured=None if measured is None else Markup(measured),
         use=None if machine is None else Markup(use_chart(machine)),
         roofline=None if machine is None else Markup(roofline_chart(machine)),
         sections=[] if machine is None else [_section(machine, name) for name, _, _ in machine.sections],

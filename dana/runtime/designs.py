@@ -219,6 +219,7 @@ def _key(request: TrainRequest, batch: int | None, extents: Mapping[str, int]) -
         VERSIONS,
         request.source,
         request.relation.schema.attributes,
+        request.relation.part,
         request.features,
         request.label,
         sorted(request.design.items()),

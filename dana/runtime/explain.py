@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from dana.codesign.area import area_of
 from dana.codesign.cycles import Cycles, measure_cycles
-from dana.codesign.sample import sample_page
+from dana.codesign.sample import sample_pages
 from dana.codesign.search import Exploration, explore
 from dana.compiler import bind
 from dana.errors import UsageError
@@ -41,13 +41,13 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
     design = designs.get(training)
     found = _search(training, design, device, _per_page(request, training, stream)) if request.search else None
     bundle = design.bundle if found is None else found.best.bundle
-    page, tuples = sample_page(
+    sample = sample_pages(
         training.relation.schema, page_size=bundle.config.page_size, tuples=_per_page(request, training, stream)
     )
-    cycles = measure_cycles(bundle, page, tuples)
+    cycles = measure_cycles(bundle, sample)
     pages = training.relation.pages
     if pages is None and request.rows is not None:
-        pages = -(-request.rows // tuples)
+        pages = sample.pages_of(request.rows)
     return {
         "rule": training.rule,
         "source": training.relation.name,
@@ -59,7 +59,8 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
             "frames": stream is not None,
             "page_bytes": bundle.config.page_size,
             "pages": pages,
-            "tuples": tuples,
+            "tuples": sample.rows,
+            "pages_of_a_tuple": sample.pages,
         },
         "machine": {**bundle.config.to_json(), "lanes": bundle.config.lanes, "units": bundle.config.units},
         "program": {
@@ -226,6 +227,8 @@ def _functions(mask: int, interval: int) -> str:
 def _reads(reads: Json) -> str:
     pages = "pages" if reads["pages"] is None else _count(reads["pages"], "page")
     made = "rows, made into " if reads["frames"] else ""
+    if reads["pages_of_a_tuple"] > 1:
+        return f"{made}{pages} of {reads['page_bytes']} bytes, {reads['pages_of_a_tuple']} to a tuple"
     return f"{made}{pages} of {reads['page_bytes']} bytes, {_count(reads['tuples'], 'tuple')} each"
 
 

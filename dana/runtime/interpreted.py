@@ -30,6 +30,7 @@ from dana.runtime.trainer import (
     TrainResult,
 )
 from dana.runtime.warm import warm_values
+from dana.storage.parts import PartReader
 from dana.storage.reader import PageFault, read_page
 from dana.storage.schema import TableSchema, Use
 from dsl import compile_rule
@@ -61,9 +62,14 @@ def read_columns(
     """
     found: list[list[Floats]] = []
     skipped = 0
-    for number in range(len(pages) // page_size):
+    reader = PartReader(schema, uses) if schema.part else None
+    last = len(pages) // page_size - 1
+    for number in range(last + 1):
+        stored = bytes(pages[number * page_size : (number + 1) * page_size])
         try:
-            page = read_page(bytes(pages[number * page_size : (number + 1) * page_size]), schema, uses)
+            page = read_page(stored, schema, uses) if reader is None else reader.read(stored)
+            if reader is not None and number == last:
+                reader.finish()
         except PageFault as error:
             raise FaultyPage(error, number) from error
         found += page.rows
@@ -138,7 +144,7 @@ class InterpretedTraining:
         except FaultyPage as error:
             raise page_error(error.fault.fault, relation, error.page, error.fault.pointer) from error
         if not columns.tuples:
-            raise no_rows_error(relation, columns.skipped)
+            raise no_rows_error(self._request, columns.skipped)
         try:
             result = self._interpreter.train(columns.values, self._models, self._metas, epochs=1)
         except DataError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dana.runtime.trainer import OutOfLine, Relation, SqlState, TrainingError
+from dana.runtime.trainer import OutOfLine, Relation, SqlState, TrainingError, TrainRequest
 from dana.storage.layout import ITEM_ID_SIZE, PAGE_HEADER_SIZE
 from hwgen.spec.counters import UNKNOWN_PAGE
 from hwgen.spec.strider import Fault
@@ -26,6 +26,7 @@ FAULT_TEXTS = {
         "Replace them: UPDATE … SET … = array_replace(…, NULL, 0).",
     ),
     Fault.STACK: ("the batch has more tuples than the machine's merge stack holds", "Use a smaller batch in merge."),
+    Fault.TUPLE_PARTS: ("the parts of a row do not follow one another", ""),
     Fault.RUNAWAY: ("the Strider program did not come to an end on the page", ""),
 }
 DATA_FAULTS = (Fault.ARRAY_SHAPE, Fault.ARRAY_NULLS, Fault.STACK)
@@ -64,18 +65,28 @@ def row_error(relation: Relation, column: str, model: str, rows: int) -> Trainin
 def nulls_error(relation: Relation, skipped: int) -> TrainingError:
     """The SQL error for rows with a NULL where the caller wants none."""
     return TrainingError(
-        f"{skipped} rows of {relation.name} have a NULL in a column in use",
+        (f"1 row of {relation.name} has" if skipped == 1 else f"{skipped} rows of {relation.name} have")
+        + " a NULL in a column in use",
         sqlstate=SqlState.NULL_VALUE,
         hint="Fill them in, or use nulls => 'skip' or nulls => '0'.",
     )
 
 
-def no_rows_error(relation: Relation, skipped: int) -> TrainingError:
+def no_rows_error(request: TrainRequest, skipped: int) -> TrainingError:
     """The SQL error for a table without a row to train on."""
+    relation = request.relation
+    if skipped and request.nulls == "error":
+        return nulls_error(relation, skipped)
     if skipped:
         return TrainingError(
-            f"{relation.name} has no row to train on: all {skipped} have a NULL in a column in use",
+            f"{relation.name} has no row to train on: all {skipped} have a NULL, a NaN or an infinity "
+            "in a column in use",
             sqlstate=SqlState.DATA_EXCEPTION,
             hint="Fill them in, or name other columns with features => ARRAY[…].",
         )
-    return TrainingError(f"{relation.name} has no row to train on", sqlstate=SqlState.DATA_EXCEPTION)
+    chosen = [f"argument {name} leaves none" for name in ("filter", "test") if name in request.notes]
+    return TrainingError(
+        f"{relation.name} has no row to train on",
+        sqlstate=SqlState.DATA_EXCEPTION,
+        hint=f"Perhaps {', or '.join(chosen)}." if chosen else "",
+    )

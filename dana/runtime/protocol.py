@@ -32,7 +32,7 @@ from dana.runtime.trainer import (
 )
 from dana.storage.schema import Attribute
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 
 MAX_REQUEST = 64 * 1024 * 1024
 """Longest payload that a worker accepts, bytes."""
@@ -102,6 +102,7 @@ class Channel:
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._replace = ""
+        self._escape = True
 
     def fileno(self) -> int:
         """Descriptor of the socket."""
@@ -113,8 +114,13 @@ class Channel:
         return int(_PEER.unpack(credentials)[1])
 
     def limit_text_to(self, encoding: str) -> None:
-        """Replace by '?' what a database in ``encoding`` cannot hold; without this all of Unicode is sent."""
-        self._replace = "" if encoding == "UTF8" else _python_codec(encoding)
+        """Replace by '?' what a database in ``encoding`` cannot hold; without this all of Unicode is sent.
+
+        SQL_ASCII keeps any bytes as they come. Names in UTF-8, and no others, come back as they were: as
+        bytes, for PostgreSQL translates no escaped character into it.
+        """
+        self._escape = encoding != "SQL_ASCII"
+        self._replace = "" if encoding in ("UTF8", "SQL_ASCII") else _python_codec(encoding)
 
     def receive(self) -> tuple[Message, bytes]:
         """Read one message; bells are left out.
@@ -178,7 +184,8 @@ class Channel:
 
     def send(self, message: Message, fields: Json, raw: bytes | None = None) -> None:
         """Write one message; with ``raw`` its JSON is prefixed by its length and followed by ``raw``."""
-        text = json.dumps(self._plain(fields), allow_nan=False, separators=(",", ":")).encode()
+        fields = self._plain(fields)
+        text = json.dumps(fields, allow_nan=False, separators=(",", ":"), ensure_ascii=self._escape).encode()
         if raw is not None:
             text = struct.pack("=I", len(text)) + text + raw
         self._socket.sendall(_HEADER.pack(len(text), message) + text)

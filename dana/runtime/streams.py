@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from dana.compiler.binding import Binding, BindingError, bind
 from dana.runtime.trainer import Relation, Stream, TrainRequest
-from dana.storage.frames import REAL_ARRAY, frame_size, readable, rewritten, unique_names
+from dana.storage.frames import framed, readable, rewritten, unique_names
 from dana.storage.schema import SchemaError, TableSchema
 from dsl import compile_rule
 
@@ -39,22 +39,22 @@ def plan_stream(request: TrainRequest) -> tuple[TrainRequest, Stream | None]:
     used = [use.attribute for use in binding.uses]
     if not relation.rows and all(readable(relation.attributes[k]) for k in used):
         return request, None
-    lengths = [use.count if schema.attributes[use.attribute].type_oid == REAL_ARRAY else 0 for use in binding.uses]
+    columns, frames = framed(schema, binding.uses)
     stream = Stream(
-        numbers=tuple(k + 1 for k in used), lengths=tuple(lengths), page_size=frame_size(relation.name, lengths)
+        numbers=tuple(k + 1 for k in used),
+        lengths=tuple(column.array_length or 0 for column in columns.attributes),
+        page_size=frames.page_size,
+        part=frames.part,
     )
-    columns = [schema.attributes[k] for k in used]
-    framed = Relation(
+    made = Relation(
         name=relation.name,
         pages=None,
-        page_size=stream.page_size,
-        attributes=tuple(
-            replace(column, number=at + 1, array_length=length or None)
-            for at, (column, length) in enumerate(zip(columns, lengths, strict=True))
-        ),
+        page_size=frames.page_size,
+        attributes=columns.attributes,
+        part=frames.part,
     )
     label = binding.labels[0] if len(binding.labels) == 1 else None
-    return replace(request, relation=framed, features=binding.features, label=label), stream
+    return replace(request, relation=made, features=binding.features, label=label), stream
 
 
 @lru_cache(maxsize=KEPT)

@@ -98,6 +98,8 @@ class Relation:
         Every column in attnum order.
     rows
         Only rows can be had, not pages: they come as frames.
+    part
+        Values of a part, where each row lies over several frames; 0: a row is a tuple.
     """
 
     name: str
@@ -105,11 +107,12 @@ class Relation:
     page_size: int
     attributes: tuple[Attribute, ...]
     rows: bool = False
+    part: int = 0
 
     @property
     def schema(self) -> TableSchema:
         """The same, as readers of its pages want it."""
-        return TableSchema(relation=self.name, attributes=self.attributes)
+        return TableSchema(relation=self.name, attributes=self.attributes, part=self.part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,11 +206,14 @@ class Stream:
         Elements of each array column; 0 for a number.
     page_size
         Bytes of a frame.
+    part
+        Values of a part of a row, all its columns' one after another; 0: a row is a tuple.
     """
 
     numbers: tuple[int, ...]
     lengths: tuple[int, ...]
     page_size: int
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -203,7 +203,7 @@ class MachineTraining:
         if counters.fault is not Fault.NONE:
             raise self._fault(counters)
         if not counters.tuples:
-            raise no_rows_error(self._request.relation, counters.skipped)
+            raise no_rows_error(self._request, counters.skipped)
         self._cycles += counters.cycles
         loss = self._scalar("loss")
         convergence = self._scalar("convergence")

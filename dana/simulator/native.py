@@ -111,11 +111,18 @@ class Counters(ctypes.Structure):
 
 @cache
 def library() -> ctypes.CDLL:
-    """The core. Raises SetupError where it has not been built."""
+    """The core. Raises SetupError where it has not been built, or from other sources."""
     found = importlib.util.find_spec("dana.simulator._core")
     if found is None or found.origin is None:
         raise SetupError("the simulator's native core is not built: install the package with a C compiler at hand")
     core = ctypes.CDLL(found.origin)
+    words = (len(engine.FIELDS), STRIDER_WORDS, COLUMN_WORDS)
+    mirrored = [ctypes.sizeof(Machine), *(4 * n for n in words), ctypes.sizeof(BundleData), ctypes.sizeof(Counters)]
+    compiled = (_I32 * len(mirrored))()
+    if hasattr(core, "sim_layout"):
+        core.sim_layout(compiled)
+    if list(compiled) != mirrored:
+        raise SetupError(f"the simulator's native core, {found.origin}, was built from other sources: build it again")
     pointer, rows = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
     for name, result, arguments in (
         ("sim_new", pointer, (ctypes.POINTER(Machine), ctypes.c_char_p)),
@@ -168,7 +175,8 @@ def machine_data(config: MachineConfig) -> Machine:
 _engine_fields = attrgetter(*(field.name for field in engine.FIELDS))
 _strider_fields = attrgetter("op", "a", "b", "c")
 _column_fields = attrgetter(*(field.name for field in columns.FIELDS))
-COLUMN_WORDS = 11
+STRIDER_WORDS = 4
+COLUMN_WORDS = 12
 """32-bit words of struct sim_column: the fields, then what the core works out."""
 
 
@@ -185,7 +193,7 @@ def bundle_data(bundle: Bundle) -> tuple[BundleData, list[npt.NDArray[Any]]]:
     constants = np.zeros(strider.CONFIGURATION, dtype=np.uint32)
     constants[: len(bundle.constants)] = bundle.constants
     program = _table([_engine_fields(i) for i in bundle.program], len(engine.FIELDS))
-    instructions = _table([_strider_fields(i) for i in bundle.strider], 4)
+    instructions = _table([_strider_fields(i) for i in bundle.strider], STRIDER_WORDS)
     descriptors = _table([_column_fields(c) for c in bundle.columns], COLUMN_WORDS)
     image = np.ascontiguousarray(bundle.image, dtype=np.uint32)
     symbols = _table([(symbol.row, symbol.rows(bundle.config.lanes)) for symbol in bundle.symbols], 2)

@@ -2,15 +2,18 @@
 
 In: a table's attributes. Out: the same as a machine would see them if they were rewritten, and the attributes of the
 frames. A frame is a heap page whose tuples hold the columns in use and nothing else: `real` for a number, `real[]` for
-an array (pg_extension/src/frames.c writes them). This module reads no page and knows no rule.
+an array; or, of rows that no frame holds, parts (pg_extension/src/frames.c writes them). This module reads no page and
+knows no rule.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 from dana.storage import layout
-from dana.storage.schema import VIRTUAL, Attribute, SchemaError
+from dana.storage.parts import most_values
+from dana.storage.schema import VIRTUAL, Attribute, SchemaError, TableSchema, Use
 from dana.storage.types import ARRAYS, SCALARS
 
 REAL, REAL_ARRAY = 700, 1021
@@ -47,13 +50,31 @@ TUPLE_DATA = 24
 ARRAY_HEADER = 24
 """Bytes of an array before its elements, its own length included."""
 
-_ROOM = (PAGE_SIZES[-1] - layout.PAGE_HEADER_SIZE - layout.ITEM_ID_SIZE) // layout.MAXALIGN * layout.MAXALIGN
-LONGEST = (_ROOM - TUPLE_DATA - ARRAY_HEADER) // 4
-"""Elements of the longest array, where a row has nothing else."""
+NEAR = 0.05
+"""Fraction of a row's bytes that larger frames may cost."""
+
+MOST_PARTS = 4096
+"""Parts of a row at most: the descriptors of a machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frames:
+    """What frames look like.
+
+    Attributes
+    ----------
+    page_size
+        Bytes of a frame.
+    part
+        Values of a part, where a row lies over several frames (`dana.storage.parts`); 0: a row is a tuple.
+    """
+
+    page_size: int
+    part: int = 0
 
 
 class RowTooLong(SchemaError):
-    """A row takes more than the largest frame."""
+    """A row has more numbers than frames can hold."""
 
 
 def readable(attribute: Attribute) -> bool:
@@ -97,20 +118,43 @@ def unique_names(relation: str, attributes: Sequence[Attribute]) -> None:
             raise SchemaError(f"two columns of {relation} are called {name!r}", hint="Rename one with AS.")
 
 
-def frame_size(relation: str, lengths: Collection[int]) -> int:
-    """Bytes of the smallest frames that hold a row; lengths are elements of arrays, 0 for a number.
+def frame_layout(relation: str, lengths: Collection[int]) -> Frames:
+    """The smallest frames that hold a row, or else the largest in which its parts take about the fewest bytes.
+
+    Parameters
+    ----------
+    lengths
+        Elements of arrays, 0 for a number.
 
     Raises
     ------
     RowTooLong
-        No frame does.
+        It has more parts than a machine can tell apart.
     """
     row = TUPLE_DATA + sum(ARRAY_HEADER + 4 * n if n else 4 for n in lengths)
     for size in PAGE_SIZES:
         if layout.align_up(row, layout.MAXALIGN) <= size - layout.PAGE_HEADER_SIZE - layout.ITEM_ID_SIZE:
-            return size
-    raise RowTooLong(
-        f"a row of {relation} has {sum(max(1, n) for n in lengths)} numbers in use, more than the {LONGEST} or so "
-        "that a page of the machine holds",
-        hint="Train on fewer columns, or on a part of the array: query => 'SELECT a[1:8000] …'.",
+            return Frames(page_size=size)
+    values = sum(max(1, n) for n in lengths)
+    largest = MOST_PARTS * most_values(PAGE_SIZES[-1])
+    if values > largest:
+        raise RowTooLong(
+            f"a row of {relation} has {values:,} numbers in use, more than the {largest:,} of {MOST_PARTS} frames",
+            hint="Train on fewer columns, or on a part of the array: query => 'SELECT a[1:100000] …'.",
+        )
+    total = {size: -(-values // most_values(size)) * size for size in PAGE_SIZES}
+    # larger frames take fewer descriptors
+    size = max(size for size in PAGE_SIZES if total[size] <= (1 + NEAR) * min(total.values()))
+    return Frames(page_size=size, part=most_values(size))
+
+
+def framed(schema: TableSchema, uses: Sequence[Use]) -> tuple[TableSchema, Frames]:
+    """The frames' columns, those in use in the order of their uses, and what the frames look like."""
+    columns = [rewritten(schema.attributes[use.attribute]) for use in uses]
+    lengths = [use.count if column.type_oid == REAL_ARRAY else 0 for use, column in zip(uses, columns, strict=True)]
+    frames = frame_layout(schema.relation, lengths)
+    attributes = tuple(
+        replace(column, number=at + 1, array_length=length or None)
+        for at, (column, length) in enumerate(zip(columns, lengths, strict=True))
     )
+    return TableSchema(relation=schema.relation, attributes=attributes, part=frames.part), frames

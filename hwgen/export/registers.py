@@ -21,10 +21,12 @@ What a driver of an exported board sees on the AXI4-Lite slave `s_axil`. Generat
 `hwgen/spec/registers.py`, `hwgen/spec/board.py` and `hwgen/spec/strider.py`; a test compares.
 
 All registers are 32-bit words, little-endian. A word's byte address is 4 × (region × 2²⁰ + word). A write of less than
-a word is answered with SLVERR and has no effect; so is a read of what can only be written, any access to a region that
-does not exist, a start through CONTROL (the board starts its machine itself), and, while the board is busy, what would
-disturb it: a write to anything but COMMAND, INTERRUPT, INTERRUPT_ENABLE and PAGES_READY, and a read of the scratchpad.
-Registers marked (r) are read only; a write to them has no effect. Reading is possible at any time.
+a word is answered with SLVERR and has no effect; so is a read of a region that can only be written, any access to a
+region that does not exist or to a row of the scratchpad that does not, a start through CONTROL (the board starts its
+machine itself), and, while the board is busy, what would disturb it: a write to anything but COMMAND, INTERRUPT,
+INTERRUPT_ENABLE and PAGES_READY, and a read of the scratchpad. Registers marked (r) are read only: a write to them has
+no effect. Registers marked (w) are write only: they read as 0. Words that no register has read as 0, too, and take no
+write. Reading is possible at any time.
 
 A driver loads a machine and trains in this order:
 
@@ -88,6 +90,8 @@ def header() -> str:
         lines.append(_define(member.name, board.byte_address(Region.CONTROL, member)))
     for own in BoardRegister:
         lines.append(_define(f"BOARD_{own.name}", board.byte_address(BoardRegion.BOARD, own)))
+    for k, name in enumerate(board.CONFIGURATION[1:], 1):
+        lines.append(_define(f"BOARD_{name.upper()}", board.byte_address(BoardRegion.BOARD, BoardRegister.THREADS + k)))
     for status in BoardStatus:
         lines.append(_define(f"STATUS_{status.name}", status))
     for command in Command:

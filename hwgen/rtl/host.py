@@ -6,6 +6,7 @@ that reaches the machine comes from a register. It holds no state of an epoch bu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import reduce
 from operator import or_
 
@@ -47,6 +48,21 @@ def host_port() -> wiring.Signature:
             "rdata": In(32),
         }
     )
+
+
+def read_register(m: Module, number: Value, values: Mapping[int, Value]) -> Signal:
+    """The value of a register, two cycles after its number; 0 where there is none.
+
+    Which one it is, is known a cycle before its value is taken: values come from all corners of a machine.
+    """
+    chosen = Signal(32)
+    terms: list[Value] = []
+    for k, value in values.items():
+        wanted = Signal(name=f"wanted_{k}", reset_less=True)
+        m.d.sync += wanted.eq(number == k)
+        terms.append(value & wanted.replicate(len(value)))
+    m.d.sync += chosen.eq(reduce(or_, terms))
+    return chosen
 
 
 class Host(wiring.Component):
@@ -107,26 +123,40 @@ class Host(wiring.Component):
         m.d.comb += register.eq(offset[:8])
         to_register = writing & (region == Region.CONTROL) & ~offset[8:].any()
 
-        self._memories(m, region, offset, word, writing, reading)
+        self._scratch(m, region, offset, word, writing, reading)
         status = self._status(m, to_register & (register == Register.CONTROL), word)
-        self._settings(m, to_register, register, word)
+        # what is written goes to all corners of the machine: which register it is, is known a cycle before
+        self._memories(m, region, offset, delayed(m, word, 1, name="memory_word"), writing)
+        setting = Signal()
+        m.d.sync += setting.eq(to_register)
+        number = delayed(m, register, 1, name="setting_number")
+        self._settings(m, setting, number, delayed(m, word, 2, name="setting_word"))
         self._read(m, region, register, status)
         return m
 
-    def _memories(self, m: Module, region: Value, offset: Value, word: Value, writing: Value, reading: Value) -> None:
+    def _scratch(self, m: Module, region: Value, offset: Value, word: Value, writing: Value, reading: Value) -> None:
         m.d.comb += [
-            self.program.valid.eq(writing & (region == Region.PROGRAM)),
-            self.program.address.eq(offset),
-            self.program.data.eq(word),
-            self.image.strider.eq(writing & (region == Region.STRIDER)),
-            self.image.constant.eq(writing & (region == Region.CONSTANT)),
-            self.image.column.eq(writing & (region == Region.COLUMN)),
-            self.image.address.eq(offset),
-            self.image.data.eq(word),
             self.scratch.write.eq(writing & (region == Region.SCRATCH)),
             self.scratch.read.eq(reading & (region == Region.SCRATCH)),
             self.scratch.address.eq(offset),
             self.scratch.data.eq(word),
+        ]
+
+    def _memories(self, m: Module, region: Value, offset: Value, written: Value, writing: Value) -> None:
+        address = Signal(len(offset), name="written_address")
+        m.d.sync += address.eq(offset)
+        for valid, number in (
+            (self.program.valid, Region.PROGRAM),
+            (self.image.strider, Region.STRIDER),
+            (self.image.constant, Region.CONSTANT),
+            (self.image.column, Region.COLUMN),
+        ):
+            m.d.sync += valid.eq(writing & (region == number))
+        m.d.comb += [
+            self.program.address.eq(address),
+            self.program.data.eq(written),
+            self.image.address.eq(address),
+            self.image.data.eq(written),
         ]
 
     def _status(self, m: Module, commanded: Value, word: Value) -> dict[Register, Value]:
@@ -136,10 +166,13 @@ class Host(wiring.Component):
         code = Signal(interfaces.FAULT_BITS)
         page = Signal(interfaces.PAGE_NUMBER_BITS)
         pointer = Signal(interfaces.POINTER_BITS)
-        # a register, since much hangs on the two: no cycle of an epoch passes before `start`
-        begin = Signal()
-        reset = Signal()
-        m.d.sync += [begin.eq(commanded & word[0]), reset.eq(commanded & word[1])]
+        # registers, since much hangs on the two: no cycle of an epoch passes before `start`, and settings that were
+        # written just before it are there
+        begin, reset = Signal(), Signal()
+        coming = Signal(3)
+        m.d.sync += [Cat(coming, begin).eq(Cat(commanded & word[0], coming)), reset.eq(commanded & word[1])]
+        with m.If(commanded & word[1]):
+            m.d.sync += [coming.eq(0), begin.eq(0)]
         failed = busy & (self.fault.valid | self.overflow | self.index_fault)
         m.d.comb += self.start.eq(begin & ~busy)
         m.d.sync += self.stop.eq(reset | failed)
@@ -161,8 +194,8 @@ class Host(wiring.Component):
             Register.FAULT_POINTER: pointer,
         }
 
-    def _settings(self, m: Module, writing: Value, register: Value, word: Value) -> None:
-        written: dict[Register, Value] = {
+    def _settings(self, m: Module, writing: Value, register: Value, written: Value) -> None:
+        settings: dict[Register, Value] = {
             Register.PAGES: self.access.pages,
             Register.BATCH: self.access.batch,
             Register.GROUP_LOG2: self.access.group_log2,
@@ -171,10 +204,12 @@ class Host(wiring.Component):
             Register.LEVELS: self.engine.levels,
         }
         for k, _ in enumerate(SECTIONS):
-            written[Register(Register.INIT + k)] = self.engine.entry[k]
-        for number, setting in written.items():
-            with m.If(writing & (register == number)):
-                m.d.sync += setting.eq(word[: len(setting)])
+            settings[Register(Register.INIT + k)] = self.engine.entry[k]
+        for number, setting in settings.items():
+            chosen = Signal(name=f"writes_{number.name.lower()}")
+            m.d.sync += chosen.eq(writing & (register == number))
+            with m.If(chosen):
+                m.d.sync += setting.eq(written[: len(setting)])
         m.d.sync += self.engine.exists.eq(
             Cat(self.engine.entry[k] != registers.NO_SECTION for k, _ in enumerate(SECTIONS))
         )
@@ -190,16 +225,7 @@ class Host(wiring.Component):
             counter = getattr(self, name)
             values[first] = counter[:32]
             values[first + 1] = counter[32:]
-        # a register's value waits as long as a word of the scratchpads takes; which one it is, is known a cycle before
-        chosen = Signal(32)
+        # a register's value waits as long as a word of the scratchpads takes
         scratch = delayed(m, region == Region.SCRATCH, SCRATCH_READ_LATENCY, name="scratch_read")
-        number = delayed(m, register, SCRATCH_READ_LATENCY - 2, name="register_read")
-        terms: list[Value] = []
-        for k, value in values.items():
-            wanted = Signal(name=f"wanted_{k}", reset_less=True)
-            m.d.sync += wanted.eq(number == k)
-            terms.append(value & wanted.replicate(len(value)))
-        m.d.sync += [
-            chosen.eq(reduce(or_, terms)),
-            self.port.rdata.eq(Mux(scratch, self.scratch_word, chosen)),
-        ]
+        chosen = read_register(m, delayed(m, register, SCRATCH_READ_LATENCY - 2, name="register_read"), values)
+        m.d.sync += self.port.rdata.eq(Mux(scratch, self.scratch_word, chosen))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from amaranth.back import rtlil, verilog
-from amaranth.hdl import ClockSignal, Instance, ResetSignal, Value
+from amaranth.hdl import ClockSignal, Instance, ResetSignal, Value, ValueLike
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
@@ -32,20 +32,27 @@ def ports(component: wiring.Component | wiring.PureInterface) -> dict[str, tuple
 
 
 class Placed(wiring.Component):
-    """One instance of a module of a `Library`, with the ports of the component that it was made from."""
+    """One instance of a module of a `Library`, with the ports of the component that it was made from.
+
+    Attributes
+    ----------
+    reset
+        What resets it; the reset of the module that it stands in, unless something else is put there.
+    """
 
     def __init__(self, name: str, signature: wiring.Signature, *, clock: bool, reset: bool) -> None:
         self._name = name
         self._clock = clock
-        self._reset = reset
+        self._has_reset = reset
+        self.reset: ValueLike = ResetSignal()
         super().__init__(signature)
 
     def elaborate(self, platform: object) -> Instance:
         connections: dict[str, Any] = {}
         if self._clock:
             connections["i_clk"] = ClockSignal()
-        if self._reset:
-            connections["i_rst"] = ResetSignal()
+        if self._has_reset:
+            connections["i_rst"] = self.reset
         for name, (value, direction) in ports(self).items():
             connections[f"{'i' if direction is PortDirection.Input else 'o'}_{name}"] = value
         return Instance(self._name, **connections)

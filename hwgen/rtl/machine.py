@@ -5,7 +5,7 @@ In: the host's accesses and pages. Out: page requests and what the host reads. O
 
 from __future__ import annotations
 
-from amaranth.hdl import Module
+from amaranth.hdl import Module, ResetSignal, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -42,6 +42,11 @@ class Machine(wiring.Component):
         m.submodules.host = host = self._library.place("host", Host)
         m.submodules.engine = engine = self._library.place("engine", lambda: Engine(config, self._library))
         m.submodules.access = access = self._library.place("access", lambda: AccessEngine(config, self._library))
+        # from a register: a wire from a pin to every flip-flop would be the longest of all, and Verilator would take
+        # whatever is registered for a function of an input, to be computed anew when one changes
+        reset = Signal(init=1, reset_less=True)
+        m.d.sync += reset.eq(ResetSignal())
+        host.reset = engine.reset = access.reset = reset
         wiring.connect(m, wiring.flipped(self.host), host.port)
         wiring.connect(m, access.page, wiring.flipped(self.page))
         wiring.connect(m, access.tuples, engine.rows)

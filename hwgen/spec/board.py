@@ -52,12 +52,13 @@ class BoardRegion(IntEnum):
 
 
 class BoardRegister(IntEnum):
-    """Words of the board's region; (r) read only, 64-bit values are two words, low first."""
+    """Words of the board's region; (r) read only, (w) write only: reads as 0, 64-bit values are two words, low
+    first."""
 
     ID = 0x00
     """(r) product and version of the board's map"""
     COMMAND = 0x01
-    """Write 1: train. Write 2: stop, wait for what is still on the bus, and be idle."""
+    """(w) Write 1: train. Write 2: stop, wait for what is still on the bus, and be idle; 3 is the same."""
     STATUS = 0x02
     """(r) bit 0 busy, bit 1 trained, bit 2 the convergence test held, bit 3 stopped by command, bits 15:8 fault"""
     INTERRUPT = 0x03
@@ -70,7 +71,8 @@ class BoardRegister(IntEnum):
     """(r) epochs that came to their end"""
     SLOTS = 0x07
     """Pages that the memory at PAGE_BASE has room for: page k of the training lies in slot k mod SLOTS. Slots follow
-    one another. A table that is in memory as a whole has SLOTS = PAGES."""
+    one another. A table that is in memory as a whole has SLOTS = PAGES. While it is 0, as after a reset, a write of 1
+    to COMMAND is refused."""
     PAGE_BASE = 0x08
     """(64 bits) Address of slot 0; a multiple of the page size, lower bits are ignored"""
     PAGES_READY = 0x0A

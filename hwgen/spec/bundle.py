@@ -24,7 +24,7 @@ from hwgen.spec import columns, engine, strider
 from hwgen.spec.config import MachineConfig
 
 MAGIC = b"DANABNDL"
-VERSION = 3
+VERSION = 4
 WHOLE_EPOCH = 0xFFFFFFFF
 """Batch size that stands for "all tuples of the epoch"."""
 

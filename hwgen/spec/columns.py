@@ -40,6 +40,7 @@ FIELDS = layout(
     ("scalar", 1, "count is 1 and the element goes to every lane of its row"),
     ("first", 1, "first column of its tuple"),
     ("last", 1, "last column of its tuple"),
+    ("follows", 1, "not first: comes right behind the column of the descriptor before this one"),
 )
 
 
@@ -54,6 +55,7 @@ class Column:
     scalar: int = 0
     first: int = 0
     last: int = 0
+    follows: int = 0
 
     def encode(self) -> int:
         return pack(FIELDS, asdict(self))

@@ -13,9 +13,9 @@ from hwgen.spec.strider import Opcode
 ALU_LATENCY = max(timing.ADD_LATENCY, timing.MUL_LATENCY, timing.SELECT_LATENCY)
 """Register stages of a lane's arithmetic; shorter units wait for the longest."""
 
-RESULT_LATENCY = 4 + ALU_LATENCY
+RESULT_LATENCY = 5 + ALU_LATENCY
 """Cycles from a row's issue until an instruction that reads its result may issue; the same for every operation
-that is not a special function. Besides the arithmetic: the memories' addresses, mask, exchange, and the write."""
+that is not a special function. Besides the arithmetic: the memories' addresses, their words, mask, exchange, write."""
 
 INDEX_LATENCY = RESULT_LATENCY
 """Cycles from the issue of a row of SETX until a row that uses the entry may issue. The RTL is built for it to be the
@@ -79,12 +79,12 @@ def element_interval(op: engine.Opcode, divide_interval: int) -> int:
 
 
 SPECIAL_LATENCY = {
-    engine.Opcode.SIGMOID: 5 + timing.SIGMOID_LATENCY,
-    engine.Opcode.GAUSSIAN: 5 + timing.GAUSSIAN_LATENCY,
-    engine.Opcode.EXP: 5 + timing.EXP_LATENCY,
-    engine.Opcode.LOG: 5 + timing.LOG_LATENCY,
-    engine.Opcode.SQRT: 5 + timing.DIVIDE_LATENCY,
-    engine.Opcode.DIV: 5 + timing.DIVIDE_LATENCY,
+    engine.Opcode.SIGMOID: 6 + timing.SIGMOID_LATENCY,
+    engine.Opcode.GAUSSIAN: 6 + timing.GAUSSIAN_LATENCY,
+    engine.Opcode.EXP: 6 + timing.EXP_LATENCY,
+    engine.Opcode.LOG: 6 + timing.LOG_LATENCY,
+    engine.Opcode.SQRT: 6 + timing.DIVIDE_LATENCY,
+    engine.Opcode.DIV: 6 + timing.DIVIDE_LATENCY,
 }
 """Cycles from an element's issue until an instruction that reads its result may issue: as `RESULT_LATENCY`, and one on
 the way back to the lanes."""

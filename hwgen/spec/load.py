@@ -12,7 +12,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from hwgen.spec import board, registers
+from hwgen.spec import board, legal, registers
 from hwgen.spec.board import BoardRegion, BoardRegister, Command
 from hwgen.spec.bundle import Bundle, Symbol
 from hwgen.spec.engine import WORD_U32, Section
@@ -40,7 +40,17 @@ def bundle_blocks(bundle: Bundle, *, whole_scratchpad: bool = False) -> Iterator
     ----------
     whole_scratchpad
         Fill the scratchpad to its end with zeros; else only the Bundle's own rows are written.
+
+    Raises
+    ------
+    BundleError
+        The Bundle breaks a rule of `docs/machine.md`; nothing is to be written then.
     """
+    legal.check(bundle)
+    return _blocks(bundle, whole_scratchpad=whole_scratchpad)
+
+
+def _blocks(bundle: Bundle, *, whole_scratchpad: bool) -> Iterator[Block]:
     config = bundle.config
     yield _register(Register.CONTROL, RESET)
     program = bundle.program_words().reshape(-1, WORD_U32)

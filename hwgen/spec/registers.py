@@ -10,8 +10,8 @@ from enum import IntEnum
 
 ADDRESS_BITS = 24
 REGION_SHIFT = 20
-READ_LATENCY = 9
-IDENTITY = 0xDA7A0001
+READ_LATENCY = 10
+IDENTITY = 0xDA7A0002
 """Value of `Register.ID`: product and version of this map."""
 
 
@@ -33,12 +33,13 @@ class Region(IntEnum):
 
 
 class Register(IntEnum):
-    """Words of the control region; (r) read only, 64-bit counters are two words, low first."""
+    """Words of the control region; (r) read only, (w) write only: reads as 0, 64-bit counters are two words, low
+    first."""
 
     ID = 0x00
     """(r) product and version of the machine's map"""
     CONTROL = 0x01
-    """Write 1: start an epoch. Write 2: reset all but the memories."""
+    """(w) Write 1: start an epoch. Write 2: reset all but the memories."""
     STATUS = 0x02
     """(r) bit 0 busy, bit 1 epoch done, bits 15:8 fault"""
     FAULT_PAGE = 0x03
@@ -46,29 +47,29 @@ class Register(IntEnum):
     FAULT_POINTER = 0x04
     """(r) low 16 bits of %t0 of the Strider that found it: page address of the line pointer"""
     PAGES = 0x05
-    """Pages of an epoch"""
+    """(w) Pages of an epoch"""
     BATCH = 0x06
-    """Tuples of a batch; all ones: all tuples of the epoch"""
+    """(w) Tuples of a batch; all ones: all tuples of the epoch"""
     GROUP_LOG2 = 0x07
-    """Binary logarithm of the tuples that a thread takes in a round"""
+    """(w) Binary logarithm of the tuples that a thread takes in a round"""
     TUPLE_ROWS = 0x08
-    """Rows of one tuple in tuple memory"""
+    """(w) Rows of one tuple in tuple memory"""
     LEVEL_STRIDE = 0x09
-    """Rows of one level of the merge stack"""
+    """(w) Rows of one level of the merge stack"""
     LEVELS = 0x0A
-    """Levels that the merge stack has"""
+    """(w) Levels that the merge stack has"""
     INIT = 0x0B
-    """First instruction of section init; 0xffff: the program has no such section, here and below"""
+    """(w) First instruction of section init; 0xffff: the program has no such section, here and below"""
     TUPLE = 0x0C
-    """First instruction of section tuple"""
+    """(w) First instruction of section tuple"""
     MERGE = 0x0D
-    """First instruction of section merge"""
+    """(w) First instruction of section merge"""
     PUSH = 0x0E
-    """First instruction of section push"""
+    """(w) First instruction of section push"""
     BATCH_SECTION = 0x0F
-    """First instruction of section batch"""
+    """(w) First instruction of section batch"""
     EPOCH = 0x10
-    """First instruction of section epoch"""
+    """(w) First instruction of section epoch"""
     CYCLES = 0x20
     """(r, 64 bits) cycles of the last epoch, from the start to its end"""
     TUPLES = 0x22

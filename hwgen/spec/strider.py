@@ -108,7 +108,7 @@ class Fault(IntEnum):
     STACK = 10
     """A batch has more rounds than the merge stack has levels (raised by the engine)."""
     BAD_INSTRUCTION = 11
-    """No such instruction or descriptor, or columns that make no tuple (raised by the hardware itself)."""
+    """No such instruction or descriptor (raised by the hardware itself)."""
     RUNAWAY = 12
     """A Strider did not come to the end of a page in `STRIDER_BOUND` * page_size instructions (raised by the hardware
     itself)."""
@@ -116,6 +116,9 @@ class Fault(IntEnum):
     """The bus answered a page's read with an error (raised by the board's page reader)."""
     INDEX = 14
     """A number that chooses a model's row is not a whole one, or there is no such row (raised by the engine)."""
+    TUPLE_PARTS = 15
+    """Columns that make no tuple: one begins in another or goes on out of turn, or the epoch ends in one (raised by the
+    hardware itself); there is no such part of a tuple (by the program)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Final
 ADD_LATENCY: Final = 6
 MUL_LATENCY: Final = 6
 SELECT_LATENCY: Final = 6
-"""Two stages of work; the rest is there so that a lane's three results arrive together."""
+"""Three stages of work; the rest is there so that a lane's three results arrive together."""
 
 SIGMOID_LATENCY: Final = 12
 GAUSSIAN_LATENCY: Final = 17

@@ -20,6 +20,7 @@ ULTRASCALE_PLUS: list[Case] = [
     ({**WIDE, "functions": 32}, (62_110, 79_728, 137, 346.5)),
     ({**WIDE, "functions": 1}, (62_991, 81_842, 153, 354.5)),
     ({**WIDE, "functions": 41}, (68_215, 89_240, 169, 354.5)),
+    ({"threads": 2, "clusters": 2, "functions": 1}, (34_325, 45_837, 75, 161.5)),
 ]
 
 

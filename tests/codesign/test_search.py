@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from dana.codesign.sample import sample_pages
 from dana.codesign.search import AS_FAST, Exploration, explore
 from dana.compiler import bind
 from dana.errors import UsageError
@@ -14,7 +15,6 @@ from dsl import compile_rule
 from hwgen.devices import Device, load_device
 from hwgen.spec.config import ALL_FUNCTIONS, functions_mask
 from tests.codesign.test_cycles import PAGES, RULE, array, columns, counted
-from tests.codesign.test_cycles import sample_page as page_of
 
 DEVICE = load_device("xczu7ev")
 
@@ -32,7 +32,7 @@ def found() -> Exploration:
 def test_the_best_fits_and_is_as_fast_as_it_says(found: Exploration) -> None:
     best = found.best
     assert best.fits
-    page, _ = page_of(columns(54), page_size=8192)
+    page = sample_pages(columns(54), page_size=8192).data
     assert best.cycles.epoch(PAGES) == pytest.approx(counted(best.bundle, page, PAGES), rel=0.02)
 
 
@@ -75,7 +75,7 @@ def test_a_rule_does_without_crossed_exchanges_where_they_do_not_fit() -> None:
     assert found.best.fits
     assert found.wish["crossed"] == found.best.bundle.config.crossed == 0
     with pytest.raises(UsageError, match="no machine for this rule fits"):
-        explored(array(600), between, **machine, crossed=1)
+        explored(array(600), between, **machine, crossed=1, striders=found.best.bundle.config.striders)
 
 
 def test_memories_shrink_until_they_fit() -> None:
@@ -86,11 +86,25 @@ def test_memories_shrink_until_they_fit() -> None:
 
 def test_a_device_that_is_too_small_says_by_how_much() -> None:
     small = Device(
-        name="small", family="xcup", part="none", luts=9_000, flipflops=100_000, dsps=500, block_rams=300,
+        name="small", family="xcup", part="none", luts=6_000, flipflops=5_000, dsps=500, block_rams=300,
         usable=1.0, clock_hz=100_000_000, page_bandwidth=800_000_000,
     )  # fmt: skip
     with pytest.raises(
         UsageError,
-        match=r"no machine for this rule fits small: the smallest, 8 units and \d+ Striders, takes [\d,]+ luts of 9,",
-    ):
+        match=r"no machine for this rule fits small: the smallest, 8 units and 1 Strider, takes [\d,]+ luts of 6,000 "
+        r"\([\d.]+ times as many\), [\d,]+ flipflops of 5,000 \([\d.]+ times as many\)\n",
+    ) as caught:
         explored(columns(5), small)
+    assert "lfe5um5g-85 holds a machine for it, of up to 8 units." in str(caught.value)
+
+
+def test_what_does_not_fit_says_what_would() -> None:
+    """Found by trying: the search without the wishes, memories of other sizes."""
+    device = load_device("lfe5um5g-85")
+    with pytest.raises(UsageError, match=r"Without threads=64, a machine of \d+ units fits lfe5um5g-85\."):
+        explored(columns(54), device, threads=64)
+    scarce = replace(device, block_rams=150)
+    with pytest.raises(
+        UsageError, match=r"block rams of 127 .*\n.*Its block RAMs would do for 2,048 words of .* 512 .*: fewer"
+    ):
+        explored(array(1900), scarce, threads=1, clusters=1)

@@ -62,9 +62,20 @@ def test_dropped_columns_are_not_features() -> None:
     ("columns", "features", "label", "words"),
     [
         (REALS, ["x0", "nope"], "x1", "column 'nope' of public.t does not exist; it has x0, x1"),
+        (
+            REALS,
+            ["X1"],
+            "x0",
+            "not exist; it has x0, x1, x2, x3, x4\nHint: Did you mean 'x1'?",
+        ),
         (REALS, ["x0", "x0"], "x1", "used twice"),
         (REALS, ["x0", "x1"], "x1", "used twice"),
-        ((attribute("x0", "text"), *REALS[1:]), None, None, "has type text, which cannot be trained on\nHint: Give"),
+        (
+            (attribute("x0", "text"), *REALS[1:]),
+            None,
+            None,
+            "type text, which cannot be trained on\nHint: As a label: give",
+        ),
         ((attribute("x", "real[]"), attribute("y", "real")), None, None, "has no value yet"),
         ((attribute("a", "real[]", array_length=3), *REALS), None, None, "columns of public.t are left over"),
         ((attribute("y", "real"),), None, None, "no column of public.t is left for x"),

@@ -10,6 +10,7 @@ import pytest
 
 from dana.compiler.layout import InputPlace, TupleLayout
 from dana.compiler.strider import StriderProgram, compile_strider
+from dana.errors import UsageError
 from dana.storage.reader import PageFault, convert, read_page
 from dana.storage.schema import SchemaError, TableSchema, Use
 from hwgen.spec.config import MachineConfig
@@ -96,6 +97,21 @@ def test_adjacent_columns_share_a_descriptor() -> None:
     program = compile_strider(schema, uses, layout, CONFIG)
     assert [(c.count, c.scalar) for c in program.columns] == [(54, 0), (1, 1)]
     assert len(program.instructions) < 100
+
+
+@pytest.mark.parametrize(
+    ("vectors", "hint"), [(100, "Set descriptor_depth to 128"), (4100, "No machine holds so many")]
+)
+def test_more_descriptors_than_there_are(vectors: int, hint: str) -> None:
+    """A vector that does not fill its rows takes one of its own."""
+    schema = TableSchema(relation="t", attributes=(attribute("m", "real[]", array_length=3 * vectors),))
+    layout = TupleLayout(lanes=8, places=(InputPlace(name="m", shape=(vectors, 3), row=0),))
+    machine = MachineConfig(strider_depth=65536)
+    with pytest.raises(
+        UsageError, match=f"a Strider program of {vectors} column descriptors, the machine holds 64"
+    ) as e:
+        compile_strider(schema, [Use(attribute=0, input="m", element=0, count=3 * vectors)], layout, machine)
+    assert hint in str(e.value)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ LEGAL = f"""\
 tuple:
     mul s8+i+4o <- t0+i+4o, s0+i inner=4 outer=2
     add s8+i+4o <- s8+i+4o, s8+i+4o wait={WAIT - 8} inner=4 outer=2
-    sigmoid s16 <- s8 wait=2 scalar=1
+    sigmoid s16 <- s8 wait={WAIT - 8} scalar=1
     add s17 <- s16, s16 wait={cycles.SPECIAL_LATENCY[Opcode.SIGMOID] - 1}
     add s18 <- s17, lane^4 wait={WAIT - 1}
     end wait={WAIT - 2}
@@ -54,7 +54,7 @@ def test_a_legal_program_has_no_problems() -> None:
     ("old", "new", "problem"),
     [
         (f"wait={WAIT - 8} inner", f"wait={WAIT - 9} inner", "reads row 8 before its result is there"),
-        ("sigmoid s16 <- s8 wait=2", "sigmoid s16 <- s8 wait=1", "reads row 8 before its result is there"),
+        (f"s16 <- s8 wait={WAIT - 8}", f"s16 <- s8 wait={WAIT - 9}", "reads row 8 before its result is there"),
         (f"lane^4 wait={WAIT - 1}", f"lane^4 wait={WAIT - 2}", "reads row 17 before its result is there"),
         (f"end wait={WAIT - 2}", f"end wait={WAIT - 3}", "ends in cycle"),
         ("add s18 <- s17", "add s18 <- s19", "reads row 19, which nothing has written"),

@@ -84,7 +84,11 @@ def test_versions_and_the_terminal(db: Connection, pg_uri: str, capsysbinary: py
     assert main(["export-model", "axes", "--format", "pmml", "--dsn", pg_uri]) == USAGE
     assert b"PMML has no form" in capsysbinary.readouterr().err
     assert main(["export-model", "none", "--dsn", pg_uri]) == DATABASE
-    assert b'model "none" does not exist' in capsysbinary.readouterr().err
+    said = capsysbinary.readouterr().err
+    assert b'model "none" does not exist' in said
+    assert b"CONTEXT" not in said  # of the extension's own functions
+    assert main(["export-model", NAME, "-o", "model.xml", "--dsn", pg_uri]) == USAGE
+    assert b"model.xml does not end as a format does: .json, .onnx, .pmml" in capsysbinary.readouterr().err
 
 
 def test_who_may_not_see_a_model_does_not_export_it(db: Connection) -> None:
@@ -93,7 +97,7 @@ def test_who_may_not_see_a_model_does_not_export_it(db: Connection) -> None:
     session.execute("CREATE ROLE stranger_to_models")
     try:
         session.execute("SET ROLE stranger_to_models")
-        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="must be owner of model"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="permission denied for model"):
             session.execute("SELECT dana_export_model(%s)", (NAME,))
         session.execute("RESET ROLE")
         session.execute("SELECT dana_grant_model(%s, 'stranger_to_models')", (NAME,))

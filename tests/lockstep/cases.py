@@ -14,6 +14,7 @@ from dana.compiler import compile_bundle
 from dana.compiler.binding import Binding, bind
 from dana.runtime.interpreted import FaultyPage, read_columns
 from dana.storage.builder import build_pages
+from dana.storage.parts import most_values
 from dana.storage.schema import Attribute, TableSchema
 from dsl import compile_rule
 from dsl.hdfg.interpreter import Interpreter
@@ -24,6 +25,7 @@ from hwgen.spec.counters import EpochCounters
 from hwgen.spec.strider import Fault
 from tests.lockstep.pages import damaged, rough_pages
 from tests.lockstep.rules import network_rule, random_rule, rows_rule
+from tests.storage.parts import misplaced, part_attribute, part_pages
 from tests.storage.schemas import attribute, random_value
 
 FEATURES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 33, 54, 100)
@@ -68,6 +70,8 @@ def random_case(rng: random.Random, config: MachineConfig, *, rough: bool = Fals
     """
     if config.index_depth and rng.random() < 0.3:
         return rows_case(rng, config, rough=rough)
+    if rng.random() < 0.15:
+        return parts_case(rng, config, rough=rough)
     n = rng.choice(FEATURES)
     source = random_rule(rng, n)
     kind = rng.choice(["real", "real", "real", "double precision", "smallint", "mixed", "array"])
@@ -101,6 +105,19 @@ def rows_case(rng: random.Random, config: MachineConfig, *, rough: bool = False)
     return case_of(rng, config, source, schema, numbers={"i": rows[0], "j": rows[1]}, rough=rough)
 
 
+def parts_case(rng: random.Random, config: MachineConfig, *, rough: bool = False) -> Case:
+    """A case whose rows lie over several pages, more than one holds or not; `rough`: some of them out of place."""
+    n = rng.choice([*FEATURES, 700, 2500 if config.lanes >= 64 or config.tuple_depth >= 2048 else 300])
+    n = min(n, (config.tuple_depth // 2 - 2) * config.lanes)
+    columns = (part_attribute("x", n), part_attribute("y", 0))
+    part = min(most_values(config.page_size), rng.choice([1 + n // 2, 1 + n // 5, n + 1]))
+    schema = TableSchema(relation="t", attributes=columns, part=part)
+    rows = [_row(rng, schema, {}) for _ in range(rng.choice([1, 2, 5, 9]))]
+    pages = part_pages(rng, schema, rows, page_size=config.page_size)
+    pages = misplaced(rng, schema, pages) if rough else pages
+    return finished(config, random_rule(rng, n), schema, b"".join(pages), features=["x"])
+
+
 def network_case(rng: random.Random, config: MachineConfig) -> Case:
     """A case whose threads share the work of a batch, where the machine has threads that can cross."""
     source = network_rule(rng)
@@ -125,6 +142,13 @@ def case_of(
         pages = damaged(rng, pages, page_size=config.page_size) if rng.random() < 0.3 else pages
     else:
         pages = build_pages(schema, rows, page_size=config.page_size, fill=rng.choice([1.0, 1.0, 0.3]))
+    return finished(config, source, schema, pages, features=features)
+
+
+def finished(
+    config: MachineConfig, source: str, schema: TableSchema, pages: bytes, *, features: list[str] | None = None
+) -> Case:
+    """The rule compiled for the schema."""
     binding = bind(compile_rule(source, filename="rule.py").hdfg, schema, features, "y")
     bundle = compile_bundle(binding, schema, config=config, max_tuples=1 << 16)
     return Case(source=source, schema=schema, binding=binding, pages=pages, bundle=bundle, epochs=binding.graph.epochs)
@@ -141,7 +165,7 @@ def _row(rng: random.Random, schema: TableSchema, numbers: Mapping[str, int]) ->
             row.append(rng.randrange(numbers[a.name]))
         elif a.name == "y":
             row.append(rng.choice([0.0, 1.0, -1.0, rng.gauss(0, 2)]))
-        elif a.type_name == "real[]":
+        elif a.array_length is not None:
             row.append(np.array([rng.gauss(0, 1) for _ in range(a.array_length or 0)]))
         elif a.type_name == "boolean":
             row.append(rng.randint(0, 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 
@@ -10,7 +11,8 @@ import pytest
 from dana.simulator import Simulator
 from hwgen.harness import RtlMachine
 from hwgen.spec.config import MachineConfig
-from tests.lockstep.cases import assert_same, interpret, network_case, random_case, run
+from hwgen.spec.strider import Fault
+from tests.lockstep.cases import Case, assert_same, interpret, network_case, parts_case, random_case, run
 
 SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
 
@@ -35,10 +37,22 @@ def test_models_and_cycles(name: str) -> None:
     rtl, simulator = RtlMachine(config), Simulator(config)
     cases = [random_case(random.Random(f"{name} {seed}"), config, rough=seed % 2 == 1) for seed in range(CASES * SCALE)]
     cases += [network_case(random.Random(f"{name} network {seed}"), config) for seed in range(2 * SCALE)]
+    cases += [parts_case(random.Random(f"{name} parts {seed}"), config) for seed in range(SCALE)]
+    cases.append(_out_of_place(name, config, simulator))
     for case in cases:
         simulated = run(case, simulator)
         assert_same(simulated, interpret(case), case.source)
         assert_same(run(case, rtl), simulated, case.source)
+
+
+def _out_of_place(name: str, config: MachineConfig, simulator: Simulator) -> Case:
+    """The first case that ends in TUPLE_PARTS."""
+    for seed in itertools.count():
+        case = parts_case(random.Random(f"{name} misplaced {seed}"), config, rough=True)
+        fault = run(case, simulator).fault
+        if fault is not None and fault[0] is Fault.TUPLE_PARTS:
+            return case
+    raise AssertionError
 
 
 @pytest.mark.parametrize("name", MACHINES)
@@ -49,3 +63,7 @@ def test_models_under_a_stalling_link(name: str) -> None:
         stalled = run(case, RtlMachine(config, stall_seed=seed + 1))
         stalled.counters.clear()  # cycles are the link's
         assert_same(stalled, interpret(case), case.source)
+    case = parts_case(random.Random(f"{name} stalled parts"), config)
+    stalled = run(case, RtlMachine(config, stall_seed=7))
+    stalled.counters.clear()
+    assert_same(stalled, interpret(case), case.source)

@@ -9,8 +9,12 @@ from dataclasses import replace
 import pytest
 
 from dana.simulator import Simulator
-from tests.lockstep.cases import assert_same, interpret, network_case, random_case, run
+from dana.storage.parts import build_part_pages
+from dana.storage.schema import TableSchema
+from hwgen.spec.config import MachineConfig
+from tests.lockstep.cases import assert_same, finished, interpret, network_case, parts_case, random_case, run
 from tests.lockstep.machines import random_config
+from tests.storage.parts import part_attribute
 
 SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
 
@@ -31,6 +35,42 @@ def test_rough_tables_give_the_same_model_or_the_same_fault() -> None:
         assert_same(found, interpret(case), case.source)
         faults += found.fault is not None
     assert 5 * SCALE < faults < 40 * SCALE
+
+
+def test_rows_over_several_pages() -> None:
+    faults = 0
+    for seed in range(30 * SCALE):
+        rng = random.Random(f"parts {seed}")
+        case = parts_case(rng, random_config(rng), rough=seed % 2 == 1)
+        found = run(case, Simulator(case.bundle.config))
+        assert_same(found, interpret(case), case.source)
+        faults += found.fault is not None
+    assert 2 * SCALE < faults < 15 * SCALE
+
+
+MATRIX = """
+import dana
+w = dana.model([3, 17])
+x = dana.input([3, 17])
+y = dana.output()
+rule = dana.algo(w, x, y)
+e = dana.sigma(dana.sigma(w * x, 2), 1) - y
+g = rule.merge(e * x, 4, "+")
+rule.setModel(w - 0.05 * g)
+rule.setEpochs(2)
+"""
+
+
+@pytest.mark.parametrize("part", [1, 16, 17, 20, 34, 51, 52])
+def test_matrices_cut_anywhere(part: int) -> None:
+    rng = random.Random(part)
+    schema = TableSchema(relation="t", attributes=(part_attribute("x", 51), part_attribute("y", 0)), part=part)
+    rows = [[[rng.gauss(0, 1) for _ in range(51)], rng.gauss(0, 1)] for _ in range(9)]
+    pages = build_part_pages(schema, rows, page_size=8192)
+    case = finished(MachineConfig(threads=2, descriptor_depth=128, strider_depth=2048), MATRIX, schema, pages)
+    outcome = interpret(case)
+    assert outcome.models["w"].any()
+    assert_same(run(case, Simulator(case.bundle.config)), outcome, case.source)
 
 
 def test_work_that_threads_share() -> None:

@@ -56,12 +56,31 @@ def test_what_the_page_says_is_what_was_trained(db: Connection) -> None:
     text = re.sub(r"<[^>]*>", " ", page)
     assert re.search(rf"cycles\s+{run.cycles:,}\b", text)
     assert re.search(r"metas\s+lr = 0.25\b", text)
-    assert re.search(r"What the machine waited for: (link|engine|unpacker|striders)\b", text)
+    counters = [epoch.counters for epoch in run.curve]
+    assert f"Counted in this run: {run.cycles:,} cycles for {run.pages:,} pages, " in text
+    each = run.cycles / run.epochs / run.tuples
+    assert re.search(rf" each\s+and\s+{each:.2f} for each row", text)
+    for name in ("engine_busy", "waiting_for_pages", "waiting_for_tuples"):
+        assert f" %, {sum(counted[name] for counted in counters):,} cycles " in page
+    assert page.index("waited for: measured") < page.index("In the long run")
+    assert re.search(r"In the long run it waits for: (link|engine|unpacker|striders) \(an estimate\)", text)
     assert len(re.findall(r"<tr><td class=\"n\">\d", page)) == 4  # epochs
-    # loss, use, roofline, and each section's schedule
-    assert len(drawings(page)) == 3 + sum(1 for _, _, bars in machine.sections if bars)
+    # loss, what was measured, use, roofline, and each section's schedule
+    assert page.count(f"<title>rule reported_logistic on {run.source}, run {run.id}") == len(drawings(page))
+    assert len(drawings(page)) == 4 + sum(1 for _, _, bars in machine.sections if bars)
     assert not re.findall(r'(?:src|href)="(?!#)', page)  # needs nothing else
     assert render(run, machine_of(run)) == page
+
+
+def test_a_run_of_rows_over_several_pages_has_its_machine(db: Connection) -> None:
+    db.session.execute(
+        "CREATE TEMP TABLE reported_wide AS SELECT array_fill(y::real, '{9000}') AS x, y FROM reported LIMIT 3"
+    )
+    run = trained(db, "reported_wide", features=["x"])
+    machine = machine_of(run)
+    assert machine is not None
+    assert machine.bundle.config.to_json() == run.config
+    assert (run.tuples, run.pages_of_epoch) == (3, 15)
 
 
 def test_a_run_of_the_interpreter_has_no_machine(db: Connection) -> None:

@@ -19,7 +19,7 @@ from hwgen.spec.strider import Instruction as Step
 from hwgen.spec.strider import Opcode as StepOp
 from tests.hwgen.access.case import Case
 
-LEVELS = 8
+LEVELS = 16
 END = Instruction(op=Opcode.END, wait=cycles.RESULT_LATENCY)
 
 

@@ -18,7 +18,7 @@ from hwgen.spec.counters import EpochCounters
 from hwgen.spec.engine import Section
 from hwgen.spec.strider import Condition, Control, Fault, Instruction, Opcode
 from tests.hwgen.access.case import Case, Outcome
-from tests.hwgen.access.generate import walking, wild
+from tests.hwgen.access.generate import parted, walking, wild
 from tests.hwgen.access.oracle import expect
 from tests.oracles.machine import section_length
 from tests.simulator.bundles import bits, keeping
@@ -163,6 +163,22 @@ def test_walking_programs_on_all_kernels(kernels: str) -> None:
             check(walking(rng, machine, pages=2), rng, kernels=kernels)
 
 
+@pytest.mark.parametrize("paths", [True, False], ids=["paths", "interpreted"])
+def test_tuples_over_several_pages(paths: bool) -> None:
+    rng = random.Random(3)
+    faults: list[Fault] = []
+    tuples = 0
+    for machine in MACHINES.values():
+        for damaged in [False, True] * 3 * SCALE:
+            case = parted(rng, machine, rows=rng.randint(1, 9), damaged=damaged)
+            found = check(case, rng, paths=paths)
+            faults.append(found.fault)
+            tuples += found.tuples
+    assert {*faults} == {Fault.NONE, Fault.TUPLE_PARTS}
+    assert faults.count(Fault.TUPLE_PARTS) > 5
+    assert tuples > 40
+
+
 @pytest.mark.parametrize("loops", [False, True])
 def test_wild_programs(loops: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any words; runaways are bounded lower than usual so that the oracle keeps up."""
@@ -174,7 +190,7 @@ def test_wild_programs(loops: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(30 * SCALE):
             case = wild(rng, machine, pages=rng.choice([1, 3]), loops=loops)
             faults.add(check(case, rng).fault)
-    assert {Fault.NONE, Fault.OUT_OF_PAGE, Fault.BAD_INSTRUCTION} <= faults
+    assert {Fault.NONE, Fault.OUT_OF_PAGE, Fault.BAD_INSTRUCTION, Fault.TUPLE_PARTS} <= faults
     assert not loops or Fault.RUNAWAY in faults
 
 

@@ -23,7 +23,7 @@ GROUP, TABLE, ROWS = 4, 40, 5
 SCATTER = f"""
 tuple:
     setx x{ROWS}+3o <- t0+1o, s77 outer={GROUP} mask=single
-    mov s{TABLE}+i+x <- s0+i+2o, s0 wait=9 outer={GROUP} inner=2 mask=single
+    mov s{TABLE}+i+x <- s0+i+2o, s0 wait=10 outer={GROUP} inner=2 mask=single
     end wait=12
 """
 """Tuple o's number says which 3 rows of the table take rows 2o and 2o + 1."""
@@ -102,10 +102,10 @@ def test_a_fault_in_any_section_ends_the_epoch() -> None:
     ("line", "message"),
     [
         ("mov s40+x <- s0", "uses 1 entries of the index file, the last SETX before it set 0"),
-        ("setx x4 <- t0 wait=1\n mov s40+x <- s0 wait=9 outer=2", "uses 2 entries of the index file, .* set 1"),
+        ("setx x4 <- t0 wait=1\n mov s40+x <- s0 wait=10 outer=2", "uses 2 entries of the index file, .* set 1"),
         ("setx x4 <- t0 outer=9", "needs 9 entries of an index file, the machine has 8"),
-        ("setx x4 <- t0 wait=1\n mov s40+x <- s0 wait=8", "comes 1 cycles too early after SETX"),
-        ("setx x4 <- t0 outer=3\n setx x4 <- t0 wait=8", "comes 1 cycles too early after SETX"),
+        ("setx x4 <- t0 wait=1\n mov s40+x <- s0 wait=9", "comes 1 cycles too early after SETX"),
+        ("setx x4 <- t0 outer=3\n setx x4 <- t0 wait=9", "comes 1 cycles too early after SETX"),
         ("setx x4 <- t0+i inner=2", "inner must not be 2"),
         ("setx x0 <- t0", "dst must not be 0"),
         ("setx x5+32o <- t0", "dst_outer must not be 32"),
@@ -114,16 +114,16 @@ def test_a_fault_in_any_section_ends_the_epoch() -> None:
         ("setx x4 <- t0, lane^2", "source must not be 1"),
         ("setx x4+i <- s0+level", "a_level must not be 1"),
         ("setx x4 <- s0+x", "a_index must not be 1"),
-        ("setx x4 <- t0 wait=1\n mov s40+x <- t0+x wait=9", "a_index must not be 1"),
-        ("setx x4 <- t0 wait=1\n mov s40+level+x <- s0 wait=9", "dst_index must not be 1"),
-        ("setx x4 <- t0 wait=1\n exp s40+x <- s0 wait=9", "op must not be"),
-        ("setx x4 <- t0 wait=1\n add s40+x <- s0, lane^1 wait=9", "source must not be 1"),
-        ("setx x4 <- t0 wait=1\n add s40+x <- s0, s1 wait=9 mask=pair", "mask must not be 1"),
-        ("setx x4+40o <- t0 wait=1\n mov s8+x <- s0 wait=9", "writes row 128 of a scratchpad of 128"),
-        ("setx x4+40o <- t0 wait=1\n mov s0 <- s8+x wait=9", "reads operand a from row 128 of 128"),
-        ("setx x4+2o <- t0 wait=1\n mov s5 <- s1 wait=9\n mov s9 <- s1+x wait=8", "reads a row before it is visible"),
-        ("setx x4+2o <- t0 wait=1\n mov s1+x <- s0 wait=9\n mov s9 <- s5 wait=8", "reads a row before it is visible"),
-        ("setx x4+2o <- t0 wait=1\n mov s1+i+x <- s0+i+x wait=9 inner=3", "reads a row before it is visible"),
+        ("setx x4 <- t0 wait=1\n mov s40+x <- t0+x wait=10", "a_index must not be 1"),
+        ("setx x4 <- t0 wait=1\n mov s40+level+x <- s0 wait=10", "dst_index must not be 1"),
+        ("setx x4 <- t0 wait=1\n exp s40+x <- s0 wait=10", "op must not be"),
+        ("setx x4 <- t0 wait=1\n add s40+x <- s0, lane^1 wait=10", "source must not be 1"),
+        ("setx x4 <- t0 wait=1\n add s40+x <- s0, s1 wait=10 mask=pair", "mask must not be 1"),
+        ("setx x4+40o <- t0 wait=1\n mov s8+x <- s0 wait=10", "writes row 128 of a scratchpad of 128"),
+        ("setx x4+40o <- t0 wait=1\n mov s0 <- s8+x wait=10", "reads operand a from row 128 of 128"),
+        ("setx x4+2o <- t0 wait=1\n mov s5 <- s1 wait=10\n mov s9 <- s1+x wait=9", "reads a row before it is visible"),
+        ("setx x4+2o <- t0 wait=1\n mov s1+x <- s0 wait=10\n mov s9 <- s5 wait=9", "reads a row before it is visible"),
+        ("setx x4+2o <- t0 wait=1\n mov s1+i+x <- s0+i+x wait=10 inner=3", "reads a row before it is visible"),
     ],
 )
 def test_programs_that_break_the_rules_are_refused(line: str, message: str) -> None:

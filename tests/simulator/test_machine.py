@@ -9,8 +9,8 @@ import gc
 import numpy as np
 import pytest
 
-from dana.errors import InternalError, UsageError
-from dana.simulator import KERNELS, Simulator
+from dana.errors import InternalError, SetupError, UsageError
+from dana.simulator import KERNELS, Simulator, native
 from hwgen.spec import cycles, numerics
 from hwgen.spec.bundle import Bundle, BundleError
 from hwgen.spec.columns import Column, ColumnType
@@ -24,6 +24,8 @@ CONFIG = MachineConfig(threads=2, clusters=1, scratch_depth=32, tuple_depth=32, 
 END = Instruction(op=Opcode.END, wait=cycles.RESULT_LATENCY)
 ADD = Instruction(op=Opcode.ADD, wait=1, dst=0, a=0, b_tuple=1)
 SIGMOID_LATENCY = cycles.SPECIAL_LATENCY[Opcode.SIGMOID]
+APART = SIGMOID_LATENCY - cycles.RESULT_LATENCY - 1
+"""Wait after a SIGMOID of an operation whose result comes in the same cycle."""
 SINK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
@@ -55,6 +57,12 @@ def loaded() -> Simulator:
     simulator = Simulator(CONFIG)
     simulator.load(bundle())
     return simulator
+
+
+def test_a_core_of_other_sources_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "COLUMN_WORDS", native.COLUMN_WORDS + 1)
+    with pytest.raises(SetupError, match="built from other sources: build it again"):
+        native.library.__wrapped__()
 
 
 def test_image_is_loaded_and_the_rest_is_zero() -> None:
@@ -202,7 +210,7 @@ def test_an_epoch_begins_with_its_first_page() -> None:
         ),
         (bundle(program=(ADD, replaced(END, wait=3))), r"ends \d+ cycles before its last result can be read"),
         (
-            bundle(replaced(ADD, op=Opcode.SIGMOID, scalar=1), replaced(ADD, wait=SIGMOID_LATENCY - 11)),
+            bundle(replaced(ADD, op=Opcode.SIGMOID, scalar=1), replaced(ADD, wait=APART)),
             r"instruction 1 \(ADD in section tuple\) writes a result in cycle \d+ of the section, as another",
         ),
     ],

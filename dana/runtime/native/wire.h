@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define DANA_PROTOCOL_VERSION 3
+#define DANA_PROTOCOL_VERSION 4
 
 /*
  * A message on the socket:

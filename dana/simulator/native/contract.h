@@ -114,7 +114,8 @@ enum sim_fault
 	SIM_FAULT_STACK = 10,
 	SIM_FAULT_BAD_INSTRUCTION = 11,
 	SIM_FAULT_RUNAWAY = 12,
-	SIM_FAULT_INDEX = 14
+	SIM_FAULT_INDEX = 14,
+	SIM_FAULT_TUPLE_PARTS = 15
 };
 
 enum sim_column_type
@@ -158,7 +159,7 @@ struct sim_strider_instruction
 /* hwgen.spec.columns.Column, in the order of its FIELDS, then what follows from it */
 struct sim_column
 {
-	int32_t count, row, lane, type, scalar, first, last;
+	int32_t count, row, lane, type, scalar, first, last, follows;
 	int32_t bytes; /* on the page */
 	int32_t beats; /* cycles of the unpacker */
 	int32_t place; /* float of the first element from the tuple's first */

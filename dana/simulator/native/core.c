@@ -14,6 +14,18 @@
 #define STOPPED	 1 /* a fault: sim_end() tells which */
 #define UNLOADED 2
 
+/* Bytes of the structures that Python mirrors; they differ where it mirrors another version of contract.h */
+SIM_EXPORT void
+sim_layout(int32_t sizes[6])
+{
+	sizes[0] = sizeof(struct sim_machine);
+	sizes[1] = sizeof(struct sim_instruction);
+	sizes[2] = sizeof(struct sim_strider_instruction);
+	sizes[3] = sizeof(struct sim_column);
+	sizes[4] = sizeof(struct sim_bundle);
+	sizes[5] = sizeof(struct sim_counters);
+}
+
 /* A simulator of a machine; `kernels`: see sim_choose_kernels(); NULL: no memory, or no such kernels */
 SIM_EXPORT struct sim *
 sim_new(const struct sim_machine *machine, const char *kernels)

@@ -280,6 +280,8 @@ struct sim_epoch
 	uint32_t in_batch;		 /* tuples of the batch's earlier rounds */
 	uint32_t q;				 /* rounds of the batch before this one */
 	bool open;				 /* a tuple has begun and not ended */
+	uint32_t following;		 /* descriptor behind the last column's, where a tuple is open */
+	uint32_t end_pointer;	 /* reported where the epoch ends in a tuple: of the last page's end */
 
 	/* clocks */
 	int64_t turn;				  /* of the Strider's next instruction */
@@ -370,7 +372,7 @@ bool sim_column(struct sim *sim, const uint8_t *page, uint32_t descriptor, uint3
 void sim_path_times(const struct sim *sim, struct sim_path *path);
 bool sim_iterations(struct sim *sim, const uint8_t *page, const struct sim_path *path, int lane, int count);
 void sim_page_begin(struct sim *sim, const uint8_t *page);
-bool sim_page_end(struct sim *sim, int32_t gap, uint32_t pointer);
+void sim_page_end(struct sim *sim, int32_t gap, uint32_t pointer);
 uint64_t sim_epoch_end(struct sim *sim);
 
 /* rounds.c */

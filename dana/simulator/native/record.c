@@ -177,7 +177,7 @@ hand(struct sim_builder *b, const struct sim_strider_op *in, struct sim_symbol a
 	const struct sim_column *column = &b->sim->columns[in->value];
 	struct sim_handed *handed = &b->path->handed[b->path->n_handed++];
 
-	if (column->bad || column->bytes > b->sim->machine.page_size || column->first == b->open)
+	if (column->bad || column->bytes > b->sim->machine.page_size || column->first == b->open || column->follows)
 		return false;
 	b->open = !column->last;
 	condition(b, SIM_STEP_INSIDE, address, constant((uint32_t)(b->sim->machine.page_size - column->bytes)));

@@ -230,7 +230,8 @@ sim_page(struct sim *sim, const uint8_t *page)
 				switch (in->a)
 				{
 					case SIM_CTL_END:
-						return sim_page_end(sim, gap - 1, r[0]);
+						sim_page_end(sim, gap - 1, r[0]);
+						return true;
 					case SIM_CTL_SKIP:
 						sim->e.skipped++;
 						break;

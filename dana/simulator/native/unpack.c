@@ -108,8 +108,10 @@ sim_column(struct sim *sim, const uint8_t *page, uint32_t descriptor, uint32_t a
 		return sim_fault(sim, SIM_FAULT_BAD_INSTRUCTION, pointer);
 	if ((int64_t)address + column->bytes > sim->machine.page_size)
 		return sim_fault(sim, SIM_FAULT_OUT_OF_PAGE, pointer);
-	if (column->first == sim->e.open)
-		return sim_fault(sim, SIM_FAULT_BAD_INSTRUCTION, pointer);
+	/* what follows nothing is refused by the first condition: paths need not tell what came last */
+	if (column->first == sim->e.open || (column->follows && !column->first && descriptor != sim->e.following))
+		return sim_fault(sim, SIM_FAULT_TUPLE_PARTS, pointer);
+	sim->e.following = descriptor + 1;
 	sim->e.open = !column->last;
 	return unpack(sim, column, page, address, gap);
 }
@@ -384,28 +386,32 @@ sim_page_begin(struct sim *sim, const uint8_t *page)
 		__builtin_prefetch(page + sim->ahead + line);
 }
 
-/* The Strider came to its `ctl end`; false: a fault */
-bool
+/* The Strider came to its `ctl end`; a tuple may go on, on the next page */
+void
 sim_page_end(struct sim *sim, int32_t gap, uint32_t pointer)
 {
 	struct sim_epoch *e = &sim->e;
 
-	if (e->open)
-		return sim_fault(sim, SIM_FAULT_BAD_INSTRUCTION, pointer);
+	e->end_pointer = pointer;
 	e->end_at = enter(e, &sim->machine, gap);
 	e->done = e->end_at + 1;
 	e->released[e->pages % (uint64_t)sim->machine.striders] = e->end_at + sim->machine.page_release;
 	e->pages++;
-	return true;
 }
 
-/* Ends the epoch: hands the last round over; returns the epoch's cycles */
+/* Ends the epoch: hands the last round over; returns the epoch's cycles, 0 after a fault */
 uint64_t
 sim_epoch_end(struct sim *sim)
 {
 	struct sim_epoch *e = &sim->e;
 	const int64_t hand = e->end_at + sim->machine.unpack_latency;
 
+	if (e->open)
+	{
+		e->pages--; /* the fault is the last page's */
+		(void)sim_fault(sim, SIM_FAULT_TUPLE_PARTS, e->end_pointer);
+		return 0;
+	}
 	if (e->in_round > 0)
 		(void)sim_round(sim, hand, true, true);
 	else if (e->pages > 0)

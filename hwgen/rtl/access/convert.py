@@ -19,8 +19,6 @@ NaN and the number is left to the cycle in which the value is there."""
 CANONICAL_LATENCY = 2
 
 MANTISSA = 23
-NAN = 0x7FC00000
-INFINITY = 0x7F800000
 BIAS_OF_INTEGERS = 63 + 127
 """Biased exponent of an integer whose highest bit is bit 63 of 64."""
 DOUBLE_TO_SINGLE = 1023 - 127
@@ -129,19 +127,17 @@ class Converter(wiring.Component):
         for carry in range(2):
             final = Signal(EXPONENT_BITS, name=f"final_{carry}")
             m.d.comb += final.eq(lowered + carry)
-            below = final[-1] | ~final.any()
-            above = ~final[-1] & ((final >> 8).any() | final[:8].all())
-            choice = Signal(10, name=f"choice_{carry}", reset_less=True)
-            m.d.sync += choice.eq(Cat(final[:8], below | ~(normal[63] | plus), above))
+            tiny = (final[-1] | ~final.any() | ~(normal[63] | plus)) & ~special
+            large = (~final[-1] & ((final >> 8).any() | final[:8].all())) | special
+            choice = Signal(9, name=f"choice_{carry}", reset_less=True)
+            m.d.sync += choice.eq(Cat(Mux(tiny, 0, final[:8] | large.replicate(8)), tiny | large))
             choices.append(choice)
-        sign, special, nan = _later(m, 4, sign, special, nan)
+        sign, nan = _later(m, 4, sign, nan)
 
+        # bits 30 down to 23, and whether those below are 0
         choice = Mux(rounded[MANTISSA + 1] | power, choices[1], choices[0])
-        biased, tiny, large = choice[:8], choice[8], choice[9]
-        magnitude_bits = Mux(tiny, C(0, 31), Cat(rounded[:MANTISSA], biased))
-        m.d.comb += self.value.eq(
-            Mux(nan, C(NAN, 32), Cat(Mux(special | (large & ~tiny), C(INFINITY, 31), magnitude_bits), sign))
-        )
+        fraction = Mux(choice[8], Cat(C(0, MANTISSA - 1), nan), rounded[:MANTISSA])
+        m.d.comb += self.value.eq(Cat(fraction, choice[:8], sign & ~nan))
         return m
 
 

@@ -30,7 +30,7 @@ def known_layout(config: MachineConfig) -> data.StructLayout:
     `unusable`: the descriptor is not valid. `never`: it fits in no page; `limit`: the last address at which it does.
     `beats`: cycles; `single` if it is one. `element`: values are converted one by one; else rows are, the first of
     which begins `back` words before the column. `ahead`: from the column's address to that of the second row. The rest
-    is the descriptor's; `high` is the lane behind the last.
+    is the descriptor's; `high` is the lane behind the last, and `follows` is never set together with `first`.
     """
     return data.StructLayout(
         {
@@ -48,6 +48,7 @@ def known_layout(config: MachineConfig) -> data.StructLayout:
             "type": COLUMN["type"].width,
             "first": 1,
             "last": 1,
+            "follows": 1,
             "row": ROW_BITS,
         }
     )
@@ -124,6 +125,7 @@ class Descriptors(wiring.Component):
             known.type.eq(column.type),
             known.first.eq(column.first),
             known.last.eq(column.last),
+            known.follows.eq(column.follows & ~column.first),
             known.row.eq(column.row),
         ]
         m.submodules.table = table = Memory(

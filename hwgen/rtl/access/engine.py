@@ -12,6 +12,7 @@ from amaranth.lib.wiring import connect, flipped
 
 from hwgen.rtl.access.buffers import PageStore
 from hwgen.rtl.access.intake import Intake
+from hwgen.rtl.access.layouts import delay
 from hwgen.rtl.access.loader import Loader
 from hwgen.rtl.access.queue import EntryQueue
 from hwgen.rtl.access.strider import Strider, image_write
@@ -78,7 +79,7 @@ class AccessEngine(wiring.Component):
         for member in ("valid", "strider", "line", "data"):
             m.d.comb += getattr(store.write, member).eq(getattr(loader.write, member))
 
-        # the host's writes reach the Striders two cycles later: translation takes one, and there may be many, far away
+        # the host's writes reach the Striders three cycles later: translation takes two, and many may be far away
         m.submodules.translator = translator = Translator(config)
         image = image_write(config).create(path=("image",))
         arriving = image_write(config).create(path=("arriving",))
@@ -88,7 +89,10 @@ class AccessEngine(wiring.Component):
             arriving.constant.eq(self.image.constant),
             arriving.address.eq(self.image.address),
             arriving.data.eq(self.image.data),
-            *(getattr(image, name).eq(getattr(arriving, name)) for name in ("program", "constant", "address", "data")),
+            *(
+                getattr(image, name).eq(delay(m, getattr(arriving, name), 1, name=f"translated_{name}"))
+                for name in ("program", "constant", "address", "data")
+            ),
             image.instruction.eq(translator.instruction),
         ]
         skips = Signal(config.striders)

@@ -1,7 +1,8 @@
 """The unpacker's intake: entries from the queues, in page order, become jobs.
 
 In: the oldest entry of each queue, descriptors from the host. Out: one job after another, checked: a column that
-reaches outside its page, or has no valid descriptor, is a job that only reports a fault.
+reaches outside its page, has no valid descriptor, or does not come behind the one that it follows, is a job that only
+reports a fault.
 
     take     the entry of the Strider whose page it is
     look up  its descriptor is read
@@ -14,7 +15,7 @@ next stage is free.
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, C, Cat, Module, Mux, Signal
+from amaranth.hdl import Array, C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -150,27 +151,34 @@ class Intake(wiring.Component):
                 else:
                     m.d.sync += [stage.entry.eq(entry), stage.strider.eq(current)]
         known = Signal(known_layout(config), reset_less=True)
+        # a bit more than a number has: what nothing follows, an epoch's start and the last descriptor, is no number
+        following = Signal(len(stages[1].entry.number) + 1, init=-1)
+        in_turn = Signal(reset_less=True)
+        """The column's number is the one behind that of the column before it."""
         with m.If(free[2]):
-            m.d.sync += known.eq(descriptors.known)
+            m.d.sync += [known.eq(descriptors.known), in_turn.eq(stages[1].entry.number == following)]
+            with m.If(full[1] & (stages[1].entry.kind == Kind.COLUMN)):
+                m.d.sync += following.eq(stages[1].entry.number + 1)
         m.d.comb += self.valid.eq(full[2])
-        self._check(m, stages[2], known)
+        self._check(m, stages[2], known, in_turn)
 
         with m.If(self.clear):
-            m.d.sync += [full.eq(0), current.eq(0), turn.eq(1)]
+            m.d.sync += [full.eq(0), current.eq(0), turn.eq(1), following.eq(-1)]
         return m
 
-    def _check(self, m: Module, stage: data.View, known: data.View) -> None:
+    def _check(self, m: Module, stage: data.View, known: data.View, in_turn: Value) -> None:
         entry, job = stage.entry, self.job
         column = entry.kind == Kind.COLUMN
         unusable = column & known.unusable
+        astray = column & known.follows & ~in_turn
         outside = Signal()
         m.d.comb += outside.eq(
             column & (entry.beyond | (~known.unusable & (known.never | (entry.address > known.limit))))
         )
         m.d.comb += [
-            job.fault.eq((entry.kind == Kind.FAULT) | unusable | outside),
+            job.fault.eq((entry.kind == Kind.FAULT) | unusable | outside | astray),
             job.outside.eq(outside),
-            job.code.eq(Mux(unusable, Fault.BAD_INSTRUCTION, entry.number)),
+            job.code.eq(Mux(unusable, Fault.BAD_INSTRUCTION, Mux(astray, Fault.TUPLE_PARTS, entry.number))),
             job.pointer.eq(entry.pointer),
             job.end.eq(entry.kind == Kind.END),
             job.strider.eq(stage.strider),

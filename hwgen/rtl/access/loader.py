@@ -7,7 +7,7 @@ they were filled: a count of the free ones is all that is kept of them. It does 
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Signal, unsigned
+from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -65,14 +65,21 @@ class Loader(wiring.Component):
         running = Signal()
         free = Signal(range(config.striders + 1))
         left = Signal(32)
+        # a register, made one cycle ahead: much hangs on it
         request = Signal()
+        some, several = Signal(), Signal()
+        """`left` is at least 1, at least 2."""
 
-        m.d.comb += [
-            request.eq(running & free.any() & left.any()),
-            self.page.req_valid.eq(request),
-        ]
+        m.d.comb += self.page.req_valid.eq(request)
+        still_free = (free > 1) | (free.any() & ~request) | self.release
+        m.d.sync += request.eq(running & still_free & Mux(request, several, some))
         with m.If(request):
-            m.d.sync += [left.eq(left - 1), self.page.req_page.eq(self.page.req_page + 1)]
+            m.d.sync += [
+                left.eq(left - 1),
+                some.eq(several),
+                several.eq(left > 2),
+                self.page.req_page.eq(self.page.req_page + 1),
+            ]
         with m.If(request & ~self.release):
             m.d.sync += free.eq(free - 1)
         with m.Elif(~request & self.release):
@@ -102,10 +109,13 @@ class Loader(wiring.Component):
                 running.eq(1),
                 free.eq(config.striders),
                 left.eq(self.pages),
+                some.eq(self.pages.any()),
+                several.eq(self.pages > 1),
+                request.eq(self.pages.any()),
                 self.page.req_page.eq(0),
                 line.eq(0),
                 strider.eq(0),
             ]
         with m.If(self.stop):
-            m.d.sync += [running.eq(0), self.write.valid.eq(0), self.loaded.eq(0)]
+            m.d.sync += [running.eq(0), request.eq(0), self.write.valid.eq(0), self.loaded.eq(0)]
         return m

@@ -27,7 +27,7 @@ class Places(wiring.Component):
     settings
         See `hwgen.rtl.interfaces.settings`.
     following
-        The tuple that begins is the first of the next round: `half`, `thread`, `base` are its in the same cycle.
+        The tuple that begins is the first of the next round.
     begin
         The first beat of a tuple is written in this cycle.
     end
@@ -37,7 +37,8 @@ class Places(wiring.Component):
     free
         A half can be filled besides the one being filled.
     full, count, batch_done
-        The round takes no more tuples; how many it has; they complete their batch.
+        The round takes no more tuples; how many it has; they complete their batch. While a round is full it is these
+        that speak of it: `half`, `thread`, `base` are the next round's from its last tuple's end on.
     half, thread, base
         Where the tuple is: `base` is the first row of its slot.
     """
@@ -70,52 +71,53 @@ class Places(wiring.Component):
         base = Signal(tuple_address_bits(config))
         slot = Signal((config.tuple_depth // 2).bit_length())
         count = Signal(count_bits(config))
+        full_count = Signal(count_bits(config))
         left = Signal(32)
         halves = Signal(range(HALVES))
-        new = self.following
+        # what the settings say, and flags of the tuple that is unpacked: registers, since a tuple's end comes late in a
+        # cycle
+        last_slot = Signal(len(slot))
+        one_slot, whole, one_tuple = Signal(), Signal(), Signal()
+        thread_done, threads_done, batch_done = Signal(), Signal(), Signal()
+        m.d.sync += [
+            last_slot.eq((C(1, 16) << self.settings.group_log2) - 1),
+            one_slot.eq(self.settings.group_log2 == 0),
+            whole.eq(self.settings.batch == WHOLE_EPOCH),
+            one_tuple.eq(self.settings.batch == 1),
+        ]
 
         m.d.comb += [
-            self.half.eq(half ^ new),
-            self.thread.eq(Mux(new, 0, thread)),
-            self.base.eq(Mux(new, 0, base)),
-            self.count.eq(count),
+            self.half.eq(half),
+            self.thread.eq(thread),
+            self.base.eq(base),
+            self.count.eq(Mux(self.full, full_count, count)),
             self.free.eq(halves.any()),
         ]
-        # values of the round to which the tuple of this cycle belongs
-        this_slot, this_count = Mux(new, 0, slot), Mux(new, 0, count)
-        this_left = Mux(new & self.batch_done, self.settings.batch, left)
-
-        last_slot = Signal(len(slot))
-        m.d.sync += last_slot.eq((C(1, 16) << self.settings.group_log2) - 1)
-        thread_done = this_slot == last_slot
-        whole = Signal()
-        m.d.sync += whole.eq(self.settings.batch == WHOLE_EPOCH)
-        batch_done = ~whole & (this_left == 1)
-
-        with m.If(self.begin & new):
-            m.d.sync += [
-                half.eq(~half),
-                thread.eq(0),
-                base.eq(0),
-                slot.eq(0),
-                count.eq(0),
-                left.eq(this_left),
-                self.full.eq(0),
-                self.batch_done.eq(0),
-            ]
+        with m.If(self.begin):
+            m.d.sync += [self.full.eq(0), self.batch_done.eq(0)]
         with m.If(self.end):
+            # whatever follows a full round is of the next one
+            full = (thread_done & threads_done) | batch_done
             m.d.sync += [
-                count.eq(this_count + 1),
-                left.eq(this_left - 1),
-                slot.eq(Mux(thread_done, 0, this_slot + 1)),
-                base.eq(Mux(thread_done, 0, self.base + self.settings.tuple_rows)),
-                thread.eq(self.thread + thread_done),
-                self.full.eq((thread_done & (self.thread == config.threads - 1)) | batch_done),
+                count.eq(Mux(full, 0, count + 1)),
+                full_count.eq(count + 1),
+                left.eq(Mux(batch_done, self.settings.batch, left - 1)),
+                batch_done.eq(Mux(batch_done, one_tuple, ~whole & (left == 2))),
+                slot.eq(Mux(full | thread_done, 0, slot + 1)),
+                thread_done.eq(Mux(full | thread_done, one_slot, slot + 1 == last_slot)),
+                base.eq(Mux(full | thread_done, 0, base + self.settings.tuple_rows)),
+                half.eq(half ^ full),
+                self.full.eq(full),
                 self.batch_done.eq(batch_done),
             ]
-        with m.If((self.begin & new) & ~self.half_release):
+            with m.If(full):
+                m.d.sync += [thread.eq(0), threads_done.eq(config.threads == 1)]
+            with m.Elif(thread_done):
+                m.d.sync += [thread.eq(thread + 1), threads_done.eq(thread == config.threads - 2)]
+        starts = self.begin & self.following
+        with m.If(starts & ~self.half_release):
             m.d.sync += halves.eq(halves - 1)
-        with m.Elif(~(self.begin & new) & self.half_release):
+        with m.Elif(~starts & self.half_release):
             m.d.sync += halves.eq(halves + 1)
         with m.If(self.start):
             m.d.sync += [
@@ -125,6 +127,9 @@ class Places(wiring.Component):
                 slot.eq(0),
                 count.eq(0),
                 left.eq(self.settings.batch),
+                thread_done.eq(one_slot),
+                threads_done.eq(config.threads == 1),
+                batch_done.eq(one_tuple),
                 halves.eq(HALVES - 1),
                 self.full.eq(0),
                 self.batch_done.eq(0),

@@ -18,7 +18,7 @@ can follow are there when a branch is decided, so that a taken one costs no more
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -286,9 +286,7 @@ class Strider(wiring.Component):
             control.late.eq(is_[Action.READ] | is_[Action.MULTIPLY] | is_[Action.COUNT]),
             control.finish.eq(is_[Action.MULTIPLY] | is_[Action.COUNT] | is_[Action.END] | is_[Action.SKIP]),
             control.quick.eq(is_[Action.NOTHING] | is_[Action.SUM] | is_[Action.EXTRACT] | is_[Action.HEAD]),
-            mask.eq(
-                Cat(exceeds(bits[3:], k // 8) | ((bits[3:] == k // 8) & exceeds(bits[:3], k % 8)) for k in range(32))
-            ),
+            mask.eq(~(Const(-1, len(mask)) << bits)[: len(mask)]),
         ]
         for name in ("equal", "less", "otherwise", "subtract"):
             m.d.sync += control[name].eq(instruction[name])

@@ -67,7 +67,7 @@ holds; by `third` if `relative`, to the loop's head if `loop`, else to the addre
 
 
 class Translator(wiring.Component):
-    """Combinational."""
+    """The instruction is there a cycle after the word."""
 
     def __init__(self, config: MachineConfig) -> None:
         self._config = config
@@ -76,7 +76,7 @@ class Translator(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         c, b, a, op = (self.word[low : low + size] for low, size in ((0, 6), (6, 6), (12, 6), (18, 4)))
-        out = self.instruction
+        out = Signal(INSTRUCTION)
         number = Cat(c, b)
         fails = Signal()
         bad = Signal()
@@ -140,9 +140,17 @@ class Translator(wiring.Component):
                     acts(Action.COUNT, _constant(c))
                 with m.Default():
                     acts(Action.NOTHING, C(1, 1))
-        m.d.comb += out.wrong.eq(fails | bad)
-        with m.If(bad):
-            m.d.comb += Cat(out.third, out.second).eq(Fault.BAD_INSTRUCTION)
+        m.d.comb += out.wrong.eq(fails)
+        # whether it is refused is known last
+        plain = Signal(INSTRUCTION, reset_less=True)
+        refused = Signal(reset_less=True)
+        m.d.sync += [plain.eq(out), refused.eq(bad)]
+        m.d.comb += self.instruction.eq(plain)
+        with m.If(refused):
+            m.d.comb += [
+                self.instruction.wrong.eq(1),
+                Cat(self.instruction.third, self.instruction.second).eq(Fault.BAD_INSTRUCTION),
+            ]
         return m
 
 

@@ -127,7 +127,7 @@ class Unpacker(wiring.Component):
         beat = Signal()
         ends = job.last & single
         following = begins & places.full
-        wrong = refused | (page_end & opened) | (column & first_beat & (job.first == opened))
+        wrong = refused | (self._epoch_end & opened) | (column & first_beat & (job.first == opened))
         m.d.comb += [
             beat.eq(column & ~(following & ~places.free)),
             # single & beat, or no column: what comes before intake and queues in a cycle must be short
@@ -229,13 +229,15 @@ class Unpacker(wiring.Component):
         """Rounds, the end of pages and of the epoch, the fault that ends it."""
         rounds = self.rounds
         page, left = Signal(32), Signal(32)
+        final = Signal()
+        """The page is the epoch's last."""
         some = Signal()
         """The epoch has a tuple."""
         m.d.sync += self.release.eq(page_end)
-        epoch_end = page_end & (left == 1)
+        epoch_end = page_end & final
         m.d.comb += self._epoch_end.eq(epoch_end)
         with m.If(page_end):
-            m.d.sync += [page.eq(page + 1), left.eq(left - 1)]
+            m.d.sync += [page.eq(page + 1), left.eq(left - 1), final.eq(left == 2)]
         with m.If(places.end):
             m.d.sync += some.eq(1)
 
@@ -265,14 +267,17 @@ class Unpacker(wiring.Component):
         m.d.sync += self.fault.valid.eq(wrong & ~self.stop)
         with m.If(wrong):
             m.d.sync += [
-                self.fault.code.eq(
-                    Mux(job.outside, Fault.OUT_OF_PAGE, Mux(job.fault, job.code, Fault.BAD_INSTRUCTION))
-                ),
+                self.fault.code.eq(Mux(job.outside, Fault.OUT_OF_PAGE, Mux(job.fault, job.code, Fault.TUPLE_PARTS))),
                 self.fault.page.eq(page),
                 self.fault.pointer.eq(job.pointer),
             ]
         with m.If(self.start):
-            m.d.sync += [page.eq(0), left.eq(self.settings.pages), some.eq(0)]
+            m.d.sync += [
+                page.eq(0),
+                left.eq(self.settings.pages),
+                final.eq(self.settings.pages == 1),
+                some.eq(0),
+            ]
 
     def _target(
         self, m: Module, job: data.View, beat: Value, first: Value, single: Signal, places: Places

@@ -83,10 +83,8 @@ class FloatAdd(wiring.Component):
 
         # 3: the rest of the shift; of what falls off only whether it was zero is kept. Complemented to be subtracted
         minus = after(minus)
-        nibbles = Cat(shifted[4 * k : 4 * k + 4].any() for k in range(7))
-        # nibble k falls off if far > k; as plain logic, for a comparison or a subtraction takes a carry chain
-        beyond = (Cat(far == n for n in range(k + 1, 8)).any() for k in range(7))
-        lost = sticky | (nibbles & Cat(*beyond)).any()
+        # nibble k falls off if far > k; not by a comparison or a subtraction, which take a carry chain
+        lost = sticky | (shifted & ~(Const(-1, len(shifted)) << (far << 2))[: len(shifted)]).any()
         kept = shifted >> (far << 2)
         addend = after((kept | lost) ^ minus.replicate(27))
         minus = after(minus)

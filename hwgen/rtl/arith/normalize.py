@@ -100,7 +100,18 @@ class Normalize(wiring.Component):
                 before, value = value, Mux(zero, value << places, value)[:width]
                 zeros.append(zero)
             value, zeros = after(value), [after(none) for none in zeros]
-        exponent, sign, special = after(self.exponent, 2), after(self.sign, 2), after(self.special, 2)
+        exponent = after(self.exponent, 2)
+        # what the result is in any case, if it is: chosen here, since the last stage has rounding before its choice
+        special, minus = after(self.special), after(self.sign)
+        fixed = Signal(32)
+        with m.Switch(special):
+            with m.Case(Special.ONE):
+                m.d.comb += fixed.eq(0x3F800000)
+            with m.Case(Special.INFINITY):
+                m.d.comb += fixed.eq(Cat(Const(0x7F800000, 31), minus))
+            with m.Case(Special.NAN):
+                m.d.comb += fixed.eq(0x7FC00000)
+        is_fixed, fixed, sign = after(special != Special.NONE), after(fixed), after(minus)
 
         # 3: the last place, and rounding, which carries into the exponent
         zeros.append(~value[width - 1])
@@ -112,14 +123,9 @@ class Normalize(wiring.Component):
         rounded = (Cat(fraction, exponent) + less_count + up)[:31]
         result = Signal(32, reset_less=True)
         m.d.sync += result.eq(Cat(rounded, sign))
-        with m.If(~value[width - 1] | (special == Special.ZERO)):
+        with m.If(~value[width - 1]):
             m.d.sync += result.eq(0)
-        with m.If(special == Special.ONE):
-            m.d.sync += result.eq(0x3F800000)
-        with m.If(special == Special.INFINITY):
-            m.d.sync += result[:31].eq(0x7F800000)
-            m.d.sync += result[31].eq(sign)
-        with m.If(special == Special.NAN):
-            m.d.sync += result.eq(0x7FC00000)
+        with m.If(is_fixed):
+            m.d.sync += result.eq(fixed)
         m.d.comb += self.result.eq(result)
         return m

@@ -59,7 +59,7 @@ class FloatSelect(wiring.Component):
         Whether that b was anything but a zero (a NaN is).
     """
 
-    NATURAL = 2
+    NATURAL = 3
     LATENCY = SELECT_LATENCY
 
     a: Signal
@@ -86,7 +86,7 @@ class FloatSelect(wiring.Component):
         a_nan, b_nan = (after(x[23:31].all() & x[:23].any()) for x in (self.a, self.b))
         a, b, operation = after(self.a), after(self.b), after(self.operation)
 
-        # 2: the order, and the choice
+        # 2: the order, and what is chosen
         zeros = a_zero & b_zero
         equal = zeros | (same & (a[31] == b[31]))
         less = Mux(a[31] ^ b[31], a[31], Mux(a[31], ~below, below)) & ~equal
@@ -121,18 +121,21 @@ class FloatSelect(wiring.Component):
                 with m.Case(Operation.SECOND):
                     m.d.comb += second.eq(1)
         binary = (operation == Operation.MAX) | (operation == Operation.MIN)
-        result = Signal(32, reset_less=True)
-        m.d.sync += result.eq(Cat(Mux(second, b[:31], a[:31]), sign))
-        with m.If(Mux(second, b_zero, a_zero)):
-            m.d.sync += result[:31].eq(0)
         nan: Value = a_nan | (b_nan & binary)
         if self._second:
             nan = Mux(operation == Operation.SECOND, b_nan, nan)
+        zero, nan, holds = after(Mux(second, b_zero, a_zero)), after(nan & ~test), after(~b_zero, 2)
+        test, one = after(test), after(test & truth & ~either)
+
+        # 3: the choice
+        result = Signal(32, reset_less=True)
+        m.d.sync += result.eq(Cat(Mux(after(second), after(b[:31]), after(a[:31])), after(sign)))
+        with m.If(zero):
+            m.d.sync += result[:31].eq(0)
         with m.If(nan):
             m.d.sync += result.eq(QUIET_NAN)
         with m.If(test):
-            m.d.sync += result.eq(Mux(truth & ~either, ONE, 0))
-        holds = after(~b_zero)
+            m.d.sync += result.eq(Mux(one, ONE, 0))
         extra = self.latency - self.NATURAL
         m.d.comb += Cat(self.result, self.holds).eq(after(Cat(result, holds), extra) if extra else Cat(result, holds))
         return m

@@ -13,7 +13,7 @@ from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.board.lite import word_access
 from hwgen.rtl.board.training import EPOCH_BITS, START, loss_write, settings
-from hwgen.rtl.host import host_port
+from hwgen.rtl.host import host_port, read_register
 from hwgen.rtl.interfaces import FAULT_BITS, PAGE_NUMBER_BITS
 from hwgen.spec import board, registers
 from hwgen.spec.board import BoardRegion, BoardRegister, Command
@@ -88,19 +88,17 @@ class Front(wiring.Component):
         region = access.address[registers.REGION_SHIFT :]
         offset = access.address[: registers.REGION_SHIFT]
         register = Signal(8)
-        decoded = Signal()
-        """`register` is there."""
+        decoded, known, looked = Signal(), Signal(), Signal()
+        """`register` is there; which one it is; `ours`, `refused` and what memories answer."""
         ours = Signal()
-        refused = Signal()
-        looked = Signal()
-        """The two above, and what memories answer, are there."""
         m.d.sync += [
             register.eq(Mux(offset[8:].any(), 0xFF, offset[:8])),
             decoded.eq(access.valid & ~access.done),
+            known.eq(decoded & ~access.done),
+            looked.eq(known & ~access.done),
             ours.eq(region[-1]),
-            refused.eq(self._refused(region, register)),
-            looked.eq(decoded & ~access.done),
         ]
+        refused = self._refused(m, region, offset, register)
         written = Signal()
         m.d.comb += written.eq(looked & ours & ~refused & access.write)
         self._write(m, written, register)
@@ -128,18 +126,33 @@ class Front(wiring.Component):
             m.d.sync += count.eq(count + 1)
         return m
 
-    def _refused(self, region: Value, register: Value) -> Value:
+    def _refused(self, m: Module, region: Value, offset: Value, register: Value) -> Value:
         def one_of(value: Value, *numbers: int) -> Value:
             return Cat(value == number for number in numbers).any()
 
         starts = (region == Region.CONTROL) & (register == Register.CONTROL) & self.access.wdata[0]
         assert START == 1
-        no_write = ~one_of(region, *Region, BoardRegion.BOARD) | starts
+        # a row that is not there would be another one
+        beyond = (region == Region.SCRATCH) & (offset >= self._config.scratch_depth * self._config.lanes)
+        no_slots = Signal()
+        m.d.sync += no_slots.eq(self.slots == 0)
+        nowhere = (region == BoardRegion.BOARD) & (register == BoardRegister.COMMAND) & self._trains & no_slots
+        no_write = ~one_of(region, *Region, BoardRegion.BOARD) | starts | beyond | nowhere
         while_busy = (region != BoardRegion.BOARD) | ~one_of(register, *DURING_TRAINING)
-        no_read = ~one_of(region, Region.CONTROL, Region.SCRATCH, *BoardRegion)
-        return Mux(
-            self.access.write, no_write | (self.busy & while_busy), no_read | (self.busy & (region == Region.SCRATCH))
-        )
+        no_read = ~one_of(region, Region.CONTROL, Region.SCRATCH, *BoardRegion) | beyond
+        always, if_busy, refused = Signal(), Signal(), Signal()
+        m.d.sync += [
+            always.eq(Mux(self.access.write, no_write, no_read)),
+            if_busy.eq(Mux(self.access.write, while_busy, region == Region.SCRATCH)),
+            refused.eq(always | (if_busy & self.busy)),
+        ]
+        return refused
+
+    @property
+    def _trains(self) -> Value:
+        """What is written to COMMAND starts a training: a stop wins."""
+        train, stop = (self.access.wdata[command.bit_length() - 1] for command in (Command.TRAIN, Command.STOP))
+        return train & ~stop
 
     def _write(self, m: Module, written: Value, register: Value) -> None:
         word = self.access.wdata
@@ -162,7 +175,7 @@ class Front(wiring.Component):
         commanded = written & (register == BoardRegister.COMMAND)
         # pulses a cycle later: much hangs on them, and what decides them comes late in a cycle
         m.d.sync += [
-            self.train.eq(commanded & word[Command.TRAIN.bit_length() - 1] & ~self.busy),
+            self.train.eq(commanded & self._trains & ~self.busy),
             self.stop.eq(commanded & word[Command.STOP.bit_length() - 1]),
         ]
         with m.If(written & (register == BoardRegister.INTERRUPT) & word[0]):
@@ -194,11 +207,4 @@ class Front(wiring.Component):
         }
         for k, name in enumerate(board.CONFIGURATION):
             values[BoardRegister.THREADS + k] = Const(getattr(self._config, name), 32)
-        chosen = Signal(32)
-        with m.Switch(register):
-            for number, value in values.items():
-                with m.Case(number):
-                    m.d.sync += chosen.eq(value)
-            with m.Default():
-                m.d.sync += chosen.eq(0)
-        return Mux(region == BoardRegion.LOSSES, reader.data, chosen)
+        return Mux(region == BoardRegion.LOSSES, reader.data, read_register(m, register, values))

@@ -5,12 +5,13 @@ The machine asks for a page when a buffer is free, so whatever comes is taken at
 as there are buffers. Bursts are all alike and start at multiples of their size, so none crosses a 4 KB boundary.
 
 Data comes in the order of the addresses, since all bursts carry one identifier. A burst that has been asked for is
-received whatever happens; `drop` says that nobody wants it any more.
+received whatever happens; `drop` says that nobody wants it any more. Beats that nobody asked for are received and
+forgotten: they answer what a board asked for that has been reset alone since.
 """
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -69,7 +70,7 @@ class PageReader(wiring.Component):
         m = Module()
         dropping = Signal()
         under_way = self._ask(m, dropping)
-        self._receive(m, dropping)
+        self._receive(m, dropping, self.bus.rvalid & under_way.any())
         m.d.comb += self.idle.eq(~self.bus.arvalid & ~under_way.any() & ~self.page.valid)
         with m.If(self.drop):
             m.d.sync += dropping.eq(1)
@@ -123,7 +124,7 @@ class PageReader(wiring.Component):
                 m.d.sync += [number.eq(self.base[page_bits:]), slot.eq(0)]
         m.d.sync += [
             wanted.eq(wanted + self.page.req_valid - whole),
-            under_way.eq(under_way + accepted - (self.bus.rvalid & self.bus.rlast)),
+            under_way.eq(under_way + accepted - (self.bus.rvalid & self.bus.rlast & under_way.any())),
         ]
         with m.If(self.drop | dropping):
             m.d.sync += wanted.eq(0)
@@ -131,24 +132,26 @@ class PageReader(wiring.Component):
             m.d.sync += [number.eq(self.base[page_bits:]), slot.eq(0), taken.eq(0), burst.eq(0)]
         return under_way
 
-    def _receive(self, m: Module, dropping: Signal) -> None:
-        """Beats; a register between the bus and the machine."""
+    def _receive(self, m: Module, dropping: Signal, comes: Value) -> None:
+        """Beats that were asked for; a register between the bus and the machine."""
         beat = Signal(range(self._config.page_beats))
         number = Signal(PAGE_NUMBER_BITS)
         whole = Signal()
-        m.d.comb += [self.bus.rready.eq(1), whole.eq(self.bus.rvalid & (beat == self._config.page_beats - 1))]
+        m.d.comb += [self.bus.rready.eq(1), whole.eq(comes & (beat == self._config.page_beats - 1))]
         m.d.sync += [
-            self.page.valid.eq(self.bus.rvalid & ~dropping & ~self.drop),
+            self.page.valid.eq(comes & ~dropping & ~self.drop),
             self.page.data.eq(self.bus.rdata),
         ]
-        with m.If(self.bus.rvalid):
+        with m.If(comes):
             m.d.sync += beat.eq(Mux(whole, 0, beat + 1))
         with m.If(whole):
             m.d.sync += [self.arrived.eq(self.arrived + 1), number.eq(number + 1)]
-        # the first request of an epoch is for page 0
-        with m.If(self.page.req_valid & (self.page.req_page == 0)):
+        # the first request of an epoch is for page 0; known a cycle later, long before its beats come
+        first = Signal()
+        m.d.sync += first.eq(self.page.req_valid & (self.page.req_page == 0))
+        with m.If(first):
             m.d.sync += number.eq(0)
-        with m.If(self.bus.rvalid & (self.bus.rresp != axi.OKAY) & ~self.failed & ~dropping):
+        with m.If(comes & (self.bus.rresp != axi.OKAY) & ~self.failed & ~dropping):
             m.d.sync += [self.failed.eq(1), self.failed_page.eq(number)]
         with m.If(self.begin):
             m.d.sync += [self.arrived.eq(0), self.failed.eq(0), beat.eq(0)]

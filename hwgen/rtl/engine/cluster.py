@@ -42,13 +42,13 @@ class Cluster(wiring.Component):
     tuples
         A row of a tuple.
     operands
-        Stage 2: operand b of every lane.
+        Stage 3: operand b of every lane.
     distant
-        Stage 2: operand b of the lanes of another cluster.
+        Stage 3: operand b of the lanes of another cluster.
     first
-        Stage 2: operand a of lane 0.
+        Stage 3: operand a of lane 0.
     selected
-        Stage 3: operand a of the lane `special_lane`.
+        Stage 4: operand a of the lane `special_lane`.
     """
 
     def __init__(self, config: MachineConfig, library: Library) -> None:
@@ -116,24 +116,24 @@ class Cluster(wiring.Component):
         return m
 
     def _cross(self, m: Module, control: Signal, lanes: list[wiring.Component]) -> None:
-        """Stage 0: which lanes swap their addresses. Stage 3: which of them take the other operand."""
+        """Stage 0: which lanes swap their addresses. Stage 4: which of them take the other operand."""
         arriving = self.control
         swap = Signal(LANES_PER_CLUSTER, reset_less=True)
         together = arriving.swap_all | (arriving.swap_clusters & self.number).any()
         m.d.sync += swap.eq(Cat((arriving.swap_lanes & k).any() | together for k in range(LANES_PER_CLUSTER)))
-        late = delayed(m, swap, 3, name="swap")
+        late = delayed(m, swap, 4, name="swap")
         for k, lane in enumerate(lanes):
             m.d.comb += [lane.swap.eq(swap[k]), lane.select.eq(control.select ^ (control.choose & late[k]))]
 
     def _absent(self, m: Module, name: str) -> Signal:
-        """Stage 1: which lanes of an operand are masked, by their tuple or by the end of the vector."""
+        """Stage 2: which lanes of an operand are masked, by their tuple or by the end of the vector."""
         tail = self.control.tail
         own = tail[LANE_BITS:]
         beyond = Cat((own < self.number) | ((own == self.number) & (tail[:LANE_BITS] <= k)) for k in range(8))
         masked = Signal(LANES_PER_CLUSTER, name=f"{name}_masked", reset_less=True)
         by_tail = Mux(self.control[f"tail_{name}"], beyond, 0)
         m.d.sync += masked.eq(by_tail | getattr(self, f"{name}_absent").replicate(LANES_PER_CLUSTER))
-        return masked
+        return delayed(m, masked, 1, name=f"{name}_masked")
 
     def _side(self, m: Module, control: Signal, lanes: list[wiring.Component]) -> Value:
         """The special function unit, and the word that it or the host has for the lanes, in the last stage."""

@@ -4,12 +4,13 @@ In: the machine's configuration. Out: layouts, delayed values. Each field travel
 cluster) and is sent so that it leaves the cluster's register in the stage in which it is used:
 
     stage 0   `a_address`, `b_address` are at the memories, swapped where `swap_lanes`, … say so
-    stage 1   words arrive; `a_tuple`, `b_tuple` choose the memory, masks replace a word by the identity
-    stage 2   b goes to other lanes, clusters and threads, and where `exchanged` it is another's; a special function
+    stage 1   words arrive from block RAM, which takes more than half a cycle; `tail` is compared with the lanes
+    stage 2   `a_tuple`, `b_tuple` choose the memory, masks replace a word by the identity
+    stage 3   b goes to other lanes, clusters and threads, and where `exchanged` it is another's; a special function
               takes its lane
-    stage 3   the operation starts: `subtract`, `select`, `choose`, `special`, `function`
-    stage 2 + ALU latency   `side` chooses between the lane's `FloatSelect` and the cluster's word
-    stage 3 + ALU latency   the result is at the memories: `write`
+    stage 4   the operation starts: `subtract`, `select`, `choose`, `special`, `function`
+    stage 3 + ALU latency   `side` chooses between the lane's `FloatSelect` and the cluster's word
+    stage 4 + ALU latency   the result is at the memories: `write`
 
 The index file, where there is one, adds to addresses between a thread's and its clusters' registers.
 """
@@ -110,7 +111,7 @@ def cluster_layout(config: MachineConfig) -> data.StructLayout:
 
     With crossed exchanges: `swap_lanes`, `swap_clusters`: bit of the lane's, the cluster's number that makes a lane
     swap its addresses; `swap_all`: all of them do. `choose`: those that do take the other of `Operation.MOV`, `SECOND`.
-    `special_lane`: lane that the special function unit takes in stage 2, or that the host reads. `select`: operation of
+    `special_lane`: lane that the special function unit takes in stage 3, or that the host reads. `select`: operation of
     the lanes' `FloatSelect`. `special`: the special function `function` starts. `one_cluster`: the write is for cluster
     `cluster` alone.
     """
@@ -162,7 +163,7 @@ def thread_layout(config: MachineConfig) -> data.StructLayout:
 
     `tuple_number`: of operand a within the thread; with `pair`, b is of the next one, with `both` of the same.
     `masked`: absent tuples count. `swap_threads`: bit of the thread's number that makes its lanes swap their addresses.
-    `distant`: which distant source stage 2 takes: bit d of the cluster's number, or the other thread. With an index
+    `distant`: which distant source stage 3 takes: bit d of the cluster's number, or the other thread. With an index
     file: `a_index`: the entry `tuple_number` is added to a's address; `bound`, `stride`: of the last SETX; `index`:
     what goes with the clusters' `write`.
     """

@@ -19,7 +19,7 @@ from hwgen.rtl.interfaces import hand_over, tuple_address_bits, tuple_write
 from hwgen.rtl.library import Library
 from hwgen.spec.config import MachineConfig
 
-SCRATCH_READ_LATENCY = 7
+SCRATCH_READ_LATENCY = 8
 """Cycles from `scratch.read` to the word at `scratch_word`."""
 
 

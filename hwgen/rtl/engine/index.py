@@ -26,7 +26,7 @@ class IndexFile(wiring.Component):
     Members
     -------
     word
-        Stage 2: lane 0's operand a.
+        Stage 3: lane 0's operand a.
     bound, stride
         Of the SETX that issued last.
     set, entry
@@ -57,8 +57,8 @@ class IndexFile(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        if INDEX_LATENCY != RESULT_LATENCY or RESULT_LATENCY != 10:
-            raise ValueError("index.py is built for an INDEX_LATENCY of 10, which is that of other results")
+        if INDEX_LATENCY != RESULT_LATENCY or RESULT_LATENCY != 11:
+            raise ValueError("index.py is built for an INDEX_LATENCY of 11, which is that of other results")
         m = Module()
         rows = scratch_address_bits(self._config)
         # an entry is not read in the cycle in which it is written: rows wait for INDEX_LATENCY

@@ -160,15 +160,17 @@ class Issue(wiring.Component):
         starting = Signal(cycles.SECTION_START)
         load = Signal()
         current = Signal(INSTRUCTION, reset_less=True)
+        last = Signal(reset_less=True)
+        """The instruction is END."""
         following = program.instruction
         m.d.comb += [
-            self.section_end.eq(turn_end & (current.op == Opcode.END)),
-            load.eq(starting[-1] | (turn_end & (current.op != Opcode.END))),
+            self.section_end.eq(turn_end & last),
+            load.eq(starting[-1] | (turn_end & ~last)),
             program.take.eq(load),
         ]
         m.d.sync += starting.eq(starting << 1)
         with m.If(load):
-            m.d.sync += [active.eq(1), current.eq(following)]
+            m.d.sync += [active.eq(1), current.eq(following), last.eq(following.op == Opcode.END)]
         with m.Elif(turn_end):
             m.d.sync += active.eq(0)
         with m.If(self.begin):
@@ -176,14 +178,14 @@ class Issue(wiring.Component):
         with m.If(self.stop):
             m.d.sync += [active.eq(0), starting.eq(0)]
 
-        step, inner_last, outer_last = self._count(m, active, load, current, following)
+        step, inner_last, outer_last = self._count(m, active, load, last, current, following)
         m.d.comb += turn_end.eq(step & inner_last & outer_last)
         self._addresses(m, load, step, inner_last, current, following)
         m.d.comb += [self.row.instruction.eq(current), self.row.last_inner.eq(inner_last)]
         return m
 
     def _count(
-        self, m: Module, active: Signal, load: Signal, current: data.View, following: data.View
+        self, m: Module, active: Signal, load: Signal, last: Signal, current: data.View, following: data.View
     ) -> tuple[Signal, Signal, Signal]:
         """Count waits, intervals, lanes and rows; flags that say "the last one" are registers, made one cycle ahead.
 
@@ -200,6 +202,7 @@ class Issue(wiring.Component):
         gap_last = Signal(reset_less=True)
         in_turn = Signal(reset_less=True)
         lane = Signal(LANE_BITS, reset_less=True)
+        lane_last = Signal(reset_less=True)
         inner = Signal(INNER_BITS, reset_less=True)
         inner_last = Signal(reset_less=True)
         outer = Signal(OUTER_BITS, reset_less=True)
@@ -209,8 +212,8 @@ class Issue(wiring.Component):
         step = Signal()
         m.d.comb += [
             element.eq(active & waited & gap_last),
-            step.eq(element & (~in_turn | (lane == LANES_PER_CLUSTER - 1))),
-            self.row.valid.eq(active & waited & gap_first & (current.op != Opcode.END)),
+            step.eq(element & lane_last),
+            self.row.valid.eq(active & waited & gap_first & ~last),
             self.row.number.eq(number),
             self.row.lane.eq(lane),
         ]
@@ -218,7 +221,7 @@ class Issue(wiring.Component):
             m.d.sync += [waits.eq(waits - 1), waited.eq(waits == 1)]
         with m.Elif(element):
             m.d.sync += [gap.eq(interval), gap_first.eq(1), gap_last.eq(interval == 0)]
-            m.d.sync += lane.eq(lane + in_turn)
+            m.d.sync += [lane.eq(lane + in_turn), lane_last.eq(~in_turn | (lane == LANES_PER_CLUSTER - 2))]
         with m.Else():
             m.d.sync += [gap.eq(gap - 1), gap_first.eq(0), gap_last.eq(gap == 1)]
         with m.If(step):
@@ -243,6 +246,7 @@ class Issue(wiring.Component):
                 gap_last.eq(first_interval == 0),
                 in_turn.eq((following.op >= Opcode.SIGMOID) & ~following.scalar),
                 lane.eq(0),
+                lane_last.eq((following.op < Opcode.SIGMOID) | following.scalar),
                 inner.eq(following.inner),
                 inner_last.eq(following.inner == 1),
                 outer.eq(following.outer),

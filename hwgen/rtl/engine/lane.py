@@ -46,13 +46,13 @@ class Lane(wiring.Component):
     swap
         Stage 0: the other way round; only with crossed exchanges.
     a_tuple, b_tuple, a_absent, b_absent, identity
-        Stage 1: the operand is in tuple memory; it is replaced by the word with `identity` on top.
+        Stage 2: the operand is in tuple memory; it is replaced by the word with `identity` on top.
     a, b
-        Stage 2: the operands from memory, after their masks.
+        Stage 3: the operands from memory, after their masks.
     exchanged, exchange, adjacent, distant
-        Stage 2: b is another's; whose (EXCHANGE_BITS), and the words of the others.
+        Stage 3: b is another's; whose (EXCHANGE_BITS), and the words of the others.
     subtract, select
-        Stage 3: what the adder and the `FloatSelect` do.
+        Stage 4: what the adder and the `FloatSelect` do.
     side, side_word
         Last stage but one: the cluster has a word for its lanes. Last stage: the word, else 0.
     write_enable, write_address, unit, conditional
@@ -124,15 +124,18 @@ class Lane(wiring.Component):
         return Mux(self.swap, other, own) if self._config.crossed else own
 
     def _operand(self, m: Module, name: str, scratch: Value, tuples: Value) -> None:
-        """Stage 1: memory, mask, register."""
-        word = Mux(getattr(self, f"{name}_tuple"), tuples, scratch)
-        masked = Mux(getattr(self, f"{name}_absent"), Cat(Const(0, 32 - IDENTITY_BITS), self.identity), word)
-        register = Signal(32, name=f"{name}_masked", reset_less=True)
-        m.d.sync += register.eq(masked)
-        m.d.comb += getattr(self, name).eq(register)
+        """Stage 1: the memories, whose words come late: nothing but a register follows. Stage 2: the mask."""
+        kept, own = (Signal(32, name=f"{name}_{memory}", reset_less=True) for memory in ("scratch", "tuple_word"))
+        m.d.sync += [kept.eq(scratch), own.eq(tuples)]
+        word = Mux(getattr(self, f"{name}_tuple"), own, kept)
+        masked = Signal(32, name=f"{name}_masked", reset_less=True)
+        m.d.sync += masked.eq(
+            Mux(getattr(self, f"{name}_absent"), Cat(Const(0, 32 - IDENTITY_BITS), self.identity), word)
+        )
+        m.d.comb += getattr(self, name).eq(masked)
 
     def _arithmetic(self, m: Module, result: Signal, enable: Signal) -> None:
-        """Stages 2, 3 and the last."""
+        """Stages 3, 4 and the last."""
         a = Signal(32, reset_less=True)
         b = Signal(32, reset_less=True)
         others: list[Value] = [self.adjacent[d] for d in range(LANE_BITS)]

@@ -190,6 +190,15 @@ class SectionControl(wiring.Component):
             ):
                 m.d.sync += self.merging.eq(self.merging + 1)
 
+        # where the next section is does not depend on when it begins, which comes late in a cycle
+        with m.If(self.start):
+            m.d.comb += self.entry.eq(self._entry(Section.INIT))
+        with m.Elif(self._state == State.READY):
+            m.d.comb += self.entry.eq(self._entry(Section.TUPLE))
+        with m.Else(), m.Switch(self._plan):
+            for plan, section in PLANNED.items():
+                with m.Case(plan):
+                    m.d.comb += self.entry.eq(self._entry(section))
         with m.If(self.start):
             m.d.sync += [
                 empty.eq(0),
@@ -204,13 +213,15 @@ class SectionControl(wiring.Component):
             m.d.sync += self._state.eq(State.OFF)
         return m
 
+    def _entry(self, section: Section) -> Value:
+        return self.settings.entry[SECTIONS.index(section)]
+
     def _exists(self, section: Section) -> Value:
         return self.settings.exists[SECTIONS.index(section)]
 
     def _begin(self, m: Module, section: Section) -> None:
-        number = SECTIONS.index(section)
-        m.d.comb += [self.begin.eq(1), self.entry.eq(self.settings.entry[number])]
-        m.d.sync += [self._state.eq(State.RUN), self._section.eq(number)]
+        m.d.comb += self.begin.eq(1)
+        m.d.sync += [self._state.eq(State.RUN), self._section.eq(SECTIONS.index(section))]
         if section is Section.EPOCH:
             # no round runs any more: every tuple is absent
             m.d.sync += self._current.count.eq(0)

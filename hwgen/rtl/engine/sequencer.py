@@ -68,7 +68,7 @@ class Sequencer(wiring.Component):
     control
         To every thread, from a register.
     thread_distance
-        Bit of the thread's number that THREAD_XOR flips, in stage 2 of the row.
+        Bit of the thread's number that THREAD_XOR flips, in stage 3 of the row.
     half_base
         Tuple memory address of the second half.
     count
@@ -145,7 +145,7 @@ class Sequencer(wiring.Component):
             m.d.sync += out.a_address.eq(self._scratch_row())
 
     def _masks(self, m: Module, row: data.View) -> None:
-        """Stage 1; the thread needs one more cycle to compare its tuples' numbers."""
+        """Stages 1 and 2; the thread needs one more cycle to compare its tuples' numbers."""
         out = self.control
         instruction = row.instruction
         pair = instruction.mask == Mask.PAIR
@@ -160,10 +160,13 @@ class Sequencer(wiring.Component):
         identity = Mux(
             instruction.op[-1], 0, Array(Const(bits, IDENTITY_BITS) for bits in identities)[instruction.op[:4]]
         )
-        stage = {
+        chosen = {
             "a_tuple": row.valid & instruction.a_tuple,
             "b_tuple": row.valid & instruction.b_tuple,
             "identity": identity,
+        }
+        self._send(m, chosen, 2)
+        stage = {
             "tail_a": row.valid & instruction.tail_a & row.last_inner,
             "tail_b": row.valid & instruction.tail_b & row.last_inner,
             "tail": instruction.tail,
@@ -183,7 +186,7 @@ class Sequencer(wiring.Component):
             ]
 
     def _exchange(self, m: Module, row: data.View) -> None:
-        """Stage 2: of whom operand b is, and which lane a special function or the host takes."""
+        """Stage 3: of whom operand b is, and which lane a special function or the host takes."""
         config = self._config
         instruction = row.instruction
         distances = cluster_distances(config)
@@ -192,19 +195,19 @@ class Sequencer(wiring.Component):
         with m.If(row.valid & (instruction.source != Source.MEMORY)):
             m.d.comb += exchange.eq(Const(1) << Mux(in_cluster, instruction.distance[:2], LANE_BITS))
         lane = Mux(self.scratch.read, self.scratch.address[:LANE_BITS], row.lane)
-        self._send(m, {"exchanged": exchange.any(), "exchange": exchange, "special_lane": lane}, 2)
+        self._send(m, {"exchanged": exchange.any(), "exchange": exchange, "special_lane": lane}, 3)
 
         # the threads' own choice is not registered again in the clusters, that among threads not even in the threads
         distant = Signal(distant_bits(config))
         m.d.comb += distant.eq(
             Mux(instruction.source == Source.THREAD_XOR, distances, (instruction.distance - LANE_BITS)[: len(distant)])
         )
-        m.d.sync += self.control.distant.eq(delayed(m, distant, 3, name="distant"))
+        m.d.sync += self.control.distant.eq(delayed(m, distant, 4, name="distant"))
         distance = instruction.distance[: len(self.thread_distance)]
-        m.d.sync += self.thread_distance.eq(delayed(m, distance, 4, name="thread_distance"))
+        m.d.sync += self.thread_distance.eq(delayed(m, distance, 5, name="thread_distance"))
 
     def _cross(self, m: Module, row: data.View) -> None:
-        """Stage 0: whose addresses are swapped. Stage 3: whether these lanes take the other operand."""
+        """Stage 0: whose addresses are swapped. Stage 4: whether these lanes take the other operand."""
         instruction = row.instruction
         bit = Const(1) << instruction.distance
         lanes, threads = (
@@ -216,10 +219,10 @@ class Sequencer(wiring.Component):
             out.cluster.swap_clusters.eq(lanes[LANE_BITS:]),
             out.swap_threads.eq(threads),
         ]
-        self._send(m, {"choose": (instruction.op == Opcode.LOW) | (instruction.op == Opcode.HIGH)}, 3)
+        self._send(m, {"choose": (instruction.op == Opcode.LOW) | (instruction.op == Opcode.HIGH)}, 4)
 
     def _operation(self, m: Module, row: data.View) -> None:
-        """Stage 3."""
+        """Stage 4."""
         op = row.instruction.op
         select = Signal(OPERATION_BITS)
         with m.Switch(op):
@@ -238,7 +241,7 @@ class Sequencer(wiring.Component):
             "special": row.valid & op[-1],
             "function": op[:FUNCTION_BITS],
         }
-        self._send(m, stage, 3)
+        self._send(m, stage, 4)
 
     def _send(self, m: Module, fields: dict[str, Value], stage: int) -> None:
         """Put fields of a row on the clusters' bus so that they arrive in a stage."""
@@ -281,11 +284,17 @@ class Sequencer(wiring.Component):
                 entry.index.entry.eq(row.number[: entry_bits(self._config)]),
             ]
 
-        entering: dict[int, Value] = {cycles.RESULT_LATENCY: row.valid & ~op[-1]}
+        wanted: dict[int, Value] = {cycles.RESULT_LATENCY: row.valid & ~op[-1]}
         for opcode, latency in cycles.SPECIAL_LATENCY.items():
             if not self._config.has(opcode):
                 continue
-            entering[latency] = entering.get(latency, Const(0, 1)) | (row.valid & (op == opcode))
+            wanted[latency] = wanted.get(latency, Const(0, 1)) | (row.valid & (op == opcode))
+        # what is decoded of a row enters the line from a register, a cycle later
+        decoded = delayed(m, entry.as_value(), 1, name="write_decoded")
+        entering: dict[int, Value] = {}
+        for latency, value in wanted.items():
+            entering[latency - 1] = Signal(name=f"write_enters_{latency - 1}")
+            m.d.sync += entering[latency - 1].eq(value & ~self.stop)
         # a row that issues in cycle c is written here in c + latency, so that a row that issues then reads the result:
         # its addresses are here one cycle after that, and a memory's word is read before it is written
         line: Value = Const(0, layout.size)
@@ -293,7 +302,7 @@ class Sequencer(wiring.Component):
             stage = Signal(layout.size, name=f"write_{latency}")
             arriving = line
             if latency in entering:
-                arriving = line | Mux(entering[latency], entry.as_value(), 0)
+                arriving = line | Mux(entering[latency], decoded, 0)
             m.d.sync += stage.eq(Mux(self.stop, 0, arriving))
             line = stage
 

@@ -30,9 +30,9 @@ class SpecialFunctions(wiring.Component):
     Members
     -------
     a, b
-        Operands, stage 3.
+        Operands, stage 4.
     start, function
-        Stage 3: there are operands; what to compute, as `control.FUNCTION_BITS` says.
+        Stage 4: there are operands; what to compute, as `control.FUNCTION_BITS` says.
     side
         In the cycle in which a result is due: whose it is (`control.Side`).
     result

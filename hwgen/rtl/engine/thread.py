@@ -57,9 +57,9 @@ class Thread(wiring.Component):
     tuples
         Rows of all threads' tuples.
     operands, other
-        Stage 2: operand b of every lane, and that of the thread that THREAD_XOR names.
+        Stage 3: operand b of every lane, and that of the thread that THREAD_XOR names.
     host_cluster, selected
-        Cluster that the host reads; the word, in stage 3.
+        Cluster that the host reads; the word, in stage 4.
     wrong
         Pulse: a SETX's number names no row.
     """

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 import struct
+from dataclasses import replace
 
 from hwgen.spec.columns import Column, ColumnType
 from hwgen.spec.config import MachineConfig
-from hwgen.spec.strider import Condition, Control, Instruction, Opcode
+from hwgen.spec.strider import Condition, Control, Fault, Instruction, Opcode
 from tests.hwgen.access.case import Case
 
 I = Instruction  # noqa: E741
@@ -206,6 +207,7 @@ def wild(rnd: random.Random, config: MachineConfig, *, pages: int, loops: bool, 
     for _ in range(4):
         some = column(rnd, config, longest=64, rows=2)
         first, last = rnd.choice([(1, 1), (1, 1), (1, 0), (0, 1), (0, 0)])
+        follows = rnd.choice([0, 0, 0, 1])
         columns.append(
             Column(
                 count=some.count,
@@ -215,6 +217,7 @@ def wild(rnd: random.Random, config: MachineConfig, *, pages: int, loops: bool, 
                 scalar=some.scalar,
                 first=first,
                 last=last,
+                follows=follows,
             )
         )
     return Case(
@@ -226,4 +229,59 @@ def wild(rnd: random.Random, config: MachineConfig, *, pages: int, loops: bool, 
         batch=rnd.choice([0xFFFFFFFF, 1, 5]),
         group_log2=rnd.randrange(2),
         tuple_rows=2,
+    )
+
+
+def parted(rnd: random.Random, config: MachineConfig, *, rows: int, damaged: bool = False) -> Case:
+    """Tuples of which each lies on several pages, a part on each; between them pages without any.
+
+    Parameters
+    ----------
+    damaged
+        Pages are left out, doubled, exchanged, or numbered as no part.
+    """
+    parts = rnd.choice([2, 3, 5])
+    tuple_rows = rnd.choice([2, 4])
+    picks = [
+        column(rnd, config, longest=min(config.page_size // 2, 2 * config.lanes * tuple_rows), rows=tuple_rows)
+        for _ in range(parts * rnd.choice([1, 2]))
+    ]
+    columns = tuple(
+        replace(c, first=int(k == 0), last=int(k == len(picks) - 1), follows=int(k > 0)) for k, c in enumerate(picks)
+    )
+    each = len(picks) // parts
+    other = parts
+    constants = [*range(8), *(rnd.randrange(config.page_size // 2) for _ in range(24))]
+    program = [I(Opcode.READB, 32, 1, COUNTER)]
+    for part in range(parts):
+        writes = [I(Opcode.WRITEB, rnd.randrange(40, 64), 0, k) for k in range(part * each, (part + 1) * each)]
+        program += [
+            I(Opcode.BNE, COUNTER, 32 + part, len(writes) + 2),
+            *writes,
+            I(Opcode.CTL, Control.END),
+        ]
+    program += [
+        I(Opcode.BNE, COUNTER, 32 + other, 3),
+        I(Opcode.CTL, Control.SKIP),
+        I(Opcode.CTL, Control.END),
+        I(Opcode.CTL, Control.FAIL, 0, Fault.TUPLE_PARTS),
+    ]
+    numbers: list[int] = []
+    for _ in range(rows):
+        numbers += [other] * (rnd.random() < 0.2)
+        numbers += range(parts)
+    for _ in range(rnd.randint(1, 2) if damaged else 0):
+        at = rnd.randrange(len(numbers))
+        numbers[at : at + 1] = rnd.choice([[], numbers[at : at + 1] * 2, [rnd.randrange(parts)], [parts + 1]])
+    group_log2 = 1 if 2 * tuple_rows * 2 <= config.tuple_depth and rnd.random() < 0.5 else 0
+    return Case(
+        config=config,
+        program=tuple(program),
+        constants=tuple(constants),
+        columns=columns,
+        pages=tuple(bytes([number]) + page(rnd, config.page_size)[1:] for number in numbers),
+        batch=rnd.choice([0xFFFFFFFF, 1, 2, 5]),
+        group_log2=group_log2,
+        tuple_rows=tuple_rows,
+        delays=tuple((rnd.randint(1, 400), rnd.randint(0, 30)) for _ in range(3)),
     )

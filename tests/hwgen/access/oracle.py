@@ -189,6 +189,8 @@ class _Machine:
         self.ats: list[int] = []
         self.count = self.total = self.in_batch = 0
         self.open = False
+        self.before: int | None = None
+        """Descriptor of the epoch's last column."""
         self.hands: list[int] = []
         self.released: list[int] = []
         self.idle = 0
@@ -239,8 +241,8 @@ class _Machine:
         if entry.fault:
             return entry.fault
         if entry.end:
-            if self.open:
-                return Fault.BAD_INSTRUCTION
+            if self.open and last_page:
+                return Fault.TUPLE_PARTS
             self.done = at + 1
             if last_page:
                 if self.count:
@@ -252,10 +254,12 @@ class _Machine:
         table = self.case.columns
         column = table[entry.column] if entry.column < len(table) else Column(count=0, row=0, type=ColumnType.FLOAT4)
         fault = column_fault(column, entry.address, config)
-        if fault is not Fault.OUT_OF_PAGE and bool(column.first) == self.open:
-            fault = Fault.BAD_INSTRUCTION
         if fault:
             return fault
+        behind = self.before is not None and entry.column == self.before + 1
+        if bool(column.first) == self.open or (column.follows and not column.first and not behind):
+            return Fault.TUPLE_PARTS
+        self.before = entry.column
         go = at
         if column.first and self._full():
             self._hand_over(at, epoch_last=False)

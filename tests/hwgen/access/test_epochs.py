@@ -31,6 +31,29 @@ def test_random_stalls_change_cycles_and_nothing_else(bench: Bench) -> None:
         check_meaning(expect(case), bench.run(case, stall=rnd.choice([0.1, 0.5, 0.9]), seed=k + 1))
 
 
+def test_tuples_over_several_pages(bench: Bench) -> None:
+    rnd = random.Random(4)
+    tuples = 0
+    for _ in range(4 * SCALE):
+        case = generate.parted(rnd, bench.config, rows=rnd.randint(0, 9))
+        tuples += sum(r.count for r in check(case, bench).rounds)
+        check_meaning(expect(case), bench.run(case, stall=0.5, seed=5))
+    assert tuples > 4
+
+
+def test_parts_that_make_no_tuple(bench: Bench) -> None:
+    """Whichever is missing, double or elsewhere; and the epoch behind it knows nothing of it."""
+    rnd = random.Random(5)
+    faults = 0
+    for _ in range(6 * SCALE):
+        case = generate.parted(rnd, bench.config, rows=3, damaged=True)
+        found = check(case, bench)
+        assert found.fault is None or found.fault.code is Fault.TUPLE_PARTS
+        faults += found.fault is not None
+        check(generate.parted(rnd, bench.config, rows=1), bench)
+    assert faults > 3
+
+
 def test_any_program_ends(bench: Bench) -> None:
     rnd = random.Random(3)
     kinds = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -50,9 +51,8 @@ def case_of(config: MachineConfig, text: str | tuple[Instruction, ...], *, pages
         ("writeB %cr1, 3\nctl end", Fault.BAD_INSTRUCTION),
         ("writeB %cr1, 15\nctl end", Fault.BAD_INSTRUCTION),
         ("writeB %cr1, 4095\nctl end", Fault.BAD_INSTRUCTION),
-        ("writeB %cr1, 1\nwriteB %cr1, 1\nctl end", Fault.BAD_INSTRUCTION),
-        ("writeB %cr1, 2\nctl end", Fault.BAD_INSTRUCTION),
-        ("writeB %cr1, 1\nctl end", Fault.BAD_INSTRUCTION),
+        ("writeB %cr1, 1\nwriteB %cr1, 1\nctl end", Fault.TUPLE_PARTS),
+        ("writeB %cr1, 2\nctl end", Fault.TUPLE_PARTS),
         ("writeB %cr1, 0\nbentr", Fault.BAD_INSTRUCTION),
         ("jmp 255", Fault.BAD_INSTRUCTION),
         ("ctl fail, TOASTED", Fault.TOASTED),
@@ -67,6 +67,52 @@ def test_each_fault(plain: Bench, text: str, fault: Fault) -> None:
     expected = check(case_of(plain.config, text), plain)
     assert expected.fault is not None
     assert (expected.fault.code, expected.fault.page) == (fault, 0)
+
+
+PARTS = """
+            readB %t1, 1, %t2
+            ins %t3, 1
+            ins %t4, 2
+            beq %t2, %t3, second
+            beq %t2, %t4, third
+            writeB %cr1, 0
+            ctl end
+        second:
+            writeB %cr1, 1
+            ctl end
+        third:
+            writeB %cr1, 2
+            ctl end
+"""
+"""Hands over the descriptor that a page begins with the number of."""
+
+
+@pytest.mark.parametrize(
+    ("numbers", "page"),
+    [
+        ((0, 1, 2, 0, 1, 2), None),
+        ((0, 2), 1),
+        ((0, 1, 1, 2), 2),
+        ((0, 1, 0, 1, 2), 2),
+        ((1, 2), 0),
+        ((0, 1, 2, 2), 3),
+        ((0, 1, 2, 1), 3),
+        ((0, 1), 1),
+        ((0, 1, 2, 0), 3),
+    ],
+)
+def test_parts_of_a_tuple_in_turn(plain: Bench, numbers: tuple[int, ...], page: int | None) -> None:
+    """Of three parts one is missing, double or out of place, or the epoch ends before the last; then all is well."""
+    columns = (replace(OPEN, row=1), replace(CLOSE, last=0, follows=1, row=0), replace(CLOSE, follows=1))
+    size = plain.config.page_size
+
+    def case(numbers: tuple[int, ...]) -> Case:
+        pages = tuple(bytes([number]) + bytes(size - 1) for number in numbers)
+        return replace(case_of(plain.config, PARTS, columns=columns, pages=0), pages=pages)
+
+    expected = check(case(numbers), plain)
+    assert expected.fault == (None if page is None else Stop(Fault.TUPLE_PARTS, page, 0))
+    assert [done.count for done in check(case((0, 1, 2)), plain).rounds] == [1]
 
 
 @pytest.mark.parametrize("kind", ColumnType)

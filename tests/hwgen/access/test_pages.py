@@ -7,8 +7,9 @@ import random
 import numpy as np
 import pytest
 
-from dana.compiler.layout import TupleLayout
+from dana.compiler.layout import InputPlace, TupleLayout
 from dana.compiler.strider import compile_strider
+from dana.storage.parts import PartReader
 from dana.storage.reader import PageFault, read_page
 from dana.storage.schema import TableSchema, Use
 from tests.hwgen.access.bench import Bench
@@ -16,6 +17,7 @@ from tests.hwgen.access.case import Case, Outcome, Stop
 from tests.hwgen.access.compare import check_cycles, check_meaning
 from tests.hwgen.access.machines import SCALE
 from tests.hwgen.access.oracle import expect
+from tests.storage.parts import misplaced, part_pages, part_row, part_schema
 from tests.storage.schemas import attribute, damage, random_page, random_schema, random_uses
 
 
@@ -88,9 +90,68 @@ def test_tuples_are_what_the_reference_reader_reads(plain: Bench, seed: int) -> 
         read += [expected_rows(values, uses, layout) for values in rows.rows]
         skipped += rows.skipped
     assert found.skipped == skipped
-    # lanes behind a vector's end hold what they held before
+    assert_tuples(found, case, read)
+
+
+def assert_tuples(found: Outcome, case: Case, read: list[list[dict[int, int]]]) -> None:
+    """Tuple memory held these; lanes behind a vector's end hold what they held before."""
     got = tuples_of(found, case)
     assert len(got) == len(read)
     for stored, wanted in zip(got, read, strict=True):
         for row, lanes in zip(stored, wanted, strict=True):
             assert {lane: row[lane] for lane in lanes} == lanes
+
+
+def read_parts(schema: TableSchema, uses: list[Use], pages: list[bytes]) -> tuple[list[list[np.ndarray]], int] | Stop:
+    """Rows and how many are skipped, or what the reference reader stops at."""
+    reader = PartReader(schema, uses)
+    rows, skipped = [], 0
+    for number, page in enumerate(pages):
+        try:
+            found = reader.read(page)
+            if number == len(pages) - 1:
+                reader.finish()
+        except PageFault as caught:
+            return Stop(caught.fault, number, caught.pointer)
+        rows += found.rows
+        skipped += found.skipped
+    return rows, skipped
+
+
+@pytest.mark.parametrize("seed", range(12 * SCALE))
+def test_rows_over_several_pages_are_what_the_reference_reader_reads(plain: Bench, seed: int) -> None:
+    """Sound pages, with parts missing, double or elsewhere, and damaged ones: the same rows, the same fault."""
+    rng = random.Random(seed)
+    config = plain.config
+    schema = part_schema(rng, longest=4000, page_size=config.page_size)
+    uses, places, row = [], [], 0
+    for k, a in enumerate(schema.attributes):
+        uses.append(Use(attribute=k, input=a.name, element=0, count=a.array_length or 1))
+        places.append(InputPlace(name=a.name, shape=(a.array_length,) if a.array_length else (), row=row))
+        row += places[-1].rows(config.lanes)
+    layout = TupleLayout(lanes=config.lanes, places=tuple(places))
+    program = compile_strider(schema, uses, layout, config)
+    pages = part_pages(rng, schema, [part_row(rng, schema) for _ in range(4)], page_size=config.page_size)
+    if seed % 3:
+        pages = misplaced(rng, schema, pages)
+    if seed % 3 == 2:
+        pages = [damage(rng, page) if rng.random() < 0.2 else page for page in pages]
+    case = Case(
+        config=config,
+        program=program.instructions,
+        constants=program.constants,
+        columns=program.columns,
+        pages=tuple(pages),
+        batch=rng.choice([1, 2, 0xFFFFFFFF]),
+        tuple_rows=layout.rows,
+    )
+    expected, found = expect(case), plain.run(case)
+    check_meaning(expected, found)
+    check_cycles(expected, found)
+    read = read_parts(schema, uses, pages)
+    if isinstance(read, Stop):
+        assert found.fault == read
+        return
+    assert found.fault is None
+    assert found.skipped == read[1]
+    assert_tuples(found, case, [expected_rows(values, uses, layout) for values in read[0]])

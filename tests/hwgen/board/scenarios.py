@@ -46,20 +46,21 @@ class Pages:
 
 
 class Rig:
-    """A board with a driver's bus and host memory on its buses."""
+    """A board with a driver's bus and host memory on its buses; the memory may go on when the board is reset."""
 
-    def __init__(self, dut: Any) -> None:
+    def __init__(self, dut: Any, *, memory_is_reset: bool = True) -> None:
         self.dut = dut
         cocotb.start_soon(Clock(dut.clk, 10, "ns").start())
         self.memory = Pages()
         dut.rst.value = 1
         self.lite = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "s_axil"), dut.clk, dut.rst)
-        self.slave = AxiSlaveRead(AxiReadBus.from_prefix(dut, "m_axi"), dut.clk, dut.rst, target=self.memory)
+        reset = dut.rst if memory_is_reset else None
+        self.slave = AxiSlaveRead(AxiReadBus.from_prefix(dut, "m_axi"), dut.clk, reset, target=self.memory)
 
     @classmethod
-    async def ready(cls, dut: Any) -> Rig:
+    async def ready(cls, dut: Any, *, memory_is_reset: bool = True) -> Rig:
         """A rig whose board has been reset."""
-        rig = cls(dut)
+        rig = cls(dut, memory_is_reset=memory_is_reset)
         await rig.reset()
         return rig
 
@@ -158,6 +159,41 @@ async def what_has_no_effect_is_refused(dut: Any) -> None:
         assert await rig.write(load.address(region), 0) == AxiResp.SLVERR  # type: ignore[arg-type]
     # an epoch is started by the board alone
     assert await rig.write(load.address(Region.CONTROL, Register.CONTROL), 1) == AxiResp.SLVERR
+    # and not before it knows where pages are
+    assert await rig.put(BoardRegister.COMMAND, Command.TRAIN) == AxiResp.SLVERR
+    assert await rig.register(BoardRegister.STATUS) == 0
+
+
+@cocotb.test()
+async def rows_that_are_not_there_are_refused(dut: Any) -> None:
+    """The last one is there; behind it, the first one does not come again."""
+    rig = await Rig.ready(dut)
+    first, behind = (load.address(Region.SCRATCH, k) for k in (0, CONFIG.scratch_depth * CONFIG.lanes))
+    await rig.write(first, 0x3F800000)
+    assert await rig.write(behind - 1, 0x40000000) == AxiResp.OKAY
+    assert await rig.write(behind, 0x40400000) == AxiResp.SLVERR
+    assert (await rig.lite.read(4 * behind, 4)).resp == AxiResp.SLVERR
+    assert ((await rig.read(first))[0], (await rig.read(behind - 1))[0]) == (0x3F800000, 0x40000000)
+
+
+@cocotb.test()
+async def settings_that_are_only_written_read_as_zero(dut: Any) -> None:
+    rig = await Rig.ready(dut)
+    for register in Register:
+        if Register.PAGES <= register <= Register.EPOCH:
+            assert await rig.write(load.address(Region.CONTROL, register), 5) == AxiResp.OKAY
+            assert await rig.register(register) == 0
+    assert await rig.register(BoardRegister.COMMAND) == 0
+
+
+@cocotb.test()
+async def a_stop_wins_over_a_start(dut: Any) -> None:
+    rig = await Rig.ready(dut)
+    bundle, pages = rule(), table(120)
+    await rig.trains(bundle, pages, 2)
+    assert await rig.put(BoardRegister.COMMAND, Command.TRAIN | Command.STOP) == AxiResp.OKAY
+    await ClockCycles(dut.clk, 20)
+    assert await rig.register(BoardRegister.STATUS) == BoardStatus.TRAINED
 
 
 @cocotb.test()
@@ -301,3 +337,24 @@ async def reset_in_the_middle(dut: Any) -> None:
         assert await rig.register(BoardRegister.STATUS) == 0
         assert not dut.irq.value
     await rig.trains(bundle, pages, 2)
+
+
+@cocotb.test()
+async def reset_alone_in_the_middle(dut: Any) -> None:
+    """The memory goes on, and answers what the board asked for; then the board trains as ever."""
+    rig = await Rig.ready(dut, memory_is_reset=False)
+    bundle, pages = rule(), table(120)
+    await rig.load(bundle)
+    rig.slave.r_channel.set_pause_generator(at_random(1, 0.5))
+    await rig.train(bundle, pages, 50)
+    await ClockCycles(dut.clk, 1500)
+    await rig.reset()
+    rig.slave.r_channel.clear_pause_generator()
+    rig.slave.r_channel.pause = False
+    late = quiet = 0
+    while quiet < 200:
+        await RisingEdge(dut.clk)
+        late, quiet = (late + 1, 0) if dut.m_axi_rvalid.value else (late, quiet + 1)
+    assert late > 100
+    await rig.trains(bundle, pages, 2)
+    assert await rig.register(BoardRegister.PAGES_READ) == 2 * len(pages) // CONFIG.page_size

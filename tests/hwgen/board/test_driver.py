@@ -19,7 +19,9 @@ from hwgen.harness import RtlBoard
 from hwgen.rtl.board.board import generate
 from hwgen.spec import board, load, registers
 from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus, Command
+from hwgen.spec.bundle import BundleError
 from hwgen.spec.config import MachineConfig
+from hwgen.spec.engine_text import assemble
 from hwgen.spec.registers import Region, Register
 from hwgen.spec.strider import Fault
 from tests.hwgen.board.table import CONFIG, CONVERGES_BELOW, rule, simulated, table
@@ -152,6 +154,16 @@ def test_what_is_for_another_board_is_refused(changed: dict[str, int], said: str
     memory = MappedPages(path, base=0, size=4096)
     with pytest.raises(BoardError, match=said) if said else nullcontext():
         Board(found, memory).load(rule())
+
+
+def test_a_program_that_breaks_a_rule_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "registers"
+    driver = Board(file_of(path, CONFIG), MappedPages(path, base=0, size=4096))
+    before = path.read_bytes()
+    program, sections = assemble("tuple:\n high s0 <- s0, s1 wait=1\n end wait=9\n")
+    with pytest.raises(BundleError, match="breaks it: LOW and HIGH need an exchange"):
+        driver.load(replace(rule(), program=program, sections=sections))
+    assert path.read_bytes() == before
 
 
 def test_what_cannot_be_trained_on(tmp_path: Path) -> None:

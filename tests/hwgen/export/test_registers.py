@@ -28,6 +28,9 @@ def test_the_header_has_every_register_at_its_address() -> None:
         assert int(defined[register.name], 16) == board.byte_address(Region.CONTROL, register)
     for own in BoardRegister:
         assert int(defined[f"BOARD_{own.name}"], 16) == board.byte_address(BoardRegion.BOARD, own)
+    for k, name in enumerate(board.CONFIGURATION):
+        at = board.byte_address(BoardRegion.BOARD, BoardRegister.THREADS + k)
+        assert int(defined[f"BOARD_{name.upper()}"], 16) == at
     lines = [line for line in registers.header().splitlines() if line.startswith("#define") and " 0x" in line]
     assert len(lines) == len(defined)
 

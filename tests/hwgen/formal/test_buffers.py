@@ -32,7 +32,7 @@ class Bytes(wiring.Component):
     store
         Of the page store; else of a Strider's own page.
     late
-        Cycles too many from the address to the bytes: a fault, for the proof to find.
+        Cycles too many, or too few, from the address to the bytes: a fault, for the proof to find.
     """
 
     def __init__(self, *, store: bool, late: int = 0) -> None:
@@ -151,6 +151,7 @@ class Loading(wiring.Component):
         m.d.comb += [
             Assert(due <= buffers * beats),
             Assert(self.strider < buffers),
+            Assert(~request | (self.running & self.free.any())),
             Assert(written.valid == arrived),
             Cover(loader.loaded[0]),
         ]
@@ -178,10 +179,11 @@ def test_bytes_come_back(tmp_path: Path, store: bool) -> None:
     check(Bytes(store=store), cycles=CYCLES[store], folder=tmp_path, arrays=True)
 
 
-def test_bytes_of_another_cycle_are_noticed(tmp_path: Path) -> None:
-    """The proof can fail: of bytes that are a cycle late it does."""
+@pytest.mark.parametrize(("store", "late"), [(False, 1), (True, -1)], ids=["of a Strider", "of the unpacker"])
+def test_bytes_of_another_cycle_are_noticed(tmp_path: Path, store: bool, late: int) -> None:
+    """The proofs can fail: of bytes that are a cycle late, or early, they do."""
     with pytest.raises(AssertionError, match=r"Assert failed"):
-        check(Bytes(store=False, late=1), cycles=CYCLES[False] + 1, folder=tmp_path, arrays=True)
+        check(Bytes(store=store, late=late), cycles=CYCLES[store] + late, folder=tmp_path, arrays=True)
 
 
 def test_no_page_is_written_over_that_is_still_wanted(tmp_path: Path) -> None:

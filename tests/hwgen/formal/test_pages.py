@@ -1,9 +1,11 @@
-"""The page reader on its AXI bus, for every run of so many cycles: the bus obeyed, and no page that nobody wants."""
+"""The page reader on its AXI bus, for every run of so many cycles: the bus obeyed, no page that nobody wants, and beats
+that nobody asked for come to nothing."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from amaranth.hdl import Assert, Assume, Cover, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
@@ -19,14 +21,21 @@ BOUNDARY = 4096
 
 
 class OnTheBus(wiring.Component):
-    """A machine that asks for pages while it has buffers, and a memory that accepts and delivers when it likes."""
+    """A machine that asks for pages while it has buffers, and a memory that accepts and delivers when it likes.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    ends
+        Cover the end of bursts that were dropped; else the first burst of a second page.
+    """
+
+    def __init__(self, *, ends: bool = False) -> None:
+        self._ends = ends
         super().__init__(
             {
                 "ask": In(1), "page_taken": In(1), "drop": In(1), "begin": In(1),
                 "base": In(board.PAGE_ADDRESS_BITS), "slots": In(32), "ready": In(32),
-                "accept": In(1), "deliver": In(1), "error": In(1),
+                "accept": In(1), "deliver": In(1), "stray": In(1), "error": In(1),
             }
         )  # fmt: skip
 
@@ -52,20 +61,26 @@ class OnTheBus(wiring.Component):
         ]
         m.d.sync += buffers.eq(buffers + asks)
 
-        # the memory: bursts in order, each of its length, the last beat marked
+        # the memory: bursts in order, each of its length, the last beat marked; and where none is asked for, beats of a
+        # time before a reset
         waiting, beat = Signal(8), Signal(8)
-        accepted, last = Signal(), Signal()
+        accepted, last, stray = Signal(), Signal(), Signal()
         m.d.comb += [
             bus.arready.eq(self.accept),
-            bus.rvalid.eq(self.deliver & waiting.any()),
-            last.eq(bus.rvalid & (beat == beats - 1)),
-            bus.rlast.eq(last),
+            stray.eq(self.stray & ~waiting.any()),
+            bus.rvalid.eq(self.deliver & waiting.any() | stray),
+            last.eq(self.deliver & waiting.any() & (beat == beats - 1)),
+            bus.rlast.eq(last | stray),
             bus.rresp.eq(self.error << 1),
             accepted.eq(bus.arvalid & bus.arready),
         ]
         m.d.sync += waiting.eq(waiting + accepted - last)
-        with m.If(bus.rvalid):
+        with m.If(bus.rvalid & ~stray):
             m.d.sync += beat.eq(beat + 1)
+        strayed, arrived = Signal(), Signal.like(reader.arrived)
+        m.d.sync += [strayed.eq(stray), arrived.eq(reader.arrived)]
+        with m.If(strayed):
+            m.d.comb += [Assert(~reader.page.valid), Assert((reader.arrived == arrived) | (reader.arrived == 0))]
         with m.If(last):
             m.d.sync += beat.eq(0)
 
@@ -84,16 +99,22 @@ class OnTheBus(wiring.Component):
             ]
 
         # bursts of pages that were asked for, and no others; nothing is under way that the reader does not know of
-        given = Signal(8)
-        m.d.sync += given.eq(given + accepted)
+        given, dropped = Signal(8), Signal()
+        m.d.sync += [given.eq(given + accepted), dropped.eq(dropped | (self.drop & waiting.any()))]
         m.d.comb += [
             Assert(given <= bursts * buffers),
             Assert(bus.rready),
             Assert(~reader.idle | ~waiting.any()),
-            Cover((given == bursts + 1) & self.error & bus.rvalid),
+            Cover(reader.idle & dropped if self._ends else (given == bursts + 1) & self.error & bus.rvalid),
         ]
         return m
 
 
 def test_the_bus_s_rules_hold_and_no_page_is_read_that_was_not_asked_for(tmp_path: Path) -> None:
     check(OnTheBus(), cycles=16, folder=tmp_path)
+
+
+def test_the_same_of_bursts_that_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bursts so short that several end, and those that nobody wants any more are received to their last beat."""
+    monkeypatch.setattr(board, "LONGEST_BURST", 4)
+    check(OnTheBus(ends=True), cycles=16, folder=tmp_path)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hwgen.spec import cycles
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.counters import UNKNOWN_PAGE
 from hwgen.spec.engine_text import assemble
@@ -33,9 +34,10 @@ def test_random_programs_with_indices() -> None:
 
 def setting(section: str) -> Bundle:
     """A SETX of each tuple's number in `tuple`, or of row 0 in another section, as late as may be before its end."""
-    text = "tuple:\n setx x9 <- t0, s500 wait=1\n end wait=8\n"
+    end = f"end wait={cycles.INDEX_LATENCY - 2}\n"
+    text = f"tuple:\n setx x9 <- t0, s500 wait=1\n {end}"
     if section != "tuple":
-        text = f"tuple:\n end wait=1\n{section}:\n setx x9 <- s0, s500 wait=1\n end wait=8\n"
+        text = f"tuple:\n end wait=1\n{section}:\n setx x9 <- s0, s500 wait=1\n {end}"
     program, sections = assemble(text)
     random = random_bundle(np.random.default_rng(1), CONFIG, batch=1)
     image = np.full((1, CONFIG.lanes), 9.0, dtype=np.float32).view(np.uint32)

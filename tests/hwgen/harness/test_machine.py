@@ -17,8 +17,8 @@ from dana.storage.builder import build_pages
 from dana.storage.schema import TableSchema
 from dsl import compile_rule
 from hwgen.harness import MachineHang, RtlMachine
-from hwgen.spec import cycles, registers
-from hwgen.spec.bundle import Bundle
+from hwgen.spec import cycles, load, registers
+from hwgen.spec.bundle import Bundle, BundleError
 from hwgen.spec.config import ConfigError, MachineConfig
 from hwgen.spec.engine import Instruction, Opcode, Section
 from hwgen.spec.engine_text import assemble
@@ -61,6 +61,23 @@ def pair() -> tuple[RtlMachine, Simulator]:
 
 def everything(machine: RtlMachine | Simulator) -> np.ndarray:
     return machine.read_rows(0, CONFIG.scratch_depth)
+
+
+@pytest.mark.parametrize("later", range(1, 6))
+def test_a_reset_wins_over_a_start_before_it(later: int) -> None:
+    """However soon it comes: nothing runs, and the next epoch is like any other."""
+    rtl, simulator = pair()
+    pages = table(3)
+    for machine in (rtl, simulator):
+        machine.load(rule())
+    rtl._write_register(Register.PAGES, 1)
+    rtl._write_register(Register.CONTROL, 1)
+    for _ in range(later - 1):
+        rtl._write_register(Register.PAGES, 1)
+    rtl._write_register(Register.CONTROL, 2)
+    assert rtl._read(load.address(Region.CONTROL, Register.STATUS), 1)[0] & 1 == 0  # not busy
+    assert rtl.run_epoch(pages) == simulator.run_epoch(pages)
+    np.testing.assert_array_equal(everything(rtl), everything(simulator))
 
 
 def test_a_row_is_read_as_it_was_written() -> None:
@@ -141,8 +158,8 @@ def test_a_batch_of_too_many_rounds_is_a_fault() -> None:
 
 
 def test_a_machine_that_does_not_come_to_an_end_says_so() -> None:
-    """A program without END goes round and round."""
-    endless = tuple(Instruction(op=Opcode.MOV, inner=2) for _ in range(CONFIG.program_depth))
+    """An instruction of 67 million rows is as good as one without an end."""
+    endless = (Instruction(op=Opcode.MOV, inner=16383, outer=4095), Instruction(op=Opcode.END))
     machine = RtlMachine(CONFIG, patience=20_000)
     machine.load(rule(program=endless, sections={Section.TUPLE: 0}))
     with pytest.raises(MachineHang, match="has not moved for 20000 cycles"):
@@ -171,6 +188,9 @@ def test_what_cannot_be_is_refused() -> None:
     crossing, sections = assemble("tuple:\n add s0 <- s0, s1, lane^1 wait=1\n end wait=9\n")
     with pytest.raises(ValueError, match="the machine must have crossed exchanges, which the Bundle's program uses"):
         machine.load(rule(config=replace(CONFIG, crossed=0), program=crossing, sections=sections))
+    far, sections = assemble("tuple:\n add s0 <- s0, s1, lane^8 wait=1\n end wait=9\n")
+    with pytest.raises(BundleError, match=r"breaks it: 2\*\*distance of an exchange is below the number of lanes"):
+        machine.load(rule(program=far, sections=sections))
     machine.load(rule(config=replace(CONFIG, link_latency=7, clock_hz=1)))
     with pytest.raises(ValueError, match="pages must be a multiple of 8192 bytes, not 10"):
         machine.run_epoch(bytes(10))

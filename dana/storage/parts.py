@@ -1,0 +1,159 @@
+"""Rows over several frames: how a row that no page holds is cut into parts, written and read again.
+
+In: a schema whose `part` says how many values a part has, and rows, or pages of parts. Out: the pages, or the rows.
+Each part is a tuple: header (24 bytes), the part's number (int4), then its values, binary32, flattened in the order of
+the columns. Parts of a row follow one another; a row that is skipped is one tuple without attributes. This is the
+reference for pg_extension/src/frames.c, which writes them, and for the machine, which reads them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dana.storage import layout
+from dana.storage.builder import PageBuilder, PageFull
+from dana.storage.reader import PageFault, PageRows, convert, line_pointers
+from dana.storage.schema import TableSchema, Use
+from hwgen.spec.columns import ColumnType
+from hwgen.spec.strider import Fault
+
+HEADER = layout.align_up(layout.TUPLE_HEADER_SIZE, layout.MAXALIGN)
+NUMBER_BYTES = 4
+ATTRIBUTES = 2
+"""Attributes of a part: its number and its values."""
+
+VALUE_BYTES = 4
+
+
+def most_values(page_size: int) -> int:
+    """Values of the largest part that a page holds."""
+    room = (page_size - layout.PAGE_HEADER_SIZE - layout.ITEM_ID_SIZE) // layout.MAXALIGN * layout.MAXALIGN
+    return (room - HEADER - NUMBER_BYTES) // VALUE_BYTES
+
+
+def places(schema: TableSchema) -> list[int]:
+    """Of each column the place of its first value among a row's; at the end, how many these are."""
+    found = [0]
+    for attribute in schema.attributes:
+        found.append(found[-1] + (attribute.array_length or 1))
+    return found
+
+
+def cut(schema: TableSchema) -> list[tuple[int, int]]:
+    """The parts of a row: each one's first value, and how many it has."""
+    total = places(schema)[-1]
+    return [(first, min(schema.part, total - first)) for first in range(0, total, schema.part)]
+
+
+def build_row(schema: TableSchema, row: Sequence[Any]) -> list[bytes]:
+    """The tuples of a row; with a None in it, it is skipped."""
+    if any(value is None for value in row):
+        return [_tuple(0, b"")]
+    values = np.concatenate([np.asarray(value, dtype="<f4").reshape(-1) for value in row])
+    if values.size != places(schema)[-1]:
+        raise ValueError(f"a row of {schema.relation} has {places(schema)[-1]} values, not {values.size}")
+    return [
+        _tuple(ATTRIBUTES, struct.pack("<i", number) + values[first : first + count].tobytes())
+        for number, (first, count) in enumerate(cut(schema))
+    ]
+
+
+def build_part_pages(schema: TableSchema, rows: Iterable[Sequence[Any]], *, page_size: int) -> bytes:
+    """Pages of all rows, as frames.c fills them: a page is full when the next tuple does not fit."""
+    return pack((stored for row in rows for stored in build_row(schema, row)), page_size=page_size)
+
+
+def pack(tuples: Iterable[bytes], *, page_size: int) -> bytes:
+    """Tuples on as few pages as there must be, in their order."""
+    pages = bytearray()
+    builder, used = PageBuilder(page_size), False
+    for stored in tuples:
+        try:
+            builder.add(stored)
+        except PageFull:
+            pages += builder.finish()
+            builder = PageBuilder(page_size)
+            builder.add(stored)
+        used = True
+    if used:
+        pages += builder.finish()
+    return bytes(pages)
+
+
+def _tuple(attributes: int, data: bytes) -> bytes:
+    infomask = layout.HEAP_XMIN_FROZEN | layout.HEAP_XMAX_INVALID | layout.HEAP_HASVARWIDTH
+    header = struct.pack("<IIIHHHHHB", 0, 0, 0, 0, 0, 0, attributes, infomask, HEADER)
+    return header.ljust(HEADER, b"\0") + data
+
+
+class PartReader:
+    """The reference reader of such pages, which come in their order.
+
+    Parameters
+    ----------
+    uses
+        Columns to read.
+    """
+
+    def __init__(self, schema: TableSchema, uses: Sequence[Use]) -> None:
+        self._parts = cut(schema)
+        self._places = places(schema)
+        self._uses = uses
+        self._open: list[npt.NDArray[np.float32]] = []
+        """Parts of the row that has begun and not ended."""
+        self._behind = 0
+        """Page address behind the last line pointer, where a Strider ends its page."""
+
+    def read(self, page: bytes) -> PageRows:
+        """Rows that end on the page, and how many of it are skipped. Raises PageFault at the first contradiction."""
+        result = PageRows()
+        self._behind = 0
+        for address, start, state, length in line_pointers(page):
+            self._behind = address + layout.ITEM_ID_SIZE
+            if state != layout.LP_NORMAL:
+                continue
+            values = self._part(page, address, start, start + length)
+            if values is None:
+                result.skipped += 1
+                continue
+            self._open.append(values)
+            if len(self._open) == len(self._parts):
+                result.rows.append(self._row())
+        return result
+
+    def finish(self) -> None:
+        """The epoch ends with the page that was read last. Raises PageFault in the middle of a row."""
+        if self._open:
+            raise PageFault(Fault.TUPLE_PARTS, self._behind)
+
+    def _row(self) -> list[npt.NDArray[np.float32]]:
+        values = np.concatenate(self._open)
+        self._open = []
+        return [values[self._places[use.attribute] :][: use.count] for use in self._uses]
+
+    def _part(self, page: bytes, pointer: int, start: int, end: int) -> npt.NDArray[np.float32] | None:
+        if end - start <= layout.TUPLE_HEADER_SIZE:
+            raise PageFault(Fault.TUPLE_HEADER, pointer)
+        infomask2, infomask = struct.unpack_from("<HH", page, start + layout.T_INFOMASK2)
+        if infomask & layout.HEAP_HASNULL or page[start + layout.T_HOFF] != HEADER:
+            raise PageFault(Fault.TUPLE_HEADER, pointer)
+        if infomask2 & (1 << layout.HEAP_NATTS_BITS) - 1 < ATTRIBUTES:
+            return None
+        data = start + HEADER
+        if data + NUMBER_BYTES > end:
+            raise PageFault(Fault.TUPLE_SHORT, pointer)
+        (number,) = struct.unpack_from("<I", page, data)
+        if number >= len(self._parts):
+            raise PageFault(Fault.TUPLE_PARTS, pointer)
+        _, count = self._parts[number]
+        data += NUMBER_BYTES
+        if data + VALUE_BYTES * count > end:
+            raise PageFault(Fault.TUPLE_SHORT, pointer)
+        if number != len(self._open):
+            raise PageFault(Fault.TUPLE_PARTS, pointer)
+        return convert(page[data : data + VALUE_BYTES * count], ColumnType.FLOAT4)

@@ -1,0 +1,147 @@
+"""Bundles that no hardware is loaded with: each rule has a program that breaks it, and a word of why."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hwgen.spec import columns, legal, load, strider
+from hwgen.spec.bundle import Bundle, BundleError
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.engine import Instruction, Opcode, Section
+from hwgen.spec.engine_text import assemble
+from tests.hwgen.engine.programs import random_bundle
+
+CONFIG = MachineConfig(threads=4, scratch_depth=128, tuple_depth=64, program_depth=64, index_depth=8)
+BASE = random_bundle(np.random.default_rng(1), CONFIG, batch=4)
+
+
+def program(line: str, **config: int) -> Bundle:
+    """A Bundle that runs the lines for each round."""
+    instructions, sections = assemble(f"tuple:\n {line}\n end\n")
+    return replace(BASE, program=instructions, sections=sections, levels=0, config=replace(CONFIG, **config))
+
+
+BROKEN = {
+    "loops run at least once": "mov s10 <- s0 inner=0",
+    "LOW and HIGH need an exchange": "high s10 <- s0, s1",
+    "an exchange has an operation of two operands that is no special function": "movc s10 <- s0, s1, lane^1",
+    "2**distance of an exchange is below the number of lanes (threads)": "add s10 <- s0, s1, thread^4",
+    "an exchange has a_tuple = b_tuple": "add s10 <- s0, t1, thread^2",
+    "an exchange has a_level = 0": "add s10 <- s0+level, s0, thread^2",
+    "the mask of an exchange is not PAIR": "add s10 <- s0, thread^2 mask=pair",
+    "SETX and the flags of indices need an index file of `outer` entries": "setx x4+2o <- t0+1o, s0 outer=9",
+    "an index is for no special function": "exp s10 <- s0+x",
+    "source is MEMORY where an index is set or used": "add s10+x <- s0, lane^1",
+    "the mask is NONE or SINGLE where an index is set or used": "add s10+x <- s0, s1 mask=pair",
+    "an operand with an index has no level and is not in tuple memory": "mov s10 <- s0+level+x",
+    "inner of SETX is 1": "setx x4+2o <- t0+i, s0 inner=2",
+    "the bound of SETX, dst, is at least 1": "setx x0+2o <- t0, s0",
+    "(dst-1) * dst_outer of SETX is below scratch_depth": "setx x65+2o <- t0, s0",
+    "SETX has no tails, levels, flags of indices": "setx x4+2o <- t0, s0 tail_a=1 tail=3",
+}
+MORE = [
+    "low s10 <- s0, s1",
+    *(f"{op} s10 <- s0, thread^1" for op in ("mov", "neg", "abs", "exp", "sqrt")),
+    "div s10 <- s0, s1, lane^1",
+    "add s10 <- s0, s1, lane^8",
+    "add s10 <- t0, s1, lane^2",
+    "mov s10 <- t0+x",
+    "mov s10+level+x <- s0",
+]
+
+
+def test_every_rule_has_a_program_that_breaks_it() -> None:
+    rules = (*legal.LOOPS, *legal.CHOICES, *legal.EXCHANGES, *legal.INDICES, *legal.SETTERS)
+    assert list(BROKEN) == [rule for rule, _ in rules]
+
+
+@pytest.mark.parametrize(("rule", "line"), BROKEN.items())
+def test_what_breaks_a_rule_is_refused_with_it(rule: str, line: str) -> None:
+    with pytest.raises(BundleError, match=rf"^instruction 0 \(\w+\) must keep .* breaks it: {re.escape(rule)}\."):
+        load.bundle_blocks(program(line))
+
+
+@pytest.mark.parametrize("line", MORE)
+def test_so_is_whatever_else_breaks_one(line: str) -> None:
+    with pytest.raises(BundleError, match=r"^instruction 0 "):
+        load.bundle_blocks(program(line))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "low s10 <- s0, s1, lane^4",
+        "high s10 <- t0, thread^2 mask=single",
+        "eq s10+i <- s0+i, s2+i, lane^1 inner=2 tail_a=1 tail_b=1 tail=3",
+        "setx x64+2o <- t0+1o, s7 outer=8 mask=single\n mov s10+i+x <- s20+i inner=2",
+    ],
+)
+def test_what_keeps_them_is_written(line: str) -> None:
+    assert len(list(load.bundle_blocks(program(line)))) > 10
+
+
+def test_random_programs_keep_the_rules() -> None:
+    """So that the rules refuse nothing that the hardware is tested with."""
+    for seed in range(20):
+        legal.check(random_bundle(np.random.default_rng(seed), CONFIG, batch=16))
+
+
+@pytest.mark.parametrize(
+    ("line", "lacks", "said"),
+    [
+        ("low s10 <- s0, lane^1", {"crossed": 0}, "must have LOW"),
+        ("add s10 <- s0, s1, lane^1", {"crossed": 0}, "must have crossed exchanges"),
+        ("add s10+i <- s0+i, s0, lane^1 inner=2", {"crossed": 0}, "must have crossed exchanges"),
+        ("exp s10 <- s0", {"functions": 1}, "must have EXP"),
+        ("setx x4+2o <- t0+1o, s0", {"index_depth": 0}, "need an index file"),
+    ],
+)
+def test_what_the_machine_does_not_have(line: str, lacks: dict[str, int], said: str) -> None:
+    legal.check(program(line))
+    with pytest.raises(BundleError, match=said):
+        load.bundle_blocks(program(line, **lacks))
+
+
+MOV, END = Instruction(op=Opcode.MOV), Instruction(op=Opcode.END)
+JUMP, COLUMN = strider.Instruction.decode(0), columns.Column.decode(0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"program": (MOV,) * 64 + (END,)}, "instructions of the engine must be at most 64 .* has 65"),
+        ({"strider": (JUMP,) * 513}, "instructions of the Striders must be at most 512 .* has 513"),
+        ({"constants": (0,) * 33}, "constants of the Striders must be at most 32 .* has 33"),
+        ({"columns": (COLUMN,) * 65}, "column descriptors must be at most 64 .* has 65"),
+        ({"image": np.zeros((129, 8), dtype=np.uint32)}, "rows of the image must be at most 128 .* has 129"),
+        ({"sections": {Section.INIT: 0}}, "must have a section 'tuple'"),
+        ({"sections": {Section.TUPLE: 2}, "program": (MOV, END)}, r"tuple must start in 0 … 1, not at 2"),
+        ({"sections": {Section.TUPLE: -1}, "program": (MOV, END)}, r"tuple must start in 0 … 1, not at -1"),
+        ({"sections": {Section.TUPLE: 0}, "program": (MOV,)}, "section tuple has no END"),
+    ],
+)
+def test_sizes_and_sections(changes: dict[str, object], said: str) -> None:
+    with pytest.raises(BundleError, match=said):
+        load.bundle_blocks(replace(BASE, **changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"group": 3}, "must be a power of two, not 3"),
+        ({"group": 0}, "must be a power of two, not 0"),
+        ({"tuple_rows": 40}, "must fit 64 rows of tuple memory"),
+        ({"levels": 33}, "has from 0 to 32 levels, not 33"),
+        (
+            {"columns": (columns.Column(count=9, row=3, type=columns.ColumnType.FLOAT4, first=1, last=1),)},
+            "column descriptor 0 must stay within the 4 rows of a tuple, but reaches row 4",
+        ),
+    ],
+)
+def test_settings_that_no_hardware_takes(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(BundleError, match=re.escape(message)):
+        legal.check(replace(BASE, **{"group": 1, "tuple_rows": 4, **changes}))
