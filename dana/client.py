@@ -439,4 +439,5 @@ def connect(dsn: str | None = None) -> Connection:
         from dana.server.embedded import EmbeddedServer
 
         dsn = EmbeddedServer.start().dsn
-    return Connection(psycopg.connect(dsn, autocommit=True))
+    # the database may have another encoding, or none: what is JSON, and names, are UTF-8 here
+    return Connection(psycopg.connect(dsn, autocommit=True, client_encoding="utf8"))

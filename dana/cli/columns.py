@@ -63,7 +63,18 @@ def declared_table(options: argparse.Namespace) -> TableSchema:
         return declared(options.schema)
     if options.features is None:
         raise UsageError("what is made depends on the table; give --features N or --schema 'x float4[54], …'")
+    _within_a_table(options.features + 1)
     return declared(", ".join([*(f"x{index + 1} float4" for index in range(options.features)), "y float4"]))
+
+
+def _within_a_table(columns: int) -> None:
+    from dana.storage.columns import MOST_COLUMNS
+
+    if columns > MOST_COLUMNS:
+        raise UsageError(
+            f"a table of PostgreSQL has at most {MOST_COLUMNS} columns, not {columns}",
+            hint="Put the features into one column: --schema 'x float4[N], y float4' --label y.",
+        )
 
 
 def declared(text: str) -> TableSchema:
@@ -72,13 +83,16 @@ def declared(text: str) -> TableSchema:
     Raises
     ------
     UsageError
-        A part of the text is no column, or names a type that is not known here.
+        More columns than a table has; or a part of the text is no column, or names a type that is not known here.
     """
-    attributes = tuple(_column(part) for part in text.split(","))
-    names = [attribute.name for attribute in attributes]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(f"column {name} stands twice in the schema {text!r}")
+    parts = text.split(",")
+    _within_a_table(len(parts))
+    attributes = tuple(_column(part) for part in parts)
+    names: set[str] = set()
+    for attribute in attributes:
+        if attribute.name in names:
+            raise UsageError(f"column {attribute.name} stands twice in the schema {text!r}")
+        names.add(attribute.name)
     return TableSchema(relation="the schema", attributes=attributes)
 
 

@@ -35,35 +35,39 @@ def run_design(options: argparse.Namespace) -> int:
     """Search and print."""
     from rich.console import Console
 
+    from dana.codesign.sample import fits
     from dana.codesign.search import explore
     from dana.compiler import bind
     from dana.errors import UsageError
     from dana.rulefile import load
+    from dana.storage.frames import framed
     from hwgen.devices import DeviceError, load_device
 
     rule = load(options.file)
     schema = declared_table(options)
+    page_size = options.page_size
     try:
         device = load_device(options.device)
     except DeviceError as error:
         raise UsageError(str(error)) from None
     binding = bind(rule.hdfg, schema, None, options.label)
-    found = explore(
-        binding, schema, device, max_tuples=options.pages * options.page_size // 28, page_size=options.page_size
-    )
+    if not fits(schema, page_size=page_size):  # PostgreSQL keeps such rows out of line, and frames bring them
+        schema, frames = framed(schema, binding.uses)
+        page_size = frames.page_size
+        label = binding.labels[0] if len(binding.labels) == 1 else None
+        binding = bind(rule.hdfg, schema, binding.features, label)
+    found = explore(binding, schema, device, max_tuples=options.pages * page_size // 28, page_size=page_size)
     console = Console(highlight=False)
-    console.print(
-        f"rule {rule.name} on {device.name}, {found.best.cycles.tuples} tuples on a page of {options.page_size}"
-    )
+    console.print(f"rule {rule.name} on {device.name}, {found.best.cycles.density}, pages of {page_size} bytes")
     _print_machines(console, found)
     _print_best(console, found, options.pages)
     if options.charts is not None:
-        for path in _draw(found.best, options.charts):
+        for path in _draw(f"rule {rule.name} on {device.name}", found.best, options.charts):
             console.print(str(path), soft_wrap=True)
     return 0
 
 
-def _draw(best: Candidate, folder: Path) -> list[Path]:
+def _draw(title: str, best: Candidate, folder: Path) -> list[Path]:
     """Write the machine's use, its roofline and the schedule of each section."""
     from dana.errors import SetupError
 
@@ -75,7 +79,7 @@ def _draw(best: Candidate, folder: Path) -> list[Path]:
 
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    for name, drawing in machine_charts(Machine.of(best.bundle, best.cycles)).items():
+    for name, drawing in machine_charts(Machine.of(title, best.bundle, best.cycles)).items():
         paths.append(folder / f"{name}.svg")
         paths[-1].write_text(drawing, encoding="utf-8")
     return paths

@@ -71,7 +71,8 @@ def _report(error: Exception) -> int:
     if _is_from("dsl.diagnostics", "RuleError", error):
         return _fail(str(error), USAGE)
     if _is_from("psycopg", "Error", error):
-        return _fail(str(error).strip(), DATABASE)
+        # the context is the extension's own functions, which nobody has to know
+        return _fail(str(error).split("\nCONTEXT:", 1)[0].strip(), DATABASE)
     if isinstance(error, SetupError):
         return _fail(str(error), SETUP)
     if isinstance(error, UsageError):

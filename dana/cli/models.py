@@ -15,7 +15,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     """Add the command."""
     export = commands.add_parser("export-model", help="write a trained model as ONNX, PMML or JSON")
     export.add_argument("model", metavar="MODEL", help="its name, or name@version")
-    export.add_argument("--format", choices=FORMATS, help="as the output's name ends; else json")
+    export.add_argument("--format", choices=FORMATS, help="as the output's name ends; without an end json")
     export.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of to the terminal")
     export.add_argument("--dsn", help="server that has the model (the embedded one)")
     export.set_defaults(run=run_export_model)
@@ -44,8 +44,14 @@ def run_export_model(options: argparse.Namespace) -> int:
 
 
 def _kind_of(output: Path | None) -> str:
+    from dana.errors import UsageError
+
     suffix = "" if output is None else output.suffix[1:].lower()
-    return suffix if suffix in FORMATS else "json"
+    if suffix and suffix not in FORMATS:
+        raise UsageError(
+            f"{output} does not end as a format does: .{', .'.join(FORMATS)}", hint="Or say which with --format."
+        )
+    return suffix or "json"
 
 
 def _make(kind: str, exported: dict[str, Any]) -> bytes:

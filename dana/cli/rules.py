@@ -117,16 +117,17 @@ def _strider(rule: Rule, options: argparse.Namespace) -> bytes:
 
 
 def _cost(rule: Rule, options: argparse.Namespace) -> bytes:
-    from dana.codesign.sample import sample_page
+    from dana.codesign.sample import sample_pages
     from dana.compiler import bind
     from dana.compiler.cost import count_cost
 
     schema, bundle = declared_table(options), _design(rule, options).bundle
     config = bundle.config
-    _, tuples = sample_page(schema, page_size=config.page_size)
+    sample = sample_pages(schema, page_size=config.page_size)
     cost = count_cost(bind(rule.hdfg, schema, None, options.label).graph, bundle)
     machine = f"{config.threads} threads of {config.clusters} clusters, {bundle.group} tuples of a thread in a round"
-    link = f"time on the page link  {config.page_beats / tuples:.2f} cycles of a tuple, {config.link_bytes} bytes each"
+    beats = config.page_beats * sample.pages / sample.rows
+    link = f"time on the page link  {beats:.2f} cycles of a tuple, {config.link_bytes} bytes each"
     return f"{machine}\n{cost.text()}{link}\n".encode()
 
 

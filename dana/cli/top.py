@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -18,6 +19,10 @@ NAMED = ("role", "model", "source")
 """Columns of what users named."""
 SHORTEST = 8
 """Letters that are left of such a name."""
+BARS = "▁▂▃▄▅▆▇█"
+CURVE = "curve"
+SPARKS = 16
+"""Letters of a curve."""
 
 RUNNING = """
 SELECT pid, role, coalesce(source::text, 'a query'), phase, epoch, epochs, page, pages, loss, seconds_left
@@ -27,6 +32,13 @@ ENDED = """
 SELECT id, model || '@' || model_version, source, backend, epochs, loss, wall_seconds, started
 FROM dana.run ORDER BY id DESC LIMIT %s
 """
+CURVES = """
+SELECT pid, run, avg(loss) FROM (
+    SELECT pid, run, loss, ntile(%s) OVER (PARTITION BY pid, run ORDER BY epoch) AS part FROM dana.curve
+    WHERE pid IS NOT NULL OR run = ANY (%s)
+) AS epochs GROUP BY pid, run, part ORDER BY pid, run, part
+"""
+"""Mean losses of as many parts of each training as a curve has letters."""
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -57,22 +69,29 @@ def run_top(options: argparse.Namespace) -> int:
     from dana.client import connect
 
     console = Console(highlight=False)
+    curves: dict[int, list[float | None]] = {}
     with connect(options.dsn or started(major=18).dsn) as db:
         if options.once:
-            console.print(_screen(db.session, console.width))
+            console.print(_screen(db.session, console.width, curves))
             return 0
         with Live(console=console, screen=True, auto_refresh=False) as live:
             try:
                 while True:
-                    live.update(_screen(db.session, console.width), refresh=True)
+                    live.update(_screen(db.session, console.width, curves), refresh=True)
                     time.sleep(options.interval)
             except KeyboardInterrupt:  # how one leaves
                 return 0
 
 
-def _screen(session: psycopg.Connection[Any], room: int) -> Group:
+def _screen(session: psycopg.Connection[Any], room: int, of_run: dict[int, list[float | None]]) -> Group:
+    """What is there now; ``of_run`` holds the curves of ended runs, which are read once."""
     from rich.console import Group
 
+    now = session.execute(RUNNING).fetchall()
+    then = session.execute(ENDED, (LAST_RUNS,)).fetchall()
+    of_pid: dict[int, list[float | None]] = {}
+    for pid, run, loss in session.execute(CURVES, (SPARKS, [row[0] for row in then if row[0] not in of_run])):
+        (of_pid.setdefault(pid, []) if run is None else of_run.setdefault(run, [])).append(loss)
     running = [
         (
             str(pid),
@@ -82,22 +101,33 @@ def _screen(session: psycopg.Connection[Any], room: int) -> Group:
             f"{_or_dash(epoch)}/{_or_dash(epochs)}",
             _or_dash(page) if not pages else f"{page / pages:.0%}",
             _number(loss),
+            _sparkline(of_pid.get(pid, [])),
             "–" if left is None else _duration(left),
         )
-        for pid, role, source, phase, epoch, epochs, page, pages, loss, left in session.execute(RUNNING)
+        for pid, role, source, phase, epoch, epochs, page, pages, loss, left in now
     ]
     ended = [
-        (str(number), model, source, backend, str(epochs), _number(loss), _duration(wall), _moment(when))
-        for number, model, source, backend, epochs, loss, wall, when in session.execute(ENDED, (LAST_RUNS,))
+        (
+            str(number),
+            model,
+            source,
+            backend,
+            str(epochs),
+            _number(loss),
+            _sparkline(of_run.get(number, [])),
+            _duration(wall),
+            _moment(when),
+        )
+        for number, model, source, backend, epochs, loss, wall, when in then
     ]
     return Group(
-        _table("running", ("pid", "role", "source", "phase", "epoch", "page", "loss", "left"), running, room),
-        _table("ended", ("run", "model", "source", "on", "epochs", "loss", "wall", "started"), ended, room),
+        _table("running", ("pid", "role", "source", "phase", "epoch", "page", "loss", CURVE, "left"), running, room),
+        _table("ended", ("run", "model", "source", "on", "epochs", "loss", CURVE, "wall", "started"), ended, room),
     )
 
 
 def _table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], room: int) -> Table:
-    """A table that shortens what users named where the terminal is narrow, and no number."""
+    """A table that shortens what users named where the terminal is narrow, then leaves out the curve, and no number."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -108,6 +138,9 @@ def _table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]
     # two blanks for each column
     while sum(widths) + 2 * len(columns) > room and any(widths[k] > SHORTEST for k in named):
         widths[max(named, key=lambda k: widths[k])] -= 1
+    if sum(widths) + 2 * len(columns) > room and CURVE in columns:
+        k = columns.index(CURVE)
+        return _table(title, columns[:k] + columns[k + 1 :], [row[:k] + row[k + 1 :] for row in rows], room)
     for column, width in zip(columns, widths, strict=True):
         made.add_column(column, no_wrap=True, width=width, overflow="ellipsis")
     for row in rows:
@@ -115,6 +148,20 @@ def _table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]
     if not rows:
         made.add_row(Text("–"))
     return made
+
+
+def _sparkline(losses: Sequence[float | None]) -> str:
+    """Losses as bars from the least to the largest of them; a blank where there is none, or none that is finite."""
+    finite = [loss for loss in losses if loss is not None and math.isfinite(loss)]
+    if not finite:
+        return "–"
+    least, span = min(finite), max(finite) - min(finite)
+    return "".join(
+        " "
+        if loss is None or not math.isfinite(loss)
+        else BARS[round((loss - least) / span * (len(BARS) - 1)) if span > 0 else 0]
+        for loss in losses
+    )
 
 
 def _or_dash(value: int | None) -> str:

@@ -38,6 +38,17 @@ CREATE FUNCTION dana_number(value "any") RETURNS double precision
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_number("any") IS 'The number that a training makes of a value, before it is rounded to real: of a boolean, a date, a time ...';
 
+-- For calls of our own: others may make functions in the schema of the extension, if they may create there, that fit the
+-- types of an argument better than "any" does. Nobody can in this one.
+
+CREATE FUNCTION dana.dana_predict(model text, VARIADIC features "any") RETURNS real
+	LANGUAGE c STABLE STRICT PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME', 'dana_predict';
+COMMENT ON FUNCTION dana.dana_predict(text, "any") IS 'dana_predict(), as the extension''s own functions call it';
+
+CREATE FUNCTION dana.dana_number(value "any") RETURNS double precision
+	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'dana_number';
+COMMENT ON FUNCTION dana.dana_number("any") IS 'dana_number(), as the extension''s own functions call it';
+
 -- Predictions for whole tables
 
 COMMENT ON FUNCTION dana_predict(text, "any") IS
@@ -70,7 +81,11 @@ BEGIN
 		JOIN pg_catalog.pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
 		WHERE i.indrelid OPERATOR(pg_catalog.=) source::pg_catalog.oid AND i.indisprimary AND i.indnkeyatts = 1;
 	END IF;
-	RETURN QUERY EXECUTE pg_catalog.format(E'SELECT r.%I::pg_catalog.text, @extschema@.dana_predict(%L, %s) FROM %s AS r WHERE (%s\n)',
+	IF key IS NULL AND EXISTS (
+		SELECT FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) source::pg_catalog.oid AND c.relkind = 'v') THEN
+		RAISE invalid_parameter_value USING MESSAGE = 'argument "key" must name a column of the view that tells its rows apart';
+	END IF;
+	RETURN QUERY EXECUTE pg_catalog.format(E'SELECT r.%I::pg_catalog.text, dana.dana_predict(%L::pg_catalog.text, %s) FROM %s AS r WHERE (%s\n)',
 		COALESCE(key, 'ctid'), model, @extschema@.dana_arguments(names), source, COALESCE(filter, 'true'));
 END
 $$;
@@ -98,18 +113,25 @@ CREATE FUNCTION dana_explain(
 COMMENT ON FUNCTION dana_explain IS
 	'The machine that dana_train() would train with, or the best one for an FPGA: program, cycles, bottleneck, area, and the estimate beside the last run; trains nothing';
 
--- who may train may also ask
+-- who may train may also ask; who may predict may do so by both names
 DO $$
 DECLARE
+	given record;
 	allowed record;
 BEGIN
-	REVOKE EXECUTE ON FUNCTION @extschema@.dana_explain FROM PUBLIC;
-	FOR allowed IN SELECT a.grantee, a.is_grantable FROM pg_catalog.pg_proc AS p, pg_catalog.aclexplode(p.proacl) AS a
-		WHERE p.oid = '@extschema@.dana_train'::pg_catalog.regproc AND a.grantee <> p.proowner
+	FOR given IN SELECT v.source, v.target FROM (VALUES
+		('@extschema@.dana_train'::pg_catalog.regproc::pg_catalog.oid, '@extschema@.dana_explain'),
+		('@extschema@.dana_predict(text, "any")'::pg_catalog.regprocedure::pg_catalog.oid, 'dana.dana_predict')) AS v (source, target)
 	LOOP
-		EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION @extschema@.dana_explain TO %s%s',
-			CASE WHEN allowed.grantee = 0 THEN 'PUBLIC' ELSE allowed.grantee::pg_catalog.regrole::text END,
-			CASE WHEN allowed.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END);
+		EXECUTE pg_catalog.format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', given.target);
+		FOR allowed IN SELECT a.grantee, a.is_grantable
+			FROM pg_catalog.pg_proc AS p, pg_catalog.aclexplode(COALESCE(p.proacl, pg_catalog.acldefault('f', p.proowner))) AS a
+			WHERE p.oid = given.source AND a.grantee <> p.proowner
+		LOOP
+			EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION %s TO %s%s', given.target,
+				CASE WHEN allowed.grantee = 0 THEN 'PUBLIC' ELSE allowed.grantee::pg_catalog.regrole::text END,
+				CASE WHEN allowed.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END);
+		END LOOP;
 	END LOOP;
 END
 $$;
@@ -270,15 +292,19 @@ DECLARE
 	failed jsonb;
 	unknown text;
 BEGIN
-	IF folds IS NULL OR folds NOT BETWEEN 2 AND 1000 THEN
+	IF seed IS NULL THEN
+		RAISE null_value_not_allowed USING MESSAGE = 'argument "seed" must not be NULL';
+	ELSIF folds IS NULL OR folds NOT BETWEEN 2 AND 1000 THEN
 		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('argument "folds" must be from 2 to 1000, not %s', COALESCE(folds::text, 'NULL'));
 	END IF;
-	IF key IS NULL AND query IS NOT NULL THEN
-		RAISE invalid_parameter_value USING MESSAGE = 'argument "key" must name a column of the query that tells its rows apart',
+	IF key IS NULL AND (query IS NOT NULL OR EXISTS (
+		SELECT FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) source::pg_catalog.oid AND c.relkind = 'v')) THEN
+		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('argument "key" must name a column of the %s that tells its rows apart',
+				CASE WHEN query IS NULL THEN 'view' ELSE 'query' END),
 			HINT = 'The folds are chosen by it. Name the features too, unless the key is one.';
 	END IF;
 	fold_of := pg_catalog.format('@extschema@.dana_fold(%s, %s, %s)',
-		COALESCE(pg_catalog.quote_ident(key) || '::pg_catalog.text', 'ctid'), folds, COALESCE(seed::text, 'NULL'));
+		COALESCE(pg_catalog.quote_ident(key) || '::pg_catalog.text', 'ctid'), folds, seed);
 	WITH trials AS MATERIALIZED (
 		SELECT f.n, @extschema@.dana_trial(@extschema@.dana_apart(training, fold_of || ' <> ' || f.n::text),
 			@extschema@.dana_apart(evaluation, fold_of || ' = ' || f.n::text), true) AS t
@@ -414,14 +440,18 @@ BEGIN
 	IF metric IS NULL OR NOT (greater OR metric IN ('rmse', 'mae', 'log_loss')) THEN
 		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('there is no metric "%s"', metric),
 			HINT = 'There are rmse, mae, r2, and for two classes log_loss, accuracy, precision, recall, f1, auc.';
+	ELSIF seed IS NULL THEN
+		RAISE null_value_not_allowed USING MESSAGE = 'argument "seed" must not be NULL';
 	ELSIF folds IS NOT NULL AND test IS NOT NULL THEN
 		RAISE invalid_parameter_value USING MESSAGE = 'give either argument "folds" or argument "test", not both';
 	ELSIF test IS NOT NULL AND NOT (test > 0::float8 AND test < 1::float8) THEN
 		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('argument "test" must be a part of the rows between 0 and 1, not "%s"', test);
 	ELSIF test IS NULL AND COALESCE(folds, 5) NOT BETWEEN 2 AND 1000 THEN
 		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('argument "folds" must be from 2 to 1000, not %s', folds);
-	ELSIF key IS NULL AND query IS NOT NULL THEN
-		RAISE invalid_parameter_value USING MESSAGE = 'argument "key" must name a column of the query that tells its rows apart',
+	ELSIF key IS NULL AND (query IS NOT NULL OR EXISTS (
+		SELECT FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) source::pg_catalog.oid AND c.relkind = 'v')) THEN
+		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('argument "key" must name a column of the %s that tells its rows apart',
+				CASE WHEN query IS NULL THEN 'view' ELSE 'query' END),
 			HINT = 'The parts are chosen by it. Name the features too, unless the key is one.';
 	ELSIF COALESCE(pg_catalog.jsonb_typeof(hyper), 'null') <> 'object' THEN
 		RAISE invalid_parameter_value USING MESSAGE = 'argument "hyper" must be a JSON object', HINT = 'For instance ''{"lr": 0.01}''.';
@@ -433,8 +463,8 @@ BEGIN
 		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('the rule has no hyperparameter %s', unknown),
 			HINT = pg_catalog.format('It has: %s.', COALESCE((SELECT pg_catalog.string_agg(k, ', ') FROM pg_catalog.jsonb_object_keys(known) AS k), 'none'));
 	END IF;
-	chosen := CASE WHEN test IS NOT NULL THEN pg_catalog.format('@extschema@.dana_holdout(%s, %s, %s)', place, test, COALESCE(seed::text, 'NULL'))
-		ELSE pg_catalog.format('@extschema@.dana_fold(%s, %s, %s) = ', place, COALESCE(folds, 5), COALESCE(seed::text, 'NULL')) END;
+	chosen := CASE WHEN test IS NOT NULL THEN pg_catalog.format('@extschema@.dana_holdout(%s, %s::pg_catalog.float8, %s)', place, test, seed)
+		ELSE pg_catalog.format('@extschema@.dana_fold(%s, %s, %s) = ', place, COALESCE(folds, 5), seed) END;
 	-- one statement, so that all trials see the same rows; a short one, because an error shows it
 	SELECT pg_catalog.array_agg(pg_catalog.jsonb_build_object('n', p.n, 'fold', f.n, 'tried', $11 || p.point) || @extschema@.dana_trial(
 		@extschema@.dana_apart(training || pg_catalog.jsonb_build_object('hyper', $11 || p.point), 'NOT (' || chosen || f.number || ')'),
@@ -706,7 +736,7 @@ COMMENT ON COLUMN dana.run.counters IS 'Cycles by what the machine did or waited
 -- The loss of each epoch as it goes
 
 CREATE FUNCTION dana_live_epochs(
-	OUT pid integer, OUT role regrole, OUT source regclass, OUT epoch integer, OUT loss double precision, OUT tuples bigint,
+	OUT pid integer, OUT source regclass, OUT epoch integer, OUT loss double precision, OUT tuples bigint,
 	OUT skipped bigint, OUT cycles bigint, OUT seconds double precision
 ) RETURNS SETOF record
 	LANGUAGE c VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME';
@@ -781,8 +811,13 @@ BEGIN
 		IF NOT notes ? 'test'::text THEN
 			RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('model "%s" was trained without a part for tests', $1),
 				HINT = 'Train with test => 0.2, or evaluate on other rows.';
+		ELSIF query IS NOT NULL OR EXISTS (
+			SELECT FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) source::pg_catalog.oid AND c.relkind = 'v') THEN
+			RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('part %s is rows of the table that model "%s" was trained on, and the rows of a %s have no place in it',
+					part, $1, CASE WHEN query IS NULL THEN 'view' ELSE 'query' END),
+				HINT = 'Evaluate on all of them with part => ''all''.';
 		END IF;
-		condition := condition || pg_catalog.format(' AND %s@extschema@.dana_holdout(ctid, %s, %s)',
+		condition := condition || pg_catalog.format(' AND %s@extschema@.dana_holdout(ctid, %s::pg_catalog.float8, %s)',
 			CASE part WHEN 'train' THEN 'NOT ' ELSE '' END, notes ->> 'test'::text, notes ->> 'seed'::text);
 	ELSIF part <> 'all' THEN
 		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('argument "part" must be all, train or test, not "%s"', part);
@@ -795,7 +830,7 @@ BEGIN
 	EXECUTE pg_catalog.format($q$
 		WITH scored AS MATERIALIZED (
 			SELECT y, p::float8 FROM (
-				SELECT @extschema@.dana_number(%s) AS y, @extschema@.dana_predict(%L, %s) AS p FROM %s AS r WHERE %s
+				SELECT dana.dana_number(%s) AS y, dana.dana_predict(%L::pg_catalog.text, %s) AS p FROM %s AS r WHERE %s
 			) AS s WHERE y IS NOT NULL AND p IS NOT NULL
 		), shape AS (
 			SELECT pg_catalog.count(*) AS n, pg_catalog.avg(y) AS mean, pg_catalog.bool_and(y IN (0::float8, 1::float8)) AS zero_one,

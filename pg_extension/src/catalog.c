@@ -124,18 +124,21 @@ dana_value(uint64 row, int column, bool *isnull)
 	return SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column, isnull);
 }
 
+/* The detail of an error: whose it is */
+static int
+whose(Oid owner)
+{
+	char *name = GetUserNameFromId(owner, true);
+
+	return name != NULL ? errdetail("It belongs to \"%s\".", name) : errdetail("Its owner was dropped.");
+}
+
 void
 dana_require_owner(Oid caller, Oid owner, const char *kind, const char *name)
 {
-	char *owner_name;
-
-	if (has_privs_of_role(caller, owner))
-		return;
-	owner_name = GetUserNameFromId(owner, true);
-	ereport(ERROR,
-			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-			 errmsg("must be owner of %s \"%s\"", kind, name),
-			 owner_name != NULL ? errdetail("It belongs to \"%s\".", owner_name) : errdetail("Its owner was dropped.")));
+	if (!has_privs_of_role(caller, owner))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("must be owner of %s \"%s\"", kind, name), whose(owner)));
 }
 
 void
@@ -147,5 +150,10 @@ dana_require_use(Oid caller, Oid owner, Datum users, const char *kind, const cha
 	for (int i = 0; i < count; i++)
 		if (has_privs_of_role(caller, ((Oid *)ARR_DATA_PTR(array))[i]))
 			return;
-	dana_require_owner(caller, owner, kind, name);
+	if (!has_privs_of_role(caller, owner))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for %s \"%s\"", kind, name),
+				 whose(owner),
+				 errhint("Its owner can let others use it with dana_grant_%s().", kind)));
 }

@@ -35,6 +35,19 @@ check_shape(bool right)
 				 errhint("For instance filter => 'age > 18 AND city IS NOT NULL'.")));
 }
 
+/* Errors of the parser point into the filter's text, and not into the statement that it is an argument of */
+static void
+point_into_filter(void *text)
+{
+	int position = geterrposition();
+
+	if (position <= 0)
+		return;
+	errposition(0);
+	internalerrposition(position);
+	internalerrquery(text);
+}
+
 /* The expression in a text: what PL/pgSQL calls one may be a whole SELECT without its first word */
 static Node *
 parse(const char *text)
@@ -58,22 +71,30 @@ parse(const char *text)
 void
 dana_filter_check(const char *text)
 {
+	ErrorContextCallback context = {error_context_stack, point_into_filter, unconstify(char *, text)};
+
+	error_context_stack = &context;
 	(void)parse(text);
+	error_context_stack = context.previous;
 }
 
 dana_filter *
 dana_filter_compile(Relation relation, const char *text)
 {
-	dana_filter		  *filter = palloc0(sizeof *filter);
-	ParseState		  *state = make_parsestate(NULL);
-	ParseNamespaceItem *table = addRangeTableEntryForRelation(state, relation, AccessShareLock, NULL, false, true);
-	Node			  *expression;
-	MemoryContext	   caller;
+	dana_filter			*filter = palloc0(sizeof *filter);
+	ErrorContextCallback context = {error_context_stack, point_into_filter, unconstify(char *, text)};
+	ParseState			*state = make_parsestate(NULL);
+	ParseNamespaceItem	*table = addRangeTableEntryForRelation(state, relation, AccessShareLock, NULL, false, true);
+	Node				*expression;
+	MemoryContext		 caller;
 
+	error_context_stack = &context;
+	state->p_sourcetext = text;
 	addNSItemToQuery(state, table, true, true, true);
 	expression = transformExpr(state, parse(text), EXPR_KIND_WHERE);
 	expression = coerce_to_boolean(state, expression, "filter");
 	assign_expr_collations(state, expression);
+	error_context_stack = context.previous;
 	if (state->p_hasSubLinks)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

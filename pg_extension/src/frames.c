@@ -4,6 +4,10 @@
  * A frame is a heap page whose tuples have a header of 24 bytes and then, each aligned to 4 bytes, one binary32 for a
  * scalar column, or a one-dimensional real[] for an array column. A row that is to be skipped is a tuple without any
  * attribute: a column that is missing at a tuple's end is NULL, and the machine skips and counts it like any other.
+ *
+ * A row that is longer than a frame is cut into parts, each a tuple: the part's number (int32), then its values, those of
+ * all columns one after another; every part but the last has the same number of them (dana/storage/parts.py reads them).
+ *
  * A frame is put together in private memory and then copied into the ring, for the sake of the caches (ring.c).
  */
 #include "frames.h"
@@ -24,6 +28,9 @@
 #include "values.h"
 
 #define TUPLE_DATA MAXALIGN(SizeofHeapTupleHeader)
+/* a part: its number, then its values */
+#define PART_DATA		(TUPLE_DATA + sizeof(int32))
+#define PART_ATTRIBUTES 2
 /* before the elements of an array: length, dimensions, no bitmap, type, extent, lower bound */
 #define ARRAY_DATA_IN_FRAME (6 * sizeof(int32))
 
@@ -47,6 +54,9 @@ struct dana_frames
 	dana_numbers		*numbers; /* of the current row */
 	int					 needed;  /* highest attribute number in use */
 	Size				 tuple;	  /* bytes of a complete tuple */
+	Size				 part;	  /* values of a part, or 0 */
+	Size				 total;	  /* values of a row */
+	float				*values;  /* of a row that is cut into parts */
 	uint32				 page_size;
 	char				*page;
 	uint32				 lower;
@@ -85,6 +95,7 @@ set_up_column(dana_frames *frames, frame_column *column, TupleDesc descriptor, i
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("column \"%s\" of %s has type %s, which cannot be trained on", column->name, frames->name,
 						format_type_be(attribute->atttypid))));
+	frames->total += Max(length, 1);
 	frames->tuple += length > 0 ? ARRAY_DATA_IN_FRAME + sizeof(float4) * (Size)length : sizeof(float4);
 	frames->needed = Max(frames->needed, number);
 }
@@ -96,10 +107,21 @@ start_page(dana_frames *frames)
 	frames->upper = frames->page_size;
 }
 
-dana_frames *
-dana_frames_begin(const char *name, TupleDesc descriptor, const dana_cleaning *cleaning, int columns, const int *numbers,
-				  const int *lengths, int classes, uint32 page_size)
+/* Whether a page holds the longest tuple */
+static bool
+fits(const dana_frames *frames, uint32 page_size)
 {
+	Size tuple = frames->part > 0 ? PART_DATA + sizeof(float4) * frames->part : frames->tuple;
+
+	return SizeOfPageHeaderData + sizeof(ItemIdData) + MAXALIGN(tuple) <= page_size;
+}
+
+dana_frames *
+dana_frames_begin(const char *name, TupleDesc descriptor, const dana_cleaning *cleaning, const dana_frame_layout *layout,
+				  int classes)
+{
+	const int	 columns = layout->columns;
+	const uint32 page_size = layout->page_size;
 	/* a training may stream for each epoch, all in one context of the caller's */
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "dana frames", ALLOCSET_DEFAULT_SIZES);
 	MemoryContext caller = MemoryContextSwitchTo(context);
@@ -114,9 +136,12 @@ dana_frames_begin(const char *name, TupleDesc descriptor, const dana_cleaning *c
 	frames->numbers = palloc0(sizeof(dana_numbers) * Max(columns, 1));
 	frames->tuple = TUPLE_DATA;
 	for (int i = 0; i < columns; i++)
-		set_up_column(frames, &frames->column[i], descriptor, numbers[i], lengths[i]);
-	if (columns > MaxHeapAttributeNumber || SizeOfPageHeaderData + sizeof(ItemIdData) + MAXALIGN(frames->tuple) > page_size)
+		set_up_column(frames, &frames->column[i], descriptor, layout->numbers[i], layout->lengths[i]);
+	frames->part = layout->part;
+	if (columns > MaxHeapAttributeNumber || !fits(frames, page_size))
 		ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker asked for frames that hold no row of %s", name)));
+	if (frames->part > 0)
+		frames->values = palloc_extended(sizeof(float) * frames->total, MCXT_ALLOC_HUGE);
 	frames->page_size = page_size;
 	frames->page = palloc_extended(page_size, MCXT_ALLOC_ZERO);
 	/* a detoasted value of 8 kB comes from the context's own block */
@@ -235,7 +260,10 @@ dana_refuse_label(const char *row, const char *name, const char *column, double 
 			 errhint("Number the labels from 0, give the rule more classes with hyper => '{...}', or leave such rows out.")));
 }
 
-/* Writes a complete tuple's attributes, and its label to `label`; returns how many numbers are NaN or infinite */
+/*
+ * Writes a complete row's attributes (its values and nothing else, where it is cut into parts), and its label to `label`;
+ * returns how many numbers are NaN or infinite
+ */
 static int
 write_columns(dana_frames *frames, char *at, float *label)
 {
@@ -250,7 +278,7 @@ write_columns(dana_frames *frames, char *at, float *label)
 		int			  count = Max(column->length, 1);
 		float		 *to;
 
-		if (column->length > 0)
+		if (column->length > 0 && frames->part == 0)
 		{
 			int32 header[6] = {0, 1, 0, FLOAT4OID, column->length, 1};
 
@@ -276,6 +304,43 @@ write_columns(dana_frames *frames, char *at, float *label)
 	return nonfinite;
 }
 
+/* A row's tuples, from its values */
+static void
+add_parts(dana_frames *frames)
+{
+	int32 number = 0;
+
+	for (Size first = 0; first < frames->total; first += frames->part, number++)
+	{
+		Size  count = Min(frames->part, frames->total - first);
+		char *at = add_tuple(frames, PART_DATA + sizeof(float) * count, PART_ATTRIBUTES);
+
+		memcpy(at, &number, sizeof number);
+		memcpy(at + sizeof number, frames->values + first, sizeof(float) * count);
+	}
+}
+
+/* Writes a complete row; returns how many numbers are NaN or infinite, and then it is there as a row to be skipped */
+static int
+add_complete(dana_frames *frames, float *label)
+{
+	int nonfinite;
+
+	if (frames->part == 0)
+	{
+		nonfinite = write_columns(frames, add_tuple(frames, frames->tuple, frames->columns), label);
+		if (nonfinite > 0) /* the tuple that was just added becomes one without attributes */
+			HeapTupleHeaderSetNatts((HeapTupleHeader)(frames->page + frames->upper), 0);
+		return nonfinite;
+	}
+	nonfinite = write_columns(frames, (char *)frames->values, label);
+	if (nonfinite > 0)
+		add_tuple(frames, TUPLE_DATA, 0);
+	else if (dana_is_class(*label, frames->classes))
+		add_parts(frames);
+	return nonfinite;
+}
+
 void
 dana_frames_add(dana_frames *frames, TupleTableSlot *row)
 {
@@ -293,15 +358,13 @@ dana_frames_add(dana_frames *frames, TupleTableSlot *row)
 	MemoryContextSwitchTo(caller);
 	if (!complete)
 		add_tuple(frames, TUPLE_DATA, 0);
-	else if (write_columns(frames, add_tuple(frames, frames->tuple, frames->columns), &label) > 0)
+	else if (add_complete(frames, &label) > 0)
 	{
 		if (frames->cleaning->nonfinite == DANA_NONFINITE_ERROR)
 			ereport(ERROR,
 					(errcode(ERRCODE_DATA_EXCEPTION),
 					 errmsg("row " UINT64_FORMAT " of %s has a NaN or an infinity in a column in use", frames->rows + 1, frames->name),
 					 errhint("Leave such rows out with nonfinite => 'skip', or keep them with nonfinite => 'keep'.")));
-		/* the tuple that was just added becomes one without attributes */
-		HeapTupleHeaderSetNatts((HeapTupleHeader)(frames->page + frames->upper), 0);
 		frames->nonfinite++;
 	}
 	else if (!dana_is_class(label, frames->classes))

@@ -44,14 +44,21 @@ dana_is_class(float label, int classes)
 /* Raises the error for a row's label that is none; `row` says which row, `column` which column */
 extern _Noreturn void dana_refuse_label(const char *row, const char *name, const char *column, double label, int classes);
 
+/* What frames look like, as the worker wishes */
+typedef struct dana_frame_layout
+{
+	int	   columns; /* the last one is the label where there are classes */
+	int	  *numbers; /* attributes of the rows */
+	int	  *lengths; /* elements of array columns, 0 for a scalar */
+	uint32 page_size;
+	uint32 part; /* values of a part, where a row lies over several frames; 0: a row is a tuple */
+} dana_frame_layout;
+
 typedef struct dana_frames dana_frames;
 
-/*
- * Begins frames of `page_size` bytes for rows of `descriptor`. Column i of a frame comes from attribute numbers[i];
- * lengths[i] is the number of elements of its arrays, 0 for a scalar. The last one is the label where there are classes.
- */
-extern dana_frames *dana_frames_begin(const char *name, TupleDesc descriptor, const dana_cleaning *cleaning, int columns,
-									  const int *numbers, const int *lengths, int classes, uint32 page_size);
+/* Begins frames for rows of `descriptor` */
+extern dana_frames *dana_frames_begin(const char *name, TupleDesc descriptor, const dana_cleaning *cleaning,
+									  const dana_frame_layout *layout, int classes);
 
 /* Adds a row; may wait for space in the ring */
 extern void dana_frames_add(dana_frames *frames, TupleTableSlot *row);

@@ -28,21 +28,19 @@ column_of(Relation relation, const char *name, const char *column)
 }
 
 dana_label *
-dana_label_find(Relation relation, const char *name, Jsonb *design)
+dana_label_find(Relation relation, const char *name, Jsonb *design, int classes)
 {
 	dana_label		 *label;
-	Jsonb			 *classes;
 	char			**used;
 	Form_pg_attribute attribute;
 
-	if (dana_json_is_null(design, "classes"))
+	if (classes == 0)
 		return NULL;
-	classes = dana_json_member(design, "classes");
 	label = palloc0(sizeof *label);
 	label->relation = relation;
 	label->name = name;
-	label->classes = dana_json_integer(classes, "count");
-	label->column = column_of(relation, name, dana_json_string(classes, "label"));
+	label->classes = classes;
+	label->column = column_of(relation, name, dana_json_string(dana_json_member(design, "classes"), "label"));
 	attribute = TupleDescAttr(RelationGetDescr(relation), label->column - 1);
 	if (attribute->attlen <= 0 || !dana_type_of(attribute->atttypid, &label->type) || label->type.array)
 		ereport(ERROR,

@@ -23,8 +23,8 @@ typedef struct dana_label
 	int			used_count;
 } dana_label;
 
-/* The label of a machine's design on a table that is open; NULL where it numbers no classes */
-extern dana_label *dana_label_find(Relation relation, const char *name, Jsonb *design);
+/* The label of a machine's design on a table that is open; NULL where the rule numbers no classes, `classes` is 0 */
+extern dana_label *dana_label_find(Relation relation, const char *name, Jsonb *design, int classes);
 
 /*
  * Refuses a tuple whose label is none of the classes. Tuples that the machine skips pass, and so do damaged ones, which

@@ -21,7 +21,7 @@ PG_FUNCTION_INFO_V1(dana_progress_info);
 PG_FUNCTION_INFO_V1(dana_live_epochs);
 
 #define COLUMNS		  12
-#define EPOCH_COLUMNS 9
+#define EPOCH_COLUMNS 8
 
 static const char *const phases[] = {"compiling", "streaming", "training", "storing", "waiting"};
 
@@ -33,7 +33,7 @@ seconds_between(int64 from, int64 to)
 
 /*
  * Seconds to go, as if the epochs to come took as long as those before; without the first of them, where there are
- * others: it compiles and reads the table. False while none has a known part behind it.
+ * others: it reads the table. False while none has a known part behind it.
  */
 static bool
 estimate(const int64 *counter, double *seconds)
@@ -51,7 +51,7 @@ estimate(const int64 *counter, double *seconds)
 	}
 	if (counter[DANA_PROGRESS_PHASE] == DANA_PHASE_STREAMING && counter[DANA_PROGRESS_PAGES] > 0 && to_come > 0)
 		done += (double)counter[DANA_PROGRESS_PAGE] / counter[DANA_PROGRESS_PAGES];
-	*seconds = done > 0 ? seconds_between(counter[DANA_PROGRESS_STARTED], now) * Max(counter[DANA_PROGRESS_EPOCHS] - done, 0) / done : 0;
+	*seconds = done > 0 ? seconds_between(counter[DANA_PROGRESS_FIRST_BEGAN], now) * Max(counter[DANA_PROGRESS_EPOCHS] - done, 0) / done : 0;
 	return done > 0;
 }
 
@@ -114,7 +114,6 @@ static void
 put_epoch(ReturnSetInfo *result, const PgBackendStatus *backend, const dana_curve_epoch *epoch)
 {
 	Datum values[EPOCH_COLUMNS] = {Int32GetDatum(backend->st_procpid),
-								   ObjectIdGetDatum(backend->st_userid),
 								   ObjectIdGetDatum(backend->st_progress_command_target),
 								   Int32GetDatum((int32)epoch->epoch),
 								   Float8GetDatum(epoch->loss),
@@ -125,9 +124,9 @@ put_epoch(ReturnSetInfo *result, const PgBackendStatus *backend, const dana_curv
 	bool  nulls[EPOCH_COLUMNS] = {false};
 
 	/* a number of another database means nothing here, or something else */
-	nulls[2] = backend->st_databaseid != MyDatabaseId || !OidIsValid(backend->st_progress_command_target);
-	nulls[4] = !epoch->has_loss;
-	nulls[7] = !epoch->has_cycles;
+	nulls[1] = backend->st_databaseid != MyDatabaseId || !OidIsValid(backend->st_progress_command_target);
+	nulls[3] = !epoch->has_loss;
+	nulls[6] = !epoch->has_cycles;
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 

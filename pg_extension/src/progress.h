@@ -23,7 +23,8 @@ typedef enum dana_progress_counter
 	DANA_PROGRESS_CYCLES, /* over all epochs */
 	DANA_PROGRESS_LOSS,	  /* the bits of a double */
 	DANA_PROGRESS_HAS_LOSS,
-	DANA_PROGRESS_STARTED, /* TimestampTz, as the two that follow */
+	DANA_PROGRESS_STARTED, /* TimestampTz, as the three that follow */
+	DANA_PROGRESS_FIRST_BEGAN, /* the first epoch, once the rule was compiled */
 	DANA_PROGRESS_FIRST_ENDED, /* the first epoch, whose time is unlike the others' */
 	DANA_PROGRESS_LAST_ENDED,  /* the last one so far */
 	DANA_PROGRESS_CURVE,	   /* dsm_handle: curve.h */

@@ -3,6 +3,7 @@
  */
 #include "request.h"
 
+#include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "miscadmin.h"
@@ -169,7 +170,15 @@ read_filter(FunctionCallInfo fcinfo)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("argument \"test\" needs a table, whose rows have a place"),
 				 errhint("Put NOT dana_holdout(key, %g, %d) into the query's WHERE.", test, PG_GETARG_INT32(SEED))));
-	return psprintf("NOT %s(ctid, %.17g, %d)%s%s%s",
+	if (!PG_ARGISNULL(SOURCE) && get_rel_relkind(PG_GETARG_OID(SOURCE)) == RELKIND_VIEW)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"test\" needs a table, whose rows have a place, and %s is a view",
+						quote_qualified_identifier(get_namespace_name(get_rel_namespace(PG_GETARG_OID(SOURCE))),
+												   get_rel_name(PG_GETARG_OID(SOURCE)))),
+				 errhint("Use filter => 'NOT dana_holdout(key, %g, %d)' with a column that tells its rows apart.", test, PG_GETARG_INT32(SEED))));
+	/* with a cast: whatever functions of that name others may have made, this one's types are exactly these */
+	return psprintf("NOT %s(ctid, %.17g::pg_catalog.float8, %d)%s%s%s",
 					quote_qualified_identifier(get_namespace_name(get_func_namespace(fcinfo->flinfo->fn_oid)), "dana_holdout"),
 					test, PG_GETARG_INT32(SEED), filter != NULL ? " AND (" : "", filter != NULL ? filter : "",
 					filter != NULL ? "\n)" : "");
@@ -334,7 +343,8 @@ dana_request_build(const dana_train_call *call, const char *rule, dana_source *s
 	append_text(request, "backend", call->backend);
 	appendStringInfo(request, ",\"hyper\":%s", dana_json_utf8(object_argument(fcinfo, HYPER)));
 	appendStringInfo(request, ",\"design\":%s", dana_json_utf8(object_argument(fcinfo, DESIGN)));
-	append_text(request, "nulls", source->cleaning.nulls == DANA_NULLS_ERROR ? "error" : "skip");
+	/* of rows we refuse a NULL ourselves; what the worker leaves out of them is not finite */
+	append_text(request, "nulls", source->cleaning.nulls == DANA_NULLS_ERROR && !source->rows ? "error" : "skip");
 	append_texts(request, fcinfo, CLASSES);
 	append_notes(request, fcinfo, source, call->group);
 	appendStringInfoString(request, ",\"warm\":");

@@ -176,6 +176,21 @@ create_function(const char *name, const char *schema, bool replace)
 	dana_run_once(psprintf("COMMENT ON FUNCTION %s(" FUNCTION_TYPES ") IS %s", function, quote_literal_cstr(comment)));
 }
 
+/* Whether schema dana has a function of the extension's own by this name; called as the tables' owner */
+static bool
+is_our_own(const char *name)
+{
+	static dana_statement find = {
+		"SELECT FROM pg_catalog.pg_proc AS p JOIN pg_catalog.pg_depend AS d ON d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass "
+		"AND d.objid = p.oid AND d.deptype = 'e' WHERE p.proname = $1 AND p.pronamespace = 'dana'::pg_catalog.regnamespace",
+		1,
+		{TEXTOID},
+		NULL};
+	Datum values[] = {CStringGetTextDatum(name)};
+
+	return dana_run(&find, values, NULL) > 0;
+}
+
 /* Asks the worker whether `source` is a rule; returns its description */
 static Jsonb *
 check_source(const char *source)
@@ -237,6 +252,11 @@ dana_create_udf(PG_FUNCTION_ARGS)
 	owner = rule_owner(name);
 	if (OidIsValid(owner))
 		dana_require_owner(before.user, owner, "rule", name);
+	if (is_our_own(name))
+		ereport(ERROR,
+				(errcode(ERRCODE_RESERVED_NAME),
+				 errmsg("\"%s\" cannot be a rule's name", name),
+				 errdetail("A rule gives its name to a function of schema dana, where the extension has one that is called so.")));
 	values[0] = CStringGetTextDatum(name);
 	values[1] = CStringGetTextDatum(source);
 	values[2] = JsonbPGetDatum(description);

@@ -191,7 +191,8 @@ dana_source_select(dana_source *source, int columns, const int *numbers)
 void
 dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 {
-	int *numbers;
+	dana_frame_layout *layout = &source->layout;
+	int64			   part;
 
 	source->classes =
 		dana_json_is_null(design, "classes") ? 0 : dana_json_integer(dana_json_member(design, "classes"), "count");
@@ -203,20 +204,21 @@ dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 					(errcode(ERRCODE_PROTOCOL_VIOLATION),
 					 errmsg("the dana worker asked for the pages of %s, which has rows only", source->name)));
 		source->plan = NULL;
-		source->label = dana_label_find(source->relation, source->name, design);
+		source->label = dana_label_find(source->relation, source->name, design, source->classes);
 		return;
 	}
-	source->page_size = dana_json_integer(stream, "page_size");
-	source->columns = dana_json_integers(stream, "numbers", &numbers);
-	if (dana_json_integers(stream, "lengths", &source->lengths) != source->columns ||
-		(source->page_size != 8192 && source->page_size != 16384 && source->page_size != 32768))
+	layout->page_size = dana_json_integer(stream, "page_size");
+	part = dana_json_integer(stream, "part");
+	layout->columns = dana_json_integers(stream, "numbers", &layout->numbers);
+	if (dana_json_integers(stream, "lengths", &layout->lengths) != layout->columns || part < 0 || part > layout->page_size ||
+		(layout->page_size != 8192 && layout->page_size != 16384 && layout->page_size != 32768))
 		ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker asked for malformed frames")));
-	source->numbers = numbers;
+	layout->part = part;
 	if (source->query == NULL)
 	{
-		source->plan = dana_source_plan(source, dana_source_select(source, source->columns, numbers));
-		for (int i = 0; i < source->columns; i++)
-			numbers[i] = i + 1;
+		source->plan = dana_source_plan(source, dana_source_select(source, layout->columns, layout->numbers));
+		for (int i = 0; i < layout->columns; i++)
+			layout->numbers[i] = i + 1;
 	}
 }
 
@@ -328,7 +330,7 @@ stream_pages(dana_source *source)
 	BufferAccessStrategy strategy = source->pages > NBuffers / 4 ? GetAccessStrategy(BAS_BULKREAD) : NULL;
 	PGAlignedBlock		 copy;
 	Buffer				 buffer = InvalidBuffer;
-	/* the first stream alone: the others have the same rows */
+	/* the first stream alone: the others have the same tuples. Rows, which a foreign table may change, are looked at in each */
 	const dana_label *label = source->streams == 0 ? source->label : NULL;
 	bool			  look = source->compiled != NULL || label != NULL;
 
@@ -403,8 +405,8 @@ stream_rows(dana_source *source)
 				 errmsg("the rows of %s do not fit into the worker's memory, and the next epoch would see others", source->name),
 				 errdetail("It contains volatile functions, or a sample without REPEATABLE."),
 				 errhint("Store the rows in a table, or start the worker with a higher --cache-limit.")));
-	frames = dana_frames_begin(source->name, dana_rows_descriptor(source->plan), &source->cleaning, source->columns,
-							   source->numbers, source->lengths, source->classes, source->page_size);
+	frames = dana_frames_begin(source->name, dana_rows_descriptor(source->plan), &source->cleaning,
+							   &source->layout, source->classes);
 	if (source->stored != NULL)
 		stream_stored(source, frames);
 	else

@@ -42,10 +42,7 @@ typedef struct dana_source
 	dana_filter	 *compiled; /* the filter, for pages */
 	/* the current stream */
 	dana_rows *plan; /* NULL: pages */
-	int		   columns;
-	int		  *numbers; /* of the plan's columns */
-	int		  *lengths; /* elements of array columns, 0 for a scalar */
-	uint32	   page_size;
+	dana_frame_layout layout; /* of frames; its numbers are those of the plan's columns */
 	int		   streams; /* so far */
 	int		   classes; /* that the rule numbers its label by, or 0 */
 	dana_label *label;	/* of the pages' tuples, or NULL; frames have it as their last column */

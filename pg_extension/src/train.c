@@ -89,6 +89,7 @@ begin(const dana_reply *reply, dana_source *source, dana_new_model *model)
 
 	model->design = dana_json_member(message, "design");
 	dana_progress(DANA_PROGRESS_EPOCHS, epochs);
+	dana_progress(DANA_PROGRESS_FIRST_BEGAN, GetCurrentTimestamp());
 	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_STREAMING);
 	dana_source_adopt(source, dana_json_is_null(message, "stream") ? NULL : dana_json_member(message, "stream"),
 					  model->design);

@@ -20,7 +20,7 @@ def test_the_best_machine_for_a_device(tmp_path: Path, capsys: pytest.CaptureFix
     arguments = ["--features", "54", "--device", "lfe5um5g-85", "--pages", "100", "--charts", str(tmp_path)]
     assert main(["design", RULE, *arguments]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("rule logistic on lfe5um5g-85, 32 tuples on a page of 8192\n")
+    assert shown.startswith("rule logistic on lfe5um5g-85, 32 tuples on a page, pages of 8192 bytes\n")
     assert len(re.findall(r"best *$", shown, re.M)) == 1
     tried = re.search(r"(\d+) machines were tried, (\d+) fit", " ".join(shown.split()))
     assert tried is not None
@@ -31,6 +31,8 @@ def test_the_best_machine_for_a_device(tmp_path: Path, capsys: pytest.CaptureFix
     MachineConfig(**json.loads(wish[1]))  # is one
     drawn = sorted(path.name for path in tmp_path.iterdir())
     assert {"use.svg", "roofline.svg", "tuple.svg"} <= set(drawn)
+    for name in ("use.svg", "tuple.svg"):
+        assert "<title>rule logistic on lfe5um5g-85, " in (tmp_path / name).read_text()
     assert [name for name in drawn if ElementTree.parse(tmp_path / name).getroot().tag[-4:] != "}svg"] == []
 
 
@@ -38,7 +40,7 @@ def test_the_best_machine_for_a_device(tmp_path: Path, capsys: pytest.CaptureFix
     ("arguments", "message"),
     [
         (["--features", "54", "--device", "vu9p"], r"no device 'vu9p'; there are lfe5um5g-85, xcvu9p"),
-        (["--schema", "x float4[100000], y float4"], r"a row of the schema takes 4000\d\d bytes, which a page of 8192"),
+        (["--schema", "x float4[2000000], y float4"], r"have 2,000,000 numbers, a machine holds at most 1,048,576"),
         ([], r"what is made depends on the table; give --features N or --schema"),
     ],
 )
@@ -50,7 +52,7 @@ def test_what_is_wrong_is_said(arguments: list[str], message: str, capsys: pytes
 def test_a_rule_that_fits_no_machine_says_by_how_much(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     device = tmp_path / "tiny.toml"
     device.write_text(
-        'family = "ecp5"\npart = "tiny"\nluts = 10_000\nflipflops = 10_000\ndsps = 20\nblock_rams = 60\n'
+        'family = "ecp5"\npart = "LFE5U-12F-6BG256C"\nluts = 10_000\nflipflops = 10_000\ndsps = 20\nblock_rams = 60\n'
         "usable = 1.0\nclock_hz = 50_000_000\npage_bandwidth = 400_000_000\n"
     )
     assert main(["design", RULE, "--features", "54", "--device", str(device)]) == 2

@@ -182,6 +182,7 @@ def test_a_schema_is_read_as_postgresql_would_describe_it() -> None:
         ("x numeric", r"column x must be one of bool, .*, not numeric"),
         ("x int4[3]", r"column x must be one of float4\[N\], float8\[N\], not int4\[N\]"),
         ("x float4, x int", "column x stands twice"),
+        (", ".join(f"x{k} float4" for k in range(1601)), "a table of PostgreSQL has at most 1600 columns, not 1601"),
     ],
 )
 def test_what_is_no_schema_is_refused(text: str, message: str) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -206,3 +208,44 @@ def test_the_readme_s_sql_works(db: Connection) -> None:
     db.create_udf("logistic", dana.load(PAPER / "logistic.py"))
     answers = [db.session.execute(line.encode()).fetchall() for line in block.splitlines()]
     assert [len(rows) for rows in answers] == [1, 5, 16, 20]
+
+
+SLOPE = """
+import dana
+w = dana.model()
+x = dana.input()
+y = dana.output()
+slope = dana.algo(w, x, y)
+slope.setModel(w - 0.01 * slope.merge((w * x - y) * x, 64, "+") / 64)
+slope.setPrediction(w * x)
+slope.setEpochs(2)
+"""
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_a_database_of_another_encoding(
+    pg_uri: str, encoding: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its names and JSON are UTF-8 to the client and to the command, whatever the database keeps."""
+    with psycopg.connect(pg_uri, autocommit=True) as session:
+        session.execute("DROP DATABASE IF EXISTS encoded")
+        session.execute(f"CREATE DATABASE encoded ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
+    dsn = psycopg.conninfo.make_conninfo(pg_uri, dbname="encoded")
+    report = tmp_path / "run.html"
+    with dana.connect(dsn) as db:
+        db.session.execute("CREATE EXTENSION dana")
+        db.session.execute(
+            'CREATE TABLE "Größe" AS SELECT 1::real AS "Fläche", i::real AS "Wert" FROM generate_series(1, 9) i'
+        )
+        with pytest.warns(UserWarning, match='dana."Müller"'):
+            db.create_udf("Müller", SLOPE)
+        assert db.train("Müller", '"Größe"', label="Wert", model="Häuser").model == "Häuser"
+        assert db.parameters("Häuser")["w"] > 0
+        assert main(["export-model", "Häuser", "--dsn", dsn]) == OK
+        assert json.loads(capsys.readouterr().out)["metadata"]["features"] == ["Fläche"]
+        assert main(["report", "1", "-o", str(report), "--dsn", dsn]) == OK
+        assert "Größe" in report.read_text(encoding="utf-8")
+        assert main(["top", "--once", "--dsn", dsn]) == OK
+        assert "Häuser@1" in capsys.readouterr().out
+    with psycopg.connect(pg_uri, autocommit=True) as session:
+        session.execute("DROP DATABASE encoded")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 
@@ -12,6 +13,7 @@ from dana.cli import main
 from dana.server.places import PAPER
 
 NAME = "watched [bold]by top[/bold]"
+CURVE = re.compile("[▁▂▃▄▅▆▇█]{2}")
 
 
 def shown(uri: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
@@ -42,7 +44,7 @@ def test_what_runs_and_what_ended(
                 text = shown(pg_uri, capsys, monkeypatch)
                 running, ended = text.split("ended", 1)
                 assert NAME + "@" in ended  # as it is called: brackets are no markup
-                if "/100,000" in running:
+                if "/100,000" in running and CURVE.search(running):
                     break
                 time.sleep(0.1)
         finally:
@@ -52,6 +54,8 @@ def test_what_runs_and_what_ended(
                 "DROP TABLE watched; SELECT dana_drop_udf('watched'); SELECT dana_drop_model($$" + NAME + "$$)"
             )
     assert "watched" in running
+    assert CURVE.search(running), running
+    assert CURVE.search(ended), ended
     assert "watched" not in shown(pg_uri, capsys, monkeypatch).split("ended", 1)[0]
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from dana.errors import SetupError
 from dana.server.embedded import EmbeddedServer
@@ -133,8 +132,7 @@ def test_update_from_0_1(database: Session) -> None:
     database.execute("SELECT dana_create_udf('sums', %s)", (SUMS,))
     assert database.execute("SELECT (dana.sums('t', filter => 'x > 5')).tuples").fetchone() == (95,)
     database.execute("SELECT dana_drop_udf('sums')")
-    members = database.execute(
-        sql.SQL("SELECT count(*) FROM pg_proc WHERE pronamespace = 'dana'::regnamespace")
-    ).fetchone()
-    assert members == (0,)
+    assert database.execute(
+        "SELECT count(*) FROM pg_proc WHERE pronamespace = 'dana'::regnamespace AND proname = 'sums'"
+    ).fetchone() == (0,)
     database.execute("DROP OWNED BY analyst; DROP ROLE analyst")

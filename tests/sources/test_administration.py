@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -37,6 +39,30 @@ def predicted(session: Session, model: str = "m") -> float:
     row = session.execute("SELECT dana_predict(%s, 1)", (model,)).fetchone()
     assert row is not None
     return float(row[0])
+
+
+def test_what_a_dropped_role_leaves_is_given_to_another(versions: Session, friend: str) -> None:
+    """The statements of docs/operating.md."""
+    operating = Path(__file__).parents[2] / "docs" / "operating.md"
+    given = re.findall(r"^UPDATE dana\..*'ana'.*;$", operating.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(given) == 4
+    versions.execute("CREATE ROLE leaver")
+    for table in ("model", "udf", "run"):
+        versions.execute(f"UPDATE dana.{table} SET owner = 'leaver'")
+    versions.execute("DROP ROLE leaver")
+    versions.execute("SET ROLE friend")
+    with pytest.raises(errors.InsufficientPrivilege, match="permission denied for model"):
+        predicted(versions)
+    versions.execute("RESET ROLE")
+    for statement in given:
+        changed = versions.execute(statement.replace("'ana'", f"'{friend}'")).rowcount
+        assert changed > 0 or "job_log" in statement  # nobody started a job here
+    versions.execute("SET ROLE friend")
+    assert predicted(versions) == 3
+    assert versions.execute("SELECT count(*) > 2 FROM dana.run").fetchone() == (True,)
+    versions.execute("RESET ROLE")
+    for table in ("model", "udf", "run"):
+        versions.execute(f"UPDATE dana.{table} SET owner = 'postgres'")
 
 
 def test_version_in_use(versions: Session) -> None:
@@ -105,7 +131,7 @@ def test_a_reference_to_a_model_of_somebody_else(versions: Session, friend: str)
     versions.execute("GRANT USAGE ON SCHEMA test TO friend; GRANT SELECT ON t1 TO friend")
     versions.execute("SET ROLE friend")
     for call in ("dana_find_model('m')", "dana_evaluate('m', 't1')", "dana_export_model('m')", "dana_predict('m', 1)"):
-        with pytest.raises(errors.InsufficientPrivilege, match='must be owner of model "m"'):
+        with pytest.raises(errors.InsufficientPrivilege, match='permission denied for model "m"'):
             versions.execute(f"SELECT {call}")
     versions.execute("RESET ROLE")
     versions.execute("DROP OWNED BY friend")
@@ -134,7 +160,7 @@ def test_use_is_granted_and_taken_back(versions: Session, friend: str) -> None:
         finally:
             versions.execute("RESET ROLE")
 
-    with pytest.raises(errors.InsufficientPrivilege, match='must be owner of model "m"'):
+    with pytest.raises(errors.InsufficientPrivilege, match='permission denied for model "m"'):
         as_friend()
     versions.execute("SELECT dana_grant_model('m', 'friend')")
     versions.execute("SELECT dana_grant_model('m', 'friend')")

@@ -102,13 +102,19 @@ def test_regression(session: Session) -> None:
         ("'m@7'", errors.UndefinedObject, 'model "m@7" does not exist'),
         ("'m', 't', 'SELECT 1'", errors.InvalidParameterValue, "not both"),
         ("'m', part => 'half'", errors.InvalidParameterValue, 'not "half"'),
+        ("'m', 'v'", errors.InvalidParameterValue, "the rows of a view have no place"),
+        ("'m', query => 'TABLE t', part => 'train'", errors.InvalidParameterValue, "the rows of a query have no place"),
         ("'m', filter => 'false'", errors.DataException, "no row to evaluate"),
         ("'m', filter => 'true); DROP TABLE t; --'", errors.SyntaxError, ""),
     ],
 )
 def test_refusals(trained: Session, call: str, error: type[psycopg.Error], message: str) -> None:
-    with pytest.raises(error, match=message or None):
+    trained.execute("CREATE VIEW v AS TABLE t")
+    with pytest.raises(error, match=message or None) as raised:
         evaluated(trained, call)
+    assert ("part => 'all'" in str(raised.value.diag.message_hint)) == ("no place" in message)
+    if "no place" in message:
+        assert evaluated(trained, "'m', 'v', part => 'all'")["rows"] == 990
     assert trained.execute("SELECT count(*) FROM t").fetchone() == (1000,)
 
 

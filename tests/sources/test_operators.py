@@ -1,7 +1,8 @@
-"""Functions that run under the caller's search_path, for the caller's texts, call PostgreSQL's operators themselves."""
+"""Under any search_path what is called are operators of PostgreSQL and functions of the extension, nobody else's."""
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 
 from tests.sources.conftest import Session, weights
@@ -73,9 +74,62 @@ CALLS = (
 )
 
 
+WITHOUT_SEED = (
+    "dana_train('fit', 't', 'n', '{x}', 'y', test => 0.2, seed => NULL)",
+    "dana_cross_validate('fit', 't', 2, '{x}', 'y', seed => NULL)",
+    "dana_search('fit', 't', '[{}]', 'rmse', 2, features => '{x}', label => 'y', seed => NULL)",
+    "dana_search('fit', 't', '[{}]', 'rmse', test => 0.25, features => '{x}', label => 'y', seed => NULL)",
+)
+
+
 def test_no_operator_of_somebody_else_is_called(hostile: Session) -> None:
     for call in CALLS:
         assert hostile.execute(f"SELECT * FROM {call}").rowcount > 0, call
     job = hostile.execute("SELECT dana_train_start('fit', 't', 'o', '{x}', 'y')").fetchone()
     assert hostile.execute("SELECT dana_train_wait(%s)", job).fetchone() == ("done",)
     assert hostile.execute("SELECT dana_train_cancel(%s)", job).fetchone() == (False,)
+
+
+OVERLOADS = (
+    "dana_predict(text, integer)",
+    "dana_predict(text, real)",
+    "dana_predict(text, t)",
+    "dana_predict(text, record)",
+    "dana_number(real)",
+    "dana_number(integer)",
+    "dana_holdout(tid, numeric, integer)",
+    "dana_holdout(text, numeric, integer)",
+    "dana_holdout(tid, float8, text)",
+    "dana_fold(tid, integer, text)",
+    "dana_find_model(varchar)",
+    "dana_find_model(name)",
+    "dana_arguments(json)",
+    "dana_group(text, text)",
+    "dana_trial(json, json, boolean)",
+    "dana_start(name, jsonb)",
+)
+"""Functions that would fit the types of our own calls as well as the extension's do, or better."""
+
+
+def test_no_function_of_somebody_else_is_called(hostile: Session) -> None:
+    """The extension's schema may be one in which others create: public, on PostgreSQL 14."""
+    for function in OVERLOADS:
+        hostile.execute(
+            f"CREATE FUNCTION public.{function} RETURNS real LANGUAGE plpgsql AS $$ BEGIN "
+            f"RAISE EXCEPTION 'hostile {function}'; END $$"
+        )
+    try:
+        for call in (*CALLS, "dana_train_start('fit', 't', 'o', '{x}', 'y')"):
+            assert hostile.execute(f"SELECT * FROM {call}").rowcount > 0, call
+        for call in WITHOUT_SEED:  # NULL would be text, too
+            with pytest.raises(psycopg.errors.NullValueNotAllowed, match='argument "seed" must not be NULL'):
+                hostile.execute(f"SELECT * FROM {call}")
+    finally:
+        for function in OVERLOADS:
+            hostile.execute(f"DROP FUNCTION public.{function}")
+
+
+def test_a_rule_takes_no_name_of_the_extension_s(session: Session) -> None:
+    for name in ("dana_predict", "dana_number"):
+        with pytest.raises(psycopg.errors.ReservedName, match="cannot be a rule's name"):
+            session.execute("SELECT dana_create_udf(%s, %s)", (name, LOGISTIC))

@@ -138,5 +138,5 @@ def test_top(
         shown = capsys.readouterr().out
         assert all(len(line) <= width for line in shown.splitlines())
         line = next(line for line in shown.splitlines() if line.split()[:1] == [str(row[0])])
-        assert re.search(r" sim +2 +0\.5 +[\d.]+ m?s +\d\d:\d\d:\d\d *$", line)
+        assert re.search(r" sim +2 +0\.5 +(▁+ +)?[\d.]+ m?s +\d\d:\d\d:\d\d *$", line)
         assert (f"test.{name}" in line) == (width == 200)

@@ -204,6 +204,39 @@ def test_holdout(session: Session, table: str) -> None:
         weights(session, "query => 'SELECT x, y FROM t', test => 0.5")
 
 
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ("dana_train('sums', 'v', test => 0.2)", "needs a table, whose rows have a place, and test.v is a view"),
+        ("dana_cross_validate('sums', 'v')", "a column of the view that tells its rows apart"),
+        ("dana_search('sums', 'v', '[{}]')", "a column of the view that tells its rows apart"),
+        ("dana_predict_table('m', 'v')", "a column of the view that tells its rows apart"),
+    ],
+)
+def test_rows_of_a_view_have_no_place(session: Session, call: str, words: str) -> None:
+    session.execute("CREATE TABLE t AS SELECT i::real AS x, 1::real AS y FROM generate_series(1, 9) i")
+    session.execute("CREATE VIEW v AS SELECT * FROM t")
+    weights(session, "'t', 'm'")
+    with pytest.raises(errors.InvalidParameterValue, match=words):
+        session.execute(f"SELECT * FROM {call}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("filter => 'x > 9'", "no row to train on\nHINT:  Perhaps argument filter leaves none"),
+        ("filter => 'x > 9', test => 0.5", "Perhaps argument filter leaves none, or argument test leaves none"),
+        ("nulls => 'error'", "9 rows of test.n have a NULL"),
+    ],
+)
+def test_why_no_row_is_left(session: Session, arguments: str, words: str) -> None:
+    session.execute("CREATE TABLE n AS SELECT 1::real AS x, i::real AS y FROM generate_series(1, 9) i")
+    if "nulls" in arguments:
+        session.execute("UPDATE n SET x = NULL")
+    with pytest.raises(errors.Error, match=words):
+        weights(session, f"'n', {arguments}")
+
+
 def test_volatile_query_sees_its_rows_once(session: Session, table: str) -> None:
     """With room for the rows every epoch sees the same ones: two epochs double what one gives, up to the decay."""
     query = "query => 'SELECT 1::real AS x, (random() * 1000)::int::real AS y FROM generate_series(1, 16)'"

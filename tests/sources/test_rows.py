@@ -5,8 +5,6 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from dana.server.places import CHECKOUT
-from dana.storage.frames import LONGEST
 from tests.sources.conftest import Session, weights
 
 TYPES = {
@@ -177,6 +175,23 @@ def test_non_finite_values(session: Session) -> None:
         weights(session, "'t', nonfinite => 'error'")
 
 
+def test_nulls_are_errors_where_others_are_skipped(session: Session) -> None:
+    session.execute(
+        "CREATE TABLE t AS SELECT i::real AS x, CASE i WHEN 4 THEN 'NaN' ELSE i::real END AS y"
+        " FROM generate_series(1, 9) i"
+    )
+    session.execute("CREATE TABLE plain AS SELECT * FROM t WHERE x <> 4")
+    values, rows, _ = weights(session, "'plain'")
+    both = "nulls => 'error', nonfinite => 'skip'"
+    assert weights(session, f"'t', {both}") == (values, rows, 1)
+    assert weights(session, f"query => 'SELECT * FROM t', {both}") == (values, rows, 1)
+    with pytest.raises(psycopg.errors.DataException, match="all 1 have a NULL, a NaN or an infinity"):
+        weights(session, f"'t', filter => 'x = 4', {both}")
+    session.execute("UPDATE t SET x = NULL WHERE x = 7")
+    with pytest.raises(psycopg.errors.NullValueNotAllowed, match=r'of test\.t has a NULL in column "x"'):
+        weights(session, f"'t', {both}")
+
+
 def test_arrays_of_different_lengths(session: Session) -> None:
     session.execute(
         "CREATE TABLE t AS SELECT array_fill(1, ARRAY[CASE i WHEN 7 THEN 4 ELSE 3 END]) AS x, i AS y"
@@ -184,19 +199,6 @@ def test_arrays_of_different_lengths(session: Session) -> None:
     )
     with pytest.raises(psycopg.errors.DataException, match=r"row 7 of test\.t has an array of 4 elements"):
         weights(session, "'t'")
-
-
-def test_rows_too_long_for_a_page(session: Session) -> None:
-    session.execute("CREATE TABLE t AS SELECT array_fill(1::real, '{9000}') AS x, 1::real AS y")
-    with pytest.raises(psycopg.errors.ProgramLimitExceeded, match="9001 numbers in use") as raised:
-        weights(session, "'t'")
-    assert "query =>" in str(raised.value.diag.message_hint)
-    assert f"{LONGEST:,} numbers in one array" in (CHECKOUT / "docs" / "sql.md").read_text()
-    longest = LONGEST - 1  # beside the label
-    query = "query => 'SELECT x[1:{}] AS x, y FROM t'"
-    with pytest.raises(psycopg.errors.ProgramLimitExceeded, match=f"more than the {LONGEST} or so"):
-        weights(session, query.format(longest + 1))
-    assert weights(session, query.format(longest))[0] == [3.0] * longest
 
 
 def test_chunks_in_any_order(session: Session) -> None:

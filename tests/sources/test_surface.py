@@ -102,7 +102,7 @@ def test_a_trial_needs_the_right_to_train(session: Session) -> None:
 
 
 def test_an_update_keeps_who_may_train(session: Session, server: EmbeddedServer) -> None:
-    """From the first version on; who might train may also explain, with the right to grant it."""
+    """From the first version on; who might train may also explain, and who might predict may do so by both names."""
     session.execute("DROP DATABASE IF EXISTS updated")
     session.execute("CREATE DATABASE updated")
     session.execute("DROP ROLE IF EXISTS former_analyst")
@@ -113,12 +113,18 @@ def test_an_update_keeps_who_may_train(session: Session, server: EmbeddedServer)
             other.execute("CREATE SCHEMA ml")
             other.execute("CREATE EXTENSION dana SCHEMA ml VERSION '0.1.0'")
             other.execute("GRANT EXECUTE ON FUNCTION ml.dana_train TO former_analyst WITH GRANT OPTION")
+            other.execute("REVOKE EXECUTE ON FUNCTION ml.dana_predict FROM PUBLIC")
+            other.execute("GRANT EXECUTE ON FUNCTION ml.dana_predict TO former_analyst WITH GRANT OPTION")
             other.execute("ALTER EXTENSION dana UPDATE")
-            for function in ("dana_train", "dana_explain"):
+            for function in ("ml.dana_train", "ml.dana_explain", "dana.dana_predict"):
+                everybody = other.execute(
+                    "SELECT has_function_privilege('pg_monitor', %s::regproc, 'EXECUTE')", (function,)
+                ).fetchone()
+                assert everybody == (False,)
                 rights = other.execute(
                     "SELECT a.privilege_type, a.is_grantable FROM pg_proc AS p, aclexplode(p.proacl) AS a "
                     "WHERE p.oid = %s::regproc AND a.grantee = 'former_analyst'::regrole",
-                    (f"ml.{function}",),
+                    (function,),
                 ).fetchall()
                 assert rights == [("EXECUTE", True)]
             other.execute("DROP OWNED BY former_analyst")
