@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bench.measure import Figure, main
 from dana import rules
-from dana.codesign.sample import sample_page
+from dana.codesign.sample import sample_pages
 from dana.compiler import bind, compile_bundle
 from dana.compiler.cost import count_cost
 from dana.storage.schema import Attribute, TableSchema
@@ -53,7 +53,7 @@ def _counted(name: str) -> Figure:
     bundle, graph, schema = bundle_of(name)
     cost = count_cost(graph, bundle)
     config = bundle.config
-    link = config.page_beats / sample_page(schema, page_size=config.page_size)[1]
+    link = config.page_beats / sample_pages(schema, page_size=config.page_size).rows
     least = {"units": cost.bound, "chain": cost.chain, "link": link}
     bounds = ", ".join(f"{bound} {cycles:.2f}" for bound, cycles in least.items())
     machine = f"{config.threads}×{config.clusters}×8 units, a quotient every {config.divide_interval}"

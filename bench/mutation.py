@@ -1,8 +1,8 @@
 """Does a test notice when a line of the hardware is wrong? Each of `bench/mutations.py`, in a copy of the tree.
 
 It takes ten to thirty minutes: nearly every mutation is another machine to translate and to compile. A test must pass
-before a fault is put in, or noticing one would mean nothing. `DANA_MUTATE=arith,engine` takes the files whose paths
-below `hwgen/rtl` begin so.
+before a fault is put in, or noticing one would mean nothing. `DANA_MUTATE=arith,engine` takes the files whose paths,
+as `docs/proof.md` lists them, begin so.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def run() -> list[Figure]:
     missed = [f"{m.file}: {m.what}" for m, noticed in zip(chosen, found, strict=True) if not noticed]
     return [
         Figure(
-            what=f"faults in {len(files)} files of {MUTATIONS[0].path.parts[0]}/rtl that a quick test notices",
+            what=f"faults in {len(files)} files of {MUTATIONS[0].path.parts[0]} that a quick test notices",
             measured=f"{sum(found)} of {len(found)}" + "".join(f"; missed {name}" for name in missed),
             reference="all of them",
             ratio=sum(found) / len(found),

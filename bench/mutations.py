@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 RTL = "hwgen/rtl"
+BESIDE = "hwgen"
+"""What is no hardware, and as much trusted: the driver, the rules for what is loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +21,15 @@ class Mutation:
     Attributes
     ----------
     file
-        Below `hwgen/rtl`.
+        Below `top`.
     old, new
         Text, and what takes its place.
     what
         The fault, for people.
     tests
         Arguments of pytest that choose the quick test.
+    top
+        A folder of the checkout.
     """
 
     file: str
@@ -33,11 +37,12 @@ class Mutation:
     new: str
     what: str
     tests: tuple[str, ...]
+    top: str = RTL
 
     @property
     def path(self) -> Path:
         """The file, from the checkout's top."""
-        return Path(RTL) / self.file
+        return Path(self.top) / self.file
 
     def applied(self, text: str) -> str:
         """The file's text with the fault.
@@ -66,6 +71,7 @@ SIGMOID, EXP, LOG = (
     _tests(f"arith/test_function.py::test_every_function[{name}]") for name in ("sigmoid", "exp", "log")
 )
 ENGINE = _tests("engine/test_engine.py", "-k", "one or missing or levels")
+CLUSTERS = _tests("engine/test_engine.py", "-k", "four")
 INDEX = _tests("engine/test_engine.py", "-k", "number_without")
 PLAIN = _tests("access/test_pages.py")
 COLUMNS = (
@@ -82,6 +88,15 @@ RING, CONVERGED, QUIET, REFUSED = (
 )
 QUEUE = _tests("formal/test_queue.py")
 WITHIN = _tests("formal/test_strider.py")
+STORE = _tests("formal/test_buffers.py", "-k", "back and unpacker")
+DRIVER = "board/test_driver.py"
+STREAMS, IDLE, OTHERS, GONE, ANOTHER, NEVER_ALL, OLDEST, FILES, PLACES = (
+    _tests(DRIVER, "-k", name)
+    for name in (
+        "streams", "left_idle", "of_another_is", "gone", "for_another", "announced", "oldest", "are_none", "map_says"
+    )
+)  # fmt: skip
+LEGAL = _tests("text/test_legal.py")
 LOADED, WORDS = (_tests("formal/test_buffers.py", "-k", name) for name in ("wanted", "back and Strider"))
 
 MUTATIONS = (
@@ -97,7 +112,32 @@ MUTATIONS = (
     Mutation("engine/lane.py", "(~self.conditional | holds)", "1", "a conditional move always writes", ENGINE),
     Mutation("engine/lane.py", "b.eq(arriving)", "b.eq(self.b)", "no exchange", ENGINE),
     Mutation("engine/lane.py", "Mux(self.swap, other, own)", "own", "no lane swaps its operands", ENGINE),
-    Mutation("engine/cluster.py", "delayed(m, swap, 3", "delayed(m, swap, 2", "LOW by another row's lanes", ENGINE),
+    Mutation("engine/cluster.py", "delayed(m, swap, 4", "delayed(m, swap, 3", "LOW by another row's lanes", ENGINE),
+    Mutation("engine/cluster.py", "arriving.swap_all | (", "(", "threads do not swap", CLUSTERS),
+    Mutation(
+        "engine/cluster.py", "(arriving.swap_clusters & self.number)", "Const(0)", "clusters do not swap", CLUSTERS
+    ),
+    Mutation(
+        "engine/thread.py",
+        "(control.swap_threads & self.number)",
+        "control.swap_threads",
+        "every thread swaps",
+        CLUSTERS,
+    ),
+    Mutation(
+        "engine/sequencer.py",
+        "(instruction.op == Opcode.LOW) | (instruction.op == Opcode.HIGH)",
+        "instruction.op == Opcode.LOW",
+        "HIGH does not choose",
+        ENGINE,
+    ),
+    Mutation(
+        "arith/select.py",
+        "Mux(operation == Operation.SECOND, b_nan, nan)",
+        "nan",
+        "HIGH of a NaN is not canonical",
+        SELECT,
+    ),
     Mutation("engine/cluster.py", "tail[:LANE_BITS] <= k", "tail[:LANE_BITS] < k", "a tail is a lane late", ENGINE),
     Mutation("engine/thread.py", "number >= before", "number >= present", "PAIR's b has a's tuple", ENGINE),
     Mutation("engine/thread.py", "both & (number >= p", "both & (number > p", "SINGLE sends a tuple more", ENGINE),
@@ -117,6 +157,7 @@ MUTATIONS = (
     Mutation("access/loader.py", "with m.If(request & ~self.release):", "with m.If(request):", "buffers leak", LOADED),
     Mutation("access/queue.py", "self.room.eq(level != depth)", "self.room.eq(1)", "a queue without an end", QUEUE),
     Mutation("access/buffers.py", "after.eq(number + 1)", "after.eq(number)", "bytes across two words", WORDS),
+    Mutation("access/buffers.py", "Mux(behind == odd,", "Mux(behind,", "odd rows in the even bank", STORE),
     Mutation("access/buffers.py", "rotate_right(8 << k)", "rotate_left(8 << k)", "rows turn the wrong way", PLAIN),
     Mutation("access/strider.py", "exceeds(a[:2] + control.extra, 3)", "0", "readB beyond the page's end", WITHIN),
     Mutation("access/strider.py", "executed.eq(executed + 1)", "executed.eq(executed)", "loops without an end", FAULTS),
@@ -124,9 +165,11 @@ MUTATIONS = (
     Mutation("access/translate.py", "_constant(c), b[3:].any()", "_constant(c), b[4:].any()", "cln of 8 bits", FAULTS),
     Mutation("access/intake.py", "entry.address > known.limit", "entry.address >= known.limit", "last byte", EDGE),
     Mutation("access/intake.py", "Mux(turn[-1], 0, current + 1)", "current + 1", "Striders out of turn", EPOCHS),
+    Mutation("access/intake.py", "known.follows & ~in_turn", "0", "parts of tuples out of turn", FAULTS),
+    Mutation("access/unpacker.py", "self._epoch_end & opened", "0", "an epoch ends in a tuple", FAULTS),
     Mutation("access/descriptors.py", "known.beats.eq(beats)", "known.beats.eq(rows)", "beats of elements", COLUMNS),
-    Mutation("access/unpacker.py", "some.eq(0)]", "some.eq(some)]", "an empty epoch after a full one", FAULTS),
-    Mutation("access/places.py", "Mux(new & self.batch_done, ", "Mux(new, ", "batches end with rounds", EPOCHS),
+    Mutation("access/unpacker.py", "some.eq(0),", "some.eq(some),", "an empty epoch after a full one", FAULTS),
+    Mutation("access/places.py", "left.eq(Mux(batch_done, ", "left.eq(Mux(full, ", "batches end with rounds", EPOCHS),
     Mutation("access/convert.py", "unshifted.eq(magnitude + plus)", "unshifted.eq(magnitude)", "integers < 0", COLUMNS),
     Mutation(
         "host.py",
@@ -137,9 +180,64 @@ MUTATIONS = (
     ),
     Mutation("machine.py", "host.merging.eq(engine.merging)", "host.merging.eq(engine.busy)", "wrong counter", MACHINE),
     Mutation("board/pages.py", "slot == last_slot", "slot == self.slots", "a slot too many", RING),
+    Mutation(
+        "board/pages.py",
+        "dropping, self.bus.rvalid & under_way.any())",
+        "dropping, self.bus.rvalid)",
+        "beats that nobody asked for are a page's",
+        _tests("formal/test_pages.py"),
+    ),
     Mutation("board/training.py", "last | self.converged", "last", "convergence does not end it", CONVERGED),
-    Mutation("board/front.py", "no_write | (self.busy & while_busy)", "no_write", "writes disturb", QUIET),
+    Mutation("board/front.py", "always | (if_busy & self.busy)", "always", "writes disturb", QUIET),
     Mutation("board/lite.py", "whole.eq(bus.wstrb == axi.ALL_BYTES)", "whole.eq(1)", "parts of words", REFUSED),
+    Mutation("driver/board.py", "read + slots)", "ready + slots)", "pages are written over", STREAMS, BESIDE),
+    Mutation(
+        "driver/board.py", "page % count * size", "page % slots * size", "the ring turns as slots do", STREAMS, BESIDE
+    ),
+    Mutation("driver/board.py", "self.stop()\n            raise", "raise", "an error leaves it running", IDLE, BESIDE),
+    Mutation(
+        "driver/board.py",
+        "elif not status & BoardStatus.TRAINED:",
+        "elif False:",
+        "a stop looks like an end",
+        OTHERS,
+        BESIDE,
+    ),
+    Mutation(
+        "driver/board.py", "if status & ~KNOWN_STATUS:", "if False:", "a board that is gone is busy", GONE, BESIDE
+    ),
+    Mutation(
+        "driver/board.py", "if wanted != found and", "if False and", "a Bundle for another machine", ANOTHER, BESIDE
+    ),
+    Mutation(
+        "driver/board.py",
+        "return pages - (",
+        "return pages - 0 * (",
+        "all pages are announced too soon",
+        NEVER_ALL,
+        BESIDE,
+    ),
+    Mutation(
+        "driver/board.py",
+        "np.roll(losses, -epochs",
+        "np.roll(losses, epochs",
+        "losses begin in the middle",
+        OLDEST,
+        BESIDE,
+    ),
+    Mutation("driver/mapped.py", "fcntl.LOCK_EX |", "fcntl.LOCK_SH |", "two drivers at once", FILES, BESIDE),
+    Mutation(
+        "driver/mapped.py", "data, self.base + offset)", "data, offset)", "pages begin at the bus's 0", PLACES, BESIDE
+    ),
+    Mutation("spec/load.py", "    legal.check(bundle)\n", "", "nothing is refused", LEGAL, BESIDE),
+    Mutation(
+        "spec/legal.py",
+        "i.distance < _partners",
+        "i.distance <= _partners",
+        "partners beyond the last one",
+        LEGAL,
+        BESIDE,
+    ),
 )
 
 
