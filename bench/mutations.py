@@ -190,6 +190,13 @@ MUTATIONS = (
     Mutation("board/training.py", "last | self.converged", "last", "convergence does not end it", CONVERGED),
     Mutation("board/front.py", "always | (if_busy & self.busy)", "always", "writes disturb", QUIET),
     Mutation("board/lite.py", "whole.eq(bus.wstrb == axi.ALL_BYTES)", "whole.eq(1)", "parts of words", REFUSED),
+    Mutation(
+        "board/lite.py",
+        "free & write_at & write_word & ~bus.bvalid",
+        "free & write_at & write_word",
+        "a write is carried out again until its answer is taken",
+        _tests("formal/test_lite.py", "-k", "once"),
+    ),
     Mutation("driver/board.py", "read + slots)", "ready + slots)", "pages are written over", STREAMS, BESIDE),
     Mutation(
         "driver/board.py", "page % count * size", "page % slots * size", "the ring turns as slots do", STREAMS, BESIDE

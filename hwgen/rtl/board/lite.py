@@ -20,7 +20,7 @@ def word_access() -> wiring.Signature:
     Members
     -------
     valid, write, address, wdata
-        What is wanted; stable until `done`.
+        What is wanted; stable until `done`. `wdata` counts for writes only.
     done, refused, rdata
         Pulse, and with it: whether the access had no effect, and what was read.
     """
