@@ -163,9 +163,9 @@ def thread_layout(config: MachineConfig) -> data.StructLayout:
 
     `tuple_number`: of operand a within the thread; with `pair`, b is of the next one, with `both` of the same.
     `masked`: absent tuples count. `swap_threads`: bit of the thread's number that makes its lanes swap their addresses.
-    `distant`: which distant source stage 3 takes: bit d of the cluster's number, or the other thread. With an index
-    file: `a_index`: the entry `tuple_number` is added to a's address; `bound`, `stride`: of the last SETX; `index`:
-    what goes with the clusters' `write`.
+    `distant`: which distant source stage 3 takes: bit d of the cluster's number, or the other thread; `distance`: bit
+    of the thread's number in which that one differs. With an index file: `a_index`: the entry `tuple_number` is added
+    to a's address; `bound`, `stride`: of the last SETX; `index`: what goes with the clusters' `write`.
     """
     indices = {"a_index": 1, "bound": BOUND_BITS, "stride": STRIDE_BITS, "index": index_layout(config)}
     return data.StructLayout(
@@ -177,6 +177,7 @@ def thread_layout(config: MachineConfig) -> data.StructLayout:
             "both": 1,
             **({"swap_threads": max(1, (config.threads - 1).bit_length())} if config.crossed else {}),
             "distant": distant_bits(config),
+            "distance": thread_distance_bits(config),
             **(indices if config.index_depth else {}),
         }
     )

@@ -105,7 +105,7 @@ class Engine(wiring.Component):
             if config.threads > 1:
                 distances = range((config.threads - 1).bit_length())
                 partners: list[Value] = [threads[k ^ 1 << d].operands.as_value() for d in distances]
-                m.d.comb += thread.other.eq(Array(partners)[sequencer.thread_distance])
+                m.d.comb += thread.other.eq(Array(partners)[thread.distance])
         m.d.sync += self.scratch_word.eq(threads[0].selected)
         self._ends(m, sequencer, threads)
         return m

@@ -67,8 +67,6 @@ class Sequencer(wiring.Component):
         The host's accesses.
     control
         To every thread, from a register.
-    thread_distance
-        Bit of the thread's number that THREAD_XOR flips, in stage 3 of the row.
     half_base
         Tuple memory address of the second half.
     count
@@ -88,7 +86,6 @@ class Sequencer(wiring.Component):
                 "program": In(program_write()),
                 "scratch": In(scratch_access()),
                 "control": Out(thread_layout(config)),
-                "thread_distance": Out(thread_distance_bits(config)),
                 "half_base": Out(ADDRESS_BITS),
                 "count": Out(count_bits(config)),
                 "tag": Out(ADDRESS_BITS),
@@ -197,14 +194,14 @@ class Sequencer(wiring.Component):
         lane = Mux(self.scratch.read, self.scratch.address[:LANE_BITS], row.lane)
         self._send(m, {"exchanged": exchange.any(), "exchange": exchange, "special_lane": lane}, 3)
 
-        # the threads' own choice is not registered again in the clusters, that among threads not even in the threads
+        # the threads' own choices are not registered again in the clusters
         distant = Signal(distant_bits(config))
         m.d.comb += distant.eq(
             Mux(instruction.source == Source.THREAD_XOR, distances, (instruction.distance - LANE_BITS)[: len(distant)])
         )
         m.d.sync += self.control.distant.eq(delayed(m, distant, 4, name="distant"))
-        distance = instruction.distance[: len(self.thread_distance)]
-        m.d.sync += self.thread_distance.eq(delayed(m, distance, 5, name="thread_distance"))
+        distance = instruction.distance[: thread_distance_bits(config)]
+        m.d.sync += self.control.distance.eq(delayed(m, distance, 4, name="distance"))
 
     def _cross(self, m: Module, row: data.View) -> None:
         """Stage 0: whose addresses are swapped. Stage 4: whether these lanes take the other operand."""

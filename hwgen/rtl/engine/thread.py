@@ -17,6 +17,7 @@ from hwgen.rtl.engine.control import (
     cluster_distances,
     cluster_layout,
     entry_bits,
+    thread_distance_bits,
     thread_layout,
 )
 from hwgen.rtl.engine.index import IndexFile
@@ -56,8 +57,9 @@ class Thread(wiring.Component):
         Tuples of the round; log2 of a thread's share.
     tuples
         Rows of all threads' tuples.
-    operands, other
-        Stage 3: operand b of every lane, and that of the thread that THREAD_XOR names.
+    operands, distance, other
+        Stage 3: operand b of every lane, bit of the number that THREAD_XOR flips, operand b of the thread whose number
+        that gives.
     host_cluster, selected
         Cluster that the host reads; the word, in stage 4.
     wrong
@@ -75,6 +77,7 @@ class Thread(wiring.Component):
                 "group_log2": In(4),
                 "tuples": In(addressed_row(config)),
                 "operands": Out(words(config)),
+                "distance": Out(thread_distance_bits(config)),
                 "other": In(words(config)),
                 "host_cluster": In(CLUSTER_NUMBER_BITS),
                 "selected": Out(32),
@@ -87,6 +90,7 @@ class Thread(wiring.Component):
         config = self._config
         control = Signal(thread_layout(config), reset_less=True)
         m.d.sync += control.eq(self.control)
+        m.d.comb += self.distance.eq(control.distance)
         present = self._present(m)
         a_absent, b_absent = self._absent(m, control, present)
 
