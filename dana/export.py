@@ -15,16 +15,14 @@ import numpy as np
 
 from dana.codesign.search import Candidate, explore
 from dana.compiler import bind
-from dana.errors import InternalError, SetupError, UsageError
+from dana.errors import InternalError, SetupError
 from dana.simulator import Simulator
 from dana.storage.builder import build_pages
 from dana.storage.schema import Attribute, TableSchema
 from dana.storage.types import ARRAYS, SCALARS
 from dsl import Rule
 from hwgen.devices import Device
-from hwgen.spec import board
 from hwgen.spec.bundle import Bundle
-from hwgen.spec.config import ConfigError
 from hwgen.spec.engine_text import disassemble as engine_text
 from hwgen.spec.strider import Fault
 from hwgen.spec.strider_text import disassemble as strider_text
@@ -71,14 +69,8 @@ def export(
         from hwgen.export.package import Check, package
     binding = bind(rule.hdfg, schema, None, label)
     max_tuples = table_pages * page_size // 28
-    found = explore(
-        binding, schema, device, max_tuples=max_tuples, page_size=page_size, design=_wishes(design, device)
-    ).best
+    found = explore(binding, schema, device, max_tuples=max_tuples, page_size=page_size, design=design).best
     bundle = found.bundle
-    try:
-        board.check(bundle.config)
-    except ConfigError as error:
-        raise UsageError(str(error), hint=f"Give --design link_bytes={board.WIDEST}.") from None
     pages = _pages(schema, binding.labels, bundle.config.page_size)
     scratchpad, losses, converged = _train(bundle, pages)
     return package(
@@ -114,14 +106,6 @@ def write(folder: Path, files: Mapping[str, bytes]) -> None:
         package.write(folder, files)
     except OSError as error:
         raise SetupError(f"cannot write the package to {folder}: {error}") from error
-
-
-def _wishes(design: Mapping[str, int] | None, device: Device) -> dict[str, int]:
-    """The user's, and a page bus that AXI has."""
-    given = dict(design or {})
-    if device.link_bytes > board.WIDEST:
-        given.setdefault("link_bytes", board.WIDEST)
-    return given
 
 
 def _pages(schema: TableSchema, labels: Sequence[str], page_size: int) -> bytes:

@@ -26,7 +26,7 @@ from dana.errors import UsageError
 from dana.storage.schema import TableSchema
 from hwgen.devices import Device, device_names, load_device
 from hwgen.spec.bundle import Bundle
-from hwgen.spec.config import LANES_PER_CLUSTER, functions_mask
+from hwgen.spec.config import LANES_PER_CLUSTER, WIDEST_LINK, functions_mask
 from hwgen.spec.timing import DIVIDE_INTERVALS
 
 THREADS = (1, 2, 4, 8, 16, 32, 64)
@@ -195,8 +195,8 @@ def _choices(given: Mapping[str, int], name: str, all_of_them: tuple[int, ...]) 
 
 
 def _link_bytes(device: Device) -> int:
-    """The widest link that the device's bandwidth fills."""
-    return max(8, 1 << int(device.link_bytes).bit_length() - 1)
+    """The widest link that the device's bandwidth fills and that a machine can have."""
+    return min(WIDEST_LINK, max(8, 1 << int(device.link_bytes).bit_length() - 1))
 
 
 def _fastest(job: _Job, wishes: Mapping[str, int]) -> Candidate:

@@ -1,12 +1,14 @@
 """Drives a board: the accelerator of an exported package, on an FPGA or under Verilator."""
 
-from hwgen.driver.board import Board, BoardError, BoardRun, PageMemory, Registers
+from hwgen.driver.board import Board, BoardRun, PageMemory, Registers
+from hwgen.driver.errors import BoardError, MachineHang
 from hwgen.driver.mapped import MappedPages, MappedRegisters, WrittenPages
 
 __all__ = [
     "Board",
     "BoardError",
     "BoardRun",
+    "MachineHang",
     "MappedPages",
     "MappedRegisters",
     "PageMemory",

@@ -15,11 +15,15 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from hwgen.driver.errors import BoardError
+from hwgen.driver.watch import Watch
+from hwgen.driver.watch import patience as longest
 from hwgen.spec import board, load, registers
 from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus, Command
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import NOT_HARDWARE, ConfigError, MachineConfig
 from hwgen.spec.counters import EpochCounters, read_counters
+from hwgen.spec.load import Held
 from hwgen.spec.registers import Region, Register
 from hwgen.spec.strider import Fault
 
@@ -73,10 +77,6 @@ class PageMemory(Protocol):
         ...
 
 
-class BoardError(RuntimeError):
-    """The board is not there, is another one, refuses an access, or does not come to an end."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardRun:
     """What a training gave.
@@ -110,6 +110,8 @@ class Board:
     ----------
     registers, memory
         Its two sides. The memory is the driver's alone.
+    blank
+        Nobody has written to its memories since its bitstream was loaded: they hold zeros.
 
     Attributes
     ----------
@@ -122,10 +124,11 @@ class Board:
         No board answers there, or one of another version.
     """
 
-    def __init__(self, registers: Registers, memory: PageMemory) -> None:
+    def __init__(self, registers: Registers, memory: PageMemory, *, blank: bool = False) -> None:
         self._registers = registers
         self._memory = memory
         self._bundle: Bundle | None = None
+        self._held = Held() if blank else None
         self.config = self._identified()
 
     def load(self, bundle: Bundle) -> None:
@@ -139,15 +142,26 @@ class Board:
             It breaks a rule of the machine; the board goes on with what it does.
         """
         self._fits(bundle)
-        blocks = load.bundle_blocks(bundle)
+        blocks = load.bundle_blocks(bundle, before=self._held)
         self._bundle = None
+        # whatever ends the loading
+        self._holds(load.held(bundle))
         self.stop()
         for address, words in blocks:
             self._registers.write(address, words)
-        self._bundle = bundle
+        self._bundle, self._held = bundle, load.held(bundle)
 
-    def train(self, pages: Any, *, epochs: int, seconds: float | None = None) -> BoardRun:
-        """Train on whole pages that follow one another in a buffer of bytes.
+    def write_rows(self, row: int, rows: npt.ArrayLike) -> None:
+        """Write scratchpad rows of every thread, between trainings; `rows` holds bit patterns, shape [k, lanes]."""
+        words = np.asarray(rows, dtype=np.uint32)
+        if words.ndim != 2 or words.shape[1] != self.config.lanes:
+            raise ValueError(f"rows must have shape [k, {self.config.lanes}], not {list(words.shape)}")
+        self._check_rows(row, len(words))
+        self._holds(Held(rows=row + len(words)))
+        self._registers.write(load.address(Region.SCRATCH, row * self.config.lanes), words.ravel())
+
+    def train(self, pages: Any, *, epochs: int, seconds: float | None = None, patience: int | None = None) -> BoardRun:
+        """Train on whole pages that follow one another in a buffer of bytes; go on from the model that is there.
 
         A table that the memory does not hold streams through it. A fault of the data is the run's
         (`BoardRun.counters`), and the Bundle is to be loaded again.
@@ -158,9 +172,13 @@ class Board:
             To train at most, from 1.
         seconds
             Time that it may take; None: any.
+        patience
+            Cycles in which a page must be read or an epoch end; None: more than the Bundle's work can take.
 
         Raises
         ------
+        MachineHang
+            Nothing was read and nothing ended for so long; the board is idle then, and to be loaded again.
         BoardError
             The time is over, or somebody else stopped or reset the board; it is idle then, and to be loaded again.
         """
@@ -190,6 +208,7 @@ class Board:
         end = None if seconds is None else time.monotonic() + seconds
         told = {} if whole else {"ready": 0}
         blocks = load.training_blocks(bundle, pages=count, epochs=epochs, base=self._memory.base, slots=slots, **told)
+        watch = Watch(longest(bundle) if patience is None else patience)
         with self._stopped_on_error():
             for address, words in blocks:
                 self._registers.write(address, words)
@@ -197,7 +216,9 @@ class Board:
             while self._status() & BoardStatus.BUSY:
                 if end is not None and time.monotonic() > end:
                     raise BoardError(f"the training must end within {seconds} s, but it has not; the board was stopped")
-                filled = ready if whole else self._fill(data, count, epochs, slots, ready)
+                now, read = self._get(BoardRegister.CYCLES), self._get(BoardRegister.PAGES_READ)
+                filled = ready if whole else self._fill(data, count, epochs, slots, ready, read)
+                watch.look(now, (read, self._get(BoardRegister.EPOCHS_RUN), filled))
                 if filled == ready:
                     self._registers.wait()
                 ready = filled
@@ -225,10 +246,18 @@ class Board:
 
     def read_rows(self, row: int, k: int) -> Words:
         """Bit patterns of `k` scratchpad rows of thread 0, shape [k, lanes]."""
-        if row < 0 or k < 0 or row + k > self.config.scratch_depth:
-            raise ValueError(f"rows must lie in 0 … {self.config.scratch_depth - 1}, not {row} … {row + k - 1}")
+        self._check_rows(row, k)
         words = self._registers.read(load.address(Region.SCRATCH, row * self.config.lanes), k * self.config.lanes)
         return words.reshape(k, self.config.lanes)
+
+    def _check_rows(self, row: int, k: int) -> None:
+        if row < 0 or k < 0 or row + k > self.config.scratch_depth:
+            raise ValueError(f"rows must lie in 0 … {self.config.scratch_depth - 1}, not {row} … {row + k - 1}")
+
+    def _holds(self, more: Held) -> None:
+        """Something has been written, or will be."""
+        if self._held is not None:
+            self._held = self._held.joined(more)
 
     def _identified(self) -> MachineConfig:
         for what, register, wanted in (
@@ -262,11 +291,11 @@ class Board:
                     f"compile it with --design {name}={found}"
                 )
 
-    def _fill(self, data: memoryview, count: int, epochs: int, slots: int, ready: int) -> int:
+    def _fill(self, data: memoryview, count: int, epochs: int, slots: int, ready: int, read: int) -> int:
         """Put pages where some have been read; how many there have been now."""
         size = self.config.page_size
         # the board's counts are modulo 2**32
-        read = ready - (ready - self._get(BoardRegister.PAGES_READ)) % (1 << 32)
+        read = ready - (ready - read) % (1 << 32)
         until = announced(min(count * epochs, read + slots), count * epochs)
         for page in range(ready, until):
             at = page % count * size

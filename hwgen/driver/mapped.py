@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from hwgen.driver.board import BoardError
+from hwgen.driver.errors import BoardError
 from hwgen.spec.board import BYTE_ADDRESS_BITS
 
 APERTURE = 1 << BYTE_ADDRESS_BITS

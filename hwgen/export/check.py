@@ -17,13 +17,12 @@ from hwgen.rtl.verilate import BuildError
 from hwgen.spec import board, load
 from hwgen.spec.board import BoardRegion, BoardRegister
 from hwgen.spec.bundle import Bundle
+from hwgen.spec.config import MachineConfig
 from hwgen.spec.strider import Fault
 
 Pairs = npt.NDArray[np.uint64]
 """Byte addresses and words, shape [k, 2]."""
 
-SIMULATED_BYTES = 1 << 28
-"""Memory of a simulated board at most; a package's pages are few."""
 SHOWN = 3
 
 
@@ -48,7 +47,7 @@ def check(folder: Path, sides: tuple[Registers, PageMemory] | None = None, *, se
     """
     bundle, pages, epochs, expected = _package(folder)
     try:
-        registers, memory = sides or _simulated(folder, bundle.config.link_bytes, len(pages))
+        registers, memory = sides or _simulated(folder, bundle.config)
         driver = Board(registers, memory)
         driver.load(bundle)
         run = driver.train(pages, epochs=epochs, seconds=seconds)
@@ -96,14 +95,11 @@ def _pairs(path: Path) -> Pairs:
     return np.array([[int(line[:8], 16), int(line[8:], 16)] for line in lines], dtype=np.uint64).reshape(-1, 2)
 
 
-def _simulated(folder: Path, link_bytes: int, size: int) -> tuple[Registers, PageMemory]:
+def _simulated(folder: Path, config: MachineConfig) -> tuple[Registers, PageMemory]:
     from hwgen.harness import RtlBoard
 
-    rtl = RtlBoard(
-        (folder / "rtl" / f"{board.TOP}.v").read_text(),
-        link_bytes=link_bytes,
-        memory_bytes=min(size, SIMULATED_BYTES),
-    )
+    text = (folder / "rtl" / f"{board.TOP}.v").read_text()
+    rtl = RtlBoard(text, link_bytes=config.link_bytes, link_latency=config.link_latency)
     return rtl, rtl.pages
 
 

@@ -1,6 +1,6 @@
-"""Runs the generated machine under Verilator, through its host port only; and a whole board, through its buses."""
+"""Runs generated boards under Verilator, through their buses only; and machines on them, an epoch at a time."""
 
 from hwgen.harness.board import RtlBoard
-from hwgen.harness.machine import MachineHang, RtlMachine
+from hwgen.harness.machine import RtlMachine
 
-__all__ = ["MachineHang", "RtlBoard", "RtlMachine"]
+__all__ = ["RtlBoard", "RtlMachine"]

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <new>
 #include <vector>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -20,6 +21,7 @@ constexpr uint32_t RESET = 8;
 struct Burst {
     uint64_t address;
     uint32_t beats;
+    uint64_t first;  // earliest cycle of the next beat
 };
 
 struct Board {
@@ -27,112 +29,151 @@ struct Board {
     Vdut dut{&context};
     std::vector<uint8_t> memory;
     uint64_t base = 0;
-    uint32_t bytes = 0;  // of a beat
-    uint32_t stall = 0;  // of 256 cycles on each channel of the page bus
+    uint32_t bytes = 0;    // of a beat
+    uint32_t latency = 1;  // cycles from an address to its first beat
+    uint32_t stall = 0;    // of 256 cycles on each channel of the page bus
     uint64_t random = 1;
+    uint64_t now = 0;
     std::deque<Burst> bursts;
-    bool offered = false;  // a beat that was not taken yet
 
-    bool pauses() {  // xorshift64*
+    uint32_t draw() {  // xorshift64*
         random ^= random >> 12;
         random ^= random << 25;
         random ^= random >> 27;
-        return (random * 0x2545F4914F6CDD1DULL >> 56) < stall;
+        return static_cast<uint32_t>(random * 0x2545F4914F6CDD1DULL >> 32);
+    }
+    bool pauses() { return stall != 0 && (draw() & 255) < stall; }
+
+    void offer() {
+        const Burst &burst = bursts.front();
+        const uint64_t at = burst.address - base;
+        const bool there = burst.address >= base && at + bytes <= memory.size();
+        dut.m_axi_rresp = there ? 0 : SLVERR;
+        dut.m_axi_rlast = burst.beats == 1;
+        if (there) std::memcpy(&dut.m_axi_rdata, memory.data() + at, bytes);
+        dut.m_axi_rvalid = 1;
     }
 
-    // A cycle: what the buses carry is decided before the edge, and taken by both sides at it.
-    void cycle() {
+    // The half of a cycle in which the buses carry what the edge takes; what is offered stays until it is taken.
+    void low() {
         dut.clk = 0;
         dut.m_axi_arready = !pauses();
-        // what is offered stays until it is taken
-        dut.m_axi_rvalid = !bursts.empty() && (offered || !pauses());
-        if (!bursts.empty()) {
-            const Burst &burst = bursts.front();
-            const uint64_t at = burst.address - base;
-            const bool there = burst.address >= base && at + bytes <= memory.size();
-            dut.m_axi_rresp = there ? 0 : SLVERR;
-            dut.m_axi_rlast = burst.beats == 1;
-            if (there) std::memcpy(&dut.m_axi_rdata, memory.data() + at, bytes);
-        }
+        if (!dut.m_axi_rvalid && !bursts.empty() && now >= bursts.front().first && !pauses()) offer();
         dut.eval();
+    }
+
+    void edge() {
         const bool taken = dut.m_axi_rvalid && dut.m_axi_rready;
         const bool asked = dut.m_axi_arvalid && dut.m_axi_arready;
-        offered = dut.m_axi_rvalid && !taken;
-        const Burst next{dut.m_axi_araddr, dut.m_axi_arlen + 1U};
+        const Burst next{dut.m_axi_araddr, dut.m_axi_arlen + 1U, now + latency + (stall ? draw() % stall : 0)};
         dut.clk = 1;
         dut.eval();
+        ++now;
         if (taken) {
+            dut.m_axi_rvalid = 0;
             bursts.front().address += bytes;
             if (--bursts.front().beats == 0) bursts.pop_front();
         }
         if (asked) bursts.push_back(next);
     }
+
+    uint32_t write(uint32_t byte_address, uint32_t word) {
+        uint32_t answer = NO_ANSWER;
+        dut.s_axil_awaddr = byte_address;
+        dut.s_axil_wdata = word;
+        dut.s_axil_wstrb = 15;
+        dut.s_axil_awvalid = dut.s_axil_wvalid = dut.s_axil_bready = 1;
+        for (uint32_t k = 0; k < HANGS && answer == NO_ANSWER; ++k) {
+            low();
+            const bool addressed = dut.s_axil_awready, given = dut.s_axil_wready;
+            if (dut.s_axil_bvalid) answer = dut.s_axil_bresp;
+            edge();
+            if (addressed) dut.s_axil_awvalid = 0;
+            if (given) dut.s_axil_wvalid = 0;
+        }
+        dut.s_axil_awvalid = dut.s_axil_wvalid = dut.s_axil_bready = 0;
+        return answer;
+    }
+
+    uint32_t read(uint32_t byte_address, uint32_t *word) {
+        uint32_t answer = NO_ANSWER;
+        dut.s_axil_araddr = byte_address;
+        dut.s_axil_arvalid = dut.s_axil_rready = 1;
+        for (uint32_t k = 0; k < HANGS && answer == NO_ANSWER; ++k) {
+            low();
+            const bool addressed = dut.s_axil_arready;
+            if (dut.s_axil_rvalid) {
+                answer = dut.s_axil_rresp;
+                *word = dut.s_axil_rdata;
+            }
+            edge();
+            if (addressed) dut.s_axil_arvalid = 0;
+        }
+        dut.s_axil_arvalid = dut.s_axil_rready = 0;
+        return answer;
+    }
 };
 
 }  // namespace
 
-// Of `stall` in 256 cycles the page bus takes no address, or has no beat.
-EXPORT void *board_new(uint64_t base, uint64_t size, uint32_t beat_bytes, uint32_t stall) {
+// The first beat of a burst comes `latency` cycles after its address was taken, or right behind the burst before it.
+EXPORT void *board_new(uint64_t base, uint32_t beat_bytes, uint32_t latency) {
     Board *board = new Board;
     board->base = base;
     board->bytes = beat_bytes;
-    board->stall = stall;
-    board->memory.resize(size);
+    board->latency = latency;
     board->dut.rst = 1;
-    for (uint32_t k = 0; k < RESET; ++k) board->cycle();
+    for (uint32_t k = 0; k < RESET; ++k) board->low(), board->edge();
     board->dut.rst = 0;
-    board->cycle();
+    board->low(), board->edge();
     return board;
 }
 
 EXPORT void board_delete(void *handle) { delete static_cast<Board *>(handle); }
 
-EXPORT uint8_t *board_memory(void *handle) { return static_cast<Board *>(handle)->memory.data(); }
-
-EXPORT void board_idle(void *handle, uint32_t cycles) {
-    for (uint32_t k = 0; k < cycles; ++k) static_cast<Board *>(handle)->cycle();
+// From now on the page bus takes no address, or has no beat, in `stall` of 256 cycles, and a burst's first beat is later
+// by up to `stall` cycles.
+EXPORT void board_stall(void *handle, uint32_t stall, uint64_t seed) {
+    Board &board = *static_cast<Board *>(handle);
+    board.stall = stall;
+    board.random = seed | 1;
 }
 
-// Writes a word; returns the response.
-EXPORT uint32_t board_write(void *handle, uint32_t byte_address, uint32_t word) {
-    Board &board = *static_cast<Board *>(handle);
-    Vdut &dut = board.dut;
-    uint32_t answer = NO_ANSWER;
-    dut.s_axil_awaddr = byte_address;
-    dut.s_axil_wdata = word;
-    dut.s_axil_wstrb = 15;
-    dut.s_axil_awvalid = dut.s_axil_wvalid = dut.s_axil_bready = 1;
-    for (uint32_t k = 0; k < HANGS && answer == NO_ANSWER; ++k) {
-        dut.clk = 0;
-        dut.eval();
-        const bool addressed = dut.s_axil_awready, given = dut.s_axil_wready;
-        if (dut.s_axil_bvalid) answer = dut.s_axil_bresp;
-        board.cycle();
-        if (addressed) dut.s_axil_awvalid = 0;
-        if (given) dut.s_axil_wvalid = 0;
+// Puts bytes into the memory, which grows to hold them; false: there is no room.
+EXPORT bool board_put(void *handle, uint64_t offset, const uint8_t *data, uint64_t size) {
+    std::vector<uint8_t> &memory = static_cast<Board *>(handle)->memory;
+    try {
+        if (offset + size > memory.size()) memory.resize(offset + size);
+    } catch (const std::bad_alloc &) {
+        return false;
     }
-    dut.s_axil_awvalid = dut.s_axil_wvalid = dut.s_axil_bready = 0;
+    std::memcpy(memory.data() + offset, data, size);
+    return true;
+}
+
+// Lets `cycles` pass, or fewer where the board interrupts.
+EXPORT void board_wait(void *handle, uint32_t cycles) {
+    Board &board = *static_cast<Board *>(handle);
+    for (uint32_t k = 0; k < cycles && !board.dut.irq; ++k) board.low(), board.edge();
+}
+
+// Writes words one after another, up to the first that the board refuses; returns its response, and how many it took.
+EXPORT uint32_t board_write(void *handle, uint32_t byte_address, const uint32_t *words, uint32_t count,
+                            uint32_t *taken) {
+    uint32_t answer = 0;
+    for (*taken = 0; *taken < count; ++*taken) {
+        answer = static_cast<Board *>(handle)->write(byte_address + 4 * *taken, words[*taken]);
+        if (answer != 0) break;
+    }
     return answer;
 }
 
-// Reads a word; returns the response.
-EXPORT uint32_t board_read(void *handle, uint32_t byte_address, uint32_t *word) {
-    Board &board = *static_cast<Board *>(handle);
-    Vdut &dut = board.dut;
-    uint32_t answer = NO_ANSWER;
-    dut.s_axil_araddr = byte_address;
-    dut.s_axil_arvalid = dut.s_axil_rready = 1;
-    for (uint32_t k = 0; k < HANGS && answer == NO_ANSWER; ++k) {
-        dut.clk = 0;
-        dut.eval();
-        const bool addressed = dut.s_axil_arready;
-        if (dut.s_axil_rvalid) {
-            answer = dut.s_axil_rresp;
-            *word = dut.s_axil_rdata;
-        }
-        board.cycle();
-        if (addressed) dut.s_axil_arvalid = 0;
+// The same for reading.
+EXPORT uint32_t board_read(void *handle, uint32_t byte_address, uint32_t *words, uint32_t count, uint32_t *taken) {
+    uint32_t answer = 0;
+    for (*taken = 0; *taken < count; ++*taken) {
+        answer = static_cast<Board *>(handle)->read(byte_address + 4 * *taken, words + *taken);
+        if (answer != 0) break;
     }
-    dut.s_axil_arvalid = dut.s_axil_rready = 0;
     return answer;
 }

@@ -8,35 +8,37 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from hwgen.driver import BoardError
-from hwgen.rtl.verilate import verilate
-from hwgen.spec.board import TOP
+from hwgen.harness.build import build
+from hwgen.spec.cycles import READER_LATENCY
 
-DRIVER = Path(__file__).with_name("board.cpp")
 BASE = 0x4000_0000
 """Address of the memory: not 0, and whole pages from it."""
-CYCLES_BETWEEN_LOOKS = 200
+UNBOUNDED = 1 << 40
+"""Bytes of a memory that is as large as what is put into it."""
+CYCLES_BETWEEN_LOOKS = 4096
 RESPONSES = {2: "SLVERR", 3: "DECERR", 4: "no answer"}
 
 
 class RtlBoard:
     """The registers of a simulated board; its memory is `pages`.
 
+    The memory answers such that the machine sees the page link of the cycle contract (`docs/machine.md`, section 5):
+    beats of one burst after another, the first `link_latency` cycles after the machine asked for a page. Of these the
+    page reader takes READER_LATENCY.
+
     Parameters
     ----------
     verilog
         Text of the module `dana_board` and of all below it.
-    link_bytes
-        Of its configuration: bytes of a beat of the page bus.
+    link_bytes, link_latency
+        Of its configuration: bytes of a beat of the page bus, cycles.
     memory_bytes
-        Of its memory.
-    stall
-        Of 256 cycles, those in which the page bus pauses, at random.
+        Of its memory; None: as many as are put there.
 
     Raises
     ------
@@ -44,54 +46,67 @@ class RtlBoard:
         Verilator, g++ or make is missing, or refused the design.
     """
 
-    def __init__(self, verilog: str, *, link_bytes: int, memory_bytes: int, stall: int = 0) -> None:
-        library = ctypes.CDLL(str(verilate(verilog, TOP, DRIVER, optimize="-O1", verilator_flags=("--x-initial", "0"))))
+    def __init__(self, verilog: str, *, link_bytes: int, link_latency: int, memory_bytes: int | None = None) -> None:
+        library = ctypes.CDLL(str(build(verilog)))
         pointer, u32, u64 = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
         for name, result, arguments in (
-            ("board_new", pointer, [u64, u64, u32, u32]),
+            ("board_new", pointer, [u64, u32, u32]),
             ("board_delete", None, [pointer]),
-            ("board_memory", pointer, [pointer]),
-            ("board_idle", None, [pointer, u32]),
-            ("board_write", u32, [pointer, u32, u32]),
-            ("board_read", u32, [pointer, u32, pointer]),
+            ("board_stall", None, [pointer, u32, u64]),
+            ("board_put", ctypes.c_bool, [pointer, u64, pointer, u64]),
+            ("board_wait", None, [pointer, u32]),
+            ("board_write", u32, [pointer, u32, pointer, u32, pointer]),
+            ("board_read", u32, [pointer, u32, pointer, u32, pointer]),
         ):
             function = getattr(library, name)
             function.restype = result
             function.argtypes = arguments
         self._library = library
-        self._handle = library.board_new(BASE, memory_bytes, link_bytes, stall)
+        self._handle = library.board_new(BASE, link_bytes, link_latency - READER_LATENCY)
         weakref.finalize(self, library.board_delete, self._handle)
-        self.pages = RtlPages(self, library.board_memory(self._handle), memory_bytes)
+        self.pages = RtlPages(self, UNBOUNDED if memory_bytes is None else memory_bytes)
 
     def read(self, address: int, count: int) -> npt.NDArray[np.uint32]:
         words = np.empty(count, dtype=np.uint32)
-        for k in range(count):
-            at = words[k:].ctypes.data_as(ctypes.c_void_p)
-            self._check("read", address + k, self._library.board_read(self._handle, 4 * (address + k), at))
+        self._access("read", address, words)
         return words
 
     def write(self, address: int, words: npt.NDArray[np.uint32]) -> None:
-        for k, word in enumerate(words.ravel().tolist()):
-            self._check("write", address + k, self._library.board_write(self._handle, 4 * (address + k), word))
+        self._access("write", address, np.ascontiguousarray(words, dtype=np.uint32))
 
     def wait(self) -> None:
-        self._library.board_idle(self._handle, CYCLES_BETWEEN_LOOKS)
+        """Until the board interrupts, or some thousand cycles."""
+        self._library.board_wait(self._handle, CYCLES_BETWEEN_LOOKS)
 
-    def _check(self, what: str, address: int, response: int) -> None:
+    def stall(self, pauses: int, seed: int = 0) -> None:
+        """From now on have the page bus pause at random, in so many of 256 cycles; 0: as the contract says."""
+        self._library.board_stall(self._handle, pauses, seed)
+
+    def put(self, offset: int, data: memoryview) -> None:
+        """Put bytes into the memory."""
+        if not data:
+            return
+        octets = np.frombuffer(data, dtype=np.uint8)
+        if not self._library.board_put(self._handle, offset, octets.ctypes.data, octets.size):
+            raise MemoryError(f"no room for {octets.size} bytes of pages in the simulated board's memory")
+
+    def _access(self, what: str, address: int, words: npt.NDArray[np.uint32]) -> None:
+        taken = ctypes.c_uint32()
+        function = getattr(self._library, f"board_{what}")
+        response = function(self._handle, 4 * address, words.ctypes.data, words.size, ctypes.byref(taken))
         if response:
             raise BoardError(
-                f"a {what} of byte address {4 * address:#x} must be answered with OKAY, "
+                f"a {what} of byte address {4 * (address + taken.value):#x} must be answered with OKAY, "
                 f"but the board said {RESPONSES.get(response, response)}"
             )
 
 
 class RtlPages:
-    """The memory of an `RtlBoard`, which lives as long as this."""
+    """The memory of an `RtlBoard`."""
 
-    def __init__(self, board: RtlBoard, address: int, size: int) -> None:
+    def __init__(self, board: RtlBoard, size: int) -> None:
         self.base, self.size = BASE, size
-        self._board = board
-        self._bytes = memoryview((ctypes.c_uint8 * size).from_address(address)).cast("B")
+        self._board = weakref.proxy(board)
 
     def write(self, offset: int, data: memoryview) -> None:
-        self._bytes[offset : offset + len(data)] = data
+        self._board.put(offset, data)

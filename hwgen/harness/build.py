@@ -1,4 +1,4 @@
-"""A machine's configuration in, a compiled simulation of its RTL out.
+"""A machine's configuration in, its board's Verilog out; a board's Verilog in, a compiled simulation out.
 
 Generating Verilog takes seconds, and compiling it longer, so both are kept: the text under a hash of all that it is
 made from, the object by `hwgen.rtl.verilate`.
@@ -16,11 +16,12 @@ from pathlib import Path
 
 import hwgen.rtl
 import hwgen.spec
-from hwgen.rtl.machine import TOP, generate
+from hwgen.rtl.board.board import generate
 from hwgen.rtl.verilate import cache_folder, verilate
+from hwgen.spec.board import TOP
 from hwgen.spec.config import NOT_HARDWARE, MachineConfig
 
-DRIVER = Path(__file__).with_name("driver.cpp")
+DRIVER = Path(__file__).with_name("board.cpp")
 KEPT_AS_MODULES = ("lane", "special", "cluster", "thread")
 """Verilator copies small modules into those that use them; these stay one function for all their instances."""
 
@@ -45,7 +46,7 @@ def _sources() -> bytes:
 
 
 def verilog_of(config: MachineConfig) -> str:
-    """The machine's Verilog, from the cache where it has been generated before."""
+    """The Verilog of the machine's board, from the cache where it has been generated before."""
     hardware = hardware_of(config)
     key = hashlib.sha256(_sources() + version("amaranth").encode() + hardware.fingerprint().encode()).hexdigest()
     kept = cache_folder() / f"{key}.v"
@@ -61,11 +62,11 @@ def verilog_of(config: MachineConfig) -> str:
     return text
 
 
-def build(config: MachineConfig) -> Path:
-    """The shared object that simulates the machine."""
+def build(verilog: str) -> Path:
+    """The shared object that simulates a board."""
     modules = "\n".join(f'no_inline -module "{name}"' for name in KEPT_AS_MODULES)
     return verilate(
-        ZERO_WORD.sub("", verilog_of(config)),
+        ZERO_WORD.sub("", verilog),
         TOP,
         DRIVER,
         # as fast as -O2, and compiled in two thirds of the time

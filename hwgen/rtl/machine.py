@@ -76,10 +76,3 @@ class Machine(wiring.Component):
             host.waiting_for_pages.eq(access.waiting_for_pages),
         ]
         return m
-
-
-def generate(config: MachineConfig) -> str:
-    """The machine as Verilog, one module for each kind of part; the same text for the same configuration."""
-    library = Library()
-    library.add(TOP, lambda: Machine(config, library))
-    return library.verilog()

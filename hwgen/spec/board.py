@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import fields
 from enum import IntEnum, IntFlag
 
-from hwgen.spec.config import ConfigError, MachineConfig
+from hwgen.spec.config import MachineConfig
 from hwgen.spec.registers import ADDRESS_BITS, REGION_SHIFT
 
 TOP = "dana_board"
@@ -37,9 +37,6 @@ BOUNDARY = 4096
 
 LONGEST_BURST = 256
 """Beats of a burst at most (AXI4, section A3.4.1)."""
-
-WIDEST = 128
-"""Bytes of the widest AXI data bus."""
 
 
 class BoardRegion(IntEnum):
@@ -120,11 +117,3 @@ def byte_address(region: IntEnum, word: int = 0) -> int:
 def burst_beats(config: MachineConfig) -> int:
     """Beats of the bursts in which a page is read: all alike, none across a 4 KB boundary."""
     return min(LONGEST_BURST, BOUNDARY // config.link_bytes, config.page_beats)
-
-
-def check(config: MachineConfig) -> None:
-    """Raise ConfigError where a machine cannot stand on a board."""
-    if config.link_bytes > WIDEST:
-        raise ConfigError(
-            f"link_bytes must be at most {WIDEST} on a board, not {config.link_bytes}: AXI has no wider data bus"
-        )

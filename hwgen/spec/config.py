@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from hwgen.spec.cycles import READER_LATENCY
 from hwgen.spec.engine import Instruction, Opcode
 from hwgen.spec.registers import REGION_SHIFT
 from hwgen.spec.timing import DIVIDE_INTERVALS
@@ -35,9 +36,9 @@ def functions_mask(ops: Iterable[Opcode]) -> int:
 NOT_HARDWARE = ("link_latency", "clock_hz")
 """Fields that say how fast a machine runs, not which it is."""
 
-LEAST_PAGE = 25
-"""Least cycles from a page's request to its last beat. A Strider's registers are cleared, one in a cycle, between its
-pages, so that the next one would have to wait."""
+WIDEST_LINK = 128
+"""Bytes of the widest data bus that AXI has (ARM IHI 0022): pages come over one. So a page has at least 64 beats, and a
+Strider has cleared its registers, one in a cycle, before the next one is there."""
 
 
 class ConfigError(ValueError):
@@ -78,9 +79,10 @@ class MachineConfig:
     queue_depth
         Column requests that a Strider can have waiting at the unpacker. Power of two.
     link_bytes
-        Bytes of a page that arrive in one cycle. Power of two, 8 to 8 × lanes.
+        Bytes of a page that arrive in one cycle. Power of two, 8 to 8 × lanes, at most 128.
     link_latency
-        Cycles from a page's request to its first bytes, in the modelled link.
+        Cycles from a page's request to its first bytes, in the modelled link; at least one more than the page reader
+        takes of them.
     clock_hz
         The clock at which modelled times are stated.
     divide_interval
@@ -181,10 +183,9 @@ class MachineConfig:
                 problems.append(f"{name} must be a power of two from {low} to {high}, not {value!r}")
         if self.index_depth and not (_is_power_of_two(self.index_depth) and 2 <= self.index_depth <= 4096):
             problems.append(f"index_depth must be 0 or a power of two from 2 to 4096, not {self.index_depth!r}")
-        if not problems and self.link_latency + self.page_beats < LEAST_PAGE:
+        if self.link_bytes > WIDEST_LINK:
             problems.append(
-                f"link_latency must be at least {LEAST_PAGE - self.page_beats} where a page comes in {self.page_beats} "
-                f"beats, not {self.link_latency!r}: a Strider clears its registers from page to page"
+                f"link_bytes must be at most {WIDEST_LINK}, not {self.link_bytes!r}: AXI has no wider data bus"
             )
         if not problems and self.scratch_depth * self.lanes > 1 << REGION_SHIFT:
             problems.append(
@@ -195,8 +196,11 @@ class MachineConfig:
             problems.append(f"striders must be from 1 to 64, not {self.striders!r}")
         if self.page_size not in PAGE_SIZES:
             problems.append(f"page_size must be one of {PAGE_SIZES}, not {self.page_size!r}")
-        if not 1 <= self.link_latency <= 65535:
-            problems.append(f"link_latency must be from 1 to 65535 cycles, not {self.link_latency!r}")
+        if not READER_LATENCY < self.link_latency <= 65535:
+            problems.append(
+                f"link_latency must be from {READER_LATENCY + 1} to 65535 cycles, not {self.link_latency!r}: "
+                f"the page reader takes {READER_LATENCY} of them"
+            )
         if self.divide_interval not in DIVIDE_INTERVALS:
             problems.append(f"divide_interval must be one of {DIVIDE_INTERVALS}, not {self.divide_interval!r}")
         if not 0 <= self.functions <= ALL_FUNCTIONS:

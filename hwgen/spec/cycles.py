@@ -64,6 +64,10 @@ UNPACK_LATENCY = 10
 PAGE_RELEASE = 1
 """Cycles from the unpacker coming to a page's end to its buffer being free."""
 
+READER_LATENCY = 3
+"""Cycles that a board's page reader adds to those of the memory behind it: two from the machine's request to the
+burst's address, one from a beat of the bus to the machine. What is left of `link_latency` is the memory's."""
+
 # --- special functions ------------------------------------------------------------------------------------------
 
 

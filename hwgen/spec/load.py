@@ -1,12 +1,13 @@
 """What a driver writes before a machine trains: a Bundle as words at addresses of the register map.
 
 In: a Bundle, and for a board what it is to train on. Out: blocks of words, in the order in which they are written. The
-RTL harness, testbenches and exported packages all load machines by this list; it knows no bus.
+driver, testbenches and exported packages all load machines by this list; it knows no bus.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from hwgen.spec import board, legal, registers
 from hwgen.spec.board import BoardRegion, BoardRegister, Command
 from hwgen.spec.bundle import Bundle, Symbol
-from hwgen.spec.engine import WORD_U32, Section
+from hwgen.spec.engine import WORD_U32, Instruction, Opcode, Section
 from hwgen.spec.registers import Region, Register
 from hwgen.spec.strider import CONFIGURATION
 
@@ -33,13 +34,64 @@ def address(region: IntEnum, offset: int = 0) -> int:
     return int(region) << registers.REGION_SHIFT | int(offset)
 
 
-def bundle_blocks(bundle: Bundle, *, whole_scratchpad: bool = False) -> Iterator[Block]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """How far from its beginning each memory may hold something that is not zero.
+
+    Attributes
+    ----------
+    strider, columns
+        Words of the Striders' program and of the descriptor table.
+    rows
+        Of the scratchpads.
+    """
+
+    strider: int = 0
+    columns: int = 0
+    rows: int = 0
+
+    def joined(self, other: Held) -> Held:
+        """Of memories that hold both."""
+        return Held(
+            strider=max(self.strider, other.strider),
+            columns=max(self.columns, other.columns),
+            rows=max(self.rows, other.rows),
+        )
+
+
+def held(bundle: Bundle) -> Held:
+    """Of a machine that had only zeros, was loaded with the Bundle and has run."""
+    depth = bundle.config.scratch_depth
+    written = max((_rows_written(bundle, instruction) for instruction in bundle.program), default=0)
+    return Held(
+        strider=len(bundle.strider),
+        columns=bundle.column_words().size,
+        # an address beyond the end is one from the beginning
+        rows=depth if written > depth else max(len(bundle.image), written),
+    )
+
+
+def _rows_written(bundle: Bundle, instruction: Instruction) -> int:
+    """Rows from 0 on among which are all that an instruction writes."""
+    if instruction.op in (Opcode.END, Opcode.SETX):
+        return 0
+    last = instruction.dst + (instruction.outer - 1) * instruction.dst_outer
+    last += (instruction.inner - 1) * instruction.dst_inner
+    if instruction.dst_level:
+        last += max(0, bundle.levels - 1) * bundle.level_stride
+    if instruction.dst_index:
+        last += max((setter.index_reach for setter in bundle.program if setter.op is Opcode.SETX), default=0)
+    return last + 1
+
+
+def bundle_blocks(bundle: Bundle, *, before: Held | None = None) -> Iterator[Block]:
     """A reset, all memories, all settings of the machine but PAGES.
 
     Parameters
     ----------
-    whole_scratchpad
-        Fill the scratchpad to its end with zeros; else only the Bundle's own rows are written.
+    before
+        What the memories hold, of which nothing stays. None: anything. The scratchpad is not cleared then behind the
+        Bundle's own rows: no program of the compiler reads a row that nobody wrote.
 
     Raises
     ------
@@ -47,20 +99,22 @@ def bundle_blocks(bundle: Bundle, *, whole_scratchpad: bool = False) -> Iterator
         The Bundle breaks a rule of `docs/machine.md`; nothing is to be written then.
     """
     legal.check(bundle)
-    return _blocks(bundle, whole_scratchpad=whole_scratchpad)
+    config = bundle.config
+    if before is None:
+        before = Held(strider=config.strider_depth, columns=2 * config.descriptor_depth)
+    return _blocks(bundle, before)
 
 
-def _blocks(bundle: Bundle, *, whole_scratchpad: bool) -> Iterator[Block]:
+def _blocks(bundle: Bundle, before: Held) -> Iterator[Block]:
     config = bundle.config
     yield _register(Register.CONTROL, RESET)
     program = bundle.program_words().reshape(-1, WORD_U32)
     yield address(Region.PROGRAM), np.pad(program, ((0, 0), (0, INSTRUCTION_STRIDE - WORD_U32))).ravel()
     # zeros are no instruction and no descriptor: what a damaged page leads to is a fault, not an old program
-    yield address(Region.STRIDER), _filled(bundle.strider_words(), config.strider_depth)
+    yield address(Region.STRIDER), _filled(bundle.strider_words(), before.strider)
     yield address(Region.CONSTANT), _filled(np.array(bundle.constants, dtype=np.uint32), CONFIGURATION)
-    yield address(Region.COLUMN), _filled(bundle.column_words(), 2 * config.descriptor_depth)
-    scratch = config.scratch_depth * config.lanes if whole_scratchpad else bundle.image.size
-    yield address(Region.SCRATCH), _filled(bundle.image.ravel(), scratch)
+    yield address(Region.COLUMN), _filled(bundle.column_words(), before.columns)
+    yield address(Region.SCRATCH), _filled(bundle.image.ravel(), before.rows * config.lanes)
     yield _register(Register.BATCH, bundle.batch)
     yield _register(Register.GROUP_LOG2, bundle.group.bit_length() - 1)
     yield _register(Register.TUPLE_ROWS, bundle.tuple_rows)
@@ -109,4 +163,5 @@ def _board(register: BoardRegister, *words: int) -> Block:
 
 
 def _filled(words: Words, size: int) -> Words:
-    return np.pad(words, (0, size - words.size))
+    """With zeros up to a size, if it is shorter."""
+    return np.pad(words, (0, max(0, size - words.size)))

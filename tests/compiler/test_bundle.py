@@ -64,10 +64,8 @@ def test_the_user_may_fix_any_field() -> None:
         ({"treads": 2}, "a machine has no 'treads'; it has threads, clusters"),
         ({"threads": 3}, "no such machine: threads must be a power of two from 1 to 64, not 3"),
         ({"threads": 0}, "no such machine: threads must be a power of two from 1 to 64, not 0"),
-        (
-            {"clusters": 16, "link_bytes": 1024, "link_latency": 16},
-            "no such machine: link_latency must be at least 17 where a page comes in 8 beats, not 16",
-        ),
+        ({"clusters": 16, "link_bytes": 256}, "no such machine: link_bytes must be at most 128, not 256: AXI has no"),
+        ({"link_latency": 3}, "no such machine: link_latency must be from 4 to 65535 cycles, not 3: the page reader"),
         ({"threads": "2"}, "threads of a machine is a whole number, not '2'"),
         ({"link_bytes": 7}, "no such machine: link_bytes must be a power of two"),
         ({"tuple_depth": 16, "clusters": 1}, "a tuple of rule 'logistic' takes 14 rows of 8 lanes"),

@@ -18,7 +18,7 @@ SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
 
 DEPTHS = {"scratch_depth": 4096, "tuple_depth": 512, "strider_depth": 8192, "descriptor_depth": 1024}
 MACHINES = {
-    "smallest": MachineConfig(striders=1, queue_depth=2, link_bytes=8, link_latency=1, **DEPTHS),
+    "smallest": MachineConfig(striders=1, queue_depth=2, link_bytes=8, link_latency=4, **DEPTHS),
     "two clusters": MachineConfig(clusters=2, striders=2, link_bytes=32, index_depth=16, divide_interval=9, **DEPTHS),
     "threads": MachineConfig(
         threads=4, striders=3, queue_depth=4, link_bytes=64, link_latency=7, index_depth=2, **DEPTHS

@@ -26,7 +26,6 @@ SHOWN = ("busy", "trained", "converged", "stopped", "fault", "epochs_run", "cycl
 
 def board_ports(config: MachineConfig) -> wiring.Signature:
     """The ports of a board; see `Board`."""
-    board.check(config)
     return wiring.Signature(
         {
             "s_axil": Out(axi.lite_slave()),

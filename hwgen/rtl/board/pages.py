@@ -48,7 +48,6 @@ class PageReader(wiring.Component):
     """
 
     def __init__(self, config: MachineConfig) -> None:
-        board.check(config)
         self._config = config
         super().__init__(
             {

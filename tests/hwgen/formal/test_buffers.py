@@ -112,7 +112,9 @@ class Loading(wiring.Component):
     `striders` before, so a beat may come only while fewer pages than buffers are held.
     """
 
-    CONFIG = MachineConfig(striders=3, clusters=8, link_bytes=512)
+    CONFIG = MachineConfig(striders=3)
+    # wider than any bus: pages of few beats, so that their ends are among the cycles that are looked at
+    object.__setattr__(CONFIG, "link_bytes", 512)
 
     def __init__(self, *, hasty: bool = False) -> None:
         self._hasty = hasty

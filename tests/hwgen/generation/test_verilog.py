@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from hwgen.export.lint import WAIVED
-from hwgen.rtl.machine import TOP, generate
+from hwgen.rtl.board.board import generate
+from hwgen.spec.board import TOP
 from hwgen.spec.config import MachineConfig
 
 CONFIGS = {
@@ -57,7 +58,7 @@ def test_the_linter_would_notice(tmp_path: Path) -> None:
 def test_the_text_depends_on_the_configuration_alone() -> None:
     """Two processes that order their sets and dictionaries differently."""
     program = (
-        "import sys; from hwgen.rtl.machine import generate; from hwgen.spec.config import MachineConfig; "
+        "import sys; from hwgen.rtl.board.board import generate; from hwgen.spec.config import MachineConfig; "
         "sys.stdout.write(generate(MachineConfig(threads=2, striders=2, scratch_depth=64, tuple_depth=64)))"
     )
     digests = set()

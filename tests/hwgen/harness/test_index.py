@@ -56,6 +56,7 @@ def test_the_fault_of_a_number_without_a_row(section: str) -> None:
             machine.load(bundle)
             found = machine.run_epoch(row_pages(tuples, CONFIG))
             assert (found.fault, found.fault_page, found.fault_pointer) == (Fault.INDEX, UNKNOWN_PAGE, 500)
+            machine.load(bundle)
             machine.write_rows(0, np.zeros((1, CONFIG.lanes), dtype=np.uint32))
             assert machine.run_epoch(row_pages(numbers, CONFIG)).fault is Fault.NONE
 

@@ -1,4 +1,4 @@
-"""The whole machine through its host port: loading, reading back, faults, ends that are not good ends.
+"""The whole machine on its board: loading, reading back, faults, ends that are not good ends.
 
 That models and cycles are the simulator's is shown in tests/lockstep; here is what a driver of a board relies on.
 """
@@ -6,6 +6,7 @@ That models and cycles are the simulator's is shown in tests/lockstep; here is w
 from __future__ import annotations
 
 import random
+import signal
 from dataclasses import replace
 
 import numpy as np
@@ -16,8 +17,10 @@ from dana.simulator import Simulator
 from dana.storage.builder import build_pages
 from dana.storage.schema import TableSchema
 from dsl import compile_rule
-from hwgen.harness import MachineHang, RtlMachine
+from hwgen.driver import BoardError, MachineHang
+from hwgen.harness import RtlMachine
 from hwgen.spec import cycles, load, registers
+from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus, Command
 from hwgen.spec.bundle import Bundle, BundleError
 from hwgen.spec.config import ConfigError, MachineConfig
 from hwgen.spec.engine import Instruction, Opcode, Section
@@ -25,7 +28,9 @@ from hwgen.spec.engine_text import assemble
 from hwgen.spec.registers import Region, Register
 from hwgen.spec.strider import Fault
 from tests.compiler.test_stages import LOGISTIC
+from tests.hwgen.engine.programs import random_bundle, random_tuples
 from tests.oracles.machine import section_length
+from tests.simulator.bundles import fed, row_pages
 from tests.storage.schemas import attribute
 
 CONFIG = MachineConfig(
@@ -63,21 +68,34 @@ def everything(machine: RtlMachine | Simulator) -> np.ndarray:
     return machine.read_rows(0, CONFIG.scratch_depth)
 
 
-@pytest.mark.parametrize("later", range(1, 6))
-def test_a_reset_wins_over_a_start_before_it(later: int) -> None:
+@pytest.mark.parametrize("later", range(5))
+def test_a_stop_wins_over_a_start_before_it(later: int) -> None:
     """However soon it comes: nothing runs, and the next epoch is like any other."""
     rtl, simulator = pair()
     pages = table(3)
     for machine in (rtl, simulator):
         machine.load(rule())
-    rtl._write_register(Register.PAGES, 1)
-    rtl._write_register(Register.CONTROL, 1)
-    for _ in range(later - 1):
-        rtl._write_register(Register.PAGES, 1)
-    rtl._write_register(Register.CONTROL, 2)
-    assert rtl._read(load.address(Region.CONTROL, Register.STATUS), 1)[0] & 1 == 0  # not busy
+    status, command = (load.address(BoardRegion.BOARD, k) for k in (BoardRegister.STATUS, BoardRegister.COMMAND))
+    for address, words in load.training_blocks(rule(), pages=1, epochs=9, base=rtl.rtl.pages.base):
+        rtl.rtl.write(address, words)
+    for _ in range(later):
+        assert rtl.rtl.read(status, 1)[0] & BoardStatus.BUSY
+    rtl.rtl.write(command, np.array([Command.STOP], dtype=np.uint32))
+    rtl.load(rule())
+    assert not rtl.rtl.read(status, 1)[0] & BoardStatus.BUSY
     assert rtl.run_epoch(pages) == simulator.run_epoch(pages)
     np.testing.assert_array_equal(everything(rtl), everything(simulator))
+
+
+@pytest.mark.parametrize("latency", [cycles.READER_LATENCY + 1, cycles.READER_LATENCY + 2, 25, 26, 300, 3000])
+def test_the_link_is_as_late_as_the_contract_says(latency: int) -> None:
+    config = replace(CONFIG, link_latency=latency)
+    rtl, simulator = RtlMachine(config), Simulator(config)
+    for machine in (rtl, simulator):
+        machine.load(rule(config=config))
+    for rows in (1, 600):
+        pages = table(rows)
+        assert rtl.run_epoch(pages) == simulator.run_epoch(pages)
 
 
 def test_a_row_is_read_as_it_was_written() -> None:
@@ -107,6 +125,25 @@ def test_loading_again_forgets_what_was_there() -> None:
     image = rule().image
     np.testing.assert_array_equal(machine.read_rows(0, len(image)), image)
     assert not machine.read_rows(len(image), CONFIG.scratch_depth - len(image)).any()
+
+
+def test_nothing_stays_of_programs_that_write_everywhere() -> None:
+    """Stacks of the merge and rows chosen by data among it; the rows are those that the driver clears."""
+    rng = np.random.default_rng(8)
+    machine, image = RtlMachine(CONFIG), rule().image
+    cleared = set()
+    for _ in range(6):
+        bundle = fed(random_bundle(rng, CONFIG, batch=int(rng.choice([1, 20])), size=20))
+        machine.load(bundle)
+        machine.run_epoch(row_pages(random_tuples(rng, bundle, 40), CONFIG))
+        cleared.add(load.held(bundle).rows)
+        machine.load(rule())
+        found = everything(machine)
+        np.testing.assert_array_equal(found[: len(image)], image)
+        assert not found[len(image) :].any()
+    machine.write_rows(CONFIG.scratch_depth - 1, np.ones((1, CONFIG.lanes), dtype=np.uint32))
+    machine.load(rule())
+    assert not everything(machine)[len(image) :].any()
 
 
 def test_no_pages_and_empty_pages() -> None:
@@ -157,29 +194,63 @@ def test_a_batch_of_too_many_rounds_is_a_fault() -> None:
     assert machine.run_epoch(table(300)).fault is Fault.STACK
 
 
+ENDLESS = (Instruction(op=Opcode.MOV, inner=16383, outer=4095), Instruction(op=Opcode.END))
+"""An instruction of 67 million rows is as good as one without an end."""
+
+
 def test_a_machine_that_does_not_come_to_an_end_says_so() -> None:
-    """An instruction of 67 million rows is as good as one without an end."""
-    endless = (Instruction(op=Opcode.MOV, inner=16383, outer=4095), Instruction(op=Opcode.END))
     machine = RtlMachine(CONFIG, patience=20_000)
-    machine.load(rule(program=endless, sections={Section.TUPLE: 0}))
-    with pytest.raises(MachineHang, match="has not moved for 20000 cycles"):
+    machine.load(rule(program=ENDLESS, sections={Section.TUPLE: 0}))
+    with pytest.raises(MachineHang, match="within 20000 cycles, but it has not: 1 pages were read and 0 epochs ended"):
         machine.run_epoch(table(5))
     machine.load(rule())
     assert machine.run_epoch(table(5)).tuples == 5
 
 
-def test_registers_that_the_harness_does_not_read() -> None:
+def test_one_that_moves_is_waited_for() -> None:
+    """An epoch that takes longer than a part of it may."""
+    machine = RtlMachine(CONFIG, patience=10_000)
+    machine.load(rule())
+    assert machine.run_epoch(table(2000)).cycles > 40_000
+
+
+def test_a_signal_ends_a_training_and_leaves_the_board_idle() -> None:
+    """As the worker's does when its backend is gone."""
+
+    class Gone(BaseException):
+        pass
+
+    def gone(*_: object) -> None:
+        raise Gone
+
     machine = RtlMachine(CONFIG)
-    words = machine._read(Region.CONTROL << registers.REGION_SHIFT, 0x30)
+    machine.load(rule(program=ENDLESS, sections={Section.TUPLE: 0}))
+    before = signal.signal(signal.SIGALRM, gone)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(Gone):
+            machine.run_epoch(table(5))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    status = machine.rtl.read(load.address(BoardRegion.BOARD, BoardRegister.STATUS), 1)[0]
+    assert status == BoardStatus.STOPPED
+    machine.load(rule())
+    assert machine.run_epoch(table(5)).tuples == 5
+
+
+def test_registers_that_the_driver_does_not_read() -> None:
+    words = RtlMachine(CONFIG).rtl.read(load.address(Region.CONTROL), 0x30)
     assert words[Register.ID] == registers.IDENTITY
     assert not words[0x30 - 4 :].any()
 
 
 def test_what_cannot_be_is_refused() -> None:
     machine = RtlMachine(CONFIG)
-    with pytest.raises(ValueError, match="must be loaded with a Bundle before it runs"):
+    with pytest.raises(ValueError, match="must be loaded with a Bundle before it trains"):
         machine.run_epoch(b"")
-    with pytest.raises(ValueError, match="the Bundle must be for this machine"):
+    with pytest.raises(
+        BoardError, match="the Bundle must be for this board, whose striders is 2, but it is for one of 3"
+    ):
         machine.load(rule(config=replace(CONFIG, striders=3)))
     with pytest.raises(ValueError, match="must have a section 'tuple'"):
         machine.load(rule(sections={}))
@@ -198,5 +269,7 @@ def test_what_cannot_be_is_refused() -> None:
         machine.write_rows(0, np.zeros((2, 3), dtype=np.uint32))
     with pytest.raises(ValueError, match="rows must lie in 0 … 255, not 255 … 256"):
         machine.read_rows(255, 2)
+    with pytest.raises(BoardError, match=r"a write of byte address 0x4 must be .* the board said SLVERR"):
+        machine.rtl.write(load.address(Region.CONTROL, Register.CONTROL) - 1, np.ones(2, dtype=np.uint32))
     with pytest.raises(ConfigError, match="scratch_depth must be at most 8192 with 128 lanes"):
         MachineConfig(clusters=16, scratch_depth=16384)

@@ -1,0 +1,81 @@
+"""Whether a board that is busy still moves.
+
+In: a Bundle; what the board says now and then. Out: an error once it has stood still for longer than its work can
+take. It reads nothing itself.
+"""
+
+from __future__ import annotations
+
+from hwgen.driver.errors import MachineHang
+from hwgen.spec import cycles
+from hwgen.spec.bundle import Bundle
+from hwgen.spec.config import LANES_PER_CLUSTER
+from hwgen.spec.engine import Instruction
+from hwgen.spec.strider import STRIDER_BOUND
+
+TUPLE_BYTES_LEAST = 28
+"""A line pointer and a tuple header (PostgreSQL, `storage/itemid.h` and `access/htup_details.h`)."""
+CYCLE_BITS = 32
+"""Of the count of cycles that is looked at."""
+
+
+def patience(bundle: Bundle) -> int:
+    """Cycles that a machine may take from one page to the next: Striders at their bound, each tuple a batch."""
+    config = bundle.config
+    strider = STRIDER_BOUND * config.page_size * max(cycles.STRIDER_CYCLES.values())
+    sections = sum(_section_cycles(bundle.section(name), config.divide_interval) for name in bundle.sections)
+    tuples = config.page_size // TUPLE_BYTES_LEAST + 1
+    return (config.striders + 1) * (strider + tuples * (bundle.levels + 1) * sections)
+
+
+def _section_cycles(section: tuple[Instruction, ...], divide_interval: int) -> int:
+    """At least the cycles of a section."""
+    return cycles.SECTION_START + sum(
+        instruction.wait
+        + instruction.rows
+        * cycles.element_interval(instruction.op, divide_interval)
+        * (LANES_PER_CLUSTER if instruction.op.special else 1)
+        for instruction in section
+    )
+
+
+class Watch:
+    """Looks at a board that is busy.
+
+    Parameters
+    ----------
+    patience
+        Cycles of the board that may pass while nothing moves.
+    """
+
+    def __init__(self, patience: int) -> None:
+        self._patience = patience
+        self._state: tuple[int, ...] = ()
+        self._since: int | None = None
+
+    def look(self, now: int, state: tuple[int, ...]) -> None:
+        """Look.
+
+        Parameters
+        ----------
+        now
+            Cycles of the training, modulo 2**32, read before `state` was.
+        state
+            Pages read, epochs ended, pages ready.
+
+        Raises
+        ------
+        MachineHang
+            It has been the same for too long.
+        """
+        if state != self._state:
+            self._state, self._since = state, None
+        elif self._since is None:
+            # the first count that is certainly read after the state that still holds
+            self._since = now
+        elif (now - self._since) % (1 << CYCLE_BITS) > self._patience:
+            read, ended, _ = state
+            raise MachineHang(
+                f"the machine must read a page or end an epoch within {self._patience} cycles, but it has not: "
+                f"{read} pages were read and {ended} epochs ended. Please report the Bundle as a bug"
+            )
