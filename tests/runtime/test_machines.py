@@ -1,0 +1,76 @@
+"""The backends' machines as a training takes them: page by page, and with errors that SQL can show."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dana.errors import UsageError
+from dana.runtime.machines import MACHINES, Buffered, StreamingMachine
+from dana.runtime.session import error_fields
+from dana.runtime.trainer import TrainingError
+from hwgen.harness import RtlMachine
+from hwgen.spec.counters import EpochCounters
+from hwgen.spec.engine import Section
+from tests.hwgen.harness.test_machine import CONFIG, ENDLESS, rule, table
+
+CONSUME = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+
+
+@pytest.fixture
+def machines() -> Iterator[dict[str, StreamingMachine]]:
+    made = {name: make(CONFIG) for name, make in MACHINES.items()}
+    yield made
+    for machine in made.values():
+        machine.close()
+
+
+def epoch(machine: StreamingMachine, pages: bytes) -> EpochCounters:
+    """Hand over a page at a time."""
+    function, context = machine.sink
+    count = len(pages) // CONFIG.page_size
+    machine.begin_epoch(count)
+    for page in range(count):
+        buffer = ctypes.create_string_buffer(pages[page * CONFIG.page_size :][: CONFIG.page_size], CONFIG.page_size)
+        assert CONSUME(function)(context, ctypes.addressof(buffer), 1) == 0
+    return machine.end_epoch()
+
+
+def test_the_backends_are_one_machine(machines: dict[str, StreamingMachine]) -> None:
+    """Cycles and models, over tables of any size one after another, from a model that was written before."""
+    found: dict[str, list[Any]] = {name: [] for name in machines}
+    for name, machine in machines.items():
+        machine.load(rule())
+        symbol = rule().of_kind("model")[0]
+        rows = symbol.rows(CONFIG.lanes)
+        machine.write_rows(symbol.row, np.full((rows, CONFIG.lanes), 0.5, dtype=np.float32).view(np.uint32))
+        for count in (200, 3, 400):
+            found[name].append(epoch(machine, table(count)))
+            found[name].append(machine.read_rows(symbol.row, rows).tolist())
+    assert found["rtl"] == found["sim"]
+
+
+def test_hardware_that_does_not_train_is_an_error_of_sql() -> None:
+    machine = Buffered(RtlMachine(CONFIG, patience=20_000), CONFIG.page_size)
+    with pytest.raises(
+        TrainingError, match=r"^the generated hardware did not train: the Bundle must be for this board"
+    ):
+        machine.load(rule(config=replace(CONFIG, striders=3)))
+    machine.load(rule(program=ENDLESS, sections={Section.TUPLE: 0}))
+    with pytest.raises(TrainingError, match=r"^the generated hardware did not train: .* within 20000 cycles") as caught:
+        epoch(machine, table(5))
+    fields = error_fields(caught.value)
+    assert fields["sqlstate"] == "XX000"
+    assert "backend => 'sim'" in fields["hint"]
+
+
+def test_a_compiler_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(UsageError, match=r"backend 'rtl' cannot build the hardware's simulation: .* needs make"):
+        MACHINES["rtl"](CONFIG)
