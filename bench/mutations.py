@@ -96,6 +96,8 @@ STREAMS, IDLE, OTHERS, GONE, ANOTHER, NEVER_ALL, OLDEST, FILES, PLACES = (
         "streams", "left_idle", "of_another_is", "gone", "for_another", "announced", "oldest", "are_none", "map_says"
     )
 )  # fmt: skip
+MOVES, LATE = (_tests("harness/test_machine.py", "-k", name) for name in ("moves", "as_late"))
+CLEARED = _tests("text/test_load.py")
 LEGAL = _tests("text/test_legal.py")
 LOADED, WORDS = (_tests("formal/test_buffers.py", "-k", name) for name in ("wanted", "back and Strider"))
 
@@ -232,6 +234,16 @@ MUTATIONS = (
         OLDEST,
         BESIDE,
     ),
+    Mutation("driver/watch.py", "if state != self._state:", "if not self._state:", "all is a hang", MOVES, BESIDE),
+    Mutation(
+        "spec/load.py",
+        "last += max(0, bundle.levels - 1)",
+        "last += 0 * max(0, bundle.levels - 1)",
+        "an old merge stack stays",
+        CLEARED,
+        BESIDE,
+    ),
+    Mutation("spec/cycles.py", "READER_LATENCY = 3", "READER_LATENCY = 2", "pages a cycle late", LATE, BESIDE),
     Mutation("driver/mapped.py", "fcntl.LOCK_EX |", "fcntl.LOCK_SH |", "two drivers at once", FILES, BESIDE),
     Mutation(
         "driver/mapped.py", "data, self.base + offset)", "data, offset)", "pages begin at the bus's 0", PLACES, BESIDE
