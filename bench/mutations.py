@@ -98,6 +98,7 @@ STREAMS, IDLE, OTHERS, GONE, ANOTHER, NEVER_ALL, OLDEST, FILES, PLACES = (
 )  # fmt: skip
 MOVES, LATE = (_tests("harness/test_machine.py", "-k", name) for name in ("moves", "as_late"))
 CLEARED = _tests("text/test_load.py")
+PORT = _tests("formal/test_port.py", "-k", "where_the_loop or met")
 LEGAL = _tests("text/test_legal.py")
 LOADED, WORDS = (_tests("formal/test_buffers.py", "-k", name) for name in ("wanted", "back and Strider"))
 
@@ -198,6 +199,14 @@ MUTATIONS = (
         "free & write_at & write_word",
         "a write is carried out again until its answer is taken",
         _tests("formal/test_lite.py", "-k", "once"),
+    ),
+    Mutation("board/front.py", "& ~self.taken & ~asked", "& ~asked", "accesses are lost", PORT),
+    Mutation(
+        "board/board.py",
+        "Mux(taken, loop.port.addr, front.port.addr)",
+        "Mux(loop.port.read, loop.port.addr, front.port.addr)",
+        "the loop writes where the bus reads",
+        PORT,
     ),
     Mutation("driver/board.py", "read + slots)", "ready + slots)", "pages are written over", STREAMS, BESIDE),
     Mutation(

@@ -88,7 +88,7 @@ class Front(wiring.Component):
         region = access.address[registers.REGION_SHIFT :]
         offset = access.address[: registers.REGION_SHIFT]
         register = Signal(8)
-        decoded, known, looked = Signal(), Signal(), Signal()
+        decoded, known, looked = (Signal(name=name) for name in ("decoded", "known", "looked"))
         """`register` is there; which one it is; `ours`, `refused` and what memories answer."""
         ours = Signal()
         m.d.sync += [
