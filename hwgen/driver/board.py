@@ -191,18 +191,8 @@ class Board:
             raise ValueError(f"pages must be a multiple of {size} bytes, not {len(data)}")
         if not 1 <= epochs < 1 << 32:
             raise ValueError(f"epochs must be 1 to 2**32 - 1, not {epochs}")
-        if self._memory.base % size:
-            raise BoardError(
-                f"the memory must begin at a multiple of {size:#x} on the board's bus, not at {self._memory.base:#x}"
-            )
-        fitting = self._memory.size // size
-        whole = count <= fitting
-        if not whole and fitting < SLOTS_LEAST:
-            raise BoardError(
-                f"the memory must hold {SLOTS_LEAST} pages of {size} bytes to stream a table, "
-                f"but it has {self._memory.size} bytes"
-            )
-        slots = max(count, 1) if whole else fitting
+        slots = self._slots(count)
+        whole = slots >= count
         if whole:
             self._memory.write(0, data)
         end = None if seconds is None else time.monotonic() + seconds
@@ -290,6 +280,21 @@ class Board:
                     f"the Bundle must be for this board, whose {name} is {found}, but it is for one of {wanted}: "
                     f"compile it with --design {name}={found}"
                 )
+
+    def _slots(self, count: int) -> int:
+        """Pages that the memory is used for: the whole table, or as many as there is room for."""
+        size = self.config.page_size
+        if self._memory.base % size:
+            raise BoardError(
+                f"the memory must begin at a multiple of {size:#x} on the board's bus, not at {self._memory.base:#x}"
+            )
+        fitting = self._memory.size // size
+        if count > fitting and fitting < SLOTS_LEAST:
+            raise BoardError(
+                f"the memory must hold {SLOTS_LEAST} pages of {size} bytes to stream a table, "
+                f"but it has {self._memory.size} bytes"
+            )
+        return max(count, 1) if count <= fitting else fitting
 
     def _fill(self, data: memoryview, count: int, epochs: int, slots: int, ready: int, read: int) -> int:
         """Put pages where some have been read; how many there have been now."""

@@ -13,7 +13,7 @@ from dana.errors import UsageError
 from dana.storage.schema import TableSchema
 from dsl import compile_rule
 from hwgen.devices import Device, load_device
-from hwgen.spec.config import ALL_FUNCTIONS, functions_mask
+from hwgen.spec.config import ALL_FUNCTIONS, WIDEST_LINK, functions_mask
 from tests.codesign.test_cycles import PAGES, RULE, array, columns, counted
 
 DEVICE = load_device("xczu7ev")
@@ -53,6 +53,12 @@ def test_a_wish_is_kept() -> None:
     wished = explored(array(200), threads=2, striders=3)
     assert {candidate.bundle.config.threads for candidate in wished.candidates} == {2}
     assert wished.best.bundle.config.striders == 3
+
+
+def test_no_link_is_wider_than_a_bus(found: Exploration) -> None:
+    """However fast a device's memory is."""
+    fast = explored(columns(54), replace(DEVICE, page_bandwidth=10**12), threads=1, clusters=4).best
+    assert fast.bundle.config.link_bytes == WIDEST_LINK > found.best.bundle.config.link_bytes
 
 
 def test_there_is_hardware_for_the_rules_functions_and_no_others(found: Exploration) -> None:

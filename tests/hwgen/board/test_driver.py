@@ -239,6 +239,12 @@ def test_registers_that_are_none(tmp_path: Path) -> None:
     assert held.read(0, 1).tolist() == [0]
 
 
+def test_a_table_that_there_is_no_memory_for() -> None:
+    rtl, _ = made()
+    with pytest.raises(MemoryError, match="no room for 1 bytes of pages in the simulated board's memory"):
+        rtl.pages.write(1 << 46, memoryview(b"x"))
+
+
 def test_memory_that_no_page_begins_in() -> None:
     rtl, driver = made()
     driver.load(rule())
