@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from dana.runtime.machines import MACHINES, Buffered, StreamingMachine
 from dana.runtime.session import error_fields
 from dana.runtime.trainer import TrainingError
 from hwgen.harness import RtlMachine
+from hwgen.harness.build import verilog_of
+from hwgen.rtl.verilate import cache_folder
 from hwgen.spec.counters import EpochCounters
 from hwgen.spec.engine import Section
 from tests.hwgen.harness.test_machine import CONFIG, ENDLESS, rule, table
@@ -69,8 +72,13 @@ def test_hardware_that_does_not_train_is_an_error_of_sql() -> None:
     assert "backend => 'sim'" in fields["hint"]
 
 
-def test_a_compiler_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def test_a_compiler_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    verilog_of(CONFIG)
+    generated = list(cache_folder().glob("*.v"))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cache_folder().mkdir(parents=True)
+    for path in generated:
+        (cache_folder() / path.name).symlink_to(path)
     with pytest.raises(UsageError, match=r"backend 'rtl' cannot build the hardware's simulation: .* needs make"):
         MACHINES["rtl"](CONFIG)
