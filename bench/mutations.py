@@ -266,6 +266,7 @@ MUTATIONS = (
         LEGAL,
         BESIDE,
     ),
+    Mutation("spec/legal.py", "now = issue + instruction.rows", "now = issue + 0", "indices too early", LEGAL, BESIDE),
 )
 
 

@@ -1,16 +1,18 @@
 """What a Bundle must be before any hardware is loaded with it: `docs/machine.md`, rules that make a program refused.
 
-In: a Bundle. Out: nothing, or a `BundleError` with the first rule that it breaks. It looks at instructions one by one
-and at sizes; that cycles and addresses are right is the compiler's to prove, with what it knows of the whole program.
-It trusts nobody: a Bundle may be damaged, or made by somebody else.
+In: a Bundle. Out: nothing, or a `BundleError` with the first rule that it breaks. It looks at instructions one by one,
+at sizes, and at the entries of the index file that a section sets and uses; that other results are there when they are
+read, and addresses right, is the compiler's to prove, with what it knows of the whole program. It trusts nobody: a
+Bundle may be damaged, or made by somebody else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from hwgen.spec.bundle import Bundle, BundleError
-from hwgen.spec.config import MachineConfig
+from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
+from hwgen.spec.cycles import INDEX_LATENCY, element_interval
 from hwgen.spec.engine import Instruction, Mask, Opcode, Section, Source
 from hwgen.spec.strider import CONFIGURATION
 
@@ -63,6 +65,11 @@ SETTERS: tuple[Rule, ...] = (
         lambda i, _: not (i.tail_a or i.tail_b or i.a_level or i.dst_level or i.indexed),
     ),
 )
+UNSET = "an index is one that a SETX before it in the section sets: its `outer` is at least the instruction's"
+EARLY = f"a row that uses an index issues {INDEX_LATENCY} cycles or more after the row that sets it"
+OVERWRITTEN = f"a SETX issues {INDEX_LATENCY} cycles or more after the last row of the SETX before it in the section"
+ENTRIES = (UNSET, EARLY, OVERWRITTEN)
+"""Rules about an instruction and those before it."""
 
 
 def check(bundle: Bundle) -> None:
@@ -104,10 +111,40 @@ def check(bundle: Bundle) -> None:
     for k, instruction in enumerate(bundle.program):
         for rule, kept in _rules(instruction):
             if not kept(instruction, config):
-                raise BundleError(
-                    f"instruction {k} ({instruction.op.name}) must keep the rule of docs/machine.md, section 2, "
-                    f"but breaks it: {rule}. Compile the rule again"
-                )
+                raise _broken(k, instruction, rule)
+    for name, start in bundle.sections.items():
+        section = bundle.section(name)
+        for k, rule in _entries(section, config):
+            raise _broken(start + k, section[k], rule)
+
+
+def _broken(number: int, instruction: Instruction, rule: str) -> BundleError:
+    return BundleError(
+        f"instruction {number} ({instruction.op.name}) must keep the rule of docs/machine.md, section 2, "
+        f"but breaks it: {rule}. Compile the rule again"
+    )
+
+
+def _entries(section: Sequence[Instruction], config: MachineConfig) -> Iterator[tuple[int, str]]:
+    """Numbers of a section's instructions that break a rule of `ENTRIES`, and which."""
+    now = 0
+    setter: Instruction | None = None
+    set_at = 0
+    """The cycle in which `setter`'s first row issues; a row later, the next one's."""
+    for k, instruction in enumerate(section):
+        issue = now + instruction.wait
+        if instruction.indexed:
+            if setter is None or setter.outer < instruction.outer:
+                yield k, UNSET
+            elif issue < set_at + INDEX_LATENCY:
+                # later rounds of the outer loop, of a row or more each, come no closer to those of SETX
+                yield k, EARLY
+        if instruction.op is Opcode.SETX:
+            if setter is not None and issue < set_at + setter.rows - 1 + INDEX_LATENCY:
+                yield k, OVERWRITTEN
+            setter, set_at = instruction, issue
+        lanes = LANES_PER_CLUSTER if instruction.op.special and not instruction.scalar else 1
+        now = issue + instruction.rows * lanes * element_interval(instruction.op, config.divide_interval)
 
 
 def _rules(instruction: Instruction) -> tuple[Rule, ...]:

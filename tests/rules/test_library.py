@@ -10,8 +10,13 @@ import dana
 from dana import rules
 from dana.cli import main
 from dana.cli.entry import OK, USAGE
+from dana.compiler import bind, compile_bundle
 from dana.errors import UsageError
 from dana.server.places import CHECKOUT, EXAMPLES
+from dana.storage.columns import column_schema
+from dsl import compile_rule
+from hwgen.spec import legal
+from tests.rules.tables import EXTENTS, table
 
 FOLDER = Path(rules.__file__).parent
 MOST_LINES = 30
@@ -36,6 +41,15 @@ def test_examples_are_the_same_files() -> None:
     """Copies, because links do not survive every way of copying a repository: cp dana/rules/[a-z]*.py examples/"""
     copies = {path.stem: path.read_text(encoding="utf-8") for path in EXAMPLES.glob("*.py")}
     assert copies == {name: rules.text(name) for name in rules.NAMES}
+
+
+@pytest.mark.parametrize("design", [{}, {"threads": 1, "clusters": 1}, {"divide_interval": 1}], ids=str)
+@pytest.mark.parametrize("name", rules.NAMES)
+def test_hardware_takes_every_rule(name: str, design: dict[str, int]) -> None:
+    """Of what is refused when it is loaded, the compiler makes nothing."""
+    schema = column_schema(list(table(name, count=50, features=20)))
+    binding = bind(compile_rule(rules.text(name)).hdfg, schema, extents=EXTENTS.get(name))
+    legal.check(compile_bundle(binding, schema, max_tuples=1000, design=design))
 
 
 def test_unknown_rules_are_named_with_what_there_is() -> None:

@@ -11,6 +11,7 @@ import pytest
 from hwgen.spec import columns, legal, load, strider
 from hwgen.spec.bundle import Bundle, BundleError
 from hwgen.spec.config import MachineConfig
+from hwgen.spec.cycles import INDEX_LATENCY
 from hwgen.spec.engine import Instruction, Opcode, Section
 from hwgen.spec.engine_text import assemble
 from tests.hwgen.engine.programs import random_bundle
@@ -77,11 +78,38 @@ def test_so_is_whatever_else_breaks_one(line: str) -> None:
         "low s10 <- s0, s1, lane^4",
         "high s10 <- t0, thread^2 mask=single",
         "eq s10+i <- s0+i, s2+i, lane^1 inner=2 tail_a=1 tail_b=1 tail=3",
-        "setx x64+2o <- t0+1o, s7 outer=8 mask=single\n mov s10+i+x <- s20+i inner=2",
+        f"setx x64+2o <- t0+1o, s7 outer=8 mask=single\n mov s10+i+x <- s20+i inner=2 wait={INDEX_LATENCY - 8}",
+        f"setx x4+2o <- t0, s0 outer=2\n exp s9 <- s8 scalar=1\n mov s10+1o <- s20+x wait={INDEX_LATENCY - 3} outer=2",
+        "setx x4+2o <- t0, s0\n div s9 <- s8, s7\n mov s10 <- s20+x",
+        f"setx x4+2o <- t0, s0 outer=8\n setx x9+2o <- t1, s0 wait={INDEX_LATENCY - 1} outer=8",
     ],
 )
 def test_what_keeps_them_is_written(line: str) -> None:
     assert len(list(load.bundle_blocks(program(line)))) > 10
+
+
+@pytest.mark.parametrize(
+    ("number", "rule", "lines"),
+    [
+        (0, legal.UNSET, "mov s10 <- s20+x"),
+        (1, legal.UNSET, "setx x4+2o <- t0, s0 outer=2\n add s10+x <- s20, s21 wait=20 outer=3"),
+        (1, legal.EARLY, f"setx x4+2o <- t0, s0 outer=8\n mov s10 <- s20+x wait={INDEX_LATENCY - 9}"),
+        (2, legal.EARLY, f"setx x4+2o <- t0, s0\n exp s9 <- s8\n mov s10+x <- s20 wait={INDEX_LATENCY - 10}"),
+        (1, legal.OVERWRITTEN, f"setx x4+2o <- t0, s0 outer=8\n setx x9+2o <- t1, s0 wait={INDEX_LATENCY - 2}"),
+    ],
+)
+def test_an_index_is_set_before_it_is_used(number: int, rule: str, lines: str) -> None:
+    with pytest.raises(
+        BundleError, match=rf"^instruction {number} \(\w+\) must keep .* breaks it: {re.escape(rule)}\."
+    ):
+        load.bundle_blocks(program(lines))
+
+
+def test_indices_do_not_outlive_their_section() -> None:
+    setx, use = "setx x4+2o <- t0, s0", "mov s10 <- s20+x wait=20"
+    instructions, sections = assemble(f"tuple:\n {setx}\n end\nbatch:\n {use}\n end\n")
+    with pytest.raises(BundleError, match=rf"^instruction 2 \(MOV\) .*{re.escape(legal.UNSET)}"):
+        load.bundle_blocks(replace(BASE, program=instructions, sections=sections, levels=0))
 
 
 def test_random_programs_keep_the_rules() -> None:
