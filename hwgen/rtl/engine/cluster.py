@@ -10,7 +10,7 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hwgen.rtl.engine.control import CLUSTER_NUMBER_BITS, LANE_BITS, Side, cluster_layout, delayed
+from hwgen.rtl.engine.control import CLUSTER_NUMBER_BITS, LANE_BITS, Side, cluster_layout, delayed, slots
 from hwgen.rtl.engine.lane import Lane
 from hwgen.rtl.engine.special import SpecialFunctions
 from hwgen.rtl.interfaces import tuple_address_bits
@@ -44,7 +44,7 @@ class Cluster(wiring.Component):
     operands
         Stage 3: operand b of every lane.
     distant
-        Stage 3: operand b of the lanes of another cluster.
+        Stage 3: operand b of the lanes of other clusters and threads.
     first
         Stage 3: operand a of lane 0.
     selected
@@ -62,7 +62,7 @@ class Cluster(wiring.Component):
                 "b_absent": In(1),
                 "tuples": In(tuple_row(config)),
                 "operands": Out(WORDS),
-                "distant": In(WORDS),
+                "distant": In(data.ArrayLayout(WORDS, slots(config))),
                 "first": Out(32),
                 "selected": Out(32),
             }
@@ -95,9 +95,9 @@ class Cluster(wiring.Component):
                 lane.a_absent.eq(absent["a"][k]),
                 lane.b_absent.eq(absent["b"][k]),
                 lane.identity.eq(control.identity),
-                lane.exchanged.eq(control.exchanged),
-                lane.exchange.eq(control.exchange),
-                lane.distant.eq(self.distant[k]),
+                lane.near.eq(control.near),
+                lane.far.eq(control.far),
+                *(lane.distant[slot].eq(self.distant[slot][k]) for slot in range(slots(self._config))),
                 lane.subtract.eq(control.subtract),
                 *([] if self._config.crossed else [lane.select.eq(control.select)]),
                 lane.side.eq(control.side != Side.NONE),

@@ -6,7 +6,7 @@ cluster) and is sent so that it leaves the cluster's register in the stage in wh
     stage 0   `a_address`, `b_address` are at the memories, swapped where `swap_lanes`, … say so
     stage 1   words arrive from block RAM, which takes more than half a cycle; `tail` is compared with the lanes
     stage 2   `a_tuple`, `b_tuple` choose the memory, masks replace a word by the identity
-    stage 3   b goes to other lanes, clusters and threads, and where `exchanged` it is another's; a special function
+    stage 3   b goes to other lanes, clusters and threads, and becomes what `near` and `far` choose; a special function
               takes its lane
     stage 4   the operation starts: `subtract`, `select`, `choose`, `special`, `function`
     stage 3 + ALU latency   `side` chooses between the lane's `FloatSelect` and the cluster's word
@@ -17,7 +17,9 @@ The index file, where there is one, adds to addresses between a thread's and its
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Shape, Signal, ValueLike
+from collections.abc import Sequence
+
+from amaranth.hdl import Module, Mux, Shape, Signal, Value, ValueLike
 from amaranth.lib import data
 
 from hwgen.rtl.arith.select import OPERATION_BITS
@@ -41,9 +43,12 @@ CLUSTER_NUMBER_BITS = 4
 LANE_BITS = LANES_PER_CLUSTER.bit_length() - 1
 
 
-EXCHANGE_BITS = LANE_BITS + 1
-"""Where operand b comes from, as a lane sees it: bit d is the lane of its cluster whose number differs in bit d, the
-last bit is the same lane of another cluster or thread; none is memory."""
+NEAR_BITS = 2
+"""Where operand b comes from: 0 is memory, d + 1 the lane of the same cluster whose number differs in bit d."""
+
+MOST_SLOTS = 3
+"""Words that a lane has from other clusters and threads. With what `near` chose they are four: a choice among four is
+one LUT of six inputs."""
 
 
 class Result:
@@ -127,8 +132,8 @@ def cluster_layout(config: MachineConfig) -> data.StructLayout:
             "tail_a": 1,
             "tail_b": 1,
             "tail": TAIL_BITS,
-            "exchanged": 1,
-            "exchange": EXCHANGE_BITS,
+            "near": NEAR_BITS,
+            "far": far_bits(config),
             "special_lane": LANE_BITS,
             "subtract": 1,
             "select": OPERATION_BITS,
@@ -144,18 +149,47 @@ def cluster_layout(config: MachineConfig) -> data.StructLayout:
 
 
 def cluster_distances(config: MachineConfig) -> int:
-    """Number of clusters' bits that LANE_XOR can flip; the thread's distant input comes after them."""
+    """Number of clusters' bits that LANE_XOR can flip."""
     return (config.clusters - 1).bit_length()
 
 
+def thread_distances(config: MachineConfig) -> int:
+    """Number of threads' bits that THREAD_XOR can flip."""
+    return (config.threads - 1).bit_length()
+
+
+def cluster_slots(config: MachineConfig) -> list[list[int]]:
+    """For each word that a lane has from other clusters: the bits of the cluster's number that it may be for."""
+    return _slots(config)[0]
+
+
+def thread_slots(config: MachineConfig) -> list[list[int]]:
+    """For each word that a lane has from other threads, which come behind those from clusters: likewise."""
+    return _slots(config)[1]
+
+
+def _slots(config: MachineConfig) -> tuple[list[list[int]], list[list[int]]]:
+    clusters = [[bit] for bit in range(cluster_distances(config))]
+    threads = [[bit] for bit in range(thread_distances(config))]
+    while len(clusters) + len(threads) > MOST_SLOTS:
+        crowded = clusters if len(clusters) > len(threads) else threads
+        crowded[-2:] = [crowded[-2] + crowded[-1]]
+    return clusters, threads
+
+
+def slots(config: MachineConfig) -> int:
+    """Words that a lane has from other clusters and threads; one that means nothing where there are none."""
+    return max(1, len(cluster_slots(config)) + len(thread_slots(config)))
+
+
+def far_bits(config: MachineConfig) -> int:
+    """Width of the choice of a lane among what `near` chose, 0, and its slots."""
+    return slots(config).bit_length()
+
+
 def distant_bits(config: MachineConfig) -> int:
-    """Width of the choice among distant sources in a thread."""
-    return max(1, cluster_distances(config).bit_length())
-
-
-def thread_distance_bits(config: MachineConfig) -> int:
-    """Width of the choice among the bits of a thread's number."""
-    return max(1, ((config.threads - 1).bit_length() - 1).bit_length())
+    """Width of the choice among words that have one slot."""
+    return max([1, *((len(slot) - 1).bit_length() for slot in cluster_slots(config) + thread_slots(config))])
 
 
 def thread_layout(config: MachineConfig) -> data.StructLayout:
@@ -163,9 +197,9 @@ def thread_layout(config: MachineConfig) -> data.StructLayout:
 
     `tuple_number`: of operand a within the thread; with `pair`, b is of the next one, with `both` of the same.
     `masked`: absent tuples count. `swap_threads`: bit of the thread's number that makes its lanes swap their addresses.
-    `distant`: which distant source stage 3 takes: bit d of the cluster's number, or the other thread; `distance`: bit
-    of the thread's number in which that one differs. With an index file: `a_index`: the entry `tuple_number` is added
-    to a's address; `bound`, `stride`: of the last SETX; `index`: what goes with the clusters' `write`.
+    `distant`: which words of those that have one slot of a lane stage 3 takes (`cluster_slots`, `thread_slots`). With an
+    index file: `a_index`: the entry `tuple_number` is added to a's address; `bound`, `stride`: of the last SETX;
+    `index`: what goes with the clusters' `write`.
     """
     indices = {"a_index": 1, "bound": BOUND_BITS, "stride": STRIDE_BITS, "index": index_layout(config)}
     return data.StructLayout(
@@ -177,10 +211,21 @@ def thread_layout(config: MachineConfig) -> data.StructLayout:
             "both": 1,
             **({"swap_threads": max(1, (config.threads - 1).bit_length())} if config.crossed else {}),
             "distant": distant_bits(config),
-            "distance": thread_distance_bits(config),
             **(indices if config.index_depth else {}),
         }
     )
+
+
+def choose(values: Sequence[Value], index: Value) -> Value:
+    """The value of that index, as a tree of choices between two; no other index is asked for."""
+    values = list(values)
+    for bit in index:
+        if len(values) % 2:
+            values.append(values[-1])
+        values = [
+            even if even is odd else Mux(bit, odd, even) for even, odd in zip(values[::2], values[1::2], strict=True)
+        ]
+    return values[0]
 
 
 def delayed(m: Module, value: ValueLike, cycles: int, *, name: str, reset_less: bool = True) -> ValueLike:

@@ -6,11 +6,11 @@ stays in the scratchpads until the host reads it.
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hwgen.rtl.engine.control import LANE_BITS, delayed
+from hwgen.rtl.engine.control import LANE_BITS, choose, delayed, thread_slots
 from hwgen.rtl.engine.issue import program_write
 from hwgen.rtl.engine.sections import ADDRESS_BITS, section_settings
 from hwgen.rtl.engine.sequencer import Sequencer, scratch_access
@@ -103,9 +103,9 @@ class Engine(wiring.Component):
                 thread.host_cluster.eq(selected_cluster),
             ]
             if config.threads > 1:
-                distances = range((config.threads - 1).bit_length())
-                partners: list[Value] = [threads[k ^ 1 << d].operands.as_value() for d in distances]
-                m.d.comb += thread.other.eq(Array(partners)[thread.distance])
+                for slot, bits in enumerate(thread_slots(config)):
+                    partners: list[Value] = [threads[k ^ 1 << bit].operands.as_value() for bit in bits]
+                    m.d.comb += thread.other[slot].eq(choose(partners, thread.distant))
         m.d.sync += self.scratch_word.eq(threads[0].selected)
         self._ends(m, sequencer, threads)
         return m

@@ -14,12 +14,15 @@ from hwgen.rtl.arith.add import FloatAdd
 from hwgen.rtl.arith.mul import FloatMul
 from hwgen.rtl.arith.select import OPERATION_BITS, FloatSelect
 from hwgen.rtl.engine.control import (
-    EXCHANGE_BITS,
     IDENTITY_BITS,
     LANE_BITS,
+    NEAR_BITS,
     Result,
+    choose,
+    far_bits,
     row_address_bits,
     scratch_address_bits,
+    slots,
 )
 from hwgen.rtl.interfaces import tuple_address_bits
 from hwgen.rtl.library import Library
@@ -49,8 +52,8 @@ class Lane(wiring.Component):
         Stage 2: the operand is in tuple memory; it is replaced by the word with `identity` on top.
     a, b
         Stage 3: the operands from memory, after their masks.
-    exchanged, exchange, adjacent, distant
-        Stage 3: b is another's; whose (EXCHANGE_BITS), and the words of the others.
+    near, far, adjacent, distant
+        Stage 3: whose b it is (`control.NEAR_BITS`, `control.far_bits`), and the words of the others.
     subtract, select
         Stage 4: what the adder and the `FloatSelect` do.
     side, side_word
@@ -74,12 +77,12 @@ class Lane(wiring.Component):
                 "a_absent": In(1),
                 "b_absent": In(1),
                 "identity": In(IDENTITY_BITS),
-                "exchanged": In(1),
                 "a": Out(32),
                 "b": Out(32),
-                "exchange": In(EXCHANGE_BITS),
+                "near": In(NEAR_BITS),
+                "far": In(far_bits(config)),
                 "adjacent": In(data.ArrayLayout(32, LANE_BITS)),
-                "distant": In(32),
+                "distant": In(data.ArrayLayout(32, slots(config))),
                 "subtract": In(1),
                 "select": In(OPERATION_BITS),
                 "side": In(1),
@@ -138,13 +141,9 @@ class Lane(wiring.Component):
         """Stages 3, 4 and the last."""
         a = Signal(32, reset_less=True)
         b = Signal(32, reset_less=True)
-        others: list[Value] = [self.adjacent[d] for d in range(LANE_BITS)]
+        arriving = choose([self.b, *(self.adjacent[d] for d in range(LANE_BITS))], self.near)
         if self._config.units > LANES_PER_CLUSTER:
-            others.append(self.distant)
-        # at most one of these is not zero
-        arriving: Value = Mux(self.exchanged, 0, self.b)
-        for chosen, word in zip(self.exchange, others, strict=False):
-            arriving = arriving | Mux(chosen, word, 0)
+            arriving = choose([arriving, *(self.distant[slot] for slot in range(slots(self._config)))], self.far)
         m.d.sync += [a.eq(self.a), b.eq(arriving)]
 
         m.submodules.add = add = FloatAdd(latency=ALU_LATENCY)

@@ -13,21 +13,22 @@ from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.arith.select import OPERATION_BITS, Operation
 from hwgen.rtl.engine.control import (
-    EXCHANGE_BITS,
     FUNCTION_BITS,
     IDENTITY_BITS,
     LANE_BITS,
+    NEAR_BITS,
     Result,
     Side,
-    cluster_distances,
+    cluster_slots,
     delayed,
     distant_bits,
     entry_bits,
+    far_bits,
     index_layout,
     row_address_bits,
     scratch_address_bits,
-    thread_distance_bits,
     thread_layout,
+    thread_slots,
     write_layout,
 )
 from hwgen.rtl.engine.issue import Issue, program_write
@@ -186,22 +187,26 @@ class Sequencer(wiring.Component):
         """Stage 3: of whom operand b is, and which lane a special function or the host takes."""
         config = self._config
         instruction = row.instruction
-        distances = cluster_distances(config)
-        in_cluster = (instruction.source == Source.LANE_XOR) & (instruction.distance < LANE_BITS)
-        exchange = Signal(EXCHANGE_BITS)
-        with m.If(row.valid & (instruction.source != Source.MEMORY)):
-            m.d.comb += exchange.eq(Const(1) << Mux(in_cluster, instruction.distance[:2], LANE_BITS))
-        lane = Mux(self.scratch.read, self.scratch.address[:LANE_BITS], row.lane)
-        self._send(m, {"exchanged": exchange.any(), "exchange": exchange, "special_lane": lane}, 3)
-
-        # the threads' own choices are not registered again in the clusters
+        near, far = Signal(NEAR_BITS), Signal(far_bits(config))
         distant = Signal(distant_bits(config))
-        m.d.comb += distant.eq(
-            Mux(instruction.source == Source.THREAD_XOR, distances, (instruction.distance - LANE_BITS)[: len(distant)])
-        )
+        with m.If(row.valid & (instruction.source == Source.LANE_XOR)), m.Switch(instruction.distance):
+            for bit in range(LANE_BITS):
+                with m.Case(bit):
+                    m.d.comb += near.eq(bit + 1)
+            for slot, bits in enumerate(cluster_slots(config)):
+                for place, bit in enumerate(bits):
+                    with m.Case(LANE_BITS + bit):
+                        m.d.comb += [far.eq(slot + 1), distant.eq(place)]
+        with m.If(row.valid & (instruction.source == Source.THREAD_XOR)), m.Switch(instruction.distance):
+            for slot, bits in enumerate(thread_slots(config), start=len(cluster_slots(config))):
+                for place, bit in enumerate(bits):
+                    with m.Case(bit):
+                        m.d.comb += [far.eq(slot + 1), distant.eq(place)]
+        lane = Mux(self.scratch.read, self.scratch.address[:LANE_BITS], row.lane)
+        self._send(m, {"near": near, "far": far, "special_lane": lane}, 3)
+
+        # the threads' own choice is not registered again in the clusters
         m.d.sync += self.control.distant.eq(delayed(m, distant, 4, name="distant"))
-        distance = instruction.distance[: thread_distance_bits(config)]
-        m.d.sync += self.control.distance.eq(delayed(m, distance, 4, name="distance"))
 
     def _cross(self, m: Module, row: data.View) -> None:
         """Stage 0: whose addresses are swapped. Stage 4: whether these lanes take the other operand."""

@@ -14,11 +14,13 @@ from hwgen.rtl.engine.cluster import Cluster
 from hwgen.rtl.engine.control import (
     CLUSTER_NUMBER_BITS,
     TUPLE_NUMBER_BITS,
-    cluster_distances,
+    choose,
     cluster_layout,
+    cluster_slots,
+    distant_bits,
     entry_bits,
-    thread_distance_bits,
     thread_layout,
+    thread_slots,
 )
 from hwgen.rtl.engine.index import IndexFile
 from hwgen.rtl.interfaces import count_bits, thread_bits, tuple_address_bits
@@ -57,9 +59,9 @@ class Thread(wiring.Component):
         Tuples of the round; log2 of a thread's share.
     tuples
         Rows of all threads' tuples.
-    operands, distance, other
-        Stage 3: operand b of every lane, bit of the number that THREAD_XOR flips, operand b of the thread whose number
-        that gives.
+    operands, distant, other
+        Stage 3: operand b of every lane, which of the threads that share a slot gives its own, those of other threads as
+        `control.thread_slots` says.
     host_cluster, selected
         Cluster that the host reads; the word, in stage 4.
     wrong
@@ -77,8 +79,8 @@ class Thread(wiring.Component):
                 "group_log2": In(4),
                 "tuples": In(addressed_row(config)),
                 "operands": Out(words(config)),
-                "distance": Out(thread_distance_bits(config)),
-                "other": In(words(config)),
+                "distant": Out(distant_bits(config)),
+                "other": In(data.ArrayLayout(words(config), max(1, len(thread_slots(config))))),
                 "host_cluster": In(CLUSTER_NUMBER_BITS),
                 "selected": Out(32),
                 "wrong": Out(1),
@@ -90,7 +92,7 @@ class Thread(wiring.Component):
         config = self._config
         control = Signal(thread_layout(config), reset_less=True)
         m.d.sync += control.eq(self.control)
-        m.d.comb += self.distance.eq(control.distance)
+        m.d.comb += self.distant.eq(control.distant)
         present = self._present(m)
         a_absent, b_absent = self._absent(m, control, present)
 
@@ -123,11 +125,12 @@ class Thread(wiring.Component):
                 cluster.tuples.data.eq(Cat(row[lane] for lane in lanes)),
                 Cat(self.operands[lane] for lane in lanes).eq(cluster.operands.as_value()),
             ]
-            partners: list[Value] = [clusters[k ^ 1 << d].operands.as_value() for d in range(cluster_distances(config))]
-            partners.append(Cat(self.other[lane] for lane in lanes))
-            # an index costs logic even where there is nothing to choose
-            chosen = Array(partners)[control.distant] if config.clusters > 1 else partners[0]
-            m.d.comb += cluster.distant.eq(chosen)
+            for slot, bits in enumerate(cluster_slots(config)):
+                partners: list[Value] = [clusters[k ^ 1 << bit].operands.as_value() for bit in bits]
+                m.d.comb += cluster.distant[slot].eq(choose(partners, control.distant))
+            for slot in range(len(thread_slots(config))):
+                word = Cat(self.other[slot][lane] for lane in lanes)
+                m.d.comb += cluster.distant[len(cluster_slots(config)) + slot].eq(word)
         words_read = Array(cluster.selected for cluster in clusters)
         m.d.comb += self.selected.eq(words_read[self.host_cluster] if config.clusters > 1 else words_read[0])
         return m
