@@ -134,6 +134,7 @@ def _ecp5(config: MachineConfig, device: Device) -> dict[str, str]:
 def _xcup(config: MachineConfig, device: Device) -> dict[str, str]:
     del config
     period = 1e9 / device.clock_hz
+    synth = f"synth_xilinx -family xcup -flatten -nosrl -widemux 9 -top {board.TOP}"
     yosys = [
         "# LUTs, flip-flops, DSPs, block RAMs of the board",
         f"read_verilog ../rtl/{board.TOP}.v",
@@ -141,7 +142,18 @@ def _xcup(config: MachineConfig, device: Device) -> dict[str, str]:
         f"setattr -mod -set keep_hierarchy 1 {PARTS}",
         "# pipelines stay registers: there are two flip-flops for each LUT that a shift register would take;",
         "# choices of nine and more take the multiplexers behind the LUTs, which nothing else needs",
-        f"synth_xilinx -family xcup -flatten -nosrl -widemux 9 -top {board.TOP}",
+        f"{synth} -run begin:map_luts",
+        "# as few LUTs as the clock allows, all at one price, or two and four for functions of seven and eight inputs;",
+        "# yosys' own prices favour small ones, two of which may share a place, and its own aim is the least delay",
+        "opt_expr -mux_undef -noclkinv",
+        f"scratchpad -set abc9.D {1000 * period:.0f}",
+        "read_verilog -icells -lib -specify +/xilinx/abc9_model.v",
+        "abc9 -luts 6:1,2,4 -W 300",
+        "clean",
+        "techmap -map +/xilinx/lut_map.v -map +/xilinx/cells_map.v -D LUT_WIDTH=6",
+        "xilinx_dffopt",
+        "opt_lut_ins -tech xilinx",
+        f"{synth} -run finalize:",
         f"tee -q -o utilisation.json stat -json -top {board.TOP}",
     ]
     vivado = [

@@ -34,6 +34,9 @@ ROUND_START = 2
 STRIDER_START = 2
 """Cycles from the last beat of a page to the Strider's first instruction."""
 
+FACTOR_BITS = 16
+"""Bits of a Strider's factors; its product takes a cycle for each."""
+
 STRIDER_CYCLES = {
     Opcode.READB: 4,
     Opcode.EXTRB: 2,
@@ -43,7 +46,7 @@ STRIDER_CYCLES = {
     Opcode.INS: 2,
     Opcode.AD: 2,
     Opcode.SUB: 2,
-    Opcode.MUL: 3,
+    Opcode.MUL: 3 + FACTOR_BITS,
     Opcode.BENTR: 2,
     Opcode.BEXIT: 2,
     Opcode.BEQ: 2,

@@ -24,9 +24,9 @@ from hwgen.rtl.access.loader import beat_write
 from hwgen.spec.config import MachineConfig
 
 WORD = 4
-ROTATE_STAGES = 3
-WINDOW_LATENCY = 2 + ROTATE_STAGES
-"""Cycles from the address to the row: block RAM, choice of bank, rotation."""
+WINDOW_LATENCY = 5
+"""Cycles from the address to the row: block RAM, its word's register, choice of bank, rotation in two; of rows of 64
+bytes and more, rotation in three without that register."""
 
 
 class PageStore(wiring.Component):
@@ -59,24 +59,36 @@ class PageStore(wiring.Component):
         banks = self._banks(m)
         offset_bits = (size - 1).bit_length()
 
-        # byte j of the row lies in row `at` div size if j is at or behind the offset, else in the one after it
-        offset = Signal(offset_bits, reset_less=True)
-        odd = Signal(reset_less=True)
-        m.d.sync += [offset.eq(self.window.at), odd.eq(self.window.at[offset_bits])]
-        chosen = Signal(8 * size, reset_less=True)
+        place = self.window.at[: offset_bits + 1]
+        stages = 2 if offset_bits <= 5 else 3
+        for stage in range(WINDOW_LATENCY - 1 - stages):
+            late = Signal(offset_bits + 1, name=f"place_{stage}", reset_less=True)
+            m.d.sync += late.eq(place)
+            place = late
+            if stage:
+                kept = [Signal(8 * size, name=f"kept_{bank}", reset_less=True) for bank in range(2)]
+                m.d.sync += [own.eq(word) for own, word in zip(kept, banks, strict=True)]
+                banks = kept[0], kept[1]
+        offset, far, odd = place[: offset_bits - 1], place[offset_bits - 1], place[offset_bits]
+
+        # byte j of the row lies in row `at` div size if j is at or behind the offset, else in the one after it. If the
+        # offset is `far`, in the second half, all are rotated by half a row, which makes that the same question again
+        # for the first half, and none for the second: one choice among four, of the bank and of the half
+        value = Signal(8 * size, name="chosen", reset_less=True)
         for j in range(size):
             behind = Signal(name=f"behind_{j}")
-            m.d.comb += behind.eq(~exceeds(offset, j))
-            piece = slice(8 * j, 8 * j + 8)
-            m.d.sync += chosen[piece].eq(Mux(behind == odd, banks[1][piece], banks[0][piece]))
+            m.d.comb += behind.eq(~exceeds(offset, j) if j < size // 2 else ~far)
+            here, there = (slice(8 * k, 8 * k + 8) for k in (j, j ^ size // 2))
+            even, other = (Mux(far, bank[there], bank[here]) for bank in banks)
+            m.d.sync += value[here].eq(Mux(behind == odd, other, even))
 
-        value, amount = chosen, Signal(offset_bits, name="amount_0", reset_less=True)
+        amount: Value = Signal(offset_bits - 1, name="amount_0", reset_less=True)
         m.d.sync += amount.eq(offset)
         done = 0
-        for stage in range(ROTATE_STAGES):
-            bits = (offset_bits - done + ROTATE_STAGES - stage - 1) // (ROTATE_STAGES - stage)
+        for stage in range(stages):
+            bits = (offset_bits - 1 - done + stages - stage - 1) // (stages - stage)
             rotated = Signal(8 * size, name=f"rotated_{stage}", reset_less=True)
-            following = Signal(offset_bits, name=f"amount_{stage + 1}", reset_less=True)
+            following = Signal(offset_bits - 1, name=f"amount_{stage + 1}", reset_less=True)
             for k in range(done, done + bits):
                 value = Mux(amount[k], value.rotate_right(8 << k), value)
             m.d.sync += [rotated.eq(value), following.eq(amount)]

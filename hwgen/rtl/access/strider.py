@@ -10,6 +10,7 @@ An instruction takes two cycles or more:
     decode   operands are read; the word after it arrives; the word that it may branch to is fetched
     execute  result or branch; that word arrives; the words after both are fetched
     memory   readB: the page's words arrive
+    product  mul: a bit of one factor in each of sixteen cycles; it is rare, and a multiplier is dear
     finish   readB, mul, ctl: the late result; an END waits for room in the queue
 
 A result is written in the cycle behind the last one, in which the next instruction can have it already. All words that
@@ -38,7 +39,7 @@ from hwgen.rtl.access.layouts import (
 from hwgen.rtl.access.registers import Registers
 from hwgen.rtl.access.translate import INSTRUCTION, LARGEST_ALIGNMENT, Action
 from hwgen.spec.config import MachineConfig
-from hwgen.spec.cycles import STRIDER_CYCLES, STRIDER_START
+from hwgen.spec.cycles import FACTOR_BITS, STRIDER_CYCLES, STRIDER_START
 from hwgen.spec.strider import CONFIGURATION, STRIDER_BOUND, TEMPORARIES, Fault, Opcode
 
 
@@ -115,13 +116,15 @@ class Strider(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        late = {Opcode.READB: 4, Opcode.MUL: 3, Opcode.CTL: 3}
+        late = {Opcode.READB: 4, Opcode.MUL: 3 + FACTOR_BITS, Opcode.CTL: 3}
         if {op: late.get(op, 2) for op in Opcode} != STRIDER_CYCLES or STRIDER_START != 2:
             raise ValueError("strider.py is built for other STRIDER_CYCLES or STRIDER_START")
         config = self._config
         m = Module()
         idle = Signal(init=1)
         decode, execute, memory, finish = (Signal(name=name) for name in ("decode", "execute", "memory", "finish"))
+        product = Signal(FACTOR_BITS)
+        """Which of the product's cycles it is, one bit for each."""
         instruction = Signal(INSTRUCTION)
         control = Signal(control_layout(config), reset_less=True)
         a, b, mask = (Signal(32, name=name, reset_less=True) for name in ("operand_a", "operand_b", "mask"))
@@ -169,7 +172,7 @@ class Strider(wiring.Component):
         m.d.comb += [taken.eq(branches), registers.result.eq(Mux(came_late, late_result, early))]
         m.d.sync += [
             early.eq(sum_or_bits),
-            late_result.eq(self._finish(m, control, page.word, a, b, mask)),
+            late_result.eq(self._finish(m, control, page.word, a, b, mask, begins=execute)),
             came_late.eq(finish),
             registers.write.eq((execute & control.writes & ~wrong) | (finish & control.late)),
             registers.target.eq(control.result),
@@ -206,14 +209,15 @@ class Strider(wiring.Component):
             decode.eq(begin | done),
             execute.eq(decode | (execute & waits)),
             memory.eq((execute & control.read & ~wrong) | (memory & waits)),
-            finish.eq((execute & control.finish & ~wrong) | (memory & ~outside) | (finish & waits)),
+            product.eq(Cat(execute & control.multiply & ~wrong, product[:-1])),
+            finish.eq((execute & control.finish & ~wrong) | (memory & ~outside) | product[-1] | (finish & waits)),
         ]
         with m.If(done):
             m.d.sync += executed.eq(executed + 1)
         with m.If(idle):
             m.d.sync += [executed.eq(0), pointer.eq(0)]
         with m.If(self.stop):
-            m.d.sync += [idle.eq(1), decode.eq(0), execute.eq(0), memory.eq(0), finish.eq(0)]
+            m.d.sync += [idle.eq(1), decode.eq(0), execute.eq(0), memory.eq(0), product.eq(0), finish.eq(0)]
         return m
 
     def _fetch(
@@ -284,7 +288,7 @@ class Strider(wiring.Component):
             control.clean.eq(instruction.immediate & ~instruction.zero),
             control.writes.eq(is_[Action.SUM] | is_[Action.EXTRACT]),
             control.late.eq(is_[Action.READ] | is_[Action.MULTIPLY] | is_[Action.COUNT]),
-            control.finish.eq(is_[Action.MULTIPLY] | is_[Action.COUNT] | is_[Action.END] | is_[Action.SKIP]),
+            control.finish.eq(is_[Action.COUNT] | is_[Action.END] | is_[Action.SKIP]),
             control.quick.eq(is_[Action.NOTHING] | is_[Action.SUM] | is_[Action.EXTRACT] | is_[Action.HEAD]),
             mask.eq(~(Const(-1, len(mask)) << bits)[: len(mask)]),
         ]
@@ -297,25 +301,27 @@ class Strider(wiring.Component):
     def _execute(m: Module, control: data.View, a: Value, b: Value, mask: Value) -> tuple[Value, Value]:
         """Whether it branches, and the result: bits of a, or a sum, of which `cln` clears the low bits.
 
-        A branch's operand b comes inverted, so a + b + 1 is the difference, whose carry says a >= b; the carry of
-        a + b says a > b.
+        A branch's operand b comes inverted, so a + b + 1 is the difference, whose carry says a >= b, and equal operands
+        differ in every bit.
         """
-        total, above = Signal(33), Signal(33)
-        m.d.comb += [
-            total.eq((Cat(control.subtract, a) + Cat(control.subtract, b))[1:]),
-            above.eq(a + b),
-        ]
-        holds = (control.equal & total[32] & ~above[32]) | (control.less & ~total[32])
+        total = Signal(33)
+        m.d.comb += total.eq((Cat(control.subtract, a) + Cat(control.subtract, b))[1:])
+        holds = (control.equal & (a ^ b).all()) | (control.less & ~total[32])
         kept = ~(control.extract.replicate(LARGEST_ALIGNMENT) | (control.clean.replicate(LARGEST_ALIGNMENT) & b))
         keep = Cat(kept[:LARGEST_ALIGNMENT], (~control.extract).replicate(32 - LARGEST_ALIGNMENT))
         return holds ^ control.otherwise, ((a >> control.shift) & mask) | (total[:32] & keep)
 
     @staticmethod
-    def _finish(m: Module, control: data.View, word: Value, a: Value, b: Value, mask: Value) -> Value:
+    def _finish(m: Module, control: data.View, word: Value, a: Value, b: Value, mask: Value, *, begins: Value) -> Value:
         """The result at the end of finish: of `readB`, `mul` or `ctl pop`; two of the three are zero."""
-        product = Signal(32, reset_less=True)
+        # the upper half is the sum so far; the lower one is, from the top, what is done of the product, then what is
+        # left of the factor b
+        product = Signal(2 * FACTOR_BITS, reset_less=True)
         counts = [Signal(4, name=f"ones_{k}", reset_less=True) for k in range(4)]
-        m.d.sync += product.eq(a[:16] * b[:16])
+        total = product[FACTOR_BITS:] + (a[:FACTOR_BITS] & product[0].replicate(FACTOR_BITS))
+        m.d.sync += product.eq(Cat(product[1:FACTOR_BITS], total))
+        with m.If(begins):
+            m.d.sync += product.eq(b[:FACTOR_BITS])
         for k, count in enumerate(counts):
             m.d.sync += count.eq(sum(b[8 * k : 8 * k + 8][j] for j in range(8)))
         with m.If(~control.multiply):

@@ -197,9 +197,9 @@ def thread_layout(config: MachineConfig) -> data.StructLayout:
 
     `tuple_number`: of operand a within the thread; with `pair`, b is of the next one, with `both` of the same.
     `masked`: absent tuples count. `swap_threads`: bit of the thread's number that makes its lanes swap their addresses.
-    `distant`: which words of those that have one slot of a lane stage 3 takes (`cluster_slots`, `thread_slots`). With an
-    index file: `a_index`: the entry `tuple_number` is added to a's address; `bound`, `stride`: of the last SETX;
-    `index`: what goes with the clusters' `write`.
+    `distant`: which words stage 3 takes of those that have one slot (`cluster_slots`, `thread_slots`). With an index
+    file: `a_index`: the entry `tuple_number` is added to a's address; `bound`, `stride`: of the last SETX; `index`:
+    what goes with the clusters' `write`.
     """
     indices = {"a_index": 1, "bound": BOUND_BITS, "stride": STRIDE_BITS, "index": index_layout(config)}
     return data.StructLayout(

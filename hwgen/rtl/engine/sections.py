@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, ResetInserter, Signal, Value
 from amaranth.lib import data, fifo, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -299,4 +299,7 @@ class SectionControl(wiring.Component):
             m.d.sync += level.eq(planned_level)
             with m.If(self._plan == Plan.MERGE):
                 m.d.sync += remaining.eq(remaining & ~lowest)
-        m.d.sync += self.level_offset.eq(level * self.settings.level_stride)
+        # five rows are no work for a multiplier
+        stride = self.settings.level_stride
+        rows = [Cat(Const(0, bit), stride & level[bit].replicate(len(stride))) for bit in range(LEVEL_BITS)]
+        m.d.sync += self.level_offset.eq(((rows[0] + rows[1]) + (rows[2] + rows[3]) + rows[4])[:ADDRESS_BITS])

@@ -60,8 +60,8 @@ class Thread(wiring.Component):
     tuples
         Rows of all threads' tuples.
     operands, distant, other
-        Stage 3: operand b of every lane, which of the threads that share a slot gives its own, those of other threads as
-        `control.thread_slots` says.
+        Stage 3: operand b of every lane; which of the threads that share a slot gives its own; operands b of other
+        threads, as `control.thread_slots` says.
     host_cluster, selected
         Cluster that the host reads; the word, in stage 4.
     wrong
