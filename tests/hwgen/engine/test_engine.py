@@ -24,7 +24,9 @@ MACHINES = {
     "four by two": MachineConfig(threads=4, clusters=2, index_depth=8, divide_interval=3, **SMALL),
     "wide thread": MachineConfig(threads=1, clusters=4, divide_interval=1, functions=0b110101, **SMALL),
     "no functions": MachineConfig(threads=2, clusters=1, functions=0, crossed=0, **SMALL),
+    "shared words": MachineConfig(threads=8, clusters=2, functions=0, **SMALL),
 }
+"""The last has more distances between clusters and threads than its lanes have words for them."""
 
 
 def executor(bundle: Bundle, seed: int = 0) -> Machine:
