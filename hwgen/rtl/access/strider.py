@@ -123,7 +123,7 @@ class Strider(wiring.Component):
         m = Module()
         idle = Signal(init=1)
         decode, execute, memory, finish = (Signal(name=name) for name in ("decode", "execute", "memory", "finish"))
-        product = Signal(FACTOR_BITS)
+        multiplying = Signal(FACTOR_BITS)
         """Which of the product's cycles it is, one bit for each."""
         instruction = Signal(INSTRUCTION)
         control = Signal(control_layout(config), reset_less=True)
@@ -209,15 +209,15 @@ class Strider(wiring.Component):
             decode.eq(begin | done),
             execute.eq(decode | (execute & waits)),
             memory.eq((execute & control.read & ~wrong) | (memory & waits)),
-            product.eq(Cat(execute & control.multiply & ~wrong, product[:-1])),
-            finish.eq((execute & control.finish & ~wrong) | (memory & ~outside) | product[-1] | (finish & waits)),
+            multiplying.eq(Cat(execute & control.multiply & ~wrong, multiplying[:-1])),
+            finish.eq((execute & control.finish & ~wrong) | (memory & ~outside) | multiplying[-1] | (finish & waits)),
         ]
         with m.If(done):
             m.d.sync += executed.eq(executed + 1)
         with m.If(idle):
             m.d.sync += [executed.eq(0), pointer.eq(0)]
         with m.If(self.stop):
-            m.d.sync += [idle.eq(1), decode.eq(0), execute.eq(0), memory.eq(0), product.eq(0), finish.eq(0)]
+            m.d.sync += [idle.eq(1), decode.eq(0), execute.eq(0), memory.eq(0), multiplying.eq(0), finish.eq(0)]
         return m
 
     def _fetch(

@@ -12,6 +12,7 @@ from amaranth.lib.wiring import In
 from hwgen.rtl.access.strider import Strider, control_layout
 from hwgen.rtl.access.translate import INSTRUCTION, Action, Translator
 from hwgen.spec.config import MachineConfig
+from hwgen.spec.cycles import FACTOR_BITS
 from hwgen.spec.strider import WORD_BITS
 from tests.hwgen.formal.proof import check
 
@@ -51,6 +52,7 @@ class Walking(wiring.Component):
         super().__init__(
             {
                 **states,
+                "multiplying": In(FACTOR_BITS),
                 "instruction": In(INSTRUCTION),
                 "control": In(control_layout(CONFIG)),
                 "address": In(32),
@@ -67,13 +69,14 @@ class Walking(wiring.Component):
         m.d.comb += [strider.loaded.eq(self.loaded), strider.stop.eq(self.stop), strider.room.eq(self.room)]
         addresses = [Signal(32, name=f"address_{k}") for k in range(2)]
         m.d.sync += [addresses[0].eq(self.address), addresses[1].eq(addresses[0])]
-        states = [self.idle, self.decode, self.execute, self.memory, self.finish]
+        states = [self.idle, self.decode, self.execute, self.memory, *self.multiplying, self.finish]
         used = self.finish & self.control.read
         m.d.comb += [
             Assume(sound(self.instruction)),
             Assert(sum(states, 0) == 1),
-            Assert(~(self.memory | self.finish) | ~self.control.wrong),
+            Assert(~(self.memory | self.multiplying.any() | self.finish) | ~self.control.wrong),
             Assert(~self.memory | self.control.read),
+            Assert(~self.multiplying.any() | self.control.multiply),
             Cover(used & (addresses[1] == CONFIG.page_size - BYTES) & self.mask.all()),
         ]
         with m.If(used):
@@ -85,6 +88,7 @@ class Walking(wiring.Component):
 
 PROBES = {name: f"strider.{name}" for name in ("idle", "decode", "execute", "memory", "finish")}
 WATCHED = PROBES | {
+    "multiplying": "strider.multiplying",
     "instruction": "strider.instruction",
     "control": "strider.control",
     "address": "strider.operand_a",
