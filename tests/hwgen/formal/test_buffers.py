@@ -18,8 +18,12 @@ from hwgen.rtl.access.loader import Loader
 from hwgen.spec.config import MachineConfig
 from tests.hwgen.formal.proof import check
 
-CONFIGS = {False: MachineConfig(link_bytes=16), True: MachineConfig(link_bytes=64)}
-"""Of a Strider's page, and of the store: widths at which z3 takes seconds."""
+PAGE = MachineConfig(link_bytes=16)
+STORES = {
+    "two rows a beat": MachineConfig(link_bytes=64),
+    "half a row a beat": MachineConfig(link_bytes=16),
+}
+"""What a beat fills: a row in both banks, or a piece of one; at widths at which z3 takes seconds."""
 WORD_LATENCY = 2
 WORD_BYTES = 4
 
@@ -29,15 +33,17 @@ class Bytes(wiring.Component):
 
     Parameters
     ----------
+    config
+        The machine.
     store
         Of the page store; else of a Strider's own page.
     late
         Cycles too many, or too few, from the address to the bytes: a fault, for the proof to find.
     """
 
-    def __init__(self, *, store: bool, late: int = 0) -> None:
+    def __init__(self, config: MachineConfig, *, store: bool, late: int = 0) -> None:
         self._store = store
-        self._config = config = CONFIGS[store]
+        self._config = config
         self._late = late
         self._size, self._latency = (row_bytes(config), WINDOW_LATENCY) if store else (WORD_BYTES, WORD_LATENCY)
         super().__init__(
@@ -176,16 +182,24 @@ CYCLES = {False: 5, True: 7}
 """A byte is written, others are, it is read: of a Strider's page, and of the store."""
 
 
-@pytest.mark.parametrize("store", [False, True], ids=["of a Strider", "of the unpacker"])
-def test_bytes_come_back(tmp_path: Path, store: bool) -> None:
-    check(Bytes(store=store), cycles=CYCLES[store], folder=tmp_path, arrays=True)
+@pytest.mark.parametrize("config", STORES.values(), ids=STORES)
+def test_bytes_come_back_to_the_unpacker(tmp_path: Path, config: MachineConfig) -> None:
+    check(Bytes(config, store=True), cycles=CYCLES[True], folder=tmp_path, arrays=True)
 
 
-@pytest.mark.parametrize(("store", "late"), [(False, 1), (True, -1)], ids=["of a Strider", "of the unpacker"])
-def test_bytes_of_another_cycle_are_noticed(tmp_path: Path, store: bool, late: int) -> None:
+def test_bytes_come_back_to_a_strider(tmp_path: Path) -> None:
+    check(Bytes(PAGE, store=False), cycles=CYCLES[False], folder=tmp_path, arrays=True)
+
+
+@pytest.mark.parametrize(
+    ("config", "store", "late"),
+    [(PAGE, False, 1), *((config, True, -1) for config in STORES.values())],
+    ids=["of a Strider", *STORES],
+)
+def test_bytes_of_another_cycle_are_noticed(tmp_path: Path, config: MachineConfig, store: bool, late: int) -> None:
     """The proofs can fail: of bytes that are a cycle late, or early, they do."""
     with pytest.raises(AssertionError, match=r"Assert failed"):
-        check(Bytes(store=store, late=late), cycles=CYCLES[store] + late, folder=tmp_path, arrays=True)
+        check(Bytes(config, store=store, late=late), cycles=CYCLES[store] + late, folder=tmp_path, arrays=True)
 
 
 def test_no_page_is_written_over_that_is_still_wanted(tmp_path: Path) -> None:
