@@ -98,6 +98,7 @@ STREAMS, IDLE, OTHERS, GONE, ANOTHER, NEVER_ALL, OLDEST, FILES, PLACES = (
 )  # fmt: skip
 MOVES, LATE = (_tests("harness/test_machine.py", "-k", name) for name in ("moves", "as_late"))
 CLEARED = _tests("text/test_load.py")
+HALVES = _tests("formal/test_rounds.py")
 PORT = _tests("formal/test_port.py", "-k", "where_the_loop or met")
 LEGAL = _tests("text/test_legal.py")
 LOADED, WORDS = (_tests("formal/test_buffers.py", "-k", name) for name in ("wanted", "back and Strider"))
@@ -173,6 +174,7 @@ MUTATIONS = (
     Mutation("access/descriptors.py", "known.beats.eq(beats)", "known.beats.eq(rows)", "beats of elements", COLUMNS),
     Mutation("access/unpacker.py", "some.eq(0),", "some.eq(some),", "an empty epoch after a full one", FAULTS),
     Mutation("access/places.py", "left.eq(Mux(batch_done, ", "left.eq(Mux(full, ", "batches end with rounds", EPOCHS),
+    Mutation("access/places.py", "starts & ~self.half_release", "starts", "a half that is freed is lost", HALVES),
     Mutation("access/convert.py", "unshifted.eq(magnitude + plus)", "unshifted.eq(magnitude)", "integers < 0", COLUMNS),
     Mutation(
         "host.py",
