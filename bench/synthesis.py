@@ -37,6 +37,7 @@ class Design:
 
 
 LOGISTIC = functions_mask([Opcode.SIGMOID])
+LOGISTIC_WITH_LOSS = functions_mask([Opcode.SIGMOID, Opcode.LOG, Opcode.DIV])
 LINEAR = functions_mask([Opcode.DIV])
 SMALL_MEMORIES = {"scratch_depth": 512, "tuple_depth": 512}
 WIDE = {"threads": 8, "striders": 8, "queue_depth": 128, "link_bytes": 64}
@@ -65,6 +66,13 @@ DESIGNS = (
         name="UltraScale+, 64 units, sigmoid",
         device="xcvu9p",
         config=MachineConfig(functions=LOGISTIC, crossed=0, **WIDE),
+        luts=1000,
+        dsps=2.5,
+    ),
+    Design(
+        name="UltraScale+, 64 units, logistic with its loss",
+        device="xcvu9p",
+        config=MachineConfig(functions=LOGISTIC_WITH_LOSS, crossed=0, **WIDE),
         luts=1000,
         dsps=2.5,
     ),

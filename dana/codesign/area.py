@@ -52,8 +52,11 @@ def area_of(config: MachineConfig, family: str) -> Area:
     return Area(luts=luts, flipflops=flipflops, dsps=dsps, block_rams=block_rams, parts=parts)
 
 
-INDEX_FILE = (230.0, 440.0, 1.0)
+INDEX_FILE = {"xcup": (195.0, 157.0, 1.0), "ecp5": (230.0, 125.0, 1.0)}
 """LUTs, flip-flops and DSPs of a thread's index file and its additions to addresses."""
+
+INDEX_LINE = 450.0
+"""Flip-flops of the sequencer in which a row's entry, stride and bound wait."""
 
 
 CROSSED = {"xcup": (17.0, 32.0), "ecp5": (24.0, 32.0)}
@@ -78,12 +81,12 @@ FUNCTION_AREAS: dict[str, dict[Opcode | str, Row]] = {
     "xcup": {
         TABLE: (205, 466, 2, 1),
         EXPONENTIAL: (275, 225, 1, 0),
-        Opcode.SIGMOID: (125, 220, 0, 0),
+        Opcode.SIGMOID: (125, 72, 0, 0),
         Opcode.GAUSSIAN: (115, 194, 3, 0),
         Opcode.EXP: (50, 3, 0, 0),
-        Opcode.LOG: (345, 428, 2, 0),
+        Opcode.LOG: (392, 654, 2, 0),
         Opcode.SQRT: (91, 3, 0, 0),
-        Opcode.DIV: (142, 199, 0, 0),
+        Opcode.DIV: (170, 200, 0, 0),
     },
     "ecp5": {
         TABLE: (236, 520, 2, 2),
@@ -93,7 +96,7 @@ FUNCTION_AREAS: dict[str, dict[Opcode | str, Row]] = {
         Opcode.EXP: (62, 0, 0, 0),
         Opcode.LOG: (659, 663, 3, 0),
         Opcode.SQRT: (155, 3, 0, 0),
-        Opcode.DIV: (240, 200, 0, 0),
+        Opcode.DIV: (281, 200, 0, 0),
     },
 }
 """Of the parts, synthesised alone and in several combinations."""
@@ -129,6 +132,18 @@ def _line(config: MachineConfig) -> int:
     return max([cycles.RESULT_LATENCY, *(cycles.SPECIAL_LATENCY[op] for op in FUNCTIONS if config.has(op))])
 
 
+def _index_line(config: MachineConfig) -> float:
+    return INDEX_LINE if config.index_depth else 0
+
+
+def _shared_slots(config: MachineConfig) -> int:
+    """Of the three words that a lane has from elsewhere, those that several distances share: another choice each."""
+    clusters, threads = ((count - 1).bit_length() for count in (config.clusters, config.threads))
+    if clusters + threads <= 3:
+        return 0
+    return 2 if clusters >= 3 and threads >= 2 else 1
+
+
 def _index_memory(config: MachineConfig) -> float:
     return 0 if config.index_depth <= 64 else _block_rams(config.index_depth, 16)
 
@@ -140,42 +155,44 @@ def _times(count: float, row: Row) -> Row:
 def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
     """yosys 0.5x, as `hwgen.export.scripts` calls it, parts flattened; LUTs include those used as memory."""
     lanes, threads, clusters, units = config.lanes, config.threads, config.threads * config.clusters, config.units
-    beats = config.page_beats
+    beats, chosen = config.page_beats, 96 if config.has(Opcode.DIV) else 0
     shared_words = beats <= 64  # yosys then prefers LUTs to block RAM
-    distances = threads.bit_length() - 1
     store_rows = config.striders * config.page_size // (8 * lanes)
     store_in_luts = store_rows <= 64
     lane_memory = 2 * (_block_rams(config.scratch_depth, 32) + _block_rams(config.tuple_depth, 32))
-    distant = 265 * config.clusters if config.clusters > 1 else 0
     return {
-        "lanes": _times(units, (685, 939, 2, lane_memory)),
+        "lanes": _times(units, (650, 1103, 2, lane_memory)),
         "functions": _times(clusters, _functions(config, "xcup")),
-        "clusters": _times(clusters, (345, 215, 0, 0)),
-        "index files": _times(threads if config.index_depth else 0, (*INDEX_FILE, _index_memory(config))),
-        "threads": _times(threads, (distant + 72, 264 * config.clusters + 180, 0, 0)),
-        # of two threads each has one partner, and nothing to choose
-        "exchange": (32 * units * math.ceil((distances - 1) / 3), 264 * config.clusters + 44, 0, 0),
+        "clusters": _times(clusters, (171 + chosen, 362 + chosen / 3, 0, 0)),
+        "index files": _times(threads if config.index_depth else 0, (*INDEX_FILE["xcup"], _index_memory(config))),
+        "threads": _times(threads, (27, 287, 0, 0)),
+        "exchange": (32 * units * _shared_slots(config), 0, 0, 0),
         "crossed exchange": _crossed(config, "xcup"),
-        "sequencer": (790, 950 + 24 * _line(config), 1, _block_rams(config.program_depth, WORD_BITS)),
+        "sequencer": (
+            800,
+            960 + 24 * _line(config) + _index_line(config),
+            0,
+            _block_rams(config.program_depth, WORD_BITS),
+        ),
         "striders": _times(
             config.striders,
             (
-                645 + 12 * config.link_bytes if shared_words else 685 + 2.4 * config.link_bytes,
-                414 + 8 * config.link_bytes if shared_words else 462,
-                1,
+                675 + 12 * config.link_bytes if shared_words else 791 + 1.1 * config.link_bytes,
+                430 + 8 * config.link_bytes if shared_words else 476,
+                0,
                 _block_rams(config.strider_depth, 36) * 2
                 + (0 if shared_words else 2 * _block_rams(beats, 4 * config.link_bytes)),
             ),
         ),
         "queues": _times(config.striders, (16 + 0.92 * config.queue_depth, 12 + config.queue_depth / 20, 0, 0)),
         "page store": (
-            32 * lanes * (2 + math.ceil(math.log2(4 * lanes) / 2))
+            32 * lanes * (1 + math.ceil((math.log2(4 * lanes) - 1) / 2))
             + (config.striders * config.page_size * 8 / 41 if store_in_luts else 0),
-            (192 if store_in_luts else 128) * lanes,
+            (64 if store_in_luts else 0) * lanes + _window(config),
             0,
             0 if store_in_luts else 2 * _block_rams(store_rows, 32 * lanes),
         ),
-        "unpacker": (75 * lanes + 1050, 250 * lanes + 720, 0, 0),
+        "unpacker": (42 * lanes + 1040, 219 * lanes + 1660, 0, 0),
         "access": (370 + 17 * config.striders, 8 * config.link_bytes + 700, 0, 0),
         "host": (347, 405, 0, 0),
         "board": (746, 860 + 8 * config.link_bytes, 0, 1),
@@ -187,39 +204,48 @@ def _ecp5(config: MachineConfig) -> dict[str, Row]:
     lanes, threads, clusters, units = config.lanes, config.threads, config.threads * config.clusters, config.units
     store_rows = config.striders * config.page_size // (8 * lanes)
     lane_memory = 2 * (2 * _block_rams(config.scratch_depth, 32) + 2 * _block_rams(config.tuple_depth, 32))
-    exchange = 34 * units if threads > 1 else 0
-    distant = 120 * config.clusters if config.clusters > 1 else 0
-    chosen = 460 if config.has(Opcode.DIV) else 310
+    distances = min(3, (config.clusters - 1).bit_length() + (threads - 1).bit_length())
+    chosen = 150 if config.has(Opcode.DIV) else 0
     return {
-        "lanes": _times(units, (1123 if units == 8 else 1170, 1036, 3, lane_memory)),
+        "lanes": _times(units, (1153 + 31 * distances, 1200, 3, lane_memory)),
         "functions": _times(clusters, _functions(config, "ecp5")),
-        "clusters": _times(clusters, (chosen, 360, 0, 0)),
-        "index files": _times(threads if config.index_depth else 0, (*INDEX_FILE, _index_memory(config))),
-        "threads": _times(threads, (distant, 180 * config.clusters + 60, 0, 0)),
-        "exchange": (exchange, 154 * clusters, 0, 0),
+        "clusters": _times(clusters, (255 + chosen, 362 + chosen / 5, 0, 0)),
+        "index files": _times(threads if config.index_depth else 0, (*INDEX_FILE["ecp5"], _index_memory(config))),
+        "threads": _times(threads, (56, 280, 0, 0)),
+        "exchange": (64 * units * _shared_slots(config), 0, 0, 0),
         "crossed exchange": _crossed(config, "ecp5"),
-        "sequencer": (1280 + 4.5 * _line(config), 916 + 24 * _line(config), 1, _sequencer_memory(config)),
+        "sequencer": (
+            1418 + 4.5 * _line(config),
+            920 + 24 * _line(config) + _index_line(config),
+            0,
+            _sequencer_memory(config),
+        ),
         "striders": _times(
             config.striders,
             (
-                1755,
-                500,
-                1,
+                1489,
+                470,
+                0,
                 4 * _block_rams(config.page_beats, 4 * config.link_bytes) + 4 * _block_rams(config.strider_depth, 36),
             ),
         ),
         "queues": _times(config.striders, (60 + 2.5 * config.queue_depth, 20, 0, 0)),
         "page store": (
-            32 * lanes * (2 + math.ceil(math.log2(4 * lanes) / 2)) + 300,
-            164 * lanes,
+            32 * lanes * (2 + math.ceil(math.log2(4 * lanes) - 1)),
+            _window(config),
             0,
             4 * _block_rams(store_rows, 32 * lanes),
         ),
-        "unpacker": (80 * lanes + 1120, 82 * lanes + 1550, 0, 0),
+        "unpacker": (87 * lanes + 1450, 232 * lanes + 1460, 0, 0),
         "access": (450 + 17 * config.striders, 8 * config.link_bytes + 650, 0, 2),
         "host": (430, 210, 0, 0),
         "board": (2050, 1000 + 38 * config.link_bytes, 0, 2),
     }
+
+
+def _window(config: MachineConfig) -> int:
+    """Flip-flops behind the page store: a row of each bank if rows are short, a chosen row, and two or three turns."""
+    return 32 * config.lanes * (5 if config.lanes <= 8 else 4)
 
 
 def _sequencer_memory(config: MachineConfig) -> float:

@@ -16,18 +16,22 @@ Case = tuple[dict[str, int], tuple[int, int, int, float]]
 
 WIDE = {"threads": 8, "striders": 8, "queue_depth": 128, "link_bytes": 64}
 ULTRASCALE_PLUS: list[Case] = [
-    ({}, (13_671, 19_072, 27, 54.5)),
-    ({**WIDE, "functions": 32}, (62_110, 79_728, 137, 346.5)),
-    ({**WIDE, "functions": 1}, (62_991, 81_842, 153, 354.5)),
-    ({**WIDE, "functions": 41}, (68_215, 89_240, 169, 354.5)),
-    ({"threads": 2, "clusters": 2, "functions": 1}, (34_325, 45_837, 75, 161.5)),
+    ({}, (12_640, 21_086, 24, 54.5)),
+    ({**WIDE, "functions": 32}, (57_594, 91_128, 128, 346.5)),
+    ({**WIDE, "functions": 1}, (58_378, 93_162, 144, 354.5)),
+    ({**WIDE, "functions": 41}, (63_675, 100_666, 160, 354.5)),
+    ({"threads": 2, "clusters": 2, "functions": 1}, (30_594, 51_558, 72, 161.5)),
+    ({"clusters": 2, "index_depth": 128, "functions": 33}, (19_930, 33_336, 37, 95.5)),
+    ({"threads": 2, "page_size": 32768, "striders": 4, "functions": 1}, (19_211, 30_490, 36, 134.5)),
 ]
 
 
 SMALL = {"striders": 2, "scratch_depth": 512, "tuple_depth": 512, "link_bytes": 16}
 ECP5: list[Case] = [
-    ({}, (23_216, 20_470, 35, 111)),
-    ({"threads": 4, "functions": 1, **SMALL}, (53_121, 46_687, 107, 173)),
+    ({}, (23_879, 22_338, 32, 111)),
+    ({"threads": 4, "functions": 1, **SMALL}, (53_529, 52_528, 104, 173)),
+    ({"clusters": 2, "index_depth": 128, "functions": 33, **SMALL}, (35_841, 34_841, 53, 122)),
+    ({"threads": 2, "clusters": 2, "page_size": 16384, "functions": 9, **SMALL}, (59_236, 57_387, 116, 197)),
 ]
 
 
