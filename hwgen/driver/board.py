@@ -111,7 +111,8 @@ class Board:
     registers, memory
         Its two sides. The memory is the driver's alone.
     blank
-        Nobody has written to its memories since its bitstream was loaded: they hold zeros.
+        Nobody has written to its memories since its bitstream was loaded: they hold zeros. Then whatever this driver
+        wrote is cleared when it loads again; else scratchpad rows that a Bundle does not have stay as they are.
 
     Attributes
     ----------
@@ -149,7 +150,9 @@ class Board:
         self.stop()
         for address, words in blocks:
             self._registers.write(address, words)
-        self._bundle, self._held = bundle, load.held(bundle)
+        self._bundle = bundle
+        if self._held is not None:
+            self._held = load.held(bundle)
 
     def write_rows(self, row: int, rows: npt.ArrayLike) -> None:
         """Write scratchpad rows of every thread, between trainings; `rows` holds bit patterns, shape [k, lanes]."""
@@ -340,9 +343,12 @@ class Board:
         """Leave no board running, on an error or on Ctrl-C."""
         try:
             yield
-        except BaseException:
+        except BaseException as error:
             self._bundle = None
-            self.stop()
+            try:
+                self.stop()
+            except BoardError as running:
+                error.add_note(str(running))
             raise
 
     def _status(self) -> int:

@@ -22,7 +22,8 @@ CYCLE_BITS = 32
 def patience(bundle: Bundle) -> int:
     """Cycles that a machine may take from one page to the next: Striders at their bound, each tuple a batch."""
     config = bundle.config
-    strider = STRIDER_BOUND * config.page_size * max(cycles.STRIDER_CYCLES.values())
+    slowest = max(cycles.STRIDER_CYCLES[instruction.op] for instruction in bundle.strider)
+    strider = STRIDER_BOUND * config.page_size * slowest
     sections = sum(_section_cycles(bundle.section(name), config.divide_interval) for name in bundle.sections)
     tuples = config.page_size // TUPLE_BYTES_LEAST + 1
     return (config.striders + 1) * (strider + tuples * (bundle.levels + 1) * sections)
@@ -51,7 +52,8 @@ class Watch:
     def __init__(self, patience: int) -> None:
         self._patience = patience
         self._state: tuple[int, ...] = ()
-        self._since: int | None = None
+        self._last: int | None = None
+        self._waited = 0
 
     def look(self, now: int, state: tuple[int, ...]) -> None:
         """Look.
@@ -69,11 +71,13 @@ class Watch:
             It has been the same for too long.
         """
         if state != self._state:
-            self._state, self._since = state, None
-        elif self._since is None:
-            # the first count that is certainly read after the state that still holds
-            self._since = now
-        elif (now - self._since) % (1 << CYCLE_BITS) > self._patience:
+            self._state, self._last, self._waited = state, None, 0
+            return
+        # the first count that is certainly read after the state that still holds is where waiting begins
+        if self._last is not None:
+            self._waited += (now - self._last) % (1 << CYCLE_BITS)
+        self._last = now
+        if self._waited > self._patience:
             read, ended, _ = state
             raise MachineHang(
                 f"the machine must read a page or end an epoch within {self._patience} cycles, but it has not: "

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
-#include <new>
+#include <exception>
 #include <vector>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -144,7 +144,7 @@ EXPORT bool board_put(void *handle, uint64_t offset, const uint8_t *data, uint64
     std::vector<uint8_t> &memory = static_cast<Board *>(handle)->memory;
     try {
         if (offset + size > memory.size()) memory.resize(offset + size);
-    } catch (const std::bad_alloc &) {
+    } catch (const std::exception &) {
         return false;
     }
     std::memcpy(memory.data() + offset, data, size);

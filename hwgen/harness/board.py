@@ -21,6 +21,8 @@ BASE = 0x4000_0000
 UNBOUNDED = 1 << 40
 """Bytes of a memory that is as large as what is put into it."""
 CYCLES_BETWEEN_LOOKS = 4096
+WORDS_AT_ONCE = 1024
+"""Words of an access in C++: a signal is seen between two of them."""
 RESPONSES = {2: "SLVERR", 3: "DECERR", 4: "no answer"}
 
 
@@ -93,12 +95,16 @@ class RtlBoard:
     def _access(self, what: str, address: int, words: npt.NDArray[np.uint32]) -> None:
         taken = ctypes.c_uint32()
         function = getattr(self._library, f"board_{what}")
-        response = function(self._handle, 4 * address, words.ctypes.data, words.size, ctypes.byref(taken))
-        if response:
-            raise BoardError(
-                f"a {what} of byte address {4 * (address + taken.value):#x} must be answered with OKAY, "
-                f"but the board said {RESPONSES.get(response, response)}"
-            )
+        flat = words.ravel()
+        for first in range(0, flat.size, WORDS_AT_ONCE):
+            piece = flat[first : first + WORDS_AT_ONCE]
+            at = address + first
+            response = function(self._handle, 4 * at, piece.ctypes.data, piece.size, ctypes.byref(taken))
+            if response:
+                raise BoardError(
+                    f"a {what} of byte address {4 * (at + taken.value):#x} must be answered with OKAY, "
+                    f"but the board said {RESPONSES.get(response, response)}"
+                )
 
 
 class RtlPages:

@@ -1,4 +1,4 @@
-"""The top: host port, execution engine and access engine.
+"""The machine: host port, execution engine and access engine.
 
 In: the host's accesses and pages. Out: page requests and what the host reads. One clock, one synchronous reset.
 """
@@ -17,7 +17,7 @@ from hwgen.rtl.library import Library
 from hwgen.spec.config import MachineConfig
 
 TOP = "machine"
-"""Name of the top module."""
+"""Name of its module."""
 
 
 class Machine(wiring.Component):

@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hwgen.driver import Board, BoardError, MappedPages, MappedRegisters, WrittenPages
+from hwgen.driver import Board, BoardError, MachineHang, MappedPages, MappedRegisters, WrittenPages
 from hwgen.driver.board import announced
 from hwgen.driver.mapped import APERTURE
+from hwgen.driver.watch import Watch
 from hwgen.harness import RtlBoard
 from hwgen.rtl.board.board import generate
 from hwgen.spec import board, load, registers
@@ -242,7 +243,7 @@ def test_registers_that_are_none(tmp_path: Path) -> None:
 def test_a_table_that_there_is_no_memory_for() -> None:
     rtl, _ = made()
     with pytest.raises(MemoryError, match="no room for 1 bytes of pages in the simulated board's memory"):
-        rtl.pages.write(1 << 46, memoryview(b"x"))
+        rtl.pages.write(1 << 62, memoryview(b"x"))
 
 
 def test_memory_that_no_page_begins_in() -> None:
@@ -269,3 +270,12 @@ def test_words_and_pages_lie_where_the_map_says(tmp_path: Path) -> None:
     held = path.read_bytes()
     assert held[offset + 5 : offset + 11] == b"mapped"
     assert held[107:114] == b"written"
+
+
+def test_patience_goes_beyond_the_count_that_is_looked_at() -> None:
+    watch, state = Watch(5 << 32), (3, 1, 3)
+    for look in range(12):
+        watch.look((look << 31) % (1 << 32), state)
+    with pytest.raises(MachineHang, match="3 pages were read and 1 epochs ended"):
+        watch.look(0, state)
+    watch.look(1 << 31, (4, 1, 3))

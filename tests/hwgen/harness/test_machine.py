@@ -134,6 +134,9 @@ def test_nothing_stays_of_programs_that_write_everywhere() -> None:
     cleared = set()
     for _ in range(6):
         bundle = fed(random_bundle(rng, CONFIG, batch=int(rng.choice([1, 20])), size=20))
+        # the program writes behind its image
+        bundle = replace(bundle, image=bundle.image[: len(bundle.image) // 4])
+        assert load.held(bundle).rows > len(bundle.image)
         machine.load(bundle)
         machine.run_epoch(row_pages(random_tuples(rng, bundle, 40), CONFIG))
         cleared.add(load.held(bundle).rows)
@@ -141,6 +144,7 @@ def test_nothing_stays_of_programs_that_write_everywhere() -> None:
         found = everything(machine)
         np.testing.assert_array_equal(found[: len(image)], image)
         assert not found[len(image) :].any()
+    assert len(cleared) > 2
     machine.write_rows(CONFIG.scratch_depth - 1, np.ones((1, CONFIG.lanes), dtype=np.uint32))
     machine.load(rule())
     assert not everything(machine)[len(image) :].any()
