@@ -6,8 +6,8 @@ cluster) and is sent so that it leaves the cluster's register in the stage in wh
     stage 0   `a_address`, `b_address` are at the memories, swapped where `swap_lanes`, … say so
     stage 1   words arrive from block RAM, which takes more than half a cycle; `tail` is compared with the lanes
     stage 2   `a_tuple`, `b_tuple` choose the memory, masks replace a word by the identity
-    stage 3   b goes to other lanes, clusters and threads, and becomes what `near` and `far` choose; a special function
-              takes its lane
+    stage 3   b goes to other lanes, clusters and threads, and becomes what `adjacent_choice` and `distant_choice`
+              choose; a special function takes its lane
     stage 4   the operation starts: `subtract`, `select`, `choose`, `special`, `function`
     stage 3 + ALU latency   `side` chooses between the lane's `FloatSelect` and the cluster's word
     stage 4 + ALU latency   the result is at the memories: `write`
@@ -43,12 +43,12 @@ CLUSTER_NUMBER_BITS = 4
 LANE_BITS = LANES_PER_CLUSTER.bit_length() - 1
 
 
-NEAR_BITS = 2
+ADJACENT_CHOICE_BITS = 2
 """Where operand b comes from: 0 is memory, d + 1 the lane of the same cluster whose number differs in bit d."""
 
 MOST_SLOTS = 3
-"""Words that a lane has from other clusters and threads. With what `near` chose they are four: a choice among four is
-one LUT of six inputs."""
+"""Words that a lane has from other clusters and threads. With what `adjacent_choice` chose they are four: a choice
+among four is one LUT of six inputs."""
 
 
 class Result:
@@ -132,8 +132,8 @@ def cluster_layout(config: MachineConfig) -> data.StructLayout:
             "tail_a": 1,
             "tail_b": 1,
             "tail": TAIL_BITS,
-            "near": NEAR_BITS,
-            "far": far_bits(config),
+            "adjacent_choice": ADJACENT_CHOICE_BITS,
+            "distant_choice": distant_choice_bits(config),
             "special_lane": LANE_BITS,
             "subtract": 1,
             "select": OPERATION_BITS,
@@ -182,8 +182,8 @@ def slots(config: MachineConfig) -> int:
     return max(1, len(cluster_slots(config)) + len(thread_slots(config)))
 
 
-def far_bits(config: MachineConfig) -> int:
-    """Width of the choice of a lane among what `near` chose, 0, and its slots."""
+def distant_choice_bits(config: MachineConfig) -> int:
+    """Width of the choice of a lane among what `adjacent_choice` chose, 0, and its slots."""
     return slots(config).bit_length()
 
 

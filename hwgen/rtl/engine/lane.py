@@ -14,12 +14,12 @@ from hwgen.rtl.arith.add import FloatAdd
 from hwgen.rtl.arith.mul import FloatMul
 from hwgen.rtl.arith.select import OPERATION_BITS, FloatSelect
 from hwgen.rtl.engine.control import (
+    ADJACENT_CHOICE_BITS,
     IDENTITY_BITS,
     LANE_BITS,
-    NEAR_BITS,
     Result,
     choose,
-    far_bits,
+    distant_choice_bits,
     row_address_bits,
     scratch_address_bits,
     slots,
@@ -52,8 +52,8 @@ class Lane(wiring.Component):
         Stage 2: the operand is in tuple memory; it is replaced by the word with `identity` on top.
     a, b
         Stage 3: the operands from memory, after their masks.
-    near, far, adjacent, distant
-        Stage 3: whose b it is (`control.NEAR_BITS`, `control.far_bits`), and the words of the others.
+    adjacent_choice, distant_choice, adjacent, distant
+        Stage 3: whose b it is (`ADJACENT_CHOICE_BITS` and `distant_choice_bits` of `control`), and the others' words.
     subtract, select
         Stage 4: what the adder and the `FloatSelect` do.
     side, side_word
@@ -79,8 +79,8 @@ class Lane(wiring.Component):
                 "identity": In(IDENTITY_BITS),
                 "a": Out(32),
                 "b": Out(32),
-                "near": In(NEAR_BITS),
-                "far": In(far_bits(config)),
+                "adjacent_choice": In(ADJACENT_CHOICE_BITS),
+                "distant_choice": In(distant_choice_bits(config)),
                 "adjacent": In(data.ArrayLayout(32, LANE_BITS)),
                 "distant": In(data.ArrayLayout(32, slots(config))),
                 "subtract": In(1),
@@ -141,9 +141,11 @@ class Lane(wiring.Component):
         """Stages 3, 4 and the last."""
         a = Signal(32, reset_less=True)
         b = Signal(32, reset_less=True)
-        arriving = choose([self.b, *(self.adjacent[d] for d in range(LANE_BITS))], self.near)
+        arriving = choose([self.b, *(self.adjacent[d] for d in range(LANE_BITS))], self.adjacent_choice)
         if self._config.units > LANES_PER_CLUSTER:
-            arriving = choose([arriving, *(self.distant[slot] for slot in range(slots(self._config)))], self.far)
+            arriving = choose(
+                [arriving, *(self.distant[slot] for slot in range(slots(self._config)))], self.distant_choice
+            )
         m.d.sync += [a.eq(self.a), b.eq(arriving)]
 
         m.submodules.add = add = FloatAdd(latency=ALU_LATENCY)

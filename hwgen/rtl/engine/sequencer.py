@@ -13,17 +13,17 @@ from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.arith.select import OPERATION_BITS, Operation
 from hwgen.rtl.engine.control import (
+    ADJACENT_CHOICE_BITS,
     FUNCTION_BITS,
     IDENTITY_BITS,
     LANE_BITS,
-    NEAR_BITS,
     Result,
     Side,
     cluster_slots,
     delayed,
     distant_bits,
+    distant_choice_bits,
     entry_bits,
-    far_bits,
     index_layout,
     row_address_bits,
     scratch_address_bits,
@@ -187,23 +187,23 @@ class Sequencer(wiring.Component):
         """Stage 3: of whom operand b is, and which lane a special function or the host takes."""
         config = self._config
         instruction = row.instruction
-        near, far = Signal(NEAR_BITS), Signal(far_bits(config))
+        adjacent, slot_choice = Signal(ADJACENT_CHOICE_BITS), Signal(distant_choice_bits(config))
         distant = Signal(distant_bits(config))
         with m.If(row.valid & (instruction.source == Source.LANE_XOR)), m.Switch(instruction.distance):
             for bit in range(LANE_BITS):
                 with m.Case(bit):
-                    m.d.comb += near.eq(bit + 1)
+                    m.d.comb += adjacent.eq(bit + 1)
             for slot, bits in enumerate(cluster_slots(config)):
                 for place, bit in enumerate(bits):
                     with m.Case(LANE_BITS + bit):
-                        m.d.comb += [far.eq(slot + 1), distant.eq(place)]
+                        m.d.comb += [slot_choice.eq(slot + 1), distant.eq(place)]
         with m.If(row.valid & (instruction.source == Source.THREAD_XOR)), m.Switch(instruction.distance):
             for slot, bits in enumerate(thread_slots(config), start=len(cluster_slots(config))):
                 for place, bit in enumerate(bits):
                     with m.Case(bit):
-                        m.d.comb += [far.eq(slot + 1), distant.eq(place)]
+                        m.d.comb += [slot_choice.eq(slot + 1), distant.eq(place)]
         lane = Mux(self.scratch.read, self.scratch.address[:LANE_BITS], row.lane)
-        self._send(m, {"near": near, "far": far, "special_lane": lane}, 3)
+        self._send(m, {"adjacent_choice": adjacent, "distant_choice": slot_choice, "special_lane": lane}, 3)
 
         # the threads' own choice is not registered again in the clusters
         m.d.sync += self.control.distant.eq(delayed(m, distant, 4, name="distant"))
