@@ -214,7 +214,14 @@ MUTATIONS = (
     Mutation(
         "driver/board.py", "page % count * size", "page % slots * size", "the ring turns as slots do", STREAMS, BESIDE
     ),
-    Mutation("driver/board.py", "self.stop()\n            raise", "raise", "an error leaves it running", IDLE, BESIDE),
+    Mutation(
+        "driver/board.py",
+        "                self.stop()\n",
+        "                pass\n",
+        "an error leaves it running",
+        IDLE,
+        BESIDE,
+    ),
     Mutation(
         "driver/board.py",
         "elif not status & BoardStatus.TRAINED:",
