@@ -143,16 +143,16 @@ class Board:
             It breaks a rule of the machine; the board goes on with what it does.
         """
         self._fits(bundle)
-        blocks = load.bundle_blocks(bundle, before=self._held)
+        blocks, afterwards = load.bundle_blocks(bundle, before=self._held), load.held(bundle)
         self._bundle = None
         # whatever ends the loading
-        self._holds(load.held(bundle))
+        self._holds(afterwards)
         self.stop()
         for address, words in blocks:
             self._registers.write(address, words)
         self._bundle = bundle
         if self._held is not None:
-            self._held = load.held(bundle)
+            self._held = afterwards
 
     def write_rows(self, row: int, rows: npt.ArrayLike) -> None:
         """Write scratchpad rows of every thread, between trainings; `rows` holds bit patterns, shape [k, lanes]."""

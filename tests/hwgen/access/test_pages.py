@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from dana.compiler.layout import InputPlace, TupleLayout
 from dana.compiler.strider import compile_strider
+from dana.compiler.strider_pages import StriderProgram
 from dana.storage.parts import PartReader
 from dana.storage.reader import PageFault, read_page
 from dana.storage.schema import TableSchema, Use
+from hwgen.spec.config import MachineConfig
 from tests.hwgen.access.bench import Bench
 from tests.hwgen.access.case import Case, Outcome, Stop
 from tests.hwgen.access.compare import check_cycles, check_meaning
@@ -51,6 +54,17 @@ def expected_rows(values: list[np.ndarray], uses: list[Use], layout: TupleLayout
     return rows
 
 
+def case_of(config: MachineConfig, program: StriderProgram, layout: TupleLayout, pages: list[bytes]) -> Case:
+    return Case(
+        config=config,
+        program=program.instructions,
+        constants=program.constants,
+        columns=program.columns,
+        pages=tuple(pages),
+        tuple_rows=layout.rows,
+    )
+
+
 @pytest.mark.parametrize("seed", range(12 * SCALE))
 def test_tuples_are_what_the_reference_reader_reads(plain: Bench, seed: int) -> None:
     rng = random.Random(seed)
@@ -63,15 +77,10 @@ def test_tuples_are_what_the_reference_reader_reads(plain: Bench, seed: int) -> 
     pages = [random_page(rng, schema, length) for _ in range(6)]
     if seed % 3 == 2:
         pages = [damage(rng, page) if rng.random() < 0.5 else page for page in pages]
-    case = Case(
-        config=config,
-        program=program.instructions,
-        constants=program.constants,
-        columns=program.columns,
-        pages=tuple(pages),
+    case = replace(
+        case_of(config, program, layout, pages),
         batch=rng.choice([1, 7, 0xFFFFFFFF]),
         group_log2=rng.randrange(3),
-        tuple_rows=layout.rows,
         delays=((rng.randint(1, 60), 3),),
     )
     expected, found = expect(case), plain.run(case)
@@ -136,15 +145,7 @@ def test_rows_over_several_pages_are_what_the_reference_reader_reads(plain: Benc
         pages = misplaced(rng, schema, pages)
     if seed % 3 == 2:
         pages = [damage(rng, page) if rng.random() < 0.2 else page for page in pages]
-    case = Case(
-        config=config,
-        program=program.instructions,
-        constants=program.constants,
-        columns=program.columns,
-        pages=tuple(pages),
-        batch=rng.choice([1, 2, 0xFFFFFFFF]),
-        tuple_rows=layout.rows,
-    )
+    case = replace(case_of(config, program, layout, pages), batch=rng.choice([1, 2, 0xFFFFFFFF]))
     expected, found = expect(case), plain.run(case)
     check_meaning(expected, found)
     check_cycles(expected, found)
