@@ -17,7 +17,7 @@ from bench.measure import Figure, main
 from hwgen.devices import load_device
 from hwgen.export import MANIFEST
 from hwgen.export.scripts import scripts
-from hwgen.export.synthesis import Synthesis, synthesise
+from hwgen.export.synthesis import Synthesis, SynthesisError, synthesise, tools
 from hwgen.rtl.board.board import generate
 from hwgen.spec import board
 from hwgen.spec.config import ALL_FUNCTIONS, MachineConfig, functions_mask
@@ -87,7 +87,12 @@ def run() -> list[Figure]:
         raise SystemExit(
             f"DANA_SYNTHESIS={wanted}: no board's name begins so; they are {'; '.join(d.name for d in DESIGNS)}"
         )
-    return [figure for design in chosen for figure in _figures(design)]
+    try:
+        for design in chosen:
+            tools(design.device, load_device(design.device).family, place=design.clock_mhz is not None)
+        return [figure for design in chosen for figure in _figures(design)]
+    except SynthesisError as error:
+        raise SystemExit(str(error)) from None
 
 
 def _figures(design: Design) -> list[Figure]:

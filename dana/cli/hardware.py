@@ -78,14 +78,16 @@ def run_export(options: argparse.Namespace) -> int:
 def run_synth(options: argparse.Namespace) -> int:
     """Run the tools and print their figures."""
     from dana.errors import SetupError
-    from hwgen.export.synthesis import SynthesisError, synthesise
+    from hwgen.export.synthesis import SynthesisError, synthesise, tools
 
-    if not options.file.is_dir():
-        if options.output is None:
-            options.output = Path(f"{options.file.stem}-{Path(options.device).stem}")
-        run_export(options)
-        options.file = options.output
     try:
+        if not options.file.is_dir():
+            device = _device(options.device)
+            tools(device.name, device.family, place=options.place)
+            if options.output is None:
+                options.output = Path(f"{options.file.stem}-{Path(options.device).stem}")
+            run_export(options)
+            options.file = options.output
         made = synthesise(options.file, place=options.place)
     except SynthesisError as error:
         raise SetupError(str(error)) from None

