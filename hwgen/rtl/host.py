@@ -15,7 +15,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl import interfaces
-from hwgen.rtl.engine.control import delayed
+from hwgen.rtl.delay import delayed
 from hwgen.rtl.engine.engine import SCRATCH_READ_LATENCY
 from hwgen.rtl.engine.issue import program_write
 from hwgen.rtl.engine.sections import SECTIONS, section_settings

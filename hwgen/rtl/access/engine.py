@@ -12,12 +12,12 @@ from amaranth.lib.wiring import connect, flipped
 
 from hwgen.rtl.access.buffers import PageStore
 from hwgen.rtl.access.intake import Intake
-from hwgen.rtl.access.layouts import delay
 from hwgen.rtl.access.loader import Loader
 from hwgen.rtl.access.queue import EntryQueue
 from hwgen.rtl.access.strider import Strider, image_write
 from hwgen.rtl.access.translate import Translator
 from hwgen.rtl.access.unpacker import Unpacker
+from hwgen.rtl.delay import delayed
 from hwgen.rtl.interfaces import access_engine
 from hwgen.rtl.library import Library
 from hwgen.spec.config import MachineConfig
@@ -90,7 +90,7 @@ class AccessEngine(wiring.Component):
             arriving.address.eq(self.image.address),
             arriving.data.eq(self.image.data),
             *(
-                getattr(image, name).eq(delay(m, getattr(arriving, name), 1, name=f"translated_{name}"))
+                getattr(image, name).eq(delayed(m, getattr(arriving, name), 1, name=f"translated_{name}"))
                 for name in ("program", "constant", "address", "data")
             ),
             image.instruction.eq(translator.instruction),

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
 
-from amaranth.hdl import C, Module, Shape, Signal, Value
+from amaranth.hdl import C, Value
 from amaranth.lib import data
 
 from hwgen.rtl.interfaces import FAULT_BITS, thread_bits, tuple_address_bits
@@ -116,16 +115,3 @@ def exceeds(value: Value, constant: int) -> Value:
     for k in range(len(value)):
         greater = value[k] & greater if constant >> k & 1 else value[k] | greater
     return greater if constant < 1 << len(value) else C(0)
-
-
-def delay(m: Module, value: Any, cycles: int, *, name: str) -> Any:
-    """`value` as it was `cycles` cycles ago; registers without reset."""
-    for k in range(cycles):
-        stage = Signal(value.shape(), name=f"{name}_{k + 1}", reset_less=True)
-        m.d.sync += stage.eq(value)
-        value = stage
-    return value
-
-
-def width(layout: data.Layout) -> int:
-    return Shape.cast(layout).width

@@ -20,7 +20,6 @@ from hwgen.rtl.access.buffers import WINDOW_LATENCY
 from hwgen.rtl.access.convert import CANONICAL_LATENCY, CONVERT_LATENCY, Converter, canonical
 from hwgen.rtl.access.intake import job_layout
 from hwgen.rtl.access.layouts import (
-    delay,
     exceeds,
     lane_bits,
     page_bits,
@@ -30,6 +29,7 @@ from hwgen.rtl.access.layouts import (
     window_layout,
 )
 from hwgen.rtl.access.places import Places
+from hwgen.rtl.delay import delayed
 from hwgen.rtl.interfaces import fault, hand_over, settings, tuple_address_bits, tuple_write
 from hwgen.spec.columns import ColumnType
 from hwgen.spec.config import MachineConfig
@@ -248,7 +248,7 @@ class Unpacker(wiring.Component):
             decision.batch_last.eq(places.batch_done | epoch_end),
             decision.epoch_last.eq(epoch_end),
         ]
-        late = delay(m, decision, UNPACK_LATENCY, name="decision")
+        late = delayed(m, decision, UNPACK_LATENCY, name="decision")
         m.d.comb += [
             rounds.count.eq(late.count),
             rounds.batch_last.eq(late.batch_last),
@@ -312,20 +312,20 @@ class Unpacker(wiring.Component):
         """From the store's bytes to the write bus."""
         config = self._config
         lanes = config.lanes
-        found = delay(m, target, WINDOW_LATENCY - 1, name="target")
+        found = delayed(m, target, WINDOW_LATENCY - 1, name="target")
         m.submodules.converter = converter = Converter()
         m.d.comb += [converter.data.eq(self.row[:64]), converter.type.eq(found.type)]
         words = data.ArrayLayout(32, lanes)
         clean = Signal(words)
         m.d.comb += [clean[k].eq(canonical(m, self.row.word_select(k, 32), f"lane_{k}")) for k in range(lanes)]
-        clean = delay(m, clean, CONVERT_LATENCY - CANONICAL_LATENCY, name="clean")
-        late = delay(m, found, CONVERT_LATENCY, name="found")
+        clean = delayed(m, clean, CONVERT_LATENCY - CANONICAL_LATENCY, name="clean")
+        late = delayed(m, found, CONVERT_LATENCY, name="found")
 
         # the element goes to all lanes, which takes a cycle of its own
         element = Signal(32, reset_less=True)
         m.d.sync += element.eq(Mux(late.type == ColumnType.FLOAT4, clean[0], converter.value))
-        clean = delay(m, clean, 1, name="waiting")
-        late = delay(m, late, 1, name="late")
+        clean = delayed(m, clean, 1, name="waiting")
+        late = delayed(m, late, 1, name="late")
         bus = self.tuples
         out = Signal(words, reset_less=True)
         enable = Signal(lanes, reset_less=True)

@@ -10,7 +10,8 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hwgen.rtl.engine.control import CLUSTER_NUMBER_BITS, LANE_BITS, Side, cluster_layout, delayed, slots
+from hwgen.rtl.delay import delayed
+from hwgen.rtl.engine.control import CLUSTER_NUMBER_BITS, LANE_BITS, Side, cluster_layout, slots
 from hwgen.rtl.engine.lane import Lane
 from hwgen.rtl.engine.special import SpecialFunctions
 from hwgen.rtl.interfaces import tuple_address_bits

@@ -1,7 +1,7 @@
-"""What the sequencer tells the lanes, row by row: layouts of the buses, and the line that delays them.
+"""What the sequencer tells the lanes, row by row: layouts of the buses.
 
-In: the machine's configuration. Out: layouts, delayed values. Each field travels one register tree (sequencer, thread,
-cluster) and is sent so that it leaves the cluster's register in the stage in which it is used:
+In: the machine's configuration. Out: layouts. Each field travels one register tree (sequencer, thread, cluster) and is
+sent so that it leaves the cluster's register in the stage in which it is used:
 
     stage 0   `a_address`, `b_address` are at the memories, swapped where `swap_lanes`, … say so
     stage 1   words arrive from block RAM, which takes more than half a cycle; `tail` is compared with the lanes
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Module, Mux, Shape, Signal, Value, ValueLike
+from amaranth.hdl import Mux, Value
 from amaranth.lib import data
 
 from hwgen.rtl.arith.select import OPERATION_BITS
@@ -226,17 +226,3 @@ def choose(values: Sequence[Value], index: Value) -> Value:
             even if even is odd else Mux(bit, odd, even) for even, odd in zip(values[::2], values[1::2], strict=True)
         ]
     return values[0]
-
-
-def delayed(m: Module, value: ValueLike, cycles: int, *, name: str, reset_less: bool = True) -> ValueLike:
-    """`value` as it was `cycles` cycles ago."""
-    shape = value.shape()
-    for k in range(cycles):
-        stage = Signal(shape, name=f"{name}_{k + 1}", reset_less=reset_less)
-        m.d.sync += stage.eq(value)
-        value = stage
-    return value
-
-
-def width(layout: data.Layout) -> int:
-    return Shape.cast(layout).width

@@ -10,7 +10,8 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hwgen.rtl.engine.control import LANE_BITS, choose, delayed, thread_slots
+from hwgen.rtl.delay import delayed
+from hwgen.rtl.engine.control import LANE_BITS, choose, thread_slots
 from hwgen.rtl.engine.issue import program_write
 from hwgen.rtl.engine.sections import ADDRESS_BITS, section_settings
 from hwgen.rtl.engine.sequencer import Sequencer, scratch_access

@@ -12,6 +12,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.arith.select import OPERATION_BITS, Operation
+from hwgen.rtl.delay import delayed
 from hwgen.rtl.engine.control import (
     ADJACENT_CHOICE_BITS,
     FUNCTION_BITS,
@@ -20,7 +21,6 @@ from hwgen.rtl.engine.control import (
     Result,
     Side,
     cluster_slots,
-    delayed,
     distant_bits,
     distant_choice_bits,
     entry_bits,

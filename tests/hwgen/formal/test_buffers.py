@@ -13,8 +13,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
 from hwgen.rtl.access.buffers import WINDOW_LATENCY, PageStore, PageWords
-from hwgen.rtl.access.layouts import delay, line_bits, page_bits, row_bytes, strider_bits
+from hwgen.rtl.access.layouts import line_bits, page_bits, row_bytes, strider_bits
 from hwgen.rtl.access.loader import Loader
+from hwgen.rtl.delay import delayed
 from hwgen.spec.config import MachineConfig
 from tests.hwgen.formal.proof import check
 
@@ -103,8 +104,8 @@ class Bytes(wiring.Component):
         asked = Signal()
         m.d.comb += asked.eq(reads & known & ~now)
         cycles = self._latency + self._late
-        then, expected = delay(m, asked, cycles, name="asked"), delay(m, value, cycles, name="expected")
-        at = offset if self._store else delay(m, offset, cycles, name="at")
+        then, expected = delayed(m, asked, cycles, name="asked"), delayed(m, value, cycles, name="expected")
+        at = offset if self._store else delayed(m, offset, cycles, name="at")
         with m.If(then):
             m.d.comb += Assert(found.word_select(at, 8) == expected)
         m.d.comb += Cover(then & (at == self._size - 1) & (expected == 0x5A))

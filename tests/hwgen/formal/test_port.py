@@ -13,9 +13,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
 from hwgen.rtl import machine
-from hwgen.rtl.access.layouts import delay
 from hwgen.rtl.board.board import Board
 from hwgen.rtl.board.front import Front
+from hwgen.rtl.delay import delayed
 from hwgen.rtl.interfaces import PAGE_NUMBER_BITS
 from hwgen.rtl.library import Library
 from hwgen.spec import registers
@@ -150,8 +150,8 @@ class Shared(wiring.Component):
             sought.eq(asks & port.read),
             looped.eq(loop.port.read & (loop.port.addr[registers.REGION_SHIFT :] == Region.SCRATCH)),
         ]
-        since = [delay(m, sought, k, name=f"sought_{k}") for k in range(latency + 1)]
-        found = delay(m, looped, latency, name="looped")
+        since = [delayed(m, sought, k, name=f"sought_{k}") for k in range(latency + 1)]
+        found = delayed(m, looped, latency, name="looped")
         with m.If(ends & ~access.write & outside & ~access.refused):
             m.d.comb += Assert(since[latency])
             if self._words:
