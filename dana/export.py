@@ -16,8 +16,10 @@ import numpy as np
 from dana.codesign.search import Candidate, explore
 from dana.compiler import bind
 from dana.errors import InternalError, SetupError
+from dana.runtime.streams import declared_request
 from dana.simulator import Simulator
 from dana.storage.builder import build_pages
+from dana.storage.parts import build_part_pages
 from dana.storage.schema import Attribute, TableSchema
 from dana.storage.types import ARRAYS, SCALARS
 from dsl import Rule
@@ -28,7 +30,7 @@ from hwgen.spec.strider import Fault
 from hwgen.spec.strider_text import disassemble as strider_text
 
 PAGES = 3
-"""Pages of the testbench's table."""
+"""Pages of the testbench's table; more where a row takes more."""
 
 EPOCHS = 2
 """Epochs that the testbench trains at most."""
@@ -67,7 +69,9 @@ def export(
     """
     with needs_amaranth():
         from hwgen.export.package import Check, package
-    binding = bind(rule.hdfg, schema, None, label)
+    request = declared_request(rule, schema, label=label, page_size=page_size)
+    schema, page_size = request.relation.schema, request.relation.page_size
+    binding = bind(rule.hdfg, schema, request.features, request.label)
     max_tuples = table_pages * page_size // 28
     found = explore(binding, schema, device, max_tuples=max_tuples, page_size=page_size, design=design).best
     bundle = found.bundle
@@ -113,12 +117,13 @@ def _pages(schema: TableSchema, labels: Sequence[str], page_size: int) -> bytes:
     draw = np.random.default_rng(SEED)
     pages = b""
     rows: list[list[Any]] = []
+    more = 2 if schema.part else 8
     while len(pages) < PAGES * page_size:
         rows += [
-            [_value(draw, attribute, attribute.name in labels) for attribute in schema.attributes] for _ in range(8)
+            [_value(draw, attribute, attribute.name in labels) for attribute in schema.attributes] for _ in range(more)
         ]
-        pages = build_pages(schema, rows, page_size=page_size)
-    return pages[: PAGES * page_size]
+        pages = (build_part_pages if schema.part else build_pages)(schema, rows, page_size=page_size)
+    return pages if schema.part else pages[: PAGES * page_size]  # a row ends with its last part
 
 
 def _value(draw: np.random.Generator, attribute: Attribute, is_label: bool) -> Any:

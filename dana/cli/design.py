@@ -35,27 +35,22 @@ def run_design(options: argparse.Namespace) -> int:
     """Search and print."""
     from rich.console import Console
 
-    from dana.codesign.sample import fits
     from dana.codesign.search import explore
     from dana.compiler import bind
     from dana.errors import UsageError
     from dana.rulefile import load
-    from dana.storage.frames import framed
+    from dana.runtime.streams import declared_request
     from hwgen.devices import DeviceError, load_device
 
     rule = load(options.file)
     schema = declared_table(options)
-    page_size = options.page_size
     try:
         device = load_device(options.device)
     except DeviceError as error:
         raise UsageError(str(error)) from None
-    binding = bind(rule.hdfg, schema, None, options.label)
-    if not fits(schema, page_size=page_size):  # PostgreSQL keeps such rows out of line, and frames bring them
-        schema, frames = framed(schema, binding.uses)
-        page_size = frames.page_size
-        label = binding.labels[0] if len(binding.labels) == 1 else None
-        binding = bind(rule.hdfg, schema, binding.features, label)
+    request = declared_request(rule, schema, label=options.label, page_size=options.page_size)
+    schema, page_size = request.relation.schema, request.relation.page_size
+    binding = bind(rule.hdfg, schema, request.features, request.label)
     found = explore(binding, schema, device, max_tuples=options.pages * page_size // 28, page_size=page_size)
     console = Console(highlight=False)
     console.print(f"rule {rule.name} on {device.name}, {found.best.cycles.density}, pages of {page_size} bytes")

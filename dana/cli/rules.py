@@ -12,11 +12,9 @@ from dana.cli.columns import add_table, declared_table
 from dana.errors import UsageError
 
 if TYPE_CHECKING:
-    from dana.runtime.designs import Design
+    from dana.runtime.trainer import TrainRequest
     from dsl import Rule
-
-PAGE_SIZE = 8192
-"""PostgreSQL's default BLCKSZ (pg_config.h)."""
+    from hwgen.spec.bundle import Bundle
 
 FAILED = 2
 """Exit code of a check that found errors: the same as any other bug of the user's."""
@@ -106,25 +104,27 @@ def _svg(rule: Rule, options: argparse.Namespace) -> bytes:
 def _program(rule: Rule, options: argparse.Namespace) -> bytes:
     from hwgen.spec.engine_text import disassemble
 
-    bundle = _design(rule, options).bundle
+    bundle = _compiled(rule, options)
     return disassemble(bundle.program, bundle.sections).encode()
 
 
 def _strider(rule: Rule, options: argparse.Namespace) -> bytes:
     from hwgen.spec.strider_text import disassemble
 
-    return disassemble(_design(rule, options).bundle.strider).encode()
+    return disassemble(_compiled(rule, options).strider).encode()
 
 
 def _cost(rule: Rule, options: argparse.Namespace) -> bytes:
     from dana.codesign.sample import sample_pages
     from dana.compiler import bind
     from dana.compiler.cost import count_cost
+    from dana.runtime.designs import compile_design
 
-    schema, bundle = declared_table(options), _design(rule, options).bundle
+    request = _request(rule, options)
+    schema, bundle = request.relation.schema, compile_design(request).bundle
     config = bundle.config
     sample = sample_pages(schema, page_size=config.page_size)
-    cost = count_cost(bind(rule.hdfg, schema, None, options.label).graph, bundle)
+    cost = count_cost(bind(rule.hdfg, schema, request.features, request.label).graph, bundle)
     machine = f"{config.threads} threads of {config.clusters} clusters, {bundle.group} tuples of a thread in a round"
     beats = config.page_beats * sample.pages / sample.rows
     link = f"time on the page link  {beats:.2f} cycles of a tuple, {config.link_bytes} bytes each"
@@ -132,7 +132,7 @@ def _cost(rule: Rule, options: argparse.Namespace) -> bytes:
 
 
 def _bundle(rule: Rule, options: argparse.Namespace) -> bytes:
-    return _design(rule, options).bundle.to_bytes()
+    return _compiled(rule, options).to_bytes()
 
 
 STAGES: dict[str, Callable[[Rule, argparse.Namespace], bytes]] = {
@@ -146,20 +146,13 @@ STAGES: dict[str, Callable[[Rule, argparse.Namespace], bytes]] = {
 }
 
 
-def _design(rule: Rule, options: argparse.Namespace) -> Design:
-    from dana.runtime.designs import compile_design
-    from dana.runtime.trainer import Relation, TrainRequest
+def _request(rule: Rule, options: argparse.Namespace) -> TrainRequest:
+    from dana.runtime.streams import declared_request
 
-    schema = declared_table(options)
-    request = TrainRequest(
-        rule=rule.source.filename,
-        source=rule.source.text,
-        relation=Relation(name=schema.relation, pages=1, page_size=PAGE_SIZE, attributes=schema.attributes),
-        features=None,
-        label=options.label,
-        epochs=None,
-        hyper={},
-        backend="sim",
-        design=dict(options.design),
-    )
-    return compile_design(request)
+    return declared_request(rule, declared_table(options), label=options.label, design=dict(options.design))
+
+
+def _compiled(rule: Rule, options: argparse.Namespace) -> Bundle:
+    from dana.runtime.designs import compile_design
+
+    return compile_design(_request(rule, options)).bundle

@@ -6,15 +6,15 @@ are gone. Nothing is trained.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dana.codesign.cycles import Cycles, measure_cycles
-from dana.codesign.sample import fits, sample_pages
+from dana.codesign.sample import sample_pages
 from dana.compiler.verify import section_length, timing
 from dana.errors import UsageError
 from dana.report.history import Run
 from dana.runtime.designs import DesignStore
-from dana.runtime.streams import plan_stream
+from dana.runtime.streams import on_pages_that_hold_rows
 from dana.runtime.trainer import Relation, TrainRequest
 from dsl import RuleError
 from hwgen.spec.bundle import Bundle
@@ -98,8 +98,7 @@ def machine_of(run: Run) -> Machine | None:
         design=design,
     )
     try:
-        if not fits(request.relation.schema, page_size=request.relation.page_size):
-            request, _ = plan_stream(replace(request, relation=replace(request.relation, rows=True)))
+        request = on_pages_that_hold_rows(request)
         bundle = DesignStore().get(request).bundle
         tuples = max(1, round((run.tuples + run.skipped) / max(1, run.pages_of_epoch)))
         sample = sample_pages(request.relation.schema, page_size=bundle.config.page_size, tuples=tuples)

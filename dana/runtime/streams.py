@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
+from dana.codesign.sample import fits
 from dana.compiler.binding import Binding, BindingError, bind
-from dana.runtime.trainer import Relation, Stream, TrainRequest
+from dana.runtime.trainer import Json, Relation, Stream, TrainRequest
 from dana.storage.frames import framed, readable, rewritten, unique_names
 from dana.storage.schema import SchemaError, TableSchema
-from dsl import compile_rule
+from dsl import Rule, compile_rule
 
 KEPT = 64
 """Bindings kept in a process: a table with a column that no Strider reads asks for one at each training."""
@@ -55,6 +56,59 @@ def plan_stream(request: TrainRequest) -> tuple[TrainRequest, Stream | None]:
     )
     label = binding.labels[0] if len(binding.labels) == 1 else None
     return replace(request, relation=made, features=binding.features, label=label), stream
+
+
+def declared_request(
+    rule: Rule,
+    schema: TableSchema,
+    *,
+    label: str | None = None,
+    pages: int = 1,
+    page_size: int = 8192,
+    design: Json | None = None,
+) -> TrainRequest:
+    """What a training on a table would ask for that nobody has: columns alone are known.
+
+    Parameters
+    ----------
+    label
+        The label's column, where the rule does not tell.
+    pages, page_size
+        Of the table: how many, bytes of each (BLCKSZ).
+    design
+        Wishes for the machine.
+
+    Raises
+    ------
+    RuleError, UsageError
+        As `dana.compiler.binding.bind`.
+    """
+    request = TrainRequest(
+        rule=rule.source.filename,
+        source=rule.source.text,
+        relation=Relation(name=schema.relation, pages=pages, page_size=page_size, attributes=schema.attributes),
+        features=None,
+        label=label,
+        epochs=None,
+        hyper={},
+        backend="sim",
+        design={} if design is None else design,
+    )
+    return on_pages_that_hold_rows(request)
+
+
+def on_pages_that_hold_rows(request: TrainRequest) -> TrainRequest:
+    """The request on frames where no page holds a row, which PostgreSQL then keeps out of line; else itself.
+
+    Raises
+    ------
+    RuleError, UsageError
+        As `dana.compiler.binding.bind`.
+    """
+    relation = request.relation
+    if fits(relation.schema, page_size=relation.page_size):
+        return request
+    return plan_stream(replace(request, relation=replace(relation, rows=True)))[0]
 
 
 @lru_cache(maxsize=KEPT)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +15,15 @@ import dana
 from dana.cli import main
 from dana.cli.columns import declared
 from dana.cli.entry import OK, USAGE
+from dana.codesign.sample import sample_pages
 from dana.errors import UsageError
+from dana.runtime.designs import compile_design
+from dana.runtime.streams import plan_stream
+from dana.runtime.trainer import Relation, TrainRequest
 from dana.server.places import EXAMPLES, PAPER
+from dana.simulator import Simulator
 from hwgen.spec.bundle import Bundle
+from hwgen.spec.strider import Fault
 
 LOGISTIC = str(PAPER / "logistic.py")
 RULES = sorted(EXAMPLES.rglob("*.py"))
@@ -147,6 +155,37 @@ def test_a_bundle_is_what_the_machine_is_loaded_with(tmp_path: Path) -> None:
     bundle = Bundle.from_bytes(file.read_bytes())
     assert bundle.config.threads == 4
     assert compiled("--emit", "bundle", "--features", "9", "--design", "threads=4") == file.read_bytes()
+
+
+WIDE = ("--schema", "x float4[9000], y float4", "--design", "scratch_depth=2048")
+
+
+def test_rows_that_no_page_holds_are_read_from_frames() -> None:
+    """As a training reads them, to which the first row's array says that it is out of line."""
+    bundle = Bundle.from_bytes(compiled("--emit", "bundle", *WIDE))
+    columns = tuple(replace(a, out_of_line=a.name == "x") for a in declared(WIDE[1]).attributes)
+    training = TrainRequest(
+        rule=LOGISTIC,
+        source=Path(LOGISTIC).read_text(),
+        relation=Relation(name="the schema", pages=100, page_size=8192, attributes=columns),
+        features=None,
+        label=None,
+        epochs=None,
+        hyper={},
+        backend="sim",
+        design={"scratch_depth": 2048},
+    )
+    request, stream = plan_stream(training)
+    assert stream is not None
+    assert 0 < stream.part < 9000
+    assert bundle.to_bytes() == compile_design(request).bundle.to_bytes()
+    sample = sample_pages(request.relation.schema, page_size=stream.page_size)
+    with closing(Simulator(bundle.config)) as simulator:
+        simulator.load(bundle)
+        counters = simulator.run_epoch(sample.data)
+    assert (counters.fault, counters.tuples, sample.pages) == (Fault.NONE, 1, 5)
+    cycles = sample.pages * bundle.config.page_beats
+    assert f"time on the page link  {cycles:.2f} cycles of a tuple" in compiled("--emit", "cost", *WIDE).decode()
 
 
 def test_a_stage_that_depends_on_the_table_asks_for_one(capsys: pytest.CaptureFixture[str]) -> None:

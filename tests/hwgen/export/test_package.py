@@ -224,6 +224,17 @@ def test_what_cannot_be_exported_or_synthesised_says_why(tmp_path: Path, capsys:
     assert not (tmp_path / "made").exists()
 
 
+def test_rows_that_no_page_holds_come_in_parts() -> None:
+    """Whole rows: the simulator, which makes the model that must come, finds none without its end."""
+    design = {"threads": 1, "clusters": 1, "scratch_depth": 16384, "tuple_depth": 4096}
+    columns = (attribute("x", "real[]", array_length=9000), attribute("y", "real"))
+    schema = TableSchema(relation="wide", attributes=columns)
+    made = export(load(EXAMPLES / "linear.py"), schema, load_device("xcvu9p"), label="y", design=design)
+    bundle = Bundle.from_bytes(made["bundle.bin"])
+    assert any(column.follows for column in bundle.columns)
+    assert len(made["sim/pages.hex"].splitlines()) == 2 * 5 * bundle.config.page_beats
+
+
 def test_tools_that_are_missing_are_named_before_anything_is_made(tmp_path: Path) -> None:
     """In an environment that has yosys and not nextpnr: what to install, and no traceback."""
     venv.create(tmp_path / "venv", symlinks=True)
