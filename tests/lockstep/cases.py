@@ -12,6 +12,7 @@ import numpy as np
 
 from dana.compiler import compile_bundle
 from dana.compiler.binding import Binding, bind
+from dana.compiler.engine import DoesNotFit
 from dana.runtime.interpreted import FaultyPage, read_columns
 from dana.storage.builder import build_pages
 from dana.storage.parts import most_values
@@ -106,9 +107,20 @@ def rows_case(rng: random.Random, config: MachineConfig, *, rough: bool = False)
 
 
 def parts_case(rng: random.Random, config: MachineConfig, *, rough: bool = False) -> Case:
-    """A case whose rows lie over several pages, more than one holds or not; `rough`: some of them out of place."""
+    """A case whose rows lie over several pages, more than one holds or not; `rough`: some of them out of place.
+
+    Of rules that the scratchpad does not hold, with the stack of a batch without end, the rows are halved.
+    """
     n = rng.choice([*FEATURES, 700, 2500 if config.lanes >= 64 or config.tuple_depth >= 2048 else 300])
     n = min(n, (config.tuple_depth // 2 - 2) * config.lanes)
+    while True:
+        try:
+            return _parts_case(rng, config, n, rough=rough)
+        except DoesNotFit:
+            n //= 2
+
+
+def _parts_case(rng: random.Random, config: MachineConfig, n: int, *, rough: bool) -> Case:
     columns = (part_attribute("x", n), part_attribute("y", 0))
     part = min(most_values(config.page_size), rng.choice([1 + n // 2, 1 + n // 5, n + 1]))
     schema = TableSchema(relation="t", attributes=columns, part=part)

@@ -48,6 +48,17 @@ def test_rows_over_several_pages() -> None:
     assert 2 * SCALE < faults < 15 * SCALE
 
 
+def test_rows_as_long_as_a_small_scratchpad_holds() -> None:
+    """A generated case is one that fits, and no smaller than it must be."""
+    config = MachineConfig(scratch_depth=512, tuple_depth=2048, strider_depth=8192, descriptor_depth=1024)
+    longest = 0
+    for seed in range(12 * SCALE):
+        case = parts_case(random.Random(f"small {seed}"), config)
+        assert_same(run(case, Simulator(config)), interpret(case), case.source)
+        longest = max(longest, case.schema.attributes[0].array_length or 0)
+    assert longest > 300
+
+
 MATRIX = """
 import dana
 w = dana.model([3, 17])
