@@ -9,10 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from hwgen.driver import Board
+from hwgen.driver.board import Words
 from hwgen.harness.board import RtlBoard
 from hwgen.harness.build import verilog_of
+from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
 
@@ -50,9 +53,38 @@ class RtlMachine:
         self._stalls = None if stall_seed is None else np.random.default_rng(stall_seed)
         self.rtl = RtlBoard(verilog_of(config), link_bytes=config.link_bytes, link_latency=config.link_latency)
         self._board = Board(self.rtl, self.rtl.pages, blank=True)
-        self.load = self._board.load
-        self.write_rows = self._board.write_rows
-        self.read_rows = self._board.read_rows
+
+    def load(self, bundle: Bundle) -> None:
+        """Fill the memories: program, tables and the initial scratchpad; what was there before is gone.
+
+        Raises
+        ------
+        hwgen.driver.BoardError
+            The Bundle is for another machine.
+        hwgen.spec.bundle.BundleError
+            It breaks a rule of the machine.
+        """
+        self._board.load(bundle)
+
+    def write_rows(self, row: int, rows: npt.ArrayLike) -> None:
+        """Write scratchpad rows of every thread from `row` on; `rows` holds bit patterns, shape [k, lanes].
+
+        Raises
+        ------
+        ValueError
+            They are of another shape, or there are no such rows.
+        """
+        self._board.write_rows(row, rows)
+
+    def read_rows(self, row: int, count: int) -> Words:
+        """Bit patterns of `count` scratchpad rows of thread 0 from `row` on, shape [count, lanes].
+
+        Raises
+        ------
+        ValueError
+            There are no such rows.
+        """
+        return self._board.read_rows(row, count)
 
     def run_epoch(self, pages: Any) -> EpochCounters:
         """Run one epoch over pages that follow one another in a buffer of bytes, from the model that is there.

@@ -5,6 +5,7 @@ That models and cycles are the simulator's is shown in tests/lockstep; here is w
 
 from __future__ import annotations
 
+import pydoc
 import random
 import signal
 from dataclasses import replace
@@ -277,3 +278,10 @@ def test_what_cannot_be_is_refused() -> None:
         machine.rtl.write(load.address(Region.CONTROL, Register.CONTROL) - 1, np.ones(2, dtype=np.uint32))
     with pytest.raises(ConfigError, match="scratch_depth must be at most 8192 with 128 lanes"):
         MachineConfig(clusters=16, scratch_depth=16384)
+
+
+@pytest.mark.parametrize("name", ["load", "write_rows", "read_rows", "run_epoch"])
+def test_help_says_what_its_methods_take_and_raise(name: str) -> None:
+    said = pydoc.render_doc(RtlMachine, renderer=pydoc.plaintext)
+    assert f"{name}(self, " in said
+    assert "Raises" in pydoc.render_doc(getattr(RtlMachine, name), renderer=pydoc.plaintext)
