@@ -99,6 +99,7 @@ STREAMS, IDLE, OTHERS, GONE, ANOTHER, NEVER_ALL, OLDEST, FILES, PLACES = (
 MOVES, LATE = (_tests("harness/test_machine.py", "-k", name) for name in ("moves", "as_late"))
 CLEARED = _tests("text/test_load.py")
 HALVES = _tests("formal/test_rounds.py")
+ROUNDS = _tests("formal/test_sections.py")
 PORT = _tests("formal/test_port.py", "-k", "where_the_loop or met")
 LEGAL = _tests("text/test_legal.py")
 LOADED, WORDS = (_tests("formal/test_buffers.py", "-k", name) for name in ("wanted", "back and Strider"))
@@ -156,6 +157,7 @@ MUTATIONS = (
     Mutation("engine/issue.py", "outer_last.eq(outer == 2)", "outer_last.eq(outer == 1)", "a round too many", ENGINE),
     Mutation("engine/sections.py", "q & ~(q + 1)", "q", "merges beyond the first clear bit", ENGINE),
     Mutation("engine/sections.py", ">= self.settings.levels", "> self.settings.levels", "a level too many", ENGINE),
+    Mutation("engine/sections.py", "r_en.eq(self._pop)", "r_en.eq(self.section_end)", "rounds begin twice", ROUNDS),
     Mutation("engine/index.py", "bad[2] | (number >= self.bound)", "bad[2]", "no bound of a row number", INDEX),
     Mutation("engine/special.py", "self.side == Side.DIVIDE", "0", "quotients are lost", ENGINE),
     Mutation("access/loader.py", "with m.If(request & ~self.release):", "with m.If(request):", "buffers leak", LOADED),

@@ -30,8 +30,8 @@ proc
 @CUT@
 prep -top top
 flatten
-@PROBES@
 @MEMORIES@
+@PROBES@
 async2sync
 dffunmap
 opt_clean
@@ -56,7 +56,8 @@ def check(
     cut
         Instances within the part, "instance.instance", that give anything at any time.
     probes
-        Inputs of `part` that are not free, but signals within the part: name to "instance.signal".
+        Inputs of `part` that are not free, but signals within the part: name to "instance.signal"; a memory's word, if
+        memories are no arrays: "instance.memory[k]".
     arrays
         Leave memories as arrays, which hold anything at first; for large ones.
     induction
