@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import time
 
 import psycopg
@@ -10,19 +12,35 @@ import pytest
 from psycopg import errors
 
 from dana.server.embedded import EmbeddedServer
+from hwgen.harness.build import build, verilog_of
+from tests.hwgen.harness.test_machine import CONFIG
 from tests.servers import MAJORS
 from tests.sources.conftest import Session
 
-SMALL = {"threads": 1, "clusters": 1, "striders": 1, "scratch_depth": 128, "tuple_depth": 128}
+DESIGN = {name: value for name, value in CONFIG.to_json().items() if name != "page_size"}
+"""The machine of `tests/hwgen/harness`, which is compiled once for all tests."""
 ROWS = "SELECT i / 7.0::real AS x, (i %% 3)::real AS y FROM generate_series(1, %s) i"
 LONG = 400_000
 """Rows of an epoch that the hardware takes longer for than the worker waits for what was abandoned."""
 
 
+def share_compiled_designs(server: EmbeddedServer) -> None:
+    """What this account has compiled of the machine, where the worker, another account, looks for it."""
+    library = build(verilog_of(CONFIG))
+    if not server.account.switched:
+        return
+    shared = server.worker_log.parents[1] / "cache" / "dana" / "verilated"
+    made = shared / library.parent.name
+    made.mkdir(parents=True, exist_ok=True)
+    shutil.copy(library, made)
+    for path in (shared.parent, shared, made, made / library.name):
+        os.chown(path, server.account.uid, server.account.gid)
+
+
 def trained(session: Session, backend: str) -> tuple[object, ...]:
     """Values of the model, cycles, tuples."""
     call = "SELECT model, version, cycles, tuples FROM dana_train('sums', 't', backend => %s, design => %s)"
-    row = session.execute(call, (backend, json.dumps(SMALL))).fetchone()
+    row = session.execute(call, (backend, json.dumps(DESIGN))).fetchone()
     assert row is not None
     values = session.execute('SELECT "values" FROM dana_parameters(%s, %s)', row[:2]).fetchone()
     assert values is not None
@@ -31,6 +49,7 @@ def trained(session: Session, backend: str) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("server", MAJORS[-1:], indirect=True)
 def test_hardware_is_the_simulator_and_is_cancelled_in_an_epoch(session: Session, server: EmbeddedServer) -> None:
+    share_compiled_designs(server)
     session.execute(f"CREATE TABLE t AS {ROWS}", (500,))
     found = trained(session, "rtl")
     assert found == trained(session, "sim")
@@ -43,7 +62,7 @@ def test_hardware_is_the_simulator_and_is_cancelled_in_an_epoch(session: Session
         other.execute("SET statement_timeout = '2s'")
         with pytest.raises(errors.QueryCanceled):
             trained(other, "rtl")
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     # the worker's session says so itself: it was not ended in the middle of a call
     while 'outcome="abandoned"' not in (said := log.read_bytes()[before:].decode()):
         assert time.monotonic() < end, said
