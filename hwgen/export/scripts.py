@@ -52,6 +52,42 @@ module small_product (A, B, Y);
 endmodule
 """
 
+DSP48E2 = """\
+// A DSP of the 7 series in one of UltraScale+, which has wider ports and a fourth summand; for `techmap`.
+module DSP48E1 (A, B, C, D, P, ACIN, BCIN, PCIN, ACOUT, BCOUT, PCOUT, INMODE, ALUMODE, OPMODE, CARRYIN, CARRYINSEL,
+                CLK, CEA1, CEA2, CEB1, CEB2, CEC, CED, CEAD, CEM, CEP, RSTA, RSTB, RSTC, RSTD, RSTM, RSTP);
+  parameter AREG = 1, BREG = 1, CREG = 1, DREG = 1, ADREG = 1, MREG = 1, PREG = 1, ACASCREG = 1, BCASCREG = 1;
+  parameter ALUMODEREG = 1, CARRYINREG = 1, CARRYINSELREG = 1, INMODEREG = 1, OPMODEREG = 1;
+  parameter A_INPUT = "DIRECT", B_INPUT = "DIRECT";
+  parameter USE_MULT = "MULTIPLY", USE_SIMD = "ONE48", USE_DPORT = "FALSE";
+  input [29:0] A, ACIN;
+  input [17:0] B, BCIN;
+  input [24:0] D;
+  input [47:0] C, PCIN;
+  output [29:0] ACOUT;
+  output [17:0] BCOUT;
+  output [47:0] P, PCOUT;
+  input [6:0] OPMODE;
+  input [4:0] INMODE;
+  input [3:0] ALUMODE;
+  input [2:0] CARRYINSEL;
+  input CARRYIN, CLK, CEA1, CEA2, CEB1, CEB2, CEC, CED, CEAD, CEM, CEP, RSTA, RSTB, RSTC, RSTD, RSTM, RSTP;
+  DSP48E2 #(
+    .AREG(AREG), .BREG(BREG), .CREG(CREG), .DREG(DREG), .ADREG(ADREG), .MREG(MREG), .PREG(PREG),
+    .ACASCREG(ACASCREG), .BCASCREG(BCASCREG), .ALUMODEREG(ALUMODEREG), .CARRYINREG(CARRYINREG),
+    .CARRYINSELREG(CARRYINSELREG), .INMODEREG(INMODEREG), .OPMODEREG(OPMODEREG),
+    .A_INPUT(A_INPUT), .B_INPUT(B_INPUT), .USE_MULT(USE_MULT), .USE_SIMD(USE_SIMD),
+    .AMULTSEL(USE_DPORT == "TRUE" ? "AD" : "A")
+  ) _TECHMAP_REPLACE_ (
+    .A(A), .B(B), .C(C), .D({{2{D[24]}}, D}), .P(P), .ACIN(ACIN), .BCIN(BCIN), .PCIN(PCIN),
+    .ACOUT(ACOUT), .BCOUT(BCOUT), .PCOUT(PCOUT), .INMODE(INMODE), .ALUMODE(ALUMODE), .OPMODE({2'b00, OPMODE}),
+    .CARRYIN(CARRYIN), .CARRYINSEL(CARRYINSEL), .CLK(CLK),
+    .CEA1(CEA1), .CEA2(CEA2), .CEB1(CEB1), .CEB2(CEB2), .CEC(CEC), .CED(CED), .CEAD(CEAD), .CEM(CEM), .CEP(CEP),
+    .RSTA(RSTA), .RSTB(RSTB), .RSTC(RSTC), .RSTD(RSTD), .RSTM(RSTM), .RSTP(RSTP)
+  );
+endmodule
+"""
+
 
 def scripts(config: MachineConfig, device: Device) -> dict[str, str]:
     """Names of files in the package's folder `synth`, and their texts."""
@@ -142,7 +178,11 @@ def _xcup(config: MachineConfig, device: Device) -> dict[str, str]:
         f"setattr -mod -set keep_hierarchy 1 {PARTS}",
         "# pipelines stay registers: there are two flip-flops for each LUT that a shift register would take;",
         "# choices of nine and more take the multiplexers behind the LUTs, which nothing else needs",
-        f"{synth} -run begin:map_luts",
+        f"{synth} -run begin:map_dsp",
+        "# registers and sums go into the DSPs with their products; yosys knows how for those of the 7 series",
+        "synth_xilinx -family xc7 -run map_dsp:coarse",
+        "techmap -map dsp48e2.v",
+        f"{synth} -run coarse:map_luts",
         "# as few LUTs as the clock allows, all at one price, or two and four for functions of seven and eight inputs;",
         "# yosys' own prices favour small ones, two of which may share a place, and its own aim is the least delay",
         "opt_expr -mux_undef -noclkinv",
@@ -174,4 +214,5 @@ def _xcup(config: MachineConfig, device: Device) -> dict[str, str]:
         "yosys.ys": "\n".join(yosys) + "\n",
         "vivado.tcl": "\n".join(vivado) + "\n",
         f"{board.TOP}.xdc": "\n".join(constraints) + "\n",
+        "dsp48e2.v": DSP48E2,
     }

@@ -6,7 +6,7 @@ cycle after it was taken: there is no path from one side to the other within a c
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import C, Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -61,7 +61,7 @@ class EntryQueue(wiring.Component):
         with m.If(self.take):
             m.d.sync += reader.addr.eq(reader.addr + 1)
         with m.If(self.push != self.take):
-            m.d.sync += level.eq(Mux(self.push, level + 1, level - 1))
+            m.d.sync += level.eq(level + Cat(C(1, 1), self.take.replicate(len(level) - 1)))
         with m.If(self.clear):
             m.d.sync += [level.eq(0), writer.addr.eq(0), reader.addr.eq(0)]
         return m

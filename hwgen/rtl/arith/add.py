@@ -92,31 +92,34 @@ class FloatAdd(wiring.Component):
         # 4: the sum with its carry, and its first 16 places if those are zero
         total = Signal(28)
         m.d.comb += total.eq(Cat(Const(0, 3), significand) + Cat(addend, minus) + minus)
-        zeros = [~total[12:].any()]
+        stays = [total[12:].any()]
         # (a difference that lost more than one place has no bits in its last two, so none are shifted by 16, 8 or 4)
-        normal = after(Mux(zeros[0], Cat(Const(0, 18), total[2:12]), total))
+        normal = after(Mux(stays[0], total, Cat(Const(0, 18), total[2:12])))
         infinite = after(infinite | ((exponent == 254) & total[27]), 2)
-        exponent = after(exponent + 2, 2)
+        exponent = after(exponent)
 
         # 5: 8, 4 and 2 places
-        zeros = [after(zeros[0])]
+        stays = [after(stays[0])]
         for places in (8, 4, 2):
-            zeros.append(~normal[28 - places :].any())
+            stays.append(normal[28 - places :].any())
             exact = 2 if places > 2 else 0
-            normal = Mux(zeros[-1], Cat(Const(0, places + exact), normal[exact : 28 - places]), normal)
-        zeros = [after(none) for none in zeros]
+            normal = Mux(stays[-1], normal, Cat(Const(0, places + exact), normal[exact : 28 - places]))
+        stays = [after(any_) for any_ in stays]
         normal = after(normal)
+        # ~(exponent + 2), as are the flags: what meets a constant one in a carry chain is complemented for nothing
+        less = after((Const(0xFE, 8) + ~exponent)[:8])
+        exponent = after(exponent)
 
         # 6: the last place, and rounding, which carries into the exponent
-        zeros.append(~normal[27])
-        normal = Mux(zeros[-1], normal << 1, normal)[:28]
-        count = Cat(reversed(zeros))
+        stays.append(normal[27])
+        normal = Mux(stays[-1], normal, normal << 1)[:28]
+        count = ~Cat(reversed(stays))
         up = normal[3] & (normal[4] | normal[:3].any())
         rounded = Signal(31)
         # the exponent grows by one for the carry's place, less the places shifted: + 2 + ~count
-        m.d.comb += rounded.eq(Cat(normal[4:27], exponent) + Cat(Const(0, 23), ~count, Const(-1, 5)) + up)
+        m.d.comb += rounded.eq(Cat(Const(0, 23), ~count, Const(-1, 3)) + Cat(normal[4:27], ~less) + up)
         none = ~normal[27] | zero
-        tiny = none | (exponent < count + 2)
+        tiny = none | (exponent < count)
         result = Signal(32, reset_less=True)
         m.d.sync += result.eq(Cat(rounded, Mux(none & ~infinite, both_negative, sign)))
         with m.If(tiny):

@@ -112,7 +112,7 @@ class FloatDivide(wiring.Component):
         significand = after(Mux(one, digits[2:], digits[1:-1]))
         half = after(Mux(one, digits[1], digits[0]))
         sticky = after(remainder.any() | (one & digits[0]))
-        less = after(~one)
+        less = ~after(one)
         exponent, sign = after(exponent), after(sign, 2)
         nan, infinite, zero = (after(flag, 2) for flag in (nan, infinite, zero))
 

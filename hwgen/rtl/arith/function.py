@@ -166,20 +166,16 @@ def _of_valid(choices: Sequence[tuple[Value, Value]]) -> Value:
 def _log_sum(after: Callable[..., Signal], *, y: Value, m: Value, n_ln2: Value, less: Value, narrow: bool) -> Value:
     """n * ln 2 ± m * y in 2**-48, one edge after y and m, with n_ln2 and less."""
     ratio = y[layout.C0_FRACTION - layout.RATIO_FRACTION :]
+    # in 2**-49, of which the last place is cut off
     if narrow:
-        parts = [
-            (after(m[:NARROW_BITS] * ratio[:NARROW_BITS]), 0),
-            (after(m[NARROW_BITS:] * ratio[:NARROW_BITS]), NARROW_BITS),
-            (after(m[:NARROW_BITS] * ratio[NARROW_BITS:]), NARROW_BITS),
-            (after(m[NARROW_BITS:] * ratio[NARROW_BITS:]), 2 * NARROW_BITS),
-        ]
+        low, high = m[:NARROW_BITS], m[NARROW_BITS:]
+        outer = Cat(after(low * ratio[:NARROW_BITS])[: 2 * NARROW_BITS], after(high * ratio[NARROW_BITS:]))
+        inner = after(high * ratio[:NARROW_BITS]) + after(low * ratio[NARROW_BITS:])
+        product = outer[1:] + (inner << NARROW_BITS - 1)
     else:
-        parts = [(after(m * ratio[:LOW_BITS]), 0), (after(m * ratio[LOW_BITS:]), LOW_BITS)]
-    # the product is in 2**-49, and its last place is cut off
-    cut = [part << place - 1 if place else part[1:] for part, place in parts]
+        lower, upper = after(m * ratio[:LOW_BITS]), after(m * ratio[LOW_BITS:])
+        product = Cat(lower[1:LOW_BITS], lower[LOW_BITS:] + upper)
     # a - b is ~(~a + b)
     from_n = Cat(Const(0, layout.LOG_FRACTION - layout.ARGUMENT_FRACTION), n_ln2)[:LOG_BITS]
-    # of four, the first and the last do not overlap
-    product = cut[1] + cut[2] + (cut[0] | cut[3]) if narrow else cut[0] + cut[1]
     total = ((from_n ^ less.replicate(LOG_BITS)) + product)[:LOG_BITS]
     return total ^ less.replicate(LOG_BITS)

@@ -83,23 +83,24 @@ class Normalize(wiring.Component):
         # 1 and 2: the other places
         value: Any = self.magnitude
         before: Any = value
-        zeros: list[Any] = []
+        stays: list[Any] = []
+        """Whether the places by which the value would move hold something: it is not moved."""
         for stage in (steps[: len(steps) - 4], steps[len(steps) - 4 : -1]):
-            if zeros and width > KEPT_BITS:
+            if stays and width > KEPT_BITS:
                 # what cannot come up to the rounded places any more is only asked whether it was zero
                 cut = width - KEPT_BITS + 1
                 value, width = Cat(value[:cut].any(), value[cut:]), KEPT_BITS
             for k, places in enumerate(stage):
-                none = ~value[width - places :].any()
+                some = value[width - places :].any()
                 if k % 2:
                     # both places where these bits may come from are looked at before it is known which it is
-                    moved = ~before[width - 3 * places : width - 2 * places].any()
-                    none = Mux(zeros[-1], moved, ~before[width - places :].any())
-                zero = Signal(name=f"zeros_{places}")
-                m.d.comb += zero.eq(none)
-                before, value = value, Mux(zero, value << places, value)[:width]
-                zeros.append(zero)
-            value, zeros = after(value), [after(none) for none in zeros]
+                    moved = before[width - 3 * places : width - 2 * places].any()
+                    some = Mux(stays[-1], before[width - places :].any(), moved)
+                stay = Signal(name=f"stays_{places}")
+                m.d.comb += stay.eq(some)
+                before, value = value, Mux(stay, value, value << places)[:width]
+                stays.append(stay)
+            value, stays = after(value), [after(stay) for stay in stays]
         exponent = after(self.exponent, 2)
         # what the result is in any case, if it is: chosen here, since the last stage has rounding before its choice
         special, minus = after(self.special), after(self.sign)
@@ -114,12 +115,12 @@ class Normalize(wiring.Component):
         is_fixed, fixed, sign = after(special != Special.NONE), after(fixed), after(minus)
 
         # 3: the last place, and rounding, which carries into the exponent
-        zeros.append(~value[width - 1])
-        value = Mux(zeros[-1], value << 1, value)[:width]
-        count = Cat(reversed(zeros))
+        stays.append(value[width - 1])
+        value = Mux(stays[-1], value, value << 1)[:width]
         fraction, rest = value[width - 24 : width - 1], value[: width - 24]
         up = rest[-1] & (fraction[0] | rest[:-1].any())
-        less_count = Cat(Const(0, 23), ~count, Const(-1, EXPONENT_BITS - len(count)))
+        # the exponent less the places: + 1 + ~count
+        less_count = Cat(Const(0, 23), reversed(stays), Const(-1, EXPONENT_BITS - len(stays)))
         rounded = (Cat(fraction, exponent) + less_count + up)[:31]
         result = Signal(32, reset_less=True)
         m.d.sync += result.eq(Cat(rounded, sign))

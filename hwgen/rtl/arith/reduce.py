@@ -57,8 +57,9 @@ def sigmoid(module: Module, a: Signal, valid: Value) -> Place:
     after = Pipeline(module).after
     exponent = a[23:31]
     fraction = after(a[:23])
-    distance = (128 - exponent)[:9]
-    by = after(Mux(distance[5:8].any(), 31, distance[:5]))
+    # 128 - exponent, 31 at most, of exponents up to 128; without a carry chain, which would take the exponent inverted
+    far = ~exponent[7] & (~exponent[5:7].all() | ~exponent[:5].any())
+    by = after(Cat(far | (exponent[k] ^ exponent[:k].any()) for k in range(5)))
     near, four, eight = after(exponent < 129), after(exponent == 129), after(exponent == 130)
     sign = after(a[31])
     special = Mux(exponent >= 132, Mux(a[31], Special.ZERO, Special.ONE), Special.NONE)
@@ -162,7 +163,7 @@ class Logarithm:
         fraction, halved, below = after(a[:23]), after(halved), after(below)
         minus = below & (~zero | halved)
         m = after(Mux(halved, Cat(fraction, Const(1, 1)), Cat(Const(0, 1), fraction)[:24]))
-        self.m = Mux(m[23], -m[:23], m[:23])[:23]
+        self.m = ((m[:23] ^ m[23].replicate(23)) + m[23])[:23]
         self.less = after(~zero & (below ^ halved))
         self.place = Place(
             valid=after(valid, 2),

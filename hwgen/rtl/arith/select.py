@@ -82,7 +82,8 @@ class FloatSelect(wiring.Component):
         # 1: the magnitudes compared as integers, which is right unless both are zero or one is NaN
         below = after(self.a[:31] < self.b[:31])
         same = after(self.a[:31] == self.b[:31])
-        a_zero, b_zero = after(~self.a[23:31].any()), after(~self.b[23:31].any())
+        a_some, b_some = after(self.a[23:31].any()), after(self.b[23:31].any())
+        a_zero, b_zero = ~a_some, ~b_some
         a_nan, b_nan = (after(x[23:31].all() & x[:23].any()) for x in (self.a, self.b))
         a, b, operation = after(self.a), after(self.b), after(self.operation)
 
@@ -124,7 +125,7 @@ class FloatSelect(wiring.Component):
         nan: Value = a_nan | (b_nan & binary)
         if self._second:
             nan = Mux(operation == Operation.SECOND, b_nan, nan)
-        zero, nan, holds = after(Mux(second, b_zero, a_zero)), after(nan & ~test), after(~b_zero, 2)
+        zero, nan, holds = after(Mux(second, b_zero, a_zero)), after(nan & ~test), after(b_some, 2)
         test, one = after(test), after(test & truth & ~either)
 
         # 3: the choice

@@ -6,7 +6,7 @@ In: a row and a position in it. Out: ``y`` or ``1 - y`` in 2**-28, LATENCY edges
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Const, Module, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -16,7 +16,6 @@ from hwgen.spec.numerics import coefficients, layout
 
 ROW_BITS = (layout.ROWS - 1).bit_length()
 VALUE_BITS = layout.C0_FRACTION + 1
-ONE = 1 << layout.C0_FRACTION
 
 
 class TablePolynomial(wiring.Component):
@@ -75,7 +74,10 @@ class TablePolynomial(wiring.Component):
         inner = after((after(c1).as_signed() + (bend >> layout.INNER_SHIFT))[: layout.C1_BITS]).as_signed()
         complement = after(self.complement, 3)
         c0 = after(c0)
-        c0 = after(Mux(complement, ONE - c0, c0)[: layout.C0_BITS + 1].as_signed())
+        # 1 - c0 is 1 + ~c0 + the last place: an exclusive or for each bit, where a choice takes an inverter too
+        flipped = Cat(c0, Const(0, 1)) ^ complement.replicate(layout.C0_BITS + 1)
+        added = Cat(complement, Const(0, layout.C0_FRACTION - 1), complement)
+        c0 = after((flipped + added)[: layout.C0_BITS + 1].as_signed())
 
         # 5 and 6: the outer sum; -p is ~p + 1
         slope = after(inner * after(t, 2).as_signed()).as_signed()

@@ -6,7 +6,7 @@ threads. It knows which tuples of the round are its own.
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -93,8 +93,8 @@ class Thread(wiring.Component):
         control = Signal(thread_layout(config), reset_less=True)
         m.d.sync += control.eq(self.control)
         m.d.comb += self.distant.eq(control.distant)
-        present = self._present(m)
-        a_absent, b_absent = self._absent(m, control, present)
+        last = self._last(m)
+        a_absent, b_absent = self._absent(m, control, last)
 
         address = Signal(tuple_address_bits(config), reset_less=True)
         row = Signal(words(config), reset_less=True)
@@ -108,7 +108,7 @@ class Thread(wiring.Component):
         ]
         towards = control.cluster
         if config.index_depth:
-            towards = self._index(m, control, present, clusters[0].first)
+            towards = self._index(m, control, last, clusters[0].first)
         if config.crossed:
             straight, towards = towards, Signal(cluster_layout(config))
             m.d.comb += [towards.eq(straight), towards.swap_all.eq((control.swap_threads & self.number).any())]
@@ -135,38 +135,39 @@ class Thread(wiring.Component):
         m.d.comb += self.selected.eq(words_read[self.host_cluster] if config.clusters > 1 else words_read[0])
         return m
 
-    def _present(self, m: Module) -> Signal:
-        """Thread k's tuple t is there if k × G + t < m: if t is below this."""
+    def _last(self, m: Module) -> Signal:
+        """The last tuple that is there: of thread k, the greatest t for which k × G + t < m."""
         first = Signal(count_bits(self._config), reset_less=True)
-        present = Signal(signed(count_bits(self._config) + 1), reset_less=True)
+        last = Signal(signed(count_bits(self._config) + 1), reset_less=True)
         m.d.sync += [
             first.eq((self.number << self.group_log2)[: len(first)]),
-            present.eq(self.count - first),
+            # m - 1 - first
+            last.eq(self.count + Cat(~first, Const(1, 1)).as_signed()),
         ]
-        return present
+        return last
 
-    def _absent(self, m: Module, control: data.View, present: Signal) -> tuple[Signal, Signal]:
+    def _absent(self, m: Module, control: data.View, last: Signal) -> tuple[Signal, Signal]:
         """True a cycle before stage 1."""
         number = Signal(TUPLE_NUMBER_BITS + 1)
         # b's tuple is the next one
-        before = Signal(signed(len(present) + 1), reset_less=True)
-        m.d.sync += before.eq(present - 1)
+        before = Signal(signed(len(last)), reset_less=True)
+        m.d.sync += before.eq(last)
         a_absent = Signal(reset_less=True)
         b_absent = Signal(reset_less=True)
         m.d.comb += number.eq(control.tuple_number)
         m.d.sync += [
-            a_absent.eq(control.masked & (number >= present)),
-            b_absent.eq(control.masked & ((control.pair & (number >= before)) | (control.both & (number >= present)))),
+            a_absent.eq(control.masked & (number > last)),
+            b_absent.eq(control.masked & ((control.pair & (number >= before)) | (control.both & (number > last)))),
         ]
         return a_absent, b_absent
 
-    def _index(self, m: Module, control: data.View, present: Signal, word: Value) -> data.View:
+    def _index(self, m: Module, control: data.View, last: Signal, word: Value) -> data.View:
         """The clusters' control with entries of the index file added to addresses."""
         m.submodules.index = index = IndexFile(self._config)
         # these come with the register that `control` is
         arriving = self.control
         absent = Signal(reset_less=True)
-        m.d.sync += absent.eq(arriving.index.present & (arriving.index.entry >= present))
+        m.d.sync += absent.eq(arriving.index.present & (arriving.index.entry > last))
         m.d.comb += [
             index.word.eq(word),
             index.bound.eq(control.bound),
