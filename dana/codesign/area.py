@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hwgen.spec import cycles
-from hwgen.spec.config import FUNCTIONS, MachineConfig
+from hwgen.spec.config import FUNCTIONS, LANES_PER_CLUSTER, MachineConfig
 from hwgen.spec.engine import WORD_BITS, Opcode
 from hwgen.spec.timing import DIVIDE_INTERVALS
 
@@ -79,14 +79,14 @@ FUNCTION_PARTS: dict[Opcode, tuple[Opcode | str, ...]] = {
 
 FUNCTION_AREAS: dict[str, dict[Opcode | str, Row]] = {
     "xcup": {
-        TABLE: (205, 466, 2, 1),
-        EXPONENTIAL: (275, 225, 1, 0),
-        Opcode.SIGMOID: (125, 72, 0, 0),
-        Opcode.GAUSSIAN: (115, 194, 3, 0),
+        TABLE: (200, 335, 2, 1),
+        EXPONENTIAL: (215, 160, 1, 0),
+        Opcode.SIGMOID: (123, 72, 0, 0),
+        Opcode.GAUSSIAN: (80, 133, 3, 0),
         Opcode.EXP: (50, 3, 0, 0),
-        Opcode.LOG: (392, 654, 2, 0),
+        Opcode.LOG: (395, 533, 2, 0),
         Opcode.SQRT: (91, 3, 0, 0),
-        Opcode.DIV: (170, 200, 0, 0),
+        Opcode.DIV: (160, 200, 0, 0),
     },
     "ecp5": {
         TABLE: (236, 520, 2, 2),
@@ -153,7 +153,7 @@ def _times(count: float, row: Row) -> Row:
 
 
 def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
-    """yosys 0.5x, as `hwgen.export.scripts` calls it, parts flattened; LUTs include those used as memory."""
+    """yosys 0.5x, as `hwgen.export.scripts` calls it, parts flattened; LUTs include inverters and memory."""
     lanes, threads, clusters, units = config.lanes, config.threads, config.threads * config.clusters, config.units
     beats, chosen = config.page_beats, 96 if config.has(Opcode.DIV) else 0
     shared_words = beats <= 64  # yosys then prefers LUTs to block RAM
@@ -161,15 +161,15 @@ def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
     store_in_luts = store_rows <= 64
     lane_memory = 2 * (_block_rams(config.scratch_depth, 32) + _block_rams(config.tuple_depth, 32))
     return {
-        "lanes": _times(units, (650, 1103, 2, lane_memory)),
+        "lanes": _times(units, (632 if units > LANES_PER_CLUSTER else 600, 1008, 2, lane_memory)),
         "functions": _times(clusters, _functions(config, "xcup")),
         "clusters": _times(clusters, (171 + chosen, 362 + chosen / 3, 0, 0)),
         "index files": _times(threads if config.index_depth else 0, (*INDEX_FILE["xcup"], _index_memory(config))),
-        "threads": _times(threads, (27, 287, 0, 0)),
+        "threads": _times(threads, (40, 287, 0, 0)),
         "exchange": (32 * units * _shared_slots(config), 0, 0, 0),
         "crossed exchange": _crossed(config, "xcup"),
         "sequencer": (
-            800,
+            910,
             960 + 24 * _line(config) + _index_line(config),
             0,
             _block_rams(config.program_depth, WORD_BITS),
@@ -177,14 +177,14 @@ def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
         "striders": _times(
             config.striders,
             (
-                675 + 12 * config.link_bytes if shared_words else 791 + 1.1 * config.link_bytes,
+                682 + 12 * config.link_bytes if shared_words else 798 + 1.1 * config.link_bytes,
                 430 + 8 * config.link_bytes if shared_words else 476,
                 0,
                 _block_rams(config.strider_depth, 36) * 2
                 + (0 if shared_words else 2 * _block_rams(beats, 4 * config.link_bytes)),
             ),
         ),
-        "queues": _times(config.striders, (16 + 0.92 * config.queue_depth, 12 + config.queue_depth / 20, 0, 0)),
+        "queues": _times(config.striders, (18 + 0.92 * config.queue_depth, 12 + config.queue_depth / 20, 0, 0)),
         "page store": (
             32 * lanes * (1 + math.ceil((math.log2(4 * lanes) - 1) / 2))
             + (config.striders * config.page_size * 8 / 41 if store_in_luts else 0),
@@ -192,10 +192,10 @@ def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
             0,
             0 if store_in_luts else 2 * _block_rams(store_rows, 32 * lanes),
         ),
-        "unpacker": (42 * lanes + 1040, 219 * lanes + 1660, 0, 0),
-        "access": (370 + 17 * config.striders, 8 * config.link_bytes + 700, 0, 0),
+        "unpacker": (42 * lanes + 1135, 219 * lanes + 1660, 0, 0),
+        "access": (415 + 17 * config.striders, 8 * config.link_bytes + 700, 0, 0),
         "host": (347, 405, 0, 0),
-        "board": (746, 860 + 8 * config.link_bytes, 0, 1),
+        "board": (795, 860 + 8 * config.link_bytes, 0, 1),
     }
 
 
