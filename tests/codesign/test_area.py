@@ -20,6 +20,7 @@ ULTRASCALE_PLUS: list[Case] = [
     ({**WIDE, "functions": 32}, (56_925, 85_040, 128, 346.5)),
     ({**WIDE, "functions": 1}, (57_545, 86_026, 144, 354.5)),
     ({**WIDE, "functions": 41}, (62_798, 92_562, 160, 354.5)),
+    ({"clusters": 2, "index_depth": 128, "functions": 33}, (19_940, 31_519, 37, 95.5)),
 ]
 
 
