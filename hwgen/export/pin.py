@@ -1,0 +1,43 @@
+"""Gives cells of a netlist their places on the device, for nextpnr: python3 pin.py NETLIST PLAN PINNED.
+
+In: what yosys wrote, and a plan as `floorplan.py` makes it: instances, with places for each type of cell. Out: the
+netlist with those places. It comes with each package that has a plan, so it imports nothing else of this project.
+"""
+
+import json
+import sys
+from typing import Any
+
+
+def pin(netlist: dict[str, Any], plan: dict[str, dict[str, list[str]]]) -> dict[str, Any]:
+    """The netlist, changed: each instance's cells of a type, in the order of their names, take its places in turn.
+
+    Raises
+    ------
+    ValueError
+        An instance has more such cells than places, or none: the plan is another machine's. Says which.
+    """
+    (top,) = (module for module in netlist["modules"].values() if int(module["attributes"].get("top", "0"), 2))
+    for instance, types in plan.items():
+        for kind, places in types.items():
+            names = sorted(
+                name for name, cell in top["cells"].items() if cell["type"] == kind and name.startswith(f"{instance}.")
+            )
+            if not 0 < len(names) <= len(places):
+                raise ValueError(f"{instance} has {len(names)} {kind}, and the plan 1 to {len(places)} places for them")
+            for name, place in zip(names, places, strict=False):
+                top["cells"][name]["attributes"]["BEL"] = place
+    return netlist
+
+
+def main() -> None:
+    """Run from the command line."""
+    source, plan, target = sys.argv[1:]
+    with open(source, encoding="utf-8") as netlist, open(plan, encoding="utf-8") as places:
+        pinned = pin(json.load(netlist), json.load(places))
+    with open(target, "w", encoding="utf-8") as file:
+        json.dump(pinned, file)
+
+
+if __name__ == "__main__":
+    main()
