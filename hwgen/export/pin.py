@@ -18,15 +18,16 @@ def pin(netlist: dict[str, Any], plan: dict[str, dict[str, list[str]]]) -> dict[
         An instance has more such cells than places, or none: the plan is another machine's. Says which.
     """
     (top,) = (module for module in netlist["modules"].values() if int(module["attributes"].get("top", "0"), 2))
+    cells = top["cells"]
+    kinds = {kind for types in plan.values() for kind in types}
+    pinned = sorted(name for name, cell in cells.items() if cell["type"] in kinds)
     for instance, types in plan.items():
         for kind, places in types.items():
-            names = sorted(
-                name for name, cell in top["cells"].items() if cell["type"] == kind and name.startswith(f"{instance}.")
-            )
+            names = [name for name in pinned if name.startswith(f"{instance}.") and cells[name]["type"] == kind]
             if not 0 < len(names) <= len(places):
                 raise ValueError(f"{instance} has {len(names)} {kind}, and the plan 1 to {len(places)} places for them")
             for name, place in zip(names, places, strict=False):
-                top["cells"][name]["attributes"]["BEL"] = place
+                cells[name]["attributes"]["BEL"] = place
     return netlist
 
 
