@@ -278,6 +278,14 @@ MUTATIONS = (
         BESIDE,
     ),
     Mutation("spec/legal.py", "now = issue + instruction.rows", "now = issue + 0", "indices too early", LEGAL, BESIDE),
+    Mutation(
+        "export/scripts.py",
+        ".D({{2{D[24]}}, D})",
+        ".D({2'b00, D})",
+        "negative summands before the product of a DSP positive",
+        ("tests/hwgen/export/test_netlist.py",),
+        BESIDE,
+    ),
 )
 
 

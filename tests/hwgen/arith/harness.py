@@ -29,9 +29,19 @@ class Unit:
         Cycles between operands; between them the inputs carry noise.
     strobe : bool
         Whether ``start`` marks the operands; if not, it is an input like any other.
+    text : str, optional
+        Verilog whose module ``unit`` runs in the component's place: a netlist of it.
     """
 
-    def __init__(self, component: wiring.Component, *, latency: int, interval: int = 1, strobe: bool = True) -> None:
+    def __init__(
+        self,
+        component: wiring.Component,
+        *,
+        latency: int,
+        interval: int = 1,
+        strobe: bool = True,
+        text: str | None = None,
+    ) -> None:
         self._latency, self._interval = latency, interval
         inputs, self._outputs, masks = [], [], []
         for path, member, value in component.signature.flatten(component):
@@ -47,7 +57,8 @@ class Unit:
         header.append("#define OUTPUTS(P) " + " ".join(f"P({name})" for name in self._outputs))
         if strobe and _STROBE in component.signature.members:
             header.append(f"#define START {_STROBE}")
-        text = verilog.convert(component, name="unit", strip_internal_attrs=True)
+        if text is None:
+            text = verilog.convert(component, name="unit", strip_internal_attrs=True)
         built = verilate(
             text, "unit", Path(__file__).with_name("unit_driver.cpp"), files={"ports.h": "\n".join([*header, ""])}
         )
