@@ -36,8 +36,3 @@ def round32(number: float) -> float:
 def bits_of(number: float) -> int:
     """Return the 32 bits of a binary32 number, every NaN as 0x7fc00000."""
     return 0x7FC00000 if math.isnan(number) else int.from_bytes(_BINARY32.pack(number), "little")
-
-
-def from_bits(bits: int) -> float:
-    """Return the binary32 number with these 32 bits."""
-    return float(_BINARY32.unpack(bits.to_bytes(4, "little"))[0])

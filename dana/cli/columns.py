@@ -10,6 +10,7 @@ import re
 
 from dana.errors import UsageError
 from dana.storage.schema import Attribute, TableSchema
+from hwgen.spec.config import PAGE_SIZES
 
 # catalog/pg_type.dat: oid, typlen, typalign, and the name that format_type() writes
 SCALAR_TYPES = {
@@ -38,11 +39,12 @@ COLUMN = re.compile(r"\s*(?P<name>\w+)\s+(?P<type>[a-z0-9 ]*[a-z0-9])\s*(?:\[\s*
 
 
 def add_table(command: argparse.ArgumentParser) -> None:
-    """The options that describe a table: `declared_table` reads them."""
+    """The options that describe a table: `declared_table` reads them, but for `label` and `page_size`."""
     table = command.add_mutually_exclusive_group()
     table.add_argument("--features", type=_count, metavar="N", help="for N float4 columns and a float4 label")
     table.add_argument("--schema", metavar="COLUMNS", help="for a table of these: 'x float4[54], y float4'")
     command.add_argument("--label", metavar="COLUMN", help="label column in --schema")
+    command.add_argument("--page-size", type=int, default=8192, choices=PAGE_SIZES, help="BLCKSZ (8192)")
 
 
 def _count(text: str) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dana.cli.columns import add_table, declared_table
-from hwgen.spec.config import LANES_PER_CLUSTER, PAGE_SIZES
+from hwgen.spec.config import LANES_PER_CLUSTER
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,7 +26,6 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     add_table(design)
     design.add_argument("--device", default="xcvu9p", metavar="NAME", help="an FPGA, or the path of its file (xcvu9p)")
     design.add_argument("--pages", type=int, default=10_000, metavar="N", help="pages of the table (10000)")
-    design.add_argument("--page-size", type=int, default=8192, choices=PAGE_SIZES, help="BLCKSZ (8192)")
     design.add_argument("--charts", type=Path, metavar="DIR", help="draw the best machine there as SVG")
     design.set_defaults(run=run_design)
 

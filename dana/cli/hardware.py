@@ -68,6 +68,7 @@ def run_export(options: argparse.Namespace) -> int:
         declared_table(options),
         _device(options.device),
         label=options.label,
+        page_size=options.page_size,
         design=dict(options.design),
     )
     write(options.output, files)

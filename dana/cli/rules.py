@@ -149,7 +149,13 @@ STAGES: dict[str, Callable[[Rule, argparse.Namespace], bytes]] = {
 def _request(rule: Rule, options: argparse.Namespace) -> TrainRequest:
     from dana.runtime.streams import declared_request
 
-    return declared_request(rule, declared_table(options), label=options.label, design=dict(options.design))
+    return declared_request(
+        rule,
+        declared_table(options),
+        label=options.label,
+        page_size=options.page_size,
+        design=dict(options.design),
+    )
 
 
 def _compiled(rule: Rule, options: argparse.Namespace) -> Bundle:

@@ -75,7 +75,7 @@ def sample_pages(schema: TableSchema, *, page_size: int, tuples: int | None = No
     if count == 0:
         raise UsageError(
             f"a row of {schema.relation} takes {len(stored)} bytes, which a page of {page_size} does not hold",
-            hint="Such rows are TOASTed; estimate for larger pages (design page_size=32768) or fewer columns.",
+            hint="Such rows are TOASTed; estimate for larger pages (--page-size 32768) or fewer columns.",
         )
     return Sample(data=builder.finish(), page_size=page_size, rows=count)
 

@@ -21,6 +21,7 @@ from dana.codesign.cycles import Cycles, measure_cycles
 from dana.codesign.sample import Sample, sample_pages
 from dana.compiler import compile_bundle
 from dana.compiler.binding import Binding
+from dana.compiler.design import on_pages
 from dana.compiler.engine import DoesNotFit, prepare
 from dana.errors import UsageError
 from dana.storage.schema import TableSchema
@@ -151,12 +152,12 @@ def explore(
     Raises
     ------
     UsageError
-        No machine for this rule fits the device; says by how much, and what would.
+        No machine for this rule fits the device; says by how much, and what would. Or `design` wants other pages.
     """
     sample = sample_pages(schema, page_size=page_size, tuples=tuples)
     job = _Job(binding, schema, device, max_tuples, sample)
     given = dict(design or {})
-    fixed = {"page_size": page_size, "clock_hz": device.clock_hz, "link_bytes": _link_bytes(device), **given}
+    fixed = {"clock_hz": device.clock_hz, "link_bytes": _link_bytes(device), **on_pages(given, page_size)}
     found: list[Candidate] = []
     refused: UsageError | None = None
     # where one thread does all the work, more of them would only repeat it

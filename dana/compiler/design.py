@@ -111,6 +111,23 @@ def default_config(
     return _config({**chosen, **given})
 
 
+def on_pages(design: Mapping[str, int], page_size: int) -> dict[str, int]:
+    """Wishes for a machine that reads pages of so many bytes.
+
+    Raises
+    ------
+    UsageError
+        `design` wants pages of another size.
+    """
+    wanted = design.get("page_size", page_size)
+    if wanted != page_size:
+        raise UsageError(
+            f"page_size of a machine must be that of its table's pages, {page_size}, not {wanted!r}",
+            hint="Leave page_size out of the design.",
+        )
+    return {**design, "page_size": page_size}
+
+
 def _check(given: Mapping[str, int]) -> None:
     known = [field.name for field in fields(MachineConfig)]
     for name, value in given.items():

@@ -17,6 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from dana.compiler import bind, compile_bundle
+from dana.compiler.design import on_pages
 from dana.compiler.predictor import encode_predictor
 from dana.errors import UsageError
 from dana.runtime.classes import declared_classes
@@ -158,7 +159,7 @@ def compile_design(request: TrainRequest, batch: int | None = None, extents: Map
     bundle = compile_bundle(
         replace(binding, graph=bound),
         request.relation.schema,
-        design={**request.design, "page_size": request.relation.page_size},
+        design=on_pages(request.design, request.relation.page_size),
         max_tuples=_tuple_bound(request),
         notes=plan,
     )

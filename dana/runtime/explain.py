@@ -101,7 +101,6 @@ def _search(training: TrainRequest, design: Design, device: Device, tuples: int 
     if batch != binding.graph.batch and batch != WHOLE_EPOCH:  # the caller's
         binding = replace(binding, graph=replace(binding.graph, batch=batch))
     most = (training.relation.pages or 1) * training.relation.page_size // 28
-    wishes = {name: value for name, value in training.design.items() if name != "page_size"}
     return explore(
         binding,
         schema,
@@ -109,7 +108,7 @@ def _search(training: TrainRequest, design: Design, device: Device, tuples: int 
         max_tuples=max(most, 1),
         page_size=training.relation.page_size,
         tuples=tuples,
-        design=wishes,
+        design=training.design,
     )
 
 

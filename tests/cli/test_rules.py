@@ -157,6 +157,14 @@ def test_a_bundle_is_what_the_machine_is_loaded_with(tmp_path: Path) -> None:
     assert compiled("--emit", "bundle", "--features", "9", "--design", "threads=4") == file.read_bytes()
 
 
+def test_pages_are_those_of_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    wish = ("--emit", "bundle", "--features", "9", "--design", "page_size=32768")
+    bundle = Bundle.from_bytes(compiled(*wish, "--page-size", "32768"))
+    assert bundle.config.page_size == 32768
+    assert main(["compile", LOGISTIC, *wish]) == USAGE
+    assert "page_size of a machine must be that of its table's pages, 8192, not 32768" in capsys.readouterr().err
+
+
 WIDE = ("--schema", "x float4[9000], y float4", "--design", "scratch_depth=2048")
 
 
