@@ -54,6 +54,7 @@ DESIGNS = (
         device="lfe5um5g-85",
         config=MachineConfig(threads=4, link_bytes=16, functions=LOGISTIC, crossed=0, **SMALL_MEMORIES),
         luts=1300,
+        clock_mhz=80,
     ),
     Design(
         name="UltraScale+, 64 units, division",
