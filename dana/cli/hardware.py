@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,7 +90,7 @@ def run_synth(options: argparse.Namespace) -> int:
                 options.output = Path(f"{options.file.stem}-{Path(options.device).stem}")
             run_export(options)
             options.file = options.output
-        made = synthesise(options.file, place=options.place)
+        made = synthesise(options.file, place=options.place, tell=lambda line: print(line, file=sys.stderr, flush=True))
     except SynthesisError as error:
         raise SetupError(str(error)) from None
     print(f"{made.units} units on {made.device}:")

