@@ -55,6 +55,9 @@ def area_of(config: MachineConfig, family: str) -> Area:
 INDEX_FILE = {"xcup": (195.0, 157.0, 1.0), "ecp5": (230.0, 125.0, 1.0)}
 """LUTs, flip-flops and DSPs of a thread's index file and its additions to addresses."""
 
+SHORT = 64
+"""Words of a memory that yosys makes of LUTs; of a lane's on UltraScale+ only."""
+
 INDEX_LINE = 450.0
 """Flip-flops of the sequencer in which a row's entry, stride and bound wait."""
 
@@ -145,7 +148,7 @@ def _shared_slots(config: MachineConfig) -> int:
 
 
 def _index_memory(config: MachineConfig) -> float:
-    return 0 if config.index_depth <= 64 else _block_rams(config.index_depth, 16)
+    return 0 if config.index_depth <= SHORT else _block_rams(config.index_depth, 16)
 
 
 def _times(count: float, row: Row) -> Row:
@@ -156,12 +159,14 @@ def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
     """yosys 0.5x, as `hwgen.export.scripts` calls it, parts flattened; LUTs include inverters and memory."""
     lanes, threads, clusters, units = config.lanes, config.threads, config.threads * config.clusters, config.units
     beats, chosen = config.page_beats, 96 if config.has(Opcode.DIV) else 0
-    shared_words = beats <= 64  # yosys then prefers LUTs to block RAM
+    shared_words = beats <= SHORT
     store_rows = config.striders * config.page_size // (8 * lanes)
-    store_in_luts = store_rows <= 64
-    lane_memory = 2 * (_block_rams(config.scratch_depth, 32) + _block_rams(config.tuple_depth, 32))
+    store_in_luts = store_rows <= SHORT
+    depths = (config.scratch_depth, config.tuple_depth)
+    short = sum(depth <= SHORT for depth in depths)
+    lane_memory = 2 * sum(_block_rams(depth, 32) for depth in depths if depth > SHORT)
     return {
-        "lanes": _times(units, (632 if units > LANES_PER_CLUSTER else 600, 1008, 2, lane_memory)),
+        "lanes": _times(units, ((632 if units > LANES_PER_CLUSTER else 600) + 80 * short, 1008, 2, lane_memory)),
         "functions": _times(clusters, _functions(config, "xcup")),
         "clusters": _times(clusters, (171 + chosen, 362 + chosen / 3, 0, 0)),
         "index files": _times(threads if config.index_depth else 0, (*INDEX_FILE["xcup"], _index_memory(config))),

@@ -15,6 +15,7 @@ from hwgen.spec.config import MachineConfig
 Case = tuple[dict[str, int], tuple[int, int, int, float]]
 
 WIDE = {"threads": 8, "striders": 8, "queue_depth": 128, "link_bytes": 64}
+TINY = {"scratch_depth": 64, "tuple_depth": 64, "queue_depth": 4}
 ULTRASCALE_PLUS: list[Case] = [
     ({}, (12_764, 20_022, 24, 54.5)),
     ({**WIDE, "functions": 32}, (56_925, 85_040, 128, 346.5)),
@@ -23,6 +24,7 @@ ULTRASCALE_PLUS: list[Case] = [
     ({"clusters": 2, "index_depth": 128, "functions": 33}, (19_940, 31_519, 37, 95.5)),
     ({"threads": 2, "clusters": 2, "functions": 1}, (30_274, 47_992, 72, 161.5)),
     ({"threads": 2, "page_size": 32768, "striders": 4, "functions": 1}, (19_286, 28_706, 36, 134.5)),
+    ({"striders": 1, "link_bytes": 64, "functions": 41, **TINY}, (12_568, 20_371, 20, 21.5)),
 ]
 
 
