@@ -1,18 +1,19 @@
-"""Where the lanes of a large machine lie on an ECP5.
+"""Where the lanes lie of a machine that takes most block RAMs of an ECP5.
 
 In: a machine, a device. Out: places for `pin.py`, or nothing where nextpnr does as well by itself.
 
 A lane's four memories and its multipliers tie it to rows of block RAM and of multipliers that cross the chip every 12
 rows. Left alone, nextpnr takes each from where one is free, and lanes that span the chip want more wires around its
-middle than there are. Here each lane has nine columns and 24 rows of its own: four block RAMs, four multipliers and the
-LUTs between them. Eight lanes surround their cluster's special functions, those that exchange words side by side.
-Clusters stand beside each other; pages and tuples come from the rows below.
+middle than there are. Here each lane has nine columns and 24 rows of its own for every four block RAMs: those, four
+multipliers and the LUTs between them. Eight lanes surround their cluster's special functions, those that exchange words
+side by side. Clusters stand beside each other; pages and tuples come from the rows below.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from math import ceil
 
 from hwgen.devices import Device
 from hwgen.devices.lattice import lattice_part
@@ -35,30 +36,23 @@ class Grid:
         The groups' first columns.
     bands
         Rows of multipliers and of block RAMs, one pair for each row of lanes.
-    clusters
-        The group where each cluster begins, three groups wide.
     """
 
     columns: tuple[int, ...]
     bands: tuple[tuple[int, int], ...]
-    clusters: tuple[int, ...]
 
 
 GRIDS = {
     "85k": Grid(
         columns=(4, 13, 22, 31, 40, 49, 58, 69, 78, 87, 96, 105, 114),
         bands=((10, 22), (34, 46), (58, 70)),
-        clusters=(0, 3, 7, 10),
     )
 }
-"""From the device's tile grid in Project Trellis; only the 85k has room for more than two clusters."""
+"""From the device's tile grid in Project Trellis; other sizes have no room for two clusters."""
 
 BLOCK_RAMS = ((0, 0), (2, 1), (4, 2), (6, 3))
 MULTIPLIERS = ((0, 0), (1, 1), (4, 4), (5, 5))
 """Columns from the group's first one, and numbers, of the four in a group."""
-
-LANE_ORDER = (1, 2, 0, 3)
-"""The block RAM of scratch_a, scratch_b, tuples_a, tuples_b: the scratchpad's words travel most, so it is inside."""
 
 RING = ((0, 0), (1, 0), (2, 0), (2, 1), (2, 2), (1, 2), (0, 2), (0, 1))
 """Column and band of the places around a cluster's middle, in turn."""
@@ -67,24 +61,29 @@ RING = ((0, 0), (1, 0), (2, 0), (2, 1), (2, 2), (1, 2), (0, 2), (0, 1))
 def floorplan(config: MachineConfig, device: Device, engine: str) -> Plan | None:
     """The plan of a machine whose engine is the instance `engine`; None: none is needed, or none is known.
 
-    Fewer clusters than the grid has leave nextpnr room enough. A plan is known where every memory is one block RAM.
+    Clusters on less than half of the device leave nextpnr room enough.
     """
     size, _, _ = lattice_part(device.part)
     grid = next((grid for name, grid in GRIDS.items() if size.endswith(name)), None)
     clusters = config.threads * config.clusters
-    words = max(config.scratch_depth, config.tuple_depth)
-    if grid is None or clusters != len(grid.clusters) or words > BLOCK_RAM_WORDS:
+    block_rams = 2 * sum(ceil(depth / BLOCK_RAM_WORDS) for depth in (config.scratch_depth, config.tuple_depth))
+    groups = ceil(block_rams / len(BLOCK_RAMS))
+    width = 3 * groups
+    if grid is None or not len(grid.columns) // 2 < clusters * width <= len(grid.columns):
         return None
+    # the scratchpad's words travel most, so its block RAMs, whose names come first, are inside
+    inside_out = sorted(range(groups * len(BLOCK_RAMS)), key=lambda n: abs(2 * n + 1 - groups * len(BLOCK_RAMS)))
     places: Plan = {}
     for number in range(clusters):
         cluster = f"{engine}.thread_{number // config.clusters}.cluster_{number % config.clusters}"
-        first = grid.clusters[number]
+        # what clusters leave is in the middle, for what they share
+        first = number * width + (0 if 2 * number < clusters else len(grid.columns) - clusters * width)
         for lane in range(LANES_PER_CLUSTER):
             # neighbours on the ring differ in one bit of their number, as those that exchange words do
             column, band = RING[_position(lane)]
-            places[f"{cluster}.lane_{lane}"] = _group(grid, first + column, band, LANE_ORDER)
+            places[f"{cluster}.lane_{lane}"] = _places(grid, first + column * groups, groups, band, inside_out)
         if config.functions:
-            places[f"{cluster}.special"] = _group(grid, first + 1, 1, range(len(BLOCK_RAMS)))
+            places[f"{cluster}.special"] = _places(grid, first + groups, groups, 1, range(groups * len(BLOCK_RAMS)))
     return places
 
 
@@ -93,10 +92,13 @@ def _position(lane: int) -> int:
     return next(position for position in range(LANES_PER_CLUSTER) if position ^ position >> 1 == lane)
 
 
-def _group(grid: Grid, column: int, band: int, order: Sequence[int]) -> dict[str, list[str]]:
-    x = grid.columns[column]
+def _places(grid: Grid, first: int, groups: int, band: int, order: Iterable[int]) -> dict[str, list[str]]:
+    """Those in `groups` groups from `first` on, the block RAMs in this order."""
+    columns = grid.columns[first : first + groups]
+    inside_out = sorted(columns, key=lambda x: abs(2 * x - columns[0] - columns[-1]))
     multipliers, block_rams = grid.bands[band]
+    memories = [f"X{x + dx}/Y{block_rams}/EBR{n}" for x in columns for dx, n in BLOCK_RAMS]
     return {
-        "DP16KD": [f"X{x + dx}/Y{block_rams}/EBR{n}" for dx, n in (BLOCK_RAMS[place] for place in order)],
-        "MULT18X18D": [f"X{x + dx}/Y{multipliers}/MULT18_{n}" for dx, n in MULTIPLIERS],
+        "DP16KD": [memories[place] for place in order],
+        "MULT18X18D": [f"X{x + dx}/Y{multipliers}/MULT18_{n}" for x in inside_out for dx, n in MULTIPLIERS],
     }

@@ -12,20 +12,22 @@ from typing import Any
 def pin(netlist: dict[str, Any], plan: dict[str, dict[str, list[str]]]) -> dict[str, Any]:
     """The netlist, changed: each instance's cells of a type, in the order of their names, take its places in turn.
 
+    Cells beyond the last place stay free.
+
     Raises
     ------
     ValueError
-        An instance has more such cells than places, or none: the plan is another machine's. Says which.
+        The netlist has no such instance: the plan is another machine's. Says which.
     """
     (top,) = (module for module in netlist["modules"].values() if int(module["attributes"].get("top", "0"), 2))
     cells = top["cells"]
     kinds = {kind for types in plan.values() for kind in types}
     pinned = sorted(name for name, cell in cells.items() if cell["type"] in kinds)
     for instance, types in plan.items():
+        if not any(name.startswith(f"{instance}.") for name in cells):
+            raise ValueError(f"the netlist has no cells of {instance}: the plan is another machine's")
         for kind, places in types.items():
             names = [name for name in pinned if name.startswith(f"{instance}.") and cells[name]["type"] == kind]
-            if not 0 < len(names) <= len(places):
-                raise ValueError(f"{instance} has {len(names)} {kind}, and the plan 1 to {len(places)} places for them")
             for name, place in zip(names, places, strict=False):
                 cells[name]["attributes"]["BEL"] = place
     return netlist

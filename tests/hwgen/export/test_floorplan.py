@@ -32,13 +32,31 @@ def netlist(cells: dict[str, str]) -> dict[str, object]:
     return {"modules": {"fit": {"attributes": {"top": "1"}, "cells": made}}}
 
 
-@pytest.mark.parametrize(("threads", "clusters"), [(4, 1), (2, 2), (1, 4)])
-def test_no_place_is_given_twice(threads: int, clusters: int) -> None:
-    plan = floorplan(MachineConfig(threads=threads, clusters=clusters, **SHAPE, **MEMORIES), DEVICE, ENGINE)
+@pytest.mark.parametrize(
+    ("threads", "clusters", "scratch_depth", "tuple_depth", "block_rams"),
+    [(4, 1, 512, 512, 4), (2, 2, 256, 512, 4), (1, 4, 512, 512, 4), (2, 1, 1024, 512, 6), (1, 1, 2048, 2048, 16)],
+)
+def test_no_place_is_given_twice(
+    threads: int, clusters: int, scratch_depth: int, tuple_depth: int, block_rams: int
+) -> None:
+    depths = {"scratch_depth": scratch_depth, "tuple_depth": tuple_depth}
+    plan = floorplan(MachineConfig(threads=threads, clusters=clusters, **SHAPE, **depths), DEVICE, ENGINE)
     assert plan is not None
     assert len(plan) == 9 * threads * clusters
+    assert all(len(types["DP16KD"]) >= block_rams for types in plan.values())
     places = [place for types in plan.values() for kind in types.values() for place in kind]
     assert len(set(places)) == len(places)
+
+
+def test_a_scratchpad_lies_between_its_tuples() -> None:
+    """Names of its cells come first."""
+    plan = floorplan(MachineConfig(threads=2, **SHAPE, scratch_depth=1024, tuple_depth=1024), DEVICE, ENGINE)
+    assert plan is not None
+    for name, types in plan.items():
+        columns = [int(place[1 : place.index("/")]) for place in types["DP16KD"]]
+        if ".lane_" in name:
+            scratch, tuples = columns[:4], columns[4:]
+            assert min(tuples) < min(scratch) < max(scratch) < max(tuples)
 
 
 def test_a_lane_lies_between_its_multipliers_and_its_memories() -> None:
@@ -86,22 +104,34 @@ def test_no_plan_where_none_is_needed_or_known(config: MachineConfig, part: str)
 
 
 def test_cells_take_places_in_the_order_of_their_names() -> None:
-    plan = {"a.b": {"DP16KD": ["X1", "X2", "X3"], "MULT18X18D": ["X4"]}}
-    made = netlist({"a.b.z": "DP16KD", "a.b.y": "DP16KD", "a.b.m": "MULT18X18D", "a.bc.y": "DP16KD", "a.b.l": "LUT4"})
+    """Those without one stay free, and so does another instance."""
+    plan = {"a.b": {"DP16KD": ["X1", "X2", "X3"], "MULT18X18D": ["X4"]}, "a.c": {"DP16KD": ["X5"]}}
+    made = netlist(
+        {
+            "a.b.z": "DP16KD",
+            "a.b.y": "DP16KD",
+            "a.b.m": "MULT18X18D",
+            "a.b.n": "MULT18X18D",
+            "a.bc.y": "DP16KD",
+            "a.b.l": "LUT4",
+            "a.c.l": "LUT4",
+        }
+    )
     cells = pin(made, plan)["modules"]["fit"]["cells"]
     assert {name: cell["attributes"].get("BEL") for name, cell in cells.items()} == {
         "a.b.z": "X2",
         "a.b.y": "X1",
         "a.b.m": "X4",
+        "a.b.n": None,
         "a.bc.y": None,
         "a.b.l": None,
+        "a.c.l": None,
     }
 
 
-@pytest.mark.parametrize("cells", [{}, {"a.x": "DP16KD", "a.y": "DP16KD"}])
-def test_a_plan_of_another_machine_is_refused(cells: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match=f"^a has {len(cells)} DP16KD, and the plan 1 to 1 places for them$"):
-        pin(netlist(cells), {"a": {"DP16KD": ["X1/Y1/EBR0"]}})
+def test_a_plan_of_another_machine_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^the netlist has no cells of a: the plan is another machine's$"):
+        pin(netlist({"ab.x": "DP16KD"}), {"a": {"DP16KD": ["X1/Y1/EBR0"]}})
 
 
 def test_the_plan_names_instances_of_the_netlist(tmp_path: Path) -> None:
