@@ -23,7 +23,7 @@ demo: $(STAMPS)/demo
 
 test: lint $(STAMPS)/icarus
 	$(MAKE) -C pg_extension check-headers PYTHON=$(CURDIR)/$(BIN)/python
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 bench: $(STAMPS)/test
 	$(BIN)/python -m bench
