@@ -3,7 +3,8 @@ the bus reaches the machine once, in a cycle that the loop leaves free, and an a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,14 @@ QUICK = 3
 
 # of the parts around the host port, the ports are wanted and nothing else
 pytestmark = pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """Parts go while their warning is ignored, not in another test."""
+    yield
+    gc.collect()
+
 
 ASKS = ("valid", "write", "address", "wdata")
 READER = ("idle", "failed", "failed_page", "arrived")
