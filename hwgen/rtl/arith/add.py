@@ -104,7 +104,7 @@ class FloatAdd(wiring.Component):
             stays.append(normal[28 - places :].any())
             exact = 2 if places > 2 else 0
             normal = Mux(stays[-1], normal, Cat(Const(0, places + exact), normal[exact : 28 - places]))
-        stays = [after(any_) for any_ in stays]
+        stays = [after(stay) for stay in stays]
         normal = after(normal)
         # ~(exponent + 2), as are the flags: what meets a constant one in a carry chain is complemented for nothing
         less = after((Const(0xFE, 8) + ~exponent)[:8])

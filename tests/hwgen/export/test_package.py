@@ -79,6 +79,14 @@ def test_the_manifest_and_the_report_name_every_file(folder: Path) -> None:
     assert not any(b"@" in found[f"sim/{name}"] for name in ("writes.hex", "expected.hex"))
 
 
+def test_pages_are_as_large_as_the_table_s(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    large = [*ARGUMENTS, "-o", str(tmp_path / "large"), "--page-size", "16384"]
+    assert main(large) == 0
+    assert json.loads((tmp_path / "large" / MANIFEST).read_text())["config"]["page_size"] == 16384
+    assert main([*large, "--design", "page_size=8192"]) == USAGE
+    assert "page_size of a machine must be that of its table's pages, 16384, not 8192" in capsys.readouterr().err
+
+
 def test_the_image_is_what_the_register_map_says(folder: Path) -> None:
     """Each region from its beginning, the program in strides, unused Strider words and descriptors zero."""
     made = Bundle.from_bytes((folder / "bundle.bin").read_bytes())
