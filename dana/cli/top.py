@@ -24,17 +24,19 @@ CURVE = "curve"
 SPARKS = 16
 """Letters of a curve."""
 
+# who looks may be a superuser: each operator and function has the very types of one of PostgreSQL's own, so that nobody
+# else's of that name fits better
 RUNNING = """
 SELECT pid, role, coalesce(source::text, 'a query'), phase, epoch, epochs, page, pages, loss, seconds_left
 FROM dana.progress ORDER BY pid
 """
 ENDED = """
-SELECT id, model || '@' || model_version, source, backend, epochs, loss, wall_seconds, started
+SELECT id, model || '@' || model_version::text, source, backend, epochs, loss, wall_seconds, started
 FROM dana.run ORDER BY id DESC LIMIT %s
 """
 CURVES = """
 SELECT pid, run, avg(loss) FROM (
-    SELECT pid, run, loss, ntile(%s) OVER (PARTITION BY pid, run ORDER BY epoch) AS part FROM dana.curve
+    SELECT pid, run, loss, ntile(%s::integer) OVER (PARTITION BY pid, run ORDER BY epoch) AS part FROM dana.curve
     WHERE pid IS NOT NULL OR run = ANY (%s)
 ) AS epochs GROUP BY pid, run, part ORDER BY pid, run, part
 """

@@ -1,6 +1,7 @@
 """A run as the database remembers it.
 
-In: a session and the run's number. Out: a `Run`. It reads tables and the catalog, and writes nothing.
+In: a session and the run's number. Out: a `Run`. It reads the extension's tables, and writes nothing. It must not touch
+what a run names: who reads may be a superuser, and a view may call any function of its owner's.
 """
 
 from __future__ import annotations
@@ -10,12 +11,10 @@ from datetime import datetime
 from typing import Any
 
 import psycopg
-from psycopg import sql
 from psycopg.rows import dict_row
 
 from dana.errors import UsageError
-from dana.storage.schema import Attribute
-from dana.storage.types import ARRAYS
+from dana.runtime.provenance import digest_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,14 +31,16 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A row of dana.run with its epochs, and what is still there of its rule and its table.
+    """A row of dana.run with its epochs, and what is still there of its rule.
 
     Attributes
     ----------
+    design
+        What the training said of its machine and of what that was made from (`dana.runtime.provenance`).
     rule
-        Text of the rule, or None: it was dropped.
-    attributes
-        Columns of the table in attnum order, or empty: it was dropped, or is not the reader's to look at.
+        Text of the rule as it was trained, or None.
+    missing
+        Why there is none, as a sentence; empty where there is one.
     metas
         Values of the rule's metas in this run.
     features, labels
@@ -64,10 +65,10 @@ class Run:
     cycles: int | None
     design: dict[str, Any]
     rule: str | None
+    missing: str
     metas: dict[str, float]
     features: tuple[str, ...]
     labels: tuple[str, ...]
-    attributes: tuple[Attribute, ...]
     curve: tuple[Epoch, ...]
 
     @property
@@ -95,23 +96,9 @@ class Run:
 
 RUN = """
 SELECT r.id, r.model, r.model_version, r.udf, r.source, r.backend, r.started, r.wall_seconds, r.modelled_seconds,
-       r.epochs, r.converged, r.loss, r.tuples, r.skipped, r.pages, r.cycles, r.design,
-       u.source AS rule, coalesce(m.metadata -> 'hyper', '{}') AS metas
-FROM dana.run r
-LEFT JOIN dana.udf u ON u.name = r.udf
-LEFT JOIN dana.model m ON (m.name, m.version) = (r.model, r.model_version)
+       r.epochs, r.converged, r.loss, r.tuples, r.skipped, r.pages, r.cycles, r.design, u.source AS rule
+FROM dana.run r LEFT JOIN dana.udf u ON u.name = r.udf
 WHERE r.id = %s
-"""
-
-TABLE = """
-SELECT c.oid, c.oid::regclass::text FROM pg_class c
-WHERE c.oid = to_regclass(%s) AND has_table_privilege(c.oid, 'SELECT')
-"""
-
-ATTRIBUTES = """
-SELECT attname, atttypid, format_type(atttypid, atttypmod), attlen, attalign::text, attnotnull, attisdropped,
-       attgenerated::text, atthasmissing
-FROM pg_attribute WHERE attrelid = %s AND attnum > 0 ORDER BY attnum
 """
 
 
@@ -133,48 +120,18 @@ def read_run(session: psycopg.Connection[Any], number: int) -> Run:
             "SELECT epoch, loss, tuples, cycles, seconds, counters FROM dana.epoch WHERE run = %s ORDER BY epoch",
             (number,),
         ).fetchall()
-    design = found["design"]
-    features, labels = tuple(design.get("features", ())), tuple(design.get("labels", ()))
+    design, rule = found["design"], found.pop("rule")
+    missing = ""
+    if rule is None:
+        missing = "The rule has been dropped, or is not yours to read."
+    elif digest_of(rule) != design.get("rule"):
+        rule, missing = None, "The rule has been replaced since this run."
     return Run(
         **found,
-        features=features,
-        labels=labels,
-        attributes=_attributes(session, found["source"], {*features, *labels}),
+        rule=rule,
+        missing=missing,
+        metas=design.get("metas", {}),
+        features=tuple(design.get("features", ())),
+        labels=tuple(design.get("labels", ())),
         curve=tuple(Epoch(**row) for row in curve),
     )
-
-
-def _attributes(session: psycopg.Connection[Any], source: str, used: set[str]) -> tuple[Attribute, ...]:
-    table = session.execute(TABLE, (source,)).fetchone()
-    if table is None:
-        return ()
-    oid_of_table, name_of_table = table
-    attributes = []
-    for name, oid, type_name, length, align, not_null, dropped, generated, missing in session.execute(
-        ATTRIBUTES, (oid_of_table,)
-    ).fetchall():
-        count = _array_length(session, name_of_table, name) if oid in ARRAYS and name in used else None
-        attributes.append(
-            Attribute(
-                name=name,
-                type_oid=oid,
-                type_name=type_name,
-                length=length,
-                align=align,
-                not_null=not_null,
-                dropped=dropped,
-                generated=generated,
-                has_missing=missing,
-                array_length=count,
-            )
-        )
-    return tuple(attributes)
-
-
-def _array_length(session: psycopg.Connection[Any], table: str, column: str) -> int | None:
-    """Elements of the first array that is there. `table` is as the server writes it, quoted where it has to be."""
-    statement = sql.SQL("SELECT array_length({0}, 1) FROM {1} WHERE {0} IS NOT NULL LIMIT 1").format(
-        sql.Identifier(column), sql.SQL(table)
-    )
-    row = session.execute(statement).fetchone()
-    return None if row is None else row[0]

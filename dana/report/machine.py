@@ -1,7 +1,7 @@
-"""What the machine of a run did: its design, made again from rule, table and configuration.
+"""What the machine of a run did: its design, made again from the rule and what the run says of its table.
 
-In: a `Run`. Out: a `Machine`: bounds and use of an epoch, and the schedule of its sections, or None where rule or table
-are gone. Nothing is trained.
+In: a `Run`. Out: a `Machine`: bounds and use of an epoch, and the schedule of its sections; or why it cannot be made.
+Nothing is trained, and no other machine than the one that was is shown.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dana.compiler.verify import section_length, timing
 from dana.errors import UsageError
 from dana.report.history import Run
 from dana.runtime.designs import DesignStore
-from dana.runtime.streams import on_pages_that_hold_rows
-from dana.runtime.trainer import Relation, TrainRequest
+from dana.runtime.provenance import recorded_request
 from dsl import RuleError
 from hwgen.spec.bundle import Bundle
+from hwgen.spec.config import ConfigError
 from hwgen.spec.engine import Instruction, Opcode, Source
 
 
@@ -71,39 +71,26 @@ class Machine:
         )
 
 
-def machine_of(run: Run) -> Machine | None:
+def machine_of(run: Run) -> Machine | str:
     """Make the design of a run again.
 
     Returns
     -------
-    None where the run had no machine, or rule or table have gone or changed since, so that it cannot be made.
+    Where it cannot be made, the reason in sentences; empty where the run had no machine.
     """
-    if not run.config or run.rule is None or not run.attributes:
-        return None
-    design = {name: value for name, value in run.config.items() if name != "page_size"}
-    request = TrainRequest(
-        rule=run.udf,
-        source=run.rule,
-        relation=Relation(
-            name=run.source,
-            pages=run.pages_of_epoch,
-            page_size=run.config["page_size"],
-            attributes=run.attributes,
-        ),
-        features=run.features,
-        label=run.labels[0] if len(run.labels) == 1 else None,
-        epochs=None,
-        hyper=run.metas,
-        backend="sim",
-        design=design,
-    )
+    if "bundle" not in run.design:
+        return ""
+    if run.rule is None:
+        return run.missing
+    request = recorded_request(rule=run.udf, source=run.rule, relation=run.source, design=run.design)
     try:
-        request = on_pages_that_hold_rows(request)
         bundle = DesignStore().get(request).bundle
-        tuples = max(1, round((run.tuples + run.skipped) / max(1, run.pages_of_epoch)))
-        sample = sample_pages(request.relation.schema, page_size=bundle.config.page_size, tuples=tuples)
-    except (UsageError, RuleError):
-        return None
+    except (UsageError, RuleError, ConfigError):
+        bundle = None
+    if bundle is None or bundle.digest != run.design["bundle"]:
+        return "Another version of DAnA trained it, and this one makes another machine of the rule."
+    tuples = max(1, round((run.tuples + run.skipped) / max(1, run.pages_of_epoch)))
+    sample = sample_pages(request.relation.schema, page_size=bundle.config.page_size, tuples=tuples)
     return Machine.of(f"rule {run.udf} on {run.source}, run {run.id}", bundle, measure_cycles(bundle, sample))
 
 

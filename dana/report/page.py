@@ -1,7 +1,7 @@
 """The HTML page of a run: one file that needs nothing else.
 
-In: a `Run` and its `Machine`, if it had one. Out: HTML. Every text that came from the database is escaped; the only
-markup that is put in as it is are the drawings of `charts`.
+In: a `Run` and its `Machine`, or why there is none. Out: HTML. Every text that came from the database is escaped; the
+only markup that is put in as it is are the drawings of `charts`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ WHEN = {
 }
 
 
-def render(run: Run, machine: Machine | None) -> str:
-    """The page."""
+def render(run: Run, made: Machine | str) -> str:
+    """The page; ``made`` is what `dana.report.machine.machine_of` gives."""
+    machine, why = (None, made) if isinstance(made, str) else (made, "")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(files("dana.report").joinpath("page.html").read_text(encoding="utf-8"))
     loss, measured = loss_chart(run), measured_chart(run)
     return template.render(
         run=run,
         machine=machine,
+        why=why,
         colours=COLOURS,
         loss=None if loss is None else Markup(loss),
         measured=None if measured is None else Markup(measured),

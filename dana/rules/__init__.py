@@ -1,8 +1,8 @@
 """Rules that are ready to use: regression, classification, factors, clusters, components.
 
-Each file beside this one is the text of one rule; ``examples/`` holds the same files for readers. Comes in: a rule's
-name. Goes out: its text, its first line, or the compiled rule: ``dana.rules.logistic`` is what ``dana.load`` gives for
-the file. Must not: run a rule file as Python, or load the front end before a rule is asked for.
+Each file beside this one is the text of one rule; ``dana rules show NAME`` prints it. In: a rule's name. Out:
+its text, its first line, or the compiled rule: ``dana.rules.logistic`` is what ``dana.load`` gives for the file. Must
+not: run a rule file as Python, or load the front end before a rule is asked for.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from dana.errors import UsageError
 if TYPE_CHECKING:
     from dsl import Rule
 
-__all__ = ["NAMES", "summary", "text"]
+__all__ = ["FOLDER", "NAMES", "summary", "text"]
+
+FOLDER = Path(__file__).parent
+"""Where the files are."""
 
 NAMES = (
     "linear",
@@ -48,7 +51,7 @@ def text(name: str) -> str:
     """
     if name not in NAMES:
         raise UsageError(f"there is no rule {name!r} in dana.rules", hint=f"The rules are {', '.join(NAMES)}.")
-    return (Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8")
+    return (FOLDER / f"{name}.py").read_text(encoding="utf-8")
 
 
 def summary(name: str) -> str:

@@ -17,6 +17,7 @@ from dana.runtime.machines import PageCollector
 from dana.runtime.metas import meta_values
 from dana.runtime.notices import warn_of_non_finite
 from dana.runtime.page_errors import no_rows_error, page_error
+from dana.runtime.provenance import provenance
 from dana.runtime.trainer import (
     EpochReport,
     Json,
@@ -122,6 +123,7 @@ class InterpretedTraining:
             "features": list(self._binding.features),
             "labels": list(self._binding.labels),
             "classes": classes_of(declared_classes(self._binding.graph), self._binding.labels),
+            **provenance(self._request, self._metas, self._extents),
         }
 
     @property

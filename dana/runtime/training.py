@@ -23,6 +23,7 @@ from dana.runtime.machines import MACHINES, StreamingMachine
 from dana.runtime.metas import meta_values
 from dana.runtime.notices import warn_of_non_finite
 from dana.runtime.page_errors import no_rows_error, page_error, row_error
+from dana.runtime.provenance import machine_provenance, provenance
 from dana.runtime.streams import plan_stream
 from dana.runtime.trainer import (
     EpochReport,
@@ -178,6 +179,8 @@ class MachineTraining:
             "features": list(self._design.features),
             "labels": list(self._design.labels),
             "classes": classes_of(self._design.classes, self._design.labels),
+            **provenance(self._request, self._metas, self._design.extents),
+            **machine_provenance(self._request, self._design),
         }
 
     @property

@@ -9,6 +9,7 @@ the blocks that the header's `blocks` lists with their word counts (u32 words), 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import struct
 import zlib
@@ -125,6 +126,11 @@ class Bundle:
     image: Words
     symbols: tuple[Symbol, ...]
     notes: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the binary form: equal for equal Bundles alone."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
 
     @cached_property
     def round_tuples(self) -> int:

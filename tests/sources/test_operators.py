@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
 import psycopg
 import pytest
+from rich.console import Console
 
+from dana.cli.top import _screen
+from dana.errors import UsageError
+from dana.experiments import jobs
+from dana.report.history import read_run
 from tests.sources.conftest import Session, weights
 from tests.sources.test_evaluate import LOGISTIC
 
@@ -88,6 +95,24 @@ def test_no_operator_of_somebody_else_is_called(hostile: Session) -> None:
     job = hostile.execute("SELECT dana_train_start('fit', 't', 'o', '{x}', 'y')").fetchone()
     assert hostile.execute("SELECT dana_train_wait(%s)", job).fetchone() == ("done",)
     assert hostile.execute("SELECT dana_train_cancel(%s)", job).fetchone() == (False,)
+
+
+def test_tools_of_the_command_line_call_no_operator_of_somebody_else(hostile: Session) -> None:
+    hostile.execute(
+        "CREATE FUNCTION test.part(bigint, smallint) RETURNS bigint LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'hostile ntile'; END $$"
+    )
+    hostile.execute("CREATE AGGREGATE test.ntile(smallint) (SFUNC = test.part, STYPE = bigint)")
+    shown = StringIO()
+    Console(file=shown, width=200).print(_screen(hostile, 200, {}))
+    assert "m@1" in shown.getvalue()
+    run = hostile.execute("SELECT max(id) FROM dana.run").fetchone()
+    assert run
+    assert read_run(hostile, run[0]).model == "m"
+    with pytest.raises(UsageError, match="there is no run"):
+        read_run(hostile, run[0] + 1)
+    assert jobs(hostile, 1) == []
+    assert jobs(hostile, limit=5) == []
 
 
 OVERLOADS = (
