@@ -1,7 +1,9 @@
 """The operating-system account that the server and its worker run as, and what that account can reach.
 
 In: the account of this process. Out: the account for the children. PostgreSQL refuses to run as root, so root's
-children run as an unprivileged account that exists already. This module must not create accounts, and must not
+children run as an unprivileged account that exists already. What that account can write it can replace by a link to
+anything; so root changes nothing below a folder of the account's but by a child that has its identity (`Account.run`),
+and reads nothing there but what belongs to it (`Account.open`). This module must not create accounts, and must not
 change the mode of a folder that it did not make: opening up a 0700 home is worse than refusing to start.
 """
 
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import stat
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +20,9 @@ from typing import TypedDict
 from dana.errors import SetupError
 
 ACCOUNT_VARIABLE = "DANA_OS_USER"
+
+LONGEST_READ = 64 * 1024
+"""Bytes that are read of a file of the account's."""
 
 
 class Identity(TypedDict, total=False):
@@ -56,10 +62,87 @@ class Account:
         return subprocess.run(test, cwd="/", check=False, **self.identity()).returncode == 0
 
     def make_private(self, folder: Path) -> None:
-        """Create ``folder`` (its parent exists) for this account alone, mode 0700."""
+        """Create ``folder`` for this account alone, mode 0700; its parent exists and is not the account's to write."""
         folder.mkdir(mode=0o700, exist_ok=True)
         if self.switched:
             os.chown(folder, self.uid, self.gid, follow_symlinks=False)
+
+    def make_inside(self, folder: Path) -> None:
+        """Create ``folder``, mode 0700, in one that the account can write, where it does not exist."""
+        self.run('mkdir -m 700 -- "$1" 2>/dev/null || test -d "$1" || mkdir -m 700 -- "$1"', folder)
+
+    def run(self, script: str, *arguments: Path | str, given: str = "") -> None:
+        """Run a script of the shell as this account, with ``given`` as its input.
+
+        Raises
+        ------
+        SetupError
+            It failed; the message is what it said.
+        """
+        done = subprocess.run(
+            ["/bin/sh", "-c", script, "sh", *map(str, arguments)],
+            input=given,
+            capture_output=True,
+            text=True,
+            cwd="/",
+            env={"PATH": "/usr/bin:/bin"},
+            check=False,
+            **self.identity(),
+        )
+        if done.returncode != 0:
+            raise SetupError(done.stderr.strip() or f"{script!r} as account {self.name} ended with {done.returncode}")
+
+    def open(self, folder: Path, name: str) -> int:
+        """Open a file below a folder of the account's, to read; the caller closes the descriptor.
+
+        Root, where the account is another, takes regular files of the account's alone, and follows no link: another
+        file could be secret, and reading a pipe or a device may never end.
+
+        Parameters
+        ----------
+        folder
+            A folder whose own place the account cannot change.
+        name
+            Path of the file from there.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no such file.
+        SetupError
+            It is not the account's.
+        """
+        if not self.switched:
+            return os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC)
+        *parents, last = name.split("/")
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        at = os.open(folder, flags | os.O_DIRECTORY)
+        try:
+            for parent in parents:
+                below = os.open(parent, flags | os.O_DIRECTORY, dir_fd=at)
+                os.close(at)
+                at = below
+            file = os.open(last, flags, dir_fd=at)
+        except FileNotFoundError:
+            raise
+        except OSError as error:  # ELOOP, ENOTDIR: a link; ENXIO: a socket
+            raise self._foreign(folder / name) from error
+        finally:
+            os.close(at)
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != self.uid:
+            os.close(file)
+            raise self._foreign(folder / name)
+        return file
+
+    def read(self, folder: Path, name: str) -> str:
+        """The end of a file's text, at most `LONGEST_READ` bytes; the file is opened by `open`."""
+        with os.fdopen(self.open(folder, name), "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - LONGEST_READ))
+            return file.read(LONGEST_READ).decode(errors="replace")
+
+    def _foreign(self, path: Path) -> SetupError:
+        return SetupError(f"{path} must be a file of account {self.name} itself, not a link or another's; remove it")
 
 
 def server_account() -> Account:

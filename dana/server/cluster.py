@@ -7,7 +7,6 @@ Settings that an owner may change are written once into ``postgresql.conf``; wha
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -57,8 +56,7 @@ def initialise(installation: Installation, data: Path, account: Account) -> None
     if (data / "PG_VERSION").exists():
         return
     part = data.with_name(f"{data.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    account.make_private(part)
+    account.run('rm -rf -- "$1" && mkdir -m 700 -- "$1"', part)
     command = [str(installation.program("initdb")), "--pgdata", str(part), "--username", SUPERUSER]
     command += ["--auth", "trust", "--encoding", "UTF8", "--no-locale", "--no-sync", "--no-instructions"]
     done = subprocess.run(
@@ -72,9 +70,9 @@ def initialise(installation: Installation, data: Path, account: Account) -> None
     )
     if done.returncode != 0:
         raise SetupError(f"initdb failed in {part}:\n{(done.stderr or done.stdout).strip()}")
-    with open(part / "postgresql.conf", "a") as conf:  # initdb itself takes settings from 16 on only
-        conf.writelines(f"{name} = '{value}'\n" for name, value in settings(installation.major).items())
-    part.rename(data)  # appears whole or not at all
+    # initdb itself takes settings from 16 on only; the folder appears whole or not at all
+    lines = "".join(f"{name} = '{value}'\n" for name, value in settings(installation.major).items())
+    account.run('cat >> "$1/postgresql.conf" && mv -T -- "$1" "$2"', part, data, given=lines)
 
 
 def server_command(installation: Installation, data: Path, sockets: Path, worker_socket: Path) -> list[str]:

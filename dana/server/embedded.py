@@ -12,7 +12,6 @@ import fcntl
 import hashlib
 import json
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -113,7 +112,7 @@ class EmbeddedServer:
     def is_running(self) -> bool:
         """Whether the supervisor lives: it holds a lock for as long as it does."""
         try:
-            lock = os.open(self._folder / "alive.lock", os.O_RDONLY)
+            lock = self.account.open(self._folder, "alive.lock")
         except FileNotFoundError:
             return False
         try:
@@ -178,8 +177,8 @@ class EmbeddedServer:
                 f"the server runs as account {self.account.name}, which cannot enter {self.root}; "
                 "set DANA_HOME to a folder below one that every account may enter (0755), such as /var/cache/dana"
             )
-        for folder in (self._folder, self._folder / "log"):
-            self.account.make_private(folder)
+        self.account.make_private(self._folder)
+        self.account.make_inside(self._folder / "log")
 
     @contextlib.contextmanager
     def _exclusive(self) -> Iterator[None]:
@@ -194,14 +193,12 @@ class EmbeddedServer:
 
     def _state(self) -> supervisor.State:
         try:
-            state: supervisor.State = json.loads((self._folder / "state.json").read_text())
+            state: supervisor.State = json.loads(self.account.read(self._folder, "state.json"))
         except FileNotFoundError:
             return {}
         return state
 
     def _launch(self, installed: installation.Installation, python: interpreter.Interpreter, build: str) -> None:
-        for stale in (self._folder / "state.json", self.worker_socket):
-            stale.unlink(missing_ok=True)
         data = self._folder / "data"
         plan = supervisor.Plan(
             server=cluster.server_command(installed, data, self._sockets, self.worker_socket),
@@ -209,6 +206,7 @@ class EmbeddedServer:
             data=str(data),
             lock=str(self._folder / "alive.lock"),
             state=str(self._folder / "state.json"),
+            worker_socket=str(self.worker_socket),
             server_log=str(self.server_log),
             worker_log=str(self.worker_log),
             build=build,
@@ -231,26 +229,32 @@ class EmbeddedServer:
         """Variables for the children: none that would point PostgreSQL or another account elsewhere."""
         if self.account.switched:
             cache = self._folder / "cache"
-            self.account.make_private(cache)
+            self.account.make_inside(cache)
             kept = {name: os.environ[name] for name in ("PATH", "LANG", "CXX", "CC") if name in os.environ}
             return kept | {"HOME": str(cache), "XDG_CACHE_HOME": str(cache)}
         return {name: value for name, value in os.environ.items() if not name.startswith(("PG", "MAKE", "MFLAGS"))}
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT
-        pid_file = self._folder / "data" / "postmaster.pid"
         while True:
             with contextlib.suppress(FileNotFoundError):
                 # its last line is "ready" once connections are accepted (PostgreSQL's miscadmin.h, PM_STATUS_READY)
-                if pid_file.read_text().rstrip().endswith("ready") and self.worker_socket.exists():
+                pid_file = self.account.read(self._folder, "data/postmaster.pid")
+                if pid_file.rstrip().endswith("ready") and self.worker_socket.exists():
                     return
             ended = not self.is_running
             if ended or time.monotonic() > deadline:
                 what = "ended at once" if ended else f"were not ready within {START_TIMEOUT:.0f} s"
-                logs = f"{self.server_log}:\n{_tail(self.server_log)}\n{self.worker_log}:\n{_tail(self.worker_log)}"
+                logs = "\n".join(f"{log}:\n{self._tail(log)}" for log in (self.server_log, self.worker_log))
                 self._stop()
                 raise SetupError(f"the server and its worker {what}\n{logs}")
             time.sleep(0.02)
+
+    def _tail(self, log: Path, lines: int = 15) -> str:
+        try:
+            return "\n".join(self.account.read(self._folder, f"log/{log.name}").splitlines()[-lines:])
+        except FileNotFoundError:
+            return "(empty)"
 
     def _create_extension(self) -> None:
         import psycopg
@@ -272,8 +276,9 @@ class EmbeddedServer:
         told = False
         while self.is_running:
             pid = self._state().get("supervisor")
-            if pid is not None and not told and os.stat(f"/proc/{pid}").st_uid == self.account.uid:
-                os.kill(pid, signal.SIGTERM)
+            if pid is not None and not told:
+                # as the account: the number is what a file of the account's says
+                self.account.run('kill -TERM "$1" 2>/dev/null || true', str(pid))
                 told = True
             if time.monotonic() > deadline:
                 raise SetupError(f"the server below {self._folder} does not stop; see {self.server_log}")
@@ -290,10 +295,3 @@ def _build_key(major: int) -> str:
                 found = file.stat()
                 digest.update(f"{file}\0{found.st_size}\0{found.st_mtime_ns}\0".encode())
     return digest.hexdigest()
-
-
-def _tail(log: Path, lines: int = 15) -> str:
-    try:
-        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
-    except FileNotFoundError:
-        return "(empty)"

@@ -63,7 +63,7 @@ def socket_folder(preferred: Path, account: Account) -> Path:
     if len(os.fsencode(preferred / LONGEST_SOCKET_NAME)) > SOCKET_PATH_LIMIT:
         folder = Path("/tmp") / f"dana-{account.uid}-{short_name(preferred)}"
     if not os.path.lexists(folder):
-        account.make_private(folder)
+        account.make_inside(folder)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != account.uid or found.st_mode & 0o077:
         raise SetupError(

@@ -43,8 +43,8 @@ class Plan:
         Command lines.
     data
         PostgreSQL's data directory.
-    lock, state, server_log, worker_log
-        Files.
+    lock, state, worker_socket, server_log, worker_log
+        Files; the state and the socket that an earlier run left behind are removed.
     build
         Digest of the code that runs, told by the state file.
     """
@@ -54,6 +54,7 @@ class Plan:
     data: str
     lock: str
     state: str
+    worker_socket: str
     server_log: str
     worker_log: str
     build: str
@@ -208,6 +209,8 @@ def main() -> int:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return 3
+    for stale in (plan.state, plan.worker_socket):  # here, for we are the account
+        Path(stale).unlink(missing_ok=True)
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     if os.fork() != 0:
         return 0  # the lock lives on in the child
