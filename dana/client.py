@@ -32,6 +32,7 @@ from dana.experiments import (
     jobs,
     start,
 )
+from dana.terminal import printable
 
 if TYPE_CHECKING:
     from dsl import Rule
@@ -392,7 +393,7 @@ class Connection:
             return
         with (
             console.status(Text(f"{what} …")) as status,  # Text: nothing that a user named is markup
-            self._notices(lambda text: status.update(Text(f"{what}: {text}"))),
+            self._notices(lambda text: status.update(Text(f"{what}: {printable(text)}"))),
             self._telling_epochs(),
         ):
             yield

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from dana.cli import bench, demo, design, hardware, jobs, library, models, report, rules, search, server, top, train
 from dana.errors import SetupError, UsageError
+from dana.terminal import printable
 
 OK = 0
 USAGE = 2
@@ -77,13 +78,13 @@ def _report(error: Exception) -> int:
         return _fail(str(error), SETUP)
     if isinstance(error, UsageError):
         return _fail(str(error), USAGE)
-    traceback.print_exception(error)
+    print(printable("".join(traceback.format_exception(error)), lines=True), end="", file=sys.stderr)
     return _fail("this is a bug in dana; please report it with the lines above", INTERNAL)
 
 
 def _show_warning(message: Warning | str, *where: object, **more: object) -> None:
     """Print what a rule's author should know; where in our own code it was said helps nobody."""
-    print(message, file=sys.stderr)
+    print(printable(str(message), lines=True), file=sys.stderr)
 
 
 def _is_from(module: str, name: str, error: Exception) -> bool:
@@ -93,5 +94,6 @@ def _is_from(module: str, name: str, error: Exception) -> bool:
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"dana: {message}", file=sys.stderr)
+    # it may be the server's, with names that anybody chose
+    print(f"dana: {printable(message, lines=True)}", file=sys.stderr)
     return code

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from dana.terminal import cells, printable
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -50,7 +52,8 @@ def _table(jobs: list[Job]) -> Table:
         source = job.arguments.get("source") or "a query"
         begun = "" if job.started is None else f"{job.started:%Y-%m-%d %H:%M:%S}"
         call = f"{job.function.removeprefix('dana_')} {job.arguments.get('udf')}"
-        table.add_row(*map(Text, (str(job.id), call, str(source), job.state, begun, _outcome(job))))
+        outcome = Text(printable(_outcome(job), lines=True))
+        table.add_row(*cells((str(job.id), call, str(source), job.state, begun)), outcome)
     return table
 
 

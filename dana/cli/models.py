@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from dana.terminal import printable
+
 FORMATS = ("json", "onnx", "pmml")
 
 
@@ -35,11 +37,14 @@ def run_export_model(options: argparse.Namespace) -> int:
     assert row is not None
     made = _make(kind, row[0])
     if options.output is None:
+        if sys.stdout.isatty():
+            made = printable(made.decode(), lines=True).encode()
         sys.stdout.buffer.write(made)
         sys.stdout.flush()
     else:
         options.output.write_bytes(made)
-        print(f"{options.output}: model {row[0]['name']}@{row[0]['version']} as {kind}, {len(made):,} bytes")
+        name = printable(row[0]["name"])
+        print(f"{options.output}: model {name}@{row[0]['version']} as {kind}, {len(made):,} bytes")
     return 0
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from dana.cli.columns import add_table, declared_table
 from dana.errors import UsageError
+from dana.terminal import printable
 
 if TYPE_CHECKING:
     from dana.runtime.trainer import TrainRequest
@@ -59,7 +60,7 @@ def run_check(options: argparse.Namespace) -> int:
     for file in options.files:
         rule = Rule(read_rule(file), filename=str(file))
         if rule.report:
-            print(rule.report, file=sys.stderr)
+            print(printable(rule.report, lines=True), file=sys.stderr)
         if rule.diagnostics:
             code = FAILED
         else:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dana.cli.train import names
+from dana.terminal import cells, printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -75,10 +76,11 @@ def _table(points: list[SearchPoint]) -> Table:
     table = Table(box=None)
     metas = list(points[0].hyper)
     for title in ("rank", *metas, "score", "± deviation", ""):
-        table.add_column(title, justify="left" if title == "" else "right")
+        table.add_column(Text(printable(title)), justify="left" if title == "" else "right")
     for point in points:
         score, deviation = (f"{value:.6g}" if value is not None else "" for value in (point.score, point.deviation))
         rank = "" if point.rank is None else str(point.rank)
-        cells = (rank, *(f"{point.hyper[meta]:g}" for meta in metas), score, deviation, point.error or "")
-        table.add_row(*map(Text, cells))
+        values = (f"{point.hyper[meta]:g}" for meta in metas)
+        error = Text(printable(point.error or "", lines=True))
+        table.add_row(*cells((rank, *values, score, deviation)), error)
     return table

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from dana.terminal import cells, printable
+
 if TYPE_CHECKING:
     import psycopg
     from rich.console import Group
@@ -132,8 +134,8 @@ def _table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]
     """A table that shortens what users named where the terminal is narrow, then leaves out the curve, and no number."""
     from rich import box
     from rich.table import Table
-    from rich.text import Text
 
+    rows = [tuple(map(printable, row)) for row in rows]  # before their widths are taken
     made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     widths = [max([len(column), *(len(row[k]) for row in rows)]) for k, column in enumerate(columns)]
     named = [k for k, column in enumerate(columns) if column in NAMED]
@@ -146,9 +148,9 @@ def _table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]
     for column, width in zip(columns, widths, strict=True):
         made.add_column(column, no_wrap=True, width=width, overflow="ellipsis")
     for row in rows:
-        made.add_row(*map(Text, row))  # Text: nothing that a user named is markup
+        made.add_row(*cells(row))
     if not rows:
-        made.add_row(Text("–"))
+        made.add_row("–")
     return made
 
 

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dana.terminal import cells
+
 if TYPE_CHECKING:
     from dana.client import TrainResult
 
@@ -75,8 +77,8 @@ def _print(result: TrainResult) -> None:
     from rich.table import Table
 
     table = Table(show_header=False, box=None)
-    for name, value in _rows(result):
-        table.add_row(name, value)
+    for row in _rows(result):
+        table.add_row(*cells(row))
     Console().print(table)
 
 

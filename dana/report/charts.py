@@ -18,6 +18,7 @@ from matplotlib.ticker import MaxNLocator
 
 from dana.report.history import Run
 from dana.report.machine import Machine
+from dana.terminal import printable
 from hwgen.spec.config import MachineConfig
 
 WIDTH = 9.0
@@ -44,11 +45,11 @@ def _drawn(height: float, title: str, out: list[str]) -> Iterator[Axes]:
         figure = Figure(figsize=(WIDTH, height + 0.25), layout="constrained")
         axes = figure.add_subplot()
         # names are users' and no formulas
-        axes.set_title(title, loc="left", parse_math=False)
+        axes.set_title(printable(title), loc="left", parse_math=False)
         yield axes
         text = io.StringIO()
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        figure.savefig(text, format="svg", metadata={**nothing, "Title": title})
+        figure.savefig(text, format="svg", metadata={**nothing, "Title": printable(title)})
     out.append(text.getvalue()[text.getvalue().index("<svg") :])
 
 

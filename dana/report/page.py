@@ -14,6 +14,7 @@ from markupsafe import Markup
 from dana.report.charts import COLOURS, loss_chart, measured_chart, roofline_chart, schedule_chart, use_chart
 from dana.report.history import Run
 from dana.report.machine import Machine
+from dana.terminal import printable
 
 WHEN = {
     "init": "at the start of each epoch",
@@ -28,7 +29,9 @@ WHEN = {
 def render(run: Run, made: Machine | str) -> str:
     """The page; ``made`` is what `dana.report.machine.machine_of` gives."""
     machine, why = (None, made) if isinstance(made, str) else (made, "")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_finalize
+    )
     template = environment.from_string(files("dana.report").joinpath("page.html").read_text(encoding="utf-8"))
     loss, measured = loss_chart(run), measured_chart(run)
     return template.render(
@@ -42,6 +45,11 @@ def render(run: Run, made: Machine | str) -> str:
         roofline=None if machine is None else Markup(roofline_chart(machine)),
         sections=[] if machine is None else [_section(machine, name) for name, _, _ in machine.sections],
     )
+
+
+def _finalize(value: object) -> object:
+    """What is not markup of ours is shown as it is: a name must not turn round what stands beside it."""
+    return printable(value, lines=True) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _section(machine: Machine, name: str) -> dict[str, object]:

@@ -1,0 +1,87 @@
+"""Names that would act on a terminal are shown there, whichever command prints them."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from dana.cli import main
+from dana.cli.entry import DATABASE, OK
+from dana.report.history import read_run
+from dana.report.machine import machine_of
+from dana.report.page import render
+from dana.server.places import PAPER
+from dana.terminal import printable
+
+TITLE = "\x1b]0;owned\x07"
+NAME = f"m{TITLE}\x9b2J\u202eevil\u2066\u200f\x7f\u2028\rx\tz\n[b]"
+SHOWN = r"m\x1b]0;owned\x07\x9b2J\u202eevil\u2066\u200f\x7f\u2028\rx\tz\n[b]"
+
+
+def test_what_is_shown() -> None:
+    assert printable(NAME) == SHOWN
+    assert printable(NAME, lines=True) == SHOWN.replace(r"\t", "\t").replace(r"\n", "\n")
+    assert printable("a\n\tb\udc80", lines=True) == "a\n\tb\\udc80"
+    for one in ("", "plain", "Größe 大きさ", "a [bold]name[/bold] \\x1b"):
+        assert printable(one) == one
+
+
+def acts(text: str) -> set[str]:
+    """Characters of a text that do something to a terminal, but for those that messages have."""
+    return {one for one in text if unicodedata.category(one) in ("Cc", "Cf", "Zl", "Zp") and one not in "\n\t"}
+
+
+@pytest.fixture
+def session(pg_uri: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(pg_uri, autocommit=True) as session:
+        session.execute("SET client_min_messages = warning")
+        session.execute("CREATE TABLE shown AS SELECT random()::real a, random()::real y FROM generate_series(1, 50)")
+        session.execute("SELECT dana_create_udf('shown', %s)", ((PAPER / "linear.py").read_text(),))
+        yield session
+        session.execute("DROP TABLE shown; SELECT dana_drop_udf('shown')")
+        session.execute("SELECT dana_drop_model(%s)", (NAME,))
+
+
+def test_no_command_sends_a_name_as_it_is(
+    pg_uri: str,
+    session: psycopg.Connection,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    train = ["train", "shown", "shown", "--label", "y", "--model", NAME]
+    commands = [
+        (train, OK),
+        ([*train, "--background"], OK),
+        (["jobs"], OK),
+        (["top", "--once"], OK),
+        (["export-model", NAME, "-o", str(tmp_path / "made.json")], OK),
+        (["export-model", NAME + "?"], DATABASE),
+        (["train", "shown", "shown", "--label", NAME], DATABASE),
+    ]
+    for command, code in commands:
+        assert main([*command, "--dsn", pg_uri]) == code, command
+        said = capsys.readouterr()
+        assert acts(said.out + said.err) == set(), command
+        if command[-1] != "--background" and command != ["jobs"]:
+            assert SHOWN[:20] in said.out + said.err, command
+        if command[-1] == "--background":
+            session.execute("SELECT dana_train_wait(max(id)) FROM dana.job")
+
+    # PMML has the name as it is: in a file, and not on a terminal
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["export-model", NAME, "--format", "pmml", "--dsn", pg_uri]) == OK
+    assert acts(capsys.readouterr().out) == set()
+
+    number = session.execute("SELECT max(id) FROM dana.run WHERE model = %s", (NAME,)).fetchone()
+    assert number
+    run = read_run(session, number[0])
+    page = render(run, machine_of(run))
+    assert acts(page) == set()
+    assert SHOWN[:20] in page
