@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import numpy as np
 import psycopg
 from numpy.typing import NDArray
-from psycopg.pq import TransactionStatus
 
 from dana.errors import UsageError
 from dana.experiments import (
@@ -400,16 +399,19 @@ class Connection:
 
     @contextmanager
     def _telling_epochs(self) -> Iterator[None]:
-        """The server tells of each epoch that ends."""
-        setting = "SELECT set_config('dana.notices', %s, false)"
-        before = self.session.execute("SELECT coalesce(current_setting('dana.notices', true), 'none')").fetchone()
-        self.session.execute(setting, ("epoch",))
-        try:
+        """The server tells of each epoch that ends.
+
+        The setting is a transaction's, not the session's: behind a pooler the next transaction of this session may be
+        another server process's, and the next of that process another client's.
+        """
+        setting = "SELECT set_config('dana.notices', %s, true)"
+        # without autocommit it begins the transaction, in which there is a savepoint then
+        before = self.session.execute("SELECT coalesce(nullif(current_setting('dana.notices', true), ''), 'none')")
+        former = before.fetchall()[0]
+        with self.session.transaction():
+            self.session.execute(setting, ("epoch",))
             yield
-        finally:
-            # in a transaction that failed the end of it takes the setting back
-            if before is not None and self.session.info.transaction_status is not TransactionStatus.INERROR:
-                self.session.execute(setting, before)
+            self.session.execute(setting, former)  # a savepoint that is released leaves it as it is
 
     @contextmanager
     def _notices(self, show: Callable[[str], None]) -> Iterator[None]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import psycopg
 import pytest
+from psycopg.pq import TransactionStatus
 
 import dana
 from dana import demo
@@ -70,9 +71,42 @@ def test_epochs_are_told_where_somebody_looks(db: Connection, monkeypatch: pytes
         f"training client_logistic on small: epoch {k} of 2" for k in (1, 2)
     ]
     assert db.session.execute("SHOW dana.notices").fetchone() == ("run",)
-    with pytest.raises(psycopg.Error), db.session.transaction():
+    with pytest.raises(psycopg.Error):
         db.train("client_logistic", "small", label="none", progress=True)
     assert db.session.execute("SHOW dana.notices").fetchone() == ("run",)
+    # it belongs to the session's transaction, as without anybody who looks
+    assert db.session.info.transaction_status is TransactionStatus.INTRANS
+    assert db.session.execute("SELECT count(*) FROM dana.run WHERE udf = 'client_logistic'").fetchone() == (1,)
+    db.session.rollback()
+    assert db.session.execute("SELECT count(*) FROM dana.run WHERE udf = 'client_logistic'").fetchone() == (0,)
+
+
+def test_the_session_s_settings_are_left_alone(pg_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind a pooler a setting of the session would stay with a server process, for whoever gets that next."""
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    shown: list[str] = []
+    monkeypatch.setattr("rich.status.Status.update", lambda _self, text: shown.append(str(text)))
+    with psycopg.connect(pg_uri, autocommit=True) as session, (tmp_path / "sent").open("w+b") as sent:
+        client = Connection(session)
+        create_table(session, "pooled", small().columns())
+        client.create_udf("client_pooled", dana.load(PAPER / "logistic.py"))
+        session.pgconn.trace(sent.fileno())
+        try:
+            assert client.train("client_pooled", "pooled", label="y", epochs=2, progress=True).epochs == 2
+            found = "SELECT setting, source FROM pg_settings WHERE name = 'dana.notices'"
+            assert session.execute(found).fetchone() == ("none", "default")
+            with pytest.raises(psycopg.errors.UndefinedColumn):
+                client.train("client_pooled", "pooled", label="none", progress=True)
+            assert session.execute(found).fetchone() == ("none", "default")
+        finally:
+            session.pgconn.untrace()
+            session.execute("DROP TABLE pooled; SELECT dana_drop_udf('client_pooled')")
+        assert len(shown) >= 2
+        assert session.execute("SELECT count(*) > 0 FROM dana.run WHERE udf = 'client_pooled'").fetchone() == (True,)
+        sent.seek(0)
+        said = sent.read().decode()
+        assert "set_config('dana.notices', $1, true)" in said
+        assert not re.search(r"set_config\([^)]*false|[^_]SET (?!LOCAL)", said)
 
 
 def test_parts_queries_and_evaluation(db: Connection) -> None:
