@@ -19,9 +19,7 @@ HOME_VARIABLE = "DANA_HOME"
 CHECKOUT = Path(__file__).resolve().parents[2]
 """Folder that holds the packages `dana`, `dsl`, `hwgen` and, in a checkout, ``pg_extension``."""
 
-EXAMPLES = CHECKOUT / "examples"
-
-PAPER = EXAMPLES / "paper"
+PAPER = CHECKOUT / "examples" / "paper"
 """The rules of the paper in their plainest form: a fixed rate, no intercept."""
 
 SOCKET_PATH_LIMIT = 107

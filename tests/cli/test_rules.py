@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import dana
+from dana import rules
 from dana.cli import main
 from dana.cli.columns import declared
 from dana.cli.entry import OK, USAGE
@@ -20,13 +21,13 @@ from dana.errors import UsageError
 from dana.runtime.designs import compile_design
 from dana.runtime.streams import plan_stream
 from dana.runtime.trainer import Relation, TrainRequest
-from dana.server.places import EXAMPLES, PAPER
+from dana.server.places import PAPER
 from dana.simulator import Simulator
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.strider import Fault
 
 LOGISTIC = str(PAPER / "logistic.py")
-RULES = sorted(EXAMPLES.rglob("*.py"))
+RULES = [*sorted(PAPER.glob("*.py")), *(rules.FOLDER / f"{name}.py" for name in rules.NAMES)]
 
 FIVE_ERRORS = """\
 import dana

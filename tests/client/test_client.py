@@ -14,13 +14,13 @@ import pytest
 from psycopg.pq import TransactionStatus
 
 import dana
-from dana import demo
+from dana import demo, rules
 from dana.cli import main
 from dana.cli.entry import DATABASE, OK
 from dana.client import Connection
 from dana.datasets import Dataset, breast_cancer
 from dana.errors import UsageError
-from dana.server.places import CHECKOUT, EXAMPLES, PAPER
+from dana.server.places import CHECKOUT, PAPER
 from dana.tables import create_table
 
 ROWS = 200
@@ -197,7 +197,7 @@ def test_the_command_trains_and_prints(pg_uri: str, capsys: pytest.CaptureFixtur
     with psycopg.connect(pg_uri, autocommit=True) as session:
         create_table(session, "command_small", small().columns())
         try:
-            rule = str(EXAMPLES / "logistic.py")
+            rule = str(rules.FOLDER / "logistic.py")
             arguments = ["train", rule, "command_small", "--label", "y", "--epochs", "2", "--dsn", pg_uri]
             assert main([*arguments, "--model", "by_command"]) == OK
             said = dict(line.strip().split("  ", 1) for line in capsys.readouterr().out.splitlines() if line.strip())

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-PAPER = EXAMPLES / "paper"
+CHECKOUT = Path(__file__).parents[2]
+LIBRARY = [file for file in sorted((CHECKOUT / "dana/rules").glob("*.py")) if file.stem != "__init__"]
+PAPER = CHECKOUT / "examples/paper"
 
 HEAD = "import dana\nn = dana.dim()\nx = dana.input([n])\ny = dana.output()\n"
 

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.dsl.rules import EXAMPLES, PAPER
+from tests.dsl.rules import CHECKOUT, LIBRARY, PAPER
 from tests.dsl.test_documents import BLOCKS, EXAMPLES_OF_ROWS, PRELUDE
-
-CHECKOUT = EXAMPLES.parent
 
 
 def complaints(*files: Path) -> list[str]:
@@ -23,9 +21,9 @@ def complaints(*files: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_examples_and_optimizers_are_typed() -> None:
-    assert complaints(*sorted(EXAMPLES.glob("*.py")), CHECKOUT / "dana" / "optimizers.py") == []
-    assert complaints(*sorted(PAPER.glob("*.py"))) == []  # called like examples
+def test_rules_and_optimizers_are_typed() -> None:
+    assert complaints(*LIBRARY, CHECKOUT / "dana" / "optimizers.py") == []
+    assert complaints(*sorted(PAPER.glob("*.py"))) == []  # called like rules of the library
 
 
 def test_every_construct_of_the_reference_is_typed(tmp_path: Path) -> None:

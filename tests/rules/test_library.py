@@ -1,8 +1,6 @@
-"""The library of rules: every rule is listed, described, without warnings, short, and in `examples/` as it is."""
+"""The library of rules: every rule is listed, described, without warnings, and short."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
@@ -12,18 +10,17 @@ from dana.cli import main
 from dana.cli.entry import OK, USAGE
 from dana.compiler import bind, compile_bundle
 from dana.errors import UsageError
-from dana.server.places import CHECKOUT, EXAMPLES
+from dana.server.places import CHECKOUT
 from dana.storage.columns import column_schema
 from dsl import compile_rule
 from hwgen.spec import legal
 from tests.rules.tables import EXTENTS, table
 
-FOLDER = Path(rules.__file__).parent
 MOST_LINES = 30
 
 
 def test_every_file_is_listed_and_every_name_has_a_file() -> None:
-    assert sorted(rules.NAMES) == sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
+    assert sorted(rules.NAMES) == sorted(path.stem for path in rules.FOLDER.glob("*.py") if path.stem != "__init__")
 
 
 @pytest.mark.parametrize("name", rules.NAMES)
@@ -35,12 +32,6 @@ def test_a_rule_has_its_file_s_name_and_nothing_to_complain_of(name: str) -> Non
     assert rule.hdfg.loss is not None
     assert len(rules.text(name).splitlines()) <= MOST_LINES
     assert rules.summary(name).endswith(".")
-
-
-def test_examples_are_the_same_files() -> None:
-    """Copies, because links do not survive every way of copying a repository: cp dana/rules/[a-z]*.py examples/"""
-    copies = {path.stem: path.read_text(encoding="utf-8") for path in EXAMPLES.glob("*.py")}
-    assert copies == {name: rules.text(name) for name in rules.NAMES}
 
 
 @pytest.mark.parametrize("design", [{}, {"threads": 1, "clusters": 1}, {"divide_interval": 1}], ids=str)

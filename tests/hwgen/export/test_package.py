@@ -17,11 +17,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dana import rules
 from dana.cli.entry import OK, SETUP, USAGE, main
 from dana.codesign.area import area_of
 from dana.export import export
 from dana.rulefile import load
-from dana.server.places import CHECKOUT, EXAMPLES
+from dana.server.places import CHECKOUT
 from dana.storage.schema import TableSchema
 from hwgen.devices import load_device
 from hwgen.export import MANIFEST
@@ -36,7 +37,7 @@ from hwgen.spec.strider import CONFIGURATION
 from tests.storage.schemas import attribute
 
 DESIGN = {"threads": 1, "clusters": 1, "striders": 2, "scratch_depth": 64, "tuple_depth": 64, "queue_depth": 4}
-ARGUMENTS = ["export", str(EXAMPLES / "logistic.py"), "--features", "10", "--device", "lfe5um5g-85"]
+ARGUMENTS = ["export", str(rules.FOLDER / "logistic.py"), "--features", "10", "--device", "lfe5um5g-85"]
 ARGUMENTS += [word for name, value in DESIGN.items() for word in ("--design", f"{name}={value}")]
 
 
@@ -231,7 +232,7 @@ def test_rows_are_legal_for_columns_of_every_kind() -> None:
     kinds = ("real", "smallint", "boolean", "double precision", "bigint", "integer")
     schema = TableSchema(relation="t", attributes=tuple(attribute(f"c{k}", kind) for k, kind in enumerate(kinds)))
     design = {name: DESIGN[name] for name in ("threads", "clusters", "striders")}
-    rule, device = load(EXAMPLES / "logistic.py"), load_device("lfe5um5g-85")
+    rule, device = load(rules.FOLDER / "logistic.py"), load_device("lfe5um5g-85")
     made = export(rule, schema, device, label="c5", design=design)
     config = json.loads(made[MANIFEST])["config"]
     assert made["sim/pages.hex"].count(b"\n") == 3 * 8192 // config["link_bytes"]
@@ -242,7 +243,7 @@ def test_what_cannot_be_exported_or_synthesised_says_why(tmp_path: Path, capsys:
     assert "no device 'xc7'" in capsys.readouterr().err
     assert main(["synth", str(tmp_path)]) != 0
     assert "must be a folder that dana export wrote" in capsys.readouterr().err
-    assert main(["synth", str(EXAMPLES / "logistic.py"), "-o", str(tmp_path / "made")]) == USAGE
+    assert main(["synth", str(rules.FOLDER / "logistic.py"), "-o", str(tmp_path / "made")]) == USAGE
     assert "what is made depends on the table; give --features N or --schema" in capsys.readouterr().err
     assert not (tmp_path / "made").exists()
 
@@ -252,7 +253,7 @@ def test_rows_that_no_page_holds_come_in_parts() -> None:
     design = {"threads": 1, "clusters": 1, "scratch_depth": 16384, "tuple_depth": 4096}
     columns = (attribute("x", "real[]", array_length=9000), attribute("y", "real"))
     schema = TableSchema(relation="wide", attributes=columns)
-    made = export(load(EXAMPLES / "linear.py"), schema, load_device("xcvu9p"), label="y", design=design)
+    made = export(load(rules.FOLDER / "linear.py"), schema, load_device("xcvu9p"), label="y", design=design)
     bundle = Bundle.from_bytes(made["bundle.bin"])
     assert any(column.follows for column in bundle.columns)
     assert len(made["sim/pages.hex"].splitlines()) == 2 * 5 * bundle.config.page_beats
