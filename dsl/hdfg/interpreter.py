@@ -1,7 +1,8 @@
 """What a rule means: training and prediction in NumPy, the oracle of simulator and hardware.
 
-Comes in: a bound graph, an `Arithmetic`, columns of a table in heap order. Goes out: models bit for bit as DESIGN 3.1
-and 3.2 define them. Must not: reorder, fuse or widen any operation for speed.
+Comes in: a bound graph, an `Arithmetic`, columns of a table in heap order. Goes out: models, bit for bit as
+docs/language.md ("What happens when a rule trains") and docs/arithmetic.md define them. Must not: reorder, fuse or
+widen any operation for speed.
 """
 
 from __future__ import annotations

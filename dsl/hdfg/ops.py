@@ -38,7 +38,7 @@ class Op(StrEnum):
     ABS = "abs"
     MAX = "max"
     MIN = "min"
-    # reductions along `axis`, by the fold order of DESIGN 3.1
+    # reductions along `axis`, by the fold order (docs/arithmetic.md)
     SIGMA = "sigma"
     PI = "pi"
     # shape: no arithmetic, the elements keep their order

@@ -1,7 +1,7 @@
-"""A second reading of DESIGN 3.1 and 3.2, slow and plain: one tuple, one element, one operation at a time.
+"""A second reading of docs/language.md and docs/arithmetic.md, slow and plain: tuple by tuple, operation by operation.
 
 Comes in: a bound graph and columns. Goes out: the trained models. Shares no code with the interpreter: values are
-nested dictionaries by index, orders of reduction are written out as the design words them. The transcendental
+nested dictionaries by index, orders of reduction are written out as the documents word them. The transcendental
 functions are the machine's, since only it defines their bits.
 """
 

@@ -157,7 +157,7 @@ def take(a: Bounded, index: object, axis: int) -> Bounded:
 
 
 def fold(a: Bounded, axis: int, op: str) -> Bounded:
-    """Halves are joined while more than one element is left (DESIGN of reductions: docs/language.md)."""
+    """Halves are joined while more than one element is left ("folded" in docs/language.md)."""
     parts = [take(a, i, axis) for i in range(a.value.shape[axis])]
     while len(parts) > 1:
         half = 1 << (len(parts) - 1).bit_length() - 1

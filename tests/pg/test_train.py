@@ -240,7 +240,7 @@ def test_rules_are_replaced_and_dropped(session: Session) -> None:
 
 
 def test_everything_has_a_comment(session: Session) -> None:
-    """DESIGN 5: COMMENTs on everything that CREATE EXTENSION makes."""
+    """So that \\d+ in psql says what each table, column and function is for."""
     bare = session.execute(
         """
         SELECT pg_describe_object(d.classid, d.objid, a.attnum)

@@ -52,6 +52,24 @@ def test_the_check_sees_what_a_document_names() -> None:
     assert {"examples/paper/logistic.py", "docs/install.md", "dana/README.md"} <= names
 
 
+NOTES = re.compile(r"\bDESIGN(\.md|\s+(\d|of\b))|\bSTYLE\.md|\bshared/")
+"""The makers' own notes, which are not in the repository."""
+
+NAMED = re.compile(r"(?<![\w./<{-])(?:(?:[a-z_]+/)+)[\w-]+\.md\b")
+
+
+def test_sources_name_documents_that_are_here() -> None:
+    kinds = {".py", ".c", ".h", ".inc", ".cpp", ".v", ".sql", ".md", ".html", ".toml", ".lark", ".service", ""}
+    folders = (file for folder in TOP for file in (CHECKOUT / folder).rglob("*"))
+    for file in sorted([*folders, *CHECKOUT.glob("*.*"), *CHECKOUT.glob("*file")]):
+        if not file.is_file() or file.suffix not in kinds or "__pycache__" in file.parts:
+            continue
+        text = file.read_text(encoding="utf-8", errors="replace")
+        assert NOTES.search(text) is None, file
+        missing = [name for name in NAMED.findall(text) if not (CHECKOUT / name).exists()]
+        assert missing == [], file
+
+
 def test_the_readme_s_rule_is_the_example() -> None:
     text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
     listing = next(block for block in re.findall(r"```python\n(.*?)```", text, re.S) if "dana.algo" in block)

@@ -46,7 +46,7 @@ def cost(bundle: Bundle, section: Section) -> int:
 
 
 def engine_delays(bundle: Bundle, outcome: Outcome) -> tuple[tuple[int, int], ...]:
-    """Cycles of each round until its half is released, and from then until the engine is idle (section 3)."""
+    """Cycles of each round until its half is released, and from then until it is idle (docs/machine.md, section 3)."""
     delays = []
     q = 0
     for r in outcome.rounds:
