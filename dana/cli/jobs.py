@@ -49,7 +49,7 @@ def _table(jobs: list[Job]) -> Table:
     for job in jobs:
         source = job.arguments.get("source") or "a query"
         begun = "" if job.started is None else f"{job.started:%Y-%m-%d %H:%M:%S}"
-        call = f"{job.function.removeprefix('dana_')} {job.arguments.get('udf')}"
+        call = f"{job.function.removeprefix('dana_')} {job.arguments.get('rule')}"
         table.add_row(*map(Text, (str(job.id), call, str(source), job.state, begun, _outcome(job))))
     return table
 

@@ -95,17 +95,24 @@ check_rights(Relation relation, const char *name)
 						 "query => 'SELECT ...'.")));
 }
 
+char *
+dana_relation_name(Oid relation)
+{
+	char *name = get_rel_name(relation);
+
+	if (name == NULL)
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("relation with OID %u does not exist", relation)));
+	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relation)), name);
+}
+
 /* Opens the table, and its filter where pages are read */
 static void
 open_relation(dana_source *source, Oid id)
 {
-	Relation relation = try_relation_open(id, AccessShareLock);
+	Relation relation;
 
-	if (relation == NULL)
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("there is no table with OID %u", id)));
-	source->relation = relation;
-	source->name = quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
-											  RelationGetRelationName(relation));
+	source->name = dana_relation_name(id);
+	relation = source->relation = relation_open(id, AccessShareLock);
 	/* rights first: what a table is, is told to those who may read it */
 	check_rights(relation, source->name);
 	if (check_kind(relation, source->name))
