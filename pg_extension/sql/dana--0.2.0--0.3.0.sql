@@ -583,6 +583,7 @@ CREATE TABLE dana.job_log (
 	function text NOT NULL,
 	arguments jsonb NOT NULL,
 	settings jsonb NOT NULL,
+	limits jsonb NOT NULL,
 	owner regrole NOT NULL,
 	state text NOT NULL DEFAULT 'queued' CHECK (state IN ('queued', 'running', 'done', 'failed', 'cancelled')),
 	pid integer,
@@ -601,6 +602,7 @@ COMMENT ON COLUMN dana.job_log.id IS 'Number of the job';
 COMMENT ON COLUMN dana.job_log.function IS 'Function that it calls';
 COMMENT ON COLUMN dana.job_log.arguments IS 'With these arguments';
 COMMENT ON COLUMN dana.job_log.settings IS 'Under these settings, which the session that started it had made';
+COMMENT ON COLUMN dana.job_log.limits IS 'And within these limits, which it had; where the role''s own are stricter, within those';
 COMMENT ON COLUMN dana.job_log.owner IS 'As this role';
 COMMENT ON COLUMN dana.job_log.state IS 'queued, running, done, failed, cancelled';
 COMMENT ON COLUMN dana.job_log.pid IS 'Its process';
@@ -649,60 +651,22 @@ CREATE FUNCTION dana_start(function text, arguments jsonb) RETURNS bigint
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_start(text, jsonb) IS 'Call dana_train, dana_train_groups, dana_cross_validate or dana_search in the background, once this transaction commits; returns the job''s number';
 
-CREATE FUNCTION dana_train_start(
-	udf text,
-	source regclass DEFAULT NULL,
-	model text DEFAULT NULL,
-	features text[] DEFAULT NULL,
-	label text DEFAULT NULL,
-	epochs integer DEFAULT NULL,
-	hyper jsonb DEFAULT '{}',
-	backend text DEFAULT 'sim',
-	design jsonb DEFAULT '{}',
-	query text DEFAULT NULL,
-	filter text DEFAULT NULL,
-	nulls text DEFAULT 'skip',
-	nonfinite text DEFAULT 'keep',
-	classes text[] DEFAULT NULL,
-	test double precision DEFAULT NULL,
-	seed integer DEFAULT 1,
-	warm text DEFAULT NULL
-) RETURNS bigint
-	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-	AS $$
-	SELECT @extschema@.dana_start('dana_train', pg_catalog.jsonb_build_object('udf', udf, 'source', COALESCE(
-		-- whatever the search_path will be
-		(SELECT pg_catalog.format('%s.%I', c.relnamespace::pg_catalog.regnamespace, c.relname) FROM pg_catalog.pg_class AS c
-			WHERE c.oid OPERATOR(pg_catalog.=) source::pg_catalog.oid),
-		source::text), 'model', model,
-		'features', features, 'label', label, 'epochs', epochs, 'hyper', hyper, 'backend', backend, 'design', design, 'query', query,
-		'filter', filter, 'nulls', nulls, 'nonfinite', nonfinite, 'classes', classes, 'test', test, 'seed', seed, 'warm', warm))
-	$$;
-COMMENT ON FUNCTION dana_train_start IS 'dana_train() in the background, once this transaction commits; returns the job''s number';
-
-CREATE FUNCTION dana_train_wait(job bigint, timeout double precision DEFAULT NULL) RETURNS text
+CREATE FUNCTION dana_wait(job bigint, timeout double precision DEFAULT NULL) RETURNS text
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana_train_wait(bigint, double precision) IS 'Wait until a job ended, or for so many seconds; returns its state';
+COMMENT ON FUNCTION dana_wait(bigint, double precision) IS 'Wait until a job ended, or for so many seconds; returns its state';
 
-CREATE FUNCTION dana_train_cancel(job bigint) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE
-	AS $$
-DECLARE
-	found_state text;
-	process integer;
-BEGIN
-	SELECT j.state, j.pid INTO found_state, process FROM dana.job AS j WHERE j.id = job;
-	IF NOT FOUND THEN
-		RAISE undefined_object USING MESSAGE = pg_catalog.format('job %s does not exist', job),
-			HINT = 'SELECT id, state FROM dana.job lists the jobs.';
-	END IF;
-	RETURN process IS NOT NULL AND pg_catalog.pg_cancel_backend(process);
-END
-$$;
-COMMENT ON FUNCTION dana_train_cancel(bigint) IS 'Cancel a job; false where it is over';
+CREATE FUNCTION dana_cancel(job bigint) RETURNS boolean
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_cancel(bigint) IS 'Cancel a job; false where it is over';
 
 REVOKE EXECUTE ON FUNCTION dana_start(text, jsonb) FROM PUBLIC;
-REVOKE EXECUTE ON FUNCTION dana_train_start FROM PUBLIC;
+
+CREATE FUNCTION dana_prune(older_than interval DEFAULT NULL, keep integer DEFAULT NULL)
+	RETURNS TABLE (models bigint, runs bigint, jobs bigint)
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_prune(interval, integer) IS
+	'Remove versions of models, runs with their epochs, and jobs that are over: of your roles (superusers: of all), older than the interval, and not among the newest so many of their name, model or role. The version in use and the highest always stay. Returns how many went';
+REVOKE EXECUTE ON FUNCTION dana_prune(interval, integer) FROM PUBLIC;
 
 -- Rules: who may read and train them
 

@@ -25,6 +25,7 @@
 #include "utils/typcache.h"
 
 #include "attempt.h"
+#include "bounds.h"
 #include "catalog.h"
 #include "compat.h"
 #include "json.h"
@@ -303,6 +304,7 @@ finish_group(grouping *grouping)
 	}
 	tuplestore_putvalues(grouping->result->setResult, grouping->result->setDesc, values, nulls);
 	tuplestore_clear(grouping->source->stored);
+	dana_bounds_start_clock(); /* for the next one */
 	MemoryContextSwitchTo(caller);
 	MemoryContextReset(grouping->training);
 }
@@ -388,15 +390,13 @@ training_type(void)
 	return lookup_rowtype_tupdesc_copy(type, -1);
 }
 
-/* dana_train_groups(udf, source, model, ..., group_by): the arguments of dana_train(), and the columns that group */
-Datum
-dana_train_groups(PG_FUNCTION_ARGS)
+static Datum
+train_groups(PG_FUNCTION_ARGS)
 {
 	dana_train_call call;
 	grouping		grouping = {.call = &call};
 	dana_rows	   *rows;
 
-	PreventCommandIfReadOnly("dana_train_groups()");
 	dana_request_read(fcinfo, 1, &call);
 	grouping.count = dana_request_texts(fcinfo, GROUP_BY, "group_by", &grouping.by);
 	if (grouping.count < 1)
@@ -419,4 +419,12 @@ dana_train_groups(PG_FUNCTION_ARGS)
 	dana_source_close(grouping.source);
 	pgstat_progress_end_command();
 	return (Datum)0;
+}
+
+/* dana_train_groups(udf, source, model, ..., group_by): the arguments of dana_train(), and the columns that group */
+Datum
+dana_train_groups(PG_FUNCTION_ARGS)
+{
+	PreventCommandIfReadOnly("dana_train_groups()");
+	return dana_bounds_train(train_groups, fcinfo);
 }

@@ -196,6 +196,7 @@ dana_request_read(FunctionCallInfo fcinfo, int more, dana_train_call *call)
 	call->fcinfo = fcinfo;
 	call->udf = required_text(fcinfo, UDF);
 	call->backend = required_text(fcinfo, BACKEND);
+	dana_bounds_check_backend(call->backend);
 	call->model = PG_ARGISNULL(MODEL) ? call->udf : text_or_null(fcinfo, MODEL);
 	call->warm = text_or_null(fcinfo, WARM);
 	call->features = texts_argument(fcinfo, FEATURES, &call->feature);
