@@ -125,6 +125,7 @@ CREATE TABLE dana.job_log (
 	function text NOT NULL,
 	arguments jsonb NOT NULL,
 	settings jsonb NOT NULL,
+	limits jsonb NOT NULL,
 	owner regrole NOT NULL,
 	state text NOT NULL DEFAULT 'queued' CHECK (state IN ('queued', 'running', 'done', 'failed', 'cancelled')),
 	pid integer,
@@ -143,6 +144,7 @@ COMMENT ON COLUMN dana.job_log.id IS 'Number of the job';
 COMMENT ON COLUMN dana.job_log.function IS 'Function that it calls';
 COMMENT ON COLUMN dana.job_log.arguments IS 'With these arguments';
 COMMENT ON COLUMN dana.job_log.settings IS 'Under these settings, which the session that started it had made';
+COMMENT ON COLUMN dana.job_log.limits IS 'And within these limits, which it had; where the role''s own are stricter, within those';
 COMMENT ON COLUMN dana.job_log.owner IS 'As this role';
 COMMENT ON COLUMN dana.job_log.state IS 'queued, running, done, failed, cancelled';
 COMMENT ON COLUMN dana.job_log.pid IS 'Its process';
@@ -787,7 +789,15 @@ CREATE FUNCTION dana_wait(job bigint, timeout double precision DEFAULT NULL) RET
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_wait IS 'Wait until a job ended, or for so many seconds; returns its state';
 
-@CANCEL@
+CREATE FUNCTION dana_cancel(job bigint) RETURNS boolean
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_cancel IS 'Cancel a job; false where it is over';
+
+CREATE FUNCTION dana_prune(older_than interval DEFAULT NULL, keep integer DEFAULT NULL)
+	RETURNS TABLE (models bigint, runs bigint, jobs bigint)
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_prune IS
+	'Remove versions of models, runs with their epochs, and jobs that are over: of your roles (superusers: of all), older than the interval, and not among the newest so many of their name, model or role. The version in use and the highest always stay. Returns how many went';
 
 -- What uses the worker, or changes what others see, a DBA grants
 REVOKE EXECUTE ON FUNCTION dana_create_udf, dana_drop_rule, dana_grant_rule, dana_revoke_rule, dana_train, dana_train_groups,

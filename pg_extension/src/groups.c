@@ -22,6 +22,7 @@
 #include "utils/memutils.h"
 
 #include "attempt.h"
+#include "bounds.h"
 #include "catalog.h"
 #include "compat.h"
 #include "extension.h"
@@ -285,6 +286,7 @@ finish_group(grouping *grouping)
 	}
 	tuplestore_putvalues(grouping->result->setResult, grouping->result->setDesc, values, nulls);
 	tuplestore_clear(grouping->source->stored);
+	dana_bounds_start_clock(); /* for the next one */
 	MemoryContextSwitchTo(caller);
 	MemoryContextReset(grouping->one);
 }
@@ -361,12 +363,33 @@ report_groups(const grouping *grouping, const dana_cleaning *cleaning)
 				 errdetail("Their rows of the result say why.")));
 }
 
+static Datum
+train_groups(void *state)
+{
+	grouping	  *grouping = state;
+	dana_training *training = grouping->training;
+	dana_rows	  *rows;
+
+	grouping->context = CurrentMemoryContext;
+	grouping->one = AllocSetContextCreate(CurrentMemoryContext, "dana group", ALLOCSET_DEFAULT_SIZES);
+	grouping->key = palloc0(sizeof(char *) * grouping->count);
+	grouping->rule = dana_rule_text(training->rule);
+	rows = open_rows(grouping);
+	grouping->source->stored = tuplestore_begin_heap(false, false, work_mem);
+	dana_rows_each(rows, take_grouped_row, grouping);
+	end_group(grouping);
+	report_groups(grouping, &training->rows.cleaning);
+	tuplestore_end(grouping->source->stored);
+	dana_source_close(grouping->source);
+	pgstat_progress_end_command();
+	return (Datum)0;
+}
+
 /* dana_train_groups(rule, source, group_by, training) */
 DANA_FUNCTION(dana_train_groups)
 {
 	dana_training training;
 	grouping	  grouping = {.training = &training};
-	dana_rows	 *rows;
 
 	PreventCommandIfReadOnly("dana_train_groups()");
 	dana_training_from_call(fcinfo, 3, &training);
@@ -377,17 +400,5 @@ DANA_FUNCTION(dana_train_groups)
 				 errhint("For instance group_by => ARRAY['region'].")));
 	dana_model_check_name(training.model);
 	grouping.result = dana_results_begin(fcinfo, "dana_train_groups()", COLUMNS);
-	grouping.context = CurrentMemoryContext;
-	grouping.one = AllocSetContextCreate(CurrentMemoryContext, "dana group", ALLOCSET_DEFAULT_SIZES);
-	grouping.key = palloc0(sizeof(char *) * grouping.count);
-	grouping.rule = dana_rule_text(training.rule);
-	rows = open_rows(&grouping);
-	grouping.source->stored = tuplestore_begin_heap(false, false, work_mem);
-	dana_rows_each(rows, take_grouped_row, &grouping);
-	end_group(&grouping);
-	report_groups(&grouping, &training.rows.cleaning);
-	tuplestore_end(grouping.source->stored);
-	dana_source_close(grouping.source);
-	pgstat_progress_end_command();
-	return (Datum)0;
+	return dana_bounds_train(train_groups, &grouping);
 }

@@ -261,7 +261,11 @@ void
 dana_request_begin(void)
 {
 	if (dana_channel_busy)
-		elog(ERROR, "this session is in the middle of another request to the dana worker");
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot ask the dana worker while this session waits for its answer"),
+				 errdetail("The call comes from the query or the filter that rows for the worker are read with, or a function in them."),
+				 errhint("Call one after the other.")));
 	if (dana_channel == PGINVALID_SOCKET || session_stale())
 	{
 		session_close();

@@ -25,6 +25,7 @@
 #include "utils/rls.h"
 #include "utils/snapmgr.h"
 
+#include "bounds.h"
 #include "buffers.h"
 #include "compat.h"
 #include "json.h"
@@ -320,6 +321,7 @@ look_at_tuples(dana_source *source, BlockNumber block, Page copy, const dana_lab
 		tuple.t_len = length;
 		ItemPointerSet(&tuple.t_self, block, i);
 		CHECK_FOR_INTERRUPTS();
+		dana_bounds_check();
 		if (source->compiled != NULL && !dana_filter_passes(source->compiled, &tuple))
 			ItemIdSetUnused(item);
 		else if (label != NULL)
@@ -351,6 +353,7 @@ stream_pages(dana_source *source)
 		bool   all_visible;
 
 		CHECK_FOR_INTERRUPTS();
+		dana_bounds_check();
 		/* may wait, so before any pin or lock */
 		slot = dana_ring_reserve();
 		buffer = dana_read_block(relation, block, buffer > 0 ? buffer + 1 : InvalidBuffer, strategy);
@@ -396,6 +399,7 @@ stream_stored(dana_source *source, dana_frames *frames)
 	while (tuplestore_gettupleslot(source->stored, true, false, row))
 	{
 		CHECK_FOR_INTERRUPTS();
+		dana_bounds_check();
 		dana_frames_add(frames, row);
 	}
 	ExecDropSingleTupleTableSlot(row);

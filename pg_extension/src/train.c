@@ -29,7 +29,7 @@
 
 /* Takes the RESULT message apart: JSON, weights, predictor */
 static void
-read_result(const dana_reply *reply, dana_new_model *model)
+train_read_result(const dana_reply *reply, dana_new_model *model)
 {
 	uint32 json_length;
 	char  *json;
@@ -81,7 +81,7 @@ malformed:
 
 /* Starts a stream as the worker wishes it; returns how many epochs there will be at most */
 static int64
-stream_begin(const dana_reply *reply, dana_source *source, dana_new_model *model)
+train_begin_stream(const dana_reply *reply, dana_source *source, dana_new_model *model)
 {
 	Jsonb *message = dana_json_parse(reply->payload);
 	int64  epochs = dana_json_integer(message, "epochs");
@@ -98,7 +98,7 @@ stream_begin(const dana_reply *reply, dana_source *source, dana_new_model *model
 }
 
 static void
-show_epoch(const dana_reply *reply, int64 epochs, int64 *cycles)
+train_show_epoch(const dana_reply *reply, int64 epochs, int64 *cycles)
 {
 	Jsonb			*report = dana_json_parse(reply->payload);
 	dana_curve_epoch epoch = {.epoch = dana_json_integer(report, "epoch"),
@@ -127,7 +127,7 @@ show_epoch(const dana_reply *reply, int64 epochs, int64 *cycles)
 
 /* Streams pages and collects reports until the worker has a result */
 static void
-converse(StringInfo request, dana_source *source, dana_new_model *model)
+train_converse(StringInfo request, dana_source *source, dana_new_model *model)
 {
 	StringInfoData epochs;
 	dana_reply	   reply;
@@ -140,17 +140,18 @@ converse(StringInfo request, dana_source *source, dana_new_model *model)
 	appendStringInfoString(&epochs, "{\"epochs\":[");
 	dana_send(DANA_MSG_TRAIN, request);
 	reply = dana_receive(DANA_MSG_DESIGN);
-	most = stream_begin(&reply, source, model);
+	most = train_begin_stream(&reply, source, model);
 	for (;;)
 	{
 		reply = dana_receive_any();
+		dana_bounds_check();
 		if (reply.type == DANA_MSG_RESULT)
 			break;
 		/* there may be a hundred thousand epochs: what one takes is gone after it */
 		MemoryContextSwitchTo(epoch);
 		if (reply.type == DANA_MSG_EPOCH)
 		{
-			show_epoch(&reply, most, &cycles);
+			train_show_epoch(&reply, most, &cycles);
 			if (epochs.data[epochs.len - 1] != '[')
 				appendStringInfoChar(&epochs, ',');
 			appendBinaryStringInfo(&epochs, reply.payload, reply.length);
@@ -164,7 +165,7 @@ converse(StringInfo request, dana_source *source, dana_new_model *model)
 		else if (reply.type == DANA_MSG_DESIGN && epochs.data[epochs.len - 1] == '[')
 		{
 			MemoryContextSwitchTo(caller);
-			most = stream_begin(&reply, source, model); /* a page held a value that is not in it: rows instead */
+			most = train_begin_stream(&reply, source, model); /* a page held a value that is not in it: rows instead */
 		}
 		else
 			dana_unexpected(&reply);
@@ -175,7 +176,7 @@ converse(StringInfo request, dana_source *source, dana_new_model *model)
 	MemoryContextDelete(epoch);
 	appendStringInfoString(&epochs, "]}");
 	model->epochs = dana_json_member(dana_json_parse(epochs.data), "epochs");
-	read_result(&reply, model);
+	train_read_result(&reply, model);
 }
 
 void
@@ -186,6 +187,7 @@ dana_train_model(const dana_training *training, dana_source *source, const char 
 	StringInfo	request;
 	dsm_handle	curve;
 
+	dana_bounds_check_backend(training->backend);
 	model->rule = training->rule;
 	model->backend = training->backend;
 	model->name = training->model;
@@ -201,20 +203,19 @@ dana_train_model(const dana_training *training, dana_source *source, const char 
 	dana_request_begin();
 	PG_TRY();
 	{
-		dana_bounds_start_clock();
-		converse(request, source, model);
+		train_converse(request, source, model);
 		dana_request_end();
 	}
 	PG_CATCH();
 	{
 		dana_curve_end();
 		dana_request_abort();
-		dana_bounds_failed();
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
 	dana_bounds_leave();
 	dana_curve_end();
+	dana_bounds_check();
 
 	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_STORING);
 	INSTR_TIME_SET_CURRENT(ended);
@@ -223,15 +224,15 @@ dana_train_model(const dana_training *training, dana_source *source, const char 
 	dana_notice_run(model);
 }
 
-Datum
-dana_train_and_store(const dana_training *training)
+static Datum
+train_and_store(void *asked)
 {
-	dana_new_model model = {0};
-	dana_source	  *source;
-	Datum		   row;
+	const dana_training *training = asked;
+	dana_new_model		 model = {0};
+	dana_source			*source;
+	Datum				 row;
 
 	INSTR_TIME_SET_CURRENT(model.started);
-	PreventCommandIfReadOnly("dana_train()");
 	dana_model_check_name(training->model);
 	source = dana_source_open(&training->rows);
 	dana_train_model(training, source, dana_rule_text(training->rule), &model);
@@ -239,6 +240,13 @@ dana_train_and_store(const dana_training *training)
 	row = dana_model_store(&model);
 	pgstat_progress_end_command();
 	return row;
+}
+
+Datum
+dana_train_and_store(dana_training *training)
+{
+	PreventCommandIfReadOnly("dana_train()");
+	return dana_bounds_train(train_and_store, training);
 }
 
 /* dana_train(rule, source, ...): training.c has the arguments */

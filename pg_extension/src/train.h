@@ -15,6 +15,6 @@
 extern void dana_train_model(const dana_training *training, dana_source *source, const char *rule, dana_new_model *model);
 
 /* The whole of dana_train(): a row of type dana.training */
-extern Datum dana_train_and_store(const dana_training *training);
+extern Datum dana_train_and_store(dana_training *training);
 
 #endif /* DANA_TRAIN_H */
