@@ -6,7 +6,6 @@ SQL surface that psql has; nothing here compiles or trains.
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,15 +21,16 @@ from dana.errors import UsageError
 from dana.experiments import (
     Call,
     Fold,
-    GroupOptions,
     GroupTraining,
     Job,
     SearchPoint,
-    TrainOptions,
+    as_sql,
     call,
+    given,
     jobs,
     start,
 )
+from dana.options import TrainOptions, TrialOptions
 from dana.terminal import printable
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Connection:
         """End the session."""
         self.session.close()
 
-    def create_udf(self, name: str, rule: str | Rule) -> None:
+    def create_rule(self, name: str, rule: str | Rule) -> None:
         """Register a rule, or its text, under ``name``; a rule of that name is replaced.
 
         What the compiler warns of becomes a `UserWarning` of Python.
@@ -137,106 +137,44 @@ class Connection:
         texts = {name: rules.text(name) for name in chosen}
         with self.session.transaction():
             for name, text in texts.items():
-                self.create_udf(name, text)
+                self.create_rule(name, text)
         return chosen
 
-    def drop_udf(self, name: str) -> None:
+    def drop_rule(self, name: str) -> None:
         """Forget the rule ``name``."""
-        self.session.execute("SELECT dana_drop_udf(%s)", (name,))
+        self.session.execute("SELECT dana_drop_rule(%s)", (name,))
 
     def train(
-        self,
-        udf: str,
-        source: str | None = None,
-        *,
-        query: str | None = None,
-        model: str | None = None,
-        features: Sequence[str] | None = None,
-        label: str | None = None,
-        epochs: int | None = None,
-        hyper: Mapping[str, float] | None = None,
-        backend: str | None = None,
-        design: Mapping[str, Any] | None = None,
-        filter: str | None = None,
-        nulls: str | float | None = None,
-        nonfinite: str | None = None,
-        classes: Sequence[str] | None = None,
-        test: float | None = None,
-        seed: int | None = None,
-        warm: str | None = None,
-        progress: bool = False,
+        self, rule: str, source: str | None = None, *, progress: bool = False, **options: Unpack[TrainOptions]
     ) -> TrainResult:
         """Train a registered rule over a table or a query.
 
         Parameters
         ----------
-        udf
-            Name of the rule.
+        rule
+            Its name.
         source
             Table, as SQL would name it (``cancer``, ``public.cancer``, ``"Odd Name"``).
-        query
-            One SELECT, instead of a table.
-        model
-            Name for the model; by default the extension's choice.
-        features, label
-            Columns; by default the extension's choice from the table.
-        epochs
-            Passes over the table; by default the rule's.
-        hyper
-            New values for the rule's metas.
-        backend
-            ``sim``, ``rtl`` or ``interp``.
-        design
-            Wishes for the machine (threads, clusters …).
-        filter
-            SQL condition on the table's rows.
-        nulls
-            Rows with a NULL: ``skip``, ``error``, or a number to put in its place.
-        nonfinite
-            Rows with a NaN or an infinity: ``keep``, ``skip`` or ``error``.
-        classes
-            Texts of the label's classes, which become 0, 1, ….
-        test, seed
-            Part of the table to leave out for `evaluate`, and which rows that is.
-        warm
-            Model to start from.
         progress
             Show a spinner and each epoch on stderr, if it is a terminal.
+        options
+            What `dana.options.TrainOptions` has: the other arguments of ``dana_train``.
 
         Raises
         ------
         psycopg.Error
             Whatever the statement ended with. Ctrl-C cancels it and leaves the session usable.
         """
-        arguments: dict[str, Any] = {
-            "udf": udf,
-            "source": source,
-            "model": model,
-            "features": features,
-            "label": label,
-            "epochs": epochs,
-            "hyper": hyper,
-            "backend": backend,
-            "design": design,
-            "query": query,
-            "filter": filter,
-            "nulls": nulls,
-            "nonfinite": nonfinite,
-            "classes": classes,
-            "test": test,
-            "seed": seed,
-            "warm": warm,
-        }
-        with self._shown(f"training {udf} on {source or 'a query'}", progress):
-            rows = call(self.session, "dana_train", arguments, TrainResult)
+        with self._shown(f"training {rule} on {source or 'a query'}", progress):
+            rows = call(self.session, "dana_train", {"rule": rule, "source": source, **options}, TrainResult)
         if not rows:
-            raise UsageError(f"dana_train returned no row for {udf} on {source or 'a query'}")
+            raise UsageError(f"dana_train returned no row for {rule} on {source or 'a query'}")
         return rows[0]
 
     def train_groups(
-        self, udf: str, source: str | None = None, *, group_by: Sequence[str], **options: Unpack[GroupOptions]
+        self, rule: str, source: str | None = None, *, group_by: Sequence[str], **options: Unpack[TrainOptions]
     ) -> list[GroupTraining]:
-        """Train a model for each group of rows (``dana_train_groups``); other arguments are those of `train`.
+        """Train a model for each group of rows (``dana_train_groups``); the options are those of `train`.
 
         Parameters
         ----------
@@ -248,19 +186,20 @@ class Connection:
         psycopg.Error
             Whatever the statement ended with; a group whose data cannot be trained on only has an error in its row.
         """
-        arguments = {"udf": udf, "source": source, "group_by": group_by, **options}
+        arguments: dict[str, Any] = {"rule": rule, "source": source, "group_by": group_by, "training": given(options)}
         return call(self.session, "dana_train_groups", arguments, GroupTraining)
 
     def cross_validate(
         self,
-        udf: str,
+        rule: str,
         source: str | None = None,
         *,
         folds: int | None = None,
         key: str | None = None,
+        seed: int | None = None,
         threshold: float | None = None,
         metrics: Sequence[str] | None = None,
-        **options: Unpack[TrainOptions],
+        **options: Unpack[TrialOptions],
     ) -> list[Fold]:
         """Train on all but a fold of the rows, evaluate on it, for each fold; keep nothing (``dana_cross_validate``).
 
@@ -270,27 +209,37 @@ class Connection:
             How many; 5.
         key
             Column that tells rows apart, by which the folds are chosen; needed for a query.
+        seed
+            Which rows are in a fold.
         threshold
             Least prediction that counts as positive.
         metrics
             Which; by default all.
         """
-        arguments = {"folds": folds, "key": key, "threshold": threshold, "metrics": metrics, **options}
-        return call(self.session, "dana_cross_validate", {"udf": udf, "source": source, **arguments}, Fold)
+        arguments: dict[str, Any] = {
+            "folds": folds,
+            "key": key,
+            "seed": seed,
+            "threshold": threshold,
+            "metrics": metrics,
+        }
+        arguments |= {"rule": rule, "source": source, "training": given(options)}
+        return call(self.session, "dana_cross_validate", arguments, Fold)
 
     def search(
         self,
-        udf: str,
+        rule: str,
         source: str | None = None,
         *,
         grid: Mapping[str, Sequence[float]] | Sequence[Mapping[str, float]],
         metric: str | None = None,
         folds: int | None = None,
-        test: float | None = None,
+        test_size: float | None = None,
         keep: str | None = None,
         key: str | None = None,
+        seed: int | None = None,
         threshold: float | None = None,
-        **options: Unpack[TrainOptions],
+        **options: Unpack[TrialOptions],
     ) -> list[SearchPoint]:
         """Try hyperparameters and rank them, the best first (``dana_search``).
 
@@ -300,30 +249,31 @@ class Connection:
             Values for each meta, of which all combinations are tried; or the combinations.
         metric
             What ranks them; ``rmse``.
-        folds, test
+        folds, test_size
             Score by cross-validation, or on a part that is left out.
         keep
             Name of a model to train with the best of them.
         """
-        arguments: dict[str, Any] = {"grid": grid, "metric": metric, "folds": folds, "test": test, "keep": keep}
-        arguments |= {"key": key, "threshold": threshold, **options}
-        return call(self.session, "dana_search", {"udf": udf, "source": source, **arguments}, SearchPoint)
+        arguments: dict[str, Any] = {"grid": grid, "metric": metric, "folds": folds, "test_size": test_size}
+        arguments |= {"keep": keep, "key": key, "seed": seed, "threshold": threshold}
+        arguments |= {"rule": rule, "source": source, "training": given(options)}
+        return call(self.session, "dana_search", arguments, SearchPoint)
 
-    def start(self, function: Call, udf: str, source: str | None = None, **arguments: Any) -> int:
-        """Start a call in the background, with the arguments of the method ``function``; the job's number.
+    def start(self, function: Call, rule: str, source: str | None = None, **arguments: Any) -> int:
+        """Start a call in the background, with the arguments of the SQL function; the job's number.
 
         It begins when the session's transaction commits, and goes on when the session ends.
         """
-        return start(self.session, function, {"udf": udf, "source": source, **arguments})
+        return start(self.session, function, {"rule": rule, "source": source, **arguments})
 
     def wait(self, job: int, timeout: float | None = None) -> Job:
         """Wait until a job ended, or for so many seconds; the job as it is then."""
-        self.session.execute("SELECT dana_train_wait(%s, %s)", (job, timeout))
+        self.session.execute("SELECT dana_wait(%s, %s)", (job, timeout))
         return jobs(self.session, job)[0]
 
     def cancel(self, job: int) -> bool:
         """Cancel a job; False where it is over."""
-        row = self.session.execute("SELECT dana_train_cancel(%s)", (job,)).fetchone()
+        row = self.session.execute("SELECT dana_cancel(%s)", (job,)).fetchone()
         return row is not None and bool(row[0])
 
     def jobs(self, limit: int | None = None) -> list[Job]:
@@ -332,19 +282,26 @@ class Connection:
 
     def explain(
         self,
-        udf: str,
+        rule: str,
         source: str | None = None,
         *,
-        query: str | None = None,
-        label: str | None = None,
-        design: Mapping[str, Any] | None = None,
-        device: str = "xcvu9p",
+        device: str | None = None,
         search: bool = False,
+        **options: Unpack[TrainOptions],
     ) -> str:
-        """What a training would run on, and how fast (``dana_explain``); ``print`` it. Nothing is trained."""
+        """What a training would run on, and how fast (``dana_explain``); ``print`` it. Nothing is trained.
+
+        Parameters
+        ----------
+        device
+            Name of an FPGA.
+        search
+            Explain the best machine for it, not the one that the training would take.
+        """
+        arguments = as_sql({"training": given(options)})
         rows = self.session.execute(
-            "SELECT dana_explain(%s, %s::regclass, query => %s, label => %s, design => %s, device => %s, search => %s)",
-            (udf, source, query, label, json.dumps(dict(design or {})), device, search),
+            "SELECT dana_explain(%s, %s::regclass, %s, device => %s, search => %s)",
+            (rule, source, arguments.get("training"), device, search),
         )
         return "\n".join(row[0] for row in rows)
 

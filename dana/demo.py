@@ -96,7 +96,7 @@ def tasks() -> list[Task]:
 def run(db: Connection, tasks: Sequence[Task], progress: Progress) -> list[Comparison]:
     """Register the rule, load and train every task."""
     progress(f"registering the rule {RULE}")
-    db.create_udf(RULE, load(PAPER / f"{RULE}.py"))
+    db.create_rule(RULE, load(PAPER / f"{RULE}.py"))
     return [_compare(db, task, progress) for task in tasks]
 
 

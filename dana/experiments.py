@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, Literal, TypeVar
 
 import psycopg
 from psycopg import sql
@@ -18,31 +18,6 @@ from psycopg.rows import class_row
 
 Call = Literal["train", "train_groups", "cross_validate", "search"]
 """What can run in the background."""
-
-
-class TrainOptions(TypedDict, total=False):
-    """Arguments of a training that the functions for many trainings have, too: `dana.client.Connection.train`."""
-
-    query: str
-    features: Sequence[str]
-    label: str
-    epochs: int
-    hyper: Mapping[str, float]
-    backend: str
-    design: Mapping[str, Any]
-    filter: str
-    nulls: str | float
-    nonfinite: str
-    classes: Sequence[str]
-    seed: int
-    warm: str
-
-
-class GroupOptions(TrainOptions, total=False):
-    """Those, and the ones that need a model."""
-
-    model: str
-    test: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +126,11 @@ def as_sql(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _value(name, value) for name, value in arguments.items() if value is not None}
 
 
+def given(options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The options that are not None, for the argument ``training``; None where there are none."""
+    return {name: value for name, value in options.items() if value is not None} or None
+
+
 def _value(name: str, value: Any) -> Any:
     if name == "nulls":
         return str(value)
@@ -174,25 +154,24 @@ def _plain(value: Any) -> Any:
 
 def call(session: psycopg.Connection[Any], function: str, arguments: Mapping[str, Any], row: type[Row]) -> list[Row]:
     """Call a function of the extension with named arguments; its rows, of which ``row`` names the columns."""
-    given = as_sql(arguments)
+    values = as_sql(arguments)
     passed = [
         sql.SQL("{} => {}{}").format(
             sql.Identifier(name), sql.Placeholder(name), sql.SQL("::regclass" if name == "source" else "")
         )
-        for name in given
+        for name in values
     ]
     columns = [sql.Identifier(field.name) for field in fields(row)]  # type: ignore[arg-type]
     statement = sql.SQL("SELECT {} FROM {}({})").format(
         sql.SQL(", ").join(columns), sql.Identifier(function), sql.SQL(", ").join(passed)
     )
     with session.cursor(row_factory=class_row(row)) as cursor:
-        return cursor.execute(statement, given).fetchall()
+        return cursor.execute(statement, values).fetchall()
 
 
 def start(session: psycopg.Connection[Any], call: Call, arguments: Mapping[str, Any]) -> int:
     """Start a call in the background; the job's number."""
-    given = {name: value for name, value in arguments.items() if value is not None}
-    row = session.execute("SELECT dana_start(%s, %s)", (f"dana_{call}", _json(given))).fetchone()
+    row = session.execute("SELECT dana_start(%s, %s)", (f"dana_{call}", _json(given(arguments) or {}))).fetchone()
     assert row is not None
     return int(row[0])
 

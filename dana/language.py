@@ -1,6 +1,6 @@
 """The names of the rule language, for editors and notebooks: signatures, types and docstrings.
 
-Comes in: nothing at run time. A rule is read as text, by ``dana_create_udf``, the command line or `udf`; the functions
+Comes in: nothing at run time. A rule is read as text, by ``dana_create_udf``, the command line or `rule`; the functions
 here are what an editor completes and a type checker checks. Called by Python itself they raise `NotInRule`, so that a
 rule run by mistake says what to do instead of training nothing. Must not: import anything heavy, or compute.
 """
@@ -24,7 +24,7 @@ class NotInRule(RuntimeError):
 def _refuse(name: str) -> NoReturn:
     raise NotInRule(
         f"dana.{name} describes a rule, which is read as text and never run by Python; put the statements into a "
-        "function under @dana.udf, or into a file given to dana check, dana train or dana_create_udf"
+        "function under @dana.rule, or into a file given to dana check, dana train or dana_create_udf"
     )
 
 
@@ -283,7 +283,7 @@ def normal(mean: float, deviation: float, seed: int = 0) -> Start:
 all = AllTuples()
 
 
-def udf(function: Callable[[], object]) -> Rule:
+def rule(function: Callable[[], object]) -> Rule:
     """Make the body of a function a rule; the function is read, never called.
 
     Numbers that the function takes from the module around it become part of the rule. What is legal and surely not
@@ -293,7 +293,7 @@ def udf(function: Callable[[], object]) -> Rule:
     --------
     ::
 
-        @dana.udf
+        @dana.rule
         def linear():
             w = dana.model([8])
             ...
@@ -312,7 +312,7 @@ def udf(function: Callable[[], object]) -> Rule:
     except OSError:
         raise UsageError(
             f"the text of {getattr(function, '__name__', 'the rule')} is needed, and Python did not keep it",
-            hint="Write the function into a file or a notebook; create_udf also takes a rule as text.",
+            hint="Write the function into a file or a notebook; create_rule also takes a rule as text.",
         ) from None
     if rule.warnings:
         warnings.warn(rule.report, stacklevel=2)
@@ -344,12 +344,12 @@ __all__ = [
     "normal",
     "output",
     "pi",
+    "rule",
     "setState",
     "sigma",
     "sigmoid",
     "sqrt",
     "state",
-    "udf",
     "uniform",
     "where",
 ]

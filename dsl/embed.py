@@ -1,6 +1,6 @@
 """A rule written as a Python function.
 
-Comes in: a function under `@dana.udf`. Goes out: a `Rule` whose text stands alone: the imports and numbers that the
+Comes in: a function under `@dana.rule`. Goes out: a `Rule` whose text stands alone: the imports and numbers that the
 function takes from its module are written above it. Must not: call the function.
 """
 

@@ -51,7 +51,7 @@ def _table(jobs: list[Job]) -> Table:
     for job in jobs:
         source = job.arguments.get("source") or "a query"
         begun = "" if job.started is None else f"{job.started:%Y-%m-%d %H:%M:%S}"
-        call = f"{job.function.removeprefix('dana_')} {job.arguments.get('udf')}"
+        call = f"{job.function.removeprefix('dana_')} {job.arguments.get('rule')}"
         outcome = Text(printable(_outcome(job), lines=True))
         table.add_row(*cells((str(job.id), call, str(source), job.state, begun)), outcome)
     return table

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dana.cli.train import names
+from dana.cli.options import add_training, table_or_query, training_options
+from dana.cli.train import registered
+from dana.options import TrialOptions
 from dana.terminal import cells, printable
 
 if TYPE_CHECKING:
@@ -15,11 +16,15 @@ if TYPE_CHECKING:
     from dana.experiments import SearchPoint
 
 
+OWN = ("metric", "folds", "test_size", "seed", "key", "threshold", "keep")
+"""Options of the search itself."""
+
+
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
     search = commands.add_parser("search", help="try hyperparameters of a rule over a table and rank them")
     search.add_argument("rule", help="file with the rule, registered under its name; or a registered rule")
-    search.add_argument("table", help="table to train and to evaluate on, as SQL names it")
+    search.add_argument("table", nargs="?", help="table to train and to evaluate on, as SQL names it; or --query")
     search.add_argument(
         "--try",
         dest="grid",
@@ -31,13 +36,12 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     search.add_argument("--metric", metavar="NAME", help="what ranks them: rmse (default), auc, accuracy, r2 …")
     search.add_argument("--folds", type=int, metavar="N", help="score by cross-validation with so many folds (5)")
-    search.add_argument("--test", type=float, metavar="PART", help="score on one part of the rows instead, as 0.2")
+    search.add_argument("--test-size", type=float, metavar="PART", help="score on one part of the rows instead, as 0.2")
     search.add_argument("--seed", type=int, metavar="N", help="which rows are in a fold or a part (1)")
+    search.add_argument("--key", metavar="COLUMN", help="column that tells the rows of a view or a query apart")
+    search.add_argument("--threshold", type=float, metavar="NUMBER", help="least prediction that counts as positive")
     search.add_argument("--keep", metavar="MODEL", help="train a model of this name with the best")
-    search.add_argument("--features", type=names, metavar="A,B,…", help="feature columns, in order")
-    search.add_argument("--label", metavar="COLUMN", help="label column")
-    search.add_argument("--epochs", type=int, metavar="N", help="passes over the table (the rule's)")
-    search.add_argument("--dsn", help="server to train on (the embedded one)")
+    add_training(search, TrialOptions)
     search.set_defaults(run=run_search)
 
 
@@ -55,16 +59,12 @@ def run_search(options: argparse.Namespace) -> int:
 
     from dana.cli.server import started
     from dana.client import connect
-    from dana.rulefile import read_rule
 
-    given = ("metric", "folds", "test", "seed", "keep", "features", "label", "epochs")
-    arguments: dict[str, Any] = {name: getattr(options, name) for name in given}
+    arguments = training_options(options, TrialOptions)
+    arguments |= {name: getattr(options, name) for name in OWN}
+    table = table_or_query(options)
     with connect(options.dsn or started(major=18).dsn) as db:
-        name, file = options.rule, Path(options.rule)
-        if file.suffix == ".py" or file.is_file():
-            name = file.stem
-            db.create_udf(name, read_rule(file))
-        points = db.search(name, options.table, grid=dict(options.grid), **arguments)
+        points = db.search(registered(db, options.rule), table, grid=dict(options.grid), **arguments)
     Console().print(_table(points))
     return 0
 

@@ -6,70 +6,49 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dana.cli.options import add_training, table_or_query, training_options
+from dana.options import TrainOptions
 from dana.terminal import cells
 
 if TYPE_CHECKING:
-    from dana.client import TrainResult
+    from dana.client import Connection, TrainResult
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this group's commands."""
     train = commands.add_parser("train", help="train a rule over a table of a PostgreSQL server")
     train.add_argument("rule", help="file with the rule, registered under its name; or a registered rule")
-    train.add_argument("table", help="table to train on, as SQL names it")
-    train.add_argument("--model", help="name of the model")
-    train.add_argument("--features", type=names, metavar="A,B,…", help="feature columns, in order")
-    train.add_argument("--label", metavar="COLUMN", help="label column")
-    train.add_argument("--epochs", type=int, metavar="N", help="passes over the table (the rule's)")
-    train.add_argument("--backend", choices=("sim", "rtl", "interp"), help="what executes the rule (sim)")
-    train.add_argument(
-        "--set", dest="hyper", action="append", default=[], type=_assignment, metavar="META=VALUE", help="change a meta"
-    )
+    train.add_argument("table", nargs="?", help="table to train on, as SQL names it; or --query")
+    add_training(train, TrainOptions)
     train.add_argument("--background", action="store_true", help="start it and do not wait: dana jobs shows it")
-    train.add_argument("--dsn", help="server to train on (the embedded one)")
     train.set_defaults(run=run_train)
-
-
-def names(text: str) -> list[str]:
-    """Names with commas between them."""
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _assignment(text: str) -> tuple[str, float]:
-    name, _, value = text.partition("=")
-    try:
-        return name.strip(), float(value)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"META=NUMBER is expected, not {text!r}") from None
 
 
 def run_train(options: argparse.Namespace) -> int:
     """Register the rule where a file is given, train, print the result."""
     from dana.cli.server import started
     from dana.client import connect
-    from dana.rulefile import read_rule
 
-    dsn = options.dsn or started(major=18).dsn
-    with connect(dsn) as db:
-        name = options.rule
-        file = Path(name)
-        if file.suffix == ".py" or file.is_file():
-            name = file.stem
-            db.create_udf(name, read_rule(file))
-        arguments = {
-            "model": options.model,
-            "features": options.features,
-            "label": options.label,
-            "epochs": options.epochs,
-            "hyper": dict(options.hyper) or None,
-            "backend": options.backend,
-        }
+    table, arguments = table_or_query(options), training_options(options, TrainOptions)
+    with connect(options.dsn or started(major=18).dsn) as db:
+        name = registered(db, options.rule)
         if options.background:
-            print(f"job {db.start('train', name, options.table, **arguments)}")
+            print(f"job {db.start('train', name, table, **arguments)}")
             return 0
-        result = db.train(name, options.table, **arguments, progress=True)
+        result = db.train(name, table, progress=True, **arguments)
     _print(result)
     return 0
+
+
+def registered(db: Connection, rule: str) -> str:
+    """Name of a rule; a file's text is registered under the file's name first."""
+    from dana.rulefile import read_rule
+
+    file = Path(rule)
+    if file.suffix != ".py" and not file.is_file():
+        return rule
+    db.create_rule(file.stem, read_rule(file))
+    return file.stem
 
 
 def _print(result: TrainResult) -> None:

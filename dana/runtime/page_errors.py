@@ -84,7 +84,7 @@ def no_rows_error(request: TrainRequest, skipped: int) -> TrainingError:
             sqlstate=SqlState.DATA_EXCEPTION,
             hint="Fill them in, or name other columns with features => ARRAY[…].",
         )
-    chosen = [f"argument {name} leaves none" for name in ("filter", "test") if name in request.notes]
+    chosen = [f"argument {name} leaves none" for name in ("filter", "test_size") if name in request.metadata]
     return TrainingError(
         f"{relation.name} has no row to train on",
         sqlstate=SqlState.DATA_EXCEPTION,

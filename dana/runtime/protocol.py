@@ -16,6 +16,7 @@ import socket
 import struct
 from dataclasses import asdict, dataclass
 from enum import IntEnum
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,8 @@ from dana.runtime.trainer import (
 )
 from dana.storage.schema import Attribute
 
-PROTOCOL_VERSION = 4
+RELEASE = version("dana-db")
+"""Extension and worker are of one release: neither knows what another one says."""
 
 MAX_REQUEST = 64 * 1024 * 1024
 """Longest payload that a worker accepts, bytes."""
@@ -71,8 +73,8 @@ class Hello:
 
     Attributes
     ----------
-    protocol
-        Its protocol version.
+    release
+        Release of the extension.
     block_size
         BLCKSZ, bytes.
     server_version
@@ -83,7 +85,7 @@ class Hello:
         The database's encoding, PostgreSQL's name for it.
     """
 
-    protocol: int
+    release: str
     block_size: int
     server_version: int
     pid: int
@@ -167,7 +169,7 @@ class Channel:
         try:
             message = Message(code)
         except ValueError:
-            raise ProtocolError(f"message type {code:#04x} is unknown in protocol {PROTOCOL_VERSION}") from None
+            raise ProtocolError(f"message type {code:#04x} is unknown in release {RELEASE}") from None
         if length > MAX_REQUEST:
             raise ProtocolError(f"{message.name} has {length} bytes, more than {MAX_REQUEST}")
         return message, self._exactly(length), received
@@ -198,8 +200,8 @@ class Channel:
         """Write an epoch's report; ``seconds`` is its wall time."""
         self.send(Message.EPOCH, {"epoch": epoch, "seconds": seconds, **asdict(report)})
 
-    def send_result(self, result: TrainResult, fields: Json, notes: Json) -> None:
-        """Write a training's result; ``fields`` are the worker's counts, ``notes`` the caller's."""
+    def send_result(self, result: TrainResult, fields: Json, metadata: Json) -> None:
+        """Write a training's result; ``fields`` are the worker's counts, ``metadata`` the caller's."""
         weights = b"".join(np.ascontiguousarray(one.values, dtype=np.float32).tobytes() for one in result.parameters)
         offsets = itertools.accumulate((one.values.size for one in result.parameters), initial=0)
         described = {
@@ -211,7 +213,7 @@ class Channel:
             "weights_bytes": len(weights),
             "predictor_bytes": None if result.predictor is None else len(result.predictor),
             "modelled_seconds": result.modelled_seconds,
-            "metadata": {**result.metadata, **notes},
+            "metadata": {**result.metadata, **metadata},
         }
         self.send(Message.RESULT, described, weights + (result.predictor or b""))
 
@@ -236,7 +238,7 @@ class Channel:
         self._socket.close()
 
 
-_HELLO_DEFAULTS: dict[str, Any] = {"protocol": 0, "block_size": 0, "server_version": 0, "pid": 0, "encoding": "UTF8"}
+_HELLO_DEFAULTS: dict[str, Any] = {"release": "", "block_size": 0, "server_version": 0, "pid": 0, "encoding": "UTF8"}
 
 
 def _python_codec(encoding: str) -> str:
@@ -304,9 +306,14 @@ def explain_request(payload: bytes, *, page_size: int) -> ExplainRequest:
 
 def _training(fields: Json, page_size: int) -> TrainRequest:
     relation = fields["relation"]
+    # what the extension does not read itself comes as it was given, by the names of dana_train()'s arguments
+    options: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in fields["options"].items()
+    }
+    options |= {name: options[name] or {} for name in ("hyper", "design")}
     return TrainRequest(
         rule=fields["rule"],
-        source=fields["source"],
+        source=fields["text"],
         relation=Relation(
             name=relation["name"],
             pages=relation["pages"],
@@ -314,19 +321,14 @@ def _training(fields: Json, page_size: int) -> TrainRequest:
             attributes=tuple(Attribute(**one) for one in relation["attributes"]),
             rows=relation["rows"],
         ),
-        features=None if fields["features"] is None else tuple(fields["features"]),
-        label=fields["label"],
-        epochs=fields["epochs"],
-        hyper=fields["hyper"],
         backend=fields["backend"],
-        design=fields["design"],
         nulls=fields["nulls"],
-        classes=None if fields["classes"] is None else tuple(fields["classes"]),
-        warm=None if fields["warm"] is None else _weights(fields["warm"]),
-        notes=fields["notes"],
+        warm_start_from=None if fields["warm_start_from"] is None else _weights(fields["warm_start_from"]),
+        metadata=fields["metadata"],
         max_epochs=fields["max_epochs"],
         max_memory=fields["max_memory"],
         caller=f"{fields['role']}@{fields['database']}",
+        **options,
     )
 
 

@@ -22,7 +22,7 @@ from typing import Any
 from dana.errors import UsageError
 from dana.runtime.epochs import run_epochs
 from dana.runtime.protocol import (
-    PROTOCOL_VERSION,
+    RELEASE,
     Channel,
     Hello,
     Message,
@@ -86,16 +86,16 @@ def run_session(channel: Channel, trainer: Trainer, limits: Limits) -> None:
         log.warning("refused a session: %s", error)
         channel.send(Message.ERROR, error_fields(ProtocolError(str(error))))
         return
-    channel.send(Message.WELCOME, {"protocol": PROTOCOL_VERSION, "pid": os.getpid()})
+    channel.send(Message.WELCOME, {"release": RELEASE, "pid": os.getpid()})
     session = _Session(channel=channel, trainer=trainer, limits=limits, ring=ring, backend_pid=hello.pid)
     with _interrupted_by_hangup(channel.fileno()):
         session.run()
 
 
 def _check_hello(hello: Hello) -> None:
-    if hello.protocol != PROTOCOL_VERSION:
+    if hello.release != RELEASE:
         raise ProtocolError(
-            f"the extension speaks protocol {hello.protocol}, this worker protocol {PROTOCOL_VERSION}; "
+            f"the extension is of release {hello.release!r}, this worker of {RELEASE}; "
             "install both from the same release and restart the worker"
         )
     if hello.server_version not in SUPPORTED_SERVERS:
@@ -173,7 +173,7 @@ class _Session:
         if message == Message.CHECK:
             fields = decode(payload)
             self.channel.send(
-                Message.CHECKED, {"description": self.trainer.check(str(fields["source"]), self.channel.send_notice)}
+                Message.CHECKED, {"description": self.trainer.check(str(fields["text"]), self.channel.send_notice)}
             )
         elif message == Message.TRAIN:
             request, cpu = train_request(payload, page_size=self.ring.page_size)
@@ -197,7 +197,7 @@ class _Session:
                 # only a page itself tells that a value is not in it; with frames it does not matter
                 rows = replace(request, relation=replace(request.relation, rows=True))
                 result, counts = self._run(rows, backend_cpu)
-            self.channel.send_result(result, counts, request.notes)
+            self.channel.send_result(result, counts, request.metadata)
             outcome = "converged" if counts["converged"] else "done"
         except (ConnectionError, EOFError):
             raise

@@ -134,14 +134,14 @@ class TrainRequest:
     backend
         'sim', 'rtl', 'interp'.
     design
-        Wishes for the machine (device, threads …).
+        Overrides of the machine (threads, clusters …).
     nulls
         What to do with a row that has a NULL in a used column: 'skip' it, or raise an 'error'.
     classes
         Texts of the label's classes, in the order of their numbers from 0; None: the label is a number.
-    warm
+    warm_start_from
         Values to start the rule's models from, by name; None: as the rule says.
-    notes
+    metadata
         What the caller wants kept in the model's metadata.
     max_epochs
         Most epochs that are allowed; None: any number.
@@ -162,8 +162,8 @@ class TrainRequest:
     design: Json
     nulls: str = "skip"
     classes: tuple[str, ...] | None = None
-    warm: Mapping[str, NDArray[np.float32]] | None = None
-    notes: Json = field(default_factory=dict)
+    warm_start_from: Mapping[str, NDArray[np.float32]] | None = None
+    metadata: Json = field(default_factory=dict)
     max_epochs: int | None = None
     max_memory: int = 0
     caller: str = ""

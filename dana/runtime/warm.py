@@ -21,15 +21,15 @@ def warm_values(request: TrainRequest, shapes: Mapping[str, tuple[int, ...]]) ->
     TrainingError
         The trained model has other parameters than the rule, or other shapes.
     """
-    if request.warm is None:
+    if request.warm_start_from is None:
         return {}
-    found = {name: values.shape for name, values in request.warm.items()}
+    found = {name: values.shape for name, values in request.warm_start_from.items()}
     if found != dict(shapes):
         raise TrainingError(
             f"the model to start from has {_listed(found)}, but the rule on this table has {_listed(shapes)}",
             hint="Start from a model of the same rule and the same number of features.",
         )
-    return {name: np.asarray(values, dtype=np.float32) for name, values in request.warm.items()}
+    return {name: np.asarray(values, dtype=np.float32) for name, values in request.warm_start_from.items()}
 
 
 def _listed(shapes: Mapping[str, tuple[int, ...]]) -> str:

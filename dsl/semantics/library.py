@@ -36,7 +36,7 @@ FUNCTIONS = {
     "normal": Signature(name="dana.normal", required=("mean", "deviation"), optional=("seed",)),
 }
 
-MARKERS = ("all", "udf")
+MARKERS = ("all", "rule")
 """Names that are no functions in a rule: the batch that is the whole table, and the decorator of notebooks."""
 
 NAMES = (*DECLARATIONS, *FUNCTIONS, *MARKERS)

@@ -325,26 +325,26 @@ class Statements:
         scope.names[node.name] = function
 
     def _is_rule(self, node: ast.Function, scope: Scope) -> bool:
-        """Whether the function stands under `@dana.udf`; other decorators are reported."""
+        """Whether the function stands under `@dana.rule`; other decorators are reported."""
         is_rule = False
         for decorator in node.decorators:
-            unknown = isinstance(decorator, ast.Name) and decorator.id != "udf" and scope.find(decorator.id) is None
+            unknown = isinstance(decorator, ast.Name) and decorator.id != "rule" and scope.find(decorator.id) is None
             value = Nothing() if unknown else self.expressions.evaluate(decorator, scope)
-            if value == Builtin("udf"):
+            if value == Builtin("rule"):
                 is_rule = True
             elif not isinstance(value, Poison):
                 self.context.report(
                     "E210",
                     "this decorator is not part of the language",
                     decorator.span,
-                    expected="dana.udf",
+                    expected="dana.rule",
                     found="" if unknown else describe(value),
                     help="remove it",
                 )
         return is_rule
 
     def _run_rule(self, node: ast.Function, defaults: dict[str, Object], scope: Scope) -> None:
-        """Run the body of `@dana.udf def …` as the rule."""
+        """Run the body of `@dana.rule def …` as the rule."""
         for parameter in node.parameters:
             if parameter.name not in defaults:
                 self.context.report(

@@ -1,23 +1,56 @@
 /*
- * Settings that bound what a training may use, and the two of them that this backend enforces: how many trainings run at
- * once, and how long one may take.
+ * Settings that bound trainings and jobs, and the bracket around a training that enforces them.
  */
 #ifndef DANA_BOUNDS_H
 #define DANA_BOUNDS_H
 
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "utils/jsonb.h"
+
 extern int dana_max_epochs;
-extern int dana_max_runs;	 /* in the whole server; 0: any number */
+extern int dana_max_runs;		  /* in the whole server; 0: any number */
 extern int dana_training_timeout; /* milliseconds of one training; 0: any time */
-extern int dana_max_memory;	 /* MB of the worker's session; 0: as the worker was started */
+extern int dana_max_memory;		  /* MB of the worker's session; 0: as the worker was started */
+extern int dana_max_jobs;		  /* in the whole server; 0: any number */
+extern int dana_max_jobs_per_role;
+
+/* The class of our locks that are no catalog's: 0 is the registration of jobs, from 1 the places of dana.max_runs */
+#define DANA_LOCK_CLASS ((Oid)0x44414e41)
+
+extern void dana_bounds_define(void);
+
+/*
+ * Does work that trains, under the session's limits: not inside another training, on the clock, and with an eye on
+ * the client.
+ */
+extern Datum dana_bounds_train(Datum (*train)(void *state), void *state);
+
+/* Starts the clock again: a model is stored, and the next one of the same call begins */
+extern void dana_bounds_start_clock(void);
+
+/* Raises an error where the training's time is over. To be called for each page and row, and before a model is stored. */
+extern volatile sig_atomic_t dana_bounds_overdue;
+extern _Noreturn void		 dana_bounds_raise_overdue(void);
+
+static inline void
+dana_bounds_check(void)
+{
+	if (unlikely(dana_bounds_overdue))
+		dana_bounds_raise_overdue();
+}
 
 /* Waits until fewer than dana.max_runs trainings run. The place is held until dana_bounds_leave(), or an abort. */
 extern void dana_bounds_enter(void);
-
-/* Starts the clock; either of the other two stops it */
-extern void dana_bounds_start_clock(void);
 extern void dana_bounds_leave(void);
 
-/* From PG_CATCH: where the clock ended the training, raises an error that says so */
-extern void dana_bounds_failed(void);
+/* Refuses a backend that dana.backends does not allow */
+extern void dana_bounds_check_backend(const char *backend);
+
+/* The limits of this session as a JSON object, and the stricter ones of such an object and of this session */
+extern Jsonb *dana_bounds_carry(void);
+extern void	 dana_bounds_adopt(Jsonb *carried);
 
 #endif /* DANA_BOUNDS_H */

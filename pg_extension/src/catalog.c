@@ -1,7 +1,7 @@
 /*
  * Access to the extension's own tables, through SPI. Plans are kept: a call on a small table spends its time here.
  */
-#include "catalog.h"
+#include "postgres.h"
 
 #include "access/htup_details.h"
 #include "catalog/namespace.h"
@@ -14,6 +14,8 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "attempt.h"
+#include "catalog.h"
 #include "compat.h"
 
 Oid
@@ -84,7 +86,7 @@ plan_of(dana_statement *statement)
 }
 
 static uint64
-rows(int code, const char *text)
+spi_rows(int code, const char *text)
 {
 	if (code < 0)
 		elog(ERROR, "could not run \"%s\": %s", text, SPI_result_code_string(code));
@@ -94,13 +96,13 @@ rows(int code, const char *text)
 uint64
 dana_run(dana_statement *statement, Datum *values, const char *nulls)
 {
-	return rows(SPI_execute_plan(plan_of(statement), values, nulls, false, 0), statement->text);
+	return spi_rows(SPI_execute_plan(plan_of(statement), values, nulls, false, 0), statement->text);
 }
 
 uint64
 dana_read(dana_statement *statement, Datum *values, const char *nulls)
 {
-	return rows(SPI_execute_plan(plan_of(statement), values, nulls, true, 0), statement->text);
+	return spi_rows(SPI_execute_plan(plan_of(statement), values, nulls, true, 0), statement->text);
 }
 
 uint64
@@ -108,14 +110,14 @@ dana_run_on_latest(dana_statement *statement, Datum *values)
 {
 	SPIPlanPtr plan = plan_of(statement);
 
-	return rows(SPI_execute_snapshot(plan, values, NULL, GetLatestSnapshot(), InvalidSnapshot, true, false, 0),
+	return spi_rows(SPI_execute_snapshot(plan, values, NULL, GetLatestSnapshot(), InvalidSnapshot, true, false, 0),
 				statement->text);
 }
 
 void
 dana_run_once(const char *text)
 {
-	(void)rows(SPI_execute(text, false, 0), text);
+	(void)spi_rows(SPI_execute(text, false, 0), text);
 }
 
 Datum
@@ -124,36 +126,31 @@ dana_value(uint64 row, int column, bool *isnull)
 	return SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column, isnull);
 }
 
-/* The detail of an error: whose it is */
-static int
-whose(Oid owner)
+void
+dana_peek(void (*read)(void *state), void *state)
 {
-	char *name = GetUserNameFromId(owner, true);
+	/* the end of a subtransaction that is rolled back gives its locks back */
+	ErrorData *error = dana_attempt(read, state, false);
 
-	return name != NULL ? errdetail("It belongs to \"%s\".", name) : errdetail("Its owner was dropped.");
+	if (error != NULL)
+		ReThrowError(error);
 }
 
 void
 dana_require_owner(Oid caller, Oid owner, const char *kind, const char *name)
 {
 	if (!has_privs_of_role(caller, owner))
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("must be owner of %s \"%s\"", kind, name), whose(owner)));
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("must be owner of %s \"%s\"", kind, name)));
 }
 
-void
-dana_require_use(Oid caller, Oid owner, Datum users, const char *kind, const char *name)
+bool
+dana_may_use(Oid caller, Oid owner, Datum users)
 {
 	ArrayType *array = DatumGetArrayTypeP(users);
 	int		   count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
 
 	for (int i = 0; i < count; i++)
 		if (has_privs_of_role(caller, ((Oid *)ARR_DATA_PTR(array))[i]))
-			return;
-	if (!has_privs_of_role(caller, owner))
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied for %s \"%s\"", kind, name),
-				 whose(owner),
-				 errhint("Its owner can let others use it with dana_grant_%s().", kind)));
+			return true;
+	return has_privs_of_role(caller, owner);
 }

@@ -49,11 +49,17 @@ extern void dana_run_once(const char *text);
 /* Column `column` (from 1) of row `row` (from 0) of the last result */
 extern Datum dana_value(uint64 row, int column, bool *isnull);
 
+/*
+ * Reads with `read` before a training, and lets go of what it locked: a training may last for hours, and somebody may want
+ * dana.model for itself. In the caller's memory context.
+ */
+extern void dana_peek(void (*read)(void *state), void *state);
+
 /* Raises an error unless `caller` is `owner`, or a member of it */
 extern void dana_require_owner(Oid caller, Oid owner, const char *kind, const char *name);
 
-/* The same, where the roles of the array `users` may, too */
-extern void dana_require_use(Oid caller, Oid owner, Datum users, const char *kind, const char *name);
+/* Whether a role may use what belongs to `owner`, or may be used by the roles of the array `users`, too */
+extern bool dana_may_use(Oid caller, Oid owner, Datum users);
 
 /* OID of a table of schema dana */
 extern Oid dana_catalog_table(const char *name);

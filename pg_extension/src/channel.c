@@ -48,7 +48,7 @@ dana_worker_gone(const char *what)
 }
 
 void
-dana_channel_wait(int socket_events, long timeout_ms, dana_wait why)
+dana_channel_wait(int socket_events, long timeout_ms, dana_wait_reason why)
 {
 	int events = WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | socket_events;
 	int happened;
@@ -84,7 +84,7 @@ dana_channel_send(const char *data, size_t length)
 }
 
 static void
-receive_all(char *data, size_t length, dana_wait why)
+receive_all(char *data, size_t length, dana_wait_reason why)
 {
 	while (length > 0)
 	{
@@ -147,7 +147,7 @@ raise_error(Jsonb *error)
 }
 
 bool
-dana_receive_one(dana_reply *reply, dana_wait why)
+dana_receive_one(dana_reply *reply, dana_wait_reason why)
 {
 	char   header[DANA_FRAME_HEADER];
 	uint32 length;

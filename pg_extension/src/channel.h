@@ -20,7 +20,7 @@ extern bool dana_channel_busy;
 extern void dana_channel_close(void);
 
 /* Sleeps until the socket is ready, the latch is set or the time is over; handles interrupts */
-extern void dana_channel_wait(int socket_events, long timeout_ms, dana_wait why);
+extern void dana_channel_wait(int socket_events, long timeout_ms, dana_wait_reason why);
 
 /* False, with errno set, where the worker is gone */
 extern bool dana_channel_send(const char *data, size_t length);
@@ -44,7 +44,7 @@ extern dana_reply dana_receive(char type);
 extern dana_reply dana_receive_any(void);
 
 /* One message; false where it was a bell or a notice */
-extern bool dana_receive_one(dana_reply *reply, dana_wait why);
+extern bool dana_receive_one(dana_reply *reply, dana_wait_reason why);
 
 /* Raises an error about a message that has no place here */
 extern _Noreturn void dana_unexpected(const dana_reply *reply);

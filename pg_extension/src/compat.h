@@ -58,16 +58,16 @@ dana_toast_snapshot(SnapshotData *space)
 }
 
 /* What a backend waits for */
-typedef enum dana_wait
+typedef enum dana_wait_reason
 {
 	DANA_WAIT_CONNECT, /* the worker has not accepted the connection yet */
 	DANA_WAIT_ANSWER,  /* it compiles, or trains on pages that it kept */
 	DANA_WAIT_RING	   /* the ring is full: it trains more slowly than we stream */
-} dana_wait;
+} dana_wait_reason;
 
 /* 17 lets extensions name their wait events */
 static inline uint32
-dana_wait_event(dana_wait wait)
+dana_wait_event(dana_wait_reason wait)
 {
 #if PG_VERSION_NUM >= 170000
 	static const char *const names[] = {"DanaConnect", "DanaWorker", "DanaRing"};

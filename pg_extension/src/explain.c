@@ -13,36 +13,42 @@
 
 #include "catalog.h"
 #include "compat.h"
+#include "extension.h"
 #include "json.h"
-#include "request.h"
 #include "rules.h"
 #include "session.h"
 #include "source.h"
+#include "training.h"
 
-PG_FUNCTION_INFO_V1(dana_explain);
+#include <math.h>
 
 /* Appends the last run of the rule on the source that the caller may see, or null */
 static void
-append_last_run(StringInfo to, const char *udf, const char *source)
+append_last_run(StringInfo to, const char *rule, const char *source)
 {
 	static dana_statement find = {
 		"SELECT jsonb_build_object('id', id, 'started', to_char(started, 'YYYY-MM-DD HH24:MI:SS'), 'backend', backend, "
 		" 'epochs', epochs, 'tuples', tuples, 'pages', pages, 'cycles', cycles, 'wall_seconds', wall_seconds, "
-		" 'modelled_seconds', modelled_seconds, 'design', design)::text "
-		"FROM dana.run WHERE udf = $1 AND source = $2 AND pg_has_role($3, owner, 'USAGE') ORDER BY id DESC LIMIT 1",
+		" 'modelled_seconds', modelled_seconds, 'design', design) "
+		"FROM dana.run WHERE rule = $1 AND source = $2 AND pg_has_role($3, owner, 'USAGE') ORDER BY id DESC LIMIT 1",
 		3,
 		{TEXTOID, TEXTOID, OIDOID},
 		NULL};
 	MemoryContext caller = CurrentMemoryContext;
 	dana_identity before = dana_become_owner();
-	Datum		  values[] = {CStringGetTextDatum(udf), CStringGetTextDatum(source), ObjectIdGetDatum(before.user)};
-	char		 *run = "null";
+	Datum		  values[] = {CStringGetTextDatum(rule), CStringGetTextDatum(source), ObjectIdGetDatum(before.user)};
+	Jsonb		 *run = NULL;
 	bool		  isnull;
 
 	if (dana_read(&find, values, NULL) > 0)
-		run = MemoryContextStrdup(caller, TextDatumGetCString(dana_value(0, 1, &isnull)));
+	{
+		MemoryContext ours = MemoryContextSwitchTo(caller);
+
+		run = DatumGetJsonbPCopy(dana_value(0, 1, &isnull));
+		MemoryContextSwitchTo(ours);
+	}
 	dana_become_caller(before);
-	appendStringInfo(to, ",\"last\":%s", dana_json_utf8(run));
+	dana_json_object(to, "last", run);
 }
 
 /* Appends the rows that the table's statistics know of, or null */
@@ -55,22 +61,22 @@ append_rows(StringInfo to, const dana_source *source)
 		double		  pages = source->pages > 0 ? source->pages : class->relpages;
 
 		/* as the planner does: the density of the last ANALYZE, the pages of today */
-		appendStringInfo(to, ",\"rows\":%.0f", class->reltuples / class->relpages * pages);
+		dana_json_number(to, "rows", rint(class->reltuples / class->relpages * pages));
 	}
 	else
-		appendStringInfoString(to, ",\"rows\":null");
+		dana_json_text(to, "rows", NULL);
 }
 
 /* Asks the worker */
 static Jsonb *
-ask(StringInfo request)
+ask_worker(StringInfo request)
 {
 	Jsonb *volatile explained = NULL;
 
 	dana_request_begin();
 	PG_TRY();
 	{
-		dana_send(DANA_MSG_EXPLAIN, request->data, request->len);
+		dana_send(DANA_MSG_EXPLAIN, request);
 		explained = dana_json_parse(dana_receive(DANA_MSG_EXPLAINED).payload);
 		dana_request_end();
 	}
@@ -83,25 +89,34 @@ ask(StringInfo request)
 	return explained;
 }
 
-static Jsonb *
-explain(FunctionCallInfo fcinfo, dana_explanation *wanted)
+/* dana_explain(rule, source, training, device, search, format) */
+enum
 {
-	dana_train_call call;
-	dana_source	   *source;
-	StringInfoData	request;
+	TRAINING = 2,
+	DEVICE,
+	SEARCH,
+	FORMAT
+};
 
-	dana_request_read_explain(fcinfo, &call, wanted);
-	source = dana_source_open(&call.source);
+static Jsonb *
+explain(FunctionCallInfo fcinfo)
+{
+	dana_training  training;
+	dana_source	  *source;
+	StringInfoData request;
+
+	dana_training_from_call(fcinfo, TRAINING, &training);
+	source = dana_source_open(&training.rows);
 	initStringInfo(&request);
-	appendStringInfo(&request, "{\"training\":%s,\"device\":",
-					 dana_request_build(&call, dana_rule_source(call.udf), source)->data);
-	dana_json_append(&request, wanted->device);
-	appendStringInfo(&request, ",\"search\":%s", wanted->search ? "true" : "false");
+	dana_json_open(&request, NULL, '{');
+	dana_json_text(&request, "device", PG_ARGISNULL(DEVICE) ? "xcvu9p" : text_to_cstring(PG_GETARG_TEXT_PP(DEVICE)));
+	dana_json_truth(&request, "search", !PG_ARGISNULL(SEARCH) && PG_GETARG_BOOL(SEARCH));
 	append_rows(&request, source);
-	append_last_run(&request, call.udf, source->query != NULL ? "" : source->name);
-	appendStringInfoChar(&request, '}');
+	append_last_run(&request, training.rule, source->query != NULL ? "" : source->name);
+	appendStringInfo(&request, ",\"training\":%s", dana_training_request(&training, dana_rule_text(training.rule), source)->data);
+	dana_json_close(&request, '}');
 	dana_source_close(source);
-	return ask(&request);
+	return ask_worker(&request);
 }
 
 /* The lines of the answer, or the rest of it as one */
@@ -122,22 +137,24 @@ as_lines(Jsonb *explained, bool json, uint64 *count)
 	return made;
 }
 
-/* dana_explain(udf, source, ...): request.c has the arguments; one row for each line */
-Datum
-dana_explain(PG_FUNCTION_ARGS)
+/* One row for each line */
+DANA_FUNCTION(dana_explain)
 {
 	FuncCallContext *calls;
 
 	if (SRF_IS_FIRSTCALL())
 	{
-		dana_explanation wanted;
-		MemoryContext	 caller;
-		Jsonb			*explained;
+		char		 *format = PG_ARGISNULL(FORMAT) ? "text" : text_to_cstring(PG_GETARG_TEXT_PP(FORMAT));
+		bool		  json = strcmp(format, "json") == 0;
+		MemoryContext caller;
 
+		if (!json && strcmp(format, "text") != 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("argument \"format\" must be 'text' or 'json', not \"%s\"", format)));
 		calls = SRF_FIRSTCALL_INIT();
 		caller = MemoryContextSwitchTo(calls->multi_call_memory_ctx);
-		explained = explain(fcinfo, &wanted);
-		calls->user_fctx = as_lines(explained, wanted.json, &calls->max_calls);
+		calls->user_fctx = as_lines(explain(fcinfo), json, &calls->max_calls);
 		MemoryContextSwitchTo(caller);
 	}
 	calls = SRF_PERCALL_SETUP();

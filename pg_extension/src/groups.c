@@ -8,7 +8,6 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "executor/executor.h"
@@ -21,23 +20,19 @@
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/syscache.h"
-#include "utils/typcache.h"
 
 #include "attempt.h"
+#include "bounds.h"
 #include "catalog.h"
 #include "compat.h"
+#include "extension.h"
 #include "json.h"
 #include "results.h"
 #include "rules.h"
 #include "train.h"
 
-PG_FUNCTION_INFO_V1(dana_group);
-PG_FUNCTION_INFO_V1(dana_train_groups);
-
 #define NAME_LIMIT 255 /* bytes of a model's name */
 #define KEPT_OF_LONG_NAME 200
-#define GROUP_BY 17 /* number of the argument behind those of dana_train() */
 #define COLUMNS 12	/* of the result */
 
 /* A name for the model of a group */
@@ -60,8 +55,7 @@ append_key(StringInfo to, const char *key, int length)
  * dana_group(model, VARIADIC keys text[]): "model[key,key]", with what would be ambiguous in it written as %XX. The end of
  * a name that would be too long is replaced by a hash of all of it. NULL where a key is NULL.
  */
-Datum
-dana_group(PG_FUNCTION_ARGS)
+DANA_FUNCTION(dana_group)
 {
 	text		  *model = PG_GETARG_TEXT_PP(0);
 	ArrayType	  *array = PG_GETARG_ARRAYTYPE_P(1);
@@ -98,21 +92,20 @@ dana_group(PG_FUNCTION_ARGS)
 
 typedef struct grouping
 {
-	dana_train_call *call;
+	dana_training	*training;
 	dana_source		*source;
 	const char		*rule;
 	char		   **by; /* columns */
 	int				 count;
 	int				 columns;	/* of the rows, before those that we add */
 	MemoryContext	 context;	/* of all of it */
-	MemoryContext	 training;	/* of one group */
+	MemoryContext	 one;		/* of one group */
 	char			*name;		/* of the current group's model; NULL: there is none */
 	char		   **key;		/* its values */
-	TupleDesc		 type;		/* dana.training */
 	ReturnSetInfo	*result;
 	uint64			 groups;
 	uint64			 failed;
-	uint64			 keyless;	/* rows with a NULL in a column that groups */
+	uint64			 keyless;	/* rows with a null in a column that groups */
 } grouping;
 
 static bool
@@ -128,16 +121,16 @@ is_one_of(const char *name, char **names, int count)
 static char *
 select_list(grouping *grouping, TupleDesc descriptor)
 {
-	const dana_train_call *call = grouping->call;
-	StringInfoData		   list;
+	const dana_training *training = grouping->training;
+	StringInfoData		 list;
 
 	initStringInfo(&list);
 	for (int i = 0; i < descriptor->natts; i++)
 	{
 		char *name = NameStr(TupleDescAttr(descriptor, i)->attname);
 
-		if (is_one_of(name, grouping->by, grouping->count) && !is_one_of(name, call->feature, call->features) &&
-			(call->label == NULL || strcmp(name, call->label) != 0))
+		if (is_one_of(name, grouping->by, grouping->count) && !is_one_of(name, training->features.values, training->features.count) &&
+			(training->label == NULL || strcmp(name, training->label) != 0))
 			continue;
 		appendStringInfo(&list, "%s%s", list.len > 0 ? ", " : "", quote_identifier(name));
 	}
@@ -164,23 +157,17 @@ check_columns(grouping *grouping, TupleDesc descriptor)
 static dana_rows *
 open_rows(grouping *grouping)
 {
-	dana_train_call	   *call = grouping->call;
-	dana_source_request request = call->source;
-	char			   *schema = get_namespace_name(get_func_namespace(call->fcinfo->flinfo->fn_oid));
+	dana_source_request request = grouping->training->rows;
 	char			   *table = NULL;
 	char			   *from;
 	char			   *list;
 	dana_source		   *source;
 	dana_rows		   *rows;
 	StringInfoData		sorted;
-	StringInfoData		description;
 
 	if (request.query == NULL)
 	{
-		if (get_rel_name(request.relation) == NULL)
-			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("there is no table with OID %u", request.relation)));
-		table = quote_qualified_identifier(get_namespace_name(get_rel_namespace(request.relation)),
-										   get_rel_name(request.relation));
+		table = dana_relation_name(request.relation);
 		/* the filter was checked to be one expression; the line's end closes a comment in it */
 		from = request.filter == NULL ? table : psprintf("%s WHERE (%s\n)", table, request.filter);
 		request.query = psprintf("SELECT * FROM %s", from);
@@ -198,7 +185,8 @@ open_rows(grouping *grouping)
 
 	initStringInfo(&sorted);
 	appendStringInfo(&sorted, "SELECT %s%s%s(%s, VARIADIC ARRAY[", list, grouping->columns > 0 ? ", " : "",
-					 quote_qualified_identifier(schema, "dana_group"), quote_literal_cstr(call->model));
+					 quote_qualified_identifier(get_namespace_name(dana_extension_schema()), "dana_group"),
+					 quote_literal_cstr(grouping->training->model));
 	for (int i = 0; i < grouping->count; i++)
 		appendStringInfo(&sorted, "%s%s::pg_catalog.text", i > 0 ? ", " : "", quote_identifier(grouping->by[i]));
 	appendStringInfoString(&sorted, "]) COLLATE pg_catalog.\"C\", pg_catalog.row_number() OVER ()");
@@ -207,9 +195,6 @@ open_rows(grouping *grouping)
 	appendStringInfo(&sorted, " FROM %s ORDER BY %d, %d", from, grouping->columns + 1, grouping->columns + 2);
 	rows = dana_rows_plan(sorted.data, source->name, table != NULL);
 	source->stored_type = dana_rows_descriptor(rows);
-	initStringInfo(&description);
-	dana_source_describe(source, &description);
-	source->description = description.data;
 	return rows;
 }
 
@@ -223,17 +208,15 @@ describe_group(grouping *grouping)
 
 	initStringInfo(&key);
 	initStringInfo(&condition);
+	dana_json_open(&key, NULL, '{');
 	for (int i = 0; i < grouping->count; i++)
 	{
-		appendStringInfoString(&key, i == 0 ? "{" : ", ");
-		dana_json_append(&key, grouping->by[i]);
-		appendStringInfoString(&key, ": ");
-		dana_json_append(&key, grouping->key[i]);
-		appendStringInfo(&condition, "%s%s::text = %s", i == 0 ? "" : " AND ", quote_identifier(grouping->by[i]),
+		dana_json_text(&key, grouping->by[i], grouping->key[i]);
+		appendStringInfo(&condition, "%s%s::pg_catalog.text OPERATOR(pg_catalog.=) %s", i == 0 ? "" : " AND ", quote_identifier(grouping->by[i]),
 						 quote_literal_cstr(grouping->key[i]));
 	}
-	appendStringInfoChar(&key, '}');
-	group->of = grouping->call->model;
+	dana_json_close(&key, '}');
+	group->of = grouping->training->model;
 	group->key = key.data;
 	group->condition = condition.data;
 	return group;
@@ -248,25 +231,25 @@ is_of_data(int sqlstate)
 
 typedef struct group_attempt
 {
-	const dana_train_call *call;
-	grouping			  *grouping;
-	dana_new_model		  *model;
+	const dana_training *training;
+	grouping			*grouping;
+	dana_new_model		*model;
 } group_attempt;
 
 static void
-train(void *state)
+train_group(void *state)
 {
 	group_attempt *group = state;
 
-	dana_train_model(group->call, group->grouping->source, group->grouping->rule, group->model);
+	dana_train_model(group->training, group->grouping->source, group->grouping->rule, group->model);
 }
 
 /* Trains the current group, stores its model, and adds its row to the result */
 static void
 finish_group(grouping *grouping)
 {
-	MemoryContext	 caller = MemoryContextSwitchTo(grouping->training);
-	dana_train_call	 call = *grouping->call;
+	MemoryContext	 caller = MemoryContextSwitchTo(grouping->one);
+	dana_training	 training = *grouping->training;
 	dana_new_model	 model = {0};
 	Datum			 values[COLUMNS] = {0};
 	bool			 nulls[COLUMNS] = {false};
@@ -274,19 +257,19 @@ finish_group(grouping *grouping)
 	dana_group_key	*group = describe_group(grouping);
 
 	INSTR_TIME_SET_CURRENT(model.started);
-	call.model = grouping->name;
-	call.group = group;
-	dana_model_check_name(call.model);
+	training.model = grouping->name;
+	training.group = group;
+	dana_model_check_name(training.model);
 	/* it writes nothing, so its subtransaction gets no number */
-	error = dana_attempt(train, &(group_attempt){.call = &call, .grouping = grouping, .model = &model}, true);
+	error = dana_attempt(train_group, &(group_attempt){.training = &training, .grouping = grouping, .model = &model}, true);
 	if (error != NULL && !is_of_data(error->sqlerrcode))
 		ReThrowError(error);
 	values[0] = JsonbPGetDatum(dana_json_parse(group->key));
-	values[1] = CStringGetTextDatum(call.model);
+	values[1] = CStringGetTextDatum(training.model);
 	grouping->groups++;
 	if (error == NULL)
 	{
-		HeapTupleHeader row = DatumGetHeapTupleHeader(dana_model_store(&model, grouping->type));
+		HeapTupleHeader row = DatumGetHeapTupleHeader(dana_model_store(&model));
 
 		for (int i = 2; i <= 8; i++) /* version to skipped: in both types the columns of these numbers, from 0 and from 1 */
 			values[i] = GetAttributeByNum(row, i, &nulls[i]);
@@ -303,8 +286,9 @@ finish_group(grouping *grouping)
 	}
 	tuplestore_putvalues(grouping->result->setResult, grouping->result->setDesc, values, nulls);
 	tuplestore_clear(grouping->source->stored);
+	dana_bounds_start_clock(); /* for the next one */
 	MemoryContextSwitchTo(caller);
-	MemoryContextReset(grouping->training);
+	MemoryContextReset(grouping->one);
 }
 
 static void
@@ -333,7 +317,7 @@ end_group(grouping *grouping)
 
 /* Takes one row of the sorted statement */
 static void
-take_row(TupleTableSlot *row, void *context)
+take_grouped_row(TupleTableSlot *row, void *context)
 {
 	grouping *grouping = context;
 	bool	  isnull;
@@ -357,21 +341,21 @@ take_row(TupleTableSlot *row, void *context)
 }
 
 static void
-report(const grouping *grouping, const dana_cleaning *cleaning)
+report_groups(const grouping *grouping, const dana_cleaning *cleaning)
 {
 	if (grouping->keyless > 0 && cleaning->nulls == DANA_NULLS_ERROR)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg(UINT64_FORMAT " rows of %s have a NULL in a column that groups", grouping->keyless, grouping->source->name),
+				 errmsg(UINT64_FORMAT " rows of %s have a null in a column that groups", grouping->keyless, grouping->source->name),
 				 errhint("Fill them in, or use nulls => 'skip'.")));
 	if (grouping->groups == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_EXCEPTION),
 				 errmsg("%s has no row to train on", grouping->source->name),
-				 grouping->keyless > 0 ? errdetail("All " UINT64_FORMAT " have a NULL in a column that groups.", grouping->keyless) : 0));
+				 grouping->keyless > 0 ? errdetail("All " UINT64_FORMAT " have a null in a column that groups.", grouping->keyless) : 0));
 	if (grouping->keyless > 0)
 		ereport(NOTICE,
-				(errmsg(UINT64_FORMAT " rows of %s were left out because of a NULL in a column that groups", grouping->keyless,
+				(errmsg(UINT64_FORMAT " rows of %s were left out because of a null in a column that groups", grouping->keyless,
 						grouping->source->name)));
 	if (grouping->failed > 0)
 		ereport(NOTICE,
@@ -379,44 +363,42 @@ report(const grouping *grouping, const dana_cleaning *cleaning)
 				 errdetail("Their rows of the result say why.")));
 }
 
-static TupleDesc
-training_type(void)
+static Datum
+train_groups(void *state)
 {
-	Oid type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum("training"),
-							   ObjectIdGetDatum(get_namespace_oid("dana", false)));
+	grouping	  *grouping = state;
+	dana_training *training = grouping->training;
+	dana_rows	  *rows;
 
-	return lookup_rowtype_tupdesc_copy(type, -1);
+	grouping->context = CurrentMemoryContext;
+	grouping->one = AllocSetContextCreate(CurrentMemoryContext, "dana group", ALLOCSET_DEFAULT_SIZES);
+	grouping->key = palloc0(sizeof(char *) * grouping->count);
+	grouping->rule = dana_rule_text(training->rule);
+	rows = open_rows(grouping);
+	grouping->source->stored = tuplestore_begin_heap(false, false, work_mem);
+	dana_rows_each(rows, take_grouped_row, grouping);
+	end_group(grouping);
+	report_groups(grouping, &training->rows.cleaning);
+	tuplestore_end(grouping->source->stored);
+	dana_source_close(grouping->source);
+	pgstat_progress_end_command();
+	return (Datum)0;
 }
 
-/* dana_train_groups(udf, source, model, ..., group_by): the arguments of dana_train(), and the columns that group */
-Datum
-dana_train_groups(PG_FUNCTION_ARGS)
+/* dana_train_groups(rule, source, group_by, training) */
+DANA_FUNCTION(dana_train_groups)
 {
-	dana_train_call call;
-	grouping		grouping = {.call = &call};
-	dana_rows	   *rows;
+	dana_training training;
+	grouping	  grouping = {.training = &training};
 
 	PreventCommandIfReadOnly("dana_train_groups()");
-	dana_request_read(fcinfo, 1, &call);
-	grouping.count = dana_request_texts(fcinfo, GROUP_BY, "group_by", &grouping.by);
+	dana_training_from_call(fcinfo, 3, &training);
+	grouping.count = dana_argument_texts("group_by", PG_GETARG_DATUM(2), PG_ARGISNULL(2), &grouping.by);
 	if (grouping.count < 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"group_by\" must name a column"),
 				 errhint("For instance group_by => ARRAY['region'].")));
-	dana_model_check_name(call.model);
+	dana_model_check_name(training.model);
 	grouping.result = dana_results_begin(fcinfo, "dana_train_groups()", COLUMNS);
-	grouping.type = training_type();
-	grouping.context = CurrentMemoryContext;
-	grouping.training = AllocSetContextCreate(CurrentMemoryContext, "dana group", ALLOCSET_DEFAULT_SIZES);
-	grouping.key = palloc0(sizeof(char *) * grouping.count);
-	grouping.rule = dana_rule_source(call.udf);
-	rows = open_rows(&grouping);
-	grouping.source->stored = tuplestore_begin_heap(false, false, work_mem);
-	dana_rows_each(rows, take_row, &grouping);
-	end_group(&grouping);
-	report(&grouping, &call.source.cleaning);
-	tuplestore_end(grouping.source->stored);
-	dana_source_close(grouping.source);
-	pgstat_progress_end_command();
-	return (Datum)0;
+	return dana_bounds_train(train_groups, &grouping);
 }

@@ -8,14 +8,27 @@
 #include "common/hashfn.h"
 #include "fmgr.h"
 #include "storage/itemptr.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
 
 #include "compat.h"
+#include "extension.h"
+#include "holdout.h"
 
-PG_FUNCTION_INFO_V1(dana_holdout_place);
-PG_FUNCTION_INFO_V1(dana_holdout_integer);
-PG_FUNCTION_INFO_V1(dana_holdout_text);
-PG_FUNCTION_INFO_V1(dana_fold_place);
-PG_FUNCTION_INFO_V1(dana_fold_text);
+/* Casts, so that the types are exactly the declared ones, whatever functions of that name others may have made */
+char *
+dana_holdout_expression(const char *place, double part, int seed)
+{
+	return psprintf("%s(%s, %.17g::pg_catalog.float8, %d)",
+					quote_qualified_identifier(get_namespace_name(dana_extension_schema()), "dana_holdout"), place, part, seed);
+}
+
+char *
+dana_fold_expression(const char *place, int folds, int seed)
+{
+	return psprintf("%s(%s, %d, %d)", quote_qualified_identifier(get_namespace_name(dana_extension_schema()), "dana_fold"),
+					place, folds, seed);
+}
 
 /* The upper 53 bits of a hash as a number in [0, 1) */
 static double
@@ -54,8 +67,7 @@ place_of(ItemPointer at)
 }
 
 /* dana_holdout(place tid, part, seed) */
-Datum
-dana_holdout_place(PG_FUNCTION_ARGS)
+DANA_FUNCTION(dana_holdout_place)
 {
 	place at = place_of((ItemPointer)PG_GETARG_POINTER(0));
 
@@ -63,8 +75,7 @@ dana_holdout_place(PG_FUNCTION_ARGS)
 }
 
 /* dana_holdout(key bigint, part, seed) */
-Datum
-dana_holdout_integer(PG_FUNCTION_ARGS)
+DANA_FUNCTION(dana_holdout_integer)
 {
 	int64 key = PG_GETARG_INT64(0);
 
@@ -72,8 +83,7 @@ dana_holdout_integer(PG_FUNCTION_ARGS)
 }
 
 /* dana_holdout(key text, part, seed) */
-Datum
-dana_holdout_text(PG_FUNCTION_ARGS)
+DANA_FUNCTION(dana_holdout_text)
 {
 	text *key = PG_GETARG_TEXT_PP(0);
 
@@ -81,8 +91,7 @@ dana_holdout_text(PG_FUNCTION_ARGS)
 }
 
 /* dana_fold(place tid, folds, seed) */
-Datum
-dana_fold_place(PG_FUNCTION_ARGS)
+DANA_FUNCTION(dana_fold_place)
 {
 	place at = place_of((ItemPointer)PG_GETARG_POINTER(0));
 
@@ -90,8 +99,7 @@ dana_fold_place(PG_FUNCTION_ARGS)
 }
 
 /* dana_fold(key text, folds, seed) */
-Datum
-dana_fold_text(PG_FUNCTION_ARGS)
+DANA_FUNCTION(dana_fold_text)
 {
 	text *key = PG_GETARG_TEXT_PP(0);
 

@@ -1,42 +1,53 @@
 /*
  * The background worker of a job: waits for the transaction that asked for it, makes the call as its owner, and writes down
  * how it ended.
+ *
+ * The call is made in a subtransaction, and what it left for its commit is done there, too: an error ends the
+ * subtransaction, and the transaction goes on to say so. The abort of a whole transaction would release the job's lock.
  */
-#include "jobs.h"
+#include "postgres.h"
 
 #include "access/xact.h"
 #include "catalog/pg_type.h"
+#include "commands/trigger.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "storage/ipc.h"
-#include "storage/lmgr.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "tcop/tcopprot.h"
 #include "utils/builtins.h"
-#include "utils/guc.h"
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timeout.h"
 
-#include "call.h"
+#include "arguments.h"
+#include "attempt.h"
+#include "bounds.h"
 #include "catalog.h"
 #include "compat.h"
+#include "jobs.h"
+
+#define LONGEST_NAP_MS 100
 
 PGDLLEXPORT void dana_job_main(Datum unused);
 
-/* The row, as far as the call needs it; in TopMemoryContext */
-typedef struct claim
+/* The row, as far as the call needs it, in TopMemoryContext; and what the call returned */
+typedef struct job_call
 {
-	char  *function;
-	Jsonb *arguments;
-} claim;
+	const dana_job *job;
+	char		   *function;
+	Jsonb		   *arguments;
+	Jsonb		   *settings;
+	Jsonb		   *limits;
+	Jsonb		   *result;
+} job_call;
 
 static void
-begin(void)
+job_begin(void)
 {
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
@@ -44,95 +55,68 @@ begin(void)
 }
 
 static void
-commit(void)
+job_commit(void)
 {
 	PopActiveSnapshot();
 	CommitTransactionCommand();
 }
 
-/* Takes the job's lock and tells the starter */
 static void
-take_lock(const dana_job *job)
+job_take_lock(const dana_job *job)
 {
 	LOCKTAG tag;
-	PGPROC *starter;
 
 	StartTransactionCommand();
 	tag = dana_job_lock(job->id);
 	(void)LockAcquire(&tag, ExclusiveLock, true, false);
 	CommitTransactionCommand();
-	starter = BackendPidGetProc(MyBgworkerEntry->bgw_notify_pid);
-	if (starter != NULL)
-		SetLatch(&starter->procLatch);
 }
 
+/* At exit: PostgreSQL releases locks of this method at a transaction's end alone */
 static void
-drop_lock(const dana_job *job)
+job_drop_lock(int code, Datum unused)
 {
-	LOCKTAG tag;
-
-	StartTransactionCommand();
-	tag = dana_job_lock(job->id);
-	LockRelease(&tag, ExclusiveLock, true);
-	CommitTransactionCommand();
+	LockReleaseAll(DEFAULT_LOCKMETHOD, true);
 }
 
-/* Copies the error that was caught, ends it and the transaction */
-static ErrorData *
-catch(MemoryContext context)
+/*
+ * Waits until the starter's transaction has ended. It is about to commit, so we look rather than wait for its lock: that
+ * can fail, be cancelled or time out, and the row to say so in is not there yet.
+ */
+static void
+job_await_starter(const dana_job *job)
 {
-	ErrorData *error;
+	long nap = 1;
 
-	MemoryContextSwitchTo(context);
-	error = CopyErrorData();
-	EmitErrorReport();
-	FlushErrorState();
-	AbortCurrentTransaction();
-	MemoryContextSwitchTo(context);
-	return error;
-}
-
-/* Waits until the starter's transaction ended; the error where we were cancelled meanwhile, or NULL */
-static ErrorData *
-wait_for_starter(const dana_job *job)
-{
-	ErrorData *volatile cancelled = NULL;
-	volatile bool waiting = true;
-
-	pgstat_report_activity(STATE_RUNNING, "waiting for the transaction that started the job");
-	while (waiting)
+	while (TransactionIdIsInProgress(job->starter))
 	{
-		PG_TRY();
-		{
-			StartTransactionCommand();
-			/* a role's own limit is for its statements */
-			(void)set_config_option("lock_timeout", "0", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-			XactLockTableWait(job->starter, NULL, NULL, XLTW_None);
-			CommitTransactionCommand();
-			waiting = false;
-		}
-		PG_CATCH();
-		{
-			cancelled = catch(TopMemoryContext); /* its row, which is to say so, does not exist yet */
-		}
-		PG_END_TRY();
+		(void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, nap, WAIT_EVENT_BGWORKER_STARTUP);
+		ResetLatch(MyLatch);
+		nap = Min(nap * 2, LONGEST_NAP_MS);
+		if (ProcDiePending) /* a cancel is for the call */
+			CHECK_FOR_INTERRUPTS();
 	}
-	return cancelled;
 }
 
-/* Marks the job as running, with the settings of the session that started it; false where there is no such job */
+static Jsonb *
+job_jsonb(int column)
+{
+	bool isnull;
+
+	return DatumGetJsonbPCopy(dana_value(0, column, &isnull));
+}
+
+/* Marks the job as running; false where there is no such job */
 static bool
-claim_job(const dana_job *job, claim *claimed)
+job_claim(job_call *call)
 {
 	static dana_statement take = {
 		"UPDATE dana.job_log SET state = 'running', pid = pg_backend_pid(), started = clock_timestamp() "
-		"WHERE id = $1 AND state = 'queued' RETURNING function, arguments, settings",
+		"WHERE id = $1 AND state = 'queued' RETURNING function, arguments, settings, limits",
 		1,
 		{INT8OID},
 		NULL};
-	static dana_statement set = {
-		"SELECT pg_catalog.count(pg_catalog.set_config(key, value, false)) FROM pg_catalog.jsonb_each_text($1)", 1, {JSONBOID}, NULL};
-	Datum		  values[] = {Int64GetDatum(job->id)};
+	Datum		  values[] = {Int64GetDatum(call->job->id)};
 	dana_identity before = dana_become_owner();
 	bool		  found = dana_run(&take, values, NULL) > 0;
 	bool		  isnull;
@@ -141,24 +125,42 @@ claim_job(const dana_job *job, claim *claimed)
 	if (found)
 	{
 		ours = MemoryContextSwitchTo(TopMemoryContext);
-		claimed->function = TextDatumGetCString(dana_value(0, 1, &isnull));
-		claimed->arguments = DatumGetJsonbPCopy(dana_value(0, 2, &isnull));
-		values[0] = JsonbPGetDatum(DatumGetJsonbPCopy(dana_value(0, 3, &isnull)));
+		call->function = TextDatumGetCString(dana_value(0, 1, &isnull));
+		call->arguments = job_jsonb(2);
+		call->settings = job_jsonb(3);
+		call->limits = job_jsonb(4);
 		MemoryContextSwitchTo(ours);
 	}
 	dana_become_caller(before);
-	if (found)
-	{
-		if (SPI_connect() != SPI_OK_CONNECT)
-			elog(ERROR, "SPI_connect failed");
-		dana_run(&set, values, NULL);
-		SPI_finish();
-	}
 	return found;
 }
 
+/* The call, under the settings and the limits of the session that started it */
+static void
+job_make_call(void *state)
+{
+	static dana_statement set = {
+		"SELECT pg_catalog.count(pg_catalog.set_config(key, value, false)) FROM pg_catalog.jsonb_each_text($1)", 1, {JSONBOID}, NULL};
+	job_call		  *call = state;
+	dana_arguments	   arguments;
+	Datum			   settings[] = {JsonbPGetDatum(call->settings)};
+	MemoryContext	   caller = CurrentMemoryContext;
+	ConstraintsSetStmt immediate = {.type = T_ConstraintsSetStmt};
+
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	dana_run(&set, settings, NULL);
+	SPI_finish();
+	MemoryContextSwitchTo(caller);
+	dana_bounds_adopt(call->limits);
+	dana_job_arguments(call->function, call->arguments, &arguments);
+	call->result = dana_call(&arguments);
+	/* functions of a query may have written where constraints are deferred: these fail now or never */
+	AfterTriggerSetState(&immediate);
+}
+
 static Datum
-text_or_null(const char *text, char *null)
+job_text_or_null(const char *text, char *null)
 {
 	*null = text == NULL ? 'n' : ' ';
 	return text == NULL ? (Datum)0 : CStringGetTextDatum(text);
@@ -166,7 +168,7 @@ text_or_null(const char *text, char *null)
 
 /* Writes down how the job ended */
 static void
-conclude(const dana_job *job, const char *state, Jsonb *result, const ErrorData *error)
+job_conclude(const job_call *call, const ErrorData *error)
 {
 	static dana_statement store = {
 		"UPDATE dana.job_log SET state = $2, ended = clock_timestamp(), result = $3, sqlstate = $4, message = $5, detail = $6, "
@@ -175,79 +177,95 @@ conclude(const dana_job *job, const char *state, Jsonb *result, const ErrorData 
 		{INT8OID, TEXTOID, JSONBOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID},
 		NULL};
 	char		  nulls[8] = "       ";
+	const char	 *state = error == NULL ? "done" : error->sqlerrcode == ERRCODE_QUERY_CANCELED ? "cancelled" : "failed";
 	dana_identity before = dana_become_owner();
-	Datum		  values[7] = {Int64GetDatum(job->id), CStringGetTextDatum(state)};
+	Datum		  values[7] = {Int64GetDatum(call->job->id), CStringGetTextDatum(state)};
 
-	nulls[2] = result == NULL ? 'n' : ' ';
-	values[2] = result == NULL ? (Datum)0 : JsonbPGetDatum(result);
-	values[3] = text_or_null(error == NULL ? NULL : unpack_sql_state(error->sqlerrcode), &nulls[3]);
-	values[4] = text_or_null(error == NULL ? NULL : error->message, &nulls[4]);
-	values[5] = text_or_null(error == NULL ? NULL : error->detail, &nulls[5]);
-	values[6] = text_or_null(error == NULL ? NULL : error->hint, &nulls[6]);
+	nulls[2] = error == NULL ? ' ' : 'n';
+	values[2] = error == NULL ? JsonbPGetDatum(call->result) : (Datum)0;
+	values[3] = job_text_or_null(error == NULL ? NULL : unpack_sql_state(error->sqlerrcode), &nulls[3]);
+	values[4] = job_text_or_null(error == NULL ? NULL : error->message, &nulls[4]);
+	values[5] = job_text_or_null(error == NULL ? NULL : error->detail, &nulls[5]);
+	values[6] = job_text_or_null(error == NULL ? NULL : error->hint, &nulls[6]);
 	dana_run(&store, values, nulls);
 	dana_become_caller(before);
+	if (error != NULL)
+		ereport(LOG, (errcode(error->sqlerrcode), errmsg("job " INT64_FORMAT " %s: %s", call->job->id, state, error->message)));
 }
 
-/* The call and its result, in one transaction */
-static void
-make_call(const dana_job *job, const claim *claimed)
+/* The call and how it ended, in one transaction; returns the error that ended all of it, or NULL */
+static ErrorData *
+job_run(job_call *call)
 {
-	Jsonb *result;
-
-	begin();
-	pgstat_report_activity(STATE_RUNNING, psprintf("SELECT * FROM %s(...)", claimed->function));
-	if (StatementTimeout > 0)
-		enable_timeout_after(STATEMENT_TIMEOUT, StatementTimeout);
-	result = dana_call(get_namespace_name(job->schema), claimed->function, claimed->arguments, InvalidSnapshot);
-	disable_timeout(STATEMENT_TIMEOUT, false);
-	conclude(job, "done", result, NULL);
-	commit();
-}
-
-static void
-run(const dana_job *job)
-{
-	ErrorData *volatile error = wait_for_starter(job);
-	claim		  claimed;
-	volatile bool found = true;
+	ErrorData *volatile error = NULL;
+	ErrorData *of_call;
 
 	PG_TRY();
 	{
-		begin();
-		found = claim_job(job, &claimed);
-		commit();
-		if (found && error == NULL)
-			make_call(job, &claimed);
+		job_begin();
+		pgstat_report_activity(STATE_RUNNING, psprintf("SELECT * FROM %s(...)", call->function));
+		if (StatementTimeout > 0)
+			enable_timeout_after(STATEMENT_TIMEOUT, StatementTimeout);
+		of_call = dana_attempt(job_make_call, call, true);
+		disable_timeout(STATEMENT_TIMEOUT, false);
+		job_conclude(call, of_call);
+		job_commit();
 	}
 	PG_CATCH();
 	{
-		error = catch(TopMemoryContext);
+		MemoryContextSwitchTo(TopMemoryContext);
+		error = CopyErrorData();
+		FlushErrorState();
+		AbortCurrentTransaction();
+		disable_all_timeouts(false);
+		MemoryContextSwitchTo(TopMemoryContext);
 	}
 	PG_END_TRY();
-	disable_all_timeouts(false);
-	if (!found || error == NULL)
-		return;
-	begin();
-	conclude(job, error->sqlerrcode == ERRCODE_QUERY_CANCELED ? "cancelled" : "failed", NULL, error);
-	commit();
+	return error;
 }
 
 /* Entry of the process */
 void
 dana_job_main(Datum unused)
 {
-	dana_job job;
-	uint32	 flags = 0;
+	dana_job   job;
+	job_call   call = {.job = &job};
+	PGPROC	  *starter;
+	ErrorData *error;
+	bool	   found;
+	uint32	   flags = 0;
 
 	memcpy(&job, MyBgworkerEntry->bgw_extra, sizeof job);
 #if PG_VERSION_NUM >= 170000
 	flags = BGWORKER_BYPASS_ROLELOGINCHECK;
 #endif
+	/* before we connect, so it is called after that is undone: when the lock is gone, limits do not count us any more */
+	on_shmem_exit(job_drop_lock, 0);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(job.database, job.owner, flags);
-	take_lock(&job);
-	run(&job);
-	drop_lock(&job);
+	job_take_lock(&job);
+	starter = BackendPidGetProc(MyBgworkerEntry->bgw_notify_pid);
+	if (starter != NULL)
+		SetLatch(&starter->procLatch);
+	pgstat_report_activity(STATE_RUNNING, "waiting for the transaction that started the job");
+	job_await_starter(&job);
+
+	job_begin();
+	found = job_claim(&call);
+	job_commit();
+	if (!found)
+		proc_exit(0);
+	error = job_run(&call);
+	if (error != NULL)
+	{
+		/* such as a serialization failure at the commit */
+		job_take_lock(&job);
+		job_begin();
+		HOLD_CANCEL_INTERRUPTS();
+		job_conclude(&call, error);
+		RESUME_CANCEL_INTERRUPTS();
+		job_commit();
+	}
 	proc_exit(0);
 }

@@ -1,10 +1,11 @@
 /*
- * dana_start(), dana_train_wait(): calls in the background, from the side of who asks for them.
+ * dana_start(), dana_wait(), dana_cancel(): calls in the background, from the side of who asks for them.
  *
- * The row and the worker are made at once; the worker waits for the transaction that wrote the row, and goes home where it
- * was rolled back. Nothing has to be done at commit, when nothing may fail.
+ * The row is written at once. Its worker is registered when the transaction is about to commit, where an error is still
+ * possible: so a transaction takes no worker before it is worth one, and a full table of workers is an error of COMMIT.
+ * The worker waits for the transaction's end, and goes home where it was rolled back all the same.
  */
-#include "jobs.h"
+#include "postgres.h"
 
 #include "access/xact.h"
 #include "access/xlog.h"
@@ -12,24 +13,36 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "arguments.h"
 #include "attempt.h"
-#include "call.h"
+#include "bounds.h"
 #include "catalog.h"
 #include "compat.h"
+#include "extension.h"
+#include "jobs.h"
 
 #include <math.h>
 
-PG_FUNCTION_INFO_V1(dana_start);
-PG_FUNCTION_INFO_V1(dana_train_wait);
-PG_FUNCTION_INFO_V1(dana_job_lost);
+/* A job of this transaction whose worker is not registered yet */
+typedef struct pending_job
+{
+	dana_job job;
+	char	*function;
+	int		 most; /* jobs of its role: dana.max_jobs_per_role when it was started */
+} pending_job;
+
+static List *pending = NIL; /* in TopTransactionContext */
 
 LOCKTAG
 dana_job_lock(int64 id)
@@ -37,13 +50,12 @@ dana_job_lock(int64 id)
 	LOCKTAG tag;
 
 	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, dana_catalog_table("job_log"), (uint32)id, 0);
-	tag.locktag_lockmethodid = USER_LOCKMETHOD;
 	return tag;
 }
 
 /* Whether a worker holds the job's lock */
 static bool
-is_alive(int64 id)
+job_is_alive(int64 id)
 {
 	LOCKTAG tag = dana_job_lock(id);
 
@@ -55,7 +67,7 @@ is_alive(int64 id)
 
 /* Before 17 a background worker cannot connect as a role that may not log in */
 static void
-check_role(Oid role)
+job_check_role(Oid role)
 {
 #if PG_VERSION_NUM < 170000
 	HeapTuple tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(role));
@@ -71,9 +83,9 @@ check_role(Oid role)
 #endif
 }
 
-/* Writes the job's row; the session's settings go with it */
+/* Writes the job's row; the session's settings and limits go with it */
 static int64
-store(Oid owner, Datum function, Datum arguments)
+job_store(Oid owner, Datum function, Datum arguments)
 {
 	/* all that does not come from the server alone: the job's process would have its own role's, after SET ROLE other ones */
 	static dana_statement look = {
@@ -88,14 +100,14 @@ store(Oid owner, Datum function, Datum arguments)
 		{OIDOID},
 		NULL};
 	static dana_statement insert = {
-		"INSERT INTO dana.job_log (function, arguments, settings, owner) VALUES ($1, $2, $3, $4) RETURNING id",
-		4,
-		{TEXTOID, JSONBOID, JSONBOID, OIDOID},
+		"INSERT INTO dana.job_log (function, arguments, settings, limits, owner) VALUES ($1, $2, $3, $4, $5) RETURNING id",
+		5,
+		{TEXTOID, JSONBOID, JSONBOID, JSONBOID, OIDOID},
 		NULL};
 	MemoryContext context = CurrentMemoryContext;
 	dana_identity before;
 	Datum		  role[] = {ObjectIdGetDatum(owner)};
-	Datum		  values[4] = {function, arguments};
+	Datum		  values[5] = {function, arguments, 0, JsonbPGetDatum(dana_bounds_carry()), ObjectIdGetDatum(owner)};
 	bool		  isnull;
 	int64		  id;
 
@@ -107,7 +119,6 @@ store(Oid owner, Datum function, Datum arguments)
 	values[2] = JsonbPGetDatum(DatumGetJsonbPCopy(dana_value(0, 1, &isnull)));
 	SPI_finish();
 	before = dana_become_owner();
-	values[3] = ObjectIdGetDatum(owner);
 	dana_run(&insert, values, NULL);
 	id = DatumGetInt64(dana_value(0, 1, &isnull));
 	dana_become_caller(before);
@@ -115,20 +126,20 @@ store(Oid owner, Datum function, Datum arguments)
 }
 
 static BackgroundWorkerHandle *
-register_worker(const dana_job *job, const char *function)
+job_register(const pending_job *started)
 {
 	BackgroundWorker		worker = {0};
 	BackgroundWorkerHandle *handle;
 
-	StaticAssertStmt(sizeof *job <= BGW_EXTRALEN, "a job must fit into bgw_extra");
-	snprintf(worker.bgw_name, BGW_MAXLEN, "dana job " INT64_FORMAT ": %s", job->id, function);
-	strlcpy(worker.bgw_type, "dana job", BGW_MAXLEN);
+	StaticAssertStmt(sizeof started->job <= BGW_EXTRALEN, "a job must fit into bgw_extra");
+	snprintf(worker.bgw_name, BGW_MAXLEN, DANA_JOB_TYPE " " INT64_FORMAT ": %s", started->job.id, started->function);
+	strlcpy(worker.bgw_type, DANA_JOB_TYPE, BGW_MAXLEN);
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
 	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
 	worker.bgw_restart_time = BGW_NEVER_RESTART;
 	strlcpy(worker.bgw_library_name, "dana", sizeof worker.bgw_library_name);
 	strlcpy(worker.bgw_function_name, "dana_job_main", BGW_MAXLEN);
-	memcpy(worker.bgw_extra, job, sizeof *job);
+	memcpy(worker.bgw_extra, &started->job, sizeof started->job);
 	worker.bgw_notify_pid = MyProcPid;
 	if (!RegisterDynamicBackgroundWorker(&worker, &handle))
 		ereport(ERROR,
@@ -141,11 +152,11 @@ register_worker(const dana_job *job, const char *function)
 
 /* Waits until the worker holds the job's lock */
 static void
-wait_for_worker(BackgroundWorkerHandle *handle, int64 id)
+job_await_worker(BackgroundWorkerHandle *handle, int64 id)
 {
 	pid_t pid;
 
-	while (!is_alive(id))
+	while (!job_is_alive(id))
 	{
 		if (GetBackgroundWorkerPid(handle, &pid) == BGWH_STOPPED)
 			ereport(ERROR,
@@ -159,71 +170,211 @@ wait_for_worker(BackgroundWorkerHandle *handle, int64 id)
 	}
 }
 
-/* dana_start(function, arguments): the number of the job */
-Datum
-dana_start(PG_FUNCTION_ARGS)
+/* Forgets the jobs whose rows went with a savepoint, and those that were cancelled */
+static void
+jobs_forget_gone(void)
 {
-	char					*function = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	Oid						 schema = get_func_namespace(fcinfo->flinfo->fn_oid);
-	dana_job				 job = {.database = MyDatabaseId, .owner = GetUserId(), .schema = schema};
-	BackgroundWorkerHandle	*handle;
+	static dana_statement find = {"SELECT FROM dana.job_log WHERE id = $1 AND state = 'queued'", 1, {INT8OID}, NULL};
+	dana_identity		  before = dana_become_owner();
+	ListCell			 *cell;
+
+	foreach (cell, pending)
+	{
+		Datum id[] = {Int64GetDatum(((pending_job *)lfirst(cell))->job.id)};
+
+		if (dana_run(&find, id, NULL) == 0)
+			pending = foreach_delete_current(pending, cell);
+	}
+	dana_become_caller(before);
+}
+
+/* How many jobs run in the server, in whatever database; of one role where it is given */
+static int
+jobs_running(Oid role)
+{
+	int count = 0;
+
+	for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++)
+	{
+		PgBackendStatus *backend = &dana_backend_status(i)->backendStatus;
+		const char		*type = backend->st_backendType == B_BG_WORKER ? GetBackgroundWorkerTypeByPid(backend->st_procpid) : NULL;
+
+		if (type != NULL && strcmp(type, DANA_JOB_TYPE) == 0 && (!OidIsValid(role) || backend->st_userid == role))
+			count++;
+	}
+	return count;
+}
+
+static void
+jobs_check_limit(int running, int started, int most, const char *setting, const char *role)
+{
+	if (most != 0 && running + started > most)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 role == NULL ? errmsg("too many jobs") : errmsg("too many jobs for role \"%s\"", role),
+				 errdetail("%d are running, this transaction starts %d, and %s is %d.", running, started, setting, most),
+				 errhint("Wait until other jobs end, or ask the administrator to increase %s.", setting)));
+}
+
+/* Whether the server's and the roles' limits leave room for the pending jobs */
+static void
+jobs_check_limits(void)
+{
+	int running;
+
+	/* as they are now, not as they were when this transaction first looked */
+	pgstat_clear_backend_activity_snapshot();
+	running = jobs_running(InvalidOid);
+	for (int i = 0; i < list_length(pending); i++)
+	{
+		const pending_job *started = list_nth(pending, i);
+		int				   ours = 0;
+
+		for (int k = 0; k <= i; k++)
+			ours += ((pending_job *)list_nth(pending, k))->job.owner == started->job.owner;
+		jobs_check_limit(running, i + 1, dana_max_jobs, "dana.max_jobs", NULL);
+		jobs_check_limit(jobs_running(started->job.owner), ours, started->most, "dana.max_jobs_per_role",
+						 GetUserNameFromId(started->job.owner, true));
+	}
+}
+
+/* Registers the workers of this transaction, one transaction after another */
+static void
+jobs_register(void)
+{
+	List	 *handles = NIL;
+	ListCell *cell;
+	ListCell *handle;
+	LOCKTAG	  tag;
+
+	SET_LOCKTAG_OBJECT(tag, InvalidOid, DANA_LOCK_CLASS, 0, 0);
+	(void)LockAcquire(&tag, ExclusiveLock, false, false);
+	jobs_check_limits();
+	foreach (cell, pending)
+	{
+		pending_job *started = lfirst(cell);
+
+		started->job.starter = GetTopTransactionId();
+		handles = lappend(handles, job_register(started));
+	}
+	forboth (cell, pending, handle, handles)
+		job_await_worker(lfirst(handle), ((pending_job *)lfirst(cell))->job.id);
+	LockRelease(&tag, ExclusiveLock, false);
+}
+
+static void
+jobs_at_end(XactEvent event, void *unused)
+{
+	if (pending == NIL)
+		return;
+	if (event != XACT_EVENT_PRE_COMMIT && event != XACT_EVENT_PRE_PREPARE)
+	{
+		pending = NIL;
+		return;
+	}
+	/* the statement's is gone */
+	PushActiveSnapshot(GetTransactionSnapshot());
+	jobs_forget_gone();
+	if (event == XACT_EVENT_PRE_PREPARE && pending != NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot PREPARE a transaction that has started jobs"),
+				 errhint("Start them in a transaction of their own.")));
+	if (pending != NIL)
+		jobs_register();
+	PopActiveSnapshot();
+}
+
+void
+dana_job_arguments(const char *function, Jsonb *given, dana_arguments *arguments)
+{
+	static const char *const possible[] = {"dana_train", "dana_train_groups", "dana_cross_validate", "dana_search"};
+
+	for (int i = 0; i < lengthof(possible); i++)
+		if (strcmp(function, possible[i]) == 0)
+		{
+			dana_arguments_from_json(dana_extension_function(function), given, arguments);
+			return;
+		}
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s() cannot be called in the background", function),
+			 errhint("These can: dana_train, dana_train_groups, dana_cross_validate, dana_search.")));
+}
+
+/* dana_start(function, arguments): the number of the job */
+DANA_FUNCTION(dana_start)
+{
+	static bool	  listening = false;
+	char		 *function = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	dana_arguments arguments;
+	pending_job	 *started;
+	MemoryContext caller;
 
 	PreventCommandIfReadOnly("dana_start()");
 	if (InSecurityRestrictedOperation())
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("cannot start a job within a security-restricted operation")));
-	check_role(job.owner);
-	dana_call_check(get_namespace_name(schema), function, PG_GETARG_JSONB_P(1));
-	job.id = store(job.owner, PG_GETARG_DATUM(0), PG_GETARG_DATUM(1));
-	job.starter = GetTopTransactionId();
-	handle = register_worker(&job, function);
-	PG_TRY();
-	{
-		wait_for_worker(handle, job.id);
-	}
-	PG_CATCH();
-	{
-		TerminateBackgroundWorker(handle);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	pfree(handle);
-	PG_RETURN_INT64(job.id);
+	job_check_role(GetUserId());
+	dana_job_arguments(function, PG_GETARG_JSONB_P(1), &arguments);
+	dana_require_execute(arguments.function);
+	if (!listening)
+		RegisterXactCallback(jobs_at_end, NULL);
+	listening = true;
+	caller = MemoryContextSwitchTo(TopTransactionContext);
+	started = palloc0(sizeof *started);
+	started->job = (dana_job){.database = MyDatabaseId, .owner = GetUserId()};
+	started->function = pstrdup(function);
+	started->most = dana_max_jobs_per_role;
+	started->job.id = job_store(started->job.owner, PG_GETARG_DATUM(0), PG_GETARG_DATUM(1));
+	pending = lappend(pending, started);
+	MemoryContextSwitchTo(caller);
+	jobs_forget_gone();
+	jobs_check_limits(); /* here as early as it can be known; at the commit for sure */
+	PG_RETURN_INT64(started->job.id);
 }
 
-/* The job's state as its row has it now, whatever the caller's snapshot, or NULL; an error where it is not the caller's */
+/*
+ * The job's state as its row has it now, whatever the caller's snapshot, or NULL where the caller may not see it. `ours`:
+ * this transaction started it.
+ */
 static char *
-read_state(int64 id, bool *ours)
+job_read_state(int64 id, bool *ours)
 {
-	static dana_statement find = {"SELECT owner, state, xmin FROM dana.job_log WHERE id = $1", 1, {INT8OID}, NULL};
+	static dana_statement find = {"SELECT state, xmin FROM dana.job_log WHERE id = $1 AND pg_has_role($2, owner, 'USAGE')",
+								  2,
+								  {INT8OID, OIDOID},
+								  NULL};
 	MemoryContext		  context = CurrentMemoryContext;
-	Datum				  values[] = {Int64GetDatum(id)};
 	dana_identity		  before = dana_become_owner();
+	Datum				  values[] = {Int64GetDatum(id), ObjectIdGetDatum(before.user)};
 	char				 *state = NULL;
 	bool				  isnull;
 
 	if (dana_run_on_latest(&find, values) > 0)
 	{
-		dana_require_owner(before.user, DatumGetObjectId(dana_value(0, 1, &isnull)), "job", psprintf(INT64_FORMAT, id));
-		state = MemoryContextStrdup(context, TextDatumGetCString(dana_value(0, 2, &isnull)));
-		*ours = TransactionIdIsCurrentTransactionId(DatumGetTransactionId(dana_value(0, 3, &isnull)));
+		state = MemoryContextStrdup(context, TextDatumGetCString(dana_value(0, 1, &isnull)));
+		*ours = TransactionIdIsCurrentTransactionId(DatumGetTransactionId(dana_value(0, 2, &isnull)));
 	}
 	dana_become_caller(before);
 	return state;
 }
 
-static _Noreturn void
-no_job(int64 id)
+static char *
+job_require_state(int64 id, bool *ours)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_UNDEFINED_OBJECT),
-			 errmsg("job " INT64_FORMAT " does not exist", id),
-			 errhint("SELECT id, state FROM dana.job lists the jobs.")));
+	char *state = job_read_state(id, ours);
+
+	if (state == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("job " INT64_FORMAT " does not exist", id),
+				 errhint("SELECT id, state FROM dana.job lists the jobs.")));
+	return state;
 }
 
 static bool
-is_over(const char *state)
+job_is_over(const char *state)
 {
 	return strcmp(state, "queued") != 0 && strcmp(state, "running") != 0;
 }
@@ -235,7 +386,7 @@ typedef struct waiting
 } waiting;
 
 static void
-wait_for_lock(void *state)
+job_wait_for_lock(void *state)
 {
 	waiting *wait = state;
 
@@ -248,19 +399,18 @@ wait_for_lock(void *state)
 
 /* Waits until nobody holds the job's lock; false: the time was over before. 0: without limit */
 static bool
-wait_for_end(int64 id, int milliseconds)
+job_wait_for_end(int64 id, int milliseconds)
 {
 	waiting	   wait = {.tag = dana_job_lock(id), .milliseconds = milliseconds};
-	ErrorData *error = dana_attempt(wait_for_lock, &wait, false);
+	ErrorData *error = dana_attempt(job_wait_for_lock, &wait, false);
 
 	if (error != NULL && error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
 		ReThrowError(error);
 	return error == NULL;
 }
 
-/* dana_train_wait(job, timeout): the state after it ended, or after so many seconds; NULL: without limit */
-Datum
-dana_train_wait(PG_FUNCTION_ARGS)
+/* dana_wait(job, timeout): the state after it ended, or after so many seconds; NULL: without limit */
+DANA_FUNCTION(dana_wait)
 {
 	int64	   id;
 	char	  *state;
@@ -268,7 +418,7 @@ dana_train_wait(PG_FUNCTION_ARGS)
 	bool	   ended;
 	double	   timeout = PG_ARGISNULL(1) ? INFINITY : PG_GETARG_FLOAT8(1);
 
-	PreventCommandIfReadOnly("dana_train_wait()");
+	PreventCommandIfReadOnly("dana_wait()");
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
 	id = PG_GETARG_INT64(0);
@@ -276,10 +426,8 @@ dana_train_wait(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("argument \"timeout\" must be a number of seconds from 0, not %g", timeout)));
-	state = read_state(id, &ours);
-	if (state == NULL)
-		no_job(id);
-	if (is_over(state))
+	state = job_require_state(id, &ours);
+	if (job_is_over(state))
 		PG_RETURN_TEXT_P(cstring_to_text(state));
 	if (ours)
 		ereport(ERROR,
@@ -287,28 +435,69 @@ dana_train_wait(PG_FUNCTION_ARGS)
 				 errmsg("job " INT64_FORMAT " begins when this transaction commits", id),
 				 errhint("Wait for it in a later transaction.")));
 	if (timeout * 1000 < 1)
-		ended = !is_alive(id);
+		ended = !job_is_alive(id);
 	else
-		ended = wait_for_end(id, timeout * 1000 < PG_INT32_MAX ? (int)(timeout * 1000) : 0);
-	state = read_state(id, &ours);
-	if (state == NULL)
-		no_job(id);
-	PG_RETURN_TEXT_P(cstring_to_text(ended && !is_over(state) ? "lost" : state));
+		ended = job_wait_for_end(id, timeout * 1000 < PG_INT32_MAX ? (int)(timeout * 1000) : 0);
+	state = job_require_state(id, &ours);
+	PG_RETURN_TEXT_P(cstring_to_text(ended && !job_is_over(state) ? "lost" : state));
+}
+
+/* The process that holds the job's lock, or 0 */
+static int
+job_process(int64 id)
+{
+	static dana_statement find = {
+		"SELECT pid FROM pg_locks WHERE locktype = 'object' AND classid = 'dana.job_log'::regclass AND objid = $1 "
+		"AND database = $2 AND mode = 'ExclusiveLock' AND granted",
+		2,
+		{OIDOID, OIDOID},
+		NULL};
+	Datum		  values[] = {ObjectIdGetDatum((Oid)id), ObjectIdGetDatum(MyDatabaseId)};
+	dana_identity before = dana_become_owner();
+	bool		  isnull;
+	int			  pid = dana_run(&find, values, NULL) > 0 ? DatumGetInt32(dana_value(0, 1, &isnull)) : 0;
+
+	dana_become_caller(before);
+	return pid;
+}
+
+/* dana_cancel(job): false where it is over */
+DANA_FUNCTION(dana_cancel)
+{
+	static dana_statement cancel = {
+		"UPDATE dana.job_log SET state = 'cancelled', ended = clock_timestamp() WHERE id = $1", 1, {INT8OID}, NULL};
+	int64 id = PG_GETARG_INT64(0);
+	bool  ours;
+	int	  pid;
+
+	PreventCommandIfReadOnly("dana_cancel()");
+	if (job_is_over(job_require_state(id, &ours)))
+		PG_RETURN_BOOL(false);
+	if (ours)
+	{
+		Datum		  values[] = {Int64GetDatum(id)};
+		dana_identity before = dana_become_owner();
+
+		dana_run(&cancel, values, NULL);
+		dana_become_caller(before);
+		PG_RETURN_BOOL(true);
+	}
+	pid = job_process(id);
+	PG_RETURN_BOOL(pid != 0 && DatumGetBool(DirectFunctionCall1(pg_cancel_backend, Int32GetDatum(pid))));
 }
 
 /*
  * dana_job_lost(job): whether nobody works on a job that is not over. The lock is asked before the row: its worker drops
  * it when the row says how the job ended, which an older snapshot does not see. A standby has no such locks.
  */
-Datum
-dana_job_lost(PG_FUNCTION_ARGS)
+DANA_FUNCTION(dana_job_lost)
 {
 	int64 id = PG_GETARG_INT64(0);
 	char *state;
 	bool  ours;
 
-	if (RecoveryInProgress() || is_alive(id))
+	if (RecoveryInProgress() || job_is_alive(id))
 		PG_RETURN_BOOL(false);
-	state = read_state(id, &ours);
-	PG_RETURN_BOOL(state != NULL && !is_over(state));
+	state = job_read_state(id, &ours);
+	PG_RETURN_BOOL(state != NULL && !ours && !job_is_over(state));
 }

@@ -1,13 +1,16 @@
 /*
- * Reading the worker's JSON, writing ours. PostgreSQL's own jsonb does the parsing.
+ * Reading and writing JSON. PostgreSQL's own jsonb does the parsing.
  */
-#include "json.h"
+#include "postgres.h"
 
-#include "mb/pg_wchar.h"
+
+#include "common/shortest_dec.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/json.h"
 #include "utils/numeric.h"
+
+#include "json.h"
 
 Jsonb *
 dana_json_parse(const char *text)
@@ -21,7 +24,7 @@ dana_json_parse(const char *text)
 }
 
 static JsonbValue *
-member(Jsonb *object, const char *key)
+json_member(Jsonb *object, const char *key)
 {
 	return getKeyJsonValueFromContainer(&object->root, key, strlen(key), NULL);
 }
@@ -29,7 +32,7 @@ member(Jsonb *object, const char *key)
 char *
 dana_json_string(Jsonb *object, const char *key)
 {
-	JsonbValue *value = member(object, key);
+	JsonbValue *value = json_member(object, key);
 
 	if (value == NULL || value->type != jbvString)
 		return "";
@@ -39,7 +42,7 @@ dana_json_string(Jsonb *object, const char *key)
 int64
 dana_json_integer(Jsonb *object, const char *key)
 {
-	JsonbValue *value = member(object, key);
+	JsonbValue *value = json_member(object, key);
 
 	if (value == NULL || value->type != jbvNumeric)
 		return 0;
@@ -50,7 +53,7 @@ dana_json_integer(Jsonb *object, const char *key)
 double
 dana_json_double(Jsonb *object, const char *key)
 {
-	JsonbValue *value = member(object, key);
+	JsonbValue *value = json_member(object, key);
 
 	if (value != NULL && value->type == jbvString)
 		return DatumGetFloat8(DirectFunctionCall1(float8in, CStringGetDatum(dana_json_string(object, key))));
@@ -62,7 +65,7 @@ dana_json_double(Jsonb *object, const char *key)
 bool
 dana_json_boolean(Jsonb *object, const char *key)
 {
-	JsonbValue *value = member(object, key);
+	JsonbValue *value = json_member(object, key);
 
 	return value != NULL && value->type == jbvBool && value->val.boolean;
 }
@@ -70,7 +73,7 @@ dana_json_boolean(Jsonb *object, const char *key)
 bool
 dana_json_is_null(Jsonb *object, const char *key)
 {
-	JsonbValue *value = member(object, key);
+	JsonbValue *value = json_member(object, key);
 
 	return value == NULL || value->type == jbvNull;
 }
@@ -78,16 +81,16 @@ dana_json_is_null(Jsonb *object, const char *key)
 Jsonb *
 dana_json_member(Jsonb *object, const char *key)
 {
-	JsonbValue *value = member(object, key);
+	JsonbValue *value = json_member(object, key);
 	JsonbValue	nothing = {.type = jbvNull};
 
 	return JsonbValueToJsonb(value != NULL ? value : &nothing);
 }
 
 static JsonbContainer *
-array_of(Jsonb *object, const char *key)
+json_array(Jsonb *object, const char *key)
 {
-	JsonbValue *found = member(object, key);
+	JsonbValue *found = json_member(object, key);
 
 	if (found == NULL || found->type != jbvBinary || !JsonContainerIsArray(found->val.binary.data))
 		ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker sent no array \"%s\"", key)));
@@ -97,7 +100,7 @@ array_of(Jsonb *object, const char *key)
 int
 dana_json_strings(Jsonb *object, const char *key, char ***values)
 {
-	JsonbContainer *array = array_of(object, key);
+	JsonbContainer *array = json_array(object, key);
 	int				count = JsonContainerSize(array);
 
 	*values = palloc(sizeof(char *) * Max(count, 1));
@@ -115,7 +118,7 @@ dana_json_strings(Jsonb *object, const char *key, char ***values)
 int
 dana_json_integers(Jsonb *object, const char *key, int **values)
 {
-	JsonbContainer *array = array_of(object, key);
+	JsonbContainer *array = json_array(object, key);
 	int				count = JsonContainerSize(array);
 
 	*values = palloc(sizeof(int) * Max(count, 1));
@@ -130,14 +133,65 @@ dana_json_integers(Jsonb *object, const char *key, int **values)
 	return count;
 }
 
-char *
-dana_json_utf8(char *text)
+/* What comes before a member or an element: after anything but a bracket that was opened, a comma */
+static void
+json_key(StringInfo to, const char *key)
 {
-	return pg_server_to_any(text, strlen(text), PG_UTF8);
+	if (to->len > 0 && strchr("{[", to->data[to->len - 1]) == NULL)
+		appendStringInfoChar(to, ',');
+	if (key != NULL)
+	{
+		escape_json(to, key);
+		appendStringInfoChar(to, ':');
+	}
 }
 
 void
-dana_json_append(StringInfo to, const char *text)
+dana_json_open(StringInfo to, const char *key, char bracket)
 {
-	escape_json(to, dana_json_utf8((char *)text));
+	json_key(to, key);
+	appendStringInfoChar(to, bracket);
+}
+
+void
+dana_json_close(StringInfo to, char bracket)
+{
+	appendStringInfoChar(to, bracket);
+}
+
+void
+dana_json_text(StringInfo to, const char *key, const char *value)
+{
+	json_key(to, key);
+	if (value == NULL)
+		appendStringInfoString(to, "null");
+	else
+		escape_json(to, value);
+}
+
+void
+dana_json_number(StringInfo to, const char *key, double value)
+{
+	char digits[DOUBLE_SHORTEST_DECIMAL_LEN];
+
+	json_key(to, key);
+	double_to_shortest_decimal_buf(value, digits);
+	appendStringInfoString(to, digits);
+}
+
+void
+dana_json_truth(StringInfo to, const char *key, bool value)
+{
+	json_key(to, key);
+	appendStringInfoString(to, value ? "true" : "false");
+}
+
+void
+dana_json_object(StringInfo to, const char *key, Jsonb *value)
+{
+	json_key(to, key);
+	if (value == NULL)
+		appendStringInfoString(to, "null");
+	else
+		(void)JsonbToCString(to, &value->root, VARSIZE(value));
 }

@@ -1,5 +1,5 @@
 /*
- * Reading the worker's JSON, writing ours.
+ * Reading and writing JSON.
  */
 #ifndef DANA_JSON_H
 #define DANA_JSON_H
@@ -24,10 +24,15 @@ extern int dana_json_strings(Jsonb *object, const char *key, char ***values);
 
 extern Jsonb *dana_json_member(Jsonb *object, const char *key);
 
-/* Appends a JSON string, in UTF-8 whatever the database's encoding */
-extern void dana_json_append(StringInfo to, const char *text);
-
-/* `text` in UTF-8; itself where the database is in UTF-8 */
-extern char *dana_json_utf8(char *text);
+/*
+ * Writing: each appends a member of the object that is open, or with key NULL an element of the array; commas come by
+ * themselves. Text is in the database's encoding. What is NULL is written as null.
+ */
+extern void dana_json_open(StringInfo to, const char *key, char bracket);
+extern void dana_json_close(StringInfo to, char bracket);
+extern void dana_json_text(StringInfo to, const char *key, const char *value);
+extern void dana_json_number(StringInfo to, const char *key, double value); /* finite; whole ones as such */
+extern void dana_json_truth(StringInfo to, const char *key, bool value);
+extern void dana_json_object(StringInfo to, const char *key, Jsonb *value);
 
 #endif /* DANA_JSON_H */

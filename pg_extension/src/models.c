@@ -1,9 +1,10 @@
 /*
  * Models and their history: storing what a training leaves, and who may use it.
  */
-#include "models.h"
+#include "postgres.h"
 
 #include "access/htup_details.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "fmgr.h"
@@ -12,87 +13,156 @@
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/syscache.h"
+#include "utils/typcache.h"
 
+#include "attempt.h"
 #include "catalog.h"
 #include "compat.h"
+#include "extension.h"
 #include "json.h"
+#include "models.h"
 
 #define MODEL_NAME_LIMIT 255
 
-PG_FUNCTION_INFO_V1(dana_find_model);
-
-/* Splits "name@version"; version 0 where there is none. A version is written in one way: @2, not @02 or @+2. */
-static char *
-split(const char *reference, int *version)
+/* Cuts "@version" off; 0 where there is none. A version is written in one way: @2, not @02 or @+2. */
+static int
+cut_version(char *reference)
 {
-	char *name = pstrdup(reference);
-	char *at = strchr(name, '@');
+	char *at = strchr(reference[0] == '"' ? strrchr(reference, '"') : reference, '@'); /* not one in the owner's name */
+	int	  version = 0;
 
-	*version = 0;
 	if (at == NULL)
-		return name;
-	*at = '\0';
+		return 0;
 	if (at[1] != '0' && strspn(at + 1, "0123456789") == strlen(at + 1) && strlen(at + 1) < 10)
-		*version = atoi(at + 1);
-	if (*version == 0)
+		version = atoi(at + 1);
+	if (version == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_NAME),
 				 errmsg("\"%s\" names no version of a model", reference),
 				 errhint("Write the model's name, or name@version with a version from 1.")));
-	return name;
+	*at = '\0';
+	return version;
+}
+
+/* Cuts "owner." off the front, a role as quote_identifier() writes it or as it is; InvalidOid where there is no such role */
+static Oid
+cut_owner(char **reference)
+{
+	char *from = *reference;
+	char *role = from;
+	char *to = role;
+
+	if (*from == '"')
+	{
+		for (from++; *from != '\0' && (*from != '"' || from[1] == '"'); from++)
+		{
+			from += *from == '"';
+			*to++ = *from;
+		}
+		from += *from == '"';
+	}
+	else
+		to = from += strcspn(from, ".");
+	if (*from != '.')
+		return InvalidOid;
+	*to = '\0';
+	*reference = from + 1;
+	return get_role_oid(role, true);
+}
+
+/* Who else has a model of the name that the caller may use, for a hint; or NULL */
+static char *
+owner_of_namesake(const char *name, Oid caller)
+{
+	static dana_statement find = {
+		"SELECT owner::text FROM dana.model WHERE name = $1 AND (pg_has_role($2, owner, 'USAGE') "
+		"OR EXISTS (SELECT FROM unnest(users) AS u (role) WHERE pg_has_role($2, u.role, 'USAGE'))) LIMIT 1",
+		2,
+		{TEXTOID, OIDOID},
+		NULL};
+	Datum values[] = {CStringGetTextDatum(name), ObjectIdGetDatum(caller)};
+	bool  isnull;
+
+	return dana_read(&find, values, NULL) == 0 ? NULL : TextDatumGetCString(dana_value(0, 1, &isnull));
+}
+
+/* Finds a version among one role's models, and whether the caller may use it */
+static bool
+find_of_owner(dana_statement *find, Oid owner, const char *name, int version, Oid caller,
+			  uint64 (*run)(dana_statement *statement, Datum *values, const char *nulls))
+{
+	Datum values[] = {ObjectIdGetDatum(owner), CStringGetTextDatum(name), Int32GetDatum(version)};
+	bool  isnull;
+
+	return OidIsValid(owner) && run(find, values, NULL) > 0 &&
+		dana_may_use(caller, owner, dana_value(0, 2, &isnull));
 }
 
 void
 dana_model_find(dana_statement *find, const char *reference, Oid caller,
 				uint64 (*run)(dana_statement *statement, Datum *values, const char *nulls))
 {
-	int	  version;
-	char *name = split(reference, &version);
-	Datum values[] = {CStringGetTextDatum(name), Int32GetDatum(version)};
-	Datum users;
-	bool  isnull;
+	char *name = pstrdup(reference);
+	int	  version = cut_version(name);
+	char *rest = pstrdup(name);
+	Oid	  owner;
+	char *namesake;
 
-	if (run(find, values, NULL) == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("model \"%s\" does not exist", reference),
-				 errhint("SELECT name, version FROM dana.model lists the models; dana_train() makes one.")));
-	users = dana_value(0, 2, &isnull);
-	dana_require_use(caller, DatumGetObjectId(dana_value(0, 1, &isnull)), users, "model", name);
+	/* the caller's own first: a point in its name makes it no one else's */
+	if (find_of_owner(find, caller, name, version, caller, run))
+		return;
+	owner = cut_owner(&rest);
+	if (find_of_owner(find, owner, rest, version, caller, run))
+		return;
+	namesake = owner_of_namesake(name, caller);
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("model \"%s\" does not exist", reference),
+			 namesake != NULL ? errhint("Perhaps you meant \"%s.%s\": a model of another role has its owner before the name.", namesake, name)
+							  : errhint("SELECT owner, name, version FROM dana.model lists the models; dana_train() makes one.")));
 }
 
-/* dana_find_model(reference): name and version */
-Datum
-dana_find_model(PG_FUNCTION_ARGS)
+/* dana.dana_find_model(reference): owner, name and version */
+DANA_FUNCTION(dana_find_model)
 {
-	static dana_statement find = DANA_MODEL_FIND("name, version");
+	static dana_statement find = DANA_MODEL_FIND("NULL");
 	MemoryContext caller = CurrentMemoryContext;
 	TupleDesc	  type;
 	dana_identity before;
 	MemoryContext ours;
-	Datum		  values[2];
-	bool		  nulls[2] = {false, false};
+	Datum		  values[3];
+	bool		  nulls[3] = {false};
 	bool		  isnull;
 
 	if (get_call_result_type(fcinfo, NULL, &type) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "dana_find_model() must return a row");
 	if (PG_ARGISNULL(0))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("the model's name must not be NULL")));
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("the model's name must not be null")));
 	before = dana_become_owner();
 	dana_model_find(&find, text_to_cstring(PG_GETARG_TEXT_PP(0)), before.user, dana_read);
 	ours = MemoryContextSwitchTo(caller);
-	values[0] = CStringGetTextDatum(TextDatumGetCString(dana_value(0, 3, &isnull)));
-	values[1] = dana_value(0, 4, &isnull);
+	values[0] = dana_value(0, 1, &isnull);
+	values[1] = CStringGetTextDatum(TextDatumGetCString(dana_value(0, 3, &isnull)));
+	values[2] = dana_value(0, 4, &isnull);
 	MemoryContextSwitchTo(ours);
 	dana_become_caller(before);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(type), values, nulls)));
 }
 
-void
-dana_model_append_weights(StringInfo to, const char *reference)
+typedef struct weights_reading
 {
-	static dana_statement find = DANA_MODEL_FIND("parameters::text, weights");
+	StringInfo	to;
+	const char *key;
+	const char *reference;
+} weights_reading;
+
+static void
+append_weights(void *state)
+{
+	static dana_statement find = DANA_MODEL_FIND("parameters, weights");
 	static const char digits[] = "0123456789abcdef";
+	weights_reading  *reading = state;
 	MemoryContext	  context = CurrentMemoryContext;
 	dana_identity	  before;
 	MemoryContext	  ours;
@@ -103,8 +173,8 @@ dana_model_append_weights(StringInfo to, const char *reference)
 	bool			  isnull;
 
 	before = dana_become_owner();
-	dana_model_find(&find, reference, before.user, dana_run);
-	weights = DatumGetArrayTypeP(dana_value(0, 4, &isnull));
+	dana_model_find(&find, reading->reference, before.user, dana_run);
+	weights = DatumGetArrayTypeP(dana_value(0, DANA_MODEL_COLUMNS + 2, &isnull));
 	bytes = (const uint8 *)ARR_DATA_PTR(weights);
 	length = sizeof(float4) * ArrayGetNItems(ARR_NDIM(weights), ARR_DIMS(weights));
 	ours = MemoryContextSwitchTo(context);
@@ -115,26 +185,18 @@ dana_model_append_weights(StringInfo to, const char *reference)
 		hex[2 * i + 1] = digits[bytes[i] & 15];
 	}
 	hex[2 * length] = '\0';
-	appendStringInfo(to, "{\"parameters\":%s,\"weights\":\"%s\"}",
-					 dana_json_utf8(TextDatumGetCString(dana_value(0, 3, &isnull))), hex);
+	dana_json_open(reading->to, reading->key, '{');
+	dana_json_object(reading->to, "parameters", DatumGetJsonbP(dana_value(0, DANA_MODEL_COLUMNS + 1, &isnull)));
+	dana_json_text(reading->to, "weights", hex);
+	dana_json_close(reading->to, '}');
 	MemoryContextSwitchTo(ours);
 	dana_become_caller(before);
 }
 
-uint64
-dana_model_check_owner(Oid caller, const char *name)
+void
+dana_model_append_weights(StringInfo to, const char *key, const char *reference)
 {
-	static dana_statement find = {"SELECT DISTINCT owner FROM dana.model WHERE name = $1", 1, {TEXTOID}, NULL};
-	Datum				  values[] = {CStringGetTextDatum(name)};
-	uint64				  owners = dana_run(&find, values, NULL);
-
-	for (uint64 i = 0; i < owners; i++)
-	{
-		bool isnull;
-
-		dana_require_owner(caller, DatumGetObjectId(dana_value(i, 1, &isnull)), "model", name);
-	}
-	return owners;
+	dana_peek(append_weights, &(weights_reading){to, key, reference});
 }
 
 void
@@ -147,48 +209,49 @@ dana_model_check_name(const char *name)
 				 errdetail("A name has 1 to %d bytes and no \"@\", which stands before a version.", MODEL_NAME_LIMIT)));
 }
 
-void
-dana_model_check(const char *name)
-{
-	dana_identity before;
-
-	dana_model_check_name(name);
-	before = dana_become_owner();
-	(void)dana_model_check_owner(before.user, name);
-	dana_become_caller(before);
-}
-
 /*
  * The next version of a model. Two trainings under one name, whatever their isolation level, must not choose the same:
- * the lock, which no SQL statement can take, is held until the transaction ends. The models of groups share one: a lock
- * for each of some thousand would fill the table of locks.
+ * the lock, which no SQL statement can take, is held until the transaction ends. It is the owner's, so no other role waits
+ * for it. The models of groups share one: a lock for each of some thousand would fill the table of locks.
  */
 static int
-next_version(const char *name)
+next_version(Oid owner, const char *name)
 {
 	static dana_statement find = {
-		"SELECT coalesce(max(version), 0) + 1 FROM dana.model WHERE name = $1", 1, {TEXTOID}, NULL};
-	Datum values[] = {CStringGetTextDatum(name)};
-	bool  isnull;
+		"SELECT coalesce(max(version), 0) + 1 FROM dana.model WHERE owner = $1 AND name = $2", 2, {OIDOID, TEXTOID}, NULL};
+	Datum		values[] = {ObjectIdGetDatum(owner), CStringGetTextDatum(name)};
+	const Size	shared = strcspn(name, "[");
+	const uint64 hash = hash_bytes_extended((const unsigned char *)name, shared + (name[shared] == '['), owner);
+	bool		isnull;
 
-	LockDatabaseObject(dana_catalog_table("model"), hash_bytes((const unsigned char *)name, strcspn(name, "[")), 0, ExclusiveLock);
+	LockDatabaseObject(dana_catalog_table("model"), (Oid)hash, (uint16)(hash >> 32), ExclusiveLock);
 	dana_run_on_latest(&find, values);
 	return DatumGetInt32(dana_value(0, 1, &isnull));
 }
 
+/* Type dana.training */
+static TupleDesc
+training_type(void)
+{
+	Oid type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum("training"),
+							   ObjectIdGetDatum(get_namespace_oid("dana", false)));
+
+	return lookup_rowtype_tupdesc_copy(type, -1);
+}
+
 Datum
-dana_model_store(const dana_new_model *model, TupleDesc training)
+dana_model_store(const dana_new_model *model)
 {
 	static dana_statement store_model = {
-		"INSERT INTO dana.model (name, version, udf, owner, parameters, weights, predictor, metadata, users) "
+		"INSERT INTO dana.model (name, version, rule, owner, parameters, weights, predictor, metadata, users) "
 		"VALUES ($1, $2, $3, $4, $5 -> 'parameters', $6, $7, $5 -> 'metadata', "
-		"coalesce((SELECT users FROM dana.model WHERE name = $1 ORDER BY version DESC LIMIT 1), '{}'))",
+		"coalesce((SELECT users FROM dana.model WHERE owner = $4 AND name = $1 ORDER BY version DESC LIMIT 1), '{}'))",
 		7,
 		{TEXTOID, INT4OID, TEXTOID, OIDOID, JSONBOID, FLOAT4ARRAYOID, BYTEAOID},
 		NULL};
 	/* returns the columns of dana.training */
 	static dana_statement store_run = {
-		"INSERT INTO dana.run (model, model_version, udf, source, owner, backend, started, wall_seconds, "
+		"INSERT INTO dana.run (model, model_version, rule, source, owner, backend, started, wall_seconds, "
 		" modelled_seconds, epochs, converged, loss, tuples, skipped, pages, cycles, design, counters) "
 		"SELECT $1, $2, $3, $4, $5, $6, clock_timestamp() - make_interval(secs => $7), $7, "
 		" (r ->> 'modelled_seconds')::float8, (r ->> 'epochs')::int4, (r ->> 'converged')::bool, (r ->> 'loss')::float8, "
@@ -211,22 +274,20 @@ dana_model_store(const dana_new_model *model, TupleDesc training)
 	MemoryContext context = CurrentMemoryContext;
 	dana_identity before = dana_become_owner();
 	Datum		  name = CStringGetTextDatum(model->name);
-	Datum		  udf = CStringGetTextDatum(model->udf);
+	Datum		  rule = CStringGetTextDatum(model->rule);
 	Datum		  owner = ObjectIdGetDatum(before.user);
-	Datum		  version = Int32GetDatum(next_version(model->name));
+	Datum		  version = Int32GetDatum(next_version(before.user, model->name));
 	Datum		  row;
 	bool		  isnull;
 
-	/* another role may have taken the name while we trained */
-	(void)dana_model_check_owner(before.user, model->name);
 	{
-		Datum values[] = {name, version, udf, owner, JsonbPGetDatum(model->result), PointerGetDatum(model->weights),
+		Datum values[] = {name, version, rule, owner, JsonbPGetDatum(model->result), PointerGetDatum(model->weights),
 						  PointerGetDatum(model->predictor)};
 
 		dana_run(&store_model, values, model->predictor == NULL ? "      n" : NULL);
 	}
 	{
-		Datum values[] = {name, version, udf, CStringGetTextDatum(model->source), owner,
+		Datum values[] = {name, version, rule, CStringGetTextDatum(model->source), owner,
 						  CStringGetTextDatum(model->backend), Float8GetDatum(model->wall_seconds),
 						  JsonbPGetDatum(model->result), JsonbPGetDatum(model->design), JsonbPGetDatum(model->epochs)};
 
@@ -236,7 +297,7 @@ dana_model_store(const dana_new_model *model, TupleDesc training)
 		MemoryContext ours = MemoryContextSwitchTo(context);
 		Datum		  values[] = {dana_value(0, 3, &isnull), JsonbPGetDatum(model->epochs)};
 
-		row = heap_copy_tuple_as_datum(SPI_tuptable->vals[0], training);
+		row = heap_copy_tuple_as_datum(SPI_tuptable->vals[0], training_type());
 		MemoryContextSwitchTo(ours);
 		dana_run(&store_epochs, values, NULL);
 	}

@@ -1,12 +1,14 @@
 /*
  * Models and their history: tables dana.model, dana.run, dana.epoch.
+ *
+ * Each role has names of its own. A text names a model as [owner.]name[@version]: without an owner it is one of the
+ * caller's, without a version the active one, else the highest.
  */
 #ifndef DANA_MODELS_H
 #define DANA_MODELS_H
 
 #include "postgres.h"
 
-#include "access/tupdesc.h"
 #include "lib/stringinfo.h"
 #include "portability/instr_time.h"
 #include "utils/array.h"
@@ -18,7 +20,7 @@
 typedef struct dana_new_model
 {
 	const char *name;
-	const char *udf;
+	const char *rule;
 	const char *source; /* the table's name */
 	const char *backend;
 	Jsonb	   *result; /* the worker's RESULT */
@@ -30,35 +32,29 @@ typedef struct dana_new_model
 	double		wall_seconds;
 } dana_new_model;
 
-/* Raises an error unless the caller may train a model of this name */
-extern void dana_model_check(const char *name);
-
 /* Raises an error unless this can be a model's name */
 extern void dana_model_check_name(const char *name);
 
-/* Raises an error where a version of the model is not the caller's; returns how many owners there are, so 0 where there
- * is no such model. Called as the tables' owner. */
-extern uint64 dana_model_check_owner(Oid caller, const char *name);
-
-/* Appends the parameters and weights of a model that the caller may use, "name" or "name@version", as a JSON object */
-extern void dana_model_append_weights(StringInfo to, const char *reference);
-
-/* A statement that finds the version which "name" or "name@version" stands for; `columns` are its third and following */
+/* A statement that finds a version; `columns` are its fifth and following, after owner, users, name and version */
 #define DANA_MODEL_FIND(columns)                                                                                       \
 	{                                                                                                                  \
-		"SELECT owner, users, " columns " FROM dana.model WHERE name = $1 AND ($2 = 0 OR version = $2) "               \
-		"ORDER BY active DESC, version DESC LIMIT 1",                                                                  \
-			2, {TEXTOID, INT4OID}, NULL                                                                                \
+		"SELECT owner, users, name, version, " columns " FROM dana.model WHERE owner = $1 AND name = $2 "              \
+		"AND ($3 = 0 OR version = $3) ORDER BY active DESC, version DESC LIMIT 1",                                     \
+			3, {OIDOID, TEXTOID, INT4OID}, NULL                                                                        \
 	}
+#define DANA_MODEL_COLUMNS 4
 
 /*
  * Runs such a statement, by dana_run() or dana_read(); raises an error where there is no such model, or none that the
- * caller may use. Called as the tables' owner.
+ * caller may use, which are one and the same to it. Called as the tables' owner.
  */
 extern void dana_model_find(dana_statement *find, const char *reference, Oid caller,
 							uint64 (*run)(dana_statement *statement, Datum *values, const char *nulls));
 
-/* Stores model, run and epochs; returns a row of type `training` */
-extern Datum dana_model_store(const dana_new_model *model, TupleDesc training);
+/* Appends the parameters and weights of a model that the caller may use as a member */
+extern void dana_model_append_weights(StringInfo to, const char *key, const char *reference);
+
+/* Stores model, run and epochs; returns a row of type dana.training */
+extern Datum dana_model_store(const dana_new_model *model);
 
 #endif /* DANA_MODELS_H */

@@ -45,7 +45,7 @@ dana_notice_run(const dana_new_model *model)
 	ereport(NOTICE,
 			(errmsg("model \"%s\": rule \"%s\" on %s, " INT64_FORMAT " epochs%s%s, " INT64_FORMAT " rows, " INT64_FORMAT
 					" skipped%s, %.1f ms",
-					model->name, model->udf, model->source, dana_json_integer(result, "epochs"),
+					model->name, model->rule, model->source, dana_json_integer(result, "epochs"),
 					dana_json_boolean(result, "converged") ? " (converged)" : "", loss_of(result),
 					dana_json_integer(result, "tuples"), dana_json_integer(result, "skipped"), cycles_of(result),
 					model->wall_seconds * 1000)));

@@ -18,19 +18,18 @@
 
 #include "catalog.h"
 #include "compat.h"
+#include "extension.h"
 #include "inputs.h"
 #include "models.h"
 #include "numerics.h"
 #include "predictor.h"
 #include "values.h"
 
-PG_FUNCTION_INFO_V1(dana_predict);
-
 /* A program with more elements than this per row is interrupted between instructions, a shorter one between rows */
 #define UNINTERRUPTED_WORK 1000000
 
-/* A model's name with its version, and the end of the string */
-#define NAME_ROOM 272
+/* An owner, a model's name, a version, and the end of the string */
+#define NAME_ROOM 400
 
 /* What a query keeps of models at most */
 #define KEPT_MODELS 10000
@@ -124,7 +123,7 @@ read_model(const char *reference, stored_model *stored)
 
 	before = dana_become_owner();
 	dana_model_find(&find, reference, before.user, dana_read);
-	program = dana_value(0, 3, &no_predictor);
+	program = dana_value(0, DANA_MODEL_COLUMNS + 1, &no_predictor);
 	if (no_predictor)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -132,8 +131,8 @@ read_model(const char *reference, stored_model *stored)
 				 errhint("Add setPrediction(...) to its rule and train again.")));
 	ours = MemoryContextSwitchTo(context);
 	stored->predictor = DatumGetByteaPCopy(program);
-	stored->weights = DatumGetArrayTypePCopy(dana_value(0, 4, &isnull));
-	deconstruct_array(DatumGetArrayTypeP(dana_value(0, 5, &isnull)), TEXTOID, -1, false, TYPALIGN_INT, &names, NULL,
+	stored->weights = DatumGetArrayTypePCopy(dana_value(0, DANA_MODEL_COLUMNS + 2, &isnull));
+	deconstruct_array(DatumGetArrayTypeP(dana_value(0, DANA_MODEL_COLUMNS + 3, &isnull)), TEXTOID, -1, false, TYPALIGN_INT, &names, NULL,
 					  &stored->feature_count);
 	stored->features = palloc(sizeof(char *) * Max(stored->feature_count, 1));
 	for (int i = 0; i < stored->feature_count; i++)
@@ -286,8 +285,7 @@ evaluate_in_steps(const loaded_model *model)
 }
 
 /* dana_predict(model, features ...), or dana_predict(model, row) */
-Datum
-dana_predict(PG_FUNCTION_ARGS)
+DANA_FUNCTION(dana_predict)
 {
 	text		 *reference = PG_GETARG_TEXT_PP(0);
 	loaded_models *models = fcinfo->flinfo->fn_extra;

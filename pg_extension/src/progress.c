@@ -14,11 +14,9 @@
 #include "utils/tuplestore.h"
 
 #include "compat.h"
+#include "extension.h"
 #include "curve.h"
 #include "results.h"
-
-PG_FUNCTION_INFO_V1(dana_progress_info);
-PG_FUNCTION_INFO_V1(dana_live_epochs);
 
 #define COLUMNS		  12
 #define EPOCH_COLUMNS 8
@@ -90,8 +88,7 @@ is_shown(const PgBackendStatus *backend)
 }
 
 /* dana_progress() */
-Datum
-dana_progress_info(PG_FUNCTION_ARGS)
+DANA_FUNCTION(dana_progress_info)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *)fcinfo->resultinfo;
 
@@ -131,8 +128,7 @@ put_epoch(ReturnSetInfo *result, const PgBackendStatus *backend, const dana_curv
 }
 
 /* dana_live_epochs() */
-Datum
-dana_live_epochs(PG_FUNCTION_ARGS)
+DANA_FUNCTION(dana_live_epochs)
 {
 	ReturnSetInfo	 *result = (ReturnSetInfo *)fcinfo->resultinfo;
 	dana_curve_epoch *epochs = palloc(sizeof *epochs * DANA_CURVE_EPOCHS);

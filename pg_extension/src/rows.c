@@ -18,6 +18,7 @@
 #include "utils/lsyscache.h"
 #include "utils/plancache.h"
 
+#include "bounds.h"
 #include "compat.h"
 #include "values.h"
 
@@ -154,6 +155,7 @@ probe_row(TupleTableSlot *row, DestReceiver *self)
 {
 	probe *found = (probe *)self;
 
+	dana_bounds_check();
 	slot_getallattrs(row);
 	for (int i = 0; i < row->tts_tupleDescriptor->natts; i++)
 	{
@@ -203,6 +205,7 @@ take_row(TupleTableSlot *row, DestReceiver *self)
 {
 	taking *to = (taking *)self;
 
+	dana_bounds_check();
 	to->take(row, to->context);
 	return true;
 }

@@ -6,6 +6,7 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
@@ -13,34 +14,21 @@
 
 #include "catalog.h"
 #include "compat.h"
+#include "extension.h"
 #include "json.h"
 #include "rules.h"
 #include "session.h"
 
-PG_FUNCTION_INFO_V1(dana_create_udf);
-PG_FUNCTION_INFO_V1(dana_drop_udf);
-PG_FUNCTION_INFO_V1(dana_grant_rule);
-PG_FUNCTION_INFO_V1(dana_revoke_rule);
-
-/* The signature that version 0.1 gave to a rule's function */
-#define FORMER_TYPES "regclass, text, text[], text, integer, jsonb, text, jsonb"
-
-/* The signature of a rule's function, for CREATE and for DROP; dana_train()'s without the rule */
-#define FUNCTION_ARGUMENTS                                                                                             \
-	"source regclass DEFAULT NULL, model text DEFAULT NULL, features text[] DEFAULT NULL, label text DEFAULT NULL, "   \
-	"epochs integer DEFAULT NULL, hyper jsonb DEFAULT '{}', backend text DEFAULT 'sim', design jsonb DEFAULT '{}', "   \
-	"query text DEFAULT NULL, filter text DEFAULT NULL, nulls text DEFAULT 'skip', nonfinite text DEFAULT 'keep', "    \
-	"classes text[] DEFAULT NULL, test double precision DEFAULT NULL, seed integer DEFAULT 1, warm text DEFAULT NULL"
-#define FUNCTION_TYPES                                                                                                 \
-	"regclass, text, text[], text, integer, jsonb, text, jsonb, text, text, text, text, text[], double precision, "    \
-	"integer, text"
+/* Arguments of a rule's function, for CREATE and for the others */
+#define FUNCTION_ARGUMENTS "source regclass DEFAULT NULL, training jsonb DEFAULT NULL"
+#define FUNCTION_TYPES	   "regclass, jsonb"
 
 /* The rule that the caller may have meant, or NULL; of those that it may see. Called as the tables' owner. */
 static char *
 closest_rule(const char *name, Oid caller)
 {
 	static dana_statement list = {
-		"SELECT name FROM dana.udf WHERE everybody OR pg_has_role($1, owner, 'USAGE') "
+		"SELECT name FROM dana.rule WHERE everybody OR pg_has_role($1, owner, 'USAGE') "
 		"OR EXISTS (SELECT FROM unnest(users) AS u (role) WHERE pg_has_role($1, u.role, 'USAGE')) ORDER BY name",
 		1,
 		{OIDOID},
@@ -82,79 +70,84 @@ no_rule(const char *name, Oid caller)
 			 errmsg("rule \"%s\" does not exist", name),
 			 closest != NULL
 				 ? errhint("Perhaps you meant \"%s\".", closest)
-				 : errhint("SELECT name FROM dana.udf lists the rules; dana_create_udf(name, source) makes one.")));
+				 : errhint("SELECT name FROM dana.rule lists the rules; dana_create_udf(name, source) makes one.")));
 }
 
-char *
-dana_rule_source(const char *name)
+typedef struct rule_reading
+{
+	const char *name;
+	char	   *text;
+} rule_reading;
+
+static void
+read_rule(void *state)
 {
 	static dana_statement find = {
-		"SELECT source, owner, CASE WHEN NOT everybody THEN users END FROM dana.udf WHERE name = $1", 1, {TEXTOID}, NULL};
+		"SELECT source, owner, CASE WHEN NOT everybody THEN users END FROM dana.rule WHERE name = $1", 1, {TEXTOID}, NULL};
+	rule_reading *reading = state;
 	MemoryContext context = CurrentMemoryContext;
 	dana_identity before = dana_become_owner();
-	Datum		  values[] = {CStringGetTextDatum(name)};
-	char		 *source;
+	Datum		  values[] = {CStringGetTextDatum(reading->name)};
 	bool		  isnull;
-	bool		  everybody;
+	bool		  everybody = true;
 	Datum		  users;
 
 	if (dana_run(&find, values, NULL) == 0)
-		no_rule(name, before.user);
+		no_rule(reading->name, before.user);
 	users = dana_value(0, 3, &everybody);
-	if (!everybody)
-		dana_require_use(before.user, DatumGetObjectId(dana_value(0, 2, &isnull)), users, "rule", name);
-	source = MemoryContextStrdup(context, TextDatumGetCString(dana_value(0, 1, &isnull)));
+	/* what one may not see does not exist */
+	if (!everybody && !dana_may_use(before.user, DatumGetObjectId(dana_value(0, 2, &isnull)), users))
+		no_rule(reading->name, before.user);
+	reading->text = MemoryContextStrdup(context, TextDatumGetCString(dana_value(0, 1, &isnull)));
 	dana_become_caller(before);
-	return source;
 }
 
-/* The owner of a rule, or InvalidOid where there is no such rule; called as the tables' owner */
-static Oid
-rule_owner(const char *name)
+char *
+dana_rule_text(const char *name)
 {
-	static dana_statement find = {"SELECT owner FROM dana.udf WHERE name = $1", 1, {TEXTOID}, NULL};
+	rule_reading reading = {.name = name};
+
+	dana_peek(read_rule, &reading);
+	return reading.text;
+}
+
+typedef enum rule_claim
+{
+	RULE_NEW,	 /* there is none of the name */
+	RULE_OURS,
+	RULE_OTHERS, /* somebody else's, which the caller may use */
+	RULE_HIDDEN	 /* one that the caller is not to know of */
+} rule_claim;
+
+/* Whose a rule is; called as the tables' owner */
+static rule_claim
+rule_claimed(const char *name, Oid caller)
+{
+	static dana_statement find = {"SELECT owner, users, everybody FROM dana.rule WHERE name = $1", 1, {TEXTOID}, NULL};
 	Datum				  values[] = {CStringGetTextDatum(name)};
 	bool				  isnull;
+	Oid					  owner;
 
-	return dana_run(&find, values, NULL) > 0 ? DatumGetObjectId(dana_value(0, 1, &isnull)) : InvalidOid;
-}
-
-/* Whether there is such a rule; an error where there is one that is not the caller's */
-static bool
-check_rule_owner(const char *name)
-{
-	dana_identity before = dana_become_owner();
-	Oid			  owner = rule_owner(name);
-
-	dana_become_caller(before);
-	if (OidIsValid(owner))
-		dana_require_owner(GetUserId(), owner, "rule", name);
-	return OidIsValid(owner);
+	if (dana_run(&find, values, NULL) == 0)
+		return RULE_NEW;
+	owner = DatumGetObjectId(dana_value(0, 1, &isnull));
+	if (has_privs_of_role(caller, owner))
+		return RULE_OURS;
+	return DatumGetBool(dana_value(0, 3, &isnull)) || dana_may_use(caller, owner, dana_value(0, 2, &isnull)) ? RULE_OTHERS : RULE_HIDDEN;
 }
 
 /* Becomes the tables' owner for a change of a rule, which must be there and the caller's */
 static dana_identity
-begin(const char *name)
+begin_change(const char *name)
 {
-	bool		  exists = check_rule_owner(name);
 	dana_identity before = dana_become_owner();
+	rule_claim	  claim = rule_claimed(name, before.user);
 
-	if (!exists)
+	if (claim == RULE_NEW || claim == RULE_HIDDEN)
 		no_rule(name, before.user);
+	if (claim == RULE_OTHERS)
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("must be owner of rule \"%s\"", name)));
 	return before;
-}
-
-/* Drops a rule's function of one signature, if there is one; DROP IF EXISTS would tell the user of the other case */
-static void
-drop_function(const char *name, const char *types)
-{
-	static dana_statement find = {
-		"SELECT FROM pg_catalog.pg_proc WHERE oid = pg_catalog.to_regprocedure($1)", 1, {TEXTOID}, NULL};
-	char *function = psprintf("%s(%s)", quote_qualified_identifier("dana", name), types);
-	Datum values[] = {CStringGetTextDatum(function)};
-
-	if (dana_run(&find, values, NULL) > 0)
-		dana_run_once(psprintf("DROP FUNCTION %s", function));
 }
 
 /*
@@ -162,17 +155,14 @@ drop_function(const char *name, const char *types)
  * something else behind its name; it runs with the rights of who calls it.
  */
 static void
-create_function(const char *name, const char *schema, bool replace)
+create_rule_function(const char *name)
 {
 	const char *function = quote_qualified_identifier("dana", name);
-	char	   *train = quote_qualified_identifier(schema, "dana_train");
-	char	   *body = psprintf("SELECT * FROM %s(%s, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)", train, quote_literal_cstr(name));
-	char	   *comment = psprintf("Train rule \"%s\" on a table", name);
+	char	   *body = psprintf("SELECT * FROM dana.dana_train_rule(%s::pg_catalog.text, $1, $2)", quote_literal_cstr(name));
+	char	   *comment = psprintf("Train rule \"%s\" on a table; training: other arguments of dana_train()", name);
 
-	if (replace)
-		drop_function(name, FORMER_TYPES);
-	dana_run_once(psprintf("CREATE %sFUNCTION %s(" FUNCTION_ARGUMENTS ") RETURNS dana.training LANGUAGE sql VOLATILE AS %s",
-						   replace ? "OR REPLACE " : "", function, quote_literal_cstr(body)));
+	dana_run_once(psprintf("CREATE FUNCTION %s(" FUNCTION_ARGUMENTS ") RETURNS dana.training LANGUAGE sql VOLATILE AS %s",
+						   function, quote_literal_cstr(body)));
 	dana_run_once(psprintf("COMMENT ON FUNCTION %s(" FUNCTION_TYPES ") IS %s", function, quote_literal_cstr(comment)));
 }
 
@@ -191,9 +181,9 @@ is_our_own(const char *name)
 	return dana_run(&find, values, NULL) > 0;
 }
 
-/* Asks the worker whether `source` is a rule; returns its description */
+/* Asks the worker whether a text is a rule; returns its description */
 static Jsonb *
-check_source(const char *source)
+check_rule_text(const char *text)
 {
 	Jsonb *volatile description = NULL;
 
@@ -204,10 +194,10 @@ check_source(const char *source)
 		dana_reply	   reply;
 
 		initStringInfo(&request);
-		appendStringInfoString(&request, "{\"source\":");
-		dana_json_append(&request, source);
-		appendStringInfoChar(&request, '}');
-		dana_send(DANA_MSG_CHECK, request.data, request.len);
+		dana_json_open(&request, NULL, '{');
+		dana_json_text(&request, "text", text);
+		dana_json_close(&request, '}');
+		dana_send(DANA_MSG_CHECK, &request);
 		reply = dana_receive(DANA_MSG_CHECKED);
 		description = dana_json_member(dana_json_parse(reply.payload), "description");
 		dana_request_end();
@@ -221,23 +211,39 @@ check_source(const char *source)
 	return description;
 }
 
+/* Raises an error unless the caller may make a rule of this name, or replace it; called as the tables' owner */
+static rule_claim
+check_claim(const char *name, Oid caller)
+{
+	rule_claim claim = rule_claimed(name, caller);
+
+	if (claim == RULE_OTHERS || claim == RULE_HIDDEN)
+		ereport(ERROR,
+				(errcode(ERRCODE_DUPLICATE_OBJECT), errmsg("the name \"%s\" is in use for another rule", name),
+				 errhint("Rules of all roles have one space of names. Choose another one.")));
+	if (is_our_own(name))
+		ereport(ERROR,
+				(errcode(ERRCODE_RESERVED_NAME),
+				 errmsg("\"%s\" cannot be a rule's name", name),
+				 errdetail("A rule gives its name to a function of schema dana, where the extension has one that is called so.")));
+	return claim;
+}
+
 /* dana_create_udf(name, source) */
-Datum
-dana_create_udf(PG_FUNCTION_ARGS)
+DANA_FUNCTION(dana_create_udf)
 {
 	static dana_statement store = {
-		"INSERT INTO dana.udf (name, source, description, owner) VALUES ($1, $2, $3, $4) "
+		"INSERT INTO dana.rule (name, source, description, owner) VALUES ($1, $2, $3, $4) "
 		"ON CONFLICT (name) DO UPDATE SET source = excluded.source, description = excluded.description, created = now()",
 		4,
 		{TEXTOID, TEXTOID, JSONBOID, OIDOID},
 		NULL};
 	char		 *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	char		 *source = text_to_cstring(PG_GETARG_TEXT_PP(1));
-	char		 *schema = get_namespace_name(get_func_namespace(fcinfo->flinfo->fn_oid));
 	Jsonb		 *description;
 	dana_identity before;
 	Datum		  values[4];
-	Oid			  owner;
+	rule_claim	  claim;
 
 	PreventCommandIfReadOnly("dana_create_udf()");
 	if (name[0] == '\0' || strlen(name) >= NAMEDATALEN)
@@ -245,24 +251,20 @@ dana_create_udf(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INVALID_NAME),
 				 errmsg("\"%s\" cannot be a rule's name", name),
 				 errdetail("A rule gives its name to a function, so it has 1 to %d bytes.", NAMEDATALEN - 1)));
-	(void)check_rule_owner(name); /* before the work */
-	description = check_source(source);
+	before = dana_become_owner();
+	(void)check_claim(name, before.user); /* before the work */
+	dana_become_caller(before);
+	description = check_rule_text(source);
 
 	before = dana_become_owner();
-	owner = rule_owner(name);
-	if (OidIsValid(owner))
-		dana_require_owner(before.user, owner, "rule", name);
-	if (is_our_own(name))
-		ereport(ERROR,
-				(errcode(ERRCODE_RESERVED_NAME),
-				 errmsg("\"%s\" cannot be a rule's name", name),
-				 errdetail("A rule gives its name to a function of schema dana, where the extension has one that is called so.")));
+	claim = check_claim(name, before.user);
 	values[0] = CStringGetTextDatum(name);
 	values[1] = CStringGetTextDatum(source);
 	values[2] = JsonbPGetDatum(description);
 	values[3] = ObjectIdGetDatum(before.user);
 	dana_run(&store, values, NULL);
-	create_function(name, schema, OidIsValid(owner));
+	if (claim == RULE_NEW)
+		create_rule_function(name);
 	dana_become_caller(before);
 	if (strcmp(quote_identifier(name), name) != 0)
 		ereport(NOTICE,
@@ -272,27 +274,23 @@ dana_create_udf(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* dana_drop_udf(name) */
-Datum
-dana_drop_udf(PG_FUNCTION_ARGS)
+/* dana_drop_rule(name) */
+DANA_FUNCTION(dana_drop_rule)
 {
-	static dana_statement drop = {"DELETE FROM dana.udf WHERE name = $1", 1, {TEXTOID}, NULL};
+	static dana_statement drop = {"DELETE FROM dana.rule WHERE name = $1", 1, {TEXTOID}, NULL};
 	char				 *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	dana_identity		  before;
-	Datum				  values[1];
+	dana_identity		  before = begin_change(name);
+	Datum				  values[] = {CStringGetTextDatum(name)};
 
-	before = begin(name);
-	values[0] = CStringGetTextDatum(name);
 	dana_run(&drop, values, NULL);
-	drop_function(name, FORMER_TYPES);
-	drop_function(name, FUNCTION_TYPES);
+	dana_run_once(psprintf("DROP FUNCTION %s(" FUNCTION_TYPES ")", quote_qualified_identifier("dana", name)));
 	dana_become_caller(before);
 	PG_RETURN_VOID();
 }
 
 /* Changes who may use a rule of the caller's: one role, or everybody where there is no second argument */
 static Datum
-change_users(FunctionCallInfo fcinfo, const char *function, dana_statement *role, dana_statement *everybody)
+change_rule_users(FunctionCallInfo fcinfo, const char *function, dana_statement *role, dana_statement *everybody)
 {
 	char		 *name;
 	dana_identity before;
@@ -300,9 +298,9 @@ change_users(FunctionCallInfo fcinfo, const char *function, dana_statement *role
 
 	PreventCommandIfReadOnly(function);
 	if (PG_ARGISNULL(0))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("the rule's name must not be NULL")));
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("the rule's name must not be null")));
 	name = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	before = begin(name);
+	before = begin_change(name);
 	values[0] = CStringGetTextDatum(name);
 	values[1] = PG_ARGISNULL(1) ? (Datum)0 : PG_GETARG_DATUM(1);
 	dana_run(PG_ARGISNULL(1) ? everybody : role, values, NULL);
@@ -311,25 +309,23 @@ change_users(FunctionCallInfo fcinfo, const char *function, dana_statement *role
 }
 
 /* dana_grant_rule(name, role) */
-Datum
-dana_grant_rule(PG_FUNCTION_ARGS)
+DANA_FUNCTION(dana_grant_rule)
 {
-	static dana_statement role = {"UPDATE dana.udf SET users = array_append(array_remove(users, $2), $2) WHERE name = $1",
+	static dana_statement role = {"UPDATE dana.rule SET users = array_append(array_remove(users, $2), $2) WHERE name = $1",
 								  2,
 								  {TEXTOID, REGROLEOID},
 								  NULL};
-	static dana_statement everybody = {"UPDATE dana.udf SET everybody = true WHERE name = $1", 1, {TEXTOID}, NULL};
+	static dana_statement everybody = {"UPDATE dana.rule SET everybody = true WHERE name = $1", 1, {TEXTOID}, NULL};
 
-	return change_users(fcinfo, "dana_grant_rule()", &role, &everybody);
+	return change_rule_users(fcinfo, "dana_grant_rule()", &role, &everybody);
 }
 
 /* dana_revoke_rule(name, role) */
-Datum
-dana_revoke_rule(PG_FUNCTION_ARGS)
+DANA_FUNCTION(dana_revoke_rule)
 {
 	static dana_statement role = {
-		"UPDATE dana.udf SET users = array_remove(users, $2) WHERE name = $1", 2, {TEXTOID, REGROLEOID}, NULL};
-	static dana_statement everybody = {"UPDATE dana.udf SET everybody = false WHERE name = $1", 1, {TEXTOID}, NULL};
+		"UPDATE dana.rule SET users = array_remove(users, $2) WHERE name = $1", 2, {TEXTOID, REGROLEOID}, NULL};
+	static dana_statement everybody = {"UPDATE dana.rule SET everybody = false WHERE name = $1", 1, {TEXTOID}, NULL};
 
-	return change_users(fcinfo, "dana_revoke_rule()", &role, &everybody);
+	return change_rule_users(fcinfo, "dana_revoke_rule()", &role, &everybody);
 }

@@ -2,7 +2,7 @@
  * A source's description for the worker: every attribute of a table in attnum order, as the page's layout needs it; or
  * the columns of a query.
  */
-#include "source.h"
+#include "postgres.h"
 
 #include "access/detoast.h"
 #include "access/tableam.h"
@@ -15,16 +15,17 @@
 
 #include "compat.h"
 #include "json.h"
+#include "source.h"
 #include "values.h"
 
 #define ARRAY_PROBE_ROWS 1000
 
 /* What the first rows say about array columns: a rule's inputs need a size before the rows come */
-typedef struct array_probe
+struct dana_array_probe
 {
 	int	 *lengths;	   /* elements of the first one-dimensional value; -1: none was found */
 	bool *out_of_line; /* that value is compressed, or stored out of line */
-} array_probe;
+};
 
 static bool
 is_array(TupleDesc descriptor, int i)
@@ -36,7 +37,7 @@ is_array(TupleDesc descriptor, int i)
 
 /* Looks at a table's own rows */
 static void
-probe_table(dana_source *source, array_probe *probe, int unknown)
+probe_table(dana_source *source, dana_array_probe *probe, int unknown)
 {
 	TupleDesc		descriptor = RelationGetDescr(source->relation);
 	TupleTableSlot *row = table_slot_create(source->relation, NULL);
@@ -70,7 +71,7 @@ probe_table(dana_source *source, array_probe *probe, int unknown)
 
 /* Looks at the rows of a view, of a table with children, or of a table as its filter leaves them */
 static void
-probe_rows(dana_source *source, array_probe *probe)
+probe_rows(dana_source *source, dana_array_probe *probe)
 {
 	TupleDesc descriptor = RelationGetDescr(source->relation);
 	int		 *numbers = palloc(sizeof(int) * descriptor->natts);
@@ -85,85 +86,79 @@ probe_rows(dana_source *source, array_probe *probe)
 		probe->lengths[numbers[k] - 1] = lengths[k];
 }
 
-static array_probe
+static dana_array_probe *
 probe_arrays(dana_source *source, TupleDesc descriptor)
 {
-	array_probe probe;
-	int			unknown = 0;
+	dana_array_probe *probe = palloc(sizeof *probe);
+	int			 unknown = 0;
 
-	probe.out_of_line = palloc0(sizeof(bool) * Max(descriptor->natts, 1));
+	probe->out_of_line = palloc0(sizeof(bool) * Max(descriptor->natts, 1));
 	if (source->query != NULL)
 	{
-		probe.lengths = dana_rows_array_lengths(source->plan, ARRAY_PROBE_ROWS);
+		probe->lengths = dana_rows_array_lengths(source->plan, ARRAY_PROBE_ROWS);
 		return probe;
 	}
-	probe.lengths = palloc(sizeof(int) * Max(descriptor->natts, 1));
+	probe->lengths = palloc(sizeof(int) * Max(descriptor->natts, 1));
 	for (int i = 0; i < descriptor->natts; i++)
 	{
-		probe.lengths[i] = -1;
+		probe->lengths[i] = -1;
 		unknown += is_array(descriptor, i);
 	}
 	if (unknown > 0 && source->rows)
-		probe_rows(source, &probe);
+		probe_rows(source, probe);
 	else if (unknown > 0)
-		probe_table(source, &probe, unknown);
+		probe_table(source, probe, unknown);
 	return probe;
 }
 
-static const char *
-truth(bool value)
+/* One attribute; `number` from 0 */
+static void
+append_attribute(StringInfo to, Form_pg_attribute attribute, int number, const dana_array_probe *probe)
 {
-	return value ? "true" : "false";
+	Oid	 type = attribute->attisdropped ? InvalidOid : getBaseType(attribute->atttypid);
+	/* to the worker it is an array of real that no Strider reads where it lies */
+	bool vector = OidIsValid(type) && dana_is_vector(type);
+
+	if (vector)
+		type = FLOAT4ARRAYOID;
+	dana_json_open(to, NULL, '{');
+	dana_json_number(to, "number", number + 1);
+	dana_json_text(to, "name", NameStr(attribute->attname));
+	dana_json_number(to, "type_oid", type);
+	dana_json_text(to, "type_name", attribute->attisdropped ? "" : format_type_be(type));
+	dana_json_number(to, "length", attribute->attlen);
+	dana_json_text(to, "align", (char[]){attribute->attalign, '\0'});
+	dana_json_truth(to, "by_value", attribute->attbyval);
+	dana_json_truth(to, "not_null", attribute->attnotnull);
+	dana_json_truth(to, "dropped", attribute->attisdropped);
+	dana_json_text(to, "generated", (char[]){attribute->attgenerated, '\0'});
+	dana_json_truth(to, "has_missing", attribute->atthasmissing);
+	if (probe->lengths[number] >= 0)
+	{
+		dana_json_number(to, "array_length", probe->lengths[number]);
+		dana_json_truth(to, "out_of_line", vector || probe->out_of_line[number]);
+	}
+	dana_json_close(to, '}');
 }
 
 void
 dana_source_describe(dana_source *source, StringInfo to)
 {
-	TupleDesc	descriptor;
-	array_probe probe;
+	TupleDesc	descriptor = source->query != NULL ? dana_rows_descriptor(source->plan) : RelationGetDescr(source->relation);
+	const bool	has_pages = source->relation != NULL && RELKIND_HAS_STORAGE(source->relation->rd_rel->relkind) && source->pages > 0;
 
-	if (source->description != NULL)
-	{
-		appendStringInfoString(to, source->description);
-		return;
-	}
-	descriptor = source->query != NULL ? dana_rows_descriptor(source->plan) : RelationGetDescr(source->relation);
-	probe = probe_arrays(source, descriptor);
-
-	appendStringInfoString(to, "{\"name\":");
-	dana_json_append(to, source->name);
-	appendStringInfo(to, ",\"rows\":%s", truth(source->rows));
-	if (source->relation != NULL && RELKIND_HAS_STORAGE(source->relation->rd_rel->relkind) && source->pages > 0)
-		appendStringInfo(to, ",\"pages\":%u", source->pages);
+	if (source->probe == NULL)
+		source->probe = probe_arrays(source, descriptor);
+	dana_json_open(to, "relation", '{');
+	dana_json_text(to, "name", source->name);
+	dana_json_truth(to, "rows", source->rows);
+	if (has_pages || !source->rows)
+		dana_json_number(to, "pages", has_pages ? source->pages : 0);
 	else
-		appendStringInfo(to, ",\"pages\":%s", source->rows ? "null" : "0");
-	appendStringInfoString(to, ",\"attributes\":[");
+		dana_json_text(to, "pages", NULL);
+	dana_json_open(to, "attributes", '[');
 	for (int i = 0; i < descriptor->natts; i++)
-	{
-		Form_pg_attribute attribute = TupleDescAttr(descriptor, i);
-		Oid				  type = attribute->attisdropped ? InvalidOid : getBaseType(attribute->atttypid);
-		const char		 *name = attribute->attisdropped ? "" : format_type_be(type);
-
-		/* to the worker it is an array of real that no Strider reads where it lies */
-		if (!attribute->attisdropped && dana_is_vector(type))
-		{
-			type = FLOAT4ARRAYOID;
-			probe.out_of_line[i] = true;
-		}
-
-		appendStringInfo(to, "%s{\"number\":%d,\"name\":", i > 0 ? "," : "", i + 1);
-		dana_json_append(to, NameStr(attribute->attname));
-		appendStringInfo(to, ",\"type_oid\":%u,\"type_name\":", type);
-		dana_json_append(to, name);
-		appendStringInfo(to, ",\"length\":%d,\"align\":\"%c\",\"by_value\":%s,\"not_null\":%s,\"dropped\":%s",
-						 attribute->attlen, attribute->attalign, truth(attribute->attbyval), truth(attribute->attnotnull),
-						 truth(attribute->attisdropped));
-		appendStringInfo(to, ",\"generated\":\"%.1s\",\"has_missing\":%s",
-						 attribute->attgenerated == '\0' ? "" : &attribute->attgenerated,
-						 truth(attribute->atthasmissing));
-		if (probe.lengths[i] >= 0)
-			appendStringInfo(to, ",\"array_length\":%d,\"out_of_line\":%s", probe.lengths[i], truth(probe.out_of_line[i]));
-		appendStringInfoChar(to, '}');
-	}
-	appendStringInfoString(to, "]}");
+		append_attribute(to, TupleDescAttr(descriptor, i), i, source->probe);
+	dana_json_close(to, ']');
+	dana_json_close(to, '}');
 }

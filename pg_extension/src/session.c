@@ -124,9 +124,13 @@ send_hello(int memfd)
 	struct cmsghdr *rights;
 
 	initStringInfo(&text);
-	appendStringInfo(&text,
-					 "{\"protocol\":%d,\"block_size\":%d,\"server_version\":%d,\"pid\":%d,\"encoding\":\"%s\"}",
-					 DANA_PROTOCOL_VERSION, BLCKSZ, PG_VERSION_NUM, MyProcPid, GetDatabaseEncodingName());
+	dana_json_open(&text, NULL, '{');
+	dana_json_text(&text, "release", DANA_VERSION);
+	dana_json_number(&text, "block_size", BLCKSZ);
+	dana_json_number(&text, "server_version", PG_VERSION_NUM);
+	dana_json_number(&text, "pid", MyProcPid);
+	dana_json_text(&text, "encoding", GetDatabaseEncodingName());
+	dana_json_close(&text, '}');
 	length = text.len;
 	memcpy(header, &length, sizeof length);
 	header[4] = DANA_MSG_HELLO;
@@ -152,7 +156,7 @@ session_open(void)
 	PG_TRY();
 	{
 		dana_reply reply;
-		Jsonb	  *welcome;
+		char	  *release;
 
 		connect_socket();
 		session.path = MemoryContextStrdup(TopMemoryContext, dana_socket_path);
@@ -161,11 +165,13 @@ session_open(void)
 		memfd = dana_ring_create(dana_ring_pages);
 		send_hello(memfd);
 		reply = dana_receive_any();
-		welcome = reply.type == DANA_MSG_WELCOME ? dana_json_parse(reply.payload) : NULL;
-		if (welcome == NULL || dana_json_integer(welcome, "protocol") != DANA_PROTOCOL_VERSION)
+		if (reply.type != DANA_MSG_WELCOME)
+			dana_unexpected(&reply);
+		release = dana_json_string(dana_json_parse(reply.payload), "release");
+		if (strcmp(release, DANA_VERSION) != 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_PROTOCOL_VIOLATION),
-					 errmsg("the process at dana.socket_path does not speak protocol %d of the dana worker", DANA_PROTOCOL_VERSION),
+					 errmsg("the dana worker is of release \"%s\", and this extension of " DANA_VERSION, release),
 					 errhint("Install the extension and the worker from the same release, and restart the worker.")));
 		dana_channel_busy = false;
 	}
@@ -233,12 +239,15 @@ send_request(char type, const char *payload, uint32 length)
 }
 
 void
-dana_send(char type, const char *payload, uint32 length)
+dana_send(char type, StringInfo request)
 {
+	char  *payload = pg_server_to_any(request->data, request->len, PG_UTF8); /* JSON is, whatever the database's encoding */
+	size_t length = payload == request->data ? request->len : strlen(payload);
+
 	if (length > DANA_MAX_REQUEST)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("the request has %u bytes, more than the %u that a worker accepts", length, DANA_MAX_REQUEST)));
+				 errmsg("the request has %zu bytes, more than the %u that a worker accepts", length, DANA_MAX_REQUEST)));
 	/* a session that was just made does not idle */
 	if (send_request(type, payload, length))
 		return;
@@ -252,7 +261,11 @@ void
 dana_request_begin(void)
 {
 	if (dana_channel_busy)
-		elog(ERROR, "this session is in the middle of another request to the dana worker");
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot ask the dana worker while this session waits for its answer"),
+				 errdetail("The call comes from the query or the filter that rows for the worker are read with, or a function in them."),
+				 errhint("Call one after the other.")));
 	if (dana_channel == PGINVALID_SOCKET || session_stale())
 	{
 		session_close();

@@ -7,6 +7,8 @@
 
 #include "postgres.h"
 
+#include "lib/stringinfo.h"
+
 #include "channel.h"
 
 extern char *dana_socket_path;
@@ -22,9 +24,9 @@ extern void dana_request_end(void);
 extern void dana_request_abort(void);
 
 /*
- * Sends a request; `payload` must be UTF-8. Where the worker's session has just ended because it idled, connects anew and
- * sends it there.
+ * Sends a request, JSON in the database's encoding. Where the worker's session has just ended because it idled, connects
+ * anew and sends it there.
  */
-extern void dana_send(char type, const char *payload, uint32 length);
+extern void dana_send(char type, StringInfo request);
 
 #endif /* DANA_SESSION_H */

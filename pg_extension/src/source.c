@@ -25,6 +25,7 @@
 #include "utils/rls.h"
 #include "utils/snapmgr.h"
 
+#include "bounds.h"
 #include "buffers.h"
 #include "compat.h"
 #include "json.h"
@@ -95,17 +96,24 @@ check_rights(Relation relation, const char *name)
 						 "query => 'SELECT ...'.")));
 }
 
+char *
+dana_relation_name(Oid relation)
+{
+	char *name = get_rel_name(relation);
+
+	if (name == NULL)
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("relation with OID %u does not exist", relation)));
+	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relation)), name);
+}
+
 /* Opens the table, and its filter where pages are read */
 static void
 open_relation(dana_source *source, Oid id)
 {
-	Relation relation = try_relation_open(id, AccessShareLock);
+	Relation relation;
 
-	if (relation == NULL)
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("there is no table with OID %u", id)));
-	source->relation = relation;
-	source->name = quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
-											  RelationGetRelationName(relation));
+	source->name = dana_relation_name(id);
+	relation = source->relation = relation_open(id, AccessShareLock);
 	/* rights first: what a table is, is told to those who may read it */
 	check_rights(relation, source->name);
 	if (check_kind(relation, source->name))
@@ -313,6 +321,7 @@ look_at_tuples(dana_source *source, BlockNumber block, Page copy, const dana_lab
 		tuple.t_len = length;
 		ItemPointerSet(&tuple.t_self, block, i);
 		CHECK_FOR_INTERRUPTS();
+		dana_bounds_check();
 		if (source->compiled != NULL && !dana_filter_passes(source->compiled, &tuple))
 			ItemIdSetUnused(item);
 		else if (label != NULL)
@@ -344,6 +353,7 @@ stream_pages(dana_source *source)
 		bool   all_visible;
 
 		CHECK_FOR_INTERRUPTS();
+		dana_bounds_check();
 		/* may wait, so before any pin or lock */
 		slot = dana_ring_reserve();
 		buffer = dana_read_block(relation, block, buffer > 0 ? buffer + 1 : InvalidBuffer, strategy);
@@ -389,6 +399,7 @@ stream_stored(dana_source *source, dana_frames *frames)
 	while (tuplestore_gettupleslot(source->stored, true, false, row))
 	{
 		CHECK_FOR_INTERRUPTS();
+		dana_bounds_check();
 		dana_frames_add(frames, row);
 	}
 	ExecDropSingleTupleTableSlot(row);

@@ -27,6 +27,8 @@ typedef struct dana_source_request
 	dana_cleaning cleaning;
 } dana_source_request;
 
+typedef struct dana_array_probe dana_array_probe;
+
 typedef struct dana_source
 {
 	Relation	  relation; /* locked AccessShareLock until the transaction ends; NULL: a query */
@@ -38,7 +40,7 @@ typedef struct dana_source
 	dana_cleaning cleaning;
 	bool		  rows; /* rows have to be made into frames, whatever the columns */
 	bool		  spi;	/* we are connected to SPI */
-	const char	 *description; /* what dana_source_describe() says, where it was kept; NULL: it looks */
+	dana_array_probe *probe; /* what was found of array columns, or NULL: it was not looked for */
 	dana_filter	 *compiled; /* the filter, for pages */
 	/* the current stream */
 	dana_rows *plan; /* NULL: pages */
@@ -54,7 +56,10 @@ typedef struct dana_source
 extern dana_source *dana_source_open(const dana_source_request *request);
 extern void			dana_source_close(dana_source *source);
 
-/* Appends the description for the worker, a JSON object */
+/* A relation's name, qualified and quoted; an error where there is none */
+extern char *dana_relation_name(Oid relation);
+
+/* Appends the description for the worker, a member "relation" */
 extern void dana_source_describe(dana_source *source, StringInfo to);
 
 /*

@@ -16,21 +16,20 @@
 #include "bounds.h"
 #include "compat.h"
 #include "curve.h"
+#include "extension.h"
 #include "json.h"
 #include "models.h"
 #include "notices.h"
 #include "progress.h"
-#include "request.h"
 #include "rules.h"
 #include "session.h"
 #include "source.h"
 #include "train.h"
-
-PG_FUNCTION_INFO_V1(dana_train);
+#include "training.h"
 
 /* Takes the RESULT message apart: JSON, weights, predictor */
 static void
-read_result(const dana_reply *reply, dana_new_model *model)
+train_read_result(const dana_reply *reply, dana_new_model *model)
 {
 	uint32 json_length;
 	char  *json;
@@ -82,7 +81,7 @@ malformed:
 
 /* Starts a stream as the worker wishes it; returns how many epochs there will be at most */
 static int64
-begin(const dana_reply *reply, dana_source *source, dana_new_model *model)
+train_begin_stream(const dana_reply *reply, dana_source *source, dana_new_model *model)
 {
 	Jsonb *message = dana_json_parse(reply->payload);
 	int64  epochs = dana_json_integer(message, "epochs");
@@ -99,7 +98,7 @@ begin(const dana_reply *reply, dana_source *source, dana_new_model *model)
 }
 
 static void
-show_epoch(const dana_reply *reply, int64 epochs, int64 *cycles)
+train_show_epoch(const dana_reply *reply, int64 epochs, int64 *cycles)
 {
 	Jsonb			*report = dana_json_parse(reply->payload);
 	dana_curve_epoch epoch = {.epoch = dana_json_integer(report, "epoch"),
@@ -128,7 +127,7 @@ show_epoch(const dana_reply *reply, int64 epochs, int64 *cycles)
 
 /* Streams pages and collects reports until the worker has a result */
 static void
-converse(StringInfo request, dana_source *source, dana_new_model *model)
+train_converse(StringInfo request, dana_source *source, dana_new_model *model)
 {
 	StringInfoData epochs;
 	dana_reply	   reply;
@@ -139,19 +138,20 @@ converse(StringInfo request, dana_source *source, dana_new_model *model)
 
 	initStringInfo(&epochs);
 	appendStringInfoString(&epochs, "{\"epochs\":[");
-	dana_send(DANA_MSG_TRAIN, request->data, request->len);
+	dana_send(DANA_MSG_TRAIN, request);
 	reply = dana_receive(DANA_MSG_DESIGN);
-	most = begin(&reply, source, model);
+	most = train_begin_stream(&reply, source, model);
 	for (;;)
 	{
 		reply = dana_receive_any();
+		dana_bounds_check();
 		if (reply.type == DANA_MSG_RESULT)
 			break;
 		/* there may be a hundred thousand epochs: what one takes is gone after it */
 		MemoryContextSwitchTo(epoch);
 		if (reply.type == DANA_MSG_EPOCH)
 		{
-			show_epoch(&reply, most, &cycles);
+			train_show_epoch(&reply, most, &cycles);
 			if (epochs.data[epochs.len - 1] != '[')
 				appendStringInfoChar(&epochs, ',');
 			appendBinaryStringInfo(&epochs, reply.payload, reply.length);
@@ -165,7 +165,7 @@ converse(StringInfo request, dana_source *source, dana_new_model *model)
 		else if (reply.type == DANA_MSG_DESIGN && epochs.data[epochs.len - 1] == '[')
 		{
 			MemoryContextSwitchTo(caller);
-			most = begin(&reply, source, model); /* a page held a value that is not in it: rows instead */
+			most = train_begin_stream(&reply, source, model); /* a page held a value that is not in it: rows instead */
 		}
 		else
 			dana_unexpected(&reply);
@@ -176,26 +176,26 @@ converse(StringInfo request, dana_source *source, dana_new_model *model)
 	MemoryContextDelete(epoch);
 	appendStringInfoString(&epochs, "]}");
 	model->epochs = dana_json_member(dana_json_parse(epochs.data), "epochs");
-	read_result(&reply, model);
+	train_read_result(&reply, model);
 }
 
 void
-dana_train_model(const dana_train_call *call, dana_source *source, const char *rule, dana_new_model *model)
+dana_train_model(const dana_training *training, dana_source *source, const char *rule, dana_new_model *model)
 {
 	instr_time	ended;
 	TimestampTz started;
 	StringInfo	request;
 	dsm_handle	curve;
 
-	model->udf = call->udf;
-	model->backend = call->backend;
-	model->name = call->model;
+	dana_bounds_check_backend(training->backend);
+	model->rule = training->rule;
+	model->backend = training->backend;
+	model->name = training->model;
 	model->source = source->name;
-	dana_model_check(model->name);
-	request = dana_request_build(call, rule, source);
+	request = dana_training_request(training, rule, source);
 	started = GetCurrentTimestamp();
 	curve = dana_curve_begin(started);
-	pgstat_progress_start_command(DANA_PROGRESS_COMMAND, call->source.relation);
+	pgstat_progress_start_command(DANA_PROGRESS_COMMAND, training->source);
 	dana_progress(DANA_PROGRESS_STARTED, started);
 	dana_progress(DANA_PROGRESS_CURVE, curve);
 
@@ -203,20 +203,19 @@ dana_train_model(const dana_train_call *call, dana_source *source, const char *r
 	dana_request_begin();
 	PG_TRY();
 	{
-		dana_bounds_start_clock();
-		converse(request, source, model);
+		train_converse(request, source, model);
 		dana_request_end();
 	}
 	PG_CATCH();
 	{
 		dana_curve_end();
 		dana_request_abort();
-		dana_bounds_failed();
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
 	dana_bounds_leave();
 	dana_curve_end();
+	dana_bounds_check();
 
 	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_STORING);
 	INSTR_TIME_SET_CURRENT(ended);
@@ -225,25 +224,48 @@ dana_train_model(const dana_train_call *call, dana_source *source, const char *r
 	dana_notice_run(model);
 }
 
-/* dana_train(udf, source, model, ...): request.c has the arguments */
-Datum
-dana_train(PG_FUNCTION_ARGS)
+static Datum
+train_and_store(void *asked)
 {
-	dana_train_call call;
-	dana_new_model	model = {0};
-	dana_source	   *source;
-	TupleDesc		training;
-	Datum			row;
+	const dana_training *training = asked;
+	dana_new_model		 model = {0};
+	dana_source			*source;
+	Datum				 row;
 
 	INSTR_TIME_SET_CURRENT(model.started);
-	PreventCommandIfReadOnly("dana_train()");
-	if (get_call_result_type(fcinfo, NULL, &training) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "dana_train() must return a row");
-	dana_request_read(fcinfo, 0, &call);
-	source = dana_source_open(&call.source);
-	dana_train_model(&call, source, dana_rule_source(call.udf), &model);
+	dana_model_check_name(training->model);
+	source = dana_source_open(&training->rows);
+	dana_train_model(training, source, dana_rule_text(training->rule), &model);
 	dana_source_close(source);
-	row = dana_model_store(&model, training);
+	row = dana_model_store(&model);
 	pgstat_progress_end_command();
-	PG_RETURN_DATUM(row);
+	return row;
+}
+
+Datum
+dana_train_and_store(dana_training *training)
+{
+	PreventCommandIfReadOnly("dana_train()");
+	return dana_bounds_train(train_and_store, training);
+}
+
+/* dana_train(rule, source, ...): training.c has the arguments */
+DANA_FUNCTION(dana_train)
+{
+	dana_arguments arguments;
+	dana_training  training;
+
+	dana_arguments_of_call(fcinfo, &arguments);
+	dana_training_parse(&arguments, &training);
+	return dana_train_and_store(&training);
+}
+
+/* dana.dana_train_rule(rule, source, training) */
+DANA_FUNCTION(dana_train_rule)
+{
+	dana_training training;
+
+	dana_require_execute(dana_extension_function("dana_train"));
+	dana_training_from_call(fcinfo, 2, &training);
+	return dana_train_and_store(&training);
 }

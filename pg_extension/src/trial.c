@@ -1,27 +1,64 @@
 /*
- * dana_trial(): trains on some rows, evaluates on others, and leaves nothing behind.
+ * dana.dana_trial(): trains on some rows, evaluates on others, and leaves nothing behind.
  *
  * Both happen under the snapshot of the statement that calls, so that the trials of one statement see the same rows. The
  * model and its history are written in a subtransaction that is rolled back.
  */
 #include "postgres.h"
 
-#include "catalog/namespace.h"
-#include "catalog/pg_type.h"
-#include "executor/spi.h"
+#include "catalog/pg_class.h"
+#include "executor/executor.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
-#include "utils/jsonb.h"
+#include "utils/fmgrprotos.h"
+#include "utils/json.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
 #include "attempt.h"
-#include "call.h"
 #include "compat.h"
+#include "evaluate.h"
+#include "extension.h"
+#include "holdout.h"
 #include "json.h"
+#include "train.h"
 
-PG_FUNCTION_INFO_V1(dana_trial);
+#define MOST_FOLDS 1000
+
+/*
+ * dana.dana_split(source, training, key, folds, test_size, seed): SQL for the number of a row's fold; without folds, for
+ * whether the row is left out
+ */
+DANA_FUNCTION(dana_split)
+{
+	Oid	   source = PG_ARGISNULL(0) ? InvalidOid : PG_GETARG_OID(0);
+	bool   query = !PG_ARGISNULL(1) && JB_ROOT_IS_OBJECT(PG_GETARG_JSONB_P(1)) && !dana_json_is_null(PG_GETARG_JSONB_P(1), "query");
+	bool   view = OidIsValid(source) && get_rel_relkind(source) == RELKIND_VIEW;
+	int	   seed = PG_ARGISNULL(5) ? 1 : PG_GETARG_INT32(5);
+	char  *place = "ctid";
+
+	if (!PG_ARGISNULL(2))
+		place = psprintf("%s::pg_catalog.text", quote_identifier(text_to_cstring(PG_GETARG_TEXT_PP(2))));
+	else if (query || view)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"key\" must name a column of the %s that tells its rows apart", view ? "view" : "query"),
+				 errhint("Rows are chosen by it. Name the features too, unless the key is one.")));
+	if (PG_ARGISNULL(3))
+	{
+		if (!(PG_GETARG_FLOAT8(4) > 0 && PG_GETARG_FLOAT8(4) < 1))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("argument \"test_size\" must be a part of the rows between 0 and 1, not \"%g\"", PG_GETARG_FLOAT8(4))));
+		PG_RETURN_TEXT_P(cstring_to_text(dana_holdout_expression(place, PG_GETARG_FLOAT8(4), seed)));
+	}
+	if (PG_GETARG_INT32(3) < 2 || PG_GETARG_INT32(3) > MOST_FOLDS)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"folds\" must be from 2 to %d, not %d", MOST_FOLDS, PG_GETARG_INT32(3))));
+	PG_RETURN_TEXT_P(cstring_to_text(dana_fold_expression(place, PG_GETARG_INT32(3), seed)));
+}
 
 /* An error that other data or other arguments may not have: the next trial is worth its time */
 static bool
@@ -32,69 +69,73 @@ is_of_trial(int sqlstate)
 	return category == ERRCODE_DATA_EXCEPTION || category == ERRCODE_PROGRAM_LIMIT_EXCEEDED;
 }
 
-/* The outcome of a trial, as text of a JSON object */
-static char *
-outcome(Jsonb *training, Jsonb *scores)
-{
-	StringInfoData text;
-
-	initStringInfo(&text);
-	appendStringInfo(&text, "{\"training\":%s", dana_json_utf8(JsonbToCString(NULL, &training->root, VARSIZE(training))));
-	appendStringInfo(&text, ",\"scores\":%s}", dana_json_utf8(JsonbToCString(NULL, &scores->root, VARSIZE(scores))));
-	return text.data;
-}
-
-static char *
-failure(const ErrorData *error)
-{
-	StringInfoData text;
-
-	initStringInfo(&text);
-	appendStringInfo(&text, "{\"sqlstate\":\"%s\",\"error\":", unpack_sql_state(error->sqlerrcode));
-	dana_json_append(&text, error->message);
-	if (error->hint != NULL)
-	{
-		appendStringInfoString(&text, ",\"hint\":");
-		dana_json_append(&text, error->hint);
-	}
-	appendStringInfoChar(&text, '}');
-	return text.data;
-}
-
 typedef struct trial
 {
-	const char *schema;
-	Jsonb	   *training;
-	Jsonb	   *evaluation;
-	Snapshot	snapshot;
-	char	   *outcome;
+	dana_training  training;
+	dana_evaluation evaluation;
+	Snapshot		snapshot;
+	StringInfoData	outcome; /* text of a JSON object */
 } trial;
 
 static void
 train_and_evaluate(void *state)
 {
 	trial *of = state;
-	Jsonb *trained = dana_call_row(dana_call(of->schema, "dana_train", of->training, of->snapshot));
-	Jsonb *asked =
-		dana_call_with_model(of->evaluation, dana_json_string(trained, "model"), dana_json_integer(trained, "version"));
+	Datum  row = dana_train_and_store(&of->training);
+	bool   isnull;
+	int	   version = DatumGetInt32(GetAttributeByNum(DatumGetHeapTupleHeader(row), 2, &isnull));
 
-	of->outcome = outcome(trained, dana_call_row(dana_call(of->schema, "dana_evaluate", asked, of->snapshot)));
+	of->evaluation.model = psprintf("%s@%d", of->training.model, version);
+	dana_json_open(&of->outcome, NULL, '{');
+	appendStringInfo(&of->outcome, "\"training\":%s", TextDatumGetCString(DirectFunctionCall1(row_to_json, row)));
+	dana_json_object(&of->outcome, "scores", dana_evaluate_model(&of->evaluation, of->snapshot));
+	dana_json_close(&of->outcome, '}');
 }
 
-/* dana_trial(training, evaluation, tolerant): arguments of dana_train() and of dana_evaluate() without its model */
-Datum
-dana_trial(PG_FUNCTION_ARGS)
+static void
+describe_failure(StringInfo outcome, const ErrorData *error)
 {
-	bool	   tolerant = PG_GETARG_BOOL(2);
-	trial	   one = {.schema = get_namespace_name(get_func_namespace(fcinfo->flinfo->fn_oid)),
-					  .training = PG_GETARG_JSONB_P(0),
-					  .evaluation = PG_GETARG_JSONB_P(1),
-					  .snapshot = GetActiveSnapshot()};
+	resetStringInfo(outcome);
+	dana_json_open(outcome, NULL, '{');
+	dana_json_text(outcome, "sqlstate", unpack_sql_state(error->sqlerrcode));
+	dana_json_text(outcome, "error", error->message);
+	if (error->hint != NULL)
+		dana_json_text(outcome, "hint", error->hint);
+	dana_json_close(outcome, '}');
+}
+
+/* dana.dana_trial(rule, source, training, split, fold, threshold) */
+DANA_FUNCTION(dana_trial)
+{
+	trial	   one = {.snapshot = GetActiveSnapshot()};
+	char	  *tested = text_to_cstring(PG_GETARG_TEXT_PP(3));
+	double	   threshold;
 	ErrorData *error;
 
 	PreventCommandIfReadOnly("dana_trial()");
+	dana_require_execute(dana_extension_function("dana_train"));
+	dana_training_from_call(fcinfo, 2, &one.training);
+	one.training.model = psprintf("trial %d", MyProcPid);
+	initStringInfo(&one.outcome);
+	if (!PG_ARGISNULL(4))
+		tested = psprintf("%s OPERATOR(pg_catalog.=) %d", tested, PG_GETARG_INT32(4));
+	one.evaluation = (dana_evaluation){.source = one.training.source, .part = "all"};
+	if (one.training.query != NULL)
+		one.evaluation.query = psprintf("SELECT * FROM (%s\n) AS r WHERE (%s)", one.training.query, tested);
+	else if (one.training.rows.filter != NULL)
+		one.evaluation.filter = psprintf("(%s) AND (%s\n)", tested, one.training.rows.filter);
+	else
+		one.evaluation.filter = tested;
+	if (!PG_ARGISNULL(5))
+	{
+		threshold = PG_GETARG_FLOAT8(5);
+		one.evaluation.threshold = &threshold;
+	}
+	dana_training_restrict(&one.training, psprintf("NOT (%s)", tested));
 	error = dana_attempt(train_and_evaluate, &one, false);
-	if (error != NULL && (!tolerant || !is_of_trial(error->sqlerrcode)))
+	if (error != NULL && !is_of_trial(error->sqlerrcode))
 		ReThrowError(error);
-	PG_RETURN_JSONB_P(dana_json_parse(error != NULL ? failure(error) : one.outcome));
+	if (error != NULL)
+		describe_failure(&one.outcome, error);
+	PG_RETURN_JSONB_P(dana_json_parse(one.outcome.data));
 }

@@ -69,7 +69,7 @@ shell.run_cell("import dana").raise_error()
 shell.run_cell('''
 rate = 0.25
 
-@dana.udf
+@dana.rule
 def linear():
     w = dana.model([3])
     x = dana.input([3])
@@ -83,7 +83,7 @@ assert shown["image/svg+xml"].startswith("<svg "), shown
 assert shown["text/plain"].startswith("least: batches of 1 tuple, 1 epoch"), shown
 shell.run_cell("linear")
 shell.run_cell('''
-@dana.udf
+@dana.rule
 def wrong():
     w = dana.model([3])
     b = dana.sigmod(w)

@@ -1,4 +1,4 @@
-"""Rules written as functions under `@dana.udf`: read, never called, and complete as text."""
+"""Rules written as functions under `@dana.rule`: read, never called, and complete as text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WIDTH = 3
 
 
 def test_a_function_is_a_rule() -> None:
-    @dana.udf
+    @dana.rule
     def linear() -> None:
         w = dana.model([WIDTH])
         x = dana.input([WIDTH])
@@ -44,7 +44,7 @@ def test_a_function_is_a_rule() -> None:
 def test_the_body_is_never_run() -> None:
     with pytest.raises(RuleError, match="numpy cannot be imported"):
 
-        @dana.udf
+        @dana.rule
         def hostile() -> None:
             import numpy
 
@@ -55,7 +55,7 @@ def test_errors_point_into_the_file() -> None:
     line = test_errors_point_into_the_file.__code__.co_firstlineno + 8
     with pytest.raises(RuleError) as raised:
 
-        @dana.udf
+        @dana.rule
         def wrong() -> None:
             w = dana.model([3])
             x = dana.input([3])
@@ -67,7 +67,7 @@ def test_errors_point_into_the_file() -> None:
 
 def test_a_notebook_cell_works() -> None:
     """Notebooks put the source of each cell into linecache, as here."""
-    cell = "@dana.udf\ndef cell():\n    w = dana.model()\n    x = dana.input()\n"
+    cell = "@dana.rule\ndef cell():\n    w = dana.model()\n    x = dana.input()\n"
     cell += "    r = dana.algo(w, x)\n    r.setModel(x)\n"
     linecache.cache["<cell 1>"] = (len(cell), None, cell.splitlines(keepends=True), "<cell 1>")
     names = {"dana": dana, "__name__": "__main__"}
@@ -79,14 +79,14 @@ def test_a_notebook_cell_works() -> None:
 
 def test_a_function_as_text_is_a_rule_too() -> None:
     text = (
-        "import dana\n\n@dana.udf\ndef linear(rate=0.5):\n    '''Docstring.'''\n    w = dana.model()\n"
+        "import dana\n\n@dana.rule\ndef linear(rate=0.5):\n    '''Docstring.'''\n    w = dana.model()\n"
         "    x = dana.input()\n    rule = dana.algo(w, x)\n    rule.setModel(w - rate * x)\n"
     )
     assert compile_rule(text).name == "rule"
 
 
 def test_functions_of_modules_come_along() -> None:
-    @dana.udf
+    @dana.rule
     def bounded() -> None:
         w = dana.model([WIDTH])
         x = dana.input([WIDTH])
@@ -107,4 +107,4 @@ def test_a_function_whose_text_is_lost_is_refused_with_a_way_out() -> None:
     names = {"dana": dana}
     exec("def typed():\n    w = dana.model()\n", names)
     with pytest.raises(UsageError, match=r"the text of typed is needed(?s:.*)into a file or a notebook"):
-        dana.udf(names["typed"])
+        dana.rule(names["typed"])

@@ -53,7 +53,7 @@ SMALL = st.one_of(
 HEADERS = st.one_of(
     st.builds("for {} in {}:".format, st.sampled_from(["i", "i, j"]), EXPRESSIONS),
     st.builds("def f({}):".format, st.sampled_from(["", "a", "a, b=1", "a: x, b: y=2"])),
-    st.builds("@dana.udf\ndef f(a={}) -> None:".format, EXPRESSIONS),
+    st.builds("@dana.rule\ndef f(a={}) -> None:".format, EXPRESSIONS),
 )
 
 

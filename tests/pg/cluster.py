@@ -113,6 +113,17 @@ class Cluster:
             self._worker = None
             self.worker_socket.unlink(missing_ok=True)
 
+    def configure(self, session: psycopg.Connection[Any], *settings: str) -> None:
+        """Have these settings (``name = value``) in the whole server, instead of those of the last call."""
+        session.execute("LOAD 'dana'")  # before 16 only a loaded library's settings can be set
+        session.execute("ALTER SYSTEM RESET ALL")
+        for setting in settings:
+            session.execute(f"ALTER SYSTEM SET {setting}")
+        session.execute("SELECT pg_reload_conf()")
+        for setting in settings:
+            name, value = setting.split(" = ")
+            self._until(lambda name=name, value=value: session.execute(f"SHOW {name}").fetchone() == (value,))
+
     def ensure_worker(self) -> None:
         """Start the worker where a test ended it."""
         if self._worker is not None and self._worker.poll() is None and self.worker_socket.exists():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -11,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from tests.pg.cluster import Cluster
 from tests.pg.conftest import Session
@@ -24,19 +26,28 @@ LONG = {"delay_us": 20_000, "epochs": 10_000}
 def table(session: Session) -> Iterator[str]:
     session.execute("CREATE TABLE t AS SELECT g AS id FROM generate_series(1, 1000) g")
     yield "t"
-    session.execute("SELECT dana_train_cancel(id) FROM dana.job WHERE pid IS NOT NULL")
-    session.execute("SELECT dana_train_wait(id, 30) FROM dana.job")
+    session.execute("SELECT dana_cancel(id) FROM dana.job WHERE pid IS NOT NULL")
+    session.execute("SELECT dana_wait(id, 30) FROM dana.job")
     session.execute("TRUNCATE dana.job_log")
 
 
-def start(session: Session, name: str, arguments: str = "'t'") -> int:
-    row = session.execute(f"SELECT dana_train_start('{name}', {arguments})").fetchone()
+@pytest.fixture
+def any_number_of_jobs(cluster: Cluster, session: Session) -> Iterator[None]:
+    """No limit but max_worker_processes."""
+    cluster.configure(session, "dana.max_jobs = 0", "dana.max_jobs_per_role = 0")
+    yield
+    cluster.configure(session)
+
+
+def start(session: Session, name: str, source: str | None = "t", **arguments: Any) -> int:
+    given = {"udf": name, "source": source, **arguments}
+    row = session.execute("SELECT dana_start('dana_train', %s)", (Jsonb(given),)).fetchone()
     assert row is not None
     return int(row[0])
 
 
 def wait(session: Session, job: int, timeout: float | None = 60) -> str:
-    row = session.execute("SELECT dana_train_wait(%s, %s)", (job, timeout)).fetchone()
+    row = session.execute("SELECT dana_wait(%s, %s)", (job, timeout)).fetchone()
     assert row is not None
     return str(row[0])
 
@@ -78,7 +89,7 @@ def until_no_process(session: Session) -> None:
 
 def test_it_trains_and_tells(session: Session, table: str, rule: Callable[..., str]) -> None:
     name = rule(column="id", epochs=2)
-    job = start(session, name, "'t', 'm', epochs => 3")
+    job = start(session, name, model="m", epochs=3)
     assert wait(session, job) == "done"
     found = seen(session, job)
     run = session.execute("SELECT id, epochs, tuples FROM dana.run WHERE model = 'm' AND owner = 'postgres'::regrole")
@@ -90,10 +101,10 @@ def test_it_trains_and_tells(session: Session, table: str, rule: Callable[..., s
         None,
         None,
     )
-    assert found["arguments"]["source"] == "test.t"
+    assert found["arguments"] == {"udf": name, "source": "t", "model": "m", "epochs": 3}
     assert found["created"] <= found["started"] <= found["ended"]
     assert wait(session, job, 0) == "done"
-    assert session.execute("SELECT dana_train_cancel(%s)", (job,)).fetchone() == (False,)
+    assert session.execute("SELECT dana_cancel(%s)", (job,)).fetchone() == (False,)
     until_no_process(session)
 
 
@@ -101,7 +112,7 @@ def test_it_begins_when_the_transaction_commits(session: Session, table: str, ru
     name = rule()
     with session.transaction():
         session.execute("CREATE TABLE fresh AS TABLE t")
-        job = start(session, name, "'fresh'")
+        job = start(session, name, "fresh")
         assert seen(session, job)["state"] == "queued"
         with (
             pytest.raises(errors.ObjectNotInPrerequisiteState, match="when this transaction commits"),
@@ -111,19 +122,26 @@ def test_it_begins_when_the_transaction_commits(session: Session, table: str, ru
         time.sleep(0.2)
         assert seen(session, job)["state"] == "queued"
     assert wait(session, job) == "done"
-    for end in ("ROLLBACK", "ROLLBACK TO s", "PREPARE TRANSACTION 'p'"):
-        for statement in ("BEGIN", "SAVEPOINT s"):
-            session.execute(statement)
+    for end in ("ROLLBACK", "ROLLBACK TO s; COMMIT"):
+        session.execute("BEGIN; SAVEPOINT s")
         job = start(session, name)
-        session.execute(end)
-        if end.startswith("PREPARE"):
-            session.execute("COMMIT PREPARED 'p'")
-            assert wait(session, job) == "done"
-            continue
-        session.execute("COMMIT")
+        assert processes(session) == 0, "a transaction takes none before its end"
+        for statement in end.split(";"):
+            session.execute(statement)
         with pytest.raises(errors.UndefinedObject, match=f"job {job} does not exist"):
             wait(session, job)
         until_no_process(session)
+    session.execute("BEGIN")
+    start(session, name)
+    with pytest.raises(errors.FeatureNotSupported, match="cannot PREPARE a transaction that has started jobs"):
+        session.execute("PREPARE TRANSACTION 'p'")
+    session.execute("BEGIN; SAVEPOINT s")
+    start(session, name)
+    session.execute("ROLLBACK TO s; PREPARE TRANSACTION 'p'; COMMIT PREPARED 'p'")
+    session.execute(f"""DO $$ BEGIN PERFORM dana_start('dana_train', '{{"udf": "{name}", "source": "t"}}'); COMMIT; END $$""")
+    row = session.execute("SELECT max(id) FROM dana.job").fetchone()
+    assert row is not None
+    assert wait(session, row[0]) == "done"
     assert session.execute("SELECT count(*) FROM dana.run").fetchone() == (2,)
 
 
@@ -131,7 +149,7 @@ def test_it_outlives_its_session(cluster: Cluster, session: Session, table: str,
     name = rule(rows=True)
     with cluster.connect(options="-c search_path=test,public") as other:
         other.execute("SET DateStyle = 'German'")
-        job = start(other, name, "query => $q$SELECT id FROM t WHERE '1.2.2024'::date = make_date(2024, 2, 1)$q$")
+        job = start(other, name, None, query="SELECT id FROM t WHERE '1.2.2024'::date = make_date(2024, 2, 1)")
     assert wait(session, job) == "done"
     assert seen(session, job)["result"][0]["tuples"] == 1000
 
@@ -144,7 +162,7 @@ def test_a_role_that_was_set_has_the_session_s_settings(
     session.execute("CREATE ROLE ann LOGIN; CREATE ROLE team LOGIN; GRANT team TO ann")
     try:
         session.execute("GRANT USAGE ON SCHEMA test TO team; GRANT SELECT ON t TO team")
-        session.execute("GRANT EXECUTE ON FUNCTION dana_train_start, dana_start, dana_train, dana_drop_model TO team")
+        session.execute("GRANT EXECUTE ON FUNCTION dana_start, dana_train, dana_drop_model TO team")
         session.execute("ALTER ROLE ann SET search_path = test, public; ALTER ROLE ann SET IntervalStyle = 'iso_8601'")
         session.execute("ALTER ROLE team SET search_path = nowhere; ALTER ROLE team SET DateStyle = 'German'")
         with cluster.connect("ann") as ann:
@@ -157,11 +175,10 @@ def test_a_role_that_was_set_has_the_session_s_settings(
             row = ann.execute(f"SELECT {here}").fetchone()
             assert row is not None
             there = " AND ".join(f"current_setting('{one}') = '{value}'" for one, value in zip(names, row, strict=True))
-            job = start(ann, name, f"query => $q$SELECT id FROM t WHERE {there}$q$")
+            job = start(ann, name, None, query=f"SELECT id FROM t WHERE {there}")
             assert wait(ann, job) == "done", seen(ann, job)
             assert seen(ann, job)["result"][0]["tuples"] == 1000
-            job = start(ann, rule(), "'t'")
-            assert (wait(ann, job), seen(ann, job)["arguments"]["source"]) == ("done", "test.t")
+            assert wait(ann, start(ann, rule())) == "done"
             ann.execute("SELECT dana_drop_model(name) FROM (SELECT DISTINCT name FROM dana.model) AS m")
     finally:
         session.execute("ALTER ROLE ALL RESET bytea_output; ALTER DATABASE postgres RESET DateStyle")
@@ -177,7 +194,7 @@ def test_what_ended_since_the_snapshot_is_not_lost(
     with cluster.connect() as other, other.transaction():
         other.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         assert seen(other, job)["state"] == "running"
-        session.execute("SELECT dana_train_cancel(%s)", (job,))
+        session.execute("SELECT dana_cancel(%s)", (job,))
         assert wait(session, job) == "cancelled"
         until_no_process(session)
         found = seen(other, job)
@@ -208,7 +225,7 @@ def test_waiting_has_an_end(session: Session, table: str, rule: Callable[..., st
     for bad in (-1, float("nan")):
         with pytest.raises(errors.InvalidParameterValue, match="seconds from 0"):
             wait(session, job, bad)
-    assert session.execute("SELECT dana_train_wait(NULL)").fetchone() == (None,)
+    assert session.execute("SELECT dana_wait(NULL)").fetchone() == (None,)
     with pytest.raises(errors.UndefinedObject, match="job 0 does not exist"):
         wait(session, 0)
 
@@ -216,17 +233,18 @@ def test_waiting_has_an_end(session: Session, table: str, rule: Callable[..., st
 def test_cancelled(cluster: Cluster, session: Session, table: str, rule: Callable[..., str]) -> None:
     job = start(session, rule(**LONG))
     until_running(session, job)
-    assert session.execute("SELECT dana_train_cancel(%s)", (job,)).fetchone() == (True,)
+    assert session.execute("SELECT dana_cancel(%s)", (job,)).fetchone() == (True,)
     assert wait(session, job) == "cancelled"
     found = seen(session, job)
     assert (found["sqlstate"], found["result"], found["pid"]) == ("57014", None, None)
     assert session.execute("SELECT count(*) FROM dana.model").fetchone() == (0,)
     with pytest.raises(errors.UndefinedObject, match="job 0 does not exist"):
-        session.execute("SELECT dana_train_cancel(0)")
-    with session.transaction():  # before it began: it waits for us, and says so afterwards
+        session.execute("SELECT dana_cancel(0)")
+    with session.transaction():  # before it began
         job = start(session, rule())
-        assert session.execute("SELECT dana_train_cancel(%s)", (job,)).fetchone() == (True,)
-        time.sleep(0.1)
+        assert session.execute("SELECT dana_cancel(%s)", (job,)).fetchone() == (True,)
+        assert seen(session, job)["state"] == "cancelled"
+    assert processes(session) == 0
     assert wait(session, job) == "cancelled"
     assert session.execute("SELECT count(*) FROM dana.model").fetchone() == (0,)
 
@@ -234,11 +252,11 @@ def test_cancelled(cluster: Cluster, session: Session, table: str, rule: Callabl
 @pytest.mark.parametrize(
     ("rules", "arguments", "sqlstate", "message"),
     [
-        ({"on_open": "refuse"}, "'t'", "42703", 'column "q" does not exist'),
-        ({"on_page": "abort"}, "'t'", "08006", "the dana worker closed the connection"),
-        ({}, "'t', epochs => 0", "22023", 'argument "epochs" must be'),
-        ({"rows": True}, "query => 'SELECT 1 / 0 AS id'", "22012", "division by zero"),
-        ({}, "'t', 'a@b'", "42602", "cannot be a model's name"),
+        ({"on_open": "refuse"}, {}, "42703", 'column "q" does not exist'),
+        ({"on_page": "abort"}, {}, "08006", "the dana worker closed the connection"),
+        ({}, {"epochs": 0}, "22023", 'argument "epochs" must be'),
+        ({"rows": True}, {"source": None, "query": "SELECT 1 / 0 AS id"}, "22012", "division by zero"),
+        ({}, {"model": "a@b"}, "42602", "cannot be a model's name"),
     ],
 )
 def test_errors_are_kept(
@@ -246,11 +264,11 @@ def test_errors_are_kept(
     table: str,
     rule: Callable[..., str],
     rules: dict[str, Any],
-    arguments: str,
+    arguments: dict[str, Any],
     sqlstate: str,
     message: str,
 ) -> None:
-    job = start(session, rule(**rules), arguments)
+    job = start(session, rule(**rules), **arguments)
     assert wait(session, job) == "failed"
     found = seen(session, job)
     assert (found["sqlstate"], found["result"]) == (sqlstate, None)
@@ -263,7 +281,7 @@ def test_a_process_that_ends_without_a_word(session: Session, table: str, rule: 
     assert wait(session, job) == "lost"
     found = seen(session, job)
     assert (found["state"], found["pid"]) == ("lost", None)
-    assert session.execute("SELECT dana_train_cancel(%s)", (job,)).fetchone() == (False,)
+    assert session.execute("SELECT dana_cancel(%s)", (job,)).fetchone() == (False,)
     assert wait(session, start(session, rule())) == "done"
 
 
@@ -281,7 +299,7 @@ def test_a_crash_loses_jobs(shared_cluster: Cluster) -> None:
         cluster.until_restarted(session)
     with cluster.connect() as session:
         assert (seen(session, job)["state"], wait(session, job)) == ("lost", "lost")
-        assert wait(session, start(session, "r", "'t', epochs => 1")) == "done"
+        assert wait(session, start(session, "r", epochs=1)) == "done"
         session.execute("DROP TABLE t")
         session.execute("SELECT dana_drop_udf('r')")
         session.execute("TRUNCATE dana.model, dana.run, dana.epoch, dana.job_log")
@@ -293,30 +311,28 @@ def test_jobs_belong_to_their_owner(cluster: Cluster, session: Session, table: s
     try:
         session.execute("GRANT USAGE ON SCHEMA test TO PUBLIC; GRANT SELECT ON t TO ann")
         with cluster.connect("ann") as ann, cluster.connect("bob") as bob, cluster.connect("deputy") as deputy:
-            with pytest.raises(errors.InsufficientPrivilege, match="dana_train_start"):
-                start(ann, name, "'test.t'")
+            with pytest.raises(errors.InsufficientPrivilege, match="dana_start"):
+                start(ann, name, "test.t")
             session.execute(
-                "GRANT EXECUTE ON FUNCTION dana_train_start, dana_start, dana_train, dana_drop_model TO ann, bob"
+                "GRANT EXECUTE ON FUNCTION dana_start, dana_train, dana_drop_model TO ann, bob"
             )
-            job = start(ann, name, "'test.t'")
+            job = start(ann, name, "test.t")
             until_running(ann, job)
             assert seen(ann, job)["owner"] == "ann"
             assert bob.execute("SELECT FROM dana.job").rowcount == 0
-            with pytest.raises(errors.InsufficientPrivilege, match="must be owner of job"):
-                wait(bob, job)
-            with pytest.raises(errors.UndefinedObject):
-                bob.execute("SELECT dana_train_cancel(%s)", (job,))
+            for call in ("dana_wait", "dana_cancel"):
+                with pytest.raises(errors.UndefinedObject, match=f"job {job} does not exist"):
+                    bob.execute(f"SELECT {call}(%s)", (job,))
             for statement in ("SELECT FROM dana.job_log", "UPDATE dana.job SET state = 'done'", "DELETE FROM dana.job"):
                 with pytest.raises((errors.InsufficientPrivilege, errors.ObjectNotInPrerequisiteState)):
                     ann.execute(statement)
             assert wait(deputy, job, 0) == "running"
-            assert deputy.execute("SELECT dana_train_cancel(%s)", (job,)).fetchone() == (True,)
+            assert deputy.execute("SELECT dana_cancel(%s)", (job,)).fetchone() == (True,)
             assert wait(ann, job) == "cancelled"
-            denied = start(bob, name, "'test.t'")
+            denied = start(bob, name, "test.t")
             assert wait(bob, denied) == "failed"
             assert "permission denied for table" in seen(bob, denied)["message"]
-            query = "query => 'SELECT set_config(''role'', ''postgres'', false)::int AS id FROM test.t'"
-            escaped = start(bob, rows, query)
+            escaped = start(bob, rows, None, query="SELECT set_config('role', 'postgres', false)::int AS id FROM test.t")
             assert wait(bob, escaped) == "failed"
             assert seen(bob, escaped)["sqlstate"] == "42501"
     finally:
@@ -328,7 +344,7 @@ def test_roles_that_may_not_log_in(cluster: Cluster, session: Session, table: st
     session.execute("CREATE ROLE team")
     try:
         session.execute("GRANT USAGE ON SCHEMA test TO team; GRANT SELECT ON t TO team")
-        session.execute("GRANT EXECUTE ON FUNCTION dana_train_start, dana_start, dana_train, dana_drop_model TO team")
+        session.execute("GRANT EXECUTE ON FUNCTION dana_start, dana_train, dana_drop_model TO team")
         session.execute("SET ROLE team")
         if cluster.major < 17:
             with pytest.raises(errors.InsufficientPrivilege, match="not permitted to log in"):
@@ -342,15 +358,20 @@ def test_roles_that_may_not_log_in(cluster: Cluster, session: Session, table: st
         session.execute("DROP OWNED BY team; DROP ROLE team")
 
 
-def test_no_worker_is_free(session: Session, table: str, rule: Callable[..., str]) -> None:
+def test_no_worker_is_free(session: Session, table: str, rule: Callable[..., str], any_number_of_jobs: None) -> None:
     name = rule(**LONG)
-    jobs: list[int] = []
-    with pytest.raises(errors.ConfigurationLimitExceeded) as raised:
-        jobs.extend(start(session, name) for _ in range(50))
+    with pytest.raises(errors.ConfigurationLimitExceeded) as raised, session.transaction():
+        for _ in range(50):
+            start(session, name)
+        assert processes(session) == 0
     assert "max_worker_processes" in str(raised.value.diag.message_hint)
+    until_no_process(session)
+    jobs: list[int] = []
+    with pytest.raises(errors.ConfigurationLimitExceeded):
+        jobs.extend(start(session, name) for _ in range(50))
     assert len(jobs) > 3
     assert session.execute("SELECT count(*) FROM dana.job WHERE pid IS NOT NULL").fetchone() == (len(jobs),)
-    assert session.execute("SELECT bool_and(dana_train_cancel(id)) FROM dana.job").fetchone() == (True,)
+    assert session.execute("SELECT bool_and(dana_cancel(id)) FROM dana.job").fetchone() == (True,)
     assert {wait(session, job) for job in jobs} == {"cancelled"}
     until_no_process(session)
     done: list[int] = []
@@ -383,3 +404,124 @@ def test_other_functions_in_the_background(session: Session, table: str, rule: C
         with pytest.raises(error):
             session.execute("SELECT dana_start(%s, %s)", (function, arguments))
     assert session.execute("SELECT count(*) FROM dana.job").fetchone() == (1,)
+
+
+def test_limits_of_jobs(cluster: Cluster, session: Session, table: str, rule: Callable[..., str]) -> None:
+    name, rows = rule(**LONG), rule(rows=True)
+    session.execute("CREATE ROLE ann LOGIN; CREATE ROLE bob LOGIN; GRANT USAGE ON SCHEMA test TO PUBLIC")
+    session.execute("GRANT EXECUTE ON FUNCTION dana_start, dana_train TO ann, bob; GRANT SELECT ON t TO ann, bob")
+    session.execute("DROP DATABASE IF EXISTS elsewhere; CREATE DATABASE elsewhere")
+    cluster.configure(session, "dana.max_jobs = 3", "dana.max_jobs_per_role = 2")
+    try:
+        with cluster.connect("ann") as ann, cluster.connect("ann") as again, cluster.connect("bob") as bob:
+            with pytest.raises(errors.InsufficientPrivilege):
+                ann.execute("SET dana.max_jobs_per_role = 0")
+            with pytest.raises(errors.CantChangeRuntimeParam):
+                ann.execute("SET dana.max_jobs = 0")
+            ann.execute("BEGIN")
+            for _ in range(3):  # what was rolled back does not count
+                ann.execute("SAVEPOINT s")
+                start(ann, name, "test.t")
+                ann.execute("ROLLBACK TO s")
+            start(ann, name, "test.t")
+            start(ann, name, "test.t")
+            ann.execute("SAVEPOINT s")
+            with pytest.raises(errors.ConfigurationLimitExceeded, match='too many jobs for role "ann"') as raised:
+                start(ann, name, "test.t")
+            assert "0 are running, this transaction starts 3" in str(raised.value.diag.message_detail)
+            assert "dana.max_jobs_per_role" in str(raised.value.diag.message_hint)
+            ann.execute("ROLLBACK TO s")
+            again.execute("BEGIN")
+            refused = start(again, name, "test.t")  # nobody's yet
+            ann.execute("COMMIT")
+            with pytest.raises(errors.ConfigurationLimitExceeded, match="too many jobs for role"):
+                again.execute("COMMIT")
+            with pytest.raises(errors.UndefinedObject):
+                wait(again, refused)
+            with pytest.raises(errors.ConfigurationLimitExceeded, match="too many jobs for role"):
+                start(ann, rows, None, query="SELECT 1 AS id")
+            with psycopg.connect(cluster.dsn("postgres").replace("=postgres", "=elsewhere"), autocommit=True) as other:
+                other.execute("CREATE EXTENSION dana")
+                other.execute("SELECT dana_create_udf('r', %s)", (json.dumps(LONG),))
+                other.execute("CREATE TABLE t AS SELECT g AS id FROM generate_series(1, 1000) g")
+                job = start(other, "r")
+                with pytest.raises(errors.ConfigurationLimitExceeded, match="too many jobs$") as raised:
+                    start(bob, name, "test.t")
+                assert "3 are running" in str(raised.value.diag.message_detail), "those of another database, too"
+                other.execute("SELECT dana_cancel(%s)", (job,))
+                assert wait(other, job) == "cancelled"
+            job = start(bob, name, "test.t")  # at once: what has ended does not count
+            bob.execute("SELECT dana_cancel(%s)", (job,))
+            assert wait(bob, job) == "cancelled"
+    finally:
+        cluster.configure(session)
+        session.execute("SELECT dana_cancel(id) FROM dana.job WHERE pid IS NOT NULL")
+        session.execute("SELECT dana_wait(id, 30) FROM dana.job")
+        until_no_process(session)
+        session.execute("DROP OWNED BY ann, bob; DROP ROLE ann, bob; DROP DATABASE elsewhere")
+
+
+def test_a_job_s_lock_is_not_its_query_s(session: Session, table: str, rule: Callable[..., str]) -> None:
+    session.execute(
+        "CREATE FUNCTION unlock(x int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_unlock_all();"
+        " BEGIN PERFORM 1 / 0; EXCEPTION WHEN division_by_zero THEN NULL; END; RETURN x; END $$"
+    )
+    job = start(session, rule(rows=True, **LONG), None, query="SELECT unlock(id) AS id FROM t")
+    process = until_running(session, job)
+    assert (seen(session, job)["state"], seen(session, job)["pid"], wait(session, job, 0.1)) == (
+        "running",
+        process,
+        "running",
+    )
+    assert session.execute("SELECT dana_cancel(%s)", (job,)).fetchone() == (True,)
+    assert wait(session, job) == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("deed", "sqlstate"),
+    [
+        ("INSERT INTO test.child VALUES (0)", "23503"),  # found at the end of the transaction, or in it
+        ("DECLARE c CURSOR WITH HOLD FOR SELECT 1 / (id - id) FROM test.t", "22012"),  # at its end alone
+    ],
+)
+def test_errors_of_the_commit_are_kept(
+    session: Session, table: str, rule: Callable[..., str], deed: str, sqlstate: str
+) -> None:
+    session.execute("CREATE TABLE parent (id int PRIMARY KEY)")
+    session.execute("CREATE TABLE child (id int REFERENCES parent DEFERRABLE INITIALLY DEFERRED)")
+    session.execute(
+        "CREATE FUNCTION act(x int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN"
+        f" IF x = 1 THEN EXECUTE '{deed}'; END IF; RETURN x; END $$"
+    )
+    job = start(session, rule(rows=True), None, query="SELECT act(id) AS id FROM t")
+    assert wait(session, job) == "failed"
+    assert seen(session, job)["sqlstate"] == sqlstate
+    assert session.execute("SELECT count(*) FROM dana.model").fetchone() == (0,)
+    assert session.execute("SELECT count(*) FROM child").fetchone() == (0,)
+
+
+def test_limits_go_with_a_job(cluster: Cluster, session: Session, table: str, rule: Callable[..., str]) -> None:
+    """The stricter of the session's and of the role's that the job's process connects as."""
+    long, short = rule(**LONG), rule()
+    session.execute("CREATE ROLE ann LOGIN; CREATE ROLE team LOGIN; GRANT team TO ann")
+    try:
+        session.execute("GRANT USAGE ON SCHEMA test TO team; GRANT SELECT ON t TO team")
+        session.execute("GRANT EXECUTE ON FUNCTION dana_start, dana_train TO team")
+        for strict, lax in (("ann", "team"), ("team", "ann")):
+            session.execute(f"ALTER ROLE {strict} SET dana.training_timeout = '300ms'")
+            session.execute(f"ALTER ROLE {lax} SET dana.training_timeout = '1h'")
+            session.execute(f"ALTER ROLE {strict} SET dana.max_epochs = 20000")
+            session.execute(f"ALTER ROLE {strict} SET dana.backends = 'sim'; ALTER ROLE {lax} SET dana.backends = 'rtl, sim'")
+            with cluster.connect("ann") as ann:
+                ann.execute("SET ROLE team")
+                job = start(ann, long, "test.t")
+                assert wait(ann, job) == "cancelled", strict
+                assert "dana.training_timeout" in seen(ann, job)["message"]
+                job = start(ann, short, "test.t", epochs=20001)
+                assert (wait(ann, job), seen(ann, job)["sqlstate"]) == ("failed", "22023"), strict
+                job = start(ann, short, "test.t", backend="rtl")
+                assert (wait(ann, job), seen(ann, job)["sqlstate"]) == ("failed", "42501"), strict
+                assert wait(ann, start(ann, short, "test.t", epochs=20)) == "done"
+            session.execute("ALTER ROLE ann RESET ALL; ALTER ROLE team RESET ALL")
+    finally:
+        session.execute("DROP OWNED BY ann, team; DROP ROLE ann, team")

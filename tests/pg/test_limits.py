@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,14 +19,11 @@ Rule = Callable[..., str]
 
 
 @pytest.fixture
-def one_at_a_time(session: Session) -> Iterator[None]:
+def one_at_a_time(cluster: Cluster, session: Session) -> Iterator[None]:
     """At most one training in the server."""
-    session.execute("LOAD 'dana'")  # before 16 only a loaded library's settings can be set
-    session.execute("ALTER SYSTEM SET dana.max_runs = 1")
-    session.execute("SELECT pg_reload_conf()")
+    cluster.configure(session, "dana.max_runs = 1")
     yield
-    session.execute("ALTER SYSTEM RESET dana.max_runs")
-    session.execute("SELECT pg_reload_conf()")
+    cluster.configure(session)
 
 
 def wait_for_phase(session: Session, phase: str) -> None:
@@ -90,6 +89,137 @@ def test_time(cluster: Cluster, session: Session, rule: Rule) -> None:
     session.execute("SELECT pg_sleep(2.1)")  # the clock of a training that ended says nothing
 
 
+CATCHES = """
+    CREATE FUNCTION catches(x int, times int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN
+        FOR i IN 1 .. times LOOP
+            BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN query_canceled THEN NULL; END;
+        END LOOP;
+        RETURN x;
+    END $$
+"""
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "query => 'SELECT catches(id, {}) AS id FROM t'",
+        "query => 'SELECT catches(id, {}) AS id FROM t LIMIT 1'",
+        "query => 'SELECT catches(id, {}) AS id FROM t ORDER BY 1 LIMIT 1'",
+        "source => 't', filter => 'catches(id, {}) > 0'",
+        "source => 't', filter => 'catches(1, {}) > 0'",  # known before the first row
+    ],
+)
+def test_time_that_a_function_does_not_want_to_end(
+    cluster: Cluster, session: Session, rule: Rule, source: str
+) -> None:
+    """It may catch a cancel, but not go on for ever."""
+    session.execute("CREATE TABLE t AS SELECT g AS id FROM generate_series(1, 2) AS g")
+    session.execute(CATCHES)
+    name = rule(rows="query" in source)
+    call = f"SELECT dana_train('{name}', {source})"
+    with cluster.connect() as other:
+        other.execute("SET search_path = test, public; SET dana.training_timeout = '300ms'")
+        started = time.monotonic()
+        with pytest.raises(errors.QueryCanceled, match=r"due to dana\.training_timeout"):
+            other.execute(call.format(1))
+        with pytest.raises(errors.AdminShutdown):
+            other.execute(call.format(100))
+        assert time.monotonic() - started < 30
+    assert session.execute("SELECT count(*) FROM dana.model").fetchone() == (0,)
+
+
+def test_time_of_groups(session: Session, rule: Rule) -> None:
+    """Each group has its time, with the reading of its rows."""
+    session.execute("CREATE FUNCTION slow(x int) RETURNS int LANGUAGE sql AS 'SELECT $1 FROM pg_sleep(0.1)'")
+    session.execute("SET dana.training_timeout = '600ms'")
+    call = "SELECT count(*) FROM dana_train_groups(%s, query => %s, model => 'm', group_by => '{g}')"
+    rows = "SELECT g, slow(g) AS id FROM generate_series(1, {}) AS g"
+    with pytest.raises(errors.QueryCanceled, match="training_timeout"):
+        session.execute(call, (rule(rows=True), rows.format(10)))  # all are read and sorted before the first
+    assert session.execute(call, (rule(rows=True, delay_us=200_000), rows.format(4))).fetchone() == (4,)
+
+
+NESTED = (
+    "SELECT * FROM dana_train('{0}', 't')",
+    "SELECT * FROM dana_train_groups('{0}', 't', 'm', group_by => '{{id}}')",
+    """SELECT dana_trial('{{"udf": "{0}", "source": "t"}}', '{{"source": "t"}}', true)""",
+    "SELECT * FROM dana_explain('{0}', 't')",
+    "SELECT dana_create_udf('nested', '{{}}')",
+)
+
+
+@pytest.mark.parametrize("inner", NESTED)
+@pytest.mark.parametrize("outer", ["dana_train", "dana_train_groups"])
+def test_a_training_inside_a_training(
+    session: Session, rule: Rule, one_at_a_time: None, inner: str, outer: str
+) -> None:
+    """It is refused, and the one around it is none the worse."""
+    session.execute("CREATE TABLE t AS SELECT 1 AS g, g AS id FROM generate_series(1, 1000) AS g")
+    name = rule(rows=True, epochs=3)
+    statement = inner.format(name).replace("'", "''")
+    session.execute(
+        f"""
+        CREATE FUNCTION nested(x int, caught bool) RETURNS int LANGUAGE plpgsql AS $$ BEGIN
+            IF x % 500 = 0 THEN EXECUTE '{statement}'; END IF;
+            RETURN x;
+        EXCEPTION WHEN object_not_in_prerequisite_state THEN
+            IF NOT caught THEN RAISE; END IF;
+            RETURN x;
+        END $$
+        """
+    )
+    groups = ", model => 'm', group_by => '{g}'" if outer == "dana_train_groups" else ""
+    call = f"SELECT tuples, epochs FROM {outer}('{name}', query => 'SELECT g, nested(id, {{}}) AS id FROM t'{groups})"
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match=r"while this session (is training|waits)") as raised:
+        session.execute(call.format("false"))
+    assert raised.value.diag.message_detail
+    for _ in range(2):
+        assert session.execute(call.format("true")).fetchone() == (1000, 3)
+        assert session.execute("SELECT FROM pg_locks WHERE locktype = 'object'").rowcount == 0
+    assert session.execute("SELECT FROM dana.progress").rowcount == 0
+    run = session.execute("SELECT id FROM dana.run").fetchall()
+    assert session.execute("SELECT count(*) FROM dana.epoch").fetchone() == (3 * len(run),)
+    assert len(run) == 2
+
+
+def test_a_client_that_is_gone(cluster: Cluster, session: Session, rule: Rule) -> None:
+    session.execute("CREATE TABLE t AS SELECT g AS id FROM generate_series(1, 1000) AS g")
+    name = rule(delay_us=20_000, epochs=10_000)
+    program = f"import psycopg; psycopg.connect({cluster.dsn()!r}).execute(\"SELECT dana_train('{name}', 'test.t')\")"
+    with subprocess.Popen([sys.executable, "-c", program]) as client:
+        wait_for_phase(session, "training")
+        row = session.execute("SELECT pid FROM dana.progress").fetchone()
+        client.kill()
+    deadline = time.monotonic() + 20
+    while session.execute("SELECT FROM pg_stat_activity WHERE pid = %s", row).rowcount > 0:
+        assert time.monotonic() < deadline, "it trains on"
+        time.sleep(0.05)
+    cluster.until_sessions(0)
+    assert session.execute("SELECT count(*) FROM dana.model").fetchone() == (0,)
+    with pytest.raises(errors.InvalidParameterValue):
+        session.execute("SELECT dana_train(%s, 't', epochs => 0)", (name,))
+    session.execute("SELECT dana_train(%s, 't', epochs => 1)", (name,))
+    assert session.execute("SHOW client_connection_check_interval").fetchone() == ("0",)
+
+
+def test_backends(session: Session, rule: Rule) -> None:
+    session.execute("CREATE TABLE t AS SELECT 1 AS id")
+    name = rule(rows=True)
+    session.execute("SET dana.backends = 'sim,interp'")
+    for call in ("dana_train(%s, 't', {})", "dana_train_groups(%s, 't', 'm', {}, group_by => '{{id}}')"):
+        with pytest.raises(errors.InsufficientPrivilege, match='permission denied for backend "rtl"') as raised:
+            session.execute("SELECT * FROM " + call.format("backend => 'rtl'"), (name,))
+        assert raised.value.diag.message_detail == "Allowed are: sim,interp."
+        assert session.execute("SELECT * FROM " + call.format("backend => 'interp'"), (name,)).rowcount == 1
+    with pytest.raises(errors.InvalidParameterValue) as invalid:
+        session.execute("SET dana.backends = 'sim, fpga'")
+    assert "fpga" in str(invalid.value.diag.message_detail)
+    session.execute("SET dana.backends = ''")
+    with pytest.raises(errors.InsufficientPrivilege) as raised:
+        session.execute("SELECT dana_train(%s, 't')", (name,))
+    assert raised.value.diag.message_detail == "No backend is allowed."
+
+
 def test_a_users_cancel_is_a_users_cancel(cluster: Cluster, session: Session, rule: Rule) -> None:
     session.execute("CREATE TABLE t AS SELECT 1 AS id")
     session.execute("SET dana.training_timeout = '60s'; SET statement_timeout = '300ms'")
@@ -114,7 +244,7 @@ def test_limits_are_not_the_users(cluster: Cluster, session: Session) -> None:
     try:
         with cluster.connect("limited") as user:
             user.execute("SELECT dana_holdout(1, 0.5)")  # loads the library
-            for setting in ("max_runs", "training_timeout", "max_memory", "max_epochs", "ring_pages", "socket_path"):
+            for setting in ("max_runs", "training_timeout", "max_memory", "max_epochs", "ring_pages", "socket_path", "backends"):
                 with pytest.raises((errors.InsufficientPrivilege, errors.CantChangeRuntimeParam)):
                     user.execute(f"SET dana.{setting} = 0")
     finally:

@@ -3,14 +3,12 @@
  *
  * Read by the extension (pg_extension/src) and by the worker's ring consumer (ring.c); dana/runtime/protocol.py says
  * the same in Python and a test compares the two. Both ends run on one machine under one account, so integers are in
- * the machine's own byte order. A change here bumps DANA_PROTOCOL_VERSION.
+ * the machine's own byte order. Both ends are of one release: they compare when they meet.
  */
 #ifndef DANA_WIRE_H
 #define DANA_WIRE_H
 
 #include <stdint.h>
-
-#define DANA_PROTOCOL_VERSION 4
 
 /*
  * A message on the socket:
@@ -29,12 +27,12 @@
 enum dana_message
 {
 	/* backend to worker */
-	DANA_MSG_HELLO = 'H', /* protocol, block_size, server_version, pid, slots; carries the ring's memfd */
+	DANA_MSG_HELLO = 'H', /* release, block_size, server_version, pid, encoding; carries the ring's memfd */
 	DANA_MSG_CHECK = 'C', /* rule source to be checked */
 	DANA_MSG_TRAIN = 'T', /* a training: rule source, relation, arguments */
 	DANA_MSG_EXPLAIN = 'P', /* a training that is not to be: its fields in `training`, device, search, rows, last */
 	/* worker to backend */
-	DANA_MSG_WELCOME = 'h', /* answer to HELLO: protocol, pid */
+	DANA_MSG_WELCOME = 'h', /* answer to HELLO: release, pid */
 	DANA_MSG_CHECKED = 'c', /* answer to CHECK */
 	DANA_MSG_EXPLAINED = 'p', /* answer to EXPLAIN: numbers, and lines for people */
 	DANA_MSG_DESIGN = 'd',	/* the rule compiled; stream the first epoch's pages, or frames. Once more: begin anew */

@@ -1,0 +1,80 @@
+"""The arguments of a training as options of a command: made from what `dana.options` declares.
+
+In: a command, or what was typed. Out: options, or arguments of the client. What an argument means is said there alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from typing import Any, get_args, get_type_hints
+
+from dana.errors import UsageError
+
+SHORT = {"hyper": ("--set", "META=VALUE"), "design": ("--design", "JSON")}
+"""Options that are not called as the argument is."""
+
+
+def add_training(command: argparse.ArgumentParser, declared: type) -> None:
+    """The options that ``declared``, a TypedDict of `dana.options`, has, and the server to call."""
+    for name, hint in get_type_hints(declared, include_extras=True).items():
+        kind, text = get_args(hint)
+        flag, metavar = SHORT.get(name, (f"--{name.replace('_', '-')}", name.upper()))
+        action = "append" if name == "hyper" else "store"
+        command.add_argument(flag, dest=name, action=action, metavar=metavar, type=_reader(name, kind), help=text)
+    command.add_argument("--dsn", help="server to train on (the embedded one)")
+
+
+def training_options(options: argparse.Namespace, declared: type) -> dict[str, Any]:
+    """What was typed, as arguments of the client; None where nothing was."""
+    found = {name: getattr(options, name) for name in get_type_hints(declared)}
+    return found | {"hyper": dict(found["hyper"]) if found["hyper"] else None}
+
+
+def names(text: str) -> list[str]:
+    """Names with commas between them."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _reader(name: str, kind: Any) -> Callable[[str], Any]:
+    if name == "hyper":
+        return _assignment
+    if name == "design":
+        return _object
+    if kind in (int, float):
+        reader: Callable[[str], Any] = kind
+        return reader
+    return names if "Sequence" in str(kind) else str
+
+
+def _assignment(text: str) -> tuple[str, float]:
+    name, _, value = text.partition("=")
+    try:
+        return name.strip(), float(value)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"META=NUMBER is expected, not {text!r}") from None
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError(f'a JSON object such as {{"threads": 4}} is expected, not {text!r}')
+    return value
+
+
+def table_or_query(options: argparse.Namespace) -> str | None:
+    """The table that was named; None where a query was given.
+
+    Raises
+    ------
+    UsageError
+        Neither was given, or both.
+    """
+    if (options.table is None) == (options.query is None):
+        raise UsageError("name a table, or give --query 'SELECT …'; one of them")
+    table: str | None = options.table
+    return table

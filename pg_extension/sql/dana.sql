@@ -1,0 +1,805 @@
+\echo Use "CREATE EXTENSION dana" to load this file. \quit
+
+-- What users call goes to the schema that CREATE EXTENSION chooses. Everything else is in this one, where nobody else may
+-- create: tables, functions that others are made of (dana.dana_*), and one function per rule, named after it.
+CREATE SCHEMA dana;
+COMMENT ON SCHEMA dana IS 'Rules, trained models and their history; one function per rule, named after it';
+GRANT USAGE ON SCHEMA dana TO PUBLIC;
+
+-- Tables
+
+CREATE TABLE dana.rule (
+	name text PRIMARY KEY CHECK (name <> '' AND octet_length(name) < 64),
+	source text NOT NULL,
+	description jsonb NOT NULL,
+	owner regrole NOT NULL,
+	created timestamptz NOT NULL DEFAULT now(),
+	everybody boolean NOT NULL DEFAULT true,
+	users regrole[] NOT NULL DEFAULT '{}'
+);
+COMMENT ON TABLE dana.rule IS 'Rules: written by dana_create_udf() and dana_drop_rule()';
+COMMENT ON COLUMN dana.rule.name IS 'Name of the rule, and of its function in schema dana';
+COMMENT ON COLUMN dana.rule.source IS 'Text of the rule; parsed, never executed';
+COMMENT ON COLUMN dana.rule.description IS 'What the worker found in it: models, inputs, outputs, metas';
+COMMENT ON COLUMN dana.rule.owner IS 'Role that may replace and drop it';
+COMMENT ON COLUMN dana.rule.created IS 'When it was created or last replaced';
+COMMENT ON COLUMN dana.rule.everybody IS 'Whether every role may read and train it: dana_grant_rule(), dana_revoke_rule()';
+COMMENT ON COLUMN dana.rule.users IS 'Roles besides the owner that may read and train it where not everybody may';
+
+CREATE TABLE dana.model (
+	owner regrole,
+	name text CHECK (name <> '' AND octet_length(name) < 256 AND strpos(name, '@') = 0),
+	version integer CHECK (version > 0),
+	active boolean NOT NULL DEFAULT false,
+	rule text NOT NULL,
+	created timestamptz NOT NULL DEFAULT now(),
+	comment text,
+	users regrole[] NOT NULL DEFAULT '{}',
+	parameters jsonb NOT NULL,
+	weights real[] NOT NULL,
+	predictor bytea,
+	metadata jsonb NOT NULL,
+	PRIMARY KEY (owner, name, version)
+);
+CREATE UNIQUE INDEX model_active ON dana.model (owner, name) WHERE active;
+COMMENT ON TABLE dana.model IS 'Trained models: written by dana_train() in the transaction that calls it';
+COMMENT ON COLUMN dana.model.owner IS 'Role that trained it, and may read, use and drop it; each role has names of its own';
+COMMENT ON COLUMN dana.model.name IS 'Name of the model; the rule''s unless dana_train() was told another. Others than the owner write owner.name';
+COMMENT ON COLUMN dana.model.version IS 'Counts the trainings under one name; dana_predict() uses the active one, else the highest, or "name@version"';
+COMMENT ON COLUMN dana.model.active IS 'Whether dana_activate_model() chose this version; without a choice the highest is in use';
+COMMENT ON COLUMN dana.model.rule IS 'Rule that it was trained with';
+COMMENT ON COLUMN dana.model.created IS 'Start of the transaction that trained it';
+COMMENT ON COLUMN dana.model.comment IS 'What dana_comment_model() says of it';
+COMMENT ON COLUMN dana.model.users IS 'Roles besides the owner that may read and use it: dana_grant_model()';
+COMMENT ON COLUMN dana.model.parameters IS 'The rule''s models in order: name, shape, and where in weights their values are, row by row';
+COMMENT ON COLUMN dana.model.weights IS 'Values of all parameters; dana_parameters() takes them apart';
+COMMENT ON COLUMN dana.model.predictor IS 'Program that dana_predict() evaluates; NULL where the rule has no setPrediction()';
+COMMENT ON COLUMN dana.model.metadata IS 'Source, features, label, metas and options it was trained with';
+
+CREATE TABLE dana.run (
+	id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	owner regrole NOT NULL,
+	model text NOT NULL,
+	model_version integer NOT NULL,
+	rule text NOT NULL,
+	source text NOT NULL,
+	backend text NOT NULL,
+	started timestamptz NOT NULL,
+	wall_seconds double precision NOT NULL,
+	modelled_seconds double precision,
+	epochs integer NOT NULL,
+	converged boolean NOT NULL,
+	loss double precision,
+	tuples bigint NOT NULL,
+	skipped bigint NOT NULL,
+	pages bigint NOT NULL,
+	cycles bigint,
+	design jsonb NOT NULL,
+	counters jsonb
+);
+COMMENT ON TABLE dana.run IS 'History: one row per training';
+COMMENT ON SEQUENCE dana.run_id_seq IS 'Numbers of runs';
+COMMENT ON COLUMN dana.run.id IS 'Number of the run';
+COMMENT ON COLUMN dana.run.owner IS 'Role that trained';
+COMMENT ON COLUMN dana.run.model IS 'Model that it trained';
+COMMENT ON COLUMN dana.run.model_version IS 'Version of that model';
+COMMENT ON COLUMN dana.run.rule IS 'Rule that it used';
+COMMENT ON COLUMN dana.run.source IS 'Table that it read, as it was called then';
+COMMENT ON COLUMN dana.run.backend IS 'What trained: sim, rtl or interp';
+COMMENT ON COLUMN dana.run.started IS 'When the call began';
+COMMENT ON COLUMN dana.run.wall_seconds IS 'Seconds from the call to the result';
+COMMENT ON COLUMN dana.run.modelled_seconds IS 'Seconds that the modelled machine needs; NULL where the backend models none';
+COMMENT ON COLUMN dana.run.epochs IS 'Passes over the table';
+COMMENT ON COLUMN dana.run.converged IS 'Whether the rule''s convergence test ended it';
+COMMENT ON COLUMN dana.run.loss IS 'Mean loss of the last epoch; NULL where the rule has no setLoss()';
+COMMENT ON COLUMN dana.run.tuples IS 'Rows trained on in an epoch';
+COMMENT ON COLUMN dana.run.skipped IS 'Rows left out in an epoch because a used column was NULL';
+COMMENT ON COLUMN dana.run.pages IS 'Pages read, over all epochs';
+COMMENT ON COLUMN dana.run.cycles IS 'Cycles of the machine, over all epochs';
+COMMENT ON COLUMN dana.run.design IS 'Summary of the machine';
+COMMENT ON COLUMN dana.run.counters IS 'Cycles by what the machine did or waited for, over all epochs; NULL where the backend counts none';
+
+CREATE TABLE dana.epoch (
+	run bigint NOT NULL REFERENCES dana.run ON DELETE CASCADE,
+	epoch integer NOT NULL,
+	loss double precision,
+	tuples bigint NOT NULL,
+	skipped bigint NOT NULL,
+	cycles bigint,
+	seconds double precision NOT NULL,
+	counters jsonb NOT NULL,
+	PRIMARY KEY (run, epoch)
+);
+COMMENT ON TABLE dana.epoch IS 'The training curve: one row per epoch of a run';
+COMMENT ON COLUMN dana.epoch.run IS 'Run that it belongs to';
+COMMENT ON COLUMN dana.epoch.epoch IS 'From 1';
+COMMENT ON COLUMN dana.epoch.loss IS 'Mean loss over the epoch''s rows; NULL where the rule has no setLoss()';
+COMMENT ON COLUMN dana.epoch.tuples IS 'Rows trained on';
+COMMENT ON COLUMN dana.epoch.skipped IS 'Rows left out because a used column was NULL';
+COMMENT ON COLUMN dana.epoch.cycles IS 'Cycles of the machine';
+COMMENT ON COLUMN dana.epoch.seconds IS 'Wall time';
+COMMENT ON COLUMN dana.epoch.counters IS 'Further counts of the machine by name';
+
+CREATE TABLE dana.job_log (
+	id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	function text NOT NULL,
+	arguments jsonb NOT NULL,
+	settings jsonb NOT NULL,
+	limits jsonb NOT NULL,
+	owner regrole NOT NULL,
+	state text NOT NULL DEFAULT 'queued' CHECK (state IN ('queued', 'running', 'done', 'failed', 'cancelled')),
+	pid integer,
+	created timestamptz NOT NULL DEFAULT now(),
+	started timestamptz,
+	ended timestamptz,
+	result jsonb,
+	sqlstate text,
+	message text,
+	detail text,
+	hint text
+);
+COMMENT ON TABLE dana.job_log IS 'Calls in the background, as their processes write them down; dana.job shows them';
+COMMENT ON SEQUENCE dana.job_log_id_seq IS 'Numbers of jobs';
+COMMENT ON COLUMN dana.job_log.id IS 'Number of the job';
+COMMENT ON COLUMN dana.job_log.function IS 'Function that it calls';
+COMMENT ON COLUMN dana.job_log.arguments IS 'With these arguments';
+COMMENT ON COLUMN dana.job_log.settings IS 'Under these settings, which the session that started it had made';
+COMMENT ON COLUMN dana.job_log.limits IS 'And within these limits, which it had; where the role''s own are stricter, within those';
+COMMENT ON COLUMN dana.job_log.owner IS 'As this role';
+COMMENT ON COLUMN dana.job_log.state IS 'queued, running, done, failed, cancelled';
+COMMENT ON COLUMN dana.job_log.pid IS 'Its process';
+COMMENT ON COLUMN dana.job_log.created IS 'Start of the transaction that started it';
+COMMENT ON COLUMN dana.job_log.started IS 'When the call began';
+COMMENT ON COLUMN dana.job_log.ended IS 'When it ended';
+COMMENT ON COLUMN dana.job_log.result IS 'The rows that the call returned';
+COMMENT ON COLUMN dana.job_log.sqlstate IS 'Kind of the error that it ended with';
+COMMENT ON COLUMN dana.job_log.message IS 'The error';
+COMMENT ON COLUMN dana.job_log.detail IS 'Its detail';
+COMMENT ON COLUMN dana.job_log.hint IS 'Its hint';
+
+-- pg_dump carries what users made; not the jobs, whose processes it does not carry either
+SELECT pg_catalog.pg_extension_config_dump('dana.rule', '');
+SELECT pg_catalog.pg_extension_config_dump('dana.model', '');
+SELECT pg_catalog.pg_extension_config_dump('dana.run', '');
+SELECT pg_catalog.pg_extension_config_dump('dana.run_id_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('dana.epoch', '');
+
+-- A model and its history show what is in the table: only the owner's roles, and those that it lets, see them
+GRANT SELECT ON dana.rule, dana.model, dana.run, dana.epoch TO PUBLIC;
+ALTER TABLE dana.rule ENABLE ROW LEVEL SECURITY;
+ALTER TABLE dana.model ENABLE ROW LEVEL SECURITY;
+ALTER TABLE dana.run ENABLE ROW LEVEL SECURITY;
+ALTER TABLE dana.epoch ENABLE ROW LEVEL SECURITY;
+CREATE POLICY users ON dana.rule FOR SELECT USING (
+	everybody OR pg_catalog.pg_has_role(owner, 'USAGE')
+	OR EXISTS (SELECT FROM pg_catalog.unnest(users) AS u (role) WHERE pg_catalog.pg_has_role(u.role, 'USAGE')));
+CREATE POLICY users ON dana.model FOR SELECT USING (
+	pg_catalog.pg_has_role(owner, 'USAGE')
+	OR EXISTS (SELECT FROM pg_catalog.unnest(users) AS u (role) WHERE pg_catalog.pg_has_role(u.role, 'USAGE')));
+CREATE POLICY owner ON dana.run FOR SELECT USING (pg_catalog.pg_has_role(owner, 'USAGE'));
+CREATE POLICY owner ON dana.epoch FOR SELECT USING (EXISTS (SELECT FROM dana.run AS r WHERE r.id = run));
+
+-- Rules
+
+CREATE FUNCTION dana_create_udf(name text, source text) RETURNS void
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_create_udf IS 'Check a rule and store it under a name, or replace one of your own; makes the function dana.<name>(table, options)';
+
+CREATE FUNCTION dana_drop_rule(name text) RETURNS void
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_drop_rule IS 'Remove one of your own rules and its function; its models stay';
+
+CREATE FUNCTION dana_grant_rule(name text, role regrole DEFAULT NULL) RETURNS void
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_grant_rule IS 'Let a role read and train one of your own rules; without a role: everybody, as it is at first';
+
+CREATE FUNCTION dana_revoke_rule(name text, role regrole DEFAULT NULL) RETURNS void
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_revoke_rule IS 'Take back what dana_grant_rule() gave; without a role: from everybody, so that only its users and you are left';
+
+-- Training
+
+CREATE TYPE dana.training AS (
+	model text,
+	version integer,
+	run bigint,
+	epochs integer,
+	converged boolean,
+	loss double precision,
+	tuples bigint,
+	skipped bigint,
+	pages bigint,
+	cycles bigint,
+	modelled_seconds double precision,
+	wall_seconds double precision
+);
+COMMENT ON TYPE dana.training IS 'What dana_train() returns; the columns are those of dana.run';
+COMMENT ON COLUMN dana.training.model IS 'Name of the model';
+COMMENT ON COLUMN dana.training.version IS 'Its version: how often a model of that name was trained';
+COMMENT ON COLUMN dana.training.run IS 'Number of the run in dana.run and dana.epoch';
+COMMENT ON COLUMN dana.training.epochs IS 'Passes over the rows';
+COMMENT ON COLUMN dana.training.converged IS 'Whether the rule''s convergence test ended it';
+COMMENT ON COLUMN dana.training.loss IS 'Mean loss of the last epoch; NULL where the rule has no setLoss()';
+COMMENT ON COLUMN dana.training.tuples IS 'Rows trained on in an epoch';
+COMMENT ON COLUMN dana.training.skipped IS 'Rows left out in an epoch';
+COMMENT ON COLUMN dana.training.pages IS 'Pages read, over all epochs';
+COMMENT ON COLUMN dana.training.cycles IS 'Cycles of the machine, over all epochs; NULL for backend interp';
+COMMENT ON COLUMN dana.training.modelled_seconds IS 'Those cycles at the machine''s clock; NULL likewise';
+COMMENT ON COLUMN dana.training.wall_seconds IS 'Seconds from the call to the result';
+
+-- The one declaration of a training's options. Every argument has NULL as default, which stands for what training.c says;
+-- functions that train in other ways take them as members of a JSON object.
+CREATE FUNCTION dana_train(
+	rule text,
+	source regclass DEFAULT NULL,
+	model text DEFAULT NULL,
+	features text[] DEFAULT NULL,
+	label text DEFAULT NULL,
+	epochs integer DEFAULT NULL,
+	hyper jsonb DEFAULT NULL,
+	backend text DEFAULT NULL,
+	design jsonb DEFAULT NULL,
+	query text DEFAULT NULL,
+	filter text DEFAULT NULL,
+	nulls text DEFAULT NULL,
+	nonfinite text DEFAULT NULL,
+	classes text[] DEFAULT NULL,
+	test_size double precision DEFAULT NULL,
+	seed integer DEFAULT NULL,
+	warm_start_from text DEFAULT NULL
+) RETURNS dana.training
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_train IS 'Train a rule on a table or a query, as this statement sees it, and store the model';
+
+CREATE FUNCTION dana.dana_train_rule(rule text, source regclass, training jsonb) RETURNS dana.training
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_train_rule IS 'dana_train() with its options from a JSON object, for the rules'' functions; for who may call dana_train()';
+
+CREATE TYPE dana.group_training AS (
+	key jsonb,
+	model text,
+	version integer,
+	run bigint,
+	epochs integer,
+	converged boolean,
+	loss double precision,
+	tuples bigint,
+	skipped bigint,
+	wall_seconds double precision,
+	sqlstate text,
+	error text
+);
+COMMENT ON TYPE dana.group_training IS 'A group''s training; where its data could not be trained on, sqlstate and error say why';
+COMMENT ON COLUMN dana.group_training.key IS 'Values of the columns that the group has in common';
+COMMENT ON COLUMN dana.group_training.model IS 'Name of the group''s model: dana_group(model, keys)';
+COMMENT ON COLUMN dana.group_training.version IS 'Its version';
+COMMENT ON COLUMN dana.group_training.run IS 'Number of the run';
+COMMENT ON COLUMN dana.group_training.epochs IS 'Passes over the group''s rows';
+COMMENT ON COLUMN dana.group_training.converged IS 'Whether the rule''s convergence test ended it';
+COMMENT ON COLUMN dana.group_training.loss IS 'Mean loss of the last epoch';
+COMMENT ON COLUMN dana.group_training.tuples IS 'Rows trained on in an epoch';
+COMMENT ON COLUMN dana.group_training.skipped IS 'Rows left out in an epoch';
+COMMENT ON COLUMN dana.group_training.wall_seconds IS 'Seconds that the group took';
+COMMENT ON COLUMN dana.group_training.sqlstate IS 'Kind of the error where the group could not be trained on, else NULL';
+COMMENT ON COLUMN dana.group_training.error IS 'Its text';
+
+CREATE FUNCTION dana_train_groups(
+	rule text,
+	source regclass DEFAULT NULL,
+	group_by text[] DEFAULT NULL,
+	training jsonb DEFAULT NULL
+) RETURNS SETOF dana.group_training
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_train_groups IS 'Train a rule on each group of a table''s or a query''s rows, and store a model for each; training: options of dana_train()';
+
+CREATE FUNCTION dana_group(model text, VARIADIC keys text[]) RETURNS text
+	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_group IS 'Name of the model that dana_train_groups() makes of a group: dana_predict(dana_group(''m'', region), ...)';
+
+CREATE FUNCTION dana_explain(
+	rule text,
+	source regclass DEFAULT NULL,
+	training jsonb DEFAULT NULL,
+	device text DEFAULT NULL,
+	search boolean DEFAULT NULL,
+	format text DEFAULT NULL
+) RETURNS SETOF text
+	LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 20 COST 1000000 AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_explain IS
+	'The machine that dana_train() would train with, or the best one for an FPGA: program, cycles, bottleneck, area, and the estimate beside the last run; trains nothing';
+
+-- Parts of the rows
+
+CREATE FUNCTION dana_holdout(place tid, part double precision, seed integer DEFAULT 1) RETURNS boolean
+	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'dana_holdout_place';
+COMMENT ON FUNCTION dana_holdout(tid, double precision, integer) IS 'Whether a row, given its ctid, is in the part that dana_train(test_size => part, seed => seed) leaves out';
+
+CREATE FUNCTION dana_holdout(key bigint, part double precision, seed integer DEFAULT 1) RETURNS boolean
+	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'dana_holdout_integer';
+COMMENT ON FUNCTION dana_holdout(bigint, double precision, integer) IS 'Whether a row, given a key, is in a part chosen at random by the seed';
+
+CREATE FUNCTION dana_holdout(key text, part double precision, seed integer DEFAULT 1) RETURNS boolean
+	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'dana_holdout_text';
+COMMENT ON FUNCTION dana_holdout(text, double precision, integer) IS 'Whether a row, given a key, is in a part chosen at random by the seed';
+
+CREATE FUNCTION dana_fold(place tid, folds integer, seed integer DEFAULT 1) RETURNS integer
+	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'dana_fold_place';
+COMMENT ON FUNCTION dana_fold(tid, integer, integer) IS 'In which of so many parts, from 1, a row is, given its ctid';
+
+CREATE FUNCTION dana_fold(key text, folds integer, seed integer DEFAULT 1) RETURNS integer
+	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'dana_fold_text';
+COMMENT ON FUNCTION dana_fold(text, integer, integer) IS 'In which of so many parts, from 1, a row is, given a key''s text';
+
+-- Models
+
+CREATE FUNCTION dana.dana_find_model(reference text, OUT owner oid, OUT name text, OUT version integer)
+	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_find_model IS 'The version that a text stands for, "name", "name@version", "owner.name" ...; an error where there is none that you may use';
+
+CREATE FUNCTION dana_parameters(model text, version integer DEFAULT NULL)
+	RETURNS TABLE (parameter text, shape integer[], "values" real[])
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+	AS $$
+	SELECT p.value ->> 'name',
+		ARRAY(SELECT d.value::integer FROM jsonb_array_elements_text(p.value -> 'shape') WITH ORDINALITY AS d (value, n) ORDER BY d.n),
+		m.weights[(p.value ->> 'offset')::integer + 1 : (p.value ->> 'offset')::integer + (p.value ->> 'size')::integer]
+	FROM dana.dana_find_model($1 || COALESCE('@' || $2, '')) AS f,
+		-- OFFSET: looked for in any case, and so an error, before a plan may find that there are no models
+		LATERAL (SELECT * FROM dana.model AS a WHERE a.owner = f.owner AND a.name = f.name AND a.version = f.version OFFSET 0) AS m,
+		jsonb_array_elements(m.parameters) WITH ORDINALITY AS p (value, n)
+	ORDER BY p.n
+	$$;
+COMMENT ON FUNCTION dana_parameters IS 'The parameters of a model, by name and version or as "name@version": name, shape, and values row by row';
+
+CREATE FUNCTION dana_export_model(model text) RETURNS jsonb
+	LANGUAGE sql STABLE STRICT PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+	AS $$
+	SELECT jsonb_build_object('format', 'dana model 1', 'name', m.name, 'version', m.version, 'rule', m.rule, 'created', m.created,
+		'comment', m.comment, 'metadata', m.metadata,
+		'parameters', (SELECT jsonb_agg(jsonb_build_object('name', p.value ->> 'name', 'shape', p.value -> 'shape',
+			'values', to_jsonb(m.weights[(p.value ->> 'offset')::integer + 1 : (p.value ->> 'offset')::integer + (p.value ->> 'size')::integer]))
+			ORDER BY p.n) FROM jsonb_array_elements(m.parameters) WITH ORDINALITY AS p (value, n)),
+		'predictor', translate(encode(m.predictor, 'base64'), E'\n', ''))
+	FROM dana.dana_find_model($1) AS f,
+		LATERAL (SELECT * FROM dana.model AS a WHERE a.owner = f.owner AND a.name = f.name AND a.version = f.version OFFSET 0) AS m
+	$$;
+COMMENT ON FUNCTION dana_export_model IS
+	'A model as JSON: parameters with their values, features, label, predictor in base64; dana export-model makes ONNX and PMML of it';
+
+CREATE FUNCTION dana_drop_model(name text, version integer DEFAULT NULL) RETURNS bigint
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_drop_model IS 'Remove a version of one of your own models, or all of them; returns how many';
+
+CREATE FUNCTION dana_activate_model(name text, version integer DEFAULT NULL) RETURNS void
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_activate_model IS 'Choose the version that a model''s name stands for; NULL: the highest, whichever that will be';
+
+CREATE FUNCTION dana_rollback_model(name text) RETURNS integer
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_rollback_model IS 'Choose the version before the one in use; returns it';
+
+CREATE FUNCTION dana_rename_model(name text, new_name text) RETURNS void
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_rename_model IS 'Rename all versions of one of your own models; its runs keep the name that it had';
+
+CREATE FUNCTION dana_comment_model(name text, comment text, version integer DEFAULT NULL) RETURNS void
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_comment_model IS 'Describe a version of one of your own models, or all of them; NULL removes it';
+
+CREATE FUNCTION dana_grant_model(name text, role regrole) RETURNS void
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_grant_model IS 'Let a role read and use one of your own models, in all versions';
+
+CREATE FUNCTION dana_revoke_model(name text, role regrole) RETURNS void
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_revoke_model IS 'Take back what dana_grant_model() gave';
+
+-- Prediction
+
+CREATE FUNCTION dana_predict(model text, VARIADIC features "any") RETURNS real
+	LANGUAGE c STABLE STRICT PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_predict IS
+	'Prediction of a model ("name", or "name@version") for one row; features in the order of training, as columns or arrays, or a whole row, whose columns are found by name';
+
+-- For statements of our own: others may make functions in the extension's schema, if they may create there, that fit the
+-- types of an argument better than "any" does. Nobody can in this one.
+CREATE FUNCTION dana.dana_predict(model text, VARIADIC features "any") RETURNS real
+	LANGUAGE c STABLE STRICT PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_predict IS 'dana_predict(), as the extension''s own functions call it';
+
+CREATE FUNCTION dana.dana_number(value "any") RETURNS double precision
+	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_number IS 'The number that a training makes of a value, before it is rounded to real: of a boolean, a date, a time ...';
+
+CREATE FUNCTION dana.dana_arguments(features jsonb) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+	AS $$
+	-- a function has 100 arguments at most; a row is slower to make than arguments
+	SELECT CASE WHEN jsonb_array_length(features) BETWEEN 1 AND 98 THEN (
+		SELECT string_agg(format('r.%I', f.name), ', ' ORDER BY f.n) FROM jsonb_array_elements_text(features) WITH ORDINALITY AS f (name, n)
+	) ELSE 'r.*' END
+	$$;
+COMMENT ON FUNCTION dana.dana_arguments IS 'The arguments of dana_predict() after the model, for rows that are called r: the columns of a model''s metadata';
+
+-- Runs with the rights of the caller. Materialised, as a function in FROM is anyway. Not for parallel workers: nobody
+-- knows what a filter calls; the query inside may use workers of its own.
+CREATE FUNCTION dana_predict_table(
+	model text,
+	source regclass,
+	key text DEFAULT NULL,
+	filter text DEFAULT NULL,
+	OUT id text,
+	OUT prediction real
+) RETURNS SETOF record
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE ROWS 100000 COST 1000000
+	AS $$
+DECLARE
+	names jsonb;
+BEGIN
+	IF model IS NULL OR source IS NULL THEN
+		RAISE null_value_not_allowed USING MESSAGE = pg_catalog.format('argument "%s" must not be null',
+			CASE WHEN model IS NULL THEN 'model' ELSE 'source' END);
+	END IF;
+	SELECT m.metadata -> 'features'::text INTO names FROM dana.dana_find_model($1) AS f, dana.model AS m
+	WHERE m.owner::pg_catalog.oid OPERATOR(pg_catalog.=) f.owner AND m.name = f.name AND m.version = f.version;
+	IF key IS NULL THEN
+		SELECT a.attname INTO key FROM pg_catalog.pg_index AS i
+		JOIN pg_catalog.pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+		WHERE i.indrelid OPERATOR(pg_catalog.=) source::pg_catalog.oid AND i.indisprimary AND i.indnkeyatts = 1;
+	END IF;
+	IF key IS NULL AND EXISTS (
+		SELECT FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) source::pg_catalog.oid AND c.relkind = 'v') THEN
+		RAISE invalid_parameter_value USING MESSAGE = 'argument "key" must name a column of the view that tells its rows apart';
+	END IF;
+	RETURN QUERY EXECUTE pg_catalog.format(E'SELECT r.%I::pg_catalog.text, dana.dana_predict(%L::pg_catalog.text, %s) FROM %s AS r WHERE (%s\n)',
+		COALESCE(key, 'ctid'), model, dana.dana_arguments(names), source, COALESCE(filter, 'true'));
+END
+$$;
+COMMENT ON FUNCTION dana_predict_table IS
+	'Predictions for the rows of a table or view: the key column (by default the primary key, else ctid) as text, and the prediction';
+
+-- How good a model is
+
+@METRICS@
+
+CREATE FUNCTION dana_evaluate(
+	model text,
+	source regclass DEFAULT NULL,
+	query text DEFAULT NULL,
+	filter text DEFAULT NULL,
+	part text DEFAULT NULL,
+	threshold double precision DEFAULT NULL
+) RETURNS jsonb
+	LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_evaluate IS 'Compare a model''s predictions with the labels of a table or a query; by default on what it was trained on, or on the part that was left out';
+
+-- Cross-validation and search. They run with the rights of the caller, so operators and functions in them are named
+-- with their schema or take types of PostgreSQL's own; all trials are one statement, so they see the same rows.
+
+CREATE FUNCTION dana.dana_split(
+	source regclass, training jsonb, key text, folds integer, test_size double precision, seed integer
+) RETURNS text
+	LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_split IS 'How rows are split for dana_trial(), as SQL: the number of a row''s fold, or without folds whether it is left out';
+
+CREATE FUNCTION dana.dana_trial(
+	rule text, source regclass, training jsonb, split text, fold integer, threshold double precision
+) RETURNS jsonb
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_trial IS 'Train on all but a fold of the rows, evaluate on it, and keep nothing; the result of both, or the error where the data is to blame';
+
+CREATE TYPE dana.validation AS (
+	fold text,
+	trained bigint,
+	tested bigint,
+	epochs double precision,
+	loss double precision,
+	metrics jsonb
+);
+COMMENT ON TYPE dana.validation IS 'A fold of dana_cross_validate(); after the last one the mean over the folds, and the deviation';
+COMMENT ON COLUMN dana.validation.fold IS 'Number of the fold; mean and deviation of all in the last two rows';
+COMMENT ON COLUMN dana.validation.trained IS 'Rows trained on';
+COMMENT ON COLUMN dana.validation.tested IS 'Rows tested on';
+COMMENT ON COLUMN dana.validation.epochs IS 'Passes over the rows';
+COMMENT ON COLUMN dana.validation.loss IS 'Mean loss of the last epoch';
+COMMENT ON COLUMN dana.validation.metrics IS 'What dana_evaluate() says of the fold that was left out';
+
+CREATE FUNCTION dana_cross_validate(
+	rule text,
+	source regclass DEFAULT NULL,
+	folds integer DEFAULT 5,
+	training jsonb DEFAULT NULL,
+	key text DEFAULT NULL,
+	seed integer DEFAULT 1,
+	threshold double precision DEFAULT NULL,
+	metrics text[] DEFAULT NULL
+) RETURNS SETOF dana.validation
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	AS $$
+DECLARE
+	split text := dana.dana_split(source, training, key, COALESCE(folds, 5), NULL::float8, seed);
+	results dana.validation[];
+	failed jsonb;
+	unknown text;
+BEGIN
+	WITH trials AS MATERIALIZED (
+		SELECT f.n, dana.dana_trial($1, $2, $4, split, f.n, $7) AS t FROM pg_catalog.generate_series(1, COALESCE($3, 5)) AS f (n)
+	)
+	SELECT pg_catalog.array_agg(ROW(t.n::text, t.t #>> '{training,tuples}'::text[], t.t #>> '{scores,rows}'::text[], t.t #>> '{training,epochs}'::text[],
+			t.t #>> '{training,loss}'::text[], (t.t -> 'scores'::text) - ARRAY['model', 'version', 'part', 'rows'])::dana.validation ORDER BY t.n),
+		(pg_catalog.array_agg(t.t || pg_catalog.jsonb_build_object('fold', t.n) ORDER BY t.n) FILTER (WHERE t.t ? 'error'::text))[1]
+	INTO results, failed FROM trials AS t;
+	IF failed IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = failed ->> 'sqlstate'::text,
+			MESSAGE = pg_catalog.format('fold %s of %s: %s', failed ->> 'fold'::text, COALESCE(folds, 5), failed ->> 'error'::text),
+			HINT = COALESCE(failed ->> 'hint'::text, 'Each fold needs rows to train on and rows to test on: fewer folds have more.');
+	END IF;
+	SELECT pg_catalog.string_agg(pg_catalog.quote_literal(m), ', ') INTO unknown FROM pg_catalog.unnest(metrics) AS m
+	WHERE NOT (results[1]).metrics ? m;
+	IF unknown IS NOT NULL THEN
+		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('there is no metric %s', unknown),
+			HINT = pg_catalog.format('There are: %s.', (SELECT pg_catalog.string_agg(m, ', ') FROM pg_catalog.jsonb_object_keys((results[1]).metrics) AS m));
+	END IF;
+	RETURN QUERY
+		SELECT r.fold, r.trained, r.tested, r.epochs, r.loss, CASE WHEN $8 IS NULL THEN r.metrics ELSE
+			(SELECT pg_catalog.jsonb_object_agg(m.key, m.value) FROM pg_catalog.jsonb_each(r.metrics) AS m WHERE m.key = ANY ($8)) END
+		FROM pg_catalog.unnest(results) AS r;
+	RETURN QUERY
+		WITH numbers AS (
+			SELECT m.key AS name, pg_catalog.avg(v.number) AS mean, pg_catalog.stddev_samp(v.number) AS deviation
+			FROM pg_catalog.unnest(results) AS r, pg_catalog.jsonb_each(r.metrics) AS m,
+				LATERAL (SELECT CASE WHEN pg_catalog.jsonb_typeof(m.value) <> 'object' THEN (m.value #>> '{}'::text[])::float8 END AS number) AS v
+			WHERE pg_catalog.jsonb_typeof(m.value) <> 'object' AND ($8 IS NULL OR m.key = ANY ($8)) GROUP BY m.key
+		), whole AS (
+			SELECT pg_catalog.avg(r.epochs) AS epochs, pg_catalog.stddev_samp(r.epochs) AS epochs_deviation,
+				pg_catalog.avg(r.loss) AS loss, pg_catalog.stddev_samp(r.loss) AS loss_deviation FROM pg_catalog.unnest(results) AS r
+		)
+		SELECT 'mean', NULL::bigint, NULL::bigint, w.epochs, w.loss, (SELECT pg_catalog.jsonb_object_agg(n.name, n.mean) FROM numbers AS n)
+		FROM whole AS w
+		UNION ALL
+		SELECT 'deviation', NULL, NULL, w.epochs_deviation, w.loss_deviation,
+			(SELECT pg_catalog.jsonb_object_agg(n.name, n.deviation) FROM numbers AS n)
+		FROM whole AS w;
+END
+$$;
+COMMENT ON FUNCTION dana_cross_validate IS 'Train a rule on all but a fold of the rows and evaluate on that fold, for each of them; a row for each, their mean and deviation';
+
+CREATE TYPE dana.search_point AS (
+	rank bigint,
+	hyper jsonb,
+	score double precision,
+	deviation double precision,
+	metrics jsonb,
+	error text
+);
+COMMENT ON TYPE dana.search_point IS 'A point of a grid: its score is the metric''s mean over the folds; rank 1 is the best, and has none where a training failed';
+COMMENT ON COLUMN dana.search_point.rank IS 'Place by score; 1 is the best, NULL where a training failed';
+COMMENT ON COLUMN dana.search_point.hyper IS 'The point: hyperparameters for dana_train()';
+COMMENT ON COLUMN dana.search_point.score IS 'The metric''s mean over the folds';
+COMMENT ON COLUMN dana.search_point.deviation IS 'Its standard deviation over the folds';
+COMMENT ON COLUMN dana.search_point.metrics IS 'Means of all metrics';
+COMMENT ON COLUMN dana.search_point.error IS 'Text of the error where a training failed';
+
+CREATE FUNCTION dana.dana_grid(grid jsonb) RETURNS SETOF jsonb
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+	AS $$
+DECLARE
+	points numeric;
+BEGIN
+	IF jsonb_typeof(grid) = 'array' THEN
+		SELECT CASE WHEN bool_and(jsonb_typeof(g.value) = 'object') THEN count(*) END INTO points FROM jsonb_array_elements(grid) AS g;
+	ELSIF jsonb_typeof(grid) = 'object' THEN
+		SELECT CASE WHEN bool_and(jsonb_typeof(g.value) = 'array' AND g.value <> '[]') THEN
+			exp(sum(CASE jsonb_typeof(g.value) WHEN 'array' THEN ln(NULLIF(jsonb_array_length(g.value), 0)::numeric) END)) END
+		INTO points FROM jsonb_each(grid) AS g;
+	END IF;
+	IF points IS NULL OR points = 0 THEN
+		RAISE invalid_parameter_value USING MESSAGE = 'argument "grid" must name values to try for each hyperparameter',
+			HINT = 'As an object of arrays, {"lr": [0.01, 0.1], "k": [2, 3]}, or as an array of objects, one for each point.';
+	END IF;
+	IF points > 10000.5 THEN
+		RAISE program_limit_exceeded USING MESSAGE = format('the grid has %s points, more than 10000', round(points));
+	END IF;
+	IF jsonb_typeof(grid) = 'array' THEN
+		RETURN QUERY SELECT g.value FROM jsonb_array_elements(grid) WITH ORDINALITY AS g (value, n) ORDER BY g.n;
+	ELSE
+		RETURN QUERY WITH RECURSIVE names AS (
+			SELECT g.key, g.value, row_number() OVER (ORDER BY g.key) AS n FROM jsonb_each(grid) AS g
+		), product (n, point, place) AS (
+			SELECT 0::bigint, '{}'::jsonb, '{}'::bigint[]
+			UNION ALL
+			SELECT p.n + 1, p.point || jsonb_build_object(k.key, v.value), p.place || v.n
+			FROM product AS p JOIN names AS k ON k.n = p.n + 1, jsonb_array_elements(k.value) WITH ORDINALITY AS v (value, n)
+		) SELECT p.point FROM product AS p WHERE p.n = (SELECT count(*) FROM names) ORDER BY p.place;
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION dana.dana_grid(jsonb) IS 'The points of a grid: all combinations of an object''s arrays, or the objects of an array';
+
+CREATE FUNCTION dana_search(
+	rule text,
+	source regclass DEFAULT NULL,
+	grid jsonb DEFAULT NULL,
+	metric text DEFAULT 'rmse',
+	folds integer DEFAULT NULL,
+	test_size double precision DEFAULT NULL,
+	keep text DEFAULT NULL,
+	training jsonb DEFAULT NULL,
+	key text DEFAULT NULL,
+	seed integer DEFAULT 1,
+	threshold double precision DEFAULT NULL
+) RETURNS SETOF dana.search_point
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	AS $$
+DECLARE
+	greater boolean := metric IN ('r2', 'accuracy', 'precision', 'recall', 'f1', 'auc');
+	split text;
+	outcomes jsonb[];
+	points dana.search_point[];
+BEGIN
+	IF metric IS NULL OR NOT (greater OR metric IN ('rmse', 'mae', 'log_loss')) THEN
+		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('there is no metric "%s"', metric),
+			HINT = 'There are rmse, mae, r2, and for two classes log_loss, accuracy, precision, recall, f1, auc.';
+	ELSIF folds IS NOT NULL AND test_size IS NOT NULL THEN
+		RAISE invalid_parameter_value USING MESSAGE = 'give either argument "folds" or argument "test_size", not both';
+	END IF;
+	training := COALESCE(training, '{}');
+	folds := CASE WHEN test_size IS NULL THEN COALESCE(folds, 5) END;
+	split := dana.dana_split(source, training, key, folds, test_size, seed);
+	-- one statement, so that all trials see the same rows
+	SELECT pg_catalog.array_agg(pg_catalog.jsonb_build_object('n', p.n, 'fold', f.n, 'tried', h.hyper) || dana.dana_trial(
+		$1, $2, training || pg_catalog.jsonb_build_object('hyper', h.hyper), split, CASE WHEN test_size IS NULL THEN f.n END, threshold) ORDER BY p.n, f.n)
+	INTO outcomes FROM dana.dana_grid(grid) WITH ORDINALITY AS p (point, n), pg_catalog.generate_series(1, COALESCE(folds, 1)) AS f (n),
+		LATERAL (SELECT COALESCE(training -> 'hyper'::text, '{}') || p.point AS hyper) AS h;
+	WITH trials AS (
+		SELECT (t ->> 'n'::text)::integer AS n, (t ->> 'fold'::text)::integer AS fold, t -> 'tried'::text AS tried, t FROM pg_catalog.unnest(outcomes) AS t
+	), means AS (
+		SELECT t.n, m.key AS name, pg_catalog.avg((m.value #>> '{}'::text[])::float8) AS mean, pg_catalog.stddev_samp((m.value #>> '{}'::text[])::float8) AS deviation
+		FROM trials AS t, pg_catalog.jsonb_each((t.t -> 'scores'::text) - ARRAY['model', 'version', 'part', 'rows', 'confusion']) AS m
+		GROUP BY t.n, m.key
+	), scored AS (
+		SELECT t.n, t.tried, (pg_catalog.array_agg(t.t ->> 'error'::text ORDER BY t.fold) FILTER (WHERE t.t ? 'error'::text))[1] AS error,
+			(SELECT pg_catalog.jsonb_object_agg(m.name, m.mean) FROM means AS m WHERE m.n = t.n) AS metrics,
+			(SELECT m.mean FROM means AS m WHERE m.n = t.n AND m.name = metric) AS score,
+			(SELECT m.deviation FROM means AS m WHERE m.n = t.n AND m.name = metric) AS deviation
+		FROM trials AS t GROUP BY t.n, t.tried
+	), judged AS (
+		SELECT s.n, s.tried, s.deviation, s.metrics, s.score, COALESCE(s.error,
+			CASE WHEN s.score IS NULL THEN pg_catalog.format('there is no %s on these rows', metric)
+				WHEN s.score = 'NaN' THEN pg_catalog.format('%s is not a number: the training diverged', metric) END) AS error
+		FROM scored AS s
+	), ranked AS (
+		SELECT j.*, CASE WHEN j.error IS NULL THEN pg_catalog.rank() OVER (ORDER BY j.error IS NOT NULL,
+			CASE WHEN greater THEN -j.score ELSE j.score END) END AS rank FROM judged AS j
+	)
+	SELECT pg_catalog.array_agg(ROW(r.rank, r.tried, CASE WHEN r.error IS NULL THEN r.score END, CASE WHEN r.error IS NULL THEN r.deviation END,
+		CASE WHEN r.error IS NULL THEN r.metrics END, r.error)::dana.search_point ORDER BY r.rank NULLS LAST, r.n)
+	INTO points FROM ranked AS r;
+	IF (points[1]).rank IS NULL THEN
+		RAISE data_exception USING MESSAGE = pg_catalog.format('no point of the grid has a score: %s', (points[1]).error);
+	END IF;
+	IF keep IS NOT NULL THEN
+		PERFORM dana.dana_train_rule(rule, source, training || pg_catalog.jsonb_build_object('model', keep, 'hyper', (points[1]).hyper)
+			|| CASE WHEN test_size IS NULL OR training ->> 'query'::text IS NOT NULL THEN '{}'::jsonb
+				ELSE pg_catalog.jsonb_build_object('test_size', test_size, 'seed', seed) END);
+	END IF;
+	RETURN QUERY SELECT * FROM pg_catalog.unnest(points);
+END
+$$;
+COMMENT ON FUNCTION dana_search IS 'Try hyperparameters: train and evaluate for each point of a grid, and rank them; keep: train a model of that name with the best';
+
+-- Trainings that run
+
+CREATE FUNCTION dana.dana_progress(
+	OUT pid integer, OUT datid oid, OUT usesysid oid, OUT relid oid, OUT phase text, OUT epoch integer, OUT epochs integer,
+	OUT page bigint, OUT pages bigint, OUT cycles bigint, OUT loss double precision, OUT seconds_left double precision
+) RETURNS SETOF record
+	LANGUAGE c VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'dana_progress_info';
+COMMENT ON FUNCTION dana.dana_progress IS 'Trainings that run now; dana.progress shows them with names';
+
+CREATE VIEW dana.progress AS
+	SELECT p.pid, d.datname AS database, pg_catalog.pg_get_userbyid(p.usesysid) AS role,
+		CASE WHEN d.datname = pg_catalog.current_database() THEN p.relid::pg_catalog.regclass END AS source,
+		p.phase, p.epoch, p.epochs, p.page, p.pages, p.cycles, p.loss, p.seconds_left
+	FROM dana.dana_progress() AS p LEFT JOIN pg_catalog.pg_database AS d ON d.oid = p.datid;
+COMMENT ON VIEW dana.progress IS 'Trainings that run now, of roles that you may look at';
+COMMENT ON COLUMN dana.progress.pid IS 'Process of the session that trains';
+COMMENT ON COLUMN dana.progress.database IS 'Its database';
+COMMENT ON COLUMN dana.progress.role IS 'Its role';
+COMMENT ON COLUMN dana.progress.source IS 'Table that it reads, if that is in this database; NULL for a query';
+COMMENT ON COLUMN dana.progress.phase IS 'waiting (for others to end: dana.max_runs), compiling, streaming (pages to the machine), training (on kept pages), storing';
+COMMENT ON COLUMN dana.progress.epoch IS 'Epochs that ended';
+COMMENT ON COLUMN dana.progress.epochs IS 'Epochs that there will be, unless it converges before';
+COMMENT ON COLUMN dana.progress.page IS 'Pages sent in the current stream';
+COMMENT ON COLUMN dana.progress.pages IS 'Pages that the stream will have; NULL: unknown, rows are made into pages';
+COMMENT ON COLUMN dana.progress.cycles IS 'Cycles of the machine so far';
+COMMENT ON COLUMN dana.progress.loss IS 'Mean loss of the last epoch that ended';
+COMMENT ON COLUMN dana.progress.seconds_left IS 'Estimate from the epochs so far';
+GRANT SELECT ON dana.progress TO PUBLIC;
+
+CREATE FUNCTION dana.dana_live_epochs(
+	OUT pid integer, OUT source regclass, OUT epoch integer, OUT loss double precision, OUT tuples bigint,
+	OUT skipped bigint, OUT cycles bigint, OUT seconds double precision
+) RETURNS SETOF record
+	LANGUAGE c VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_live_epochs IS 'Epochs, the last 4096 of each, of the trainings that run now; dana.curve shows them beside those of dana.epoch';
+
+CREATE VIEW dana.curve WITH (security_barrier) AS
+	SELECT e.run, NULL::integer AS pid, r.model, r.source, e.epoch, e.loss, e.tuples, e.skipped, e.cycles, e.seconds
+	FROM dana.epoch AS e JOIN dana.run AS r ON r.id = e.run WHERE pg_catalog.pg_has_role(r.owner, 'USAGE')
+	UNION ALL
+	SELECT NULL, l.pid, NULL, l.source::text, l.epoch, l.loss, l.tuples, l.skipped, l.cycles, l.seconds
+	FROM dana.dana_live_epochs() AS l;
+COMMENT ON VIEW dana.curve IS 'Training curves: the epochs of dana.epoch, and those of trainings that run now, whose rows come when they commit';
+COMMENT ON COLUMN dana.curve.run IS 'Run that it belongs to; NULL while it trains';
+COMMENT ON COLUMN dana.curve.pid IS 'Process that trains, as in dana.progress and dana.job; NULL for what has ended';
+COMMENT ON COLUMN dana.curve.model IS 'Model of the run; NULL while it trains';
+COMMENT ON COLUMN dana.curve.source IS 'Table that it reads; NULL for a query, or in another database, while it trains';
+COMMENT ON COLUMN dana.curve.epoch IS 'From 1';
+COMMENT ON COLUMN dana.curve.loss IS 'Mean loss over the epoch''s rows; NULL where the rule has no setLoss()';
+COMMENT ON COLUMN dana.curve.tuples IS 'Rows trained on';
+COMMENT ON COLUMN dana.curve.skipped IS 'Rows left out';
+COMMENT ON COLUMN dana.curve.cycles IS 'Cycles of the machine';
+COMMENT ON COLUMN dana.curve.seconds IS 'Wall time';
+GRANT SELECT ON dana.curve TO PUBLIC;
+
+-- Calls in the background
+
+CREATE FUNCTION dana.dana_job_lost(job bigint) RETURNS boolean
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_job_lost IS 'Whether nobody works on a job of yours that is not over';
+
+-- A job that nobody works on although it is not over: its process or the server was ended. Its worker's lock tells. What
+-- ended since the statement's snapshot is shown as it was then.
+CREATE VIEW dana.job WITH (security_barrier) AS
+	SELECT j.id, j.function, j.arguments, j.owner,
+		CASE WHEN j.state IN ('queued', 'running') AND l.pid IS NULL AND dana.dana_job_lost(j.id) THEN 'lost' ELSE j.state END AS state,
+		l.pid, j.created, j.started, j.ended, j.result, j.sqlstate, j.message, j.detail, j.hint
+	FROM dana.job_log AS j LEFT JOIN pg_catalog.pg_locks AS l ON j.state IN ('queued', 'running') AND l.locktype = 'object'
+		AND l.database = (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database())
+		AND l.classid = 'dana.job_log'::pg_catalog.regclass AND l.objid = (j.id & 4294967295)::pg_catalog.oid
+		AND l.mode = 'ExclusiveLock' AND l.granted
+	WHERE pg_catalog.pg_has_role(j.owner, 'USAGE');
+COMMENT ON VIEW dana.job IS 'Calls in the background, of your roles';
+COMMENT ON COLUMN dana.job.id IS 'Number that dana_start() returned';
+COMMENT ON COLUMN dana.job.function IS 'Function that it calls';
+COMMENT ON COLUMN dana.job.arguments IS 'With these arguments';
+COMMENT ON COLUMN dana.job.owner IS 'As this role';
+COMMENT ON COLUMN dana.job.state IS 'queued, running, done, failed, cancelled; lost: its process ended without a word';
+COMMENT ON COLUMN dana.job.pid IS 'Its process, while there is one';
+COMMENT ON COLUMN dana.job.created IS 'Start of the transaction that started it';
+COMMENT ON COLUMN dana.job.started IS 'When the call began';
+COMMENT ON COLUMN dana.job.ended IS 'When it ended';
+COMMENT ON COLUMN dana.job.result IS 'The rows that the call returned';
+COMMENT ON COLUMN dana.job.sqlstate IS 'Kind of the error that it ended with';
+COMMENT ON COLUMN dana.job.message IS 'The error';
+COMMENT ON COLUMN dana.job.detail IS 'Its detail';
+COMMENT ON COLUMN dana.job.hint IS 'Its hint';
+GRANT SELECT ON dana.job TO PUBLIC;
+
+CREATE FUNCTION dana_start(function text, arguments jsonb) RETURNS bigint
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_start(text, jsonb) IS 'Call dana_train, dana_train_groups, dana_cross_validate or dana_search in the background, once this transaction commits; returns the job''s number';
+
+CREATE FUNCTION dana_wait(job bigint, timeout double precision DEFAULT NULL) RETURNS text
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_wait IS 'Wait until a job ended, or for so many seconds; returns its state';
+
+CREATE FUNCTION dana_cancel(job bigint) RETURNS boolean
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_cancel IS 'Cancel a job; false where it is over';
+
+CREATE FUNCTION dana_prune(older_than interval DEFAULT NULL, keep integer DEFAULT NULL)
+	RETURNS TABLE (models bigint, runs bigint, jobs bigint)
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_prune IS
+	'Remove versions of models, runs with their epochs, and jobs that are over: of your roles (superusers: of all), older than the interval, and not among the newest so many of their name, model or role. The version in use and the highest always stay. Returns how many went';
+
+-- What uses the worker, or changes what others see, a DBA grants
+REVOKE EXECUTE ON FUNCTION dana_create_udf, dana_drop_rule, dana_grant_rule, dana_revoke_rule, dana_train, dana_train_groups,
+	dana_explain, dana_cross_validate, dana_search, dana_start, dana_drop_model, dana_activate_model, dana_rollback_model,
+	dana_rename_model, dana_comment_model, dana_grant_model, dana_revoke_model, dana_prune FROM PUBLIC;

@@ -1,0 +1,26 @@
+/*
+ * How good a model is on some rows.
+ */
+#ifndef DANA_EVALUATE_H
+#define DANA_EVALUATE_H
+
+#include "postgres.h"
+
+#include "utils/jsonb.h"
+#include "utils/snapshot.h"
+
+/* What dana_evaluate() is asked; NULL where nothing was said */
+typedef struct dana_evaluation
+{
+	char		 *model;
+	Oid			  source;
+	char		 *query;
+	char		 *filter;
+	char		 *part;
+	const double *threshold;
+} dana_evaluation;
+
+/* Metrics by name, on what `snapshot` sees and this transaction wrote; InvalidSnapshot: what the caller's statement sees */
+extern Jsonb *dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot);
+
+#endif /* DANA_EVALUATE_H */

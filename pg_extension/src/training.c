@@ -1,0 +1,364 @@
+/*
+ * What a training is asked for, from the arguments of dana_train() to the message for the worker.
+ *
+ * The SQL script declares the arguments. Those that this side reads are the rows of the table below; any other one goes to
+ * the worker as it is, so that what concerns the worker alone is not said here.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
+#include "commands/dbcommands.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+
+#include "bounds.h"
+#include "compat.h"
+#include "extension.h"
+#include "holdout.h"
+#include "json.h"
+#include "models.h"
+#include "training.h"
+
+#include <math.h>
+#include <sched.h>
+
+typedef struct training_member
+{
+	const char *name;
+	Oid			type;
+	Size		offset;
+	bool		sent; /* to the worker, as it is */
+} training_member;
+
+#define MEMBER(name, type, sent) {#name, type, offsetof(dana_training, name), sent}
+
+static const training_member members[] = {
+	MEMBER(rule, TEXTOID, false),
+	MEMBER(source, REGCLASSOID, false),
+	MEMBER(model, TEXTOID, false),
+	MEMBER(features, TEXTARRAYOID, true),
+	MEMBER(label, TEXTOID, true),
+	MEMBER(epochs, INT4OID, true),
+	MEMBER(backend, TEXTOID, false),
+	MEMBER(query, TEXTOID, false),
+	MEMBER(filter, TEXTOID, false),
+	MEMBER(nulls, TEXTOID, false),
+	MEMBER(nonfinite, TEXTOID, false),
+	MEMBER(classes, TEXTARRAYOID, true),
+	MEMBER(test_size, FLOAT8OID, false),
+	MEMBER(seed, INT4OID, false),
+	MEMBER(warm_start_from, TEXTOID, false),
+};
+
+static const training_member *
+member_of(const char *name)
+{
+	for (int i = 0; i < lengthof(members); i++)
+		if (strcmp(members[i].name, name) == 0)
+			return &members[i];
+	return NULL;
+}
+
+static void
+member_fill(dana_training *training, const training_member *member, Datum value, bool isnull)
+{
+	char *at = (char *)training + member->offset;
+
+	if (member->type == TEXTARRAYOID)
+		((dana_texts *)at)->count = dana_argument_texts(member->name, value, isnull, &((dana_texts *)at)->values);
+	else if (isnull)
+		return; /* zero already */
+	else if (member->type == TEXTOID)
+		*(char **)at = TextDatumGetCString(value);
+	else if (member->type == FLOAT8OID)
+		*(double *)at = DatumGetFloat8(value);
+	else if (member->type == INT4OID)
+		*(int *)at = DatumGetInt32(value);
+	else
+		*(Oid *)at = DatumGetObjectId(value);
+}
+
+static _Noreturn void
+bad_value(const char *name, const char *given, const char *wanted)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("argument \"%s\" must be %s, not \"%s\"", name, wanted, given)));
+}
+
+static void
+read_cleaning(const dana_training *training, dana_cleaning *cleaning)
+{
+	const char *nulls = training->nulls != NULL ? training->nulls : "skip";
+	const char *nonfinite = training->nonfinite != NULL ? training->nonfinite : "keep";
+
+	if (strcmp(nulls, "skip") == 0)
+		cleaning->nulls = DANA_NULLS_SKIP;
+	else if (strcmp(nulls, "error") == 0)
+		cleaning->nulls = DANA_NULLS_ERROR;
+	else
+	{
+		char *end;
+
+		cleaning->nulls = DANA_NULLS_FILL;
+		cleaning->fill = strtof(nulls, &end);
+		if (end == nulls || *end != '\0' || !isfinite(cleaning->fill))
+			bad_value("nulls", nulls, "'skip', 'error', or a number to put in their place");
+	}
+	if (strcmp(nonfinite, "keep") == 0)
+		cleaning->nonfinite = DANA_NONFINITE_KEEP;
+	else if (strcmp(nonfinite, "skip") == 0)
+		cleaning->nonfinite = DANA_NONFINITE_SKIP;
+	else if (strcmp(nonfinite, "error") == 0)
+		cleaning->nonfinite = DANA_NONFINITE_ERROR;
+	else
+		bad_value("nonfinite", nonfinite, "'keep', 'skip' or 'error'");
+	cleaning->classes = training->classes.values;
+	cleaning->class_count = training->classes.count;
+	if (training->classes.count == 0)
+		bad_value("classes", "{}", "a list of labels");
+}
+
+static char *
+both(const char *condition, const char *filter)
+{
+	/* the line's end closes a comment in it */
+	return filter == NULL ? pstrdup(condition) : psprintf("%s AND (%s\n)", condition, filter);
+}
+
+/* The filter, with the part of the rows that is held out for a test left out */
+static char *
+read_filter(const dana_training *training, bool held_out)
+{
+	const char *wanted = "argument \"test_size\" needs a table, whose rows have a place";
+
+	if (training->filter != NULL)
+		dana_filter_check(training->filter);
+	if (!held_out)
+		return training->filter;
+	if (!(training->test_size > 0 && training->test_size < 1))
+		bad_value("test_size", psprintf("%g", training->test_size), "a part of the rows between 0 and 1");
+	if (training->query != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s", wanted),
+				 errhint("Put NOT dana_holdout(key, %g, %d) into the query's WHERE.", training->test_size, training->seed)));
+	if (get_rel_relkind(training->source) == RELKIND_VIEW)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s, and %s is a view", wanted, dana_relation_name(training->source)),
+				 errhint("Use filter => 'NOT dana_holdout(key, %g, %d)' with a column that tells its rows apart.",
+						 training->test_size, training->seed)));
+	return both(psprintf("NOT %s", dana_holdout_expression("ctid", training->test_size, training->seed)), training->filter);
+}
+
+/* Checks what was given, and says of the rows what the source needs to know */
+static void
+training_check(dana_training *training)
+{
+	const dana_arguments *given = &training->arguments;
+
+	if (training->rule == NULL)
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"rule\" must not be null")));
+	for (int i = 0; i < given->count; i++)
+		if (given->types[i] == JSONBOID && !given->nulls[i] && !JB_ROOT_IS_OBJECT(DatumGetJsonbP(given->values[i])))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must be a JSON object", given->names[i]),
+					 errhint("For instance '{\"%s\": 4}'.", strcmp(given->names[i], "design") == 0 ? "threads" : "lr")));
+	if (!OidIsValid(training->source) && training->query == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"source\" must not be null"),
+				 errhint("Name a table, or give query => 'SELECT ...'.")));
+	if (OidIsValid(training->source) && training->query != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("give either argument \"source\" or argument \"query\", not both")));
+	if (training->query != NULL && training->filter != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"filter\" goes with a table"),
+				 errhint("Put the condition into the query's WHERE.")));
+	if (training->backend == NULL)
+		training->backend = "sim";
+	if (training->model == NULL)
+		training->model = training->rule;
+	if (given->nulls[dana_argument(given, "seed")])
+		training->seed = 1;
+	if (!given->nulls[dana_argument(given, "epochs")] && (training->epochs < 1 || training->epochs > dana_max_epochs))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("argument \"epochs\" must be from 1 to %d, not %d", dana_max_epochs, training->epochs)));
+	training->rows.relation = training->source;
+	training->rows.query = training->query;
+	read_cleaning(training, &training->rows.cleaning);
+	training->rows.filter = read_filter(training, !given->nulls[dana_argument(given, "test_size")]);
+}
+
+void
+dana_training_parse(const dana_arguments *arguments, dana_training *training)
+{
+	memset(training, 0, sizeof *training);
+	training->arguments = *arguments;
+	for (int i = 0; i < arguments->count; i++)
+	{
+		const training_member *member = member_of(arguments->names[i]);
+
+		if (member != NULL && member->type != arguments->types[i])
+			elog(ERROR, "argument \"%s\" of dana_train() has another type", member->name);
+		if (member != NULL)
+			member_fill(training, member, arguments->values[i], arguments->nulls[i]);
+	}
+	training_check(training);
+}
+
+void
+dana_training_from_json(char *rule, Oid source, Jsonb *options, dana_training *training)
+{
+	dana_arguments arguments;
+	const Datum	   given[] = {rule == NULL ? (Datum)0 : CStringGetTextDatum(rule), ObjectIdGetDatum(source)};
+
+	if (options == NULL)
+		options = dana_json_parse("{}");
+	if (!JB_ROOT_IS_OBJECT(options))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"training\" must be a JSON object"),
+				 errhint("For instance '{\"label\": \"y\", \"epochs\": 20}': arguments of dana_train().")));
+	dana_arguments_from_json(dana_extension_function("dana_train"), options, &arguments);
+	for (int i = 0; i < lengthof(given); i++)
+	{
+		int number = dana_argument(&arguments, members[i].name);
+
+		if (!arguments.nulls[number])
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("\"%s\" is an argument of its own, not a member of argument \"training\"", members[i].name)));
+		arguments.values[number] = given[i];
+		arguments.nulls[number] = i == 0 ? rule == NULL : !OidIsValid(source);
+	}
+	dana_training_parse(&arguments, training);
+}
+
+/* The first two arguments are rule and source; number `options` is the object */
+void
+dana_training_from_call(FunctionCallInfo fcinfo, int options, dana_training *training)
+{
+	dana_training_from_json(PG_ARGISNULL(0) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(0)),
+							PG_ARGISNULL(1) ? InvalidOid : PG_GETARG_OID(1),
+							PG_ARGISNULL(options) ? NULL : PG_GETARG_JSONB_P(options), training);
+}
+
+void
+dana_training_restrict(dana_training *training, const char *condition)
+{
+	if (training->query == NULL)
+		training->rows.filter = both(condition, training->rows.filter);
+	else
+		training->rows.query = training->query = psprintf("SELECT * FROM (%s\n) AS r WHERE %s", training->query, condition);
+}
+
+/* An argument for the worker, as it was given */
+static void
+append_argument(StringInfo to, const dana_arguments *arguments, int number)
+{
+	const char *name = arguments->names[number];
+	Datum		value = arguments->values[number];
+	char	  **texts;
+	int			count;
+
+	if (arguments->nulls[number])
+		return dana_json_text(to, name, NULL);
+	switch (arguments->types[number])
+	{
+		case TEXTOID:
+			return dana_json_text(to, name, TextDatumGetCString(value));
+		case INT4OID:
+			return dana_json_number(to, name, DatumGetInt32(value));
+		case FLOAT8OID:
+			return dana_json_number(to, name, DatumGetFloat8(value));
+		case BOOLOID:
+			return dana_json_truth(to, name, DatumGetBool(value));
+		case JSONBOID:
+			return dana_json_object(to, name, DatumGetJsonbP(value));
+		case TEXTARRAYOID:
+			count = dana_argument_texts(name, value, false, &texts);
+			dana_json_open(to, name, '[');
+			for (int i = 0; i < count; i++)
+				dana_json_text(to, NULL, texts[i]);
+			return dana_json_close(to, ']');
+		default:
+			elog(ERROR, "argument \"%s\" has a type that the worker does not know", name);
+	}
+}
+
+/* What is kept with the model beside what the worker knows of it: what dana_evaluate() needs, and how it was trained */
+static void
+append_metadata(StringInfo to, const dana_training *training, const char *source)
+{
+	const dana_group_key *group = training->group;
+	const char			 *query = training->query;
+	const char			 *filter = training->filter;
+
+	if (group != NULL && query != NULL)
+		query = psprintf("SELECT * FROM (%s\n) AS r WHERE %s", query, group->condition);
+	else if (group != NULL)
+		filter = filter == NULL ? group->condition : psprintf("(%s\n) AND %s", filter, group->condition);
+	dana_json_open(to, "metadata", '{');
+	dana_json_text(to, "source", source);
+	if (query != NULL)
+		dana_json_text(to, "query", query);
+	if (filter != NULL)
+		dana_json_text(to, "filter", filter);
+	if (group != NULL)
+	{
+		dana_json_open(to, "group", '{');
+		dana_json_text(to, "of", group->of);
+		dana_json_object(to, "key", dana_json_parse(group->key));
+		dana_json_close(to, '}');
+	}
+	if (training->classes.count > 0)
+		append_argument(to, &training->arguments, dana_argument(&training->arguments, "classes"));
+	if (training->test_size > 0)
+	{
+		dana_json_number(to, "test_size", training->test_size);
+		dana_json_number(to, "seed", training->seed);
+	}
+	if (training->warm_start_from != NULL)
+		dana_json_text(to, "warm_start_from", training->warm_start_from);
+	dana_json_close(to, '}');
+}
+
+StringInfo
+dana_training_request(const dana_training *training, const char *rule, dana_source *source)
+{
+	const dana_arguments *arguments = &training->arguments;
+	StringInfo			  request = makeStringInfo();
+
+	dana_json_open(request, NULL, '{');
+	dana_source_describe(source, request);
+	dana_json_text(request, "rule", training->rule);
+	dana_json_text(request, "text", rule);
+	dana_json_text(request, "backend", training->backend);
+	/* of rows we refuse a NULL ourselves; what the worker leaves out of them is not finite */
+	dana_json_text(request, "nulls", source->cleaning.nulls == DANA_NULLS_ERROR && !source->rows ? "error" : "skip");
+	dana_json_open(request, "options", '{');
+	for (int i = 0; i < arguments->count; i++)
+	{
+		const training_member *member = member_of(arguments->names[i]);
+
+		if (member == NULL || member->sent)
+			append_argument(request, arguments, i);
+	}
+	dana_json_close(request, '}');
+	append_metadata(request, training, source->name);
+	if (training->warm_start_from == NULL)
+		dana_json_text(request, "warm_start_from", NULL);
+	else
+		dana_model_append_weights(request, "warm_start_from", training->warm_start_from);
+	dana_json_text(request, "role", GetUserNameFromId(GetUserId(), true));
+	dana_json_text(request, "database", get_database_name(MyDatabaseId));
+	dana_json_number(request, "max_epochs", dana_max_epochs);
+	dana_json_number(request, "max_memory", (double)dana_max_memory * 1024 * 1024);
+	/* the worker keeps off this CPU while we stream */
+	dana_json_number(request, "cpu", sched_getcpu());
+	dana_json_close(request, '}');
+	return request;
+}
