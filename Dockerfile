@@ -15,10 +15,11 @@ WORKDIR /src
 COPY dana dana
 COPY dsl dsl
 COPY hwgen hwgen
-# shares headers with dana and hwgen
+# shares headers with dana and hwgen, and the version with the packages
+COPY pyproject.toml ./
 COPY pg_extension pg_extension
 RUN make -C pg_extension install PG_CONFIG="/usr/lib/postgresql/$PG_MAJOR/bin/pg_config" DESTDIR=/image
-COPY pyproject.toml setup.py README.md LICENSE ./
+COPY setup.py README.md LICENSE ./
 RUN python3 -m venv /opt/dana && /opt/dana/bin/pip install --no-cache-dir '.[rtl]'
 
 FROM postgres:${PG_MAJOR}-bookworm

@@ -9,7 +9,7 @@ STAMPS := .stamps
 NATIVE := $(shell find dana hwgen -name '*.c' -o -name '*.cpp' -o -name '*.h' -o -name '*.inc')
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test bench lint clean
+.PHONY: help demo test bench lint clean all install installcheck
 
 help:
 	@echo 'make demo   train two real tables in a real PostgreSQL, on the simulator and on the generated hardware'
@@ -33,6 +33,10 @@ lint: $(STAMPS)/test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# the extension alone, as PGXN's client calls them: make all install PG_CONFIG=/path/to/pg_config
+all install installcheck:
+	$(MAKE) -C pg_extension $@
 
 clean:
 	if [ -x $(BIN)/dana ]; then $(BIN)/dana stop --major 16; $(BIN)/dana stop --major 18; fi

@@ -122,7 +122,7 @@ def _shares(title: str, parts: Sequence[tuple[str, float]], whole: float, label:
 
 
 def _name(run: Run) -> str:
-    return f"rule {run.udf} on {run.source}, run {run.id}"
+    return f"rule {run.rule} on {run.source}, run {run.id}"
 
 
 def _units(machine: Machine) -> str:

@@ -38,7 +38,9 @@ class Run:
     design
         What the training said of its machine and of what that was made from (`dana.runtime.provenance`).
     rule
-        Text of the rule as it was trained, or None.
+        Its name.
+    text
+        The rule as it was trained, or None.
     missing
         Why there is none, as a sentence; empty where there is one.
     metas
@@ -50,7 +52,7 @@ class Run:
     id: int
     model: str
     model_version: int
-    udf: str
+    rule: str
     source: str
     backend: str
     started: datetime
@@ -64,7 +66,7 @@ class Run:
     pages: int
     cycles: int | None
     design: dict[str, Any]
-    rule: str | None
+    text: str | None
     missing: str
     metas: dict[str, float]
     features: tuple[str, ...]
@@ -95,9 +97,9 @@ class Run:
 
 
 RUN = """
-SELECT r.id, r.model, r.model_version, r.udf, r.source, r.backend, r.started, r.wall_seconds, r.modelled_seconds,
-       r.epochs, r.converged, r.loss, r.tuples, r.skipped, r.pages, r.cycles, r.design, u.source AS rule
-FROM dana.run r LEFT JOIN dana.udf u ON u.name = r.udf
+SELECT r.id, r.model, r.model_version, r.rule, r.source, r.backend, r.started, r.wall_seconds, r.modelled_seconds,
+       r.epochs, r.converged, r.loss, r.tuples, r.skipped, r.pages, r.cycles, r.design, t.source AS text
+FROM dana.run r LEFT JOIN dana.rule t ON t.name = r.rule
 WHERE r.id = %s
 """
 
@@ -120,15 +122,15 @@ def read_run(session: psycopg.Connection[Any], number: int) -> Run:
             "SELECT epoch, loss, tuples, cycles, seconds, counters FROM dana.epoch WHERE run = %s ORDER BY epoch",
             (number,),
         ).fetchall()
-    design, rule = found["design"], found.pop("rule")
+    design, text = found["design"], found.pop("text")
     missing = ""
-    if rule is None:
+    if text is None:
         missing = "The rule has been dropped, or is not yours to read."
-    elif digest_of(rule) != design.get("rule"):
-        rule, missing = None, "The rule has been replaced since this run."
+    elif digest_of(text) != design.get("rule"):
+        text, missing = None, "The rule has been replaced since this run."
     return Run(
         **found,
-        rule=rule,
+        text=text,
         missing=missing,
         metas=design.get("metas", {}),
         features=tuple(design.get("features", ())),

@@ -80,9 +80,9 @@ def machine_of(run: Run) -> Machine | str:
     """
     if "bundle" not in run.design:
         return ""
-    if run.rule is None:
+    if run.text is None:
         return run.missing
-    request = recorded_request(rule=run.udf, source=run.rule, relation=run.source, design=run.design)
+    request = recorded_request(rule=run.rule, source=run.text, relation=run.source, design=run.design)
     try:
         bundle = DesignStore().get(request).bundle
     except (UsageError, RuleError, ConfigError):
@@ -91,7 +91,7 @@ def machine_of(run: Run) -> Machine | str:
         return "Another version of DAnA trained it, and this one makes another machine of the rule."
     tuples = max(1, round((run.tuples + run.skipped) / max(1, run.pages_of_epoch)))
     sample = sample_pages(request.relation.schema, page_size=bundle.config.page_size, tuples=tuples)
-    return Machine.of(f"rule {run.udf} on {run.source}, run {run.id}", bundle, measure_cycles(bundle, sample))
+    return Machine.of(f"rule {run.rule} on {run.source}, run {run.id}", bundle, measure_cycles(bundle, sample))
 
 
 def _section(bundle: Bundle, name: str) -> tuple[str, int, tuple[Bar, ...]]:

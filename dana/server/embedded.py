@@ -262,11 +262,11 @@ class EmbeddedServer:
         from dana.server.extension import ensure_extension
 
         # beside the account's folder, as the lock is
-        stamp = self.root / f"scripts-{self.major}.key"
-        key = installation.scripts_key(CHECKOUT / "pg_extension")
+        stamp = self.root / f"script-{self.major}.key"
+        key = installation.script_key(CHECKOUT / "pg_extension")
         changed = not stamp.exists() or stamp.read_text() != key
         with psycopg.connect(self.dsn, autocommit=True) as connection:
-            ensure_extension(connection, scripts_changed=changed)
+            ensure_extension(connection, script_changed=changed)
         stamp.write_text(key)
 
     def _stop(self) -> bool:

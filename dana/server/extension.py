@@ -1,9 +1,9 @@
-"""The extension in a database of the embedded server: of this checkout's version, and made by its scripts.
+"""The extension in a database of the embedded server: as this checkout's script makes it.
 
-In: a superuser's session, and whether the scripts changed since the last start. Out: the extension as they make it now.
-PostgreSQL updates from version to version only; while a version is in the making its scripts change under one number.
-So an extension of the same version but of other scripts is made anew; its rows, and who may call its functions, are
-carried over. This is for databases that are ours; elsewhere ALTER EXTENSION UPDATE is the user's.
+In: a superuser's session, and whether the script changed since the last start. Out: the extension as it makes it now.
+There is one script and no path from version to version; while a version is in the making its script changes under one
+number. So an extension that another script made is made anew; its rows, and who may call its functions, are carried
+over. This is for databases that are ours.
 """
 
 from __future__ import annotations
@@ -32,12 +32,9 @@ WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extna
 """
 """The extension's functions, and who may call each besides its owner: a row for each role, or one without."""
 
-DERIVED = {"dana_explain": "dana_train"}
-"""Functions that, when they are new, those may call who may call another: as the update scripts have it."""
 
-
-def ensure_extension(connection: psycopg.Connection[Any], *, scripts_changed: bool) -> None:
-    """Create or update the extension; make it anew where that changes nothing though its scripts are others.
+def ensure_extension(connection: psycopg.Connection[Any], *, script_changed: bool) -> None:
+    """Create the extension; make it anew where another script made it.
 
     Parameters
     ----------
@@ -45,16 +42,10 @@ def ensure_extension(connection: psycopg.Connection[Any], *, scripts_changed: bo
         A superuser's session in autocommit mode, on a server whose worker runs.
     """
     connection.execute("SET client_min_messages = warning")
-    before = _version(connection)
-    connection.execute("CREATE EXTENSION IF NOT EXISTS dana")
-    connection.execute("ALTER EXTENSION dana UPDATE")
-    if scripts_changed and before is not None and before == _version(connection):
+    there = connection.execute("SELECT FROM pg_extension WHERE extname = 'dana'").fetchone() is not None
+    if there and script_changed:
         _make_anew(connection)
-
-
-def _version(connection: psycopg.Connection[Any]) -> str | None:
-    row = connection.execute("SELECT extversion FROM pg_extension WHERE extname = 'dana'").fetchone()
-    return None if row is None else str(row[0])
+    connection.execute("CREATE EXTENSION IF NOT EXISTS dana")
 
 
 def _make_anew(connection: psycopg.Connection[Any]) -> None:
@@ -69,7 +60,7 @@ def _make_anew(connection: psycopg.Connection[Any]) -> None:
         rights = _rights(connection)
         schema = connection.execute("SELECT extnamespace::regnamespace FROM pg_extension WHERE extname = 'dana'")
         place = sql.SQL(schema.fetchall()[0][0])  # as regnamespace writes it: quoted
-        rules = connection.execute("SELECT name, source FROM dana.udf").fetchall()
+        rules = connection.execute("SELECT name, source FROM dana.rule").fetchall() if "rule" in kept else []
         try:
             for name, _ in rules:
                 connection.execute(
@@ -80,13 +71,19 @@ def _make_anew(connection: psycopg.Connection[Any]) -> None:
             connection.execute("DROP EXTENSION dana")
         except psycopg.errors.DependentObjectsStillExist as error:
             raise SetupError(
-                "the extension's scripts changed, but objects of yours depend on it: "
+                "the extension's script changed, but objects of yours depend on it: "
                 f"{error.diag.message_detail}; drop them and start again"
             ) from None
         connection.execute(sql.SQL("CREATE EXTENSION dana SCHEMA {}").format(place))
-        for table in _tables(connection):
-            if table in kept:
-                _carry_over(connection, table)
+        try:
+            for table in _tables(connection):
+                if table in kept:
+                    _carry_over(connection, table)
+        except psycopg.IntegrityError as error:
+            raise SetupError(
+                f"the extension's script changed, and rows of its tables do not fit it: {error.diag.message_primary}; "
+                "drop the extension, or choose another folder with DANA_HOME, and start again"
+            ) from None
         _grant_again(connection, rights)
     for name, source in rules:  # which makes their functions; a rule that is none any more keeps its row
         with suppress(psycopg.Error):
@@ -107,10 +104,10 @@ def _rights(connection: psycopg.Connection[Any]) -> dict[str, set[tuple[str, boo
 
 
 def _grant_again(connection: psycopg.Connection[Any], rights: dict[str, set[tuple[str, bool]]]) -> None:
-    """Let those call a function who might call it before; with new arguments, those of its name; new, of `DERIVED`."""
+    """Let those call a function who might call it before; with new arguments, those of its name."""
     functions = {row[0]: row[1] for row in connection.execute(RIGHTS)}
     for signature, name in functions.items():
-        callers = rights.get(signature, rights.get(name, rights.get(DERIVED.get(name, ""))))
+        callers = rights.get(signature, rights.get(name))
         if callers is None:
             continue
         function = sql.SQL(signature)  # as regprocedure writes it: quoted

@@ -13,6 +13,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +30,7 @@ BUNDLED_LIBRARIES = f"{PACKAGE}.libs"
 MAJORS = tuple(WHEEL_FOLDERS)
 DEFAULT_MAJOR = 18
 
-EXTENSION_SOURCES = ("Makefile", "*.c", "*.h", "*.control", "*.sql", "*.inc")
+EXTENSION_SOURCES = ("Makefile", "*.c", "*.h", "*.in", "*.sql", "*.inc")
 
 SHARED_HEADERS = (CHECKOUT / "dana/runtime/native", CHECKOUT / "hwgen/spec/numerics/native")
 """Folders whose headers the extension is compiled with, too."""
@@ -118,8 +119,8 @@ def adopt(prefix: Path, target: Path, major: int, sources: Path = CHECKOUT / "pg
 
 
 def sources_key(sources: Path) -> str:
-    """Digest of the extension's sources and of the headers that it shares: their names and contents."""
-    digest = hashlib.sha256()
+    """Digest of the extension's sources and of the headers that it shares, their names and contents; its version."""
+    digest = hashlib.sha256(_version().encode())
     shared = sorted(header for folder in SHARED_HEADERS for header in folder.glob("*.h"))
     for file in _source_files(sources) + shared:
         digest.update(f"{file.name}\0{file.stat().st_size}\0".encode())
@@ -127,12 +128,14 @@ def sources_key(sources: Path) -> str:
     return digest.hexdigest()
 
 
-def scripts_key(sources: Path) -> str:
-    """Digest of the extension's SQL scripts."""
-    digest = hashlib.sha256()
-    for file in sorted((sources / "sql").glob("*.sql")):
-        digest.update(f"{file.name}\0".encode() + file.read_bytes())
-    return digest.hexdigest()
+def script_key(sources: Path) -> str:
+    """Digest of the extension's script and version."""
+    return hashlib.sha256(f"{_version()}\0".encode() + (sources / "sql" / "dana.sql").read_bytes()).hexdigest()
+
+
+def _version() -> str:
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))
+    return str(project["project"]["version"])
 
 
 def _source_files(sources: Path) -> list[Path]:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
+import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -28,11 +32,26 @@ def test_each_line_names_tests_that_exist(line: str) -> None:
 
 
 def test_one_version() -> None:
+    """It is pyproject.toml's; the Makefile puts it where the extension needs it."""
     extension = ROOT / "pg_extension"
-    described = json.loads((extension / "META.json").read_text())
-    control = re.search(r"default_version = '(.+)'", (extension / "dana.control").read_text())
-    library = re.search(r'PG_MODULE_MAGIC_EXT\(.*version = "(.+)"\)', (extension / "src/dana.c").read_text())
-    assert control
-    assert library
-    assert {control[1], library[1], described["version"], described["provides"]["dana"]["version"]} == {control[1]}
-    assert list((extension / "sql").glob(f"dana--*--{control[1]}.sql"))
+    described = json.loads((extension / "META.json.in").read_text())
+    assert {described["version"], described["provides"]["dana"]["version"]} == {"@VERSION@"}
+    assert "default_version = '@VERSION@'" in (extension / "dana.control.in").read_text()
+    assert [file.name for file in (extension / "sql").iterdir()] == ["dana.sql"]
+    for source in extension.glob("src/*.c"):
+        assert not re.search(r'"[0-9]+\.[0-9]+\.[0-9]+"', source.read_text()), source
+
+
+@pytest.mark.skipif(
+    not (ROOT / ".git").exists() or shutil.which("git") is None, reason="the archive is made of a commit"
+)
+def test_an_archive_for_pgxn_has_what_the_extension_is_made_of(tmp_path: Path) -> None:
+    subprocess.run(["make", "-C", ROOT / "pg_extension", "dist", f"BUILDS={tmp_path}"], check=True, capture_output=True)
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    with zipfile.ZipFile(tmp_path / f"dana-{version}.zip") as archive:
+        names = {name.removeprefix(f"dana-{version}/") for name in archive.namelist()}
+        described = json.loads(archive.read(f"dana-{version}/META.json"))
+    provided = described["provides"]["dana"]
+    assert (described["version"], provided["version"]) == (version, version)
+    parts = {"Makefile", "pyproject.toml", "pg_extension/Makefile", "dana/runtime/native/wire.h"}
+    assert {provided["file"], provided["docfile"], "hwgen/spec/numerics/native/numerics.h", *parts} <= names

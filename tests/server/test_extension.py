@@ -1,4 +1,4 @@
-"""The extension in a database that has an earlier one: updated by version, or made anew with what users made."""
+"""The extension in a database that has one of another script: made anew with what users made."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def database(server: EmbeddedServer) -> Iterator[Session]:
 
 
 def contents(session: Session) -> dict[str, list[tuple[Any, ...]]]:
-    columns = {"udf": "name, source, owner"}
+    columns = {"rule": "name, source, owner"}
     tables = session.execute(
         "SELECT c.relname FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'dana'"
         " JOIN pg_class c ON c.oid = d.objid AND d.classid = 'pg_class'::regclass"
@@ -67,9 +67,9 @@ def test_made_anew_it_keeps_what_users_made(database: Session) -> None:
     before, allowed = contents(database), rights(database)
     assert all(before.values()), "a table without rows shows nothing"
     made = database.execute("SELECT oid FROM pg_extension WHERE extname = 'dana'").fetchone()
-    ensure_extension(database, scripts_changed=False)
+    ensure_extension(database, script_changed=False)
     assert database.execute("SELECT oid FROM pg_extension WHERE extname = 'dana'").fetchone() == made
-    ensure_extension(database, scripts_changed=True)
+    ensure_extension(database, script_changed=True)
     assert database.execute("SELECT oid FROM pg_extension WHERE extname = 'dana'").fetchone() != made
     assert contents(database) == before
     assert rights(database) == allowed
@@ -78,61 +78,14 @@ def test_made_anew_it_keeps_what_users_made(database: Session) -> None:
     database.execute(f'DROP OWNED BY "{analyst}"; DROP ROLE "{analyst}"')
 
 
-def test_made_anew_new_functions_are_for_whom_they_would_be_updated(database: Session) -> None:
-    database.execute("CREATE EXTENSION dana")
-    analyst = f"analyst {database.info.server_version}"
-    database.execute(f'DROP ROLE IF EXISTS "{analyst}"')
-    database.execute(f'CREATE ROLE "{analyst}"')
-    database.execute(f'GRANT EXECUTE ON FUNCTION dana_train TO "{analyst}"')
-    database.execute("ALTER EXTENSION dana DROP FUNCTION dana_explain; DROP FUNCTION dana_explain")
-    ensure_extension(database, scripts_changed=True)
-    allowed = "SELECT has_function_privilege(%s, 'dana_explain'::regproc, 'EXECUTE')"
-    assert database.execute(allowed, (analyst,)).fetchone() == (True,)
-    assert database.execute(allowed, ("pg_monitor",)).fetchone() == (False,)
-    database.execute(f'DROP OWNED BY "{analyst}"; DROP ROLE "{analyst}"')
-
-
 def test_views_of_users_are_not_dropped(database: Session) -> None:
-    ensure_extension(database, scripts_changed=True)
+    ensure_extension(database, script_changed=True)
     database.execute("CREATE VIEW v AS SELECT dana_predict('m', 1.0)")
     with pytest.raises(SetupError, match="view v depends on function dana_predict"):
-        ensure_extension(database, scripts_changed=True)
+        ensure_extension(database, script_changed=True)
     database.execute("DROP VIEW v")
     database.execute("SELECT dana_create_udf('sums', %s)", (SUMS,))
     database.execute("CREATE VIEW v AS SELECT (dana.sums('pg_class')).run")
     with pytest.raises(SetupError, match=r"view v depends on function dana\.sums"):
-        ensure_extension(database, scripts_changed=True)
-    assert database.execute("SELECT count(*) FROM dana.udf").fetchone() == (1,)
-
-
-def test_update_from_0_1(database: Session) -> None:
-    """Rights stay; a rule's function of then still works, and gives way to the new one."""
-    arguments = "regclass, text, text[], text, integer, jsonb, text, jsonb"
-    database.execute("CREATE EXTENSION dana VERSION '0.1.0'")
-    database.execute("CREATE TABLE t AS SELECT i::real AS x, 1::real AS y FROM generate_series(1, 100) i")
-    database.execute("INSERT INTO dana.udf VALUES ('sums', %s, '{}', 'postgres')", (SUMS,))
-    database.execute(
-        f"CREATE FUNCTION dana.sums({arguments}) RETURNS dana.training LANGUAGE sql"
-        " AS $$SELECT * FROM dana_train('sums', $1, $2, $3, $4, $5, $6, $7, $8)$$"
-    )
-    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState) as raised:
-        database.execute("SELECT dana_train('sums', 't')")
-    assert "ALTER EXTENSION dana UPDATE" in str(raised.value.diag.message_hint)
-    database.execute("DROP ROLE IF EXISTS analyst")
-    database.execute("CREATE ROLE analyst")
-    database.execute(f"GRANT EXECUTE ON FUNCTION dana_train(text, {arguments}) TO analyst WITH GRANT OPTION")
-    ensure_extension(database, scripts_changed=False)
-    granted = "SELECT has_function_privilege(%s, 'dana_train'::regproc, 'EXECUTE WITH GRANT OPTION')"
-    assert database.execute(granted, ("analyst",)).fetchone() == (True,)
-    assert database.execute(
-        "SELECT proacl::text !~ '[{,]=X' FROM pg_proc WHERE oid = 'dana_train'::regproc"
-    ).fetchone() == (True,), "not everybody's"
-    old = "SELECT (dana.sums('t', NULL, NULL, NULL, 1, '{}', 'sim', '{}')).version"
-    assert database.execute(old).fetchone() == (1,)
-    database.execute("SELECT dana_create_udf('sums', %s)", (SUMS,))
-    assert database.execute("SELECT (dana.sums('t', filter => 'x > 5')).tuples").fetchone() == (95,)
-    database.execute("SELECT dana_drop_udf('sums')")
-    assert database.execute(
-        "SELECT count(*) FROM pg_proc WHERE pronamespace = 'dana'::regnamespace AND proname = 'sums'"
-    ).fetchone() == (0,)
-    database.execute("DROP OWNED BY analyst; DROP ROLE analyst")
+        ensure_extension(database, script_changed=True)
+    assert database.execute("SELECT count(*) FROM dana.rule").fetchone() == (1,)

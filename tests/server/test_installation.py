@@ -7,6 +7,7 @@ import shutil
 import stat
 import subprocess
 from dataclasses import dataclass
+from importlib.metadata import version as installed_version
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,10 @@ def test_the_copy_runs_and_has_the_extension(made: Made, major: int) -> None:
     shown = subprocess.run([installation.program("postgres"), "-V"], capture_output=True, text=True, check=True)
     assert f"PostgreSQL) {major}." in shown.stdout
     assert (installation.prefix / "lib" / "postgresql" / "dana.so").is_file()
-    assert (installation.prefix / "share" / "postgresql" / "extension" / "dana.control").is_file()
+    version = installed_version("dana-db")
+    scripts = installation.prefix / "share" / "postgresql" / "extension"
+    assert f"default_version = '{version}'\n" in (scripts / "dana.control").read_text()
+    assert [path.name for path in scripts.glob("dana--*")] == [f"dana--{version}.sql"]
 
 
 def test_nothing_is_written_into_the_package_or_the_sources(made: Made) -> None:
@@ -94,7 +98,7 @@ def test_changed_sources_are_built_again(made: Made, tmp_path: Path, monkeypatch
     sources = tmp_path / "sources"
     shutil.copytree(SOURCES, sources, ignore=shutil.ignore_patterns("build"))
     assert sources_key(sources) == sources_key(SOURCES)
-    control = sources / "dana.control"
+    control = sources / "dana.control.in"
     control.write_text(control.read_text() + "# changed\n")
     built: list[Path] = []
     monkeypatch.setattr(installation, "_build_extension", lambda sources, *_: built.append(sources))

@@ -1,7 +1,7 @@
 -- Rules: made from a text, refused with every error of it, replaced, granted, dropped.
 SET client_min_messages = warning;
 CREATE EXTENSION dana;
-SELECT extname, extversion FROM pg_extension WHERE extname = 'dana';
+SELECT extname FROM pg_extension WHERE extname = 'dana';
 
 SELECT dana_create_udf('logistic', $rule$
 import dana
