@@ -148,8 +148,8 @@ def test_random_damage_under_a_filter(cluster: Cluster) -> None:
     files = tables(
         cluster,
         count,
-        "SELECT i, CASE i % 3 WHEN 0 THEN 'short' WHEN 1 THEN repeat('n', 140) ELSE repeat('compressed', 400) END, 'c', i,"
-        " CASE i % 4 WHEN 0 THEN repeat('out of line', 200) WHEN 1 THEN NULL ELSE 'tail' END"
+        "SELECT i, CASE i % 3 WHEN 0 THEN 'short' WHEN 1 THEN repeat('n', 140) ELSE repeat('compressed', 400) END,"
+        " 'c', i, CASE i % 4 WHEN 0 THEN repeat('out of line', 200) WHEN 1 THEN NULL ELSE 'tail' END"
         " FROM generate_series(1, 30) i",
     )
 
