@@ -463,7 +463,44 @@ COMMENT ON FUNCTION dana_predict_table IS
 
 -- How good a model is
 
-@METRICS@
+CREATE FUNCTION dana.dana_class(value "any", classes text[]) RETURNS double precision
+	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_class IS 'The number that a training gives a label of these classes, from 0; NULL where it is none of them';
+
+CREATE FUNCTION dana.dana_regression_add(internal, double precision, double precision) RETURNS internal
+	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_regression_add IS 'Transition function of dana_regression_metrics()';
+
+CREATE FUNCTION dana.dana_regression_final(internal) RETURNS jsonb
+	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_regression_final IS 'Final function of dana_regression_metrics()';
+
+CREATE FUNCTION dana.dana_classification_add(internal, double precision, double precision) RETURNS internal
+	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_classification_add(internal, double precision, double precision) IS 'Transition function of dana_classification_metrics()';
+
+CREATE FUNCTION dana.dana_classification_add(internal, double precision, double precision, double precision) RETURNS internal
+	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_classification_add(internal, double precision, double precision, double precision) IS 'Transition function of dana_classification_metrics() with a threshold';
+
+CREATE FUNCTION dana.dana_classification_final(internal) RETURNS jsonb
+	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_classification_final IS 'Final function of dana_classification_metrics()';
+
+CREATE AGGREGATE dana_regression_metrics(label double precision, prediction double precision) (
+	SFUNC = dana.dana_regression_add, STYPE = internal, FINALFUNC = dana.dana_regression_final, PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE dana_regression_metrics(double precision, double precision) IS 'How far predictions are from labels: rows, mae, rmse and r2, as JSON. Rows with a NULL are left out; NULL where there is no other';
+
+CREATE AGGREGATE dana_classification_metrics(label double precision, prediction double precision) (
+	SFUNC = dana.dana_classification_add, STYPE = internal, FINALFUNC = dana.dana_classification_final, PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE dana_classification_metrics(double precision, double precision) IS 'How well predictions tell two classes apart, labels 0 and 1 or -1 and 1: accuracy, precision, recall, f1, log_loss (where all predictions lie in 0 to 1), auc and confusion, as JSON. The positive class is chosen from a prediction of 0.5 (labels 0 and 1) or 0 (-1 and 1) on; a NaN counts as the largest. Rows with a NULL are left out; NULL where there is no other, and where labels are others';
+
+CREATE AGGREGATE dana_classification_metrics(label double precision, prediction double precision, threshold double precision) (
+	SFUNC = dana.dana_classification_add, STYPE = internal, FINALFUNC = dana.dana_classification_final, PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE dana_classification_metrics(double precision, double precision, double precision) IS 'The same, and the positive class is chosen from this prediction on, the same for all rows; NULL: as without it';
 
 CREATE FUNCTION dana_evaluate(
 	model text,

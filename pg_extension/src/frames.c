@@ -10,6 +10,8 @@
  *
  * A frame is put together in private memory and then copied into the ring, for the sake of the caches (ring.c).
  */
+#include "postgres.h"
+
 #include "frames.h"
 
 #include "access/htup_details.h"
@@ -83,13 +85,7 @@ set_up_column(dana_frames *frames, frame_column *column, TupleDesc descriptor, i
 	/* the worker gives the label as the last column */
 	column->labels = frames->cleaning->classes != NULL && column == &frames->column[frames->columns - 1];
 	if (column->labels)
-	{
-		Oid	 function;
-		bool varlena;
-
-		getTypeOutputInfo(attribute->atttypid, &function, &varlena);
-		fmgr_info(function, &column->output);
-	}
+		dana_class_output(attribute->atttypid, &column->output, frames->context);
 	else if (!dana_type_of(attribute->atttypid, &column->type) || column->type.array != (length > 0))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
@@ -196,11 +192,11 @@ add_tuple(dana_frames *frames, Size length, int attributes)
 static Datum
 class_number(dana_frames *frames, frame_column *column, Datum value)
 {
-	char *label = OutputFunctionCall(&column->output, value);
+	char *label;
+	int	  number = dana_class_of(&column->output, value, frames->cleaning->classes, frames->cleaning->class_count, &label);
 
-	for (int i = 0; i < frames->cleaning->class_count; i++)
-		if (strcmp(label, frames->cleaning->classes[i]) == 0)
-			return Int32GetDatum(i);
+	if (number >= 0)
+		return Int32GetDatum(number);
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_EXCEPTION),
 			 errmsg("column \"%s\" of %s holds \"%s\", which is none of the classes", column->name, frames->name, label),

@@ -4,6 +4,8 @@
  * numeric goes through double precision. A date is days since 2000-01-01, a time seconds since midnight, a timestamp
  * seconds since 2000-01-01 00:00 (with time zone: UTC); infinite ones are infinite. Each is rounded once to binary32.
  */
+#include "postgres.h"
+
 #include "values.h"
 
 #include "access/htup_details.h"
@@ -21,9 +23,9 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "extension.h"
 #include "numerics.h"
 
-PG_FUNCTION_INFO_V1(dana_number);
 
 static bool
 is_number(Oid type)
@@ -333,8 +335,7 @@ dana_number_of(const dana_type *type, Datum value)
 }
 
 /* dana_number(value): the number that a label of any type stands for, as for a training but not rounded to binary32 */
-Datum
-dana_number(PG_FUNCTION_ARGS)
+DANA_FUNCTION(dana_number)
 {
 	dana_type *type = fcinfo->flinfo->fn_extra;
 
@@ -350,4 +351,70 @@ dana_number(PG_FUNCTION_ARGS)
 		fcinfo->flinfo->fn_extra = type;
 	}
 	PG_RETURN_FLOAT8(dana_number_of(type, PG_GETARG_DATUM(0)));
+}
+
+void
+dana_class_output(Oid type, FmgrInfo *output, MemoryContext context)
+{
+	Oid	 function;
+	bool varlena;
+
+	getTypeOutputInfo(type, &function, &varlena);
+	fmgr_info_cxt(function, output, context);
+}
+
+int
+dana_class_of(FmgrInfo *output, Datum value, char *const *classes, int count, char **text)
+{
+	*text = OutputFunctionCall(output, value);
+	for (int i = 0; i < count; i++)
+		if (classes[i] != NULL && strcmp(*text, classes[i]) == 0)
+			return i;
+	return -1;
+}
+
+typedef struct class_call
+{
+	FmgrInfo output;
+	char   **classes;
+	int		 count;
+} class_call;
+
+/* Reads the list of classes into the current memory context */
+static void
+read_classes(class_call *call, ArrayType *array)
+{
+	Datum *texts;
+	bool  *nulls;
+
+	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &texts, &nulls, &call->count);
+	call->classes = palloc(sizeof(char *) * Max(call->count, 1));
+	for (int i = 0; i < call->count; i++)
+		call->classes[i] = nulls[i] ? NULL : TextDatumGetCString(texts[i]);
+}
+
+/* dana_class(value, classes): the number that a training gives a label of any type; NULL where it is none of them */
+DANA_FUNCTION(dana_class)
+{
+	class_call *call = fcinfo->flinfo->fn_extra;
+	bool		constant = get_fn_expr_arg_stable(fcinfo->flinfo, 1);
+	char	   *text;
+	int			number;
+
+	if (call == NULL)
+	{
+		MemoryContext caller = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
+
+		call = fcinfo->flinfo->fn_extra = palloc0(sizeof *call);
+		dana_class_output(get_fn_expr_argtype(fcinfo->flinfo, 0), &call->output, fcinfo->flinfo->fn_mcxt);
+		if (constant)
+			read_classes(call, PG_GETARG_ARRAYTYPE_P(1));
+		MemoryContextSwitchTo(caller);
+	}
+	if (!constant)
+		read_classes(call, PG_GETARG_ARRAYTYPE_P(1));
+	number = dana_class_of(&call->output, PG_GETARG_DATUM(0), call->classes, call->count, &text);
+	if (number < 0)
+		PG_RETURN_NULL();
+	PG_RETURN_FLOAT8(number);
 }

@@ -6,6 +6,8 @@
 
 #include "postgres.h"
 
+#include "fmgr.h"
+
 /* What a column or an argument holds: one number, or an array of them */
 typedef struct dana_type
 {
@@ -44,5 +46,14 @@ extern void dana_numbers_of(const dana_type *type, Datum value, dana_numbers *nu
 
 /* Writes a value's numbers, `fill` for NULLs in it; call between dn_enter() and dn_leave() */
 extern void dana_numbers_write(const dana_numbers *numbers, float fill, float *to);
+
+/*
+ * Labels that a list of classes numbers, from 0. They are written by their types' output functions, which only superusers
+ * make; a cast to text may be anybody's.
+ */
+extern void dana_class_output(Oid type, FmgrInfo *output, MemoryContext context);
+
+/* The number of the class that a label is, and the label as `text`; -1 where it is none of them */
+extern int dana_class_of(FmgrInfo *output, Datum value, char *const *classes, int count, char **text);
 
 #endif /* DANA_VALUES_H */
