@@ -547,23 +547,24 @@ COMMENT ON COLUMN dana.validation.metrics IS 'What dana_evaluate() says of the f
 CREATE FUNCTION dana_cross_validate(
 	rule text,
 	source regclass DEFAULT NULL,
-	folds integer DEFAULT 5,
+	folds integer DEFAULT NULL,
 	training jsonb DEFAULT NULL,
 	key text DEFAULT NULL,
-	seed integer DEFAULT 1,
+	seed integer DEFAULT NULL,
 	threshold double precision DEFAULT NULL,
 	metrics text[] DEFAULT NULL
 ) RETURNS SETOF dana.validation
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	AS $$
 DECLARE
-	split text := dana.dana_split(source, training, key, COALESCE(folds, 5), NULL::float8, seed);
+	number integer := COALESCE(folds, 5);
+	split text := dana.dana_split(source, training, key, number, NULL::float8, seed);
 	results dana.validation[];
 	failed jsonb;
 	unknown text;
 BEGIN
 	WITH trials AS MATERIALIZED (
-		SELECT f.n, dana.dana_trial($1, $2, $4, split, f.n, $7) AS t FROM pg_catalog.generate_series(1, COALESCE($3, 5)) AS f (n)
+		SELECT f.n, dana.dana_trial($1, $2, $4, split, f.n, $7) AS t FROM pg_catalog.generate_series(1, number) AS f (n)
 	)
 	SELECT pg_catalog.array_agg(ROW(t.n::text, t.t #>> '{training,tuples}'::text[], t.t #>> '{scores,rows}'::text[], t.t #>> '{training,epochs}'::text[],
 			t.t #>> '{training,loss}'::text[], (t.t -> 'scores'::text) - ARRAY['model', 'version', 'part', 'rows'])::dana.validation ORDER BY t.n),
@@ -571,7 +572,7 @@ BEGIN
 	INTO results, failed FROM trials AS t;
 	IF failed IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = failed ->> 'sqlstate'::text,
-			MESSAGE = pg_catalog.format('fold %s of %s: %s', failed ->> 'fold'::text, COALESCE(folds, 5), failed ->> 'error'::text),
+			MESSAGE = pg_catalog.format('fold %s of %s: %s', failed ->> 'fold'::text, number, failed ->> 'error'::text),
 			HINT = COALESCE(failed ->> 'hint'::text, 'Each fold needs rows to train on and rows to test on: fewer folds have more.');
 	END IF;
 	SELECT pg_catalog.string_agg(pg_catalog.quote_literal(m), ', ') INTO unknown FROM pg_catalog.unnest(metrics) AS m
@@ -661,24 +662,26 @@ CREATE FUNCTION dana_search(
 	rule text,
 	source regclass DEFAULT NULL,
 	grid jsonb DEFAULT NULL,
-	metric text DEFAULT 'rmse',
+	metric text DEFAULT NULL,
 	folds integer DEFAULT NULL,
 	test_size double precision DEFAULT NULL,
 	keep text DEFAULT NULL,
 	training jsonb DEFAULT NULL,
 	key text DEFAULT NULL,
-	seed integer DEFAULT 1,
+	seed integer DEFAULT NULL,
 	threshold double precision DEFAULT NULL
 ) RETURNS SETOF dana.search_point
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	AS $$
 DECLARE
-	greater boolean := metric IN ('r2', 'accuracy', 'precision', 'recall', 'f1', 'auc');
+	greater boolean;
 	split text;
 	outcomes jsonb[];
 	points dana.search_point[];
 BEGIN
-	IF metric IS NULL OR NOT (greater OR metric IN ('rmse', 'mae', 'log_loss')) THEN
+	metric := COALESCE(metric, 'rmse');
+	greater := metric IN ('r2', 'accuracy', 'precision', 'recall', 'f1', 'auc');
+	IF NOT (greater OR metric IN ('rmse', 'mae', 'log_loss')) THEN
 		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('there is no metric "%s"', metric),
 			HINT = 'There are rmse, mae, r2, and for two classes log_loss, accuracy, precision, recall, f1, auc.';
 	ELSIF folds IS NOT NULL AND test_size IS NOT NULL THEN
