@@ -59,6 +59,7 @@ TYPES = (
     NumberType(1700, 1231, "numeric", "numeric", -1, "i"),
     NumberType(1082, 1182, "date", "date", 4, "i"),
     NumberType(1083, 1183, "time", "time without time zone", 8, "d"),
+    NumberType(1266, 1270, "timetz", "time with time zone", 12, "d"),
     NumberType(1114, 1115, "timestamp", "timestamp without time zone", 8, "d"),
     NumberType(1184, 1185, "timestamptz", "timestamp with time zone", 8, "d"),
 )
@@ -79,6 +80,5 @@ HINT = (
 )
 """What a user can do about a column of a type that is none of those."""
 
-_SPAN = "Make a number of it in a query, such as extract(epoch FROM …)."
-HINTS = {1186: _SPAN, 1266: _SPAN}
-"""The same where a function makes the number: interval, time with time zone."""
+HINTS = {1186: "Make a number of it in a query, such as extract(epoch FROM …)."}
+"""The same where a function makes the number: interval, whose months have no length."""

@@ -27,6 +27,8 @@
 	CONVERTED(NUMERICOID, -1, TYPALIGN_INT, DatumGetFloat8(DirectFunctionCall1(numeric_float8, value))) \
 	CONVERTED(DATEOID, 4, TYPALIGN_INT, date_number(DatumGetDateADT(value))) \
 	CONVERTED(TIMEOID, 8, TYPALIGN_DOUBLE, DatumGetTimeADT(value) / (double)USECS_PER_SEC) \
+	CONVERTED(TIMETZOID, 12, TYPALIGN_DOUBLE, \
+			  DatumGetTimeTzADTP(value)->time / (double)USECS_PER_SEC + DatumGetTimeTzADTP(value)->zone) \
 	CONVERTED(TIMESTAMPOID, 8, TYPALIGN_DOUBLE, timestamp_number(DatumGetTimestamp(value))) \
 	CONVERTED(TIMESTAMPTZOID, 8, TYPALIGN_DOUBLE, timestamp_number(DatumGetTimestampTz(value)))
 

@@ -2,7 +2,8 @@
  * Values of PostgreSQL's types as the machine's numbers.
  *
  * numeric goes through double precision. A date is days since 2000-01-01, a time seconds since midnight, a timestamp
- * seconds since 2000-01-01 00:00 (with time zone: UTC); infinite ones are infinite. Each is rounded once to binary32.
+ * seconds since 2000-01-01 00:00 (with time zone, both: of UTC); infinite ones are infinite. Each is rounded once to
+ * binary32.
  */
 #include "postgres.h"
 
