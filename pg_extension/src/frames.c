@@ -97,7 +97,7 @@ set_up_column(dana_frames *frames, frame_column *column, TupleDesc descriptor, i
 }
 
 static void
-start_page(dana_frames *frames)
+start_frame(dana_frames *frames)
 {
 	frames->lower = SizeOfPageHeaderData;
 	frames->upper = frames->page_size;
@@ -105,7 +105,7 @@ start_page(dana_frames *frames)
 
 /* Whether a page holds the longest tuple */
 static bool
-fits(const dana_frames *frames, uint32 page_size)
+frame_fits_tuple(const dana_frames *frames, uint32 page_size)
 {
 	Size tuple = frames->part > 0 ? PART_DATA + sizeof(float4) * frames->part : frames->tuple;
 
@@ -134,7 +134,7 @@ dana_frames_begin(const char *name, TupleDesc descriptor, const dana_cleaning *c
 	for (int i = 0; i < columns; i++)
 		set_up_column(frames, &frames->column[i], descriptor, layout->numbers[i], layout->lengths[i]);
 	frames->part = layout->part;
-	if (columns > MaxHeapAttributeNumber || !fits(frames, page_size))
+	if (columns > MaxHeapAttributeNumber || !frame_fits_tuple(frames, page_size))
 		ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker asked for frames that hold no row of %s", name)));
 	if (frames->part > 0)
 		frames->values = palloc_extended(sizeof(float) * frames->total, MCXT_ALLOC_HUGE);
@@ -144,14 +144,14 @@ dana_frames_begin(const char *name, TupleDesc descriptor, const dana_cleaning *c
 	frames->row_context =
 		AllocSetContextCreate(context, "dana frame row", 128 * 1024, 128 * 1024, 1024 * 1024);
 	frames->toast = dana_toast_begin();
-	start_page(frames);
+	start_frame(frames);
 	MemoryContextSwitchTo(caller);
 	dana_ring_begin(page_size);
 	return frames;
 }
 
 static void
-send_page(dana_frames *frames)
+send_frame(dana_frames *frames)
 {
 	PageHeader header = (PageHeader)frames->page;
 	uint8	  *slot = dana_ring_reserve();
@@ -164,18 +164,18 @@ send_page(dana_frames *frames)
 	dana_ring_fill(slot, frames->page);
 	dana_ring_commit();
 	frames->pages++;
-	start_page(frames);
+	start_frame(frames);
 }
 
 /* Room for a tuple of `length` bytes, its header written */
 static char *
-add_tuple(dana_frames *frames, Size length, int attributes)
+add_frame_tuple(dana_frames *frames, Size length, int attributes)
 {
 	HeapTupleHeader header;
 	ItemId			item;
 
 	if (frames->upper - frames->lower < MAXALIGN(length) + sizeof(ItemIdData))
-		send_page(frames);
+		send_frame(frames);
 	frames->upper -= MAXALIGN(length);
 	item = (ItemId)(frames->page + frames->lower);
 	frames->lower += sizeof(ItemIdData);
@@ -223,9 +223,8 @@ take_value(dana_frames *frames, frame_column *column, dana_numbers *numbers, Dat
 		return false;
 	if (column->labels)
 	{
-		static const dana_type integer = {INT4OID, false, false};
-
-		dana_numbers_of(&integer, class_number(frames, column, value), numbers);
+		*numbers = (dana_numbers){.element = DANA_ELEMENT_INT4, .count = 1, .stored = 1};
+		numbers->value = class_number(frames, column, value);
 		return true;
 	}
 	if (column->length > 0)
@@ -286,7 +285,7 @@ write_columns(dana_frames *frames, char *at, float *label)
 		if (numbers->count < 0)
 			for (int k = 0; k < count; k++)
 				to[k] = fill;
-		else if (numbers->type == FLOAT4OID && numbers->values != NULL && numbers->present == NULL)
+		else if (numbers->element == DANA_ELEMENT_FLOAT4 && numbers->values != NULL && numbers->present == NULL)
 			memcpy(to, numbers->values, sizeof(float) * count); /* the machine makes them canonical */
 		else
 			dana_numbers_write(numbers, fill, to);
@@ -309,7 +308,7 @@ add_parts(dana_frames *frames)
 	for (Size first = 0; first < frames->total; first += frames->part, number++)
 	{
 		Size  count = Min(frames->part, frames->total - first);
-		char *at = add_tuple(frames, PART_DATA + sizeof(float) * count, PART_ATTRIBUTES);
+		char *at = add_frame_tuple(frames, PART_DATA + sizeof(float) * count, PART_ATTRIBUTES);
 
 		memcpy(at, &number, sizeof number);
 		memcpy(at + sizeof number, frames->values + first, sizeof(float) * count);
@@ -324,14 +323,14 @@ add_complete(dana_frames *frames, float *label)
 
 	if (frames->part == 0)
 	{
-		nonfinite = write_columns(frames, add_tuple(frames, frames->tuple, frames->columns), label);
+		nonfinite = write_columns(frames, add_frame_tuple(frames, frames->tuple, frames->columns), label);
 		if (nonfinite > 0) /* the tuple that was just added becomes one without attributes */
 			HeapTupleHeaderSetNatts((HeapTupleHeader)(frames->page + frames->upper), 0);
 		return nonfinite;
 	}
 	nonfinite = write_columns(frames, (char *)frames->values, label);
 	if (nonfinite > 0)
-		add_tuple(frames, TUPLE_DATA, 0);
+		add_frame_tuple(frames, TUPLE_DATA, 0);
 	else if (dana_is_class(*label, frames->classes))
 		add_parts(frames);
 	return nonfinite;
@@ -353,7 +352,7 @@ dana_frames_add(dana_frames *frames, TupleTableSlot *row)
 	}
 	MemoryContextSwitchTo(caller);
 	if (!complete)
-		add_tuple(frames, TUPLE_DATA, 0);
+		add_frame_tuple(frames, TUPLE_DATA, 0);
 	else if (add_complete(frames, &label) > 0)
 	{
 		if (frames->cleaning->nonfinite == DANA_NONFINITE_ERROR)
@@ -376,7 +375,7 @@ dana_frames_finish(dana_frames *frames)
 	uint64 pages;
 
 	if (frames->lower > SizeOfPageHeaderData)
-		send_page(frames);
+		send_frame(frames);
 	dana_ring_finish();
 	dana_toast_end(frames->toast);
 	if (frames->nonfinite > 0)

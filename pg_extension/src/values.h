@@ -8,18 +8,37 @@
 
 #include "fmgr.h"
 
+#include "number_types.h"
+
+#define DANA_ELEMENT_NAME(name, ...) DANA_ELEMENT_##name,
+typedef enum dana_element
+{
+	DANA_ELEMENTS(DANA_ELEMENT_NAME)
+	DANA_ELEMENT_CONVERTED
+} dana_element;
+
+/* A row of DANA_TYPES */
+typedef struct dana_number_type
+{
+	Oid			 oid;
+	int16		 length;
+	char		 align;
+	dana_element element;
+	double (*convert)(Datum value); /* of DANA_ELEMENT_CONVERTED */
+} dana_number_type;
+
 /* What a column or an argument holds: one number, or an array of them */
 typedef struct dana_type
 {
-	Oid	 element; /* type of a number, domains resolved */
-	bool array;
-	bool vector; /* an array as pgvector's type vector lays it out */
+	const dana_number_type *number; /* domains resolved */
+	bool					array;
+	bool					vector; /* an array as pgvector's type vector lays it out */
 } dana_type;
 
 /* Numbers of one value, ready: nothing that follows can raise an error */
 typedef struct dana_numbers
 {
-	Oid			 type;
+	dana_element element; /* not DANA_ELEMENT_CONVERTED */
 	int			 count;	 /* of the value, NULLs in it included */
 	int			 stored; /* of these, without the NULLs */
 	Datum		 value;	 /* of a scalar */

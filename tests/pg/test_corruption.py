@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from tests.pg.cluster import Cluster
+from tests.pg.test_predict import predictor
 
 ROWS = 226 * 3
 """Three pages."""
@@ -175,3 +176,41 @@ def test_random_damage_under_a_filter(cluster: Cluster) -> None:
             assert not session.closed, f"table {k}"
         assert session.execute("SELECT 1").fetchone() == (1,)
     assert states["XX001"] > count / 2, states
+
+
+ARRAYS: dict[str, tuple[str, int, int]] = {
+    "more elements than it has": ("x", 37, 2000),
+    "more dimensions than there are": ("x", 25, 7),
+    "fewer dimensions than none": ("x", 25, -1),
+    "a bitmap in its header": ("x", 29, 8),
+    "a bitmap behind its end": ("x", 29, 10000),
+    "more numerics than it has": ("n", 70, 2000),
+    "a numeric that is longer": ("n", 78, 4000 << 2),
+    "a numeric of no length": ("n", 78, 0),
+}
+"""Column, offset in the tuple, and what is written there."""
+
+
+def test_arrays(cluster: Cluster) -> None:
+    """What we read of an array ourselves lies within it."""
+    with cluster.connect() as session:
+        session.execute("CREATE SCHEMA test; CREATE TABLE test.one AS SELECT 1 AS id")
+        rule = {"weights": [1.0] * 2000, "predictor": predictor(2000)}
+        session.execute("SELECT dana_create_udf('r', %s)", (json.dumps(rule),))
+        session.execute("SELECT dana_train('r', 'test.one', 'm')")
+        files = []
+        for k in range(len(ARRAYS)):
+            session.execute(f"CREATE TABLE test.t{k} AS SELECT '{{1,2,3}}'::real[] AS x, '{{1,2,3}}'::numeric[] AS n")
+            files += session.execute(f"SELECT pg_relation_filepath('test.t{k}')").fetchall()
+
+    def change(k: int, page: bytearray) -> None:
+        (item,) = struct.unpack_from("<I", page, 24)
+        _, offset, written = list(ARRAYS.values())[k]
+        struct.pack_into("<i", page, (item & 0x7FFF) + offset, written)
+
+    damage(cluster, [cluster.folder / "data" / name for (name,) in files], change)
+    with cluster.connect() as session:
+        session.execute("SET ignore_checksum_failure = on")
+        for k, (column, _, _) in enumerate(ARRAYS.values()):
+            with pytest.raises(psycopg.errors.DataCorrupted, match="an array is malformed"):
+                session.execute(f"SELECT dana_predict('m', {column}) FROM test.t{k}")
