@@ -2,6 +2,7 @@
 
 import ctypes
 import multiprocessing
+import os
 import resource
 import subprocess
 import sys
@@ -93,7 +94,8 @@ BUILD = """
 import sys
 from pathlib import Path
 from hwgen.rtl.verilate import verilate
-verilate(Path(sys.argv[1]).read_text(), "counter", Path(sys.argv[2]), files={"scale.h": "#define SCALE 3"})
+design, driver, endless = map(Path, sys.argv[1:])
+verilate(design.read_text(), "counter", driver, cxx_flags=("-include", str(endless)))
 """
 
 
@@ -108,7 +110,7 @@ def inside(folder: Path) -> set[int]:
 
 
 def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.005)
@@ -116,9 +118,11 @@ def until(condition: Callable[[], object]) -> None:
 
 def test_a_build_ends_with_the_process_that_wants_it(driver: Path, empty_cache: Path, tmp_path: Path) -> None:
     """Also when that is killed, which no handler sees; and what it left is swept."""
-    design = tmp_path / "counter.v"
+    design, endless = tmp_path / "counter.v", tmp_path / "endless.h"
     design.write_text(COUNTER)
-    builder = subprocess.Popen([sys.executable, "-c", BUILD, str(design), str(driver)], cwd=Path(__file__).parents[3])
+    os.mkfifo(endless)
+    command = [sys.executable, "-c", BUILD, str(design), str(driver), str(endless)]
+    builder = subprocess.Popen(command, cwd=Path(__file__).parents[3])
     try:
         # the compiler proper, which make's g++ started
         until(lambda: any(name_of(pid) == "cc1plus" for pid in inside(empty_cache)))
