@@ -19,7 +19,7 @@ from dana.runtime.classes import classes_of
 from dana.runtime.designs import Design, DesignStore
 from dana.runtime.explain import explain, lines
 from dana.runtime.interpreted import InterpretedTraining
-from dana.runtime.machines import MACHINES, StreamingMachine
+from dana.runtime.machines import MACHINES, NO_MEMORY, StreamingMachine, load_backend
 from dana.runtime.metas import meta_values
 from dana.runtime.notices import warn_of_non_finite
 from dana.runtime.page_errors import no_rows_error, page_error, row_error
@@ -103,6 +103,13 @@ class MachineTrainer:
             "epochs": graph.epochs,
             "predicts": graph.prediction is not None,
         }
+
+    def prepare(self, backend: str) -> None:
+        """See `Trainer.prepare`."""
+        try:
+            load_backend(backend)
+        except UsageError as error:
+            _refuse(error)
 
     def open(self, request: TrainRequest, notify: Notify) -> Training:
         """See `Trainer.open`."""
@@ -199,6 +206,8 @@ class MachineTraining:
 
     def failure(self, status: int) -> Exception:
         """The machine stops taking pages at a fault; its counters say which."""
+        if status == NO_MEMORY:
+            return MemoryError("no room for the pages of an epoch")
         counters = self._machine.end_epoch()
         if counters.fault is Fault.NONE:
             return InternalError(f"the machine refused a page with status {status}")

@@ -104,11 +104,24 @@ def _allocate() -> None:
     np.ones(2**40, dtype=np.uint8)
 
 
+def _hoard() -> None:
+    held = np.ones(400 << 20, dtype=np.uint8)
+    time.sleep(3600)
+    del held
+
+
+def _hoard_for_good() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, signal.NSIG))  # as native code that looks at nothing
+    _hoard()
+
+
 MISHAPS: dict[str, Callable[[], object]] = {
     "": lambda: None,
     "refuse": _refuse,
     "fail": _fail,
     "allocate": _allocate,
+    "hoard": _hoard,
+    "hoard for good": _hoard_for_good,
     "hang": lambda: time.sleep(3600),
     "abort": os.abort,
     "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
@@ -223,6 +236,9 @@ class PageTrainer:
             notify(Notice(level=Level.NOTICE, message=rule.notice, hint="This is a hint."))
         MISHAPS[rule.on_check]()
         return {"epochs": rule.epochs}
+
+    def prepare(self, backend: str) -> None:
+        pass
 
     def open(self, request: TrainRequest, notify: Notify) -> PageTraining:
         rule = self._rule(request.source)
