@@ -22,7 +22,7 @@ RESERVE = 16 << 20
 takes 5 MB."""
 
 _SHORTAGE = re.compile(
-    r"failed to map segment|cannot allocate memory|out of memory|bad_alloc|can't start new thread"
+    r"failed to map segment|cannot allocate memory|memory allocation|out of memory|bad_alloc|can't start new thread"
     # what the interpreter says where an extension module had no memory for its exception
     r"|without setting an exception",
     re.IGNORECASE,

@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -115,11 +116,21 @@ def _hoard_for_good() -> None:
     _hoard()
 
 
+LEAKED: list[object] = []
+
+
+def _leak() -> None:
+    while True:
+        LEAKED.append(bytearray(1 << 20))
+
+
 MISHAPS: dict[str, Callable[[], object]] = {
     "": lambda: None,
     "refuse": _refuse,
     "fail": _fail,
     "allocate": _allocate,
+    "leak": _leak,
+    "spawn": lambda: subprocess.Popen(["sleep", "3600"]),
     "hoard": _hoard,
     "hoard for good": _hoard_for_good,
     "hang": lambda: time.sleep(3600),
