@@ -28,7 +28,7 @@ def database(server: EmbeddedServer) -> Iterator[Session]:
 
 
 def contents(session: Session) -> dict[str, list[tuple[Any, ...]]]:
-    columns = {"udf": "name, source, owner"}
+    columns = {"rule": "name, source, owner"}
     tables = session.execute(
         "SELECT c.relname FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'dana'"
         " JOIN pg_class c ON c.oid = d.objid AND d.classid = 'pg_class'::regclass"
@@ -56,7 +56,7 @@ def test_made_anew_it_keeps_what_users_made(database: Session) -> None:
     database.execute("SELECT dana_create_udf('sums', %s)", (SUMS,))
     database.execute("SELECT dana_train('sums', 't')")
     job = database.execute("SELECT dana_train_start('sums', 't', 'other')").fetchone()
-    assert database.execute("SELECT dana_train_wait(%s)", job).fetchone() == ("done",)
+    assert database.execute("SELECT dana_wait(%s)", job).fetchone() == ("done",)
     analyst = f"analyst {database.info.server_version}"
     database.execute(f'DROP ROLE IF EXISTS "{analyst}"')
     database.execute(f'CREATE ROLE "{analyst}"')
@@ -102,7 +102,7 @@ def test_views_of_users_are_not_dropped(database: Session) -> None:
     database.execute("CREATE VIEW v AS SELECT (dana.sums('pg_class')).run")
     with pytest.raises(SetupError, match=r"view v depends on function dana\.sums"):
         ensure_extension(database, scripts_changed=True)
-    assert database.execute("SELECT count(*) FROM dana.udf").fetchone() == (1,)
+    assert database.execute("SELECT count(*) FROM dana.rule").fetchone() == (1,)
 
 
 def test_update_from_0_1(database: Session) -> None:
@@ -110,7 +110,7 @@ def test_update_from_0_1(database: Session) -> None:
     arguments = "regclass, text, text[], text, integer, jsonb, text, jsonb"
     database.execute("CREATE EXTENSION dana VERSION '0.1.0'")
     database.execute("CREATE TABLE t AS SELECT i::real AS x, 1::real AS y FROM generate_series(1, 100) i")
-    database.execute("INSERT INTO dana.udf VALUES ('sums', %s, '{}', 'postgres')", (SUMS,))
+    database.execute("INSERT INTO dana.rule VALUES ('sums', %s, '{}', 'postgres')", (SUMS,))
     database.execute(
         f"CREATE FUNCTION dana.sums({arguments}) RETURNS dana.training LANGUAGE sql"
         " AS $$SELECT * FROM dana_train('sums', $1, $2, $3, $4, $5, $6, $7, $8)$$"
@@ -131,7 +131,7 @@ def test_update_from_0_1(database: Session) -> None:
     assert database.execute(old).fetchone() == (1,)
     database.execute("SELECT dana_create_udf('sums', %s)", (SUMS,))
     assert database.execute("SELECT (dana.sums('t', filter => 'x > 5')).tuples").fetchone() == (95,)
-    database.execute("SELECT dana_drop_udf('sums')")
+    database.execute("SELECT dana_drop_rule('sums')")
     assert database.execute(
         "SELECT count(*) FROM pg_proc WHERE pronamespace = 'dana'::regnamespace AND proname = 'sums'"
     ).fetchone() == (0,)

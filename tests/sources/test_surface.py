@@ -34,8 +34,8 @@ FOR_ALL = {
     "dana_regression_final",
     "dana_regression_metrics",
     "dana_statement",
-    "dana_train_cancel",
-    "dana_train_wait",
+    "dana_cancel",
+    "dana_wait",
     "dana_trial",
 }
 """Functions that nobody has to be granted: they read what their caller may read, and change nothing; dana_trial() calls
@@ -101,7 +101,7 @@ def test_a_trial_needs_the_right_to_train(session: Session) -> None:
         session.execute("GRANT SELECT ON t TO passer_by")
         session.execute("SET ROLE passer_by")
         with pytest.raises(psycopg.errors.InsufficientPrivilege, match="permission denied for function dana_train"):
-            session.execute("""SELECT dana_trial('{"udf": "sums", "source": "t"}', '{}')""")
+            session.execute("""SELECT dana_trial('{"rule": "sums", "source": "t"}', '{}')""")
     finally:
         session.execute("RESET ROLE")
         session.execute("DROP OWNED BY passer_by")
