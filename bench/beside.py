@@ -78,7 +78,7 @@ def rate(server: EmbeddedServer) -> float:
 def run() -> list[Figure]:
     """Measure."""
     with connect() as db:
-        db.create_udf(UDF, load(PAPER / "logistic.py"))
+        db.create_rule(UDF, load(PAPER / "logistic.py"))
         db.session.execute(f"DROP TABLE IF EXISTS {TABLE}")
         db.session.execute(
             f"CREATE TABLE {TABLE} AS SELECT sin(i)::real AS x1, cos(i)::real AS x2, (i % 2)::real AS y"

@@ -22,7 +22,7 @@ def prepare(db: Connection) -> str:
     create_table(db.session, TABLE, data.columns())
     # hint bits and the visibility map are as after a load that ended some time ago
     db.session.execute(f"VACUUM (FREEZE, ANALYZE) {TABLE}")
-    db.create_udf(UDF, load(PAPER / "logistic.py"))
+    db.create_rule(UDF, load(PAPER / "logistic.py"))
     return data.name
 
 

@@ -22,7 +22,7 @@ def run() -> list[Figure]:
     with connect() as db:
         create_table(db.session, TABLE, columns)
         db.session.execute(f"VACUUM (FREEZE, ANALYZE) {TABLE}")
-        db.create_udf(UDF, load(PAPER / "logistic.py"))
+        db.create_rule(UDF, load(PAPER / "logistic.py"))
 
         def train() -> None:
             db.train(UDF, TABLE, model=UDF, label="y", epochs=1, backend="sim")

@@ -39,7 +39,7 @@ def prepare(db: psycopg.Connection[object], floats: int, rows: int) -> str:
 def run() -> list[Figure]:
     """Measure."""
     with connect() as db:
-        db.create_udf(UDF, load(PAPER / "logistic.py"))
+        db.create_rule(UDF, load(PAPER / "logistic.py"))
         db.session.execute("SET max_parallel_workers_per_gather = 0; SET dana.ring_pages = 8192")
         return [_measure(db, floats, rows) for floats, rows in SHAPES]
 

@@ -24,16 +24,16 @@ def run() -> list[Figure]:
     """Measure."""
     with connect() as db:
         db.session.execute("SET client_min_messages = warning")
-        db.create_udf(UDF, load(PAPER / "logistic.py"))
+        db.create_rule(UDF, load(PAPER / "logistic.py"))
         _tables(db)
         try:
             return [_groups(db), _search(db), _background(db)]
         finally:
             db.session.execute(
-                "SELECT dana_drop_model(name) FROM (SELECT DISTINCT name FROM dana.model WHERE udf = %s) m", (UDF,)
+                "SELECT dana_drop_model(name) FROM (SELECT DISTINCT name FROM dana.model WHERE rule = %s) m", (UDF,)
             )
             db.session.execute(
-                "DELETE FROM dana.job_log WHERE arguments ->> 'source' = 'bench_group' AND arguments ->> 'udf' = %s",
+                "DELETE FROM dana.job_log WHERE arguments ->> 'source' = 'bench_group' AND arguments ->> 'rule' = %s",
                 (UDF,),
             )
             db.session.execute("DROP TABLE bench_groups, bench_group")
@@ -75,11 +75,11 @@ def _search(db: Connection) -> Figure:
     options = {"features": FEATURES, "label": "y"}
 
     def searched() -> None:
-        db.search(UDF, "bench_group", grid={"lr": GRID}, test=0.3, **options)  # type: ignore[arg-type]
+        db.search(UDF, "bench_group", grid={"lr": GRID}, test_size=0.3, **options)  # type: ignore[arg-type]
 
     def by_hand() -> None:
         for rate in GRID:
-            db.train(UDF, "bench_group", hyper={"lr": rate}, test=0.3, features=FEATURES, label="y")
+            db.train(UDF, "bench_group", hyper={"lr": rate}, test_size=0.3, features=FEATURES, label="y")
             db.evaluate(UDF)
 
     one, many = paired_medians(searched, by_hand, repeats=5, warm_up=1)

@@ -45,7 +45,7 @@ def run() -> list[Figure]:
     """Measure."""
     figures = []
     with connect() as db:
-        db.create_udf(UDF, load(PAPER / "logistic.py"))
+        db.create_rule(UDF, load(PAPER / "logistic.py"))
         db.session.execute("SET max_parallel_workers_per_gather = 0")
         for width in WIDTHS:
             table, listed, added = prepare(db, width)

@@ -164,7 +164,7 @@ class Soak:
             for table, count in SIZES.items():
                 insert(db, table, count, 0)
             db.execute("SELECT dana_create_udf('soak', %s)", (RULE,))
-            db.execute("SELECT dana_drop_model(name) FROM (SELECT DISTINCT name FROM dana.model WHERE udf = 'soak') m")
+            db.execute("SELECT dana_drop_model(name) FROM (SELECT DISTINCT name FROM dana.model WHERE rule = 'soak') m")
         watch = Watch(self._server)
         started = time.monotonic()
         self._ends = started + self._seconds
@@ -313,7 +313,7 @@ class Soak:
             self._count("DDL")
             if self._over.wait(0.6):
                 break
-        db.execute("SELECT dana_drop_udf(name) FROM dana.udf WHERE name ~ '^soak[0-9]$'")
+        db.execute("SELECT dana_drop_rule(name) FROM dana.rule WHERE name ~ '^soak[0-9]$'")
         db.execute(DROP_OTHER)
 
     def _observe(self, db: Session, choose: random.Random) -> None:
@@ -328,12 +328,12 @@ class Soak:
             found = {
                 (name, version): np.array(weights, np.float32).tobytes()
                 for name, version, weights in db.execute(
-                    "SELECT name, version, weights FROM dana.model WHERE udf = 'soak'"
+                    "SELECT name, version, weights FROM dana.model WHERE rule = 'soak'"
                 )
             }
             for name in {name for name, _ in found}:
                 db.execute("SELECT dana_drop_model(%s)", (name,))
-            db.execute("SELECT dana_drop_udf('soak')")
+            db.execute("SELECT dana_drop_rule('soak')")
         lost = sum(key not in found for key in self._stored)
         torn = sum(found.get(key, weights) != weights for key, weights in self._stored.items())
         made_up = sum(key not in self._stored for key in found)

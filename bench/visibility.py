@@ -62,7 +62,7 @@ def run() -> list[Figure]:
         session.execute(f"SET dana.ring_pages = {RING_PAGES}")
         columns = ", ".join(f"x{k} real" for k in range(1, COLUMNS + 1))
         session.execute(f"CREATE TABLE IF NOT EXISTS bench_visibility_rows ({columns}, y real)")
-        db.create_udf(UDF, load(PAPER / "logistic.py"))
+        db.create_rule(UDF, load(PAPER / "logistic.py"))
         backend = session.info.backend_pid
 
         def train() -> float:

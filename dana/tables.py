@@ -15,15 +15,9 @@ from numpy.typing import NDArray
 from psycopg import sql
 
 from dana.errors import UsageError
+from dana.storage.types import SCALARS
 
-COLUMN_TYPES = {
-    np.dtype(np.bool_): "boolean",
-    np.dtype(np.int16): "int2",
-    np.dtype(np.int32): "int4",
-    np.dtype(np.int64): "int8",
-    np.dtype(np.float32): "float4",
-    np.dtype(np.float64): "float8",
-}
+COLUMN_TYPES = {np.dtype(one.dtype): one.typname for one in SCALARS.values()}
 
 HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)  # signature, flags, length of the header's extension (COPY, binary format)
 TRAILER = b"\xff\xff"

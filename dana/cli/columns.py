@@ -7,33 +7,16 @@ from __future__ import annotations
 
 import argparse
 import re
+from dataclasses import replace
 
 from dana.errors import UsageError
 from dana.storage.schema import Attribute, TableSchema
+from dana.storage.types import ARRAYS, SCALARS
 from hwgen.spec.config import PAGE_SIZES
 
-# catalog/pg_type.dat: oid, typlen, typalign, and the name that format_type() writes
-SCALAR_TYPES = {
-    "bool": (16, 1, "c", "boolean"),
-    "int2": (21, 2, "s", "smallint"),
-    "int4": (23, 4, "i", "integer"),
-    "int8": (20, 8, "d", "bigint"),
-    "float4": (700, 4, "i", "real"),
-    "float8": (701, 8, "d", "double precision"),
-}
-ARRAY_TYPES = {
-    "float4": (1021, -1, "i", "real[]"),
-    "float8": (1022, -1, "d", "double precision[]"),
-}
-ALIASES = {
-    "boolean": "bool",
-    "smallint": "int2",
-    "int": "int4",
-    "integer": "int4",
-    "bigint": "int8",
-    "real": "float4",
-    "double precision": "float8",
-}
+SCALAR_TYPES = {one.typname: one for one in SCALARS.values()}
+ARRAY_TYPES = {one.typname: one for one in ARRAYS.values()}
+ALIASES = {one.name: one.typname for one in SCALARS.values()} | {"int": "int4"}
 
 COLUMN = re.compile(r"\s*(?P<name>\w+)\s+(?P<type>[a-z0-9 ]*[a-z0-9])\s*(?:\[\s*(?P<length>\d+)\s*\])?\s*")
 
@@ -109,5 +92,11 @@ def _column(text: str) -> Attribute:
         brackets = "" if length is None else "[N]"
         known = ", ".join(f"{one}{brackets}" for one in types)
         raise UsageError(f"column {match['name']} must be one of {known}, not {match['type']}{brackets}")
-    oid, size, align, written = types[name]
-    return Attribute(name=match["name"], type_oid=oid, type_name=written, length=size, align=align, array_length=length)
+    number = types[name]
+    column = Attribute(
+        name=match["name"], type_oid=number.oid, type_name=number.name, length=number.length, align=number.align
+    )
+    if length is None:
+        return column
+    # an array is aligned as its elements are, where these take four bytes or more
+    return replace(column, type_oid=number.array_oid, type_name=f"{number.name}[]", length=-1, array_length=length)

@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,10 +43,25 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--memory-limit", type=size, metavar="SIZE", help="memory of a session, such as 4GB (half of the machine's)"
     )
     worker.add_argument(
-        "--cache-limit", type=size, metavar="SIZE", help="pages kept between epochs (a quarter of the machine's memory)"
+        "--total-memory", type=size, metavar="SIZE", help="memory of all sessions (three quarters of the machine's)"
+    )
+    worker.add_argument(
+        "--cache-limit",
+        type=size,
+        metavar="SIZE",
+        help="pages cached between epochs (a quarter of the machine's memory)",
     )
     worker.add_argument(
         "--idle-seconds", type=float, metavar="N", help="end a session that had no request for so long (600)"
+    )
+    worker.add_argument(
+        "--max-sessions", type=int, metavar="N", help="sessions at a time; for one more, an idle one ends (64)"
+    )
+    worker.add_argument(
+        "--design-cache", type=size, metavar="SIZE", help="compiled rules on disk; the least recently used go (256MB)"
+    )
+    worker.add_argument(
+        "--rtl-cache", type=size, metavar="SIZE", help="compiled hardware on disk, for the backend rtl (1GB)"
     )
     worker.set_defaults(run=run_worker)
 
@@ -119,15 +133,18 @@ def run_worker(options: argparse.Namespace) -> int:
     """Serve trainings until told to stop; the log goes to stderr."""
     import logging
 
-    from dana.runtime.training import MachineTrainer, design_cache
-    from dana.runtime.worker import default_options, serve
+    from dana.runtime.training import MAX_CACHE_BYTES, MachineTrainer, design_cache
+    from dana.runtime.worker import WorkerOptions, serve
+    from hwgen.rtl.verilate import limit_cache, object_cache
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s [%(process)d] %(levelname)s %(message)s")
-    given = {
-        "memory_limit": options.memory_limit,
-        "cache_limit": options.cache_limit,
-        "idle_seconds": options.idle_seconds,
-    }
-    chosen = {name: value for name, value in given.items() if value is not None}
-    serve(MachineTrainer(design_cache()), replace(default_options(options.socket), **chosen))
+    names = ("memory_limit", "total_memory", "cache_limit", "idle_seconds", "max_sessions")
+    chosen = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    designs = design_cache(MAX_CACHE_BYTES if options.design_cache is None else options.design_cache)
+    if options.rtl_cache is not None:
+        limit_cache(options.rtl_cache)
+    serve(
+        MachineTrainer(designs),
+        WorkerOptions(socket_path=options.socket, caches=(designs, object_cache()), **chosen),
+    )
     return 0

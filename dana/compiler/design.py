@@ -322,5 +322,5 @@ def _access(
 def _stored_bytes(attribute: Attribute) -> int:
     """Bytes that a value takes on a page, about."""
     if attribute.type_oid in ARRAYS:
-        return 24 + (attribute.array_length or 0) * ARRAYS[attribute.type_oid].element.bytes
+        return 24 + (attribute.array_length or 0) * ARRAYS[attribute.type_oid].length
     return max(attribute.length, 4)

@@ -288,7 +288,7 @@ class _Writer(PageWriter):
         for offset, expected, fault in (
             (layout.ARRAY_NDIM, 1, Fault.ARRAY_SHAPE),
             (layout.ARRAY_DATAOFFSET, 0, Fault.ARRAY_NULLS),
-            (layout.ARRAY_ELEMTYPE, array.element_oid, Fault.ARRAY_SHAPE),
+            (layout.ARRAY_ELEMTYPE, array.oid, Fault.ARRAY_SHAPE),
             (layout.ARRAY_DIM, use.count, Fault.ARRAY_SHAPE),
         ):
             address = PAYLOAD
@@ -297,8 +297,8 @@ class _Writer(PageWriter):
                 address = ADDRESS
             asm.emit(Opcode.READB, address, 4, WORD)
             asm.branch(Opcode.BNE, WORD, asm.constant(expected), fault.name)
-        self.within(PAYLOAD, layout.ARRAY_DATA + use.count * array.element.bytes, STOP)
-        self.hand_over(PAYLOAD, Run(layout.ARRAY_DATA, array.element, use.input, use.element, use.count))
+        self.within(PAYLOAD, layout.ARRAY_DATA + use.count * array.length, STOP)
+        self.hand_over(PAYLOAD, Run(layout.ARRAY_DATA, array.column, use.input, use.element, use.count))
 
 
 def _spans(positions: Sequence[int]) -> list[tuple[int, int]]:

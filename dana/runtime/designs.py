@@ -1,20 +1,21 @@
-"""Compiled designs and where they are kept: rule text and table in, Bundle with its plan out.
+"""Compiled designs and their cache: rule text and table in, Bundle with its plan out.
 
 A design is found again, by everything that went into it, in this process or in the user's cache folder; so a rule is
 parsed and compiled once for a table, not once for a session. Nothing in the cache is executed: it holds Bundles, whose
-checksums are verified, and JSON.
+checksums are verified, and JSON. The folder has a byte limit; the least recently used design goes first.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import os
+import re
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
-from pathlib import Path
+from operator import attrgetter
 
 from dana.compiler import bind, compile_bundle
 from dana.compiler.design import on_pages
@@ -22,22 +23,28 @@ from dana.compiler.predictor import encode_predictor
 from dana.errors import UsageError
 from dana.runtime.classes import declared_classes
 from dana.runtime.trainer import Json, TrainRequest
+from dana.storage.schema import Attribute
 from dsl import compile_rule
+from hwgen.cache import CacheFolder
 from hwgen.spec import bundle as bundles
 from hwgen.spec.bundle import Bundle, BundleError
 
 VERSIONS = (version("dana-db"), bundles.VERSION)
 """What a design depends on besides its inputs."""
 
-KEPT = 64
-"""Designs kept in a process."""
+MAX_DESIGNS = 64
+"""Designs cached in a process."""
 
 SMALLEST_TUPLE = 28
 """Bytes that a tuple takes of a page at least: header and line pointer."""
 
-
-MOST_TUPLES = 1 << 28
+MAX_TUPLES = 1 << 28
 """Bound for rows that nobody has counted."""
+
+_compiled_in = attrgetter(
+    *(field.name for field in fields(Attribute) if field.name not in ("type_name", "out_of_line", "number", "by_value"))
+)
+"""What the compiler reads of a column; the others say what to stream, or what to write in an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,55 +88,64 @@ class DesignStore:
     Parameters
     ----------
     folder
-        Where designs are kept between processes; None: nowhere.
+        Where designs are cached between processes; None: nowhere.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: CacheFolder | None = None) -> None:
         self._folder = folder
-        self._kept: OrderedDict[str, Design] = OrderedDict()
+        self._designs: OrderedDict[str, Design] = OrderedDict()
+        self._on_disk: set[str] = set()
+        """Keys that were read from the folder, or written as far as that went."""
 
-    def get(self, request: TrainRequest) -> Design:
-        """The rule's own design, unless the request changes what is compiled in: batch size, dims."""
-        design = self._get(request, None, {})
+    def get(self, request: TrainRequest, *, write: bool = True) -> Design:
+        """The rule's own design, unless the request changes what is compiled in: batch size, dims.
+
+        Parameters
+        ----------
+        write
+            Leave what was compiled in the folder.
+        """
+        design = self._get(request, None, {}, write)
         extents = chosen_extents(design.extents, request.hyper)
         if extents:
-            design = self._get(request, None, extents)
+            design = self._get(request, None, extents, write)
         if design.batch_meta is not None and design.batch_meta in request.hyper:
             batch = _batch_size(design.batch_meta, request.hyper[design.batch_meta])
             if batch != design.bundle.batch:
-                design = self._get(request, batch, extents)
+                design = self._get(request, batch, extents, write)
         return design
 
-    def _get(self, request: TrainRequest, batch: int | None, extents: Mapping[str, int]) -> Design:
+    def _get(self, request: TrainRequest, batch: int | None, extents: Mapping[str, int], write: bool) -> Design:
         key = _key(request, batch, extents)
-        design = self._kept.get(key) or self._read(key)
+        design = self._designs.get(key) or self._read(key)
         if design is None:
             design = compile_design(request, batch, extents)
+        if write and key not in self._on_disk:
             self._write(key, design)
-        self._kept[key] = design
-        self._kept.move_to_end(key)
-        while len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
+        self._designs[key] = design
+        self._designs.move_to_end(key)
+        while len(self._designs) > MAX_DESIGNS:
+            self._on_disk.discard(self._designs.popitem(last=False)[0])
         return design
 
     def _read(self, key: str) -> Design | None:
         if self._folder is None:
             return None
         try:
-            return _unpack(Bundle.from_bytes((self._folder / f"{key}.bundle").read_bytes()))
+            data = self._folder.read(f"{key}.bundle")
+            if data is None:
+                return None
+            design = _unpack(Bundle.from_bytes(data))
         except (OSError, BundleError, KeyError, ValueError):
-            return None  # absent, damaged or of another version: compiled anew
+            return None  # unreadable, damaged or of another version: compiled anew
+        self._on_disk.add(key)
+        return design
 
     def _write(self, key: str, design: Design) -> None:
-        if self._folder is None:
-            return
-        temporary = self._folder / f"{key}.{os.getpid()}"
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            temporary.write_bytes(design.bundle.to_bytes())
-            temporary.rename(self._folder / f"{key}.bundle")
-        except OSError:
-            temporary.unlink(missing_ok=True)  # a full or read-only disk costs time at the next session, nothing else
+        if self._folder is not None:
+            self._on_disk.add(key)
+            with suppress(OSError):  # a full or read-only disk costs time at the next session, nothing else
+                self._folder.write(f"{key}.bundle", design.bundle.to_bytes())
 
 
 def compile_design(request: TrainRequest, batch: int | None = None, extents: Mapping[str, int] | None = None) -> Design:
@@ -208,25 +224,34 @@ def chosen_extents(defaults: Mapping[str, int], hyper: Json) -> dict[str, int]:
 def _tuple_bound(request: TrainRequest) -> int:
     """More tuples than the table has; a power of two, so that a growing table seldom needs a new design."""
     if request.relation.pages is None:
-        return MOST_TUPLES
+        return MAX_TUPLES
     per_page = request.relation.page_size // SMALLEST_TUPLE
     pages = max(1, request.relation.pages)
     return per_page << (pages - 1).bit_length()
 
 
 def _key(request: TrainRequest, batch: int | None, extents: Mapping[str, int]) -> str:
-    # repr of frozen data: as telling as JSON, and a tenth of the time for a wide table
+    # repr of tuples: as telling as JSON, and a tenth of the time for a wide table
     parts = (
         VERSIONS,
         request.source,
-        request.relation.schema.attributes,
+        _columns(request),
         request.relation.part,
         request.features,
         request.label,
-        sorted(request.design.items()),
-        request.relation.page_size,
+        sorted(on_pages(request.design, request.relation.page_size).items()),
         _tuple_bound(request),
         batch,
         sorted(extents.items()),
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+
+
+def _columns(request: TrainRequest) -> list[tuple[object, ...]]:
+    """The table's columns as far as the design depends on them: names that nobody speaks of are not in it."""
+    columns = [_compiled_in(attribute) for attribute in request.relation.attributes]
+    if request.features is None or request.label is None:
+        return columns  # any may be in use
+    # without features and label, the rule's own names choose columns
+    spoken_of = {*request.features, request.label, *re.findall(r"\w+", request.source)}
+    return [(name if name in spoken_of else "", *rest) for name, *rest in columns]

@@ -38,7 +38,7 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
     """
     device = _device(request.device)
     training, stream = plan_stream(request.training)
-    design = designs.get(training)
+    design = designs.get(training, write=False)  # a question leaves nothing behind
     found = _search(training, design, device, _per_page(request, training, stream)) if request.search else None
     bundle = design.bundle if found is None else found.best.bundle
     sample = sample_pages(

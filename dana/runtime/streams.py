@@ -17,8 +17,8 @@ from dana.storage.frames import framed, readable, rewritten, unique_names
 from dana.storage.schema import SchemaError, TableSchema
 from dsl import Rule, compile_rule
 
-KEPT = 64
-"""Bindings kept in a process: a table with a column that no Strider reads asks for one at each training."""
+MAX_BINDINGS = 64
+"""Bindings cached in a process: a table with a column that no Strider reads asks for one at each training."""
 
 
 def plan_stream(request: TrainRequest) -> tuple[TrainRequest, Stream | None]:
@@ -111,7 +111,7 @@ def on_pages_that_hold_rows(request: TrainRequest) -> TrainRequest:
     return plan_stream(replace(request, relation=replace(relation, rows=True)))[0]
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=MAX_BINDINGS)
 def _bind(
     rule: str,
     source: str,

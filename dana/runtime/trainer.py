@@ -32,6 +32,8 @@ class SqlState(StrEnum):
     DATA_EXCEPTION = "22000"
     NULL_VALUE = "22004"
     DATA_CORRUPTED = "XX001"
+    OUT_OF_MEMORY = "53200"
+    TOO_MANY_CONNECTIONS = "53300"
     LIMIT_EXCEEDED = "54000"
     INTERNAL = "XX000"
 
@@ -348,6 +350,15 @@ class Trainer(Protocol):
         ------
         TrainingError
             The text is no rule; the message carries the rendered diagnostics.
+        """
+
+    def prepare(self, backend: str) -> None:
+        """Load the code that a backend needs, before memory is bounded: half an import is worse than none.
+
+        Raises
+        ------
+        TrainingError
+            It is not installed.
         """
 
     def open(self, request: TrainRequest, notify: Notify) -> Training:

@@ -19,7 +19,7 @@ from dana.runtime.classes import classes_of
 from dana.runtime.designs import Design, DesignStore
 from dana.runtime.explain import explain, lines
 from dana.runtime.interpreted import InterpretedTraining
-from dana.runtime.machines import MACHINES, StreamingMachine
+from dana.runtime.machines import MACHINES, NO_MEMORY, StreamingMachine, load_backend
 from dana.runtime.metas import meta_values
 from dana.runtime.notices import warn_of_non_finite
 from dana.runtime.page_errors import no_rows_error, page_error, row_error
@@ -46,6 +46,7 @@ from dana.storage.frames import RowTooLong
 from dana.storage.schema import UnknownColumn
 from dsl import RuleError, compile_rule
 from dsl.render import render
+from hwgen.cache import CacheFolder
 from hwgen.spec.bundle import Symbol, collect, place
 from hwgen.spec.config import ConfigError
 from hwgen.spec.counters import EpochCounters
@@ -54,10 +55,16 @@ from hwgen.spec.strider import Fault
 BACKENDS = (*MACHINES, "interp")
 
 
-def design_cache() -> Path:
-    """The user's cache folder for designs."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "dana" / "designs"
+MAX_CACHE_BYTES = 256 << 20
+"""Bytes of designs on disk unless the user says otherwise."""
+
+
+def design_cache(limit: int = MAX_CACHE_BYTES) -> CacheFolder:
+    """The user's cache of designs on disk: ``dana/designs`` in $XDG_CACHE_HOME, else in ~/.cache."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    # the XDG specification: a relative path is to be ignored
+    root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
+    return CacheFolder(path=root / "dana" / "designs", limit=limit)
 
 
 class MachineTrainer:
@@ -66,10 +73,10 @@ class MachineTrainer:
     Parameters
     ----------
     cache
-        Folder for compiled designs; None: kept in memory only.
+        Folder for compiled designs; None: cached in memory only.
     """
 
-    def __init__(self, cache: Path | None = None) -> None:
+    def __init__(self, cache: CacheFolder | None = None) -> None:
         self._designs = DesignStore(cache)
 
     def check(self, source: str, notify: Notify) -> Json:
@@ -97,6 +104,13 @@ class MachineTrainer:
             "epochs": graph.epochs,
             "predicts": graph.prediction is not None,
         }
+
+    def prepare(self, backend: str) -> None:
+        """See `Trainer.prepare`."""
+        try:
+            load_backend(backend)
+        except UsageError as error:
+            _refuse(error)
 
     def open(self, request: TrainRequest, notify: Notify) -> Training:
         """See `Trainer.open`."""
@@ -195,6 +209,8 @@ class MachineTraining:
 
     def failure(self, status: int) -> Exception:
         """The machine stops taking pages at a fault; its counters say which."""
+        if status == NO_MEMORY:
+            return MemoryError("no room for the pages of an epoch")
         counters = self._machine.end_epoch()
         if counters.fault is Fault.NONE:
             return InternalError(f"the machine refused a page with status {status}")

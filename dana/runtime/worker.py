@@ -1,7 +1,8 @@
 """The worker: listens on a unix socket and gives every backend a process of its own.
 
-In: a socket path and a trainer. Out: nothing; `serve` returns when it is told to stop. The listening process never
-talks to a backend and never trains, so no request can take it down; a session's process takes down only itself.
+In: a socket path and a trainer. Out: nothing; `serve` returns when it is told to stop. The listening process reads
+nothing that a backend says and never trains, so no request can take it down; a session's process takes down only
+itself.
 """
 
 from __future__ import annotations
@@ -18,14 +19,18 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
 from dana.errors import SetupError
-from dana.runtime.protocol import Channel
-from dana.runtime.session import Limits, run_session
-from dana.runtime.trainer import Trainer
+from dana.runtime.attendance import GIVE_WAY, Attendance
+from dana.runtime.memory import least_bytes, machine_bytes, megabytes
+from dana.runtime.protocol import Channel, Message
+from dana.runtime.session import Limits, error_fields, run_session
+from dana.runtime.sessions import Sessions
+from dana.runtime.trainer import SqlState, Trainer, TrainingError
+from hwgen.cache import CacheFolder
 
 log = logging.getLogger("dana.worker")
 
@@ -35,6 +40,12 @@ STOP_GRACE = 2.0
 
 OOM_SCORE = 500
 """Added to a session's badness: short of memory, the kernel ends it and not PostgreSQL (proc(5), oom_score_adj)."""
+
+MAX_REFUSED = 64
+"""Connections that are refused and may still read why."""
+
+REFUSED_SECONDS = 5.0
+"""How long they may take."""
 
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -49,23 +60,27 @@ class WorkerOptions:
     socket_path
         Where it listens; the folder exists and belongs to this account.
     memory_limit
-        Bytes of private memory per session (RLIMIT_DATA); None: no limit.
+        Bytes of private memory per session (RLIMIT_DATA); by default half of what this machine, container or service
+        has.
+    total_memory
+        Bytes of memory of all sessions together; by default three quarters of the same.
     cache_limit
-        Bytes of pages that a session keeps between epochs.
+        Bytes of pages that a session caches between epochs; by default a quarter.
     idle_seconds
         A session without requests for this long ends; None: never.
+    max_sessions
+        Sessions at a time; for one more, the one that idles longest ends.
+    caches
+        Folders on disk that are swept of what killed sessions left.
     """
 
     socket_path: Path
-    memory_limit: int | None = None
-    cache_limit: int = 0
+    memory_limit: int = field(default_factory=lambda: machine_bytes() // 2)
+    total_memory: int = field(default_factory=lambda: machine_bytes() * 3 // 4)
+    cache_limit: int = field(default_factory=lambda: machine_bytes() // 4)
     idle_seconds: float | None = 600.0
-
-
-def default_options(socket_path: Path) -> WorkerOptions:
-    """Options for this machine: half of its memory per session, a quarter of it for kept pages."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return WorkerOptions(socket_path=socket_path, memory_limit=memory // 2, cache_limit=memory // 4)
+    max_sessions: int = 64
+    caches: tuple[CacheFolder, ...] = ()
 
 
 class _Stop(BaseException):
@@ -99,7 +114,9 @@ def serve(trainer: Trainer, options: WorkerOptions) -> None:
     SetupError
         Another worker listens there, or the socket cannot be made.
     """
-    children: set[int] = set()
+    _check(options)
+    sessions = Sessions(most=options.max_sessions, total_bytes=options.total_memory, caches=options.caches)
+    refused = _Refused(most=options.max_sessions)
     with _listening(options.socket_path) as listener, _signals_as_events() as wakeup:
         # what is loaded now is shared with every session; without this the collector would touch, so copy, it all
         gc.collect()
@@ -107,60 +124,139 @@ def serve(trainer: Trainer, options: WorkerOptions) -> None:
         log.info("listening on %s", options.socket_path)
         try:
             while True:
-                ready, _, _ = select.select([listener.socket, wakeup], [], [])
+                ready = _ready([listener.socket, wakeup, *refused.waiting], sessions.patience)
                 if wakeup in ready:
                     _read_signals(wakeup)
-                    _reap(children)
+                    sessions.reap()
+                refused.look(ready)
                 if listener.socket in ready:
-                    child = _accept(listener, trainer, options)
-                    if child is not None:
-                        children.add(child)
+                    _accept(listener, trainer, options, sessions, refused)
+                sessions.watch()
         except _Stop:
-            log.info("stopping, %d sessions", len(children))
+            log.info("stopping, %d sessions", len(sessions))
         finally:
-            _end(children)
+            sessions.end(STOP_GRACE)
 
 
-def _accept(listener: _Listener, trainer: Trainer, options: WorkerOptions) -> int | None:
-    """Start a session for the next connection; its process id."""
+def _check(options: WorkerOptions) -> None:
+    """Raise where no session could do anything."""
+    least = least_bytes()
+    for name, limit in (("--memory-limit", options.memory_limit), ("--total-memory", options.total_memory)):
+        if limit < least:
+            raise SetupError(f"{name} of {megabytes(limit)} is less than the {megabytes(least)} that a session needs")
+    if options.max_sessions < 1:
+        raise SetupError(f"--max-sessions must be at least 1, not {options.max_sessions}")
+
+
+def _ready(sockets: list[socket.socket], patience: float | None) -> set[socket.socket]:
+    # not select(), which knows no descriptor from 1024 on
+    poller = select.poll()
+    by_number = {one.fileno(): one for one in sockets}
+    for number in by_number:
+        poller.register(number, select.POLLIN)
+    return {by_number[number] for number, _ in poller.poll(None if patience is None else 1000 * patience)}
+
+
+class _Refused:
+    """Connections that got an error in place of a session, until they have read it.
+
+    To close one at once would fail what the backend is sending, and it would not look for what we said.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.waiting: dict[socket.socket, float] = {}
+        self._error = TrainingError(
+            "too many sessions for the worker",
+            sqlstate=SqlState.TOO_MANY_CONNECTIONS,
+            detail=f"Each of its {most} sessions is at work.",
+            hint="Let fewer trainings run at once (dana.max_runs), or start the worker with a higher --max-sessions.",
+        )
+
+    def add(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        with suppress(OSError):
+            Channel(connection).send(Message.ERROR, error_fields(self._error))
+        self.waiting[connection] = time.monotonic() + REFUSED_SECONDS
+
+    def look(self, ready: set[socket.socket]) -> None:
+        for connection, deadline in list(self.waiting.items()):
+            ended = time.monotonic() > deadline or len(self.waiting) > MAX_REFUSED
+            if connection in ready:
+                try:
+                    ended = ended or not connection.recv(4096)
+                except BlockingIOError:
+                    pass
+                except OSError:
+                    ended = True
+            if ended:
+                del self.waiting[connection]
+                connection.close()
+
+    def close(self) -> None:
+        for connection in self.waiting:
+            connection.close()
+
+
+def _accept(
+    listener: _Listener, trainer: Trainer, options: WorkerOptions, sessions: Sessions, refused: _Refused
+) -> None:
+    """Start a session for the next connection, or refuse it."""
     try:
         connection, _ = listener.socket.accept()
     except OSError as error:  # the client gave up, or no descriptor is left
         log.warning("accept failed: %s", error)
         time.sleep(0.01)
-        return None
+        return
+    if not sessions.room():
+        log.warning("refused a session: %d are at work", options.max_sessions)
+        refused.add(connection)
+        return
+    try:
+        attendance = Attendance()
+    except OSError as error:
+        log.error("no descriptors for a session: %s", error)
+        connection.close()
+        return
     parent = os.getpid()
-    # until the child has its own handlers, a signal to it would wake its parent
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    # until the child has its own handlers, a signal to it would wake its parent, or end it
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (*_SIGNALS, GIVE_WAY))
     try:
         child = os.fork()
         if child == 0:
-            _session_process(listener, connection, trainer, options, parent, mask)
-        return child
+            listener.close()
+            refused.close()
+            sessions.forget()
+            _session_process(connection, trainer, options, attendance, parent, mask)
+        sessions.add(child, attendance)
     except OSError as error:
         log.error("no process for a session: %s", error)
-        return None
+        attendance.left_to_session()
+        attendance.close()
     finally:
         connection.close()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _session_process(
-    listener: _Listener,
     connection: socket.socket,
     trainer: Trainer,
     options: WorkerOptions,
+    attendance: Attendance,
     parent: int,
     mask: set[int | signal.Signals],
 ) -> NoReturn:
     status = 1
     try:
-        listener.close()
+        attendance.left_to_listener()
         _confine(parent, options)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        limits = Limits(cache_bytes=options.cache_limit, idle_seconds=options.idle_seconds)
-        run_session(Channel(connection), trainer, limits)
+        limits = Limits(
+            cache_bytes=options.cache_limit, total_bytes=options.total_memory, idle_seconds=options.idle_seconds
+        )
+        run_session(connection, trainer, limits, attendance)
         status = 0
+    except (EOFError, ConnectionError):
+        status = 0  # the backend was cancelled or has ended, which is no error
     except BaseException:
         log.exception("session failed")
     finally:
@@ -175,6 +271,7 @@ def _confine(parent: int, options: WorkerOptions) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the listening process, which ends us
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(GIVE_WAY, signal.SIG_IGN)
     os.setpgid(0, 0)
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before prctl
@@ -182,8 +279,7 @@ def _confine(parent: int, options: WorkerOptions) -> None:
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold rows
-    if options.memory_limit is not None:
-        resource.setrlimit(resource.RLIMIT_DATA, (options.memory_limit, options.memory_limit))
+    resource.setrlimit(resource.RLIMIT_DATA, (options.memory_limit, options.memory_limit))
 
 
 @contextmanager
@@ -248,24 +344,3 @@ def _read_signals(wakeup: socket.socket) -> None:
         while numbers := wakeup.recv(256):
             if signal.SIGTERM in numbers or signal.SIGINT in numbers:
                 raise _Stop
-
-
-def _reap(children: set[int]) -> None:
-    for child in list(children):
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            children.discard(child)
-            if os.WIFSIGNALED(status):
-                log.warning("session %d was ended by %s", child, signal.Signals(os.WTERMSIG(status)).name)
-
-
-def _end(children: set[int]) -> None:
-    """End every session: politely, then at once."""
-    for number, grace in ((signal.SIGTERM, STOP_GRACE), (signal.SIGKILL, STOP_GRACE)):
-        for child in children:
-            with suppress(ProcessLookupError):
-                os.killpg(child, number)
-        deadline = time.monotonic() + grace
-        while children and time.monotonic() < deadline:
-            _reap(children)
-            time.sleep(0.01)

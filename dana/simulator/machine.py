@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dana.errors import InternalError, UsageError
 from dana.simulator import native
-from dana.simulator.problems import refusal
+from dana.simulator.problems import NO_MEMORY, refusal
 from hwgen.spec.bundle import Bundle, BundleError
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
@@ -46,6 +46,8 @@ class Simulator:
     ------
     UsageError
         This processor has no such kernels.
+    MemoryError
+        There is not enough for the machine.
     SetupError
         The native core has not been built.
     """
@@ -55,6 +57,8 @@ class Simulator:
         self._core = native.library()
         machine = native.machine_data(config)
         address = self._core.sim_new(ctypes.byref(machine), None if kernels is None else kernels.encode())
+        if not address and kernels is None:
+            raise MemoryError(NO_MEMORY)
         if not address:
             raise UsageError(f"kernels must be one of {', '.join(KERNELS)} that this processor has, not {kernels!r}")
         self._address: int = address
@@ -73,6 +77,8 @@ class Simulator:
         BundleError
             It is for another machine, or the machine does not run it: an address outside its memory, results that
             collide, a section without an end … Nothing is loaded then.
+        MemoryError
+            There is not enough for the Bundle.
         """
         if bundle.config != self.config:
             raise BundleError(

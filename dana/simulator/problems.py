@@ -66,8 +66,8 @@ SETTINGS = {
     Setting.SYMBOL: "a symbol needs {found} rows, the scratchpad has {limit}",
     Setting.SEVERAL_ROUNDS: "a batch of {found} tuples takes several rounds of {limit}, which needs a section 'merge'",
 }
+NO_MEMORY = "the host has not enough memory for the machine"
 KINDS = {
-    Kind.NO_MEMORY: "the host has not enough memory for the machine",
     Kind.NO_END: "section {section} has no END",
     Kind.BAD_FIELD: "{where}: {field} must not be {value}",
     Kind.DST_OUTSIDE: "{where} writes row {found} of a scratchpad of {limit}",
@@ -86,8 +86,10 @@ KINDS = {
 }
 
 
-def refusal(problem: Problem, bundle: Bundle) -> BundleError:
-    """The exception for a Bundle that the machine does not run."""
+def refusal(problem: Problem, bundle: Bundle) -> BundleError | MemoryError:
+    """The exception for a Bundle that the machine does not run, or that the host has no memory for."""
+    if problem.kind == Kind.NO_MEMORY:
+        return MemoryError(NO_MEMORY)
     position, found, limit = problem.position, problem.found, problem.limit
     section = list(engine.Section)[problem.section].value if problem.section >= 0 else ""
     if problem.kind == Kind.BAD_SETTING:

@@ -37,11 +37,11 @@ def encode_value(attribute: Attribute, value: Any, *, short: bool = True) -> tup
         return bytes(value).ljust(attribute.length, b"\0")[: attribute.length], attribute.alignment
     if attribute.type_oid in ARRAYS:
         array = ARRAYS[attribute.type_oid]
-        elements = np.asarray(value, dtype=NUMPY_TYPES[array.element])
+        elements = np.asarray(value, dtype=NUMPY_TYPES[array.column])
         if elements.size == 0:
-            payload = struct.pack("<iii", 0, 0, array.element_oid)
+            payload = struct.pack("<iii", 0, 0, array.oid)
         else:
-            payload = struct.pack("<iiiii", 1, 0, array.element_oid, elements.size, 1) + elements.tobytes()
+            payload = struct.pack("<iiiii", 1, 0, array.oid, elements.size, 1) + elements.tobytes()
     else:
         payload = value.encode() if isinstance(value, str) else bytes(value)
     if short and len(payload) + 1 <= 127:

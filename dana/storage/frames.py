@@ -14,32 +14,9 @@ from dataclasses import dataclass, replace
 from dana.storage import layout
 from dana.storage.parts import most_values
 from dana.storage.schema import VIRTUAL, Attribute, SchemaError, TableSchema, Use
-from dana.storage.types import ARRAYS, SCALARS
+from dana.storage.types import ARRAYS, CONVERTED_ARRAYS, CONVERTED_SCALARS, SCALARS
 
 REAL, REAL_ARRAY = 700, 1021
-
-# catalog/pg_type.dat
-REWRITTEN_SCALARS = {
-    1082: "date",
-    1083: "time without time zone",
-    1114: "timestamp without time zone",
-    1184: "timestamp with time zone",
-    1700: "numeric",
-}
-"""Types of numbers that a Strider does not read, and that the backend makes `real`."""
-
-REWRITTEN_ARRAYS = {
-    1000: "boolean[]",
-    1005: "smallint[]",
-    1007: "integer[]",
-    1016: "bigint[]",
-    1115: "timestamp without time zone[]",
-    1182: "date[]",
-    1183: "time without time zone[]",
-    1185: "timestamp with time zone[]",
-    1231: "numeric[]",
-}
-"""Types of arrays that the backend makes `real[]`."""
 
 PAGE_SIZES = (8192, 16384, 32768)
 """Sizes of frames; a line pointer counts to 32767."""
@@ -93,9 +70,9 @@ def rewritten(attribute: Attribute, *, labels: bool = False) -> Attribute:
         The column holds labels, which a list of classes numbers: then it may have any type.
     """
     oid = attribute.type_oid
-    if oid in ARRAYS or oid in REWRITTEN_ARRAYS:
+    if oid in ARRAYS or oid in CONVERTED_ARRAYS:
         kind, length = REAL_ARRAY, -1
-    elif labels or oid in SCALARS or oid in REWRITTEN_SCALARS:
+    elif labels or oid in SCALARS or oid in CONVERTED_SCALARS:
         kind, length = REAL, 4
     else:
         return attribute

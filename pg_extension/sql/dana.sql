@@ -463,7 +463,44 @@ COMMENT ON FUNCTION dana_predict_table IS
 
 -- How good a model is
 
-@METRICS@
+CREATE FUNCTION dana.dana_class(value "any", classes text[]) RETURNS double precision
+	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_class IS 'The number that a training gives a label of these classes, from 0; NULL where it is none of them';
+
+CREATE FUNCTION dana.dana_regression_add(internal, double precision, double precision) RETURNS internal
+	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_regression_add IS 'Transition function of dana_regression_metrics()';
+
+CREATE FUNCTION dana.dana_regression_final(internal) RETURNS jsonb
+	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_regression_final IS 'Final function of dana_regression_metrics()';
+
+CREATE FUNCTION dana.dana_classification_add(internal, double precision, double precision) RETURNS internal
+	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_classification_add(internal, double precision, double precision) IS 'Transition function of dana_classification_metrics()';
+
+CREATE FUNCTION dana.dana_classification_add(internal, double precision, double precision, double precision) RETURNS internal
+	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_classification_add(internal, double precision, double precision, double precision) IS 'Transition function of dana_classification_metrics() with a threshold';
+
+CREATE FUNCTION dana.dana_classification_final(internal) RETURNS jsonb
+	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_classification_final IS 'Final function of dana_classification_metrics()';
+
+CREATE AGGREGATE dana_regression_metrics(label double precision, prediction double precision) (
+	SFUNC = dana.dana_regression_add, STYPE = internal, FINALFUNC = dana.dana_regression_final, PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE dana_regression_metrics(double precision, double precision) IS 'How far predictions are from labels: rows, mae, rmse and r2, as JSON. Rows with a NULL are left out; NULL where there is no other';
+
+CREATE AGGREGATE dana_classification_metrics(label double precision, prediction double precision) (
+	SFUNC = dana.dana_classification_add, STYPE = internal, FINALFUNC = dana.dana_classification_final, PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE dana_classification_metrics(double precision, double precision) IS 'How well predictions tell two classes apart, labels 0 and 1 or -1 and 1: accuracy, precision, recall, f1, log_loss (where all predictions lie in 0 to 1), auc and confusion, as JSON. The positive class is chosen from a prediction of 0.5 (labels 0 and 1) or 0 (-1 and 1) on; a NaN counts as the largest. Rows with a NULL are left out; NULL where there is no other, and where labels are others';
+
+CREATE AGGREGATE dana_classification_metrics(label double precision, prediction double precision, threshold double precision) (
+	SFUNC = dana.dana_classification_add, STYPE = internal, FINALFUNC = dana.dana_classification_final, PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE dana_classification_metrics(double precision, double precision, double precision) IS 'The same, and the positive class is chosen from this prediction on, the same for all rows; NULL: as without it';
 
 CREATE FUNCTION dana_evaluate(
 	model text,
@@ -510,23 +547,24 @@ COMMENT ON COLUMN dana.validation.metrics IS 'What dana_evaluate() says of the f
 CREATE FUNCTION dana_cross_validate(
 	rule text,
 	source regclass DEFAULT NULL,
-	folds integer DEFAULT 5,
+	folds integer DEFAULT NULL,
 	training jsonb DEFAULT NULL,
 	key text DEFAULT NULL,
-	seed integer DEFAULT 1,
+	seed integer DEFAULT NULL,
 	threshold double precision DEFAULT NULL,
 	metrics text[] DEFAULT NULL
 ) RETURNS SETOF dana.validation
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	AS $$
 DECLARE
-	split text := dana.dana_split(source, training, key, COALESCE(folds, 5), NULL::float8, seed);
+	number integer := COALESCE(folds, 5);
+	split text := dana.dana_split(source, training, key, number, NULL::float8, seed);
 	results dana.validation[];
 	failed jsonb;
 	unknown text;
 BEGIN
 	WITH trials AS MATERIALIZED (
-		SELECT f.n, dana.dana_trial($1, $2, $4, split, f.n, $7) AS t FROM pg_catalog.generate_series(1, COALESCE($3, 5)) AS f (n)
+		SELECT f.n, dana.dana_trial($1, $2, $4, split, f.n, $7) AS t FROM pg_catalog.generate_series(1, number) AS f (n)
 	)
 	SELECT pg_catalog.array_agg(ROW(t.n::text, t.t #>> '{training,tuples}'::text[], t.t #>> '{scores,rows}'::text[], t.t #>> '{training,epochs}'::text[],
 			t.t #>> '{training,loss}'::text[], (t.t -> 'scores'::text) - ARRAY['model', 'version', 'part', 'rows'])::dana.validation ORDER BY t.n),
@@ -534,7 +572,7 @@ BEGIN
 	INTO results, failed FROM trials AS t;
 	IF failed IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = failed ->> 'sqlstate'::text,
-			MESSAGE = pg_catalog.format('fold %s of %s: %s', failed ->> 'fold'::text, COALESCE(folds, 5), failed ->> 'error'::text),
+			MESSAGE = pg_catalog.format('fold %s of %s: %s', failed ->> 'fold'::text, number, failed ->> 'error'::text),
 			HINT = COALESCE(failed ->> 'hint'::text, 'Each fold needs rows to train on and rows to test on: fewer folds have more.');
 	END IF;
 	SELECT pg_catalog.string_agg(pg_catalog.quote_literal(m), ', ') INTO unknown FROM pg_catalog.unnest(metrics) AS m
@@ -624,24 +662,26 @@ CREATE FUNCTION dana_search(
 	rule text,
 	source regclass DEFAULT NULL,
 	grid jsonb DEFAULT NULL,
-	metric text DEFAULT 'rmse',
+	metric text DEFAULT NULL,
 	folds integer DEFAULT NULL,
 	test_size double precision DEFAULT NULL,
 	keep text DEFAULT NULL,
 	training jsonb DEFAULT NULL,
 	key text DEFAULT NULL,
-	seed integer DEFAULT 1,
+	seed integer DEFAULT NULL,
 	threshold double precision DEFAULT NULL
 ) RETURNS SETOF dana.search_point
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	AS $$
 DECLARE
-	greater boolean := metric IN ('r2', 'accuracy', 'precision', 'recall', 'f1', 'auc');
+	greater boolean;
 	split text;
 	outcomes jsonb[];
 	points dana.search_point[];
 BEGIN
-	IF metric IS NULL OR NOT (greater OR metric IN ('rmse', 'mae', 'log_loss')) THEN
+	metric := COALESCE(metric, 'rmse');
+	greater := metric IN ('r2', 'accuracy', 'precision', 'recall', 'f1', 'auc');
+	IF NOT (greater OR metric IN ('rmse', 'mae', 'log_loss')) THEN
 		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('there is no metric "%s"', metric),
 			HINT = 'There are rmse, mae, r2, and for two classes log_loss, accuracy, precision, recall, f1, auc.';
 	ELSIF folds IS NOT NULL AND test_size IS NOT NULL THEN

@@ -10,6 +10,8 @@
  *
  * A frame is put together in private memory and then copied into the ring, for the sake of the caches (ring.c).
  */
+#include "postgres.h"
+
 #include "frames.h"
 
 #include "access/htup_details.h"
@@ -83,13 +85,7 @@ set_up_column(dana_frames *frames, frame_column *column, TupleDesc descriptor, i
 	/* the worker gives the label as the last column */
 	column->labels = frames->cleaning->classes != NULL && column == &frames->column[frames->columns - 1];
 	if (column->labels)
-	{
-		Oid	 function;
-		bool varlena;
-
-		getTypeOutputInfo(attribute->atttypid, &function, &varlena);
-		fmgr_info(function, &column->output);
-	}
+		dana_class_output(attribute->atttypid, &column->output, frames->context);
 	else if (!dana_type_of(attribute->atttypid, &column->type) || column->type.array != (length > 0))
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
@@ -101,7 +97,7 @@ set_up_column(dana_frames *frames, frame_column *column, TupleDesc descriptor, i
 }
 
 static void
-start_page(dana_frames *frames)
+start_frame(dana_frames *frames)
 {
 	frames->lower = SizeOfPageHeaderData;
 	frames->upper = frames->page_size;
@@ -109,7 +105,7 @@ start_page(dana_frames *frames)
 
 /* Whether a page holds the longest tuple */
 static bool
-fits(const dana_frames *frames, uint32 page_size)
+frame_fits_tuple(const dana_frames *frames, uint32 page_size)
 {
 	Size tuple = frames->part > 0 ? PART_DATA + sizeof(float4) * frames->part : frames->tuple;
 
@@ -138,7 +134,7 @@ dana_frames_begin(const char *name, TupleDesc descriptor, const dana_cleaning *c
 	for (int i = 0; i < columns; i++)
 		set_up_column(frames, &frames->column[i], descriptor, layout->numbers[i], layout->lengths[i]);
 	frames->part = layout->part;
-	if (columns > MaxHeapAttributeNumber || !fits(frames, page_size))
+	if (columns > MaxHeapAttributeNumber || !frame_fits_tuple(frames, page_size))
 		ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker asked for frames that hold no row of %s", name)));
 	if (frames->part > 0)
 		frames->values = palloc_extended(sizeof(float) * frames->total, MCXT_ALLOC_HUGE);
@@ -148,14 +144,14 @@ dana_frames_begin(const char *name, TupleDesc descriptor, const dana_cleaning *c
 	frames->row_context =
 		AllocSetContextCreate(context, "dana frame row", 128 * 1024, 128 * 1024, 1024 * 1024);
 	frames->toast = dana_toast_begin();
-	start_page(frames);
+	start_frame(frames);
 	MemoryContextSwitchTo(caller);
 	dana_ring_begin(page_size);
 	return frames;
 }
 
 static void
-send_page(dana_frames *frames)
+send_frame(dana_frames *frames)
 {
 	PageHeader header = (PageHeader)frames->page;
 	uint8	  *slot = dana_ring_reserve();
@@ -168,18 +164,18 @@ send_page(dana_frames *frames)
 	dana_ring_fill(slot, frames->page);
 	dana_ring_commit();
 	frames->pages++;
-	start_page(frames);
+	start_frame(frames);
 }
 
 /* Room for a tuple of `length` bytes, its header written */
 static char *
-add_tuple(dana_frames *frames, Size length, int attributes)
+add_frame_tuple(dana_frames *frames, Size length, int attributes)
 {
 	HeapTupleHeader header;
 	ItemId			item;
 
 	if (frames->upper - frames->lower < MAXALIGN(length) + sizeof(ItemIdData))
-		send_page(frames);
+		send_frame(frames);
 	frames->upper -= MAXALIGN(length);
 	item = (ItemId)(frames->page + frames->lower);
 	frames->lower += sizeof(ItemIdData);
@@ -196,11 +192,11 @@ add_tuple(dana_frames *frames, Size length, int attributes)
 static Datum
 class_number(dana_frames *frames, frame_column *column, Datum value)
 {
-	char *label = OutputFunctionCall(&column->output, value);
+	char *label;
+	int	  number = dana_class_of(&column->output, value, frames->cleaning->classes, frames->cleaning->class_count, &label);
 
-	for (int i = 0; i < frames->cleaning->class_count; i++)
-		if (strcmp(label, frames->cleaning->classes[i]) == 0)
-			return Int32GetDatum(i);
+	if (number >= 0)
+		return Int32GetDatum(number);
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_EXCEPTION),
 			 errmsg("column \"%s\" of %s holds \"%s\", which is none of the classes", column->name, frames->name, label),
@@ -227,9 +223,8 @@ take_value(dana_frames *frames, frame_column *column, dana_numbers *numbers, Dat
 		return false;
 	if (column->labels)
 	{
-		static const dana_type integer = {INT4OID, false, false};
-
-		dana_numbers_of(&integer, class_number(frames, column, value), numbers);
+		*numbers = (dana_numbers){.element = DANA_ELEMENT_INT4, .count = 1, .stored = 1};
+		numbers->value = class_number(frames, column, value);
 		return true;
 	}
 	if (column->length > 0)
@@ -290,7 +285,7 @@ write_columns(dana_frames *frames, char *at, float *label)
 		if (numbers->count < 0)
 			for (int k = 0; k < count; k++)
 				to[k] = fill;
-		else if (numbers->type == FLOAT4OID && numbers->values != NULL && numbers->present == NULL)
+		else if (numbers->element == DANA_ELEMENT_FLOAT4 && numbers->values != NULL && numbers->present == NULL)
 			memcpy(to, numbers->values, sizeof(float) * count); /* the machine makes them canonical */
 		else
 			dana_numbers_write(numbers, fill, to);
@@ -313,7 +308,7 @@ add_parts(dana_frames *frames)
 	for (Size first = 0; first < frames->total; first += frames->part, number++)
 	{
 		Size  count = Min(frames->part, frames->total - first);
-		char *at = add_tuple(frames, PART_DATA + sizeof(float) * count, PART_ATTRIBUTES);
+		char *at = add_frame_tuple(frames, PART_DATA + sizeof(float) * count, PART_ATTRIBUTES);
 
 		memcpy(at, &number, sizeof number);
 		memcpy(at + sizeof number, frames->values + first, sizeof(float) * count);
@@ -328,14 +323,14 @@ add_complete(dana_frames *frames, float *label)
 
 	if (frames->part == 0)
 	{
-		nonfinite = write_columns(frames, add_tuple(frames, frames->tuple, frames->columns), label);
+		nonfinite = write_columns(frames, add_frame_tuple(frames, frames->tuple, frames->columns), label);
 		if (nonfinite > 0) /* the tuple that was just added becomes one without attributes */
 			HeapTupleHeaderSetNatts((HeapTupleHeader)(frames->page + frames->upper), 0);
 		return nonfinite;
 	}
 	nonfinite = write_columns(frames, (char *)frames->values, label);
 	if (nonfinite > 0)
-		add_tuple(frames, TUPLE_DATA, 0);
+		add_frame_tuple(frames, TUPLE_DATA, 0);
 	else if (dana_is_class(*label, frames->classes))
 		add_parts(frames);
 	return nonfinite;
@@ -357,7 +352,7 @@ dana_frames_add(dana_frames *frames, TupleTableSlot *row)
 	}
 	MemoryContextSwitchTo(caller);
 	if (!complete)
-		add_tuple(frames, TUPLE_DATA, 0);
+		add_frame_tuple(frames, TUPLE_DATA, 0);
 	else if (add_complete(frames, &label) > 0)
 	{
 		if (frames->cleaning->nonfinite == DANA_NONFINITE_ERROR)
@@ -380,7 +375,7 @@ dana_frames_finish(dana_frames *frames)
 	uint64 pages;
 
 	if (frames->lower > SizeOfPageHeaderData)
-		send_page(frames);
+		send_frame(frames);
 	dana_ring_finish();
 	dana_toast_end(frames->toast);
 	if (frames->nonfinite > 0)

@@ -195,6 +195,7 @@ open_rows(grouping *grouping)
 	appendStringInfo(&sorted, " FROM %s ORDER BY %d, %d", from, grouping->columns + 1, grouping->columns + 2);
 	rows = dana_rows_plan(sorted.data, source->name, table != NULL);
 	source->stored_type = dana_rows_descriptor(rows);
+	dana_source_probe(source); /* here, for all groups */
 	return rows;
 }
 

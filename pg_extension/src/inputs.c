@@ -2,6 +2,8 @@
  * The features of one call of dana_predict(). Arguments come in the order of the training; of a row, the columns that
  * the model was trained on are found by name, once for each row type.
  */
+#include "postgres.h"
+
 #include "inputs.h"
 
 #include "access/htup_details.h"
@@ -18,7 +20,7 @@ static bool
 all_reals(const dana_inputs *features)
 {
 	for (int i = 0; i < features->count; i++)
-		if (features->types[i].array || features->types[i].element != FLOAT4OID)
+		if (features->types[i].array || features->types[i].number->element != DANA_ELEMENT_FLOAT4)
 			return false;
 	return true;
 }
@@ -50,7 +52,7 @@ dana_inputs_inspect(dana_inputs *features, FunctionCallInfo fcinfo, const char *
 
 /* Number of a column, from 0 */
 static int
-column_of(TupleDesc descriptor, const char *name, const char *model)
+find_row_column(TupleDesc descriptor, const char *name, const char *model)
 {
 	for (int i = 0; i < descriptor->natts; i++)
 	{
@@ -67,7 +69,7 @@ column_of(TupleDesc descriptor, const char *name, const char *model)
 
 /* Takes a row type that is not the last call's */
 static void
-adopt_type(dana_inputs *features, Oid type, int32 typmod, const char *model)
+adopt_row_type(dana_inputs *features, Oid type, int32 typmod, const char *model)
 {
 	/* what `features` points to is where it should go */
 	MemoryContext caller = MemoryContextSwitchTo(GetMemoryChunkContext(features->types));
@@ -87,7 +89,7 @@ adopt_type(dana_inputs *features, Oid type, int32 typmod, const char *model)
 	MemoryContextSwitchTo(caller);
 	for (int i = 0; i < features->count; i++)
 	{
-		int column = column_of(features->descriptor, features->names[i], model);
+		int column = find_row_column(features->descriptor, features->names[i], model);
 		Oid column_type = TupleDescAttr(features->descriptor, column)->atttypid;
 
 		if (!dana_type_of(column_type, &features->types[i]))
@@ -102,12 +104,12 @@ adopt_type(dana_inputs *features, Oid type, int32 typmod, const char *model)
 }
 
 static bool
-read_row(dana_inputs *features, HeapTupleHeader row, const char *model)
+read_feature_row(dana_inputs *features, HeapTupleHeader row, const char *model)
 {
 	HeapTupleData tuple = {0};
 
 	if (features->type != HeapTupleHeaderGetTypeId(row) || features->typmod != HeapTupleHeaderGetTypMod(row))
-		adopt_type(features, HeapTupleHeaderGetTypeId(row), HeapTupleHeaderGetTypMod(row), model);
+		adopt_row_type(features, HeapTupleHeaderGetTypeId(row), HeapTupleHeaderGetTypMod(row), model);
 	tuple.t_len = HeapTupleHeaderGetDatumLength(row);
 	ItemPointerSetInvalid(&tuple.t_self);
 	tuple.t_data = row;
@@ -125,7 +127,7 @@ bool
 dana_inputs_read(dana_inputs *features, FunctionCallInfo fcinfo, const char *model)
 {
 	if (features->row)
-		return read_row(features, PG_GETARG_HEAPTUPLEHEADER(1), model);
+		return read_feature_row(features, PG_GETARG_HEAPTUPLEHEADER(1), model);
 	for (int i = 0; i < features->count; i++)
 		features->values[i] = PG_GETARG_DATUM(i + 1);
 	return true;

@@ -27,8 +27,8 @@ typedef struct dana_label
 extern dana_label *dana_label_find(Relation relation, const char *name, Jsonb *design, int classes);
 
 /*
- * Refuses a tuple whose label is none of the classes. Tuples that the machine skips pass, and so do damaged ones, which
- * it reports: nothing of the tuple has to be as it should, but its length.
+ * Refuses a tuple whose label is none of the classes; those that the machine skips pass. dana_tuple_damage() found
+ * nothing in it.
  */
 extern void dana_label_check(const dana_label *label, HeapTuple tuple);
 

@@ -141,14 +141,26 @@ append_attribute(StringInfo to, Form_pg_attribute attribute, int number, const d
 	dana_json_close(to, '}');
 }
 
+static TupleDesc
+source_columns(dana_source *source)
+{
+	return source->query != NULL ? dana_rows_descriptor(source->plan) : RelationGetDescr(source->relation);
+}
+
+void
+dana_source_probe(dana_source *source)
+{
+	if (source->probe == NULL)
+		source->probe = probe_arrays(source, source_columns(source));
+}
+
 void
 dana_source_describe(dana_source *source, StringInfo to)
 {
-	TupleDesc	descriptor = source->query != NULL ? dana_rows_descriptor(source->plan) : RelationGetDescr(source->relation);
+	TupleDesc	descriptor = source_columns(source);
 	const bool	has_pages = source->relation != NULL && RELKIND_HAS_STORAGE(source->relation->rd_rel->relkind) && source->pages > 0;
 
-	if (source->probe == NULL)
-		source->probe = probe_arrays(source, descriptor);
+	dana_source_probe(source);
 	dana_json_open(to, "relation", '{');
 	dana_json_text(to, "name", source->name);
 	dana_json_truth(to, "rows", source->rows);

@@ -4,6 +4,8 @@
  * The worker trains on every line pointer that is LP_NORMAL. This backend alone has the snapshot, so it copies each
  * page under share lock and, in the copy, sets to LP_UNUSED every line pointer whose tuple the snapshot does not see.
  */
+#include "postgres.h"
+
 #include "source.h"
 
 #include "access/heapam.h"
@@ -31,13 +33,14 @@
 #include "json.h"
 #include "progress.h"
 #include "ring.h"
+#include "tuple.h"
 
 /* Pages between two reports of progress */
 #define PROGRESS_EVERY 64
 
 /* Refuses what cannot be read, naming the reason; true where there are rows but no pages of its own */
 static bool
-check_kind(Relation relation, const char *name)
+source_check_kind(Relation relation, const char *name)
 {
 	Form_pg_class class = relation->rd_rel;
 
@@ -78,7 +81,7 @@ check_kind(Relation relation, const char *name)
 
 /* A page holds every column and also rows that no one sees any more, so nothing less than SELECT on the table will do */
 static void
-check_rights(Relation relation, const char *name)
+source_check_rights(Relation relation, const char *name)
 {
 	Oid id = RelationGetRelid(relation);
 
@@ -108,15 +111,15 @@ dana_relation_name(Oid relation)
 
 /* Opens the table, and its filter where pages are read */
 static void
-open_relation(dana_source *source, Oid id)
+source_open_relation(dana_source *source, Oid id)
 {
 	Relation relation;
 
 	source->name = dana_relation_name(id);
 	relation = source->relation = relation_open(id, AccessShareLock);
 	/* rights first: what a table is, is told to those who may read it */
-	check_rights(relation, source->name);
-	if (check_kind(relation, source->name))
+	source_check_rights(relation, source->name);
+	if (source_check_kind(relation, source->name))
 		source->rows = true;
 	else
 		source->pages = RelationGetNumberOfBlocks(relation);
@@ -138,7 +141,7 @@ dana_source_open(const dana_source_request *request)
 	source->rows = request->query != NULL || request->cleaning.classes != NULL ||
 		request->cleaning.nulls == DANA_NULLS_FILL || request->cleaning.nonfinite != DANA_NONFINITE_KEEP;
 	if (request->query == NULL)
-		open_relation(source, request->relation);
+		source_open_relation(source, request->relation);
 	else
 	{
 		source->name = "the query";
@@ -230,11 +233,44 @@ dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 	}
 }
 
-static void
-corrupt(dana_source *source, BlockNumber block, const char *what)
+static _Noreturn void
+report_corrupt_page(dana_source *source, BlockNumber block, const char *what)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED), errmsg("page %u of table %s is corrupt: %s", block, source->name, what)));
+}
+
+/* How many line pointers a page of the table has */
+static OffsetNumber
+count_line_pointers(dana_source *source, BlockNumber block, Page page)
+{
+	LocationIndex lower = ((PageHeader)page)->pd_lower;
+
+	if (PageIsNew(page))
+		return 0;
+	if (lower < SizeOfPageHeaderData || lower > BLCKSZ)
+		report_corrupt_page(source, block, psprintf("pd_lower is %u", lower));
+	return PageGetMaxOffsetNumber(page);
+}
+
+/* The tuple that a line pointer of such a page points to; false where it points to none. Its bytes lie on the page. */
+static bool
+tuple_on_page(dana_source *source, BlockNumber block, Page page, OffsetNumber i, HeapTuple tuple)
+{
+	ItemId	 item = PageGetItemId(page, i);
+	unsigned offset = ItemIdGetOffset(item);
+	unsigned length = ItemIdGetLength(item);
+
+	if (!ItemIdIsNormal(item))
+		return false;
+	if (offset < ((PageHeader)page)->pd_lower || length < SizeofHeapTupleHeader || offset + length > BLCKSZ ||
+		offset != MAXALIGN(offset))
+		report_corrupt_page(source, block, psprintf("line pointer %u points to %u bytes at %u", i, length, offset));
+	tuple->t_tableOid = RelationGetRelid(source->relation);
+	tuple->t_data = (HeapTupleHeader)PageGetItem(page, item);
+	tuple->t_len = length;
+	ItemPointerSet(&tuple->t_self, block, i);
+	return true;
 }
 
 /*
@@ -258,31 +294,15 @@ hide_invisible(dana_source *source, BlockNumber block, Buffer buffer, Page copy,
 	Page		  page = BufferGetPage(buffer);
 	Snapshot	  snapshot = source->snapshot;
 	TransactionId horizon = snapshot->snapshot_type == SNAPSHOT_MVCC ? snapshot->xmin : InvalidTransactionId;
-	LocationIndex lower = ((PageHeader)page)->pd_lower;
-	OffsetNumber  last;
+	OffsetNumber  last = count_line_pointers(source, block, page);
 	HeapTupleData tuple;
 
-	if (PageIsNew(page))
-		return;
-	if (lower < SizeOfPageHeaderData || lower > BLCKSZ)
-		corrupt(source, block, psprintf("pd_lower is %u", lower));
-	last = PageGetMaxOffsetNumber(page);
-	tuple.t_tableOid = RelationGetRelid(source->relation);
 	for (OffsetNumber i = FirstOffsetNumber; i <= last; i++)
 	{
-		ItemId item = PageGetItemId(page, i);
-		bool   visible = false;
+		bool visible = false;
 
-		if (ItemIdIsNormal(item))
+		if (tuple_on_page(source, block, page, i, &tuple))
 		{
-			unsigned offset = ItemIdGetOffset(item);
-			unsigned length = ItemIdGetLength(item);
-
-			if (offset < lower || length < SizeofHeapTupleHeader || offset + length > BLCKSZ || offset != MAXALIGN(offset))
-				corrupt(source, block, psprintf("line pointer %u points to %u bytes at %u", i, length, offset));
-			tuple.t_data = (HeapTupleHeader)PageGetItem(page, item);
-			tuple.t_len = length;
-			ItemPointerSet(&tuple.t_self, block, i);
 			if (!serializable && TransactionIdIsValid(horizon) && surely_visible(tuple.t_data, horizon))
 				continue;
 			visible = HeapTupleSatisfiesVisibility(&tuple, snapshot, buffer);
@@ -301,29 +321,22 @@ hide_invisible(dana_source *source, BlockNumber block, Buffer buffer, Page copy,
 static void
 look_at_tuples(dana_source *source, BlockNumber block, Page copy, const dana_label *label)
 {
-	LocationIndex lower = ((PageHeader)copy)->pd_lower;
+	OffsetNumber  last = count_line_pointers(source, block, copy);
 	HeapTupleData tuple;
 
-	if (lower <= SizeOfPageHeaderData || lower > BLCKSZ)
-		return; /* new, empty, or damaged, which the machine reports */
-	tuple.t_tableOid = RelationGetRelid(source->relation);
-	for (OffsetNumber i = FirstOffsetNumber; i <= PageGetMaxOffsetNumber(copy); i++)
+	for (OffsetNumber i = FirstOffsetNumber; i <= last; i++)
 	{
-		ItemId	 item = PageGetItemId(copy, i);
-		unsigned offset = ItemIdGetOffset(item);
-		unsigned length = ItemIdGetLength(item);
+		const char *damage;
 
-		if (!ItemIdIsNormal(item))
+		if (!tuple_on_page(source, block, copy, i, &tuple))
 			continue;
-		if (offset < lower || length < SizeofHeapTupleHeader || offset + length > BLCKSZ || offset != MAXALIGN(offset))
-			corrupt(source, block, psprintf("line pointer %u points to %u bytes at %u", i, length, offset));
-		tuple.t_data = (HeapTupleHeader)PageGetItem(copy, item);
-		tuple.t_len = length;
-		ItemPointerSet(&tuple.t_self, block, i);
 		CHECK_FOR_INTERRUPTS();
 		dana_bounds_check();
+		damage = dana_tuple_damage(RelationGetDescr(source->relation), &tuple);
+		if (damage != NULL)
+			report_corrupt_page(source, block, psprintf("line pointer %u: %s", i, damage));
 		if (source->compiled != NULL && !dana_filter_passes(source->compiled, &tuple))
-			ItemIdSetUnused(item);
+			ItemIdSetUnused(PageGetItemId(copy, i));
 		else if (label != NULL)
 			dana_label_check(label, &tuple);
 	}

@@ -59,7 +59,10 @@ extern void			dana_source_close(dana_source *source);
 /* A relation's name, qualified and quoted; an error where there is none */
 extern char *dana_relation_name(Oid relation);
 
-/* Appends the description for the worker, a member "relation" */
+/* Looks into array columns, unless it was done; what it finds is in the current memory context */
+extern void dana_source_probe(dana_source *source);
+
+/* Appends the description for the worker, a member "relation"; probes first */
 extern void dana_source_describe(dana_source *source, StringInfo to);
 
 /*

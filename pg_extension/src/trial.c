@@ -32,12 +32,20 @@
  */
 DANA_FUNCTION(dana_split)
 {
+	static const char *const ours[] = {"model", "test_size", "seed"};
+	Jsonb *training = PG_ARGISNULL(1) || !JB_ROOT_IS_OBJECT(PG_GETARG_JSONB_P(1)) ? NULL : PG_GETARG_JSONB_P(1);
 	Oid	   source = PG_ARGISNULL(0) ? InvalidOid : PG_GETARG_OID(0);
-	bool   query = !PG_ARGISNULL(1) && JB_ROOT_IS_OBJECT(PG_GETARG_JSONB_P(1)) && !dana_json_is_null(PG_GETARG_JSONB_P(1), "query");
+	bool   query = training != NULL && !dana_json_is_null(training, "query");
 	bool   view = OidIsValid(source) && get_rel_relkind(source) == RELKIND_VIEW;
 	int	   seed = PG_ARGISNULL(5) ? 1 : PG_GETARG_INT32(5);
 	char  *place = "ctid";
 
+	for (int i = 0; i < lengthof(ours) && training != NULL; i++)
+		if (!dana_json_is_null(training, ours[i]))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("argument \"training\" must not have a member \"%s\" here", ours[i]),
+					 errdetail("Trials choose their rows themselves, and leave no model.")));
 	if (!PG_ARGISNULL(2))
 		place = psprintf("%s::pg_catalog.text", quote_identifier(text_to_cstring(PG_GETARG_TEXT_PP(2))));
 	else if (query || view)

@@ -2,11 +2,15 @@
  * Values of PostgreSQL's types as the machine's numbers.
  *
  * numeric goes through double precision. A date is days since 2000-01-01, a time seconds since midnight, a timestamp
- * seconds since 2000-01-01 00:00 (with time zone: UTC); infinite ones are infinite. Each is rounded once to binary32.
+ * seconds since 2000-01-01 00:00 (with time zone, both: of UTC); infinite ones are infinite. Each is rounded once to
+ * binary32.
  */
+#include "postgres.h"
+
 #include "values.h"
 
 #include "access/htup_details.h"
+#include "access/tupmacs.h"
 #include "catalog/dependency.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
@@ -21,30 +25,48 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "extension.h"
 #include "numerics.h"
+#include "tuple.h"
 
-PG_FUNCTION_INFO_V1(dana_number);
 
-static bool
-is_number(Oid type)
+static inline double
+infinite(bool negative)
 {
-	switch (type)
-	{
-		case FLOAT4OID:
-		case FLOAT8OID:
-		case INT2OID:
-		case INT4OID:
-		case INT8OID:
-		case BOOLOID:
-		case NUMERICOID:
-		case DATEOID:
-		case TIMEOID:
-		case TIMESTAMPOID:
-		case TIMESTAMPTZOID:
-			return true;
-		default:
-			return false;
+	return negative ? -get_float8_infinity() : get_float8_infinity();
+}
+
+static double
+date_number(DateADT date)
+{
+	return DATE_NOT_FINITE(date) ? infinite(DATE_IS_NOBEGIN(date)) : date;
+}
+
+static double
+timestamp_number(Timestamp timestamp)
+{
+	return TIMESTAMP_NOT_FINITE(timestamp) ? infinite(TIMESTAMP_IS_NOBEGIN(timestamp)) : timestamp / (double)USECS_PER_SEC;
+}
+
+#define NO_CONVERSION(...)
+#define CONVERSION(type, length, align, number) \
+	static double convert_##type(Datum value) \
+	{ \
+		return number; \
 	}
+DANA_TYPES(NO_CONVERSION, CONVERSION)
+
+#define STORED_ROW(type, length, align, element) {type, length, align, DANA_ELEMENT_##element, NULL},
+#define CONVERTED_ROW(type, length, align, number) {type, length, align, DANA_ELEMENT_CONVERTED, convert_##type},
+static const dana_number_type number_types[] = {DANA_TYPES(STORED_ROW, CONVERTED_ROW)};
+
+static const dana_number_type *
+find_number_type(Oid type)
+{
+	for (int i = 0; i < lengthof(number_types); i++)
+		if (number_types[i].oid == type)
+			return &number_types[i];
+	return NULL;
 }
 
 /* A value of type vector, as vector.h of pgvector has it */
@@ -79,6 +101,12 @@ dana_is_array(Oid type)
 	return OidIsValid(get_element_type(getBaseType(type))) || dana_is_vector(type);
 }
 
+static _Noreturn void
+refuse_array(void)
+{
+	ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED), errmsg("an array is malformed")));
+}
+
 static pgvector *
 vector_of(Datum value)
 {
@@ -90,6 +118,22 @@ vector_of(Datum value)
 	return vector;
 }
 
+/* An array whose shape and bitmap lie within it: it may come from a damaged page */
+static ArrayType *
+array_of(Datum value)
+{
+	ArrayType *array = DatumGetArrayTypeP(value);
+	Size	   size = ARR_SIZE(array);
+
+	if (size < sizeof(ArrayType) || ARR_NDIM(array) < 0 || ARR_NDIM(array) > MAXDIM ||
+		size < ARR_OVERHEAD_NONULLS(ARR_NDIM(array)) ||
+		(ARR_HASNULL(array) &&
+		 (array->dataoffset < ARR_OVERHEAD_WITHNULLS(ARR_NDIM(array), ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array))) ||
+		  array->dataoffset > size)))
+		refuse_array();
+	return array;
+}
+
 int
 dana_array_length(Oid type, Datum value)
 {
@@ -97,7 +141,7 @@ dana_array_length(Oid type, Datum value)
 
 	if (dana_is_vector(type))
 		return vector_of(value)->dimension;
-	array = DatumGetArrayTypeP(value);
+	array = array_of(value);
 	return ARR_NDIM(array) == 1 ? ARR_DIMS(array)[0] : -1;
 }
 
@@ -109,71 +153,29 @@ dana_type_of(Oid type, dana_type *found)
 	type = getBaseType(type);
 	element = get_element_type(type);
 	found->array = OidIsValid(element);
-	found->element = found->array ? getBaseType(element) : type;
-	found->vector = false;
-	if (is_number(found->element))
-		return true;
-	if (found->array || !dana_is_vector(type))
-		return false;
-	found->array = found->vector = true;
-	found->element = FLOAT4OID;
-	return true;
-}
-
-static inline double
-infinite(bool negative)
-{
-	return negative ? -get_float8_infinity() : get_float8_infinity();
-}
-
-/* Whether dana_numbers_write() takes the type as it is stored */
-static inline bool
-is_plain(Oid type)
-{
-	return type == FLOAT4OID || type == FLOAT8OID || type == INT2OID || type == INT4OID || type == INT8OID ||
-		type == BOOLOID;
-}
-
-/* A value of any other type in double precision, which holds a day, a microsecond of 285 years, and more exactly */
-static double
-to_double(Oid type, Datum value)
-{
-	switch (type)
-	{
-		case NUMERICOID:
-			return DatumGetFloat8(DirectFunctionCall1(numeric_float8, value));
-		case DATEOID:
-			if (DATE_NOT_FINITE(DatumGetDateADT(value)))
-				return infinite(DATE_IS_NOBEGIN(DatumGetDateADT(value)));
-			return DatumGetDateADT(value);
-		case TIMEOID:
-			return DatumGetTimeADT(value) / (double)USECS_PER_SEC;
-		default: /* timestamps, with and without time zone */
-			if (TIMESTAMP_NOT_FINITE(DatumGetTimestamp(value)))
-				return infinite(TIMESTAMP_IS_NOBEGIN(DatumGetTimestamp(value)));
-			return DatumGetTimestamp(value) / (double)USECS_PER_SEC;
-	}
+	found->vector = !found->array && dana_is_vector(type);
+	found->number = find_number_type(found->vector ? FLOAT4OID : found->array ? getBaseType(element) : type);
+	found->array |= found->vector;
+	return found->number != NULL;
 }
 
 /* The elements of an array that are not NULL, in double precision */
 static const char *
-elements_as_double(ArrayType *array, Oid type, int *stored)
+elements_as_double(const dana_numbers *numbers, const dana_number_type *type, const char *data, Size size)
 {
-	int16	length;
-	bool	by_value;
-	char	align;
-	Datum  *elements;
-	bool   *nulls;
-	int		count;
-	float8 *converted;
+	const bool by_value = type->length > 0 && type->length <= sizeof(Datum);
+	float8	  *converted = palloc(sizeof(float8) * Max(numbers->stored, 1));
+	Size	   offset = 0;
 
-	get_typlenbyvalalign(type, &length, &by_value, &align);
-	deconstruct_array(array, ARR_ELEMTYPE(array), length, by_value, align, &elements, &nulls, &count);
-	converted = palloc(sizeof(float8) * Max(count, 1));
-	*stored = 0;
-	for (int i = 0; i < count; i++)
-		if (!nulls[i])
-			converted[(*stored)++] = to_double(type, elements[i]);
+	for (int i = 0; i < numbers->stored; i++)
+	{
+		Size length = offset < size ? dana_value_size(data + offset, size - offset, type->length) : 0;
+
+		if (length == 0)
+			refuse_array();
+		converted[i] = type->convert(fetch_att(data + offset, by_value, type->length));
+		offset = att_align_nominal(offset + length, type->align);
+	}
 	return (char *)converted;
 }
 
@@ -192,8 +194,9 @@ void
 dana_numbers_of(const dana_type *type, Datum value, dana_numbers *numbers)
 {
 	ArrayType *array;
+	Size	   size;
 
-	numbers->type = type->element;
+	numbers->element = type->number->element;
 	numbers->count = numbers->stored = 1;
 	numbers->value = value;
 	numbers->values = NULL;
@@ -201,10 +204,10 @@ dana_numbers_of(const dana_type *type, Datum value, dana_numbers *numbers)
 	numbers->dimensions = 0;
 	if (!type->array)
 	{
-		if (!is_plain(type->element))
+		if (type->number->convert != NULL)
 		{
-			numbers->type = FLOAT8OID;
-			numbers->value = Float8GetDatum(to_double(type->element, value));
+			numbers->element = DANA_ELEMENT_FLOAT8;
+			numbers->value = Float8GetDatum(type->number->convert(value));
 		}
 		return;
 	}
@@ -217,7 +220,8 @@ dana_numbers_of(const dana_type *type, Datum value, dana_numbers *numbers)
 		numbers->values = (const char *)vector->elements;
 		return;
 	}
-	array = DatumGetArrayTypeP(value);
+	array = array_of(value);
+	size = ARR_SIZE(array) - ARR_DATA_OFFSET(array);
 	numbers->dimensions = ARR_NDIM(array);
 	numbers->count = numbers->stored = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
 	if (ARR_HASNULL(array) && array_contains_nulls(array))
@@ -225,34 +229,30 @@ dana_numbers_of(const dana_type *type, Datum value, dana_numbers *numbers)
 		numbers->present = ARR_NULLBITMAP(array);
 		numbers->stored = count_present(numbers->present, numbers->count);
 	}
-	if (is_plain(type->element))
-		numbers->values = ARR_DATA_PTR(array);
-	else
+	numbers->values = ARR_DATA_PTR(array);
+	if (type->number->convert != NULL)
 	{
-		numbers->type = FLOAT8OID;
-		numbers->values = elements_as_double(array, type->element, &numbers->stored);
+		numbers->element = DANA_ELEMENT_FLOAT8;
+		numbers->values = elements_as_double(numbers, type->number, numbers->values, size);
 	}
+	else if (numbers->stored > size / type->number->length)
+		refuse_array();
 }
 
-/* One number of a plain type; between dn_enter() and dn_leave() */
+/* One number; between dn_enter() and dn_leave() */
 static inline float
-scalar(Oid type, Datum value)
+scalar_as_float(dana_element element, Datum value)
 {
-	switch (type)
+#define AS_FLOAT(name, type, of_datum, to_float) \
+	case DANA_ELEMENT_##name: \
+		return to_float(of_datum(value));
+	switch (element)
 	{
-		case FLOAT4OID:
-			return dn_from_float32(DatumGetFloat4(value));
-		case FLOAT8OID:
-			return dn_from_float64(DatumGetFloat8(value));
-		case INT2OID:
-			return dn_from_int16(DatumGetInt16(value));
-		case INT4OID:
-			return dn_from_int32(DatumGetInt32(value));
-		case INT8OID:
-			return dn_from_int64(DatumGetInt64(value));
-		default:
-			return dn_from_bool(DatumGetBool(value));
+		DANA_ELEMENTS(AS_FLOAT)
+		case DANA_ELEMENT_CONVERTED:
+			break;
 	}
+	pg_unreachable();
 }
 
 /* In a function of its own: see numerics.h on brackets and loops */
@@ -262,32 +262,16 @@ write_stored(const dana_numbers *numbers, float *to)
 	const int	n = numbers->stored;
 	const char *values = numbers->values;
 
-	switch (numbers->type)
+#define WRITE_ALL(name, type, of_datum, to_float) \
+	case DANA_ELEMENT_##name: \
+		for (int i = 0; i < n; i++) \
+			to[i] = to_float(((const type *)values)[i]); \
+		break;
+	switch (numbers->element)
 	{
-		case FLOAT4OID:
-			for (int i = 0; i < n; i++)
-				to[i] = dn_from_float32(((const float4 *)values)[i]);
-			break;
-		case FLOAT8OID:
-			for (int i = 0; i < n; i++)
-				to[i] = dn_from_float64(((const float8 *)values)[i]);
-			break;
-		case INT2OID:
-			for (int i = 0; i < n; i++)
-				to[i] = dn_from_int16(((const int16 *)values)[i]);
-			break;
-		case INT4OID:
-			for (int i = 0; i < n; i++)
-				to[i] = dn_from_int32(((const int32 *)values)[i]);
-			break;
-		case INT8OID:
-			for (int i = 0; i < n; i++)
-				to[i] = dn_from_int64(((const int64 *)values)[i]);
-			break;
-		default:
-			for (int i = 0; i < n; i++)
-				to[i] = dn_from_bool(((const uint8 *)values)[i]);
-			break;
+		DANA_ELEMENTS(WRITE_ALL)
+		case DANA_ELEMENT_CONVERTED:
+			pg_unreachable();
 	}
 }
 
@@ -296,7 +280,7 @@ dana_numbers_write(const dana_numbers *numbers, float fill, float *to)
 {
 	if (numbers->values == NULL)
 	{
-		*to = scalar(numbers->type, numbers->value);
+		*to = scalar_as_float(numbers->element, numbers->value);
 		return;
 	}
 	write_stored(numbers, to);
@@ -313,28 +297,20 @@ dana_numbers_write(const dana_numbers *numbers, float fill, float *to)
 double
 dana_number_of(const dana_type *type, Datum value)
 {
-	switch (type->element)
+#define AS_DOUBLE(name, type, of_datum, to_float) \
+	case DANA_ELEMENT_##name: \
+		return of_datum(value);
+	switch (type->number->element)
 	{
-		case FLOAT4OID:
-			return DatumGetFloat4(value);
-		case FLOAT8OID:
-			return DatumGetFloat8(value);
-		case INT2OID:
-			return DatumGetInt16(value);
-		case INT4OID:
-			return DatumGetInt32(value);
-		case INT8OID:
-			return (double)DatumGetInt64(value);
-		case BOOLOID:
-			return DatumGetBool(value);
-		default:
-			return to_double(type->element, value);
+		DANA_ELEMENTS(AS_DOUBLE)
+		case DANA_ELEMENT_CONVERTED:
+			return type->number->convert(value);
 	}
+	pg_unreachable();
 }
 
 /* dana_number(value): the number that a label of any type stands for, as for a training but not rounded to binary32 */
-Datum
-dana_number(PG_FUNCTION_ARGS)
+DANA_FUNCTION(dana_number)
 {
 	dana_type *type = fcinfo->flinfo->fn_extra;
 
@@ -350,4 +326,70 @@ dana_number(PG_FUNCTION_ARGS)
 		fcinfo->flinfo->fn_extra = type;
 	}
 	PG_RETURN_FLOAT8(dana_number_of(type, PG_GETARG_DATUM(0)));
+}
+
+void
+dana_class_output(Oid type, FmgrInfo *output, MemoryContext context)
+{
+	Oid	 function;
+	bool varlena;
+
+	getTypeOutputInfo(type, &function, &varlena);
+	fmgr_info_cxt(function, output, context);
+}
+
+int
+dana_class_of(FmgrInfo *output, Datum value, char *const *classes, int count, char **text)
+{
+	*text = OutputFunctionCall(output, value);
+	for (int i = 0; i < count; i++)
+		if (classes[i] != NULL && strcmp(*text, classes[i]) == 0)
+			return i;
+	return -1;
+}
+
+typedef struct class_call
+{
+	FmgrInfo output;
+	char   **classes;
+	int		 count;
+} class_call;
+
+/* Reads the list of classes into the current memory context */
+static void
+read_classes(class_call *call, ArrayType *array)
+{
+	Datum *texts;
+	bool  *nulls;
+
+	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &texts, &nulls, &call->count);
+	call->classes = palloc(sizeof(char *) * Max(call->count, 1));
+	for (int i = 0; i < call->count; i++)
+		call->classes[i] = nulls[i] ? NULL : TextDatumGetCString(texts[i]);
+}
+
+/* dana_class(value, classes): the number that a training gives a label of any type; NULL where it is none of them */
+DANA_FUNCTION(dana_class)
+{
+	class_call *call = fcinfo->flinfo->fn_extra;
+	bool		constant = get_fn_expr_arg_stable(fcinfo->flinfo, 1);
+	char	   *text;
+	int			number;
+
+	if (call == NULL)
+	{
+		MemoryContext caller = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
+
+		call = fcinfo->flinfo->fn_extra = palloc0(sizeof *call);
+		dana_class_output(get_fn_expr_argtype(fcinfo->flinfo, 0), &call->output, fcinfo->flinfo->fn_mcxt);
+		if (constant)
+			read_classes(call, PG_GETARG_ARRAYTYPE_P(1));
+		MemoryContextSwitchTo(caller);
+	}
+	if (!constant)
+		read_classes(call, PG_GETARG_ARRAYTYPE_P(1));
+	number = dana_class_of(&call->output, PG_GETARG_DATUM(0), call->classes, call->count, &text);
+	if (number < 0)
+		PG_RETURN_NULL();
+	PG_RETURN_FLOAT8(number);
 }

@@ -6,18 +6,39 @@
 
 #include "postgres.h"
 
+#include "fmgr.h"
+
+#include "number_types.h"
+
+#define DANA_ELEMENT_NAME(name, ...) DANA_ELEMENT_##name,
+typedef enum dana_element
+{
+	DANA_ELEMENTS(DANA_ELEMENT_NAME)
+	DANA_ELEMENT_CONVERTED
+} dana_element;
+
+/* A row of DANA_TYPES */
+typedef struct dana_number_type
+{
+	Oid			 oid;
+	int16		 length;
+	char		 align;
+	dana_element element;
+	double (*convert)(Datum value); /* of DANA_ELEMENT_CONVERTED */
+} dana_number_type;
+
 /* What a column or an argument holds: one number, or an array of them */
 typedef struct dana_type
 {
-	Oid	 element; /* type of a number, domains resolved */
-	bool array;
-	bool vector; /* an array as pgvector's type vector lays it out */
+	const dana_number_type *number; /* domains resolved */
+	bool					array;
+	bool					vector; /* an array as pgvector's type vector lays it out */
 } dana_type;
 
 /* Numbers of one value, ready: nothing that follows can raise an error */
 typedef struct dana_numbers
 {
-	Oid			 type;
+	dana_element element; /* not DANA_ELEMENT_CONVERTED */
 	int			 count;	 /* of the value, NULLs in it included */
 	int			 stored; /* of these, without the NULLs */
 	Datum		 value;	 /* of a scalar */
@@ -44,5 +65,14 @@ extern void dana_numbers_of(const dana_type *type, Datum value, dana_numbers *nu
 
 /* Writes a value's numbers, `fill` for NULLs in it; call between dn_enter() and dn_leave() */
 extern void dana_numbers_write(const dana_numbers *numbers, float fill, float *to);
+
+/*
+ * Labels that a list of classes numbers, from 0. They are written by their types' output functions, which only superusers
+ * make; a cast to text may be anybody's.
+ */
+extern void dana_class_output(Oid type, FmgrInfo *output, MemoryContext context);
+
+/* The number of the class that a label is, and the label as `text`; -1 where it is none of them */
+extern int dana_class_of(FmgrInfo *output, Datum value, char *const *classes, int count, char **text);
 
 #endif /* DANA_VALUES_H */

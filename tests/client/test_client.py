@@ -32,7 +32,7 @@ def db(pg_uri: str) -> Iterator[Connection]:
     with psycopg.connect(pg_uri) as session:
         client = Connection(session)
         create_table(session, "small", small().columns())
-        client.create_udf("client_logistic", dana.load(PAPER / "logistic.py"))
+        client.create_rule("client_logistic", dana.load(PAPER / "logistic.py"))
         yield client
         session.rollback()
 
@@ -110,7 +110,7 @@ def test_the_session_s_settings_are_left_alone(pg_uri: str, tmp_path: Path, monk
 
 
 def test_parts_queries_and_evaluation(db: Connection) -> None:
-    kept = db.train("client_logistic", "small", label="y", model="part", test=0.25, seed=3, filter="y IN (0, 1)")
+    kept = db.train("client_logistic", "small", label="y", model="part", test_size=0.25, seed=3, filter="y IN (0, 1)")
     found = db.evaluate("part")
     assert found["part"] == "test"
     assert kept.tuples + found["rows"] == ROWS
@@ -118,7 +118,7 @@ def test_parts_queries_and_evaluation(db: Connection) -> None:
     words = "SELECT *, CASE y WHEN 1 THEN 'good' ELSE 'bad' END AS kind FROM small"
     columns = db.session.execute("SELECT attname FROM pg_attribute WHERE attrelid = 'small'::regclass AND attnum > 0")
     features = [name for (name,) in columns if name != "y"]
-    db.train("client_logistic", query=words, features=features, label="kind", classes=["bad", "good"], warm="part")
+    db.train("client_logistic", query=words, features=features, label="kind", classes=["bad", "good"], warm_start_from="part")
     cold = db.train("client_logistic", "small", label="y", model="cold", nulls=0, nonfinite="error")
     assert (cold.tuples, cold.skipped) == (ROWS, 0)
     assert db.evaluate("client_logistic")["rows"] == ROWS
@@ -134,7 +134,7 @@ def test_what_the_compiler_warns_of_reaches_the_session_and_the_client(db: Conne
         "  = help: it keeps its start values; write setModel for it, or use a dana.meta"
     )
     with pytest.warns(UserWarning, match="the model b is never updated") as raised:
-        db.create_udf("client_warned", text)
+        db.create_rule("client_warned", text)
     assert heard == [("WARNING", shown)]
     assert [str(warning.message) for warning in raised] == [shown]
 
@@ -170,14 +170,14 @@ def test_a_model_belongs_to_its_transaction(db: Connection) -> None:
 
 
 def test_a_dropped_rule_is_gone(db: Connection) -> None:
-    db.drop_udf("client_logistic")
+    db.drop_rule("client_logistic")
     with pytest.raises(psycopg.Error, match="client_logistic"):
         db.train("client_logistic", "small", label="y")
 
 
 def test_a_rule_with_errors_is_refused_with_every_error(db: Connection) -> None:
     with pytest.raises(psycopg.Error) as refused:
-        db.create_udf("broken", "import dana\nw = dana.modle([3])\nx = dana.inptu([3])\n")
+        db.create_rule("broken", "import dana\nw = dana.modle([3])\nx = dana.inptu([3])\n")
     assert "model" in str(refused.value)
     assert "input" in str(refused.value)
 
@@ -208,7 +208,7 @@ def test_the_command_trains_and_prints(pg_uri: str, capsys: pytest.CaptureFixtur
             assert "no_such" in capsys.readouterr().err
         finally:
             session.execute("DROP TABLE command_small")
-            session.execute("SELECT dana_drop_model('by_command'), dana_drop_udf('logistic')")
+            session.execute("SELECT dana_drop_model('by_command'), dana_drop_rule('logistic')")
 
 
 def test_the_demonstration_compares_like_with_like(pg_uri: str) -> None:
@@ -239,7 +239,7 @@ def test_the_lines_to_paste_work(pg_uri: str) -> None:
 def test_the_readme_s_sql_works(db: Connection) -> None:
     (block,) = re.findall(r"```sql\n(.*?)```", (CHECKOUT / "README.md").read_text(encoding="utf-8"), re.S)
     create_table(db.session, "cancer", small().columns())
-    db.create_udf("logistic", dana.load(PAPER / "logistic.py"))
+    db.create_rule("logistic", dana.load(PAPER / "logistic.py"))
     answers = [db.session.execute(line.encode()).fetchall() for line in block.splitlines()]
     assert [len(rows) for rows in answers] == [1, 5, 16, 20]
 
@@ -272,7 +272,7 @@ def test_a_database_of_another_encoding(
             'CREATE TABLE "Größe" AS SELECT 1::real AS "Fläche", i::real AS "Wert" FROM generate_series(1, 9) i'
         )
         with pytest.warns(UserWarning, match='dana."Müller"'):
-            db.create_udf("Müller", SLOPE)
+            db.create_rule("Müller", SLOPE)
         assert db.train("Müller", '"Größe"', label="Wert", model="Häuser").model == "Häuser"
         assert db.parameters("Häuser")["w"] > 0
         assert main(["export-model", "Häuser", "--dsn", dsn]) == OK

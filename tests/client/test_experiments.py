@@ -31,13 +31,13 @@ def db(pg_uri: str) -> Iterator[Connection]:
             "ALTER TABLE small ADD side text; UPDATE small SET side = CASE WHEN x1 > 0 THEN 'a' ELSE 'b' END"
         )
         client = Connection(session)
-        client.create_udf("trials", dana.load(PAPER / "logistic.py"))
+        client.create_rule("trials", dana.load(PAPER / "logistic.py"))
         yield client
         session.execute("DROP SCHEMA experiments CASCADE")
         session.execute(
-            "SELECT dana_drop_model(name) FROM (SELECT DISTINCT name FROM dana.model WHERE udf = 'trials') m"
+            "SELECT dana_drop_model(name) FROM (SELECT DISTINCT name FROM dana.model WHERE rule = 'trials') m"
         )
-        client.drop_udf("trials")
+        client.drop_rule("trials")
 
 
 def test_groups(db: Connection) -> None:
@@ -67,7 +67,7 @@ def test_cross_validation_and_search(db: Connection) -> None:
     assert tried.score == pytest.approx(folds[3].metrics["auc"])
     assert db.parameters("best")["w"].shape == (3,)
     query = {"query": "SELECT * FROM small", "key": "x1"}
-    points = db.search("trials", grid=[{"lr": 0.1}, {}], test=0.3, features=FEATURES, label="y", **query)  # type: ignore[arg-type]
+    points = db.search("trials", grid=[{"lr": 0.1}, {}], test_size=0.3, features=FEATURES, label="y", **query)  # type: ignore[arg-type]
     assert len(points) == 2
 
 
@@ -129,7 +129,7 @@ def test_the_commands(db: Connection, pg_uri: str, capsys: pytest.CaptureFixture
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["rank", "lr", "score", "±", "deviation"]
     points = db.search(
-        "trials", "small", grid={"lr": [0.001, 0.1]}, metric="auc", test=0.3, features=FEATURES, label="y"
+        "trials", "small", grid={"lr": [0.001, 0.1]}, metric="auc", test_size=0.3, features=FEATURES, label="y"
     )
     assert [line.split()[:3] for line in lines[1:]] == [
         [str(one.rank), f"{one.hyper['lr']:g}", f"{one.score:.6g}"] for one in points

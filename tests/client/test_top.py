@@ -51,7 +51,7 @@ def test_what_runs_and_what_ended(
             session.cancel()
             training.join()
             session.execute(
-                "DROP TABLE watched; SELECT dana_drop_udf('watched'); SELECT dana_drop_model($$" + NAME + "$$)"
+                "DROP TABLE watched; SELECT dana_drop_rule('watched'); SELECT dana_drop_model($$" + NAME + "$$)"
             )
     assert "watched" in running
     assert CURVE.search(running), running

@@ -33,10 +33,10 @@ def uri(pg_uri: str) -> Iterator[str]:
         session.execute("DROP TABLE IF EXISTS cancer, cancer_test CASCADE")
         for name, rows in zip(TABLES, parts, strict=True):
             create_table(session, name, rows.columns())
-        Connection(session).create_udf(demo.RULE, dana.load(PAPER / f"{demo.RULE}.py"))
+        Connection(session).create_rule(demo.RULE, dana.load(PAPER / f"{demo.RULE}.py"))
         yield pg_uri
         session.execute("DROP TABLE cancer, cancer_test CASCADE")
-        session.execute("SELECT dana_drop_udf(name) FROM dana.udf WHERE name IN ('logistic', 'careful', 'slope')")
+        session.execute("SELECT dana_drop_rule(name) FROM dana.rule WHERE name IN ('logistic', 'careful', 'slope')")
         session.execute("SELECT dana_drop_model(name) FROM (SELECT DISTINCT name FROM dana.model) AS each")
 
 

@@ -40,7 +40,7 @@ def db(pg_uri: str) -> Iterator[Connection]:
         session.execute("SELECT dana_train('pca', 'patients_exported', 'axes', '{x1,x2,x3}', epochs => 1)")
         yield client
         session.execute("SELECT dana_drop_model(%s), dana_drop_model('axes')", (NAME,))
-        session.execute("SELECT dana_drop_udf(name) FROM dana.udf")
+        session.execute("SELECT dana_drop_rule(name) FROM dana.rule")
         session.execute("DROP TABLE patients_exported")
 
 

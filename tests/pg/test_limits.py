@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import psycopg
 import pytest
@@ -235,8 +236,48 @@ def test_memory(session: Session, rule: Rule) -> None:
     with pytest.raises(errors.OutOfMemory) as raised:
         session.execute("SELECT dana_train(%s, 't')", (greedy,))
     assert "dana.max_memory" in (raised.value.diag.message_hint or "")
+    session.execute("SET dana.max_memory = '64MB'")
+    with pytest.raises(errors.OutOfMemory, match=r"dana\.max_memory of 64 MB is less than the \d+ MB that a session"):
+        session.execute("SELECT dana_train(%s, 't')", (greedy,))
     session.execute("RESET dana.max_memory")
     assert session.execute("SELECT tuples FROM dana_train(%s, 't')", (greedy,)).fetchone() == (1,)
+
+
+def test_sessions_of_the_worker(cluster: Cluster, session: Session, rule: Rule) -> None:
+    """One more than there may be takes the place of one that idles, whose backend notices nothing."""
+    session.execute("CREATE TABLE t AS SELECT 1 AS id")
+    held, good = rule(on_epoch="hang"), rule()
+    train = "SELECT tuples FROM dana_train(%s, 'test.t')"
+    cluster.stop_worker()
+    cluster.start_worker(max_sessions=2)
+    try:
+        with cluster.connect() as first, cluster.connect() as second, cluster.connect() as third:
+            for own in (first, second, third, first, second, third):
+                assert own.execute(train, (good,)).fetchone() == (1,)
+            threads = [threading.Thread(target=lambda own=own: suppressed(own, train, held)) for own in (first, second)]
+            for thread in threads:
+                thread.start()
+            deadline = time.monotonic() + 30
+            while session.execute("SELECT FROM dana.progress WHERE phase = 'training'").rowcount < 2:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            with pytest.raises(errors.TooManyConnections, match="too many sessions for the worker") as raised:
+                third.execute(train, (good,))
+            assert "--max-sessions" in (raised.value.diag.message_hint or "")
+            for own in (first, second):
+                session.execute("SELECT pg_cancel_backend(%s)", (own.info.backend_pid,))
+            for thread in threads:
+                thread.join()
+            cluster.until_sessions(0)
+            assert third.execute(train, (good,)).fetchone() == (1,)
+    finally:
+        cluster.stop_worker()
+        cluster.start_worker()
+
+
+def suppressed(session: Session, statement: str, rule: str) -> None:
+    with suppress(errors.QueryCanceled):
+        session.execute(statement, (rule,))
 
 
 def test_limits_are_not_the_users(cluster: Cluster, session: Session) -> None:

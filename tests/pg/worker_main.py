@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -104,11 +105,34 @@ def _allocate() -> None:
     np.ones(2**40, dtype=np.uint8)
 
 
+def _hoard() -> None:
+    held = np.ones(400 << 20, dtype=np.uint8)
+    time.sleep(3600)
+    del held
+
+
+def _hoard_for_good() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, signal.NSIG))  # as native code that looks at nothing
+    _hoard()
+
+
+LEAKED: list[object] = []
+
+
+def _leak() -> None:
+    while True:
+        LEAKED.append(bytearray(1 << 20))
+
+
 MISHAPS: dict[str, Callable[[], object]] = {
     "": lambda: None,
     "refuse": _refuse,
     "fail": _fail,
     "allocate": _allocate,
+    "leak": _leak,
+    "spawn": lambda: subprocess.Popen(["sleep", "3600"]),
+    "hoard": _hoard,
+    "hoard for good": _hoard_for_good,
     "hang": lambda: time.sleep(3600),
     "abort": os.abort,
     "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
@@ -223,6 +247,9 @@ class PageTrainer:
             notify(Notice(level=Level.NOTICE, message=rule.notice, hint="This is a hint."))
         MISHAPS[rule.on_check]()
         return {"epochs": rule.epochs}
+
+    def prepare(self, backend: str) -> None:
+        pass
 
     def open(self, request: TrainRequest, notify: Notify) -> PageTraining:
         rule = self._rule(request.source)

@@ -56,7 +56,7 @@ def test_trains_and_predicts(db: Connection, name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_optimisers_train(db: Connection, name: str) -> None:
     create_table(db.session, "gradients", {f"x{k + 1}": x for k, x in enumerate(gradients().T)})
-    db.create_udf("optimiser", RULE.format(value=CASES[name][0]))
+    db.create_rule("optimiser", RULE.format(value=CASES[name][0]))
     found = []
     for backend in ("sim", "interp"):
         db.train("optimiser", "gradients", backend=backend)
@@ -72,8 +72,8 @@ def test_the_command_registers(pg_uri: str, capsys: pytest.CaptureFixture[str]) 
         assert main(["rules", "install", "lasso", "huber", "--dsn", pg_uri]) == OK
         assert capsys.readouterr().out == "registered: lasso, huber\n"
         with psycopg.connect(pg_uri) as session:
-            found = session.execute("SELECT source FROM dana.udf WHERE name = 'lasso'").fetchone()
+            found = session.execute("SELECT source FROM dana.rule WHERE name = 'lasso'").fetchone()
         assert found == (rules.text("lasso"),)
     finally:
         with psycopg.connect(pg_uri, autocommit=True) as session:
-            session.execute("SELECT dana_drop_udf('lasso'), dana_drop_udf('huber')")
+            session.execute("SELECT dana_drop_rule('lasso'), dana_drop_rule('huber')")

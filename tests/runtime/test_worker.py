@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import struct
@@ -288,4 +289,158 @@ def test_an_idle_session_says_that_it_ends(start: Start, tmp_path: Path) -> None
     assert read(client) == (Message.BYE, {})
     assert hung_up(client)
     client.close()
+    ring.close()
+
+
+def ask(client: socket.socket, **rule: Any) -> None:
+    client.sendall(frame(Message.CHECK, {"source": json.dumps(rule)}))
+
+
+def test_all_sessions_together_have_a_limit(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "w"
+    start(path, total_memory=600 << 20)
+    sessions = [greeted(path) for _ in range(3)]
+    ask(sessions[0][0], on_check="hang")
+    for client, _, _ in sessions[1:]:
+        ask(client, on_check="hoard")
+    clients = [client for client, _, _ in sessions]
+    (ended,), _, _ = select.select(clients, [], [], PATIENCE)
+    code, answer = read(ended)
+    assert (code, answer["sqlstate"]) == (Message.ERROR, "53200")
+    assert "--total-memory of 600 MB" in answer["message"]
+    assert "dana.max_runs" in answer["hint"]
+    assert read(ended) == (Message.BYE, {}), "a new session begins with nothing"
+    assert hung_up(ended)
+    position = clients.index(ended)
+    assert position != 0, "not who holds little"
+    until(lambda: not alive(sessions[position][2]))
+    time.sleep(0.5)
+    assert [alive(pid) for _, _, pid in sessions] == [k != position for k in range(3)]
+    for client, ring, _ in sessions:
+        client.close()
+        ring.close()
+
+
+def test_who_does_not_give_way_is_killed(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "w"
+    worker = start(path, total_memory=300 << 20)
+    other, other_ring, _ = greeted(path)
+    client, ring, pid = greeted(path)
+    ask(client, on_check="hoard for good")
+    assert read(client) == (0, None)
+    until(lambda: not alive(pid))
+    assert check(other)[0] == Message.CHECKED
+    for each in (client, ring, other, other_ring):
+        each.close()
+    log = ended_log(worker)
+    assert "has to give way" in log
+    assert "does not give way" in log
+
+
+def ended_log(worker: subprocess.Popen[str]) -> str:
+    worker.terminate()
+    assert worker.stderr is not None
+    log = worker.stderr.read()
+    worker.wait(PATIENCE)
+    return log
+
+
+@pytest.mark.parametrize("option", ["memory_limit", "total_memory"])
+def test_limits_below_what_a_session_needs(start: Start, tmp_path: Path, option: str) -> None:
+    worker = start(tmp_path / "w", wait=False, **{option: 64 << 20})
+    assert worker.wait(PATIENCE) != 0
+    assert worker.stderr is not None
+    assert "of 64 MB is less than the" in worker.stderr.read()
+
+
+def test_a_session_that_has_grown_leaves_requests_to_a_new_one(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "w"
+    start(path, memory_limit=400 << 20)
+    client, ring, _ = greeted(path)
+    code, answer = check(client, on_check="leak")
+    assert (code, answer["sqlstate"]) == (Message.ERROR, "53200")
+    assert "400 MB of the worker's --memory-limit" in answer["message"]
+    assert check(client) == (Message.BYE, {})
+    client.close()
+    ring.close()
+
+
+def test_sessions_have_a_number(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "w"
+    start(path, max_sessions=2)
+    first, second = greeted(path), greeted(path)
+    for client, _, _ in (first, second):
+        assert check(client)[0] == Message.CHECKED
+    third = greeted(path)
+    assert read(first[0]) == (Message.BYE, {}), "who idled longest makes room"
+    assert hung_up(first[0])
+    until(lambda: not alive(first[2]))
+    for client, _, _ in (second, third):
+        ask(client, on_check="hang")
+    time.sleep(0.2)
+    refused = connected(path)
+    hello = frame(Message.HELLO, HELLO)
+    socket.send_fds(refused, [hello[:5]], [third[1].memfd])
+    refused.sendall(hello[5:])
+    code, answer = read(refused)
+    assert (code, answer["sqlstate"]) == (Message.ERROR, "53300")
+    assert answer["message"] == "too many sessions for the worker"
+    assert "--max-sessions" in answer["hint"]
+    refused.close()
+    second[0].close()
+    until(lambda: not alive(second[2]))
+    fourth = greeted(path)
+    assert check(fourth[0])[0] == Message.CHECKED
+    for client, ring, _ in (first, second, third, fourth):
+        client.close()
+        ring.close()
+
+
+def test_a_session_that_was_not_asked_anything_yet_is_not_idle(start: Start, tmp_path: Path) -> None:
+    """Its backend connected because it has a request."""
+    path = tmp_path / "w"
+    start(path, max_sessions=1)
+    client, ring, _ = greeted(path)
+    refused = connected(path)
+    assert read(refused)[1]["sqlstate"] == "53300"
+    assert check(client)[0] == Message.CHECKED
+    for each in (client, ring, refused):
+        each.close()
+
+
+@pytest.mark.parametrize("said", [0, 5, None], ids=["nothing", "half a greeting", "a greeting"])
+def test_a_backend_that_goes_away_while_it_connects(start: Start, tmp_path: Path, said: int | None) -> None:
+    """A timeout, say; that is no error, and nothing for the log."""
+    path = tmp_path / "w"
+    worker = start(path)
+    worker.send_signal(signal.SIGSTOP)
+    client = connected(path)
+    ring = Producer(lambda: None)
+    if said != 0:
+        hello = frame(Message.HELLO, HELLO)[:said]
+        socket.send_fds(client, [hello], [ring.memfd])
+    client.close()
+    ring.close()
+    worker.send_signal(signal.SIGCONT)
+    client, ring, pid = greeted(path)
+    client.close()
+    ring.close()
+    until(lambda: not alive(pid))
+    log = ended_log(worker)
+    assert "Traceback" not in log
+    assert len(log.splitlines()) == 1, log
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_a_session_started_ends_with_it(start: Start, tmp_path: Path, killed: bool) -> None:
+    path = tmp_path / "w"
+    start(path)
+    client, ring, pid = greeted(path)
+    assert check(client, on_check="spawn")[0] == Message.CHECKED
+    started = [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    assert len(started) == 1
+    if killed:
+        os.kill(pid, signal.SIGKILL)
+    client.close()
+    until(lambda: not any(alive(one) for one in (pid, *started)))
     ring.close()

@@ -56,7 +56,7 @@ def test_made_anew_it_keeps_what_users_made(database: Session) -> None:
     database.execute("SELECT dana_create_udf('sums', %s)", (SUMS,))
     database.execute("SELECT dana_train('sums', 't')")
     job = database.execute("SELECT dana_train_start('sums', 't', 'other')").fetchone()
-    assert database.execute("SELECT dana_train_wait(%s)", job).fetchone() == ("done",)
+    assert database.execute("SELECT dana_wait(%s)", job).fetchone() == ("done",)
     analyst = f"analyst {database.info.server_version}"
     database.execute(f'DROP ROLE IF EXISTS "{analyst}"')
     database.execute(f'CREATE ROLE "{analyst}"')

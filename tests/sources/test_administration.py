@@ -47,7 +47,7 @@ def test_what_a_dropped_role_leaves_is_given_to_another(versions: Session, frien
     given = re.findall(r"^UPDATE dana\..*'ana'.*;$", operating.read_text(encoding="utf-8"), re.MULTILINE)
     assert len(given) == 4
     versions.execute("CREATE ROLE leaver")
-    for table in ("model", "udf", "run"):
+    for table in ("model", "rule", "run"):
         versions.execute(f"UPDATE dana.{table} SET owner = 'leaver'")
     versions.execute("DROP ROLE leaver")
     versions.execute("SET ROLE friend")
@@ -61,7 +61,7 @@ def test_what_a_dropped_role_leaves_is_given_to_another(versions: Session, frien
     assert predicted(versions) == 3
     assert versions.execute("SELECT count(*) > 2 FROM dana.run").fetchone() == (True,)
     versions.execute("RESET ROLE")
-    for table in ("model", "udf", "run"):
+    for table in ("model", "rule", "run"):
         versions.execute(f"UPDATE dana.{table} SET owner = 'postgres'")
 
 
@@ -86,13 +86,13 @@ def test_version_in_use(versions: Session) -> None:
 
 
 CALLS = (
-    "dana_find_model(%s)",
+    "dana.dana_find_model(%s)",
     "dana_predict(%s, 1)",
     "dana_predict_table(%s, 't1')",
     "dana_evaluate(%s, 't1')",
     "dana_export_model(%s)",
     "dana_parameters(%s)",
-    "dana_train('sums', 't1', 'other', warm => %s)",
+    "dana_train('sums', 't1', 'other', warm_start_from => %s)",
 )
 
 
@@ -130,7 +130,7 @@ def test_without_any_model(session: Session) -> None:
 def test_a_reference_to_a_model_of_somebody_else(versions: Session, friend: str) -> None:
     versions.execute("GRANT USAGE ON SCHEMA test TO friend; GRANT SELECT ON t1 TO friend")
     versions.execute("SET ROLE friend")
-    for call in ("dana_find_model('m')", "dana_evaluate('m', 't1')", "dana_export_model('m')", "dana_predict('m', 1)"):
+    for call in ("dana.dana_find_model('m')", "dana_evaluate('m', 't1')", "dana_export_model('m')", "dana_predict('m', 1)"):
         with pytest.raises(errors.InsufficientPrivilege, match='permission denied for model "m"'):
             versions.execute(f"SELECT {call}")
     versions.execute("RESET ROLE")

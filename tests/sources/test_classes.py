@@ -47,7 +47,7 @@ def table(session: Session) -> Iterator[Session]:
         "CREATE TABLE t AS SELECT (i % 7)::real AS a, i::real AS b, (i % 3)::real AS y FROM generate_series(0, 999) i"
     )
     yield session
-    session.execute("SELECT dana_drop_udf('soft')")
+    session.execute("SELECT dana_drop_rule('soft')")
 
 
 def trained(session: Session, arguments: str) -> int:

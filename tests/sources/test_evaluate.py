@@ -37,7 +37,7 @@ def trained(session: Session) -> Session:
     )
     session.execute("SELECT dana_create_udf('fit', %s)", (LOGISTIC,))
     session.execute(
-        "SELECT dana_train('fit', 't', 'm', '{a,b}', 'ill', classes => '{no,yes}', test => 0.25, filter => 'id > 10')"
+        "SELECT dana_train('fit', 't', 'm', '{a,b}', 'ill', classes => '{no,yes}', test_size => 0.25, filter => 'id > 10')"
     )
     return session
 
@@ -155,10 +155,10 @@ def test_many_features_of_any_type(session: Session, count: int) -> None:
 def test_numbers_are_those_of_a_training(session: Session) -> None:
     values = {"true": 1, "7::smallint": 7, "8.5::numeric": 8.5, "date '2000-01-03'": 2, "time '00:01:00.5'": 60.5}
     values |= {"'infinity'::date": float("inf"), "'-infinity'::timestamp": float("-inf")}
-    row = session.execute(f"SELECT {', '.join(f'dana_number({value})' for value in values)}").fetchone()
+    row = session.execute(f"SELECT {', '.join(f'dana.dana_number({value})' for value in values)}").fetchone()
     assert row == tuple(values.values())
-    assert session.execute("SELECT dana_number(NULL::real)").fetchone() == (None,)
+    assert session.execute("SELECT dana.dana_number(NULL::real)").fetchone() == (None,)
     for value, kind in (("'{1}'::real[]", "real[]"), ("'1'::text", "text")):
         with pytest.raises(errors.DatatypeMismatch) as raised:
-            session.execute(f"SELECT dana_number({value})")
+            session.execute(f"SELECT dana.dana_number({value})")
         assert str(raised.value.diag.message_primary) == f"a value of type {kind} is not one number"

@@ -61,7 +61,7 @@ def test_models_are_those_of_the_groups_rows(session: Session, table: str, sourc
 
 
 def test_two_columns_a_filter_and_a_part_for_tests(session: Session, table: str) -> None:
-    call = "'t', 'm', '{x}', 'y', filter => 'k > 100 -- late', test => 0.3, group_by => '{region,year}'"
+    call = "'t', 'm', '{x}', 'y', filter => 'k > 100 -- late', test_size => 0.3, group_by => '{region,year}'"
     found = trained(session, call)
     assert found[0][:2] == ({"region": "a", "year": "2000"}, "m[a,2000]")
     assert len(found) == 12

@@ -61,7 +61,7 @@ def test_names_that_look_like_something_else(session: Session, name: str, witnes
         assert session.execute(own, arguments[1:]).fetchone() == (2,)
         session.execute("SELECT dana_comment_model(%s, %s)", (name, name))
         row = session.execute(
-            "SELECT metadata -> 'features' ->> 0, metadata -> 'classes' ->> 0, comment, udf FROM dana.model"
+            "SELECT metadata -> 'features' ->> 0, metadata -> 'classes' ->> 0, comment, rule FROM dana.model"
             " WHERE name = %s AND version = 2",
             (name,),
         ).fetchone()
@@ -78,7 +78,7 @@ def test_names_that_look_like_something_else(session: Session, name: str, witnes
         with pytest.raises(errors.UndefinedColumn, match="does not exist"):
             session.execute(call, (*arguments[:3], [name], *arguments[4:]))
     finally:
-        session.execute("SELECT dana_drop_udf(%s)", (name,))
+        session.execute("SELECT dana_drop_rule(%s)", (name,))
         session.execute("SELECT dana_drop_model(%s)", (name,))
     assert session.execute("SELECT to_regclass('test.witness')").fetchone() != (None,)
 

@@ -55,7 +55,7 @@ def hostile(session: Session) -> Session:
         "CREATE TABLE t AS SELECT i AS id, (i % 7)::real AS x, (i % 2)::real AS y FROM generate_series(1, 60) i"
     )
     session.execute("ALTER TABLE t ADD PRIMARY KEY (id)")
-    weights(session, "'t', 'm', '{x}', 'y', test => 0.25, filter => 'id > 1'")
+    weights(session, "'t', 'm', '{x}', 'y', test_size => 0.25, filter => 'id > 1'")
     session.execute(HOSTILE.format(types=array(TYPES), operators=array(OPERATORS)))
     return session
 
@@ -73,19 +73,19 @@ CALLS = (
     "dana_cross_validate('fit', query => 'SELECT * FROM t', folds => 2, features => '{x}', label => 'y', key => 'id')",
     "dana_cross_validate('fit', 't', 2, '{x}', 'y', metrics => '{rmse,accuracy}', threshold => 0.4)",
     "dana_search('fit', 't', '{\"lr\": [0.01, 0.02]}', 'accuracy', 2, features => '{x}', label => 'y')",
-    "dana_search('fit', 't', '[{}]', 'rmse', test => 0.25, features => '{x}', label => 'y', keep => 'best')",
+    "dana_search('fit', 't', '[{}]', 'rmse', test_size => 0.25, features => '{x}', label => 'y', keep => 'best')",
     "dana_search('fit', query => 'SELECT * FROM t', grid => '[{}]', features => '{x}', label => 'y', key => 'id')",
-    "dana_train('fit', 't', 'n', '{x}', 'y', test => 0.2, warm => 'm')",
+    "dana_train('fit', 't', 'n', '{x}', 'y', test_size => 0.2, warm_start_from => 'm')",
     "dana_train_groups('fit', 't', 'n', '{x}', 'id', group_by => '{y}')",
     "dana_explain('fit', 't', '{x}', 'y')",
 )
 
 
 WITHOUT_SEED = (
-    "dana_train('fit', 't', 'n', '{x}', 'y', test => 0.2, seed => NULL)",
+    "dana_train('fit', 't', 'n', '{x}', 'y', test_size => 0.2, seed => NULL)",
     "dana_cross_validate('fit', 't', 2, '{x}', 'y', seed => NULL)",
     "dana_search('fit', 't', '[{}]', 'rmse', 2, features => '{x}', label => 'y', seed => NULL)",
-    "dana_search('fit', 't', '[{}]', 'rmse', test => 0.25, features => '{x}', label => 'y', seed => NULL)",
+    "dana_search('fit', 't', '[{}]', 'rmse', test_size => 0.25, features => '{x}', label => 'y', seed => NULL)",
 )
 
 
@@ -93,8 +93,8 @@ def test_no_operator_of_somebody_else_is_called(hostile: Session) -> None:
     for call in CALLS:
         assert hostile.execute(f"SELECT * FROM {call}").rowcount > 0, call
     job = hostile.execute("SELECT dana_train_start('fit', 't', 'o', '{x}', 'y')").fetchone()
-    assert hostile.execute("SELECT dana_train_wait(%s)", job).fetchone() == ("done",)
-    assert hostile.execute("SELECT dana_train_cancel(%s)", job).fetchone() == (False,)
+    assert hostile.execute("SELECT dana_wait(%s)", job).fetchone() == ("done",)
+    assert hostile.execute("SELECT dana_cancel(%s)", job).fetchone() == (False,)
 
 
 def test_tools_of_the_command_line_call_no_operator_of_somebody_else(hostile: Session) -> None:
@@ -120,15 +120,15 @@ OVERLOADS = (
     "dana_predict(text, real)",
     "dana_predict(text, t)",
     "dana_predict(text, record)",
-    "dana_number(real)",
-    "dana_number(integer)",
+    "dana.dana_number(real)",
+    "dana.dana_number(integer)",
     "dana_holdout(tid, numeric, integer)",
     "dana_holdout(text, numeric, integer)",
     "dana_holdout(tid, float8, text)",
     "dana_fold(tid, integer, text)",
-    "dana_find_model(varchar)",
-    "dana_find_model(name)",
-    "dana_arguments(json)",
+    "dana.dana_find_model(varchar)",
+    "dana.dana_find_model(name)",
+    "dana.dana_arguments(json)",
     "dana_group(text, text)",
     "dana_trial(json, json, boolean)",
     "dana_start(name, jsonb)",

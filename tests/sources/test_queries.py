@@ -180,7 +180,7 @@ def test_filter_runs_with_the_rights_of_the_caller(session: Session, table: str)
 
 
 def test_holdout(session: Session, table: str) -> None:
-    call = "'t', test => 0.3, seed => 5"
+    call = "'t', test_size => 0.3, seed => 5"
     same(session, call, "SELECT x, y FROM t WHERE NOT dana_holdout(ctid, 0.3, 5) ORDER BY ctid")
     row = session.execute("SELECT count(*) FROM t WHERE dana_holdout(ctid, 0.3, 5)").fetchone()
     assert row is not None
@@ -201,13 +201,13 @@ def test_holdout(session: Session, table: str) -> None:
         with pytest.raises(errors.InvalidParameterValue, match="between 0 and 1"):
             weights(session, f"'t', test => {bad}")
     with pytest.raises(errors.InvalidParameterValue, match="needs a table"):
-        weights(session, "query => 'SELECT x, y FROM t', test => 0.5")
+        weights(session, "query => 'SELECT x, y FROM t', test_size => 0.5")
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        ("dana_train('sums', 'v', test => 0.2)", "needs a table, whose rows have a place, and test.v is a view"),
+        ("dana_train('sums', 'v', test_size => 0.2)", "needs a table, whose rows have a place, and test.v is a view"),
         ("dana_cross_validate('sums', 'v')", "a column of the view that tells its rows apart"),
         ("dana_search('sums', 'v', '[{}]')", "a column of the view that tells its rows apart"),
         ("dana_predict_table('m', 'v')", "a column of the view that tells its rows apart"),
@@ -225,7 +225,7 @@ def test_rows_of_a_view_have_no_place(session: Session, call: str, words: str) -
     ("arguments", "words"),
     [
         ("filter => 'x > 9'", "no row to train on\nHINT:  Perhaps argument filter leaves none"),
-        ("filter => 'x > 9', test => 0.5", "Perhaps argument filter leaves none, or argument test leaves none"),
+        ("filter => 'x > 9', test_size => 0.5", "Perhaps argument filter leaves none, or argument test leaves none"),
         ("nulls => 'error'", "9 rows of test.n have a NULL"),
     ],
 )
@@ -254,11 +254,11 @@ def test_warm_start(session: Session, table: str) -> None:
         call = f"'t', features => '{{x}}', backend => '{backend}'"
         whole, _, _ = weights(session, f"{call}, epochs => 5")
         weights(session, f"{call}, model => 'half', epochs => 2")
-        assert weights(session, f"{call}, warm => 'half', epochs => 3")[0] == whole
+        assert weights(session, f"{call}, warm_start_from => 'half', epochs => 3")[0] == whole
         with pytest.raises(errors.InvalidParameterValue, match=r"has w\[1\], but the rule on this table has w\[2\]"):
-            weights(session, f"'t', features => '{{x,k}}', warm => 'half', backend => '{backend}'")
+            weights(session, f"'t', features => '{{x,k}}', warm_start_from => 'half', backend => '{backend}'")
     with pytest.raises(errors.UndefinedObject, match='model "none" does not exist'):
-        weights(session, "'t', features => '{x}', warm => 'none'")
+        weights(session, "'t', features => '{x}', warm_start_from => 'none'")
 
 
 @pytest.mark.parametrize(

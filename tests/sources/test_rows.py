@@ -13,6 +13,7 @@ TYPES = {
     "date": "date '2000-01-01' + i * 37",
     "infinite date": "CASE WHEN i = 3 THEN '-infinity' ELSE '2024-02-29' END::date",
     "time": "time '00:00:01.5' + i * interval '1 second'",
+    "timetz": "timetz '00:00:01.25+02' + i * interval '2 hours' + i * interval '1 second'",
     "timestamp": "timestamp '1999-12-31 12:00' + i * interval '1 hour'",
     "timestamptz": "timestamptz '2010-12-31 12:00+02' + i * interval '1 hour'",
     "bigint": "i::bigint * 123456789123",
@@ -24,6 +25,7 @@ SAME = {
     "date": "(({0}) - date '2000-01-01')::real",
     "infinite date": "CASE WHEN isfinite({0}) THEN (({0}) - date '2000-01-01')::real ELSE '-Infinity' END",
     "time": "extract(epoch FROM {0})::float8::real",
+    "timetz": "extract(epoch FROM {0})::float8::real",
     "timestamp": "extract(epoch FROM ({0}) - timestamp '2000-01-01')::float8::real",
     "timestamptz": "extract(epoch FROM ({0}) - timestamptz '2000-01-01 00:00Z')::float8::real",
 }

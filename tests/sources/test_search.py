@@ -144,14 +144,14 @@ def test_search_keeps_the_best(session: Session, table: str) -> None:
     grid = '[{"lr": 1}, {"lr": 1e-6}, {}]'
     found = rows(
         session,
-        f"dana_search('fit', 't', '{grid}', test => 0.3, keep => 'best', hyper => '{{\"lr\": 0.5}}', {COLUMNS})",
+        f"dana_search('fit', 't', '{grid}', test_size => 0.3, keep => 'best', hyper => '{{\"lr\": 0.5}}', {COLUMNS})",
     )
     assert {str(row[1]) for row in found} == {"{'lr': 1}", "{'lr': 1e-06}", "{'lr': 0.5}"}
     kept = session.execute("SELECT name, version, metadata -> 'hyper' ->> 'lr' FROM dana.model").fetchall()
     assert kept == [("best", 1, str(float(found[0][1]["lr"])))]
     score = session.execute("SELECT (dana_evaluate('best') ->> 'rmse')::float8").fetchone()
     assert score == (found[0][2],)
-    query = f"query => 'TABLE t', key => 'id', test => 0.3, keep => 'best', {COLUMNS}"
+    query = f"query => 'TABLE t', key => 'id', test_size => 0.3, keep => 'best', {COLUMNS}"
     rows(session, f"dana_search('fit', grid => '{{\"lr\": [1]}}', {query})")
     assert session.execute("SELECT max(version) FROM dana.model").fetchone() == (2,)
 
@@ -177,10 +177,10 @@ def test_search_keeps_the_best(session: Session, table: str) -> None:
         ("dana_search('fit', 't', '{\"lr\": [\"a\", null, [1]]}')", errors.DataException, "no point .*finite number"),
         ("dana_search('fit', 't', '{\"lr\": [1e400]}')", errors.DataException, "no point .*finite number, not 10000"),
         ("dana_search('fit', 't', '{\"lr\": [1]}', 'speed')", Invalid, 'no metric "speed"'),
-        ("dana_search('fit', 't', '{\"lr\": [1]}', folds => 2, test => 0.5)", Invalid, "not both"),
-        ("dana_search('fit', 't', '{\"lr\": [1]}', test => 1)", Invalid, "between 0 and 1"),
+        ("dana_search('fit', 't', '{\"lr\": [1]}', folds => 2, test_size => 0.5)", Invalid, "not both"),
+        ("dana_search('fit', 't', '{\"lr\": [1]}', test_size => 1)", Invalid, "between 0 and 1"),
         ("dana_search('fit', 't', '{\"lr\": [1]}', hyper => '[]')", Invalid, "must be a JSON object"),
-        ("dana_grid('{\"a\": [1, 2], \"b\": %s, \"c\": %s}')", errors.ProgramLimitExceeded, "20200 points"),
+        ("dana.dana_grid('{\"a\": [1, 2], \"b\": %s, \"c\": %s}')", errors.ProgramLimitExceeded, "20200 points"),
         ("dana_statement('pg_sleep', '{}')", errors.UndefinedFunction, "cannot be called"),
         ("dana_statement('dana_train', '{\"a); DROP\": 1}')", Invalid, "no argument 'a"),
     ],

@@ -12,6 +12,10 @@ from tests.sources.conftest import Session
 FOR_ALL = {
     "dana_apart",
     "dana_arguments",
+    "dana_class",
+    "dana_classification_add",
+    "dana_classification_final",
+    "dana_classification_metrics",
     "dana_evaluate",
     "dana_export_model",
     "dana_find_model",
@@ -26,9 +30,12 @@ FOR_ALL = {
     "dana_predict",
     "dana_predict_table",
     "dana_progress",
+    "dana_regression_add",
+    "dana_regression_final",
+    "dana_regression_metrics",
     "dana_statement",
-    "dana_train_cancel",
-    "dana_train_wait",
+    "dana_cancel",
+    "dana_wait",
     "dana_trial",
 }
 """Functions that nobody has to be granted: they read what their caller may read, and change nothing; dana_trial() calls
@@ -94,7 +101,7 @@ def test_a_trial_needs_the_right_to_train(session: Session) -> None:
         session.execute("GRANT SELECT ON t TO passer_by")
         session.execute("SET ROLE passer_by")
         with pytest.raises(psycopg.errors.InsufficientPrivilege, match="permission denied for function dana_train"):
-            session.execute("""SELECT dana_trial('{"udf": "sums", "source": "t"}', '{}')""")
+            session.execute("""SELECT dana_trial('{"rule": "sums", "source": "t"}', '{}')""")
     finally:
         session.execute("RESET ROLE")
         session.execute("DROP OWNED BY passer_by")

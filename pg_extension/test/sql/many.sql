@@ -20,23 +20,23 @@ SELECT fold, trained + tested AS rows, metrics ? 'auc' AS auc FROM dana_cross_va
 SELECT count(DISTINCT dana_fold(id::text, 4)) AS folds, min(dana_fold(ctid, 4)) AS first FROM visits;
 SELECT fold FROM dana_cross_validate('logistic', 'visits', folds => 1);
 
-SELECT rank, hyper, score > 0.9 AS good, error FROM dana_search('logistic', 'visits', '{"lr": [1, "much"]}', 'auc', test => 0.3,
+SELECT rank, hyper, score > 0.9 AS good, error FROM dana_search('logistic', 'visits', '{"lr": [1, "much"]}', 'auc', test_size => 0.3,
 	features => '{a,b}', label => 'came', keep => 'best');
 SELECT version, metadata ->> 'test' AS test FROM dana.model WHERE name = 'best';
 SELECT rank FROM dana_search('logistic', 'visits', '{"speed": [1]}');
-SELECT * FROM dana_grid('{"b": [1, 2], "a": [3, 4]}');
+SELECT * FROM dana.dana_grid('{"b": [1, 2], "a": [3, 4]}');
 
 SELECT dana_train_start('logistic', 'visits', 'background', '{a,b}', 'came') AS job \gset
-SELECT dana_train_wait(:job, 60);
+SELECT dana_wait(:job, 60);
 SELECT function, state, result -> 0 ->> 'model' AS model, (result -> 0 ->> 'tuples')::int AS tuples, pid IS NULL AS gone
 FROM dana.job WHERE id = :job;
-SELECT dana_train_cancel(:job);
+SELECT dana_cancel(:job);
 BEGIN;
 SELECT dana_train_start('logistic', 'visits', 'background') AS job \gset
-SELECT dana_train_wait(:job);
+SELECT dana_wait(:job);
 ROLLBACK;
-SELECT dana_start('dana_search', '{"udf": "logistic", "source": "visits", "grid": {"lr": []}}') AS job \gset
-SELECT dana_train_wait(:job, 60);
+SELECT dana_start('dana_search', '{"rule": "logistic", "source": "visits", "grid": {"lr": []}}') AS job \gset
+SELECT dana_wait(:job, 60);
 SELECT state, sqlstate, message FROM dana.job WHERE id = :job;
 SELECT dana_start('pg_sleep', '{"a": 1}');
 

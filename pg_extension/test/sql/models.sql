@@ -6,7 +6,7 @@ SELECT dana_predict('logistic@1', 0.9, 0.1) > 0.5 AS old, dana_predict('logistic
 SELECT dana_predict('logistic', 1.0);
 SELECT dana_predict('logistic@7', 1.0, 1.0);
 SELECT dana_predict('nothing', 1.0);
-SELECT * FROM dana_find_model('logistic@1');
+SELECT * FROM dana.dana_find_model('logistic@1');
 SELECT dana_predict('logistic@01', 1.0, 1.0);
 SELECT tuples FROM dana_train('logisitc', 'patients');
 SELECT model, epoch, loss IS NOT NULL AS loss FROM dana.curve WHERE model = 'logistic' AND epoch = 1 ORDER BY run LIMIT 1;
@@ -22,14 +22,14 @@ SELECT name, version, comment FROM dana.model WHERE comment IS NOT NULL;
 
 SELECT e ->> 'model' AS model, e ->> 'rows' AS rows, (e ->> 'accuracy')::float8 > 0.9 AS accurate, e -> 'confusion' ? 'tp' AS confusion
 FROM dana_evaluate('doctors@1') e;
-SELECT tuples BETWEEN 140 AND 180 AS most FROM dana_train('logistic', 'patients', 'held', '{age,weight}', 'ill', test => 0.2, seed => 7);
+SELECT tuples BETWEEN 140 AND 180 AS most FROM dana_train('logistic', 'patients', 'held', '{age,weight}', 'ill', test_size => 0.2, seed => 7);
 SELECT e ->> 'part' AS part, (e ->> 'rows')::int BETWEEN 20 AND 60 AS rest FROM dana_evaluate('held') e;
 
 SELECT dana_drop_model('doctors', 2), dana_drop_model('held');
 SELECT dana_drop_model('doctors', 2);
 SELECT dana_drop_model('doctors');
-SELECT dana_drop_udf('logistic');
-SELECT name, udf FROM dana.model ORDER BY 1;
+SELECT dana_drop_rule('logistic');
+SELECT name, rule FROM dana.model ORDER BY 1;
 DROP TABLE patients, flowers;
 DROP EXTENSION dana CASCADE;
 SELECT nspname FROM pg_namespace WHERE nspname = 'dana';

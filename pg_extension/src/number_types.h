@@ -1,0 +1,35 @@
+/*
+ * The types that are numbers: one row each, here and in dana/storage/types.py. No other place lists them.
+ *
+ * The machine converts what it can read where it lies; this backend, which converts everything, makes a double of the
+ * others: it holds a day, and a microsecond of 285 years, exactly.
+ */
+#ifndef DANA_NUMBER_TYPES_H
+#define DANA_NUMBER_TYPES_H
+
+/* How a number lies in memory: name, C type, as a Datum, as a binary32 (numerics.h) */
+#define DANA_ELEMENTS(ELEMENT) \
+	ELEMENT(FLOAT4, float4, DatumGetFloat4, dn_from_float32) \
+	ELEMENT(FLOAT8, float8, DatumGetFloat8, dn_from_float64) \
+	ELEMENT(INT2, int16, DatumGetInt16, dn_from_int16) \
+	ELEMENT(INT4, int32, DatumGetInt32, dn_from_int32) \
+	ELEMENT(INT8, int64, DatumGetInt64, dn_from_int64) \
+	ELEMENT(BOOL, uint8, DatumGetBool, dn_from_bool)
+
+/* Type, its pg_type.typlen and typalign, and how it lies in memory, or else what makes a double of the Datum `value` */
+#define DANA_TYPES(STORED, CONVERTED) \
+	STORED(BOOLOID, 1, TYPALIGN_CHAR, BOOL) \
+	STORED(INT2OID, 2, TYPALIGN_SHORT, INT2) \
+	STORED(INT4OID, 4, TYPALIGN_INT, INT4) \
+	STORED(INT8OID, 8, TYPALIGN_DOUBLE, INT8) \
+	STORED(FLOAT4OID, 4, TYPALIGN_INT, FLOAT4) \
+	STORED(FLOAT8OID, 8, TYPALIGN_DOUBLE, FLOAT8) \
+	CONVERTED(NUMERICOID, -1, TYPALIGN_INT, DatumGetFloat8(DirectFunctionCall1(numeric_float8, value))) \
+	CONVERTED(DATEOID, 4, TYPALIGN_INT, date_number(DatumGetDateADT(value))) \
+	CONVERTED(TIMEOID, 8, TYPALIGN_DOUBLE, DatumGetTimeADT(value) / (double)USECS_PER_SEC) \
+	CONVERTED(TIMETZOID, 12, TYPALIGN_DOUBLE, \
+			  DatumGetTimeTzADTP(value)->time / (double)USECS_PER_SEC + DatumGetTimeTzADTP(value)->zone) \
+	CONVERTED(TIMESTAMPOID, 8, TYPALIGN_DOUBLE, timestamp_number(DatumGetTimestamp(value))) \
+	CONVERTED(TIMESTAMPTZOID, 8, TYPALIGN_DOUBLE, timestamp_number(DatumGetTimestampTz(value)))
+
+#endif /* DANA_NUMBER_TYPES_H */

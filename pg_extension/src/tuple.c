@@ -1,0 +1,77 @@
+/*
+ * Tuples as they lie on a page that may be damaged (tuple.h).
+ *
+ * PostgreSQL's own functions trust a tuple: a wrong length leads them out of it, out of the page, out of the server's
+ * memory. A Strider does not trust it, so that a damaged page is an error and not a crash; nor do we, who look at the
+ * page before it.
+ */
+#include "postgres.h"
+
+#include "tuple.h"
+
+#include "access/htup_details.h"
+#include "access/tupmacs.h"
+
+#include "compat.h"
+
+Size
+dana_value_size(const char *at, Size left, int16 typlen)
+{
+	Size size = typlen;
+
+	if (left == 0)
+		return 0;
+	if (typlen == -2)
+		size = strnlen(at, left) + 1;
+	else if (typlen == -1 && VARATT_IS_1B_E(at))
+		/* the other tags are addresses in memory */
+		size = left >= VARHDRSZ_EXTERNAL && VARTAG_EXTERNAL(at) == VARTAG_ONDISK ? VARSIZE_EXTERNAL(at) : 0;
+	else if (typlen == -1 && VARATT_IS_1B(at))
+		size = VARSIZE_1B(at);
+	else if (typlen == -1)
+	{
+		Size least = VARATT_IS_4B_C(at) ? VARHDRSZ_COMPRESSED : VARHDRSZ;
+
+		size = left >= VARHDRSZ && VARSIZE_4B(at) >= least ? VARSIZE_4B(at) : 0;
+	}
+	return size <= left ? size : 0;
+}
+
+/* What is checked is what heap_deform_tuple() and nocachegetattr() (heaptuple.c) rely on */
+const char *
+dana_tuple_damage(TupleDesc descriptor, HeapTuple tuple)
+{
+	const HeapTupleHeader header = tuple->t_data;
+	const int			  natts = HeapTupleHeaderGetNatts(header);
+	const bool			  nulls = HeapTupleHasNulls(tuple);
+	const Size			  expected = MAXALIGN(SizeofHeapTupleHeader + (nulls ? BITMAPLEN(natts) : 0));
+	const char			 *data = (const char *)header + header->t_hoff;
+	Size				  offset = 0;
+	Size				  length;
+
+	if (natts > descriptor->natts)
+		return psprintf("the tuple has %d columns, the table %d", natts, descriptor->natts);
+	if (header->t_hoff != expected || expected > tuple->t_len)
+		return psprintf("a tuple of %u bytes has a header of %d, not of %zu", tuple->t_len, header->t_hoff, expected);
+	length = tuple->t_len - header->t_hoff;
+	for (int i = 0; i < natts; i++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(descriptor, i);
+		Size			  size;
+
+		if (nulls && att_isnull(i, header->t_bits))
+			continue;
+		/* a length of one byte stands anywhere, unlike the padding before one of four */
+		if (attribute->attlen != -1 || offset >= length || data[offset] == 0)
+			offset = att_align_nominal(offset, attribute->attalign);
+		size = offset < length ? dana_value_size(data + offset, length - offset, attribute->attlen) : 0;
+		if (size == 0)
+			return psprintf("column %d does not lie within its tuple", i + 1);
+		if (attribute->attlen < 0 && !HeapTupleHasVarWidth(tuple))
+			return psprintf("column %d has a length, and the tuple's header says that none has", i + 1);
+		if (attribute->attlen == -1 && VARATT_IS_EXTERNAL(data + offset) && !HeapTupleHasExternal(tuple))
+			return psprintf("column %d is stored out of line, and the tuple's header says that none is", i + 1);
+		offset += size;
+	}
+	return NULL;
+}

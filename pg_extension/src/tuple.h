@@ -1,0 +1,21 @@
+/*
+ * Tuples as they lie on a page that may be damaged.
+ */
+#ifndef DANA_TUPLE_H
+#define DANA_TUPLE_H
+
+#include "postgres.h"
+
+#include "access/htup.h"
+#include "access/tupdesc.h"
+
+/* Bytes of a stored value of a type whose pg_type.typlen is `typlen`; 0 where it does not lie within `left` bytes */
+extern Size dana_value_size(const char *at, Size left, int16 typlen);
+
+/*
+ * What contradicts a table's descriptor in a tuple whose t_len bytes are there; NULL: nothing does, and PostgreSQL's
+ * functions find all of its values within it. What is in the values is not looked at.
+ */
+extern const char *dana_tuple_damage(TupleDesc descriptor, HeapTuple tuple);
+
+#endif /* DANA_TUPLE_H */

@@ -1,0 +1,223 @@
+"""`dana_classification_metrics`, `dana_regression_metrics` and `dana.dana_class` against scikit-learn and training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import psycopg
+import pytest
+
+from tests.sources.conftest import Session, weights
+
+metrics = pytest.importorskip("sklearn.metrics")
+
+Pairs = Iterable[Sequence[float | None]]
+
+BOTH = "dana_regression_metrics(y, p) || coalesce(dana_classification_metrics(y, p), '{}')"
+
+
+def fill(session: Session, rows: Pairs) -> None:
+    session.execute("DROP TABLE IF EXISTS t")
+    session.execute("CREATE TABLE t (k serial, y float8, p float8)")
+    with session.cursor().copy("COPY t (y, p) FROM STDIN") as copy:
+        for row in rows:
+            copy.write_row(row)
+
+
+def one(session: Session, expression: str, rest: str = "FROM t") -> Any:
+    row = session.execute(f"SELECT {expression} {rest}").fetchone()
+    assert row is not None
+    return row[0]
+
+
+def expected(y: Any, p: Any, threshold: float) -> dict[str, Any]:
+    chosen = p >= threshold
+    truth = y > 0
+    tn, fp, fn, tp = metrics.confusion_matrix(truth, chosen, labels=[False, True]).ravel().tolist()
+    probable = bool(((p >= 0) & (p <= 1)).all())
+    spread = len(set(y)) > 1
+    return {
+        "rows": len(y),
+        "mae": metrics.mean_absolute_error(y, p),
+        "rmse": metrics.mean_squared_error(y, p) ** 0.5,
+        "r2": metrics.r2_score(y, p) if spread else None,
+        "accuracy": metrics.accuracy_score(truth, chosen),
+        "precision": tp / (tp + fp) if tp + fp else None,
+        "recall": tp / (tp + fn) if tp + fn else None,
+        "f1": metrics.f1_score(truth, chosen) if 2 * tp + fp + fn else None,
+        "log_loss": -np.log(np.maximum(np.where(truth, p, 1 - p), 2**-24)).mean() if probable else None,
+        "auc": metrics.roc_auc_score(truth, p) if spread else None,
+        "confusion": {"tp": tp, "fp": fp, "fn": fn, "tn": tn},
+    }
+
+
+def same(found: Any, other: dict[str, Any], rel: float = 1e-12) -> None:
+    assert found.pop("confusion") == other.pop("confusion")
+    assert found.keys() == other.keys()
+    for name, value in other.items():
+        assert found[name] == (None if value is None else pytest.approx(value, rel=rel, abs=1e-12)), name
+
+
+@pytest.mark.parametrize("signs", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "decimals"), [(1, 2), (2, 0), (17, 0), (500, 1), (5000, 12)], ids=["one", "two", "few", "ties", "many"]
+)
+def test_two_classes(session: Session, rows: int, decimals: int, signs: bool) -> None:
+    rng = np.random.default_rng(rows)
+    y = rng.integers(0, 2, rows).astype(float)
+    p = np.round(np.clip(rng.normal(0.4 + 0.2 * y, 0.3), 0, 1), decimals)
+    if signs:
+        y, p = 2 * y - 1, 4 * p - 2
+    signs = signs and -1 in y
+    fill(session, np.stack([y, p], axis=1).tolist())
+    same(one(session, BOTH), expected(y, p, 0.0 if signs else 0.5))
+    third = expected(y, p, 0.3)
+    found = one(session, "dana_regression_metrics(y, p) || dana_classification_metrics(y, p, 0.3)")
+    same(found, third)
+    assert one(session, "dana_classification_metrics(y, p, NULL) = dana_classification_metrics(y, p)") is True
+    backwards = one(session, "dana_classification_metrics(y, p ORDER BY k DESC) = dana_classification_metrics(y, p)")
+    assert backwards is True, "to the last digit"
+
+
+@pytest.mark.parametrize("label", [0.0, 1.0, -1.0])
+def test_one_class(session: Session, label: float) -> None:
+    p = np.array([0.25, 0.75, 0.5, 0.5])
+    fill(session, [(label, value) for value in p])
+    same(one(session, BOTH), expected(np.full(4, label), p, 0.0 if label < 0 else 0.5))
+
+
+@pytest.mark.parametrize("rows", [[], [(None, None)], [(None, 1), (1, None)]])
+def test_no_row(session: Session, rows: Pairs) -> None:
+    fill(session, rows)
+    assert one(session, "dana_regression_metrics(y, p)") is None
+    assert one(session, "dana_classification_metrics(y, p)") is None
+    assert one(session, "dana_classification_metrics(y, p, 0.5)") is None
+
+
+@pytest.mark.parametrize("label", [2.0, 0.5, -1.0, float("nan"), float("inf")])
+def test_other_labels(session: Session, label: float) -> None:
+    """Also where they come late, and with 0 among them: -1 alone goes with 1."""
+    fill(session, [(k % 2, 0.5) for k in range(100)] + [(label, 0.5)] + [(1, 0.5)] * 50)
+    assert one(session, "dana_classification_metrics(y, p)") is None
+    assert one(session, "dana_regression_metrics(y, p)")["rows"] == 151
+
+
+def test_groups_filters_and_windows(session: Session) -> None:
+    rng = np.random.default_rng(3)
+    y, p = rng.integers(0, 2, 300).astype(float), np.round(rng.random(300), 2)
+    fill(session, [(None if k % 7 == 3 else y[k], None if k % 11 == 5 else p[k]) for k in range(300)])
+    used = np.array([k for k in range(300) if k % 7 != 3 and k % 11 != 5])
+    groups = session.execute(
+        f"SELECT (k - 1) % 5, {BOTH}, dana_classification_metrics(y, p) FILTER (WHERE k <= 100) FROM t GROUP BY 1"
+    ).fetchall()
+    assert len(groups) == 5
+    for key, found, filtered in groups:
+        mine = used[used % 5 == key]
+        same(found, expected(y[mine], p[mine], 0.5))
+        first = mine[mine < 100]
+        assert filtered["auc"] == pytest.approx(metrics.roc_auc_score(y[first], p[first]))
+    running = session.execute(
+        "SELECT k, dana_classification_metrics(y, p) OVER w, dana_regression_metrics(y, p) OVER w,"
+        " dana_classification_metrics(y, p) OVER (ORDER BY k ROWS 49 PRECEDING) FROM t WINDOW w AS (ORDER BY k)"
+        " ORDER BY k"
+    ).fetchall()
+    for k, classes, numbers, last in running[60:]:
+        mine = used[used < k]
+        same(numbers | classes, expected(y[mine], p[mine], 0.5))
+        mine = mine[mine >= k - 50]
+        assert last["auc"] == pytest.approx(metrics.roc_auc_score(y[mine], p[mine]))
+
+
+def test_regression_of_any_size(session: Session) -> None:
+    rng = np.random.default_rng(5)
+    for offset, scale in ((0, 1), (1e9, 1), (1e15, 1e3), (0, 1e-200), (0, 1e300), (1e300, 1e290)):
+        y = rng.normal(0, 1, 400) * scale + offset
+        p = y + rng.normal(0, 0.3, 400) * scale
+        fill(session, np.stack([y, p], axis=1).tolist())
+        found = one(session, "dana_regression_metrics(y, p)")
+        error, spread = (y - p) / scale, (y - offset) / scale
+        assert found["mae"] == pytest.approx(np.abs(error).mean() * scale, rel=1e-12)
+        assert found["rmse"] == pytest.approx((error**2).mean() ** 0.5 * scale, rel=1e-12)
+        assert found["r2"] == pytest.approx(metrics.r2_score(spread, spread - error), rel=1e-7)
+    fill(session, [(0.1, 0.1)] * 1000)
+    assert one(session, "dana_regression_metrics(y, p)") == {"rows": 1000, "mae": 0, "rmse": 0, "r2": None}
+
+
+def test_what_is_no_number(session: Session) -> None:
+    """A NaN is the largest prediction, as for ORDER BY; JSON has it, and an infinity, as a string."""
+    nan, inf = float("nan"), float("inf")
+    fill(session, [(1, nan), (0, nan), (1, inf), (0, -inf), (0, 0.5), (1, 0.25)])
+    found = one(session, "dana_classification_metrics(y, p)")
+    assert found["confusion"] == {"tp": 2, "fp": 2, "fn": 1, "tn": 1}
+    assert found["log_loss"] is None
+    assert found["auc"] == pytest.approx(metrics.roc_auc_score([1, 0, 1, 0, 0, 1], [9, 9, 8, -9, 0.5, 0.25]))
+    assert one(session, "dana_regression_metrics(y, p)")["mae"] == "NaN"
+    assert one(session, "dana_regression_metrics(y, p) FILTER (WHERE p <> 'NaN')")["rmse"] == "Infinity"
+
+
+def test_all_digits(session: Session) -> None:
+    """Whatever extra_float_digits says, which shortens what a cast to text writes."""
+    session.execute("SET extra_float_digits = 0")
+    fill(session, [(0, 1), (1, 1), (0, 0)])
+    assert str(one(session, "dana_classification_metrics(y, p)->>'accuracy'")) == repr(2 / 3)
+
+
+def test_a_threshold_is_one(session: Session) -> None:
+    fill(session, [(0, 0.25), (1, 0.75), (None, 0.5)])
+    for threshold in ("p", "nullif(p, 0.25)", "CASE WHEN p > 0.6 THEN 'NaN' ELSE 0.5 END"):
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="must be the same for all rows"):
+            one(session, f"dana_classification_metrics(y, p, {threshold})")
+    assert one(session, "dana_classification_metrics(y, p, 'NaN')")["recall"] == 0
+
+
+def test_a_million_rows(session: Session) -> None:
+    session.execute("SELECT setseed(0.5)")
+    session.execute(
+        "CREATE TABLE t AS SELECT y, round((random() * 0.8 + y * 0.2)::numeric, 4)::float8 AS p"
+        " FROM (SELECT (random() < 0.3)::int::float8 AS y FROM generate_series(1, 1000000)) s"
+    )
+    y, p = np.array(session.execute("SELECT y, p FROM t").fetchall()).T
+    found = one(session, BOTH)
+    assert found["log_loss"] == pytest.approx(metrics.log_loss(y, p), rel=1e-6), "2^-24 where a prediction is certain"
+    same(found, expected(y, p, 0.5), rel=1e-9)
+
+
+LABELS = {
+    "text": ("text", "{no,yes}", "no"),
+    "char(5)": ("char(5)", '{"no   ","yes  "}', "no"),
+    "enum": ("mood", "{no,yes}", "no"),
+    "boolean": ("boolean", "{f,t}", "no"),
+    "numeric": ("numeric(4,2)", "{1.00,2.00}", "1"),
+    "date": ("date", "{2024-02-29,2024-03-01}", "2024-02-29"),
+}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_classes_are_those_of_a_training(session: Session, kind: str) -> None:
+    written, classes, first = LABELS[kind]
+    second = {"1": "2", "2024-02-29": "2024-03-01"}.get(first, "yes")
+    session.execute("CREATE TYPE mood AS ENUM ('no', 'yes', 'perhaps')")
+    session.execute(
+        f"CREATE TABLE t AS SELECT i::real AS x, (ARRAY['{first}', '{second}'])[1 + i % 2]::{written} AS y"
+        " FROM generate_series(1, 99) i"
+    )
+    session.execute("CREATE TABLE plain AS SELECT x, (x::int % 2)::real AS y FROM t")
+    assert weights(session, f"'t', classes => '{classes}'") == weights(session, "'plain'")
+    numbers = f"dana.dana_class(y, '{classes}')"
+    assert one(session, f"bool_and({numbers} = x::int % 2)") is True
+    assert (
+        one(session, f"bool_and(dana.dana_class(y, CASE WHEN x > 0 THEN '{classes}'::text[] END) = x::int % 2)") is True
+    )
+    assert one(session, "count(dana.dana_class(y, ARRAY[NULL, 'nothing']))") == 0
+    assert one(session, f"count(dana.dana_class(NULL::{written}, '{classes}'))") == 0
+    assert one(session, "dana.dana_class('yes', '{no,yes}')", "") == 1
+
+
+def test_no_cast_of_somebody_else_is_called(session: Session) -> None:
+    session.execute("CREATE TYPE mood AS ENUM ('no', 'yes')")
+    session.execute("CREATE FUNCTION other(mood) RETURNS text LANGUAGE sql AS $$SELECT 'no'$$")
+    session.execute("CREATE CAST (mood AS text) WITH FUNCTION other(mood)")
+    assert one(session, "'yes'::mood::text", "") == "no"
+    assert one(session, "dana.dana_class('yes'::mood, '{no,yes}')", "") == 1
