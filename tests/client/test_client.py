@@ -76,9 +76,9 @@ def test_epochs_are_told_where_somebody_looks(db: Connection, monkeypatch: pytes
     assert db.session.execute("SHOW dana.notices").fetchone() == ("run",)
     # it belongs to the session's transaction, as without anybody who looks
     assert db.session.info.transaction_status is TransactionStatus.INTRANS
-    assert db.session.execute("SELECT count(*) FROM dana.run WHERE udf = 'client_logistic'").fetchone() == (1,)
+    assert db.session.execute("SELECT count(*) FROM dana.run WHERE rule = 'client_logistic'").fetchone() == (1,)
     db.session.rollback()
-    assert db.session.execute("SELECT count(*) FROM dana.run WHERE udf = 'client_logistic'").fetchone() == (0,)
+    assert db.session.execute("SELECT count(*) FROM dana.run WHERE rule = 'client_logistic'").fetchone() == (0,)
 
 
 def test_the_session_s_settings_are_left_alone(pg_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_the_session_s_settings_are_left_alone(pg_uri: str, tmp_path: Path, monk
     with psycopg.connect(pg_uri, autocommit=True) as session, (tmp_path / "sent").open("w+b") as sent:
         client = Connection(session)
         create_table(session, "pooled", small().columns())
-        client.create_udf("client_pooled", dana.load(PAPER / "logistic.py"))
+        client.create_rule("client_pooled", dana.load(PAPER / "logistic.py"))
         session.pgconn.trace(sent.fileno())
         try:
             assert client.train("client_pooled", "pooled", label="y", epochs=2, progress=True).epochs == 2
@@ -100,9 +100,9 @@ def test_the_session_s_settings_are_left_alone(pg_uri: str, tmp_path: Path, monk
             assert session.execute(found).fetchone() == ("none", "default")
         finally:
             session.pgconn.untrace()
-            session.execute("DROP TABLE pooled; SELECT dana_drop_udf('client_pooled')")
+            session.execute("DROP TABLE pooled; SELECT dana_drop_rule('client_pooled')")
         assert len(shown) >= 2
-        assert session.execute("SELECT count(*) > 0 FROM dana.run WHERE udf = 'client_pooled'").fetchone() == (True,)
+        assert session.execute("SELECT count(*) > 0 FROM dana.run WHERE rule = 'client_pooled'").fetchone() == (True,)
         sent.seek(0)
         said = sent.read().decode()
         assert "set_config('dana.notices', $1, true)" in said
@@ -118,7 +118,9 @@ def test_parts_queries_and_evaluation(db: Connection) -> None:
     words = "SELECT *, CASE y WHEN 1 THEN 'good' ELSE 'bad' END AS kind FROM small"
     columns = db.session.execute("SELECT attname FROM pg_attribute WHERE attrelid = 'small'::regclass AND attnum > 0")
     features = [name for (name,) in columns if name != "y"]
-    db.train("client_logistic", query=words, features=features, label="kind", classes=["bad", "good"], warm_start_from="part")
+    db.train(
+        "client_logistic", query=words, features=features, label="kind", classes=["bad", "good"], warm_start_from="part"
+    )
     cold = db.train("client_logistic", "small", label="y", model="cold", nulls=0, nonfinite="error")
     assert (cold.tuples, cold.skipped) == (ROWS, 0)
     assert db.evaluate("client_logistic")["rows"] == ROWS

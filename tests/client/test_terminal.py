@@ -43,7 +43,7 @@ def session(pg_uri: str) -> Iterator[psycopg.Connection]:
         session.execute("CREATE TABLE shown AS SELECT random()::real a, random()::real y FROM generate_series(1, 50)")
         session.execute("SELECT dana_create_udf('shown', %s)", ((PAPER / "linear.py").read_text(),))
         yield session
-        session.execute("DROP TABLE shown; SELECT dana_drop_udf('shown')")
+        session.execute("DROP TABLE shown; SELECT dana_drop_rule('shown')")
         session.execute("SELECT dana_drop_model(%s)", (NAME,))
 
 
@@ -72,7 +72,7 @@ def test_no_command_sends_a_name_as_it_is(
         if command[-1] != "--background" and command != ["jobs"]:
             assert SHOWN[:20] in said.out + said.err, command
         if command[-1] == "--background":
-            session.execute("SELECT dana_train_wait(max(id)) FROM dana.job")
+            session.execute("SELECT dana_wait(max(id)) FROM dana.job")
 
     # PMML has the name as it is: in a file, and not on a terminal
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)

@@ -34,7 +34,7 @@ def db(pg_uri: str) -> Iterator[Connection]:
         table = Dataset(name="reported", features=data.features[:ROWS, :7], label=data.label[:ROWS])
         create_table(session, "reported", table.columns())
         client = Connection(session)
-        client.create_udf("reported_logistic", read_rule(LOGISTIC))
+        client.create_rule("reported_logistic", read_rule(LOGISTIC))
         yield client
         session.rollback()
 
@@ -124,7 +124,7 @@ def test_the_machine_is_the_one_that_trained_whatever_became_of_its_table(
 
 
 def test_metas_and_dims_that_a_machine_is_made_of(db: Connection) -> None:
-    db.create_udf("reported_mlp", rules.text("mlp"))
+    db.create_rule("reported_mlp", rules.text("mlp"))
     run = read_run(
         db.session, db.train("reported_mlp", "reported", label="y", epochs=1, hyper={"h": 3, "lr": 0.01}).run
     )
@@ -189,18 +189,18 @@ def test_a_run_of_the_interpreter_has_no_machine(db: Connection) -> None:
 def test_a_rule_that_is_gone_or_another_leaves_the_rest(db: Connection) -> None:
     run = trained(db)
     text = read_rule(LOGISTIC)
-    db.create_udf("reported_logistic", text + "# as it was, but for this remark\n")
+    db.create_rule("reported_logistic", text + "# as it was, but for this remark\n")
     later = read_run(db.session, run.id)
-    assert later.rule is None
+    assert later.text is None
     assert machine_of(later) == "The rule has been replaced since this run."
     page = render(later, machine_of(later))
     assert "replaced since this run. So the machine&#39;s schedule cannot be made again" in page.replace("'", "&#39;")
     assert "remark" not in page
-    db.create_udf("reported_logistic", text)
+    db.create_rule("reported_logistic", text)
     the_machine(read_run(db.session, run.id))
-    db.drop_udf("reported_logistic")
+    db.drop_rule("reported_logistic")
     later = read_run(db.session, run.id)
-    assert later.rule is None
+    assert later.text is None
     assert machine_of(later) == "The rule has been dropped, or is not yours to read."
 
 

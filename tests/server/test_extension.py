@@ -55,7 +55,8 @@ def test_made_anew_it_keeps_what_users_made(database: Session) -> None:
     database.execute("CREATE TABLE public.t AS SELECT i::real AS x, 1::real AS y FROM generate_series(1, 100) i")
     database.execute("SELECT dana_create_udf('sums', %s)", (SUMS,))
     database.execute("SELECT dana_train('sums', 't')")
-    job = database.execute("SELECT dana_train_start('sums', 't', 'other')").fetchone()
+    start = """SELECT dana_start('dana_train', '{"rule": "sums", "source": "t", "model": "other"}')"""
+    job = database.execute(start).fetchone()
     assert database.execute("SELECT dana_wait(%s)", job).fetchone() == ("done",)
     analyst = f"analyst {database.info.server_version}"
     database.execute(f'DROP ROLE IF EXISTS "{analyst}"')
@@ -74,7 +75,7 @@ def test_made_anew_it_keeps_what_users_made(database: Session) -> None:
     assert contents(database) == before
     assert rights(database) == allowed
     assert database.execute("SELECT version, run FROM dana.sums('t', epochs => 1)").fetchone() == (2, 3)
-    assert database.execute("SELECT dana_train_start('sums', 't') > %s", job).fetchone() == (True,)
+    assert database.execute(f"{start} > %s", job).fetchone() == (True,)
     database.execute(f'DROP OWNED BY "{analyst}"; DROP ROLE "{analyst}"')
 
 
