@@ -318,12 +318,12 @@ class Connection:
 
     def wait(self, job: int, timeout: float | None = None) -> Job:
         """Wait until a job ended, or for so many seconds; the job as it is then."""
-        self.session.execute("SELECT dana_train_wait(%s, %s)", (job, timeout))
+        self.session.execute("SELECT dana_wait(%s, %s)", (job, timeout))
         return jobs(self.session, job)[0]
 
     def cancel(self, job: int) -> bool:
         """Cancel a job; False where it is over."""
-        row = self.session.execute("SELECT dana_train_cancel(%s)", (job,)).fetchone()
+        row = self.session.execute("SELECT dana_cancel(%s)", (job,)).fetchone()
         return row is not None and bool(row[0])
 
     def jobs(self, limit: int | None = None) -> list[Job]:

@@ -55,8 +55,10 @@ def test_made_anew_it_keeps_what_users_made(database: Session) -> None:
     database.execute("CREATE TABLE public.t AS SELECT i::real AS x, 1::real AS y FROM generate_series(1, 100) i")
     database.execute("SELECT dana_create_udf('sums', %s)", (SUMS,))
     database.execute("SELECT dana_train('sums', 't')")
-    job = database.execute("SELECT dana_train_start('sums', 't', 'other')").fetchone()
-    assert database.execute("SELECT dana_train_wait(%s)", job).fetchone() == ("done",)
+    job = database.execute(
+        """SELECT dana_start('dana_train', '{"udf": "sums", "source": "t", "model": "other"}')"""
+    ).fetchone()
+    assert database.execute("SELECT dana_wait(%s)", job).fetchone() == ("done",)
     analyst = f"analyst {database.info.server_version}"
     database.execute(f'DROP ROLE IF EXISTS "{analyst}"')
     database.execute(f'CREATE ROLE "{analyst}"')
@@ -74,7 +76,9 @@ def test_made_anew_it_keeps_what_users_made(database: Session) -> None:
     assert contents(database) == before
     assert rights(database) == allowed
     assert database.execute("SELECT version, run FROM dana.sums('t', epochs => 1)").fetchone() == (2, 3)
-    assert database.execute("SELECT dana_train_start('sums', 't') > %s", job).fetchone() == (True,)
+    assert database.execute(
+        """SELECT dana_start('dana_train', '{"udf": "sums", "source": "t"}') > %s""", job
+    ).fetchone() == (True,)
     database.execute(f'DROP OWNED BY "{analyst}"; DROP ROLE "{analyst}"')
 
 

@@ -12,6 +12,7 @@ from tests.sources.conftest import Session
 FOR_ALL = {
     "dana_apart",
     "dana_arguments",
+    "dana_cancel",
     "dana_evaluate",
     "dana_export_model",
     "dana_find_model",
@@ -27,9 +28,8 @@ FOR_ALL = {
     "dana_predict_table",
     "dana_progress",
     "dana_statement",
-    "dana_train_cancel",
-    "dana_train_wait",
     "dana_trial",
+    "dana_wait",
 }
 """Functions that nobody has to be granted: they read what their caller may read, and change nothing; dana_trial() calls
 dana_train() with its caller's rights; the functions about a job ask whose it is."""
