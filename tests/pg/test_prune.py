@@ -19,7 +19,7 @@ Rule = Callable[..., str]
 
 @pytest.fixture
 def trained(cluster: Cluster, session: Session, rule: Rule) -> Iterator[str]:
-    """Four versions of a and two of b, and three jobs; a@2 is in use. Versions, runs and jobs are days old: 1 is 10, 2 is 9."""
+    """Four versions of a, of which the second is in use, two of b, and three jobs; the first of each is 10 days old."""
     session.execute("CREATE TABLE t AS SELECT g AS id FROM generate_series(1, 10) AS g")
     name = rule(epochs=2)
     for model in ("a", "a", "a", "a", "b", "b"):
