@@ -92,9 +92,8 @@ job_await_starter(const dana_job *job)
 	{
 		(void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, nap, WAIT_EVENT_BGWORKER_STARTUP);
 		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
 		nap = Min(nap * 2, LONGEST_NAP_MS);
-		if (ProcDiePending) /* a cancel is for the call */
-			CHECK_FOR_INTERRUPTS();
 	}
 }
 
@@ -193,7 +192,7 @@ job_conclude(const job_call *call, const ErrorData *error)
 		ereport(LOG, (errcode(error->sqlerrcode), errmsg("job " INT64_FORMAT " %s: %s", call->job->id, state, error->message)));
 }
 
-/* The call and how it ended, in one transaction; returns the error that ended all of it, or NULL */
+/* Claims the job, if there is one; the call and how it ended, in one transaction. Returns the error that ended it, or NULL. */
 static ErrorData *
 job_run(job_call *call)
 {
@@ -202,6 +201,14 @@ job_run(job_call *call)
 
 	PG_TRY();
 	{
+		bool found;
+
+		job_begin();
+		found = job_claim(call);
+		job_commit();
+		if (!found)
+			proc_exit(0);
+		RESUME_CANCEL_INTERRUPTS();
 		job_begin();
 		pgstat_report_activity(STATE_RUNNING, psprintf("SELECT * FROM %s(...)", call->function));
 		if (StatementTimeout > 0)
@@ -232,7 +239,6 @@ dana_job_main(Datum unused)
 	job_call   call = {.job = &job};
 	PGPROC	  *starter;
 	ErrorData *error;
-	bool	   found;
 	uint32	   flags = 0;
 
 	memcpy(&job, MyBgworkerEntry->bgw_extra, sizeof job);
@@ -244,27 +250,21 @@ dana_job_main(Datum unused)
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(job.database, job.owner, flags);
+	HOLD_CANCEL_INTERRUPTS(); /* a cancel is for the call */
 	job_take_lock(&job);
 	starter = BackendPidGetProc(MyBgworkerEntry->bgw_notify_pid);
 	if (starter != NULL)
 		SetLatch(&starter->procLatch);
 	pgstat_report_activity(STATE_RUNNING, "waiting for the transaction that started the job");
 	job_await_starter(&job);
-
-	job_begin();
-	found = job_claim(&call);
-	job_commit();
-	if (!found)
-		proc_exit(0);
 	error = job_run(&call);
 	if (error != NULL)
 	{
-		/* such as a serialization failure at the commit */
+		/* such as a serialization failure at the commit; it ended the hold, too */
+		HOLD_CANCEL_INTERRUPTS();
 		job_take_lock(&job);
 		job_begin();
-		HOLD_CANCEL_INTERRUPTS();
 		job_conclude(&call, error);
-		RESUME_CANCEL_INTERRUPTS();
 		job_commit();
 	}
 	proc_exit(0);

@@ -188,6 +188,14 @@ jobs_forget_gone(void)
 	dana_become_caller(before);
 }
 
+static bool
+job_is_process(int pid)
+{
+	const char *type = GetBackgroundWorkerTypeByPid(pid);
+
+	return type != NULL && strcmp(type, DANA_JOB_TYPE) == 0;
+}
+
 /* How many jobs run in the server, in whatever database; of one role where it is given */
 static int
 jobs_running(Oid role)
@@ -197,9 +205,8 @@ jobs_running(Oid role)
 	for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++)
 	{
 		PgBackendStatus *backend = &dana_backend_status(i)->backendStatus;
-		const char		*type = backend->st_backendType == B_BG_WORKER ? GetBackgroundWorkerTypeByPid(backend->st_procpid) : NULL;
 
-		if (type != NULL && strcmp(type, DANA_JOB_TYPE) == 0 && (!OidIsValid(role) || backend->st_userid == role))
+		if (backend->st_backendType == B_BG_WORKER && job_is_process(backend->st_procpid) && (!OidIsValid(role) || backend->st_userid == role))
 			count++;
 	}
 	return count;
@@ -334,49 +341,65 @@ DANA_FUNCTION(dana_start)
 	PG_RETURN_INT64(started->job.id);
 }
 
-/*
- * The job's state as its row has it now, whatever the caller's snapshot, or NULL where the caller may not see it. `ours`:
- * this transaction started it.
- */
-static char *
-job_read_state(int64 id, bool *ours)
+typedef struct job_row
 {
-	static dana_statement find = {"SELECT state, xmin FROM dana.job_log WHERE id = $1 AND pg_has_role($2, owner, 'USAGE')",
-								  2,
-								  {INT8OID, OIDOID},
-								  NULL};
-	MemoryContext		  context = CurrentMemoryContext;
-	dana_identity		  before = dana_become_owner();
-	Datum				  values[] = {Int64GetDatum(id), ObjectIdGetDatum(before.user)};
-	char				 *state = NULL;
-	bool				  isnull;
+	char *state;
+	int	  pid;	/* of the process that makes the call, or that made it; 0 before */
+	bool  ours; /* this transaction started it */
+} job_row;
 
-	if (dana_run_on_latest(&find, values) > 0)
+/* The row as it is now, whatever the caller's snapshot; false where the caller may not see it */
+static bool
+job_find(int64 id, job_row *row)
+{
+	static dana_statement find = {
+		"SELECT state, coalesce(pid, 0), xmin FROM dana.job_log WHERE id = $1 AND pg_has_role($2, owner, 'USAGE')",
+		2,
+		{INT8OID, OIDOID},
+		NULL};
+	MemoryContext context = CurrentMemoryContext;
+	dana_identity before = dana_become_owner();
+	Datum		  values[] = {Int64GetDatum(id), ObjectIdGetDatum(before.user)};
+	bool		  found = dana_run_on_latest(&find, values) > 0;
+	bool		  isnull;
+
+	if (found)
 	{
-		state = MemoryContextStrdup(context, TextDatumGetCString(dana_value(0, 1, &isnull)));
-		*ours = TransactionIdIsCurrentTransactionId(DatumGetTransactionId(dana_value(0, 2, &isnull)));
+		row->state = MemoryContextStrdup(context, TextDatumGetCString(dana_value(0, 1, &isnull)));
+		row->pid = DatumGetInt32(dana_value(0, 2, &isnull));
+		row->ours = TransactionIdIsCurrentTransactionId(DatumGetTransactionId(dana_value(0, 3, &isnull)));
 	}
 	dana_become_caller(before);
-	return state;
+	return found;
 }
 
-static char *
-job_require_state(int64 id, bool *ours)
+static job_row
+job_require(int64 id)
 {
-	char *state = job_read_state(id, ours);
+	job_row row;
 
-	if (state == NULL)
+	if (!job_find(id, &row))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("job " INT64_FORMAT " does not exist", id),
 				 errhint("SELECT id, state FROM dana.job lists the jobs.")));
-	return state;
+	return row;
 }
 
 static bool
-job_is_over(const char *state)
+job_is_over(const job_row *row)
 {
-	return strcmp(state, "queued") != 0 && strcmp(state, "running") != 0;
+	return strcmp(row->state, "queued") != 0 && strcmp(row->state, "running") != 0;
+}
+
+/*
+ * Whether a job was ended without a word, where nobody held its lock before its row was read. Its process has no lock for
+ * a moment where it takes it again after its transaction failed at the commit.
+ */
+static bool
+job_is_lost(const job_row *row)
+{
+	return !row->ours && !job_is_over(row) && !(row->pid != 0 && job_is_process(row->pid));
 }
 
 typedef struct waiting
@@ -412,11 +435,10 @@ job_wait_for_end(int64 id, int milliseconds)
 /* dana_wait(job, timeout): the state after it ended, or after so many seconds; NULL: without limit */
 DANA_FUNCTION(dana_wait)
 {
-	int64	   id;
-	char	  *state;
-	bool	   ours;
-	bool	   ended;
-	double	   timeout = PG_ARGISNULL(1) ? INFINITY : PG_GETARG_FLOAT8(1);
+	int64	id;
+	job_row row;
+	bool	ended;
+	double	timeout = PG_ARGISNULL(1) ? INFINITY : PG_GETARG_FLOAT8(1);
 
 	PreventCommandIfReadOnly("dana_wait()");
 	if (PG_ARGISNULL(0))
@@ -426,20 +448,27 @@ DANA_FUNCTION(dana_wait)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("argument \"timeout\" must be a number of seconds from 0, not %g", timeout)));
-	state = job_require_state(id, &ours);
-	if (job_is_over(state))
-		PG_RETURN_TEXT_P(cstring_to_text(state));
-	if (ours)
+	row = job_require(id);
+	if (row.ours && !job_is_over(&row))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("job " INT64_FORMAT " begins when this transaction commits", id),
 				 errhint("Wait for it in a later transaction.")));
-	if (timeout * 1000 < 1)
-		ended = !job_is_alive(id);
-	else
-		ended = job_wait_for_end(id, timeout * 1000 < PG_INT32_MAX ? (int)(timeout * 1000) : 0);
-	state = job_require_state(id, &ours);
-	PG_RETURN_TEXT_P(cstring_to_text(ended && !job_is_over(state) ? "lost" : state));
+	for (ended = false; !job_is_over(&row); row = job_require(id))
+	{
+		if (ended && job_is_lost(&row))
+			PG_RETURN_TEXT_P(cstring_to_text("lost"));
+		if (ended)
+			pg_usleep(10000L); /* it ends, or goes on to say how it ended */
+		CHECK_FOR_INTERRUPTS();
+		if (timeout * 1000 < 1)
+			ended = !job_is_alive(id);
+		else
+			ended = job_wait_for_end(id, timeout * 1000 < PG_INT32_MAX ? (int)(timeout * 1000) : 0);
+		if (!ended)
+			break;
+	}
+	PG_RETURN_TEXT_P(cstring_to_text(row.state));
 }
 
 /* The process that holds the job's lock, or 0 */
@@ -466,14 +495,15 @@ DANA_FUNCTION(dana_cancel)
 {
 	static dana_statement cancel = {
 		"UPDATE dana.job_log SET state = 'cancelled', ended = clock_timestamp() WHERE id = $1", 1, {INT8OID}, NULL};
-	int64 id = PG_GETARG_INT64(0);
-	bool  ours;
-	int	  pid;
+	int64	id = PG_GETARG_INT64(0);
+	job_row row;
+	int		pid;
 
 	PreventCommandIfReadOnly("dana_cancel()");
-	if (job_is_over(job_require_state(id, &ours)))
+	row = job_require(id);
+	if (job_is_over(&row))
 		PG_RETURN_BOOL(false);
-	if (ours)
+	if (row.ours)
 	{
 		Datum		  values[] = {Int64GetDatum(id)};
 		dana_identity before = dana_become_owner();
@@ -492,12 +522,10 @@ DANA_FUNCTION(dana_cancel)
  */
 DANA_FUNCTION(dana_job_lost)
 {
-	int64 id = PG_GETARG_INT64(0);
-	char *state;
-	bool  ours;
+	int64	id = PG_GETARG_INT64(0);
+	job_row row;
 
 	if (RecoveryInProgress() || job_is_alive(id))
 		PG_RETURN_BOOL(false);
-	state = job_read_state(id, &ours);
-	PG_RETURN_BOOL(state != NULL && !ours && !job_is_over(state));
+	PG_RETURN_BOOL(job_find(id, &row) && job_is_lost(&row));
 }
