@@ -311,7 +311,7 @@ hide_invisible(dana_source *source, BlockNumber block, Buffer buffer, Page copy,
  * that the filter rejects, and with `label` refuses one that is none of the rule's classes.
  */
 static void
-look_at_tuples(dana_source *source, BlockNumber block, Page copy, const dana_label *label)
+look_at_tuples(dana_source *source, BlockNumber block, Page copy, const dana_tuple_shape *shape, const dana_label *label)
 {
 	OffsetNumber  last = count_line_pointers(source, block, copy);
 	HeapTupleData tuple;
@@ -323,7 +323,7 @@ look_at_tuples(dana_source *source, BlockNumber block, Page copy, const dana_lab
 		if (!tuple_on_page(source, block, copy, i, &tuple))
 			continue;
 		CHECK_FOR_INTERRUPTS();
-		damage = dana_tuple_damage(RelationGetDescr(source->relation), &tuple);
+		damage = dana_tuple_damage(shape, &tuple);
 		if (damage != NULL)
 			report_corrupt_page(source, block, psprintf("line pointer %u: %s", i, damage));
 		if (source->compiled != NULL && !dana_filter_passes(source->compiled, &tuple))
@@ -346,6 +346,7 @@ stream_pages(dana_source *source)
 	/* the first stream alone: the others have the same tuples. Rows, which a foreign table may change, are looked at in each */
 	const dana_label *label = source->streams == 0 ? source->label : NULL;
 	bool			  look = source->compiled != NULL || label != NULL;
+	dana_tuple_shape *shape = dana_tuple_shape_of(RelationGetDescr(relation));
 
 	PredicateLockRelation(relation, snapshot);
 	dana_ring_begin(BLCKSZ);
@@ -379,7 +380,7 @@ stream_pages(dana_source *source)
 				hide_invisible(source, block, buffer, copy.data, serializable);
 			UnlockReleaseBuffer(buffer);
 			if (look)
-				look_at_tuples(source, block, copy.data, label);
+				look_at_tuples(source, block, copy.data, shape, label);
 			dana_ring_fill(slot, copy.data);
 		}
 		dana_ring_commit();
@@ -389,6 +390,7 @@ stream_pages(dana_source *source)
 	dana_progress(DANA_PROGRESS_PAGE, source->pages);
 	if (strategy != NULL)
 		FreeAccessStrategy(strategy);
+	pfree(shape);
 	dana_ring_finish();
 }
 

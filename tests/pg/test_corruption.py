@@ -73,6 +73,9 @@ FILTER = "id > 0 AND octet_length(note || tail) > 0 AND c < 'z' AND y < 1000 AND
 NATTS, INFOMASK, HOFF, NOTE = 18, 20, 22, 28
 """Offsets in a tuple (htup_details.h); the columns begin at 24."""
 
+LENGTH = -1
+"""Not in the tuple: its length, in the line pointer."""
+
 
 def tables(cluster: Cluster, count: int, rows: str) -> list[Path]:
     """Make so many tables t0, t1 … of one page; every other one is all-visible. Returns their files."""
@@ -118,6 +121,7 @@ TUPLES: dict[str, tuple[int, bytes, str]] = {
     "a short length": (NOTE, b"\xff", "column 5 does not lie within its tuple"),
     "an address in memory": (NOTE, b"\x01\x01", "column 2 does not lie within its tuple"),
     "a value out of line that none should be": (NOTE, b"\x01\x12", "column 2 is stored out of line, and the tuple's"),
+    "fewer bytes than the first column's": (LENGTH, b"\x1a", "column 1 does not lie within its tuple"),
     "no column of variable length": (INFOMASK, b"\x00\x09", "column 2 has a length, and the tuple's header says"),
 }
 """Offset in the tuple, bytes, and what is wrong then."""
@@ -130,8 +134,11 @@ def test_tuples_that_a_filter_would_read(cluster: Cluster) -> None:
 
     def change(k: int, page: bytearray) -> None:
         (item,) = struct.unpack_from("<I", page, LINE_POINTER)
-        at = (item & 0x7FFF) + damages[k][0]
-        page[at : at + len(damages[k][1])] = damages[k][1]
+        offset, written, _ = damages[k]
+        at = (item & 0x7FFF) + offset
+        if offset == LENGTH:
+            at, written = LINE_POINTER, line_pointer(item & 0x7FFF, written[0])
+        page[at : at + len(written)] = written
 
     damage(cluster, files, change)
     with cluster.connect() as session:
