@@ -225,8 +225,8 @@ dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 	}
 }
 
-static _Noreturn void
-report_corrupt_page(dana_source *source, BlockNumber block, const char *what)
+_Noreturn void
+dana_source_corrupt(const dana_source *source, BlockNumber block, const char *what)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED), errmsg("page %u of table %s is corrupt: %s", block, source->name, what)));
@@ -241,7 +241,7 @@ count_line_pointers(dana_source *source, BlockNumber block, Page page)
 	if (PageIsNew(page))
 		return 0;
 	if (lower < SizeOfPageHeaderData || lower > BLCKSZ)
-		report_corrupt_page(source, block, psprintf("pd_lower is %u", lower));
+		dana_source_corrupt(source, block, psprintf("pd_lower is %u", lower));
 	return PageGetMaxOffsetNumber(page);
 }
 
@@ -257,7 +257,7 @@ tuple_on_page(dana_source *source, BlockNumber block, Page page, OffsetNumber i,
 		return false;
 	if (offset < ((PageHeader)page)->pd_lower || length < SizeofHeapTupleHeader || offset + length > BLCKSZ ||
 		offset != MAXALIGN(offset))
-		report_corrupt_page(source, block, psprintf("line pointer %u points to %u bytes at %u", i, length, offset));
+		dana_source_corrupt(source, block, psprintf("line pointer %u points to %u bytes at %u", i, length, offset));
 	tuple->t_tableOid = RelationGetRelid(source->relation);
 	tuple->t_data = (HeapTupleHeader)PageGetItem(page, item);
 	tuple->t_len = length;
@@ -325,7 +325,7 @@ look_at_tuples(dana_source *source, BlockNumber block, Page copy, const dana_tup
 		CHECK_FOR_INTERRUPTS();
 		damage = dana_tuple_damage(shape, &tuple);
 		if (damage != NULL)
-			report_corrupt_page(source, block, psprintf("line pointer %u: %s", i, damage));
+			dana_source_corrupt(source, block, psprintf("line pointer %u: %s", i, damage));
 		if (source->compiled != NULL && !dana_filter_passes(source->compiled, &tuple))
 			ItemIdSetUnused(PageGetItemId(copy, i));
 		else if (label != NULL)

@@ -149,6 +149,25 @@ def test_tuples_that_a_filter_would_read(cluster: Cluster) -> None:
             assert message in found
 
 
+def test_tuples_that_are_looked_at_for_the_length_of_arrays(cluster: Cluster) -> None:
+    with cluster.connect() as session:
+        session.execute("CREATE SCHEMA test; CREATE TABLE test.t (id int, note text, x real[])")
+        session.execute("INSERT INTO test.t SELECT i, repeat('n', 140), '{}' FROM generate_series(1, 9) i")
+        session.execute("SELECT dana_create_udf('r', %s)", (json.dumps({"column": "id"}),))
+        files = session.execute("SELECT pg_relation_filepath('test.t')").fetchall()
+
+    def change(_: int, page: bytearray) -> None:
+        (item,) = struct.unpack_from("<I", page, LINE_POINTER)
+        struct.pack_into("<I", page, (item & 0x7FFF) + NOTE, 0x3FFFFFFF << 2)
+
+    damage(cluster, [cluster.folder / "data" / name for (name,) in files], change)
+    with cluster.connect() as session:
+        session.execute("SET ignore_checksum_failure = on")
+        message = r"page 0 of table test\.t is corrupt: line pointer 6: column 2 does not lie within its tuple"
+        with pytest.raises(psycopg.errors.DataCorrupted, match=message):
+            session.execute("SELECT dana_train('r', 'test.t')")
+
+
 def test_random_damage_under_a_filter(cluster: Cluster) -> None:
     """Whatever lies on a page, the statement ends and the session goes on."""
     rng = random.Random(7)
