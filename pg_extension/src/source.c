@@ -233,8 +233,8 @@ dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 	}
 }
 
-static _Noreturn void
-report_corrupt_page(dana_source *source, BlockNumber block, const char *what)
+_Noreturn void
+dana_source_corrupt(const dana_source *source, BlockNumber block, const char *what)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED), errmsg("page %u of table %s is corrupt: %s", block, source->name, what)));
@@ -249,7 +249,7 @@ count_line_pointers(dana_source *source, BlockNumber block, Page page)
 	if (PageIsNew(page))
 		return 0;
 	if (lower < SizeOfPageHeaderData || lower > BLCKSZ)
-		report_corrupt_page(source, block, psprintf("pd_lower is %u", lower));
+		dana_source_corrupt(source, block, psprintf("pd_lower is %u", lower));
 	return PageGetMaxOffsetNumber(page);
 }
 
@@ -265,7 +265,7 @@ tuple_on_page(dana_source *source, BlockNumber block, Page page, OffsetNumber i,
 		return false;
 	if (offset < ((PageHeader)page)->pd_lower || length < SizeofHeapTupleHeader || offset + length > BLCKSZ ||
 		offset != MAXALIGN(offset))
-		report_corrupt_page(source, block, psprintf("line pointer %u points to %u bytes at %u", i, length, offset));
+		dana_source_corrupt(source, block, psprintf("line pointer %u points to %u bytes at %u", i, length, offset));
 	tuple->t_tableOid = RelationGetRelid(source->relation);
 	tuple->t_data = (HeapTupleHeader)PageGetItem(page, item);
 	tuple->t_len = length;
@@ -319,7 +319,7 @@ hide_invisible(dana_source *source, BlockNumber block, Buffer buffer, Page copy,
  * that the filter rejects, and with `label` refuses one that is none of the rule's classes.
  */
 static void
-look_at_tuples(dana_source *source, BlockNumber block, Page copy, const dana_label *label)
+look_at_tuples(dana_source *source, BlockNumber block, Page copy, const dana_tuple_shape *shape, const dana_label *label)
 {
 	OffsetNumber  last = count_line_pointers(source, block, copy);
 	HeapTupleData tuple;
@@ -332,9 +332,9 @@ look_at_tuples(dana_source *source, BlockNumber block, Page copy, const dana_lab
 			continue;
 		CHECK_FOR_INTERRUPTS();
 		dana_bounds_check();
-		damage = dana_tuple_damage(RelationGetDescr(source->relation), &tuple);
+		damage = dana_tuple_damage(shape, &tuple);
 		if (damage != NULL)
-			report_corrupt_page(source, block, psprintf("line pointer %u: %s", i, damage));
+			dana_source_corrupt(source, block, psprintf("line pointer %u: %s", i, damage));
 		if (source->compiled != NULL && !dana_filter_passes(source->compiled, &tuple))
 			ItemIdSetUnused(PageGetItemId(copy, i));
 		else if (label != NULL)
@@ -355,6 +355,7 @@ stream_pages(dana_source *source)
 	/* the first stream alone: the others have the same tuples. Rows, which a foreign table may change, are looked at in each */
 	const dana_label *label = source->streams == 0 ? source->label : NULL;
 	bool			  look = source->compiled != NULL || label != NULL;
+	dana_tuple_shape *shape = dana_tuple_shape_of(RelationGetDescr(relation));
 
 	PredicateLockRelation(relation, snapshot);
 	dana_ring_begin(BLCKSZ);
@@ -389,7 +390,7 @@ stream_pages(dana_source *source)
 				hide_invisible(source, block, buffer, copy.data, serializable);
 			UnlockReleaseBuffer(buffer);
 			if (look)
-				look_at_tuples(source, block, copy.data, label);
+				look_at_tuples(source, block, copy.data, shape, label);
 			dana_ring_fill(slot, copy.data);
 		}
 		dana_ring_commit();
@@ -399,6 +400,7 @@ stream_pages(dana_source *source)
 	dana_progress(DANA_PROGRESS_PAGE, source->pages);
 	if (strategy != NULL)
 		FreeAccessStrategy(strategy);
+	pfree(shape);
 	dana_ring_finish();
 }
 
