@@ -27,7 +27,7 @@ from dana.errors import SetupError
 from dana.runtime.attendance import GIVE_WAY, Attendance
 from dana.runtime.memory import least_bytes, machine_bytes, megabytes
 from dana.runtime.protocol import Channel, Message
-from dana.runtime.session import Limits, error_fields, run_session
+from dana.runtime.session import Abandoned, Limits, error_fields, run_session
 from dana.runtime.sessions import Sessions
 from dana.runtime.trainer import SqlState, Trainer, TrainingError
 from hwgen.cache import CacheFolder
@@ -255,7 +255,7 @@ def _session_process(
         )
         run_session(connection, trainer, limits, attendance)
         status = 0
-    except (EOFError, ConnectionError):
+    except (EOFError, ConnectionError, Abandoned):
         status = 0  # the backend was cancelled or has ended, which is no error
     except BaseException:
         log.exception("session failed")
