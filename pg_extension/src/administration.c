@@ -3,14 +3,7 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
-#include "fmgr.h"
-#include "miscadmin.h"
-#include "utils/builtins.h"
-
-#include "catalog.h"
-#include "compat.h"
-#include "extension.h"
+#include "dana.h"
 #include "models.h"
 
 
@@ -71,8 +64,8 @@ require_version(FunctionCallInfo fcinfo, int number, uint64 changed)
 /* dana_drop_model(name, version) */
 DANA_FUNCTION(dana_drop_model)
 {
-	static dana_statement drop = {
-		"DELETE FROM dana.model" OF_MODEL " AND ($3 IS NULL OR version = $3)", 3, {OIDOID, TEXTOID, INT4OID}, NULL};
+	static dana_statement drop = DANA_STATEMENT(
+		"DELETE FROM dana.model" OF_MODEL " AND ($3 IS NULL OR version = $3)", OIDOID, TEXTOID, INT4OID);
 
 	PG_RETURN_INT64((int64)require_version(fcinfo, 1, change_model(fcinfo, "dana_drop_model()", 0, &drop, 1)));
 }
@@ -91,9 +84,8 @@ DANA_FUNCTION(dana_activate_model)
 /* dana_rename_model(name, new_name): all versions; runs keep the name of then */
 DANA_FUNCTION(dana_rename_model)
 {
-	static dana_statement rename = {"UPDATE dana.model SET name = $3" OF_MODEL
-									" AND NOT EXISTS (SELECT FROM dana.model WHERE owner = $1 AND name = $3)",
-									3, {OIDOID, TEXTOID, TEXTOID}, NULL};
+	static dana_statement rename = DANA_STATEMENT("UPDATE dana.model SET name = $3" OF_MODEL
+		" AND NOT EXISTS (SELECT FROM dana.model WHERE owner = $1 AND name = $3)", OIDOID, TEXTOID, TEXTOID);
 
 	if (!PG_ARGISNULL(1))
 		dana_model_check_name(text_to_cstring(PG_GETARG_TEXT_PP(1)));
@@ -106,8 +98,9 @@ DANA_FUNCTION(dana_rename_model)
 /* dana_comment_model(name, comment, version) */
 DANA_FUNCTION(dana_comment_model)
 {
-	static dana_statement set = {"UPDATE dana.model SET comment = $3" OF_MODEL " AND ($4 IS NULL OR version = $4)",
-								 4, {OIDOID, TEXTOID, TEXTOID, INT4OID}, NULL};
+	static dana_statement set = DANA_STATEMENT(
+		"UPDATE dana.model SET comment = $3" OF_MODEL " AND ($4 IS NULL OR version = $4)",
+		OIDOID, TEXTOID, TEXTOID, INT4OID);
 
 	(void)require_version(fcinfo, 2, change_model(fcinfo, "dana_comment_model()", 0, &set, 1));
 	PG_RETURN_VOID();
@@ -116,8 +109,9 @@ DANA_FUNCTION(dana_comment_model)
 /* dana_grant_model(name, role): all versions; the ones trained later take over what the highest has */
 DANA_FUNCTION(dana_grant_model)
 {
-	static dana_statement grant = {"UPDATE dana.model SET users = array_append(array_remove(users, $3), $3)" OF_MODEL,
-								   3, {OIDOID, TEXTOID, REGROLEOID}, NULL};
+	static dana_statement grant = DANA_STATEMENT(
+		"UPDATE dana.model SET users = array_append(array_remove(users, $3), $3)" OF_MODEL,
+		OIDOID, TEXTOID, REGROLEOID);
 
 	(void)change_model(fcinfo, "dana_grant_model()", 1, &grant, 1);
 	PG_RETURN_VOID();
@@ -126,8 +120,8 @@ DANA_FUNCTION(dana_grant_model)
 /* dana_revoke_model(name, role) */
 DANA_FUNCTION(dana_revoke_model)
 {
-	static dana_statement revoke = {
-		"UPDATE dana.model SET users = array_remove(users, $3)" OF_MODEL, 3, {OIDOID, TEXTOID, REGROLEOID}, NULL};
+	static dana_statement revoke = DANA_STATEMENT(
+		"UPDATE dana.model SET users = array_remove(users, $3)" OF_MODEL, OIDOID, TEXTOID, REGROLEOID);
 
 	(void)change_model(fcinfo, "dana_revoke_model()", 1, &revoke, 1);
 	PG_RETURN_VOID();

@@ -7,28 +7,17 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
-#include "catalog/pg_type.h"
 #include "commands/trigger.h"
-#include "miscadmin.h"
-#include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "tcop/tcopprot.h"
-#include "utils/builtins.h"
-#include "utils/jsonb.h"
-#include "utils/lsyscache.h"
-#include "utils/memutils.h"
-#include "utils/snapmgr.h"
 #include "utils/timeout.h"
 
+#include "dana.h"
 #include "arguments.h"
-#include "attempt.h"
 #include "bounds.h"
-#include "catalog.h"
-#include "compat.h"
 #include "jobs.h"
 
 #define LONGEST_NAP_MS 100
@@ -109,12 +98,9 @@ job_jsonb(int column)
 static bool
 job_claim(job_call *call)
 {
-	static dana_statement take = {
+	static dana_statement take = DANA_STATEMENT(
 		"UPDATE dana.job_log SET state = 'running', pid = pg_backend_pid(), started = clock_timestamp() "
-		"WHERE id = $1 AND state = 'queued' RETURNING function, arguments, settings, limits",
-		1,
-		{INT8OID},
-		NULL};
+		"WHERE id = $1 AND state = 'queued' RETURNING function, arguments, settings, limits", INT8OID);
 	Datum		  values[] = {Int64GetDatum(call->job->id)};
 	dana_identity before = dana_become_owner();
 	bool		  found = dana_run(&take, values, NULL) > 0;
@@ -138,8 +124,9 @@ job_claim(job_call *call)
 static void
 job_make_call(void *state)
 {
-	static dana_statement set = {
-		"SELECT pg_catalog.count(pg_catalog.set_config(key, value, false)) FROM pg_catalog.jsonb_each_text($1)", 1, {JSONBOID}, NULL};
+	static dana_statement set = DANA_STATEMENT(
+		"SELECT pg_catalog.count(pg_catalog.set_config(key, value, false)) FROM pg_catalog.jsonb_each_text($1)",
+		JSONBOID);
 	job_call		  *call = state;
 	dana_arguments	   arguments;
 	Datum			   settings[] = {JsonbPGetDatum(call->settings)};
@@ -169,12 +156,9 @@ job_text_or_null(const char *text, char *null)
 static void
 job_conclude(const job_call *call, const ErrorData *error)
 {
-	static dana_statement store = {
+	static dana_statement store = DANA_STATEMENT(
 		"UPDATE dana.job_log SET state = $2, ended = clock_timestamp(), result = $3, sqlstate = $4, message = $5, detail = $6, "
-		"hint = $7 WHERE id = $1",
-		7,
-		{INT8OID, TEXTOID, JSONBOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID},
-		NULL};
+		"hint = $7 WHERE id = $1", INT8OID, TEXTOID, JSONBOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID);
 	char		  nulls[8] = "       ";
 	const char	 *state = error == NULL ? "done" : error->sqlerrcode == ERRCODE_QUERY_CANCELED ? "cancelled" : "failed";
 	dana_identity before = dana_become_owner();

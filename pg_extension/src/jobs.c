@@ -7,32 +7,17 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
+#include <math.h>
+
 #include "access/xlog.h"
 #include "catalog/pg_authid.h"
-#include "catalog/pg_type.h"
-#include "fmgr.h"
-#include "miscadmin.h"
-#include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "storage/lmgr.h"
-#include "utils/builtins.h"
-#include "utils/guc.h"
-#include "utils/jsonb.h"
-#include "utils/lsyscache.h"
-#include "utils/memutils.h"
-#include "utils/snapmgr.h"
-#include "utils/syscache.h"
 
+#include "dana.h"
 #include "arguments.h"
-#include "attempt.h"
 #include "bounds.h"
-#include "catalog.h"
-#include "compat.h"
-#include "extension.h"
 #include "jobs.h"
-
-#include <math.h>
 
 /* A job of this transaction whose worker is not registered yet */
 typedef struct pending_job
@@ -88,7 +73,7 @@ static int64
 job_store(Oid owner, Datum function, Datum arguments)
 {
 	/* all that does not come from the server alone: the job's process would have its own role's, after SET ROLE other ones */
-	static dana_statement look = {
+	static dana_statement look = DANA_STATEMENT(
 		"SELECT coalesce(pg_catalog.jsonb_object_agg(s.name, s.setting), '{}') FROM pg_catalog.pg_settings AS s "
 		"WHERE (s.source OPERATOR(pg_catalog.~) '^(global|database|user|database user|client|session)$' "
 		" OR EXISTS (SELECT FROM pg_catalog.pg_db_role_setting AS r, pg_catalog.unnest(r.setconfig) AS c (one) "
@@ -96,14 +81,10 @@ job_store(Oid owner, Datum function, Datum arguments)
 		"  OPERATOR(pg_catalog.=) pg_catalog.lower(s.name))) "
 		"AND s.context OPERATOR(pg_catalog.=) 'user' AND s.name "
 		"OPERATOR(pg_catalog.!~) '^(client_encoding|application_name)$|^transaction_|^default_transaction_|_timeout$'",
-		1,
-		{OIDOID},
-		NULL};
-	static dana_statement insert = {
+		OIDOID);
+	static dana_statement insert = DANA_STATEMENT(
 		"INSERT INTO dana.job_log (function, arguments, settings, limits, owner) VALUES ($1, $2, $3, $4, $5) RETURNING id",
-		5,
-		{TEXTOID, JSONBOID, JSONBOID, JSONBOID, OIDOID},
-		NULL};
+		TEXTOID, JSONBOID, JSONBOID, JSONBOID, OIDOID);
 	MemoryContext context = CurrentMemoryContext;
 	dana_identity before;
 	Datum		  role[] = {ObjectIdGetDatum(owner)};
@@ -142,11 +123,10 @@ job_register(const pending_job *started)
 	memcpy(worker.bgw_extra, &started->job, sizeof started->job);
 	worker.bgw_notify_pid = MyProcPid;
 	if (!RegisterDynamicBackgroundWorker(&worker, &handle))
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("no background worker is free for the call"),
-				 errdetail("All max_worker_processes = %d are in use.", max_worker_processes),
-				 errhint("Wait until other jobs end, or increase max_worker_processes.")));
+		ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+						errmsg("no background worker is free for the call"),
+						errdetail("All max_worker_processes = %d are in use.", max_worker_processes),
+						errhint("Wait until other jobs end, or increase max_worker_processes.")));
 	return handle;
 }
 
@@ -159,10 +139,9 @@ job_await_worker(BackgroundWorkerHandle *handle, int64 id)
 	while (!job_is_alive(id))
 	{
 		if (GetBackgroundWorkerPid(handle, &pid) == BGWH_STOPPED)
-			ereport(ERROR,
-					(errcode(ERRCODE_CONNECTION_FAILURE),
-					 errmsg("the background worker for the call ended before it began"),
-					 errhint("The server's log says why.")));
+			ereport(ERROR, (errcode(ERRCODE_CONNECTION_FAILURE),
+							errmsg("the background worker for the call ended before it began"),
+							errhint("The server's log says why.")));
 		/* the postmaster and the worker set our latch */
 		(void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 1000L, WAIT_EVENT_BGWORKER_STARTUP);
 		ResetLatch(MyLatch);
@@ -174,7 +153,7 @@ job_await_worker(BackgroundWorkerHandle *handle, int64 id)
 static void
 jobs_forget_gone(void)
 {
-	static dana_statement find = {"SELECT FROM dana.job_log WHERE id = $1 AND state = 'queued'", 1, {INT8OID}, NULL};
+	static dana_statement find = DANA_STATEMENT("SELECT FROM dana.job_log WHERE id = $1 AND state = 'queued'", INT8OID);
 	dana_identity		  before = dana_become_owner();
 	ListCell			 *cell;
 
@@ -283,10 +262,9 @@ jobs_at_end(XactEvent event, void *unused)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	jobs_forget_gone();
 	if (event == XACT_EVENT_PRE_PREPARE && pending != NIL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot PREPARE a transaction that has started jobs"),
-				 errhint("Start them in a transaction of their own.")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("cannot PREPARE a transaction that has started jobs"),
+						errhint("Start them in a transaction of their own.")));
 	if (pending != NIL)
 		jobs_register();
 	PopActiveSnapshot();
@@ -319,9 +297,8 @@ DANA_FUNCTION(dana_start)
 
 	PreventCommandIfReadOnly("dana_start()");
 	if (InSecurityRestrictedOperation())
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("cannot start a job within a security-restricted operation")));
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						errmsg("cannot start a job within a security-restricted operation")));
 	job_check_role(GetUserId());
 	dana_job_arguments(function, PG_GETARG_JSONB_P(1), &arguments);
 	dana_require_execute(arguments.function);
@@ -352,11 +329,9 @@ typedef struct job_row
 static bool
 job_find(int64 id, job_row *row)
 {
-	static dana_statement find = {
+	static dana_statement find = DANA_STATEMENT(
 		"SELECT state, coalesce(pid, 0), xmin FROM dana.job_log WHERE id = $1 AND pg_has_role($2, owner, 'USAGE')",
-		2,
-		{INT8OID, OIDOID},
-		NULL};
+		INT8OID, OIDOID);
 	MemoryContext context = CurrentMemoryContext;
 	dana_identity before = dana_become_owner();
 	Datum		  values[] = {Int64GetDatum(id), ObjectIdGetDatum(before.user)};
@@ -379,10 +354,8 @@ job_require(int64 id)
 	job_row row;
 
 	if (!job_find(id, &row))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("job " INT64_FORMAT " does not exist", id),
-				 errhint("SELECT id, state FROM dana.job lists the jobs.")));
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("job " INT64_FORMAT " does not exist", id),
+						errhint("SELECT id, state FROM dana.job lists the jobs.")));
 	return row;
 }
 
@@ -445,15 +418,13 @@ DANA_FUNCTION(dana_wait)
 		PG_RETURN_NULL();
 	id = PG_GETARG_INT64(0);
 	if (!(timeout >= 0))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("argument \"timeout\" must be a number of seconds from 0, not %g", timeout)));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("argument \"timeout\" must be a number of seconds from 0, not %g", timeout)));
 	row = job_require(id);
 	if (row.ours && !job_is_over(&row))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("job " INT64_FORMAT " begins when this transaction commits", id),
-				 errhint("Wait for it in a later transaction.")));
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("job " INT64_FORMAT " begins when this transaction commits", id),
+						errhint("Wait for it in a later transaction.")));
 	for (ended = false; !job_is_over(&row); row = job_require(id))
 	{
 		if (ended && job_is_lost(&row))
@@ -475,12 +446,9 @@ DANA_FUNCTION(dana_wait)
 static int
 job_process(int64 id)
 {
-	static dana_statement find = {
+	static dana_statement find = DANA_STATEMENT(
 		"SELECT pid FROM pg_locks WHERE locktype = 'object' AND classid = 'dana.job_log'::regclass AND objid = $1 "
-		"AND database = $2 AND mode = 'ExclusiveLock' AND granted",
-		2,
-		{OIDOID, OIDOID},
-		NULL};
+		"AND database = $2 AND mode = 'ExclusiveLock' AND granted", OIDOID, OIDOID);
 	Datum		  values[] = {ObjectIdGetDatum((Oid)id), ObjectIdGetDatum(MyDatabaseId)};
 	dana_identity before = dana_become_owner();
 	bool		  isnull;
@@ -493,8 +461,8 @@ job_process(int64 id)
 /* dana_cancel(job): false where it is over */
 DANA_FUNCTION(dana_cancel)
 {
-	static dana_statement cancel = {
-		"UPDATE dana.job_log SET state = 'cancelled', ended = clock_timestamp() WHERE id = $1", 1, {INT8OID}, NULL};
+	static dana_statement cancel = DANA_STATEMENT(
+		"UPDATE dana.job_log SET state = 'cancelled', ended = clock_timestamp() WHERE id = $1", INT8OID);
 	int64	id = PG_GETARG_INT64(0);
 	job_row row;
 	int		pid;

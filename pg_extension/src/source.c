@@ -6,33 +6,22 @@
  */
 #include "postgres.h"
 
-#include "source.h"
-
 #include "access/heapam.h"
-#include "access/htup_details.h"
 #include "access/tableam.h"
 #include "catalog/catalog.h"
-#include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "executor/spi.h"
-#include "miscadmin.h"
-#include "pgstat.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
 #include "storage/predicate.h"
-#include "utils/acl.h"
-#include "utils/builtins.h"
-#include "utils/lsyscache.h"
-#include "utils/rel.h"
 #include "utils/rls.h"
-#include "utils/snapmgr.h"
 
+#include "dana.h"
 #include "bounds.h"
 #include "buffers.h"
-#include "compat.h"
-#include "json.h"
 #include "progress.h"
 #include "ring.h"
+#include "source.h"
 #include "tuple.h"
 
 /* Pages between two reports of progress */
@@ -54,25 +43,20 @@ source_check_kind(Relation relation, const char *name)
 		case RELKIND_PARTITIONED_TABLE:
 			return true;
 		default:
-			ereport(ERROR,
-					(errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("cannot train on %s: it is not a table", name),
-					 errhint("Train on a table, a view, or with query => 'SELECT ...'.")));
+			ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("cannot train on %s: it is not a table", name),
+							errhint("Train on a table, a view, or with query => 'SELECT ...'.")));
 	}
 	if (RELATION_IS_OTHER_TEMP(relation))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot train on %s: it is a temporary table of another session", name),
-				 errhint("Its pages are in that session's memory. Train there, or on a permanent table.")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("cannot train on %s: it is a temporary table of another session", name),
+						errhint("Its pages are in that session's memory. Train there, or on a permanent table.")));
 	if (IsCatalogRelation(relation) || IsToastRelation(relation))
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("cannot train on %s: it is a system catalog", name),
-				 errhint("Copy the rows with CREATE TABLE AS, or use query => 'SELECT ...'.")));
+		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("cannot train on %s: it is a system catalog", name),
+						errhint("Copy the rows with CREATE TABLE AS, or use query => 'SELECT ...'.")));
 	if (!RelationIsPopulated(relation))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("materialized view %s has not been populated", name),
-				 errhint("Use the REFRESH MATERIALIZED VIEW command.")));
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("materialized view %s has not been populated", name),
+						errhint("Use the REFRESH MATERIALIZED VIEW command.")));
 	if (class->relhassubclass && find_inheritance_children(RelationGetRelid(relation), NoLock) != NIL)
 		return true;
 	/* pages of another access method are laid out as it likes */
@@ -187,9 +171,8 @@ dana_source_select(dana_source *source, int columns, const int *numbers)
 	for (int i = 0; i < columns; i++)
 	{
 		if (numbers[i] < 1 || numbers[i] > descriptor->natts || TupleDescAttr(descriptor, numbers[i] - 1)->attisdropped)
-			ereport(ERROR,
-					(errcode(ERRCODE_PROTOCOL_VIOLATION),
-					 errmsg("the dana worker asked for column %d of %s", numbers[i], source->name)));
+			ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION),
+							errmsg("the dana worker asked for column %d of %s", numbers[i], source->name)));
 		appendStringInfo(&text, "%s%s", i > 0 ? ", " : "",
 						 quote_identifier(NameStr(TupleDescAttr(descriptor, numbers[i] - 1)->attname)));
 	}
@@ -211,9 +194,8 @@ dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 	if (stream == NULL)
 	{
 		if (source->rows)
-			ereport(ERROR,
-					(errcode(ERRCODE_PROTOCOL_VIOLATION),
-					 errmsg("the dana worker asked for the pages of %s, which has rows only", source->name)));
+			ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION),
+							errmsg("the dana worker asked for the pages of %s, which has rows only", source->name)));
 		source->plan = NULL;
 		source->label = dana_label_find(source->relation, source->name, design, source->classes);
 		return;

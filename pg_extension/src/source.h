@@ -4,8 +4,6 @@
 #ifndef DANA_SOURCE_H
 #define DANA_SOURCE_H
 
-#include "postgres.h"
-
 #include "lib/stringinfo.h"
 #include "storage/block.h"
 #include "utils/jsonb.h"

@@ -7,12 +7,10 @@
  */
 #include "postgres.h"
 
-#include "tuple.h"
-
-#include "access/htup_details.h"
 #include "access/tupmacs.h"
 
-#include "compat.h"
+#include "dana.h"
+#include "tuple.h"
 
 Size
 dana_value_size(const char *at, Size left, int16 typlen)

@@ -4,8 +4,6 @@
 #ifndef DANA_TUPLE_H
 #define DANA_TUPLE_H
 
-#include "postgres.h"
-
 #include "access/htup.h"
 #include "access/tupdesc.h"
 
