@@ -1,8 +1,7 @@
 /*
  * The arguments of a call, by the names that its function declares: from SQL, or from a JSON object.
  */
-#ifndef DANA_ARGUMENTS_H
-#define DANA_ARGUMENTS_H
+#pragma once
 
 #include "fmgr.h"
 #include "utils/jsonb.h"
@@ -31,5 +30,3 @@ extern int dana_argument_texts(const char *name, Datum value, bool isnull, char 
 
 /* Makes the call, if the current user may; returns an array of its rows */
 extern Jsonb *dana_call(const dana_arguments *arguments);
-
-#endif /* DANA_ARGUMENTS_H */

@@ -4,8 +4,7 @@
  * Users have no right to write them. Our statements run as the tables' owner, with a fixed search_path, after the
  * caller's right to the row was checked.
  */
-#ifndef DANA_CATALOG_H
-#define DANA_CATALOG_H
+#pragma once
 
 #include "executor/spi.h"
 
@@ -64,5 +63,3 @@ extern bool dana_may_use(Oid caller, Oid owner, Datum users);
 
 /* OID of a table of schema dana */
 extern Oid dana_catalog_table(const char *name);
-
-#endif /* DANA_CATALOG_H */

@@ -1,8 +1,7 @@
 /*
  * The features of one call of dana_predict(): its arguments, or columns of a row, found by their names.
  */
-#ifndef DANA_INPUTS_H
-#define DANA_INPUTS_H
+#pragma once
 
 #include "access/tupdesc.h"
 #include "fmgr.h"
@@ -40,5 +39,3 @@ extern int64 dana_inputs_prepare(const dana_inputs *features, dana_numbers *numb
 
 /* Writes the numbers; between dn_enter() and dn_leave() */
 extern void dana_inputs_write(const dana_inputs *features, const dana_numbers *numbers, float *to);
-
-#endif /* DANA_INPUTS_H */

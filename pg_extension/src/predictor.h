@@ -4,8 +4,7 @@
  * Knows nothing of PostgreSQL. A program is data that somebody may have written by hand: dana_predictor_load() bounds
  * every address in it before the first evaluation, and evaluation reads and writes nothing but `memory`.
  */
-#ifndef DANA_PREDICTOR_H
-#define DANA_PREDICTOR_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -88,5 +87,3 @@ extern void dana_predictor_prepare(const dana_predictor *predictor, float *memor
  * dn_enter() and dn_leave() of numerics.h.
  */
 extern const char *dana_predictor_run(const dana_predictor *predictor, float *memory, uint32_t first, uint32_t last);
-
-#endif /* DANA_PREDICTOR_H */

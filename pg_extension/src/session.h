@@ -2,8 +2,7 @@
  * A backend's connection to its worker. One per backend, made when first needed, kept until the backend ends, dropped
  * when a request ends in the middle.
  */
-#ifndef DANA_SESSION_H
-#define DANA_SESSION_H
+#pragma once
 
 #include "lib/stringinfo.h"
 
@@ -26,5 +25,3 @@ extern void dana_request_abort(void);
  * anew and sends it there.
  */
 extern void dana_send(char type, StringInfo request);
-
-#endif /* DANA_SESSION_H */

@@ -2,8 +2,7 @@
  * What a training is asked for: the arguments of dana_train(), which that function alone declares, and the message that
  * they become.
  */
-#ifndef DANA_TRAINING_H
-#define DANA_TRAINING_H
+#pragma once
 
 #include "lib/stringinfo.h"
 
@@ -59,5 +58,3 @@ extern void dana_training_restrict(dana_training *training, const char *conditio
 
 /* The TRAIN message, for the text of a rule */
 extern StringInfo dana_training_request(const dana_training *training, const char *rule, dana_source *source);
-
-#endif /* DANA_TRAINING_H */
