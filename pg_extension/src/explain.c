@@ -21,21 +21,11 @@ append_last_run(StringInfo to, const char *rule, const char *source)
 		" 'modelled_seconds', modelled_seconds, 'design', design) "
 		"FROM dana.run WHERE rule = $1 AND source = $2 AND pg_has_role($3, owner, 'USAGE') ORDER BY id DESC LIMIT 1",
 		TEXTOID, TEXTOID, OIDOID);
-	MemoryContext caller = CurrentMemoryContext;
 	dana_identity before = dana_become_owner();
 	Datum		  values[] = {CStringGetTextDatum(rule), CStringGetTextDatum(source), ObjectIdGetDatum(before.user)};
-	Jsonb		 *run = NULL;
-	bool		  isnull;
 
-	if (dana_read(&find, values, NULL) > 0)
-	{
-		MemoryContext ours = MemoryContextSwitchTo(caller);
-
-		run = DatumGetJsonbPCopy(dana_value(0, 1, &isnull));
-		MemoryContextSwitchTo(ours);
-	}
+	dana_json_object(to, "last", dana_read(&find, values, NULL) > 0 ? DatumGetJsonbP(dana_value(0, 1)) : NULL);
 	dana_become_caller(before);
-	dana_json_object(to, "last", run);
 }
 
 /* Appends the rows that the table's statistics know of, or null */

@@ -6,6 +6,7 @@
 #include "access/tupdesc.h"
 #include "fmgr.h"
 
+#include "arguments.h"
 #include "values.h"
 
 typedef struct dana_inputs
@@ -29,7 +30,7 @@ typedef struct dana_inputs
  * Finds out what a call gives; refuses what is no number. `names` are the columns that the model was trained on. All
  * that is kept lives in the current memory context.
  */
-extern void dana_inputs_inspect(dana_inputs *features, FunctionCallInfo fcinfo, const char *model, char **names, int count);
+extern void dana_inputs_inspect(dana_inputs *features, FunctionCallInfo fcinfo, const dana_texts *names);
 
 /* Reads the features of this call; false where one is NULL */
 extern bool dana_inputs_read(dana_inputs *features, FunctionCallInfo fcinfo, const char *model);

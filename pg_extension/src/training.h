@@ -17,12 +17,6 @@ typedef struct dana_group_key
 	const char *condition; /* SQL that is true of its rows */
 } dana_group_key;
 
-typedef struct dana_texts
-{
-	int	   count; /* -1: not given */
-	char **values;
-} dana_texts;
-
 /* Members that are NULL were not given; how each is filled stands in training.c */
 typedef struct dana_training
 {
