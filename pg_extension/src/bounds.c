@@ -13,7 +13,6 @@
 
 #include "bounds.h"
 
-#include "libpq/libpq-be.h"
 #include "miscadmin.h"
 #include "storage/latch.h"
 #include "storage/lock.h"
