@@ -33,7 +33,8 @@ XY = {"features": ["x"], "label": "y"}
 def trained(session: Session, source: str | None, by: list[str], **training: object) -> list[tuple[Any, ...]]:
     """Key, model, version, rows and error of each group."""
     return session.execute(
-        "SELECT key, model, version, tuples, error FROM dana_train_groups('sums', %s::text::regclass, %s, %s) ORDER BY model",
+        "SELECT key, model, version, tuples, error FROM dana_train_groups('sums', %s::text::regclass, %s, %s)"
+        " ORDER BY model",
         (source, by, Jsonb(training)),
     ).fetchall()
 
@@ -88,7 +89,8 @@ def test_a_group_that_fails_leaves_the_others(session: Session) -> None:
     session.add_notice_handler(lambda notice: heard.append(notice.message_primary or ""))
     training = XY | {"classes": ["no", "yes"], "nonfinite": "error"}
     found = session.execute(
-        "SELECT key ->> 'g', tuples, version, sqlstate, error FROM dana_train_groups('sums', 'v', '{g}', %s) ORDER BY 1",
+        "SELECT key ->> 'g', tuples, version, sqlstate, error FROM dana_train_groups('sums', 'v', '{g}', %s)"
+        " ORDER BY 1",
         (Jsonb(training),),
     ).fetchall()
     assert [(row[0], row[1], row[2], row[3]) for row in found] == [

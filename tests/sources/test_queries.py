@@ -225,7 +225,10 @@ def test_rows_of_a_view_have_no_place(session: Session, call: str, words: str) -
     ("arguments", "words"),
     [
         ("filter => 'x > 9'", "no row to train on\nHINT:  Perhaps argument filter leaves none"),
-        ("filter => 'x > 9', test_size => 0.5", "Perhaps argument filter leaves none, or argument test_size leaves none"),
+        (
+            "filter => 'x > 9', test_size => 0.5",
+            "Perhaps argument filter leaves none, or argument test_size leaves none",
+        ),
         ("nulls => 'error'", "9 rows of test.n have a NULL"),
     ],
 )
