@@ -150,7 +150,7 @@ def test_use_is_granted_and_taken_back(versions: Session, friend: str) -> None:
         finally:
             versions.execute("RESET ROLE")
 
-    with pytest.raises(errors.UndefinedObject, match='model "postgres.m" does not exist'):
+    with pytest.raises(errors.UndefinedObject, match=r'model "postgres\.m" does not exist'):
         as_friend()
     versions.execute("SELECT dana_grant_model('m', 'friend')")
     versions.execute("SELECT dana_grant_model('m', 'friend')")
@@ -180,7 +180,11 @@ def test_only_the_owner_administers(versions: Session, friend: str) -> None:
     steps = (
         ("SELECT", errors.InsufficientPrivilege, "permission denied for function"),
         (f"GRANT EXECUTE ON FUNCTION {', '.join(functions)} TO friend", errors.UndefinedObject, "does not exist"),
-        ("SELECT dana_grant_model('m', 'friend')", errors.InsufficientPrivilege, 'must be owner of model "postgres.m"'),
+        (
+            "SELECT dana_grant_model('m', 'friend')",
+            errors.InsufficientPrivilege,
+            r'must be owner of model "postgres\.m"',
+        ),
     )
     for step, error, message in steps:
         versions.execute(step)
