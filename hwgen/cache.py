@@ -17,7 +17,10 @@ from pathlib import Path
 from typing import Final
 
 BUILD: Final = "build-"
-"""Begins the names of folders in which files are being made."""
+"""Begins the names of folders in which files are being made, and of their locks."""
+
+LOCK: Final = ".lock"
+"""Ends the name of the file that is locked as long as somebody works in the folder of otherwise the same name."""
 
 BLOCK: Final = 4096
 """Bytes of disk that a file takes come in such blocks, about."""
@@ -85,46 +88,41 @@ class CacheFolder:
 
     def sweep(self) -> bool:
         """Remove what killed processes were making, and what is over the limit; whether nothing is being made now."""
-        for work in self.path.glob(f"{BUILD}*"):
-            with suppress(OSError):  # somebody is at work there, or has just ended
-                descriptor = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        for lock in self.path.glob(f"{BUILD}*{LOCK}"):
+            with suppress(BlockingIOError, FileNotFoundError):  # somebody is at work, or has just ended
+                descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(work, ignore_errors=True)
+                    if _is(descriptor, lock):
+                        _remove(lock)
                 finally:
                     os.close(descriptor)
         self._trim()
-        return not any(self.path.glob(f"{BUILD}*"))
+        return not any(self.path.glob(f"{BUILD}*{LOCK}"))
 
     @contextmanager
     def _working(self, name: str) -> Iterator[tuple[Path, int]]:
         """An empty folder for what will have this name, and its lock: the kernel gives it back when its holders end."""
-        work = self.path / f"{BUILD}{name}"
-        descriptor = self._locked(work)
+        lock = self.path / f"{BUILD}{name}{LOCK}"
+        descriptor = self._locked(lock)
         try:
-            for left in work.iterdir():  # of a process that was killed
-                shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+            work = lock.with_suffix("")
+            shutil.rmtree(work, ignore_errors=True)  # of a process that was killed
+            work.mkdir(mode=0o700)
             yield work, descriptor
         finally:
-            shutil.rmtree(work, ignore_errors=True)
+            _remove(lock)
             os.close(descriptor)
 
-    def _locked(self, work: Path) -> int:
+    def _locked(self, lock: Path) -> int:
+        # a file, not the folder: that could not be locked where the cache lies on NFS
         while True:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with suppress(FileExistsError):
-                work.mkdir(mode=0o700)
-            try:
-                descriptor = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            except FileNotFoundError:
-                continue
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-                # who had the lock before us removed the folder when it was done
-                if os.path.samestat(os.fstat(descriptor), work.stat()):
+                if _is(descriptor, lock):  # else who had it removed it, and the next one's is another
                     return descriptor
-            except FileNotFoundError:
-                pass
             except BaseException:
                 os.close(descriptor)
                 raise
@@ -136,7 +134,7 @@ class CacheFolder:
         with suppress(FileNotFoundError), os.scandir(self.path) as entries:
             for entry in entries:
                 with suppress(FileNotFoundError):  # another process removed it
-                    if not entry.is_dir(follow_symlinks=False):
+                    if not entry.name.startswith(BUILD) and not entry.is_dir(follow_symlinks=False):
                         stat = entry.stat(follow_symlinks=False)
                         found.append((stat.st_mtime, -(-stat.st_size // BLOCK) * BLOCK, entry.path))
         total = sum(size for _, size, _ in found)
@@ -149,6 +147,19 @@ class CacheFolder:
             with suppress(FileNotFoundError):
                 os.unlink(path)
             total -= size
+
+
+def _is(descriptor: int, path: Path) -> bool:
+    """Whether this open file is still the one at the path."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    return False
+
+
+def _remove(lock: Path) -> None:
+    """Remove a folder and its lock, which is ours: the lock last, or another's folder could go with it."""
+    shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+    lock.unlink(missing_ok=True)
 
 
 def _touch(path: Path) -> None:

@@ -42,7 +42,7 @@ class Sessions:
 
     Parameters
     ----------
-    most
+    max_sessions
         Sessions at a time.
     total_bytes
         Memory that they may hold together.
@@ -50,8 +50,8 @@ class Sessions:
         Folders on disk in which a session that was killed may leave something.
     """
 
-    def __init__(self, *, most: int, total_bytes: int, caches: Sequence[CacheFolder]) -> None:
-        self._most = most
+    def __init__(self, *, max_sessions: int, total_bytes: int, caches: Sequence[CacheFolder]) -> None:
+        self._max_sessions = max_sessions
         self._total_bytes = total_bytes
         self._caches = caches
         self._members: list[_Member] = []
@@ -72,7 +72,7 @@ class Sessions:
         """Whether one more may start; where there are as many as may be, who idles longest is told to end for it."""
         # one that was told while it took up a request is at work like any other
         present = [one for one in self._members if not (one.told and one.attendance.idle_since)]
-        if len(present) < self._most:
+        if len(present) < self._max_sessions:
             return True
         idle = [one for one in present if one.attendance.idle_since]
         if not idle:

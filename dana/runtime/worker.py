@@ -27,7 +27,7 @@ from dana.errors import SetupError
 from dana.runtime.attendance import GIVE_WAY, Attendance
 from dana.runtime.memory import least_bytes, machine_bytes, megabytes
 from dana.runtime.protocol import Channel, Message
-from dana.runtime.session import Limits, error_fields, run_session
+from dana.runtime.session import Abandoned, Limits, error_fields, run_session
 from dana.runtime.sessions import Sessions
 from dana.runtime.trainer import SqlState, Trainer, TrainingError
 from hwgen.cache import CacheFolder
@@ -115,8 +115,8 @@ def serve(trainer: Trainer, options: WorkerOptions) -> None:
         Another worker listens there, or the socket cannot be made.
     """
     _check(options)
-    sessions = Sessions(most=options.max_sessions, total_bytes=options.total_memory, caches=options.caches)
-    refused = _Refused(most=options.max_sessions)
+    sessions = Sessions(max_sessions=options.max_sessions, total_bytes=options.total_memory, caches=options.caches)
+    refused = _Refused(options.max_sessions)
     with _listening(options.socket_path) as listener, _signals_as_events() as wakeup:
         # what is loaded now is shared with every session; without this the collector would touch, so copy, it all
         gc.collect()
@@ -163,12 +163,12 @@ class _Refused:
     To close one at once would fail what the backend is sending, and it would not look for what we said.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, max_sessions: int) -> None:
         self.waiting: dict[socket.socket, float] = {}
         self._error = TrainingError(
             "too many sessions for the worker",
             sqlstate=SqlState.TOO_MANY_CONNECTIONS,
-            detail=f"Each of its {most} sessions is at work.",
+            detail=f"Each of its {max_sessions} sessions is at work.",
             hint="Let fewer trainings run at once (dana.max_runs), or start the worker with a higher --max-sessions.",
         )
 
@@ -255,7 +255,7 @@ def _session_process(
         )
         run_session(connection, trainer, limits, attendance)
         status = 0
-    except (EOFError, ConnectionError):
+    except (EOFError, ConnectionError, Abandoned):
         status = 0  # the backend was cancelled or has ended, which is no error
     except BaseException:
         log.exception("session failed")

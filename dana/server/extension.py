@@ -75,6 +75,10 @@ def _make_anew(connection: psycopg.Connection[Any]) -> None:
                 f"{error.diag.message_detail}; drop them and start again"
             ) from None
         connection.execute(sql.SQL("CREATE EXTENSION dana SCHEMA {}").format(place))
+        for name, source in rules:  # which makes their functions; what is a rule no longer keeps its row
+            with suppress(psycopg.Error), connection.transaction():
+                connection.execute(sql.SQL("SELECT {}.dana_create_udf(%s, %s)").format(place), (name, source))
+        connection.execute("DELETE FROM dana.rule")  # for the rows as they were
         try:
             for table in _tables(connection):
                 if table in kept:
@@ -85,9 +89,6 @@ def _make_anew(connection: psycopg.Connection[Any]) -> None:
                 "drop the extension, or choose another folder with DANA_HOME, and start again"
             ) from None
         _grant_again(connection, rights)
-    for name, source in rules:  # which makes their functions; a rule that is none any more keeps its row
-        with suppress(psycopg.Error):
-            connection.execute(sql.SQL("SELECT {}.dana_create_udf(%s, %s)").format(place), (name, source))
 
 
 def _tables(connection: psycopg.Connection[Any]) -> list[str]:

@@ -95,7 +95,7 @@ COMMENT ON COLUMN dana.run.loss IS 'Mean loss of the last epoch; NULL where the 
 COMMENT ON COLUMN dana.run.tuples IS 'Rows trained on in an epoch';
 COMMENT ON COLUMN dana.run.skipped IS 'Rows left out in an epoch because a used column was NULL';
 COMMENT ON COLUMN dana.run.pages IS 'Pages read, over all epochs';
-COMMENT ON COLUMN dana.run.cycles IS 'Cycles of the machine, over all epochs';
+COMMENT ON COLUMN dana.run.cycles IS 'Cycles of the machine, over all epochs; NULL for backend interp';
 COMMENT ON COLUMN dana.run.design IS 'Summary of the machine';
 COMMENT ON COLUMN dana.run.counters IS 'Cycles by what the machine did or waited for, over all epochs; NULL where the backend counts none';
 
@@ -214,18 +214,8 @@ CREATE TYPE dana.training AS (
 	wall_seconds double precision
 );
 COMMENT ON TYPE dana.training IS 'What dana_train() returns; the columns are those of dana.run';
-COMMENT ON COLUMN dana.training.model IS 'Name of the model';
 COMMENT ON COLUMN dana.training.version IS 'Its version: how often a model of that name was trained';
 COMMENT ON COLUMN dana.training.run IS 'Number of the run in dana.run and dana.epoch';
-COMMENT ON COLUMN dana.training.epochs IS 'Passes over the rows';
-COMMENT ON COLUMN dana.training.converged IS 'Whether the rule''s convergence test ended it';
-COMMENT ON COLUMN dana.training.loss IS 'Mean loss of the last epoch; NULL where the rule has no setLoss()';
-COMMENT ON COLUMN dana.training.tuples IS 'Rows trained on in an epoch';
-COMMENT ON COLUMN dana.training.skipped IS 'Rows left out in an epoch';
-COMMENT ON COLUMN dana.training.pages IS 'Pages read, over all epochs';
-COMMENT ON COLUMN dana.training.cycles IS 'Cycles of the machine, over all epochs; NULL for backend interp';
-COMMENT ON COLUMN dana.training.modelled_seconds IS 'Those cycles at the machine''s clock; NULL likewise';
-COMMENT ON COLUMN dana.training.wall_seconds IS 'Seconds from the call to the result';
 
 -- The one declaration of a training's options. Every argument has NULL as default, which stands for what training.c says;
 -- functions that train in other ways take them as members of a JSON object.
@@ -274,12 +264,6 @@ COMMENT ON COLUMN dana.group_training.key IS 'Values of the columns that the gro
 COMMENT ON COLUMN dana.group_training.model IS 'Name of the group''s model: dana_group(model, keys)';
 COMMENT ON COLUMN dana.group_training.version IS 'Its version';
 COMMENT ON COLUMN dana.group_training.run IS 'Number of the run';
-COMMENT ON COLUMN dana.group_training.epochs IS 'Passes over the group''s rows';
-COMMENT ON COLUMN dana.group_training.converged IS 'Whether the rule''s convergence test ended it';
-COMMENT ON COLUMN dana.group_training.loss IS 'Mean loss of the last epoch';
-COMMENT ON COLUMN dana.group_training.tuples IS 'Rows trained on in an epoch';
-COMMENT ON COLUMN dana.group_training.skipped IS 'Rows left out in an epoch';
-COMMENT ON COLUMN dana.group_training.wall_seconds IS 'Seconds that the group took';
 COMMENT ON COLUMN dana.group_training.sqlstate IS 'Kind of the error where the group could not be trained on, else NULL';
 COMMENT ON COLUMN dana.group_training.error IS 'Its text';
 
@@ -377,7 +361,21 @@ CREATE FUNCTION dana_activate_model(name text, version integer DEFAULT NULL) RET
 COMMENT ON FUNCTION dana_activate_model IS 'Choose the version that a model''s name stands for; NULL: the highest, whichever that will be';
 
 CREATE FUNCTION dana_rollback_model(name text) RETURNS integer
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+	AS $$
+DECLARE
+	before integer;
+BEGIN
+	SELECT max(m.version) INTO before FROM dana.dana_find_model($1) AS f, dana.model AS m
+	WHERE m.owner = f.owner AND m.name = f.name AND m.version < f.version;
+	IF before IS NULL THEN
+		RAISE object_not_in_prerequisite_state USING MESSAGE = format('model "%s" has no version before the one in use', $1);
+	END IF;
+	PERFORM @extschema@.dana_activate_model($1, before);
+	RETURN before;
+END
+$$;
 COMMENT ON FUNCTION dana_rollback_model IS 'Choose the version before the one in use; returns it';
 
 CREATE FUNCTION dana_rename_model(name text, new_name text) RETURNS void
@@ -779,12 +777,6 @@ COMMENT ON COLUMN dana.curve.run IS 'Run that it belongs to; NULL while it train
 COMMENT ON COLUMN dana.curve.pid IS 'Process that trains, as in dana.progress and dana.job; NULL for what has ended';
 COMMENT ON COLUMN dana.curve.model IS 'Model of the run; NULL while it trains';
 COMMENT ON COLUMN dana.curve.source IS 'Table that it reads; NULL for a query, or in another database, while it trains';
-COMMENT ON COLUMN dana.curve.epoch IS 'From 1';
-COMMENT ON COLUMN dana.curve.loss IS 'Mean loss over the epoch''s rows; NULL where the rule has no setLoss()';
-COMMENT ON COLUMN dana.curve.tuples IS 'Rows trained on';
-COMMENT ON COLUMN dana.curve.skipped IS 'Rows left out';
-COMMENT ON COLUMN dana.curve.cycles IS 'Cycles of the machine';
-COMMENT ON COLUMN dana.curve.seconds IS 'Wall time';
 GRANT SELECT ON dana.curve TO PUBLIC;
 
 -- Calls in the background
@@ -805,20 +797,8 @@ CREATE VIEW dana.job WITH (security_barrier) AS
 		AND l.mode = 'ExclusiveLock' AND l.granted
 	WHERE pg_catalog.pg_has_role(j.owner, 'USAGE');
 COMMENT ON VIEW dana.job IS 'Calls in the background, of your roles';
-COMMENT ON COLUMN dana.job.id IS 'Number that dana_start() returned';
-COMMENT ON COLUMN dana.job.function IS 'Function that it calls';
-COMMENT ON COLUMN dana.job.arguments IS 'With these arguments';
-COMMENT ON COLUMN dana.job.owner IS 'As this role';
 COMMENT ON COLUMN dana.job.state IS 'queued, running, done, failed, cancelled; lost: its process ended without a word';
 COMMENT ON COLUMN dana.job.pid IS 'Its process, while there is one';
-COMMENT ON COLUMN dana.job.created IS 'Start of the transaction that started it';
-COMMENT ON COLUMN dana.job.started IS 'When the call began';
-COMMENT ON COLUMN dana.job.ended IS 'When it ended';
-COMMENT ON COLUMN dana.job.result IS 'The rows that the call returned';
-COMMENT ON COLUMN dana.job.sqlstate IS 'Kind of the error that it ended with';
-COMMENT ON COLUMN dana.job.message IS 'The error';
-COMMENT ON COLUMN dana.job.detail IS 'Its detail';
-COMMENT ON COLUMN dana.job.hint IS 'Its hint';
 GRANT SELECT ON dana.job TO PUBLIC;
 
 CREATE FUNCTION dana_start(function text, arguments jsonb) RETURNS bigint
@@ -838,6 +818,22 @@ CREATE FUNCTION dana_prune(older_than interval DEFAULT NULL, keep integer DEFAUL
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_prune IS
 	'Remove versions of models, runs with their epochs, and jobs that are over: of your roles (superusers: of all), older than the interval, and not among the newest so many of their name, model or role. The version in use and the highest always stay. Returns how many went';
+
+-- A column of a result or a view that is a column of a table is described there
+DO $$
+DECLARE
+	same record;
+BEGIN
+	FOR same IN SELECT v.result, a.attname, pg_catalog.col_description(t.attrelid, t.attnum) AS text
+		FROM (VALUES ('training', 'run'), ('group_training', 'run'), ('curve', 'epoch'), ('job', 'job_log')) AS v (result, origin)
+		JOIN pg_catalog.pg_class AS c ON c.relname = v.result AND c.relnamespace = 'dana'::pg_catalog.regnamespace
+		JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND pg_catalog.col_description(c.oid, a.attnum) IS NULL
+		JOIN pg_catalog.pg_attribute AS t ON t.attrelid = ('dana.' || v.origin)::pg_catalog.regclass AND t.attname = a.attname
+	LOOP
+		EXECUTE pg_catalog.format('COMMENT ON COLUMN dana.%I.%I IS %L', same.result, same.attname, same.text);
+	END LOOP;
+END
+$$;
 
 -- What uses the worker, or changes what others see, a DBA grants
 REVOKE EXECUTE ON FUNCTION dana_create_udf, dana_drop_rule, dana_grant_rule, dana_revoke_rule, dana_train, dana_train_groups,

@@ -3,24 +3,14 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_proc.h"
-#include "catalog/pg_type.h"
-#include "executor/executor.h"
-#include "funcapi.h"
-#include "utils/array.h"
-#include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
 #include "utils/json.h"
-#include "utils/lsyscache.h"
-#include "utils/syscache.h"
 #include "utils/tuplestore.h"
 #include "utils/typcache.h"
 
+#include "dana.h"
 #include "arguments.h"
-#include "compat.h"
-#include "extension.h"
 
 /* Fills in names and types, for values that follow */
 static void
@@ -79,8 +69,7 @@ scalar_text(const JsonbValue *value)
 static _Noreturn void
 argument_of_other_type(const char *name, const char *wanted)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must be %s", name, wanted)));
+	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must be %s", name, wanted)));
 }
 
 static Datum
@@ -159,10 +148,9 @@ dana_arguments_from_json(Oid function, Jsonb *object, dana_arguments *arguments)
 			initStringInfo(&known);
 			for (int i = 0; i < arguments->count; i++)
 				appendStringInfo(&known, "%s%s", i > 0 ? ", " : "", arguments->names[i]);
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("%s() has no argument \"%.*s\"", name, member.val.string.len, member.val.string.val),
-					 errhint("It has: %s.", known.data)));
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("%s() has no argument \"%.*s\"", name, member.val.string.len, member.val.string.val),
+							errhint("It has: %s.", known.data)));
 		}
 		(void)JsonbIteratorNext(&members, &member, true);
 		arguments->nulls[number] = member.type == jbvNull;

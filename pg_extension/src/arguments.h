@@ -4,8 +4,6 @@
 #ifndef DANA_ARGUMENTS_H
 #define DANA_ARGUMENTS_H
 
-#include "postgres.h"
-
 #include "fmgr.h"
 #include "utils/jsonb.h"
 

@@ -1,10 +1,11 @@
 /*
  * Work in a subtransaction, which an error's cleaning up needs.
  */
-#include "attempt.h"
+#include "postgres.h"
 
-#include "access/xact.h"
 #include "utils/resowner.h"
+
+#include "dana.h"
 
 ErrorData *
 dana_attempt(void (*run)(void *state), void *state, bool keep)

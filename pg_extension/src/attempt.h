@@ -4,8 +4,6 @@
 #ifndef DANA_ATTEMPT_H
 #define DANA_ATTEMPT_H
 
-#include "postgres.h"
-
 /*
  * Runs in a subtransaction, in the caller's memory context and for its resource owner. Returns the error that ended it, or
  * NULL. What an attempt wrote stays only if it had no error and `keep` is set. The caller raises errors that are not its

@@ -11,22 +11,18 @@
  */
 #include "postgres.h"
 
+#include <limits.h>
+
 #include "libpq/libpq-be.h"
-#include "miscadmin.h"
 #include "storage/latch.h"
 #include "storage/lock.h"
 #include "tcop/tcopprot.h"
-#include "utils/guc.h"
 #include "utils/timeout.h"
-#include "utils/timestamp.h"
 #include "utils/varlena.h"
 
+#include "dana.h"
 #include "bounds.h"
-#include "compat.h"
-#include "json.h"
 #include "progress.h"
-
-#include <limits.h>
 
 #define AGAIN_MS	1000 /* between two cancels, and two looks at the client */
 #define MAX_CAUGHT	3	 /* cancels that may be caught */
@@ -263,10 +259,8 @@ bounds_time_is_over(void)
 void
 dana_bounds_raise_overdue(void)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_QUERY_CANCELED),
-			 errmsg("canceling training due to dana.training_timeout"),
-			 errhint("Train fewer epochs or fewer rows, or ask the administrator for more time.")));
+	ereport(ERROR, (errcode(ERRCODE_QUERY_CANCELED), errmsg("canceling training due to dana.training_timeout"),
+					errhint("Train fewer epochs or fewer rows, or ask the administrator for more time.")));
 }
 
 /* Stops the clock; whether it had run out. What is cancelled then has ended, so a cancel that is left is for nothing. */

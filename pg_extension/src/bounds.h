@@ -4,8 +4,6 @@
 #ifndef DANA_BOUNDS_H
 #define DANA_BOUNDS_H
 
-#include "postgres.h"
-
 #include <signal.h>
 
 #include "utils/jsonb.h"

@@ -4,8 +4,6 @@
 #ifndef DANA_BUFFERS_H
 #define DANA_BUFFERS_H
 
-#include "postgres.h"
-
 #include "pgstat.h"
 #include "storage/bufmgr.h"
 #include "utils/rel.h"

@@ -3,20 +3,9 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "catalog/namespace.h"
-#include "catalog/pg_class.h"
-#include "miscadmin.h"
-#include "utils/acl.h"
-#include "utils/array.h"
-#include "utils/guc.h"
-#include "utils/lsyscache.h"
-#include "utils/snapmgr.h"
-#include "utils/syscache.h"
 
-#include "attempt.h"
-#include "catalog.h"
-#include "compat.h"
+#include "dana.h"
 
 Oid
 dana_catalog_table(const char *name)
@@ -25,10 +14,8 @@ dana_catalog_table(const char *name)
 	Oid table = OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
 
 	if (!OidIsValid(table))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("table dana.%s is missing", name),
-				 errhint("Run CREATE EXTENSION dana.")));
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("table dana.%s is missing", name),
+						errhint("Run CREATE EXTENSION dana.")));
 	return table;
 }
 

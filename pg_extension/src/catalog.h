@@ -7,8 +7,6 @@
 #ifndef DANA_CATALOG_H
 #define DANA_CATALOG_H
 
-#include "postgres.h"
-
 #include "executor/spi.h"
 
 #define DANA_MAX_ARGUMENTS 10
@@ -21,6 +19,9 @@ typedef struct dana_statement
 	Oid			types[DANA_MAX_ARGUMENTS];
 	SPIPlanPtr	plan;
 } dana_statement;
+
+/* Its text, and the types of its parameters */
+#define DANA_STATEMENT(text, ...) {text, lengthof(((Oid[]){__VA_ARGS__})), {__VA_ARGS__}, NULL}
 
 /* Who we were before we became the tables' owner */
 typedef struct dana_identity

@@ -5,14 +5,14 @@
  * postmaster's death end it at once. No buffer is pinned or locked during a wait. What fails closes the socket;
  * session.c, which made it, clears up what belongs to it.
  */
-#include "channel.h"
+#include "postgres.h"
 
 #include <sys/socket.h>
 
-#include "miscadmin.h"
 #include "storage/fd.h"
 
-#include "json.h"
+#include "dana.h"
+#include "channel.h"
 
 pgsocket dana_channel = PGINVALID_SOCKET;
 bool	 dana_channel_busy = false;
@@ -37,14 +37,10 @@ dana_worker_gone(const char *what)
 	dana_channel_close();
 	errno = saved;
 	if (saved != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONNECTION_FAILURE),
-				 errmsg("lost the dana worker while %s: %m", what),
-				 errhint("The worker's log may say why. The next call connects anew.")));
-	ereport(ERROR,
-			(errcode(ERRCODE_CONNECTION_FAILURE),
-			 errmsg("the dana worker closed the connection while %s", what),
-			 errhint("The worker's log may say why. The next call connects anew.")));
+		ereport(ERROR, (errcode(ERRCODE_CONNECTION_FAILURE), errmsg("lost the dana worker while %s: %m", what),
+						errhint("The worker's log may say why. The next call connects anew.")));
+	ereport(ERROR, (errcode(ERRCODE_CONNECTION_FAILURE), errmsg("the dana worker closed the connection while %s", what),
+					errhint("The worker's log may say why. The next call connects anew.")));
 }
 
 void
@@ -121,9 +117,7 @@ show_notice(Jsonb *notice)
 		elevel = INFO;
 	else if (strcmp(level, "warning") == 0)
 		elevel = WARNING;
-	ereport(elevel,
-			(errmsg("%s", dana_json_string(notice, "message")),
-			 *hint != '\0' ? errhint("%s", hint) : 0));
+	ereport(elevel, (errmsg("%s", dana_json_string(notice, "message")), *hint != '\0' ? errhint("%s", hint) : 0));
 }
 
 /* Raises the error that the worker answered with; the connection is fit for the next request */
@@ -139,11 +133,8 @@ raise_error(Jsonb *error)
 	if (strlen(sqlstate) == 5 && strspn(sqlstate, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5)
 		code = MAKE_SQLSTATE(sqlstate[0], sqlstate[1], sqlstate[2], sqlstate[3], sqlstate[4]);
 	dana_channel_busy = false;
-	ereport(ERROR,
-			(errcode(code),
-			 errmsg("%s", message),
-			 *detail != '\0' ? errdetail("%s", detail) : 0,
-			 *hint != '\0' ? errhint("%s", hint) : 0));
+	ereport(ERROR, (errcode(code), errmsg("%s", message), *detail != '\0' ? errdetail("%s", detail) : 0,
+					*hint != '\0' ? errhint("%s", hint) : 0));
 }
 
 bool
@@ -214,8 +205,7 @@ dana_receive(char type)
 void
 dana_unexpected(const dana_reply *reply)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_PROTOCOL_VIOLATION),
-			 errmsg("the dana worker sent an unexpected message of type %d", reply->type),
-			 errhint("Install the extension and the worker from the same release, and restart the worker.")));
+	ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION),
+					errmsg("the dana worker sent an unexpected message of type %d", reply->type),
+					errhint("Install the extension and the worker from the same release, and restart the worker.")));
 }

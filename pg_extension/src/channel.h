@@ -4,8 +4,6 @@
 #ifndef DANA_CHANNEL_H
 #define DANA_CHANNEL_H
 
-#include "postgres.h"
-
 #include "port.h"
 
 #include "compat.h"

@@ -4,8 +4,6 @@
 #ifndef DANA_COMPAT_H
 #define DANA_COMPAT_H
 
-#include "postgres.h"
-
 #if PG_VERSION_NUM < 140000 || PG_VERSION_NUM >= 190000
 #error "dana supports PostgreSQL 14 to 18"
 #endif

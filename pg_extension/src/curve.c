@@ -5,12 +5,13 @@
  * have been overwritten while it copied, and all of it where the training ended meanwhile. A training without a segment
  * has no curve and is none the worse.
  */
-#include "curve.h"
+#include "postgres.h"
 
 #include "port/atomics.h"
 #include "utils/resowner.h"
 
-#include "attempt.h"
+#include "dana.h"
+#include "curve.h"
 
 #define CURVE_MAGIC 0x44416332
 /* one more than is shown: the one that may be being written */

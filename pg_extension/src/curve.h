@@ -4,8 +4,6 @@
 #ifndef DANA_CURVE_H
 #define DANA_CURVE_H
 
-#include "postgres.h"
-
 #include "datatype/timestamp.h"
 #include "storage/dsm.h"
 

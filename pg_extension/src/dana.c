@@ -3,11 +3,8 @@
  */
 #include "postgres.h"
 
-#include "fmgr.h"
-#include "utils/guc.h"
-
+#include "dana.h"
 #include "bounds.h"
-#include "compat.h"
 #include "notices.h"
 #include "session.h"
 

@@ -6,23 +6,12 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_class.h"
-#include "catalog/pg_type.h"
 #include "executor/spi.h"
-#include "fmgr.h"
-#include "miscadmin.h"
-#include "utils/array.h"
-#include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
-#include "utils/lsyscache.h"
 
-#include "catalog.h"
-#include "compat.h"
+#include "dana.h"
 #include "evaluate.h"
-#include "extension.h"
 #include "filter.h"
 #include "holdout.h"
-#include "json.h"
 #include "models.h"
 #include "source.h"
 
@@ -91,14 +80,12 @@ check_part(const dana_evaluation *asked, const evaluated_model *model, const cha
 	if (strcmp(part, "all") == 0)
 		return;
 	if (strcmp(part, "test") != 0 && strcmp(part, "train") != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("argument \"part\" must be 'all', 'train' or 'test', not \"%s\"", part)));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("argument \"part\" must be 'all', 'train' or 'test', not \"%s\"", part)));
 	if (dana_json_is_null(model->metadata, "test_size"))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("model \"%s\" was trained without a part for tests", asked->model),
-				 errhint("Train with test_size => 0.2, or evaluate on other rows.")));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("model \"%s\" was trained without a part for tests", asked->model),
+						errhint("Train with test_size => 0.2, or evaluate on other rows.")));
 	if (asked->query != NULL || (OidIsValid(asked->source) && get_rel_relkind(asked->source) == RELKIND_VIEW))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -170,9 +157,8 @@ label_of(const dana_evaluation *asked, const evaluated_model *model)
 	char **names;
 
 	if (dana_json_is_null(model->metadata, "labels") || dana_json_strings(model->metadata, "labels", &names) != 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("model \"%s\" has no label to compare with", asked->model)));
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("model \"%s\" has no label to compare with", asked->model)));
 	return dana_json_is_null(model->metadata, "classes") ? psprintf("dana.dana_number(r.%s)", quote_identifier(names[0]))
 														 : psprintf("dana.dana_class(r.%s, $3)", quote_identifier(names[0]));
 }

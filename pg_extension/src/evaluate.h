@@ -4,8 +4,6 @@
 #ifndef DANA_EVALUATE_H
 #define DANA_EVALUATE_H
 
-#include "postgres.h"
-
 #include "utils/jsonb.h"
 #include "utils/snapshot.h"
 

@@ -3,37 +3,24 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
-#include "catalog/pg_type.h"
-#include "fmgr.h"
-#include "funcapi.h"
-#include "utils/builtins.h"
-#include "utils/jsonb.h"
-#include "utils/rel.h"
+#include <math.h>
 
-#include "catalog.h"
-#include "compat.h"
-#include "extension.h"
-#include "json.h"
+#include "dana.h"
 #include "rules.h"
 #include "session.h"
 #include "source.h"
 #include "training.h"
 
-#include <math.h>
-
 /* Appends the last run of the rule on the source that the caller may see, or null */
 static void
 append_last_run(StringInfo to, const char *rule, const char *source)
 {
-	static dana_statement find = {
+	static dana_statement find = DANA_STATEMENT(
 		"SELECT jsonb_build_object('id', id, 'started', to_char(started, 'YYYY-MM-DD HH24:MI:SS'), 'backend', backend, "
 		" 'epochs', epochs, 'tuples', tuples, 'pages', pages, 'cycles', cycles, 'wall_seconds', wall_seconds, "
 		" 'modelled_seconds', modelled_seconds, 'design', design) "
 		"FROM dana.run WHERE rule = $1 AND source = $2 AND pg_has_role($3, owner, 'USAGE') ORDER BY id DESC LIMIT 1",
-		3,
-		{TEXTOID, TEXTOID, OIDOID},
-		NULL};
+		TEXTOID, TEXTOID, OIDOID);
 	MemoryContext caller = CurrentMemoryContext;
 	dana_identity before = dana_become_owner();
 	Datum		  values[] = {CStringGetTextDatum(rule), CStringGetTextDatum(source), ObjectIdGetDatum(before.user)};
@@ -149,9 +136,8 @@ DANA_FUNCTION(dana_explain)
 		MemoryContext caller;
 
 		if (!json && strcmp(format, "text") != 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("argument \"format\" must be 'text' or 'json', not \"%s\"", format)));
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("argument \"format\" must be 'text' or 'json', not \"%s\"", format)));
 		calls = SRF_FIRSTCALL_INIT();
 		caller = MemoryContextSwitchTo(calls->multi_call_memory_ctx);
 		calls->user_fctx = as_lines(explain(fcinfo), json, &calls->max_calls);

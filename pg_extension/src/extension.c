@@ -5,7 +5,6 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/dependency.h"
 #include "catalog/indexing.h"
@@ -13,18 +12,11 @@
 #include "catalog/pg_extension.h"
 #include "catalog/pg_proc.h"
 #include "commands/extension.h"
-#include "miscadmin.h"
-#include "utils/acl.h"
-#include "utils/builtins.h"
 #include "utils/catcache.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
-#include "utils/lsyscache.h"
-#include "utils/rel.h"
-#include "utils/syscache.h"
 
-#include "compat.h"
-#include "extension.h"
+#include "dana.h"
 
 static struct
 {
@@ -79,9 +71,8 @@ dana_check_version(void)
 	extension.watched = true;
 	version = extension_read();
 	if (version == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension \"dana\" does not exist"),
-				 errhint("Run CREATE EXTENSION dana.")));
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension \"dana\" does not exist"),
+						errhint("Run CREATE EXTENSION dana.")));
 	if (strcmp(version, DANA_VERSION) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

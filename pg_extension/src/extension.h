@@ -4,8 +4,6 @@
 #ifndef DANA_EXTENSION_H
 #define DANA_EXTENSION_H
 
-#include "postgres.h"
-
 #include "fmgr.h"
 
 /* Raises an error unless the functions of this database were made by the script that belongs to this library */

@@ -1,10 +1,9 @@
 /*
  * A condition on rows.
  */
-#include "filter.h"
+#include "postgres.h"
 
 #include "access/table.h"
-#include "executor/executor.h"
 #include "executor/tuptable.h"
 #include "nodes/parsenodes.h"
 #include "optimizer/optimizer.h"
@@ -14,9 +13,9 @@
 #include "parser/parse_relation.h"
 #include "parser/parser.h"
 #include "rewrite/rewriteHandler.h"
-#include "utils/rel.h"
 
-#include "compat.h"
+#include "dana.h"
+#include "filter.h"
 
 struct dana_filter
 {
@@ -29,10 +28,9 @@ static void
 check_shape(bool right)
 {
 	if (!right)
-		ereport(ERROR,
-				(errcode(ERRCODE_SYNTAX_ERROR),
-				 errmsg("argument \"filter\" must be one expression, such as what follows WHERE"),
-				 errhint("For instance filter => 'age > 18 AND city IS NOT NULL'.")));
+		ereport(ERROR, (errcode(ERRCODE_SYNTAX_ERROR),
+						errmsg("argument \"filter\" must be one expression, such as what follows WHERE"),
+						errhint("For instance filter => 'age > 18 AND city IS NOT NULL'.")));
 }
 
 /* Errors of the parser point into the filter's text, and not into the statement that it is an argument of */
@@ -96,16 +94,14 @@ dana_filter_compile(Relation relation, const char *text)
 	assign_expr_collations(state, expression);
 	error_context_stack = context.previous;
 	if (state->p_hasSubLinks)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("argument \"filter\" must not contain a subquery"),
-				 errhint("Use query => 'SELECT ...' instead of a table and a filter.")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("argument \"filter\" must not contain a subquery"),
+						errhint("Use query => 'SELECT ...' instead of a table and a filter.")));
 	if (contain_volatile_functions(expression))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("argument \"filter\" must not contain volatile functions"),
-				 errdetail("Each epoch evaluates it again, and must see the same rows."),
-				 errhint("dana_holdout(ctid, 0.2, 1) chooses rows at random in the same way each time.")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("argument \"filter\" must not contain volatile functions"),
+						errdetail("Each epoch evaluates it again, and must see the same rows."),
+						errhint("dana_holdout(ctid, 0.2, 1) chooses rows at random in the same way each time.")));
 #if PG_VERSION_NUM >= 180000
 	expression = expand_generated_columns_in_expr(expression, relation, 1);
 #endif

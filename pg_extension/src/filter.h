@@ -4,8 +4,6 @@
 #ifndef DANA_FILTER_H
 #define DANA_FILTER_H
 
-#include "postgres.h"
-
 #include "access/htup.h"
 #include "utils/relcache.h"
 

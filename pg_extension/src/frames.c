@@ -12,18 +12,10 @@
  */
 #include "postgres.h"
 
-#include "frames.h"
-
-#include "access/htup_details.h"
-#include "catalog/pg_type.h"
-#include "miscadmin.h"
 #include "storage/bufpage.h"
-#include "utils/array.h"
-#include "utils/builtins.h"
-#include "utils/lsyscache.h"
-#include "utils/memutils.h"
 
-#include "compat.h"
+#include "dana.h"
+#include "frames.h"
 #include "numerics.h"
 #include "ring.h"
 #include "toast.h"

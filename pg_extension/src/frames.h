@@ -4,8 +4,6 @@
 #ifndef DANA_FRAMES_H
 #define DANA_FRAMES_H
 
-#include "postgres.h"
-
 #include "executor/tuptable.h"
 
 /* What to do with a row that has a NULL in a used column */

@@ -7,26 +7,11 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
-#include "catalog/pg_type.h"
 #include "common/hashfn.h"
-#include "executor/executor.h"
-#include "fmgr.h"
 #include "mb/pg_wchar.h"
-#include "miscadmin.h"
-#include "pgstat.h"
-#include "utils/array.h"
-#include "utils/builtins.h"
-#include "utils/jsonb.h"
-#include "utils/lsyscache.h"
-#include "utils/memutils.h"
 
-#include "attempt.h"
+#include "dana.h"
 #include "bounds.h"
-#include "catalog.h"
-#include "compat.h"
-#include "extension.h"
-#include "json.h"
 #include "results.h"
 #include "rules.h"
 #include "train.h"
@@ -147,9 +132,8 @@ check_columns(grouping *grouping, TupleDesc descriptor)
 		for (int i = 0; i < descriptor->natts && !found; i++)
 			found = strcmp(NameStr(TupleDescAttr(descriptor, i)->attname), grouping->by[k]) == 0;
 		if (!found)
-			ereport(ERROR,
-					(errcode(ERRCODE_UNDEFINED_COLUMN),
-					 errmsg("%s has no column \"%s\" to group by", grouping->source->name, grouping->by[k])));
+			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
+							errmsg("%s has no column \"%s\" to group by", grouping->source->name, grouping->by[k])));
 	}
 }
 
@@ -396,9 +380,8 @@ DANA_FUNCTION(dana_train_groups)
 	dana_training_from_call(fcinfo, 3, &training);
 	grouping.count = dana_argument_texts("group_by", PG_GETARG_DATUM(2), PG_ARGISNULL(2), &grouping.by);
 	if (grouping.count < 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"group_by\" must name a column"),
-				 errhint("For instance group_by => ARRAY['region'].")));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"group_by\" must name a column"),
+						errhint("For instance group_by => ARRAY['region'].")));
 	dana_model_check_name(training.model);
 	grouping.result = dana_results_begin(fcinfo, "dana_train_groups()", COLUMNS);
 	return dana_bounds_train(train_groups, &grouping);

@@ -6,13 +6,9 @@
 #include "postgres.h"
 
 #include "common/hashfn.h"
-#include "fmgr.h"
 #include "storage/itemptr.h"
-#include "utils/builtins.h"
-#include "utils/lsyscache.h"
 
-#include "compat.h"
-#include "extension.h"
+#include "dana.h"
 #include "holdout.h"
 
 /* Casts, so that the types are exactly the declared ones, whatever functions of that name others may have made */

@@ -4,16 +4,10 @@
  */
 #include "postgres.h"
 
-#include "inputs.h"
-
-#include "access/htup_details.h"
-#include "catalog/pg_type.h"
-#include "utils/builtins.h"
-#include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/typcache.h"
 
-#include "compat.h"
+#include "dana.h"
+#include "inputs.h"
 #include "numerics.h"
 
 static bool

@@ -4,8 +4,6 @@
 #ifndef DANA_INPUTS_H
 #define DANA_INPUTS_H
 
-#include "postgres.h"
-
 #include "access/tupdesc.h"
 #include "fmgr.h"
 

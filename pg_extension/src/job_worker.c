@@ -7,28 +7,17 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
-#include "catalog/pg_type.h"
 #include "commands/trigger.h"
-#include "miscadmin.h"
-#include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "tcop/tcopprot.h"
-#include "utils/builtins.h"
-#include "utils/jsonb.h"
-#include "utils/lsyscache.h"
-#include "utils/memutils.h"
-#include "utils/snapmgr.h"
 #include "utils/timeout.h"
 
+#include "dana.h"
 #include "arguments.h"
-#include "attempt.h"
 #include "bounds.h"
-#include "catalog.h"
-#include "compat.h"
 #include "jobs.h"
 
 #define LONGEST_NAP_MS 100
@@ -92,9 +81,8 @@ job_await_starter(const dana_job *job)
 	{
 		(void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, nap, WAIT_EVENT_BGWORKER_STARTUP);
 		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
 		nap = Min(nap * 2, LONGEST_NAP_MS);
-		if (ProcDiePending) /* a cancel is for the call */
-			CHECK_FOR_INTERRUPTS();
 	}
 }
 
@@ -110,12 +98,9 @@ job_jsonb(int column)
 static bool
 job_claim(job_call *call)
 {
-	static dana_statement take = {
+	static dana_statement take = DANA_STATEMENT(
 		"UPDATE dana.job_log SET state = 'running', pid = pg_backend_pid(), started = clock_timestamp() "
-		"WHERE id = $1 AND state = 'queued' RETURNING function, arguments, settings, limits",
-		1,
-		{INT8OID},
-		NULL};
+		"WHERE id = $1 AND state = 'queued' RETURNING function, arguments, settings, limits", INT8OID);
 	Datum		  values[] = {Int64GetDatum(call->job->id)};
 	dana_identity before = dana_become_owner();
 	bool		  found = dana_run(&take, values, NULL) > 0;
@@ -139,8 +124,9 @@ job_claim(job_call *call)
 static void
 job_make_call(void *state)
 {
-	static dana_statement set = {
-		"SELECT pg_catalog.count(pg_catalog.set_config(key, value, false)) FROM pg_catalog.jsonb_each_text($1)", 1, {JSONBOID}, NULL};
+	static dana_statement set = DANA_STATEMENT(
+		"SELECT pg_catalog.count(pg_catalog.set_config(key, value, false)) FROM pg_catalog.jsonb_each_text($1)",
+		JSONBOID);
 	job_call		  *call = state;
 	dana_arguments	   arguments;
 	Datum			   settings[] = {JsonbPGetDatum(call->settings)};
@@ -170,12 +156,9 @@ job_text_or_null(const char *text, char *null)
 static void
 job_conclude(const job_call *call, const ErrorData *error)
 {
-	static dana_statement store = {
+	static dana_statement store = DANA_STATEMENT(
 		"UPDATE dana.job_log SET state = $2, ended = clock_timestamp(), result = $3, sqlstate = $4, message = $5, detail = $6, "
-		"hint = $7 WHERE id = $1",
-		7,
-		{INT8OID, TEXTOID, JSONBOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID},
-		NULL};
+		"hint = $7 WHERE id = $1", INT8OID, TEXTOID, JSONBOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID);
 	char		  nulls[8] = "       ";
 	const char	 *state = error == NULL ? "done" : error->sqlerrcode == ERRCODE_QUERY_CANCELED ? "cancelled" : "failed";
 	dana_identity before = dana_become_owner();
@@ -193,7 +176,7 @@ job_conclude(const job_call *call, const ErrorData *error)
 		ereport(LOG, (errcode(error->sqlerrcode), errmsg("job " INT64_FORMAT " %s: %s", call->job->id, state, error->message)));
 }
 
-/* The call and how it ended, in one transaction; returns the error that ended all of it, or NULL */
+/* Claims the job, if there is one; the call and how it ended, in one transaction. Returns the error that ended it, or NULL. */
 static ErrorData *
 job_run(job_call *call)
 {
@@ -202,6 +185,14 @@ job_run(job_call *call)
 
 	PG_TRY();
 	{
+		bool found;
+
+		job_begin();
+		found = job_claim(call);
+		job_commit();
+		if (!found)
+			proc_exit(0);
+		RESUME_CANCEL_INTERRUPTS();
 		job_begin();
 		pgstat_report_activity(STATE_RUNNING, psprintf("SELECT * FROM %s(...)", call->function));
 		if (StatementTimeout > 0)
@@ -232,7 +223,6 @@ dana_job_main(Datum unused)
 	job_call   call = {.job = &job};
 	PGPROC	  *starter;
 	ErrorData *error;
-	bool	   found;
 	uint32	   flags = 0;
 
 	memcpy(&job, MyBgworkerEntry->bgw_extra, sizeof job);
@@ -244,27 +234,21 @@ dana_job_main(Datum unused)
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(job.database, job.owner, flags);
+	HOLD_CANCEL_INTERRUPTS(); /* a cancel is for the call */
 	job_take_lock(&job);
 	starter = BackendPidGetProc(MyBgworkerEntry->bgw_notify_pid);
 	if (starter != NULL)
 		SetLatch(&starter->procLatch);
 	pgstat_report_activity(STATE_RUNNING, "waiting for the transaction that started the job");
 	job_await_starter(&job);
-
-	job_begin();
-	found = job_claim(&call);
-	job_commit();
-	if (!found)
-		proc_exit(0);
 	error = job_run(&call);
 	if (error != NULL)
 	{
-		/* such as a serialization failure at the commit */
+		/* such as a serialization failure at the commit; it ended the hold, too */
+		HOLD_CANCEL_INTERRUPTS();
 		job_take_lock(&job);
 		job_begin();
-		HOLD_CANCEL_INTERRUPTS();
 		job_conclude(&call, error);
-		RESUME_CANCEL_INTERRUPTS();
 		job_commit();
 	}
 	proc_exit(0);

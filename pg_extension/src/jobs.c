@@ -7,32 +7,17 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
+#include <math.h>
+
 #include "access/xlog.h"
 #include "catalog/pg_authid.h"
-#include "catalog/pg_type.h"
-#include "fmgr.h"
-#include "miscadmin.h"
-#include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "storage/lmgr.h"
-#include "utils/builtins.h"
-#include "utils/guc.h"
-#include "utils/jsonb.h"
-#include "utils/lsyscache.h"
-#include "utils/memutils.h"
-#include "utils/snapmgr.h"
-#include "utils/syscache.h"
 
+#include "dana.h"
 #include "arguments.h"
-#include "attempt.h"
 #include "bounds.h"
-#include "catalog.h"
-#include "compat.h"
-#include "extension.h"
 #include "jobs.h"
-
-#include <math.h>
 
 /* A job of this transaction whose worker is not registered yet */
 typedef struct pending_job
@@ -88,7 +73,7 @@ static int64
 job_store(Oid owner, Datum function, Datum arguments)
 {
 	/* all that does not come from the server alone: the job's process would have its own role's, after SET ROLE other ones */
-	static dana_statement look = {
+	static dana_statement look = DANA_STATEMENT(
 		"SELECT coalesce(pg_catalog.jsonb_object_agg(s.name, s.setting), '{}') FROM pg_catalog.pg_settings AS s "
 		"WHERE (s.source OPERATOR(pg_catalog.~) '^(global|database|user|database user|client|session)$' "
 		" OR EXISTS (SELECT FROM pg_catalog.pg_db_role_setting AS r, pg_catalog.unnest(r.setconfig) AS c (one) "
@@ -96,14 +81,10 @@ job_store(Oid owner, Datum function, Datum arguments)
 		"  OPERATOR(pg_catalog.=) pg_catalog.lower(s.name))) "
 		"AND s.context OPERATOR(pg_catalog.=) 'user' AND s.name "
 		"OPERATOR(pg_catalog.!~) '^(client_encoding|application_name)$|^transaction_|^default_transaction_|_timeout$'",
-		1,
-		{OIDOID},
-		NULL};
-	static dana_statement insert = {
+		OIDOID);
+	static dana_statement insert = DANA_STATEMENT(
 		"INSERT INTO dana.job_log (function, arguments, settings, limits, owner) VALUES ($1, $2, $3, $4, $5) RETURNING id",
-		5,
-		{TEXTOID, JSONBOID, JSONBOID, JSONBOID, OIDOID},
-		NULL};
+		TEXTOID, JSONBOID, JSONBOID, JSONBOID, OIDOID);
 	MemoryContext context = CurrentMemoryContext;
 	dana_identity before;
 	Datum		  role[] = {ObjectIdGetDatum(owner)};
@@ -142,11 +123,10 @@ job_register(const pending_job *started)
 	memcpy(worker.bgw_extra, &started->job, sizeof started->job);
 	worker.bgw_notify_pid = MyProcPid;
 	if (!RegisterDynamicBackgroundWorker(&worker, &handle))
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("no background worker is free for the call"),
-				 errdetail("All max_worker_processes = %d are in use.", max_worker_processes),
-				 errhint("Wait until other jobs end, or increase max_worker_processes.")));
+		ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+						errmsg("no background worker is free for the call"),
+						errdetail("All max_worker_processes = %d are in use.", max_worker_processes),
+						errhint("Wait until other jobs end, or increase max_worker_processes.")));
 	return handle;
 }
 
@@ -159,10 +139,9 @@ job_await_worker(BackgroundWorkerHandle *handle, int64 id)
 	while (!job_is_alive(id))
 	{
 		if (GetBackgroundWorkerPid(handle, &pid) == BGWH_STOPPED)
-			ereport(ERROR,
-					(errcode(ERRCODE_CONNECTION_FAILURE),
-					 errmsg("the background worker for the call ended before it began"),
-					 errhint("The server's log says why.")));
+			ereport(ERROR, (errcode(ERRCODE_CONNECTION_FAILURE),
+							errmsg("the background worker for the call ended before it began"),
+							errhint("The server's log says why.")));
 		/* the postmaster and the worker set our latch */
 		(void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 1000L, WAIT_EVENT_BGWORKER_STARTUP);
 		ResetLatch(MyLatch);
@@ -174,7 +153,7 @@ job_await_worker(BackgroundWorkerHandle *handle, int64 id)
 static void
 jobs_forget_gone(void)
 {
-	static dana_statement find = {"SELECT FROM dana.job_log WHERE id = $1 AND state = 'queued'", 1, {INT8OID}, NULL};
+	static dana_statement find = DANA_STATEMENT("SELECT FROM dana.job_log WHERE id = $1 AND state = 'queued'", INT8OID);
 	dana_identity		  before = dana_become_owner();
 	ListCell			 *cell;
 
@@ -188,6 +167,14 @@ jobs_forget_gone(void)
 	dana_become_caller(before);
 }
 
+static bool
+job_is_process(int pid)
+{
+	const char *type = GetBackgroundWorkerTypeByPid(pid);
+
+	return type != NULL && strcmp(type, DANA_JOB_TYPE) == 0;
+}
+
 /* How many jobs run in the server, in whatever database; of one role where it is given */
 static int
 jobs_running(Oid role)
@@ -197,9 +184,8 @@ jobs_running(Oid role)
 	for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++)
 	{
 		PgBackendStatus *backend = &dana_backend_status(i)->backendStatus;
-		const char		*type = backend->st_backendType == B_BG_WORKER ? GetBackgroundWorkerTypeByPid(backend->st_procpid) : NULL;
 
-		if (type != NULL && strcmp(type, DANA_JOB_TYPE) == 0 && (!OidIsValid(role) || backend->st_userid == role))
+		if (backend->st_backendType == B_BG_WORKER && job_is_process(backend->st_procpid) && (!OidIsValid(role) || backend->st_userid == role))
 			count++;
 	}
 	return count;
@@ -276,10 +262,9 @@ jobs_at_end(XactEvent event, void *unused)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	jobs_forget_gone();
 	if (event == XACT_EVENT_PRE_PREPARE && pending != NIL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot PREPARE a transaction that has started jobs"),
-				 errhint("Start them in a transaction of their own.")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("cannot PREPARE a transaction that has started jobs"),
+						errhint("Start them in a transaction of their own.")));
 	if (pending != NIL)
 		jobs_register();
 	PopActiveSnapshot();
@@ -312,9 +297,8 @@ DANA_FUNCTION(dana_start)
 
 	PreventCommandIfReadOnly("dana_start()");
 	if (InSecurityRestrictedOperation())
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("cannot start a job within a security-restricted operation")));
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						errmsg("cannot start a job within a security-restricted operation")));
 	job_check_role(GetUserId());
 	dana_job_arguments(function, PG_GETARG_JSONB_P(1), &arguments);
 	dana_require_execute(arguments.function);
@@ -334,49 +318,61 @@ DANA_FUNCTION(dana_start)
 	PG_RETURN_INT64(started->job.id);
 }
 
-/*
- * The job's state as its row has it now, whatever the caller's snapshot, or NULL where the caller may not see it. `ours`:
- * this transaction started it.
- */
-static char *
-job_read_state(int64 id, bool *ours)
+typedef struct job_row
 {
-	static dana_statement find = {"SELECT state, xmin FROM dana.job_log WHERE id = $1 AND pg_has_role($2, owner, 'USAGE')",
-								  2,
-								  {INT8OID, OIDOID},
-								  NULL};
-	MemoryContext		  context = CurrentMemoryContext;
-	dana_identity		  before = dana_become_owner();
-	Datum				  values[] = {Int64GetDatum(id), ObjectIdGetDatum(before.user)};
-	char				 *state = NULL;
-	bool				  isnull;
+	char *state;
+	int	  pid;	/* of the process that makes the call, or that made it; 0 before */
+	bool  ours; /* this transaction started it */
+} job_row;
 
-	if (dana_run_on_latest(&find, values) > 0)
+/* The row as it is now, whatever the caller's snapshot; false where the caller may not see it */
+static bool
+job_find(int64 id, job_row *row)
+{
+	static dana_statement find = DANA_STATEMENT(
+		"SELECT state, coalesce(pid, 0), xmin FROM dana.job_log WHERE id = $1 AND pg_has_role($2, owner, 'USAGE')",
+		INT8OID, OIDOID);
+	MemoryContext context = CurrentMemoryContext;
+	dana_identity before = dana_become_owner();
+	Datum		  values[] = {Int64GetDatum(id), ObjectIdGetDatum(before.user)};
+	bool		  found = dana_run_on_latest(&find, values) > 0;
+	bool		  isnull;
+
+	if (found)
 	{
-		state = MemoryContextStrdup(context, TextDatumGetCString(dana_value(0, 1, &isnull)));
-		*ours = TransactionIdIsCurrentTransactionId(DatumGetTransactionId(dana_value(0, 2, &isnull)));
+		row->state = MemoryContextStrdup(context, TextDatumGetCString(dana_value(0, 1, &isnull)));
+		row->pid = DatumGetInt32(dana_value(0, 2, &isnull));
+		row->ours = TransactionIdIsCurrentTransactionId(DatumGetTransactionId(dana_value(0, 3, &isnull)));
 	}
 	dana_become_caller(before);
-	return state;
+	return found;
 }
 
-static char *
-job_require_state(int64 id, bool *ours)
+static job_row
+job_require(int64 id)
 {
-	char *state = job_read_state(id, ours);
+	job_row row;
 
-	if (state == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("job " INT64_FORMAT " does not exist", id),
-				 errhint("SELECT id, state FROM dana.job lists the jobs.")));
-	return state;
+	if (!job_find(id, &row))
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("job " INT64_FORMAT " does not exist", id),
+						errhint("SELECT id, state FROM dana.job lists the jobs.")));
+	return row;
 }
 
 static bool
-job_is_over(const char *state)
+job_is_over(const job_row *row)
 {
-	return strcmp(state, "queued") != 0 && strcmp(state, "running") != 0;
+	return strcmp(row->state, "queued") != 0 && strcmp(row->state, "running") != 0;
+}
+
+/*
+ * Whether a job was ended without a word, where nobody held its lock before its row was read. Its process has no lock for
+ * a moment where it takes it again after its transaction failed at the commit.
+ */
+static bool
+job_is_lost(const job_row *row)
+{
+	return !row->ours && !job_is_over(row) && !(row->pid != 0 && job_is_process(row->pid));
 }
 
 typedef struct waiting
@@ -412,46 +408,47 @@ job_wait_for_end(int64 id, int milliseconds)
 /* dana_wait(job, timeout): the state after it ended, or after so many seconds; NULL: without limit */
 DANA_FUNCTION(dana_wait)
 {
-	int64	   id;
-	char	  *state;
-	bool	   ours;
-	bool	   ended;
-	double	   timeout = PG_ARGISNULL(1) ? INFINITY : PG_GETARG_FLOAT8(1);
+	int64	id;
+	job_row row;
+	bool	ended;
+	double	timeout = PG_ARGISNULL(1) ? INFINITY : PG_GETARG_FLOAT8(1);
 
 	PreventCommandIfReadOnly("dana_wait()");
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
 	id = PG_GETARG_INT64(0);
 	if (!(timeout >= 0))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("argument \"timeout\" must be a number of seconds from 0, not %g", timeout)));
-	state = job_require_state(id, &ours);
-	if (job_is_over(state))
-		PG_RETURN_TEXT_P(cstring_to_text(state));
-	if (ours)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("job " INT64_FORMAT " begins when this transaction commits", id),
-				 errhint("Wait for it in a later transaction.")));
-	if (timeout * 1000 < 1)
-		ended = !job_is_alive(id);
-	else
-		ended = job_wait_for_end(id, timeout * 1000 < PG_INT32_MAX ? (int)(timeout * 1000) : 0);
-	state = job_require_state(id, &ours);
-	PG_RETURN_TEXT_P(cstring_to_text(ended && !job_is_over(state) ? "lost" : state));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("argument \"timeout\" must be a number of seconds from 0, not %g", timeout)));
+	row = job_require(id);
+	if (row.ours && !job_is_over(&row))
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("job " INT64_FORMAT " begins when this transaction commits", id),
+						errhint("Wait for it in a later transaction.")));
+	for (ended = false; !job_is_over(&row); row = job_require(id))
+	{
+		if (ended && job_is_lost(&row))
+			PG_RETURN_TEXT_P(cstring_to_text("lost"));
+		if (ended)
+			pg_usleep(10000L); /* it ends, or goes on to say how it ended */
+		CHECK_FOR_INTERRUPTS();
+		if (timeout * 1000 < 1)
+			ended = !job_is_alive(id);
+		else
+			ended = job_wait_for_end(id, timeout * 1000 < PG_INT32_MAX ? (int)(timeout * 1000) : 0);
+		if (!ended)
+			break;
+	}
+	PG_RETURN_TEXT_P(cstring_to_text(row.state));
 }
 
 /* The process that holds the job's lock, or 0 */
 static int
 job_process(int64 id)
 {
-	static dana_statement find = {
+	static dana_statement find = DANA_STATEMENT(
 		"SELECT pid FROM pg_locks WHERE locktype = 'object' AND classid = 'dana.job_log'::regclass AND objid = $1 "
-		"AND database = $2 AND mode = 'ExclusiveLock' AND granted",
-		2,
-		{OIDOID, OIDOID},
-		NULL};
+		"AND database = $2 AND mode = 'ExclusiveLock' AND granted", OIDOID, OIDOID);
 	Datum		  values[] = {ObjectIdGetDatum((Oid)id), ObjectIdGetDatum(MyDatabaseId)};
 	dana_identity before = dana_become_owner();
 	bool		  isnull;
@@ -464,16 +461,17 @@ job_process(int64 id)
 /* dana_cancel(job): false where it is over */
 DANA_FUNCTION(dana_cancel)
 {
-	static dana_statement cancel = {
-		"UPDATE dana.job_log SET state = 'cancelled', ended = clock_timestamp() WHERE id = $1", 1, {INT8OID}, NULL};
-	int64 id = PG_GETARG_INT64(0);
-	bool  ours;
-	int	  pid;
+	static dana_statement cancel = DANA_STATEMENT(
+		"UPDATE dana.job_log SET state = 'cancelled', ended = clock_timestamp() WHERE id = $1", INT8OID);
+	int64	id = PG_GETARG_INT64(0);
+	job_row row;
+	int		pid;
 
 	PreventCommandIfReadOnly("dana_cancel()");
-	if (job_is_over(job_require_state(id, &ours)))
+	row = job_require(id);
+	if (job_is_over(&row))
 		PG_RETURN_BOOL(false);
-	if (ours)
+	if (row.ours)
 	{
 		Datum		  values[] = {Int64GetDatum(id)};
 		dana_identity before = dana_become_owner();
@@ -492,12 +490,10 @@ DANA_FUNCTION(dana_cancel)
  */
 DANA_FUNCTION(dana_job_lost)
 {
-	int64 id = PG_GETARG_INT64(0);
-	char *state;
-	bool  ours;
+	int64	id = PG_GETARG_INT64(0);
+	job_row row;
 
 	if (RecoveryInProgress() || job_is_alive(id))
 		PG_RETURN_BOOL(false);
-	state = job_read_state(id, &ours);
-	PG_RETURN_BOOL(state != NULL && !ours && !job_is_over(state));
+	PG_RETURN_BOOL(job_find(id, &row) && job_is_lost(&row));
 }

@@ -4,8 +4,6 @@
 #ifndef DANA_JOBS_H
 #define DANA_JOBS_H
 
-#include "postgres.h"
-
 #include "storage/lock.h"
 
 #include "arguments.h"

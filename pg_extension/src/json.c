@@ -3,14 +3,11 @@
  */
 #include "postgres.h"
 
-
 #include "common/shortest_dec.h"
-#include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
 #include "utils/json.h"
 #include "utils/numeric.h"
 
-#include "json.h"
+#include "dana.h"
 
 Jsonb *
 dana_json_parse(const char *text)

@@ -4,8 +4,6 @@
 #ifndef DANA_JSON_H
 #define DANA_JSON_H
 
-#include "postgres.h"
-
 #include "lib/stringinfo.h"
 #include "utils/jsonb.h"
 

@@ -3,16 +3,11 @@
  */
 #include "postgres.h"
 
-#include "label.h"
-
-#include "access/htup_details.h"
 #include "storage/itemptr.h"
-#include "utils/lsyscache.h"
-#include "utils/rel.h"
 
-#include "compat.h"
+#include "dana.h"
 #include "frames.h"
-#include "json.h"
+#include "label.h"
 
 static AttrNumber
 label_column_number(Relation relation, const char *name, const char *column)

@@ -4,8 +4,6 @@
 #ifndef DANA_LABEL_H
 #define DANA_LABEL_H
 
-#include "postgres.h"
-
 #include "access/htup.h"
 #include "utils/jsonb.h"
 #include "utils/relcache.h"

@@ -9,17 +9,10 @@
 #include <math.h>
 
 #include "common/shortest_dec.h"
-#include "fmgr.h"
-#include "miscadmin.h"
-#include "utils/builtins.h"
 #include "utils/float.h"
-#include "utils/fmgrprotos.h"
-#include "utils/jsonb.h"
-#include "utils/memutils.h"
 #include "utils/numeric.h"
 
-#include "compat.h"
-#include "extension.h"
+#include "dana.h"
 
 
 /* binary32 has no number between 1 and 1 - 2^-24: what is predicted with certainty costs no more where it is wrong */
@@ -176,9 +169,8 @@ take_threshold(FunctionCallInfo fcinfo, classification *state)
 	float8 threshold = given ? PG_GETARG_FLOAT8(3) : 0;
 
 	if (state->room > 0 && (given != state->has_threshold || float8_ne(threshold, state->threshold)))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("the threshold of dana_classification_metrics() must be the same for all rows")));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("the threshold of dana_classification_metrics() must be the same for all rows")));
 	state->has_threshold = given;
 	state->threshold = threshold;
 }

@@ -3,24 +3,12 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "catalog/namespace.h"
-#include "catalog/pg_type.h"
 #include "common/hashfn.h"
-#include "fmgr.h"
-#include "funcapi.h"
-#include "miscadmin.h"
 #include "storage/lmgr.h"
-#include "utils/acl.h"
-#include "utils/builtins.h"
-#include "utils/syscache.h"
 #include "utils/typcache.h"
 
-#include "attempt.h"
-#include "catalog.h"
-#include "compat.h"
-#include "extension.h"
-#include "json.h"
+#include "dana.h"
 #include "models.h"
 
 #define MODEL_NAME_LIMIT 255
@@ -37,10 +25,8 @@ cut_version(char *reference)
 	if (at[1] != '0' && strspn(at + 1, "0123456789") == strlen(at + 1) && strlen(at + 1) < 10)
 		version = atoi(at + 1);
 	if (version == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_NAME),
-				 errmsg("\"%s\" names no version of a model", reference),
-				 errhint("Write the model's name, or name@version with a version from 1.")));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_NAME), errmsg("\"%s\" names no version of a model", reference),
+						errhint("Write the model's name, or name@version with a version from 1.")));
 	*at = '\0';
 	return version;
 }
@@ -75,12 +61,10 @@ cut_owner(char **reference)
 static char *
 owner_of_namesake(const char *name, Oid caller)
 {
-	static dana_statement find = {
+	static dana_statement find = DANA_STATEMENT(
 		"SELECT owner::text FROM dana.model WHERE name = $1 AND (pg_has_role($2, owner, 'USAGE') "
 		"OR EXISTS (SELECT FROM unnest(users) AS u (role) WHERE pg_has_role($2, u.role, 'USAGE'))) LIMIT 1",
-		2,
-		{TEXTOID, OIDOID},
-		NULL};
+		TEXTOID, OIDOID);
 	Datum values[] = {CStringGetTextDatum(name), ObjectIdGetDatum(caller)};
 	bool  isnull;
 
@@ -217,8 +201,8 @@ dana_model_check_name(const char *name)
 static int
 next_version(Oid owner, const char *name)
 {
-	static dana_statement find = {
-		"SELECT coalesce(max(version), 0) + 1 FROM dana.model WHERE owner = $1 AND name = $2", 2, {OIDOID, TEXTOID}, NULL};
+	static dana_statement find = DANA_STATEMENT(
+		"SELECT coalesce(max(version), 0) + 1 FROM dana.model WHERE owner = $1 AND name = $2", OIDOID, TEXTOID);
 	Datum		values[] = {ObjectIdGetDatum(owner), CStringGetTextDatum(name)};
 	const Size	shared = strcspn(name, "[");
 	const uint64 hash = hash_bytes_extended((const unsigned char *)name, shared + (name[shared] == '['), owner);
@@ -242,15 +226,13 @@ training_type(void)
 Datum
 dana_model_store(const dana_new_model *model)
 {
-	static dana_statement store_model = {
+	static dana_statement store_model = DANA_STATEMENT(
 		"INSERT INTO dana.model (name, version, rule, owner, parameters, weights, predictor, metadata, users) "
 		"VALUES ($1, $2, $3, $4, $5 -> 'parameters', $6, $7, $5 -> 'metadata', "
 		"coalesce((SELECT users FROM dana.model WHERE owner = $4 AND name = $1 ORDER BY version DESC LIMIT 1), '{}'))",
-		7,
-		{TEXTOID, INT4OID, TEXTOID, OIDOID, JSONBOID, FLOAT4ARRAYOID, BYTEAOID},
-		NULL};
+		TEXTOID, INT4OID, TEXTOID, OIDOID, JSONBOID, FLOAT4ARRAYOID, BYTEAOID);
 	/* returns the columns of dana.training */
-	static dana_statement store_run = {
+	static dana_statement store_run = DANA_STATEMENT(
 		"INSERT INTO dana.run (model, model_version, rule, source, owner, backend, started, wall_seconds, "
 		" modelled_seconds, epochs, converged, loss, tuples, skipped, pages, cycles, design, counters) "
 		"SELECT $1, $2, $3, $4, $5, $6, clock_timestamp() - make_interval(secs => $7), $7, "
@@ -261,16 +243,12 @@ dana_model_store(const dana_new_model *model)
 		"FROM (SELECT $8 AS r) AS result "
 		"RETURNING model, model_version, id, epochs, converged, loss, tuples, skipped, pages, cycles, "
 		" modelled_seconds, wall_seconds",
-		10,
-		{TEXTOID, INT4OID, TEXTOID, TEXTOID, OIDOID, TEXTOID, FLOAT8OID, JSONBOID, JSONBOID, JSONBOID},
-		NULL};
-	static dana_statement store_epochs = {
+		TEXTOID, INT4OID, TEXTOID, TEXTOID, OIDOID, TEXTOID, FLOAT8OID, JSONBOID, JSONBOID, JSONBOID);
+	static dana_statement store_epochs = DANA_STATEMENT(
 		"INSERT INTO dana.epoch (run, epoch, loss, tuples, skipped, cycles, seconds, counters) "
 		"SELECT $1, (e ->> 'epoch')::int4, (e ->> 'loss')::float8, (e ->> 'tuples')::int8, (e ->> 'skipped')::int8, "
 		" (e ->> 'cycles')::int8, (e ->> 'seconds')::float8, e -> 'counters' FROM jsonb_array_elements($2) AS e",
-		2,
-		{INT8OID, JSONBOID},
-		NULL};
+		INT8OID, JSONBOID);
 	MemoryContext context = CurrentMemoryContext;
 	dana_identity before = dana_become_owner();
 	Datum		  name = CStringGetTextDatum(model->name);

@@ -7,8 +7,6 @@
 #ifndef DANA_MODELS_H
 #define DANA_MODELS_H
 
-#include "postgres.h"
-
 #include "lib/stringinfo.h"
 #include "portability/instr_time.h"
 #include "utils/array.h"

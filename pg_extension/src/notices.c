@@ -1,10 +1,10 @@
 /*
  * NOTICEs of a training. A NOTICE reaches the client at once, so a long training can be watched from its own session.
  */
-#include "notices.h"
+#include "postgres.h"
 
-#include "compat.h"
-#include "json.h"
+#include "dana.h"
+#include "notices.h"
 
 int dana_notices = DANA_NOTICES_NONE;
 

@@ -4,8 +4,6 @@
 #ifndef DANA_NOTICES_H
 #define DANA_NOTICES_H
 
-#include "postgres.h"
-
 #include "utils/guc.h"
 #include "utils/jsonb.h"
 

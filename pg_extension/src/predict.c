@@ -6,19 +6,9 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
-#include "catalog/pg_type.h"
-#include "fmgr.h"
-#include "miscadmin.h"
-#include "utils/array.h"
-#include "utils/builtins.h"
 #include "utils/hsearch.h"
-#include "utils/lsyscache.h"
-#include "utils/memutils.h"
 
-#include "catalog.h"
-#include "compat.h"
-#include "extension.h"
+#include "dana.h"
 #include "inputs.h"
 #include "models.h"
 #include "numerics.h"
@@ -125,10 +115,9 @@ read_model(const char *reference, stored_model *stored)
 	dana_model_find(&find, reference, before.user, dana_read);
 	program = dana_value(0, DANA_MODEL_COLUMNS + 1, &no_predictor);
 	if (no_predictor)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("model \"%s\" cannot predict", reference),
-				 errhint("Add setPrediction(...) to its rule and train again.")));
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("model \"%s\" cannot predict", reference),
+						errhint("Add setPrediction(...) to its rule and train again.")));
 	ours = MemoryContextSwitchTo(context);
 	stored->predictor = DatumGetByteaPCopy(program);
 	stored->weights = DatumGetArrayTypePCopy(dana_value(0, DANA_MODEL_COLUMNS + 2, &isnull));
@@ -156,10 +145,9 @@ load_model(FunctionCallInfo fcinfo, const char *reference)
 	memcpy(words, VARDATA_ANY(stored.predictor), VARSIZE_ANY_EXHDR(stored.predictor));
 	wrong = dana_predictor_load(words, VARSIZE_ANY_EXHDR(stored.predictor), &model->program);
 	if (wrong != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("the predictor of model \"%s\" is damaged: %s", reference, wrong),
-				 errhint("Train the model again.")));
+		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
+						errmsg("the predictor of model \"%s\" is damaged: %s", reference, wrong),
+						errhint("Train the model again.")));
 	count = ArrayGetNItems(ARR_NDIM(stored.weights), ARR_DIMS(stored.weights));
 	if (ARR_ELEMTYPE(stored.weights) != FLOAT4OID || ARR_HASNULL(stored.weights) || count != model->program.weights)
 		ereport(ERROR,

@@ -2,20 +2,14 @@
  * dana_progress(): the trainings that run now, from the counters that each backend keeps (progress.h);
  * dana_live_epochs(): their epochs so far (curve.h).
  */
-#include "progress.h"
+#include "postgres.h"
 
 #include "catalog/pg_authid.h"
-#include "fmgr.h"
-#include "miscadmin.h"
-#include "pgstat.h"
-#include "utils/acl.h"
-#include "utils/builtins.h"
-#include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
-#include "compat.h"
-#include "extension.h"
+#include "dana.h"
 #include "curve.h"
+#include "progress.h"
 #include "results.h"
 
 #define COLUMNS		  12

@@ -5,8 +5,6 @@
 #ifndef DANA_PROGRESS_H
 #define DANA_PROGRESS_H
 
-#include "postgres.h"
-
 #include "utils/backend_progress.h"
 
 /* Unknown to PostgreSQL's views, which show commands of their own kind only */

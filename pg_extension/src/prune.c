@@ -6,15 +6,7 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
-#include "fmgr.h"
-#include "funcapi.h"
-#include "miscadmin.h"
-#include "utils/builtins.h"
-
-#include "catalog.h"
-#include "compat.h"
-#include "extension.h"
+#include "dana.h"
 #include "results.h"
 
 /* $1: caller, $2: age, $3: how many */
@@ -56,9 +48,8 @@ DANA_FUNCTION(dana_prune)
 				 errmsg("give argument \"older_than\", argument \"keep\", or both"),
 				 errhint("For instance dana_prune('30 days', keep => 3): what is older than that, except the 3 newest of each.")));
 	if (!PG_ARGISNULL(1) && PG_GETARG_INT32(1) < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("argument \"keep\" must be a number from 0, not %d", PG_GETARG_INT32(1))));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("argument \"keep\" must be a number from 0, not %d", PG_GETARG_INT32(1))));
 	result = dana_results_begin(fcinfo, "dana_prune()", lengthof(prune));
 	before = dana_become_owner();
 	values[0] = ObjectIdGetDatum(before.user);

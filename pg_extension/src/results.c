@@ -1,13 +1,12 @@
 /*
  * A function's result as a set of rows that is built as a whole; InitMaterializedSRF() of 15 and later.
  */
-#include "results.h"
+#include "postgres.h"
 
-#include "funcapi.h"
-#include "miscadmin.h"
 #include "utils/tuplestore.h"
 
-#include "compat.h"
+#include "dana.h"
+#include "results.h"
 
 ReturnSetInfo *
 dana_results_begin(FunctionCallInfo fcinfo, const char *function, int columns)

@@ -4,8 +4,6 @@
 #ifndef DANA_RESULTS_H
 #define DANA_RESULTS_H
 
-#include "postgres.h"
-
 #include "fmgr.h"
 #include "nodes/execnodes.h"
 

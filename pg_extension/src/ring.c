@@ -1,7 +1,7 @@
 /*
  * Producer of the page ring (wire.h). Knows nothing of tables: a caller reserves a slot, fills it, commits it.
  */
-#include "ring.h"
+#include "postgres.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -11,7 +11,9 @@
 #include <emmintrin.h>
 #endif
 
+#include "dana.h"
 #include "channel.h"
+#include "ring.h"
 
 static dana_ring *ring = NULL;
 static size_t	  ring_length;
@@ -49,10 +51,9 @@ dana_ring_create(int pages)
 		if (memfd >= 0)
 			close(memfd);
 		errno = saved;
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("could not make a ring of %d pages for the dana worker: %m", pages),
-				 errhint("Lower dana.ring_pages.")));
+		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY),
+						errmsg("could not make a ring of %d pages for the dana worker: %m", pages),
+						errhint("Lower dana.ring_pages.")));
 	}
 	ring = mapping;
 	ring->magic = DANA_RING_MAGIC;

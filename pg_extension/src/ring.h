@@ -4,8 +4,6 @@
 #ifndef DANA_RING_H
 #define DANA_RING_H
 
-#include "postgres.h"
-
 #include "wire.h"
 
 extern int	dana_ring_create(int pages);

@@ -5,21 +5,16 @@
  * read-only, never in parallel, and under the snapshot of the statement that called us, so that every epoch sees the
  * same rows in the same order.
  */
-#include "rows.h"
+#include "postgres.h"
 
-#include "catalog/pg_type.h"
 #include "executor/spi.h"
-#include "miscadmin.h"
 #include "optimizer/optimizer.h"
 #include "tcop/dest.h"
-#include "utils/array.h"
-#include "utils/builtins.h"
-#include "utils/guc.h"
-#include "utils/lsyscache.h"
 #include "utils/plancache.h"
 
+#include "dana.h"
 #include "bounds.h"
-#include "compat.h"
+#include "rows.h"
 #include "values.h"
 
 struct dana_rows
@@ -52,20 +47,16 @@ dana_rows_plan(const char *text, const char *name, bool in_order)
 	rows->plan = SPI_prepare_cursor(text, 0, NULL, CURSOR_OPT_NO_SCROLL);
 	MemoryContextSwitchTo(caller); /* SPI's calls end in a context that ends with the connection */
 	if (rows->plan == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot train on %s: %s", name, SPI_result_code_string(SPI_result))));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("cannot train on %s: %s", name, SPI_result_code_string(SPI_result))));
 	if (list_length(SPI_plan_get_plan_sources(rows->plan)) != 1 || !SPI_is_cursor_plan(rows->plan) ||
 		source_of(rows)->commandTag != CMDTAG_SELECT)
-		ereport(ERROR,
-				(errcode(ERRCODE_SYNTAX_ERROR),
-				 errmsg("cannot train on %s: it is not one SELECT", name),
-				 errhint("Give one SELECT, VALUES or TABLE.")));
+		ereport(ERROR, (errcode(ERRCODE_SYNTAX_ERROR), errmsg("cannot train on %s: it is not one SELECT", name),
+						errhint("Give one SELECT, VALUES or TABLE.")));
 	if (query_of(rows)->hasModifyingCTE || query_of(rows)->rowMarks != NIL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot train on %s: it changes or locks rows", name),
-				 errhint("Give a SELECT that only reads.")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("cannot train on %s: it changes or locks rows", name),
+						errhint("Give a SELECT that only reads.")));
 	return rows;
 }
 

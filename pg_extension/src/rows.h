@@ -4,8 +4,6 @@
 #ifndef DANA_ROWS_H
 #define DANA_ROWS_H
 
-#include "postgres.h"
-
 #include "access/tupdesc.h"
 
 #include "frames.h"

@@ -3,19 +3,9 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
-#include "fmgr.h"
-#include "miscadmin.h"
-#include "utils/acl.h"
-#include "utils/builtins.h"
-#include "utils/jsonb.h"
-#include "utils/lsyscache.h"
 #include "utils/varlena.h"
 
-#include "catalog.h"
-#include "compat.h"
-#include "extension.h"
-#include "json.h"
+#include "dana.h"
 #include "rules.h"
 #include "session.h"
 
@@ -27,12 +17,10 @@
 static char *
 closest_rule(const char *name, Oid caller)
 {
-	static dana_statement list = {
+	static dana_statement list = DANA_STATEMENT(
 		"SELECT name FROM dana.rule WHERE everybody OR pg_has_role($1, owner, 'USAGE') "
 		"OR EXISTS (SELECT FROM unnest(users) AS u (role) WHERE pg_has_role($1, u.role, 'USAGE')) ORDER BY name",
-		1,
-		{OIDOID},
-		NULL};
+		OIDOID);
 	Datum  values[] = {ObjectIdGetDatum(caller)};
 	int	   length = strlen(name);
 	int	   least = 1 + length / 3; /* further away it is another word */
@@ -82,8 +70,8 @@ typedef struct rule_reading
 static void
 read_rule(void *state)
 {
-	static dana_statement find = {
-		"SELECT source, owner, CASE WHEN NOT everybody THEN users END FROM dana.rule WHERE name = $1", 1, {TEXTOID}, NULL};
+	static dana_statement find = DANA_STATEMENT(
+		"SELECT source, owner, CASE WHEN NOT everybody THEN users END FROM dana.rule WHERE name = $1", TEXTOID);
 	rule_reading *reading = state;
 	MemoryContext context = CurrentMemoryContext;
 	dana_identity before = dana_become_owner();
@@ -123,7 +111,8 @@ typedef enum rule_claim
 static rule_claim
 rule_claimed(const char *name, Oid caller)
 {
-	static dana_statement find = {"SELECT owner, users, everybody FROM dana.rule WHERE name = $1", 1, {TEXTOID}, NULL};
+	static dana_statement find = DANA_STATEMENT(
+		"SELECT owner, users, everybody FROM dana.rule WHERE name = $1", TEXTOID);
 	Datum				  values[] = {CStringGetTextDatum(name)};
 	bool				  isnull;
 	Oid					  owner;
@@ -170,12 +159,10 @@ create_rule_function(const char *name)
 static bool
 is_our_own(const char *name)
 {
-	static dana_statement find = {
+	static dana_statement find = DANA_STATEMENT(
 		"SELECT FROM pg_catalog.pg_proc AS p JOIN pg_catalog.pg_depend AS d ON d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass "
 		"AND d.objid = p.oid AND d.deptype = 'e' WHERE p.proname = $1 AND p.pronamespace = 'dana'::pg_catalog.regnamespace",
-		1,
-		{TEXTOID},
-		NULL};
+		TEXTOID);
 	Datum values[] = {CStringGetTextDatum(name)};
 
 	return dana_run(&find, values, NULL) > 0;
@@ -218,9 +205,8 @@ check_claim(const char *name, Oid caller)
 	rule_claim claim = rule_claimed(name, caller);
 
 	if (claim == RULE_OTHERS || claim == RULE_HIDDEN)
-		ereport(ERROR,
-				(errcode(ERRCODE_DUPLICATE_OBJECT), errmsg("the name \"%s\" is in use for another rule", name),
-				 errhint("Rules of all roles have one space of names. Choose another one.")));
+		ereport(ERROR, (errcode(ERRCODE_DUPLICATE_OBJECT), errmsg("the name \"%s\" is in use for another rule", name),
+						errhint("Rules of all roles have one space of names. Choose another one.")));
 	if (is_our_own(name))
 		ereport(ERROR,
 				(errcode(ERRCODE_RESERVED_NAME),
@@ -232,12 +218,10 @@ check_claim(const char *name, Oid caller)
 /* dana_create_udf(name, source) */
 DANA_FUNCTION(dana_create_udf)
 {
-	static dana_statement store = {
+	static dana_statement store = DANA_STATEMENT(
 		"INSERT INTO dana.rule (name, source, description, owner) VALUES ($1, $2, $3, $4) "
 		"ON CONFLICT (name) DO UPDATE SET source = excluded.source, description = excluded.description, created = now()",
-		4,
-		{TEXTOID, TEXTOID, JSONBOID, OIDOID},
-		NULL};
+		TEXTOID, TEXTOID, JSONBOID, OIDOID);
 	char		 *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	char		 *source = text_to_cstring(PG_GETARG_TEXT_PP(1));
 	Jsonb		 *description;
@@ -247,10 +231,8 @@ DANA_FUNCTION(dana_create_udf)
 
 	PreventCommandIfReadOnly("dana_create_udf()");
 	if (name[0] == '\0' || strlen(name) >= NAMEDATALEN)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_NAME),
-				 errmsg("\"%s\" cannot be a rule's name", name),
-				 errdetail("A rule gives its name to a function, so it has 1 to %d bytes.", NAMEDATALEN - 1)));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_NAME), errmsg("\"%s\" cannot be a rule's name", name),
+						errdetail("A rule gives its name to a function, so it has 1 to %d bytes.", NAMEDATALEN - 1)));
 	before = dana_become_owner();
 	(void)check_claim(name, before.user); /* before the work */
 	dana_become_caller(before);
@@ -277,7 +259,7 @@ DANA_FUNCTION(dana_create_udf)
 /* dana_drop_rule(name) */
 DANA_FUNCTION(dana_drop_rule)
 {
-	static dana_statement drop = {"DELETE FROM dana.rule WHERE name = $1", 1, {TEXTOID}, NULL};
+	static dana_statement drop = DANA_STATEMENT("DELETE FROM dana.rule WHERE name = $1", TEXTOID);
 	char				 *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	dana_identity		  before = begin_change(name);
 	Datum				  values[] = {CStringGetTextDatum(name)};
@@ -311,11 +293,9 @@ change_rule_users(FunctionCallInfo fcinfo, const char *function, dana_statement 
 /* dana_grant_rule(name, role) */
 DANA_FUNCTION(dana_grant_rule)
 {
-	static dana_statement role = {"UPDATE dana.rule SET users = array_append(array_remove(users, $2), $2) WHERE name = $1",
-								  2,
-								  {TEXTOID, REGROLEOID},
-								  NULL};
-	static dana_statement everybody = {"UPDATE dana.rule SET everybody = true WHERE name = $1", 1, {TEXTOID}, NULL};
+	static dana_statement role = DANA_STATEMENT(
+		"UPDATE dana.rule SET users = array_append(array_remove(users, $2), $2) WHERE name = $1", TEXTOID, REGROLEOID);
+	static dana_statement everybody = DANA_STATEMENT("UPDATE dana.rule SET everybody = true WHERE name = $1", TEXTOID);
 
 	return change_rule_users(fcinfo, "dana_grant_rule()", &role, &everybody);
 }
@@ -323,9 +303,9 @@ DANA_FUNCTION(dana_grant_rule)
 /* dana_revoke_rule(name, role) */
 DANA_FUNCTION(dana_revoke_rule)
 {
-	static dana_statement role = {
-		"UPDATE dana.rule SET users = array_remove(users, $2) WHERE name = $1", 2, {TEXTOID, REGROLEOID}, NULL};
-	static dana_statement everybody = {"UPDATE dana.rule SET everybody = false WHERE name = $1", 1, {TEXTOID}, NULL};
+	static dana_statement role = DANA_STATEMENT(
+		"UPDATE dana.rule SET users = array_remove(users, $2) WHERE name = $1", TEXTOID, REGROLEOID);
+	static dana_statement everybody = DANA_STATEMENT("UPDATE dana.rule SET everybody = false WHERE name = $1", TEXTOID);
 
 	return change_rule_users(fcinfo, "dana_revoke_rule()", &role, &everybody);
 }

@@ -6,16 +6,12 @@
 
 #include "access/detoast.h"
 #include "access/tableam.h"
-#include "catalog/pg_type.h"
 #include "executor/tuptable.h"
-#include "utils/array.h"
-#include "utils/builtins.h"
-#include "utils/lsyscache.h"
-#include "utils/rel.h"
+#include "storage/bufmgr.h"
 
-#include "compat.h"
-#include "json.h"
+#include "dana.h"
 #include "source.h"
+#include "tuple.h"
 #include "values.h"
 
 #define ARRAY_PROBE_ROWS 1000
@@ -35,6 +31,21 @@ is_array(TupleDesc descriptor, int i)
 	return !attribute->attisdropped && dana_is_array(attribute->atttypid);
 }
 
+/* Refuses a damaged tuple that a scan of the table's pages found; nobody has checked its line pointer, either */
+static void
+check_scanned_tuple(dana_source *source, const dana_tuple_shape *shape, TupleTableSlot *row)
+{
+	HeapTuple	tuple = ExecFetchSlotHeapTuple(row, false, NULL);
+	const char *page = (const char *)BufferGetPage(((BufferHeapTupleTableSlot *)row)->buffer);
+	const char *data = (const char *)tuple->t_data;
+	const bool	outside = tuple->t_len < SizeofHeapTupleHeader || data + tuple->t_len > page + BLCKSZ;
+	const char *damage = outside ? "it points outside the page" : dana_tuple_damage(shape, tuple);
+
+	if (damage != NULL)
+		dana_source_corrupt(source, ItemPointerGetBlockNumber(&row->tts_tid),
+							psprintf("line pointer %u: %s", ItemPointerGetOffsetNumber(&row->tts_tid), damage));
+}
+
 /* Looks at a table's own rows */
 static void
 probe_table(dana_source *source, dana_array_probe *probe, int unknown)
@@ -42,9 +53,11 @@ probe_table(dana_source *source, dana_array_probe *probe, int unknown)
 	TupleDesc		descriptor = RelationGetDescr(source->relation);
 	TupleTableSlot *row = table_slot_create(source->relation, NULL);
 	TableScanDesc	scan = table_beginscan_strat(source->relation, source->snapshot, 0, NULL, true, false);
+	dana_tuple_shape *shape = dana_tuple_shape_of(descriptor);
 
 	for (int rows = 0; rows < ARRAY_PROBE_ROWS && unknown > 0 && table_scan_getnextslot(scan, ForwardScanDirection, row); rows++)
 	{
+		check_scanned_tuple(source, shape, row);
 		for (int i = 0; i < descriptor->natts; i++)
 		{
 			bool  isnull;
@@ -65,6 +78,7 @@ probe_table(dana_source *source, dana_array_probe *probe, int unknown)
 			}
 		}
 	}
+	pfree(shape);
 	table_endscan(scan);
 	ExecDropSingleTupleTableSlot(row);
 }

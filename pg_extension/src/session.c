@@ -1,21 +1,19 @@
 /*
  * The session with the worker: connecting, greeting, one request after another, and its end.
  */
-#include "session.h"
+#include "postgres.h"
 
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "mb/pg_wchar.h"
-#include "miscadmin.h"
 #include "storage/fd.h"
-#include "utils/builtins.h"
-#include "utils/memutils.h"
 
+#include "dana.h"
 #include "channel.h"
-#include "json.h"
 #include "ring.h"
+#include "session.h"
 
 char *dana_socket_path = NULL;
 int	  dana_ring_pages = 64;
@@ -63,21 +61,17 @@ connect_socket(void)
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 
 	if (dana_socket_path == NULL || dana_socket_path[0] == '\0')
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIG_FILE_ERROR),
-				 errmsg("dana.socket_path is not set"),
-				 errhint("Set it to the socket given to \"dana worker --socket\".")));
+		ereport(ERROR, (errcode(ERRCODE_CONFIG_FILE_ERROR), errmsg("dana.socket_path is not set"),
+						errhint("Set it to the socket given to \"dana worker --socket\".")));
 	if (strlen(dana_socket_path) >= sizeof address.sun_path)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIG_FILE_ERROR),
-				 errmsg("dana.socket_path is longer than %d bytes", (int)sizeof address.sun_path - 1),
-				 errhint("A path that does not begin with a slash is taken from the data directory.")));
+		ereport(ERROR, (errcode(ERRCODE_CONFIG_FILE_ERROR),
+						errmsg("dana.socket_path is longer than %d bytes", (int)sizeof address.sun_path - 1),
+						errhint("A path that does not begin with a slash is taken from the data directory.")));
 	strlcpy(address.sun_path, dana_socket_path, sizeof address.sun_path);
 
 	if (!AcquireExternalFD())
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-				 errmsg("no file descriptor is left for the connection to the dana worker")));
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+						errmsg("no file descriptor is left for the connection to the dana worker")));
 	dana_channel = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (dana_channel == PGINVALID_SOCKET)
 	{

@@ -5,8 +5,6 @@
 #ifndef DANA_SESSION_H
 #define DANA_SESSION_H
 
-#include "postgres.h"
-
 #include "lib/stringinfo.h"
 
 #include "channel.h"

@@ -6,33 +6,22 @@
  */
 #include "postgres.h"
 
-#include "source.h"
-
 #include "access/heapam.h"
-#include "access/htup_details.h"
 #include "access/tableam.h"
 #include "catalog/catalog.h"
-#include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "executor/spi.h"
-#include "miscadmin.h"
-#include "pgstat.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
 #include "storage/predicate.h"
-#include "utils/acl.h"
-#include "utils/builtins.h"
-#include "utils/lsyscache.h"
-#include "utils/rel.h"
 #include "utils/rls.h"
-#include "utils/snapmgr.h"
 
+#include "dana.h"
 #include "bounds.h"
 #include "buffers.h"
-#include "compat.h"
-#include "json.h"
 #include "progress.h"
 #include "ring.h"
+#include "source.h"
 #include "tuple.h"
 
 /* Pages between two reports of progress */
@@ -54,25 +43,20 @@ source_check_kind(Relation relation, const char *name)
 		case RELKIND_PARTITIONED_TABLE:
 			return true;
 		default:
-			ereport(ERROR,
-					(errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("cannot train on %s: it is not a table", name),
-					 errhint("Train on a table, a view, or with query => 'SELECT ...'.")));
+			ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("cannot train on %s: it is not a table", name),
+							errhint("Train on a table, a view, or with query => 'SELECT ...'.")));
 	}
 	if (RELATION_IS_OTHER_TEMP(relation))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot train on %s: it is a temporary table of another session", name),
-				 errhint("Its pages are in that session's memory. Train there, or on a permanent table.")));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("cannot train on %s: it is a temporary table of another session", name),
+						errhint("Its pages are in that session's memory. Train there, or on a permanent table.")));
 	if (IsCatalogRelation(relation) || IsToastRelation(relation))
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("cannot train on %s: it is a system catalog", name),
-				 errhint("Copy the rows with CREATE TABLE AS, or use query => 'SELECT ...'.")));
+		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("cannot train on %s: it is a system catalog", name),
+						errhint("Copy the rows with CREATE TABLE AS, or use query => 'SELECT ...'.")));
 	if (!RelationIsPopulated(relation))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("materialized view %s has not been populated", name),
-				 errhint("Use the REFRESH MATERIALIZED VIEW command.")));
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("materialized view %s has not been populated", name),
+						errhint("Use the REFRESH MATERIALIZED VIEW command.")));
 	if (class->relhassubclass && find_inheritance_children(RelationGetRelid(relation), NoLock) != NIL)
 		return true;
 	/* pages of another access method are laid out as it likes */
@@ -187,9 +171,8 @@ dana_source_select(dana_source *source, int columns, const int *numbers)
 	for (int i = 0; i < columns; i++)
 	{
 		if (numbers[i] < 1 || numbers[i] > descriptor->natts || TupleDescAttr(descriptor, numbers[i] - 1)->attisdropped)
-			ereport(ERROR,
-					(errcode(ERRCODE_PROTOCOL_VIOLATION),
-					 errmsg("the dana worker asked for column %d of %s", numbers[i], source->name)));
+			ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION),
+							errmsg("the dana worker asked for column %d of %s", numbers[i], source->name)));
 		appendStringInfo(&text, "%s%s", i > 0 ? ", " : "",
 						 quote_identifier(NameStr(TupleDescAttr(descriptor, numbers[i] - 1)->attname)));
 	}
@@ -211,9 +194,8 @@ dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 	if (stream == NULL)
 	{
 		if (source->rows)
-			ereport(ERROR,
-					(errcode(ERRCODE_PROTOCOL_VIOLATION),
-					 errmsg("the dana worker asked for the pages of %s, which has rows only", source->name)));
+			ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION),
+							errmsg("the dana worker asked for the pages of %s, which has rows only", source->name)));
 		source->plan = NULL;
 		source->label = dana_label_find(source->relation, source->name, design, source->classes);
 		return;
@@ -233,8 +215,8 @@ dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 	}
 }
 
-static _Noreturn void
-report_corrupt_page(dana_source *source, BlockNumber block, const char *what)
+_Noreturn void
+dana_source_corrupt(const dana_source *source, BlockNumber block, const char *what)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED), errmsg("page %u of table %s is corrupt: %s", block, source->name, what)));
@@ -249,7 +231,7 @@ count_line_pointers(dana_source *source, BlockNumber block, Page page)
 	if (PageIsNew(page))
 		return 0;
 	if (lower < SizeOfPageHeaderData || lower > BLCKSZ)
-		report_corrupt_page(source, block, psprintf("pd_lower is %u", lower));
+		dana_source_corrupt(source, block, psprintf("pd_lower is %u", lower));
 	return PageGetMaxOffsetNumber(page);
 }
 
@@ -265,7 +247,7 @@ tuple_on_page(dana_source *source, BlockNumber block, Page page, OffsetNumber i,
 		return false;
 	if (offset < ((PageHeader)page)->pd_lower || length < SizeofHeapTupleHeader || offset + length > BLCKSZ ||
 		offset != MAXALIGN(offset))
-		report_corrupt_page(source, block, psprintf("line pointer %u points to %u bytes at %u", i, length, offset));
+		dana_source_corrupt(source, block, psprintf("line pointer %u points to %u bytes at %u", i, length, offset));
 	tuple->t_tableOid = RelationGetRelid(source->relation);
 	tuple->t_data = (HeapTupleHeader)PageGetItem(page, item);
 	tuple->t_len = length;
@@ -319,7 +301,7 @@ hide_invisible(dana_source *source, BlockNumber block, Buffer buffer, Page copy,
  * that the filter rejects, and with `label` refuses one that is none of the rule's classes.
  */
 static void
-look_at_tuples(dana_source *source, BlockNumber block, Page copy, const dana_label *label)
+look_at_tuples(dana_source *source, BlockNumber block, Page copy, const dana_tuple_shape *shape, const dana_label *label)
 {
 	OffsetNumber  last = count_line_pointers(source, block, copy);
 	HeapTupleData tuple;
@@ -332,9 +314,9 @@ look_at_tuples(dana_source *source, BlockNumber block, Page copy, const dana_lab
 			continue;
 		CHECK_FOR_INTERRUPTS();
 		dana_bounds_check();
-		damage = dana_tuple_damage(RelationGetDescr(source->relation), &tuple);
+		damage = dana_tuple_damage(shape, &tuple);
 		if (damage != NULL)
-			report_corrupt_page(source, block, psprintf("line pointer %u: %s", i, damage));
+			dana_source_corrupt(source, block, psprintf("line pointer %u: %s", i, damage));
 		if (source->compiled != NULL && !dana_filter_passes(source->compiled, &tuple))
 			ItemIdSetUnused(PageGetItemId(copy, i));
 		else if (label != NULL)
@@ -355,6 +337,7 @@ stream_pages(dana_source *source)
 	/* the first stream alone: the others have the same tuples. Rows, which a foreign table may change, are looked at in each */
 	const dana_label *label = source->streams == 0 ? source->label : NULL;
 	bool			  look = source->compiled != NULL || label != NULL;
+	dana_tuple_shape *shape = dana_tuple_shape_of(RelationGetDescr(relation));
 
 	PredicateLockRelation(relation, snapshot);
 	dana_ring_begin(BLCKSZ);
@@ -389,7 +372,7 @@ stream_pages(dana_source *source)
 				hide_invisible(source, block, buffer, copy.data, serializable);
 			UnlockReleaseBuffer(buffer);
 			if (look)
-				look_at_tuples(source, block, copy.data, label);
+				look_at_tuples(source, block, copy.data, shape, label);
 			dana_ring_fill(slot, copy.data);
 		}
 		dana_ring_commit();
@@ -399,6 +382,7 @@ stream_pages(dana_source *source)
 	dana_progress(DANA_PROGRESS_PAGE, source->pages);
 	if (strategy != NULL)
 		FreeAccessStrategy(strategy);
+	pfree(shape);
 	dana_ring_finish();
 }
 

@@ -4,8 +4,6 @@
 #ifndef DANA_SOURCE_H
 #define DANA_SOURCE_H
 
-#include "postgres.h"
-
 #include "lib/stringinfo.h"
 #include "storage/block.h"
 #include "utils/jsonb.h"
@@ -73,6 +71,9 @@ extern void dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 
 /* Streams every page or row once, in the same order each time, through the ring */
 extern void dana_source_stream(dana_source *source);
+
+/* Raises the error for a page that is damaged */
+extern _Noreturn void dana_source_corrupt(const dana_source *source, BlockNumber block, const char *what);
 
 /* SELECT of some columns of the source's table, under its filter; numbers are attribute numbers */
 extern char *dana_source_select(dana_source *source, int columns, const int *numbers);

@@ -8,24 +8,22 @@
  *
  * No buffer stays pinned between two values.
  */
-#include "toast.h"
+#include "postgres.h"
 
-#include "access/detoast.h" /* VARATT_EXTERNAL_GET_POINTER */
+#include "access/detoast.h"
 #include "access/genam.h"
 #include "access/heapam.h"
 #include "access/heaptoast.h"
-#include "access/htup_details.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/toast_internals.h"
-#include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
 #include "utils/fmgroids.h"
-#include "utils/rel.h"
 
+#include "dana.h"
 #include "buffers.h"
-#include "compat.h"
+#include "toast.h"
 
 /* A chunk's tuple has no NULL: header, chunk_id, chunk_seq, chunk_data */
 #define CHUNK_HEADER MAXALIGN(SizeofHeapTupleHeader)

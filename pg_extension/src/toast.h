@@ -4,8 +4,6 @@
 #ifndef DANA_TOAST_H
 #define DANA_TOAST_H
 
-#include "postgres.h"
-
 typedef struct dana_toast dana_toast;
 
 /* A reader; it opens a TOAST table when a value needs it, and keeps the last one open */

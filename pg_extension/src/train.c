@@ -3,21 +3,11 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
-#include "fmgr.h"
-#include "funcapi.h"
-#include "miscadmin.h"
 #include "portability/instr_time.h"
-#include "utils/array.h"
-#include "utils/builtins.h"
-#include "utils/jsonb.h"
-#include "utils/timestamp.h"
 
+#include "dana.h"
 #include "bounds.h"
-#include "compat.h"
 #include "curve.h"
-#include "extension.h"
-#include "json.h"
 #include "models.h"
 #include "notices.h"
 #include "progress.h"
@@ -56,9 +46,8 @@ train_read_result(const dana_reply *reply, dana_new_model *model)
 		Size size = ARR_OVERHEAD_NONULLS(1) + weights;
 
 		if (!AllocSizeIsValid(size))
-			ereport(ERROR,
-					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-					 errmsg("the model has %d values, more than an array holds", count)));
+			ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+							errmsg("the model has %d values, more than an array holds", count)));
 		model->weights = palloc0(size);
 		SET_VARSIZE(model->weights, size);
 		model->weights->ndim = 1;

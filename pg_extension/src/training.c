@@ -6,23 +6,16 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_class.h"
-#include "catalog/pg_type.h"
-#include "commands/dbcommands.h"
-#include "miscadmin.h"
-#include "utils/builtins.h"
-#include "utils/lsyscache.h"
-
-#include "bounds.h"
-#include "compat.h"
-#include "extension.h"
-#include "holdout.h"
-#include "json.h"
-#include "models.h"
-#include "training.h"
-
 #include <math.h>
 #include <sched.h>
+
+#include "commands/dbcommands.h"
+
+#include "dana.h"
+#include "bounds.h"
+#include "holdout.h"
+#include "models.h"
+#include "training.h"
 
 typedef struct training_member
 {
@@ -83,9 +76,8 @@ member_fill(dana_training *training, const training_member *member, Datum value,
 static _Noreturn void
 bad_value(const char *name, const char *given, const char *wanted)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("argument \"%s\" must be %s, not \"%s\"", name, wanted, given)));
+	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					errmsg("argument \"%s\" must be %s, not \"%s\"", name, wanted, given)));
 }
 
 static void
@@ -167,16 +159,14 @@ training_check(dana_training *training)
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must be a JSON object", given->names[i]),
 					 errhint("For instance '{\"%s\": 4}'.", strcmp(given->names[i], "design") == 0 ? "threads" : "lr")));
 	if (!OidIsValid(training->source) && training->query == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"source\" must not be null"),
-				 errhint("Name a table, or give query => 'SELECT ...'.")));
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"source\" must not be null"),
+						errhint("Name a table, or give query => 'SELECT ...'.")));
 	if (OidIsValid(training->source) && training->query != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("give either argument \"source\" or argument \"query\", not both")));
 	if (training->query != NULL && training->filter != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"filter\" goes with a table"),
-				 errhint("Put the condition into the query's WHERE.")));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"filter\" goes with a table"),
+						errhint("Put the condition into the query's WHERE.")));
 	if (training->backend == NULL)
 		training->backend = "sim";
 	if (training->model == NULL)
@@ -184,9 +174,8 @@ training_check(dana_training *training)
 	if (given->nulls[dana_argument(given, "seed")])
 		training->seed = 1;
 	if (!given->nulls[dana_argument(given, "epochs")] && (training->epochs < 1 || training->epochs > dana_max_epochs))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("argument \"epochs\" must be from 1 to %d, not %d", dana_max_epochs, training->epochs)));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("argument \"epochs\" must be from 1 to %d, not %d", dana_max_epochs, training->epochs)));
 	training->rows.relation = training->source;
 	training->rows.query = training->query;
 	read_cleaning(training, &training->rows.cleaning);
@@ -219,9 +208,8 @@ dana_training_from_json(char *rule, Oid source, Jsonb *options, dana_training *t
 	if (options == NULL)
 		options = dana_json_parse("{}");
 	if (!JB_ROOT_IS_OBJECT(options))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"training\" must be a JSON object"),
-				 errhint("For instance '{\"label\": \"y\", \"epochs\": 20}': arguments of dana_train().")));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"training\" must be a JSON object"),
+						errhint("For instance '{\"label\": \"y\", \"epochs\": 20}': arguments of dana_train().")));
 	dana_arguments_from_json(dana_extension_function("dana_train"), options, &arguments);
 	for (int i = 0; i < lengthof(given); i++)
 	{

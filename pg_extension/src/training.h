@@ -5,8 +5,6 @@
 #ifndef DANA_TRAINING_H
 #define DANA_TRAINING_H
 
-#include "postgres.h"
-
 #include "lib/stringinfo.h"
 
 #include "arguments.h"

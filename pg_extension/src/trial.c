@@ -6,22 +6,11 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_class.h"
-#include "executor/executor.h"
-#include "fmgr.h"
-#include "miscadmin.h"
-#include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
 #include "utils/json.h"
-#include "utils/lsyscache.h"
-#include "utils/snapmgr.h"
 
-#include "attempt.h"
-#include "compat.h"
+#include "dana.h"
 #include "evaluate.h"
-#include "extension.h"
 #include "holdout.h"
-#include "json.h"
 #include "train.h"
 
 #define MOST_FOLDS 1000
@@ -42,10 +31,9 @@ DANA_FUNCTION(dana_split)
 
 	for (int i = 0; i < lengthof(ours) && training != NULL; i++)
 		if (!dana_json_is_null(training, ours[i]))
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("argument \"training\" must not have a member \"%s\" here", ours[i]),
-					 errdetail("Trials choose their rows themselves, and leave no model.")));
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("argument \"training\" must not have a member \"%s\" here", ours[i]),
+							errdetail("Trials choose their rows themselves, and leave no model.")));
 	if (!PG_ARGISNULL(2))
 		place = psprintf("%s::pg_catalog.text", quote_identifier(text_to_cstring(PG_GETARG_TEXT_PP(2))));
 	else if (query || view)
@@ -62,9 +50,8 @@ DANA_FUNCTION(dana_split)
 		PG_RETURN_TEXT_P(cstring_to_text(dana_holdout_expression(place, PG_GETARG_FLOAT8(4), seed)));
 	}
 	if (PG_GETARG_INT32(3) < 2 || PG_GETARG_INT32(3) > MOST_FOLDS)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("argument \"folds\" must be from 2 to %d, not %d", MOST_FOLDS, PG_GETARG_INT32(3))));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("argument \"folds\" must be from 2 to %d, not %d", MOST_FOLDS, PG_GETARG_INT32(3))));
 	PG_RETURN_TEXT_P(cstring_to_text(dana_fold_expression(place, PG_GETARG_INT32(3), seed)));
 }
 

@@ -7,27 +7,16 @@
  */
 #include "postgres.h"
 
-#include "values.h"
-
-#include "access/htup_details.h"
 #include "access/tupmacs.h"
 #include "catalog/dependency.h"
-#include "catalog/pg_type.h"
 #include "commands/extension.h"
-#include "fmgr.h"
-#include "utils/array.h"
-#include "utils/builtins.h"
 #include "utils/date.h"
 #include "utils/float.h"
-#include "utils/fmgrprotos.h"
-#include "utils/lsyscache.h"
-#include "utils/syscache.h"
-#include "utils/timestamp.h"
 
-#include "compat.h"
-#include "extension.h"
+#include "dana.h"
 #include "numerics.h"
 #include "tuple.h"
+#include "values.h"
 
 
 static inline double
@@ -320,9 +309,8 @@ DANA_FUNCTION(dana_number)
 
 		type = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, sizeof *type);
 		if (!dana_type_of(given, type) || type->array)
-			ereport(ERROR,
-					(errcode(ERRCODE_DATATYPE_MISMATCH),
-					 errmsg("a value of type %s is not one number", format_type_be(given))));
+			ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
+							errmsg("a value of type %s is not one number", format_type_be(given))));
 		fcinfo->flinfo->fn_extra = type;
 	}
 	PG_RETURN_FLOAT8(dana_number_of(type, PG_GETARG_DATUM(0)));

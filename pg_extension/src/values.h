@@ -4,8 +4,6 @@
 #ifndef DANA_VALUES_H
 #define DANA_VALUES_H
 
-#include "postgres.h"
-
 #include "fmgr.h"
 
 #include "number_types.h"

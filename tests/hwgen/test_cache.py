@@ -110,7 +110,7 @@ def test_what_killed_processes_leave_is_swept(tmp_path: Path) -> None:
         assert process.stdout.readline() == "there\n"
         cache = CacheFolder(path=tmp_path, limit=1 << 20)
         assert not cache.sweep(), "it is at work"
-        assert names(tmp_path) == ["build-a"]
+        assert names(tmp_path) == ["build-a", "build-a.lock"]
         process.send_signal(signal.SIGKILL)
     assert cache.sweep()
     assert names(tmp_path) == []

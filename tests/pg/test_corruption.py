@@ -73,6 +73,9 @@ FILTER = "id > 0 AND octet_length(note || tail) > 0 AND c < 'z' AND y < 1000 AND
 NATTS, INFOMASK, HOFF, NOTE = 18, 20, 22, 28
 """Offsets in a tuple (htup_details.h); the columns begin at 24."""
 
+LENGTH = -1
+"""Not in the tuple: its length, in the line pointer."""
+
 
 def tables(cluster: Cluster, count: int, rows: str) -> list[Path]:
     """Make so many tables t0, t1 … of one page; every other one is all-visible. Returns their files."""
@@ -118,6 +121,7 @@ TUPLES: dict[str, tuple[int, bytes, str]] = {
     "a short length": (NOTE, b"\xff", "column 5 does not lie within its tuple"),
     "an address in memory": (NOTE, b"\x01\x01", "column 2 does not lie within its tuple"),
     "a value out of line that none should be": (NOTE, b"\x01\x12", "column 2 is stored out of line, and the tuple's"),
+    "fewer bytes than the first column's": (LENGTH, b"\x1a", "column 1 does not lie within its tuple"),
     "no column of variable length": (INFOMASK, b"\x00\x09", "column 2 has a length, and the tuple's header says"),
 }
 """Offset in the tuple, bytes, and what is wrong then."""
@@ -130,8 +134,11 @@ def test_tuples_that_a_filter_would_read(cluster: Cluster) -> None:
 
     def change(k: int, page: bytearray) -> None:
         (item,) = struct.unpack_from("<I", page, LINE_POINTER)
-        at = (item & 0x7FFF) + damages[k][0]
-        page[at : at + len(damages[k][1])] = damages[k][1]
+        offset, written, _ = damages[k]
+        at = (item & 0x7FFF) + offset
+        if offset == LENGTH:
+            at, written = LINE_POINTER, line_pointer(item & 0x7FFF, written[0])
+        page[at : at + len(written)] = written
 
     damage(cluster, files, change)
     with cluster.connect() as session:
@@ -140,6 +147,25 @@ def test_tuples_that_a_filter_would_read(cluster: Cluster) -> None:
             found = outcome(session, f"t{k}")
             assert found.startswith(f"XX001 page 0 of table test.t{k} is corrupt: line pointer 6: "), found
             assert message in found
+
+
+def test_tuples_that_are_looked_at_for_the_length_of_arrays(cluster: Cluster) -> None:
+    with cluster.connect() as session:
+        session.execute("CREATE SCHEMA test; CREATE TABLE test.t (id int, note text, x real[])")
+        session.execute("INSERT INTO test.t SELECT i, repeat('n', 140), '{}' FROM generate_series(1, 9) i")
+        session.execute("SELECT dana_create_udf('r', %s)", (json.dumps({"column": "id"}),))
+        files = session.execute("SELECT pg_relation_filepath('test.t')").fetchall()
+
+    def change(_: int, page: bytearray) -> None:
+        (item,) = struct.unpack_from("<I", page, LINE_POINTER)
+        struct.pack_into("<I", page, (item & 0x7FFF) + NOTE, 0x3FFFFFFF << 2)
+
+    damage(cluster, [cluster.folder / "data" / name for (name,) in files], change)
+    with cluster.connect() as session:
+        session.execute("SET ignore_checksum_failure = on")
+        message = r"page 0 of table test\.t is corrupt: line pointer 6: column 2 does not lie within its tuple"
+        with pytest.raises(psycopg.errors.DataCorrupted, match=message):
+            session.execute("SELECT dana_train('r', 'test.t')")
 
 
 def test_random_damage_under_a_filter(cluster: Cluster) -> None:

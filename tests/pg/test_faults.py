@@ -264,7 +264,7 @@ FAILURES = {
         rule={"on_epoch": "fail"}, error=errors.InternalError_, message="the worker failed: ZeroDivisionError"
     ),
     "memory": Failure(
-        rule={"on_open": "allocate"}, error=errors.OutOfMemory, message="ran out of memory", hint="--memory-limit"
+        rule={"on_open": "allocate"}, error=errors.OutOfMemory, message="needs more memory than", hint="--memory-limit"
     ),
     "a page": Failure(rule={"fail_at": 100}, error=errors.DataCorrupted, message="the sink failed with 7 at page 100"),
     "the last page": Failure(

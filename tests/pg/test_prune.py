@@ -19,14 +19,15 @@ Rule = Callable[..., str]
 
 @pytest.fixture
 def trained(cluster: Cluster, session: Session, rule: Rule) -> Iterator[str]:
-    """Four versions of a and two of b, and three jobs; a@2 is in use. Versions, runs and jobs are days old: 1 is 10, 2 is 9."""
+    """Four versions of a, of which the second is in use, two of b, and three jobs; the first of each is 10 days old."""
     session.execute("CREATE TABLE t AS SELECT g AS id FROM generate_series(1, 10) AS g")
     name = rule(epochs=2)
     for model in ("a", "a", "a", "a", "b", "b"):
         session.execute("SELECT dana_train(%s, 't', %s)", (name, model))
     session.execute("SELECT dana_activate_model('a', 2)")
     for _ in range(3):
-        session.execute("SELECT dana_wait(dana_start('dana_train', %s))", (Jsonb({"udf": name}),))
+        job = session.execute("SELECT dana_start('dana_train', %s)", (Jsonb({"udf": name}),)).fetchone()
+        session.execute("SELECT dana_wait(%s)", job)
     session.execute("UPDATE dana.model SET created = now() - make_interval(days => 11 - version)")
     session.execute("UPDATE dana.run SET started = now() - make_interval(days => 11 - model_version)")
     session.execute(

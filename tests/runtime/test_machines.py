@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import resource
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 
 from dana.errors import UsageError
-from dana.runtime.machines import MACHINES, Buffered, StreamingMachine
+from dana.runtime.machines import MACHINES, NO_MEMORY, Buffered, PageCollector, StreamingMachine
+from dana.runtime.memory import least_bytes
 from dana.runtime.session import error_fields
 from dana.runtime.trainer import TrainingError
 from hwgen.harness import RtlMachine
@@ -82,3 +84,18 @@ def test_a_compiler_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tm
         (cache_folder() / path.name).symlink_to(path)
     with pytest.raises(UsageError, match=r"backend 'rtl' cannot build the hardware's simulation: .* needs make"):
         MACHINES["rtl"](CONFIG)
+
+
+def test_pages_that_there_is_no_room_for_are_not_left_out() -> None:
+    """An exception in a callback would be printed, and the epoch would go on without them."""
+    collector = PageCollector(8192)
+    consume = CONSUME(collector.sink.function)
+    page = ctypes.create_string_buffer(8192)
+    assert consume(None, ctypes.addressof(page), 1) == 0
+    limits = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (least_bytes(), limits[1]))
+    try:
+        assert consume(None, ctypes.addressof(page), 1 << 17) == NO_MEMORY
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, limits)
+    assert len(collector.take()) == 0

@@ -88,11 +88,15 @@ WITHOUT_SEED = (
     "dana_search('fit', 't', '[{}]', 'rmse', test_size => 0.25, features => '{x}', label => 'y', seed => NULL)",
 )
 
+BACKGROUND = (
+    """dana_start('dana_train', '{"rule": "fit", "source": "t", "model": "o", "features": ["x"], "label": "y"}')"""
+)
+
 
 def test_no_operator_of_somebody_else_is_called(hostile: Session) -> None:
     for call in CALLS:
         assert hostile.execute(f"SELECT * FROM {call}").rowcount > 0, call
-    job = hostile.execute("SELECT dana_train_start('fit', 't', 'o', '{x}', 'y')").fetchone()
+    job = hostile.execute(f"SELECT {BACKGROUND}").fetchone()
     assert hostile.execute("SELECT dana_wait(%s)", job).fetchone() == ("done",)
     assert hostile.execute("SELECT dana_cancel(%s)", job).fetchone() == (False,)
 
@@ -144,7 +148,7 @@ def test_no_function_of_somebody_else_is_called(hostile: Session) -> None:
             f"RAISE EXCEPTION 'hostile {function}'; END $$"
         )
     try:
-        for call in (*CALLS, "dana_train_start('fit', 't', 'o', '{x}', 'y')"):
+        for call in (*CALLS, BACKGROUND):
             assert hostile.execute(f"SELECT * FROM {call}").rowcount > 0, call
         for call in WITHOUT_SEED:  # NULL would be text, too
             with pytest.raises(psycopg.errors.NullValueNotAllowed, match='argument "seed" must not be NULL'):

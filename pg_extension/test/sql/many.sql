@@ -26,13 +26,13 @@ SELECT version, metadata ->> 'test' AS test FROM dana.model WHERE name = 'best';
 SELECT rank FROM dana_search('logistic', 'visits', '{"speed": [1]}');
 SELECT * FROM dana.dana_grid('{"b": [1, 2], "a": [3, 4]}');
 
-SELECT dana_train_start('logistic', 'visits', 'background', '{a,b}', 'came') AS job \gset
+SELECT dana_start('dana_train', '{"rule": "logistic", "source": "visits", "model": "background", "features": ["a", "b"], "label": "came"}') AS job \gset
 SELECT dana_wait(:job, 60);
 SELECT function, state, result -> 0 ->> 'model' AS model, (result -> 0 ->> 'tuples')::int AS tuples, pid IS NULL AS gone
 FROM dana.job WHERE id = :job;
 SELECT dana_cancel(:job);
 BEGIN;
-SELECT dana_train_start('logistic', 'visits', 'background') AS job \gset
+SELECT dana_start('dana_train', '{"rule": "logistic", "source": "visits", "model": "background"}') AS job \gset
 SELECT dana_wait(:job);
 ROLLBACK;
 SELECT dana_start('dana_search', '{"rule": "logistic", "source": "visits", "grid": {"lr": []}}') AS job \gset
