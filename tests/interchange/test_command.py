@@ -97,12 +97,12 @@ def test_who_may_not_see_a_model_does_not_export_it(db: Connection) -> None:
     session.execute("CREATE ROLE stranger_to_models")
     try:
         session.execute("SET ROLE stranger_to_models")
-        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="permission denied for model"):
-            session.execute("SELECT dana_export_model(%s)", (NAME,))
+        with pytest.raises(psycopg.errors.UndefinedObject, match="does not exist"):
+            session.execute("SELECT dana_export_model(%s)", (f"postgres.{NAME}",))
         session.execute("RESET ROLE")
         session.execute("SELECT dana_grant_model(%s, 'stranger_to_models')", (NAME,))
         session.execute("SET ROLE stranger_to_models")
-        row = session.execute("SELECT dana_export_model(%s) ->> 'version'", (NAME,)).fetchone()
+        row = session.execute("SELECT dana_export_model(%s) ->> 'version'", (f"postgres.{NAME}",)).fetchone()
         assert row == ("2",)
     finally:
         session.execute("RESET ROLE")
