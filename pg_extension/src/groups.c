@@ -268,7 +268,7 @@ finish_group(grouping *grouping)
 		values[11] = CStringGetTextDatum(error->message);
 		grouping->failed++;
 	}
-	tuplestore_putvalues(grouping->result->setResult, grouping->result->setDesc, values, nulls);
+	dana_results_add(grouping->result, values, nulls);
 	tuplestore_clear(grouping->source->stored);
 	dana_bounds_start_clock(); /* for the next one */
 	MemoryContextSwitchTo(caller);
@@ -382,6 +382,6 @@ DANA_FUNCTION(dana_train_groups)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"group_by\" must name a column"),
 						errhint("For instance group_by => ARRAY['region'].")));
 	dana_model_check_name(training.model);
-	grouping.result = dana_results_begin(fcinfo, "dana_train_groups()", COLUMNS);
+	grouping.result = dana_results_begin(fcinfo);
 	return dana_bounds_train(train_groups, &grouping);
 }

@@ -165,30 +165,13 @@ is_our_own(const char *name)
 static Jsonb *
 check_rule_text(const char *text)
 {
-	Jsonb *volatile description = NULL;
+	StringInfoData request;
 
-	dana_request_begin();
-	PG_TRY();
-	{
-		StringInfoData request;
-		dana_reply	   reply;
-
-		initStringInfo(&request);
-		dana_json_open(&request, NULL, '{');
-		dana_json_text(&request, "text", text);
-		dana_json_close(&request, '}');
-		dana_send(DANA_MSG_CHECK, &request);
-		reply = dana_receive(DANA_MSG_CHECKED);
-		description = dana_json_member(dana_json_parse(reply.payload), "description");
-		dana_request_end();
-	}
-	PG_CATCH();
-	{
-		dana_request_abort();
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	return description;
+	initStringInfo(&request);
+	dana_json_open(&request, NULL, '{');
+	dana_json_text(&request, "text", text);
+	dana_json_close(&request, '}');
+	return dana_json_member(dana_ask(DANA_MSG_CHECK, &request, DANA_MSG_CHECKED), "description");
 }
 
 /* Raises an error unless the caller may make a rule of this name, or replace it; called as the tables' owner */

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "lib/stringinfo.h"
+#include "utils/jsonb.h"
 
 #include "channel.h"
 
@@ -25,3 +26,6 @@ extern void dana_request_abort(void);
  * anew and sends it there.
  */
 extern void dana_send(char type, StringInfo request);
+
+/* The whole of a request that has one answer, JSON of this type */
+extern Jsonb *dana_ask(char type, StringInfo request, char answer);
