@@ -179,22 +179,20 @@ CREATE POLICY users ON dana.model FOR SELECT USING (
 CREATE POLICY owner ON dana.run FOR SELECT USING (pg_catalog.pg_has_role(owner, 'USAGE'));
 CREATE POLICY owner ON dana.epoch FOR SELECT USING (EXISTS (SELECT FROM dana.run AS r WHERE r.id = run));
 
+-- Functions are volatile and not for parallel plans unless they say otherwise: that is PostgreSQL's default.
+
 -- Rules
 
-CREATE FUNCTION dana_create_udf(name text, source text) RETURNS void
-	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+CREATE FUNCTION dana_create_udf(name text, source text) RETURNS void LANGUAGE c STRICT AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_create_udf IS 'Check a rule and store it under a name, or replace one of your own; makes the function dana.<name>(table, options)';
 
-CREATE FUNCTION dana_drop_rule(name text) RETURNS void
-	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+CREATE FUNCTION dana_drop_rule(name text) RETURNS void LANGUAGE c STRICT AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_drop_rule IS 'Remove one of your own rules and its function; its models stay';
 
-CREATE FUNCTION dana_grant_rule(name text, role regrole DEFAULT NULL) RETURNS void
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+CREATE FUNCTION dana_grant_rule(name text, role regrole DEFAULT NULL) RETURNS void LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_grant_rule IS 'Let a role read and train one of your own rules; without a role: everybody, as it is at first';
 
-CREATE FUNCTION dana_revoke_rule(name text, role regrole DEFAULT NULL) RETURNS void
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+CREATE FUNCTION dana_revoke_rule(name text, role regrole DEFAULT NULL) RETURNS void LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_revoke_rule IS 'Take back what dana_grant_rule() gave; without a role: from everybody, so that only its users and you are left';
 
 -- Training
@@ -237,12 +235,11 @@ CREATE FUNCTION dana_train(
 	test_size double precision DEFAULT NULL,
 	seed integer DEFAULT NULL,
 	warm_start_from text DEFAULT NULL
-) RETURNS dana.training
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+) RETURNS dana.training LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_train IS 'Train a rule on a table or a query, as this statement sees it, and store the model';
 
 CREATE FUNCTION dana.dana_train_rule(rule text, source regclass, training jsonb) RETURNS dana.training
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+	LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_train_rule IS 'dana_train() with its options from a JSON object, for the rules'' functions; for who may call dana_train()';
 
 CREATE TYPE dana.group_training AS (
@@ -262,8 +259,6 @@ CREATE TYPE dana.group_training AS (
 COMMENT ON TYPE dana.group_training IS 'A group''s training; where its data could not be trained on, sqlstate and error say why';
 COMMENT ON COLUMN dana.group_training.key IS 'Values of the columns that the group has in common';
 COMMENT ON COLUMN dana.group_training.model IS 'Name of the group''s model: dana_group(model, keys)';
-COMMENT ON COLUMN dana.group_training.version IS 'Its version';
-COMMENT ON COLUMN dana.group_training.run IS 'Number of the run';
 COMMENT ON COLUMN dana.group_training.sqlstate IS 'Kind of the error where the group could not be trained on, else NULL';
 COMMENT ON COLUMN dana.group_training.error IS 'Its text';
 
@@ -272,8 +267,7 @@ CREATE FUNCTION dana_train_groups(
 	source regclass DEFAULT NULL,
 	group_by text[] DEFAULT NULL,
 	training jsonb DEFAULT NULL
-) RETURNS SETOF dana.group_training
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+) RETURNS SETOF dana.group_training LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_train_groups IS 'Train a rule on each group of a table''s or a query''s rows, and store a model for each; training: options of dana_train()';
 
 CREATE FUNCTION dana_group(model text, VARIADIC keys text[]) RETURNS text
@@ -287,8 +281,7 @@ CREATE FUNCTION dana_explain(
 	device text DEFAULT NULL,
 	search boolean DEFAULT NULL,
 	format text DEFAULT NULL
-) RETURNS SETOF text
-	LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 20 COST 1000000 AS 'MODULE_PATHNAME';
+) RETURNS SETOF text LANGUAGE c ROWS 20 COST 1000000 AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_explain IS
 	'The machine that dana_train() would train with, or the best one for an FPGA: program, cycles, bottleneck, area, and the estimate beside the last run; trains nothing';
 
@@ -352,16 +345,15 @@ CREATE FUNCTION dana_export_model(model text) RETURNS jsonb
 COMMENT ON FUNCTION dana_export_model IS
 	'A model as JSON: parameters with their values, features, label, predictor in base64; dana export-model makes ONNX and PMML of it';
 
-CREATE FUNCTION dana_drop_model(name text, version integer DEFAULT NULL) RETURNS bigint
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+CREATE FUNCTION dana_drop_model(name text, version integer DEFAULT NULL) RETURNS bigint LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_drop_model IS 'Remove a version of one of your own models, or all of them; returns how many';
 
 CREATE FUNCTION dana_activate_model(name text, version integer DEFAULT NULL) RETURNS void
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+	LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_activate_model IS 'Choose the version that a model''s name stands for; NULL: the highest, whichever that will be';
 
 CREATE FUNCTION dana_rollback_model(name text) RETURNS integer
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	LANGUAGE plpgsql
 	SET search_path = pg_catalog, pg_temp
 	AS $$
 DECLARE
@@ -378,20 +370,17 @@ END
 $$;
 COMMENT ON FUNCTION dana_rollback_model IS 'Choose the version before the one in use; returns it';
 
-CREATE FUNCTION dana_rename_model(name text, new_name text) RETURNS void
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+CREATE FUNCTION dana_rename_model(name text, new_name text) RETURNS void LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_rename_model IS 'Rename all versions of one of your own models; its runs keep the name that it had';
 
 CREATE FUNCTION dana_comment_model(name text, comment text, version integer DEFAULT NULL) RETURNS void
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+	LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_comment_model IS 'Describe a version of one of your own models, or all of them; NULL removes it';
 
-CREATE FUNCTION dana_grant_model(name text, role regrole) RETURNS void
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+CREATE FUNCTION dana_grant_model(name text, role regrole) RETURNS void LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_grant_model IS 'Let a role read and use one of your own models, in all versions';
 
-CREATE FUNCTION dana_revoke_model(name text, role regrole) RETURNS void
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+CREATE FUNCTION dana_revoke_model(name text, role regrole) RETURNS void LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_revoke_model IS 'Take back what dana_grant_model() gave';
 
 -- Prediction
@@ -432,7 +421,7 @@ CREATE FUNCTION dana_predict_table(
 	OUT id text,
 	OUT prediction real
 ) RETURNS SETOF record
-	LANGUAGE plpgsql STABLE PARALLEL UNSAFE ROWS 100000 COST 1000000
+	LANGUAGE plpgsql STABLE ROWS 100000 COST 1000000
 	AS $$
 DECLARE
 	names jsonb;
@@ -507,8 +496,7 @@ CREATE FUNCTION dana_evaluate(
 	filter text DEFAULT NULL,
 	part text DEFAULT NULL,
 	threshold double precision DEFAULT NULL
-) RETURNS jsonb
-	LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+) RETURNS jsonb LANGUAGE c STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_evaluate IS 'Compare a model''s predictions with the labels of a table or a query; by default on what it was trained on, or on the part that was left out';
 
 -- Cross-validation and search. They run with the rights of the caller, so operators and functions in them are named
@@ -516,14 +504,12 @@ COMMENT ON FUNCTION dana_evaluate IS 'Compare a model''s predictions with the la
 
 CREATE FUNCTION dana.dana_split(
 	source regclass, training jsonb, key text, folds integer, test_size double precision, seed integer
-) RETURNS text
-	LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+) RETURNS text LANGUAGE c STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_split IS 'How rows are split for dana_trial(), as SQL: the number of a row''s fold, or without folds whether it is left out';
 
 CREATE FUNCTION dana.dana_trial(
 	rule text, source regclass, training jsonb, split text, fold integer, threshold double precision
-) RETURNS jsonb
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+) RETURNS jsonb LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_trial IS 'Train on all but a fold of the rows, evaluate on it, and keep nothing; the result of both, or the error where the data is to blame';
 
 CREATE TYPE dana.validation AS (
@@ -538,8 +524,6 @@ COMMENT ON TYPE dana.validation IS 'A fold of dana_cross_validate(); after the l
 COMMENT ON COLUMN dana.validation.fold IS 'Number of the fold; mean and deviation of all in the last two rows';
 COMMENT ON COLUMN dana.validation.trained IS 'Rows trained on';
 COMMENT ON COLUMN dana.validation.tested IS 'Rows tested on';
-COMMENT ON COLUMN dana.validation.epochs IS 'Passes over the rows';
-COMMENT ON COLUMN dana.validation.loss IS 'Mean loss of the last epoch';
 COMMENT ON COLUMN dana.validation.metrics IS 'What dana_evaluate() says of the fold that was left out';
 
 CREATE FUNCTION dana_cross_validate(
@@ -552,7 +536,7 @@ CREATE FUNCTION dana_cross_validate(
 	threshold double precision DEFAULT NULL,
 	metrics text[] DEFAULT NULL
 ) RETURNS SETOF dana.validation
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	LANGUAGE plpgsql
 	AS $$
 DECLARE
 	number integer := COALESCE(folds, 5);
@@ -669,7 +653,7 @@ CREATE FUNCTION dana_search(
 	seed integer DEFAULT NULL,
 	threshold double precision DEFAULT NULL
 ) RETURNS SETOF dana.search_point
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	LANGUAGE plpgsql
 	AS $$
 DECLARE
 	greater boolean;
@@ -736,8 +720,7 @@ COMMENT ON FUNCTION dana_search IS 'Try hyperparameters: train and evaluate for 
 CREATE FUNCTION dana.dana_progress(
 	OUT pid integer, OUT datid oid, OUT usesysid oid, OUT relid oid, OUT phase text, OUT epoch integer, OUT epochs integer,
 	OUT page bigint, OUT pages bigint, OUT cycles bigint, OUT loss double precision, OUT seconds_left double precision
-) RETURNS SETOF record
-	LANGUAGE c VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'dana_progress_info';
+) RETURNS SETOF record LANGUAGE c PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'dana_progress_info';
 COMMENT ON FUNCTION dana.dana_progress IS 'Trainings that run now; dana.progress shows them with names';
 
 CREATE VIEW dana.progress AS
@@ -763,8 +746,7 @@ GRANT SELECT ON dana.progress TO PUBLIC;
 CREATE FUNCTION dana.dana_live_epochs(
 	OUT pid integer, OUT source regclass, OUT epoch integer, OUT loss double precision, OUT tuples bigint,
 	OUT skipped bigint, OUT cycles bigint, OUT seconds double precision
-) RETURNS SETOF record
-	LANGUAGE c VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME';
+) RETURNS SETOF record LANGUAGE c PARALLEL RESTRICTED AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_live_epochs IS 'Epochs, the last 4096 of each, of the trainings that run now; dana.curve shows them beside those of dana.epoch';
 
 CREATE VIEW dana.curve WITH (security_barrier) AS
@@ -782,8 +764,7 @@ GRANT SELECT ON dana.curve TO PUBLIC;
 
 -- Calls in the background
 
-CREATE FUNCTION dana.dana_job_lost(job bigint) RETURNS boolean
-	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+CREATE FUNCTION dana.dana_job_lost(job bigint) RETURNS boolean LANGUAGE c STRICT AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_job_lost IS 'Whether nobody works on a job of yours that is not over';
 
 -- A job that nobody works on although it is not over: its process or the server was ended. Its worker's lock tells. What
@@ -802,21 +783,19 @@ COMMENT ON COLUMN dana.job.state IS 'queued, running, done, failed, cancelled; l
 COMMENT ON COLUMN dana.job.pid IS 'Its process, while there is one';
 GRANT SELECT ON dana.job TO PUBLIC;
 
-CREATE FUNCTION dana_start(function text, arguments jsonb) RETURNS bigint
-	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+CREATE FUNCTION dana_start(function text, arguments jsonb) RETURNS bigint LANGUAGE c STRICT AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_start(text, jsonb) IS 'Call dana_train, dana_train_groups, dana_cross_validate or dana_search in the background, once this transaction commits; returns the job''s number';
 
 CREATE FUNCTION dana_wait(job bigint, timeout double precision DEFAULT NULL) RETURNS text
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+	LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_wait IS 'Wait until a job ended, or for so many seconds; returns its state';
 
-CREATE FUNCTION dana_cancel(job bigint) RETURNS boolean
-	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+CREATE FUNCTION dana_cancel(job bigint) RETURNS boolean LANGUAGE c STRICT AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_cancel IS 'Cancel a job; false where it is over';
 
 CREATE FUNCTION dana_prune(older_than interval DEFAULT NULL, keep integer DEFAULT NULL)
 	RETURNS TABLE (models bigint, runs bigint, jobs bigint)
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+	LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_prune IS
 	'Remove versions of models, runs with their epochs, and jobs that are over: of your roles (superusers: of all), older than the interval, and not among the newest so many of their name, model or role. The version in use and the highest always stay. Returns how many went';
 
@@ -826,7 +805,8 @@ DECLARE
 	same record;
 BEGIN
 	FOR same IN SELECT v.result, a.attname, pg_catalog.col_description(t.attrelid, t.attnum) AS text
-		FROM (VALUES ('training', 'run'), ('group_training', 'run'), ('curve', 'epoch'), ('job', 'job_log')) AS v (result, origin)
+		FROM (VALUES ('training', 'run'), ('group_training', 'run'), ('group_training', 'training'), ('validation', 'run'),
+			('curve', 'epoch'), ('job', 'job_log')) AS v (result, origin)
 		JOIN pg_catalog.pg_class AS c ON c.relname = v.result AND c.relnamespace = 'dana'::pg_catalog.regnamespace
 		JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND pg_catalog.col_description(c.oid, a.attnum) IS NULL
 		JOIN pg_catalog.pg_attribute AS t ON t.attrelid = ('dana.' || v.origin)::pg_catalog.regclass AND t.attname = a.attname

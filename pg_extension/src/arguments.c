@@ -30,6 +30,20 @@ arguments_declare(Oid function, dana_arguments *arguments)
 }
 
 void
+dana_require_arguments(FunctionCallInfo fcinfo, int count)
+{
+	dana_arguments arguments;
+
+	for (int i = 0; i < count; i++)
+		if (PG_ARGISNULL(i))
+		{
+			arguments_declare(fcinfo->flinfo->fn_oid, &arguments);
+			ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+							errmsg("argument \"%s\" must not be null", arguments.names[i])));
+		}
+}
+
+void
 dana_arguments_of_call(FunctionCallInfo fcinfo, dana_arguments *arguments)
 {
 	arguments_declare(fcinfo->flinfo->fn_oid, arguments);

@@ -16,6 +16,9 @@ typedef struct dana_arguments
 	bool  *nulls;
 } dana_arguments;
 
+/* Raises an error where one of the first `count` arguments of a call is NULL */
+extern void dana_require_arguments(FunctionCallInfo fcinfo, int count);
+
 /* Those of the call that is being made */
 extern void dana_arguments_of_call(FunctionCallInfo fcinfo, dana_arguments *arguments);
 

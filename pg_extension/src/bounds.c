@@ -304,8 +304,7 @@ bounds_watch_client(void)
 
 	if (MyProcPort != NULL && client_connection_check_interval == 0)
 	{
-		(void)set_config_option("client_connection_check_interval", psprintf("%d", AGAIN_MS), PGC_USERSET, PGC_S_SESSION,
-								GUC_ACTION_SAVE, true, 0, false);
+		dana_set_for_now("client_connection_check_interval", psprintf("%d", AGAIN_MS));
 		enable_timeout_after(CLIENT_CONNECTION_CHECK_TIMEOUT, AGAIN_MS);
 		watching = true;
 	}

@@ -33,6 +33,12 @@ table_owner(Oid table)
 }
 
 void
+dana_set_for_now(const char *name, const char *value)
+{
+	(void)set_config_option(name, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+}
+
+void
 dana_connect(void)
 {
 	MemoryContext caller = CurrentMemoryContext;
@@ -51,7 +57,7 @@ dana_become_owner(void)
 	before.guc_level = NewGUCNestLevel();
 	SetUserIdAndSecContext(table_owner(dana_catalog_table("model")),
 						   before.security | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
-	(void)set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	dana_set_for_now("search_path", "pg_catalog, pg_temp");
 	dana_connect();
 	return before;
 }
@@ -66,7 +72,7 @@ dana_become_caller(dana_identity before)
 
 /* SPI's functions end in a context that ends with the connection: what our callers make is to outlive it */
 static uint64
-execute(dana_statement *statement, Datum *values, const char *nulls, Snapshot snapshot, bool read_only)
+catalog_execute(dana_statement *statement, Datum *values, const char *nulls, Snapshot snapshot, bool read_only)
 {
 	MemoryContext caller = CurrentMemoryContext;
 	int			  code;
@@ -89,19 +95,19 @@ execute(dana_statement *statement, Datum *values, const char *nulls, Snapshot sn
 uint64
 dana_run(dana_statement *statement, Datum *values, const char *nulls)
 {
-	return execute(statement, values, nulls, InvalidSnapshot, false);
+	return catalog_execute(statement, values, nulls, InvalidSnapshot, false);
 }
 
 uint64
 dana_read(dana_statement *statement, Datum *values, const char *nulls)
 {
-	return execute(statement, values, nulls, InvalidSnapshot, true);
+	return catalog_execute(statement, values, nulls, InvalidSnapshot, true);
 }
 
 uint64
 dana_run_on_latest(dana_statement *statement, Datum *values)
 {
-	return execute(statement, values, NULL, GetLatestSnapshot(), true);
+	return catalog_execute(statement, values, NULL, GetLatestSnapshot(), true);
 }
 
 void

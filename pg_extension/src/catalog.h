@@ -30,6 +30,9 @@ typedef struct dana_identity
 	int guc_level;
 } dana_identity;
 
+/* Sets a user's setting until AtEOXact_GUC() ends the level that NewGUCNestLevel() began, or the transaction */
+extern void dana_set_for_now(const char *name, const char *value);
+
 /* Connects to SPI, as SPI_connect(), and stays in the caller's memory context; SPI_finish() ends it */
 extern void dana_connect(void);
 

@@ -9,6 +9,7 @@
 #include "executor/spi.h"
 
 #include "dana.h"
+#include "arguments.h"
 #include "evaluate.h"
 #include "filter.h"
 #include "holdout.h"
@@ -234,8 +235,7 @@ DANA_FUNCTION(dana_evaluate)
 	dana_evaluation asked = {0};
 	double			threshold;
 
-	if (PG_ARGISNULL(0))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"model\" must not be null")));
+	dana_require_arguments(fcinfo, 1);
 	asked.model = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	asked.source = PG_ARGISNULL(1) ? InvalidOid : PG_GETARG_OID(1);
 	asked.query = PG_ARGISNULL(2) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(2));

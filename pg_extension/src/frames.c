@@ -69,7 +69,7 @@ set_up_column(dana_frames *frames, frame_column *column, TupleDesc descriptor, i
 	Form_pg_attribute attribute;
 
 	if (number < 1 || number > descriptor->natts || length < 0)
-		ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker asked for column %d of %s", number, frames->name)));
+		dana_protocol_error("asked for column %d of %s", number, frames->name);
 	attribute = TupleDescAttr(descriptor, number - 1);
 	column->name = NameStr(attribute->attname);
 	column->number = number;
@@ -127,7 +127,7 @@ dana_frames_begin(const char *name, TupleDesc descriptor, const dana_cleaning *c
 		set_up_column(frames, &frames->column[i], descriptor, layout->numbers[i], layout->lengths[i]);
 	frames->part = layout->part;
 	if (columns > MaxHeapAttributeNumber || !frame_fits_tuple(frames, page_size))
-		ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker asked for frames that hold no row of %s", name)));
+		dana_protocol_error("asked for frames that hold no row of %s", name);
 	if (frames->part > 0)
 		frames->values = palloc_extended(sizeof(float) * frames->total, MCXT_ALLOC_HUGE);
 	frames->page_size = page_size;

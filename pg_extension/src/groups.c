@@ -300,7 +300,7 @@ end_group(grouping *grouping)
 }
 
 /* Takes one row of the sorted statement */
-static void
+static bool
 take_grouped_row(TupleTableSlot *row, void *context)
 {
 	grouping *grouping = context;
@@ -312,7 +312,7 @@ take_grouped_row(TupleTableSlot *row, void *context)
 	if (isnull)
 	{
 		grouping->keyless++;
-		return;
+		return true;
 	}
 	name = DatumGetTextPP(datum);
 	if (grouping->name == NULL || strlen(grouping->name) != VARSIZE_ANY_EXHDR(name) ||
@@ -322,6 +322,7 @@ take_grouped_row(TupleTableSlot *row, void *context)
 		begin_group(grouping, name, row);
 	}
 	tuplestore_puttupleslot(grouping->source->stored, row);
+	return true;
 }
 
 static void
@@ -360,7 +361,7 @@ train_groups(void *state)
 	grouping->rule = dana_rule_text(training->rule);
 	rows = open_rows(grouping);
 	grouping->source->stored = tuplestore_begin_heap(false, false, work_mem);
-	dana_rows_each(rows, take_grouped_row, grouping);
+	dana_rows_each(rows, 0, take_grouped_row, grouping);
 	end_group(grouping);
 	report_groups(grouping, &training->rows.cleaning);
 	tuplestore_end(grouping->source->stored);
@@ -370,12 +371,11 @@ train_groups(void *state)
 }
 
 /* dana_train_groups(rule, source, group_by, training) */
-DANA_FUNCTION(dana_train_groups)
+DANA_COMMAND(dana_train_groups)
 {
 	dana_training training;
 	grouping	  grouping = {.training = &training};
 
-	PreventCommandIfReadOnly("dana_train_groups()");
 	dana_training_from_call(fcinfo, 3, &training);
 	grouping.by = dana_argument_texts("group_by", PG_GETARG_DATUM(2), PG_ARGISNULL(2));
 	if (grouping.by.count < 1)

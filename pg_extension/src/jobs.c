@@ -283,7 +283,7 @@ dana_job_arguments(const char *function, Jsonb *given, dana_arguments *arguments
 }
 
 /* dana_start(function, arguments): the number of the job */
-DANA_FUNCTION(dana_start)
+DANA_COMMAND(dana_start)
 {
 	static bool	  listening = false;
 	char		 *function = text_to_cstring(PG_GETARG_TEXT_PP(0));
@@ -291,7 +291,6 @@ DANA_FUNCTION(dana_start)
 	pending_job	 *started;
 	MemoryContext caller;
 
-	PreventCommandIfReadOnly("dana_start()");
 	if (InSecurityRestrictedOperation())
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 						errmsg("cannot start a job within a security-restricted operation")));
@@ -400,14 +399,13 @@ job_wait_for_end(int64 id, int milliseconds)
 }
 
 /* dana_wait(job, timeout): the state after it ended, or after so many seconds; NULL: without limit */
-DANA_FUNCTION(dana_wait)
+DANA_COMMAND(dana_wait)
 {
 	int64	id;
 	job_row row;
 	bool	ended;
 	double	timeout = PG_ARGISNULL(1) ? INFINITY : PG_GETARG_FLOAT8(1);
 
-	PreventCommandIfReadOnly("dana_wait()");
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
 	id = PG_GETARG_INT64(0);
@@ -455,7 +453,7 @@ job_process(int64 id)
 }
 
 /* dana_cancel(job): false where it is over */
-DANA_FUNCTION(dana_cancel)
+DANA_COMMAND(dana_cancel)
 {
 	static dana_statement cancel = DANA_STATEMENT(
 		"UPDATE dana.job_log SET state = 'cancelled', ended = clock_timestamp() WHERE id = $1", INT8OID);
@@ -463,7 +461,6 @@ DANA_FUNCTION(dana_cancel)
 	job_row row;
 	int		pid;
 
-	PreventCommandIfReadOnly("dana_cancel()");
 	row = job_require(id);
 	if (job_is_over(&row))
 		PG_RETURN_BOOL(false);

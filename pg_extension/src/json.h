@@ -6,6 +6,10 @@
 #include "lib/stringinfo.h"
 #include "utils/jsonb.h"
 
+/* Raises the error for what the worker did: "sent ...", "asked for ..." */
+#define dana_protocol_error(...) \
+	ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker " __VA_ARGS__)))
+
 /* Reads a JSON object; anything else is a protocol error */
 extern Jsonb *dana_json_parse(const char *text);
 

@@ -9,6 +9,7 @@
 #include "utils/typcache.h"
 
 #include "dana.h"
+#include "arguments.h"
 #include "models.h"
 
 #define MODEL_NAME_LIMIT 255
@@ -126,8 +127,7 @@ DANA_FUNCTION(dana_find_model)
 
 	if (get_call_result_type(fcinfo, NULL, &type) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "dana_find_model() must return a row");
-	if (PG_ARGISNULL(0))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("the model's name must not be null")));
+	dana_require_arguments(fcinfo, 1);
 	before = dana_become_owner();
 	dana_model_find(&find, text_to_cstring(PG_GETARG_TEXT_PP(0)), before.user, dana_read);
 	values[0] = dana_value(0, 1);

@@ -19,7 +19,7 @@
 /* A program with more elements than this per row is interrupted between instructions, a shorter one between rows */
 #define UNINTERRUPTED_WORK 1000000
 
-/* An owner, a model's name, a version, and the end of the string */
+/* An owner, a model's name, a version, and the end of the string: no longer text names a model */
 #define NAME_ROOM 400
 
 /* What a query keeps of models at most */
@@ -56,7 +56,7 @@ typedef struct loaded_models
 	MemoryContext context; /* holds the models and their table */
 	view		  view;	   /* from which they were loaded */
 	loaded_model *last;
-	HTAB		 *table; /* by name; made for the second one */
+	HTAB		 *table; /* by name */
 } loaded_models;
 
 typedef struct named_model
@@ -79,13 +79,6 @@ current_view(void)
 		now.running = snapshot->xcnt;
 	}
 	return now;
-}
-
-static bool
-same_view(const view *a, const view *b)
-{
-	return a->user == b->user && a->subtransaction == b->subtransaction && a->command == b->command &&
-		a->xmin == b->xmin && a->xmax == b->xmax && a->running == b->running;
 }
 
 /* What dana.model has of a model */
@@ -152,71 +145,48 @@ load_model(FunctionCallInfo fcinfo, const char *reference)
 	return model;
 }
 
+/* Forgets the models of a query, to load them as they are now */
 static void
 forget(loaded_models *models)
 {
-	models->last = NULL;
-	models->table = NULL;
+	HASHCTL control = {.keysize = NAME_ROOM, .entrysize = sizeof(named_model), .hcxt = models->context};
+
 	MemoryContextReset(models->context);
-}
-
-/* Where the models of this query are; empty if it has none, or more than are to be kept */
-static loaded_models *
-models_of(FunctionCallInfo fcinfo)
-{
-	loaded_models *models = fcinfo->flinfo->fn_extra;
-
-	if (models == NULL)
-	{
-		models = fcinfo->flinfo->fn_extra = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof *models);
-		models->context = AllocSetContextCreate(fcinfo->flinfo->fn_mcxt, "dana models", ALLOCSET_DEFAULT_SIZES);
-	}
-	else if (models->table != NULL && (hash_get_num_entries(models->table) >= KEPT_MODELS ||
-									   MemoryContextMemAllocated(models->context, true) > KEPT_BYTES))
-		forget(models);
-	if (models->last == NULL)
-		models->view = current_view();
-	return models;
-}
-
-static void
-keep(loaded_models *models, loaded_model *model)
-{
-	named_model *entry;
-
-	if (strlen(model->name) >= NAME_ROOM)
-		return;
-	entry = hash_search(models->table, model->name, HASH_ENTER, NULL);
-	entry->model = model;
+	models->last = NULL;
+	models->table = hash_create("dana models", 32, &control, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+	models->view = current_view();
 }
 
 /* The model that the call names and that is not the last one */
 static loaded_model *
 find_model(FunctionCallInfo fcinfo, const char *reference)
 {
-	loaded_models *models = models_of(fcinfo);
-	MemoryContext  caller;
+	loaded_models *models = fcinfo->flinfo->fn_extra;
 	named_model	  *entry;
+	MemoryContext  caller;
 
-	if (models->table != NULL)
+	if (models == NULL)
 	{
-		entry = hash_search(models->table, reference, HASH_FIND, NULL);
-		if (entry != NULL)
-			return models->last = entry->model;
+		models = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof *models);
+		models->context = AllocSetContextCreate(fcinfo->flinfo->fn_mcxt, "dana models", ALLOCSET_DEFAULT_SIZES);
+		forget(models);
+		fcinfo->flinfo->fn_extra = models;
 	}
-	else if (models->last != NULL)
+	else if (hash_get_num_entries(models->table) >= KEPT_MODELS ||
+			 MemoryContextMemAllocated(models->context, true) > KEPT_BYTES)
+		forget(models);
+	entry = hash_search(models->table, reference, HASH_FIND, NULL);
+	if (entry == NULL)
 	{
-		HASHCTL control = {.keysize = NAME_ROOM, .entrysize = sizeof(named_model), .hcxt = models->context};
+		loaded_model *model;
 
-		models->table = hash_create("dana models", 64, &control, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
-		keep(models, models->last);
+		caller = MemoryContextSwitchTo(models->context);
+		model = load_model(fcinfo, reference);
+		MemoryContextSwitchTo(caller);
+		entry = hash_search(models->table, reference, HASH_ENTER, NULL);
+		entry->model = model;
 	}
-	caller = MemoryContextSwitchTo(models->context);
-	models->last = load_model(fcinfo, reference);
-	MemoryContextSwitchTo(caller);
-	if (models->table != NULL)
-		keep(models, models->last);
-	return models->last;
+	return models->last = entry->model;
 }
 
 /* Raises an error unless there is nothing wrong */
@@ -272,7 +242,7 @@ DANA_FUNCTION(dana_predict)
 	{
 		const view now = current_view();
 
-		if (!same_view(&models->view, &now))
+		if (memcmp(&models->view, &now, sizeof now) != 0) /* six numbers of four bytes */
 			forget(models);
 		model = models->last;
 	}

@@ -14,7 +14,7 @@
 #define PRUNE(text)	 DANA_STATEMENT(text, OIDOID, INTERVALOID, INT4OID)
 
 /* dana_prune(older_than, keep) */
-DANA_FUNCTION(dana_prune)
+DANA_COMMAND(dana_prune)
 {
 	static dana_statement prune[] = {
 		/* neither the version in use nor the highest, which names the next one */
@@ -37,7 +37,6 @@ DANA_FUNCTION(dana_prune)
 	char		   given[] = {' ', PG_ARGISNULL(0) ? 'n' : ' ', PG_ARGISNULL(1) ? 'n' : ' ', '\0'};
 	dana_identity  before;
 
-	PreventCommandIfReadOnly("dana_prune()");
 	if (PG_ARGISNULL(0) && PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),

@@ -6,6 +6,7 @@
 #include "utils/varlena.h"
 
 #include "dana.h"
+#include "arguments.h"
 #include "rules.h"
 #include "session.h"
 
@@ -192,7 +193,7 @@ check_claim(const char *name, Oid caller)
 }
 
 /* dana_create_udf(name, source) */
-DANA_FUNCTION(dana_create_udf)
+DANA_COMMAND(dana_create_udf)
 {
 	static dana_statement store = DANA_STATEMENT(
 		"INSERT INTO dana.rule (name, source, description, owner) VALUES ($1, $2, $3, $4) "
@@ -205,7 +206,6 @@ DANA_FUNCTION(dana_create_udf)
 	Datum		  values[4];
 	rule_claim	  claim;
 
-	PreventCommandIfReadOnly("dana_create_udf()");
 	if (name[0] == '\0' || strlen(name) >= NAMEDATALEN)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_NAME), errmsg("\"%s\" cannot be a rule's name", name),
 						errdetail("A rule gives its name to a function, so it has 1 to %d bytes.", NAMEDATALEN - 1)));
@@ -233,7 +233,7 @@ DANA_FUNCTION(dana_create_udf)
 }
 
 /* dana_drop_rule(name) */
-DANA_FUNCTION(dana_drop_rule)
+DANA_COMMAND(dana_drop_rule)
 {
 	static dana_statement drop = DANA_STATEMENT("DELETE FROM dana.rule WHERE name = $1", TEXTOID);
 	char				 *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
@@ -248,15 +248,13 @@ DANA_FUNCTION(dana_drop_rule)
 
 /* Changes who may use a rule of the caller's: one role, or everybody where there is no second argument */
 static Datum
-change_rule_users(FunctionCallInfo fcinfo, const char *function, dana_statement *role, dana_statement *everybody)
+change_rule_users(FunctionCallInfo fcinfo, dana_statement *role, dana_statement *everybody)
 {
 	char		 *name;
 	dana_identity before;
 	Datum		  values[2];
 
-	PreventCommandIfReadOnly(function);
-	if (PG_ARGISNULL(0))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("the rule's name must not be null")));
+	dana_require_arguments(fcinfo, 1);
 	name = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	before = begin_change(name);
 	values[0] = CStringGetTextDatum(name);
@@ -267,21 +265,21 @@ change_rule_users(FunctionCallInfo fcinfo, const char *function, dana_statement 
 }
 
 /* dana_grant_rule(name, role) */
-DANA_FUNCTION(dana_grant_rule)
+DANA_COMMAND(dana_grant_rule)
 {
 	static dana_statement role = DANA_STATEMENT(
 		"UPDATE dana.rule SET users = array_append(array_remove(users, $2), $2) WHERE name = $1", TEXTOID, REGROLEOID);
 	static dana_statement everybody = DANA_STATEMENT("UPDATE dana.rule SET everybody = true WHERE name = $1", TEXTOID);
 
-	return change_rule_users(fcinfo, "dana_grant_rule()", &role, &everybody);
+	return change_rule_users(fcinfo, &role, &everybody);
 }
 
 /* dana_revoke_rule(name, role) */
-DANA_FUNCTION(dana_revoke_rule)
+DANA_COMMAND(dana_revoke_rule)
 {
 	static dana_statement role = DANA_STATEMENT(
 		"UPDATE dana.rule SET users = array_remove(users, $2) WHERE name = $1", TEXTOID, REGROLEOID);
 	static dana_statement everybody = DANA_STATEMENT("UPDATE dana.rule SET everybody = false WHERE name = $1", TEXTOID);
 
-	return change_rule_users(fcinfo, "dana_revoke_rule()", &role, &everybody);
+	return change_rule_users(fcinfo, &role, &everybody);
 }

@@ -45,14 +45,11 @@ session_check_peer(void)
 	if (getsockopt(dana_channel, SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0)
 		dana_worker_gone("asking who it is");
 	if (peer.uid != geteuid())
-	{
-		session_close();
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("the process at dana.socket_path runs as user %u, not as the server's user %u",
 						(unsigned)peer.uid, (unsigned)geteuid()),
 				 errhint("Run the worker under the operating-system account of the PostgreSQL server.")));
-	}
 }
 
 static void
@@ -86,18 +83,19 @@ session_connect(void)
 		else if (errno == EINTR)
 			CHECK_FOR_INTERRUPTS();
 		else
-		{
-			int saved = errno;
-
-			session_close();
-			errno = saved;
 			ereport(ERROR,
 					(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
 					 errmsg("could not reach the dana worker at \"%s\": %m", dana_socket_path),
 					 errhint("Start it with \"dana worker --socket PATH\" and let dana.socket_path name the same path.")));
-		}
 	}
 	session_check_peer();
+}
+
+static void
+session_make_header(char *header, char type, uint32 length)
+{
+	memcpy(header, &length, sizeof length);
+	header[4] = type;
 }
 
 /* Sends the first message together with the ring's descriptor */
@@ -106,7 +104,6 @@ session_send_hello(int memfd)
 {
 	StringInfoData text;
 	char		   header[DANA_FRAME_HEADER];
-	uint32		   length;
 	union
 	{
 		struct cmsghdr align;
@@ -125,9 +122,7 @@ session_send_hello(int memfd)
 	dana_json_number(&text, "pid", MyProcPid);
 	dana_json_text(&text, "encoding", GetDatabaseEncodingName());
 	dana_json_close(&text, '}');
-	length = text.len;
-	memcpy(header, &length, sizeof length);
-	header[4] = DANA_MSG_HELLO;
+	session_make_header(header, DANA_MSG_HELLO, text.len);
 	memset(&control, 0, sizeof control);
 	rights = CMSG_FIRSTHDR(&message);
 	rights->cmsg_level = SOL_SOCKET;
@@ -135,9 +130,8 @@ session_send_hello(int memfd)
 	rights->cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(rights), &memfd, sizeof(int));
 	/* five bytes into an empty socket buffer: all or an error */
-	if (sendmsg(dana_channel, &message, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof header)
-		dana_worker_gone("greeting it");
-	if (!dana_channel_send(text.data, text.len))
+	if (sendmsg(dana_channel, &message, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof header ||
+		!dana_channel_send(text.data, text.len))
 		dana_worker_gone("greeting it");
 	pfree(text.data);
 }
@@ -149,8 +143,7 @@ session_open(void)
 
 	PG_TRY();
 	{
-		dana_reply reply;
-		char	  *release;
+		char *release;
 
 		session_connect();
 		session.path = MemoryContextStrdup(TopMemoryContext, dana_socket_path);
@@ -158,10 +151,7 @@ session_open(void)
 		dana_channel_busy = true;
 		memfd = dana_ring_create(dana_ring_pages);
 		session_send_hello(memfd);
-		reply = dana_receive_any();
-		if (reply.type != DANA_MSG_WELCOME)
-			dana_unexpected(&reply);
-		release = dana_json_string(dana_json_parse(reply.payload), "release");
+		release = dana_json_string(dana_json_parse(dana_receive(DANA_MSG_WELCOME).payload), "release");
 		if (strcmp(release, DANA_VERSION) != 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_PROTOCOL_VIOLATION),
@@ -193,7 +183,7 @@ session_stale(void)
 	while ((n = recv(dana_channel, header, sizeof header, MSG_DONTWAIT)) == sizeof header)
 		if (header[4] != DANA_MSG_BELL)
 			return true;
-	return n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+	return n >= 0 || (errno != EAGAIN && errno != EINTR);
 }
 
 /* Waits for the first message and leaves it there; whether it says that the session had ended before our request */
@@ -208,7 +198,7 @@ session_ended_idle(void)
 
 		if (n == sizeof header)
 			return header[4] == DANA_MSG_BYE;
-		if (n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
+		if (n >= 0 || (errno != EAGAIN && errno != EINTR))
 			return false; /* gone without a word, which is found out where the answer is read */
 		dana_channel_wait(WL_SOCKET_READABLE, -1, DANA_WAIT_ANSWER);
 	}
@@ -220,8 +210,7 @@ session_send_request(char type, const char *payload, uint32 length)
 	char header[DANA_FRAME_HEADER];
 	int	 saved;
 
-	memcpy(header, &length, sizeof length);
-	header[4] = type;
+	session_make_header(header, type, length);
 	if (dana_channel_send(header, sizeof header) && dana_channel_send(payload, length))
 		return !session_ended_idle();
 	saved = errno;
@@ -229,7 +218,6 @@ session_send_request(char type, const char *payload, uint32 length)
 		return false;
 	errno = saved;
 	dana_worker_gone("sending a request");
-	return false; /* not reached */
 }
 
 void

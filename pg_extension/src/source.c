@@ -165,8 +165,7 @@ dana_source_select(dana_source *source, int columns, const int *numbers)
 	for (int i = 0; i < columns; i++)
 	{
 		if (numbers[i] < 1 || numbers[i] > descriptor->natts || TupleDescAttr(descriptor, numbers[i] - 1)->attisdropped)
-			ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION),
-							errmsg("the dana worker asked for column %d of %s", numbers[i], source->name)));
+			dana_protocol_error("asked for column %d of %s", numbers[i], source->name);
 		appendStringInfo(&text, "%s%s", i > 0 ? ", " : "",
 						 quote_identifier(NameStr(TupleDescAttr(descriptor, numbers[i] - 1)->attname)));
 	}
@@ -188,8 +187,7 @@ dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 	if (stream == NULL)
 	{
 		if (source->rows)
-			ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION),
-							errmsg("the dana worker asked for the pages of %s, which has rows only", source->name)));
+			dana_protocol_error("asked for the pages of %s, which has rows only", source->name);
 		source->plan = NULL;
 		source->label = dana_label_find(source->relation, source->name, design, source->classes);
 		return;
@@ -199,7 +197,7 @@ dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 	layout->columns = dana_json_integers(stream, "numbers", &layout->numbers);
 	if (dana_json_integers(stream, "lengths", &layout->lengths) != layout->columns || part < 0 || part > layout->page_size ||
 		(layout->page_size != 8192 && layout->page_size != 16384 && layout->page_size != 32768))
-		ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker asked for malformed frames")));
+		dana_protocol_error("asked for malformed frames");
 	layout->part = part;
 	if (source->query == NULL)
 	{

@@ -100,14 +100,13 @@ describe_failure(StringInfo outcome, const ErrorData *error)
 }
 
 /* dana.dana_trial(rule, source, training, split, fold, threshold) */
-DANA_FUNCTION(dana_trial)
+DANA_COMMAND(dana_trial)
 {
 	trial	   one = {.snapshot = GetActiveSnapshot()};
 	char	  *tested;
 	double	   threshold;
 	ErrorData *error;
 
-	PreventCommandIfReadOnly("dana_trial()");
 	if (PG_ARGISNULL(3))
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"split\" must not be null")));
 	tested = text_to_cstring(PG_GETARG_TEXT_PP(3));
