@@ -350,7 +350,7 @@ CREATE FUNCTION dana_export_model(model text) RETURNS jsonb
 		LATERAL (SELECT * FROM dana.model AS a WHERE a.owner = f.owner AND a.name = f.name AND a.version = f.version OFFSET 0) AS m
 	$$;
 COMMENT ON FUNCTION dana_export_model IS
-	'A model as JSON: parameters with their values, features, label, predictor in base64; dana export-model makes ONNX and PMML of it';
+	'A model as JSON: parameters with their values, features, label, predictor in base64; dana export makes ONNX and PMML of it';
 
 CREATE FUNCTION dana_drop_model(name text, version integer DEFAULT NULL) RETURNS bigint
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
@@ -692,7 +692,7 @@ BEGIN
 	SELECT pg_catalog.array_agg(pg_catalog.jsonb_build_object('n', p.n, 'fold', f.n, 'tried', h.hyper) || dana.dana_trial(
 		$1, $2, training || pg_catalog.jsonb_build_object('hyper', h.hyper), split, CASE WHEN test_size IS NULL THEN f.n END, threshold) ORDER BY p.n, f.n)
 	INTO outcomes FROM dana.dana_grid(grid) WITH ORDINALITY AS p (point, n), pg_catalog.generate_series(1, COALESCE(folds, 1)) AS f (n),
-		LATERAL (SELECT COALESCE(training -> 'hyper'::text, '{}') || p.point AS hyper) AS h;
+		LATERAL (SELECT CASE WHEN training ->> 'hyper'::text IS NULL THEN '{}' ELSE training -> 'hyper'::text END || p.point AS hyper) AS h;
 	WITH trials AS (
 		SELECT (t ->> 'n'::text)::integer AS n, (t ->> 'fold'::text)::integer AS fold, t -> 'tried'::text AS tried, t FROM pg_catalog.unnest(outcomes) AS t
 	), means AS (
@@ -721,8 +721,9 @@ BEGIN
 		RAISE data_exception USING MESSAGE = pg_catalog.format('no point of the grid has a score: %s', (points[1]).error);
 	END IF;
 	IF keep IS NOT NULL THEN
+		-- rows that a key tells apart have no place that would tell which are left out
 		PERFORM dana.dana_train_rule(rule, source, training || pg_catalog.jsonb_build_object('model', keep, 'hyper', (points[1]).hyper)
-			|| CASE WHEN test_size IS NULL OR training ->> 'query'::text IS NOT NULL THEN '{}'::jsonb
+			|| CASE WHEN test_size IS NULL OR key IS NOT NULL THEN '{}'::jsonb
 				ELSE pg_catalog.jsonb_build_object('test_size', test_size, 'seed', seed) END);
 	END IF;
 	RETURN QUERY SELECT * FROM pg_catalog.unnest(points);

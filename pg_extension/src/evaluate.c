@@ -24,13 +24,13 @@ typedef struct evaluated_model
 	int	   version;
 	bool   own;
 	Jsonb *metadata;
-	char  *reference; /* of this version, whatever the caller wrote */
+	char  *reference; /* of this version */
 } evaluated_model;
 
 static evaluated_model
 find_model(const dana_evaluation *asked, bool wrote)
 {
-	static dana_statement find = DANA_MODEL_FIND("metadata, owner::text");
+	static dana_statement find = DANA_MODEL_FIND("metadata");
 	MemoryContext	caller = CurrentMemoryContext;
 	dana_identity	before = dana_become_owner();
 	MemoryContext	ours;
@@ -43,7 +43,7 @@ find_model(const dana_evaluation *asked, bool wrote)
 	model.name = TextDatumGetCString(dana_value(0, 3, &isnull));
 	model.version = DatumGetInt32(dana_value(0, 4, &isnull));
 	model.metadata = DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_COLUMNS + 1, &isnull));
-	model.reference = psprintf("%s.%s@%d", TextDatumGetCString(dana_value(0, DANA_MODEL_COLUMNS + 2, &isnull)), model.name, model.version);
+	model.reference = dana_model_version_of(asked->model, model.version);
 	MemoryContextSwitchTo(ours);
 	dana_become_caller(before);
 	return model;

@@ -57,12 +57,22 @@ cut_owner(char **reference)
 	return get_role_oid(role, true);
 }
 
-/* Who else has a model of the name that the caller may use, for a hint; or NULL */
+char *
+dana_model_version_of(const char *reference, int version)
+{
+	char *name = pstrdup(reference);
+
+	(void)cut_version(name);
+	return psprintf("%s@%d", name, version);
+}
+
+/* Who else has a model of the name that the caller may use, for a hint; or NULL. A role that is gone has no name. */
 static char *
 owner_of_namesake(const char *name, Oid caller)
 {
 	static dana_statement find = DANA_STATEMENT(
-		"SELECT owner::text FROM dana.model WHERE name = $1 AND (pg_has_role($2, owner, 'USAGE') "
+		"SELECT owner::text FROM dana.model WHERE name = $1 AND owner <> $2 AND owner IN (SELECT oid FROM pg_authid) "
+		"AND (pg_has_role($2, owner, 'USAGE') "
 		"OR EXISTS (SELECT FROM unnest(users) AS u (role) WHERE pg_has_role($2, u.role, 'USAGE'))) LIMIT 1",
 		TEXTOID, OIDOID);
 	Datum values[] = {CStringGetTextDatum(name), ObjectIdGetDatum(caller)};

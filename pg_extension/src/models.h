@@ -49,6 +49,9 @@ extern void dana_model_check_name(const char *name);
 extern void dana_model_find(dana_statement *find, const char *reference, Oid caller,
 							uint64 (*run)(dana_statement *statement, Datum *values, const char *nulls));
 
+/* The reference to a version of what another reference names, for the same caller: it may have models "m" and "owner.m" */
+extern char *dana_model_version_of(const char *reference, int version);
+
 /* Appends the parameters and weights of a model that the caller may use as a member */
 extern void dana_model_append_weights(StringInfo to, const char *key, const char *reference);
 

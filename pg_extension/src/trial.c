@@ -36,7 +36,7 @@ DANA_FUNCTION(dana_split)
 							errdetail("Trials choose their rows themselves, and leave no model.")));
 	if (!PG_ARGISNULL(2))
 		place = psprintf("%s::pg_catalog.text", quote_identifier(text_to_cstring(PG_GETARG_TEXT_PP(2))));
-	else if (query || view)
+	else if ((query && !OidIsValid(source)) || view) /* both: dana_trial() says so */
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("argument \"key\" must name a column of the %s that tells its rows apart", view ? "view" : "query"),
@@ -103,11 +103,14 @@ describe_failure(StringInfo outcome, const ErrorData *error)
 DANA_FUNCTION(dana_trial)
 {
 	trial	   one = {.snapshot = GetActiveSnapshot()};
-	char	  *tested = text_to_cstring(PG_GETARG_TEXT_PP(3));
+	char	  *tested;
 	double	   threshold;
 	ErrorData *error;
 
 	PreventCommandIfReadOnly("dana_trial()");
+	if (PG_ARGISNULL(3))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"split\" must not be null")));
+	tested = text_to_cstring(PG_GETARG_TEXT_PP(3));
 	dana_require_execute(dana_extension_function("dana_train"));
 	dana_training_from_call(fcinfo, 2, &one.training);
 	one.training.model = psprintf("trial %d", MyProcPid);

@@ -108,7 +108,9 @@ def test_jobs(db: Connection, pg_uri: str, capsys: pytest.CaptureFixture[str]) -
     assert (done.state, done.message) == ("done", None)
     assert done.result is not None
     assert done.result[0]["model"] == "trials"
-    wrong = db.wait(db.start("search", "trials", "small", grid={"lr": ["x"]}, features=FEATURES, label="y"))
+    wrong = db.wait(
+        db.start("search", "trials", "small", grid={"lr": ["x"]}, training={"features": FEATURES, "label": "y"})
+    )
     assert (wrong.state, wrong.sqlstate) == ("failed", "22000")
     assert [one.id for one in db.jobs()[:2]] == [wrong.id, job]
     assert db.cancel(job) is False
