@@ -367,8 +367,9 @@ CREATE FUNCTION dana_rollback_model(name text) RETURNS integer
 DECLARE
 	before integer;
 BEGIN
-	SELECT max(m.version) INTO before FROM dana.dana_find_model($1) AS f, dana.model AS m
-	WHERE m.owner = f.owner AND m.name = f.name AND m.version < f.version;
+	-- not joined: where no row of dana.model is to be seen, a plan may not ask for the model, and no error would come
+	SELECT (SELECT max(m.version) FROM dana.model AS m WHERE m.owner = f.owner AND m.name = f.name AND m.version < f.version)
+	INTO before FROM dana.dana_find_model($1) AS f;
 	IF before IS NULL THEN
 		RAISE object_not_in_prerequisite_state USING MESSAGE = format('model "%s" has no version before the one in use', $1);
 	END IF;
@@ -441,8 +442,9 @@ BEGIN
 		RAISE null_value_not_allowed USING MESSAGE = pg_catalog.format('argument "%s" must not be null',
 			CASE WHEN model IS NULL THEN 'model' ELSE 'source' END);
 	END IF;
-	SELECT m.metadata -> 'features'::text INTO names FROM dana.dana_find_model($1) AS f, dana.model AS m
-	WHERE m.owner::pg_catalog.oid OPERATOR(pg_catalog.=) f.owner AND m.name = f.name AND m.version = f.version;
+	SELECT (SELECT m.metadata -> 'features'::text FROM dana.model AS m
+		WHERE m.owner::pg_catalog.oid OPERATOR(pg_catalog.=) f.owner AND m.name = f.name AND m.version = f.version)
+	INTO names FROM dana.dana_find_model($1) AS f;
 	IF key IS NULL THEN
 		SELECT a.attname INTO key FROM pg_catalog.pg_index AS i
 		JOIN pg_catalog.pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
