@@ -412,6 +412,10 @@ CREATE FUNCTION dana.dana_number(value "any") RETURNS double precision
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_number IS 'The number that a training makes of a value, before it is rounded to real: of a boolean, a date, a time ...';
 
+CREATE FUNCTION dana.dana_text(value "any") RETURNS text
+	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_text IS 'A value as text, as PostgreSQL''s own casts have it: none that a user made is called';
+
 CREATE FUNCTION dana.dana_arguments(features jsonb) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -454,7 +458,7 @@ BEGIN
 		SELECT FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) source::pg_catalog.oid AND c.relkind = 'v') THEN
 		RAISE invalid_parameter_value USING MESSAGE = 'argument "key" must name a column of the view that tells its rows apart';
 	END IF;
-	RETURN QUERY EXECUTE pg_catalog.format(E'SELECT r.%I::pg_catalog.text, dana.dana_predict(%L::pg_catalog.text, %s) FROM %s AS r WHERE (%s\n)',
+	RETURN QUERY EXECUTE pg_catalog.format(E'SELECT dana.dana_text(r.%I), dana.dana_predict(%L::pg_catalog.text, %s) FROM %s AS r WHERE (%s\n)',
 		COALESCE(key, 'ctid'), model, dana.dana_arguments(names), source, COALESCE(filter, 'true'));
 END
 $$;

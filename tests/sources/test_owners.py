@@ -419,27 +419,53 @@ CREATE FUNCTION told(answer) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN
 CREATE FUNCTION counted(answer) RETURNS float8 LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM evil(1); RETURN 1; END $$;
 CREATE CAST (answer AS text) WITH FUNCTION told(answer) AS IMPLICIT;
 CREATE CAST (answer AS float8) WITH FUNCTION counted(answer) AS IMPLICIT;
-CREATE TABLE answers (x real, y answer);
-INSERT INTO answers VALUES (1, 'no'), (2, 'yes'), (3, 'yes');
+CREATE TABLE answers (x real, y answer, z real DEFAULT 1);
+INSERT INTO answers (x, y) VALUES (1, 'no'), (2, 'yes'), (3, 'yes');
 GRANT SELECT ON answers TO PUBLIC;
 """
 
 
-def test_no_cast_of_a_label_s_type_is_called(owners: Session) -> None:
+def test_no_cast_of_a_column_s_type_is_called(owners: Session) -> None:
+    """Of a label, or of a key; who reads a table does not run what its owner wrote."""
     owners.execute("SELECT set_config('test.caught', '', false)")
     with acting(owners, "bob"):
         owners.execute(EVIL + CAST)
     for call in (
-        "SELECT tuples FROM dana_train('sums', 'answers', 'm', classes => '{no,yes}')",
+        "SELECT tuples FROM dana_train('sums', 'answers', 'm', '{x}', 'y', classes => '{no,yes}')",
         "SELECT dana_evaluate('m') -> 'rows'",
         "SELECT dana_evaluate('m', query => 'TABLE answers') -> 'rows'",
     ):
         assert owners.execute(call).fetchone() == (3,), call  # type: ignore[arg-type]
-    folds = owners.execute(
-        "SELECT * FROM dana_cross_validate('sums', 'answers', 2, '{\"classes\": [\"no\", \"yes\"]}')"
-    )
-    assert folds.rowcount == 4
+    training = """training => '{"features": ["x"], "label": "y", "classes": ["no", "yes"]}'"""
+    owners.execute("SELECT dana_train('sums', query => 'SELECT x, x AS y FROM answers', model => 'n')")
+    for call in (
+        "dana_predict_table('n', 'answers', key => 'y')",
+        f"dana_cross_validate('sums', 'answers', 2, {training})",
+        f"dana_cross_validate('sums', 'answers', 2, {training}, key => 'y')",
+        f"dana_search('sums', 'answers', '[{{}}]', folds => 2, {training}, key => 'y')",
+        """dana_train_groups('sums', 'answers', '{y}', '{"features": ["x"], "label": "z"}')""",
+        """dana_train_groups('sums', NULL, '{y}', '{"features": ["x"], "label": "z", "query": "TABLE answers"}')""",
+        "dana_evaluate('sums[yes]')",
+    ):
+        assert owners.execute(f"SELECT * FROM {call}").rowcount > 0, call  # type: ignore[arg-type]
+    assert owners.execute("SELECT DISTINCT name FROM dana.model WHERE name LIKE 'sums[%'").rowcount == 2
     assert caught(owners) == set()
+
+
+def test_texts_are_those_of_casts(session: Session) -> None:
+    """But for casts that users made."""
+    session.execute(
+        "CREATE TYPE mood AS ENUM ('no', 'yes'); CREATE DOMAIN flag AS boolean; CREATE DOMAIN town AS char(5)"
+    )
+    for value in (
+        "true", "true::flag", "'ab'::char(5)",
+        "'ab '::town", "'x'::\"char\"", "'n'::name", "'10.0.0.1'::inet", "'yes'::mood",
+        "1.50::numeric", "0.1::real", "date '2020-02-02'", "'{1,NULL}'::int[]", "ROW(1, 'a')", "'(0,1)'::tid", "'t'",
+        "'a'::varchar(3)", "'{\"a\": 1}'::jsonb",
+    ):  # fmt: skip
+        same = f"SELECT dana.dana_text({value}) = ({value})::text, dana.dana_text({value})"
+        assert session.execute(same).fetchall()[0][0], value  # type: ignore[arg-type]
+    assert session.execute("SELECT dana.dana_text(NULL::mood)").fetchone() == (None,)
 
 
 @pytest.mark.parametrize(
