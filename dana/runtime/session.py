@@ -128,7 +128,7 @@ def run_session(connection: socket.socket, trainer: Trainer, limits: Limits, att
     session = _Session(
         channel=channel, trainer=trainer, limits=limits, attendance=attendance, ring=ring, backend_pid=hello.pid
     )
-    with _interrupted_by_hangup(channel.fileno()):
+    with suppress(Abandoned), _interrupted_by_hangup(channel.fileno()):
         session.run()
 
 
@@ -164,11 +164,9 @@ def _interrupted_by_hangup(descriptor: int) -> Iterator[None]:
         os._exit(1)
 
     signal.signal(signal.SIGTERM, abandon)
-    threading.Thread(target=watch, name="hangup", daemon=True).start()
     try:
+        threading.Thread(target=watch, name="hangup", daemon=True).start()  # which may raise it already
         yield
-    except Abandoned:
-        pass
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 

@@ -350,7 +350,7 @@ CREATE FUNCTION dana_export_model(model text) RETURNS jsonb
 		LATERAL (SELECT * FROM dana.model AS a WHERE a.owner = f.owner AND a.name = f.name AND a.version = f.version OFFSET 0) AS m
 	$$;
 COMMENT ON FUNCTION dana_export_model IS
-	'A model as JSON: parameters with their values, features, label, predictor in base64; dana export-model makes ONNX and PMML of it';
+	'A model as JSON: parameters with their values, features, label, predictor in base64; dana export makes ONNX and PMML of it';
 
 CREATE FUNCTION dana_drop_model(name text, version integer DEFAULT NULL) RETURNS bigint
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';

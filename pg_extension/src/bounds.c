@@ -13,7 +13,6 @@
 
 #include <limits.h>
 
-#include "libpq/libpq-be.h"
 #include "storage/latch.h"
 #include "storage/lock.h"
 #include "tcop/tcopprot.h"

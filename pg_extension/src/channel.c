@@ -80,7 +80,7 @@ dana_channel_send(const char *data, size_t length)
 }
 
 static void
-receive_all(char *data, size_t length, dana_wait_reason why)
+channel_receive_all(char *data, size_t length, dana_wait_reason why)
 {
 	while (length > 0)
 	{
@@ -105,7 +105,7 @@ receive_all(char *data, size_t length, dana_wait_reason why)
 
 /* Shows a notice of the worker at its level */
 static void
-show_notice(Jsonb *notice)
+channel_show_notice(Jsonb *notice)
 {
 	char *level = dana_json_string(notice, "level");
 	char *hint = dana_json_string(notice, "hint");
@@ -122,7 +122,7 @@ show_notice(Jsonb *notice)
 
 /* Raises the error that the worker answered with; the connection is fit for the next request */
 static void
-raise_error(Jsonb *error)
+channel_raise_error(Jsonb *error)
 {
 	char *sqlstate = dana_json_string(error, "sqlstate");
 	char *message = dana_json_string(error, "message");
@@ -143,7 +143,7 @@ dana_receive_one(dana_reply *reply, dana_wait_reason why)
 	char   header[DANA_FRAME_HEADER];
 	uint32 length;
 
-	receive_all(header, sizeof header, why);
+	channel_receive_all(header, sizeof header, why);
 	memcpy(&length, header, sizeof length);
 	if (length > DANA_MAX_REPLY)
 	{
@@ -155,7 +155,7 @@ dana_receive_one(dana_reply *reply, dana_wait_reason why)
 	reply->type = header[4];
 	reply->length = length;
 	reply->payload = palloc((Size)length + 1);
-	receive_all(reply->payload, length, why);
+	channel_receive_all(reply->payload, length, why);
 	reply->payload[length] = '\0';
 	switch (reply->type)
 	{
@@ -163,10 +163,10 @@ dana_receive_one(dana_reply *reply, dana_wait_reason why)
 			pfree(reply->payload);
 			return false;
 		case DANA_MSG_NOTICE:
-			show_notice(dana_json_parse(reply->payload));
+			channel_show_notice(dana_json_parse(reply->payload));
 			return false;
 		case DANA_MSG_ERROR:
-			raise_error(dana_json_parse(reply->payload));
+			channel_raise_error(dana_json_parse(reply->payload));
 			return false;
 		default:
 			return true;

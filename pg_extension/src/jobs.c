@@ -437,7 +437,10 @@ DANA_FUNCTION(dana_wait)
 		else
 			ended = job_wait_for_end(id, timeout * 1000 < PG_INT32_MAX ? (int)(timeout * 1000) : 0);
 		if (!ended)
+		{
+			row = job_require(id);
 			break;
+		}
 	}
 	PG_RETURN_TEXT_P(cstring_to_text(row.state));
 }

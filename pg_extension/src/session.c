@@ -37,7 +37,7 @@ session_close(void)
 }
 
 static void
-check_peer(void)
+session_check_peer(void)
 {
 	struct ucred peer;
 	socklen_t	 length = sizeof peer;
@@ -56,7 +56,7 @@ check_peer(void)
 }
 
 static void
-connect_socket(void)
+session_connect(void)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 
@@ -97,12 +97,12 @@ connect_socket(void)
 					 errhint("Start it with \"dana worker --socket PATH\" and let dana.socket_path name the same path.")));
 		}
 	}
-	check_peer();
+	session_check_peer();
 }
 
 /* Sends the first message together with the ring's descriptor */
 static void
-send_hello(int memfd)
+session_send_hello(int memfd)
 {
 	StringInfoData text;
 	char		   header[DANA_FRAME_HEADER];
@@ -152,12 +152,12 @@ session_open(void)
 		dana_reply reply;
 		char	  *release;
 
-		connect_socket();
+		session_connect();
 		session.path = MemoryContextStrdup(TopMemoryContext, dana_socket_path);
 		session.ring_pages = dana_ring_pages;
 		dana_channel_busy = true;
 		memfd = dana_ring_create(dana_ring_pages);
-		send_hello(memfd);
+		session_send_hello(memfd);
 		reply = dana_receive_any();
 		if (reply.type != DANA_MSG_WELCOME)
 			dana_unexpected(&reply);
@@ -198,7 +198,7 @@ session_stale(void)
 
 /* Waits for the first message and leaves it there; whether it says that the session had ended before our request */
 static bool
-ended_idle(void)
+session_ended_idle(void)
 {
 	char header[DANA_FRAME_HEADER];
 
@@ -215,7 +215,7 @@ ended_idle(void)
 }
 
 static bool
-send_request(char type, const char *payload, uint32 length)
+session_send_request(char type, const char *payload, uint32 length)
 {
 	char header[DANA_FRAME_HEADER];
 	int	 saved;
@@ -223,9 +223,9 @@ send_request(char type, const char *payload, uint32 length)
 	memcpy(header, &length, sizeof length);
 	header[4] = type;
 	if (dana_channel_send(header, sizeof header) && dana_channel_send(payload, length))
-		return !ended_idle();
+		return !session_ended_idle();
 	saved = errno;
-	if (ended_idle())
+	if (session_ended_idle())
 		return false;
 	errno = saved;
 	dana_worker_gone("sending a request");
@@ -243,12 +243,12 @@ dana_send(char type, StringInfo request)
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("the request has %zu bytes, more than the %u that a worker accepts", length, DANA_MAX_REQUEST)));
 	/* a session that was just made does not idle */
-	if (send_request(type, payload, length))
+	if (session_send_request(type, payload, length))
 		return;
 	session_close();
 	session_open();
 	dana_channel_busy = true;
-	(void)send_request(type, payload, length);
+	(void)session_send_request(type, payload, length);
 }
 
 void

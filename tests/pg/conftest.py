@@ -39,7 +39,7 @@ def cluster(shared_cluster: Cluster) -> Iterator[Cluster]:
     shared_cluster.ensure_worker()
     with shared_cluster.connect() as session:
         session.execute("DROP SCHEMA IF EXISTS test CASCADE")
-        session.execute("SELECT dana_drop_udf(name) FROM dana.udf")
+        session.execute("SELECT dana_drop_rule(name) FROM dana.rule")
         session.execute("TRUNCATE dana.model, dana.run, dana.epoch")
     added = shared_cluster.log[seen:]
     assert not re.search(r"PANIC|was terminated by signal|leak|TRAP", added), added

@@ -23,7 +23,7 @@ def restored_dsn(cluster: Cluster, session: Session) -> Iterator[str]:
 def contents(session: Session) -> dict[str, list[tuple[Any, ...]]]:
     return {
         table: session.execute(f"SELECT x::text FROM dana.{table} x ORDER BY 1").fetchall()
-        for table in ("udf", "model", "run", "epoch")
+        for table in ("rule", "model", "run", "epoch")
     }
 
 

@@ -264,7 +264,7 @@ FAILURES = {
         rule={"on_epoch": "fail"}, error=errors.InternalError_, message="the worker failed: ZeroDivisionError"
     ),
     "memory": Failure(
-        rule={"on_open": "allocate"}, error=errors.OutOfMemory, message="needs more memory than", hint="--memory-limit"
+        rule={"on_open": "allocate"}, error=errors.OutOfMemory, message="ran out of memory", hint="--memory-limit"
     ),
     "a page": Failure(rule={"fail_at": 100}, error=errors.DataCorrupted, message="the sink failed with 7 at page 100"),
     "the last page": Failure(
@@ -370,7 +370,7 @@ def test_killed_backend(shared_cluster: Cluster) -> None:
         session.execute("SELECT dana_create_udf('r', '{}')")
         assert session.execute("SELECT tuples FROM dana_train('r', 'test.t')").fetchone() == (ROWS,)
         session.execute("DROP SCHEMA test CASCADE")
-        session.execute("SELECT dana_drop_udf(name) FROM dana.udf")
+        session.execute("SELECT dana_drop_rule(name) FROM dana.rule")
         session.execute("TRUNCATE dana.model, dana.run, dana.epoch")
 
 
@@ -450,7 +450,7 @@ def test_extension_made_anew_in_one_session(session: Session, rule: Callable[...
     session.execute("CREATE EXTENSION dana SCHEMA test")
     try:
         assert session.execute("SELECT version FROM test.dana_train(%s, 't')", (rule(),)).fetchone() == (1,)
-        row = session.execute("SELECT name FROM dana.udf").fetchone()
+        row = session.execute("SELECT name FROM dana.rule").fetchone()
         assert row is not None
         assert session.execute(f"SELECT version FROM dana.{row[0]}('t')").fetchone() == (2,)
     finally:

@@ -26,8 +26,8 @@ LONG = {"delay_us": 20_000, "epochs": 10_000}
 def table(session: Session) -> Iterator[str]:
     session.execute("CREATE TABLE t AS SELECT g AS id FROM generate_series(1, 1000) g")
     yield "t"
-    session.execute("SELECT dana_cancel(id) FROM dana.job WHERE pid IS NOT NULL")
-    session.execute("SELECT dana_wait(id, 30) FROM dana.job")
+    session.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'dana job'")
+    until_no_process(session)
     session.execute("TRUNCATE dana.job_log")
 
 
@@ -229,6 +229,8 @@ def test_waiting_has_an_end(session: Session, table: str, rule: Callable[..., st
     until_running(session, job)
     started = time.monotonic()
     assert [wait(session, job, timeout) for timeout in (0, 0.05, 0.3)] == ["running"] * 3
+    queued = start(session, rule(**LONG))
+    assert wait(session, queued, 1) == "running", "as it is then, not as it was"
     assert 0.3 < time.monotonic() - started < 20
     session.execute("SET lock_timeout = 10")
     session.execute("SET statement_timeout = 200")

@@ -12,7 +12,7 @@ from tests.pg.conftest import Session
 
 errors = psycopg.errors
 CALLS = {
-    "groups": "SELECT count(error) FROM dana_train_groups(%s, 't', group_by => '{g}')",
+    "groups": "SELECT count(error) FROM dana_train_groups(%s, 't', '{g}')",
     "folds": "SELECT count(*) FROM dana_cross_validate(%s, 't', folds => 2)",
     "search": "SELECT count(error) FROM dana_search(%s, 't', '[{}, {}]', folds => 2)",
 }
@@ -52,5 +52,5 @@ def test_groups_read_a_table_once(session: Session, rule: Callable[..., str]) ->
     session.execute("CREATE TABLE t AS SELECT i AS x, i % 50 AS g FROM generate_series(1, 20000) i")
     name = rule(rows=True, epochs=3)
     with session.transaction():
-        session.execute("SELECT count(*) FROM dana_train_groups(%s, 't', group_by => '{g}')", (name,))
+        session.execute("SELECT count(*) FROM dana_train_groups(%s, 't', '{g}')", (name,))
         assert session.execute("SELECT pg_stat_get_xact_numscans('t'::regclass)").fetchone() == (1,)

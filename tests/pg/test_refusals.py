@@ -99,7 +99,7 @@ CALLS = {
     "no rule": BadCall(
         arguments="'nothing', 't'", error=errors.UndefinedObject, message='rule "nothing" does not exist'
     ),
-    "null rule": BadCall(arguments="NULL, 't'", error=errors.NullValueNotAllowed, message='"udf" must not be NULL'),
+    "null rule": BadCall(arguments="NULL, 't'", error=errors.NullValueNotAllowed, message='"rule" must not be NULL'),
     "null table": BadCall(arguments="'r', NULL", error=errors.NullValueNotAllowed, message='"source" must not be NULL'),
     "null backend": BadCall(
         arguments="'r', 't', backend => NULL", error=errors.NullValueNotAllowed, message='"backend" must not be NULL'
@@ -157,11 +157,11 @@ def test_rule_that_is_none(session: Session) -> None:
     assert diagnosis.message_primary == "the rule has 1 error"
     assert (diagnosis.message_detail or "").startswith("line 1: Expecting value")
     assert diagnosis.message_hint == "Write JSON."
-    assert session.execute("SELECT FROM dana.udf").rowcount == 0
+    assert session.execute("SELECT FROM dana.rule").rowcount == 0
 
 
 def test_unknown_objects(session: Session) -> None:
-    for call in ("dana_drop_udf('none')", "dana_drop_model('none')", "dana_predict('none', 1.0)"):
+    for call in ("dana_drop_rule('none')", "dana_drop_model('none')", "dana_predict('none', 1.0)"):
         with pytest.raises(errors.UndefinedObject, match="does not exist"):
             session.execute(f"SELECT {call}")
 
@@ -176,7 +176,7 @@ def test_reserved_function_name(session: Session) -> None:
     try:
         with pytest.raises(errors.DuplicateFunction):
             session.execute("SELECT dana_create_udf('taken', '{}')")
-        assert session.execute("SELECT FROM dana.udf").rowcount == 0
+        assert session.execute("SELECT FROM dana.rule").rowcount == 0
     finally:
         session.execute("DROP FUNCTION dana.taken")
 

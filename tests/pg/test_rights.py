@@ -24,7 +24,7 @@ def connect_as(cluster: Cluster, session: Session) -> Iterator[Connect]:
         session.execute(f"CREATE ROLE {role} LOGIN")
         session.execute(f"GRANT USAGE, CREATE ON SCHEMA test TO {role}")
     session.execute(
-        "GRANT EXECUTE ON FUNCTION dana_create_udf, dana_drop_udf, dana_train, dana_drop_model TO alice, bob"
+        "GRANT EXECUTE ON FUNCTION dana_create_udf, dana_drop_rule, dana_train, dana_drop_model TO alice, bob"
     )
     opened: list[Session] = []
 
@@ -37,7 +37,7 @@ def connect_as(cluster: Cluster, session: Session) -> Iterator[Connect]:
     for each in opened:
         each.close()
     session.execute("DROP OWNED BY alice, bob, carol CASCADE")
-    session.execute("SELECT dana_drop_udf(name) FROM dana.udf")
+    session.execute("SELECT dana_drop_rule(name) FROM dana.rule")
     session.execute("DROP ROLE alice, bob, carol")
 
 
@@ -56,7 +56,7 @@ def test_execute_is_granted_not_given(connect_as: Connect, session: Session) -> 
     calls = (
         "dana_train('r', 't')",
         "dana_create_udf('s', '{}')",
-        "dana_drop_udf('r')",
+        "dana_drop_rule('r')",
         "dana_drop_model('r')",
         "dana.r('t')",
     )
@@ -99,7 +99,7 @@ def test_rules_belong_to_their_owner(connect_as: Connect, session: Session) -> N
     alice, bob = connect_as("alice"), connect_as("bob")
     alice.execute("CREATE TABLE t AS SELECT 1 AS a")
     alice.execute("SELECT dana_create_udf('r', '{}')")
-    for call in ("dana_create_udf('r', '{}')", "dana_drop_udf('r')"):
+    for call in ("dana_create_udf('r', '{}')", "dana_drop_rule('r')"):
         with pytest.raises(errors.InsufficientPrivilege) as raised:
             bob.execute(f"SELECT {call}")
         assert raised.value.diag.message_detail == 'It belongs to "alice".'
@@ -107,11 +107,11 @@ def test_rules_belong_to_their_owner(connect_as: Connect, session: Session) -> N
         alice.execute("CREATE OR REPLACE FUNCTION dana.r(regclass) RETURNS int LANGUAGE sql AS 'SELECT 1'")
     with pytest.raises(errors.InsufficientPrivilege):
         alice.execute("ALTER FUNCTION dana.r OWNER TO alice")
-    assert bob.execute("SELECT name, owner::text FROM dana.udf").fetchall() == [("r", "alice")], "rules are public"
+    assert bob.execute("SELECT name, owner::text FROM dana.rule").fetchall() == [("r", "alice")], "rules are public"
     session.execute("GRANT alice TO bob")
     bob.execute("SELECT dana_create_udf('r', '{\"epochs\": 2}')")
-    assert alice.execute("SELECT owner::text FROM dana.udf").fetchone() == ("alice",)
-    session.execute("SELECT dana_drop_udf('r')")
+    assert alice.execute("SELECT owner::text FROM dana.rule").fetchone() == ("alice",)
+    session.execute("SELECT dana_drop_rule('r')")
 
 
 def test_rules_are_granted_and_taken_back(connect_as: Connect, session: Session) -> None:
@@ -123,7 +123,7 @@ def test_rules_are_granted_and_taken_back(connect_as: Connect, session: Session)
     alice.execute("SELECT dana_create_udf('r', '{}')")
 
     def sees(who: Session) -> bool:
-        return who.execute("SELECT source FROM dana.udf WHERE name = 'r'").rowcount == 1
+        return who.execute("SELECT source FROM dana.rule WHERE name = 'r'").rowcount == 1
 
     assert trained(bob) == ("r", 1)
     for call in ("dana_grant_rule('r', 'bob')", "dana_revoke_rule('r')", "dana_revoke_rule('r', 'alice')"):
@@ -165,7 +165,7 @@ def test_the_rule_that_was_meant_is_one_that_may_be_seen(connect_as: Connect, se
         alice.execute("SELECT dana_create_udf(%s, '{}')", (name,))
     alice.execute("SELECT dana_revoke_rule('logistic')")
     session.execute("CREATE TABLE t AS SELECT 1 AS a; GRANT SELECT ON t TO alice, bob")
-    lists = "SELECT name FROM dana.udf lists the rules; dana_create_udf(name, source) makes one."
+    lists = "SELECT name FROM dana.rule lists the rules; dana_create_udf(name, source) makes one."
     for who, name, hint in (
         (alice, "logisitc", 'Perhaps you meant "logistic".'),
         (alice, "LINEARr", 'Perhaps you meant "linearR".'),
@@ -174,7 +174,7 @@ def test_the_rule_that_was_meant_is_one_that_may_be_seen(connect_as: Connect, se
         (alice, "kmeans", lists),
         (alice, "x" * 5000, lists),
     ):
-        for call in ("dana_train(%s, 't')", "dana_drop_udf(%s)"):
+        for call in ("dana_train(%s, 't')", "dana_drop_rule(%s)"):
             with pytest.raises(errors.UndefinedObject) as raised:
                 who.execute(f"SELECT {call}", (name,))
             assert raised.value.diag.message_hint == hint
@@ -210,8 +210,8 @@ def test_models_belong_to_their_owner(connect_as: Connect, session: Session) -> 
 def test_tables_are_written_by_functions_only(connect_as: Connect) -> None:
     alice = connect_as("alice")
     for statement in (
-        "INSERT INTO dana.udf VALUES ('x', '{}', '{}', 'alice')",
-        "UPDATE dana.udf SET source = ''",
+        "INSERT INTO dana.rule VALUES ('x', '{}', '{}', 'alice')",
+        "UPDATE dana.rule SET source = ''",
         "DELETE FROM dana.model",
         "TRUNCATE dana.run",
         "INSERT INTO dana.epoch VALUES (1, 1, 1, 1, 1, 1, 1, '{}')",
@@ -237,7 +237,7 @@ def test_own_operators_never_run_as_the_owner(connect_as: Connect, session: Sess
     alice.execute("SELECT dana_create_udf('r', '{}')")
     trained(alice)
     alice.execute("SELECT dana_drop_model('r')")
-    alice.execute("SELECT dana_drop_udf('r')")
+    alice.execute("SELECT dana_drop_rule('r')")
     assert session.execute("SELECT FROM caught").rowcount == 0
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dana.runtime.protocol import PROTOCOL_VERSION
+from dana.runtime.protocol import RELEASE
 from tests.pg.cluster import Cluster
 from tests.pg.conftest import Session
 from tests.pg.test_predict import predictor
@@ -100,15 +100,18 @@ def frame(kind: bytes, payload: bytes) -> bytes:
 
 
 ANSWERS = {
-    "a later version": (frame(b"h", b'{"protocol": 99, "pid": 1}'), "does not speak protocol"),
+    "another release": (
+        frame(b"h", b'{"release": "9.9", "pid": 1}'),
+        f'the dana worker is of release "9.9", and this extension of {RELEASE}',
+    ),
     "no JSON": (frame(b"h", b"hello"), "JSON"),
-    "another message": (frame(b"r", b"{}"), "does not speak protocol"),
+    "another message": (frame(b"r", b"{}"), "unexpected message of type 114"),
     "too long": (struct.pack("=I", 2**32 - 1) + b"h", "announced a message of 4294967295 bytes"),
     "a refusal": (
-        frame(b"x", b'{"sqlstate": "08P01", "message": "this worker speaks protocol 99", "detail": "", "hint": ""}'),
-        "this worker speaks protocol 99",
+        frame(b"x", b'{"sqlstate": "08P01", "message": "this worker is of release 9.9", "detail": "", "hint": ""}'),
+        "this worker is of release 9.9",
     ),
-    "half a message": (frame(b"h", b'{"protocol": 3, "pid": 1}')[:9], "dana worker"),
+    "half a message": (frame(b"h", b'{"release": "9.9", "pid": 1}')[:9], "dana worker"),
     "nothing": (b"", "dana worker"),
 }
 
@@ -141,7 +144,7 @@ def test_a_request_that_crosses_the_end_of_an_idle_session(
     session.execute("CREATE TABLE t AS SELECT 1 AS id")
     name = rule()
     path = cluster.folder / "ending.sock"
-    welcome = frame(b"h", json.dumps({"protocol": PROTOCOL_VERSION, "pid": 1}).encode())
+    welcome = frame(b"h", json.dumps({"release": RELEASE, "pid": 1}).encode())
     words = [str(path), str(cluster.worker_socket), welcome.hex(), frame(b"z", b"{}").hex(), str(patient)]
     with spawned(cluster, ENDING, words, path):
         session.execute(f"SET dana.socket_path = '{path}'")
@@ -298,7 +301,7 @@ def test_killed_postmaster(shared_cluster: Cluster) -> None:
     with cluster.connect() as session:
         assert session.execute("SELECT name FROM dana.model").fetchall() == [("kept",)]
         assert session.execute("SELECT version FROM dana_train('r', 'test.t', 'kept')").fetchone() == (2,)
-        session.execute("DROP SCHEMA test CASCADE; SELECT dana_drop_udf(name) FROM dana.udf")
+        session.execute("DROP SCHEMA test CASCADE; SELECT dana_drop_rule(name) FROM dana.rule")
         session.execute("TRUNCATE dana.model, dana.run, dana.epoch")
 
 
@@ -336,7 +339,7 @@ def test_hot_standby(shared_cluster: Cluster) -> None:
         cluster.start_server()
     with cluster.connect() as session:
         assert session.execute("SELECT tuples FROM dana_train('r', 't')").fetchone() == (1,)
-        session.execute("DROP TABLE t; SELECT dana_drop_udf(name) FROM dana.udf")
+        session.execute("DROP TABLE t; SELECT dana_drop_rule(name) FROM dana.rule")
         session.execute("TRUNCATE dana.model, dana.run, dana.epoch")
 
 

@@ -212,7 +212,7 @@ def test_notices_and_descriptions(session: Session) -> None:
     session.add_notice_handler(lambda notice: heard.append(f"{notice.severity} {notice.message_primary}"))
     session.execute("SELECT dana_create_udf('r', %s)", (json.dumps({"notice": "look here: µ", "epochs": 9}),))
     assert heard == ["NOTICE look here: µ"]
-    assert one(session, "SELECT description FROM dana.udf")["description"] == {"epochs": 9}
+    assert one(session, "SELECT description FROM dana.rule")["description"] == {"epochs": 9}
 
 
 @pytest.mark.parametrize(("name", "quoted"), [("linearR", '"linearR"'), ("select", '"select"'), ("linear_r", None)])
@@ -234,7 +234,7 @@ def test_rules_are_replaced_and_dropped(session: Session) -> None:
         assert one(session, f"SELECT epochs FROM dana.{quoted}('t')")["epochs"] == epochs
     comment = one(session, "SELECT obj_description(oid, 'pg_proc') AS c FROM pg_proc WHERE proname = %s", (name,))
     assert comment["c"] == f'Train rule "{name}" on a table'
-    session.execute("SELECT dana_drop_udf(%s)", (name,))
+    session.execute("SELECT dana_drop_rule(%s)", (name,))
     assert session.execute("SELECT FROM pg_proc WHERE proname = %s", (name,)).fetchall() == []
     assert session.execute("SELECT FROM dana.model").rowcount == 2
 

@@ -1,4 +1,4 @@
-"""A producer of the page ring in Python, as the backend is one in C: for tests of the consumer and of the worker."""
+"""A backend's part in Python: its end of the page ring, and its requests; for tests of the consumer and of the worker."""
 
 from __future__ import annotations
 
@@ -9,12 +9,36 @@ import os
 import struct
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 MAGIC = 0x31474E4952414E44
 HEADER = 4096
 HEAD, END, TAIL, PRODUCER_SLEEPS, CONSUMER_SLEEPS = 64, 72, 128, 192, 256
 ENDLESS = (1 << 64) - 1
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+
+TRAIN_OPTIONS: dict[str, Any] = dict.fromkeys(("features", "label", "epochs", "hyper", "design", "classes"))
+"""Arguments of dana_train() that the extension hands on as they are, where none was given."""
+
+
+def train_fields(**changes: Any) -> dict[str, Any]:
+    """Fields of a TRAIN message."""
+    return {
+        "relation": {"name": "t", "pages": 1, "rows": False, "attributes": []},
+        "rule": "r",
+        "text": "rule",
+        "backend": "sim",
+        "nulls": "skip",
+        "options": TRAIN_OPTIONS,
+        "metadata": {},
+        "warm_start_from": None,
+        "role": "r",
+        "database": "d",
+        "max_epochs": None,
+        "max_memory": 0,
+        "cpu": -1,
+        **changes,
+    }
 
 
 class Producer:

@@ -18,29 +18,13 @@ from typing import Any
 import pytest
 
 from dana.runtime.protocol import Message
-from tests.runtime.producer import Producer
+from tests.runtime.producer import TRAIN_OPTIONS, Producer, train_fields
 from tests.runtime.test_training import LOGISTIC, REALS, relation
 from tests.runtime.test_worker import ROOT, alive, frame, greeted, read, until
 
-TRAIN: dict[str, Any] = {
-    "rule": "logistic",
-    "source": LOGISTIC,
-    "features": None,
-    "label": "y",
-    "epochs": None,
-    "hyper": {},
-    "backend": "rtl",
-    "design": {"threads": 1, "clusters": 1},
-    "nulls": "skip",
-    "classes": None,
-    "warm": None,
-    "notes": {},
-    "max_epochs": None,
-    "max_memory": 0,
-    "role": "r",
-    "database": "d",
-    "cpu": -1,
-}
+TRAIN = train_fields(
+    text=LOGISTIC, backend="rtl", options={**TRAIN_OPTIONS, "label": "y", "design": {"threads": 1, "clusters": 1}}
+)
 
 COMPILER = """#!/bin/sh
 exec {compiler} -include {endless} "$@"
@@ -74,7 +58,7 @@ class Worker:
         """A session that was asked to train."""
         client, ring, pid = greeted(self.socket)
         table = relation(REALS)
-        described = {"name": "t", "pages": 1, "rows": False, "attributes": [asdict(one) for one in table.attributes]}
+        described = {**TRAIN["relation"], "attributes": [asdict(one) for one in table.attributes]}
         client.sendall(frame(Message.TRAIN, {**TRAIN, "relation": described, **changes}))
         return client, ring, pid
 

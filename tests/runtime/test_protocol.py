@@ -16,6 +16,7 @@ import pytest
 from dana.runtime import protocol
 from dana.runtime.protocol import Channel, Message, ProtocolError, decode, train_request
 from dana.runtime.trainer import Level, Notice, Parameter, TrainResult
+from tests.runtime.producer import TRAIN_OPTIONS, train_fields
 
 WIRE = (Path(protocol.__file__).parent / "native" / "wire.h").read_text()
 
@@ -42,7 +43,6 @@ def read(peer: socket.socket) -> tuple[int, bytes]:
 def test_codes_and_numbers_are_those_of_wire_h() -> None:
     listed = dict(re.findall(r"DANA_MSG_(\w+) = '(.)'", WIRE))
     assert listed == {message.name: chr(message) for message in Message}
-    assert re.findall(r"define DANA_PROTOCOL_VERSION (\d+)", WIRE) == [str(protocol.PROTOCOL_VERSION)]
     limit = re.search(r"define DANA_MAX_REQUEST\s+\((\d+)u \* 1024 \* 1024\)", WIRE)
     assert limit is not None
     assert int(limit[1]) << 20 == protocol.MAX_REQUEST
@@ -50,10 +50,10 @@ def test_codes_and_numbers_are_those_of_wire_h() -> None:
 
 def test_messages_in_pieces_and_bells_between(pair: Any) -> None:
     channel, peer = pair
-    sent = frame(Message.BELL, b"") + frame(Message.CHECK, b'{"source":"x"}') + frame(Message.BELL, b"")
+    sent = frame(Message.BELL, b"") + frame(Message.CHECK, b'{"text":"x"}') + frame(Message.BELL, b"")
     for i in range(len(sent)):
         peer.sendall(sent[i : i + 1])
-    assert channel.receive() == (Message.CHECK, b'{"source":"x"}')
+    assert channel.receive() == (Message.CHECK, b'{"text":"x"}')
     peer.sendall(frame(Message.TRAIN, b""))
     assert channel.receive() == (Message.TRAIN, b"")
 
@@ -82,62 +82,29 @@ def test_payloads_that_are_no_objects(payload: bytes) -> None:
         decode(payload)
 
 
-@pytest.mark.parametrize("missing", ["rule", "source", "relation", "features", "cpu", "design", "role"])
+@pytest.mark.parametrize("missing", ["rule", "text", "relation", "options", "cpu", "warm_start_from", "role"])
 def test_requests_without_a_field(missing: str) -> None:
-    request: dict[str, Any] = dict.fromkeys(
-        (
-            "rule",
-            "source",
-            "features",
-            "label",
-            "epochs",
-            "hyper",
-            "backend",
-            "design",
-            "nulls",
-            "classes",
-            "warm",
-            "notes",
-            "max_epochs",
-            "max_memory",
-            "role",
-            "database",
-        )
-    )
-    request |= {"cpu": 0, "relation": {"name": "t", "pages": 1, "rows": False, "attributes": []}}
-    assert train_request(json.dumps(request).encode(), page_size=8192)[1] == 0
+    request = train_fields()
+    asked, cpu = train_request(json.dumps(request).encode(), page_size=8192)
+    assert (asked.source, asked.features, asked.hyper, cpu) == ("rule", None, {}, -1)
     del request[missing]
     with pytest.raises(ProtocolError, match=missing):
         train_request(json.dumps(request).encode(), page_size=8192)
 
 
-def test_attributes_that_this_version_does_not_have() -> None:
-    request: dict[str, Any] = dict.fromkeys(
-        (
-            "rule",
-            "source",
-            "features",
-            "label",
-            "epochs",
-            "hyper",
-            "backend",
-            "design",
-            "nulls",
-            "classes",
-            "warm",
-            "notes",
-            "max_epochs",
-            "max_memory",
-            "role",
-            "database",
-        )
-    )
-    request |= {
-        "cpu": 0,
-        "relation": {"name": "t", "pages": 1, "rows": False, "attributes": [{"number": 1, "colour": "red"}]},
-    }
+def test_what_the_extension_does_not_read_comes_by_its_name() -> None:
+    for name in TRAIN_OPTIONS.keys() - {"classes"}:
+        request = train_fields(options={key: value for key, value in TRAIN_OPTIONS.items() if key != name})
+        with pytest.raises(ProtocolError, match=name):
+            train_request(json.dumps(request).encode(), page_size=8192)
     with pytest.raises(ProtocolError, match="colour"):
-        train_request(json.dumps(request).encode(), page_size=8192)
+        train_request(json.dumps(train_fields(options={**TRAIN_OPTIONS, "colour": "red"})).encode(), page_size=8192)
+
+
+def test_attributes_that_this_release_does_not_have() -> None:
+    relation = {"name": "t", "pages": 1, "rows": False, "attributes": [{"number": 1, "colour": "red"}]}
+    with pytest.raises(ProtocolError, match="colour"):
+        train_request(json.dumps(train_fields(relation=relation)).encode(), page_size=8192)
 
 
 def test_values_that_json_does_not_have(pair: Any) -> None:
@@ -196,7 +163,7 @@ def test_results(pair: Any, predictor: bytes | None) -> None:
 
 def test_hello_carries_one_descriptor(pair: Any) -> None:
     channel, peer = pair
-    hello = {"protocol": 1, "block_size": 8192, "server_version": 180004, "pid": 7, "encoding": "UTF8", "later": 1}
+    hello = {"release": "1", "block_size": 8192, "server_version": 180004, "pid": 7, "encoding": "UTF8", "later": 1}
     memfd = os.memfd_create("ring")
     sent = frame(Message.HELLO, json.dumps(hello).encode())
     socket.send_fds(peer, [sent[:5]], [memfd])

@@ -196,7 +196,7 @@ def test_nan_and_infinity_are_trained_on_and_warned_of(backend: str) -> None:
         ({"design": {"threads": 3}}, "threads must be a power of two"),
         ({"design": {"cores": 3}}, "no 'cores'"),
         ({"source": "import os"}, "os"),
-        ({"warm": {"v": np.zeros(5, np.float32)}}, "has v[5], but the rule on this table has w[5]"),
+        ({"warm_start_from": {"v": np.zeros(5, np.float32)}}, "has v[5], but the rule on this table has w[5]"),
     ],
 )
 def test_requests_that_cannot_be_met(changes: dict[str, Any], words: str) -> None:

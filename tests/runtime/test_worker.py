@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from dana.runtime.protocol import PROTOCOL_VERSION, Message
+from dana.runtime.protocol import RELEASE, Message
 from tests.runtime.producer import Producer
 
 ROOT = Path(__file__).parents[2]
 HELLO = {
-    "protocol": PROTOCOL_VERSION,
+    "release": RELEASE,
     "block_size": 8192,
     "server_version": 180000,
     "pid": 1,
@@ -101,7 +101,7 @@ def greeted(path: Path) -> tuple[socket.socket, Producer, int]:
     socket.send_fds(client, [hello[:5]], [ring.memfd])
     client.sendall(hello[5:])
     code, welcome = read(client)
-    assert (code, welcome["protocol"]) == (Message.WELCOME, PROTOCOL_VERSION)
+    assert (code, welcome["release"]) == (Message.WELCOME, RELEASE)
     return client, ring, welcome["pid"]
 
 
@@ -127,15 +127,16 @@ def alive(pid: int) -> bool:
 
 
 def check(client: socket.socket, **rule: Any) -> tuple[int, Any]:
-    client.sendall(frame(Message.CHECK, {"source": json.dumps(rule)}))
+    client.sendall(frame(Message.CHECK, {"text": json.dumps(rule)}))
     return read(client)
 
 
 @pytest.mark.parametrize(
     ("hello", "says"),
     [
-        (frame(Message.HELLO, {**HELLO, "protocol": PROTOCOL_VERSION + 1}), "install both from the same release"),
-        (frame(Message.HELLO, {**HELLO, "protocol": "x"}), "the extension speaks protocol x"),
+        (frame(Message.HELLO, {**HELLO, "release": "0.1"}), f"the extension is of release '0.1', this worker of {RELEASE}"),
+        (frame(Message.HELLO, {**HELLO, "release": 3}), "install both from the same release"),
+        (frame(Message.HELLO, {"protocol": 3}), "the extension is of release ''"),
         (frame(Message.HELLO, {**HELLO, "server_version": 190000}), "outside 14 to 18"),
         (frame(Message.HELLO, {**HELLO, "server_version": None}), "outside 14 to 18"),
         (frame(Message.HELLO, b"[]"), "must be a JSON object"),
@@ -221,8 +222,8 @@ def test_nothing_outlives_the_worker(start: Start, tmp_path: Path, number: signa
     path = tmp_path / "w"
     worker = start(path)
     sessions = [greeted(path) for _ in range(3)]
-    sessions[0][0].sendall(frame(Message.CHECK, {"source": '{"on_check": "hang"}'}))
-    sessions[1][0].sendall(frame(Message.CHECK, {"source": '{"on_check": "stop"}'}))
+    sessions[0][0].sendall(frame(Message.CHECK, {"text": '{"on_check": "hang"}'}))
+    sessions[1][0].sendall(frame(Message.CHECK, {"text": '{"on_check": "stop"}'}))
     until(lambda: Path(f"/proc/{sessions[1][2]}/stat").read_text().rsplit(") ", 1)[1][0] == "T")
     worker.send_signal(number)
     worker.wait(PATIENCE)
@@ -239,7 +240,7 @@ def test_hang_up_in_the_middle(start: Start, tmp_path: Path) -> None:
     path = tmp_path / "w"
     start(path)
     client, ring, pid = greeted(path)
-    client.sendall(frame(Message.CHECK, {"source": '{"on_check": "hang"}'}))
+    client.sendall(frame(Message.CHECK, {"text": '{"on_check": "hang"}'}))
     time.sleep(0.1)
     client.close()
     until(lambda: not alive(pid))
@@ -293,7 +294,7 @@ def test_an_idle_session_says_that_it_ends(start: Start, tmp_path: Path) -> None
 
 
 def ask(client: socket.socket, **rule: Any) -> None:
-    client.sendall(frame(Message.CHECK, {"source": json.dumps(rule)}))
+    client.sendall(frame(Message.CHECK, {"text": json.dumps(rule)}))
 
 
 def test_all_sessions_together_have_a_limit(start: Start, tmp_path: Path) -> None:
@@ -427,7 +428,7 @@ def test_a_backend_that_goes_away_while_it_connects(start: Start, tmp_path: Path
     ring.close()
     until(lambda: not alive(pid))
     log = ended_log(worker)
-    assert "Traceback" not in log
+    assert "Traceback" not in log, log
     assert len(log.splitlines()) == 1, log
 
 

@@ -80,7 +80,7 @@ def test_bad_files_say_what_is_wrong(tmp_path: Path, text: str, message: str) ->
 
 
 def test_unknown_names_and_absent_files() -> None:
-    with pytest.raises(DeviceError, match=r"no device 'vu9p'; there are lfe5um5g-85, xcvu9p, xczu7ev, or the path"):
+    with pytest.raises(DeviceError, match=r"no device 'vu9p'; there are .*xcvu9p.*, or the path"):
         load_device("vu9p")
     with pytest.raises(DeviceError, match=r"cannot read the device absent.toml"):
         load_device("absent.toml")
