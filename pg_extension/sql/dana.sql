@@ -367,8 +367,9 @@ CREATE FUNCTION dana_rollback_model(name text) RETURNS integer
 DECLARE
 	before integer;
 BEGIN
-	SELECT max(m.version) INTO before FROM dana.dana_find_model($1) AS f, dana.model AS m
-	WHERE m.owner = f.owner AND m.name = f.name AND m.version < f.version;
+	-- not joined: where no row of dana.model is to be seen, a plan may not ask for the model, and no error would come
+	SELECT (SELECT max(m.version) FROM dana.model AS m WHERE m.owner = f.owner AND m.name = f.name AND m.version < f.version)
+	INTO before FROM dana.dana_find_model($1) AS f;
 	IF before IS NULL THEN
 		RAISE object_not_in_prerequisite_state USING MESSAGE = format('model "%s" has no version before the one in use', $1);
 	END IF;
@@ -411,6 +412,10 @@ CREATE FUNCTION dana.dana_number(value "any") RETURNS double precision
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_number IS 'The number that a training makes of a value, before it is rounded to real: of a boolean, a date, a time ...';
 
+CREATE FUNCTION dana.dana_text(value "any") RETURNS text
+	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_text IS 'A value as text, as PostgreSQL''s own casts have it: none that a user made is called';
+
 CREATE FUNCTION dana.dana_arguments(features jsonb) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -441,8 +446,9 @@ BEGIN
 		RAISE null_value_not_allowed USING MESSAGE = pg_catalog.format('argument "%s" must not be null',
 			CASE WHEN model IS NULL THEN 'model' ELSE 'source' END);
 	END IF;
-	SELECT m.metadata -> 'features'::text INTO names FROM dana.dana_find_model($1) AS f, dana.model AS m
-	WHERE m.owner::pg_catalog.oid OPERATOR(pg_catalog.=) f.owner AND m.name = f.name AND m.version = f.version;
+	SELECT (SELECT m.metadata -> 'features'::text FROM dana.model AS m
+		WHERE m.owner::pg_catalog.oid OPERATOR(pg_catalog.=) f.owner AND m.name = f.name AND m.version = f.version)
+	INTO names FROM dana.dana_find_model($1) AS f;
 	IF key IS NULL THEN
 		SELECT a.attname INTO key FROM pg_catalog.pg_index AS i
 		JOIN pg_catalog.pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
@@ -452,7 +458,7 @@ BEGIN
 		SELECT FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) source::pg_catalog.oid AND c.relkind = 'v') THEN
 		RAISE invalid_parameter_value USING MESSAGE = 'argument "key" must name a column of the view that tells its rows apart';
 	END IF;
-	RETURN QUERY EXECUTE pg_catalog.format(E'SELECT r.%I::pg_catalog.text, dana.dana_predict(%L::pg_catalog.text, %s) FROM %s AS r WHERE (%s\n)',
+	RETURN QUERY EXECUTE pg_catalog.format(E'SELECT dana.dana_text(r.%I), dana.dana_predict(%L::pg_catalog.text, %s) FROM %s AS r WHERE (%s\n)',
 		COALESCE(key, 'ctid'), model, dana.dana_arguments(names), source, COALESCE(filter, 'true'));
 END
 $$;
