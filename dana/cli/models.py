@@ -1,4 +1,4 @@
-"""The command ``dana export-model``: a trained model for other software."""
+"""The command ``dana export``: a trained model for other software."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORMATS = ("json", "onnx", "pmml")
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    export = commands.add_parser("export-model", help="write a trained model as ONNX, PMML or JSON")
+    export = commands.add_parser("export", help="write a trained model as ONNX, PMML or JSON")
     export.add_argument("model", metavar="MODEL", help="its name, or name@version")
     export.add_argument("--format", choices=FORMATS, help="as the output's name ends; without an end json")
     export.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of to the terminal")

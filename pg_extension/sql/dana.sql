@@ -343,7 +343,7 @@ CREATE FUNCTION dana_export_model(model text) RETURNS jsonb
 		LATERAL (SELECT * FROM dana.model AS a WHERE a.owner = f.owner AND a.name = f.name AND a.version = f.version OFFSET 0) AS m
 	$$;
 COMMENT ON FUNCTION dana_export_model IS
-	'A model as JSON: parameters with their values, features, label, predictor in base64; dana export-model makes ONNX and PMML of it';
+	'A model as JSON: parameters with their values, features, label, predictor in base64; dana export makes ONNX and PMML of it';
 
 CREATE FUNCTION dana_drop_model(name text, version integer DEFAULT NULL) RETURNS bigint LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_drop_model IS 'Remove a version of one of your own models, or all of them; returns how many';
@@ -358,10 +358,14 @@ CREATE FUNCTION dana_rollback_model(name text) RETURNS integer
 	AS $$
 DECLARE
 	before integer;
+	owned boolean;
 BEGIN
-	SELECT max(m.version) INTO before FROM dana.dana_find_model($1) AS f, dana.model AS m
-	WHERE m.owner = f.owner AND m.name = f.name AND m.version < f.version;
-	IF before IS NULL THEN
+	-- not joined: where no row of dana.model is to be seen, a plan may not ask for the model, and no error would come
+	SELECT (SELECT max(m.version) FROM dana.model AS m WHERE m.owner = f.owner AND m.name = f.name AND m.version < f.version),
+		pg_has_role(f.owner, 'USAGE') INTO before, owned FROM dana.dana_find_model($1) AS f;
+	IF NOT owned THEN
+		RAISE insufficient_privilege USING MESSAGE = format('must be owner of model "%s"', $1);
+	ELSIF before IS NULL THEN
 		RAISE object_not_in_prerequisite_state USING MESSAGE = format('model "%s" has no version before the one in use', $1);
 	END IF;
 	PERFORM @extschema@.dana_activate_model($1, before);
@@ -400,6 +404,10 @@ CREATE FUNCTION dana.dana_number(value "any") RETURNS double precision
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_number IS 'The number that a training makes of a value, before it is rounded to real: of a boolean, a date, a time ...';
 
+CREATE FUNCTION dana.dana_text(value "any") RETURNS text
+	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_text IS 'A value as text, as PostgreSQL''s own casts have it: none that a user made is called';
+
 CREATE FUNCTION dana.dana_arguments(features jsonb) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -430,8 +438,9 @@ BEGIN
 		RAISE null_value_not_allowed USING MESSAGE = pg_catalog.format('argument "%s" must not be null',
 			CASE WHEN model IS NULL THEN 'model' ELSE 'source' END);
 	END IF;
-	SELECT m.metadata -> 'features'::text INTO names FROM dana.dana_find_model($1) AS f, dana.model AS m
-	WHERE m.owner::pg_catalog.oid OPERATOR(pg_catalog.=) f.owner AND m.name = f.name AND m.version = f.version;
+	SELECT (SELECT m.metadata -> 'features'::text FROM dana.model AS m
+		WHERE m.owner::pg_catalog.oid OPERATOR(pg_catalog.=) f.owner AND m.name = f.name AND m.version = f.version)
+	INTO names FROM dana.dana_find_model($1) AS f;
 	IF key IS NULL THEN
 		SELECT a.attname INTO key FROM pg_catalog.pg_index AS i
 		JOIN pg_catalog.pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
@@ -441,7 +450,7 @@ BEGIN
 		SELECT FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) source::pg_catalog.oid AND c.relkind = 'v') THEN
 		RAISE invalid_parameter_value USING MESSAGE = 'argument "key" must name a column of the view that tells its rows apart';
 	END IF;
-	RETURN QUERY EXECUTE pg_catalog.format(E'SELECT r.%I::pg_catalog.text, dana.dana_predict(%L::pg_catalog.text, %s) FROM %s AS r WHERE (%s\n)',
+	RETURN QUERY EXECUTE pg_catalog.format(E'SELECT dana.dana_text(r.%I), dana.dana_predict(%L::pg_catalog.text, %s) FROM %s AS r WHERE (%s\n)',
 		COALESCE(key, 'ctid'), model, dana.dana_arguments(names), source, COALESCE(filter, 'true'));
 END
 $$;

@@ -7,6 +7,7 @@
  */
 #include "postgres.h"
 
+#include "access/transam.h"
 #include "common/hashfn.h"
 #include "mb/pg_wchar.h"
 
@@ -81,6 +82,7 @@ typedef struct grouping
 	dana_source		*source;
 	const char		*rule;
 	dana_texts		 by;	/* columns */
+	char		   **text;	/* SQL for their texts */
 	int				 columns;	/* of the rows, before those that we add */
 	MemoryContext	 context;	/* of all of it */
 	MemoryContext	 one;		/* of one group */
@@ -121,16 +123,19 @@ select_list(grouping *grouping, TupleDesc descriptor)
 	return list.data;
 }
 
+/* Finds the columns that group, and says how to get their texts: by a cast, which an index knows, where none is a user's */
 static void
-check_columns(grouping *grouping, TupleDesc descriptor)
+find_columns(grouping *grouping, TupleDesc descriptor)
 {
+	grouping->text = palloc0(sizeof(char *) * grouping->by.count);
 	for (int k = 0; k < grouping->by.count; k++)
 	{
-		bool found = false;
-
-		for (int i = 0; i < descriptor->natts && !found; i++)
-			found = strcmp(NameStr(TupleDescAttr(descriptor, i)->attname), grouping->by.values[k]) == 0;
-		if (!found)
+		for (int i = 0; i < descriptor->natts; i++)
+			if (strcmp(NameStr(TupleDescAttr(descriptor, i)->attname), grouping->by.values[k]) == 0)
+				grouping->text[k] = psprintf(TupleDescAttr(descriptor, i)->atttypid < FirstNormalObjectId ? "%s::pg_catalog.text"
+																										  : "dana.dana_text(%s)",
+											 quote_identifier(grouping->by.values[k]));
+		if (grouping->text[k] == NULL)
 			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
 							errmsg("%s has no column \"%s\" to group by", grouping->source->name, grouping->by.values[k])));
 	}
@@ -161,7 +166,7 @@ open_rows(grouping *grouping)
 	source = grouping->source = dana_source_open(&request);
 	if (table != NULL)
 		source->name = table;
-	check_columns(grouping, dana_rows_descriptor(source->plan));
+	find_columns(grouping, dana_rows_descriptor(source->plan));
 	list = select_list(grouping, dana_rows_descriptor(source->plan));
 	source->plan = dana_source_plan(source, psprintf("SELECT %s FROM %s", list, from));
 	grouping->columns = dana_rows_descriptor(source->plan)->natts;
@@ -171,10 +176,10 @@ open_rows(grouping *grouping)
 					 quote_qualified_identifier(get_namespace_name(dana_extension_schema()), "dana_group"),
 					 quote_literal_cstr(grouping->training->model));
 	for (int i = 0; i < grouping->by.count; i++)
-		appendStringInfo(&sorted, "%s%s::pg_catalog.text", i > 0 ? ", " : "", quote_identifier(grouping->by.values[i]));
+		appendStringInfo(&sorted, "%s%s", i > 0 ? ", " : "", grouping->text[i]);
 	appendStringInfoString(&sorted, "]) COLLATE pg_catalog.\"C\", pg_catalog.row_number() OVER ()");
 	for (int i = 0; i < grouping->by.count; i++)
-		appendStringInfo(&sorted, ", %s::pg_catalog.text", quote_identifier(grouping->by.values[i]));
+		appendStringInfo(&sorted, ", %s", grouping->text[i]);
 	appendStringInfo(&sorted, " FROM %s ORDER BY %d, %d", from, grouping->columns + 1, grouping->columns + 2);
 	rows = dana_rows_plan(sorted.data, source->name, table != NULL);
 	source->stored_type = dana_rows_descriptor(rows);
@@ -196,7 +201,7 @@ describe_group(grouping *grouping)
 	for (int i = 0; i < grouping->by.count; i++)
 	{
 		dana_json_text(&key, grouping->by.values[i], grouping->key[i]);
-		appendStringInfo(&condition, "%s%s::pg_catalog.text OPERATOR(pg_catalog.=) %s", i == 0 ? "" : " AND ", quote_identifier(grouping->by.values[i]),
+		appendStringInfo(&condition, "%s%s OPERATOR(pg_catalog.=) %s", i == 0 ? "" : " AND ", grouping->text[i],
 						 quote_literal_cstr(grouping->key[i]));
 	}
 	dana_json_close(&key, '}');

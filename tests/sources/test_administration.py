@@ -121,7 +121,10 @@ def test_without_any_model(session: Session) -> None:
         "dana_evaluate('m', 't')",
         "dana_export_model('m')",
         "dana_parameters('m')",
+        "dana_rollback_model('m')",
+        "dana_predict_table('m', 'empty')",
     )
+    session.execute("CREATE TABLE empty (x real)")
     for call in calls:
         with pytest.raises(errors.UndefinedObject, match='model "m" does not exist'):
             session.execute(f"SELECT * FROM {call}")

@@ -139,6 +139,7 @@ OVERLOADS = (
     "dana_search(text, regclass)",
     # the internal ones, which are in schema dana, called without it
     "dana_number(real)",
+    "dana_text(integer)",
     "dana_class(text, text[])",
     "dana_find_model(text)",
     "dana_arguments(jsonb)",
