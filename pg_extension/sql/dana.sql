@@ -198,18 +198,8 @@ COMMENT ON FUNCTION dana_revoke_rule IS 'Take back what dana_grant_rule() gave; 
 -- Training
 
 CREATE TYPE dana.training AS (
-	model text,
-	version integer,
-	run bigint,
-	epochs integer,
-	converged boolean,
-	loss double precision,
-	tuples bigint,
-	skipped bigint,
-	pages bigint,
-	cycles bigint,
-	modelled_seconds double precision,
-	wall_seconds double precision
+	model text, version integer, run bigint, epochs integer, converged boolean, loss double precision, tuples bigint,
+	skipped bigint, pages bigint, cycles bigint, modelled_seconds double precision, wall_seconds double precision
 );
 COMMENT ON TYPE dana.training IS 'What dana_train() returns; the columns are those of dana.run';
 COMMENT ON COLUMN dana.training.version IS 'Its version: how often a model of that name was trained';
@@ -243,18 +233,8 @@ CREATE FUNCTION dana.dana_train_rule(rule text, source regclass, training jsonb)
 COMMENT ON FUNCTION dana.dana_train_rule IS 'dana_train() with its options from a JSON object, for the rules'' functions; for who may call dana_train()';
 
 CREATE TYPE dana.group_training AS (
-	key jsonb,
-	model text,
-	version integer,
-	run bigint,
-	epochs integer,
-	converged boolean,
-	loss double precision,
-	tuples bigint,
-	skipped bigint,
-	wall_seconds double precision,
-	sqlstate text,
-	error text
+	key jsonb, model text, version integer, run bigint, epochs integer, converged boolean, loss double precision,
+	tuples bigint, skipped bigint, wall_seconds double precision, sqlstate text, error text
 );
 COMMENT ON TYPE dana.group_training IS 'A group''s training; where its data could not be trained on, sqlstate and error say why';
 COMMENT ON COLUMN dana.group_training.key IS 'Values of the columns that the group has in common';
@@ -522,12 +502,7 @@ CREATE FUNCTION dana.dana_trial(
 COMMENT ON FUNCTION dana.dana_trial IS 'Train on all but a fold of the rows, evaluate on it, and keep nothing; the result of both, or the error where the data is to blame';
 
 CREATE TYPE dana.validation AS (
-	fold text,
-	trained bigint,
-	tested bigint,
-	epochs double precision,
-	loss double precision,
-	metrics jsonb
+	fold text, trained bigint, tested bigint, epochs double precision, loss double precision, metrics jsonb
 );
 COMMENT ON TYPE dana.validation IS 'A fold of dana_cross_validate(); after the last one the mean over the folds, and the deviation';
 COMMENT ON COLUMN dana.validation.fold IS 'Number of the fold; mean and deviation of all in the last two rows';
@@ -597,12 +572,7 @@ $$;
 COMMENT ON FUNCTION dana_cross_validate IS 'Train a rule on all but a fold of the rows and evaluate on that fold, for each of them; a row for each, their mean and deviation';
 
 CREATE TYPE dana.search_point AS (
-	rank bigint,
-	hyper jsonb,
-	score double precision,
-	deviation double precision,
-	metrics jsonb,
-	error text
+	rank bigint, hyper jsonb, score double precision, deviation double precision, metrics jsonb, error text
 );
 COMMENT ON TYPE dana.search_point IS 'A point of a grid: its score is the metric''s mean over the folds; rank 1 is the best, and has none where a training failed';
 COMMENT ON COLUMN dana.search_point.rank IS 'Place by score; 1 is the best, NULL where a training failed';

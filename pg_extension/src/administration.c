@@ -31,7 +31,8 @@ change_model(FunctionCallInfo fcinfo, int version, dana_statement *statements, i
 	before = dana_become_owner();
 	dana_model_find(&find, reference, before.user, dana_run);
 	values[0] = dana_value(0, 1);
-	dana_require_owner(before.user, DatumGetObjectId(values[0]), "model", reference);
+	if (!has_privs_of_role(before.user, DatumGetObjectId(values[0])))
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("must be owner of model \"%s\"", reference)));
 	values[1] = dana_value(0, 3); /* lasts as long as the connection to SPI */
 	for (int i = 1; i < PG_NARGS(); i++)
 	{

@@ -27,12 +27,12 @@
 #define MAX_CAUGHT	3	 /* cancels that may be caught */
 
 int							 dana_max_epochs;
-int							 dana_max_runs;
-int							 dana_training_timeout;
 int							 dana_max_memory;
 int							 dana_max_jobs;
 int							 dana_max_jobs_per_role;
 volatile sig_atomic_t		 dana_bounds_overdue = false;
+static int					 max_runs;		   /* in the whole server; 0: any number */
+static int					 training_timeout; /* milliseconds of one training; 0: any time */
 static char					*allowed_backends;
 
 static bool					 training = false; /* this session trains */
@@ -60,9 +60,9 @@ static const struct bounds_limit
 } limits[] = {
 	{"dana.max_epochs", &dana_max_epochs, 100000, 1, 10000000, PGC_SUSET, 0, "Most epochs that a training may have.",
 	 "Each is a row of dana.epoch."},
-	{"dana.max_runs", &dana_max_runs, 0, 0, 10000, PGC_SIGHUP, 0,
+	{"dana.max_runs", &max_runs, 0, 0, 10000, PGC_SIGHUP, 0,
 	 "Most trainings that run at once in the server; 0: any number.", "The next one waits, as for a lock."},
-	{"dana.training_timeout", &dana_training_timeout, 0, 0, INT_MAX, PGC_SUSET, GUC_UNIT_MS,
+	{"dana.training_timeout", &training_timeout, 0, 0, INT_MAX, PGC_SUSET, GUC_UNIT_MS,
 	 "Longest time that a training may take; 0: any.", "Unlike statement_timeout, a user cannot change it."},
 	{"dana.max_memory", &dana_max_memory, 0, 0, INT_MAX, PGC_SUSET, GUC_UNIT_MB,
 	 "Most memory of the worker's process for a training; 0: as the worker was started.",
@@ -209,16 +209,16 @@ dana_bounds_enter(void)
 	TimestampTz began;
 
 	place = 0;
-	if (dana_max_runs == 0)
+	if (max_runs == 0)
 		return;
-	for (int i = 1; i <= dana_max_runs; i++)
+	for (int i = 1; i <= max_runs; i++)
 		if (bounds_take_place(i, false))
 			return;
 	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_WAITING);
 	/* it is not the training that takes this time */
 	bounds_disarm();
 	began = GetCurrentTimestamp();
-	(void)bounds_take_place(1 + MyProcPid % dana_max_runs, true);
+	(void)bounds_take_place(1 + MyProcPid % max_runs, true);
 	if (deadline != 0)
 		deadline += GetCurrentTimestamp() - began;
 	bounds_arm();
@@ -283,11 +283,11 @@ dana_bounds_start_clock(void)
 	(void)bounds_stop_clock();
 	deadline = 0;
 	cancels = 0;
-	if (dana_training_timeout == 0)
+	if (training_timeout == 0)
 		return;
 	if (timer == MAX_TIMEOUTS)
 		timer = RegisterTimeout(USER_TIMEOUT, bounds_time_is_over);
-	deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), dana_training_timeout);
+	deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), training_timeout);
 	bounds_arm();
 }
 

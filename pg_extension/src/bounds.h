@@ -8,10 +8,8 @@
 #include "utils/jsonb.h"
 
 extern int dana_max_epochs;
-extern int dana_max_runs;		  /* in the whole server; 0: any number */
-extern int dana_training_timeout; /* milliseconds of one training; 0: any time */
-extern int dana_max_memory;		  /* MB of the worker's session; 0: as the worker was started */
-extern int dana_max_jobs;		  /* in the whole server; 0: any number */
+extern int dana_max_memory; /* MB of the worker's session; 0: as the worker was started */
+extern int dana_max_jobs;	/* in the whole server; 0: any number */
 extern int dana_max_jobs_per_role;
 
 /* The class of our locks that are no catalog's: 0 is the registration of jobs, from 1 the places of dana.max_runs */

@@ -140,13 +140,6 @@ dana_peek(void (*read)(void *state), void *state)
 		ReThrowError(error);
 }
 
-void
-dana_require_owner(Oid caller, Oid owner, const char *kind, const char *name)
-{
-	if (!has_privs_of_role(caller, owner))
-		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("must be owner of %s \"%s\"", kind, name)));
-}
-
 bool
 dana_may_use(Oid caller, Oid owner, Datum users)
 {

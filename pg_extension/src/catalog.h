@@ -61,9 +61,6 @@ extern Datum dana_value(uint64 row, int column);
  */
 extern void dana_peek(void (*read)(void *state), void *state);
 
-/* Raises an error unless `caller` is `owner`, or a member of it */
-extern void dana_require_owner(Oid caller, Oid owner, const char *kind, const char *name);
-
 /* Whether a role may use what belongs to `owner`, or may be used by the roles of the array `users`, too */
 extern bool dana_may_use(Oid caller, Oid owner, Datum users);
 

@@ -172,11 +172,19 @@ classes_of(const evaluated_model *model)
 	return PointerGetDatum(construct_array(values, count, TEXTOID, -1, false, TYPALIGN_INT));
 }
 
-/* The members of both, those of the first one first where both have them */
-static Jsonb *
-joined(Jsonb *first, Jsonb *second)
+/* The members of the result that are no metrics */
+static Datum
+about(const evaluated_model *model, const char *part)
 {
-	return DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(first), JsonbPGetDatum(second)));
+	StringInfoData text;
+
+	initStringInfo(&text);
+	dana_json_open(&text, NULL, '{');
+	dana_json_text(&text, "model", model->name);
+	dana_json_number(&text, "version", model->version);
+	dana_json_text(&text, "part", part);
+	dana_json_close(&text, '}');
+	return JsonbPGetDatum(dana_json_parse(text.data));
 }
 
 Jsonb *
@@ -185,46 +193,32 @@ dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 	const evaluated_model model = find_model(asked, snapshot != InvalidSnapshot);
 	const evaluated_rows  rows = find_rows(asked, &model);
 	MemoryContext		  caller = CurrentMemoryContext;
-	char				 *schema = (char *)quote_identifier(get_namespace_name(dana_extension_schema()));
+	const char			 *schema = quote_identifier(get_namespace_name(dana_extension_schema()));
 	/* the types of the metrics' arguments are exactly the declared ones; OFFSET: each prediction is made once */
-	char *text = psprintf("SELECT %s.dana_regression_metrics(s.y, s.p), %s.dana_classification_metrics(s.y, s.p, $2) FROM ("
+	char *text = psprintf("SELECT $4 OPERATOR(pg_catalog.||) COALESCE(%s.dana_classification_metrics(s.y, s.p, $2), '{}') "
+						  "OPERATOR(pg_catalog.||) %s.dana_regression_metrics(s.y, s.p) FROM ("
 						  "SELECT %s AS y, dana.dana_predict($1, %s)::pg_catalog.float8 AS p FROM %s AS r WHERE %s OFFSET 0) AS s",
 						  schema, schema, label_of(asked, &model), arguments_of(&model), rows.from, rows.condition);
-	Oid			   types[] = {TEXTOID, FLOAT8OID, TEXTARRAYOID};
-	Datum		   values[] = {CStringGetTextDatum(model.reference), asked->threshold != NULL ? Float8GetDatum(*asked->threshold) : (Datum)0,
-							   classes_of(&model)};
-	char		   nulls[] = {' ', asked->threshold != NULL ? ' ' : 'n', ' ', '\0'};
-	StringInfoData about;
-	SPIPlanPtr	   plan;
-	Jsonb		  *metrics;
-	Datum		   classification;
-	bool		   isnull;
-	int			   code;
+	Oid		   types[] = {TEXTOID, FLOAT8OID, TEXTARRAYOID, JSONBOID};
+	Datum	   values[] = {CStringGetTextDatum(model.reference), asked->threshold.value, classes_of(&model), about(&model, rows.part)};
+	char	   nulls[] = {' ', asked->threshold.isnull ? 'n' : ' ', ' ', ' ', '\0'};
+	SPIPlanPtr plan;
+	Jsonb	  *metrics;
+	Datum	   found;
+	int		   code;
 
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
+	dana_connect();
 	plan = SPI_prepare(text, lengthof(types), types);
 	if (plan == NULL)
 		elog(ERROR, "could not plan the evaluation: %s", SPI_result_code_string(SPI_result));
-	code = snapshot == InvalidSnapshot ? SPI_execute_plan(plan, values, nulls, true, 0)
-									   : SPI_execute_snapshot(plan, values, nulls, snapshot, InvalidSnapshot, false, true, 0);
+	code = SPI_execute_snapshot(plan, values, nulls, snapshot, InvalidSnapshot, snapshot == InvalidSnapshot, true, 0);
+	MemoryContextSwitchTo(caller);
 	if (code != SPI_OK_SELECT || SPI_processed != 1)
 		ereport(ERROR, (errcode(ERRCODE_SYNTAX_ERROR), errmsg("argument \"query\" must be one SELECT")));
-	classification = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &isnull);
-	MemoryContextSwitchTo(caller);
-	initStringInfo(&about);
-	dana_json_open(&about, NULL, '{');
-	dana_json_text(&about, "model", model.name);
-	dana_json_number(&about, "version", model.version);
-	dana_json_text(&about, "part", rows.part);
-	dana_json_close(&about, '}');
-	metrics = dana_json_parse(about.data);
-	if (!isnull)
-		metrics = joined(metrics, DatumGetJsonbP(classification));
-	classification = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
-	if (isnull || dana_json_integer(DatumGetJsonbP(classification), "rows") == 0)
+	found = dana_value(0, 1);
+	if (DatumGetPointer(found) == NULL)
 		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION), errmsg("there is no row to evaluate on")));
-	metrics = joined(metrics, DatumGetJsonbP(classification));
+	metrics = DatumGetJsonbPCopy(found);
 	SPI_finish();
 	return metrics;
 }
@@ -232,8 +226,7 @@ dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 /* dana_evaluate(model, source, query, filter, part, threshold) */
 DANA_FUNCTION(dana_evaluate)
 {
-	dana_evaluation asked = {0};
-	double			threshold;
+	dana_evaluation asked = {.threshold = fcinfo->args[5]};
 
 	dana_require_arguments(fcinfo, 1);
 	asked.model = text_to_cstring(PG_GETARG_TEXT_PP(0));
@@ -241,10 +234,5 @@ DANA_FUNCTION(dana_evaluate)
 	asked.query = PG_ARGISNULL(2) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(2));
 	asked.filter = PG_ARGISNULL(3) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(3));
 	asked.part = PG_ARGISNULL(4) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(4));
-	if (!PG_ARGISNULL(5))
-	{
-		threshold = PG_GETARG_FLOAT8(5);
-		asked.threshold = &threshold;
-	}
 	PG_RETURN_JSONB_P(dana_evaluate_model(&asked, InvalidSnapshot));
 }

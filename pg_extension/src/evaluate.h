@@ -14,7 +14,7 @@ typedef struct dana_evaluation
 	char		 *query;
 	char		 *filter;
 	char		 *part;
-	const double *threshold;
+	NullableDatum threshold;
 } dana_evaluation;
 
 /* Metrics by name, on what `snapshot` sees and this transaction wrote; InvalidSnapshot: what the caller's statement sees */

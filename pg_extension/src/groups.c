@@ -84,9 +84,9 @@ typedef struct grouping
 	dana_texts		 by;	/* columns */
 	char		   **text;	/* SQL for their texts */
 	int				 columns;	/* of the rows, before those that we add */
-	MemoryContext	 context;	/* of all of it */
-	MemoryContext	 one;		/* of one group */
-	char			*name;		/* of the current group's model; NULL: there is none */
+	MemoryContext	 one;		/* of the current group, whose are */
+	dana_training	 current;	/* its training; without a model's name: there is no group */
+	dana_new_model	 model;
 	char		   **key;		/* its values */
 	ReturnSetInfo	*result;
 	uint64			 groups;
@@ -218,52 +218,44 @@ is_of_data(int sqlstate)
 	return ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_DATA_EXCEPTION && sqlstate != ERRCODE_INVALID_PARAMETER_VALUE;
 }
 
-typedef struct group_attempt
-{
-	const dana_training *training;
-	grouping			*grouping;
-	dana_new_model		*model;
-} group_attempt;
-
 static void
 train_group(void *state)
 {
-	group_attempt *group = state;
+	grouping *grouping = state;
 
-	dana_train_model(group->training, group->grouping->source, group->grouping->rule, group->model);
+	dana_train_model(&grouping->current, grouping->source, grouping->rule, &grouping->model);
 }
 
-/* Trains the current group, stores its model, and adds its row to the result */
+/* Trains the current group, if there is one, stores its model, and adds its row to the result */
 static void
-finish_group(grouping *grouping)
+end_group(grouping *grouping)
 {
-	MemoryContext	 caller = MemoryContextSwitchTo(grouping->one);
-	dana_training	 training = *grouping->training;
-	dana_new_model	 model = {0};
-	Datum			 values[COLUMNS] = {0};
-	bool			 nulls[COLUMNS] = {false};
-	ErrorData		*error;
-	dana_group_key	*group = describe_group(grouping);
+	MemoryContext caller;
+	Datum		  values[COLUMNS] = {0};
+	bool		  nulls[COLUMNS] = {false};
+	ErrorData	 *error;
 
-	INSTR_TIME_SET_CURRENT(model.started);
-	training.model = grouping->name;
-	training.group = group;
-	dana_model_check_name(training.model);
+	if (grouping->current.model == NULL)
+		return;
+	caller = MemoryContextSwitchTo(grouping->one);
+	INSTR_TIME_SET_CURRENT(grouping->model.started);
+	grouping->current.group = describe_group(grouping);
+	dana_model_check_name(grouping->current.model);
 	/* it writes nothing, so its subtransaction gets no number */
-	error = dana_attempt(train_group, &(group_attempt){.training = &training, .grouping = grouping, .model = &model}, true);
+	error = dana_attempt(train_group, grouping, true);
 	if (error != NULL && !is_of_data(error->sqlerrcode))
 		ReThrowError(error);
-	values[0] = JsonbPGetDatum(dana_json_parse(group->key));
-	values[1] = CStringGetTextDatum(training.model);
+	values[0] = JsonbPGetDatum(dana_json_parse(grouping->current.group->key));
+	values[1] = CStringGetTextDatum(grouping->current.model);
 	grouping->groups++;
 	if (error == NULL)
 	{
-		HeapTupleHeader row = DatumGetHeapTupleHeader(dana_model_store(&model));
+		HeapTupleHeader row = DatumGetHeapTupleHeader(dana_model_store(&grouping->model));
 
 		for (int i = 2; i <= 8; i++) /* version to skipped: in both types the columns of these numbers, from 0 and from 1 */
 			values[i] = GetAttributeByNum(row, i, &nulls[i]);
 		nulls[10] = nulls[11] = true;
-		values[9] = Float8GetDatum(model.wall_seconds);
+		values[9] = Float8GetDatum(grouping->model.wall_seconds);
 	}
 	else
 	{
@@ -278,30 +270,22 @@ finish_group(grouping *grouping)
 	dana_bounds_start_clock(); /* for the next one */
 	MemoryContextSwitchTo(caller);
 	MemoryContextReset(grouping->one);
+	grouping->current.model = NULL;
 }
 
 static void
 begin_group(grouping *grouping, text *name, TupleTableSlot *row)
 {
-	MemoryContext caller = MemoryContextSwitchTo(grouping->context);
+	MemoryContext caller = MemoryContextSwitchTo(grouping->one);
 	bool		  isnull;
 
-	grouping->name = text_to_cstring(name);
+	grouping->current = *grouping->training;
+	grouping->current.model = text_to_cstring(name);
+	grouping->model = (dana_new_model){0};
+	grouping->key = palloc(sizeof(char *) * grouping->by.count);
 	for (int i = 0; i < grouping->by.count; i++)
 		grouping->key[i] = TextDatumGetCString(slot_getattr(row, grouping->columns + 3 + i, &isnull));
 	MemoryContextSwitchTo(caller);
-}
-
-static void
-end_group(grouping *grouping)
-{
-	if (grouping->name == NULL)
-		return;
-	finish_group(grouping);
-	for (int i = 0; i < grouping->by.count; i++)
-		pfree(grouping->key[i]);
-	pfree(grouping->name);
-	grouping->name = NULL;
 }
 
 /* Takes one row of the sorted statement */
@@ -312,6 +296,7 @@ take_grouped_row(TupleTableSlot *row, void *context)
 	bool	  isnull;
 	Datum	  datum = slot_getattr(row, grouping->columns + 1, &isnull);
 	text	 *name;
+	char	 *current;
 
 	CHECK_FOR_INTERRUPTS();
 	if (isnull)
@@ -320,8 +305,9 @@ take_grouped_row(TupleTableSlot *row, void *context)
 		return true;
 	}
 	name = DatumGetTextPP(datum);
-	if (grouping->name == NULL || strlen(grouping->name) != VARSIZE_ANY_EXHDR(name) ||
-		memcmp(grouping->name, VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name)) != 0)
+	current = grouping->current.model;
+	if (current == NULL || strlen(current) != VARSIZE_ANY_EXHDR(name) ||
+		memcmp(current, VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name)) != 0)
 	{
 		end_group(grouping);
 		begin_group(grouping, name, row);
@@ -360,9 +346,7 @@ train_groups(void *state)
 	dana_training *training = grouping->training;
 	dana_rows	  *rows;
 
-	grouping->context = CurrentMemoryContext;
 	grouping->one = AllocSetContextCreate(CurrentMemoryContext, "dana group", ALLOCSET_DEFAULT_SIZES);
-	grouping->key = palloc0(sizeof(char *) * grouping->by.count);
 	grouping->rule = dana_rule_text(training->rule);
 	rows = open_rows(grouping);
 	grouping->source->stored = tuplestore_begin_heap(false, false, work_mem);

@@ -203,16 +203,6 @@ next_version(Oid owner, const char *name)
 	return DatumGetInt32(dana_value(0, 1));
 }
 
-/* Type dana.training */
-static TupleDesc
-training_type(void)
-{
-	Oid type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum("training"),
-							   ObjectIdGetDatum(get_namespace_oid("dana", false)));
-
-	return lookup_rowtype_tupdesc_copy(type, -1);
-}
-
 Datum
 dana_model_store(const dana_new_model *model)
 {
@@ -261,8 +251,9 @@ dana_model_store(const dana_new_model *model)
 	}
 	{
 		Datum values[] = {dana_value(0, 3), JsonbPGetDatum(model->epochs)};
+		Oid	  type = DatumGetObjectId(DirectFunctionCall1(regtypein, CStringGetDatum("dana.training")));
 
-		row = heap_copy_tuple_as_datum(SPI_tuptable->vals[0], training_type());
+		row = heap_copy_tuple_as_datum(SPI_tuptable->vals[0], lookup_rowtype_tupdesc_copy(type, -1));
 		dana_run(&store_epochs, values, NULL);
 	}
 	dana_become_caller(before);

@@ -61,6 +61,33 @@ no_rule(const char *name, Oid caller)
 				 : errhint("SELECT name FROM dana.rule lists the rules; dana_create_udf(name, source) makes one.")));
 }
 
+typedef enum rule_claim
+{
+	RULE_NEW,	 /* there is none of the name */
+	RULE_OURS,
+	RULE_OTHERS, /* somebody else's, which the caller may use */
+	RULE_HIDDEN	 /* one that the caller is not to know of */
+} rule_claim;
+
+/* Whose a rule is, and its text, if that is wanted and there is one; called as the tables' owner */
+static rule_claim
+rule_claimed(const char *name, Oid caller, char **source)
+{
+	static dana_statement find = DANA_STATEMENT(
+		"SELECT owner, users, everybody, source FROM dana.rule WHERE name = $1", TEXTOID);
+	Datum values[] = {CStringGetTextDatum(name)};
+	Oid	  owner;
+
+	if (dana_run(&find, values, NULL) == 0)
+		return RULE_NEW;
+	if (source != NULL)
+		*source = TextDatumGetCString(dana_value(0, 4));
+	owner = DatumGetObjectId(dana_value(0, 1));
+	if (has_privs_of_role(caller, owner))
+		return RULE_OURS;
+	return DatumGetBool(dana_value(0, 3)) || dana_may_use(caller, owner, dana_value(0, 2)) ? RULE_OTHERS : RULE_HIDDEN;
+}
+
 typedef struct rule_reading
 {
 	const char *name;
@@ -70,18 +97,13 @@ typedef struct rule_reading
 static void
 read_rule(void *state)
 {
-	static dana_statement find = DANA_STATEMENT(
-		"SELECT source, owner, CASE WHEN NOT everybody THEN users END FROM dana.rule WHERE name = $1", TEXTOID);
 	rule_reading *reading = state;
 	dana_identity before = dana_become_owner();
-	Datum		  values[] = {CStringGetTextDatum(reading->name)};
-	bool		  found = dana_run(&find, values, NULL) > 0;
-	Datum		  users = found ? dana_value(0, 3) : (Datum)0; /* NULL: everybody */
+	rule_claim	  claim = rule_claimed(reading->name, before.user, &reading->text);
 
 	/* what one may not see does not exist */
-	if (!found || (DatumGetPointer(users) != NULL && !dana_may_use(before.user, DatumGetObjectId(dana_value(0, 2)), users)))
+	if (claim == RULE_NEW || claim == RULE_HIDDEN)
 		no_rule(reading->name, before.user);
-	reading->text = TextDatumGetCString(dana_value(0, 1));
 	dana_become_caller(before);
 }
 
@@ -94,37 +116,12 @@ dana_rule_text(const char *name)
 	return reading.text;
 }
 
-typedef enum rule_claim
-{
-	RULE_NEW,	 /* there is none of the name */
-	RULE_OURS,
-	RULE_OTHERS, /* somebody else's, which the caller may use */
-	RULE_HIDDEN	 /* one that the caller is not to know of */
-} rule_claim;
-
-/* Whose a rule is; called as the tables' owner */
-static rule_claim
-rule_claimed(const char *name, Oid caller)
-{
-	static dana_statement find = DANA_STATEMENT(
-		"SELECT owner, users, everybody FROM dana.rule WHERE name = $1", TEXTOID);
-	Datum values[] = {CStringGetTextDatum(name)};
-	Oid	  owner;
-
-	if (dana_run(&find, values, NULL) == 0)
-		return RULE_NEW;
-	owner = DatumGetObjectId(dana_value(0, 1));
-	if (has_privs_of_role(caller, owner))
-		return RULE_OURS;
-	return DatumGetBool(dana_value(0, 3)) || dana_may_use(caller, owner, dana_value(0, 2)) ? RULE_OTHERS : RULE_HIDDEN;
-}
-
 /* Becomes the tables' owner for a change of a rule, which must be there and the caller's */
 static dana_identity
 begin_change(const char *name)
 {
 	dana_identity before = dana_become_owner();
-	rule_claim	  claim = rule_claimed(name, before.user);
+	rule_claim	  claim = rule_claimed(name, before.user, NULL);
 
 	if (claim == RULE_NEW || claim == RULE_HIDDEN)
 		no_rule(name, before.user);
@@ -179,7 +176,7 @@ check_rule_text(const char *text)
 static rule_claim
 check_claim(const char *name, Oid caller)
 {
-	rule_claim claim = rule_claimed(name, caller);
+	rule_claim claim = rule_claimed(name, caller, NULL);
 
 	if (claim == RULE_OTHERS || claim == RULE_HIDDEN)
 		ereport(ERROR, (errcode(ERRCODE_DUPLICATE_OBJECT), errmsg("the name \"%s\" is in use for another rule", name),

@@ -15,14 +15,25 @@
 #include "ring.h"
 #include "session.h"
 
-char *dana_socket_path = NULL;
-int	  dana_ring_pages = 64;
+static char *socket_path;
+static int	 ring_pages;
 
 static struct
 {
 	char *path;		  /* dana.socket_path when it was made */
 	int	  ring_pages; /* dana.ring_pages when it was made */
 } session;
+
+void
+dana_session_define(void)
+{
+	/* not the user's: who chooses the socket chooses who reads the pages */
+	DefineCustomStringVariable("dana.socket_path",
+							   "Unix socket of the worker; a path without a leading slash is taken from the data directory.",
+							   NULL, &socket_path, "dana/worker.sock", PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("dana.ring_pages", "Pages of shared memory between a session and its worker.",
+							"Made when a session first trains, and kept.", &ring_pages, 64, 16, 8192, PGC_SUSET, 0, NULL, NULL, NULL);
+}
 
 static void
 session_close(void)
@@ -57,14 +68,14 @@ session_connect(void)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 
-	if (dana_socket_path == NULL || dana_socket_path[0] == '\0')
+	if (socket_path[0] == '\0')
 		ereport(ERROR, (errcode(ERRCODE_CONFIG_FILE_ERROR), errmsg("dana.socket_path is not set"),
 						errhint("Set it to the socket given to \"dana worker --socket\".")));
-	if (strlen(dana_socket_path) >= sizeof address.sun_path)
+	if (strlen(socket_path) >= sizeof address.sun_path)
 		ereport(ERROR, (errcode(ERRCODE_CONFIG_FILE_ERROR),
 						errmsg("dana.socket_path is longer than %d bytes", (int)sizeof address.sun_path - 1),
 						errhint("A path that does not begin with a slash is taken from the data directory.")));
-	strlcpy(address.sun_path, dana_socket_path, sizeof address.sun_path);
+	strlcpy(address.sun_path, socket_path, sizeof address.sun_path);
 
 	if (!AcquireExternalFD())
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_RESOURCES),
@@ -85,7 +96,7 @@ session_connect(void)
 		else
 			ereport(ERROR,
 					(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
-					 errmsg("could not reach the dana worker at \"%s\": %m", dana_socket_path),
+					 errmsg("could not reach the dana worker at \"%s\": %m", socket_path),
 					 errhint("Start it with \"dana worker --socket PATH\" and let dana.socket_path name the same path.")));
 	}
 	session_check_peer();
@@ -146,10 +157,10 @@ session_open(void)
 		char *release;
 
 		session_connect();
-		session.path = MemoryContextStrdup(TopMemoryContext, dana_socket_path);
-		session.ring_pages = dana_ring_pages;
+		session.path = MemoryContextStrdup(TopMemoryContext, socket_path);
+		session.ring_pages = ring_pages;
 		dana_channel_busy = true;
-		memfd = dana_ring_create(dana_ring_pages);
+		memfd = dana_ring_create(ring_pages);
 		session_send_hello(memfd);
 		release = dana_json_string(dana_json_parse(dana_receive(DANA_MSG_WELCOME).payload), "release");
 		if (strcmp(release, DANA_VERSION) != 0)
@@ -177,7 +188,7 @@ session_stale(void)
 	char	header[DANA_FRAME_HEADER];
 	ssize_t n;
 
-	if (strcmp(session.path, dana_socket_path) != 0 || session.ring_pages != dana_ring_pages)
+	if (strcmp(session.path, socket_path) != 0 || session.ring_pages != ring_pages)
 		return true;
 	/* bells that came too late may lie before the end of file; nothing else does between requests */
 	while ((n = recv(dana_channel, header, sizeof header, MSG_DONTWAIT)) == sizeof header)

@@ -9,8 +9,8 @@
 
 #include "channel.h"
 
-extern char *dana_socket_path;
-extern int	 dana_ring_pages;
+/* Its settings */
+extern void dana_session_define(void);
 
 /* Starts a request: connects where there is no connection */
 extern void dana_request_begin(void);

@@ -200,18 +200,16 @@ dana_training_parse(const dana_arguments *arguments, dana_training *training)
 }
 
 void
-dana_training_from_json(char *rule, Oid source, Jsonb *options, dana_training *training)
+dana_training_from_call(FunctionCallInfo fcinfo, int options, dana_training *training)
 {
+	Jsonb		  *given = PG_ARGISNULL(options) ? dana_json_parse("{}") : PG_GETARG_JSONB_P(options);
 	dana_arguments arguments;
-	const Datum	   given[] = {rule == NULL ? (Datum)0 : CStringGetTextDatum(rule), ObjectIdGetDatum(source)};
 
-	if (options == NULL)
-		options = dana_json_parse("{}");
-	if (!JB_ROOT_IS_OBJECT(options))
+	if (!JB_ROOT_IS_OBJECT(given))
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"training\" must be a JSON object"),
 						errhint("For instance '{\"label\": \"y\", \"epochs\": 20}': arguments of dana_train().")));
-	dana_arguments_from_json(dana_extension_function("dana_train"), options, &arguments);
-	for (int i = 0; i < lengthof(given); i++)
+	dana_arguments_from_json(dana_extension_function("dana_train"), given, &arguments);
+	for (int i = 0; i < 2; i++) /* rule and source */
 	{
 		int number = dana_argument(&arguments, members[i].name);
 
@@ -219,19 +217,10 @@ dana_training_from_json(char *rule, Oid source, Jsonb *options, dana_training *t
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("\"%s\" is an argument of its own, not a member of argument \"training\"", members[i].name)));
-		arguments.values[number] = given[i];
-		arguments.nulls[number] = i == 0 ? rule == NULL : !OidIsValid(source);
+		arguments.values[number] = fcinfo->args[i].value;
+		arguments.nulls[number] = fcinfo->args[i].isnull;
 	}
 	dana_training_parse(&arguments, training);
-}
-
-/* The first two arguments are rule and source; number `options` is the object */
-void
-dana_training_from_call(FunctionCallInfo fcinfo, int options, dana_training *training)
-{
-	dana_training_from_json(PG_ARGISNULL(0) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(0)),
-							PG_ARGISNULL(1) ? InvalidOid : PG_GETARG_OID(1),
-							PG_ARGISNULL(options) ? NULL : PG_GETARG_JSONB_P(options), training);
 }
 
 void

@@ -43,8 +43,10 @@ typedef struct dana_training
 /* The training that a call of dana_train() asks for, checked */
 extern void dana_training_parse(const dana_arguments *arguments, dana_training *training);
 
-/* The same for functions that train in other ways: rule and source are arguments of theirs, the others members of an object */
-extern void dana_training_from_json(char *rule, Oid source, Jsonb *options, dana_training *training);
+/*
+ * The same for functions that train in other ways: rule and source are their first two arguments, the others members of an
+ * object, their argument number `options`
+ */
 extern void dana_training_from_call(FunctionCallInfo fcinfo, int options, dana_training *training);
 
 /* Leaves only the rows for which a condition holds */

@@ -104,7 +104,6 @@ DANA_COMMAND(dana_trial)
 {
 	trial	   one = {.snapshot = GetActiveSnapshot()};
 	char	  *tested;
-	double	   threshold;
 	ErrorData *error;
 
 	if (PG_ARGISNULL(3))
@@ -116,18 +115,13 @@ DANA_COMMAND(dana_trial)
 	initStringInfo(&one.outcome);
 	if (!PG_ARGISNULL(4))
 		tested = psprintf("%s OPERATOR(pg_catalog.=) %d", tested, PG_GETARG_INT32(4));
-	one.evaluation = (dana_evaluation){.source = one.training.source, .part = "all"};
+	one.evaluation = (dana_evaluation){.source = one.training.source, .part = "all", .threshold = fcinfo->args[5]};
 	if (one.training.query != NULL)
 		one.evaluation.query = psprintf("SELECT * FROM (%s\n) AS r WHERE (%s)", one.training.query, tested);
 	else if (one.training.rows.filter != NULL)
 		one.evaluation.filter = psprintf("(%s) AND (%s\n)", tested, one.training.rows.filter);
 	else
 		one.evaluation.filter = tested;
-	if (!PG_ARGISNULL(5))
-	{
-		threshold = PG_GETARG_FLOAT8(5);
-		one.evaluation.threshold = &threshold;
-	}
 	dana_training_restrict(&one.training, psprintf("NOT (%s)", tested));
 	error = dana_attempt(train_and_evaluate, &one, false);
 	if (error != NULL && !is_of_trial(error->sqlerrcode))
