@@ -18,6 +18,7 @@
 #include "arguments.h"
 #include "bounds.h"
 #include "jobs.h"
+#include "training.h"
 
 /* A job of this transaction whose worker is not registered yet */
 typedef struct pending_job
@@ -288,6 +289,7 @@ DANA_COMMAND(dana_start)
 	static bool	  listening = false;
 	char		 *function = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	dana_arguments arguments;
+	dana_training  training;
 	pending_job	 *started;
 	MemoryContext caller;
 
@@ -297,6 +299,8 @@ DANA_COMMAND(dana_start)
 	job_check_role(GetUserId());
 	dana_job_arguments(function, PG_GETARG_JSONB_P(1), &arguments);
 	dana_require_execute(arguments.function);
+	if (strcmp(function, "dana_train") == 0)
+		dana_training_parse(&arguments, &training); /* for its errors, which are worth having now */
 	if (!listening)
 		RegisterXactCallback(jobs_at_end, NULL);
 	listening = true;
