@@ -136,8 +136,8 @@ find_rows(const dana_evaluation *asked, const evaluated_model *model)
 }
 
 /*
- * The features as arguments of dana_predict(), or the row, whose columns it finds by name. No column is called r.name: where
- * there is none, PostgreSQL would call somebody's function of that name, with the row.
+ * The features as arguments of dana_predict(), or the row, whose columns it finds by name. No column is called r.name:
+ * where there is none, PostgreSQL would call somebody's function of that name, with the row.
  */
 static char *
 arguments_of(const evaluated_model *model)
