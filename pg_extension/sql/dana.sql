@@ -366,11 +366,14 @@ CREATE FUNCTION dana_rollback_model(name text) RETURNS integer
 	AS $$
 DECLARE
 	before integer;
+	owned boolean;
 BEGIN
 	-- not joined: where no row of dana.model is to be seen, a plan may not ask for the model, and no error would come
-	SELECT (SELECT max(m.version) FROM dana.model AS m WHERE m.owner = f.owner AND m.name = f.name AND m.version < f.version)
-	INTO before FROM dana.dana_find_model($1) AS f;
-	IF before IS NULL THEN
+	SELECT (SELECT max(m.version) FROM dana.model AS m WHERE m.owner = f.owner AND m.name = f.name AND m.version < f.version),
+		pg_has_role(f.owner, 'USAGE') INTO before, owned FROM dana.dana_find_model($1) AS f;
+	IF NOT owned THEN
+		RAISE insufficient_privilege USING MESSAGE = format('must be owner of model "%s"', $1);
+	ELSIF before IS NULL THEN
 		RAISE object_not_in_prerequisite_state USING MESSAGE = format('model "%s" has no version before the one in use', $1);
 	END IF;
 	PERFORM @extschema@.dana_activate_model($1, before);

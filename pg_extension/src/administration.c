@@ -22,7 +22,6 @@ change_model(FunctionCallInfo fcinfo, const char *function, int required, dana_s
 	Datum		  values[DANA_MAX_ARGUMENTS];
 	char		  nulls[DANA_MAX_ARGUMENTS] = "  ";
 	uint64		  changed = 0;
-	bool		  isnull;
 
 	PreventCommandIfReadOnly(function);
 	for (int i = 0; i <= required; i++)
@@ -35,9 +34,9 @@ change_model(FunctionCallInfo fcinfo, const char *function, int required, dana_s
 		dana_model_check_name(reference);
 	before = dana_become_owner();
 	dana_model_find(&find, reference, before.user, dana_run);
-	values[0] = dana_value(0, 1, &isnull);
+	values[0] = dana_value(0, 1);
 	dana_require_owner(before.user, DatumGetObjectId(values[0]), "model", reference);
-	values[1] = dana_value(0, 3, &isnull); /* lasts as long as the connection to SPI */
+	values[1] = dana_value(0, 3); /* lasts as long as the connection to SPI */
 	for (int i = 1; i < PG_NARGS(); i++)
 	{
 		values[i + 1] = fcinfo->args[i].value;

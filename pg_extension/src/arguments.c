@@ -159,26 +159,30 @@ dana_arguments_from_json(Oid function, Jsonb *object, dana_arguments *arguments)
 	}
 }
 
-int
-dana_argument_texts(const char *name, Datum value, bool isnull, char ***texts)
+dana_texts
+dana_texts_of(Datum array)
 {
-	Datum *values;
-	bool  *nulls;
-	int	   count;
+	dana_texts texts;
+	Datum	  *values;
+	bool	  *nulls;
 
-	*texts = NULL;
-	if (isnull)
-		return -1;
-	deconstruct_array(DatumGetArrayTypeP(value), TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls, &count);
-	*texts = palloc(sizeof(char *) * Max(count, 1));
-	for (int i = 0; i < count; i++)
-	{
-		if (nulls[i])
+	deconstruct_array(DatumGetArrayTypeP(array), TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls, &texts.count);
+	texts.values = palloc(sizeof(char *) * Max(texts.count, 1));
+	for (int i = 0; i < texts.count; i++)
+		texts.values[i] = nulls[i] ? NULL : TextDatumGetCString(values[i]);
+	return texts;
+}
+
+dana_texts
+dana_argument_texts(const char *name, Datum value, bool isnull)
+{
+	dana_texts texts = isnull ? (dana_texts){.count = -1} : dana_texts_of(value);
+
+	for (int i = 0; i < texts.count; i++)
+		if (texts.values[i] == NULL)
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"%s\" must not contain nulls", name)));
-		(*texts)[i] = TextDatumGetCString(values[i]);
-	}
-	return count;
+	return texts;
 }
 
 static void

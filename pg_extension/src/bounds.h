@@ -1,8 +1,7 @@
 /*
  * Settings that bound trainings and jobs, and the bracket around a training that enforces them.
  */
-#ifndef DANA_BOUNDS_H
-#define DANA_BOUNDS_H
+#pragma once
 
 #include <signal.h>
 
@@ -50,5 +49,3 @@ extern void dana_bounds_check_backend(const char *backend);
 /* The limits of this session as a JSON object, and the stricter ones of such an object and of this session */
 extern Jsonb *dana_bounds_carry(void);
 extern void	 dana_bounds_adopt(Jsonb *carried);
-
-#endif /* DANA_BOUNDS_H */

@@ -1,8 +1,7 @@
 /*
  * A backend's socket to its worker, and the messages on it.
  */
-#ifndef DANA_CHANNEL_H
-#define DANA_CHANNEL_H
+#pragma once
 
 #include "port.h"
 
@@ -49,5 +48,3 @@ extern _Noreturn void dana_unexpected(const dana_reply *reply);
 
 /* Asks the worker to look at the ring */
 extern void dana_send_bell(void);
-
-#endif /* DANA_CHANNEL_H */

@@ -1,8 +1,7 @@
 /*
  * What differs between PostgreSQL 14 and 18, in one place.
  */
-#ifndef DANA_COMPAT_H
-#define DANA_COMPAT_H
+#pragma once
 
 #if PG_VERSION_NUM < 140000 || PG_VERSION_NUM >= 190000
 #error "dana supports PostgreSQL 14 to 18"
@@ -78,5 +77,3 @@ dana_wait_event(dana_wait_reason wait)
 	return PG_WAIT_EXTENSION;
 #endif
 }
-
-#endif /* DANA_COMPAT_H */

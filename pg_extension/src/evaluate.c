@@ -31,20 +31,15 @@ static evaluated_model
 find_model(const dana_evaluation *asked, bool wrote)
 {
 	static dana_statement find = DANA_MODEL_FIND("metadata");
-	MemoryContext	caller = CurrentMemoryContext;
 	dana_identity	before = dana_become_owner();
-	MemoryContext	ours;
 	evaluated_model model;
-	bool			isnull;
 
 	dana_model_find(&find, asked->model, before.user, wrote ? dana_run : dana_read);
-	ours = MemoryContextSwitchTo(caller);
-	model.own = DatumGetObjectId(dana_value(0, 1, &isnull)) == before.user;
-	model.name = TextDatumGetCString(dana_value(0, 3, &isnull));
-	model.version = DatumGetInt32(dana_value(0, 4, &isnull));
-	model.metadata = DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_COLUMNS + 1, &isnull));
+	model.own = DatumGetObjectId(dana_value(0, 1)) == before.user;
+	model.name = TextDatumGetCString(dana_value(0, 3));
+	model.version = DatumGetInt32(dana_value(0, 4));
+	model.metadata = DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_COLUMNS + 1));
 	model.reference = dana_model_version_of(asked->model, model.version);
-	MemoryContextSwitchTo(ours);
 	dana_become_caller(before);
 	return model;
 }

@@ -1,8 +1,7 @@
 /*
  * The extension as it is installed in this database: which version, in which schema, and its functions by identity.
  */
-#ifndef DANA_EXTENSION_H
-#define DANA_EXTENSION_H
+#pragma once
 
 #include "fmgr.h"
 
@@ -31,5 +30,3 @@ extern void dana_require_execute(Oid function);
 		return name##_checked(fcinfo);                                                                                 \
 	}                                                                                                                  \
 	static Datum name##_checked(PG_FUNCTION_ARGS)
-
-#endif /* DANA_EXTENSION_H */

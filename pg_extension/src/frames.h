@@ -1,8 +1,7 @@
 /*
  * Dense frames: rows as synthetic pages of real and real[] columns, for what a Strider cannot read where it lies.
  */
-#ifndef DANA_FRAMES_H
-#define DANA_FRAMES_H
+#pragma once
 
 #include "executor/tuptable.h"
 
@@ -63,5 +62,3 @@ extern void dana_frames_add(dana_frames *frames, TupleTableSlot *row);
 
 /* Sends what is left and ends the stream; returns the number of frames */
 extern uint64 dana_frames_finish(dana_frames *frames);
-
-#endif /* DANA_FRAMES_H */

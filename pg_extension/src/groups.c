@@ -81,9 +81,8 @@ typedef struct grouping
 	dana_training	*training;
 	dana_source		*source;
 	const char		*rule;
-	char		   **by; /* columns */
-	char		   **text; /* SQL for their texts */
-	int				 count;
+	dana_texts		 by;	/* columns */
+	char		   **text;	/* SQL for their texts */
 	int				 columns;	/* of the rows, before those that we add */
 	MemoryContext	 context;	/* of all of it */
 	MemoryContext	 one;		/* of one group */
@@ -96,10 +95,10 @@ typedef struct grouping
 } grouping;
 
 static bool
-is_one_of(const char *name, char **names, int count)
+is_one_of(const char *name, const dana_texts *names)
 {
-	for (int i = 0; i < count; i++)
-		if (strcmp(name, names[i]) == 0)
+	for (int i = 0; i < names->count; i++)
+		if (strcmp(name, names->values[i]) == 0)
 			return true;
 	return false;
 }
@@ -116,7 +115,7 @@ select_list(grouping *grouping, TupleDesc descriptor)
 	{
 		char *name = NameStr(TupleDescAttr(descriptor, i)->attname);
 
-		if (is_one_of(name, grouping->by, grouping->count) && !is_one_of(name, training->features.values, training->features.count) &&
+		if (is_one_of(name, &grouping->by) && !is_one_of(name, &training->features) &&
 			(training->label == NULL || strcmp(name, training->label) != 0))
 			continue;
 		appendStringInfo(&list, "%s%s", list.len > 0 ? ", " : "", quote_identifier(name));
@@ -128,17 +127,17 @@ select_list(grouping *grouping, TupleDesc descriptor)
 static void
 find_columns(grouping *grouping, TupleDesc descriptor)
 {
-	grouping->text = palloc0(sizeof(char *) * grouping->count);
-	for (int k = 0; k < grouping->count; k++)
+	grouping->text = palloc0(sizeof(char *) * grouping->by.count);
+	for (int k = 0; k < grouping->by.count; k++)
 	{
 		for (int i = 0; i < descriptor->natts; i++)
-			if (strcmp(NameStr(TupleDescAttr(descriptor, i)->attname), grouping->by[k]) == 0)
+			if (strcmp(NameStr(TupleDescAttr(descriptor, i)->attname), grouping->by.values[k]) == 0)
 				grouping->text[k] = psprintf(TupleDescAttr(descriptor, i)->atttypid < FirstNormalObjectId ? "%s::pg_catalog.text"
 																										  : "dana.dana_text(%s)",
-											 quote_identifier(grouping->by[k]));
+											 quote_identifier(grouping->by.values[k]));
 		if (grouping->text[k] == NULL)
 			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
-							errmsg("%s has no column \"%s\" to group by", grouping->source->name, grouping->by[k])));
+							errmsg("%s has no column \"%s\" to group by", grouping->source->name, grouping->by.values[k])));
 	}
 }
 
@@ -176,10 +175,10 @@ open_rows(grouping *grouping)
 	appendStringInfo(&sorted, "SELECT %s%s%s(%s, VARIADIC ARRAY[", list, grouping->columns > 0 ? ", " : "",
 					 quote_qualified_identifier(get_namespace_name(dana_extension_schema()), "dana_group"),
 					 quote_literal_cstr(grouping->training->model));
-	for (int i = 0; i < grouping->count; i++)
+	for (int i = 0; i < grouping->by.count; i++)
 		appendStringInfo(&sorted, "%s%s", i > 0 ? ", " : "", grouping->text[i]);
 	appendStringInfoString(&sorted, "]) COLLATE pg_catalog.\"C\", pg_catalog.row_number() OVER ()");
-	for (int i = 0; i < grouping->count; i++)
+	for (int i = 0; i < grouping->by.count; i++)
 		appendStringInfo(&sorted, ", %s", grouping->text[i]);
 	appendStringInfo(&sorted, " FROM %s ORDER BY %d, %d", from, grouping->columns + 1, grouping->columns + 2);
 	rows = dana_rows_plan(sorted.data, source->name, table != NULL);
@@ -199,9 +198,9 @@ describe_group(grouping *grouping)
 	initStringInfo(&key);
 	initStringInfo(&condition);
 	dana_json_open(&key, NULL, '{');
-	for (int i = 0; i < grouping->count; i++)
+	for (int i = 0; i < grouping->by.count; i++)
 	{
-		dana_json_text(&key, grouping->by[i], grouping->key[i]);
+		dana_json_text(&key, grouping->by.values[i], grouping->key[i]);
 		appendStringInfo(&condition, "%s%s OPERATOR(pg_catalog.=) %s", i == 0 ? "" : " AND ", grouping->text[i],
 						 quote_literal_cstr(grouping->key[i]));
 	}
@@ -274,7 +273,7 @@ finish_group(grouping *grouping)
 		values[11] = CStringGetTextDatum(error->message);
 		grouping->failed++;
 	}
-	tuplestore_putvalues(grouping->result->setResult, grouping->result->setDesc, values, nulls);
+	dana_results_add(grouping->result, values, nulls);
 	tuplestore_clear(grouping->source->stored);
 	dana_bounds_start_clock(); /* for the next one */
 	MemoryContextSwitchTo(caller);
@@ -288,7 +287,7 @@ begin_group(grouping *grouping, text *name, TupleTableSlot *row)
 	bool		  isnull;
 
 	grouping->name = text_to_cstring(name);
-	for (int i = 0; i < grouping->count; i++)
+	for (int i = 0; i < grouping->by.count; i++)
 		grouping->key[i] = TextDatumGetCString(slot_getattr(row, grouping->columns + 3 + i, &isnull));
 	MemoryContextSwitchTo(caller);
 }
@@ -299,7 +298,7 @@ end_group(grouping *grouping)
 	if (grouping->name == NULL)
 		return;
 	finish_group(grouping);
-	for (int i = 0; i < grouping->count; i++)
+	for (int i = 0; i < grouping->by.count; i++)
 		pfree(grouping->key[i]);
 	pfree(grouping->name);
 	grouping->name = NULL;
@@ -362,7 +361,7 @@ train_groups(void *state)
 
 	grouping->context = CurrentMemoryContext;
 	grouping->one = AllocSetContextCreate(CurrentMemoryContext, "dana group", ALLOCSET_DEFAULT_SIZES);
-	grouping->key = palloc0(sizeof(char *) * grouping->count);
+	grouping->key = palloc0(sizeof(char *) * grouping->by.count);
 	grouping->rule = dana_rule_text(training->rule);
 	rows = open_rows(grouping);
 	grouping->source->stored = tuplestore_begin_heap(false, false, work_mem);
@@ -383,11 +382,11 @@ DANA_FUNCTION(dana_train_groups)
 
 	PreventCommandIfReadOnly("dana_train_groups()");
 	dana_training_from_call(fcinfo, 3, &training);
-	grouping.count = dana_argument_texts("group_by", PG_GETARG_DATUM(2), PG_ARGISNULL(2), &grouping.by);
-	if (grouping.count < 1)
+	grouping.by = dana_argument_texts("group_by", PG_GETARG_DATUM(2), PG_ARGISNULL(2));
+	if (grouping.by.count < 1)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"group_by\" must name a column"),
 						errhint("For instance group_by => ARRAY['region'].")));
 	dana_model_check_name(training.model);
-	grouping.result = dana_results_begin(fcinfo, "dana_train_groups()", COLUMNS);
+	grouping.result = dana_results_begin(fcinfo);
 	return dana_bounds_train(train_groups, &grouping);
 }

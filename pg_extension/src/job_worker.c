@@ -86,14 +86,6 @@ job_await_starter(const dana_job *job)
 	}
 }
 
-static Jsonb *
-job_jsonb(int column)
-{
-	bool isnull;
-
-	return DatumGetJsonbPCopy(dana_value(0, column, &isnull));
-}
-
 /* Marks the job as running; false where there is no such job */
 static bool
 job_claim(job_call *call)
@@ -104,17 +96,16 @@ job_claim(job_call *call)
 	Datum		  values[] = {Int64GetDatum(call->job->id)};
 	dana_identity before = dana_become_owner();
 	bool		  found = dana_run(&take, values, NULL) > 0;
-	bool		  isnull;
-	MemoryContext ours;
 
 	if (found)
 	{
-		ours = MemoryContextSwitchTo(TopMemoryContext);
-		call->function = TextDatumGetCString(dana_value(0, 1, &isnull));
-		call->arguments = job_jsonb(2);
-		call->settings = job_jsonb(3);
-		call->limits = job_jsonb(4);
-		MemoryContextSwitchTo(ours);
+		MemoryContext caller = MemoryContextSwitchTo(TopMemoryContext);
+
+		call->function = TextDatumGetCString(dana_value(0, 1));
+		call->arguments = DatumGetJsonbPCopy(dana_value(0, 2));
+		call->settings = DatumGetJsonbPCopy(dana_value(0, 3));
+		call->limits = DatumGetJsonbPCopy(dana_value(0, 4));
+		MemoryContextSwitchTo(caller);
 	}
 	dana_become_caller(before);
 	return found;
@@ -130,14 +121,11 @@ job_make_call(void *state)
 	job_call		  *call = state;
 	dana_arguments	   arguments;
 	Datum			   settings[] = {JsonbPGetDatum(call->settings)};
-	MemoryContext	   caller = CurrentMemoryContext;
 	ConstraintsSetStmt immediate = {.type = T_ConstraintsSetStmt};
 
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
+	dana_connect();
 	dana_run(&set, settings, NULL);
 	SPI_finish();
-	MemoryContextSwitchTo(caller);
 	dana_bounds_adopt(call->limits);
 	dana_job_arguments(call->function, call->arguments, &arguments);
 	call->result = dana_call(&arguments);

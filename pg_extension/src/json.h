@@ -1,8 +1,7 @@
 /*
  * Reading and writing JSON.
  */
-#ifndef DANA_JSON_H
-#define DANA_JSON_H
+#pragma once
 
 #include "lib/stringinfo.h"
 #include "utils/jsonb.h"
@@ -32,5 +31,3 @@ extern void dana_json_text(StringInfo to, const char *key, const char *value);
 extern void dana_json_number(StringInfo to, const char *key, double value); /* finite; whole ones as such */
 extern void dana_json_truth(StringInfo to, const char *key, bool value);
 extern void dana_json_object(StringInfo to, const char *key, Jsonb *value);
-
-#endif /* DANA_JSON_H */

@@ -4,8 +4,7 @@
  * Each role has names of its own. A text names a model as [owner.]name[@version]: without an owner it is one of the
  * caller's, without a version the active one, else the highest.
  */
-#ifndef DANA_MODELS_H
-#define DANA_MODELS_H
+#pragma once
 
 #include "lib/stringinfo.h"
 #include "portability/instr_time.h"
@@ -57,5 +56,3 @@ extern void dana_model_append_weights(StringInfo to, const char *key, const char
 
 /* Stores model, run and epochs; returns a row of type dana.training */
 extern Datum dana_model_store(const dana_new_model *model);
-
-#endif /* DANA_MODELS_H */

@@ -1,8 +1,7 @@
 /*
  * What a training tells the client while it runs, at the level of the setting dana.notices.
  */
-#ifndef DANA_NOTICES_H
-#define DANA_NOTICES_H
+#pragma once
 
 #include "utils/guc.h"
 #include "utils/jsonb.h"
@@ -24,5 +23,3 @@ extern void dana_notice_epoch(Jsonb *epoch, int64 epochs);
 
 /* A training ended */
 extern void dana_notice_run(const dana_new_model *model);
-
-#endif /* DANA_NOTICES_H */

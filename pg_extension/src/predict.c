@@ -9,6 +9,7 @@
 #include "utils/hsearch.h"
 
 #include "dana.h"
+#include "arguments.h"
 #include "inputs.h"
 #include "models.h"
 #include "numerics.h"
@@ -92,41 +93,28 @@ typedef struct stored_model
 {
 	bytea	  *predictor;
 	ArrayType *weights;
-	char	 **features; /* columns that it was trained on */
-	int		   feature_count;
+	dana_texts features; /* columns that it was trained on */
 } stored_model;
 
-/* Reads the model's row; the results are in the caller's memory context */
+/* Reads the model's row */
 static void
 read_model(const char *reference, stored_model *stored)
 {
 	static dana_statement find =
 		DANA_MODEL_FIND("predictor, weights, ARRAY(SELECT jsonb_array_elements_text(CASE jsonb_typeof(metadata -> 'features') "
 						" WHEN 'array' THEN metadata -> 'features' ELSE '[]' END))");
-	MemoryContext context = CurrentMemoryContext;
-	dana_identity before;
-	MemoryContext ours;
+	dana_identity before = dana_become_owner();
 	Datum		  program;
-	bool		  no_predictor;
-	bool		  isnull;
-	Datum		 *names;
 
-	before = dana_become_owner();
 	dana_model_find(&find, reference, before.user, dana_read);
-	program = dana_value(0, DANA_MODEL_COLUMNS + 1, &no_predictor);
-	if (no_predictor)
+	program = dana_value(0, DANA_MODEL_COLUMNS + 1);
+	if (DatumGetPointer(program) == NULL)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						errmsg("model \"%s\" cannot predict", reference),
 						errhint("Add setPrediction(...) to its rule and train again.")));
-	ours = MemoryContextSwitchTo(context);
 	stored->predictor = DatumGetByteaPCopy(program);
-	stored->weights = DatumGetArrayTypePCopy(dana_value(0, DANA_MODEL_COLUMNS + 2, &isnull));
-	deconstruct_array(DatumGetArrayTypeP(dana_value(0, DANA_MODEL_COLUMNS + 3, &isnull)), TEXTOID, -1, false, TYPALIGN_INT, &names, NULL,
-					  &stored->feature_count);
-	stored->features = palloc(sizeof(char *) * Max(stored->feature_count, 1));
-	for (int i = 0; i < stored->feature_count; i++)
-		stored->features[i] = TextDatumGetCString(names[i]);
-	MemoryContextSwitchTo(ours);
+	stored->weights = DatumGetArrayTypePCopy(dana_value(0, DANA_MODEL_COLUMNS + 2));
+	stored->features = dana_texts_of(dana_value(0, DANA_MODEL_COLUMNS + 3));
 	dana_become_caller(before);
 }
 
@@ -158,7 +146,7 @@ load_model(FunctionCallInfo fcinfo, const char *reference)
 	dana_predictor_prepare(&model->program, model->memory, (float *)ARR_DATA_PTR(stored.weights));
 	pfree(stored.weights);
 	pfree(stored.predictor);
-	dana_inputs_inspect(&model->features, fcinfo, reference, stored.features, stored.feature_count);
+	dana_inputs_inspect(&model->features, fcinfo, &stored.features);
 	model->numbers = palloc(sizeof(dana_numbers) * Max(model->features.count, 1));
 	model->name = pstrdup(reference);
 	return model;

@@ -5,7 +5,6 @@
 #include "postgres.h"
 
 #include "catalog/pg_authid.h"
-#include "utils/tuplestore.h"
 
 #include "dana.h"
 #include "curve.h"
@@ -84,9 +83,8 @@ is_shown(const PgBackendStatus *backend)
 /* dana_progress() */
 DANA_FUNCTION(dana_progress_info)
 {
-	ReturnSetInfo *result = (ReturnSetInfo *)fcinfo->resultinfo;
+	ReturnSetInfo *result = dana_results_begin(fcinfo);
 
-	dana_results_begin(fcinfo, "dana_progress()", COLUMNS);
 	for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++)
 	{
 		PgBackendStatus *backend = &dana_backend_status(i)->backendStatus;
@@ -96,7 +94,7 @@ DANA_FUNCTION(dana_progress_info)
 		if (!is_shown(backend))
 			continue;
 		fill_row(backend, values, nulls);
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+		dana_results_add(result, values, nulls);
 	}
 	return (Datum)0;
 }
@@ -118,16 +116,15 @@ put_epoch(ReturnSetInfo *result, const PgBackendStatus *backend, const dana_curv
 	nulls[1] = backend->st_databaseid != MyDatabaseId || !OidIsValid(backend->st_progress_command_target);
 	nulls[3] = !epoch->has_loss;
 	nulls[6] = !epoch->has_cycles;
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	dana_results_add(result, values, nulls);
 }
 
 /* dana_live_epochs() */
 DANA_FUNCTION(dana_live_epochs)
 {
-	ReturnSetInfo	 *result = (ReturnSetInfo *)fcinfo->resultinfo;
+	ReturnSetInfo	 *result = dana_results_begin(fcinfo);
 	dana_curve_epoch *epochs = palloc(sizeof *epochs * DANA_CURVE_EPOCHS);
 
-	dana_results_begin(fcinfo, "dana_live_epochs()", EPOCH_COLUMNS);
 	for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++)
 	{
 		PgBackendStatus *backend = &dana_backend_status(i)->backendStatus;

@@ -2,8 +2,7 @@
  * How far a training is, for other sessions: PostgreSQL's own progress counters (backend_progress.h), which a failing
  * transaction clears.
  */
-#ifndef DANA_PROGRESS_H
-#define DANA_PROGRESS_H
+#pragma once
 
 #include "utils/backend_progress.h"
 
@@ -43,5 +42,3 @@ dana_progress(dana_progress_counter counter, int64 value)
 {
 	pgstat_progress_update_param(counter, value);
 }
-
-#endif /* DANA_PROGRESS_H */

@@ -1,8 +1,7 @@
 /*
  * Rows of a query as a stream of frames.
  */
-#ifndef DANA_ROWS_H
-#define DANA_ROWS_H
+#pragma once
 
 #include "access/tupdesc.h"
 
@@ -33,5 +32,3 @@ extern void dana_rows_stream(dana_rows *rows, dana_frames *frames);
 
 /* Runs the statement likewise, and hands each row to `take` */
 extern void dana_rows_each(dana_rows *rows, void (*take)(TupleTableSlot *row, void *context), void *context);
-
-#endif /* DANA_ROWS_H */

@@ -32,9 +32,8 @@ closest_rule(const char *name, Oid caller)
 	rules = dana_read(&list, values, NULL);
 	for (uint64 i = 0; i < rules; i++)
 	{
-		bool  isnull;
-		char *other = TextDatumGetCString(dana_value(i, 1, &isnull));
-		int distance = pg_strcasecmp(name, other) == 0
+		char *other = TextDatumGetCString(dana_value(i, 1));
+		int	  distance = pg_strcasecmp(name, other) == 0
 			? 0
 			: varstr_levenshtein_less_equal(name, length, other, strlen(other), 1, 1, 1, least, true);
 
@@ -73,20 +72,15 @@ read_rule(void *state)
 	static dana_statement find = DANA_STATEMENT(
 		"SELECT source, owner, CASE WHEN NOT everybody THEN users END FROM dana.rule WHERE name = $1", TEXTOID);
 	rule_reading *reading = state;
-	MemoryContext context = CurrentMemoryContext;
 	dana_identity before = dana_become_owner();
 	Datum		  values[] = {CStringGetTextDatum(reading->name)};
-	bool		  isnull;
-	bool		  everybody = true;
-	Datum		  users;
+	bool		  found = dana_run(&find, values, NULL) > 0;
+	Datum		  users = found ? dana_value(0, 3) : (Datum)0; /* NULL: everybody */
 
-	if (dana_run(&find, values, NULL) == 0)
-		no_rule(reading->name, before.user);
-	users = dana_value(0, 3, &everybody);
 	/* what one may not see does not exist */
-	if (!everybody && !dana_may_use(before.user, DatumGetObjectId(dana_value(0, 2, &isnull)), users))
+	if (!found || (DatumGetPointer(users) != NULL && !dana_may_use(before.user, DatumGetObjectId(dana_value(0, 2)), users)))
 		no_rule(reading->name, before.user);
-	reading->text = MemoryContextStrdup(context, TextDatumGetCString(dana_value(0, 1, &isnull)));
+	reading->text = TextDatumGetCString(dana_value(0, 1));
 	dana_become_caller(before);
 }
 
@@ -113,16 +107,15 @@ rule_claimed(const char *name, Oid caller)
 {
 	static dana_statement find = DANA_STATEMENT(
 		"SELECT owner, users, everybody FROM dana.rule WHERE name = $1", TEXTOID);
-	Datum				  values[] = {CStringGetTextDatum(name)};
-	bool				  isnull;
-	Oid					  owner;
+	Datum values[] = {CStringGetTextDatum(name)};
+	Oid	  owner;
 
 	if (dana_run(&find, values, NULL) == 0)
 		return RULE_NEW;
-	owner = DatumGetObjectId(dana_value(0, 1, &isnull));
+	owner = DatumGetObjectId(dana_value(0, 1));
 	if (has_privs_of_role(caller, owner))
 		return RULE_OURS;
-	return DatumGetBool(dana_value(0, 3, &isnull)) || dana_may_use(caller, owner, dana_value(0, 2, &isnull)) ? RULE_OTHERS : RULE_HIDDEN;
+	return DatumGetBool(dana_value(0, 3)) || dana_may_use(caller, owner, dana_value(0, 2)) ? RULE_OTHERS : RULE_HIDDEN;
 }
 
 /* Becomes the tables' owner for a change of a rule, which must be there and the caller's */
@@ -172,30 +165,13 @@ is_our_own(const char *name)
 static Jsonb *
 check_rule_text(const char *text)
 {
-	Jsonb *volatile description = NULL;
+	StringInfoData request;
 
-	dana_request_begin();
-	PG_TRY();
-	{
-		StringInfoData request;
-		dana_reply	   reply;
-
-		initStringInfo(&request);
-		dana_json_open(&request, NULL, '{');
-		dana_json_text(&request, "text", text);
-		dana_json_close(&request, '}');
-		dana_send(DANA_MSG_CHECK, &request);
-		reply = dana_receive(DANA_MSG_CHECKED);
-		description = dana_json_member(dana_json_parse(reply.payload), "description");
-		dana_request_end();
-	}
-	PG_CATCH();
-	{
-		dana_request_abort();
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	return description;
+	initStringInfo(&request);
+	dana_json_open(&request, NULL, '{');
+	dana_json_text(&request, "text", text);
+	dana_json_close(&request, '}');
+	return dana_json_member(dana_ask(DANA_MSG_CHECK, &request, DANA_MSG_CHECKED), "description");
 }
 
 /* Raises an error unless the caller may make a rule of this name, or replace it; called as the tables' owner */

@@ -280,3 +280,24 @@ dana_request_abort(void)
 	if (dana_channel_busy || dana_channel == PGINVALID_SOCKET)
 		session_close();
 }
+
+Jsonb *
+dana_ask(char type, StringInfo request, char answer)
+{
+	Jsonb *volatile answered = NULL;
+
+	dana_request_begin();
+	PG_TRY();
+	{
+		dana_send(type, request);
+		answered = dana_json_parse(dana_receive(answer).payload);
+		dana_request_end();
+	}
+	PG_CATCH();
+	{
+		dana_request_abort();
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	return answered;
+}

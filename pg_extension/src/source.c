@@ -148,15 +148,9 @@ dana_source_close(dana_source *source)
 dana_rows *
 dana_source_plan(dana_source *source, const char *text)
 {
-	MemoryContext caller = CurrentMemoryContext;
-
 	if (!source->spi)
-	{
-		if (SPI_connect() != SPI_OK_CONNECT)
-			elog(ERROR, "SPI_connect failed");
-		source->spi = true;
-		MemoryContextSwitchTo(caller); /* what we make outlives the connection */
-	}
+		dana_connect();
+	source->spi = true;
 	return dana_rows_plan(text, source->name, source->query == NULL);
 }
 

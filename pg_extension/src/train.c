@@ -218,13 +218,15 @@ train_and_store(void *asked)
 {
 	const dana_training *training = asked;
 	dana_new_model		 model = {0};
+	const char			*rule;
 	dana_source			*source;
 	Datum				 row;
 
 	INSTR_TIME_SET_CURRENT(model.started);
+	rule = dana_rule_text(training->rule); /* first: a model without a name has the rule's */
 	dana_model_check_name(training->model);
 	source = dana_source_open(&training->rows);
-	dana_train_model(training, source, dana_rule_text(training->rule), &model);
+	dana_train_model(training, source, rule, &model);
 	dana_source_close(source);
 	row = dana_model_store(&model);
 	pgstat_progress_end_command();

@@ -60,7 +60,7 @@ member_fill(dana_training *training, const training_member *member, Datum value,
 	char *at = (char *)training + member->offset;
 
 	if (member->type == TEXTARRAYOID)
-		((dana_texts *)at)->count = dana_argument_texts(member->name, value, isnull, &((dana_texts *)at)->values);
+		*(dana_texts *)at = dana_argument_texts(member->name, value, isnull);
 	else if (isnull)
 		return; /* zero already */
 	else if (member->type == TEXTOID)
@@ -249,8 +249,7 @@ append_argument(StringInfo to, const dana_arguments *arguments, int number)
 {
 	const char *name = arguments->names[number];
 	Datum		value = arguments->values[number];
-	char	  **texts;
-	int			count;
+	dana_texts	texts;
 
 	if (arguments->nulls[number])
 		return dana_json_text(to, name, NULL);
@@ -267,10 +266,10 @@ append_argument(StringInfo to, const dana_arguments *arguments, int number)
 		case JSONBOID:
 			return dana_json_object(to, name, DatumGetJsonbP(value));
 		case TEXTARRAYOID:
-			count = dana_argument_texts(name, value, false, &texts);
+			texts = dana_texts_of(value);
 			dana_json_open(to, name, '[');
-			for (int i = 0; i < count; i++)
-				dana_json_text(to, NULL, texts[i]);
+			for (int i = 0; i < texts.count; i++)
+				dana_json_text(to, NULL, texts.values[i]);
 			return dana_json_close(to, ']');
 		default:
 			elog(ERROR, "argument \"%s\" has a type that the worker does not know", name);

@@ -2,8 +2,7 @@
  * What a training is asked for: the arguments of dana_train(), which that function alone declares, and the message that
  * they become.
  */
-#ifndef DANA_TRAINING_H
-#define DANA_TRAINING_H
+#pragma once
 
 #include "lib/stringinfo.h"
 
@@ -17,12 +16,6 @@ typedef struct dana_group_key
 	const char *key;	   /* JSON object */
 	const char *condition; /* SQL that is true of its rows */
 } dana_group_key;
-
-typedef struct dana_texts
-{
-	int	   count; /* -1: not given */
-	char **values;
-} dana_texts;
 
 /* Members that are NULL were not given; how each is filled stands in training.c */
 typedef struct dana_training
@@ -59,5 +52,3 @@ extern void dana_training_restrict(dana_training *training, const char *conditio
 
 /* The TRAIN message, for the text of a rule */
 extern StringInfo dana_training_request(const dana_training *training, const char *rule, dana_source *source);
-
-#endif /* DANA_TRAINING_H */

@@ -16,6 +16,7 @@
 #include "utils/float.h"
 
 #include "dana.h"
+#include "arguments.h"
 #include "numerics.h"
 #include "tuple.h"
 #include "values.h"
@@ -340,29 +341,15 @@ dana_class_of(FmgrInfo *output, Datum value, char *const *classes, int count, ch
 
 typedef struct class_call
 {
-	FmgrInfo output;
-	char   **classes;
-	int		 count;
+	FmgrInfo   output;
+	dana_texts classes;
+	bool	   constant; /* these are */
 } class_call;
-
-/* Reads the list of classes into the current memory context */
-static void
-read_classes(class_call *call, ArrayType *array)
-{
-	Datum *texts;
-	bool  *nulls;
-
-	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &texts, &nulls, &call->count);
-	call->classes = palloc(sizeof(char *) * Max(call->count, 1));
-	for (int i = 0; i < call->count; i++)
-		call->classes[i] = nulls[i] ? NULL : TextDatumGetCString(texts[i]);
-}
 
 /* dana_class(value, classes): the number that a training gives a label of any type; NULL where it is none of them */
 DANA_FUNCTION(dana_class)
 {
 	class_call *call = fcinfo->flinfo->fn_extra;
-	bool		constant = get_fn_expr_arg_stable(fcinfo->flinfo, 1);
 	char	   *text;
 	int			number;
 
@@ -372,13 +359,14 @@ DANA_FUNCTION(dana_class)
 
 		call = fcinfo->flinfo->fn_extra = palloc0(sizeof *call);
 		dana_class_output(get_fn_expr_argtype(fcinfo->flinfo, 0), &call->output, fcinfo->flinfo->fn_mcxt);
-		if (constant)
-			read_classes(call, PG_GETARG_ARRAYTYPE_P(1));
+		call->constant = get_fn_expr_arg_stable(fcinfo->flinfo, 1);
+		if (call->constant)
+			call->classes = dana_texts_of(PG_GETARG_DATUM(1));
 		MemoryContextSwitchTo(caller);
 	}
-	if (!constant)
-		read_classes(call, PG_GETARG_ARRAYTYPE_P(1));
-	number = dana_class_of(&call->output, PG_GETARG_DATUM(0), call->classes, call->count, &text);
+	if (!call->constant)
+		call->classes = dana_texts_of(PG_GETARG_DATUM(1));
+	number = dana_class_of(&call->output, PG_GETARG_DATUM(0), call->classes.values, call->classes.count, &text);
 	if (number < 0)
 		PG_RETURN_NULL();
 	PG_RETURN_FLOAT8(number);

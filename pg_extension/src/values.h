@@ -1,8 +1,7 @@
 /*
  * Values of PostgreSQL's types as the machine's numbers: for frames and for dana_predict().
  */
-#ifndef DANA_VALUES_H
-#define DANA_VALUES_H
+#pragma once
 
 #include "fmgr.h"
 
@@ -72,5 +71,3 @@ extern void dana_class_output(Oid type, FmgrInfo *output, MemoryContext context)
 
 /* The number of the class that a label is, and the label as `text`; -1 where it is none of them */
 extern int dana_class_of(FmgrInfo *output, Datum value, char *const *classes, int count, char **text);
-
-#endif /* DANA_VALUES_H */

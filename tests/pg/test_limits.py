@@ -131,7 +131,8 @@ def test_time_of_groups(session: Session, rule: Rule) -> None:
     """Each group has its time, with the reading of its rows."""
     session.execute("CREATE FUNCTION slow(x int) RETURNS int LANGUAGE sql AS 'SELECT $1 FROM pg_sleep(0.1)'")
     session.execute("SET dana.training_timeout = '2s'")
-    call = "SELECT count(*) FROM dana_train_groups(%s, query => %s, model => 'm', group_by => '{g}')"
+    training = "jsonb_build_object('query', %s::text)"
+    call = f"SELECT count(*) FROM dana_train_groups(%s, group_by => '{{g}}', training => {training})"
     rows = "SELECT g, slow(g) AS id FROM generate_series(1, {}) AS g"
     with pytest.raises(errors.QueryCanceled, match="training_timeout"):
         session.execute(call, (rule(rows=True), rows.format(30)))  # all are read and sorted before the first
@@ -140,8 +141,8 @@ def test_time_of_groups(session: Session, rule: Rule) -> None:
 
 NESTED = (
     "SELECT * FROM dana_train('{0}', 't')",
-    "SELECT * FROM dana_train_groups('{0}', 't', 'm', group_by => '{{id}}')",
-    """SELECT dana_trial('{{"udf": "{0}", "source": "t"}}', '{{"source": "t"}}', true)""",
+    "SELECT * FROM dana_train_groups('{0}', 't', '{{id}}')",
+    "SELECT dana.dana_trial('{0}', 't', NULL, 'id % 2', 1, NULL)",
     "SELECT * FROM dana_explain('{0}', 't')",
     "SELECT dana_create_udf('nested', '{{}}')",
 )
@@ -170,8 +171,9 @@ def test_a_training_inside_a_training(
         END $$
         """
     )
-    groups = ", model => 'm', group_by => '{g}'" if outer == "dana_train_groups" else ""
-    call = f"SELECT tuples, epochs FROM {outer}('{name}', query => 'SELECT g, nested(id, CAUGHT) AS id FROM t'{groups})"
+    query = "SELECT g, nested(id, CAUGHT) AS id FROM t"
+    asked = f"query => '{query}'" if outer == "dana_train" else f"""NULL, '{{g}}', '{{"query": "{query}"}}'"""
+    call = f"SELECT tuples, epochs FROM {outer}('{name}', {asked})"
     with pytest.raises(errors.ObjectNotInPrerequisiteState, match=r"while this session (is training|waits)") as raised:
         session.execute(call.replace("CAUGHT", "false"))
     assert raised.value.diag.message_detail
@@ -209,11 +211,14 @@ def test_backends(session: Session, rule: Rule) -> None:
     session.execute("CREATE TABLE t AS SELECT 1 AS id")
     name = rule(rows=True)
     session.execute("SET dana.backends = 'sim,interp'")
-    for call in ("dana_train(%s, 't', {})", "dana_train_groups(%s, 't', 'm', {}, group_by => '{{id}}')"):
+    for call in (
+        "dana_train(%s, 't', backend => '{}')",
+        """dana_train_groups(%s, 't', '{{id}}', '{{"backend": "{}"}}')""",
+    ):
         with pytest.raises(errors.InsufficientPrivilege, match='permission denied for backend "rtl"') as raised:
-            session.execute("SELECT * FROM " + call.format("backend => 'rtl'"), (name,))
+            session.execute("SELECT * FROM " + call.format("rtl"), (name,))
         assert raised.value.diag.message_detail == "Allowed are: sim,interp."
-        assert session.execute("SELECT * FROM " + call.format("backend => 'interp'"), (name,)).rowcount == 1
+        assert session.execute("SELECT * FROM " + call.format("interp"), (name,)).rowcount == 1
     with pytest.raises(errors.InvalidParameterValue) as invalid:
         session.execute("SET dana.backends = 'sim, fpga'")
     assert "fpga" in str(invalid.value.diag.message_detail)

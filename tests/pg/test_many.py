@@ -25,7 +25,7 @@ CALLS = {
         ("refuse", errors.UndefinedColumn, 'column "q" does not exist'),
         ("fail", errors.InternalError_, "ZeroDivisionError"),
         ("abort", errors.ConnectionFailure, "closed the connection"),
-        ("allocate", errors.OutOfMemory, "out of memory"),
+        ("allocate", errors.OutOfMemory, "needs more memory than"),
     ],
 )
 def test_a_mishap_of_the_worker_ends_the_statement(

@@ -26,7 +26,7 @@ def trained(cluster: Cluster, session: Session, rule: Rule) -> Iterator[str]:
         session.execute("SELECT dana_train(%s, 't', %s)", (name, model))
     session.execute("SELECT dana_activate_model('a', 2)")
     for _ in range(3):
-        job = session.execute("SELECT dana_start('dana_train', %s)", (Jsonb({"udf": name}),)).fetchone()
+        job = session.execute("SELECT dana_start('dana_train', %s)", (Jsonb({"rule": name}),)).fetchone()
         session.execute("SELECT dana_wait(%s)", job)
     session.execute("UPDATE dana.model SET created = now() - make_interval(days => 11 - version)")
     session.execute("UPDATE dana.run SET started = now() - make_interval(days => 11 - model_version)")
@@ -94,7 +94,7 @@ def test_what_is_one_s_own(cluster: Cluster, session: Session, trained: str) -> 
 
 
 def test_jobs_that_are_not_over_stay(session: Session, trained: str, rule: Rule) -> None:
-    given = Jsonb({"udf": rule(delay_us=20_000, epochs=10_000), "source": "t"})
+    given = Jsonb({"rule": rule(delay_us=20_000, epochs=10_000), "source": "t"})
     row = session.execute("SELECT dana_start('dana_train', %s)", (given,)).fetchone()
     assert row is not None
     assert prune(session, "keep => 0")[2] == 3

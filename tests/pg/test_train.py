@@ -61,7 +61,8 @@ def test_papers_form_and_versions(session: Session, rule: Callable[..., str]) ->
     session.execute("CREATE TABLE t AS SELECT g AS id FROM generate_series(1, 10) g")
     name = rule(column="id")
     assert one(session, f"SELECT version FROM dana.{name}('t')")["version"] == 1
-    assert one(session, f"SELECT version FROM dana.{name}('test.t', epochs => 2, model => NULL)")["version"] == 2
+    again = f"SELECT version FROM dana.{name}('test.t', %s)"
+    assert one(session, again, (json.dumps({"epochs": 2, "model": None}),))["version"] == 2
     assert one(session, "SELECT (dana_train(%s, 't')).version", (name,))["version"] == 3
     assert one(session, "SELECT version FROM dana_train(%s, 't', 'other')", (name,))["version"] == 1
     assert one(session, "SELECT dana_drop_model(%s, 2) AS n", (name,))["n"] == 1
@@ -233,7 +234,7 @@ def test_rules_are_replaced_and_dropped(session: Session) -> None:
         session.execute("SELECT dana_create_udf(%s, %s)", (name, json.dumps({"epochs": epochs})))
         assert one(session, f"SELECT epochs FROM dana.{quoted}('t')")["epochs"] == epochs
     comment = one(session, "SELECT obj_description(oid, 'pg_proc') AS c FROM pg_proc WHERE proname = %s", (name,))
-    assert comment["c"] == f'Train rule "{name}" on a table'
+    assert comment["c"] == f'Train rule "{name}" on a table; training: other arguments of dana_train()'
     session.execute("SELECT dana_drop_rule(%s)", (name,))
     assert session.execute("SELECT FROM pg_proc WHERE proname = %s", (name,)).fetchall() == []
     assert session.execute("SELECT FROM dana.model").rowcount == 2

@@ -1,4 +1,4 @@
-"""A backend's part in Python: its end of the page ring, and its requests; for tests of the consumer and of the worker."""
+"""A backend in Python: its end of the page ring, and its requests; for tests of the consumer and of the worker."""
 
 from __future__ import annotations
 

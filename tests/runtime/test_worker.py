@@ -134,7 +134,7 @@ def check(client: socket.socket, **rule: Any) -> tuple[int, Any]:
 @pytest.mark.parametrize(
     ("hello", "says"),
     [
-        (frame(Message.HELLO, {**HELLO, "release": "0.1"}), f"the extension is of release '0.1', this worker of {RELEASE}"),
+        (frame(Message.HELLO, {**HELLO, "release": "0.1"}), f"is of release '0.1', this worker of {RELEASE}"),
         (frame(Message.HELLO, {**HELLO, "release": 3}), "install both from the same release"),
         (frame(Message.HELLO, {"protocol": 3}), "the extension is of release ''"),
         (frame(Message.HELLO, {**HELLO, "server_version": 190000}), "outside 14 to 18"),
