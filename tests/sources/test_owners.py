@@ -413,6 +413,33 @@ def test_a_role_with_capitals_evaluates_its_own_model(models: Session) -> None:
             )
 
 
+def test_no_function_is_taken_for_a_column(owners: Session) -> None:
+    """``r.name`` calls a function of that name where the row has no such column; what is stored names no function."""
+    owners.execute("SELECT set_config('test.caught', '', false)")
+    owners.execute("CREATE VIEW v1 AS TABLE t1")
+    with acting(owners, "bob"):
+        owners.execute(EVIL)
+        owners.execute("CREATE TABLE of_bob AS SELECT 1::real AS trap, 1::real AS snare, 1::real AS pit")
+        for name in ("trap", "snare", "pit"):
+            for kind in ("t1", "v1", "record"):
+                owners.execute(
+                    f"CREATE FUNCTION {name}({kind}) RETURNS real LANGUAGE plpgsql AS $$ BEGIN RETURN evil(1); END $$"
+                )
+        owners.execute("SELECT dana_train('sums', 'of_bob', 'm', '{trap,snare}', 'pit', test_size => 0.0001)")
+        owners.execute("DROP TABLE of_bob")
+    for call in (
+        "dana_evaluate('bob.m', 't1', part => 'all')",
+        "dana_evaluate('bob.m', 't1', part => 'test')",
+        "dana_evaluate('bob.m', 'v1')",
+        "dana_evaluate('bob.m', query => 'TABLE t1')",
+        "dana_predict_table('bob.m', 't1', 'x')",
+        "dana_predict_table('bob.m', 'v1', 'x')",
+    ):
+        with pytest.raises(errors.UndefinedColumn):
+            owners.execute(f"SELECT * FROM {call}")  # type: ignore[arg-type]
+    assert caught(owners) == set()
+
+
 CAST = """
 CREATE TYPE answer AS ENUM ('no', 'yes');
 CREATE FUNCTION told(answer) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM evil(1); RETURN 'yes'; END $$;
