@@ -672,7 +672,7 @@ BEGIN
 	), judged AS (
 		SELECT s.n, s.tried, s.deviation, s.metrics, s.score, COALESCE(s.error,
 			CASE WHEN s.score IS NULL THEN pg_catalog.format('there is no %s on these rows', metric)
-				WHEN s.score = 'NaN' THEN pg_catalog.format('%s is not a number: the training diverged', metric) END) AS error
+				WHEN s.score = 'NaN' THEN pg_catalog.format('%s is not a number: a training diverged, or rows hold NaN', metric) END) AS error
 		FROM scored AS s
 	), ranked AS (
 		SELECT j.*, CASE WHEN j.error IS NULL THEN pg_catalog.rank() OVER (ORDER BY j.error IS NOT NULL,
