@@ -131,7 +131,8 @@ def test_time_of_groups(session: Session, rule: Rule) -> None:
     """Each group has its time, with the reading of its rows."""
     session.execute("CREATE FUNCTION slow(x int) RETURNS int LANGUAGE sql AS 'SELECT $1 FROM pg_sleep(0.1)'")
     session.execute("SET dana.training_timeout = '2s'")
-    call = "SELECT count(*) FROM dana_train_groups(%s, group_by => '{g}', training => jsonb_build_object('query', %s::text))"
+    training = "jsonb_build_object('query', %s::text)"
+    call = f"SELECT count(*) FROM dana_train_groups(%s, group_by => '{{g}}', training => {training})"
     rows = "SELECT g, slow(g) AS id FROM generate_series(1, {}) AS g"
     with pytest.raises(errors.QueryCanceled, match="training_timeout"):
         session.execute(call, (rule(rows=True), rows.format(30)))  # all are read and sorted before the first

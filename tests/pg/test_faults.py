@@ -1,0 +1,634 @@
+"""Every fault at every moment of a training: one SQL error, nothing left behind, and the next training is the same.
+
+The worker, the rules and the tables are real (`tests.pg.workshop`). Another session reads in dana.progress, pg_locks
+and pg_stat_activity at which moment a training is, before the fault and after it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.pg.cluster import Cluster
+from tests.pg.workshop import GATE, PATIENCE, Session, Workshop, open_workshop, until
+
+errors = psycopg.errors
+
+
+@pytest.fixture(scope="module")
+def workshop(shared_cluster: Cluster) -> Iterator[Workshop]:
+    with open_workshop(shared_cluster) as made:
+        with made.connect() as session:  # what is compiled once is found in the cache afterwards
+            for call in (FIRST_STREAM, SECOND_STREAM.replace("1000", "1")):
+                session.execute(f"SELECT {call}")
+            session.execute("TRUNCATE dana.model, dana.run, dana.epoch")
+        yield made
+
+
+@contextmanager
+def stopped_listener(workshop: Workshop) -> Iterator[None]:
+    """The worker takes no connection."""
+    listener = workshop.pid
+    os.kill(listener, signal.SIGSTOP)
+    yield
+    with suppress(ProcessLookupError):
+        os.kill(listener, signal.SIGCONT)
+
+
+@contextmanager
+def one_run(workshop: Workshop) -> Iterator[None]:
+    """The one place of dana.max_runs is taken, by a training that waits in its query until this ends."""
+    came_to: list[object] = []
+    with workshop.connect() as setter, workshop.connect() as holder:
+        workshop.cluster.configure(setter, "dana.max_runs = 1")
+
+        def run() -> None:
+            try:
+                call = QUERY_AT_LOCK.replace("'m'", "'held'")
+                came_to.append(holder.execute(f"SELECT tuples FROM {call}").fetchone())
+            except psycopg.Error as error:
+                came_to.append(error)
+
+        thread = threading.Thread(target=run)
+        with gate_closed(workshop):
+            thread.start()
+            until(lambda: at(setter, holder.info.backend_pid, "locked AND phase = 'streaming'"), "it does not wait")
+            worker = workshop.pid
+            yield
+        thread.join(PATIENCE)
+        workshop.cluster.configure(setter)
+    lived = workshop._process is not None and workshop.pid == worker
+    assert came_to == [(20000,)] if lived else isinstance(came_to[0], errors.ConnectionFailure), came_to
+
+
+@contextmanager
+def gate_closed(workshop: Workshop) -> Iterator[None]:
+    """Queries wait at the gate."""
+    with workshop.connect() as session:
+        session.execute("SELECT pg_advisory_lock(%s)", (GATE,))
+        yield
+
+
+@contextmanager
+def model_locked(workshop: Workshop) -> Iterator[None]:
+    """dana.model can be read and not written."""
+    with workshop.connect() as session:
+        session.execute("BEGIN; LOCK TABLE dana.model IN SHARE MODE")
+        yield
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """A point in a training's life that lasts.
+
+    Attributes
+    ----------
+    call
+        The training.
+    reached
+        When it is there: an SQL condition on the columns of dana.progress, ``locked`` (it waits for a lock) and
+        ``worker`` (it waits for the worker).
+    lasts
+        A condition that then stays true for longer than any fault takes.
+    prepare
+        What holds it there, where the work alone does not.
+    about
+        Seconds from the call to the moment, roughly.
+    session
+        Whether a session of the worker is at work.
+    """
+
+    call: str
+    reached: str
+    lasts: str
+    prepare: Callable[[Workshop], AbstractContextManager[None]] = lambda workshop: nullcontext()
+    about: float = 0.3
+    session: bool = True
+
+
+LOGISTIC = "dana_train('logistic', 'faults.narrow', 'm', '{a,b}', epochs => 2)"
+COMPILING = "dana_train('softmax', 'faults.wide', 'm', hyper => '{\"k\": 1000}')"
+FIRST_STREAM = "dana_train('mlp', 'faults.wide', 'm', epochs => 1, hyper => '{\"h\": 300}')"
+SECOND_STREAM = "dana_train('softmax', 'faults.wide', 'm', epochs => 1000)"
+KEPT_PAGES = "dana_train('lrmf', 'faults.ratings', 'm', epochs => 100000)"
+SLOW_QUERY = """dana_train('logistic', model => 'm', epochs => 2,
+    query => 'SELECT a, b, y FROM faults.narrow, LATERAL pg_sleep(CASE WHEN id > 1000 THEN 0.01 ELSE 0 END)')"""
+QUERY_AT_LOCK = """dana_train('logistic', model => 'm', epochs => 2,
+    query => 'SELECT a, b, y FROM faults.narrow WHERE faults.gate(id)')"""
+SLOW_FILTER = "dana_train('logistic', 'faults.narrow', 'm', '{a,b}', epochs => 2, filter => 'faults.slow(id)')"
+
+MOMENTS = {
+    "waiting for dana.max_runs": Moment(
+        call=LOGISTIC,
+        reached="phase = 'waiting' AND locked",
+        lasts="phase = 'waiting' AND locked",
+        prepare=one_run,
+        session=False,
+    ),
+    "connecting": Moment(
+        call=LOGISTIC,
+        reached="phase = 'compiling' AND worker",
+        lasts="phase = 'compiling' AND worker",
+        prepare=stopped_listener,
+        session=False,
+    ),
+    "compiling": Moment(
+        call=COMPILING, reached="phase = 'compiling' AND worker", lasts="phase = 'compiling' AND worker"
+    ),
+    "first stream": Moment(
+        call=FIRST_STREAM,
+        reached="phase = 'streaming' AND epoch = 0 AND page > 0 AND page < pages / 3",
+        lasts="phase = 'streaming' AND epoch = 0 AND page > 0",
+        about=0.5,
+    ),
+    "rows of a query": Moment(
+        call=SLOW_QUERY,
+        reached="phase = 'streaming' AND epoch = 0 AND page > 1 AND pages IS NULL",
+        lasts="phase = 'streaming' AND epoch = 0 AND page > 1",
+        about=0.6,
+    ),
+    "a lock in the query": Moment(
+        call=QUERY_AT_LOCK,
+        reached="phase = 'streaming' AND locked AND page > 0",
+        lasts="phase = 'streaming' AND locked",
+        prepare=gate_closed,
+    ),
+    "rows of a filter": Moment(
+        call=SLOW_FILTER,
+        reached="phase = 'streaming' AND epoch = 0 AND page > 0",
+        lasts="phase = 'streaming' AND epoch = 0 AND page > 0",
+        about=0.6,
+    ),
+    "second stream": Moment(
+        call=SECOND_STREAM,
+        reached="phase = 'streaming' AND epoch > 0 AND page > 0",
+        lasts="phase IN ('streaming', 'training') AND epoch > 0",
+        about=1.0,
+    ),
+    "kept pages": Moment(
+        call=KEPT_PAGES,
+        reached="phase = 'training' AND epoch > 1 AND page = pages",
+        lasts="phase = 'training' AND epoch > 1",
+        about=0.6,
+    ),
+    "storing": Moment(
+        call=LOGISTIC,
+        reached="phase = 'storing' AND locked",
+        lasts="phase = 'storing' AND locked",
+        prepare=model_locked,
+    ),
+}
+
+AT = """
+    SELECT FROM (
+        SELECT p.phase, p.epoch, p.page, p.pages, a.wait_event_type = 'Extension' AS worker,
+            EXISTS (SELECT FROM pg_locks AS l WHERE l.pid = p.pid AND NOT l.granted) AS locked
+        FROM dana.progress AS p JOIN pg_stat_activity AS a USING (pid) WHERE p.pid = {}) AS training
+    WHERE {}
+"""
+
+
+def at(observer: Session, pid: int, condition: str) -> bool:
+    """Whether the training of a backend is where the condition says."""
+    return observer.execute(AT.format(pid, condition)).rowcount == 1
+
+
+CLIENT = """
+import psycopg, sys
+session = psycopg.connect(sys.argv[1], autocommit=True)
+session.execute(sys.argv[2])
+print(session.info.backend_pid, flush=True)
+session.execute(sys.argv[3])
+"""
+
+
+class Attempt:
+    """A training in a session of its own, under observation.
+
+    Parameters
+    ----------
+    settings
+        Of its session.
+    process
+        Whether its client is a process of its own.
+    """
+
+    def __init__(
+        self, workshop: Workshop, observer: Session, moment: Moment, settings: str = "", process: bool = False
+    ) -> None:
+        self.workshop = workshop
+        self.observer = observer
+        self.moment = moment
+        self.error: psycopg.Error | None = None
+        self.client: subprocess.Popen[str] | None = None
+        call = f"SELECT {moment.call}"
+        if process:
+            words = [workshop.cluster.dsn(), f"SET dana.socket_path = '{workshop.socket}'", call]
+            self.client = subprocess.Popen(
+                [sys.executable, "-c", CLIENT, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            )
+            assert self.client.stdout is not None
+            self.pid = int(self.client.stdout.readline())
+            return
+        self.session = workshop.connect()
+        self.pid = self.session.info.backend_pid
+        self.session.execute(f"LOAD 'dana'; {settings}")
+        self.descriptors = len(descriptors(self.pid))
+        self._thread = threading.Thread(target=self._run, args=(call,))
+        self._thread.start()
+
+    def _run(self, call: str) -> None:
+        try:
+            self.session.execute(call)
+        except psycopg.Error as error:
+            self.error = error
+
+    @property
+    def over(self) -> bool:
+        """Whether the statement has ended."""
+        if self.client is not None:
+            return self.observer.execute("SELECT FROM pg_stat_activity WHERE pid = %s", (self.pid,)).rowcount == 0
+        return not self._thread.is_alive()
+
+    def until_reached(self) -> bool:
+        """Wait for the moment; whether it came before the statement's end."""
+        deadline = time.monotonic() + PATIENCE
+        while (self.moment.session and not self.workshop.sessions()) or not self.at(self.moment.reached):
+            if self.over:
+                return False
+            assert time.monotonic() < deadline, f"the moment does not come: {self.observer.execute(PLACES).fetchall()}"
+            time.sleep(0.002)
+        return True
+
+    def at(self, condition: str) -> bool:
+        return at(self.observer, self.pid, condition)
+
+    def assert_there(self) -> None:
+        """The training has ended, or is still where it was."""
+        there = self.at(self.moment.lasts) or not self.at("true")
+        assert there, f"the moment is over: {self.observer.execute(PLACES).fetchall()}"
+
+    def wait(self, seconds: float = PATIENCE) -> None:
+        """Wait for the statement's end."""
+        deadline = time.monotonic() + seconds
+        while not self.over and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    def close(self) -> None:
+        if self.client is not None:
+            assert self.client.stdout is not None
+            self.client.kill()
+            self.client.wait()
+            self.client.stdout.close()
+        else:
+            self.session.close()
+
+
+PLACES = "SELECT phase, epoch, page, pages FROM dana.progress"
+
+
+def descriptors(pid: int) -> list[str]:
+    """Sockets and memory files that a backend has open; needs the backend's account or root."""
+    found = []
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):
+            target = os.readlink(entry)
+            if target.startswith("socket:") or "memfd" in target:
+                found.append(target)
+    return found
+
+
+def maps(pid: int) -> int:
+    return Path(f"/proc/{pid}/maps").read_text().count("memfd:dana-ring")
+
+
+def cancel(attempt: Attempt) -> None:
+    attempt.observer.execute("SELECT pg_cancel_backend(%s)", (attempt.pid,))
+
+
+def terminate(attempt: Attempt) -> None:
+    attempt.observer.execute("SELECT pg_terminate_backend(%s)", (attempt.pid,))
+
+
+def kill_client(attempt: Attempt) -> None:
+    assert attempt.client is not None
+    attempt.client.kill()
+
+
+def signal_session(attempt: Attempt, number: signal.Signals) -> None:
+    for pid in attempt.workshop.sessions():
+        os.kill(pid, number)
+
+
+def stop_session(attempt: Attempt) -> None:
+    signal_session(attempt, signal.SIGSTOP)
+    time.sleep(0.05)
+    cancel(attempt)
+    attempt.wait()
+    signal_session(attempt, signal.SIGCONT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What happens to a training.
+
+    Attributes
+    ----------
+    act
+        Does it. None: it happens by itself, by ``setting``.
+    error
+        What the statement ends with.
+    message
+        Part of its text.
+    elsewhere
+        What it ends with at other moments; None: it does not end, and succeeds when what holds it is gone.
+    moments
+        At which moments it can happen.
+    setting
+        A setting that makes it happen after a time.
+    survives
+        Whether the SQL session does.
+    """
+
+    act: Callable[[Attempt], object] | None = None
+    error: type[psycopg.Error]
+    message: str = ""
+    elsewhere: dict[str, type[psycopg.Error] | None] = field(default_factory=dict)
+    moments: tuple[str, ...] = tuple(MOMENTS)
+    setting: str = ""
+    survives: bool = True
+
+
+AT_THE_WORKER = tuple(name for name, moment in MOMENTS.items() if moment.session)
+AT_A_LOCK = tuple(name for name, moment in MOMENTS.items() if "locked" in moment.reached)
+LOST_WORKER: dict[str, type[psycopg.Error] | None] = {
+    "waiting for dana.max_runs": errors.SqlclientUnableToEstablishSqlconnection,  # when its turn comes
+    "storing": None,  # the worker has done its part
+}
+
+FAULTS = {
+    "cancel": Fault(act=cancel, error=errors.QueryCanceled, message="due to user request"),
+    "statement_timeout": Fault(
+        error=errors.QueryCanceled, message="due to statement timeout", setting="statement_timeout"
+    ),
+    "training_timeout": Fault(
+        error=errors.QueryCanceled,
+        message="due to dana.training_timeout",
+        setting="dana.training_timeout",
+        elsewhere={"waiting for dana.max_runs": None},  # a training that has not begun takes no time
+    ),
+    "lock_timeout": Fault(
+        error=errors.LockNotAvailable, message="due to lock timeout", setting="lock_timeout", moments=AT_A_LOCK
+    ),
+    "terminate": Fault(act=terminate, error=errors.AdminShutdown, survives=False),
+    "kill -9 of the client": Fault(act=kill_client, error=psycopg.OperationalError, survives=False),
+    "kill -9 of the worker's session": Fault(
+        act=lambda attempt: signal_session(attempt, signal.SIGKILL),
+        error=errors.ConnectionFailure,
+        elsewhere=LOST_WORKER,
+        moments=AT_THE_WORKER,
+    ),
+    "SIGSTOP of the worker's session, cancel": Fault(
+        act=stop_session, error=errors.QueryCanceled, moments=AT_THE_WORKER
+    ),
+    "kill -9 of the worker": Fault(
+        act=lambda attempt: attempt.workshop.stop(signal.SIGKILL),
+        error=errors.ConnectionFailure,
+        elsewhere=LOST_WORKER,
+    ),
+    "SIGTERM of the worker": Fault(
+        act=lambda attempt: attempt.workshop.stop(signal.SIGTERM),
+        error=errors.ConnectionFailure,
+        elsewhere=LOST_WORKER,
+    ),
+}
+
+CASES = [(fault, moment) for moment in MOMENTS for fault in FAULTS if moment in FAULTS[fault].moments]
+
+
+@pytest.mark.parametrize(("fault", "moment"), CASES, ids=[f"{moment}-{fault}" for fault, moment in CASES])
+def test_faults(workshop: Workshop, fault: str, moment: str) -> None:
+    held, happens = MOMENTS[moment], FAULTS[fault]
+    expected = happens.elsewhere.get(moment, happens.error)
+    workshop.ensure()
+    worker_log, server_log = len(workshop.log), len(workshop.cluster.log)
+    with workshop.connect() as observer:
+        with ExitStack() as at_last:
+            with held.prepare(workshop):
+                attempt = inflict(workshop, observer, held, happens, lasting=expected is None)
+                at_last.callback(attempt.close)
+            attempt.wait()
+            assert attempt.over, "the statement did not end"
+            workshop.ensure()
+            stored = observer.execute("SELECT name FROM dana.model UNION ALL SELECT model FROM dana.run").fetchall()
+            assert stored.count(("m",)) == (2 if expected is None else 0)
+            if happens.survives:
+                assert_outcome(attempt, expected, happens.message)
+                assert_clean(observer, attempt, connected=expected is None or moment == "storing")
+                observer.execute("TRUNCATE dana.model, dana.run, dana.epoch")
+                assert_trains(workshop, attempt.session)
+                assert (len(descriptors(attempt.pid)), maps(attempt.pid)) == (attempt.descriptors + 1, 1)
+        observer.execute("TRUNCATE dana.model, dana.run, dana.epoch")
+        if not happens.survives:
+            with workshop.connect() as another:
+                assert_trains(workshop, another)
+        until(lambda: not workshop.sessions(), "a session of the worker is left")
+        until(lambda: not workshop.processes(), "a process of the worker is left")
+        assert observer.execute("SELECT FROM dana.dana_progress()").rowcount == 0
+        assert observer.execute("SELECT FROM dana.dana_live_epochs()").rowcount == 0
+    assert "Traceback" not in workshop.log[worker_log:], workshop.log[worker_log:]
+    said = workshop.cluster.log[server_log:]
+    assert not re.search(r"PANIC|was terminated by signal|leak|TRAP|still referenced", said), said
+
+
+def inflict(workshop: Workshop, observer: Session, held: Moment, happens: Fault, *, lasting: bool) -> Attempt:
+    """Begin a training and have the fault happen at the moment; with ``lasting`` it does not end the training."""
+    if happens.act is not None:
+        attempt = Attempt(workshop, observer, held, process=happens.act is kill_client)
+        assert attempt.until_reached(), attempt.error
+        happens.act(attempt)
+        attempt.assert_there()
+        if "locked" not in held.reached or not happens.survives:
+            attempt.wait()
+        elif lasting:
+            time.sleep(0.1)
+            assert attempt.at(held.lasts)
+        return attempt
+    seconds = held.about
+    while True:  # until the time is over at the moment, and not before it
+        attempt = Attempt(workshop, observer, held, settings=f"SET {happens.setting} = {int(1000 * seconds)}")
+        reached = attempt.until_reached()
+        there = reached
+        if lasting:
+            time.sleep(1.5 * seconds)
+            assert attempt.at(held.lasts)
+            return attempt
+        while reached and not attempt.over:
+            there = attempt.at(held.lasts) or (there and not attempt.at("true"))
+            time.sleep(0.005)
+        if there:
+            return attempt
+        attempt.close()
+        seconds *= 2
+        assert seconds < PATIENCE, attempt.error
+
+
+def assert_outcome(attempt: Attempt, expected: type[psycopg.Error] | None, message: str) -> None:
+    if expected is None:
+        assert attempt.error is None, attempt.error
+        return
+    assert isinstance(attempt.error, expected), attempt.error
+    if expected is errors.QueryCanceled:
+        assert message in str(attempt.error)
+
+
+def assert_clean(observer: Session, attempt: Attempt, *, connected: bool) -> None:
+    """Connection and ring are gone, unless the worker had answered; no lock is held."""
+    pid = attempt.pid
+    assert (len(descriptors(pid)), maps(pid)) == (attempt.descriptors + connected, connected)
+    assert observer.execute("SELECT FROM pg_locks WHERE pid = %s", (pid,)).rowcount == 0
+    attempt.session.execute("SET statement_timeout = 0; SET lock_timeout = 0; SET dana.training_timeout = 0")
+
+
+def assert_trains(workshop: Workshop, session: Session) -> None:
+    for call in workshop.trainings():
+        assert workshop.weights(session, call) == workshop.reference
+
+
+@pytest.mark.parametrize("moment", ["compiling", "kept pages", "storing"])
+def test_killed_backend(workshop: Workshop, moment: str) -> None:
+    """The server restarts as after any crash of a backend; the worker lets go of the session."""
+    held = MOMENTS[moment]
+    workshop.ensure()
+    with suppress(psycopg.OperationalError), workshop.connect() as observer, held.prepare(workshop):
+        attempt = Attempt(workshop, observer, held)
+        assert attempt.until_reached(), attempt.error
+        os.kill(attempt.pid, signal.SIGKILL)
+        attempt.wait()
+        assert isinstance(attempt.error, psycopg.OperationalError)
+        workshop.cluster.until_restarted(observer)
+    until(lambda: not workshop.sessions(), "a session of the worker is left")
+    with workshop.connect() as session:
+        assert session.execute("SELECT FROM dana.model UNION ALL SELECT FROM dana.run").rowcount == 0
+        assert_trains(workshop, session)
+    workshop.cluster.until_sessions(0)
+
+
+@contextmanager
+def small_disk(workshop: Workshop) -> Iterator[None]:
+    """A tablespace `small` on a disk of 3 MB."""
+    disk = workshop.cluster.folder / "small"
+    disk.mkdir(exist_ok=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", str(disk)], check=False)
+    if mounted.returncode != 0:
+        pytest.skip("this machine lets nobody mount a disk")
+    try:
+        os.chown(disk, workshop.cluster.account.uid, workshop.cluster.account.gid)
+        disk.chmod(0o700)
+        with workshop.cluster.connect() as session:
+            session.execute(f"CREATE TABLESPACE small LOCATION '{disk}'")
+            yield
+            session.execute("ALTER TABLE dana.model SET TABLESPACE pg_default")
+            session.execute("CHECKPOINT")
+            session.execute("DROP TABLESPACE small")
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+DISK_FULL = {
+    "storing": (
+        "ALTER TABLE dana.model SET TABLESPACE small",
+        "dana_train('lrmf', 'faults.ratings', 'm', epochs => 1, hyper => '{\"m\": 50000, \"n\": 50000}')",
+    ),
+    "rows of a query": (
+        "SET temp_tablespaces = small; SET work_mem = '64kB'",
+        "dana_train('lrmf', query => 'SELECT * FROM faults.ratings ORDER BY y, i, j', model => 'm', epochs => 1)",
+    ),
+}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a disk")
+@pytest.mark.parametrize("moment", DISK_FULL)
+def test_full_disk(workshop: Workshop, moment: str) -> None:
+    setting, call = DISK_FULL[moment]
+    workshop.ensure()
+    with small_disk(workshop), workshop.connect() as session:
+        session.execute(setting)
+        with pytest.raises(errors.DiskFull):
+            session.execute(f"SELECT {call}")
+        assert session.execute("SELECT FROM dana.model UNION ALL SELECT FROM dana.run").rowcount == 0
+        assert_trains(workshop, session)
+        session.execute("RESET temp_tablespaces")
+
+
+def one(session: Session, query: str) -> Any:
+    row = session.execute(query).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def test_memory(workshop: Workshop) -> None:
+    """Too little is refused with the least that works, and that is enough; twice, for then the session has grown."""
+    workshop.ensure()
+    with workshop.connect() as session:
+        for _ in range(2):
+            session.execute("SET dana.max_memory = '64MB'")
+            with pytest.raises(
+                errors.OutOfMemory, match=r"dana\.max_memory of 64 MB is less than the \d+ MB"
+            ) as raised:
+                session.execute(f"SELECT {LOGISTIC}")
+            assert raised.value.diag.message_hint == "Raise dana.max_memory."
+            (least,) = re.findall(r"less than the (\d+) MB", str(raised.value))
+            session.execute(f"SET dana.max_memory = '{least}MB'")
+            assert_trains(workshop, session)
+            with pytest.raises(errors.OutOfMemory, match=r"needs more memory than the \d+ MB of dana\.max_memory"):
+                session.execute(f"SELECT {COMPILING}")
+            session.execute("RESET dana.max_memory")
+            assert_trains(workshop, session)
+
+
+def test_a_training_inside_a_training(workshop: Workshop) -> None:
+    """It is refused; the one around it keeps its place, its progress and its curve, and comes to the same model."""
+    workshop.ensure()
+    with workshop.connect() as observer, workshop.connect() as session:
+        workshop.cluster.configure(observer, "dana.max_runs = 1")
+        observer.execute(
+            f"""
+            CREATE FUNCTION faults.nested(id int) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+                IF id = 5000 THEN PERFORM {LOGISTIC}; END IF;
+                RETURN faults.gate(id);
+            EXCEPTION WHEN object_not_in_prerequisite_state THEN
+                RETURN true;
+            END $$
+            """
+        )
+        rows = "SELECT a, b, y FROM faults.narrow WHERE faults.nested(id)"
+        call = f"dana_train('logistic', query => '{rows}', model => 'checked', epochs => 2)"
+        trained: list[bytes] = []
+        thread = threading.Thread(target=lambda: trained.append(workshop.weights(session, call)))
+        pid = session.info.backend_pid
+        with gate_closed(workshop):  # after the row that trains
+            thread.start()
+            until(lambda: at(observer, pid, "phase = 'streaming' AND locked AND page > 0 AND epoch = 0"), "no gate")
+            places = "SELECT count(*) FROM pg_locks WHERE locktype = 'object' AND pid = %s AND granted"
+            assert observer.execute(places, (pid,)).fetchone() == (1,)
+        thread.join(PATIENCE)
+        assert trained == [workshop.reference]
+        assert observer.execute(places, (pid,)).fetchone() == (0,)
+        for what in ("dana.progress", "dana.dana_live_epochs()"):
+            assert one(observer, f"SELECT count(*) FROM {what}") == 0
+        observer.execute("DROP FUNCTION faults.nested")
+        workshop.cluster.configure(observer)
