@@ -392,9 +392,10 @@ CREATE FUNCTION dana.dana_arguments(features jsonb) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 	AS $$
-	-- a function has 100 arguments at most; a row is slower to make than arguments
+	-- a function has 100 arguments at most; a row is slower to make than arguments. Not r.name: where there is no such
+	-- column, that would call a function of the name
 	SELECT CASE WHEN jsonb_array_length(features) BETWEEN 1 AND 98 THEN (
-		SELECT string_agg(format('r.%I', f.name), ', ' ORDER BY f.n) FROM jsonb_array_elements_text(features) WITH ORDINALITY AS f (name, n)
+		SELECT string_agg(format('%I', f.name), ', ' ORDER BY f.n) FROM jsonb_array_elements_text(features) WITH ORDINALITY AS f (name, n)
 	) ELSE 'r.*' END
 	$$;
 COMMENT ON FUNCTION dana.dana_arguments IS 'The arguments of dana_predict() after the model, for rows that are called r: the columns of a model''s metadata';
@@ -430,7 +431,7 @@ BEGIN
 		SELECT FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) source::pg_catalog.oid AND c.relkind = 'v') THEN
 		RAISE invalid_parameter_value USING MESSAGE = 'argument "key" must name a column of the view that tells its rows apart';
 	END IF;
-	RETURN QUERY EXECUTE pg_catalog.format(E'SELECT dana.dana_text(r.%I), dana.dana_predict(%L::pg_catalog.text, %s) FROM %s AS r WHERE (%s\n)',
+	RETURN QUERY EXECUTE pg_catalog.format(E'SELECT dana.dana_text(%I), dana.dana_predict(%L::pg_catalog.text, %s) FROM %s AS r WHERE (%s\n)',
 		COALESCE(key, 'ctid'), model, dana.dana_arguments(names), source, COALESCE(filter, 'true'));
 END
 $$;
@@ -671,7 +672,7 @@ BEGIN
 	), judged AS (
 		SELECT s.n, s.tried, s.deviation, s.metrics, s.score, COALESCE(s.error,
 			CASE WHEN s.score IS NULL THEN pg_catalog.format('there is no %s on these rows', metric)
-				WHEN s.score = 'NaN' THEN pg_catalog.format('%s is not a number: the training diverged', metric) END) AS error
+				WHEN s.score = 'NaN' THEN pg_catalog.format('%s is not a number: a training diverged, or rows hold NaN', metric) END) AS error
 		FROM scored AS s
 	), ranked AS (
 		SELECT j.*, CASE WHEN j.error IS NULL THEN pg_catalog.rank() OVER (ORDER BY j.error IS NOT NULL,

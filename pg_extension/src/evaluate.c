@@ -126,12 +126,15 @@ find_rows(const dana_evaluation *asked, const evaluated_model *model)
 	rows.condition = filter == NULL ? "true" : psprintf("(%s\n)", filter);
 	if (strcmp(rows.part, "all") != 0)
 		rows.condition = psprintf("%s AND %s%s", rows.condition, strcmp(rows.part, "train") == 0 ? "NOT " : "",
-								  dana_holdout_expression("r.ctid", dana_json_double(model->metadata, "test_size"),
+								  dana_holdout_expression("ctid", dana_json_double(model->metadata, "test_size"),
 														  dana_json_integer(model->metadata, "seed")));
 	return rows;
 }
 
-/* The features as arguments of dana_predict(), or the row, whose columns it finds by name */
+/*
+ * The features as arguments of dana_predict(), or the row, whose columns it finds by name. No column is called r.name:
+ * where there is none, PostgreSQL would call somebody's function of that name, with the row.
+ */
 static char *
 arguments_of(const evaluated_model *model)
 {
@@ -143,7 +146,7 @@ arguments_of(const evaluated_model *model)
 		return "r.*";
 	initStringInfo(&list);
 	for (int i = 0; i < count; i++)
-		appendStringInfo(&list, "%sr.%s", i > 0 ? ", " : "", quote_identifier(names[i]));
+		appendStringInfo(&list, "%s%s", i > 0 ? ", " : "", quote_identifier(names[i]));
 	return list.data;
 }
 
@@ -155,8 +158,8 @@ label_of(const dana_evaluation *asked, const evaluated_model *model)
 	if (dana_json_is_null(model->metadata, "labels") || dana_json_strings(model->metadata, "labels", &names) != 1)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						errmsg("model \"%s\" has no label to compare with", asked->model)));
-	return dana_json_is_null(model->metadata, "classes") ? psprintf("dana.dana_number(r.%s)", quote_identifier(names[0]))
-														 : psprintf("dana.dana_class(r.%s, $3)", quote_identifier(names[0]));
+	return dana_json_is_null(model->metadata, "classes") ? psprintf("dana.dana_number(%s)", quote_identifier(names[0]))
+														 : psprintf("dana.dana_class(%s, $3)", quote_identifier(names[0]));
 }
 
 /* Classes of the label as a text[]; empty where it is a number */

@@ -42,6 +42,8 @@ DANA_COMMAND(dana_prune)
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("give argument \"older_than\", argument \"keep\", or both"),
 				 errhint("For instance dana_prune('30 days', keep => 3): what is older than that, except the 3 newest of each.")));
+	if (!PG_ARGISNULL(0) && DatumGetBool(DirectFunctionCall2(interval_lt, values[1], IntervalPGetDatum(&(Interval){0}))))
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"older_than\" must not be negative")));
 	if (!PG_ARGISNULL(1) && PG_GETARG_INT32(1) < 0)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("argument \"keep\" must be a number from 0, not %d", PG_GETARG_INT32(1))));

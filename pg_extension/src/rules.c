@@ -194,7 +194,9 @@ DANA_COMMAND(dana_create_udf)
 {
 	static dana_statement store = DANA_STATEMENT(
 		"INSERT INTO dana.rule (name, source, description, owner) VALUES ($1, $2, $3, $4) "
-		"ON CONFLICT (name) DO UPDATE SET source = excluded.source, description = excluded.description, created = now()",
+		/* whose text it is, whose rule it is: a role that replaces another's by its right to do so */
+		"ON CONFLICT (name) DO UPDATE SET (source, description, owner, created) = "
+		" ROW (excluded.source, excluded.description, excluded.owner, now())",
 		TEXTOID, TEXTOID, JSONBOID, OIDOID);
 	char		 *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	char		 *source = text_to_cstring(PG_GETARG_TEXT_PP(1));

@@ -112,6 +112,10 @@ read_cleaning(const dana_training *training, dana_cleaning *cleaning)
 	cleaning->class_count = training->classes.count;
 	if (training->classes.count == 0)
 		bad_value("classes", "{}", "a list of labels");
+	for (int i = 1; i < training->classes.count; i++)
+		for (int k = 0; k < i; k++)
+			if (strcmp(training->classes.values[i], training->classes.values[k]) == 0)
+				bad_value("classes", training->classes.values[i], "labels that differ");
 }
 
 static char *

@@ -306,8 +306,8 @@ def test_roles_that_may_not_log_in(cluster: Cluster, session: Session, table: st
 def test_other_functions_in_the_background(session: Session, table: str, rule: Callable[..., str]) -> None:
     name = rule(rows=True)
     row = session.execute(
-        "SELECT dana_start('dana_train_groups',"
-        " jsonb_build_object('rule', %s::text, 'training', jsonb_build_object('query', %s::text), 'group_by', ARRAY['g']))",
+        "SELECT dana_start('dana_train_groups', jsonb_build_object("
+        "'rule', %s::text, 'training', jsonb_build_object('query', %s::text), 'group_by', ARRAY['g']))",
         (name, "SELECT id, id % 3 AS g FROM t"),
     ).fetchone()
     assert row is not None

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import psycopg
 import pytest
 
 from dana.server.embedded import EmbeddedServer
 from tests.sources.conftest import SUMS, Session
-from tests.sources.test_administration import HOLD
 
 errors = psycopg.errors
 
@@ -413,6 +410,33 @@ def test_a_role_with_capitals_evaluates_its_own_model(models: Session) -> None:
             )
 
 
+def test_no_function_is_taken_for_a_column(owners: Session) -> None:
+    """``r.name`` calls a function of that name where the row has no such column; what is stored names no function."""
+    owners.execute("SELECT set_config('test.caught', '', false)")
+    owners.execute("CREATE VIEW v1 AS TABLE t1")
+    with acting(owners, "bob"):
+        owners.execute(EVIL)
+        owners.execute("CREATE TABLE of_bob AS SELECT 1::real AS trap, 1::real AS snare, 1::real AS pit")
+        for name in ("trap", "snare", "pit"):
+            for kind in ("t1", "v1", "record"):
+                owners.execute(
+                    f"CREATE FUNCTION {name}({kind}) RETURNS real LANGUAGE plpgsql AS $$ BEGIN RETURN evil(1); END $$"
+                )
+        owners.execute("SELECT dana_train('sums', 'of_bob', 'm', '{trap,snare}', 'pit', test_size => 0.0001)")
+        owners.execute("DROP TABLE of_bob")
+    for call in (
+        "dana_evaluate('bob.m', 't1', part => 'all')",
+        "dana_evaluate('bob.m', 't1', part => 'test')",
+        "dana_evaluate('bob.m', 'v1')",
+        "dana_evaluate('bob.m', query => 'TABLE t1')",
+        "dana_predict_table('bob.m', 't1', 'x')",
+        "dana_predict_table('bob.m', 'v1', 'x')",
+    ):
+        with pytest.raises(errors.UndefinedColumn):
+            owners.execute(f"SELECT * FROM {call}")  # type: ignore[arg-type]
+    assert caught(owners) == set()
+
+
 CAST = """
 CREATE TYPE answer AS ENUM ('no', 'yes');
 CREATE FUNCTION told(answer) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM evil(1); RETURN 'yes'; END $$;
@@ -450,60 +474,3 @@ def test_no_cast_of_a_column_s_type_is_called(owners: Session) -> None:
         assert owners.execute(f"SELECT * FROM {call}").rowcount > 0, call  # type: ignore[arg-type]
     assert owners.execute("SELECT DISTINCT name FROM dana.model WHERE name LIKE 'sums[%'").rowcount == 2
     assert caught(owners) == set()
-
-
-def test_texts_are_those_of_casts(session: Session) -> None:
-    """But for casts that users made."""
-    session.execute(
-        "CREATE TYPE mood AS ENUM ('no', 'yes'); CREATE DOMAIN flag AS boolean; CREATE DOMAIN town AS char(5)"
-    )
-    for value in (
-        "true", "true::flag", "'ab'::char(5)",
-        "'ab '::town", "'x'::\"char\"", "'n'::name", "'10.0.0.1'::inet", "'yes'::mood",
-        "1.50::numeric", "0.1::real", "date '2020-02-02'", "'{1,NULL}'::int[]", "ROW(1, 'a')", "'(0,1)'::tid", "'t'",
-        "'a'::varchar(3)", "'{\"a\": 1}'::jsonb",
-    ):  # fmt: skip
-        same = f"SELECT dana.dana_text({value}) = ({value})::text, dana.dana_text({value})"
-        assert session.execute(same).fetchall()[0][0], value  # type: ignore[arg-type]
-    assert session.execute("SELECT dana.dana_text(NULL::mood)").fetchone() == (None,)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        "dana_train('sums', 't', warm_start_from => 'm', filter => 'hold(x) > 0')",
-        "dana.sums('t', '{\"filter\": \"hold(x) > 0\"}')",
-        "dana_cross_validate('sums', 't', 2, '{\"filter\": \"hold(x) > 0\"}')",
-        "dana_search('sums', 't', '[{}]', folds => 2, training => '{\"filter\": \"hold(x) > 0\"}')",
-        'dana_train_groups(\'sums\', \'t\', \'{y}\', \'{"features": ["x"], "label": "y", "filter": "hold(x) > 0"}\')',
-    ],
-)
-def test_a_training_locks_no_table_of_the_extension(session: Session, server: EmbeddedServer, call: str) -> None:
-    """While its rows are read, somebody may have dana.model and dana.rule for himself, and predict."""
-    session.execute("CREATE TABLE t AS SELECT i::real AS x, 1::real AS y FROM generate_series(1, 20) i")
-    session.execute("SELECT dana_train('sums', 't', 'm', epochs => 1)")
-    session.execute(HOLD)
-    session.execute("SELECT pg_advisory_lock(5); SET lock_timeout = '10s'")
-    ended: list[Any] = []
-    with psycopg.connect(server.dsn, autocommit=True) as other:
-        other.execute("SET search_path = test, public")
-        pid = other.info.backend_pid
-        thread = threading.Thread(target=lambda: ended.append(other.execute(f"SELECT * FROM {call}").rowcount))  # type: ignore[arg-type]
-        thread.start()
-        try:
-            waits = "SELECT count(*) FROM pg_locks WHERE pid = %s AND locktype = 'advisory' AND NOT granted"
-            while session.execute(waits, (pid,)).fetchone() == (0,):
-                assert thread.is_alive()
-            held = session.execute(
-                "SELECT relation::regclass::text, mode FROM pg_locks WHERE pid = %s AND relation IN"
-                " (SELECT oid FROM pg_class WHERE relnamespace = 'dana'::regnamespace)",
-                (pid,),
-            ).fetchall()
-            for table in ("model", "rule", "run", "epoch"):
-                session.execute(f"VACUUM FULL dana.{table}")
-            assert predicted(session, "m") == predicted(session, "m@1")
-        finally:
-            session.execute("SELECT pg_advisory_unlock(5); RESET lock_timeout")
-            thread.join()
-    assert held == []
-    assert ended[0] > 0
