@@ -190,8 +190,8 @@ find_model(FunctionCallInfo fcinfo, const char *reference)
 }
 
 /*
- * Runs the program: a short one as a whole, so that the processor's mode is set and restored once; a long one instruction by
- * instruction, with interrupts handled in between, in the processor's usual mode
+ * Runs the program: a short one as a whole, so that the processor's mode is set and restored once; a long one
+ * instruction by instruction, with interrupts handled in between, in the processor's usual mode.
  */
 static void
 evaluate(const loaded_model *model)
@@ -207,7 +207,8 @@ evaluate(const loaded_model *model)
 
 		dn_leave(mode);
 		if (wrong != NULL)
-			ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION), errmsg("model \"%s\" cannot predict: %s", model->name, wrong)));
+			ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
+							errmsg("model \"%s\" cannot predict: %s", model->name, wrong)));
 		i += step;
 		if (i >= end)
 			return;

@@ -94,8 +94,9 @@ place_of_word(const char *word, const char *const *list)
 static void
 read_cleaning(const dana_training *training, dana_cleaning *cleaning)
 {
-	static const char *const null_policies[] = {"skip", "error", NULL};				  /* or a number: dana_null_policy */
-	static const char *const nonfinite_policies[] = {"keep", "skip", "error", NULL}; /* dana_nonfinite_policy */
+	/* in the order of dana_null_policy, whose last one is a number, and dana_nonfinite_policy */
+	static const char *const null_policies[] = {"skip", "error", NULL};
+	static const char *const nonfinite_policies[] = {"keep", "skip", "error", NULL};
 	char *end;
 
 	cleaning->nulls = place_of_word(training->nulls, null_policies);
