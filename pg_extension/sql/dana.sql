@@ -790,6 +790,7 @@ BEGIN
 		JOIN pg_catalog.pg_class AS c ON c.relname = v.result AND c.relnamespace = 'dana'::pg_catalog.regnamespace
 		JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND pg_catalog.col_description(c.oid, a.attnum) IS NULL
 		JOIN pg_catalog.pg_attribute AS t ON t.attrelid = ('dana.' || v.origin)::pg_catalog.regclass AND t.attname = a.attname
+			AND pg_catalog.col_description(t.attrelid, t.attnum) IS NOT NULL
 	LOOP
 		EXECUTE pg_catalog.format('COMMENT ON COLUMN dana.%I.%I IS %L', same.result, same.attname, same.text);
 	END LOOP;

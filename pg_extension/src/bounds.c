@@ -14,7 +14,6 @@
 #include <limits.h>
 
 #include "storage/latch.h"
-#include "storage/lock.h"
 #include "tcop/tcopprot.h"
 #include "utils/timeout.h"
 #include "utils/varlena.h"
@@ -172,12 +171,20 @@ dana_bounds_adopt(Jsonb *carried)
 
 /* Places */
 
-static bool
-bounds_take_place(int number, bool wait)
+LOCKTAG
+dana_lock(uint32 number)
 {
 	LOCKTAG tag;
 
-	SET_LOCKTAG_OBJECT(tag, InvalidOid, DANA_LOCK_CLASS, (Oid)number, 0);
+	SET_LOCKTAG_OBJECT(tag, InvalidOid, 0x44414e41, number, 0); /* no catalog has that OID */
+	return tag;
+}
+
+static bool
+bounds_take_place(int number, bool wait)
+{
+	LOCKTAG tag = dana_lock(number);
+
 	if (LockAcquire(&tag, ExclusiveLock, false, !wait) == LOCKACQUIRE_NOT_AVAIL)
 		return false;
 	place = number;
@@ -187,13 +194,8 @@ bounds_take_place(int number, bool wait)
 static void
 bounds_arm(void)
 {
-	if (deadline == 0)
-		return;
-#if PG_VERSION_NUM >= 150000
-	enable_timeout_every(timer, deadline, AGAIN_MS);
-#else
-	enable_timeout_at(timer, deadline);
-#endif
+	if (deadline != 0)
+		enable_timeout_at(timer, deadline);
 }
 
 static void
@@ -228,11 +230,10 @@ dana_bounds_enter(void)
 void
 dana_bounds_leave(void)
 {
-	LOCKTAG tag;
+	LOCKTAG tag = dana_lock(place);
 
 	if (place == 0)
 		return;
-	SET_LOCKTAG_OBJECT(tag, InvalidOid, DANA_LOCK_CLASS, (Oid)place, 0);
 	LockRelease(&tag, ExclusiveLock, false);
 	place = 0;
 }
@@ -250,9 +251,7 @@ bounds_time_is_over(void)
 	QueryCancelPending = true;
 	InterruptPending = true;
 	SetLatch(MyLatch);
-#if PG_VERSION_NUM < 150000
-	enable_timeout_after(timer, AGAIN_MS);
-#endif
+	enable_timeout_after(timer, AGAIN_MS); /* enable_timeout_every() is there from 15 on */
 }
 
 void

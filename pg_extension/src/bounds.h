@@ -5,6 +5,7 @@
 
 #include <signal.h>
 
+#include "storage/lock.h"
 #include "utils/jsonb.h"
 
 extern int dana_max_epochs;
@@ -12,8 +13,8 @@ extern int dana_max_memory; /* MB of the worker's session; 0: as the worker was 
 extern int dana_max_jobs;	/* in the whole server; 0: any number */
 extern int dana_max_jobs_per_role;
 
-/* The class of our locks that are no catalog's: 0 is the registration of jobs, from 1 the places of dana.max_runs */
-#define DANA_LOCK_CLASS ((Oid)0x44414e41)
+/* Our locks that are no catalog's: 0 is the registration of jobs, from 1 the places of dana.max_runs */
+extern LOCKTAG dana_lock(uint32 number);
 
 extern void dana_bounds_define(void);
 

@@ -36,11 +36,11 @@ extern void dana_set_for_now(const char *name, const char *value);
 /* Connects to SPI, as SPI_connect(), and stays in the caller's memory context; SPI_finish() ends it */
 extern void dana_connect(void);
 
-/* Bracket around statements, with a connection; an error in between needs no clean-up, the transaction's abort does it */
+/* Bracket around statements, connected; an error in between needs no clean-up, the transaction's abort does it */
 extern dana_identity dana_become_owner(void);
 extern void			 dana_become_caller(dana_identity before);
 
-/* Runs a statement; returns the number of rows. These end with the connection; what a caller copies of them does not. */
+/* Runs a statement; returns the number of rows, which end with the connection; what is copied of them does not */
 extern uint64 dana_run(dana_statement *statement, Datum *values, const char *nulls);
 
 /* The same for a SELECT inside a query: on the query's snapshot, also in a parallel worker */

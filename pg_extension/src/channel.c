@@ -2,8 +2,8 @@
  * The socket to the worker: bytes, waiting, messages.
  *
  * Every wait is on the latch as well as on the socket, so that cancel, statement_timeout, terminate and the
- * postmaster's death end it at once. No buffer is pinned or locked during a wait. Where something fails, session.c, which
- * made the socket, closes it.
+ * postmaster's death end it at once. No buffer is pinned or locked during a wait. Where something fails, session.c,
+ * which made the socket, closes it.
  */
 #include "postgres.h"
 
@@ -34,10 +34,11 @@ dana_channel_close(void)
 void
 dana_worker_gone(const char *what)
 {
-	if (errno != 0)
-		ereport(ERROR, (errcode(ERRCODE_CONNECTION_FAILURE), errmsg("lost the dana worker while %s: %m", what),
-						errhint("The worker's log may say why. The next call connects anew.")));
-	ereport(ERROR, (errcode(ERRCODE_CONNECTION_FAILURE), errmsg("the dana worker closed the connection while %s", what),
+	const bool closed = errno == 0;
+
+	ereport(ERROR, (errcode(ERRCODE_CONNECTION_FAILURE),
+					closed ? errmsg("the dana worker closed the connection while %s", what)
+						   : errmsg("lost the dana worker while %s: %m", what),
 					errhint("The worker's log may say why. The next call connects anew.")));
 }
 

@@ -28,17 +28,12 @@
 #define dana_test_for_old_snapshot(snapshot, relation, page) TestForOldSnapshot(snapshot, relation, page)
 #endif
 
-/* 16 renamed it */
+/* 16 renamed them */
 #if PG_VERSION_NUM >= 160000
 #define dana_relation_locator(relation) ((relation)->rd_locator)
-#else
-#define dana_relation_locator(relation) ((relation)->rd_node)
-#endif
-
-/* 16 renamed it */
-#if PG_VERSION_NUM >= 160000
 #define dana_backend_status(i) pgstat_get_local_beentry_by_index(i)
 #else
+#define dana_relation_locator(relation) ((relation)->rd_node)
 #define dana_backend_status(i) pgstat_fetch_stat_local_beentry(i)
 #endif
 

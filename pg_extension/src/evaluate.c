@@ -198,12 +198,13 @@ dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 	MemoryContext		  caller = CurrentMemoryContext;
 	const char			 *schema = quote_identifier(get_namespace_name(dana_extension_schema()));
 	/* the types of the metrics' arguments are exactly the declared ones; OFFSET: each prediction is made once */
-	char *text = psprintf("SELECT $4 OPERATOR(pg_catalog.||) COALESCE(%s.dana_classification_metrics(s.y, s.p, $2), '{}') "
-						  "OPERATOR(pg_catalog.||) %s.dana_regression_metrics(s.y, s.p) FROM ("
+	char *text = psprintf("SELECT $4 OPERATOR(pg_catalog.||) COALESCE(%s.dana_classification_metrics(s.y, s.p, $2), "
+						  "'{}') OPERATOR(pg_catalog.||) %s.dana_regression_metrics(s.y, s.p) FROM ("
 						  "SELECT %s AS y, dana.dana_predict($1, %s)::pg_catalog.float8 AS p FROM %s AS r WHERE %s OFFSET 0) AS s",
 						  schema, schema, label_of(asked, &model), arguments_of(&model), rows.from, rows.condition);
 	Oid		   types[] = {TEXTOID, FLOAT8OID, TEXTARRAYOID, JSONBOID};
-	Datum	   values[] = {CStringGetTextDatum(model.reference), asked->threshold.value, classes_of(&model), about(&model, rows.part)};
+	Datum	   values[] = {CStringGetTextDatum(model.reference), asked->threshold.value, classes_of(&model),
+						   about(&model, rows.part)};
 	char	   nulls[] = {' ', asked->threshold.isnull ? 'n' : ' ', ' ', ' ', '\0'};
 	SPIPlanPtr plan;
 	Jsonb	  *metrics;

@@ -38,8 +38,8 @@ dana_is_class(float label, int classes)
 	return classes == 0 || (label >= 0 && label < (float)classes && label == (float)(int)label);
 }
 
-/* Raises the error for a row's label that is none; `row` says which row, `column` which column */
-extern _Noreturn void dana_refuse_label(const char *row, const char *name, const char *column, double label, int classes);
+/* Raises the error for a row's label that is none; `row` says which row of what, `column` which column */
+extern _Noreturn void dana_refuse_label(const char *row, const char *column, double label, int classes);
 
 /* What frames look like, as the worker wishes */
 typedef struct dana_frame_layout

@@ -228,9 +228,8 @@ jobs_register(void)
 	List	 *handles = NIL;
 	ListCell *cell;
 	ListCell *handle;
-	LOCKTAG	  tag;
+	LOCKTAG	  tag = dana_lock(0);
 
-	SET_LOCKTAG_OBJECT(tag, InvalidOid, DANA_LOCK_CLASS, 0, 0);
 	(void)LockAcquire(&tag, ExclusiveLock, false, false);
 	jobs_check_limits();
 	foreach (cell, pending)

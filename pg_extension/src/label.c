@@ -59,6 +59,7 @@ dana_label_check(const dana_label *label, HeapTuple tuple)
 	value = heap_getattr(tuple, label->column, descriptor, &isnull);
 	number = (float)dana_number_of(&label->type, value);
 	if (!dana_is_class(number, label->classes))
-		dana_refuse_label(psprintf("row (%u,%u)", ItemPointerGetBlockNumber(&tuple->t_self), ItemPointerGetOffsetNumber(&tuple->t_self)),
-						  label->name, NameStr(TupleDescAttr(descriptor, label->column - 1)->attname), number, label->classes);
+		dana_refuse_label(psprintf("row (%u,%u) of %s", ItemPointerGetBlockNumber(&tuple->t_self),
+								   ItemPointerGetOffsetNumber(&tuple->t_self), label->name),
+						  NameStr(TupleDescAttr(descriptor, label->column - 1)->attname), number, label->classes);
 }

@@ -21,8 +21,8 @@ dana_notices_define(void)
 	static const struct config_enum_entry levels[] = {
 		{"none", NOTICES_NONE, false}, {"run", NOTICES_RUN, false}, {"epoch", NOTICES_EPOCH, false}, {NULL, 0, false}};
 
-	DefineCustomEnumVariable("dana.notices", "What a training tells as NOTICE: nothing, its end, or each epoch.", NULL, &level,
-							 NOTICES_NONE, levels, PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("dana.notices", "What a training tells as NOTICE: nothing, its end, or each epoch.", NULL,
+							 &level, NOTICES_NONE, levels, PGC_USERSET, 0, NULL, NULL, NULL);
 }
 
 /* ", loss 0.25"; nothing for a rule without one */

@@ -189,44 +189,31 @@ find_model(FunctionCallInfo fcinfo, const char *reference)
 	return models->last = entry->model;
 }
 
-/* Raises an error unless there is nothing wrong */
-static void
-check(const loaded_model *model, const char *wrong)
-{
-	if (wrong != NULL)
-		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION), errmsg("model \"%s\" cannot predict: %s", model->name, wrong)));
-}
-
-/* Runs the whole program; sets and restores the processor's mode once */
+/*
+ * Runs the program: a short one as a whole, so that the processor's mode is set and restored once; a long one
+ * instruction by instruction, with interrupts handled in between, in the processor's usual mode.
+ */
 static void
 evaluate(const loaded_model *model)
 {
-	unsigned	mode = dn_enter();
-	const char *wrong;
+	const uint32 end = model->program.instructions;
+	const uint32 step = model->program.work <= UNINTERRUPTED_WORK ? end : 1;
+	unsigned	 mode = dn_enter();
 
 	dana_inputs_write(&model->features, model->numbers, model->memory);
-	wrong = dana_predictor_run(&model->program, model->memory, 0, model->program.instructions);
-	dn_leave(mode);
-	check(model, wrong);
-}
-
-/* The same for a long program: interrupts are handled between its instructions, in the processor's usual mode */
-static void
-evaluate_in_steps(const loaded_model *model)
-{
-	unsigned mode = dn_enter();
-
-	dana_inputs_write(&model->features, model->numbers, model->memory);
-	dn_leave(mode);
-	for (uint32 i = 0; i < model->program.instructions; i++)
+	for (uint32 i = 0;;)
 	{
-		const char *wrong;
+		const char *wrong = dana_predictor_run(&model->program, model->memory, i, i + step);
 
+		dn_leave(mode);
+		if (wrong != NULL)
+			ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
+							errmsg("model \"%s\" cannot predict: %s", model->name, wrong)));
+		i += step;
+		if (i >= end)
+			return;
 		CHECK_FOR_INTERRUPTS();
 		mode = dn_enter();
-		wrong = dana_predictor_run(&model->program, model->memory, i, i + 1);
-		dn_leave(mode);
-		check(model, wrong);
 	}
 }
 
@@ -260,9 +247,6 @@ DANA_FUNCTION(dana_predict)
 				 errmsg("model \"%s\" takes %u features, not " INT64_FORMAT, model->name, model->program.inputs, features),
 				 errhint("Give the columns that it was trained on in their order; dana.model.metadata has their names. "
 						 "A whole row of the table does, too.")));
-	if (model->program.work <= UNINTERRUPTED_WORK)
-		evaluate(model);
-	else
-		evaluate_in_steps(model);
+	evaluate(model);
 	PG_RETURN_FLOAT4(dn_canonical(model->memory[model->program.result]));
 }

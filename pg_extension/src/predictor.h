@@ -15,8 +15,8 @@
 #define DANA_PREDICTOR_FLOATS		(UINT32_C(1) << 28) /* of memory, and per instruction */
 
 /*
- * Operations: their codes from 0 are their places in this list, and in Code of predictor.py. Those on one element each say
- * how many operands they read, and what they make of them.
+ * Operations: their codes from 0 are their places in this list, and in Code of predictor.py. Those on one element each
+ * say how many operands they read, and what they make of them.
  */
 #define DANA_PREDICTOR_ELEMENTWISE(CODE) \
 	CODE(ADD, 2, dn_add(A, B)) \

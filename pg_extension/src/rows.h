@@ -24,5 +24,6 @@ extern bool dana_rows_volatile(dana_rows *rows);
 /* Runs the statement on the caller's snapshot with the caller's rights, and adds its rows to the frames */
 extern void dana_rows_stream(dana_rows *rows, dana_frames *frames);
 
-/* Runs the statement likewise, and hands each row to `take`, until it returns false or there were `limit`; 0: all of them */
-extern void dana_rows_each(dana_rows *rows, uint64 limit, bool (*take)(TupleTableSlot *row, void *context), void *context);
+/* Runs it likewise, and hands each row to `take`, until that returns false or there were `limit`; 0: all of them */
+extern void dana_rows_each(dana_rows *rows, uint64 limit, bool (*take)(TupleTableSlot *row, void *context),
+						   void *context);

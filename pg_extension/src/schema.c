@@ -42,7 +42,7 @@ check_scanned_tuple(dana_source *source, const dana_tuple_shape *shape, TupleTab
 							psprintf("line pointer %u: %s", ItemPointerGetOffsetNumber(&row->tts_tid), damage));
 }
 
-/* Looks at a row, whose columns are all of the source or, with `numbers`, some; false where nothing is left to find out */
+/* Looks at a row, whose columns are the source's or, with `numbers`, some of them; false where nothing is left to find */
 static bool
 probe_row(TupleTableSlot *row, void *context)
 {
@@ -75,7 +75,7 @@ probe_table(dana_source *source, dana_array_probe *probe)
 	dana_tuple_shape *shape = dana_tuple_shape_of(RelationGetDescr(source->relation));
 	bool			  more = true;
 
-	for (int rows = 0; more && rows < ARRAY_PROBE_ROWS && table_scan_getnextslot(scan, ForwardScanDirection, row); rows++)
+	for (int i = 0; more && i < ARRAY_PROBE_ROWS && table_scan_getnextslot(scan, ForwardScanDirection, row); i++)
 	{
 		check_scanned_tuple(source, shape, row);
 		more = probe_row(row, probe);
@@ -85,26 +85,39 @@ probe_table(dana_source *source, dana_array_probe *probe)
 	ExecDropSingleTupleTableSlot(row);
 }
 
-static dana_array_probe *
-probe_arrays(dana_source *source, TupleDesc descriptor)
+static TupleDesc
+source_columns(dana_source *source)
 {
-	dana_array_probe *probe = palloc0(sizeof *probe);
-	int				 *numbers = palloc(sizeof(int) * Max(descriptor->natts, 1));
+	return source->query != NULL ? dana_rows_descriptor(source->plan) : RelationGetDescr(source->relation);
+}
 
+void
+dana_source_probe(dana_source *source)
+{
+	TupleDesc		  descriptor = source_columns(source);
+	int				 *numbers = palloc(sizeof(int) * Max(descriptor->natts, 1));
+	dana_array_probe *probe;
+
+	if (source->probe != NULL)
+		return;
+	probe = source->probe = palloc0(sizeof *probe);
 	probe->lengths = palloc(sizeof(int) * Max(descriptor->natts, 1));
 	probe->out_of_line = palloc0(sizeof(bool) * Max(descriptor->natts, 1));
 	probe->wanted = palloc(sizeof(bool) * Max(descriptor->natts, 1));
 	for (int i = 0; i < descriptor->natts; i++)
 	{
 		Form_pg_attribute attribute = TupleDescAttr(descriptor, i);
+		dana_type		  type = {0};
 
+		if (!attribute->attisdropped)
+			(void)dana_type_of(attribute->atttypid, &type);
 		probe->lengths[i] = -1;
-		probe->wanted[i] = !attribute->attisdropped && dana_is_array(attribute->atttypid);
-		if (probe->wanted[i])
+		probe->wanted[i] = type.array;
+		if (type.array)
 			numbers[probe->unknown++] = i + 1;
 	}
 	if (probe->unknown == 0)
-		return probe;
+		return;
 	if (source->query != NULL)
 		dana_rows_each(source->plan, ARRAY_PROBE_ROWS, probe_row, probe);
 	else if (!source->rows)
@@ -117,19 +130,19 @@ probe_arrays(dana_source *source, TupleDesc descriptor)
 		probe->numbers = numbers;
 		dana_rows_each(dana_source_plan(source, text), ARRAY_PROBE_ROWS, probe_row, probe);
 	}
-	return probe;
 }
 
 /* One attribute; `number` from 0 */
 static void
 append_attribute(StringInfo to, Form_pg_attribute attribute, int number, const dana_array_probe *probe)
 {
-	Oid	 type = attribute->attisdropped ? InvalidOid : getBaseType(attribute->atttypid);
-	/* to the worker it is an array of real that no Strider reads where it lies */
-	bool vector = OidIsValid(type) && dana_is_vector(type);
+	Oid		  type = attribute->attisdropped ? InvalidOid : getBaseType(attribute->atttypid);
+	dana_type holds = {0};
 
-	if (vector)
-		type = FLOAT4ARRAYOID;
+	if (OidIsValid(type))
+		(void)dana_type_of(type, &holds);
+	if (holds.vector)
+		type = FLOAT4ARRAYOID; /* to the worker it is one that no Strider reads where it lies */
 	dana_json_open(to, NULL, '{');
 	dana_json_number(to, "number", number + 1);
 	dana_json_text(to, "name", NameStr(attribute->attname));
@@ -145,22 +158,9 @@ append_attribute(StringInfo to, Form_pg_attribute attribute, int number, const d
 	if (probe->lengths[number] >= 0)
 	{
 		dana_json_number(to, "array_length", probe->lengths[number]);
-		dana_json_truth(to, "out_of_line", vector || probe->out_of_line[number]);
+		dana_json_truth(to, "out_of_line", holds.vector || probe->out_of_line[number]);
 	}
 	dana_json_close(to, '}');
-}
-
-static TupleDesc
-source_columns(dana_source *source)
-{
-	return source->query != NULL ? dana_rows_descriptor(source->plan) : RelationGetDescr(source->relation);
-}
-
-void
-dana_source_probe(dana_source *source)
-{
-	if (source->probe == NULL)
-		source->probe = probe_arrays(source, source_columns(source));
 }
 
 void

@@ -32,7 +32,8 @@ dana_session_define(void)
 							   "Unix socket of the worker; a path without a leading slash is taken from the data directory.",
 							   NULL, &socket_path, "dana/worker.sock", PGC_SUSET, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("dana.ring_pages", "Pages of shared memory between a session and its worker.",
-							"Made when a session first trains, and kept.", &ring_pages, 64, 16, 8192, PGC_SUSET, 0, NULL, NULL, NULL);
+							"Made when a session first trains, and kept.", &ring_pages, 64, 16, 8192, PGC_SUSET, 0, NULL,
+							NULL, NULL);
 }
 
 static void
@@ -56,11 +57,10 @@ session_check_peer(void)
 	if (getsockopt(dana_channel, SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0)
 		dana_worker_gone("asking who it is");
 	if (peer.uid != geteuid())
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("the process at dana.socket_path runs as user %u, not as the server's user %u",
-						(unsigned)peer.uid, (unsigned)geteuid()),
-				 errhint("Run the worker under the operating-system account of the PostgreSQL server.")));
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						errmsg("the process at dana.socket_path runs as user %u, not as the server's user %u",
+							   (unsigned)peer.uid, (unsigned)geteuid()),
+						errhint("Run the worker under the operating-system account of the PostgreSQL server.")));
 }
 
 static void

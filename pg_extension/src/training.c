@@ -80,33 +80,35 @@ bad_value(const char *name, const char *given, const char *wanted)
 					errmsg("argument \"%s\" must be %s, not \"%s\"", name, wanted, given)));
 }
 
+/* Place of a word in a list that ends with NULL; of one that is not there, that end's. NULL stands for the first. */
+static int
+place_of_word(const char *word, const char *const *list)
+{
+	int i = 0;
+
+	while (word != NULL && list[i] != NULL && strcmp(word, list[i]) != 0)
+		i++;
+	return i;
+}
+
 static void
 read_cleaning(const dana_training *training, dana_cleaning *cleaning)
 {
-	const char *nulls = training->nulls != NULL ? training->nulls : "skip";
-	const char *nonfinite = training->nonfinite != NULL ? training->nonfinite : "keep";
+	/* in the order of dana_null_policy, whose last one is a number, and dana_nonfinite_policy */
+	static const char *const null_policies[] = {"skip", "error", NULL};
+	static const char *const nonfinite_policies[] = {"keep", "skip", "error", NULL};
+	char *end;
 
-	if (strcmp(nulls, "skip") == 0)
-		cleaning->nulls = DANA_NULLS_SKIP;
-	else if (strcmp(nulls, "error") == 0)
-		cleaning->nulls = DANA_NULLS_ERROR;
-	else
+	cleaning->nulls = place_of_word(training->nulls, null_policies);
+	if (cleaning->nulls == DANA_NULLS_FILL)
 	{
-		char *end;
-
-		cleaning->nulls = DANA_NULLS_FILL;
-		cleaning->fill = strtof(nulls, &end);
-		if (end == nulls || *end != '\0' || !isfinite(cleaning->fill))
-			bad_value("nulls", nulls, "'skip', 'error', or a number to put in their place");
+		cleaning->fill = strtof(training->nulls, &end);
+		if (end == training->nulls || *end != '\0' || !isfinite(cleaning->fill))
+			bad_value("nulls", training->nulls, "'skip', 'error', or a number to put in their place");
 	}
-	if (strcmp(nonfinite, "keep") == 0)
-		cleaning->nonfinite = DANA_NONFINITE_KEEP;
-	else if (strcmp(nonfinite, "skip") == 0)
-		cleaning->nonfinite = DANA_NONFINITE_SKIP;
-	else if (strcmp(nonfinite, "error") == 0)
-		cleaning->nonfinite = DANA_NONFINITE_ERROR;
-	else
-		bad_value("nonfinite", nonfinite, "'keep', 'skip' or 'error'");
+	cleaning->nonfinite = place_of_word(training->nonfinite, nonfinite_policies);
+	if (cleaning->nonfinite > DANA_NONFINITE_ERROR)
+		bad_value("nonfinite", training->nonfinite, "'keep', 'skip' or 'error'");
 	cleaning->classes = training->classes.values;
 	cleaning->class_count = training->classes.count;
 	if (training->classes.count == 0)

@@ -44,8 +44,8 @@ typedef struct dana_training
 extern void dana_training_parse(const dana_arguments *arguments, dana_training *training);
 
 /*
- * The same for functions that train in other ways: rule and source are their first two arguments, the others members of an
- * object, their argument number `options`
+ * The same for functions that train in other ways: rule and source are their first two arguments, the others members of
+ * an object, their argument number `options`.
  */
 extern void dana_training_from_call(FunctionCallInfo fcinfo, int options, dana_training *training);
 

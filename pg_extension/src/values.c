@@ -71,8 +71,8 @@ typedef struct pgvector
 } pgvector;
 
 /* Type "vector" of the extension "vector", wherever it was put; another one of that name is not it */
-bool
-dana_is_vector(Oid type)
+static bool
+is_vector(Oid type)
 {
 	HeapTuple tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(getBaseType(type)));
 	Oid		  found = InvalidOid;
@@ -85,12 +85,6 @@ dana_is_vector(Oid type)
 	ReleaseSysCache(tuple);
 	extension = OidIsValid(found) ? get_extension_oid("vector", true) : InvalidOid;
 	return OidIsValid(extension) && getExtensionOfObject(TypeRelationId, found) == extension;
-}
-
-bool
-dana_is_array(Oid type)
-{
-	return OidIsValid(get_element_type(getBaseType(type))) || dana_is_vector(type);
 }
 
 static _Noreturn void
@@ -131,7 +125,7 @@ dana_array_length(Oid type, Datum value)
 {
 	ArrayType *array;
 
-	if (dana_is_vector(type))
+	if (is_vector(type))
 		return vector_of(value)->dimension;
 	array = array_of(value);
 	return ARR_NDIM(array) == 1 ? ARR_DIMS(array)[0] : -1;
@@ -145,7 +139,7 @@ dana_type_of(Oid type, dana_type *found)
 	type = getBaseType(type);
 	element = get_element_type(type);
 	found->array = OidIsValid(element);
-	found->vector = !found->array && dana_is_vector(type);
+	found->vector = !found->array && is_vector(type);
 	found->number = find_number_type(found->vector ? FLOAT4OID : found->array ? getBaseType(element) : type);
 	found->array |= found->vector;
 	return found->number != NULL;
