@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 import subprocess
 import threading
@@ -183,6 +184,26 @@ def test_other_protocols(cluster: Cluster, session: Session, rule: Rule, answer:
         assert raised.value.sqlstate in ("08P01", "08006", "22P02")
     session.execute("RESET dana.socket_path")
     assert session.execute("SELECT tuples FROM dana_train(%s, 't')", (name,)).fetchone() == (1,)
+
+
+OTHER_RELEASE = """
+import importlib.metadata, runpy, sys
+importlib.metadata.version = lambda name: "9.9"
+runpy.run_module("dana.cli", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_a_worker_of_another_release(cluster: Cluster, session: Session, rule: Rule) -> None:
+    """The worker itself, but for its number: it is asked first, and names both."""
+    session.execute("CREATE TABLE t AS SELECT 1 AS id")
+    name = rule()
+    path = cluster.folder / "other.sock"
+    with spawned(cluster, OTHER_RELEASE, ["worker", "--socket", str(path)], path):
+        session.execute(f"SET dana.socket_path = '{path}'")
+        says = f"the extension is of release '{RELEASE}', this worker of 9.9; install both from the same release"
+        for call in (f"dana_train('{name}', 't')", "dana_create_udf('r', '{}')", f"dana_explain('{name}', 't')"):
+            with pytest.raises(errors.ProtocolViolation, match=re.escape(says)):
+                session.execute(f"SELECT {call}")
 
 
 SET_LIMIT = """
