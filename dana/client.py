@@ -24,11 +24,12 @@ from dana.experiments import (
     GroupTraining,
     Job,
     SearchPoint,
-    as_sql,
     call,
     given,
     jobs,
+    lines,
     start,
+    value,
 )
 from dana.options import TrainOptions, TrialOptions
 from dana.terminal import printable
@@ -115,7 +116,7 @@ class Connection:
         text = rule if isinstance(rule, str) else rule.source.text
         found: list[str] = []
         with self._notices(found.append):
-            self.session.execute("SELECT dana_create_udf(%s, %s)", (name, text))
+            value(self.session, "dana_create_udf", {"name": name, "source": text})
         for message in found:
             warnings.warn(message, stacklevel=2)
 
@@ -142,7 +143,7 @@ class Connection:
 
     def drop_rule(self, name: str) -> None:
         """Forget the rule ``name``."""
-        self.session.execute("SELECT dana_drop_rule(%s)", (name,))
+        value(self.session, "dana_drop_rule", {"name": name})
 
     def train(
         self, rule: str, source: str | None = None, *, progress: bool = False, **options: Unpack[TrainOptions]
@@ -268,13 +269,12 @@ class Connection:
 
     def wait(self, job: int, timeout: float | None = None) -> Job:
         """Wait until a job ended, or for so many seconds; the job as it is then."""
-        self.session.execute("SELECT dana_wait(%s, %s)", (job, timeout))
+        value(self.session, "dana_wait", {"job": job, "timeout": timeout})
         return jobs(self.session, job)[0]
 
     def cancel(self, job: int) -> bool:
         """Cancel a job; False where it is over."""
-        row = self.session.execute("SELECT dana_cancel(%s)", (job,)).fetchone()
-        return row is not None and bool(row[0])
+        return bool(value(self.session, "dana_cancel", {"job": job}))
 
     def jobs(self, limit: int | None = None) -> list[Job]:
         """The jobs of your roles, the newest first, at most so many."""
@@ -298,22 +298,16 @@ class Connection:
         search
             Explain the best machine for it, not the one that the training would take.
         """
-        arguments = as_sql({"training": given(options)})
-        rows = self.session.execute(
-            "SELECT dana_explain(%s, %s::regclass, %s, device => %s, search => %s)",
-            (rule, source, arguments.get("training"), device, search),
-        )
-        return "\n".join(row[0] for row in rows)
+        arguments = {"rule": rule, "source": source, "training": given(options), "device": device, "search": search}
+        return "\n".join(row[0] for row in lines(self.session, "dana_explain", arguments))
 
     def evaluate(self, model: str, source: str | None = None, *, query: str | None = None) -> dict[str, Any]:
         """How good a model is: errors, and for two classes accuracy, AUC and more, by name (``dana_evaluate``).
 
         On the part that its training left out, if it did; else on what it was trained on, or on what you name.
         """
-        row = self.session.execute("SELECT dana_evaluate(%s, %s::regclass, %s)", (model, source, query)).fetchone()
-        if row is None:
-            raise UsageError(f"dana_evaluate returned no row for {model}")
-        return dict(row[0])
+        asked = {"model": model, "source": source, "query": query}
+        return dict(value(self.session, "dana_evaluate", asked))
 
     def parameters(self, model: str, version: int | None = None) -> dict[str, NDArray[np.float32]]:
         """What a model learnt: each parameter's values in its shape, in the rule's order; the last version by default.
@@ -324,9 +318,7 @@ class Connection:
             There is no such model, or it is not yours to read.
         """
         try:
-            rows = self.session.execute(
-                'SELECT parameter, shape, "values" FROM dana_parameters(%s, %s)', (model, version)
-            ).fetchall()
+            rows = lines(self.session, "dana_parameters", {"model": model, "version": version})
         except (
             psycopg.errors.UndefinedObject,
             psycopg.errors.InvalidName,

@@ -16,6 +16,8 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import class_row
 
+from dana.errors import UsageError
+
 Call = Literal["train", "train_groups", "cross_validate", "search"]
 """What can run in the background."""
 
@@ -152,28 +154,71 @@ def _plain(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else list(value)
 
 
-def call(session: psycopg.Connection[Any], function: str, arguments: Mapping[str, Any], row: type[Row]) -> list[Row]:
-    """Call a function of the extension with named arguments; its rows, of which ``row`` names the columns."""
+DECLARED = """
+SELECT n.nspname, p.proargnames[1:p.pronargs],
+    ARRAY(SELECT pg_catalog.format_type(t.type, NULL)
+        FROM pg_catalog.unnest(p.proargtypes) WITH ORDINALITY AS t (type, n) ORDER BY t.n)
+FROM pg_catalog.pg_extension AS e
+JOIN pg_catalog.pg_depend AS d ON d.refobjid = e.oid AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass
+    AND d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.deptype = 'e'::"char"
+JOIN pg_catalog.pg_proc AS p ON p.oid = d.objid AND p.pronamespace = e.extnamespace
+JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
+WHERE e.extname = 'dana'::name AND p.proname = %s::name
+"""
+"""Schema of one of the extension's functions for users, and names and types of its arguments."""
+
+
+def _invocation(
+    session: psycopg.Connection[Any], function: str, arguments: Mapping[str, Any]
+) -> tuple[sql.Composed, dict[str, Any]]:
+    """The call of one of the extension's functions, and its parameters.
+
+    All arguments are given, by name, in the types that are declared: a function of the same name that somebody else
+    made in that schema, with other types or fewer arguments, could fit a shorter call better.
+    """
+    found = session.execute(DECLARED, (function,)).fetchone()
+    if found is None:
+        raise UsageError(f"the database has no function {function}()", hint="Run CREATE EXTENSION dana there.")
+    schema, names, types = found
+    unknown = sorted({name for name, value in arguments.items() if value is not None} - set(names))
+    if unknown:
+        known = ", ".join(names)
+        raise UsageError(f"{function}() has no argument {', '.join(unknown)}", hint=f"It has: {known}.")
     values = as_sql(arguments)
     passed = [
-        sql.SQL("{} => {}{}").format(
-            sql.Identifier(name), sql.Placeholder(name), sql.SQL("::regclass" if name == "source" else "")
-        )
-        for name in values
+        sql.SQL("{} => {}::{}").format(sql.Identifier(name), sql.Placeholder(name), sql.SQL(kind))
+        for name, kind in zip(names, types, strict=True)
     ]
+    made = sql.SQL("{}({})").format(sql.Identifier(schema, function), sql.SQL(", ").join(passed))
+    return made, {name: values.get(name) for name in names}
+
+
+def call(session: psycopg.Connection[Any], function: str, arguments: Mapping[str, Any], row: type[Row]) -> list[Row]:
+    """Call a function of the extension with named arguments; its rows, of which ``row`` names the columns."""
+    invocation, values = _invocation(session, function, arguments)
     columns = [sql.Identifier(field.name) for field in fields(row)]  # type: ignore[arg-type]
-    statement = sql.SQL("SELECT {} FROM {}({})").format(
-        sql.SQL(", ").join(columns), sql.Identifier(function), sql.SQL(", ").join(passed)
-    )
+    statement = sql.SQL("SELECT {} FROM {}").format(sql.SQL(", ").join(columns), invocation)
     with session.cursor(row_factory=class_row(row)) as cursor:
         return cursor.execute(statement, values).fetchall()
 
 
+def value(session: psycopg.Connection[Any], function: str, arguments: Mapping[str, Any]) -> Any:
+    """The same for a function that returns one value."""
+    invocation, values = _invocation(session, function, arguments)
+    row = session.execute(sql.SQL("SELECT {}").format(invocation), values).fetchone()
+    return None if row is None else row[0]
+
+
+def lines(session: psycopg.Connection[Any], function: str, arguments: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """The rows of a function, whatever their columns."""
+    invocation, values = _invocation(session, function, arguments)
+    return session.execute(sql.SQL("SELECT * FROM {}").format(invocation), values).fetchall()
+
+
 def start(session: psycopg.Connection[Any], call: Call, arguments: Mapping[str, Any]) -> int:
     """Start a call in the background; the job's number."""
-    row = session.execute("SELECT dana_start(%s, %s)", (f"dana_{call}", _json(given(arguments) or {}))).fetchone()
-    assert row is not None
-    return int(row[0])
+    asked = {"function": f"dana_{call.removeprefix('dana_')}", "arguments": given(arguments) or {}}
+    return int(value(session, "dana_start", asked))
 
 
 def jobs(session: psycopg.Connection[Any], number: int | None = None, limit: int | None = None) -> list[Job]:

@@ -11,6 +11,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
+from importlib.metadata import version
 
 from dana.cli import bench, demo, design, hardware, jobs, library, models, report, rules, search, server, top, train
 from dana.errors import SetupError, UsageError
@@ -39,6 +40,7 @@ def parser() -> argparse.ArgumentParser:
         description="Train machine-learning rules on PostgreSQL pages with a generated accelerator.",
         epilog="exit codes: 0 done, 2 your bug, 3 database, 4 set-up, 70 our bug, 130 interrupted",
     )
+    top.add_argument("--version", action="version", version=f"dana {version('dana-db')}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for group in GROUPS:
         group.register(commands)

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this group's commands."""
-    export = commands.add_parser("export", help="write an accelerator as Verilog, with all that builds and checks it")
+    export = commands.add_parser("hdl", help="write an accelerator as Verilog, with all that builds and checks it")
     export.add_argument("file", type=Path, metavar="FILE")
     _add_machine(export)
     export.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder of the package")
     export.set_defaults(run=run_export)
 
     synth = commands.add_parser("synth", help="synthesise an accelerator with yosys and nextpnr")
-    synth.add_argument("file", type=Path, metavar="PATH", help="a folder that dana export wrote, or a rule to export")
+    synth.add_argument("file", type=Path, metavar="PATH", help="a folder that dana hdl wrote, or a rule to export")
     _add_machine(synth)
     synth.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="of a rule: folder of the package (RULE-DEVICE)"
@@ -32,7 +32,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     synth.set_defaults(run=run_synth)
 
     board = commands.add_parser("board", help="train an exported package on its board, and compare with what must come")
-    board.add_argument("folder", type=Path, metavar="DIR", help="a folder that dana export wrote")
+    board.add_argument("folder", type=Path, metavar="DIR", help="a folder that dana hdl wrote")
     board.add_argument(
         "--registers",
         metavar="FILE[@OFFSET]",

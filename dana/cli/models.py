@@ -1,4 +1,4 @@
-"""The command ``dana export-model``: a trained model for other software."""
+"""The command ``dana export``: a trained model for other software."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORMATS = ("json", "onnx", "pmml")
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    export = commands.add_parser("export-model", help="write a trained model as ONNX, PMML or JSON")
+    export = commands.add_parser("export", help="write a trained model as ONNX, PMML or JSON")
     export.add_argument("model", metavar="MODEL", help="its name, or name@version")
     export.add_argument("--format", choices=FORMATS, help="as the output's name ends; without an end json")
     export.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of to the terminal")
@@ -28,14 +28,14 @@ def run_export_model(options: argparse.Namespace) -> int:
     from dana.cli.server import started
     from dana.client import connect
     from dana.errors import UsageError
+    from dana.experiments import value
 
     kind = options.format or _kind_of(options.output)
     if kind == "onnx" and options.output is None and sys.stdout.isatty():
         raise UsageError("ONNX is binary; write it to a file with --output FILE")
     with connect(options.dsn or started(major=18).dsn) as db:
-        row = db.session.execute("SELECT dana_export_model(%s)", (options.model,)).fetchone()
-    assert row is not None
-    made = _make(kind, row[0])
+        stored = value(db.session, "dana_export_model", {"model": options.model})
+    made = _make(kind, stored)
     if options.output is None:
         if sys.stdout.isatty():
             made = printable(made.decode(), lines=True).encode()
@@ -43,8 +43,8 @@ def run_export_model(options: argparse.Namespace) -> int:
         sys.stdout.flush()
     else:
         options.output.write_bytes(made)
-        name = printable(row[0]["name"])
-        print(f"{options.output}: model {name}@{row[0]['version']} as {kind}, {len(made):,} bytes")
+        name = printable(stored["name"])
+        print(f"{options.output}: model {name}@{stored['version']} as {kind}, {len(made):,} bytes")
     return 0
 
 

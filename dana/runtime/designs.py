@@ -38,6 +38,9 @@ MAX_DESIGNS = 64
 SMALLEST_TUPLE = 28
 """Bytes that a tuple takes of a page at least: header and line pointer."""
 
+MAX_EXTENT = 1 << 24
+"""Bound for extents and batches that a caller chooses: more than any machine has words for."""
+
 MAX_TUPLES = 1 << 28
 """Bound for rows that nobody has counted."""
 
@@ -110,7 +113,8 @@ class DesignStore:
         if extents:
             design = self._get(request, None, extents, write)
         if design.batch_meta is not None and design.batch_meta in request.hyper:
-            batch = _batch_size(design.batch_meta, request.hyper[design.batch_meta])
+            name = design.batch_meta
+            batch = _whole(f"hyperparameter {name!r} is the batch size", request.hyper[name])
             if batch != design.bundle.batch:
                 design = self._get(request, batch, extents, write)
         return design
@@ -198,9 +202,16 @@ def _unpack(bundle: Bundle) -> Design:
     )
 
 
-def _batch_size(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 1:
-        raise UsageError(f"hyperparameter {name!r} is the batch size and must be a whole number from 1, not {value!r}")
+def _whole(what: str, value: object) -> int:
+    """A number that a caller chooses for what is compiled in.
+
+    Raises
+    ------
+    UsageError
+        It is none from 1 to `MAX_EXTENT`.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= MAX_EXTENT or value % 1:
+        raise UsageError(f"{what} and must be a whole number from 1 to {MAX_EXTENT:,}, not {value!r}")
     return int(value)
 
 
@@ -210,15 +221,9 @@ def chosen_extents(defaults: Mapping[str, int], hyper: Json) -> dict[str, int]:
     Raises
     ------
     UsageError
-        An extent is no whole number from 1.
+        An extent is no whole number, or too large.
     """
-    extents = {}
-    for name in (name for name in defaults if name in hyper):
-        value = hyper[name]
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 1:
-            raise UsageError(f"{name!r} is an extent of the rule and must be a whole number from 1, not {value!r}")
-        extents[name] = int(value)
-    return extents
+    return {name: _whole(f"{name!r} is an extent of the rule", hyper[name]) for name in defaults if name in hyper}
 
 
 def _tuple_bound(request: TrainRequest) -> int:

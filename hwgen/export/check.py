@@ -85,7 +85,7 @@ def _package(folder: Path) -> tuple[Bundle, bytes, int, Pairs]:
             raise ValueError(f"sim/writes.hex writes EPOCHS {len(epochs)} times")
     except (OSError, ValueError) as error:
         raise CheckError(
-            f"{folder} must be a folder that dana export of this version wrote, but {error}: export it again"
+            f"{folder} must be a folder that dana hdl of this version wrote, but {error}: export it again"
         ) from None
     return bundle, pages, epochs[0], expected
 

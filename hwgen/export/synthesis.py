@@ -77,9 +77,7 @@ def synthesise(folder: Path, *, place: bool, tell: Callable[[str], None] = lambd
         device, config = manifest["device"], manifest["config"]
         family = device["family"]
     except (OSError, ValueError, KeyError) as error:
-        raise SynthesisError(
-            f"{folder} must be a folder that dana export wrote, with its {MANIFEST}: {error}"
-        ) from None
+        raise SynthesisError(f"{folder} must be a folder that dana hdl wrote, with its {MANIFEST}: {error}") from None
     work = folder / "synth"
     yosys, nextpnr = tools(device["name"], family, place=place)
     tell(f"yosys … {work / 'yosys.log'}")

@@ -179,39 +179,27 @@ CREATE POLICY users ON dana.model FOR SELECT USING (
 CREATE POLICY owner ON dana.run FOR SELECT USING (pg_catalog.pg_has_role(owner, 'USAGE'));
 CREATE POLICY owner ON dana.epoch FOR SELECT USING (EXISTS (SELECT FROM dana.run AS r WHERE r.id = run));
 
+-- Functions are volatile and not for parallel plans unless they say otherwise: that is PostgreSQL's default.
+
 -- Rules
 
-CREATE FUNCTION dana_create_udf(name text, source text) RETURNS void
-	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+CREATE FUNCTION dana_create_udf(name text, source text) RETURNS void LANGUAGE c STRICT AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_create_udf IS 'Check a rule and store it under a name, or replace one of your own; makes the function dana.<name>(table, options)';
 
-CREATE FUNCTION dana_drop_rule(name text) RETURNS void
-	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+CREATE FUNCTION dana_drop_rule(name text) RETURNS void LANGUAGE c STRICT AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_drop_rule IS 'Remove one of your own rules and its function; its models stay';
 
-CREATE FUNCTION dana_grant_rule(name text, role regrole DEFAULT NULL) RETURNS void
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+CREATE FUNCTION dana_grant_rule(name text, role regrole DEFAULT NULL) RETURNS void LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_grant_rule IS 'Let a role read and train one of your own rules; without a role: everybody, as it is at first';
 
-CREATE FUNCTION dana_revoke_rule(name text, role regrole DEFAULT NULL) RETURNS void
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+CREATE FUNCTION dana_revoke_rule(name text, role regrole DEFAULT NULL) RETURNS void LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_revoke_rule IS 'Take back what dana_grant_rule() gave; without a role: from everybody, so that only its users and you are left';
 
 -- Training
 
 CREATE TYPE dana.training AS (
-	model text,
-	version integer,
-	run bigint,
-	epochs integer,
-	converged boolean,
-	loss double precision,
-	tuples bigint,
-	skipped bigint,
-	pages bigint,
-	cycles bigint,
-	modelled_seconds double precision,
-	wall_seconds double precision
+	model text, version integer, run bigint, epochs integer, converged boolean, loss double precision, tuples bigint,
+	skipped bigint, pages bigint, cycles bigint, modelled_seconds double precision, wall_seconds double precision
 );
 COMMENT ON TYPE dana.training IS 'What dana_train() returns; the columns are those of dana.run';
 COMMENT ON COLUMN dana.training.version IS 'Its version: how often a model of that name was trained';
@@ -237,33 +225,20 @@ CREATE FUNCTION dana_train(
 	test_size double precision DEFAULT NULL,
 	seed integer DEFAULT NULL,
 	warm_start_from text DEFAULT NULL
-) RETURNS dana.training
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+) RETURNS dana.training LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_train IS 'Train a rule on a table or a query, as this statement sees it, and store the model';
 
 CREATE FUNCTION dana.dana_train_rule(rule text, source regclass, training jsonb) RETURNS dana.training
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+	LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_train_rule IS 'dana_train() with its options from a JSON object, for the rules'' functions; for who may call dana_train()';
 
 CREATE TYPE dana.group_training AS (
-	key jsonb,
-	model text,
-	version integer,
-	run bigint,
-	epochs integer,
-	converged boolean,
-	loss double precision,
-	tuples bigint,
-	skipped bigint,
-	wall_seconds double precision,
-	sqlstate text,
-	error text
+	key jsonb, model text, version integer, run bigint, epochs integer, converged boolean, loss double precision,
+	tuples bigint, skipped bigint, wall_seconds double precision, sqlstate text, error text
 );
 COMMENT ON TYPE dana.group_training IS 'A group''s training; where its data could not be trained on, sqlstate and error say why';
 COMMENT ON COLUMN dana.group_training.key IS 'Values of the columns that the group has in common';
 COMMENT ON COLUMN dana.group_training.model IS 'Name of the group''s model: dana_group(model, keys)';
-COMMENT ON COLUMN dana.group_training.version IS 'Its version';
-COMMENT ON COLUMN dana.group_training.run IS 'Number of the run';
 COMMENT ON COLUMN dana.group_training.sqlstate IS 'Kind of the error where the group could not be trained on, else NULL';
 COMMENT ON COLUMN dana.group_training.error IS 'Its text';
 
@@ -272,8 +247,7 @@ CREATE FUNCTION dana_train_groups(
 	source regclass DEFAULT NULL,
 	group_by text[] DEFAULT NULL,
 	training jsonb DEFAULT NULL
-) RETURNS SETOF dana.group_training
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+) RETURNS SETOF dana.group_training LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_train_groups IS 'Train a rule on each group of a table''s or a query''s rows, and store a model for each; training: options of dana_train()';
 
 CREATE FUNCTION dana_group(model text, VARIADIC keys text[]) RETURNS text
@@ -287,8 +261,7 @@ CREATE FUNCTION dana_explain(
 	device text DEFAULT NULL,
 	search boolean DEFAULT NULL,
 	format text DEFAULT NULL
-) RETURNS SETOF text
-	LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 20 COST 1000000 AS 'MODULE_PATHNAME';
+) RETURNS SETOF text LANGUAGE c ROWS 20 COST 1000000 AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_explain IS
 	'The machine that dana_train() would train with, or the best one for an FPGA: program, cycles, bottleneck, area, and the estimate beside the last run; trains nothing';
 
@@ -350,26 +323,29 @@ CREATE FUNCTION dana_export_model(model text) RETURNS jsonb
 		LATERAL (SELECT * FROM dana.model AS a WHERE a.owner = f.owner AND a.name = f.name AND a.version = f.version OFFSET 0) AS m
 	$$;
 COMMENT ON FUNCTION dana_export_model IS
-	'A model as JSON: parameters with their values, features, label, predictor in base64; dana export-model makes ONNX and PMML of it';
+	'A model as JSON: parameters with their values, features, label, predictor in base64; dana export makes ONNX and PMML of it';
 
-CREATE FUNCTION dana_drop_model(name text, version integer DEFAULT NULL) RETURNS bigint
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+CREATE FUNCTION dana_drop_model(name text, version integer DEFAULT NULL) RETURNS bigint LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_drop_model IS 'Remove a version of one of your own models, or all of them; returns how many';
 
 CREATE FUNCTION dana_activate_model(name text, version integer DEFAULT NULL) RETURNS void
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+	LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_activate_model IS 'Choose the version that a model''s name stands for; NULL: the highest, whichever that will be';
 
 CREATE FUNCTION dana_rollback_model(name text) RETURNS integer
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	LANGUAGE plpgsql
 	SET search_path = pg_catalog, pg_temp
 	AS $$
 DECLARE
 	before integer;
+	owned boolean;
 BEGIN
-	SELECT max(m.version) INTO before FROM dana.dana_find_model($1) AS f, dana.model AS m
-	WHERE m.owner = f.owner AND m.name = f.name AND m.version < f.version;
-	IF before IS NULL THEN
+	-- not joined: where no row of dana.model is to be seen, a plan may not ask for the model, and no error would come
+	SELECT (SELECT max(m.version) FROM dana.model AS m WHERE m.owner = f.owner AND m.name = f.name AND m.version < f.version),
+		pg_has_role(f.owner, 'USAGE') INTO before, owned FROM dana.dana_find_model($1) AS f;
+	IF NOT owned THEN
+		RAISE insufficient_privilege USING MESSAGE = format('must be owner of model "%s"', $1);
+	ELSIF before IS NULL THEN
 		RAISE object_not_in_prerequisite_state USING MESSAGE = format('model "%s" has no version before the one in use', $1);
 	END IF;
 	PERFORM @extschema@.dana_activate_model($1, before);
@@ -378,20 +354,17 @@ END
 $$;
 COMMENT ON FUNCTION dana_rollback_model IS 'Choose the version before the one in use; returns it';
 
-CREATE FUNCTION dana_rename_model(name text, new_name text) RETURNS void
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+CREATE FUNCTION dana_rename_model(name text, new_name text) RETURNS void LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_rename_model IS 'Rename all versions of one of your own models; its runs keep the name that it had';
 
 CREATE FUNCTION dana_comment_model(name text, comment text, version integer DEFAULT NULL) RETURNS void
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+	LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_comment_model IS 'Describe a version of one of your own models, or all of them; NULL removes it';
 
-CREATE FUNCTION dana_grant_model(name text, role regrole) RETURNS void
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+CREATE FUNCTION dana_grant_model(name text, role regrole) RETURNS void LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_grant_model IS 'Let a role read and use one of your own models, in all versions';
 
-CREATE FUNCTION dana_revoke_model(name text, role regrole) RETURNS void
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+CREATE FUNCTION dana_revoke_model(name text, role regrole) RETURNS void LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_revoke_model IS 'Take back what dana_grant_model() gave';
 
 -- Prediction
@@ -411,13 +384,18 @@ CREATE FUNCTION dana.dana_number(value "any") RETURNS double precision
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_number IS 'The number that a training makes of a value, before it is rounded to real: of a boolean, a date, a time ...';
 
+CREATE FUNCTION dana.dana_text(value "any") RETURNS text
+	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_text IS 'A value as text, as PostgreSQL''s own casts have it: none that a user made is called';
+
 CREATE FUNCTION dana.dana_arguments(features jsonb) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 	AS $$
-	-- a function has 100 arguments at most; a row is slower to make than arguments
+	-- a function has 100 arguments at most; a row is slower to make than arguments. Not r.name: where there is no such
+	-- column, that would call a function of the name
 	SELECT CASE WHEN jsonb_array_length(features) BETWEEN 1 AND 98 THEN (
-		SELECT string_agg(format('r.%I', f.name), ', ' ORDER BY f.n) FROM jsonb_array_elements_text(features) WITH ORDINALITY AS f (name, n)
+		SELECT string_agg(format('%I', f.name), ', ' ORDER BY f.n) FROM jsonb_array_elements_text(features) WITH ORDINALITY AS f (name, n)
 	) ELSE 'r.*' END
 	$$;
 COMMENT ON FUNCTION dana.dana_arguments IS 'The arguments of dana_predict() after the model, for rows that are called r: the columns of a model''s metadata';
@@ -432,7 +410,7 @@ CREATE FUNCTION dana_predict_table(
 	OUT id text,
 	OUT prediction real
 ) RETURNS SETOF record
-	LANGUAGE plpgsql STABLE PARALLEL UNSAFE ROWS 100000 COST 1000000
+	LANGUAGE plpgsql STABLE ROWS 100000 COST 1000000
 	AS $$
 DECLARE
 	names jsonb;
@@ -441,8 +419,9 @@ BEGIN
 		RAISE null_value_not_allowed USING MESSAGE = pg_catalog.format('argument "%s" must not be null',
 			CASE WHEN model IS NULL THEN 'model' ELSE 'source' END);
 	END IF;
-	SELECT m.metadata -> 'features'::text INTO names FROM dana.dana_find_model($1) AS f, dana.model AS m
-	WHERE m.owner::pg_catalog.oid OPERATOR(pg_catalog.=) f.owner AND m.name = f.name AND m.version = f.version;
+	SELECT (SELECT m.metadata -> 'features'::text FROM dana.model AS m
+		WHERE m.owner::pg_catalog.oid OPERATOR(pg_catalog.=) f.owner AND m.name = f.name AND m.version = f.version)
+	INTO names FROM dana.dana_find_model($1) AS f;
 	IF key IS NULL THEN
 		SELECT a.attname INTO key FROM pg_catalog.pg_index AS i
 		JOIN pg_catalog.pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
@@ -452,7 +431,7 @@ BEGIN
 		SELECT FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) source::pg_catalog.oid AND c.relkind = 'v') THEN
 		RAISE invalid_parameter_value USING MESSAGE = 'argument "key" must name a column of the view that tells its rows apart';
 	END IF;
-	RETURN QUERY EXECUTE pg_catalog.format(E'SELECT r.%I::pg_catalog.text, dana.dana_predict(%L::pg_catalog.text, %s) FROM %s AS r WHERE (%s\n)',
+	RETURN QUERY EXECUTE pg_catalog.format(E'SELECT dana.dana_text(%I), dana.dana_predict(%L::pg_catalog.text, %s) FROM %s AS r WHERE (%s\n)',
 		COALESCE(key, 'ctid'), model, dana.dana_arguments(names), source, COALESCE(filter, 'true'));
 END
 $$;
@@ -507,8 +486,7 @@ CREATE FUNCTION dana_evaluate(
 	filter text DEFAULT NULL,
 	part text DEFAULT NULL,
 	threshold double precision DEFAULT NULL
-) RETURNS jsonb
-	LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+) RETURNS jsonb LANGUAGE c STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_evaluate IS 'Compare a model''s predictions with the labels of a table or a query; by default on what it was trained on, or on the part that was left out';
 
 -- Cross-validation and search. They run with the rights of the caller, so operators and functions in them are named
@@ -516,30 +494,21 @@ COMMENT ON FUNCTION dana_evaluate IS 'Compare a model''s predictions with the la
 
 CREATE FUNCTION dana.dana_split(
 	source regclass, training jsonb, key text, folds integer, test_size double precision, seed integer
-) RETURNS text
-	LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+) RETURNS text LANGUAGE c STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_split IS 'How rows are split for dana_trial(), as SQL: the number of a row''s fold, or without folds whether it is left out';
 
 CREATE FUNCTION dana.dana_trial(
 	rule text, source regclass, training jsonb, split text, fold integer, threshold double precision
-) RETURNS jsonb
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+) RETURNS jsonb LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_trial IS 'Train on all but a fold of the rows, evaluate on it, and keep nothing; the result of both, or the error where the data is to blame';
 
 CREATE TYPE dana.validation AS (
-	fold text,
-	trained bigint,
-	tested bigint,
-	epochs double precision,
-	loss double precision,
-	metrics jsonb
+	fold text, trained bigint, tested bigint, epochs double precision, loss double precision, metrics jsonb
 );
 COMMENT ON TYPE dana.validation IS 'A fold of dana_cross_validate(); after the last one the mean over the folds, and the deviation';
 COMMENT ON COLUMN dana.validation.fold IS 'Number of the fold; mean and deviation of all in the last two rows';
 COMMENT ON COLUMN dana.validation.trained IS 'Rows trained on';
 COMMENT ON COLUMN dana.validation.tested IS 'Rows tested on';
-COMMENT ON COLUMN dana.validation.epochs IS 'Passes over the rows';
-COMMENT ON COLUMN dana.validation.loss IS 'Mean loss of the last epoch';
 COMMENT ON COLUMN dana.validation.metrics IS 'What dana_evaluate() says of the fold that was left out';
 
 CREATE FUNCTION dana_cross_validate(
@@ -552,7 +521,7 @@ CREATE FUNCTION dana_cross_validate(
 	threshold double precision DEFAULT NULL,
 	metrics text[] DEFAULT NULL
 ) RETURNS SETOF dana.validation
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	LANGUAGE plpgsql
 	AS $$
 DECLARE
 	number integer := COALESCE(folds, 5);
@@ -604,12 +573,7 @@ $$;
 COMMENT ON FUNCTION dana_cross_validate IS 'Train a rule on all but a fold of the rows and evaluate on that fold, for each of them; a row for each, their mean and deviation';
 
 CREATE TYPE dana.search_point AS (
-	rank bigint,
-	hyper jsonb,
-	score double precision,
-	deviation double precision,
-	metrics jsonb,
-	error text
+	rank bigint, hyper jsonb, score double precision, deviation double precision, metrics jsonb, error text
 );
 COMMENT ON TYPE dana.search_point IS 'A point of a grid: its score is the metric''s mean over the folds; rank 1 is the best, and has none where a training failed';
 COMMENT ON COLUMN dana.search_point.rank IS 'Place by score; 1 is the best, NULL where a training failed';
@@ -669,7 +633,7 @@ CREATE FUNCTION dana_search(
 	seed integer DEFAULT NULL,
 	threshold double precision DEFAULT NULL
 ) RETURNS SETOF dana.search_point
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	LANGUAGE plpgsql
 	AS $$
 DECLARE
 	greater boolean;
@@ -692,7 +656,7 @@ BEGIN
 	SELECT pg_catalog.array_agg(pg_catalog.jsonb_build_object('n', p.n, 'fold', f.n, 'tried', h.hyper) || dana.dana_trial(
 		$1, $2, training || pg_catalog.jsonb_build_object('hyper', h.hyper), split, CASE WHEN test_size IS NULL THEN f.n END, threshold) ORDER BY p.n, f.n)
 	INTO outcomes FROM dana.dana_grid(grid) WITH ORDINALITY AS p (point, n), pg_catalog.generate_series(1, COALESCE(folds, 1)) AS f (n),
-		LATERAL (SELECT COALESCE(training -> 'hyper'::text, '{}') || p.point AS hyper) AS h;
+		LATERAL (SELECT CASE WHEN training ->> 'hyper'::text IS NULL THEN '{}' ELSE training -> 'hyper'::text END || p.point AS hyper) AS h;
 	WITH trials AS (
 		SELECT (t ->> 'n'::text)::integer AS n, (t ->> 'fold'::text)::integer AS fold, t -> 'tried'::text AS tried, t FROM pg_catalog.unnest(outcomes) AS t
 	), means AS (
@@ -708,7 +672,7 @@ BEGIN
 	), judged AS (
 		SELECT s.n, s.tried, s.deviation, s.metrics, s.score, COALESCE(s.error,
 			CASE WHEN s.score IS NULL THEN pg_catalog.format('there is no %s on these rows', metric)
-				WHEN s.score = 'NaN' THEN pg_catalog.format('%s is not a number: the training diverged', metric) END) AS error
+				WHEN s.score = 'NaN' THEN pg_catalog.format('%s is not a number: a training diverged, or rows hold NaN', metric) END) AS error
 		FROM scored AS s
 	), ranked AS (
 		SELECT j.*, CASE WHEN j.error IS NULL THEN pg_catalog.rank() OVER (ORDER BY j.error IS NOT NULL,
@@ -721,8 +685,9 @@ BEGIN
 		RAISE data_exception USING MESSAGE = pg_catalog.format('no point of the grid has a score: %s', (points[1]).error);
 	END IF;
 	IF keep IS NOT NULL THEN
+		-- rows that a key tells apart have no place that would tell which are left out
 		PERFORM dana.dana_train_rule(rule, source, training || pg_catalog.jsonb_build_object('model', keep, 'hyper', (points[1]).hyper)
-			|| CASE WHEN test_size IS NULL OR training ->> 'query'::text IS NOT NULL THEN '{}'::jsonb
+			|| CASE WHEN test_size IS NULL OR key IS NOT NULL THEN '{}'::jsonb
 				ELSE pg_catalog.jsonb_build_object('test_size', test_size, 'seed', seed) END);
 	END IF;
 	RETURN QUERY SELECT * FROM pg_catalog.unnest(points);
@@ -735,8 +700,7 @@ COMMENT ON FUNCTION dana_search IS 'Try hyperparameters: train and evaluate for 
 CREATE FUNCTION dana.dana_progress(
 	OUT pid integer, OUT datid oid, OUT usesysid oid, OUT relid oid, OUT phase text, OUT epoch integer, OUT epochs integer,
 	OUT page bigint, OUT pages bigint, OUT cycles bigint, OUT loss double precision, OUT seconds_left double precision
-) RETURNS SETOF record
-	LANGUAGE c VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'dana_progress_info';
+) RETURNS SETOF record LANGUAGE c PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'dana_progress_info';
 COMMENT ON FUNCTION dana.dana_progress IS 'Trainings that run now; dana.progress shows them with names';
 
 CREATE VIEW dana.progress AS
@@ -762,8 +726,7 @@ GRANT SELECT ON dana.progress TO PUBLIC;
 CREATE FUNCTION dana.dana_live_epochs(
 	OUT pid integer, OUT source regclass, OUT epoch integer, OUT loss double precision, OUT tuples bigint,
 	OUT skipped bigint, OUT cycles bigint, OUT seconds double precision
-) RETURNS SETOF record
-	LANGUAGE c VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME';
+) RETURNS SETOF record LANGUAGE c PARALLEL RESTRICTED AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_live_epochs IS 'Epochs, the last 4096 of each, of the trainings that run now; dana.curve shows them beside those of dana.epoch';
 
 CREATE VIEW dana.curve WITH (security_barrier) AS
@@ -781,8 +744,7 @@ GRANT SELECT ON dana.curve TO PUBLIC;
 
 -- Calls in the background
 
-CREATE FUNCTION dana.dana_job_lost(job bigint) RETURNS boolean
-	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+CREATE FUNCTION dana.dana_job_lost(job bigint) RETURNS boolean LANGUAGE c STRICT AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_job_lost IS 'Whether nobody works on a job of yours that is not over';
 
 -- A job that nobody works on although it is not over: its process or the server was ended. Its worker's lock tells. What
@@ -801,21 +763,19 @@ COMMENT ON COLUMN dana.job.state IS 'queued, running, done, failed, cancelled; l
 COMMENT ON COLUMN dana.job.pid IS 'Its process, while there is one';
 GRANT SELECT ON dana.job TO PUBLIC;
 
-CREATE FUNCTION dana_start(function text, arguments jsonb) RETURNS bigint
-	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+CREATE FUNCTION dana_start(function text, arguments jsonb) RETURNS bigint LANGUAGE c STRICT AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_start(text, jsonb) IS 'Call dana_train, dana_train_groups, dana_cross_validate or dana_search in the background, once this transaction commits; returns the job''s number';
 
 CREATE FUNCTION dana_wait(job bigint, timeout double precision DEFAULT NULL) RETURNS text
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+	LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_wait IS 'Wait until a job ended, or for so many seconds; returns its state';
 
-CREATE FUNCTION dana_cancel(job bigint) RETURNS boolean
-	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+CREATE FUNCTION dana_cancel(job bigint) RETURNS boolean LANGUAGE c STRICT AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_cancel IS 'Cancel a job; false where it is over';
 
 CREATE FUNCTION dana_prune(older_than interval DEFAULT NULL, keep integer DEFAULT NULL)
 	RETURNS TABLE (models bigint, runs bigint, jobs bigint)
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME';
+	LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_prune IS
 	'Remove versions of models, runs with their epochs, and jobs that are over: of your roles (superusers: of all), older than the interval, and not among the newest so many of their name, model or role. The version in use and the highest always stay. Returns how many went';
 
@@ -825,10 +785,12 @@ DECLARE
 	same record;
 BEGIN
 	FOR same IN SELECT v.result, a.attname, pg_catalog.col_description(t.attrelid, t.attnum) AS text
-		FROM (VALUES ('training', 'run'), ('group_training', 'run'), ('curve', 'epoch'), ('job', 'job_log')) AS v (result, origin)
+		FROM (VALUES ('training', 'run'), ('group_training', 'run'), ('group_training', 'training'), ('validation', 'run'),
+			('curve', 'epoch'), ('job', 'job_log')) AS v (result, origin)
 		JOIN pg_catalog.pg_class AS c ON c.relname = v.result AND c.relnamespace = 'dana'::pg_catalog.regnamespace
 		JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND pg_catalog.col_description(c.oid, a.attnum) IS NULL
 		JOIN pg_catalog.pg_attribute AS t ON t.attrelid = ('dana.' || v.origin)::pg_catalog.regclass AND t.attname = a.attname
+			AND pg_catalog.col_description(t.attrelid, t.attnum) IS NOT NULL
 	LOOP
 		EXECUTE pg_catalog.format('COMMENT ON COLUMN dana.%I.%I IS %L', same.result, same.attname, same.text);
 	END LOOP;

@@ -30,6 +30,20 @@ arguments_declare(Oid function, dana_arguments *arguments)
 }
 
 void
+dana_require_arguments(FunctionCallInfo fcinfo, int count)
+{
+	dana_arguments arguments;
+
+	for (int i = 0; i < count; i++)
+		if (PG_ARGISNULL(i))
+		{
+			arguments_declare(fcinfo->flinfo->fn_oid, &arguments);
+			ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+							errmsg("argument \"%s\" must not be null", arguments.names[i])));
+		}
+}
+
+void
 dana_arguments_of_call(FunctionCallInfo fcinfo, dana_arguments *arguments)
 {
 	arguments_declare(fcinfo->flinfo->fn_oid, arguments);
@@ -159,26 +173,30 @@ dana_arguments_from_json(Oid function, Jsonb *object, dana_arguments *arguments)
 	}
 }
 
-int
-dana_argument_texts(const char *name, Datum value, bool isnull, char ***texts)
+dana_texts
+dana_texts_of(Datum array)
 {
-	Datum *values;
-	bool  *nulls;
-	int	   count;
+	dana_texts texts;
+	Datum	  *values;
+	bool	  *nulls;
 
-	*texts = NULL;
-	if (isnull)
-		return -1;
-	deconstruct_array(DatumGetArrayTypeP(value), TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls, &count);
-	*texts = palloc(sizeof(char *) * Max(count, 1));
-	for (int i = 0; i < count; i++)
-	{
-		if (nulls[i])
+	deconstruct_array(DatumGetArrayTypeP(array), TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls, &texts.count);
+	texts.values = palloc(sizeof(char *) * Max(texts.count, 1));
+	for (int i = 0; i < texts.count; i++)
+		texts.values[i] = nulls[i] ? NULL : TextDatumGetCString(values[i]);
+	return texts;
+}
+
+dana_texts
+dana_argument_texts(const char *name, Datum value, bool isnull)
+{
+	dana_texts texts = isnull ? (dana_texts){.count = -1} : dana_texts_of(value);
+
+	for (int i = 0; i < texts.count; i++)
+		if (texts.values[i] == NULL)
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"%s\" must not contain nulls", name)));
-		(*texts)[i] = TextDatumGetCString(values[i]);
-	}
-	return count;
+	return texts;
 }
 
 static void

@@ -1,8 +1,7 @@
 /*
  * Work whose error somebody else decides about.
  */
-#ifndef DANA_ATTEMPT_H
-#define DANA_ATTEMPT_H
+#pragma once
 
 /*
  * Runs in a subtransaction, in the caller's memory context and for its resource owner. Returns the error that ended it, or
@@ -10,5 +9,3 @@
  * own again, with ReThrowError().
  */
 extern ErrorData *dana_attempt(void (*run)(void *state), void *state, bool keep);
-
-#endif /* DANA_ATTEMPT_H */

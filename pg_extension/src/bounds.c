@@ -14,7 +14,6 @@
 #include <limits.h>
 
 #include "storage/latch.h"
-#include "storage/lock.h"
 #include "tcop/tcopprot.h"
 #include "utils/timeout.h"
 #include "utils/varlena.h"
@@ -27,12 +26,12 @@
 #define MAX_CAUGHT	3	 /* cancels that may be caught */
 
 int							 dana_max_epochs;
-int							 dana_max_runs;
-int							 dana_training_timeout;
 int							 dana_max_memory;
 int							 dana_max_jobs;
 int							 dana_max_jobs_per_role;
 volatile sig_atomic_t		 dana_bounds_overdue = false;
+static int					 max_runs;		   /* in the whole server; 0: any number */
+static int					 training_timeout; /* milliseconds of one training; 0: any time */
 static char					*allowed_backends;
 
 static bool					 training = false; /* this session trains */
@@ -60,9 +59,9 @@ static const struct bounds_limit
 } limits[] = {
 	{"dana.max_epochs", &dana_max_epochs, 100000, 1, 10000000, PGC_SUSET, 0, "Most epochs that a training may have.",
 	 "Each is a row of dana.epoch."},
-	{"dana.max_runs", &dana_max_runs, 0, 0, 10000, PGC_SIGHUP, 0,
+	{"dana.max_runs", &max_runs, 0, 0, 10000, PGC_SIGHUP, 0,
 	 "Most trainings that run at once in the server; 0: any number.", "The next one waits, as for a lock."},
-	{"dana.training_timeout", &dana_training_timeout, 0, 0, INT_MAX, PGC_SUSET, GUC_UNIT_MS,
+	{"dana.training_timeout", &training_timeout, 0, 0, INT_MAX, PGC_SUSET, GUC_UNIT_MS,
 	 "Longest time that a training may take; 0: any.", "Unlike statement_timeout, a user cannot change it."},
 	{"dana.max_memory", &dana_max_memory, 0, 0, INT_MAX, PGC_SUSET, GUC_UNIT_MB,
 	 "Most memory of the worker's process for a training; 0: as the worker was started.",
@@ -172,12 +171,20 @@ dana_bounds_adopt(Jsonb *carried)
 
 /* Places */
 
-static bool
-bounds_take_place(int number, bool wait)
+LOCKTAG
+dana_lock(uint32 number)
 {
 	LOCKTAG tag;
 
-	SET_LOCKTAG_OBJECT(tag, InvalidOid, DANA_LOCK_CLASS, (Oid)number, 0);
+	SET_LOCKTAG_OBJECT(tag, InvalidOid, 0x44414e41, number, 0); /* no catalog has that OID */
+	return tag;
+}
+
+static bool
+bounds_take_place(int number, bool wait)
+{
+	LOCKTAG tag = dana_lock(number);
+
 	if (LockAcquire(&tag, ExclusiveLock, false, !wait) == LOCKACQUIRE_NOT_AVAIL)
 		return false;
 	place = number;
@@ -187,13 +194,8 @@ bounds_take_place(int number, bool wait)
 static void
 bounds_arm(void)
 {
-	if (deadline == 0)
-		return;
-#if PG_VERSION_NUM >= 150000
-	enable_timeout_every(timer, deadline, AGAIN_MS);
-#else
-	enable_timeout_at(timer, deadline);
-#endif
+	if (deadline != 0)
+		enable_timeout_at(timer, deadline);
 }
 
 static void
@@ -209,16 +211,16 @@ dana_bounds_enter(void)
 	TimestampTz began;
 
 	place = 0;
-	if (dana_max_runs == 0)
+	if (max_runs == 0)
 		return;
-	for (int i = 1; i <= dana_max_runs; i++)
+	for (int i = 1; i <= max_runs; i++)
 		if (bounds_take_place(i, false))
 			return;
 	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_WAITING);
 	/* it is not the training that takes this time */
 	bounds_disarm();
 	began = GetCurrentTimestamp();
-	(void)bounds_take_place(1 + MyProcPid % dana_max_runs, true);
+	(void)bounds_take_place(1 + MyProcPid % max_runs, true);
 	if (deadline != 0)
 		deadline += GetCurrentTimestamp() - began;
 	bounds_arm();
@@ -228,11 +230,10 @@ dana_bounds_enter(void)
 void
 dana_bounds_leave(void)
 {
-	LOCKTAG tag;
+	LOCKTAG tag = dana_lock(place);
 
 	if (place == 0)
 		return;
-	SET_LOCKTAG_OBJECT(tag, InvalidOid, DANA_LOCK_CLASS, (Oid)place, 0);
 	LockRelease(&tag, ExclusiveLock, false);
 	place = 0;
 }
@@ -250,9 +251,7 @@ bounds_time_is_over(void)
 	QueryCancelPending = true;
 	InterruptPending = true;
 	SetLatch(MyLatch);
-#if PG_VERSION_NUM < 150000
-	enable_timeout_after(timer, AGAIN_MS);
-#endif
+	enable_timeout_after(timer, AGAIN_MS); /* enable_timeout_every() is there from 15 on */
 }
 
 void
@@ -283,11 +282,11 @@ dana_bounds_start_clock(void)
 	(void)bounds_stop_clock();
 	deadline = 0;
 	cancels = 0;
-	if (dana_training_timeout == 0)
+	if (training_timeout == 0)
 		return;
 	if (timer == MAX_TIMEOUTS)
 		timer = RegisterTimeout(USER_TIMEOUT, bounds_time_is_over);
-	deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), dana_training_timeout);
+	deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), training_timeout);
 	bounds_arm();
 }
 
@@ -304,8 +303,7 @@ bounds_watch_client(void)
 
 	if (MyProcPort != NULL && client_connection_check_interval == 0)
 	{
-		(void)set_config_option("client_connection_check_interval", psprintf("%d", AGAIN_MS), PGC_USERSET, PGC_S_SESSION,
-								GUC_ACTION_SAVE, true, 0, false);
+		dana_set_for_now("client_connection_check_interval", psprintf("%d", AGAIN_MS));
 		enable_timeout_after(CLIENT_CONNECTION_CHECK_TIMEOUT, AGAIN_MS);
 		watching = true;
 	}

@@ -1,22 +1,20 @@
 /*
  * Settings that bound trainings and jobs, and the bracket around a training that enforces them.
  */
-#ifndef DANA_BOUNDS_H
-#define DANA_BOUNDS_H
+#pragma once
 
 #include <signal.h>
 
+#include "storage/lock.h"
 #include "utils/jsonb.h"
 
 extern int dana_max_epochs;
-extern int dana_max_runs;		  /* in the whole server; 0: any number */
-extern int dana_training_timeout; /* milliseconds of one training; 0: any time */
-extern int dana_max_memory;		  /* MB of the worker's session; 0: as the worker was started */
-extern int dana_max_jobs;		  /* in the whole server; 0: any number */
+extern int dana_max_memory; /* MB of the worker's session; 0: as the worker was started */
+extern int dana_max_jobs;	/* in the whole server; 0: any number */
 extern int dana_max_jobs_per_role;
 
-/* The class of our locks that are no catalog's: 0 is the registration of jobs, from 1 the places of dana.max_runs */
-#define DANA_LOCK_CLASS ((Oid)0x44414e41)
+/* Our locks that are no catalog's: 0 is the registration of jobs, from 1 the places of dana.max_runs */
+extern LOCKTAG dana_lock(uint32 number);
 
 extern void dana_bounds_define(void);
 
@@ -50,5 +48,3 @@ extern void dana_bounds_check_backend(const char *backend);
 /* The limits of this session as a JSON object, and the stricter ones of such an object and of this session */
 extern Jsonb *dana_bounds_carry(void);
 extern void	 dana_bounds_adopt(Jsonb *carried);
-
-#endif /* DANA_BOUNDS_H */

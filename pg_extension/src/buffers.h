@@ -1,8 +1,7 @@
 /*
  * Reading a relation's blocks in order, through the buffer manager.
  */
-#ifndef DANA_BUFFERS_H
-#define DANA_BUFFERS_H
+#pragma once
 
 #include "pgstat.h"
 #include "storage/bufmgr.h"
@@ -39,5 +38,3 @@ dana_prefetch_after(Buffer buffer)
 			__builtin_prefetch(page + i);
 	}
 }
-
-#endif /* DANA_BUFFERS_H */

@@ -32,9 +32,22 @@ table_owner(Oid table)
 	return owner;
 }
 
-/*
- * The search_path is set because operators are looked up in it: a caller's own "=" must not run as the owner.
- */
+void
+dana_set_for_now(const char *name, const char *value)
+{
+	(void)set_config_option(name, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+}
+
+void
+dana_connect(void)
+{
+	MemoryContext caller = CurrentMemoryContext;
+
+	(void)SPI_connect(); /* raises its errors itself */
+	MemoryContextSwitchTo(caller);
+}
+
+/* The search_path is set because operators are looked up in it: a caller's own "=" must not run as the owner. */
 dana_identity
 dana_become_owner(void)
 {
@@ -44,9 +57,8 @@ dana_become_owner(void)
 	before.guc_level = NewGUCNestLevel();
 	SetUserIdAndSecContext(table_owner(dana_catalog_table("model")),
 						   before.security | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
-	(void)set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
+	dana_set_for_now("search_path", "pg_catalog, pg_temp");
+	dana_connect();
 	return before;
 }
 
@@ -58,9 +70,13 @@ dana_become_caller(dana_identity before)
 	SetUserIdAndSecContext(before.user, before.security);
 }
 
-static SPIPlanPtr
-plan_of(dana_statement *statement)
+/* SPI's functions end in a context that ends with the connection: what our callers make is to outlive it */
+static uint64
+catalog_execute(dana_statement *statement, Datum *values, const char *nulls, Snapshot snapshot, bool read_only)
 {
+	MemoryContext caller = CurrentMemoryContext;
+	int			  code;
+
 	if (statement->plan == NULL)
 	{
 		SPIPlanPtr plan = SPI_prepare(statement->text, statement->arguments, statement->types);
@@ -69,48 +85,49 @@ plan_of(dana_statement *statement)
 			elog(ERROR, "could not plan \"%s\": %s", statement->text, SPI_result_code_string(SPI_result));
 		statement->plan = plan;
 	}
-	return statement->plan;
-}
-
-static uint64
-spi_rows(int code, const char *text)
-{
+	code = SPI_execute_snapshot(statement->plan, values, nulls, snapshot, InvalidSnapshot, read_only, !read_only, 0);
 	if (code < 0)
-		elog(ERROR, "could not run \"%s\": %s", text, SPI_result_code_string(code));
+		elog(ERROR, "could not run \"%s\": %s", statement->text, SPI_result_code_string(code));
+	MemoryContextSwitchTo(caller);
 	return SPI_processed;
 }
 
 uint64
 dana_run(dana_statement *statement, Datum *values, const char *nulls)
 {
-	return spi_rows(SPI_execute_plan(plan_of(statement), values, nulls, false, 0), statement->text);
+	return catalog_execute(statement, values, nulls, InvalidSnapshot, false);
 }
 
 uint64
 dana_read(dana_statement *statement, Datum *values, const char *nulls)
 {
-	return spi_rows(SPI_execute_plan(plan_of(statement), values, nulls, true, 0), statement->text);
+	return catalog_execute(statement, values, nulls, InvalidSnapshot, true);
 }
 
 uint64
 dana_run_on_latest(dana_statement *statement, Datum *values)
 {
-	SPIPlanPtr plan = plan_of(statement);
-
-	return spi_rows(SPI_execute_snapshot(plan, values, NULL, GetLatestSnapshot(), InvalidSnapshot, true, false, 0),
-				statement->text);
+	return catalog_execute(statement, values, NULL, GetLatestSnapshot(), true);
 }
 
 void
 dana_run_once(const char *text)
 {
-	(void)spi_rows(SPI_execute(text, false, 0), text);
+	MemoryContext caller = CurrentMemoryContext;
+	int			  code = SPI_execute(text, false, 0);
+
+	if (code < 0)
+		elog(ERROR, "could not run \"%s\": %s", text, SPI_result_code_string(code));
+	MemoryContextSwitchTo(caller);
 }
 
 Datum
-dana_value(uint64 row, int column, bool *isnull)
+dana_value(uint64 row, int column)
 {
-	return SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column, isnull);
+	bool  isnull;
+	Datum value = SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column, &isnull);
+
+	return isnull ? (Datum)0 : value;
 }
 
 void
@@ -121,13 +138,6 @@ dana_peek(void (*read)(void *state), void *state)
 
 	if (error != NULL)
 		ReThrowError(error);
-}
-
-void
-dana_require_owner(Oid caller, Oid owner, const char *kind, const char *name)
-{
-	if (!has_privs_of_role(caller, owner))
-		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("must be owner of %s \"%s\"", kind, name)));
 }
 
 bool

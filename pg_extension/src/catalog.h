@@ -4,8 +4,7 @@
  * Users have no right to write them. Our statements run as the tables' owner, with a fixed search_path, after the
  * caller's right to the row was checked.
  */
-#ifndef DANA_CATALOG_H
-#define DANA_CATALOG_H
+#pragma once
 
 #include "executor/spi.h"
 
@@ -31,11 +30,17 @@ typedef struct dana_identity
 	int guc_level;
 } dana_identity;
 
-/* Bracket around statements; an error in between needs no clean-up, the transaction's abort does it */
+/* Sets a user's setting until AtEOXact_GUC() ends the level that NewGUCNestLevel() began, or the transaction */
+extern void dana_set_for_now(const char *name, const char *value);
+
+/* Connects to SPI, as SPI_connect(), and stays in the caller's memory context; SPI_finish() ends it */
+extern void dana_connect(void);
+
+/* Bracket around statements, connected; an error in between needs no clean-up, the transaction's abort does it */
 extern dana_identity dana_become_owner(void);
 extern void			 dana_become_caller(dana_identity before);
 
-/* Runs a statement; returns the number of rows, which are in SPI_tuptable */
+/* Runs a statement; returns the number of rows, which end with the connection; what is copied of them does not */
 extern uint64 dana_run(dana_statement *statement, Datum *values, const char *nulls);
 
 /* The same for a SELECT inside a query: on the query's snapshot, also in a parallel worker */
@@ -47,8 +52,8 @@ extern uint64 dana_run_on_latest(dana_statement *statement, Datum *values);
 /* Runs a statement that is not worth keeping */
 extern void dana_run_once(const char *text);
 
-/* Column `column` (from 1) of row `row` (from 0) of the last result */
-extern Datum dana_value(uint64 row, int column, bool *isnull);
+/* Column `column` (from 1) of row `row` (from 0) of the last result; 0 for a NULL, which no pointer is */
+extern Datum dana_value(uint64 row, int column);
 
 /*
  * Reads with `read` before a training, and lets go of what it locked: a training may last for hours, and somebody may want
@@ -56,13 +61,8 @@ extern Datum dana_value(uint64 row, int column, bool *isnull);
  */
 extern void dana_peek(void (*read)(void *state), void *state);
 
-/* Raises an error unless `caller` is `owner`, or a member of it */
-extern void dana_require_owner(Oid caller, Oid owner, const char *kind, const char *name);
-
 /* Whether a role may use what belongs to `owner`, or may be used by the roles of the array `users`, too */
 extern bool dana_may_use(Oid caller, Oid owner, Datum users);
 
 /* OID of a table of schema dana */
 extern Oid dana_catalog_table(const char *name);
-
-#endif /* DANA_CATALOG_H */

@@ -2,8 +2,8 @@
  * The socket to the worker: bytes, waiting, messages.
  *
  * Every wait is on the latch as well as on the socket, so that cancel, statement_timeout, terminate and the
- * postmaster's death end it at once. No buffer is pinned or locked during a wait. What fails closes the socket;
- * session.c, which made it, clears up what belongs to it.
+ * postmaster's death end it at once. No buffer is pinned or locked during a wait. Where something fails, session.c,
+ * which made the socket, closes it.
  */
 #include "postgres.h"
 
@@ -34,14 +34,11 @@ dana_channel_close(void)
 void
 dana_worker_gone(const char *what)
 {
-	int saved = errno;
+	const bool closed = errno == 0;
 
-	dana_channel_close();
-	errno = saved;
-	if (saved != 0)
-		ereport(ERROR, (errcode(ERRCODE_CONNECTION_FAILURE), errmsg("lost the dana worker while %s: %m", what),
-						errhint("The worker's log may say why. The next call connects anew.")));
-	ereport(ERROR, (errcode(ERRCODE_CONNECTION_FAILURE), errmsg("the dana worker closed the connection while %s", what),
+	ereport(ERROR, (errcode(ERRCODE_CONNECTION_FAILURE),
+					closed ? errmsg("the dana worker closed the connection while %s", what)
+						   : errmsg("lost the dana worker while %s: %m", what),
 					errhint("The worker's log may say why. The next call connects anew.")));
 }
 
@@ -73,7 +70,7 @@ dana_channel_send(const char *data, size_t length)
 			data += n;
 			length -= n;
 		}
-		else if (errno == EAGAIN || errno == EWOULDBLOCK)
+		else if (errno == EAGAIN)
 			dana_channel_wait(WL_SOCKET_WRITEABLE, -1, DANA_WAIT_ANSWER);
 		else if (errno != EINTR)
 			return false;
@@ -93,15 +90,13 @@ channel_receive_all(char *data, size_t length, dana_wait_reason why)
 			data += n;
 			length -= n;
 		}
-		else if (n == 0)
+		else if (n < 0 && errno == EAGAIN)
+			dana_channel_wait(WL_SOCKET_READABLE, -1, why);
+		else if (n == 0 || errno != EINTR)
 		{
-			errno = 0;
+			errno = n == 0 ? 0 : errno;
 			dana_worker_gone("waiting for its answer");
 		}
-		else if (errno == EAGAIN || errno == EWOULDBLOCK)
-			dana_channel_wait(WL_SOCKET_READABLE, -1, why);
-		else if (errno != EINTR)
-			dana_worker_gone("waiting for its answer");
 	}
 }
 
@@ -148,12 +143,7 @@ dana_receive_one(dana_reply *reply, dana_wait_reason why)
 	channel_receive_all(header, sizeof header, why);
 	memcpy(&length, header, sizeof length);
 	if (length > DANA_MAX_REPLY)
-	{
-		dana_channel_close();
-		ereport(ERROR,
-				(errcode(ERRCODE_PROTOCOL_VIOLATION),
-				 errmsg("the dana worker announced a message of %u bytes, more than the %u allowed", length, DANA_MAX_REPLY)));
-	}
+		dana_protocol_error("announced a message of %u bytes, more than the %u allowed", length, DANA_MAX_REPLY);
 	reply->type = header[4];
 	reply->length = length;
 	reply->payload = palloc((Size)length + 1);

@@ -1,8 +1,7 @@
 /*
  * A backend's socket to its worker, and the messages on it.
  */
-#ifndef DANA_CHANNEL_H
-#define DANA_CHANNEL_H
+#pragma once
 
 #include "port.h"
 
@@ -23,8 +22,8 @@ extern void dana_channel_wait(int socket_events, long timeout_ms, dana_wait_reas
 /* False, with errno set, where the worker is gone */
 extern bool dana_channel_send(const char *data, size_t length);
 
-/* Closes the socket and raises the error; errno 0: the worker closed it */
-extern void dana_worker_gone(const char *what);
+/* Raises the error; errno 0: the worker closed the socket */
+extern _Noreturn void dana_worker_gone(const char *what);
 
 /* A message from the worker; the payload lives in the current memory context and ends with a NUL */
 typedef struct dana_reply
@@ -55,5 +54,3 @@ extern void dana_channel_look(void);
 
 /* Asks the worker to look at the ring */
 extern void dana_send_bell(void);
-
-#endif /* DANA_CHANNEL_H */

@@ -1,8 +1,7 @@
 /*
  * What differs between PostgreSQL 14 and 18, in one place.
  */
-#ifndef DANA_COMPAT_H
-#define DANA_COMPAT_H
+#pragma once
 
 #if PG_VERSION_NUM < 140000 || PG_VERSION_NUM >= 190000
 #error "dana supports PostgreSQL 14 to 18"
@@ -29,17 +28,12 @@
 #define dana_test_for_old_snapshot(snapshot, relation, page) TestForOldSnapshot(snapshot, relation, page)
 #endif
 
-/* 16 renamed it */
+/* 16 renamed them */
 #if PG_VERSION_NUM >= 160000
 #define dana_relation_locator(relation) ((relation)->rd_locator)
-#else
-#define dana_relation_locator(relation) ((relation)->rd_node)
-#endif
-
-/* 16 renamed it */
-#if PG_VERSION_NUM >= 160000
 #define dana_backend_status(i) pgstat_get_local_beentry_by_index(i)
 #else
+#define dana_relation_locator(relation) ((relation)->rd_node)
 #define dana_backend_status(i) pgstat_fetch_stat_local_beentry(i)
 #endif
 
@@ -78,5 +72,3 @@ dana_wait_event(dana_wait_reason wait)
 	return PG_WAIT_EXTENSION;
 #endif
 }
-
-#endif /* DANA_COMPAT_H */

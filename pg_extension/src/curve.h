@@ -1,8 +1,7 @@
 /*
  * The epochs of a training that runs, for other sessions: their rows in dana.epoch are there when it commits.
  */
-#ifndef DANA_CURVE_H
-#define DANA_CURVE_H
+#pragma once
 
 #include "datatype/timestamp.h"
 #include "storage/dsm.h"
@@ -40,5 +39,3 @@ extern void dana_curve_end(void);
  * returns how many, 0 where that training is over.
  */
 extern uint64 dana_curve_read(dsm_handle handle, TimestampTz started, dana_curve_epoch *to);
-
-#endif /* DANA_CURVE_H */

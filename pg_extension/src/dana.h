@@ -1,8 +1,7 @@
 /*
  * What most files of the extension need: PostgreSQL's headers after postgres.h, and ours that know nothing of trainings.
  */
-#ifndef DANA_H
-#define DANA_H
+#pragma once
 
 #include "access/htup_details.h"
 #include "access/xact.h"
@@ -31,5 +30,3 @@
 #include "compat.h"
 #include "extension.h"
 #include "json.h"
-
-#endif /* DANA_H */

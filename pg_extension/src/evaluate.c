@@ -9,6 +9,7 @@
 #include "executor/spi.h"
 
 #include "dana.h"
+#include "arguments.h"
 #include "evaluate.h"
 #include "filter.h"
 #include "holdout.h"
@@ -24,27 +25,22 @@ typedef struct evaluated_model
 	int	   version;
 	bool   own;
 	Jsonb *metadata;
-	char  *reference; /* of this version, whatever the caller wrote */
+	char  *reference; /* of this version */
 } evaluated_model;
 
 static evaluated_model
 find_model(const dana_evaluation *asked, bool wrote)
 {
-	static dana_statement find = DANA_MODEL_FIND("metadata, owner::text");
-	MemoryContext	caller = CurrentMemoryContext;
+	static dana_statement find = DANA_MODEL_FIND("metadata");
 	dana_identity	before = dana_become_owner();
-	MemoryContext	ours;
 	evaluated_model model;
-	bool			isnull;
 
 	dana_model_find(&find, asked->model, before.user, wrote ? dana_run : dana_read);
-	ours = MemoryContextSwitchTo(caller);
-	model.own = DatumGetObjectId(dana_value(0, 1, &isnull)) == before.user;
-	model.name = TextDatumGetCString(dana_value(0, 3, &isnull));
-	model.version = DatumGetInt32(dana_value(0, 4, &isnull));
-	model.metadata = DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_COLUMNS + 1, &isnull));
-	model.reference = psprintf("%s.%s@%d", TextDatumGetCString(dana_value(0, DANA_MODEL_COLUMNS + 2, &isnull)), model.name, model.version);
-	MemoryContextSwitchTo(ours);
+	model.own = DatumGetObjectId(dana_value(0, 1)) == before.user;
+	model.name = TextDatumGetCString(dana_value(0, 3));
+	model.version = DatumGetInt32(dana_value(0, 4));
+	model.metadata = DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_COLUMNS + 1));
+	model.reference = dana_model_version_of(asked->model, model.version);
 	dana_become_caller(before);
 	return model;
 }
@@ -130,12 +126,15 @@ find_rows(const dana_evaluation *asked, const evaluated_model *model)
 	rows.condition = filter == NULL ? "true" : psprintf("(%s\n)", filter);
 	if (strcmp(rows.part, "all") != 0)
 		rows.condition = psprintf("%s AND %s%s", rows.condition, strcmp(rows.part, "train") == 0 ? "NOT " : "",
-								  dana_holdout_expression("r.ctid", dana_json_double(model->metadata, "test_size"),
+								  dana_holdout_expression("ctid", dana_json_double(model->metadata, "test_size"),
 														  dana_json_integer(model->metadata, "seed")));
 	return rows;
 }
 
-/* The features as arguments of dana_predict(), or the row, whose columns it finds by name */
+/*
+ * The features as arguments of dana_predict(), or the row, whose columns it finds by name. No column is called r.name:
+ * where there is none, PostgreSQL would call somebody's function of that name, with the row.
+ */
 static char *
 arguments_of(const evaluated_model *model)
 {
@@ -147,7 +146,7 @@ arguments_of(const evaluated_model *model)
 		return "r.*";
 	initStringInfo(&list);
 	for (int i = 0; i < count; i++)
-		appendStringInfo(&list, "%sr.%s", i > 0 ? ", " : "", quote_identifier(names[i]));
+		appendStringInfo(&list, "%s%s", i > 0 ? ", " : "", quote_identifier(names[i]));
 	return list.data;
 }
 
@@ -159,8 +158,8 @@ label_of(const dana_evaluation *asked, const evaluated_model *model)
 	if (dana_json_is_null(model->metadata, "labels") || dana_json_strings(model->metadata, "labels", &names) != 1)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						errmsg("model \"%s\" has no label to compare with", asked->model)));
-	return dana_json_is_null(model->metadata, "classes") ? psprintf("dana.dana_number(r.%s)", quote_identifier(names[0]))
-														 : psprintf("dana.dana_class(r.%s, $3)", quote_identifier(names[0]));
+	return dana_json_is_null(model->metadata, "classes") ? psprintf("dana.dana_number(%s)", quote_identifier(names[0]))
+														 : psprintf("dana.dana_class(%s, $3)", quote_identifier(names[0]));
 }
 
 /* Classes of the label as a text[]; empty where it is a number */
@@ -176,11 +175,19 @@ classes_of(const evaluated_model *model)
 	return PointerGetDatum(construct_array(values, count, TEXTOID, -1, false, TYPALIGN_INT));
 }
 
-/* The members of both, those of the first one first where both have them */
-static Jsonb *
-joined(Jsonb *first, Jsonb *second)
+/* The members of the result that are no metrics */
+static Datum
+about(const evaluated_model *model, const char *part)
 {
-	return DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(first), JsonbPGetDatum(second)));
+	StringInfoData text;
+
+	initStringInfo(&text);
+	dana_json_open(&text, NULL, '{');
+	dana_json_text(&text, "model", model->name);
+	dana_json_number(&text, "version", model->version);
+	dana_json_text(&text, "part", part);
+	dana_json_close(&text, '}');
+	return JsonbPGetDatum(dana_json_parse(text.data));
 }
 
 Jsonb *
@@ -189,46 +196,33 @@ dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 	const evaluated_model model = find_model(asked, snapshot != InvalidSnapshot);
 	const evaluated_rows  rows = find_rows(asked, &model);
 	MemoryContext		  caller = CurrentMemoryContext;
-	char				 *schema = (char *)quote_identifier(get_namespace_name(dana_extension_schema()));
+	const char			 *schema = quote_identifier(get_namespace_name(dana_extension_schema()));
 	/* the types of the metrics' arguments are exactly the declared ones; OFFSET: each prediction is made once */
-	char *text = psprintf("SELECT %s.dana_regression_metrics(s.y, s.p), %s.dana_classification_metrics(s.y, s.p, $2) FROM ("
+	char *text = psprintf("SELECT $4 OPERATOR(pg_catalog.||) COALESCE(%s.dana_classification_metrics(s.y, s.p, $2), "
+						  "'{}') OPERATOR(pg_catalog.||) %s.dana_regression_metrics(s.y, s.p) FROM ("
 						  "SELECT %s AS y, dana.dana_predict($1, %s)::pg_catalog.float8 AS p FROM %s AS r WHERE %s OFFSET 0) AS s",
 						  schema, schema, label_of(asked, &model), arguments_of(&model), rows.from, rows.condition);
-	Oid			   types[] = {TEXTOID, FLOAT8OID, TEXTARRAYOID};
-	Datum		   values[] = {CStringGetTextDatum(model.reference), asked->threshold != NULL ? Float8GetDatum(*asked->threshold) : (Datum)0,
-							   classes_of(&model)};
-	char		   nulls[] = {' ', asked->threshold != NULL ? ' ' : 'n', ' ', '\0'};
-	StringInfoData about;
-	SPIPlanPtr	   plan;
-	Jsonb		  *metrics;
-	Datum		   classification;
-	bool		   isnull;
-	int			   code;
+	Oid		   types[] = {TEXTOID, FLOAT8OID, TEXTARRAYOID, JSONBOID};
+	Datum	   values[] = {CStringGetTextDatum(model.reference), asked->threshold.value, classes_of(&model),
+						   about(&model, rows.part)};
+	char	   nulls[] = {' ', asked->threshold.isnull ? 'n' : ' ', ' ', ' ', '\0'};
+	SPIPlanPtr plan;
+	Jsonb	  *metrics;
+	Datum	   found;
+	int		   code;
 
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
+	dana_connect();
 	plan = SPI_prepare(text, lengthof(types), types);
 	if (plan == NULL)
 		elog(ERROR, "could not plan the evaluation: %s", SPI_result_code_string(SPI_result));
-	code = snapshot == InvalidSnapshot ? SPI_execute_plan(plan, values, nulls, true, 0)
-									   : SPI_execute_snapshot(plan, values, nulls, snapshot, InvalidSnapshot, false, true, 0);
+	code = SPI_execute_snapshot(plan, values, nulls, snapshot, InvalidSnapshot, snapshot == InvalidSnapshot, true, 0);
+	MemoryContextSwitchTo(caller);
 	if (code != SPI_OK_SELECT || SPI_processed != 1)
 		ereport(ERROR, (errcode(ERRCODE_SYNTAX_ERROR), errmsg("argument \"query\" must be one SELECT")));
-	classification = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &isnull);
-	MemoryContextSwitchTo(caller);
-	initStringInfo(&about);
-	dana_json_open(&about, NULL, '{');
-	dana_json_text(&about, "model", model.name);
-	dana_json_number(&about, "version", model.version);
-	dana_json_text(&about, "part", rows.part);
-	dana_json_close(&about, '}');
-	metrics = dana_json_parse(about.data);
-	if (!isnull)
-		metrics = joined(metrics, DatumGetJsonbP(classification));
-	classification = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
-	if (isnull || dana_json_integer(DatumGetJsonbP(classification), "rows") == 0)
+	found = dana_value(0, 1);
+	if (DatumGetPointer(found) == NULL)
 		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION), errmsg("there is no row to evaluate on")));
-	metrics = joined(metrics, DatumGetJsonbP(classification));
+	metrics = DatumGetJsonbPCopy(found);
 	SPI_finish();
 	return metrics;
 }
@@ -236,20 +230,13 @@ dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 /* dana_evaluate(model, source, query, filter, part, threshold) */
 DANA_FUNCTION(dana_evaluate)
 {
-	dana_evaluation asked = {0};
-	double			threshold;
+	dana_evaluation asked = {.threshold = fcinfo->args[5]};
 
-	if (PG_ARGISNULL(0))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"model\" must not be null")));
+	dana_require_arguments(fcinfo, 1);
 	asked.model = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	asked.source = PG_ARGISNULL(1) ? InvalidOid : PG_GETARG_OID(1);
 	asked.query = PG_ARGISNULL(2) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(2));
 	asked.filter = PG_ARGISNULL(3) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(3));
 	asked.part = PG_ARGISNULL(4) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(4));
-	if (!PG_ARGISNULL(5))
-	{
-		threshold = PG_GETARG_FLOAT8(5);
-		asked.threshold = &threshold;
-	}
 	PG_RETURN_JSONB_P(dana_evaluate_model(&asked, InvalidSnapshot));
 }

@@ -1,8 +1,7 @@
 /*
  * How good a model is on some rows.
  */
-#ifndef DANA_EVALUATE_H
-#define DANA_EVALUATE_H
+#pragma once
 
 #include "utils/jsonb.h"
 #include "utils/snapshot.h"
@@ -15,10 +14,8 @@ typedef struct dana_evaluation
 	char		 *query;
 	char		 *filter;
 	char		 *part;
-	const double *threshold;
+	NullableDatum threshold;
 } dana_evaluation;
 
 /* Metrics by name, on what `snapshot` sees and this transaction wrote; InvalidSnapshot: what the caller's statement sees */
 extern Jsonb *dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot);
-
-#endif /* DANA_EVALUATE_H */

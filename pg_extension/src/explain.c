@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "dana.h"
+#include "results.h"
 #include "rules.h"
 #include "session.h"
 #include "source.h"
@@ -21,21 +22,11 @@ append_last_run(StringInfo to, const char *rule, const char *source)
 		" 'modelled_seconds', modelled_seconds, 'design', design) "
 		"FROM dana.run WHERE rule = $1 AND source = $2 AND pg_has_role($3, owner, 'USAGE') ORDER BY id DESC LIMIT 1",
 		TEXTOID, TEXTOID, OIDOID);
-	MemoryContext caller = CurrentMemoryContext;
 	dana_identity before = dana_become_owner();
 	Datum		  values[] = {CStringGetTextDatum(rule), CStringGetTextDatum(source), ObjectIdGetDatum(before.user)};
-	Jsonb		 *run = NULL;
-	bool		  isnull;
 
-	if (dana_read(&find, values, NULL) > 0)
-	{
-		MemoryContext ours = MemoryContextSwitchTo(caller);
-
-		run = DatumGetJsonbPCopy(dana_value(0, 1, &isnull));
-		MemoryContextSwitchTo(ours);
-	}
+	dana_json_object(to, "last", dana_read(&find, values, NULL) > 0 ? DatumGetJsonbP(dana_value(0, 1)) : NULL);
 	dana_become_caller(before);
-	dana_json_object(to, "last", run);
 }
 
 /* Appends the rows that the table's statistics know of, or null */
@@ -54,28 +45,6 @@ append_rows(StringInfo to, const dana_source *source)
 		dana_json_text(to, "rows", NULL);
 }
 
-/* Asks the worker */
-static Jsonb *
-ask_worker(StringInfo request)
-{
-	Jsonb *volatile explained = NULL;
-
-	dana_request_begin();
-	PG_TRY();
-	{
-		dana_send(DANA_MSG_EXPLAIN, request);
-		explained = dana_json_parse(dana_receive(DANA_MSG_EXPLAINED).payload);
-		dana_request_end();
-	}
-	PG_CATCH();
-	{
-		dana_request_abort();
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	return explained;
-}
-
 /* dana_explain(rule, source, training, device, search, format) */
 enum
 {
@@ -85,6 +54,7 @@ enum
 	FORMAT
 };
 
+/* What the worker says to it */
 static Jsonb *
 explain(FunctionCallInfo fcinfo)
 {
@@ -103,52 +73,30 @@ explain(FunctionCallInfo fcinfo)
 	appendStringInfo(&request, ",\"training\":%s", dana_training_request(&training, dana_rule_text(training.rule), source)->data);
 	dana_json_close(&request, '}');
 	dana_source_close(source);
-	return ask_worker(&request);
+	return dana_ask(DANA_MSG_EXPLAIN, &request, DANA_MSG_EXPLAINED);
 }
 
-/* The lines of the answer, or the rest of it as one */
-static char **
-as_lines(Jsonb *explained, bool json, uint64 *count)
-{
-	char **made;
-
-	*count = dana_json_strings(explained, "lines", &made);
-	if (json)
-	{
-		Jsonb *rest = DatumGetJsonbP(DirectFunctionCall2(jsonb_delete, JsonbPGetDatum(explained), CStringGetTextDatum("lines")));
-
-		made = palloc(sizeof(char *));
-		made[0] = JsonbToCStringIndent(NULL, &rest->root, VARSIZE(rest));
-		*count = 1;
-	}
-	return made;
-}
-
-/* One row for each line */
 DANA_FUNCTION(dana_explain)
 {
-	FuncCallContext *calls;
+	char		  *format = PG_ARGISNULL(FORMAT) ? "text" : text_to_cstring(PG_GETARG_TEXT_PP(FORMAT));
+	bool		   json = strcmp(format, "json") == 0;
+	ReturnSetInfo *result = dana_results_begin(fcinfo);
+	Jsonb		  *explained;
+	char		 **lines;
+	int			   count;
 
-	if (SRF_IS_FIRSTCALL())
+	if (!json && strcmp(format, "text") != 0)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("argument \"format\" must be 'text' or 'json', not \"%s\"", format)));
+	explained = explain(fcinfo);
+	count = dana_json_strings(explained, "lines", &lines);
+	if (json) /* the rest of the answer, as one */
 	{
-		char		 *format = PG_ARGISNULL(FORMAT) ? "text" : text_to_cstring(PG_GETARG_TEXT_PP(FORMAT));
-		bool		  json = strcmp(format, "json") == 0;
-		MemoryContext caller;
-
-		if (!json && strcmp(format, "text") != 0)
-			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-							errmsg("argument \"format\" must be 'text' or 'json', not \"%s\"", format)));
-		calls = SRF_FIRSTCALL_INIT();
-		caller = MemoryContextSwitchTo(calls->multi_call_memory_ctx);
-		calls->user_fctx = as_lines(explain(fcinfo), json, &calls->max_calls);
-		MemoryContextSwitchTo(caller);
+		explained = DatumGetJsonbP(DirectFunctionCall2(jsonb_delete, JsonbPGetDatum(explained), CStringGetTextDatum("lines")));
+		lines[0] = JsonbToCStringIndent(NULL, &explained->root, VARSIZE(explained));
+		count = 1;
 	}
-	calls = SRF_PERCALL_SETUP();
-	if (calls->call_cntr < calls->max_calls)
-	{
-		Datum line = CStringGetTextDatum(((char **)calls->user_fctx)[calls->call_cntr]);
-
-		SRF_RETURN_NEXT(calls, line); /* counts before it looks at its argument */
-	}
-	SRF_RETURN_DONE(calls);
+	for (int i = 0; i < count; i++)
+		dana_results_add(result, &(Datum){CStringGetTextDatum(lines[i])}, NULL);
+	return (Datum)0;
 }

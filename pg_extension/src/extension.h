@@ -1,8 +1,7 @@
 /*
  * The extension as it is installed in this database: which version, in which schema, and its functions by identity.
  */
-#ifndef DANA_EXTENSION_H
-#define DANA_EXTENSION_H
+#pragma once
 
 #include "fmgr.h"
 
@@ -22,14 +21,18 @@ extern Oid dana_extension_function(const char *name);
 extern void dana_require_execute(Oid function);
 
 /* Entry point of an SQL function: each one checks first that script and library belong together */
-#define DANA_FUNCTION(name)                                                                                            \
-	static Datum name##_checked(PG_FUNCTION_ARGS);                                                                     \
-	PG_FUNCTION_INFO_V1(name);                                                                                         \
-	Datum name(PG_FUNCTION_ARGS)                                                                                       \
-	{                                                                                                                  \
-		dana_check_version();                                                                                          \
-		return name##_checked(fcinfo);                                                                                 \
-	}                                                                                                                  \
-	static Datum name##_checked(PG_FUNCTION_ARGS)
+#define DANA_FUNCTION(name) DANA_ENTRY_POINT(name, (void)0)
 
-#endif /* DANA_EXTENSION_H */
+/* The same of one that writes */
+#define DANA_COMMAND(name) DANA_ENTRY_POINT(name, PreventCommandIfReadOnly(#name "()"))
+
+#define DANA_ENTRY_POINT(name, check) \
+	static Datum name##_checked(PG_FUNCTION_ARGS); \
+	PG_FUNCTION_INFO_V1(name); \
+	Datum name(PG_FUNCTION_ARGS) \
+	{ \
+		dana_check_version(); \
+		check; \
+		return name##_checked(fcinfo); \
+	} \
+	static Datum name##_checked(PG_FUNCTION_ARGS)

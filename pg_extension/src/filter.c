@@ -51,16 +51,14 @@ static Node *
 parse(const char *text)
 {
 	List	   *parsed = raw_parser(text, RAW_PARSE_PLPGSQL_EXPR);
+	SelectStmt	plain = {.type = T_SelectStmt}; /* no other clause */
 	SelectStmt *select;
 	ResTarget  *target;
 
 	check_shape(list_length(parsed) == 1 && IsA(linitial_node(RawStmt, parsed)->stmt, SelectStmt));
 	select = (SelectStmt *)linitial_node(RawStmt, parsed)->stmt;
-	check_shape(select->op == SETOP_NONE && list_length(select->targetList) == 1 && select->distinctClause == NIL &&
-				select->intoClause == NULL && select->fromClause == NIL && select->whereClause == NULL &&
-				select->groupClause == NIL && select->havingClause == NULL && select->windowClause == NIL &&
-				select->valuesLists == NIL && select->sortClause == NIL && select->limitOffset == NULL &&
-				select->limitCount == NULL && select->lockingClause == NIL && select->withClause == NULL);
+	plain.targetList = select->targetList;
+	check_shape(list_length(select->targetList) == 1 && equal(select, &plain));
 	target = linitial_node(ResTarget, select->targetList);
 	check_shape(target->name == NULL && target->indirection == NIL);
 	return target->val;

@@ -1,8 +1,7 @@
 /*
  * A condition on rows, written by the caller of dana_train(): the text checked, and the expression evaluated.
  */
-#ifndef DANA_FILTER_H
-#define DANA_FILTER_H
+#pragma once
 
 #include "access/htup.h"
 #include "utils/relcache.h"
@@ -19,5 +18,3 @@ extern dana_filter *dana_filter_compile(Relation relation, const char *text);
 extern bool dana_filter_passes(dana_filter *filter, HeapTuple tuple);
 
 extern void dana_filter_free(dana_filter *filter);
-
-#endif /* DANA_FILTER_H */

@@ -71,7 +71,7 @@ set_up_column(dana_frames *frames, frame_column *column, TupleDesc descriptor, i
 	Form_pg_attribute attribute;
 
 	if (number < 1 || number > descriptor->natts || length < 0)
-		ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker asked for column %d of %s", number, frames->name)));
+		dana_protocol_error("asked for column %d of %s", number, frames->name);
 	attribute = TupleDescAttr(descriptor, number - 1);
 	column->name = NameStr(attribute->attname);
 	column->number = number;
@@ -81,10 +81,9 @@ set_up_column(dana_frames *frames, frame_column *column, TupleDesc descriptor, i
 	if (column->labels)
 		dana_class_output(attribute->atttypid, &column->output, frames->context);
 	else if (!dana_type_of(attribute->atttypid, &column->type) || column->type.array != (length > 0))
-		ereport(ERROR,
-				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("column \"%s\" of %s has type %s, which cannot be trained on", column->name, frames->name,
-						format_type_be(attribute->atttypid))));
+		ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
+						errmsg("column \"%s\" of %s has type %s, which cannot be trained on", column->name,
+							   frames->name, format_type_be(attribute->atttypid))));
 	frames->total += Max(length, 1);
 	frames->tuple += length > 0 ? ARRAY_DATA_IN_FRAME + sizeof(float4) * (Size)length : sizeof(float4);
 	frames->needed = Max(frames->needed, number);
@@ -129,7 +128,7 @@ dana_frames_begin(const char *name, TupleDesc descriptor, const dana_cleaning *c
 		set_up_column(frames, &frames->column[i], descriptor, layout->numbers[i], layout->lengths[i]);
 	frames->part = layout->part;
 	if (columns > MaxHeapAttributeNumber || !frame_fits_tuple(frames, page_size))
-		ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker asked for frames that hold no row of %s", name)));
+		dana_protocol_error("asked for frames that hold no row of %s", name);
 	if (frames->part > 0)
 		frames->values = palloc_extended(sizeof(float) * frames->total, MCXT_ALLOC_HUGE);
 	frames->page_size = page_size;
@@ -197,6 +196,13 @@ class_number(dana_frames *frames, frame_column *column, Datum value)
 			 errhint("Name every class in classes => ARRAY[...], or leave these rows out.")));
 }
 
+/* The current row, for errors */
+static char *
+name_row(const dana_frames *frames)
+{
+	return psprintf("row " UINT64_FORMAT " of %s", frames->rows + 1, frames->name);
+}
+
 /* The row's numbers for one column; false where the row is to be skipped */
 static bool
 take_value(dana_frames *frames, frame_column *column, dana_numbers *numbers, Datum value, bool isnull)
@@ -209,10 +215,9 @@ take_value(dana_frames *frames, frame_column *column, dana_numbers *numbers, Dat
 		return true;
 	}
 	if (isnull && cleaning->nulls == DANA_NULLS_ERROR)
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("row " UINT64_FORMAT " of %s has a NULL in column \"%s\"", frames->rows + 1, frames->name, column->name),
-				 errhint("Fill it in, or use nulls => 'skip' or nulls => '0'.")));
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("%s has a NULL in column \"%s\"", name_row(frames), column->name),
+						errhint("Fill it in, or use nulls => 'skip' or nulls => '0'.")));
 	if (isnull)
 		return false;
 	if (column->labels)
@@ -225,27 +230,24 @@ take_value(dana_frames *frames, frame_column *column, dana_numbers *numbers, Dat
 		value = dana_toast_fetch(frames->toast, value);
 	dana_numbers_of(&column->type, value, numbers);
 	if (column->length > 0 && (numbers->dimensions != 1 || numbers->count != column->length))
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_EXCEPTION),
-				 errmsg("row " UINT64_FORMAT " of %s has an array of %d elements in column \"%s\", not of %d", frames->rows + 1,
-						frames->name, numbers->count, column->name, column->length),
-				 errhint("Give all rows one-dimensional arrays of one length.")));
+		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
+						errmsg("%s has an array of %d elements in column \"%s\", not of %d", name_row(frames),
+							   numbers->count, column->name, column->length),
+						errhint("Give all rows one-dimensional arrays of one length.")));
 	if (numbers->present != NULL && cleaning->nulls != DANA_NULLS_FILL)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_EXCEPTION),
-				 errmsg("row " UINT64_FORMAT " of %s has an array with NULL elements in column \"%s\"", frames->rows + 1,
-						frames->name, column->name),
-				 errhint("Give a number for them: nulls => '0'.")));
+		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
+						errmsg("%s has an array with NULL elements in column \"%s\"", name_row(frames), column->name),
+						errhint("Give a number for them: nulls => '0'.")));
 	return true;
 }
 
 _Noreturn void
-dana_refuse_label(const char *row, const char *name, const char *column, double label, int classes)
+dana_refuse_label(const char *row, const char *column, double label, int classes)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_EXCEPTION),
-			 errmsg("%s of %s has the label %g in column \"%s\", which is none of the rule's classes 0 to %d", row, name, label,
-					column, classes - 1),
+			 errmsg("%s has the label %g in column \"%s\", which is none of the rule's classes 0 to %d", row, label, column,
+					classes - 1),
 			 errhint("Number the labels from 0, give the rule more classes with hyper => '{...}', or leave such rows out.")));
 }
 
@@ -353,13 +355,12 @@ dana_frames_add(dana_frames *frames, TupleTableSlot *row)
 		if (frames->cleaning->nonfinite == DANA_NONFINITE_ERROR)
 			ereport(ERROR,
 					(errcode(ERRCODE_DATA_EXCEPTION),
-					 errmsg("row " UINT64_FORMAT " of %s has a NaN or an infinity in a column in use", frames->rows + 1, frames->name),
+					 errmsg("%s has a NaN or an infinity in a column in use", name_row(frames)),
 					 errhint("Leave such rows out with nonfinite => 'skip', or keep them with nonfinite => 'keep'.")));
 		frames->nonfinite++;
 	}
 	else if (!dana_is_class(label, frames->classes))
-		dana_refuse_label(psprintf("row " UINT64_FORMAT, frames->rows + 1), frames->name,
-						  frames->column[frames->columns - 1].name, label, frames->classes);
+		dana_refuse_label(name_row(frames), frames->column[frames->columns - 1].name, label, frames->classes);
 	frames->rows++;
 	MemoryContextReset(frames->row_context);
 }

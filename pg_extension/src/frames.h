@@ -1,8 +1,7 @@
 /*
  * Dense frames: rows as synthetic pages of real and real[] columns, for what a Strider cannot read where it lies.
  */
-#ifndef DANA_FRAMES_H
-#define DANA_FRAMES_H
+#pragma once
 
 #include "executor/tuptable.h"
 
@@ -39,8 +38,8 @@ dana_is_class(float label, int classes)
 	return classes == 0 || (label >= 0 && label < (float)classes && label == (float)(int)label);
 }
 
-/* Raises the error for a row's label that is none; `row` says which row, `column` which column */
-extern _Noreturn void dana_refuse_label(const char *row, const char *name, const char *column, double label, int classes);
+/* Raises the error for a row's label that is none; `row` says which row of what, `column` which column */
+extern _Noreturn void dana_refuse_label(const char *row, const char *column, double label, int classes);
 
 /* What frames look like, as the worker wishes */
 typedef struct dana_frame_layout
@@ -63,5 +62,3 @@ extern void dana_frames_add(dana_frames *frames, TupleTableSlot *row);
 
 /* Sends what is left and ends the stream */
 extern void dana_frames_finish(dana_frames *frames);
-
-#endif /* DANA_FRAMES_H */

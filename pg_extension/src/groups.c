@@ -7,6 +7,7 @@
  */
 #include "postgres.h"
 
+#include "access/transam.h"
 #include "common/hashfn.h"
 #include "mb/pg_wchar.h"
 
@@ -80,12 +81,12 @@ typedef struct grouping
 	dana_training	*training;
 	dana_source		*source;
 	const char		*rule;
-	char		   **by; /* columns */
-	int				 count;
+	dana_texts		 by;	/* columns */
+	char		   **text;	/* SQL for their texts */
 	int				 columns;	/* of the rows, before those that we add */
-	MemoryContext	 context;	/* of all of it */
-	MemoryContext	 one;		/* of one group */
-	char			*name;		/* of the current group's model; NULL: there is none */
+	MemoryContext	 one;		/* of the current group, whose are */
+	dana_training	 current;	/* its training; without a model's name: there is no group */
+	dana_new_model	 model;
 	char		   **key;		/* its values */
 	ReturnSetInfo	*result;
 	uint64			 groups;
@@ -94,10 +95,10 @@ typedef struct grouping
 } grouping;
 
 static bool
-is_one_of(const char *name, char **names, int count)
+is_one_of(const char *name, const dana_texts *names)
 {
-	for (int i = 0; i < count; i++)
-		if (strcmp(name, names[i]) == 0)
+	for (int i = 0; i < names->count; i++)
+		if (strcmp(name, names->values[i]) == 0)
 			return true;
 	return false;
 }
@@ -114,7 +115,7 @@ select_list(grouping *grouping, TupleDesc descriptor)
 	{
 		char *name = NameStr(TupleDescAttr(descriptor, i)->attname);
 
-		if (is_one_of(name, grouping->by, grouping->count) && !is_one_of(name, training->features.values, training->features.count) &&
+		if (is_one_of(name, &grouping->by) && !is_one_of(name, &training->features) &&
 			(training->label == NULL || strcmp(name, training->label) != 0))
 			continue;
 		appendStringInfo(&list, "%s%s", list.len > 0 ? ", " : "", quote_identifier(name));
@@ -122,18 +123,21 @@ select_list(grouping *grouping, TupleDesc descriptor)
 	return list.data;
 }
 
+/* Finds the columns that group, and says how to get their texts: by a cast, which an index knows, where none is a user's */
 static void
-check_columns(grouping *grouping, TupleDesc descriptor)
+find_columns(grouping *grouping, TupleDesc descriptor)
 {
-	for (int k = 0; k < grouping->count; k++)
+	grouping->text = palloc0(sizeof(char *) * grouping->by.count);
+	for (int k = 0; k < grouping->by.count; k++)
 	{
-		bool found = false;
-
-		for (int i = 0; i < descriptor->natts && !found; i++)
-			found = strcmp(NameStr(TupleDescAttr(descriptor, i)->attname), grouping->by[k]) == 0;
-		if (!found)
+		for (int i = 0; i < descriptor->natts; i++)
+			if (strcmp(NameStr(TupleDescAttr(descriptor, i)->attname), grouping->by.values[k]) == 0)
+				grouping->text[k] = psprintf(TupleDescAttr(descriptor, i)->atttypid < FirstNormalObjectId ? "%s::pg_catalog.text"
+																										  : "dana.dana_text(%s)",
+											 quote_identifier(grouping->by.values[k]));
+		if (grouping->text[k] == NULL)
 			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
-							errmsg("%s has no column \"%s\" to group by", grouping->source->name, grouping->by[k])));
+							errmsg("%s has no column \"%s\" to group by", grouping->source->name, grouping->by.values[k])));
 	}
 }
 
@@ -162,7 +166,7 @@ open_rows(grouping *grouping)
 	source = grouping->source = dana_source_open(&request);
 	if (table != NULL)
 		source->name = table;
-	check_columns(grouping, dana_rows_descriptor(source->plan));
+	find_columns(grouping, dana_rows_descriptor(source->plan));
 	list = select_list(grouping, dana_rows_descriptor(source->plan));
 	source->plan = dana_source_plan(source, psprintf("SELECT %s FROM %s", list, from));
 	grouping->columns = dana_rows_descriptor(source->plan)->natts;
@@ -171,11 +175,11 @@ open_rows(grouping *grouping)
 	appendStringInfo(&sorted, "SELECT %s%s%s(%s, VARIADIC ARRAY[", list, grouping->columns > 0 ? ", " : "",
 					 quote_qualified_identifier(get_namespace_name(dana_extension_schema()), "dana_group"),
 					 quote_literal_cstr(grouping->training->model));
-	for (int i = 0; i < grouping->count; i++)
-		appendStringInfo(&sorted, "%s%s::pg_catalog.text", i > 0 ? ", " : "", quote_identifier(grouping->by[i]));
+	for (int i = 0; i < grouping->by.count; i++)
+		appendStringInfo(&sorted, "%s%s", i > 0 ? ", " : "", grouping->text[i]);
 	appendStringInfoString(&sorted, "]) COLLATE pg_catalog.\"C\", pg_catalog.row_number() OVER ()");
-	for (int i = 0; i < grouping->count; i++)
-		appendStringInfo(&sorted, ", %s::pg_catalog.text", quote_identifier(grouping->by[i]));
+	for (int i = 0; i < grouping->by.count; i++)
+		appendStringInfo(&sorted, ", %s", grouping->text[i]);
 	appendStringInfo(&sorted, " FROM %s ORDER BY %d, %d", from, grouping->columns + 1, grouping->columns + 2);
 	rows = dana_rows_plan(sorted.data, source->name, table != NULL);
 	source->stored_type = dana_rows_descriptor(rows);
@@ -194,10 +198,10 @@ describe_group(grouping *grouping)
 	initStringInfo(&key);
 	initStringInfo(&condition);
 	dana_json_open(&key, NULL, '{');
-	for (int i = 0; i < grouping->count; i++)
+	for (int i = 0; i < grouping->by.count; i++)
 	{
-		dana_json_text(&key, grouping->by[i], grouping->key[i]);
-		appendStringInfo(&condition, "%s%s::pg_catalog.text OPERATOR(pg_catalog.=) %s", i == 0 ? "" : " AND ", quote_identifier(grouping->by[i]),
+		dana_json_text(&key, grouping->by.values[i], grouping->key[i]);
+		appendStringInfo(&condition, "%s%s OPERATOR(pg_catalog.=) %s", i == 0 ? "" : " AND ", grouping->text[i],
 						 quote_literal_cstr(grouping->key[i]));
 	}
 	dana_json_close(&key, '}');
@@ -214,52 +218,44 @@ is_of_data(int sqlstate)
 	return ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_DATA_EXCEPTION && sqlstate != ERRCODE_INVALID_PARAMETER_VALUE;
 }
 
-typedef struct group_attempt
-{
-	const dana_training *training;
-	grouping			*grouping;
-	dana_new_model		*model;
-} group_attempt;
-
 static void
 train_group(void *state)
 {
-	group_attempt *group = state;
+	grouping *grouping = state;
 
-	dana_train_model(group->training, group->grouping->source, group->grouping->rule, group->model);
+	dana_train_model(&grouping->current, grouping->source, grouping->rule, &grouping->model);
 }
 
-/* Trains the current group, stores its model, and adds its row to the result */
+/* Trains the current group, if there is one, stores its model, and adds its row to the result */
 static void
-finish_group(grouping *grouping)
+end_group(grouping *grouping)
 {
-	MemoryContext	 caller = MemoryContextSwitchTo(grouping->one);
-	dana_training	 training = *grouping->training;
-	dana_new_model	 model = {0};
-	Datum			 values[COLUMNS] = {0};
-	bool			 nulls[COLUMNS] = {false};
-	ErrorData		*error;
-	dana_group_key	*group = describe_group(grouping);
+	MemoryContext caller;
+	Datum		  values[COLUMNS] = {0};
+	bool		  nulls[COLUMNS] = {false};
+	ErrorData	 *error;
 
-	INSTR_TIME_SET_CURRENT(model.started);
-	training.model = grouping->name;
-	training.group = group;
-	dana_model_check_name(training.model);
+	if (grouping->current.model == NULL)
+		return;
+	caller = MemoryContextSwitchTo(grouping->one);
+	INSTR_TIME_SET_CURRENT(grouping->model.started);
+	grouping->current.group = describe_group(grouping);
+	dana_model_check_name(grouping->current.model);
 	/* it writes nothing, so its subtransaction gets no number */
-	error = dana_attempt(train_group, &(group_attempt){.training = &training, .grouping = grouping, .model = &model}, true);
+	error = dana_attempt(train_group, grouping, true);
 	if (error != NULL && !is_of_data(error->sqlerrcode))
 		ReThrowError(error);
-	values[0] = JsonbPGetDatum(dana_json_parse(group->key));
-	values[1] = CStringGetTextDatum(training.model);
+	values[0] = JsonbPGetDatum(dana_json_parse(grouping->current.group->key));
+	values[1] = CStringGetTextDatum(grouping->current.model);
 	grouping->groups++;
 	if (error == NULL)
 	{
-		HeapTupleHeader row = DatumGetHeapTupleHeader(dana_model_store(&model));
+		HeapTupleHeader row = DatumGetHeapTupleHeader(dana_model_store(&grouping->model));
 
 		for (int i = 2; i <= 8; i++) /* version to skipped: in both types the columns of these numbers, from 0 and from 1 */
 			values[i] = GetAttributeByNum(row, i, &nulls[i]);
 		nulls[10] = nulls[11] = true;
-		values[9] = Float8GetDatum(model.wall_seconds);
+		values[9] = Float8GetDatum(grouping->model.wall_seconds);
 	}
 	else
 	{
@@ -269,60 +265,55 @@ finish_group(grouping *grouping)
 		values[11] = CStringGetTextDatum(error->message);
 		grouping->failed++;
 	}
-	tuplestore_putvalues(grouping->result->setResult, grouping->result->setDesc, values, nulls);
+	dana_results_add(grouping->result, values, nulls);
 	tuplestore_clear(grouping->source->stored);
 	dana_bounds_start_clock(); /* for the next one */
 	MemoryContextSwitchTo(caller);
 	MemoryContextReset(grouping->one);
+	grouping->current.model = NULL;
 }
 
 static void
 begin_group(grouping *grouping, text *name, TupleTableSlot *row)
 {
-	MemoryContext caller = MemoryContextSwitchTo(grouping->context);
+	MemoryContext caller = MemoryContextSwitchTo(grouping->one);
 	bool		  isnull;
 
-	grouping->name = text_to_cstring(name);
-	for (int i = 0; i < grouping->count; i++)
+	grouping->current = *grouping->training;
+	grouping->current.model = text_to_cstring(name);
+	grouping->model = (dana_new_model){0};
+	grouping->key = palloc(sizeof(char *) * grouping->by.count);
+	for (int i = 0; i < grouping->by.count; i++)
 		grouping->key[i] = TextDatumGetCString(slot_getattr(row, grouping->columns + 3 + i, &isnull));
 	MemoryContextSwitchTo(caller);
 }
 
-static void
-end_group(grouping *grouping)
-{
-	if (grouping->name == NULL)
-		return;
-	finish_group(grouping);
-	for (int i = 0; i < grouping->count; i++)
-		pfree(grouping->key[i]);
-	pfree(grouping->name);
-	grouping->name = NULL;
-}
-
 /* Takes one row of the sorted statement */
-static void
+static bool
 take_grouped_row(TupleTableSlot *row, void *context)
 {
 	grouping *grouping = context;
 	bool	  isnull;
 	Datum	  datum = slot_getattr(row, grouping->columns + 1, &isnull);
 	text	 *name;
+	char	 *current;
 
 	CHECK_FOR_INTERRUPTS();
 	if (isnull)
 	{
 		grouping->keyless++;
-		return;
+		return true;
 	}
 	name = DatumGetTextPP(datum);
-	if (grouping->name == NULL || strlen(grouping->name) != VARSIZE_ANY_EXHDR(name) ||
-		memcmp(grouping->name, VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name)) != 0)
+	current = grouping->current.model;
+	if (current == NULL || strlen(current) != VARSIZE_ANY_EXHDR(name) ||
+		memcmp(current, VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name)) != 0)
 	{
 		end_group(grouping);
 		begin_group(grouping, name, row);
 	}
 	tuplestore_puttupleslot(grouping->source->stored, row);
+	return true;
 }
 
 static void
@@ -355,13 +346,11 @@ train_groups(void *state)
 	dana_training *training = grouping->training;
 	dana_rows	  *rows;
 
-	grouping->context = CurrentMemoryContext;
 	grouping->one = AllocSetContextCreate(CurrentMemoryContext, "dana group", ALLOCSET_DEFAULT_SIZES);
-	grouping->key = palloc0(sizeof(char *) * grouping->count);
 	grouping->rule = dana_rule_text(training->rule);
 	rows = open_rows(grouping);
 	grouping->source->stored = tuplestore_begin_heap(false, false, work_mem);
-	dana_rows_each(rows, take_grouped_row, grouping);
+	dana_rows_each(rows, 0, take_grouped_row, grouping);
 	end_group(grouping);
 	report_groups(grouping, &training->rows.cleaning);
 	tuplestore_end(grouping->source->stored);
@@ -371,18 +360,17 @@ train_groups(void *state)
 }
 
 /* dana_train_groups(rule, source, group_by, training) */
-DANA_FUNCTION(dana_train_groups)
+DANA_COMMAND(dana_train_groups)
 {
 	dana_training training;
 	grouping	  grouping = {.training = &training};
 
-	PreventCommandIfReadOnly("dana_train_groups()");
 	dana_training_from_call(fcinfo, 3, &training);
-	grouping.count = dana_argument_texts("group_by", PG_GETARG_DATUM(2), PG_ARGISNULL(2), &grouping.by);
-	if (grouping.count < 1)
+	grouping.by = dana_argument_texts("group_by", PG_GETARG_DATUM(2), PG_ARGISNULL(2));
+	if (grouping.by.count < 1)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"group_by\" must name a column"),
 						errhint("For instance group_by => ARRAY['region'].")));
 	dana_model_check_name(training.model);
-	grouping.result = dana_results_begin(fcinfo, "dana_train_groups()", COLUMNS);
+	grouping.result = dana_results_begin(fcinfo);
 	return dana_bounds_train(train_groups, &grouping);
 }

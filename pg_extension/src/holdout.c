@@ -51,23 +51,18 @@ fold_of(const void *key, int length, int32 folds, int32 seed)
 	return (int32)(number_of(key, length, seed) * folds) + 1;
 }
 
-typedef struct place
-{
-	uint32 key[2];
-} place;
-
-static place
+static uint64
 place_of(ItemPointer at)
 {
-	return (place){{ItemPointerGetBlockNumberNoCheck(at), ItemPointerGetOffsetNumberNoCheck(at)}};
+	return (uint64)ItemPointerGetOffsetNumberNoCheck(at) << 32 | ItemPointerGetBlockNumberNoCheck(at);
 }
 
 /* dana_holdout(place tid, part, seed) */
 DANA_FUNCTION(dana_holdout_place)
 {
-	place at = place_of((ItemPointer)PG_GETARG_POINTER(0));
+	uint64 at = place_of((ItemPointer)PG_GETARG_POINTER(0));
 
-	PG_RETURN_BOOL(held_out(at.key, sizeof at.key, PG_GETARG_FLOAT8(1), PG_GETARG_INT32(2)));
+	PG_RETURN_BOOL(held_out(&at, sizeof at, PG_GETARG_FLOAT8(1), PG_GETARG_INT32(2)));
 }
 
 /* dana_holdout(key bigint, part, seed) */
@@ -89,9 +84,9 @@ DANA_FUNCTION(dana_holdout_text)
 /* dana_fold(place tid, folds, seed) */
 DANA_FUNCTION(dana_fold_place)
 {
-	place at = place_of((ItemPointer)PG_GETARG_POINTER(0));
+	uint64 at = place_of((ItemPointer)PG_GETARG_POINTER(0));
 
-	PG_RETURN_INT32(fold_of(at.key, sizeof at.key, PG_GETARG_INT32(1), PG_GETARG_INT32(2)));
+	PG_RETURN_INT32(fold_of(&at, sizeof at, PG_GETARG_INT32(1), PG_GETARG_INT32(2)));
 }
 
 /* dana_fold(key text, folds, seed) */

@@ -20,12 +20,12 @@ all_reals(const dana_inputs *features)
 }
 
 void
-dana_inputs_inspect(dana_inputs *features, FunctionCallInfo fcinfo, const char *model, char **names, int count)
+dana_inputs_inspect(dana_inputs *features, FunctionCallInfo fcinfo, const dana_texts *names)
 {
 	memset(features, 0, sizeof *features);
 	features->row = PG_NARGS() == 2 && type_is_rowtype(get_fn_expr_argtype(fcinfo->flinfo, 1));
-	features->count = features->row ? count : PG_NARGS() - 1;
-	features->names = names;
+	features->count = features->row ? names->count : PG_NARGS() - 1;
+	features->names = names->values;
 	features->types = palloc0(sizeof(dana_type) * Max(features->count, 1));
 	features->values = palloc0(sizeof(Datum) * Max(features->count, 1));
 	features->columns = palloc0(sizeof(int) * Max(features->count, 1));

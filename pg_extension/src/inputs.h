@@ -1,12 +1,12 @@
 /*
  * The features of one call of dana_predict(): its arguments, or columns of a row, found by their names.
  */
-#ifndef DANA_INPUTS_H
-#define DANA_INPUTS_H
+#pragma once
 
 #include "access/tupdesc.h"
 #include "fmgr.h"
 
+#include "arguments.h"
 #include "values.h"
 
 typedef struct dana_inputs
@@ -30,7 +30,7 @@ typedef struct dana_inputs
  * Finds out what a call gives; refuses what is no number. `names` are the columns that the model was trained on. All
  * that is kept lives in the current memory context.
  */
-extern void dana_inputs_inspect(dana_inputs *features, FunctionCallInfo fcinfo, const char *model, char **names, int count);
+extern void dana_inputs_inspect(dana_inputs *features, FunctionCallInfo fcinfo, const dana_texts *names);
 
 /* Reads the features of this call; false where one is NULL */
 extern bool dana_inputs_read(dana_inputs *features, FunctionCallInfo fcinfo, const char *model);
@@ -40,5 +40,3 @@ extern int64 dana_inputs_prepare(const dana_inputs *features, dana_numbers *numb
 
 /* Writes the numbers; between dn_enter() and dn_leave() */
 extern void dana_inputs_write(const dana_inputs *features, const dana_numbers *numbers, float *to);
-
-#endif /* DANA_INPUTS_H */

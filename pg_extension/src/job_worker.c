@@ -86,14 +86,6 @@ job_await_starter(const dana_job *job)
 	}
 }
 
-static Jsonb *
-job_jsonb(int column)
-{
-	bool isnull;
-
-	return DatumGetJsonbPCopy(dana_value(0, column, &isnull));
-}
-
 /* Marks the job as running; false where there is no such job */
 static bool
 job_claim(job_call *call)
@@ -104,17 +96,16 @@ job_claim(job_call *call)
 	Datum		  values[] = {Int64GetDatum(call->job->id)};
 	dana_identity before = dana_become_owner();
 	bool		  found = dana_run(&take, values, NULL) > 0;
-	bool		  isnull;
-	MemoryContext ours;
 
 	if (found)
 	{
-		ours = MemoryContextSwitchTo(TopMemoryContext);
-		call->function = TextDatumGetCString(dana_value(0, 1, &isnull));
-		call->arguments = job_jsonb(2);
-		call->settings = job_jsonb(3);
-		call->limits = job_jsonb(4);
-		MemoryContextSwitchTo(ours);
+		MemoryContext caller = MemoryContextSwitchTo(TopMemoryContext);
+
+		call->function = TextDatumGetCString(dana_value(0, 1));
+		call->arguments = DatumGetJsonbPCopy(dana_value(0, 2));
+		call->settings = DatumGetJsonbPCopy(dana_value(0, 3));
+		call->limits = DatumGetJsonbPCopy(dana_value(0, 4));
+		MemoryContextSwitchTo(caller);
 	}
 	dana_become_caller(before);
 	return found;
@@ -130,26 +121,16 @@ job_make_call(void *state)
 	job_call		  *call = state;
 	dana_arguments	   arguments;
 	Datum			   settings[] = {JsonbPGetDatum(call->settings)};
-	MemoryContext	   caller = CurrentMemoryContext;
 	ConstraintsSetStmt immediate = {.type = T_ConstraintsSetStmt};
 
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
+	dana_connect();
 	dana_run(&set, settings, NULL);
 	SPI_finish();
-	MemoryContextSwitchTo(caller);
 	dana_bounds_adopt(call->limits);
 	dana_job_arguments(call->function, call->arguments, &arguments);
 	call->result = dana_call(&arguments);
 	/* functions of a query may have written where constraints are deferred: these fail now or never */
 	AfterTriggerSetState(&immediate);
-}
-
-static Datum
-job_text_or_null(const char *text, char *null)
-{
-	*null = text == NULL ? 'n' : ' ';
-	return text == NULL ? (Datum)0 : CStringGetTextDatum(text);
 }
 
 /* Writes down how the job ended */
@@ -159,17 +140,27 @@ job_conclude(const job_call *call, const ErrorData *error)
 	static dana_statement store = DANA_STATEMENT(
 		"UPDATE dana.job_log SET state = $2, ended = clock_timestamp(), result = $3, sqlstate = $4, message = $5, detail = $6, "
 		"hint = $7 WHERE id = $1", INT8OID, TEXTOID, JSONBOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID);
-	char		  nulls[8] = "       ";
+	char		  nulls[] = "  nnnnn"; /* all but the first two, until they are there */
 	const char	 *state = error == NULL ? "done" : error->sqlerrcode == ERRCODE_QUERY_CANCELED ? "cancelled" : "failed";
 	dana_identity before = dana_become_owner();
 	Datum		  values[7] = {Int64GetDatum(call->job->id), CStringGetTextDatum(state)};
 
-	nulls[2] = error == NULL ? ' ' : 'n';
-	values[2] = error == NULL ? JsonbPGetDatum(call->result) : (Datum)0;
-	values[3] = job_text_or_null(error == NULL ? NULL : unpack_sql_state(error->sqlerrcode), &nulls[3]);
-	values[4] = job_text_or_null(error == NULL ? NULL : error->message, &nulls[4]);
-	values[5] = job_text_or_null(error == NULL ? NULL : error->detail, &nulls[5]);
-	values[6] = job_text_or_null(error == NULL ? NULL : error->hint, &nulls[6]);
+	if (error == NULL)
+	{
+		values[2] = JsonbPGetDatum(call->result);
+		nulls[2] = ' ';
+	}
+	else
+	{
+		const char *const texts[] = {unpack_sql_state(error->sqlerrcode), error->message, error->detail, error->hint};
+
+		for (int i = 0; i < lengthof(texts); i++)
+			if (texts[i] != NULL)
+			{
+				values[3 + i] = CStringGetTextDatum(texts[i]);
+				nulls[3 + i] = ' ';
+			}
+	}
 	dana_run(&store, values, nulls);
 	dana_become_caller(before);
 	if (error != NULL)

@@ -18,6 +18,7 @@
 #include "arguments.h"
 #include "bounds.h"
 #include "jobs.h"
+#include "training.h"
 
 /* A job of this transaction whose worker is not registered yet */
 typedef struct pending_job
@@ -85,23 +86,19 @@ job_store(Oid owner, Datum function, Datum arguments)
 	static dana_statement insert = DANA_STATEMENT(
 		"INSERT INTO dana.job_log (function, arguments, settings, limits, owner) VALUES ($1, $2, $3, $4, $5) RETURNING id",
 		TEXTOID, JSONBOID, JSONBOID, JSONBOID, OIDOID);
-	MemoryContext context = CurrentMemoryContext;
 	dana_identity before;
 	Datum		  role[] = {ObjectIdGetDatum(owner)};
 	Datum		  values[5] = {function, arguments, 0, JsonbPGetDatum(dana_bounds_carry()), ObjectIdGetDatum(owner)};
-	bool		  isnull;
 	int64		  id;
 
 	/* as they are now, not as they are for the tables' owner; so under the caller's search_path, which finds nothing here */
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
+	dana_connect();
 	dana_read(&look, role, NULL);
-	MemoryContextSwitchTo(context);
-	values[2] = JsonbPGetDatum(DatumGetJsonbPCopy(dana_value(0, 1, &isnull)));
+	values[2] = JsonbPGetDatum(DatumGetJsonbPCopy(dana_value(0, 1)));
 	SPI_finish();
 	before = dana_become_owner();
 	dana_run(&insert, values, NULL);
-	id = DatumGetInt64(dana_value(0, 1, &isnull));
+	id = DatumGetInt64(dana_value(0, 1));
 	dana_become_caller(before);
 	return id;
 }
@@ -231,9 +228,8 @@ jobs_register(void)
 	List	 *handles = NIL;
 	ListCell *cell;
 	ListCell *handle;
-	LOCKTAG	  tag;
+	LOCKTAG	  tag = dana_lock(0);
 
-	SET_LOCKTAG_OBJECT(tag, InvalidOid, DANA_LOCK_CLASS, 0, 0);
 	(void)LockAcquire(&tag, ExclusiveLock, false, false);
 	jobs_check_limits();
 	foreach (cell, pending)
@@ -287,21 +283,23 @@ dana_job_arguments(const char *function, Jsonb *given, dana_arguments *arguments
 }
 
 /* dana_start(function, arguments): the number of the job */
-DANA_FUNCTION(dana_start)
+DANA_COMMAND(dana_start)
 {
 	static bool	  listening = false;
 	char		 *function = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	dana_arguments arguments;
+	dana_training  training;
 	pending_job	 *started;
 	MemoryContext caller;
 
-	PreventCommandIfReadOnly("dana_start()");
 	if (InSecurityRestrictedOperation())
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 						errmsg("cannot start a job within a security-restricted operation")));
 	job_check_role(GetUserId());
 	dana_job_arguments(function, PG_GETARG_JSONB_P(1), &arguments);
 	dana_require_execute(arguments.function);
+	if (strcmp(function, "dana_train") == 0)
+		dana_training_parse(&arguments, &training); /* for its errors, which are worth having now */
 	if (!listening)
 		RegisterXactCallback(jobs_at_end, NULL);
 	listening = true;
@@ -332,17 +330,15 @@ job_find(int64 id, job_row *row)
 	static dana_statement find = DANA_STATEMENT(
 		"SELECT state, coalesce(pid, 0), xmin FROM dana.job_log WHERE id = $1 AND pg_has_role($2, owner, 'USAGE')",
 		INT8OID, OIDOID);
-	MemoryContext context = CurrentMemoryContext;
 	dana_identity before = dana_become_owner();
 	Datum		  values[] = {Int64GetDatum(id), ObjectIdGetDatum(before.user)};
 	bool		  found = dana_run_on_latest(&find, values) > 0;
-	bool		  isnull;
 
 	if (found)
 	{
-		row->state = MemoryContextStrdup(context, TextDatumGetCString(dana_value(0, 1, &isnull)));
-		row->pid = DatumGetInt32(dana_value(0, 2, &isnull));
-		row->ours = TransactionIdIsCurrentTransactionId(DatumGetTransactionId(dana_value(0, 3, &isnull)));
+		row->state = TextDatumGetCString(dana_value(0, 1));
+		row->pid = DatumGetInt32(dana_value(0, 2));
+		row->ours = TransactionIdIsCurrentTransactionId(DatumGetTransactionId(dana_value(0, 3)));
 	}
 	dana_become_caller(before);
 	return found;
@@ -406,14 +402,13 @@ job_wait_for_end(int64 id, int milliseconds)
 }
 
 /* dana_wait(job, timeout): the state after it ended, or after so many seconds; NULL: without limit */
-DANA_FUNCTION(dana_wait)
+DANA_COMMAND(dana_wait)
 {
 	int64	id;
 	job_row row;
 	bool	ended;
 	double	timeout = PG_ARGISNULL(1) ? INFINITY : PG_GETARG_FLOAT8(1);
 
-	PreventCommandIfReadOnly("dana_wait()");
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
 	id = PG_GETARG_INT64(0);
@@ -454,15 +449,14 @@ job_process(int64 id)
 		"AND database = $2 AND mode = 'ExclusiveLock' AND granted", OIDOID, OIDOID);
 	Datum		  values[] = {ObjectIdGetDatum((Oid)id), ObjectIdGetDatum(MyDatabaseId)};
 	dana_identity before = dana_become_owner();
-	bool		  isnull;
-	int			  pid = dana_run(&find, values, NULL) > 0 ? DatumGetInt32(dana_value(0, 1, &isnull)) : 0;
+	int			  pid = dana_run(&find, values, NULL) > 0 ? DatumGetInt32(dana_value(0, 1)) : 0;
 
 	dana_become_caller(before);
 	return pid;
 }
 
 /* dana_cancel(job): false where it is over */
-DANA_FUNCTION(dana_cancel)
+DANA_COMMAND(dana_cancel)
 {
 	static dana_statement cancel = DANA_STATEMENT(
 		"UPDATE dana.job_log SET state = 'cancelled', ended = clock_timestamp() WHERE id = $1", INT8OID);
@@ -470,7 +464,6 @@ DANA_FUNCTION(dana_cancel)
 	job_row row;
 	int		pid;
 
-	PreventCommandIfReadOnly("dana_cancel()");
 	row = job_require(id);
 	if (job_is_over(&row))
 		PG_RETURN_BOOL(false);

@@ -1,8 +1,7 @@
 /*
  * Calls in the background: a row of dana.job_log for each, and a background worker of PostgreSQL that makes the call.
  */
-#ifndef DANA_JOBS_H
-#define DANA_JOBS_H
+#pragma once
 
 #include "storage/lock.h"
 
@@ -28,5 +27,3 @@ extern LOCKTAG dana_job_lock(int64 id);
 
 /* The arguments of a call that can be made in the background; an error where it cannot, or not with these */
 extern void dana_job_arguments(const char *function, Jsonb *given, dana_arguments *arguments);
-
-#endif /* DANA_JOBS_H */

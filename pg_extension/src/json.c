@@ -15,8 +15,7 @@ dana_json_parse(const char *text)
 	Jsonb *value = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(text)));
 
 	if (!JB_ROOT_IS_OBJECT(value))
-		ereport(ERROR,
-				(errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker sent JSON that is not an object")));
+		dana_protocol_error("sent JSON that is not an object");
 	return value;
 }
 
@@ -84,49 +83,46 @@ dana_json_member(Jsonb *object, const char *key)
 	return JsonbValueToJsonb(value != NULL ? value : &nothing);
 }
 
-static JsonbContainer *
-json_array(Jsonb *object, const char *key)
+/* Elements of an array, which must all be of a type */
+static int
+json_elements(Jsonb *object, const char *key, enum jbvType type, JsonbValue ***elements)
 {
 	JsonbValue *found = json_member(object, key);
+	bool		array = found != NULL && found->type == jbvBinary && JsonContainerIsArray(found->val.binary.data);
+	int			count = array ? JsonContainerSize(found->val.binary.data) : 0;
 
-	if (found == NULL || found->type != jbvBinary || !JsonContainerIsArray(found->val.binary.data))
-		ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker sent no array \"%s\"", key)));
-	return found->val.binary.data;
+	*elements = palloc(sizeof(JsonbValue *) * Max(count, 1));
+	for (int i = 0; i < count && array; i++)
+	{
+		(*elements)[i] = getIthJsonbValueFromContainer(found->val.binary.data, i);
+		array = (*elements)[i]->type == type;
+	}
+	if (!array)
+		dana_protocol_error("sent no array \"%s\" of %s", key, type == jbvString ? "texts" : "integers");
+	return count;
 }
 
 int
 dana_json_strings(Jsonb *object, const char *key, char ***values)
 {
-	JsonbContainer *array = json_array(object, key);
-	int				count = JsonContainerSize(array);
+	JsonbValue **elements;
+	int			 count = json_elements(object, key, jbvString, &elements);
 
 	*values = palloc(sizeof(char *) * Max(count, 1));
 	for (int i = 0; i < count; i++)
-	{
-		JsonbValue *value = getIthJsonbValueFromContainer(array, i);
-
-		if (value->type != jbvString)
-			ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker sent no texts in \"%s\"", key)));
-		(*values)[i] = pnstrdup(value->val.string.val, value->val.string.len);
-	}
+		(*values)[i] = pnstrdup(elements[i]->val.string.val, elements[i]->val.string.len);
 	return count;
 }
 
 int
 dana_json_integers(Jsonb *object, const char *key, int **values)
 {
-	JsonbContainer *array = json_array(object, key);
-	int				count = JsonContainerSize(array);
+	JsonbValue **elements;
+	int			 count = json_elements(object, key, jbvNumeric, &elements);
 
 	*values = palloc(sizeof(int) * Max(count, 1));
 	for (int i = 0; i < count; i++)
-	{
-		JsonbValue *value = getIthJsonbValueFromContainer(array, i);
-
-		if (value->type != jbvNumeric)
-			ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker sent no integers in \"%s\"", key)));
-		(*values)[i] = DatumGetInt32(DirectFunctionCall1(numeric_int4, NumericGetDatum(value->val.numeric)));
-	}
+		(*values)[i] = DatumGetInt32(DirectFunctionCall1(numeric_int4, NumericGetDatum(elements[i]->val.numeric)));
 	return count;
 }
 

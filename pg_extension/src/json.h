@@ -1,11 +1,14 @@
 /*
  * Reading and writing JSON.
  */
-#ifndef DANA_JSON_H
-#define DANA_JSON_H
+#pragma once
 
 #include "lib/stringinfo.h"
 #include "utils/jsonb.h"
+
+/* Raises the error for what the worker did: "sent ...", "asked for ..." */
+#define dana_protocol_error(...) \
+	ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker " __VA_ARGS__)))
 
 /* Reads a JSON object; anything else is a protocol error */
 extern Jsonb *dana_json_parse(const char *text);
@@ -32,5 +35,3 @@ extern void dana_json_text(StringInfo to, const char *key, const char *value);
 extern void dana_json_number(StringInfo to, const char *key, double value); /* finite; whole ones as such */
 extern void dana_json_truth(StringInfo to, const char *key, bool value);
 extern void dana_json_object(StringInfo to, const char *key, Jsonb *value);
-
-#endif /* DANA_JSON_H */

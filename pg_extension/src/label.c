@@ -15,8 +15,7 @@ label_column_number(Relation relation, const char *name, const char *column)
 	AttrNumber number = get_attnum(RelationGetRelid(relation), column);
 
 	if (number <= 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker named a column that %s does not have", name)));
+		dana_protocol_error("named a column that %s does not have", name);
 	return number;
 }
 
@@ -36,8 +35,7 @@ dana_label_find(Relation relation, const char *name, Jsonb *design, int classes)
 	label->column = label_column_number(relation, name, dana_json_string(dana_json_member(design, "classes"), "label"));
 	attribute = TupleDescAttr(RelationGetDescr(relation), label->column - 1);
 	if (attribute->attlen <= 0 || !dana_type_of(attribute->atttypid, &label->type) || label->type.array)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker asked for the pages of %s, whose label they do not hold", name)));
+		dana_protocol_error("asked for the pages of %s, whose label they do not hold", name);
 	label->used_count = dana_json_strings(design, "features", &used);
 	label->used = palloc(sizeof *label->used * (label->used_count + 1));
 	for (int i = 0; i < label->used_count; i++)
@@ -61,6 +59,7 @@ dana_label_check(const dana_label *label, HeapTuple tuple)
 	value = heap_getattr(tuple, label->column, descriptor, &isnull);
 	number = (float)dana_number_of(&label->type, value);
 	if (!dana_is_class(number, label->classes))
-		dana_refuse_label(psprintf("row (%u,%u)", ItemPointerGetBlockNumber(&tuple->t_self), ItemPointerGetOffsetNumber(&tuple->t_self)),
-						  label->name, NameStr(TupleDescAttr(descriptor, label->column - 1)->attname), number, label->classes);
+		dana_refuse_label(psprintf("row (%u,%u) of %s", ItemPointerGetBlockNumber(&tuple->t_self),
+								   ItemPointerGetOffsetNumber(&tuple->t_self), label->name),
+						  NameStr(TupleDescAttr(descriptor, label->column - 1)->attname), number, label->classes);
 }

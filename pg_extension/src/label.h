@@ -1,8 +1,7 @@
 /*
  * The labels of a table's tuples, for rules that number their classes by them.
  */
-#ifndef DANA_LABEL_H
-#define DANA_LABEL_H
+#pragma once
 
 #include "access/htup.h"
 #include "utils/jsonb.h"
@@ -29,5 +28,3 @@ extern dana_label *dana_label_find(Relation relation, const char *name, Jsonb *d
  * nothing in it.
  */
 extern void dana_label_check(const dana_label *label, HeapTuple tuple);
-
-#endif /* DANA_LABEL_H */

@@ -10,10 +10,8 @@
 
 #include "common/shortest_dec.h"
 #include "utils/float.h"
-#include "utils/numeric.h"
 
 #include "dana.h"
-
 
 /* binary32 has no number between 1 and 1 - 2^-24: what is predicted with certainty costs no more where it is wrong */
 #define LEAST_PROBABILITY 0x1p-24
@@ -73,56 +71,20 @@ metrics_state(FunctionCallInfo fcinfo, Size size, MemoryContext *context)
 	return PG_ARGISNULL(1) || PG_ARGISNULL(2) ? NULL : MemoryContextAllocZero(*context, size);
 }
 
+/* null where it is not known; as jsonb has it, a string where it is not finite */
 static void
-push_key(JsonbParseState **object, const char *name)
+append_metric(StringInfo to, const char *name, bool known, double number)
 {
-	JsonbValue key = {.type = jbvString, .val.string = {.val = unconstify(char *, name), .len = strlen(name)}};
-
-	(void)pushJsonbValue(object, WJB_KEY, &key);
-}
-
-static void
-push_count(JsonbParseState **object, const char *name, int64 count)
-{
-	JsonbValue value = {.type = jbvNumeric, .val.numeric = int64_to_numeric(count)};
-
-	push_key(object, name);
-	(void)pushJsonbValue(object, WJB_VALUE, &value);
-}
-
-/* A number with all of its digits; as jsonb has it: a string where it is not finite, null where it is not known */
-static void
-push_number(JsonbParseState **object, const char *name, bool known, double number)
-{
-	char	  *text = double_to_shortest_decimal(number);
-	JsonbValue value = {.type = jbvNull};
-
 	if (known && isfinite(number))
-	{
-		value.type = jbvNumeric;
-		value.val.numeric = DatumGetNumeric(
-			DirectFunctionCall3(numeric_in, CStringGetDatum(text), ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
-	}
-	else if (known)
-	{
-		value.type = jbvString;
-		value.val.string.val = text;
-		value.val.string.len = strlen(text);
-	}
-	push_key(object, name);
-	(void)pushJsonbValue(object, WJB_VALUE, &value);
+		dana_json_number(to, name, number);
+	else
+		dana_json_text(to, name, known ? double_to_shortest_decimal(number) : NULL);
 }
 
 static void
-push_ratio(JsonbParseState **object, const char *name, double part, double whole)
+append_ratio(StringInfo to, const char *name, double part, double whole)
 {
-	push_number(object, name, whole != 0, part / whole);
-}
-
-static Datum
-finish_object(JsonbParseState *object)
-{
-	return JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&object, WJB_END_OBJECT, NULL)));
+	append_metric(to, name, whole != 0, part / whole);
 }
 
 /* dana_regression_add(state, label, prediction) */
@@ -149,16 +111,18 @@ DANA_FUNCTION(dana_regression_add)
 DANA_FUNCTION(dana_regression_final)
 {
 	const regression *state = PG_ARGISNULL(0) ? NULL : (const regression *)PG_GETARG_POINTER(0);
-	JsonbParseState	 *object = NULL;
+	StringInfoData	  made;
 
 	if (state == NULL)
 		PG_RETURN_NULL();
-	(void)pushJsonbValue(&object, WJB_BEGIN_OBJECT, NULL);
-	push_count(&object, "rows", state->rows);
-	push_number(&object, "mae", true, state->absolute / state->rows);
-	push_number(&object, "rmse", true, sqrtl(state->squared / state->rows));
-	push_number(&object, "r2", state->spread != 0, 1 - state->squared / state->spread);
-	PG_RETURN_DATUM(finish_object(object));
+	initStringInfo(&made);
+	dana_json_open(&made, NULL, '{');
+	dana_json_number(&made, "rows", state->rows);
+	append_metric(&made, "mae", true, state->absolute / state->rows);
+	append_metric(&made, "rmse", true, sqrtl(state->squared / state->rows));
+	append_metric(&made, "r2", state->spread != 0, 1 - state->squared / state->spread);
+	dana_json_close(&made, '}');
+	PG_RETURN_JSONB_P(dana_json_parse(made.data));
 }
 
 /* All rows have the first one's threshold: a metric has one */
@@ -215,7 +179,7 @@ DANA_FUNCTION(dana_classification_final)
 {
 	classification *state = PG_ARGISNULL(0) ? NULL : (classification *)PG_GETARG_POINTER(0);
 	double			threshold;
-	JsonbParseState *object = NULL;
+	StringInfoData	made;
 	/* of rows by their label and what was chosen: true and false positives, and negatives */
 	int64		tp = 0, fp = 0, fn = 0, tn = 0;
 	long double wins = 0; /* pairs of a positive and a negative row in their right order; ties are half of it */
@@ -251,19 +215,20 @@ DANA_FUNCTION(dana_classification_final)
 			loss -= positives * log(Max(prediction, LEAST_PROBABILITY)) +
 				negatives * log(Max(1 - prediction, LEAST_PROBABILITY));
 	}
-	(void)pushJsonbValue(&object, WJB_BEGIN_OBJECT, NULL);
-	push_ratio(&object, "accuracy", tp + tn, state->count);
-	push_ratio(&object, "precision", tp, tp + fp);
-	push_ratio(&object, "recall", tp, tp + fn);
-	push_ratio(&object, "f1", 2 * tp, 2 * tp + fp + fn);
-	push_number(&object, "log_loss", state->probable, loss / state->count);
-	push_ratio(&object, "auc", wins, (double)(tp + fn) * (fp + tn));
-	push_key(&object, "confusion");
-	(void)pushJsonbValue(&object, WJB_BEGIN_OBJECT, NULL);
-	push_count(&object, "tp", tp);
-	push_count(&object, "fp", fp);
-	push_count(&object, "fn", fn);
-	push_count(&object, "tn", tn);
-	(void)pushJsonbValue(&object, WJB_END_OBJECT, NULL);
-	PG_RETURN_DATUM(finish_object(object));
+	initStringInfo(&made);
+	dana_json_open(&made, NULL, '{');
+	append_ratio(&made, "accuracy", tp + tn, state->count);
+	append_ratio(&made, "precision", tp, tp + fp);
+	append_ratio(&made, "recall", tp, tp + fn);
+	append_ratio(&made, "f1", 2 * tp, 2 * tp + fp + fn);
+	append_metric(&made, "log_loss", state->probable, loss / state->count);
+	append_ratio(&made, "auc", wins, (double)(tp + fn) * (fp + tn));
+	dana_json_open(&made, "confusion", '{');
+	dana_json_number(&made, "tp", tp);
+	dana_json_number(&made, "fp", fp);
+	dana_json_number(&made, "fn", fn);
+	dana_json_number(&made, "tn", tn);
+	dana_json_close(&made, '}');
+	dana_json_close(&made, '}');
+	PG_RETURN_JSONB_P(dana_json_parse(made.data));
 }

@@ -9,6 +9,7 @@
 #include "utils/typcache.h"
 
 #include "dana.h"
+#include "arguments.h"
 #include "models.h"
 
 #define MODEL_NAME_LIMIT 255
@@ -57,18 +58,27 @@ cut_owner(char **reference)
 	return get_role_oid(role, true);
 }
 
-/* Who else has a model of the name that the caller may use, for a hint; or NULL */
+char *
+dana_model_version_of(const char *reference, int version)
+{
+	char *name = pstrdup(reference);
+
+	(void)cut_version(name);
+	return psprintf("%s@%d", name, version);
+}
+
+/* Who else has a model of the name that the caller may use, for a hint; or NULL. A role that is gone has no name. */
 static char *
 owner_of_namesake(const char *name, Oid caller)
 {
 	static dana_statement find = DANA_STATEMENT(
-		"SELECT owner::text FROM dana.model WHERE name = $1 AND (pg_has_role($2, owner, 'USAGE') "
+		"SELECT owner::text FROM dana.model WHERE name = $1 AND owner <> $2 AND owner IN (SELECT oid FROM pg_authid) "
+		"AND (pg_has_role($2, owner, 'USAGE') "
 		"OR EXISTS (SELECT FROM unnest(users) AS u (role) WHERE pg_has_role($2, u.role, 'USAGE'))) LIMIT 1",
 		TEXTOID, OIDOID);
 	Datum values[] = {CStringGetTextDatum(name), ObjectIdGetDatum(caller)};
-	bool  isnull;
 
-	return dana_read(&find, values, NULL) == 0 ? NULL : TextDatumGetCString(dana_value(0, 1, &isnull));
+	return dana_read(&find, values, NULL) == 0 ? NULL : TextDatumGetCString(dana_value(0, 1));
 }
 
 /* Finds a version among one role's models, and whether the caller may use it */
@@ -77,10 +87,8 @@ find_of_owner(dana_statement *find, Oid owner, const char *name, int version, Oi
 			  uint64 (*run)(dana_statement *statement, Datum *values, const char *nulls))
 {
 	Datum values[] = {ObjectIdGetDatum(owner), CStringGetTextDatum(name), Int32GetDatum(version)};
-	bool  isnull;
 
-	return OidIsValid(owner) && run(find, values, NULL) > 0 &&
-		dana_may_use(caller, owner, dana_value(0, 2, &isnull));
+	return OidIsValid(owner) && run(find, values, NULL) > 0 && dana_may_use(caller, owner, dana_value(0, 2));
 }
 
 void
@@ -111,27 +119,23 @@ dana_model_find(dana_statement *find, const char *reference, Oid caller,
 DANA_FUNCTION(dana_find_model)
 {
 	static dana_statement find = DANA_MODEL_FIND("NULL");
-	MemoryContext caller = CurrentMemoryContext;
 	TupleDesc	  type;
 	dana_identity before;
-	MemoryContext ours;
 	Datum		  values[3];
 	bool		  nulls[3] = {false};
-	bool		  isnull;
+	HeapTuple	  row;
 
 	if (get_call_result_type(fcinfo, NULL, &type) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "dana_find_model() must return a row");
-	if (PG_ARGISNULL(0))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("the model's name must not be null")));
+	dana_require_arguments(fcinfo, 1);
 	before = dana_become_owner();
 	dana_model_find(&find, text_to_cstring(PG_GETARG_TEXT_PP(0)), before.user, dana_read);
-	ours = MemoryContextSwitchTo(caller);
-	values[0] = dana_value(0, 1, &isnull);
-	values[1] = CStringGetTextDatum(TextDatumGetCString(dana_value(0, 3, &isnull)));
-	values[2] = dana_value(0, 4, &isnull);
-	MemoryContextSwitchTo(ours);
+	values[0] = dana_value(0, 1);
+	values[1] = dana_value(0, 3);
+	values[2] = dana_value(0, 4);
+	row = heap_form_tuple(BlessTupleDesc(type), values, nulls);
 	dana_become_caller(before);
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(type), values, nulls)));
+	PG_RETURN_DATUM(HeapTupleGetDatum(row));
 }
 
 typedef struct weights_reading
@@ -145,35 +149,22 @@ static void
 append_weights(void *state)
 {
 	static dana_statement find = DANA_MODEL_FIND("parameters, weights");
-	static const char digits[] = "0123456789abcdef";
-	weights_reading  *reading = state;
-	MemoryContext	  context = CurrentMemoryContext;
-	dana_identity	  before;
-	MemoryContext	  ours;
-	ArrayType		 *weights;
-	const uint8		 *bytes;
-	char			 *hex;
-	Size			  length;
-	bool			  isnull;
+	weights_reading *reading = state;
+	dana_identity	 before = dana_become_owner();
+	ArrayType		*weights;
+	Size			 length;
+	char			*hex;
 
-	before = dana_become_owner();
 	dana_model_find(&find, reading->reference, before.user, dana_run);
-	weights = DatumGetArrayTypeP(dana_value(0, DANA_MODEL_COLUMNS + 2, &isnull));
-	bytes = (const uint8 *)ARR_DATA_PTR(weights);
+	weights = DatumGetArrayTypePCopy(dana_value(0, DANA_MODEL_COLUMNS + 2));
 	length = sizeof(float4) * ArrayGetNItems(ARR_NDIM(weights), ARR_DIMS(weights));
-	ours = MemoryContextSwitchTo(context);
 	hex = palloc(2 * length + 1);
-	for (Size i = 0; i < length; i++)
-	{
-		hex[2 * i] = digits[bytes[i] >> 4];
-		hex[2 * i + 1] = digits[bytes[i] & 15];
-	}
-	hex[2 * length] = '\0';
+	hex[hex_encode(ARR_DATA_PTR(weights), length, hex)] = '\0';
+	pfree(weights);
 	dana_json_open(reading->to, reading->key, '{');
-	dana_json_object(reading->to, "parameters", DatumGetJsonbP(dana_value(0, DANA_MODEL_COLUMNS + 1, &isnull)));
+	dana_json_object(reading->to, "parameters", DatumGetJsonbP(dana_value(0, DANA_MODEL_COLUMNS + 1)));
 	dana_json_text(reading->to, "weights", hex);
 	dana_json_close(reading->to, '}');
-	MemoryContextSwitchTo(ours);
 	dana_become_caller(before);
 }
 
@@ -206,21 +197,10 @@ next_version(Oid owner, const char *name)
 	Datum		values[] = {ObjectIdGetDatum(owner), CStringGetTextDatum(name)};
 	const Size	shared = strcspn(name, "[");
 	const uint64 hash = hash_bytes_extended((const unsigned char *)name, shared + (name[shared] == '['), owner);
-	bool		isnull;
 
 	LockDatabaseObject(dana_catalog_table("model"), (Oid)hash, (uint16)(hash >> 32), ExclusiveLock);
 	dana_run_on_latest(&find, values);
-	return DatumGetInt32(dana_value(0, 1, &isnull));
-}
-
-/* Type dana.training */
-static TupleDesc
-training_type(void)
-{
-	Oid type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum("training"),
-							   ObjectIdGetDatum(get_namespace_oid("dana", false)));
-
-	return lookup_rowtype_tupdesc_copy(type, -1);
+	return DatumGetInt32(dana_value(0, 1));
 }
 
 Datum
@@ -249,14 +229,12 @@ dana_model_store(const dana_new_model *model)
 		"SELECT $1, (e ->> 'epoch')::int4, (e ->> 'loss')::float8, (e ->> 'tuples')::int8, (e ->> 'skipped')::int8, "
 		" (e ->> 'cycles')::int8, (e ->> 'seconds')::float8, e -> 'counters' FROM jsonb_array_elements($2) AS e",
 		INT8OID, JSONBOID);
-	MemoryContext context = CurrentMemoryContext;
 	dana_identity before = dana_become_owner();
 	Datum		  name = CStringGetTextDatum(model->name);
 	Datum		  rule = CStringGetTextDatum(model->rule);
 	Datum		  owner = ObjectIdGetDatum(before.user);
 	Datum		  version = Int32GetDatum(next_version(before.user, model->name));
 	Datum		  row;
-	bool		  isnull;
 
 	{
 		Datum values[] = {name, version, rule, owner, JsonbPGetDatum(model->result), PointerGetDatum(model->weights),
@@ -272,11 +250,10 @@ dana_model_store(const dana_new_model *model)
 		dana_run(&store_run, values, NULL);
 	}
 	{
-		MemoryContext ours = MemoryContextSwitchTo(context);
-		Datum		  values[] = {dana_value(0, 3, &isnull), JsonbPGetDatum(model->epochs)};
+		Datum values[] = {dana_value(0, 3), JsonbPGetDatum(model->epochs)};
+		Oid	  type = DatumGetObjectId(DirectFunctionCall1(regtypein, CStringGetDatum("dana.training")));
 
-		row = heap_copy_tuple_as_datum(SPI_tuptable->vals[0], training_type());
-		MemoryContextSwitchTo(ours);
+		row = heap_copy_tuple_as_datum(SPI_tuptable->vals[0], lookup_rowtype_tupdesc_copy(type, -1));
 		dana_run(&store_epochs, values, NULL);
 	}
 	dana_become_caller(before);

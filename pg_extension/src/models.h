@@ -4,8 +4,7 @@
  * Each role has names of its own. A text names a model as [owner.]name[@version]: without an owner it is one of the
  * caller's, without a version the active one, else the highest.
  */
-#ifndef DANA_MODELS_H
-#define DANA_MODELS_H
+#pragma once
 
 #include "lib/stringinfo.h"
 #include "portability/instr_time.h"
@@ -49,10 +48,11 @@ extern void dana_model_check_name(const char *name);
 extern void dana_model_find(dana_statement *find, const char *reference, Oid caller,
 							uint64 (*run)(dana_statement *statement, Datum *values, const char *nulls));
 
+/* The reference to a version of what another reference names, for the same caller: it may have models "m" and "owner.m" */
+extern char *dana_model_version_of(const char *reference, int version);
+
 /* Appends the parameters and weights of a model that the caller may use as a member */
 extern void dana_model_append_weights(StringInfo to, const char *key, const char *reference);
 
 /* Stores model, run and epochs; returns a row of type dana.training */
 extern Datum dana_model_store(const dana_new_model *model);
-
-#endif /* DANA_MODELS_H */

@@ -6,10 +6,24 @@
 #include "dana.h"
 #include "notices.h"
 
-int dana_notices = DANA_NOTICES_NONE;
+static int level;
 
-const struct config_enum_entry dana_notices_options[] = {
-	{"none", DANA_NOTICES_NONE, false}, {"run", DANA_NOTICES_RUN, false}, {"epoch", DANA_NOTICES_EPOCH, false}, {NULL, 0, false}};
+enum
+{
+	NOTICES_NONE,
+	NOTICES_RUN,
+	NOTICES_EPOCH
+};
+
+void
+dana_notices_define(void)
+{
+	static const struct config_enum_entry levels[] = {
+		{"none", NOTICES_NONE, false}, {"run", NOTICES_RUN, false}, {"epoch", NOTICES_EPOCH, false}, {NULL, 0, false}};
+
+	DefineCustomEnumVariable("dana.notices", "What a training tells as NOTICE: nothing, its end, or each epoch.", NULL,
+							 &level, NOTICES_NONE, levels, PGC_USERSET, 0, NULL, NULL, NULL);
+}
 
 /* ", loss 0.25"; nothing for a rule without one */
 static const char *
@@ -27,7 +41,7 @@ cycles_of(Jsonb *report)
 void
 dana_notice_epoch(Jsonb *epoch, int64 epochs)
 {
-	if (dana_notices < DANA_NOTICES_EPOCH)
+	if (level < NOTICES_EPOCH)
 		return;
 	ereport(NOTICE,
 			(errmsg("epoch " INT64_FORMAT " of " INT64_FORMAT "%s, " INT64_FORMAT " rows%s, %.1f ms",
@@ -40,7 +54,7 @@ dana_notice_run(const dana_new_model *model)
 {
 	Jsonb *result = model->result;
 
-	if (dana_notices < DANA_NOTICES_RUN)
+	if (level < NOTICES_RUN)
 		return;
 	ereport(NOTICE,
 			(errmsg("model \"%s\": rule \"%s\" on %s, " INT64_FORMAT " epochs%s%s, " INT64_FORMAT " rows, " INT64_FORMAT

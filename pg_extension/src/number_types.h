@@ -4,8 +4,7 @@
  * The machine converts what it can read where it lies; this backend, which converts everything, makes a double of the
  * others: it holds a day, and a microsecond of 285 years, exactly.
  */
-#ifndef DANA_NUMBER_TYPES_H
-#define DANA_NUMBER_TYPES_H
+#pragma once
 
 /* How a number lies in memory: name, C type, as a Datum, as a binary32 (numerics.h) */
 #define DANA_ELEMENTS(ELEMENT) \
@@ -31,5 +30,3 @@
 			  DatumGetTimeTzADTP(value)->time / (double)USECS_PER_SEC + DatumGetTimeTzADTP(value)->zone) \
 	CONVERTED(TIMESTAMPOID, 8, TYPALIGN_DOUBLE, timestamp_number(DatumGetTimestamp(value))) \
 	CONVERTED(TIMESTAMPTZOID, 8, TYPALIGN_DOUBLE, timestamp_number(DatumGetTimestampTz(value)))
-
-#endif /* DANA_NUMBER_TYPES_H */

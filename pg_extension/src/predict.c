@@ -9,6 +9,7 @@
 #include "utils/hsearch.h"
 
 #include "dana.h"
+#include "arguments.h"
 #include "inputs.h"
 #include "models.h"
 #include "numerics.h"
@@ -18,7 +19,7 @@
 /* A program with more elements than this per row is interrupted between instructions, a shorter one between rows */
 #define UNINTERRUPTED_WORK 1000000
 
-/* An owner, a model's name, a version, and the end of the string */
+/* An owner, a model's name, a version, and the end of the string: no longer text names a model */
 #define NAME_ROOM 400
 
 /* What a query keeps of models at most */
@@ -55,7 +56,7 @@ typedef struct loaded_models
 	MemoryContext context; /* holds the models and their table */
 	view		  view;	   /* from which they were loaded */
 	loaded_model *last;
-	HTAB		 *table; /* by name; made for the second one */
+	HTAB		 *table; /* by name */
 } loaded_models;
 
 typedef struct named_model
@@ -80,53 +81,33 @@ current_view(void)
 	return now;
 }
 
-static bool
-same_view(const view *a, const view *b)
-{
-	return a->user == b->user && a->subtransaction == b->subtransaction && a->command == b->command &&
-		a->xmin == b->xmin && a->xmax == b->xmax && a->running == b->running;
-}
-
 /* What dana.model has of a model */
 typedef struct stored_model
 {
 	bytea	  *predictor;
 	ArrayType *weights;
-	char	 **features; /* columns that it was trained on */
-	int		   feature_count;
+	dana_texts features; /* columns that it was trained on */
 } stored_model;
 
-/* Reads the model's row; the results are in the caller's memory context */
+/* Reads the model's row */
 static void
 read_model(const char *reference, stored_model *stored)
 {
 	static dana_statement find =
 		DANA_MODEL_FIND("predictor, weights, ARRAY(SELECT jsonb_array_elements_text(CASE jsonb_typeof(metadata -> 'features') "
 						" WHEN 'array' THEN metadata -> 'features' ELSE '[]' END))");
-	MemoryContext context = CurrentMemoryContext;
-	dana_identity before;
-	MemoryContext ours;
+	dana_identity before = dana_become_owner();
 	Datum		  program;
-	bool		  no_predictor;
-	bool		  isnull;
-	Datum		 *names;
 
-	before = dana_become_owner();
 	dana_model_find(&find, reference, before.user, dana_read);
-	program = dana_value(0, DANA_MODEL_COLUMNS + 1, &no_predictor);
-	if (no_predictor)
+	program = dana_value(0, DANA_MODEL_COLUMNS + 1);
+	if (DatumGetPointer(program) == NULL)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						errmsg("model \"%s\" cannot predict", reference),
 						errhint("Add setPrediction(...) to its rule and train again.")));
-	ours = MemoryContextSwitchTo(context);
 	stored->predictor = DatumGetByteaPCopy(program);
-	stored->weights = DatumGetArrayTypePCopy(dana_value(0, DANA_MODEL_COLUMNS + 2, &isnull));
-	deconstruct_array(DatumGetArrayTypeP(dana_value(0, DANA_MODEL_COLUMNS + 3, &isnull)), TEXTOID, -1, false, TYPALIGN_INT, &names, NULL,
-					  &stored->feature_count);
-	stored->features = palloc(sizeof(char *) * Max(stored->feature_count, 1));
-	for (int i = 0; i < stored->feature_count; i++)
-		stored->features[i] = TextDatumGetCString(names[i]);
-	MemoryContextSwitchTo(ours);
+	stored->weights = DatumGetArrayTypePCopy(dana_value(0, DANA_MODEL_COLUMNS + 2));
+	stored->features = dana_texts_of(dana_value(0, DANA_MODEL_COLUMNS + 3));
 	dana_become_caller(before);
 }
 
@@ -158,117 +139,81 @@ load_model(FunctionCallInfo fcinfo, const char *reference)
 	dana_predictor_prepare(&model->program, model->memory, (float *)ARR_DATA_PTR(stored.weights));
 	pfree(stored.weights);
 	pfree(stored.predictor);
-	dana_inputs_inspect(&model->features, fcinfo, reference, stored.features, stored.feature_count);
+	dana_inputs_inspect(&model->features, fcinfo, &stored.features);
 	model->numbers = palloc(sizeof(dana_numbers) * Max(model->features.count, 1));
 	model->name = pstrdup(reference);
 	return model;
 }
 
+/* Forgets the models of a query, to load them as they are now */
 static void
 forget(loaded_models *models)
 {
-	models->last = NULL;
-	models->table = NULL;
+	HASHCTL control = {.keysize = NAME_ROOM, .entrysize = sizeof(named_model), .hcxt = models->context};
+
 	MemoryContextReset(models->context);
-}
-
-/* Where the models of this query are; empty if it has none, or more than are to be kept */
-static loaded_models *
-models_of(FunctionCallInfo fcinfo)
-{
-	loaded_models *models = fcinfo->flinfo->fn_extra;
-
-	if (models == NULL)
-	{
-		models = fcinfo->flinfo->fn_extra = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof *models);
-		models->context = AllocSetContextCreate(fcinfo->flinfo->fn_mcxt, "dana models", ALLOCSET_DEFAULT_SIZES);
-	}
-	else if (models->table != NULL && (hash_get_num_entries(models->table) >= KEPT_MODELS ||
-									   MemoryContextMemAllocated(models->context, true) > KEPT_BYTES))
-		forget(models);
-	if (models->last == NULL)
-		models->view = current_view();
-	return models;
-}
-
-static void
-keep(loaded_models *models, loaded_model *model)
-{
-	named_model *entry;
-
-	if (strlen(model->name) >= NAME_ROOM)
-		return;
-	entry = hash_search(models->table, model->name, HASH_ENTER, NULL);
-	entry->model = model;
+	models->last = NULL;
+	models->table = hash_create("dana models", 32, &control, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+	models->view = current_view();
 }
 
 /* The model that the call names and that is not the last one */
 static loaded_model *
 find_model(FunctionCallInfo fcinfo, const char *reference)
 {
-	loaded_models *models = models_of(fcinfo);
-	MemoryContext  caller;
+	loaded_models *models = fcinfo->flinfo->fn_extra;
 	named_model	  *entry;
+	MemoryContext  caller;
 
-	if (models->table != NULL)
+	if (models == NULL)
 	{
-		entry = hash_search(models->table, reference, HASH_FIND, NULL);
-		if (entry != NULL)
-			return models->last = entry->model;
+		models = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof *models);
+		models->context = AllocSetContextCreate(fcinfo->flinfo->fn_mcxt, "dana models", ALLOCSET_DEFAULT_SIZES);
+		forget(models);
+		fcinfo->flinfo->fn_extra = models;
 	}
-	else if (models->last != NULL)
+	else if (hash_get_num_entries(models->table) >= KEPT_MODELS ||
+			 MemoryContextMemAllocated(models->context, true) > KEPT_BYTES)
+		forget(models);
+	entry = hash_search(models->table, reference, HASH_FIND, NULL);
+	if (entry == NULL)
 	{
-		HASHCTL control = {.keysize = NAME_ROOM, .entrysize = sizeof(named_model), .hcxt = models->context};
+		loaded_model *model;
 
-		models->table = hash_create("dana models", 64, &control, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
-		keep(models, models->last);
+		caller = MemoryContextSwitchTo(models->context);
+		model = load_model(fcinfo, reference);
+		MemoryContextSwitchTo(caller);
+		entry = hash_search(models->table, reference, HASH_ENTER, NULL);
+		entry->model = model;
 	}
-	caller = MemoryContextSwitchTo(models->context);
-	models->last = load_model(fcinfo, reference);
-	MemoryContextSwitchTo(caller);
-	if (models->table != NULL)
-		keep(models, models->last);
-	return models->last;
+	return models->last = entry->model;
 }
 
-/* Raises an error unless there is nothing wrong */
-static void
-check(const loaded_model *model, const char *wrong)
-{
-	if (wrong != NULL)
-		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION), errmsg("model \"%s\" cannot predict: %s", model->name, wrong)));
-}
-
-/* Runs the whole program; sets and restores the processor's mode once */
+/*
+ * Runs the program: a short one as a whole, so that the processor's mode is set and restored once; a long one
+ * instruction by instruction, with interrupts handled in between, in the processor's usual mode.
+ */
 static void
 evaluate(const loaded_model *model)
 {
-	unsigned	mode = dn_enter();
-	const char *wrong;
+	const uint32 end = model->program.instructions;
+	const uint32 step = model->program.work <= UNINTERRUPTED_WORK ? end : 1;
+	unsigned	 mode = dn_enter();
 
 	dana_inputs_write(&model->features, model->numbers, model->memory);
-	wrong = dana_predictor_run(&model->program, model->memory, 0, model->program.instructions);
-	dn_leave(mode);
-	check(model, wrong);
-}
-
-/* The same for a long program: interrupts are handled between its instructions, in the processor's usual mode */
-static void
-evaluate_in_steps(const loaded_model *model)
-{
-	unsigned mode = dn_enter();
-
-	dana_inputs_write(&model->features, model->numbers, model->memory);
-	dn_leave(mode);
-	for (uint32 i = 0; i < model->program.instructions; i++)
+	for (uint32 i = 0;;)
 	{
-		const char *wrong;
+		const char *wrong = dana_predictor_run(&model->program, model->memory, i, i + step);
 
+		dn_leave(mode);
+		if (wrong != NULL)
+			ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
+							errmsg("model \"%s\" cannot predict: %s", model->name, wrong)));
+		i += step;
+		if (i >= end)
+			return;
 		CHECK_FOR_INTERRUPTS();
 		mode = dn_enter();
-		wrong = dana_predictor_run(&model->program, model->memory, i, i + 1);
-		dn_leave(mode);
-		check(model, wrong);
 	}
 }
 
@@ -284,7 +229,7 @@ DANA_FUNCTION(dana_predict)
 	{
 		const view now = current_view();
 
-		if (!same_view(&models->view, &now))
+		if (memcmp(&models->view, &now, sizeof now) != 0) /* six numbers of four bytes */
 			forget(models);
 		model = models->last;
 	}
@@ -302,9 +247,6 @@ DANA_FUNCTION(dana_predict)
 				 errmsg("model \"%s\" takes %u features, not " INT64_FORMAT, model->name, model->program.inputs, features),
 				 errhint("Give the columns that it was trained on in their order; dana.model.metadata has their names. "
 						 "A whole row of the table does, too.")));
-	if (model->program.work <= UNINTERRUPTED_WORK)
-		evaluate(model);
-	else
-		evaluate_in_steps(model);
+	evaluate(model);
 	PG_RETURN_FLOAT4(dn_canonical(model->memory[model->program.result]));
 }

@@ -14,12 +14,9 @@
 static bool
 operand_extents(const predictor_instruction *i, int k, uint32_t extents[3])
 {
+#define OPERANDS(name, operands, value) operands,
 	static const uint8_t operands[PREDICTOR_CODES] = {
-		[PREDICTOR_ADD] = 2, [PREDICTOR_SUB] = 2, [PREDICTOR_MUL] = 2, [PREDICTOR_DIV] = 2, [PREDICTOR_NEG] = 1,
-		[PREDICTOR_LT] = 2, [PREDICTOR_GT] = 2, [PREDICTOR_LE] = 2, [PREDICTOR_GE] = 2, [PREDICTOR_EQ] = 2,
-		[PREDICTOR_WHERE] = 3, [PREDICTOR_SIGMOID] = 1, [PREDICTOR_GAUSSIAN] = 1, [PREDICTOR_SQRT] = 1,
-		[PREDICTOR_EXP] = 1, [PREDICTOR_LOG] = 1, [PREDICTOR_ABS] = 1, [PREDICTOR_MAX] = 2, [PREDICTOR_MIN] = 2,
-		[PREDICTOR_SIGMA] = 1, [PREDICTOR_PI] = 1, [PREDICTOR_GATHER] = 2};
+		DANA_PREDICTOR_ELEMENTWISE(OPERANDS)[PREDICTOR_SIGMA] = 1, [PREDICTOR_PI] = 1, [PREDICTOR_GATHER] = 2};
 
 	if (k >= operands[i->code])
 		return false;
@@ -181,65 +178,13 @@ elementwise(const predictor_instruction *i, float *memory)
 	const float	  *c = memory + i->operand[2].start;
 	float		  *out = memory + i->out;
 
+#define ELEMENTWISE_CASE(name, operands, value) \
+	case PREDICTOR_##name: \
+		ELEMENTWISE(value) \
+		break;
 	switch (i->code)
 	{
-		case PREDICTOR_ADD:
-			ELEMENTWISE(dn_add(A, B));
-			break;
-		case PREDICTOR_SUB:
-			ELEMENTWISE(dn_sub(A, B));
-			break;
-		case PREDICTOR_MUL:
-			ELEMENTWISE(dn_mul(A, B));
-			break;
-		case PREDICTOR_DIV:
-			ELEMENTWISE(dn_div(A, B));
-			break;
-		case PREDICTOR_NEG:
-			ELEMENTWISE(dn_neg(A));
-			break;
-		case PREDICTOR_LT:
-			ELEMENTWISE(dn_lt(A, B));
-			break;
-		case PREDICTOR_GT:
-			ELEMENTWISE(dn_gt(A, B));
-			break;
-		case PREDICTOR_LE:
-			ELEMENTWISE(dn_le(A, B));
-			break;
-		case PREDICTOR_GE:
-			ELEMENTWISE(dn_ge(A, B));
-			break;
-		case PREDICTOR_EQ:
-			ELEMENTWISE(dn_eq(A, B));
-			break;
-		case PREDICTOR_WHERE:
-			ELEMENTWISE(dn_where(A, B, C));
-			break;
-		case PREDICTOR_SIGMOID:
-			ELEMENTWISE(dn_sigmoid(A));
-			break;
-		case PREDICTOR_GAUSSIAN:
-			ELEMENTWISE(dn_gaussian(A));
-			break;
-		case PREDICTOR_SQRT:
-			ELEMENTWISE(dn_sqrt(A));
-			break;
-		case PREDICTOR_EXP:
-			ELEMENTWISE(dn_exp(A));
-			break;
-		case PREDICTOR_LOG:
-			ELEMENTWISE(dn_log(A));
-			break;
-		case PREDICTOR_ABS:
-			ELEMENTWISE(dn_abs(A));
-			break;
-		case PREDICTOR_MAX:
-			ELEMENTWISE(dn_max(A, B));
-			break;
-		case PREDICTOR_MIN:
-			ELEMENTWISE(dn_min(A, B));
-			break;
+		DANA_PREDICTOR_ELEMENTWISE(ELEMENTWISE_CASE)
 	}
 }
 

@@ -4,8 +4,7 @@
  * Knows nothing of PostgreSQL. A program is data that somebody may have written by hand: dana_predictor_load() bounds
  * every address in it before the first evaluation, and evaluation reads and writes nothing but `memory`.
  */
-#ifndef DANA_PREDICTOR_H
-#define DANA_PREDICTOR_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -15,27 +14,35 @@
 #define DANA_PREDICTOR_INSTRUCTIONS 4096
 #define DANA_PREDICTOR_FLOATS		(UINT32_C(1) << 28) /* of memory, and per instruction */
 
+/*
+ * Operations: their codes from 0 are their places in this list, and in Code of predictor.py. Those on one element each
+ * say how many operands they read, and what they make of them.
+ */
+#define DANA_PREDICTOR_ELEMENTWISE(CODE) \
+	CODE(ADD, 2, dn_add(A, B)) \
+	CODE(SUB, 2, dn_sub(A, B)) \
+	CODE(MUL, 2, dn_mul(A, B)) \
+	CODE(DIV, 2, dn_div(A, B)) \
+	CODE(NEG, 1, dn_neg(A)) \
+	CODE(LT, 2, dn_lt(A, B)) \
+	CODE(GT, 2, dn_gt(A, B)) \
+	CODE(LE, 2, dn_le(A, B)) \
+	CODE(GE, 2, dn_ge(A, B)) \
+	CODE(EQ, 2, dn_eq(A, B)) \
+	CODE(WHERE, 3, dn_where(A, B, C)) \
+	CODE(SIGMOID, 1, dn_sigmoid(A)) \
+	CODE(GAUSSIAN, 1, dn_gaussian(A)) \
+	CODE(SQRT, 1, dn_sqrt(A)) \
+	CODE(EXP, 1, dn_exp(A)) \
+	CODE(LOG, 1, dn_log(A)) \
+	CODE(ABS, 1, dn_abs(A)) \
+	CODE(MAX, 2, dn_max(A, B)) \
+	CODE(MIN, 2, dn_min(A, B))
+
+#define DANA_PREDICTOR_CODE(name, operands, value) PREDICTOR_##name,
 enum predictor_code
 {
-	PREDICTOR_ADD,
-	PREDICTOR_SUB,
-	PREDICTOR_MUL,
-	PREDICTOR_DIV,
-	PREDICTOR_NEG,
-	PREDICTOR_LT,
-	PREDICTOR_GT,
-	PREDICTOR_LE,
-	PREDICTOR_GE,
-	PREDICTOR_EQ,
-	PREDICTOR_WHERE,
-	PREDICTOR_SIGMOID,
-	PREDICTOR_GAUSSIAN,
-	PREDICTOR_SQRT,
-	PREDICTOR_EXP,
-	PREDICTOR_LOG,
-	PREDICTOR_ABS,
-	PREDICTOR_MAX,
-	PREDICTOR_MIN,
+	DANA_PREDICTOR_ELEMENTWISE(DANA_PREDICTOR_CODE)
 	PREDICTOR_SIGMA,
 	PREDICTOR_PI,
 	PREDICTOR_GATHER,
@@ -88,5 +95,3 @@ extern void dana_predictor_prepare(const dana_predictor *predictor, float *memor
  * dn_enter() and dn_leave() of numerics.h.
  */
 extern const char *dana_predictor_run(const dana_predictor *predictor, float *memory, uint32_t first, uint32_t last);
-
-#endif /* DANA_PREDICTOR_H */

@@ -5,15 +5,11 @@
 #include "postgres.h"
 
 #include "catalog/pg_authid.h"
-#include "utils/tuplestore.h"
 
 #include "dana.h"
 #include "curve.h"
 #include "progress.h"
 #include "results.h"
-
-#define COLUMNS		  12
-#define EPOCH_COLUMNS 8
 
 static const char *const phases[] = {"compiling", "streaming", "training", "storing", "waiting"};
 
@@ -77,29 +73,30 @@ estimate(const int64 *counter, double *seconds)
 }
 
 static void
-fill_row(const PgBackendStatus *backend, Datum *values, bool *nulls)
+put_training(ReturnSetInfo *result, const PgBackendStatus *backend)
 {
 	const int64 *counter = backend->st_progress_param;
-	double		 loss;
 	double		 left;
+	bool		 known = estimate(counter, &left);
+	Datum		 values[] = {Int32GetDatum(backend->st_procpid),
+							 ObjectIdGetDatum(backend->st_databaseid),
+							 ObjectIdGetDatum(backend->st_userid),
+							 ObjectIdGetDatum(backend->st_progress_command_target),
+							 CStringGetTextDatum(phases[Min(Max(counter[DANA_PROGRESS_PHASE], 0), lengthof(phases) - 1)]),
+							 Int32GetDatum((int32)counter[DANA_PROGRESS_EPOCH]),
+							 Int32GetDatum((int32)counter[DANA_PROGRESS_EPOCHS]),
+							 Int64GetDatum(counter[DANA_PROGRESS_PAGE]),
+							 Int64GetDatum(counter[DANA_PROGRESS_PAGES]),
+							 Int64GetDatum(counter[DANA_PROGRESS_CYCLES]),
+							 Int64GetDatum(counter[DANA_PROGRESS_LOSS]), /* the bits of a double, as its Datum has them */
+							 Float8GetDatum(left)};
+	bool		 nulls[lengthof(values)] = {false};
 
-	memcpy(&loss, &counter[DANA_PROGRESS_LOSS], sizeof loss);
-	values[0] = Int32GetDatum(backend->st_procpid);
-	values[1] = ObjectIdGetDatum(backend->st_databaseid);
-	values[2] = ObjectIdGetDatum(backend->st_userid);
-	values[3] = ObjectIdGetDatum(backend->st_progress_command_target);
 	nulls[3] = !OidIsValid(backend->st_progress_command_target);
-	values[4] = CStringGetTextDatum(phases[Min(Max(counter[DANA_PROGRESS_PHASE], 0), lengthof(phases) - 1)]);
-	values[5] = Int32GetDatum((int32)counter[DANA_PROGRESS_EPOCH]);
-	values[6] = Int32GetDatum((int32)counter[DANA_PROGRESS_EPOCHS]);
-	values[7] = Int64GetDatum(counter[DANA_PROGRESS_PAGE]);
-	values[8] = Int64GetDatum(counter[DANA_PROGRESS_PAGES]);
 	nulls[8] = counter[DANA_PROGRESS_PAGES] == 0;
-	values[9] = Int64GetDatum(counter[DANA_PROGRESS_CYCLES]);
-	values[10] = Float8GetDatum(loss);
 	nulls[10] = counter[DANA_PROGRESS_HAS_LOSS] == 0;
-	nulls[11] = !estimate(counter, &left);
-	values[11] = Float8GetDatum(left);
+	nulls[11] = !known;
+	dana_results_add(result, values, nulls);
 }
 
 /* Like PostgreSQL's own views, we tell of other roles' sessions to pg_read_all_stats only */
@@ -113,19 +110,14 @@ is_shown(const PgBackendStatus *backend)
 /* dana_progress() */
 DANA_FUNCTION(dana_progress_info)
 {
-	ReturnSetInfo *result = (ReturnSetInfo *)fcinfo->resultinfo;
+	ReturnSetInfo *result = dana_results_begin(fcinfo);
 
-	dana_results_begin(fcinfo, "dana_progress()", COLUMNS);
 	for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++)
 	{
 		PgBackendStatus *backend = &dana_backend_status(i)->backendStatus;
-		Datum			 values[COLUMNS] = {0};
-		bool			 nulls[COLUMNS] = {false};
 
-		if (!is_shown(backend))
-			continue;
-		fill_row(backend, values, nulls);
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+		if (is_shown(backend))
+			put_training(result, backend);
 	}
 	return (Datum)0;
 }
@@ -133,30 +125,29 @@ DANA_FUNCTION(dana_progress_info)
 static void
 put_epoch(ReturnSetInfo *result, const PgBackendStatus *backend, const dana_curve_epoch *epoch)
 {
-	Datum values[EPOCH_COLUMNS] = {Int32GetDatum(backend->st_procpid),
-								   ObjectIdGetDatum(backend->st_progress_command_target),
-								   Int32GetDatum((int32)epoch->epoch),
-								   Float8GetDatum(epoch->loss),
-								   Int64GetDatum(epoch->tuples),
-								   Int64GetDatum(epoch->skipped),
-								   Int64GetDatum(epoch->cycles),
-								   Float8GetDatum(epoch->seconds)};
-	bool  nulls[EPOCH_COLUMNS] = {false};
+	Datum values[] = {Int32GetDatum(backend->st_procpid),
+					  ObjectIdGetDatum(backend->st_progress_command_target),
+					  Int32GetDatum((int32)epoch->epoch),
+					  Float8GetDatum(epoch->loss),
+					  Int64GetDatum(epoch->tuples),
+					  Int64GetDatum(epoch->skipped),
+					  Int64GetDatum(epoch->cycles),
+					  Float8GetDatum(epoch->seconds)};
+	bool  nulls[lengthof(values)] = {false};
 
 	/* a number of another database means nothing here, or something else */
 	nulls[1] = backend->st_databaseid != MyDatabaseId || !OidIsValid(backend->st_progress_command_target);
 	nulls[3] = !epoch->has_loss;
 	nulls[6] = !epoch->has_cycles;
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	dana_results_add(result, values, nulls);
 }
 
 /* dana_live_epochs() */
 DANA_FUNCTION(dana_live_epochs)
 {
-	ReturnSetInfo	 *result = (ReturnSetInfo *)fcinfo->resultinfo;
+	ReturnSetInfo	 *result = dana_results_begin(fcinfo);
 	dana_curve_epoch *epochs = palloc(sizeof *epochs * DANA_CURVE_EPOCHS);
 
-	dana_results_begin(fcinfo, "dana_live_epochs()", EPOCH_COLUMNS);
 	for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++)
 	{
 		PgBackendStatus *backend = &dana_backend_status(i)->backendStatus;

@@ -2,8 +2,7 @@
  * How far a training is, for other sessions: PostgreSQL's own progress counters (backend_progress.h), which a failing
  * transaction clears.
  */
-#ifndef DANA_PROGRESS_H
-#define DANA_PROGRESS_H
+#pragma once
 
 #include "utils/backend_progress.h"
 
@@ -42,5 +41,3 @@ typedef enum dana_progress_phase
 extern void dana_progress_begin(Oid source);
 
 extern void dana_progress(dana_progress_counter counter, int64 value);
-
-#endif /* DANA_PROGRESS_H */

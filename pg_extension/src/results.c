@@ -9,20 +9,26 @@
 #include "results.h"
 
 ReturnSetInfo *
-dana_results_begin(FunctionCallInfo fcinfo, const char *function, int columns)
+dana_results_begin(FunctionCallInfo fcinfo)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *)fcinfo->resultinfo;
 	MemoryContext  caller;
-	TupleDesc	   descriptor;
 
 	if (result == NULL || !IsA(result, ReturnSetInfo) || !(result->allowedModes & SFRM_Materialize))
-		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("%s must be called in FROM", function)));
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						errmsg("%s() must be called in FROM", get_func_name(fcinfo->flinfo->fn_oid))));
 	caller = MemoryContextSwitchTo(result->econtext->ecxt_per_query_memory);
-	if (get_call_result_type(fcinfo, NULL, &descriptor) != TYPEFUNC_COMPOSITE || descriptor->natts != columns)
-		elog(ERROR, "%s must return rows of %d columns", function, columns);
 	result->returnMode = SFRM_Materialize;
 	result->setResult = tuplestore_begin_heap(true, false, work_mem);
-	result->setDesc = descriptor;
+	result->setDesc = CreateTupleDescCopy(result->expectedDesc);
 	MemoryContextSwitchTo(caller);
 	return result;
+}
+
+void
+dana_results_add(ReturnSetInfo *result, Datum *values, bool *nulls)
+{
+	static bool none[MaxTupleAttributeNumber];
+
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls != NULL ? nulls : none);
 }

@@ -1,13 +1,12 @@
 /*
  * A function's result as a set of rows.
  */
-#ifndef DANA_RESULTS_H
-#define DANA_RESULTS_H
+#pragma once
 
-#include "fmgr.h"
 #include "nodes/execnodes.h"
 
-/* Begins a result of so many columns; rows go to its setResult with tuplestore_putvalues() */
-extern ReturnSetInfo *dana_results_begin(FunctionCallInfo fcinfo, const char *function, int columns);
+/* Begins a result; its rows are those that the caller's statement expects */
+extern ReturnSetInfo *dana_results_begin(FunctionCallInfo fcinfo);
 
-#endif /* DANA_RESULTS_H */
+/* Adds a row; `nulls` NULL: there are none */
+extern void dana_results_add(ReturnSetInfo *result, Datum *values, bool *nulls);

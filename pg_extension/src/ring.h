@@ -1,8 +1,7 @@
 /*
  * The ring of pages between this backend and its worker: the producer's side.
  */
-#ifndef DANA_RING_H
-#define DANA_RING_H
+#pragma once
 
 #include "wire.h"
 
@@ -15,5 +14,3 @@ extern uint8 *dana_ring_reserve(void);
 extern void	  dana_ring_fill(uint8 *slot, const void *page);
 extern void	  dana_ring_commit(void);
 extern void	  dana_ring_finish(void);
-
-#endif /* DANA_RING_H */

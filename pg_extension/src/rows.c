@@ -15,7 +15,6 @@
 #include "dana.h"
 #include "bounds.h"
 #include "rows.h"
-#include "values.h"
 
 struct dana_rows
 {
@@ -93,23 +92,38 @@ dana_rows_volatile(dana_rows *rows)
 	return contain_volatile_functions((Node *)query_of(rows)) || samples_at_random(query_of(rows));
 }
 
-/* Runs the statement into a receiver; 0 rows: all of them */
-static void
-run(dana_rows *rows, DestReceiver *receiver, uint64 limit)
+/* A receiver of rows; the first member is what the executor knows of it */
+typedef struct rows_taking
 {
-	SPIExecuteOptions options = {.read_only = true, .tcount = limit, .dest = receiver};
+	DestReceiver receiver;
+	bool (*take)(TupleTableSlot *row, void *context);
+	void *context;
+} rows_taking;
+
+static bool
+rows_take_one(TupleTableSlot *row, DestReceiver *self)
+{
+	rows_taking *to = (rows_taking *)self;
+
+	dana_bounds_check();
+	return to->take(row, to->context);
+}
+
+void
+dana_rows_each(dana_rows *rows, uint64 limit, bool (*take)(TupleTableSlot *row, void *context), void *context)
+{
+	static const char *const other_orders[] = {"enable_indexscan", "enable_indexonlyscan", "enable_bitmapscan"};
+	rows_taking		  to = {*None_Receiver, take, context}; /* it does nothing at the beginning and the end */
+	SPIExecuteOptions options = {.read_only = true, .tcount = limit, .dest = &to.receiver};
 	MemoryContext	  caller = CurrentMemoryContext;
 	int				  level = NewGUCNestLevel();
 	int				  code;
 
+	to.receiver.receiveSlot = rows_take_one;
 	/* a scan that joins another's would begin in the middle of the table, at another place each time */
-	(void)set_config_option("synchronize_seqscans", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-	if (rows->in_order)
-	{
-		(void)set_config_option("enable_indexscan", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-		(void)set_config_option("enable_indexonlyscan", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-		(void)set_config_option("enable_bitmapscan", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-	}
+	dana_set_for_now("synchronize_seqscans", "off");
+	for (int i = 0; i < lengthof(other_orders) && rows->in_order; i++)
+		dana_set_for_now(other_orders[i], "off");
 	code = SPI_execute_plan_extended(rows->plan, &options);
 	MemoryContextSwitchTo(caller);
 	if (code < 0)
@@ -117,106 +131,15 @@ run(dana_rows *rows, DestReceiver *receiver, uint64 limit)
 	AtEOXact_GUC(true, level);
 }
 
-static void
-start_nothing(DestReceiver *self, int operation, TupleDesc type)
-{
-}
-
-static void
-end_nothing(DestReceiver *self)
-{
-}
-
-static DestReceiver
-receiver_with(bool (*receive)(TupleTableSlot *slot, DestReceiver *self))
-{
-	return (DestReceiver){
-		.receiveSlot = receive, .rStartup = start_nothing, .rShutdown = end_nothing, .rDestroy = end_nothing, .mydest = DestNone};
-}
-
-typedef struct probe
-{
-	DestReceiver receiver;
-	int			*lengths;
-	int			 unknown;
-} probe;
-
 static bool
-probe_row(TupleTableSlot *row, DestReceiver *self)
-{
-	probe *found = (probe *)self;
-
-	dana_bounds_check();
-	slot_getallattrs(row);
-	for (int i = 0; i < row->tts_tupleDescriptor->natts; i++)
-	{
-		int length;
-
-		if (found->lengths[i] != -2 || row->tts_isnull[i])
-			continue;
-		length = dana_array_length(TupleDescAttr(row->tts_tupleDescriptor, i)->atttypid, row->tts_values[i]);
-		if (length >= 0)
-		{
-			found->lengths[i] = length;
-			found->unknown--;
-		}
-	}
-	return found->unknown > 0;
-}
-
-int *
-dana_rows_array_lengths(dana_rows *rows, uint64 limit)
-{
-	TupleDesc descriptor = dana_rows_descriptor(rows);
-	probe	  found = {receiver_with(probe_row), palloc(sizeof(int) * Max(descriptor->natts, 1)), 0};
-
-	for (int i = 0; i < descriptor->natts; i++)
-	{
-		bool array = dana_is_array(TupleDescAttr(descriptor, i)->atttypid);
-
-		found.lengths[i] = array ? -2 : -1;
-		found.unknown += array;
-	}
-	if (found.unknown > 0)
-		run(rows, &found.receiver, limit);
-	for (int i = 0; i < descriptor->natts; i++)
-		found.lengths[i] = Max(found.lengths[i], -1);
-	return found.lengths;
-}
-
-typedef struct taking
-{
-	DestReceiver receiver;
-	void (*take)(TupleTableSlot *row, void *context);
-	void *context;
-} taking;
-
-static bool
-take_row(TupleTableSlot *row, DestReceiver *self)
-{
-	taking *to = (taking *)self;
-
-	dana_bounds_check();
-	to->take(row, to->context);
-	return true;
-}
-
-void
-dana_rows_each(dana_rows *rows, void (*take)(TupleTableSlot *row, void *context), void *context)
-{
-	taking to = {receiver_with(take_row), take, context};
-
-	run(rows, &to.receiver, 0);
-}
-
-static void
-add_to_frames(TupleTableSlot *row, void *frames)
+rows_add_to_frames(TupleTableSlot *row, void *frames)
 {
 	dana_frames_add(frames, row);
+	return true;
 }
 
 void
 dana_rows_stream(dana_rows *rows, dana_frames *frames)
 {
-	dana_rows_each(rows, add_to_frames, frames);
+	dana_rows_each(rows, 0, rows_add_to_frames, frames);
 }

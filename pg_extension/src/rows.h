@@ -1,8 +1,7 @@
 /*
  * Rows of a query as a stream of frames.
  */
-#ifndef DANA_ROWS_H
-#define DANA_ROWS_H
+#pragma once
 
 #include "access/tupdesc.h"
 
@@ -22,16 +21,9 @@ extern TupleDesc dana_rows_descriptor(dana_rows *rows);
 /* Whether two runs under one snapshot may differ */
 extern bool dana_rows_volatile(dana_rows *rows);
 
-/*
- * For each column, the number of elements of the first one-dimensional array in it; -1 where none of the first `limit`
- * rows has one
- */
-extern int *dana_rows_array_lengths(dana_rows *rows, uint64 limit);
-
 /* Runs the statement on the caller's snapshot with the caller's rights, and adds its rows to the frames */
 extern void dana_rows_stream(dana_rows *rows, dana_frames *frames);
 
-/* Runs the statement likewise, and hands each row to `take` */
-extern void dana_rows_each(dana_rows *rows, void (*take)(TupleTableSlot *row, void *context), void *context);
-
-#endif /* DANA_ROWS_H */
+/* Runs it likewise, and hands each row to `take`, until that returns false or there were `limit`; 0: all of them */
+extern void dana_rows_each(dana_rows *rows, uint64 limit, bool (*take)(TupleTableSlot *row, void *context),
+						   void *context);

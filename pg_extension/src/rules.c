@@ -6,6 +6,7 @@
 #include "utils/varlena.h"
 
 #include "dana.h"
+#include "arguments.h"
 #include "rules.h"
 #include "session.h"
 
@@ -32,9 +33,8 @@ closest_rule(const char *name, Oid caller)
 	rules = dana_read(&list, values, NULL);
 	for (uint64 i = 0; i < rules; i++)
 	{
-		bool  isnull;
-		char *other = TextDatumGetCString(dana_value(i, 1, &isnull));
-		int distance = pg_strcasecmp(name, other) == 0
+		char *other = TextDatumGetCString(dana_value(i, 1));
+		int	  distance = pg_strcasecmp(name, other) == 0
 			? 0
 			: varstr_levenshtein_less_equal(name, length, other, strlen(other), 1, 1, 1, least, true);
 
@@ -61,6 +61,33 @@ no_rule(const char *name, Oid caller)
 				 : errhint("SELECT name FROM dana.rule lists the rules; dana_create_udf(name, source) makes one.")));
 }
 
+typedef enum rule_claim
+{
+	RULE_NEW,	 /* there is none of the name */
+	RULE_OURS,
+	RULE_OTHERS, /* somebody else's, which the caller may use */
+	RULE_HIDDEN	 /* one that the caller is not to know of */
+} rule_claim;
+
+/* Whose a rule is, and its text, if that is wanted and there is one; called as the tables' owner */
+static rule_claim
+rule_claimed(const char *name, Oid caller, char **source)
+{
+	static dana_statement find = DANA_STATEMENT(
+		"SELECT owner, users, everybody, source FROM dana.rule WHERE name = $1", TEXTOID);
+	Datum values[] = {CStringGetTextDatum(name)};
+	Oid	  owner;
+
+	if (dana_run(&find, values, NULL) == 0)
+		return RULE_NEW;
+	if (source != NULL)
+		*source = TextDatumGetCString(dana_value(0, 4));
+	owner = DatumGetObjectId(dana_value(0, 1));
+	if (has_privs_of_role(caller, owner))
+		return RULE_OURS;
+	return DatumGetBool(dana_value(0, 3)) || dana_may_use(caller, owner, dana_value(0, 2)) ? RULE_OTHERS : RULE_HIDDEN;
+}
+
 typedef struct rule_reading
 {
 	const char *name;
@@ -70,23 +97,13 @@ typedef struct rule_reading
 static void
 read_rule(void *state)
 {
-	static dana_statement find = DANA_STATEMENT(
-		"SELECT source, owner, CASE WHEN NOT everybody THEN users END FROM dana.rule WHERE name = $1", TEXTOID);
 	rule_reading *reading = state;
-	MemoryContext context = CurrentMemoryContext;
 	dana_identity before = dana_become_owner();
-	Datum		  values[] = {CStringGetTextDatum(reading->name)};
-	bool		  isnull;
-	bool		  everybody = true;
-	Datum		  users;
+	rule_claim	  claim = rule_claimed(reading->name, before.user, &reading->text);
 
-	if (dana_run(&find, values, NULL) == 0)
-		no_rule(reading->name, before.user);
-	users = dana_value(0, 3, &everybody);
 	/* what one may not see does not exist */
-	if (!everybody && !dana_may_use(before.user, DatumGetObjectId(dana_value(0, 2, &isnull)), users))
+	if (claim == RULE_NEW || claim == RULE_HIDDEN)
 		no_rule(reading->name, before.user);
-	reading->text = MemoryContextStrdup(context, TextDatumGetCString(dana_value(0, 1, &isnull)));
 	dana_become_caller(before);
 }
 
@@ -99,38 +116,12 @@ dana_rule_text(const char *name)
 	return reading.text;
 }
 
-typedef enum rule_claim
-{
-	RULE_NEW,	 /* there is none of the name */
-	RULE_OURS,
-	RULE_OTHERS, /* somebody else's, which the caller may use */
-	RULE_HIDDEN	 /* one that the caller is not to know of */
-} rule_claim;
-
-/* Whose a rule is; called as the tables' owner */
-static rule_claim
-rule_claimed(const char *name, Oid caller)
-{
-	static dana_statement find = DANA_STATEMENT(
-		"SELECT owner, users, everybody FROM dana.rule WHERE name = $1", TEXTOID);
-	Datum				  values[] = {CStringGetTextDatum(name)};
-	bool				  isnull;
-	Oid					  owner;
-
-	if (dana_run(&find, values, NULL) == 0)
-		return RULE_NEW;
-	owner = DatumGetObjectId(dana_value(0, 1, &isnull));
-	if (has_privs_of_role(caller, owner))
-		return RULE_OURS;
-	return DatumGetBool(dana_value(0, 3, &isnull)) || dana_may_use(caller, owner, dana_value(0, 2, &isnull)) ? RULE_OTHERS : RULE_HIDDEN;
-}
-
 /* Becomes the tables' owner for a change of a rule, which must be there and the caller's */
 static dana_identity
 begin_change(const char *name)
 {
 	dana_identity before = dana_become_owner();
-	rule_claim	  claim = rule_claimed(name, before.user);
+	rule_claim	  claim = rule_claimed(name, before.user, NULL);
 
 	if (claim == RULE_NEW || claim == RULE_HIDDEN)
 		no_rule(name, before.user);
@@ -172,37 +163,20 @@ is_our_own(const char *name)
 static Jsonb *
 check_rule_text(const char *text)
 {
-	Jsonb *volatile description = NULL;
+	StringInfoData request;
 
-	dana_request_begin();
-	PG_TRY();
-	{
-		StringInfoData request;
-		dana_reply	   reply;
-
-		initStringInfo(&request);
-		dana_json_open(&request, NULL, '{');
-		dana_json_text(&request, "text", text);
-		dana_json_close(&request, '}');
-		dana_send(DANA_MSG_CHECK, &request);
-		reply = dana_receive(DANA_MSG_CHECKED);
-		description = dana_json_member(dana_json_parse(reply.payload), "description");
-		dana_request_end();
-	}
-	PG_CATCH();
-	{
-		dana_request_abort();
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	return description;
+	initStringInfo(&request);
+	dana_json_open(&request, NULL, '{');
+	dana_json_text(&request, "text", text);
+	dana_json_close(&request, '}');
+	return dana_json_member(dana_ask(DANA_MSG_CHECK, &request, DANA_MSG_CHECKED), "description");
 }
 
 /* Raises an error unless the caller may make a rule of this name, or replace it; called as the tables' owner */
 static rule_claim
 check_claim(const char *name, Oid caller)
 {
-	rule_claim claim = rule_claimed(name, caller);
+	rule_claim claim = rule_claimed(name, caller, NULL);
 
 	if (claim == RULE_OTHERS || claim == RULE_HIDDEN)
 		ereport(ERROR, (errcode(ERRCODE_DUPLICATE_OBJECT), errmsg("the name \"%s\" is in use for another rule", name),
@@ -216,11 +190,13 @@ check_claim(const char *name, Oid caller)
 }
 
 /* dana_create_udf(name, source) */
-DANA_FUNCTION(dana_create_udf)
+DANA_COMMAND(dana_create_udf)
 {
 	static dana_statement store = DANA_STATEMENT(
 		"INSERT INTO dana.rule (name, source, description, owner) VALUES ($1, $2, $3, $4) "
-		"ON CONFLICT (name) DO UPDATE SET source = excluded.source, description = excluded.description, created = now()",
+		/* whose text it is, whose rule it is: a role that replaces another's by its right to do so */
+		"ON CONFLICT (name) DO UPDATE SET (source, description, owner, created) = "
+		" ROW (excluded.source, excluded.description, excluded.owner, now())",
 		TEXTOID, TEXTOID, JSONBOID, OIDOID);
 	char		 *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	char		 *source = text_to_cstring(PG_GETARG_TEXT_PP(1));
@@ -229,7 +205,6 @@ DANA_FUNCTION(dana_create_udf)
 	Datum		  values[4];
 	rule_claim	  claim;
 
-	PreventCommandIfReadOnly("dana_create_udf()");
 	if (name[0] == '\0' || strlen(name) >= NAMEDATALEN)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_NAME), errmsg("\"%s\" cannot be a rule's name", name),
 						errdetail("A rule gives its name to a function, so it has 1 to %d bytes.", NAMEDATALEN - 1)));
@@ -257,7 +232,7 @@ DANA_FUNCTION(dana_create_udf)
 }
 
 /* dana_drop_rule(name) */
-DANA_FUNCTION(dana_drop_rule)
+DANA_COMMAND(dana_drop_rule)
 {
 	static dana_statement drop = DANA_STATEMENT("DELETE FROM dana.rule WHERE name = $1", TEXTOID);
 	char				 *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
@@ -272,15 +247,13 @@ DANA_FUNCTION(dana_drop_rule)
 
 /* Changes who may use a rule of the caller's: one role, or everybody where there is no second argument */
 static Datum
-change_rule_users(FunctionCallInfo fcinfo, const char *function, dana_statement *role, dana_statement *everybody)
+change_rule_users(FunctionCallInfo fcinfo, dana_statement *role, dana_statement *everybody)
 {
 	char		 *name;
 	dana_identity before;
 	Datum		  values[2];
 
-	PreventCommandIfReadOnly(function);
-	if (PG_ARGISNULL(0))
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("the rule's name must not be null")));
+	dana_require_arguments(fcinfo, 1);
 	name = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	before = begin_change(name);
 	values[0] = CStringGetTextDatum(name);
@@ -291,21 +264,21 @@ change_rule_users(FunctionCallInfo fcinfo, const char *function, dana_statement 
 }
 
 /* dana_grant_rule(name, role) */
-DANA_FUNCTION(dana_grant_rule)
+DANA_COMMAND(dana_grant_rule)
 {
 	static dana_statement role = DANA_STATEMENT(
 		"UPDATE dana.rule SET users = array_append(array_remove(users, $2), $2) WHERE name = $1", TEXTOID, REGROLEOID);
 	static dana_statement everybody = DANA_STATEMENT("UPDATE dana.rule SET everybody = true WHERE name = $1", TEXTOID);
 
-	return change_rule_users(fcinfo, "dana_grant_rule()", &role, &everybody);
+	return change_rule_users(fcinfo, &role, &everybody);
 }
 
 /* dana_revoke_rule(name, role) */
-DANA_FUNCTION(dana_revoke_rule)
+DANA_COMMAND(dana_revoke_rule)
 {
 	static dana_statement role = DANA_STATEMENT(
 		"UPDATE dana.rule SET users = array_remove(users, $2) WHERE name = $1", TEXTOID, REGROLEOID);
 	static dana_statement everybody = DANA_STATEMENT("UPDATE dana.rule SET everybody = false WHERE name = $1", TEXTOID);
 
-	return change_rule_users(fcinfo, "dana_revoke_rule()", &role, &everybody);
+	return change_rule_users(fcinfo, &role, &everybody);
 }

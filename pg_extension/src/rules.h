@@ -1,10 +1,7 @@
 /*
  * Rules: table dana.rule.
  */
-#ifndef DANA_RULES_H
-#define DANA_RULES_H
+#pragma once
 
 /* Text of a rule, in the current memory context; an error where there is none */
 extern char *dana_rule_text(const char *name);
-
-#endif /* DANA_RULES_H */

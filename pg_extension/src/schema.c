@@ -21,15 +21,11 @@ struct dana_array_probe
 {
 	int	 *lengths;	   /* elements of the first one-dimensional value; -1: none was found */
 	bool *out_of_line; /* that value is compressed, or stored out of line */
+	/* while it is made: */
+	bool *wanted;	   /* columns that are arrays, and of which none was found */
+	int	  unknown;	   /* how many these are */
+	int	 *numbers;	   /* of the rows' columns, or NULL: they are the source's */
 };
-
-static bool
-is_array(TupleDesc descriptor, int i)
-{
-	Form_pg_attribute attribute = TupleDescAttr(descriptor, i);
-
-	return !attribute->attisdropped && dana_is_array(attribute->atttypid);
-}
 
 /* Refuses a damaged tuple that a scan of the table's pages found; nobody has checked its line pointer, either */
 static void
@@ -46,95 +42,107 @@ check_scanned_tuple(dana_source *source, const dana_tuple_shape *shape, TupleTab
 							psprintf("line pointer %u: %s", ItemPointerGetOffsetNumber(&row->tts_tid), damage));
 }
 
+/* Looks at a row, whose columns are the source's or, with `numbers`, some of them; false where nothing is left to find */
+static bool
+probe_row(TupleTableSlot *row, void *context)
+{
+	dana_array_probe *probe = context;
+
+	slot_getallattrs(row);
+	for (int i = 0; i < row->tts_tupleDescriptor->natts; i++)
+	{
+		int			k = probe->numbers != NULL ? probe->numbers[i] - 1 : i;
+		const void *value = DatumGetPointer(row->tts_values[i]);
+
+		if (!probe->wanted[k] || row->tts_isnull[i])
+			continue;
+		probe->lengths[k] = dana_array_length(TupleDescAttr(row->tts_tupleDescriptor, i)->atttypid, row->tts_values[i]);
+		if (probe->lengths[k] < 0)
+			continue;
+		probe->out_of_line[k] = VARATT_IS_EXTERNAL(value) || VARATT_IS_COMPRESSED(value);
+		probe->wanted[k] = false;
+		probe->unknown--;
+	}
+	return probe->unknown > 0;
+}
+
 /* Looks at a table's own rows */
 static void
-probe_table(dana_source *source, dana_array_probe *probe, int unknown)
+probe_table(dana_source *source, dana_array_probe *probe)
 {
-	TupleDesc		descriptor = RelationGetDescr(source->relation);
-	TupleTableSlot *row = table_slot_create(source->relation, NULL);
-	TableScanDesc	scan = table_beginscan_strat(source->relation, source->snapshot, 0, NULL, true, false);
-	dana_tuple_shape *shape = dana_tuple_shape_of(descriptor);
+	TupleTableSlot	 *row = table_slot_create(source->relation, NULL);
+	TableScanDesc	  scan = table_beginscan_strat(source->relation, source->snapshot, 0, NULL, true, false);
+	dana_tuple_shape *shape = dana_tuple_shape_of(RelationGetDescr(source->relation));
+	bool			  more = true;
 
-	for (int rows = 0; rows < ARRAY_PROBE_ROWS && unknown > 0 && table_scan_getnextslot(scan, ForwardScanDirection, row); rows++)
+	for (int i = 0; more && i < ARRAY_PROBE_ROWS && table_scan_getnextslot(scan, ForwardScanDirection, row); i++)
 	{
 		check_scanned_tuple(source, shape, row);
-		for (int i = 0; i < descriptor->natts; i++)
-		{
-			bool  isnull;
-			Datum datum;
-			int	  length;
-
-			if (probe->lengths[i] >= 0 || !is_array(descriptor, i))
-				continue;
-			datum = slot_getattr(row, i + 1, &isnull);
-			if (isnull)
-				continue;
-			length = dana_array_length(TupleDescAttr(descriptor, i)->atttypid, datum);
-			if (length >= 0)
-			{
-				probe->lengths[i] = length;
-				probe->out_of_line[i] = VARATT_IS_EXTERNAL(DatumGetPointer(datum)) || VARATT_IS_COMPRESSED(DatumGetPointer(datum));
-				unknown--;
-			}
-		}
+		more = probe_row(row, probe);
 	}
 	pfree(shape);
 	table_endscan(scan);
 	ExecDropSingleTupleTableSlot(row);
 }
 
-/* Looks at the rows of a view, of a table with children, or of a table as its filter leaves them */
-static void
-probe_rows(dana_source *source, dana_array_probe *probe)
+static TupleDesc
+source_columns(dana_source *source)
 {
-	TupleDesc descriptor = RelationGetDescr(source->relation);
-	int		 *numbers = palloc(sizeof(int) * descriptor->natts);
-	int		 *lengths;
-	int		  count = 0;
-
-	for (int i = 0; i < descriptor->natts; i++)
-		if (is_array(descriptor, i))
-			numbers[count++] = i + 1;
-	lengths = dana_rows_array_lengths(dana_source_plan(source, dana_source_select(source, count, numbers)), ARRAY_PROBE_ROWS);
-	for (int k = 0; k < count; k++)
-		probe->lengths[numbers[k] - 1] = lengths[k];
+	return source->query != NULL ? dana_rows_descriptor(source->plan) : RelationGetDescr(source->relation);
 }
 
-static dana_array_probe *
-probe_arrays(dana_source *source, TupleDesc descriptor)
+void
+dana_source_probe(dana_source *source)
 {
-	dana_array_probe *probe = palloc(sizeof *probe);
-	int			 unknown = 0;
+	TupleDesc		  descriptor = source_columns(source);
+	int				 *numbers = palloc(sizeof(int) * Max(descriptor->natts, 1));
+	dana_array_probe *probe;
 
-	probe->out_of_line = palloc0(sizeof(bool) * Max(descriptor->natts, 1));
-	if (source->query != NULL)
-	{
-		probe->lengths = dana_rows_array_lengths(source->plan, ARRAY_PROBE_ROWS);
-		return probe;
-	}
+	if (source->probe != NULL)
+		return;
+	probe = source->probe = palloc0(sizeof *probe);
 	probe->lengths = palloc(sizeof(int) * Max(descriptor->natts, 1));
+	probe->out_of_line = palloc0(sizeof(bool) * Max(descriptor->natts, 1));
+	probe->wanted = palloc(sizeof(bool) * Max(descriptor->natts, 1));
 	for (int i = 0; i < descriptor->natts; i++)
 	{
+		Form_pg_attribute attribute = TupleDescAttr(descriptor, i);
+		dana_type		  type = {0};
+
+		if (!attribute->attisdropped)
+			(void)dana_type_of(attribute->atttypid, &type);
 		probe->lengths[i] = -1;
-		unknown += is_array(descriptor, i);
+		probe->wanted[i] = type.array;
+		if (type.array)
+			numbers[probe->unknown++] = i + 1;
 	}
-	if (unknown > 0 && source->rows)
-		probe_rows(source, probe);
-	else if (unknown > 0)
-		probe_table(source, probe, unknown);
-	return probe;
+	if (probe->unknown == 0)
+		return;
+	if (source->query != NULL)
+		dana_rows_each(source->plan, ARRAY_PROBE_ROWS, probe_row, probe);
+	else if (!source->rows)
+		probe_table(source, probe);
+	else
+	{
+		/* the rows of a view, of a table with children, or of a table as its filter leaves them */
+		char *text = dana_source_select(source, probe->unknown, numbers);
+
+		probe->numbers = numbers;
+		dana_rows_each(dana_source_plan(source, text), ARRAY_PROBE_ROWS, probe_row, probe);
+	}
 }
 
 /* One attribute; `number` from 0 */
 static void
 append_attribute(StringInfo to, Form_pg_attribute attribute, int number, const dana_array_probe *probe)
 {
-	Oid	 type = attribute->attisdropped ? InvalidOid : getBaseType(attribute->atttypid);
-	/* to the worker it is an array of real that no Strider reads where it lies */
-	bool vector = OidIsValid(type) && dana_is_vector(type);
+	Oid		  type = attribute->attisdropped ? InvalidOid : getBaseType(attribute->atttypid);
+	dana_type holds = {0};
 
-	if (vector)
-		type = FLOAT4ARRAYOID;
+	if (OidIsValid(type))
+		(void)dana_type_of(type, &holds);
+	if (holds.vector)
+		type = FLOAT4ARRAYOID; /* to the worker it is one that no Strider reads where it lies */
 	dana_json_open(to, NULL, '{');
 	dana_json_number(to, "number", number + 1);
 	dana_json_text(to, "name", NameStr(attribute->attname));
@@ -150,22 +158,9 @@ append_attribute(StringInfo to, Form_pg_attribute attribute, int number, const d
 	if (probe->lengths[number] >= 0)
 	{
 		dana_json_number(to, "array_length", probe->lengths[number]);
-		dana_json_truth(to, "out_of_line", vector || probe->out_of_line[number]);
+		dana_json_truth(to, "out_of_line", holds.vector || probe->out_of_line[number]);
 	}
 	dana_json_close(to, '}');
-}
-
-static TupleDesc
-source_columns(dana_source *source)
-{
-	return source->query != NULL ? dana_rows_descriptor(source->plan) : RelationGetDescr(source->relation);
-}
-
-void
-dana_source_probe(dana_source *source)
-{
-	if (source->probe == NULL)
-		source->probe = probe_arrays(source, source_columns(source));
 }
 
 void

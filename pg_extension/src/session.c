@@ -15,14 +15,26 @@
 #include "ring.h"
 #include "session.h"
 
-char *dana_socket_path = NULL;
-int	  dana_ring_pages = 64;
+static char *socket_path;
+static int	 ring_pages;
 
 static struct
 {
 	char *path;		  /* dana.socket_path when it was made */
 	int	  ring_pages; /* dana.ring_pages when it was made */
 } session;
+
+void
+dana_session_define(void)
+{
+	/* not the user's: who chooses the socket chooses who reads the pages */
+	DefineCustomStringVariable("dana.socket_path",
+							   "Unix socket of the worker; a path without a leading slash is taken from the data directory.",
+							   NULL, &socket_path, "dana/worker.sock", PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("dana.ring_pages", "Pages of shared memory between a session and its worker.",
+							"Made when a session first trains, and kept.", &ring_pages, 64, 16, 8192, PGC_SUSET, 0, NULL,
+							NULL, NULL);
+}
 
 static void
 session_close(void)
@@ -45,14 +57,10 @@ session_check_peer(void)
 	if (getsockopt(dana_channel, SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0)
 		dana_worker_gone("asking who it is");
 	if (peer.uid != geteuid())
-	{
-		session_close();
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("the process at dana.socket_path runs as user %u, not as the server's user %u",
-						(unsigned)peer.uid, (unsigned)geteuid()),
-				 errhint("Run the worker under the operating-system account of the PostgreSQL server.")));
-	}
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						errmsg("the process at dana.socket_path runs as user %u, not as the server's user %u",
+							   (unsigned)peer.uid, (unsigned)geteuid()),
+						errhint("Run the worker under the operating-system account of the PostgreSQL server.")));
 }
 
 static void
@@ -60,14 +68,14 @@ session_connect(void)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 
-	if (dana_socket_path == NULL || dana_socket_path[0] == '\0')
+	if (socket_path[0] == '\0')
 		ereport(ERROR, (errcode(ERRCODE_CONFIG_FILE_ERROR), errmsg("dana.socket_path is not set"),
 						errhint("Set it to the socket given to \"dana worker --socket\".")));
-	if (strlen(dana_socket_path) >= sizeof address.sun_path)
+	if (strlen(socket_path) >= sizeof address.sun_path)
 		ereport(ERROR, (errcode(ERRCODE_CONFIG_FILE_ERROR),
 						errmsg("dana.socket_path is longer than %d bytes", (int)sizeof address.sun_path - 1),
 						errhint("A path that does not begin with a slash is taken from the data directory.")));
-	strlcpy(address.sun_path, dana_socket_path, sizeof address.sun_path);
+	strlcpy(address.sun_path, socket_path, sizeof address.sun_path);
 
 	if (!AcquireExternalFD())
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_RESOURCES),
@@ -86,18 +94,19 @@ session_connect(void)
 		else if (errno == EINTR)
 			CHECK_FOR_INTERRUPTS();
 		else
-		{
-			int saved = errno;
-
-			session_close();
-			errno = saved;
 			ereport(ERROR,
 					(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
-					 errmsg("could not reach the dana worker at \"%s\": %m", dana_socket_path),
+					 errmsg("could not reach the dana worker at \"%s\": %m", socket_path),
 					 errhint("Start it with \"dana worker --socket PATH\" and let dana.socket_path name the same path.")));
-		}
 	}
 	session_check_peer();
+}
+
+static void
+session_make_header(char *header, char type, uint32 length)
+{
+	memcpy(header, &length, sizeof length);
+	header[4] = type;
 }
 
 /* Sends the first message together with the ring's descriptor */
@@ -106,7 +115,6 @@ session_send_hello(int memfd)
 {
 	StringInfoData text;
 	char		   header[DANA_FRAME_HEADER];
-	uint32		   length;
 	union
 	{
 		struct cmsghdr align;
@@ -125,9 +133,7 @@ session_send_hello(int memfd)
 	dana_json_number(&text, "pid", MyProcPid);
 	dana_json_text(&text, "encoding", GetDatabaseEncodingName());
 	dana_json_close(&text, '}');
-	length = text.len;
-	memcpy(header, &length, sizeof length);
-	header[4] = DANA_MSG_HELLO;
+	session_make_header(header, DANA_MSG_HELLO, text.len);
 	memset(&control, 0, sizeof control);
 	rights = CMSG_FIRSTHDR(&message);
 	rights->cmsg_level = SOL_SOCKET;
@@ -135,9 +141,8 @@ session_send_hello(int memfd)
 	rights->cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(rights), &memfd, sizeof(int));
 	/* five bytes into an empty socket buffer: all or an error */
-	if (sendmsg(dana_channel, &message, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof header)
-		dana_worker_gone("greeting it");
-	if (!dana_channel_send(text.data, text.len))
+	if (sendmsg(dana_channel, &message, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof header ||
+		!dana_channel_send(text.data, text.len))
 		dana_worker_gone("greeting it");
 	pfree(text.data);
 }
@@ -149,19 +154,15 @@ session_open(void)
 
 	PG_TRY();
 	{
-		dana_reply reply;
-		char	  *release;
+		char *release;
 
 		session_connect();
-		session.path = MemoryContextStrdup(TopMemoryContext, dana_socket_path);
-		session.ring_pages = dana_ring_pages;
+		session.path = MemoryContextStrdup(TopMemoryContext, socket_path);
+		session.ring_pages = ring_pages;
 		dana_channel_busy = true;
-		memfd = dana_ring_create(dana_ring_pages);
+		memfd = dana_ring_create(ring_pages);
 		session_send_hello(memfd);
-		reply = dana_receive_any();
-		if (reply.type != DANA_MSG_WELCOME)
-			dana_unexpected(&reply);
-		release = dana_json_string(dana_json_parse(reply.payload), "release");
+		release = dana_json_string(dana_json_parse(dana_receive(DANA_MSG_WELCOME).payload), "release");
 		if (strcmp(release, DANA_VERSION) != 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_PROTOCOL_VIOLATION),
@@ -187,13 +188,13 @@ session_stale(void)
 	char	header[DANA_FRAME_HEADER];
 	ssize_t n;
 
-	if (strcmp(session.path, dana_socket_path) != 0 || session.ring_pages != dana_ring_pages)
+	if (strcmp(session.path, socket_path) != 0 || session.ring_pages != ring_pages)
 		return true;
 	/* bells that came too late may lie before the end of file; nothing else does between requests */
 	while ((n = recv(dana_channel, header, sizeof header, MSG_DONTWAIT)) == sizeof header)
 		if (header[4] != DANA_MSG_BELL)
 			return true;
-	return n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+	return n >= 0 || (errno != EAGAIN && errno != EINTR);
 }
 
 /* Waits for the first message and leaves it there; whether it says that the session had ended before our request */
@@ -208,7 +209,7 @@ session_ended_idle(void)
 
 		if (n == sizeof header)
 			return header[4] == DANA_MSG_BYE;
-		if (n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
+		if (n >= 0 || (errno != EAGAIN && errno != EINTR))
 			return false; /* gone without a word, which is found out where the answer is read */
 		dana_channel_wait(WL_SOCKET_READABLE, -1, DANA_WAIT_ANSWER);
 	}
@@ -220,8 +221,7 @@ session_send_request(char type, const char *payload, uint32 length)
 	char header[DANA_FRAME_HEADER];
 	int	 saved;
 
-	memcpy(header, &length, sizeof length);
-	header[4] = type;
+	session_make_header(header, type, length);
 	if (dana_channel_send(header, sizeof header) && dana_channel_send(payload, length))
 		return !session_ended_idle();
 	saved = errno;
@@ -229,7 +229,6 @@ session_send_request(char type, const char *payload, uint32 length)
 		return false;
 	errno = saved;
 	dana_worker_gone("sending a request");
-	return false; /* not reached */
 }
 
 void
@@ -279,4 +278,25 @@ dana_request_abort(void)
 {
 	if (dana_channel_busy || dana_channel == PGINVALID_SOCKET)
 		session_close();
+}
+
+Jsonb *
+dana_ask(char type, StringInfo request, char answer)
+{
+	Jsonb *volatile answered = NULL;
+
+	dana_request_begin();
+	PG_TRY();
+	{
+		dana_send(type, request);
+		answered = dana_json_parse(dana_receive(answer).payload);
+		dana_request_end();
+	}
+	PG_CATCH();
+	{
+		dana_request_abort();
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	return answered;
 }

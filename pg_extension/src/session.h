@@ -2,15 +2,15 @@
  * A backend's connection to its worker. One per backend, made when first needed, kept until the backend ends, dropped
  * when a request ends in the middle.
  */
-#ifndef DANA_SESSION_H
-#define DANA_SESSION_H
+#pragma once
 
 #include "lib/stringinfo.h"
+#include "utils/jsonb.h"
 
 #include "channel.h"
 
-extern char *dana_socket_path;
-extern int	 dana_ring_pages;
+/* Its settings */
+extern void dana_session_define(void);
 
 /* Starts a request: connects where there is no connection */
 extern void dana_request_begin(void);
@@ -27,4 +27,5 @@ extern void dana_request_abort(void);
  */
 extern void dana_send(char type, StringInfo request);
 
-#endif /* DANA_SESSION_H */
+/* The whole of a request that has one answer, JSON of this type */
+extern Jsonb *dana_ask(char type, StringInfo request, char answer);

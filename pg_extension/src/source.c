@@ -149,15 +149,9 @@ dana_source_close(dana_source *source)
 dana_rows *
 dana_source_plan(dana_source *source, const char *text)
 {
-	MemoryContext caller = CurrentMemoryContext;
-
 	if (!source->spi)
-	{
-		if (SPI_connect() != SPI_OK_CONNECT)
-			elog(ERROR, "SPI_connect failed");
-		source->spi = true;
-		MemoryContextSwitchTo(caller); /* what we make outlives the connection */
-	}
+		dana_connect();
+	source->spi = true;
 	return dana_rows_plan(text, source->name, source->query == NULL);
 }
 
@@ -172,8 +166,7 @@ dana_source_select(dana_source *source, int columns, const int *numbers)
 	for (int i = 0; i < columns; i++)
 	{
 		if (numbers[i] < 1 || numbers[i] > descriptor->natts || TupleDescAttr(descriptor, numbers[i] - 1)->attisdropped)
-			ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION),
-							errmsg("the dana worker asked for column %d of %s", numbers[i], source->name)));
+			dana_protocol_error("asked for column %d of %s", numbers[i], source->name);
 		appendStringInfo(&text, "%s%s", i > 0 ? ", " : "",
 						 quote_identifier(NameStr(TupleDescAttr(descriptor, numbers[i] - 1)->attname)));
 	}
@@ -195,8 +188,7 @@ dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 	if (stream == NULL)
 	{
 		if (source->rows)
-			ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION),
-							errmsg("the dana worker asked for the pages of %s, which has rows only", source->name)));
+			dana_protocol_error("asked for the pages of %s, which has rows only", source->name);
 		source->plan = NULL;
 		source->label = dana_label_find(source->relation, source->name, design, source->classes);
 		return;
@@ -206,7 +198,7 @@ dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 	layout->columns = dana_json_integers(stream, "numbers", &layout->numbers);
 	if (dana_json_integers(stream, "lengths", &layout->lengths) != layout->columns || part < 0 || part > layout->page_size ||
 		(layout->page_size != 8192 && layout->page_size != 16384 && layout->page_size != 32768))
-		ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker asked for malformed frames")));
+		dana_protocol_error("asked for malformed frames");
 	layout->part = part;
 	if (source->query == NULL)
 	{

@@ -1,8 +1,7 @@
 /*
  * What a training reads, as a stream of pages: a table's own pages, or frames made from rows.
  */
-#ifndef DANA_SOURCE_H
-#define DANA_SOURCE_H
+#pragma once
 
 #include "lib/stringinfo.h"
 #include "storage/block.h"
@@ -80,5 +79,3 @@ extern char *dana_source_select(dana_source *source, int columns, const int *num
 
 /* A plan for a statement of the source's; connects to SPI for as long as the source is open */
 extern dana_rows *dana_source_plan(dana_source *source, const char *text);
-
-#endif /* DANA_SOURCE_H */

@@ -1,8 +1,7 @@
 /*
  * Values stored out of line, read where their chunks lie one behind the other.
  */
-#ifndef DANA_TOAST_H
-#define DANA_TOAST_H
+#pragma once
 
 typedef struct dana_toast dana_toast;
 
@@ -14,5 +13,3 @@ extern Datum dana_toast_fetch(dana_toast *reader, Datum value);
 
 /* Closes what is open; after an error the transaction's end does */
 extern void dana_toast_end(dana_toast *reader);
-
-#endif /* DANA_TOAST_H */

@@ -3,6 +3,7 @@
  */
 #include "postgres.h"
 
+#include "libpq/pqformat.h"
 #include "portability/instr_time.h"
 
 #include "dana.h"
@@ -17,55 +18,40 @@
 #include "train.h"
 #include "training.h"
 
-/* Takes the RESULT message apart: JSON, weights, predictor */
+/* Takes the RESULT message apart: JSON, weights, predictor. What is asked for beyond its end is an error. */
 static void
 train_read_result(const dana_reply *reply, dana_new_model *model)
 {
-	uint32 json_length;
-	char  *json;
-	int64  weights;
-	int64  predictor;
-	char  *raw;
+	StringInfoData message = {.data = reply->payload, .len = reply->length};
+	uint32		   length;
+	int			   weights;
+	int			   predictor;
+	Size		   size;
 
-	if (reply->length < sizeof json_length)
-		goto malformed;
-	memcpy(&json_length, reply->payload, sizeof json_length);
-	if (json_length > reply->length - sizeof json_length)
-		goto malformed;
-	json = pnstrdup(reply->payload + sizeof json_length, json_length);
-	raw = reply->payload + sizeof json_length + json_length;
-	model->result = dana_json_parse(json);
+	pq_copymsgbytes(&message, (char *)&length, sizeof length);
+	model->result = dana_json_parse(pnstrdup(pq_getmsgbytes(&message, length), length));
 	weights = dana_json_integer(model->result, "weights_bytes");
 	predictor = dana_json_integer(model->result, "predictor_bytes");
-	if (weights < 0 || predictor < 0 || weights % sizeof(float4) != 0 ||
-		(uint64)weights + (uint64)predictor != reply->length - sizeof json_length - json_length)
-		goto malformed;
-
-	{
-		int	 count = weights / sizeof(float4);
-		Size size = ARR_OVERHEAD_NONULLS(1) + weights;
-
-		if (!AllocSizeIsValid(size))
-			ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-							errmsg("the model has %d values, more than an array holds", count)));
-		model->weights = palloc0(size);
-		SET_VARSIZE(model->weights, size);
-		model->weights->ndim = 1;
-		model->weights->elemtype = FLOAT4OID;
-		ARR_DIMS(model->weights)[0] = count;
-		ARR_LBOUND(model->weights)[0] = 1;
-		memcpy(ARR_DATA_PTR(model->weights), raw, weights);
-	}
+	size = ARR_OVERHEAD_NONULLS(1) + (Size)weights;
+	if (weights < 0 || weights % sizeof(float4) != 0 || predictor < 0)
+		dana_protocol_error("sent a malformed result");
+	if (!AllocSizeIsValid(size))
+		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+						errmsg("the model has %d values, more than an array holds", weights / (int)sizeof(float4))));
+	model->weights = palloc0(size);
+	SET_VARSIZE(model->weights, size);
+	model->weights->ndim = 1;
+	model->weights->elemtype = FLOAT4OID;
+	ARR_DIMS(model->weights)[0] = weights / sizeof(float4);
+	ARR_LBOUND(model->weights)[0] = 1;
+	pq_copymsgbytes(&message, ARR_DATA_PTR(model->weights), weights);
 	if (!dana_json_is_null(model->result, "predictor_bytes"))
 	{
 		model->predictor = palloc(VARHDRSZ + predictor);
 		SET_VARSIZE(model->predictor, VARHDRSZ + predictor);
-		memcpy(VARDATA(model->predictor), raw + weights, predictor);
+		pq_copymsgbytes(&message, VARDATA(model->predictor), predictor);
 	}
-	return;
-
-malformed:
-	ereport(ERROR, (errcode(ERRCODE_PROTOCOL_VIOLATION), errmsg("the dana worker sent a malformed result")));
+	pq_getmsgend(&message);
 }
 
 /* Starts a stream as the worker wishes it; returns how many epochs there will be at most */

@@ -1,8 +1,7 @@
 /*
  * One training.
  */
-#ifndef DANA_TRAIN_H
-#define DANA_TRAIN_H
+#pragma once
 
 #include "models.h"
 #include "source.h"
@@ -16,5 +15,3 @@ extern void dana_train_model(const dana_training *training, dana_source *source,
 
 /* The whole of dana_train(): a row of type dana.training */
 extern Datum dana_train_and_store(dana_training *training);
-
-#endif /* DANA_TRAIN_H */

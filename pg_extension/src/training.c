@@ -60,7 +60,7 @@ member_fill(dana_training *training, const training_member *member, Datum value,
 	char *at = (char *)training + member->offset;
 
 	if (member->type == TEXTARRAYOID)
-		((dana_texts *)at)->count = dana_argument_texts(member->name, value, isnull, &((dana_texts *)at)->values);
+		*(dana_texts *)at = dana_argument_texts(member->name, value, isnull);
 	else if (isnull)
 		return; /* zero already */
 	else if (member->type == TEXTOID)
@@ -80,37 +80,43 @@ bad_value(const char *name, const char *given, const char *wanted)
 					errmsg("argument \"%s\" must be %s, not \"%s\"", name, wanted, given)));
 }
 
+/* Place of a word in a list that ends with NULL; of one that is not there, that end's. NULL stands for the first. */
+static int
+place_of_word(const char *word, const char *const *list)
+{
+	int i = 0;
+
+	while (word != NULL && list[i] != NULL && strcmp(word, list[i]) != 0)
+		i++;
+	return i;
+}
+
 static void
 read_cleaning(const dana_training *training, dana_cleaning *cleaning)
 {
-	const char *nulls = training->nulls != NULL ? training->nulls : "skip";
-	const char *nonfinite = training->nonfinite != NULL ? training->nonfinite : "keep";
+	/* in the order of dana_null_policy, whose last one is a number, and dana_nonfinite_policy */
+	static const char *const null_policies[] = {"skip", "error", NULL};
+	static const char *const nonfinite_policies[] = {"keep", "skip", "error", NULL};
+	char *end;
 
-	if (strcmp(nulls, "skip") == 0)
-		cleaning->nulls = DANA_NULLS_SKIP;
-	else if (strcmp(nulls, "error") == 0)
-		cleaning->nulls = DANA_NULLS_ERROR;
-	else
+	cleaning->nulls = place_of_word(training->nulls, null_policies);
+	if (cleaning->nulls == DANA_NULLS_FILL)
 	{
-		char *end;
-
-		cleaning->nulls = DANA_NULLS_FILL;
-		cleaning->fill = strtof(nulls, &end);
-		if (end == nulls || *end != '\0' || !isfinite(cleaning->fill))
-			bad_value("nulls", nulls, "'skip', 'error', or a number to put in their place");
+		cleaning->fill = strtof(training->nulls, &end);
+		if (end == training->nulls || *end != '\0' || !isfinite(cleaning->fill))
+			bad_value("nulls", training->nulls, "'skip', 'error', or a number to put in their place");
 	}
-	if (strcmp(nonfinite, "keep") == 0)
-		cleaning->nonfinite = DANA_NONFINITE_KEEP;
-	else if (strcmp(nonfinite, "skip") == 0)
-		cleaning->nonfinite = DANA_NONFINITE_SKIP;
-	else if (strcmp(nonfinite, "error") == 0)
-		cleaning->nonfinite = DANA_NONFINITE_ERROR;
-	else
-		bad_value("nonfinite", nonfinite, "'keep', 'skip' or 'error'");
+	cleaning->nonfinite = place_of_word(training->nonfinite, nonfinite_policies);
+	if (cleaning->nonfinite > DANA_NONFINITE_ERROR)
+		bad_value("nonfinite", training->nonfinite, "'keep', 'skip' or 'error'");
 	cleaning->classes = training->classes.values;
 	cleaning->class_count = training->classes.count;
 	if (training->classes.count == 0)
 		bad_value("classes", "{}", "a list of labels");
+	for (int i = 1; i < training->classes.count; i++)
+		for (int k = 0; k < i; k++)
+			if (strcmp(training->classes.values[i], training->classes.values[k]) == 0)
+				bad_value("classes", training->classes.values[i], "labels that differ");
 }
 
 static char *
@@ -200,18 +206,16 @@ dana_training_parse(const dana_arguments *arguments, dana_training *training)
 }
 
 void
-dana_training_from_json(char *rule, Oid source, Jsonb *options, dana_training *training)
+dana_training_from_call(FunctionCallInfo fcinfo, int options, dana_training *training)
 {
+	Jsonb		  *given = PG_ARGISNULL(options) ? dana_json_parse("{}") : PG_GETARG_JSONB_P(options);
 	dana_arguments arguments;
-	const Datum	   given[] = {rule == NULL ? (Datum)0 : CStringGetTextDatum(rule), ObjectIdGetDatum(source)};
 
-	if (options == NULL)
-		options = dana_json_parse("{}");
-	if (!JB_ROOT_IS_OBJECT(options))
+	if (!JB_ROOT_IS_OBJECT(given))
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"training\" must be a JSON object"),
 						errhint("For instance '{\"label\": \"y\", \"epochs\": 20}': arguments of dana_train().")));
-	dana_arguments_from_json(dana_extension_function("dana_train"), options, &arguments);
-	for (int i = 0; i < lengthof(given); i++)
+	dana_arguments_from_json(dana_extension_function("dana_train"), given, &arguments);
+	for (int i = 0; i < 2; i++) /* rule and source */
 	{
 		int number = dana_argument(&arguments, members[i].name);
 
@@ -219,19 +223,10 @@ dana_training_from_json(char *rule, Oid source, Jsonb *options, dana_training *t
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("\"%s\" is an argument of its own, not a member of argument \"training\"", members[i].name)));
-		arguments.values[number] = given[i];
-		arguments.nulls[number] = i == 0 ? rule == NULL : !OidIsValid(source);
+		arguments.values[number] = fcinfo->args[i].value;
+		arguments.nulls[number] = fcinfo->args[i].isnull;
 	}
 	dana_training_parse(&arguments, training);
-}
-
-/* The first two arguments are rule and source; number `options` is the object */
-void
-dana_training_from_call(FunctionCallInfo fcinfo, int options, dana_training *training)
-{
-	dana_training_from_json(PG_ARGISNULL(0) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(0)),
-							PG_ARGISNULL(1) ? InvalidOid : PG_GETARG_OID(1),
-							PG_ARGISNULL(options) ? NULL : PG_GETARG_JSONB_P(options), training);
 }
 
 void
@@ -249,8 +244,7 @@ append_argument(StringInfo to, const dana_arguments *arguments, int number)
 {
 	const char *name = arguments->names[number];
 	Datum		value = arguments->values[number];
-	char	  **texts;
-	int			count;
+	dana_texts	texts;
 
 	if (arguments->nulls[number])
 		return dana_json_text(to, name, NULL);
@@ -267,10 +261,10 @@ append_argument(StringInfo to, const dana_arguments *arguments, int number)
 		case JSONBOID:
 			return dana_json_object(to, name, DatumGetJsonbP(value));
 		case TEXTARRAYOID:
-			count = dana_argument_texts(name, value, false, &texts);
+			texts = dana_texts_of(value);
 			dana_json_open(to, name, '[');
-			for (int i = 0; i < count; i++)
-				dana_json_text(to, NULL, texts[i]);
+			for (int i = 0; i < texts.count; i++)
+				dana_json_text(to, NULL, texts.values[i]);
 			return dana_json_close(to, ']');
 		default:
 			elog(ERROR, "argument \"%s\" has a type that the worker does not know", name);

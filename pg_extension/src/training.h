@@ -2,8 +2,7 @@
  * What a training is asked for: the arguments of dana_train(), which that function alone declares, and the message that
  * they become.
  */
-#ifndef DANA_TRAINING_H
-#define DANA_TRAINING_H
+#pragma once
 
 #include "lib/stringinfo.h"
 
@@ -17,12 +16,6 @@ typedef struct dana_group_key
 	const char *key;	   /* JSON object */
 	const char *condition; /* SQL that is true of its rows */
 } dana_group_key;
-
-typedef struct dana_texts
-{
-	int	   count; /* -1: not given */
-	char **values;
-} dana_texts;
 
 /* Members that are NULL were not given; how each is filled stands in training.c */
 typedef struct dana_training
@@ -50,8 +43,10 @@ typedef struct dana_training
 /* The training that a call of dana_train() asks for, checked */
 extern void dana_training_parse(const dana_arguments *arguments, dana_training *training);
 
-/* The same for functions that train in other ways: rule and source are arguments of theirs, the others members of an object */
-extern void dana_training_from_json(char *rule, Oid source, Jsonb *options, dana_training *training);
+/*
+ * The same for functions that train in other ways: rule and source are their first two arguments, the others members of
+ * an object, their argument number `options`.
+ */
 extern void dana_training_from_call(FunctionCallInfo fcinfo, int options, dana_training *training);
 
 /* Leaves only the rows for which a condition holds */
@@ -59,5 +54,3 @@ extern void dana_training_restrict(dana_training *training, const char *conditio
 
 /* The TRAIN message, for the text of a rule */
 extern StringInfo dana_training_request(const dana_training *training, const char *rule, dana_source *source);
-
-#endif /* DANA_TRAINING_H */

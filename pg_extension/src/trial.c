@@ -35,8 +35,8 @@ DANA_FUNCTION(dana_split)
 							errmsg("argument \"training\" must not have a member \"%s\" here", ours[i]),
 							errdetail("Trials choose their rows themselves, and leave no model.")));
 	if (!PG_ARGISNULL(2))
-		place = psprintf("%s::pg_catalog.text", quote_identifier(text_to_cstring(PG_GETARG_TEXT_PP(2))));
-	else if (query || view)
+		place = psprintf("dana.dana_text(%s)", quote_identifier(text_to_cstring(PG_GETARG_TEXT_PP(2))));
+	else if ((query && !OidIsValid(source)) || view) /* both: dana_trial() says so */
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("argument \"key\" must name a column of the %s that tells its rows apart", view ? "view" : "query"),
@@ -100,32 +100,28 @@ describe_failure(StringInfo outcome, const ErrorData *error)
 }
 
 /* dana.dana_trial(rule, source, training, split, fold, threshold) */
-DANA_FUNCTION(dana_trial)
+DANA_COMMAND(dana_trial)
 {
 	trial	   one = {.snapshot = GetActiveSnapshot()};
-	char	  *tested = text_to_cstring(PG_GETARG_TEXT_PP(3));
-	double	   threshold;
+	char	  *tested;
 	ErrorData *error;
 
-	PreventCommandIfReadOnly("dana_trial()");
+	if (PG_ARGISNULL(3))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"split\" must not be null")));
+	tested = text_to_cstring(PG_GETARG_TEXT_PP(3));
 	dana_require_execute(dana_extension_function("dana_train"));
 	dana_training_from_call(fcinfo, 2, &one.training);
 	one.training.model = psprintf("trial %d", MyProcPid);
 	initStringInfo(&one.outcome);
 	if (!PG_ARGISNULL(4))
 		tested = psprintf("%s OPERATOR(pg_catalog.=) %d", tested, PG_GETARG_INT32(4));
-	one.evaluation = (dana_evaluation){.source = one.training.source, .part = "all"};
+	one.evaluation = (dana_evaluation){.source = one.training.source, .part = "all", .threshold = fcinfo->args[5]};
 	if (one.training.query != NULL)
 		one.evaluation.query = psprintf("SELECT * FROM (%s\n) AS r WHERE (%s)", one.training.query, tested);
 	else if (one.training.rows.filter != NULL)
 		one.evaluation.filter = psprintf("(%s) AND (%s\n)", tested, one.training.rows.filter);
 	else
 		one.evaluation.filter = tested;
-	if (!PG_ARGISNULL(5))
-	{
-		threshold = PG_GETARG_FLOAT8(5);
-		one.evaluation.threshold = &threshold;
-	}
 	dana_training_restrict(&one.training, psprintf("NOT (%s)", tested));
 	error = dana_attempt(train_and_evaluate, &one, false);
 	if (error != NULL && !is_of_trial(error->sqlerrcode))

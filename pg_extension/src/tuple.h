@@ -1,8 +1,7 @@
 /*
  * Tuples as they lie on a page that may be damaged.
  */
-#ifndef DANA_TUPLE_H
-#define DANA_TUPLE_H
+#pragma once
 
 #include "access/htup.h"
 #include "access/tupdesc.h"
@@ -20,5 +19,3 @@ extern dana_tuple_shape *dana_tuple_shape_of(TupleDesc descriptor);
  * all of its values within it. What is in the values is not looked at.
  */
 extern const char *dana_tuple_damage(const dana_tuple_shape *shape, HeapTuple tuple);
-
-#endif /* DANA_TUPLE_H */

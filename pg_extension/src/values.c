@@ -7,13 +7,16 @@
  */
 #include "postgres.h"
 
+#include "access/transam.h"
 #include "access/tupmacs.h"
 #include "catalog/dependency.h"
 #include "commands/extension.h"
+#include "parser/parse_coerce.h"
 #include "utils/date.h"
 #include "utils/float.h"
 
 #include "dana.h"
+#include "arguments.h"
 #include "numerics.h"
 #include "tuple.h"
 #include "values.h"
@@ -68,8 +71,8 @@ typedef struct pgvector
 } pgvector;
 
 /* Type "vector" of the extension "vector", wherever it was put; another one of that name is not it */
-bool
-dana_is_vector(Oid type)
+static bool
+is_vector(Oid type)
 {
 	HeapTuple tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(getBaseType(type)));
 	Oid		  found = InvalidOid;
@@ -82,12 +85,6 @@ dana_is_vector(Oid type)
 	ReleaseSysCache(tuple);
 	extension = OidIsValid(found) ? get_extension_oid("vector", true) : InvalidOid;
 	return OidIsValid(extension) && getExtensionOfObject(TypeRelationId, found) == extension;
-}
-
-bool
-dana_is_array(Oid type)
-{
-	return OidIsValid(get_element_type(getBaseType(type))) || dana_is_vector(type);
 }
 
 static _Noreturn void
@@ -128,7 +125,7 @@ dana_array_length(Oid type, Datum value)
 {
 	ArrayType *array;
 
-	if (dana_is_vector(type))
+	if (is_vector(type))
 		return vector_of(value)->dimension;
 	array = array_of(value);
 	return ARR_NDIM(array) == 1 ? ARR_DIMS(array)[0] : -1;
@@ -142,7 +139,7 @@ dana_type_of(Oid type, dana_type *found)
 	type = getBaseType(type);
 	element = get_element_type(type);
 	found->array = OidIsValid(element);
-	found->vector = !found->array && dana_is_vector(type);
+	found->vector = !found->array && is_vector(type);
 	found->number = find_number_type(found->vector ? FLOAT4OID : found->array ? getBaseType(element) : type);
 	found->array |= found->vector;
 	return found->number != NULL;
@@ -338,29 +335,15 @@ dana_class_of(FmgrInfo *output, Datum value, char *const *classes, int count, ch
 
 typedef struct class_call
 {
-	FmgrInfo output;
-	char   **classes;
-	int		 count;
+	FmgrInfo   output;
+	dana_texts classes;
+	bool	   constant; /* these are */
 } class_call;
-
-/* Reads the list of classes into the current memory context */
-static void
-read_classes(class_call *call, ArrayType *array)
-{
-	Datum *texts;
-	bool  *nulls;
-
-	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &texts, &nulls, &call->count);
-	call->classes = palloc(sizeof(char *) * Max(call->count, 1));
-	for (int i = 0; i < call->count; i++)
-		call->classes[i] = nulls[i] ? NULL : TextDatumGetCString(texts[i]);
-}
 
 /* dana_class(value, classes): the number that a training gives a label of any type; NULL where it is none of them */
 DANA_FUNCTION(dana_class)
 {
 	class_call *call = fcinfo->flinfo->fn_extra;
-	bool		constant = get_fn_expr_arg_stable(fcinfo->flinfo, 1);
 	char	   *text;
 	int			number;
 
@@ -370,14 +353,47 @@ DANA_FUNCTION(dana_class)
 
 		call = fcinfo->flinfo->fn_extra = palloc0(sizeof *call);
 		dana_class_output(get_fn_expr_argtype(fcinfo->flinfo, 0), &call->output, fcinfo->flinfo->fn_mcxt);
-		if (constant)
-			read_classes(call, PG_GETARG_ARRAYTYPE_P(1));
+		call->constant = get_fn_expr_arg_stable(fcinfo->flinfo, 1);
+		if (call->constant)
+			call->classes = dana_texts_of(PG_GETARG_DATUM(1));
 		MemoryContextSwitchTo(caller);
 	}
-	if (!constant)
-		read_classes(call, PG_GETARG_ARRAYTYPE_P(1));
-	number = dana_class_of(&call->output, PG_GETARG_DATUM(0), call->classes, call->count, &text);
+	if (!call->constant)
+		call->classes = dana_texts_of(PG_GETARG_DATUM(1));
+	number = dana_class_of(&call->output, PG_GETARG_DATUM(0), call->classes.values, call->classes.count, &text);
 	if (number < 0)
 		PG_RETURN_NULL();
 	PG_RETURN_FLOAT8(number);
+}
+
+typedef struct text_call
+{
+	FmgrInfo function;
+	bool	 output; /* of the type, not a cast */
+} text_call;
+
+/*
+ * dana_text(value): as a cast to text, but none that users made: whose rows are read is not who may have something run.
+ * Output functions are superusers'.
+ */
+DANA_FUNCTION(dana_text)
+{
+	text_call *call = fcinfo->flinfo->fn_extra;
+
+	if (call == NULL)
+	{
+		Oid	 type = getBaseType(get_fn_expr_argtype(fcinfo->flinfo, 0));
+		Oid	 function;
+		bool varlena;
+
+		call = fcinfo->flinfo->fn_extra = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, sizeof *call);
+		call->output = find_coercion_pathway(TEXTOID, type, COERCION_EXPLICIT, &function) != COERCION_PATH_FUNC ||
+			function >= FirstNormalObjectId;
+		if (call->output)
+			getTypeOutputInfo(type, &function, &varlena);
+		fmgr_info_cxt(function, &call->function, fcinfo->flinfo->fn_mcxt);
+	}
+	if (call->output)
+		PG_RETURN_TEXT_P(cstring_to_text(OutputFunctionCall(&call->function, PG_GETARG_DATUM(0))));
+	PG_RETURN_DATUM(FunctionCall1(&call->function, PG_GETARG_DATUM(0)));
 }

@@ -1,8 +1,7 @@
 /*
  * Values of PostgreSQL's types as the machine's numbers: for frames and for dana_predict().
  */
-#ifndef DANA_VALUES_H
-#define DANA_VALUES_H
+#pragma once
 
 #include "fmgr.h"
 
@@ -45,12 +44,8 @@ typedef struct dana_numbers
 	int			 dimensions; /* of an array */
 } dana_numbers;
 
-/* Finds out what a type holds; false where that is no number */
+/* Finds out what a type holds; false where that is no number, even if it is an array of something else */
 extern bool dana_type_of(Oid type, dana_type *found);
-
-/* Whether a type is an array, of whatever, or pgvector's vector */
-extern bool dana_is_vector(Oid type);
-extern bool dana_is_array(Oid type);
 
 /* Elements of a value of such a type that has one dimension; -1 where it has another number of them */
 extern int dana_array_length(Oid type, Datum value);
@@ -72,5 +67,3 @@ extern void dana_class_output(Oid type, FmgrInfo *output, MemoryContext context)
 
 /* The number of the class that a label is, and the label as `text`; -1 where it is none of them */
 extern int dana_class_of(FmgrInfo *output, Datum value, char *const *classes, int count, char **text);
-
-#endif /* DANA_VALUES_H */

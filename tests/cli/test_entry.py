@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 
 import psycopg
@@ -13,6 +14,7 @@ import pytest
 from dana.cli import entry
 from dana.cli.entry import DATABASE, INTERNAL, INTERRUPTED, OK, SETUP, USAGE, main, parser
 from dana.errors import InternalError, SetupError, UsageError
+from dana.server.places import CHECKOUT
 
 
 def raising(error: BaseException) -> Callable[[], argparse.ArgumentParser]:
@@ -52,6 +54,14 @@ def test_an_error_becomes_an_exit_code_and_a_message(
     # a traceback is for us alone
     assert ("Traceback" in said.err) == (code == INTERNAL)
     assert str(error) in said.err
+
+
+def test_the_version_is_the_extension_s(capsys: pytest.CaptureFixture[str]) -> None:
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == OK
+    assert capsys.readouterr().out == f"dana {project['version']}\n"
 
 
 def test_every_command_is_there_with_a_line_of_help(capsys: pytest.CaptureFixture[str]) -> None:

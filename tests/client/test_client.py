@@ -277,7 +277,7 @@ def test_a_database_of_another_encoding(
             db.create_rule("Müller", SLOPE)
         assert db.train("Müller", '"Größe"', label="Wert", model="Häuser").model == "Häuser"
         assert db.parameters("Häuser")["w"] > 0
-        assert main(["export-model", "Häuser", "--dsn", dsn]) == OK
+        assert main(["export", "Häuser", "--dsn", dsn]) == OK
         assert json.loads(capsys.readouterr().out)["metadata"]["features"] == ["Fläche"]
         assert main(["report", "1", "-o", str(report), "--dsn", dsn]) == OK
         assert "Größe" in report.read_text(encoding="utf-8")

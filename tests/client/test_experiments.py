@@ -108,7 +108,9 @@ def test_jobs(db: Connection, pg_uri: str, capsys: pytest.CaptureFixture[str]) -
     assert (done.state, done.message) == ("done", None)
     assert done.result is not None
     assert done.result[0]["model"] == "trials"
-    wrong = db.wait(db.start("search", "trials", "small", grid={"lr": ["x"]}, features=FEATURES, label="y"))
+    wrong = db.wait(
+        db.start("search", "trials", "small", grid={"lr": ["x"]}, training={"features": FEATURES, "label": "y"})
+    )
     assert (wrong.state, wrong.sqlstate) == ("failed", "22000")
     assert [one.id for one in db.jobs()[:2]] == [wrong.id, job]
     assert db.cancel(job) is False
@@ -124,7 +126,7 @@ def test_jobs(db: Connection, pg_uri: str, capsys: pytest.CaptureFixture[str]) -
 def test_the_commands(db: Connection, pg_uri: str, capsys: pytest.CaptureFixture[str]) -> None:
     common = ["--dsn", pg_uri, "--features", "x1,x2,x3", "--label", "y"]
     table = "experiments.small"
-    grid = ["--try", "lr=0.001,0.1", "--metric", "auc", "--test", "0.3", "--keep", "best"]
+    grid = ["--try", "lr=0.001,0.1", "--metric", "auc", "--test-size", "0.3", "--keep", "best"]
     assert main(["search", "trials", table, *grid, *common]) == OK
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["rank", "lr", "score", "±", "deviation"]

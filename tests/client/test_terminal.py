@@ -61,8 +61,8 @@ def test_no_command_sends_a_name_as_it_is(
         ([*train, "--background"], OK),
         (["jobs"], OK),
         (["top", "--once"], OK),
-        (["export-model", NAME, "-o", str(tmp_path / "made.json")], OK),
-        (["export-model", NAME + "?"], DATABASE),
+        (["export", NAME, "-o", str(tmp_path / "made.json")], OK),
+        (["export", NAME + "?"], DATABASE),
         (["train", "shown", "shown", "--label", NAME], DATABASE),
     ]
     for command, code in commands:
@@ -76,7 +76,7 @@ def test_no_command_sends_a_name_as_it_is(
 
     # PMML has the name as it is: in a file, and not on a terminal
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    assert main(["export-model", NAME, "--format", "pmml", "--dsn", pg_uri]) == OK
+    assert main(["export", NAME, "--format", "pmml", "--dsn", pg_uri]) == OK
     assert acts(capsys.readouterr().out) == set()
 
     number = session.execute("SELECT max(id) FROM dana.run WHERE model = %s", (NAME,)).fetchone()

@@ -1,4 +1,4 @@
-"""`dana export-model` on a server: what it writes predicts what `dana_predict` says there."""
+"""`dana export` on a server: what it writes predicts what `dana_predict` says there."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_files_that_others_load(
     rows, expected = predicted(db, NAME)
     files = {kind: tmp_path / f"model.{kind}" for kind in ("onnx", "pmml", "json")}
     for kind, file in files.items():
-        assert main(["export-model", NAME, "-o", str(file), "--dsn", pg_uri]) == OK
+        assert main(["export", NAME, "-o", str(file), "--dsn", pg_uri]) == OK
         assert f"model {NAME}@2 as {kind}" in capsys.readouterr().out
     session = onnxruntime.InferenceSession(files["onnx"].read_bytes(), providers=["CPUExecutionProvider"])
     # five products, their sum, and a logistic function of slope 1/4 at most
@@ -78,16 +78,16 @@ def test_files_that_others_load(
 
 
 def test_versions_and_the_terminal(db: Connection, pg_uri: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    assert main(["export-model", f"{NAME}@1", "--dsn", pg_uri]) == OK
+    assert main(["export", f"{NAME}@1", "--dsn", pg_uri]) == OK
     written = json.loads(capsysbinary.readouterr().out)
     assert (written["name"], written["version"], written["rule"]) == (NAME, 1, "logistic")
-    assert main(["export-model", "axes", "--format", "pmml", "--dsn", pg_uri]) == USAGE
+    assert main(["export", "axes", "--format", "pmml", "--dsn", pg_uri]) == USAGE
     assert b"PMML has no form" in capsysbinary.readouterr().err
-    assert main(["export-model", "none", "--dsn", pg_uri]) == DATABASE
+    assert main(["export", "none", "--dsn", pg_uri]) == DATABASE
     said = capsysbinary.readouterr().err
     assert b'model "none" does not exist' in said
     assert b"CONTEXT" not in said  # of the extension's own functions
-    assert main(["export-model", NAME, "-o", "model.xml", "--dsn", pg_uri]) == USAGE
+    assert main(["export", NAME, "-o", "model.xml", "--dsn", pg_uri]) == USAGE
     assert b"model.xml does not end as a format does: .json, .onnx, .pmml" in capsysbinary.readouterr().err
 
 
@@ -97,12 +97,12 @@ def test_who_may_not_see_a_model_does_not_export_it(db: Connection) -> None:
     session.execute("CREATE ROLE stranger_to_models")
     try:
         session.execute("SET ROLE stranger_to_models")
-        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="permission denied for model"):
-            session.execute("SELECT dana_export_model(%s)", (NAME,))
+        with pytest.raises(psycopg.errors.UndefinedObject, match="does not exist"):
+            session.execute("SELECT dana_export_model(%s)", (f"postgres.{NAME}",))
         session.execute("RESET ROLE")
         session.execute("SELECT dana_grant_model(%s, 'stranger_to_models')", (NAME,))
         session.execute("SET ROLE stranger_to_models")
-        row = session.execute("SELECT dana_export_model(%s) ->> 'version'", (NAME,)).fetchone()
+        row = session.execute("SELECT dana_export_model(%s) ->> 'version'", (f"postgres.{NAME}",)).fetchone()
         assert row == ("2",)
     finally:
         session.execute("RESET ROLE")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -12,14 +11,12 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg.types.json import Jsonb
 
 from tests.pg.cluster import Cluster
 from tests.pg.conftest import Session
+from tests.pg.jobs import LONG, processes, seen, start, until_no_process, until_running, wait
 
 errors = psycopg.errors
-LONG = {"delay_us": 20_000, "epochs": 10_000}
-"""A rule that trains until it is cancelled."""
 
 
 @pytest.fixture
@@ -29,73 +26,6 @@ def table(session: Session) -> Iterator[str]:
     session.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'dana job'")
     until_no_process(session)
     session.execute("TRUNCATE dana.job_log")
-
-
-@pytest.fixture
-def any_number_of_jobs(cluster: Cluster, session: Session) -> Iterator[None]:
-    """No limit but max_worker_processes."""
-    cluster.configure(session, "dana.max_jobs = 0", "dana.max_jobs_per_role = 0")
-    yield
-    cluster.configure(session)
-
-
-def start(session: Session, name: str, source: str | None = "t", **arguments: Any) -> int:
-    given = {"udf": name, "source": source, **arguments}
-    row = session.execute("SELECT dana_start('dana_train', %s)", (Jsonb(given),)).fetchone()
-    assert row is not None
-    return int(row[0])
-
-
-def start_when_free(session: Session, name: str) -> int:
-    """A place is free when the postmaster has seen its process end, a moment after."""
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            return start(session, name)
-        except errors.ConfigurationLimitExceeded:
-            assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def wait(session: Session, job: int, timeout: float | None = 60) -> str:
-    row = session.execute("SELECT dana_wait(%s, %s)", (job, timeout)).fetchone()
-    assert row is not None
-    return str(row[0])
-
-
-def seen(session: Session, job: int) -> dict[str, Any]:
-    cursor = session.execute("SELECT * FROM dana.job WHERE id = %s", (job,))
-    row = cursor.fetchone()
-    assert row is not None
-    assert cursor.description is not None
-    return dict(zip([column.name for column in cursor.description], row, strict=True))
-
-
-def until_running(session: Session, job: int) -> int:
-    """The process of a job whose training is under way."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        row = session.execute(
-            "SELECT p.pid FROM dana.progress p JOIN dana.job j USING (pid) WHERE id = %s AND p.phase <> 'compiling'",
-            (job,),
-        ).fetchone()
-        if row is not None:
-            return int(row[0])
-        time.sleep(0.01)
-    raise TimeoutError(seen(session, job))
-
-
-def processes(session: Session) -> int:
-    row = session.execute("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'dana job'").fetchone()
-    assert row is not None
-    return int(row[0])
-
-
-def until_no_process(session: Session) -> None:
-    deadline = time.monotonic() + 30
-    while processes(session) > 0:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_it_trains_and_tells(session: Session, table: str, rule: Callable[..., str]) -> None:
@@ -112,7 +42,7 @@ def test_it_trains_and_tells(session: Session, table: str, rule: Callable[..., s
         None,
         None,
     )
-    assert found["arguments"] == {"udf": name, "source": "t", "model": "m", "epochs": 3}
+    assert found["arguments"] == {"rule": name, "source": "t", "model": "m", "epochs": 3}
     assert found["created"] <= found["started"] <= found["ended"]
     assert wait(session, job, 0) == "done"
     assert session.execute("SELECT dana_cancel(%s)", (job,)).fetchone() == (False,)
@@ -151,7 +81,7 @@ def test_it_begins_when_the_transaction_commits(session: Session, table: str, ru
     for statement in ("ROLLBACK TO s", "PREPARE TRANSACTION 'p'", "COMMIT PREPARED 'p'"):
         session.execute(statement)
     session.execute(
-        f"""DO $$ BEGIN PERFORM dana_start('dana_train', '{{"udf": "{name}", "source": "t"}}'); COMMIT; END $$"""
+        f"""DO $$ BEGIN PERFORM dana_start('dana_train', '{{"rule": "{name}", "source": "t"}}'); COMMIT; END $$"""
     )
     row = session.execute("SELECT max(id) FROM dana.job").fetchone()
     assert row is not None
@@ -270,7 +200,6 @@ def test_cancelled(cluster: Cluster, session: Session, table: str, rule: Callabl
     [
         ({"on_open": "refuse"}, {}, "42703", 'column "q" does not exist'),
         ({"on_page": "abort"}, {}, "08006", "the dana worker closed the connection"),
-        ({}, {"epochs": 0}, "22023", 'argument "epochs" must be'),
         ({"rows": True}, {"source": None, "query": "SELECT 1 / 0 AS id"}, "22012", "division by zero"),
         ({}, {"model": "a@b"}, "42602", "cannot be a model's name"),
     ],
@@ -317,7 +246,7 @@ def test_a_crash_loses_jobs(shared_cluster: Cluster) -> None:
         assert (seen(session, job)["state"], wait(session, job)) == ("lost", "lost")
         assert wait(session, start(session, "r", epochs=1)) == "done"
         session.execute("DROP TABLE t")
-        session.execute("SELECT dana_drop_udf('r')")
+        session.execute("SELECT dana_drop_rule('r')")
         session.execute("TRUNCATE dana.model, dana.run, dana.epoch, dana.job_log")
 
 
@@ -374,166 +303,23 @@ def test_roles_that_may_not_log_in(cluster: Cluster, session: Session, table: st
         session.execute("DROP OWNED BY team; DROP ROLE team")
 
 
-def test_no_worker_is_free(session: Session, table: str, rule: Callable[..., str], any_number_of_jobs: None) -> None:
-    name = rule(**LONG)
-    given = Jsonb({"udf": name, "source": "t"})
-    with pytest.raises(errors.ConfigurationLimitExceeded) as raised:
-        session.execute("SELECT count(dana_start('dana_train', %s)) FROM generate_series(1, 50)", (given,))
-    assert "max_worker_processes" in str(raised.value.diag.message_hint)
-    until_no_process(session)
-    jobs = [start_when_free(session, name)]
-    with pytest.raises(errors.ConfigurationLimitExceeded):
-        jobs.extend(start(session, name) for _ in range(50))
-    assert len(jobs) > 3
-    assert session.execute("SELECT count(*) FROM dana.job WHERE pid IS NOT NULL").fetchone() == (len(jobs),)
-    assert session.execute("SELECT bool_and(dana_cancel(id)) FROM dana.job").fetchone() == (True,)
-    assert {wait(session, job) for job in jobs} == {"cancelled"}
-    until_no_process(session)
-    done = [start_when_free(session, rule()) for _ in range(3)]
-    assert {wait(session, job) for job in done} == {"done"}
-
-
 def test_other_functions_in_the_background(session: Session, table: str, rule: Callable[..., str]) -> None:
     name = rule(rows=True)
     row = session.execute(
-        "SELECT dana_start('dana_train_groups',"
-        " jsonb_build_object('udf', %s::text, 'query', %s::text, 'group_by', ARRAY['g']))",
+        "SELECT dana_start('dana_train_groups', jsonb_build_object("
+        "'rule', %s::text, 'training', jsonb_build_object('query', %s::text), 'group_by', ARRAY['g']))",
         (name, "SELECT id, id % 3 AS g FROM t"),
     ).fetchone()
     assert row is not None
     assert wait(session, row[0]) == "done"
     assert [one["model"] for one in seen(session, row[0])["result"]] == [f"{name}[{g}]" for g in range(3)]
     for function, arguments, error in (
-        ("pg_sleep", "{}", errors.UndefinedFunction),
+        ("pg_sleep", "{}", errors.InvalidParameterValue),
         ("dana_train", '{"q": 1}', errors.InvalidParameterValue),
         ("dana_train", "[]", errors.InvalidParameterValue),
-        ("dana_train", "{}", errors.UndefinedFunction),
-        ("dana_train", '{"source": "t"}', errors.UndefinedFunction),
+        ("dana_train", "{}", errors.NullValueNotAllowed),
+        ("dana_train", '{"source": "t"}', errors.NullValueNotAllowed),
     ):
         with pytest.raises(error):
             session.execute("SELECT dana_start(%s, %s)", (function, arguments))
     assert session.execute("SELECT count(*) FROM dana.job").fetchone() == (1,)
-
-
-def test_limits_of_jobs(cluster: Cluster, session: Session, table: str, rule: Callable[..., str]) -> None:
-    name, rows = rule(**LONG), rule(rows=True)
-    session.execute("CREATE ROLE ann LOGIN; CREATE ROLE bob LOGIN; GRANT USAGE ON SCHEMA test TO PUBLIC")
-    session.execute("GRANT EXECUTE ON FUNCTION dana_start, dana_train TO ann, bob; GRANT SELECT ON t TO ann, bob")
-    session.execute("CREATE DATABASE elsewhere")
-    cluster.configure(session, "dana.max_jobs = 3", "dana.max_jobs_per_role = 2")
-    try:
-        with cluster.connect("ann") as ann, cluster.connect("ann") as again, cluster.connect("bob") as bob:
-            ann.execute("SELECT dana_holdout(1, 0.5)")  # loads the library
-            with pytest.raises(errors.InsufficientPrivilege):
-                ann.execute("SET dana.max_jobs_per_role = 0")
-            with pytest.raises(errors.CantChangeRuntimeParam):
-                ann.execute("SET dana.max_jobs = 0")
-            ann.execute("BEGIN")
-            for _ in range(3):  # what was rolled back does not count
-                ann.execute("SAVEPOINT s")
-                start(ann, name, "test.t")
-                ann.execute("ROLLBACK TO s")
-            start(ann, name, "test.t")
-            start(ann, name, "test.t")
-            ann.execute("SAVEPOINT s")
-            with pytest.raises(errors.ConfigurationLimitExceeded, match='too many jobs for role "ann"') as raised:
-                start(ann, name, "test.t")
-            assert "0 are running, this transaction starts 3" in str(raised.value.diag.message_detail)
-            assert "dana.max_jobs_per_role" in str(raised.value.diag.message_hint)
-            ann.execute("ROLLBACK TO s")
-            again.execute("BEGIN")
-            refused = start(again, name, "test.t")  # nobody's yet
-            ann.execute("COMMIT")
-            with pytest.raises(errors.ConfigurationLimitExceeded, match="too many jobs for role"):
-                again.execute("COMMIT")
-            with pytest.raises(errors.UndefinedObject):
-                wait(again, refused)
-            with pytest.raises(errors.ConfigurationLimitExceeded, match="too many jobs for role"):
-                start(ann, rows, None, query="SELECT 1 AS id")
-            with cluster.connect(dbname="elsewhere") as other:
-                other.execute("CREATE EXTENSION dana")
-                other.execute("SELECT dana_create_udf('r', %s)", (json.dumps(LONG),))
-                other.execute("CREATE TABLE t AS SELECT g AS id FROM generate_series(1, 1000) g")
-                job = start(other, "r")
-                with pytest.raises(errors.ConfigurationLimitExceeded, match=r"^too many jobs\n") as raised:
-                    start(bob, name, "test.t")
-                assert "3 are running" in str(raised.value.diag.message_detail), "those of another database, too"
-                other.execute("SELECT dana_cancel(%s)", (job,))
-                assert wait(other, job) == "cancelled"
-            job = start(bob, name, "test.t")  # at once: what has ended does not count
-            bob.execute("SELECT dana_cancel(%s)", (job,))
-            assert wait(bob, job) == "cancelled"
-    finally:
-        cluster.configure(session)
-        session.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'dana job'")
-        until_no_process(session)
-        session.execute("DROP OWNED BY ann, bob; DROP ROLE ann, bob")
-        session.execute("DROP DATABASE elsewhere")
-
-
-def test_a_job_s_lock_is_not_its_query_s(session: Session, table: str, rule: Callable[..., str]) -> None:
-    session.execute(
-        "CREATE FUNCTION unlock(x int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_unlock_all();"
-        " BEGIN PERFORM 1 / 0; EXCEPTION WHEN division_by_zero THEN NULL; END; RETURN x; END $$"
-    )
-    job = start(session, rule(rows=True, **LONG), None, query="SELECT unlock(id) AS id FROM t")
-    while seen(session, job)["state"] == "queued":
-        time.sleep(0.01)
-    time.sleep(0.3)
-    assert seen(session, job)["state"] == "running"
-    assert seen(session, job)["pid"] is not None
-    assert wait(session, job, 0.1) == "running"
-    assert session.execute("SELECT dana_cancel(%s)", (job,)).fetchone() == (True,)
-    assert wait(session, job) == "cancelled"
-
-
-@pytest.mark.parametrize(
-    ("deed", "sqlstate"),
-    [
-        ("INSERT INTO test.child VALUES (0)", "23503"),  # found at the end of the transaction, or in it
-        ("DECLARE c CURSOR WITH HOLD FOR SELECT 1 / (id - id) FROM test.t", "22012"),  # at its end alone
-    ],
-)
-def test_errors_of_the_commit_are_kept(
-    session: Session, table: str, rule: Callable[..., str], deed: str, sqlstate: str
-) -> None:
-    session.execute("CREATE TABLE parent (id int PRIMARY KEY)")
-    session.execute("CREATE TABLE child (id int REFERENCES parent DEFERRABLE INITIALLY DEFERRED)")
-    session.execute(
-        "CREATE FUNCTION act(x int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN"
-        f" IF x = 1 THEN EXECUTE '{deed}'; END IF; RETURN x; END $$"
-    )
-    job = start(session, rule(rows=True), None, query="SELECT act(id) AS id FROM t")
-    assert wait(session, job) == "failed"
-    assert seen(session, job)["sqlstate"] == sqlstate
-    assert session.execute("SELECT count(*) FROM dana.model").fetchone() == (0,)
-    assert session.execute("SELECT count(*) FROM child").fetchone() == (0,)
-
-
-def test_limits_go_with_a_job(cluster: Cluster, session: Session, table: str, rule: Callable[..., str]) -> None:
-    """The stricter of the session's and of the role's that the job's process connects as."""
-    long, short = rule(**LONG), rule()
-    session.execute("CREATE ROLE ann LOGIN; CREATE ROLE team LOGIN; GRANT team TO ann")
-    try:
-        session.execute("GRANT USAGE ON SCHEMA test TO team; GRANT SELECT ON t TO team")
-        session.execute("GRANT EXECUTE ON FUNCTION dana_start, dana_train TO team")
-        for strict, lax in (("ann", "team"), ("team", "ann")):
-            session.execute(f"ALTER ROLE {strict} SET dana.training_timeout = '300ms'")
-            session.execute(f"ALTER ROLE {lax} SET dana.training_timeout = '1h'")
-            session.execute(f"ALTER ROLE {strict} SET dana.max_epochs = 20000")
-            session.execute(
-                f"ALTER ROLE {strict} SET dana.backends = 'sim'; ALTER ROLE {lax} SET dana.backends = 'rtl, sim'"
-            )
-            with cluster.connect("ann") as ann:
-                ann.execute("SET ROLE team")
-                job = start(ann, long, "test.t")
-                assert wait(ann, job) == "cancelled", strict
-                assert "dana.training_timeout" in seen(ann, job)["message"]
-                job = start(ann, short, "test.t", epochs=20001)
-                assert (wait(ann, job), seen(ann, job)["sqlstate"]) == ("failed", "22023"), strict
-                job = start(ann, short, "test.t", backend="rtl")
-                assert (wait(ann, job), seen(ann, job)["sqlstate"]) == ("failed", "42501"), strict
-                assert wait(ann, start(ann, short, "test.t", epochs=20)) == "done"
-            session.execute("ALTER ROLE ann RESET ALL; ALTER ROLE team RESET ALL")
-    finally:
-        session.execute("DROP OWNED BY ann, team; DROP ROLE ann, team")

@@ -26,7 +26,9 @@ def trained(cluster: Cluster, session: Session, rule: Rule) -> Iterator[str]:
         session.execute("SELECT dana_train(%s, 't', %s)", (name, model))
     session.execute("SELECT dana_activate_model('a', 2)")
     for _ in range(3):
-        job = session.execute("SELECT dana_start('dana_train', %s)", (Jsonb({"rule": name}),)).fetchone()
+        job = session.execute(
+            "SELECT dana_start('dana_train', %s)", (Jsonb({"rule": name, "query": "SELECT 1/0 AS id"}),)
+        ).fetchone()
         session.execute("SELECT dana_wait(%s)", job)
     session.execute("UPDATE dana.model SET created = now() - make_interval(days => 11 - version)")
     session.execute("UPDATE dana.run SET started = now() - make_interval(days => 11 - model_version)")

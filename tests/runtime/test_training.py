@@ -191,7 +191,7 @@ def test_nan_and_infinity_are_trained_on_and_warned_of(backend: str) -> None:
         ({"epochs": 0}, "epochs must be at least 1"),
         ({"hyper": {"rate": 1}}, "no hyperparameter 'rate'; it has: lr, size"),
         ({"hyper": {"lr": "big"}}, "must be a finite number, not 'big'"),
-        ({"hyper": {"size": 2.5}}, "whole number from 1, not 2.5"),
+        ({"hyper": {"size": 2.5}}, "whole number from 1 to 16,777,216, not 2.5"),
         ({"features": ("x0", "nope")}, "column 'nope' of public.t does not exist"),
         ({"design": {"threads": 3}}, "threads must be a power of two"),
         ({"design": {"cores": 3}}, "no 'cores'"),

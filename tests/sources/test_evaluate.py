@@ -37,7 +37,8 @@ def trained(session: Session) -> Session:
     )
     session.execute("SELECT dana_create_udf('fit', %s)", (LOGISTIC,))
     session.execute(
-        "SELECT dana_train('fit', 't', 'm', '{a,b}', 'ill', classes => '{no,yes}', test_size => 0.25, filter => 'id > 10')"
+        "SELECT dana_train('fit', 't', 'm', '{a,b}', 'ill', classes => '{no,yes}', test_size => 0.25,"
+        " filter => 'id > 10')"
     )
     return session
 
@@ -102,20 +103,41 @@ def test_regression(session: Session) -> None:
         ("'m@7'", errors.UndefinedObject, 'model "m@7" does not exist'),
         ("'m', 't', 'SELECT 1'", errors.InvalidParameterValue, "not both"),
         ("'m', part => 'half'", errors.InvalidParameterValue, 'not "half"'),
-        ("'m', 'v'", errors.InvalidParameterValue, "the rows of a view have no place"),
-        ("'m', query => 'TABLE t', part => 'train'", errors.InvalidParameterValue, "the rows of a query have no place"),
+        ("'m', 'v', part => 'test'", errors.InvalidParameterValue, "which those of a view are not"),
+        ("'m', query => 'TABLE t', part => 'train'", errors.InvalidParameterValue, "which those of a query are not"),
+        ("'m', query => 'TABLE t; TABLE t'", errors.SyntaxError, ""),
+        ("'m', query => 'TABLE t) AS r; DROP TABLE t; --'", errors.SyntaxError, ""),
         ("'m', filter => 'false'", errors.DataException, "no row to evaluate"),
         ("'m', filter => 'true); DROP TABLE t; --'", errors.SyntaxError, ""),
     ],
 )
 def test_refusals(trained: Session, call: str, error: type[psycopg.Error], message: str) -> None:
-    trained.execute("CREATE VIEW v AS TABLE t")
+    trained.execute("CREATE VIEW v AS TABLE t; CREATE TABLE other AS TABLE t")
     with pytest.raises(error, match=message or None) as raised:
         evaluated(trained, call)
-    assert ("part => 'all'" in str(raised.value.diag.message_hint)) == ("no place" in message)
-    if "no place" in message:
-        assert evaluated(trained, "'m', 'v', part => 'all'")["rows"] == 990
+    assert ("part => 'all'" in str(raised.value.diag.message_hint)) == ("which those" in message)
     assert trained.execute("SELECT count(*) FROM t").fetchone() == (1000,)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part", "condition"),
+    [
+        ("", "test", "id > 10 AND dana_holdout(ctid, 0.25)"),
+        (", 't'", "test", "id > 10 AND dana_holdout(ctid, 0.25)"),
+        (", filter => 'id > 500'", "test", "id > 500 AND dana_holdout(ctid, 0.25)"),
+        (", 't', part => 'all'", "all", "id > 10"),
+        (", 'v'", "all", "true"),
+        (", 'other'", "all", "true"),
+        (", 'other', filter => 'id > 500'", "all", "id > 500"),
+        (", query => 'TABLE t'", "all", "true"),
+    ],
+)
+def test_which_rows(trained: Session, arguments: str, part: str, condition: str) -> None:
+    """The part that was left out, of the table that the model was trained on; of any other rows all."""
+    trained.execute("CREATE VIEW v AS TABLE t; CREATE TABLE other AS TABLE t ORDER BY id")
+    found = evaluated(trained, f"'m'{arguments}")
+    expected = trained.execute(f"SELECT count(*) FROM t WHERE {condition}").fetchone()
+    assert (found["part"], (found["rows"],)) == (part, expected)
 
 
 LABELS = {"boolean": "i % 3 = 0", "date": "date '2000-01-01' + i", "time": "time '00:00' + i * interval '1 second'"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
+from psycopg.types.json import Jsonb
 
 from tests.sources.conftest import Session
 
@@ -24,21 +24,22 @@ def table(session: Session) -> str:
     return "t"
 
 
-def explained(session: Session, arguments: str) -> dict[str, Any]:
+def explained(
+    session: Session, source: str | None, *, device: str | None = None, search: bool | None = None, **training: object
+) -> dict[str, Any]:
     row = session.execute(
-        sql.SQL("SELECT dana_explain('sums', {}, format => 'json')").format(sql.SQL(arguments))  # type: ignore[arg-type]
+        "SELECT dana_explain('sums', %s::text::regclass, %s, %s, %s, 'json')", (source, Jsonb(training), device, search)
     ).fetchone()
     assert row is not None
     return dict(json.loads(row[0]))
 
 
-def lines(session: Session, arguments: str) -> list[str]:
-    query = sql.SQL("SELECT dana_explain('sums', {})").format(sql.SQL(arguments))  # type: ignore[arg-type]
-    return [row[0] for row in session.execute(query)]
+def lines(session: Session) -> list[str]:
+    return [row[0] for row in session.execute("SELECT dana_explain('sums', 't')")]
 
 
 def test_it_says_what_the_training_then_does(session: Session, table: str) -> None:
-    before = explained(session, "'t', epochs => 3")
+    before = explained(session, "t", epochs=3)
     assert before["last_run"] is None
     assert session.execute("SELECT count(*) FROM dana.run").fetchone() == (0,)
     assert session.execute("SELECT count(*) FROM dana.model WHERE name = 'sums'").fetchone() == (0,)
@@ -56,7 +57,7 @@ def test_it_says_what_the_training_then_does(session: Session, table: str) -> No
     assert before["labels"] == ["y"]
     # pages are alike but for the last, which is not full
     assert before["epoch"]["cycles"] == pytest.approx(cycles / 3, rel=0.05)
-    after = explained(session, "'t', epochs => 3")
+    after = explained(session, "t", epochs=3)
     assert after["last_run"]["cycles"] == cycles
     assert after["last_run"]["tuples"] == tuples == 5000
     assert after["last_run"]["same_machine"]
@@ -66,7 +67,7 @@ def test_it_says_what_the_training_then_does(session: Session, table: str) -> No
 
 def test_lines_are_the_same_numbers(session: Session, table: str) -> None:
     session.execute("SELECT dana_train('sums', 't')")
-    numbers, text = explained(session, "'t'"), lines(session, "'t'")
+    numbers, text = explained(session, "t"), lines(session)
     assert text[0] == "Rule sums on test.t"
     told = "\n".join(text)
     for value in (
@@ -82,21 +83,21 @@ def test_lines_are_the_same_numbers(session: Session, table: str) -> None:
         assert value in told
 
 
-def test_wishes_devices_and_the_search(session: Session, table: str) -> None:
+def test_designs_devices_and_the_search(session: Session, table: str) -> None:
     session.execute("SELECT dana_train('sums', 't')")
-    small = explained(session, """'t', design => '{"threads": 1, "clusters": 1}', device => 'lfe5um5g-85'""")
+    small = explained(session, "t", design={"threads": 1, "clusters": 1}, device="lfe5um5g-85")
     assert small["machine"]["units"] == 8
     assert small["area"]["device"] == "lfe5um5g-85"
     assert not small["last_run"]["same_machine"]
     assert small["last_run"]["error"] is None
-    best = explained(session, """'t', design => '{"threads": 2, "clusters": 1}', search => true, device => 'xczu7ev'""")
+    best = explained(session, "t", design={"threads": 2, "clusters": 1}, search=True, device="xczu7ev")
     assert best["search"]["machines"] == 1
     assert best["search"]["design"]["threads"] == best["machine"]["threads"] == 2
     assert best["area"]["fits"]
     # what the search found can be trained on, and is then the last run's machine
-    wish = json.dumps(best["search"]["design"])
-    session.execute("SELECT dana_train('sums', 't', design => %s)", (wish,))
-    again = explained(session, sql.SQL("'t', design => {}").format(sql.Literal(wish)).as_string(session))
+    design = best["search"]["design"]
+    session.execute("SELECT dana_train('sums', 't', design => %s)", (Jsonb(design),))
+    again = explained(session, "t", design=design)
     assert again["last_run"]["same_machine"]
     assert again["last_run"]["error"] == pytest.approx(0, abs=0.05)
 
@@ -104,10 +105,10 @@ def test_wishes_devices_and_the_search(session: Session, table: str) -> None:
 def test_rows_that_have_no_pages(session: Session, table: str) -> None:
     session.execute("ALTER TABLE t ALTER COLUMN a TYPE numeric")
     session.execute("ANALYZE t")
-    table_rows = explained(session, "'t'")
+    table_rows = explained(session, "t")
     assert table_rows["reads"]["frames"]
     assert table_rows["reads"]["pages"] == -(-5000 // table_rows["reads"]["tuples"])
-    query = explained(session, "query => 'SELECT a, b, y FROM t'")
+    query = explained(session, None, query="SELECT a, b, y FROM t")
     assert query["reads"]["frames"]
     assert query["epoch"] is None, "nobody knows how many rows there will be"
     assert query["cycles"]["tuple"] == table_rows["cycles"]["tuple"]
@@ -116,30 +117,32 @@ def test_rows_that_have_no_pages(session: Session, table: str) -> None:
 def test_read_only_transactions(session: Session, table: str) -> None:
     with session.transaction():
         session.execute("SET TRANSACTION READ ONLY")
-        assert lines(session, "'t'")
+        assert lines(session)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "message"),
+    ("source", "arguments", "error", "message"),
     [
-        ("'t', device => '/etc/hostname.toml'", errors.InvalidParameterValue, "device must be one of"),
-        ("'t', device => NULL", errors.NullValueNotAllowed, "must not be NULL"),
-        ("'t', label => 'none'", errors.UndefinedColumn, "column 'none'"),
-        ("'pg_class'", errors.WrongObjectType, "system catalog"),
-        ("NULL", errors.NullValueNotAllowed, 'argument "source"'),
-        ("'t', query => 'SELECT 1'", errors.InvalidParameterValue, "not both"),
-        ("'t', epochs => 0", errors.InvalidParameterValue, 'argument "epochs"'),
-        ("""'t', design => '{"threads": 3}'""", errors.InvalidParameterValue, "threads must be a power of two"),
+        ("t", {"device": "/etc/hostname.toml"}, errors.InvalidParameterValue, "device must be one of"),
+        ("t", {"label": "none"}, errors.UndefinedColumn, "column 'none'"),
+        ("pg_class", {}, errors.WrongObjectType, "system catalog"),
+        (None, {}, errors.NullValueNotAllowed, 'argument "source"'),
+        ("t", {"query": "SELECT 1"}, errors.InvalidParameterValue, "not both"),
+        ("t", {"epochs": 0}, errors.InvalidParameterValue, 'argument "epochs"'),
+        ("t", {"design": {"threads": 3}}, errors.InvalidParameterValue, "threads must be a power of two"),
         (
-            """'t', search => true, device => 'lfe5um5g-85', design => '{"threads": 8, "clusters": 2}'""",
+            "t",
+            {"search": True, "device": "lfe5um5g-85", "design": {"threads": 8, "clusters": 2}},
             errors.InvalidParameterValue,
             "fits lfe5um5g-85",
         ),
     ],
 )
-def test_refusals(session: Session, table: str, arguments: str, error: type[Exception], message: str) -> None:
+def test_refusals(
+    session: Session, table: str, source: str | None, arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
     with pytest.raises(error) as raised:
-        explained(session, arguments)
+        explained(session, source, **arguments)
     assert isinstance(raised.value, psycopg.Error)
     assert message in str(raised.value.diag.message_primary)
 
@@ -152,17 +155,17 @@ def test_rights_are_those_of_a_training(session: Session, table: str) -> None:
         session.execute("GRANT USAGE ON SCHEMA test TO explainer")
         session.execute("SET ROLE explainer")
         with pytest.raises(errors.InsufficientPrivilege, match="permission denied for function dana_explain"):
-            explained(session, "'t'")
+            explained(session, "t")
         session.execute("RESET ROLE")
         session.execute("GRANT EXECUTE ON FUNCTION dana_explain TO explainer")
         session.execute("GRANT SELECT (a) ON t TO explainer")
         session.execute("SET ROLE explainer")
         with pytest.raises(errors.InsufficientPrivilege, match="permission denied for table"):
-            explained(session, "'t'")
+            explained(session, "t")
         session.execute("RESET ROLE")
         session.execute("GRANT SELECT ON t TO explainer")
         session.execute("SET ROLE explainer")
-        assert explained(session, "'t'")["last_run"] is None, "the run is another role's"
+        assert explained(session, "t")["last_run"] is None, "the run is another role's"
     finally:
         session.execute("RESET ROLE")
         session.execute("DROP OWNED BY explainer")

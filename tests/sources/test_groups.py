@@ -6,6 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from tests.sources.conftest import Session
 
@@ -26,10 +27,15 @@ def table(session: Session) -> str:
     return "t"
 
 
-def trained(session: Session, call: str) -> list[tuple[Any, ...]]:
+XY = {"features": ["x"], "label": "y"}
+
+
+def trained(session: Session, source: str | None, by: list[str], **training: object) -> list[tuple[Any, ...]]:
     """Key, model, version, rows and error of each group."""
     return session.execute(
-        f"SELECT key, model, version, tuples, error FROM dana_train_groups('sums', {call}) ORDER BY model"
+        "SELECT key, model, version, tuples, error FROM dana_train_groups('sums', %s::text::regclass, %s, %s)"
+        " ORDER BY model",
+        (source, by, Jsonb(training)),
     ).fetchall()
 
 
@@ -40,10 +46,9 @@ def values(session: Session, model: str) -> list[float]:
     return row[0]
 
 
-@pytest.mark.parametrize("source", ["'t'", "query => 'SELECT * FROM t -- all'"])
-def test_models_are_those_of_the_groups_rows(session: Session, table: str, source: str) -> None:
-    call = f"{source}, features => '{{x}}', label => 'y'"
-    found = trained(session, f"{call}, group_by => '{{region}}'")
+@pytest.mark.parametrize("query", [None, "SELECT * FROM t -- all"])
+def test_models_are_those_of_the_groups_rows(session: Session, table: str, query: str | None) -> None:
+    found = trained(session, None if query else "t", ["region"], query=query, **XY)
     assert [row[0] for row in found] == [{"region": letter} for letter in "abcdefg"]
     for key, model, version, tuples, error in found:
         condition = f"region = '{key['region']}'"
@@ -61,15 +66,15 @@ def test_models_are_those_of_the_groups_rows(session: Session, table: str, sourc
 
 
 def test_two_columns_a_filter_and_a_part_for_tests(session: Session, table: str) -> None:
-    call = "'t', 'm', '{x}', 'y', filter => 'k > 100 -- late', test_size => 0.3, group_by => '{region,year}'"
-    found = trained(session, call)
+    training = XY | {"model": "m", "filter": "k > 100 -- late", "test_size": 0.3}
+    found = trained(session, "t", ["region", "year"], **training)
     assert found[0][:2] == ({"region": "a", "year": "2000"}, "m[a,2000]")
     assert len(found) == 12
     test = session.execute(
         "SELECT count(*) FROM t WHERE k > 100 AND region = 'b' AND year = 2001 AND dana_holdout(ctid, 0.3)"
     ).fetchone()
     assert session.execute("SELECT (dana_evaluate('m[b,2001]') ->> 'rows')::int").fetchone() == test
-    again = trained(session, call)
+    again = trained(session, "t", ["region", "year"], **training)
     assert [row[2] for row in again] == [2] * 12
 
 
@@ -82,9 +87,11 @@ def test_a_group_that_fails_leaves_the_others(session: Session) -> None:
     heard: list[str] = []
     session.execute("SET client_min_messages = notice")
     session.add_notice_handler(lambda notice: heard.append(notice.message_primary or ""))
-    call = "'v', features => '{x}', label => 'y', classes => '{no,yes}', nonfinite => 'error', group_by => '{g}'"
+    training = XY | {"classes": ["no", "yes"], "nonfinite": "error"}
     found = session.execute(
-        f"SELECT key ->> 'g', tuples, version, sqlstate, error FROM dana_train_groups('sums', {call}) ORDER BY 1"
+        "SELECT key ->> 'g', tuples, version, sqlstate, error FROM dana_train_groups('sums', 'v', '{g}', %s)"
+        " ORDER BY 1",
+        (Jsonb(training),),
     ).fetchall()
     assert [(row[0], row[1], row[2], row[3]) for row in found] == [
         ("a", 1, 1, None),
@@ -105,49 +112,49 @@ def test_rows_without_a_group(session: Session, table: str) -> None:
     heard: list[str] = []
     session.execute("SET client_min_messages = notice")
     session.add_notice_handler(lambda notice: heard.append(notice.message_primary or ""))
-    call = "'t', features => '{x}', label => 'y', group_by => '{region}'"
-    trained(session, call)
+    trained(session, "t", ["region"], **XY)
     missing = session.execute("SELECT count(*) FROM t WHERE region IS NULL").fetchone()
     assert missing is not None
-    assert heard == [f"{missing[0]} rows of test.t were left out because of a NULL in a column that groups"]
+    assert heard == [f"{missing[0]} rows of test.t were left out because of a null in a column that groups"]
     with pytest.raises(errors.NullValueNotAllowed, match="in a column that groups"):
-        trained(session, f"{call}, nulls => 'error'")
+        trained(session, "t", ["region"], nulls="error", **XY)
     with pytest.raises(errors.DataException, match="no row to train on"):
-        trained(session, f"{call}, filter => 'region IS NULL'")
+        trained(session, "t", ["region"], filter="region IS NULL", **XY)
 
 
 def test_one_transaction(session: Session, table: str) -> None:
     """Cancelled or rolled back, it leaves no model; afterwards everything works."""
-    call = "'t', features => '{x}', label => 'y', group_by => '{k}'"
     session.execute("SET statement_timeout = 200")
     with pytest.raises(errors.QueryCanceled):
-        trained(session, f"{call}, epochs => 2000")
+        trained(session, "t", ["k"], epochs=2000, **XY)
     session.execute("RESET statement_timeout")
     with session.transaction(force_rollback=True):
-        assert len(trained(session, f"{call}, filter => 'k < 50'")) == 46
+        assert len(trained(session, "t", ["k"], filter="k < 50", **XY)) == 46
     assert session.execute("SELECT count(*) FROM dana.model").fetchone() == (0,)
-    assert len(trained(session, f"{call}, filter => 'k < 50'")) == 46
+    assert len(trained(session, "t", ["k"], filter="k < 50", **XY)) == 46
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "message"),
+    ("by", "training", "error", "message"),
     [
-        ("'t'", errors.InvalidParameterValue, '"group_by" must name a column'),
-        ("'t', group_by => '{}'", errors.InvalidParameterValue, '"group_by" must name a column'),
-        ("'t', group_by => '{NULL}'", errors.NullValueNotAllowed, "must not contain NULL"),
-        ("'t', group_by => '{nowhere}'", errors.UndefinedColumn, "nowhere"),
-        ("'t', group_by => ARRAY['x) FROM t; DROP TABLE t; --']", errors.UndefinedColumn, "DROP"),
-        ("'t', 'a@b', group_by => '{region}'", errors.InvalidName, "cannot be a model's name"),
-        ("'t', group_by => '{region}', hyper => '{\"q\": 1}'", errors.InvalidParameterValue, "no hyperparameter"),
-        ("query => 'DELETE FROM t RETURNING x', group_by => '{x}'", errors.SyntaxError, "it is not one SELECT"),
-        ("query => 'SELECT 1) AS r; DROP TABLE t; --', group_by => '{x}'", errors.SyntaxError, ""),
-        ("'t', group_by => '{region}', filter => 'true) OR (true'", errors.SyntaxError, ""),
-        ("'t', group_by => '{region}', filter => '1 / (k - 5) > 0'", errors.DivisionByZero, ""),
+        (None, {}, errors.InvalidParameterValue, '"group_by" must name a column'),
+        ([], {}, errors.InvalidParameterValue, '"group_by" must name a column'),
+        ([None], {}, errors.NullValueNotAllowed, "must not contain nulls"),
+        (["nowhere"], {}, errors.UndefinedColumn, "nowhere"),
+        (["x) FROM t; DROP TABLE t; --"], {}, errors.UndefinedColumn, "DROP"),
+        (["region"], {"model": "a@b"}, errors.InvalidName, "cannot be a model's name"),
+        (["region"], {"hyper": {"q": 1}}, errors.InvalidParameterValue, "no hyperparameter"),
+        (["x"], {"query": "DELETE FROM t RETURNING x"}, errors.SyntaxError, "it is not one SELECT"),
+        (["x"], {"query": "SELECT 1) AS r; DROP TABLE t; --"}, errors.SyntaxError, ""),
+        (["region"], {"filter": "true) OR (true"}, errors.SyntaxError, ""),
+        (["region"], {"filter": "1 / (k - 5) > 0"}, errors.DivisionByZero, ""),
     ],
 )
-def test_refusals(session: Session, table: str, call: str, error: type[psycopg.Error], message: str) -> None:
+def test_refusals(
+    session: Session, table: str, by: list[str], training: dict[str, Any], error: type[psycopg.Error], message: str
+) -> None:
     with pytest.raises(error, match=message or None):
-        trained(session, call)
+        trained(session, None if "query" in training else "t", by, **training)
     assert session.execute("SELECT count(*) FROM t").fetchone() is not None
     assert session.execute("SELECT count(*) FROM dana.model").fetchone() == (0,)
 
@@ -159,18 +166,18 @@ def test_it_reads_with_the_rights_of_the_caller(session: Session, table: str) ->
         session.execute("GRANT USAGE ON SCHEMA test TO grouper")
         session.execute("SET ROLE grouper")
         with pytest.raises(errors.InsufficientPrivilege, match="dana_train_groups"):
-            trained(session, "'t', group_by => '{region}'")
+            trained(session, "t", ["region"])
         session.execute("RESET ROLE")
         session.execute("GRANT EXECUTE ON FUNCTION dana_train_groups, dana_drop_model TO grouper")
         session.execute("SET ROLE grouper")
         with pytest.raises(errors.InsufficientPrivilege):
-            trained(session, "'t', group_by => '{region}'")
+            trained(session, "t", ["region"])
         session.execute("RESET ROLE")
         session.execute("GRANT SELECT ON t TO grouper")
         session.execute("ALTER TABLE t ENABLE ROW LEVEL SECURITY")
         session.execute("CREATE POLICY p ON t USING (region = 'a')")
         session.execute("SET ROLE grouper")
-        found = trained(session, "'t', features => '{x}', label => 'y', group_by => '{region}'")
+        found = trained(session, "t", ["region"], **XY)
         assert [row[1] for row in found] == ["sums[a]"]
         session.execute("SELECT dana_drop_model('sums[a]')")
     finally:
@@ -199,7 +206,7 @@ def test_long_keys_have_names_too(session: Session) -> None:
         "CREATE TABLE long AS SELECT repeat('ü', 200) || i % 2 AS g, i::real AS x, 1::real AS y"
         " FROM generate_series(1, 10) i"
     )
-    found = trained(session, "'long', group_by => '{g}'")
+    found = trained(session, "long", ["g"])
     assert [row[3] for row in found] == [5, 5]
     rows = session.execute("SELECT count(dana_predict(dana_group('sums', g), x)) FROM long").fetchone()
     assert rows == (10,)

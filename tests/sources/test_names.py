@@ -10,6 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.types.json import Jsonb
 
 from tests.sources.conftest import SUMS, Session
 
@@ -57,8 +58,9 @@ def test_names_that_look_like_something_else(session: Session, name: str, witnes
         call = "SELECT tuples FROM dana_train(%s, %s::text::regclass, %s, features => %s, label => %s, classes => %s)"
         arguments = (name, sql.Identifier(name).as_string(), name, [name + "x"], name + "y", [name, "other"])
         assert session.execute(call, arguments).fetchone() == (2,)
-        own = f"SELECT tuples FROM dana.{table}(%s::text::regclass, %s, %s, %s, classes => %s)"
-        assert session.execute(own, arguments[1:]).fetchone() == (2,)
+        training = {"features": [name + "x"], "label": name + "y", "classes": [name, "other"]}
+        own = f"SELECT tuples FROM dana.{table}(%s::text::regclass, %s)"
+        assert session.execute(own, (arguments[1], Jsonb(training | {"model": name}))).fetchone() == (2,)
         session.execute("SELECT dana_comment_model(%s, %s)", (name, name))
         row = session.execute(
             "SELECT metadata -> 'features' ->> 0, metadata -> 'classes' ->> 0, comment, rule FROM dana.model"
@@ -69,11 +71,9 @@ def test_names_that_look_like_something_else(session: Session, name: str, witnes
         found = session.execute("SELECT dana_evaluate(%s) ->> 'rows'", (name,)).fetchone()
         assert found == ("2",)
         # the key decides on the folds, and so is part of a statement
-        tried = (
-            "SELECT tested FROM dana_cross_validate(%s, query => %s, key => %s, folds => 2, label => %s, classes => %s)"
-        )
-        query = f"TABLE {table.replace('%%', '%')}"
-        folds = session.execute(tried, (name, query, name + "x", name + "y", [name, "other"])).fetchall()
+        tried = "SELECT tested FROM dana_cross_validate(%s, training => %s, key => %s, folds => 2)"
+        training |= {"query": f"TABLE {table.replace('%%', '%')}"}
+        folds = session.execute(tried, (name, Jsonb(training), name + "x")).fetchall()
         assert len(folds) == 4
         with pytest.raises(errors.UndefinedColumn, match="does not exist"):
             session.execute(call, (*arguments[:3], [name], *arguments[4:]))

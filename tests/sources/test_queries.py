@@ -199,7 +199,7 @@ def test_holdout(session: Session, table: str) -> None:
     assert 500 < keys[0] < 800
     for bad in ("0", "1", "-0.1", "'NaN'"):
         with pytest.raises(errors.InvalidParameterValue, match="between 0 and 1"):
-            weights(session, f"'t', test => {bad}")
+            weights(session, f"'t', test_size => {bad}")
     with pytest.raises(errors.InvalidParameterValue, match="needs a table"):
         weights(session, "query => 'SELECT x, y FROM t', test_size => 0.5")
 
@@ -225,7 +225,10 @@ def test_rows_of_a_view_have_no_place(session: Session, call: str, words: str) -
     ("arguments", "words"),
     [
         ("filter => 'x > 9'", "no row to train on\nHINT:  Perhaps argument filter leaves none"),
-        ("filter => 'x > 9', test_size => 0.5", "Perhaps argument filter leaves none, or argument test leaves none"),
+        (
+            "filter => 'x > 9', test_size => 0.5",
+            "Perhaps argument filter leaves none, or argument test_size leaves none",
+        ),
         ("nulls => 'error'", "9 rows of test.n have a NULL"),
     ],
 )

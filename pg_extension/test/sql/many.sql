@@ -6,24 +6,24 @@ CREATE TABLE visits AS
 	SELECT i AS id, CASE WHEN i % 100 > 0 THEN chr(97 + i % 3) END AS city, a::real, b::real, (a > b)::int AS came
 	FROM (SELECT i, random() AS a, random() AS b FROM generate_series(1, 600) AS i) AS s;
 
-SELECT key, model, version, tuples, error FROM dana_train_groups('logistic', 'visits', features => '{a,b}', label => 'came',
-	group_by => '{city}') ORDER BY model;
+SELECT key, model, version, tuples, error FROM dana_train_groups('logistic', 'visits', '{city}',
+	'{"features": ["a", "b"], "label": "came"}') ORDER BY model;
 SELECT city, count(*), count(dana_predict(dana_group('logistic', city), a, b)) AS predicted FROM visits GROUP BY city ORDER BY city;
 SELECT (dana_evaluate(dana_group('logistic', 'a')) ->> 'rows')::int AS rows_of_a;
-SELECT key, sqlstate, error FROM dana_train_groups('logistic', query => $$VALUES (1, 1.0, 0), (2, 'NaN', 1)$$, label => 'column3',
-	nonfinite => 'error', group_by => '{column1}') ORDER BY model;
+SELECT key, sqlstate, error FROM dana_train_groups('logistic', group_by => '{column1}', training =>
+	$${"query": "VALUES (1, 1.0, 0), (2, 'NaN', 1)", "label": "column3", "nonfinite": "error"}$$) ORDER BY model;
 SELECT model FROM dana_train_groups('logistic', 'visits', group_by => '{nowhere}');
 SELECT dana_group('m', 'a,b', '[c]@1'), dana_group('m', NULL) IS NULL AS none;
 
 SELECT fold, trained + tested AS rows, metrics ? 'auc' AS auc FROM dana_cross_validate('logistic', 'visits', folds => 3,
-	features => '{a,b}', label => 'came', metrics => '{auc}');
+	training => '{"features": ["a", "b"], "label": "came"}', metrics => '{auc}');
 SELECT count(DISTINCT dana_fold(id::text, 4)) AS folds, min(dana_fold(ctid, 4)) AS first FROM visits;
 SELECT fold FROM dana_cross_validate('logistic', 'visits', folds => 1);
 
 SELECT rank, hyper, score > 0.9 AS good, error FROM dana_search('logistic', 'visits', '{"lr": [1, "much"]}', 'auc', test_size => 0.3,
-	features => '{a,b}', label => 'came', keep => 'best');
-SELECT version, metadata ->> 'test' AS test FROM dana.model WHERE name = 'best';
-SELECT rank FROM dana_search('logistic', 'visits', '{"speed": [1]}');
+	training => '{"features": ["a", "b"], "label": "came"}', keep => 'best');
+SELECT version, metadata ->> 'test_size' AS test_size FROM dana.model WHERE name = 'best';
+SELECT rank FROM dana_search('logistic', 'visits', '{"speed": [1]}', training => '{"features": ["a", "b"], "label": "came"}');
 SELECT * FROM dana.dana_grid('{"b": [1, 2], "a": [3, 4]}');
 
 SELECT dana_start('dana_train', '{"rule": "logistic", "source": "visits", "model": "background", "features": ["a", "b"], "label": "came"}') AS job \gset

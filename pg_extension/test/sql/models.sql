@@ -1,5 +1,6 @@
 -- Models: predictions, versions, comments, evaluation, removal.
 SET client_min_messages = warning;
+\set SHOW_CONTEXT never
 SELECT count(*) FILTER (WHERE dana_predict('logistic', age, weight) > 0.5) AS positive, count(*) FROM patients WHERE age IS NOT NULL;
 SELECT dana_predict('logistic@1', 0.9, 0.1) > 0.5 AS old, dana_predict('logistic@1', ARRAY[0.05, 0.1]) > 0.5 AS young,
 	dana_predict('logistic@1', NULL, 0.1) AS unknown;
@@ -24,6 +25,21 @@ SELECT e ->> 'model' AS model, e ->> 'rows' AS rows, (e ->> 'accuracy')::float8 
 FROM dana_evaluate('doctors@1') e;
 SELECT tuples BETWEEN 140 AND 180 AS most FROM dana_train('logistic', 'patients', 'held', '{age,weight}', 'ill', test_size => 0.2, seed => 7);
 SELECT e ->> 'part' AS part, (e ->> 'rows')::int BETWEEN 20 AND 60 AS rest FROM dana_evaluate('held') e;
+
+-- each role has names of its own, and nothing is said of what one may not see
+CREATE ROLE "Regress Dana";
+GRANT EXECUTE ON FUNCTION dana_train TO "Regress Dana";
+GRANT SELECT ON patients TO "Regress Dana";
+SET ROLE "Regress Dana";
+SELECT dana_predict('held', 0.9, 0.1);
+SELECT model, version FROM dana_train('logistic', 'patients', 'held', '{age,weight}', 'ill');
+RESET ROLE;
+SELECT dana_predict('"Regress Dana".held', 0.9, 0.1) > 0.5 AS old;
+SELECT dana_evaluate('"Regress Dana".held');
+SELECT dana_evaluate('"Regress Dana".held', 'patients') ->> 'rows' AS rows;
+SELECT dana_drop_model('"Regress Dana".held');
+DROP OWNED BY "Regress Dana";
+DROP ROLE "Regress Dana";
 
 SELECT dana_drop_model('doctors', 2), dana_drop_model('held');
 SELECT dana_drop_model('doctors', 2);

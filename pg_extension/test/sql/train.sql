@@ -1,5 +1,6 @@
 -- Trainings: what is read, what is refused, what is kept.
 SET client_min_messages = warning;
+\set SHOW_CONTEXT never
 CREATE TABLE patients (id int, age real, weight real, smokes boolean, ill int);
 INSERT INTO patients
 	SELECT i, (i * 37 % 50) / 50.0, (i * 11 % 30) / 30.0, i % 3 = 0,
@@ -9,7 +10,8 @@ INSERT INTO patients VALUES (201, NULL, 1, false, 1);
 SELECT model, version, epochs, converged, tuples, skipped, loss < 0.2 AS learned
 FROM dana_train('logistic', 'patients', features => '{age,weight}', label => 'ill');
 -- the paper's form
-SELECT model, version, tuples FROM dana.logistic('patients', features => '{age,weight}', label => 'ill', epochs => 2);
+SELECT model, version, tuples FROM dana.logistic('patients', '{"features": ["age", "weight"], "label": "ill", "epochs": 2}');
+SELECT dana.logistic('patients', '{"colour": "red"}');
 SELECT name, version, rule, metadata -> 'features' AS features, cardinality(weights) FROM dana.model ORDER BY 1, 2;
 SELECT parameter, shape FROM dana_parameters('logistic');
 SELECT model, model_version, source, backend, epochs, tuples, skipped FROM dana.run ORDER BY id;

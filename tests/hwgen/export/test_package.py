@@ -37,7 +37,7 @@ from hwgen.spec.strider import CONFIGURATION
 from tests.storage.schemas import attribute
 
 DESIGN = {"threads": 1, "clusters": 1, "striders": 2, "scratch_depth": 64, "tuple_depth": 64, "queue_depth": 4}
-ARGUMENTS = ["export", str(rules.FOLDER / "logistic.py"), "--features", "10", "--device", "lfe5um5g-85"]
+ARGUMENTS = ["hdl", str(rules.FOLDER / "logistic.py"), "--features", "10", "--device", "lfe5um5g-85"]
 ARGUMENTS += [word for name, value in DESIGN.items() for word in ("--design", f"{name}={value}")]
 
 
@@ -219,7 +219,7 @@ def test_a_driver_trains_what_the_testbench_trains(
     assert f"it has no {MANIFEST}" in capsys.readouterr().err
     (changed / "bundle.bin").write_bytes(b"DANA of another age")
     assert main(["board", str(changed)]) == SETUP
-    assert "must be a folder that dana export of this version wrote" in capsys.readouterr().err
+    assert "must be a folder that dana hdl of this version wrote" in capsys.readouterr().err
     assert main(["board", str(folder), "--registers", "/dev/null"]) == USAGE
     assert "--registers needs --pages" in capsys.readouterr().err
     device = ["--registers", "/dev/null", "--pages", "/dev/null"]
@@ -242,7 +242,7 @@ def test_what_cannot_be_exported_or_synthesised_says_why(tmp_path: Path, capsys:
     assert main([*ARGUMENTS[:4], "--device", "xc7", "-o", str(tmp_path)]) == USAGE
     assert "no device 'xc7'" in capsys.readouterr().err
     assert main(["synth", str(tmp_path)]) != 0
-    assert "must be a folder that dana export wrote" in capsys.readouterr().err
+    assert "must be a folder that dana hdl wrote" in capsys.readouterr().err
     assert main(["synth", str(rules.FOLDER / "logistic.py"), "-o", str(tmp_path / "made")]) == USAGE
     assert "what is made depends on the table; give --features N or --schema" in capsys.readouterr().err
     assert not (tmp_path / "made").exists()
