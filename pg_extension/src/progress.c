@@ -13,6 +13,35 @@
 
 static const char *const phases[] = {"compiling", "streaming", "training", "storing", "waiting"};
 
+static struct
+{
+	Oid	  source;
+	int64 counters[DANA_PROGRESS_COUNTERS];
+} own; /* what this session tells */
+
+void
+dana_progress_begin(Oid source)
+{
+	memset(&own, 0, sizeof own);
+	own.source = source;
+	pgstat_progress_start_command(DANA_PROGRESS_COMMAND, source);
+}
+
+void
+dana_progress(dana_progress_counter counter, int64 value)
+{
+	own.counters[counter] = value;
+	if (MyBEEntry == NULL || MyBEEntry->st_progress_command == DANA_PROGRESS_COMMAND)
+	{
+		pgstat_progress_update_param(counter, value);
+		return;
+	}
+	/* a function in the query caught an error, after which PostgreSQL shows no progress, or ran a command that has its own */
+	pgstat_progress_start_command(DANA_PROGRESS_COMMAND, own.source);
+	for (int i = 0; i < DANA_PROGRESS_COUNTERS; i++)
+		pgstat_progress_update_param(i, own.counters[i]);
+}
+
 static double
 seconds_between(int64 from, int64 to)
 {

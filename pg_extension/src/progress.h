@@ -37,8 +37,7 @@ typedef enum dana_progress_phase
 	DANA_PHASE_WAITING /* for other trainings to end: dana.max_runs */
 } dana_progress_phase;
 
-static inline void
-dana_progress(dana_progress_counter counter, int64 value)
-{
-	pgstat_progress_update_param(counter, value);
-}
+/* Begins to tell of a training on a table, or on none, with all counters at 0 */
+extern void dana_progress_begin(Oid source);
+
+extern void dana_progress(dana_progress_counter counter, int64 value);

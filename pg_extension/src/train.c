@@ -170,7 +170,7 @@ dana_train_model(const dana_training *training, dana_source *source, const char 
 	request = dana_training_request(training, rule, source);
 	started = GetCurrentTimestamp();
 	curve = dana_curve_begin(started);
-	pgstat_progress_start_command(DANA_PROGRESS_COMMAND, training->source);
+	dana_progress_begin(training->source);
 	dana_progress(DANA_PROGRESS_STARTED, started);
 	dana_progress(DANA_PROGRESS_CURVE, curve);
 

@@ -529,10 +529,10 @@ def test_killed_backend(workshop: Workshop, moment: str) -> None:
 
 @contextmanager
 def small_disk(workshop: Workshop) -> Iterator[None]:
-    """A tablespace `small` on a disk of 3 MB."""
+    """A tablespace `small` on a disk of 1 MB."""
     disk = workshop.cluster.folder / "small"
     disk.mkdir(exist_ok=True)
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", str(disk)], check=False)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(disk)], check=False)
     if mounted.returncode != 0:
         pytest.skip("this machine lets nobody mount a disk")
     try:
@@ -540,10 +540,12 @@ def small_disk(workshop: Workshop) -> Iterator[None]:
         disk.chmod(0o700)
         with workshop.cluster.connect() as session:
             session.execute(f"CREATE TABLESPACE small LOCATION '{disk}'")
-            yield
-            session.execute("ALTER TABLE dana.model SET TABLESPACE pg_default")
-            session.execute("CHECKPOINT")
-            session.execute("DROP TABLESPACE small")
+            try:
+                yield
+            finally:
+                session.execute("ALTER TABLE dana.model SET TABLESPACE pg_default")
+                session.execute("CHECKPOINT")
+                session.execute("DROP TABLESPACE small")
     finally:
         subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
@@ -551,7 +553,7 @@ def small_disk(workshop: Workshop) -> Iterator[None]:
 DISK_FULL = {
     "storing": (
         "ALTER TABLE dana.model SET TABLESPACE small",
-        "dana_train('lrmf', 'faults.ratings', 'm', epochs => 1, hyper => '{\"m\": 50000, \"n\": 50000}')",
+        "dana_train('lrmf', 'faults.ratings', 'm', epochs => 1, hyper => '{\"m\": 25000, \"n\": 25000}')",
     ),
     "rows of a query": (
         "SET temp_tablespaces = small; SET work_mem = '64kB'",
@@ -565,13 +567,14 @@ DISK_FULL = {
 def test_full_disk(workshop: Workshop, moment: str) -> None:
     setting, call = DISK_FULL[moment]
     workshop.ensure()
-    with small_disk(workshop), workshop.connect() as session:
-        session.execute(setting)
-        with pytest.raises(errors.DiskFull):
-            session.execute(f"SELECT {call}")
+    with workshop.connect() as session:
+        with small_disk(workshop):
+            session.execute(setting)
+            with pytest.raises(errors.DiskFull):
+                session.execute(f"SELECT {call}")
+            session.execute("RESET temp_tablespaces")
         assert session.execute("SELECT FROM dana.model UNION ALL SELECT FROM dana.run").rowcount == 0
         assert_trains(workshop, session)
-        session.execute("RESET temp_tablespaces")
 
 
 def one(session: Session, query: str) -> Any:

@@ -110,7 +110,7 @@ def test_rules_belong_to_their_owner(connect_as: Connect, session: Session) -> N
     assert bob.execute("SELECT name, owner::text FROM dana.rule").fetchall() == [("r", "alice")], "rules are public"
     session.execute("GRANT alice TO bob")
     bob.execute("SELECT dana_create_udf('r', '{\"epochs\": 2}')")
-    assert alice.execute("SELECT owner::text FROM dana.rule").fetchone() == ("alice",)
+    assert alice.execute("SELECT owner::text FROM dana.rule").fetchone() == ("bob",), "whose text it is"
     session.execute("SELECT dana_drop_rule('r')")
 
 

@@ -2,6 +2,11 @@
 
 In: a socket path and the compiled ``tally.c``. A "rule" is a JSON object (see `Rule`). What it finds on the pages
 (rows, the sum of a column) is the model's metadata, so that tests can compare it with what SQL says.
+
+It stands in where the real trainer cannot be brought to do a thing at will: to crash, hang, leak, start a process or
+ask for a terabyte at a chosen point (`MISHAPS`); to fail at a chosen page (``fail_at``); to have weights and a
+predictor that a test chose (``weights``, ``predictor``); to tell which rows were on the pages (``column``, the
+request in the metadata). What the real one does when others fail is tested with it: test_faults.py.
 """
 
 from __future__ import annotations
