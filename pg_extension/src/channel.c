@@ -7,7 +7,9 @@
  */
 #include "postgres.h"
 
+#include <poll.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include "storage/fd.h"
 
@@ -161,6 +163,22 @@ dana_receive_one(dana_reply *reply, dana_wait_reason why)
 		default:
 			return true;
 	}
+}
+
+void
+dana_channel_look(void)
+{
+	static time_t	looked;
+	struct pollfd	ready = {.fd = dana_channel, .events = POLLIN};
+	struct timespec now;
+	dana_reply		reply;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	if (now.tv_sec == looked)
+		return;
+	looked = now.tv_sec;
+	if (poll(&ready, 1, 0) > 0 && dana_receive_one(&reply, DANA_WAIT_RING))
+		dana_unexpected(&reply);
 }
 
 /* a full socket buffer holds bells enough; a broken one shows when we wait */

@@ -46,5 +46,11 @@ extern bool dana_receive_one(dana_reply *reply, dana_wait_reason why);
 /* Raises an error about a message that has no place here */
 extern _Noreturn void dana_unexpected(const dana_reply *reply);
 
+/*
+ * Takes, once a second, what the worker said while pages are sent: an error, or that it is gone. To be called between
+ * rows: a query or a filter may take hours for as many as fill the ring.
+ */
+extern void dana_channel_look(void);
+
 /* Asks the worker to look at the ring */
 extern void dana_send_bell(void);

@@ -15,8 +15,10 @@
 #include "storage/bufpage.h"
 
 #include "dana.h"
+#include "channel.h"
 #include "frames.h"
 #include "numerics.h"
+#include "progress.h"
 #include "ring.h"
 #include "toast.h"
 #include "values.h"
@@ -154,7 +156,7 @@ send_frame(dana_frames *frames)
 	PageSetPageSizeAndVersion((Page)frames->page, frames->page_size, PG_PAGE_LAYOUT_VERSION);
 	dana_ring_fill(slot, frames->page);
 	dana_ring_commit();
-	frames->pages++;
+	dana_progress(DANA_PROGRESS_PAGE, ++frames->pages);
 	start_frame(frames);
 }
 
@@ -337,6 +339,7 @@ dana_frames_add(dana_frames *frames, TupleTableSlot *row)
 	bool		  complete = true;
 	float		  label = 0;
 
+	dana_channel_look();
 	slot_getsomeattrs(row, frames->needed);
 	for (int i = 0; i < frames->columns && complete; i++)
 	{
@@ -362,11 +365,9 @@ dana_frames_add(dana_frames *frames, TupleTableSlot *row)
 	MemoryContextReset(frames->row_context);
 }
 
-uint64
+void
 dana_frames_finish(dana_frames *frames)
 {
-	uint64 pages;
-
 	if (frames->lower > SizeOfPageHeaderData)
 		send_frame(frames);
 	dana_ring_finish();
@@ -374,7 +375,5 @@ dana_frames_finish(dana_frames *frames)
 	if (frames->nonfinite > 0)
 		ereport(NOTICE,
 				(errmsg(UINT64_FORMAT " rows of %s were left out because of a NaN or an infinity", frames->nonfinite, frames->name)));
-	pages = frames->pages;
 	MemoryContextDelete(frames->context);
-	return pages;
 }

@@ -60,5 +60,5 @@ extern dana_frames *dana_frames_begin(const char *name, TupleDesc descriptor, co
 /* Adds a row; may wait for space in the ring */
 extern void dana_frames_add(dana_frames *frames, TupleTableSlot *row);
 
-/* Sends what is left and ends the stream; returns the number of frames */
-extern uint64 dana_frames_finish(dana_frames *frames);
+/* Sends what is left and ends the stream */
+extern void dana_frames_finish(dana_frames *frames);

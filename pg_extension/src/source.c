@@ -19,6 +19,7 @@
 #include "dana.h"
 #include "bounds.h"
 #include "buffers.h"
+#include "channel.h"
 #include "progress.h"
 #include "ring.h"
 #include "source.h"
@@ -306,6 +307,7 @@ look_at_tuples(dana_source *source, BlockNumber block, Page copy, const dana_tup
 			continue;
 		CHECK_FOR_INTERRUPTS();
 		dana_bounds_check();
+		dana_channel_look();
 		damage = dana_tuple_damage(shape, &tuple);
 		if (damage != NULL)
 			dana_source_corrupt(source, block, psprintf("line pointer %u: %s", i, damage));
@@ -399,6 +401,8 @@ stream_rows(dana_source *source)
 {
 	dana_frames *frames;
 
+	dana_progress(DANA_PROGRESS_PAGES, 0); /* nobody knows */
+	dana_progress(DANA_PROGRESS_PAGE, 0);
 	if (source->streams > 0 && source->stored == NULL && dana_rows_volatile(source->plan))
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -411,7 +415,7 @@ stream_rows(dana_source *source)
 		stream_stored(source, frames);
 	else
 		dana_rows_stream(source->plan, frames);
-	dana_progress(DANA_PROGRESS_PAGE, dana_frames_finish(frames));
+	dana_frames_finish(frames);
 }
 
 void

@@ -1,14 +1,20 @@
-"""Every way a training can end badly, at every moment: one SQL error, nothing leaked, the next training works."""
+"""Every fault at every moment of a training: one SQL error, nothing left behind, and the next training is the same.
+
+The worker, the rules and the tables are real (`tests.pg.workshop`). Another session reads in dana.progress, pg_locks
+and pg_stat_activity at which moment a training is, before the fault and after it.
+"""
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import signal
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,158 +23,281 @@ import psycopg
 import pytest
 
 from tests.pg.cluster import Cluster
-from tests.pg.conftest import Session
+from tests.pg.workshop import GATE, PATIENCE, Session, Workshop, open_workshop, until
 
 errors = psycopg.errors
-ROWS = 200 * 226
-"""Rows of the table: 200 pages, three times the ring."""
 
-PATIENCE = 30.0
+
+@pytest.fixture(scope="module")
+def workshop(shared_cluster: Cluster) -> Iterator[Workshop]:
+    with open_workshop(shared_cluster) as made:
+        with made.connect() as session:  # what is compiled once is found in the cache afterwards
+            for call in (FIRST_STREAM, SECOND_STREAM.replace("1000", "1")):
+                session.execute(f"SELECT {call}")
+            session.execute("TRUNCATE dana.model, dana.run, dana.epoch")
+        yield made
+
+
+@contextmanager
+def stopped_listener(workshop: Workshop) -> Iterator[None]:
+    """The worker takes no connection."""
+    listener = workshop.pid
+    os.kill(listener, signal.SIGSTOP)
+    yield
+    with suppress(ProcessLookupError):
+        os.kill(listener, signal.SIGCONT)
+
+
+@contextmanager
+def one_run(workshop: Workshop) -> Iterator[None]:
+    """The one place of dana.max_runs is taken, by a training that waits in its query until this ends."""
+    came_to: list[object] = []
+    with workshop.connect() as setter, workshop.connect() as holder:
+        workshop.cluster.configure(setter, "dana.max_runs = 1")
+
+        def run() -> None:
+            try:
+                call = QUERY_AT_LOCK.replace("'m'", "'held'")
+                came_to.append(holder.execute(f"SELECT tuples FROM {call}").fetchone())
+            except psycopg.Error as error:
+                came_to.append(error)
+
+        thread = threading.Thread(target=run)
+        with gate_closed(workshop):
+            thread.start()
+            until(lambda: at(setter, holder.info.backend_pid, "locked AND phase = 'streaming'"), "it does not wait")
+            worker = workshop.pid
+            yield
+        thread.join(PATIENCE)
+        workshop.cluster.configure(setter)
+    lived = workshop._process is not None and workshop.pid == worker
+    assert came_to == [(20000,)] if lived else isinstance(came_to[0], errors.ConnectionFailure), came_to
+
+
+@contextmanager
+def gate_closed(workshop: Workshop) -> Iterator[None]:
+    """Queries wait at the gate."""
+    with workshop.connect() as session:
+        session.execute("SELECT pg_advisory_lock(%s)", (GATE,))
+        yield
+
+
+@contextmanager
+def model_locked(workshop: Workshop) -> Iterator[None]:
+    """dana.model can be read and not written."""
+    with workshop.connect() as session:
+        session.execute("BEGIN; LOCK TABLE dana.model IN SHARE MODE")
+        yield
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """A point in a request's life at which it can be held.
+    """A point in a training's life that lasts.
 
     Attributes
     ----------
-    rule
-        The rule that holds it there.
-    epochs
-        Epochs to train.
-    checks
-        Whether the request is dana_create_udf, not dana_train.
-    settle
-        Seconds from the backend's first wait to that point.
+    call
+        The training.
+    reached
+        When it is there: an SQL condition on the columns of dana.progress, ``locked`` (it waits for a lock) and
+        ``worker`` (it waits for the worker).
+    lasts
+        A condition that then stays true for longer than any fault takes.
+    prepare
+        What holds it there, where the work alone does not.
+    about
+        Seconds from the call to the moment, roughly.
+    session
+        Whether a session of the worker is at work.
     """
 
-    rule: dict[str, Any]
-    epochs: int = 1
-    checks: bool = False
-    settle: float = 0.0
+    call: str
+    reached: str
+    lasts: str
+    prepare: Callable[[Workshop], AbstractContextManager[None]] = lambda workshop: nullcontext()
+    about: float = 0.3
+    session: bool = True
 
+
+LOGISTIC = "dana_train('logistic', 'faults.narrow', 'm', '{a,b}', epochs => 2)"
+COMPILING = "dana_train('softmax', 'faults.wide', 'm', hyper => '{\"k\": 1000}')"
+FIRST_STREAM = "dana_train('mlp', 'faults.wide', 'm', epochs => 1, hyper => '{\"h\": 300}')"
+SECOND_STREAM = "dana_train('softmax', 'faults.wide', 'm', epochs => 1000)"
+KEPT_PAGES = "dana_train('lrmf', 'faults.ratings', 'm', epochs => 100000)"
+SLOW_QUERY = """dana_train('logistic', model => 'm', epochs => 2,
+    query => 'SELECT a, b, y FROM faults.narrow, LATERAL pg_sleep(CASE WHEN id > 1000 THEN 0.01 ELSE 0 END)')"""
+QUERY_AT_LOCK = """dana_train('logistic', model => 'm', epochs => 2,
+    query => 'SELECT a, b, y FROM faults.narrow WHERE faults.gate(id)')"""
+SLOW_FILTER = "dana_train('logistic', 'faults.narrow', 'm', '{a,b}', epochs => 2, filter => 'faults.slow(id)')"
 
 MOMENTS = {
-    "check": Moment(rule={"on_check": "hang"}, checks=True),
-    "open": Moment(rule={"on_open": "hang"}),
-    "first stream": Moment(rule={"delay_us": 20_000}),
-    "stream of rows": Moment(rule={"delay_us": 20_000, "rows": True}),
-    "second stream": Moment(rule={"delay_us": 5000}, epochs=2, settle=1.2),
-    "replay": Moment(rule={"delay_us": 100}, epochs=10_000, settle=0.3),
-    "end of epoch": Moment(rule={"on_epoch": "hang"}),
+    "waiting for dana.max_runs": Moment(
+        call=LOGISTIC,
+        reached="phase = 'waiting' AND locked",
+        lasts="phase = 'waiting' AND locked",
+        prepare=one_run,
+        session=False,
+    ),
+    "connecting": Moment(
+        call=LOGISTIC,
+        reached="phase = 'compiling' AND worker",
+        lasts="phase = 'compiling' AND worker",
+        prepare=stopped_listener,
+        session=False,
+    ),
+    "compiling": Moment(
+        call=COMPILING, reached="phase = 'compiling' AND worker", lasts="phase = 'compiling' AND worker"
+    ),
+    "first stream": Moment(
+        call=FIRST_STREAM,
+        reached="phase = 'streaming' AND epoch = 0 AND page > 0 AND page < pages / 3",
+        lasts="phase = 'streaming' AND epoch = 0 AND page > 0",
+        about=0.5,
+    ),
+    "rows of a query": Moment(
+        call=SLOW_QUERY,
+        reached="phase = 'streaming' AND epoch = 0 AND page > 1 AND pages IS NULL",
+        lasts="phase = 'streaming' AND epoch = 0 AND page > 1",
+        about=0.6,
+    ),
+    "a lock in the query": Moment(
+        call=QUERY_AT_LOCK,
+        reached="phase = 'streaming' AND locked AND page > 0",
+        lasts="phase = 'streaming' AND locked",
+        prepare=gate_closed,
+    ),
+    "rows of a filter": Moment(
+        call=SLOW_FILTER,
+        reached="phase = 'streaming' AND epoch = 0 AND page > 0",
+        lasts="phase = 'streaming' AND epoch = 0 AND page > 0",
+        about=0.6,
+    ),
+    "second stream": Moment(
+        call=SECOND_STREAM,
+        reached="phase = 'streaming' AND epoch > 0 AND page > 0",
+        lasts="phase IN ('streaming', 'training') AND epoch > 0",
+        about=1.0,
+    ),
+    "kept pages": Moment(
+        call=KEPT_PAGES,
+        reached="phase = 'training' AND epoch > 1 AND page = pages",
+        lasts="phase = 'training' AND epoch > 1",
+        about=0.6,
+    ),
+    "storing": Moment(
+        call=LOGISTIC,
+        reached="phase = 'storing' AND locked",
+        lasts="phase = 'storing' AND locked",
+        prepare=model_locked,
+    ),
 }
 
-
-@dataclass(slots=True, kw_only=True)
-class Request:
-    """A request under way in a session of its own."""
-
-    cluster: Cluster
-    session: Session
-    pid: int
-    thread: threading.Thread | None = None
-    error: psycopg.Error | None = None
-    seconds: float = 0.0
-
-    def start(self, moment: Moment, name: str) -> None:
-        def run() -> None:
-            started = time.monotonic()
-            try:
-                if moment.checks:
-                    self.session.execute("SELECT dana_create_udf('held', %s)", (json.dumps(moment.rule),))
-                else:
-                    self.session.execute("SELECT * FROM dana_train(%s, 'test.t', epochs => %s)", (name, moment.epochs))
-            except psycopg.Error as error:
-                self.error = error
-            self.seconds = time.monotonic() - started
-
-        self.thread = threading.Thread(target=run)
-        self.thread.start()
-
-    def until_waiting(self, observer: Session, settle: float) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            row = observer.execute(
-                "SELECT wait_event_type FROM pg_stat_activity WHERE pid = %s", (self.pid,)
-            ).fetchone()
-            if row == ("Extension",) and self.cluster.sessions():  # it waits for a new session to start, too
-                break
-            assert time.monotonic() < deadline, "the request never waited for the worker"
-            time.sleep(0.005)
-        time.sleep(settle)
-
-    def finish(self) -> psycopg.Error:
-        assert self.thread is not None
-        self.thread.join(PATIENCE)
-        assert not self.thread.is_alive(), "the statement did not end"
-        assert self.error is not None, "the statement succeeded"
-        return self.error
+AT = """
+    SELECT FROM (
+        SELECT p.phase, p.epoch, p.page, p.pages, a.wait_event_type = 'Extension' AS worker,
+            EXISTS (SELECT FROM pg_locks AS l WHERE l.pid = p.pid AND NOT l.granted) AS locked
+        FROM dana.progress AS p JOIN pg_stat_activity AS a USING (pid) WHERE p.pid = {}) AS training
+    WHERE {}
+"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deed:
-    """What is done to a held request.
+def at(observer: Session, pid: int, condition: str) -> bool:
+    """Whether the training of a backend is where the condition says."""
+    return observer.execute(AT.format(pid, condition)).rowcount == 1
 
-    Attributes
+
+CLIENT = """
+import psycopg, sys
+session = psycopg.connect(sys.argv[1], autocommit=True)
+session.execute(sys.argv[2])
+print(session.info.backend_pid, flush=True)
+session.execute(sys.argv[3])
+"""
+
+
+class Attempt:
+    """A training in a session of its own, under observation.
+
+    Parameters
     ----------
-    act
-        Does it.
-    error
-        What the statement ends with.
-    session_survives
-        Whether the SQL session can go on.
     settings
-        Settings of the session.
+        Of its session.
+    process
+        Whether its client is a process of its own.
     """
 
-    act: Callable[[Request, Session], None]
-    error: type[psycopg.Error]
-    session_survives: bool = True
-    settings: dict[str, str] = field(default_factory=dict)
+    def __init__(
+        self, workshop: Workshop, observer: Session, moment: Moment, settings: str = "", process: bool = False
+    ) -> None:
+        self.workshop = workshop
+        self.observer = observer
+        self.moment = moment
+        self.error: psycopg.Error | None = None
+        self.client: subprocess.Popen[str] | None = None
+        call = f"SELECT {moment.call}"
+        if process:
+            words = [workshop.cluster.dsn(), f"SET dana.socket_path = '{workshop.socket}'", call]
+            self.client = subprocess.Popen(
+                [sys.executable, "-c", CLIENT, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            )
+            assert self.client.stdout is not None
+            self.pid = int(self.client.stdout.readline())
+            return
+        self.session = workshop.connect()
+        self.pid = self.session.info.backend_pid
+        self.session.execute(f"LOAD 'dana'; {settings}")
+        self.descriptors = len(descriptors(self.pid))
+        self._thread = threading.Thread(target=self._run, args=(call,))
+        self._thread.start()
+
+    def _run(self, call: str) -> None:
+        try:
+            self.session.execute(call)
+        except psycopg.Error as error:
+            self.error = error
+
+    @property
+    def over(self) -> bool:
+        """Whether the statement has ended."""
+        if self.client is not None:
+            return self.observer.execute("SELECT FROM pg_stat_activity WHERE pid = %s", (self.pid,)).rowcount == 0
+        return not self._thread.is_alive()
+
+    def until_reached(self) -> bool:
+        """Wait for the moment; whether it came before the statement's end."""
+        deadline = time.monotonic() + PATIENCE
+        while (self.moment.session and not self.workshop.sessions()) or not self.at(self.moment.reached):
+            if self.over:
+                return False
+            assert time.monotonic() < deadline, f"the moment does not come: {self.observer.execute(PLACES).fetchall()}"
+            time.sleep(0.002)
+        return True
+
+    def at(self, condition: str) -> bool:
+        return at(self.observer, self.pid, condition)
+
+    def assert_there(self) -> None:
+        """The training has ended, or is still where it was."""
+        there = self.at(self.moment.lasts) or not self.at("true")
+        assert there, f"the moment is over: {self.observer.execute(PLACES).fetchall()}"
+
+    def wait(self, seconds: float = PATIENCE) -> None:
+        """Wait for the statement's end."""
+        deadline = time.monotonic() + seconds
+        while not self.over and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    def close(self) -> None:
+        if self.client is not None:
+            assert self.client.stdout is not None
+            self.client.kill()
+            self.client.wait()
+            self.client.stdout.close()
+        else:
+            self.session.close()
 
 
-def _cancel(request: Request, observer: Session) -> None:
-    observer.execute("SELECT pg_cancel_backend(%s)", (request.pid,))
-
-
-def _terminate(request: Request, observer: Session) -> None:
-    observer.execute("SELECT pg_terminate_backend(%s)", (request.pid,))
-
-
-def _signal_session(number: signal.Signals) -> Callable[[Request, Session], None]:
-    def act(request: Request, _: Session) -> None:
-        for pid in request.cluster.sessions():
-            os.kill(pid, number)
-
-    return act
-
-
-def _stop_then_cancel(request: Request, observer: Session) -> None:
-    _signal_session(signal.SIGSTOP)(request, observer)
-    time.sleep(0.1)
-    _cancel(request, observer)
-    request.finish()
-    _signal_session(signal.SIGCONT)(request, observer)
-
-
-def _end_worker(number: signal.Signals) -> Callable[[Request, Session], None]:
-    def act(request: Request, _: Session) -> None:
-        request.cluster.stop_worker(number)
-
-    return act
-
-
-DEEDS = {
-    "cancel": Deed(act=_cancel, error=errors.QueryCanceled),
-    "timeout": Deed(
-        act=lambda request, observer: None, error=errors.QueryCanceled, settings={"statement_timeout": "1700ms"}
-    ),
-    "terminate": Deed(act=_terminate, error=psycopg.OperationalError, session_survives=False),
-    "kill the worker's session": Deed(act=_signal_session(signal.SIGKILL), error=errors.ConnectionFailure),
-    "stop the worker's session, cancel": Deed(act=_stop_then_cancel, error=errors.QueryCanceled),
-    "kill the worker": Deed(act=_end_worker(signal.SIGKILL), error=errors.ConnectionFailure),
-    "end the worker": Deed(act=_end_worker(signal.SIGTERM), error=errors.ConnectionFailure),
-}
+PLACES = "SELECT phase, epoch, page, pages FROM dana.progress"
 
 
 def descriptors(pid: int) -> list[str]:
@@ -186,279 +315,320 @@ def maps(pid: int) -> int:
     return Path(f"/proc/{pid}/maps").read_text().count("memfd:dana-ring")
 
 
-def registered(cluster: Cluster, **fields: Any) -> str:
-    """Register a rule from a session that ends at once, so that no session of the worker stays."""
-    name = f"rule{time.monotonic_ns()}"
-    with cluster.connect() as session:
-        session.execute("SELECT dana_create_udf(%s, %s)", (name, json.dumps(fields)))
-    return name
+def cancel(attempt: Attempt) -> None:
+    attempt.observer.execute("SELECT pg_cancel_backend(%s)", (attempt.pid,))
 
 
-def backend_pid(session: Session) -> int:
-    return session.info.backend_pid
+def terminate(attempt: Attempt) -> None:
+    attempt.observer.execute("SELECT pg_terminate_backend(%s)", (attempt.pid,))
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("deed", DEEDS)
-def test_faults(cluster: Cluster, session: Session, deed: str, moment: str) -> None:
-    held, fault = MOMENTS[moment], DEEDS[deed]
-    session.execute("CREATE TABLE t AS SELECT g AS id FROM generate_series(1, %s) g", (ROWS,))
-    good = registered(cluster)
-    name = good if held.checks else registered(cluster, **held.rule)
-    cluster.until_sessions(0)
-    with cluster.connect() as victim:
-        for setting, value in fault.settings.items():
-            victim.execute(f"SET {setting} = '{value}'")
-        request = Request(cluster=cluster, session=victim, pid=backend_pid(victim))
-        before = len(descriptors(request.pid))
-        request.start(held, name)
-        request.until_waiting(session, held.settle)
-        fault.act(request, session)
-        error = request.finish()
-        assert isinstance(error, fault.error), error
-        assert session.execute("SELECT FROM dana.model").rowcount == 0
-        cluster.ensure_worker()
-        cluster.until_sessions(0)
-        if fault.session_survives:
-            assert (len(descriptors(request.pid)), maps(request.pid)) == (before, 0), "connection and ring are gone"
-            locks = session.execute("SELECT FROM pg_locks WHERE pid = %s", (request.pid,))
-            assert locks.rowcount == 0
-            victim.execute("SET statement_timeout = 0")
-            assert victim.execute("SELECT tuples FROM dana_train(%s, 'test.t')", (good,)).fetchone() == (ROWS,)
-            assert (len(descriptors(request.pid)), maps(request.pid)) == (before + 1, 1), "one connection, one ring"
-    cluster.until_sessions(0)
+def kill_client(attempt: Attempt) -> None:
+    assert attempt.client is not None
+    attempt.client.kill()
+
+
+def signal_session(attempt: Attempt, number: signal.Signals) -> None:
+    for pid in attempt.workshop.sessions():
+        os.kill(pid, number)
+
+
+def stop_session(attempt: Attempt) -> None:
+    signal_session(attempt, signal.SIGSTOP)
+    time.sleep(0.05)
+    cancel(attempt)
+    attempt.wait()
+    signal_session(attempt, signal.SIGCONT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """A request that the trainer or the process fails.
+class Fault:
+    """What happens to a training.
 
     Attributes
     ----------
-    rule
-        The rule that makes it fail.
-    error, message, hint
-        What the caller gets.
-    stays
-        Whether the worker's session answers the next request too.
+    act
+        Does it. None: it happens by itself, by ``setting``.
+    error
+        What the statement ends with.
+    message
+        Part of its text.
+    elsewhere
+        What it ends with at other moments; None: it does not end, and succeeds when what holds it is gone.
+    moments
+        At which moments it can happen.
+    setting
+        A setting that makes it happen after a time.
+    survives
+        Whether the SQL session does.
     """
 
-    rule: dict[str, Any]
+    act: Callable[[Attempt], object] | None = None
     error: type[psycopg.Error]
-    message: str
-    hint: str = ""
-    stays: bool = True
+    message: str = ""
+    elsewhere: dict[str, type[psycopg.Error] | None] = field(default_factory=dict)
+    moments: tuple[str, ...] = tuple(MOMENTS)
+    setting: str = ""
+    survives: bool = True
 
 
-FAILURES = {
-    "refused": Failure(
-        rule={"on_open": "refuse"}, error=errors.UndefinedColumn, message='column "q" does not exist', hint='Use "a".'
+AT_THE_WORKER = tuple(name for name, moment in MOMENTS.items() if moment.session)
+AT_A_LOCK = tuple(name for name, moment in MOMENTS.items() if "locked" in moment.reached)
+LOST_WORKER: dict[str, type[psycopg.Error] | None] = {
+    "waiting for dana.max_runs": errors.SqlclientUnableToEstablishSqlconnection,  # when its turn comes
+    "storing": None,  # the worker has done its part
+}
+
+FAULTS = {
+    "cancel": Fault(act=cancel, error=errors.QueryCanceled, message="due to user request"),
+    "statement_timeout": Fault(
+        error=errors.QueryCanceled, message="due to statement timeout", setting="statement_timeout"
     ),
-    "our bug": Failure(
-        rule={"on_open": "fail"},
-        error=errors.InternalError_,
-        message="the worker failed: ZeroDivisionError: one over nothing",
-        hint="log",
+    "training_timeout": Fault(
+        error=errors.QueryCanceled,
+        message="due to dana.training_timeout",
+        setting="dana.training_timeout",
+        elsewhere={"waiting for dana.max_runs": None},  # a training that has not begun takes no time
     ),
-    "our bug later": Failure(
-        rule={"on_epoch": "fail"}, error=errors.InternalError_, message="the worker failed: ZeroDivisionError"
+    "lock_timeout": Fault(
+        error=errors.LockNotAvailable, message="due to lock timeout", setting="lock_timeout", moments=AT_A_LOCK
     ),
-    "memory": Failure(
-        rule={"on_open": "allocate"}, error=errors.OutOfMemory, message="ran out of memory", hint="--memory-limit"
+    "terminate": Fault(act=terminate, error=errors.AdminShutdown, survives=False),
+    "kill -9 of the client": Fault(act=kill_client, error=psycopg.OperationalError, survives=False),
+    "kill -9 of the worker's session": Fault(
+        act=lambda attempt: signal_session(attempt, signal.SIGKILL),
+        error=errors.ConnectionFailure,
+        elsewhere=LOST_WORKER,
+        moments=AT_THE_WORKER,
     ),
-    "a page": Failure(rule={"fail_at": 100}, error=errors.DataCorrupted, message="the sink failed with 7 at page 100"),
-    "the last page": Failure(
-        rule={"fail_at": 200}, error=errors.DataCorrupted, message="the sink failed with 7 at page 200"
+    "SIGSTOP of the worker's session, cancel": Fault(
+        act=stop_session, error=errors.QueryCanceled, moments=AT_THE_WORKER
     ),
-    "a page of a kept epoch": Failure(
-        rule={"fail_at": 130, "epochs": 9}, error=errors.DataCorrupted, message="the sink failed with 7 at page 130"
+    "kill -9 of the worker": Fault(
+        act=lambda attempt: attempt.workshop.stop(signal.SIGKILL),
+        error=errors.ConnectionFailure,
+        elsewhere=LOST_WORKER,
     ),
-    "crash at first": Failure(
-        rule={"on_open": "abort"}, error=errors.ConnectionFailure, message="closed the connection", stays=False
+    "SIGTERM of the worker": Fault(
+        act=lambda attempt: attempt.workshop.stop(signal.SIGTERM),
+        error=errors.ConnectionFailure,
+        elsewhere=LOST_WORKER,
     ),
-    "crash at a page": Failure(
-        rule={"on_page": "abort"}, error=errors.ConnectionFailure, message="dana worker", stays=False
+}
+
+CASES = [(fault, moment) for moment in MOMENTS for fault in FAULTS if moment in FAULTS[fault].moments]
+
+
+@pytest.mark.parametrize(("fault", "moment"), CASES, ids=[f"{moment}-{fault}" for fault, moment in CASES])
+def test_faults(workshop: Workshop, fault: str, moment: str) -> None:
+    held, happens = MOMENTS[moment], FAULTS[fault]
+    expected = happens.elsewhere.get(moment, happens.error)
+    workshop.ensure()
+    worker_log, server_log = len(workshop.log), len(workshop.cluster.log)
+    with workshop.connect() as observer:
+        with ExitStack() as at_last:
+            with held.prepare(workshop):
+                attempt = inflict(workshop, observer, held, happens, lasting=expected is None)
+                at_last.callback(attempt.close)
+            attempt.wait()
+            assert attempt.over, "the statement did not end"
+            workshop.ensure()
+            stored = observer.execute("SELECT name FROM dana.model UNION ALL SELECT model FROM dana.run").fetchall()
+            assert stored.count(("m",)) == (2 if expected is None else 0)
+            if happens.survives:
+                assert_outcome(attempt, expected, happens.message)
+                assert_clean(observer, attempt, connected=expected is None or moment == "storing")
+                observer.execute("TRUNCATE dana.model, dana.run, dana.epoch")
+                assert_trains(workshop, attempt.session)
+                assert (len(descriptors(attempt.pid)), maps(attempt.pid)) == (attempt.descriptors + 1, 1)
+        observer.execute("TRUNCATE dana.model, dana.run, dana.epoch")
+        if not happens.survives:
+            with workshop.connect() as another:
+                assert_trains(workshop, another)
+        until(lambda: not workshop.sessions(), "a session of the worker is left")
+        until(lambda: not workshop.processes(), "a process of the worker is left")
+        assert observer.execute("SELECT FROM dana.dana_progress()").rowcount == 0
+        assert observer.execute("SELECT FROM dana.dana_live_epochs()").rowcount == 0
+    assert "Traceback" not in workshop.log[worker_log:], workshop.log[worker_log:]
+    said = workshop.cluster.log[server_log:]
+    assert not re.search(r"PANIC|was terminated by signal|leak|TRAP|still referenced", said), said
+
+
+def inflict(workshop: Workshop, observer: Session, held: Moment, happens: Fault, *, lasting: bool) -> Attempt:
+    """Begin a training and have the fault happen at the moment; with ``lasting`` it does not end the training."""
+    if happens.act is not None:
+        attempt = Attempt(workshop, observer, held, process=happens.act is kill_client)
+        assert attempt.until_reached(), attempt.error
+        happens.act(attempt)
+        attempt.assert_there()
+        if "locked" not in held.reached or not happens.survives:
+            attempt.wait()
+        elif lasting:
+            time.sleep(0.1)
+            assert attempt.at(held.lasts)
+        return attempt
+    seconds = held.about
+    while True:  # until the time is over at the moment, and not before it
+        attempt = Attempt(workshop, observer, held, settings=f"SET {happens.setting} = {int(1000 * seconds)}")
+        reached = attempt.until_reached()
+        there = reached
+        if lasting:
+            time.sleep(1.5 * seconds)
+            assert attempt.at(held.lasts)
+            return attempt
+        while reached and not attempt.over:
+            there = attempt.at(held.lasts) or (there and not attempt.at("true"))
+            time.sleep(0.005)
+        if there:
+            return attempt
+        attempt.close()
+        seconds *= 2
+        assert seconds < PATIENCE, attempt.error
+
+
+def assert_outcome(attempt: Attempt, expected: type[psycopg.Error] | None, message: str) -> None:
+    if expected is None:
+        assert attempt.error is None, attempt.error
+        return
+    assert isinstance(attempt.error, expected), attempt.error
+    if expected is errors.QueryCanceled:
+        assert message in str(attempt.error)
+
+
+def assert_clean(observer: Session, attempt: Attempt, *, connected: bool) -> None:
+    """Connection and ring are gone, unless the worker had answered; no lock is held."""
+    pid = attempt.pid
+    assert (len(descriptors(pid)), maps(pid)) == (attempt.descriptors + connected, connected)
+    assert observer.execute("SELECT FROM pg_locks WHERE pid = %s", (pid,)).rowcount == 0
+    attempt.session.execute("SET statement_timeout = 0; SET lock_timeout = 0; SET dana.training_timeout = 0")
+
+
+def assert_trains(workshop: Workshop, session: Session) -> None:
+    for call in workshop.trainings():
+        assert workshop.weights(session, call) == workshop.reference
+
+
+@pytest.mark.parametrize("moment", ["compiling", "kept pages", "storing"])
+def test_killed_backend(workshop: Workshop, moment: str) -> None:
+    """The server restarts as after any crash of a backend; the worker lets go of the session."""
+    held = MOMENTS[moment]
+    workshop.ensure()
+    with suppress(psycopg.OperationalError), workshop.connect() as observer, held.prepare(workshop):
+        attempt = Attempt(workshop, observer, held)
+        assert attempt.until_reached(), attempt.error
+        os.kill(attempt.pid, signal.SIGKILL)
+        attempt.wait()
+        assert isinstance(attempt.error, psycopg.OperationalError)
+        workshop.cluster.until_restarted(observer)
+    until(lambda: not workshop.sessions(), "a session of the worker is left")
+    with workshop.connect() as session:
+        assert session.execute("SELECT FROM dana.model UNION ALL SELECT FROM dana.run").rowcount == 0
+        assert_trains(workshop, session)
+    workshop.cluster.until_sessions(0)
+
+
+@contextmanager
+def small_disk(workshop: Workshop) -> Iterator[None]:
+    """A tablespace `small` on a disk of 3 MB."""
+    disk = workshop.cluster.folder / "small"
+    disk.mkdir(exist_ok=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", str(disk)], check=False)
+    if mounted.returncode != 0:
+        pytest.skip("this machine lets nobody mount a disk")
+    try:
+        os.chown(disk, workshop.cluster.account.uid, workshop.cluster.account.gid)
+        disk.chmod(0o700)
+        with workshop.cluster.connect() as session:
+            session.execute(f"CREATE TABLESPACE small LOCATION '{disk}'")
+            yield
+            session.execute("ALTER TABLE dana.model SET TABLESPACE pg_default")
+            session.execute("CHECKPOINT")
+            session.execute("DROP TABLESPACE small")
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+DISK_FULL = {
+    "storing": (
+        "ALTER TABLE dana.model SET TABLESPACE small",
+        "dana_train('lrmf', 'faults.ratings', 'm', epochs => 1, hyper => '{\"m\": 50000, \"n\": 50000}')",
     ),
-    "crash at the end": Failure(
-        rule={"on_epoch": "abort"}, error=errors.ConnectionFailure, message="closed the connection", stays=False
+    "rows of a query": (
+        "SET temp_tablespaces = small; SET work_mem = '64kB'",
+        "dana_train('lrmf', query => 'SELECT * FROM faults.ratings ORDER BY y, i, j', model => 'm', epochs => 1)",
     ),
 }
 
 
-@pytest.mark.parametrize("case", FAILURES)
-def test_failing_trainers(cluster: Cluster, session: Session, rule: Callable[..., str], case: str) -> None:
-    failure = FAILURES[case]
-    session.execute("CREATE TABLE t AS SELECT g AS id FROM generate_series(1, %s) g", (ROWS,))
-    good, bad = rule(), rule(**failure.rule)
-    answered_by = cluster.sessions()
-    for _ in range(2):
-        with pytest.raises(failure.error) as raised:
-            session.execute("SELECT * FROM dana_train(%s, 't')", (bad,))
-        assert failure.message in str(raised.value.diag.message_primary)
-        assert failure.hint in (raised.value.diag.message_hint or "")
-        assert session.execute("SELECT tuples FROM dana_train(%s, 't')", (good,)).fetchone() == (ROWS,)
-    assert (cluster.sessions() == answered_by) == failure.stays
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a disk")
+@pytest.mark.parametrize("moment", DISK_FULL)
+def test_full_disk(workshop: Workshop, moment: str) -> None:
+    setting, call = DISK_FULL[moment]
+    workshop.ensure()
+    with small_disk(workshop), workshop.connect() as session:
+        session.execute(setting)
+        with pytest.raises(errors.DiskFull):
+            session.execute(f"SELECT {call}")
+        assert session.execute("SELECT FROM dana.model UNION ALL SELECT FROM dana.run").rowcount == 0
+        assert_trains(workshop, session)
+        session.execute("RESET temp_tablespaces")
 
 
-def test_no_worker(cluster: Cluster, session: Session, rule: Callable[..., str]) -> None:
-    session.execute("CREATE TABLE t AS SELECT 1 AS id")
-    name = rule()
-    cluster.stop_worker()
-    for path, message in (
-        (str(cluster.worker_socket), "could not reach the dana worker"),
-        ("", "dana.socket_path is not set"),
-        ("/" + "x" * 200, "longer than 107 bytes"),
-        (str(cluster.folder / "data" / "PG_VERSION"), "could not reach the dana worker"),
-    ):
-        session.execute(f"SET dana.socket_path = '{path}'")
-        with pytest.raises(psycopg.Error) as raised:
-            session.execute("SELECT * FROM dana_train(%s, 't')", (name,))
-        assert message in str(raised.value.diag.message_primary)
-        assert raised.value.diag.message_hint
-    session.execute("RESET dana.socket_path")
-    cluster.start_worker()
-    assert session.execute("SELECT tuples FROM dana_train(%s, 't')", (name,)).fetchone() == (1,)
+def one(session: Session, query: str) -> Any:
+    row = session.execute(query).fetchone()
+    assert row is not None
+    return row[0]
 
 
-def test_full_queue_of_a_stopped_worker(cluster: Cluster, session: Session, rule: Callable[..., str]) -> None:
-    """connect(2) itself would block here, and ignore the timeout."""
-    session.execute("CREATE TABLE t AS SELECT 1 AS id")
-    name = rule()
-    with cluster.connect() as fresh:
-        os.kill(cluster.worker_pid, signal.SIGSTOP)
-        waiting = [cluster.connecting_client() for _ in range(100)]
-        try:
-            fresh.execute("SET statement_timeout = '300ms'")
-            with pytest.raises(errors.QueryCanceled):
-                fresh.execute("SELECT * FROM dana_train(%s, 'test.t')", (name,))
-        finally:
-            os.kill(cluster.worker_pid, signal.SIGCONT)
-            for client in waiting:
-                client.close()
-        fresh.execute("SET statement_timeout = 0")
-        assert fresh.execute("SELECT tuples FROM dana_train(%s, 'test.t')", (name,)).fetchone() == (1,)
+def test_memory(workshop: Workshop) -> None:
+    """Too little is refused with the least that works, and that is enough; twice, for then the session has grown."""
+    workshop.ensure()
+    with workshop.connect() as session:
+        for _ in range(2):
+            session.execute("SET dana.max_memory = '64MB'")
+            with pytest.raises(
+                errors.OutOfMemory, match=r"dana\.max_memory of 64 MB is less than the \d+ MB"
+            ) as raised:
+                session.execute(f"SELECT {LOGISTIC}")
+            assert raised.value.diag.message_hint == "Raise dana.max_memory."
+            (least,) = re.findall(r"less than the (\d+) MB", str(raised.value))
+            session.execute(f"SET dana.max_memory = '{least}MB'")
+            assert_trains(workshop, session)
+            with pytest.raises(errors.OutOfMemory, match=r"needs more memory than the \d+ MB of dana\.max_memory"):
+                session.execute(f"SELECT {COMPILING}")
+            session.execute("RESET dana.max_memory")
+            assert_trains(workshop, session)
 
 
-def test_idle_sessions_end_and_come_back(cluster: Cluster, session: Session, rule: Callable[..., str]) -> None:
-    cluster.stop_worker()
-    cluster.start_worker(idle_seconds=0.2)
-    session.execute("CREATE TABLE t AS SELECT 1 AS id")
-    name = rule()
-    for _ in range(2):
-        cluster.until_sessions(0)
-        assert session.execute("SELECT tuples FROM dana_train(%s, 't')", (name,)).fetchone() == (1,)
-    cluster.stop_worker()
-
-
-def test_killed_backend(shared_cluster: Cluster) -> None:
-    """The server restarts as after any crash of a backend; the worker lets go of the session."""
-    cluster = shared_cluster
-    cluster.ensure_worker()
-    name = registered(cluster, delay_us=20_000)
-    with cluster.connect() as session:
-        session.execute("CREATE SCHEMA test")
-        session.execute("CREATE TABLE test.t AS SELECT g AS id FROM generate_series(1, %s) g", (ROWS,))
-    with suppress(psycopg.OperationalError), cluster.connect() as observer, cluster.connect() as victim:
-        request = Request(cluster=cluster, session=victim, pid=backend_pid(victim))
-        request.start(Moment(rule={}), name)
-        request.until_waiting(observer, 0.1)
-        os.kill(request.pid, signal.SIGKILL)
-        assert isinstance(request.finish(), psycopg.OperationalError)
-        cluster.until_restarted(observer)
-    cluster.until_sessions(0)
-    with cluster.connect() as session:
-        session.execute("SELECT dana_create_udf('r', '{}')")
-        assert session.execute("SELECT tuples FROM dana_train('r', 'test.t')").fetchone() == (ROWS,)
-        session.execute("DROP SCHEMA test CASCADE")
-        session.execute("SELECT dana_drop_rule(name) FROM dana.rule")
-        session.execute("TRUNCATE dana.model, dana.run, dana.epoch")
-
-
-def test_rolled_back(session: Session, rule: Callable[..., str]) -> None:
-    """A model is a row of the caller's transaction."""
-    session.execute("CREATE TABLE t AS SELECT 1 AS id")
-    name, bad = rule(), rule(on_open="refuse")
-    train, fail = f"SELECT dana_train('{name}', 't', 'm')", f"SELECT dana_train('{bad}', 't', 'm')"
-    for statement in ("BEGIN", train, "ROLLBACK"):
-        session.execute(statement)
-    assert session.execute("SELECT FROM dana.model").rowcount == 0
-    for statement in ("BEGIN", train, "SAVEPOINT s", train, "ROLLBACK TO s", train, "SAVEPOINT s", "COMMIT"):
-        session.execute(statement)
-    assert session.execute("SELECT version FROM dana.model ORDER BY 1").fetchall() == [(1,), (2,)]
-    session.execute("BEGIN")
-    with pytest.raises(errors.UndefinedColumn):
-        session.execute(fail)
-    with pytest.raises(errors.InFailedSqlTransaction):
-        session.execute(train)
-    session.execute("ROLLBACK")
-    session.execute(
-        f"DO $$ BEGIN BEGIN PERFORM dana_train('{bad}', 't', 'm'); EXCEPTION WHEN undefined_column THEN"
-        f" PERFORM dana_train('{name}', 't', 'm'); END; END $$"
-    )
-    assert session.execute("SELECT max(version) FROM dana.model").fetchone() == (3,)
-
-
-def test_prepared_transaction(cluster: Cluster, session: Session, rule: Callable[..., str]) -> None:
-    session.execute("CREATE TABLE t AS SELECT 1 AS id")
-    name = rule()
-    for statement in ("BEGIN", f"SELECT dana_train('{name}', 't', 'm')", "PREPARE TRANSACTION 'p'"):
-        session.execute(statement)
-    assert session.execute("SELECT FROM dana.model").rowcount == 0
-    session.execute("COMMIT PREPARED 'p'")
-    assert session.execute("SELECT FROM dana.model").rowcount == 1
-
-
-@pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ"])
-def test_sessions_at_once(cluster: Cluster, session: Session, rule: Callable[..., str], level: str) -> None:
-    """Trainings under one name, begun before any of them ended, get a version each."""
-    session.execute("CREATE TABLE t AS SELECT g AS id FROM generate_series(1, 5000) g")
-    name = rule(delay_us=2000)
-    begun = threading.Barrier(4)
-    failures: list[str] = []
-
-    def train() -> None:
-        with cluster.connect() as own:
-            own.execute(f"BEGIN ISOLATION LEVEL {level}")
-            own.execute("SELECT count(*) FROM dana.model")  # takes the snapshot
-            begun.wait()
-            try:
-                own.execute("SELECT * FROM dana_train(%s, 'test.t', 'm')", (name,))
-                own.execute("COMMIT")
-            except psycopg.Error as error:
-                failures.append(str(error))
-
-    threads = [threading.Thread(target=train) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-    assert session.execute("SELECT version FROM dana.model ORDER BY 1").fetchall() == [(1,), (2,), (3,), (4,)]
-
-
-def test_two_trainings_in_one_statement(session: Session, rule: Callable[..., str]) -> None:
-    session.execute("CREATE TABLE t AS SELECT 1 AS id")
-    rows = session.execute(f"SELECT (dana_train('{rule()}', 't')).version FROM generate_series(1, 3)").fetchall()
-    assert sorted({row[0] for row in rows}) == [1, 2, 3]
-
-
-def test_extension_made_anew_in_one_session(session: Session, rule: Callable[..., str]) -> None:
-    """Kept plans and the connection survive the extension's tables."""
-    session.execute("CREATE TABLE t AS SELECT 1 AS id")
-    session.execute("SELECT * FROM dana_train(%s, 't')", (rule(),))
-    session.execute("DROP EXTENSION dana CASCADE")
-    session.execute("CREATE EXTENSION dana SCHEMA test")
-    try:
-        assert session.execute("SELECT version FROM test.dana_train(%s, 't')", (rule(),)).fetchone() == (1,)
-        row = session.execute("SELECT name FROM dana.rule").fetchone()
-        assert row is not None
-        assert session.execute(f"SELECT version FROM dana.{row[0]}('t')").fetchone() == (2,)
-    finally:
-        session.execute("DROP EXTENSION dana CASCADE")
-        session.execute("CREATE EXTENSION dana SCHEMA public")
-
-
-def test_rule_too_long_for_a_request(session: Session) -> None:
-    with pytest.raises(errors.ProgramLimitExceeded, match="more than the"):
-        session.execute("SELECT dana_create_udf('r', repeat(' ', 70000000))")
-    session.execute("SELECT dana_create_udf('r', '{}' || repeat(' ', 5000000))")
+def test_a_training_inside_a_training(workshop: Workshop) -> None:
+    """It is refused; the one around it keeps its place, its progress and its curve, and comes to the same model."""
+    workshop.ensure()
+    with workshop.connect() as observer, workshop.connect() as session:
+        workshop.cluster.configure(observer, "dana.max_runs = 1")
+        observer.execute(
+            f"""
+            CREATE FUNCTION faults.nested(id int) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+                IF id = 5000 THEN PERFORM {LOGISTIC}; END IF;
+                RETURN faults.gate(id);
+            EXCEPTION WHEN object_not_in_prerequisite_state THEN
+                RETURN true;
+            END $$
+            """
+        )
+        rows = "SELECT a, b, y FROM faults.narrow WHERE faults.nested(id)"
+        call = f"dana_train('logistic', query => '{rows}', model => 'checked', epochs => 2)"
+        trained: list[bytes] = []
+        thread = threading.Thread(target=lambda: trained.append(workshop.weights(session, call)))
+        pid = session.info.backend_pid
+        with gate_closed(workshop):  # after the row that trains
+            thread.start()
+            until(lambda: at(observer, pid, "phase = 'streaming' AND locked AND page > 0 AND epoch = 0"), "no gate")
+            places = "SELECT count(*) FROM pg_locks WHERE locktype = 'object' AND pid = %s AND granted"
+            assert observer.execute(places, (pid,)).fetchone() == (1,)
+        thread.join(PATIENCE)
+        assert trained == [workshop.reference]
+        assert observer.execute(places, (pid,)).fetchone() == (0,)
+        for what in ("dana.progress", "dana.dana_live_epochs()"):
+            assert one(observer, f"SELECT count(*) FROM {what}") == 0
+        observer.execute("DROP FUNCTION faults.nested")
+        workshop.cluster.configure(observer)
