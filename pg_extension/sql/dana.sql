@@ -243,10 +243,7 @@ COMMENT ON COLUMN dana.group_training.sqlstate IS 'Kind of the error where the g
 COMMENT ON COLUMN dana.group_training.error IS 'Its text';
 
 CREATE FUNCTION dana_train_groups(
-	rule text,
-	source regclass DEFAULT NULL,
-	group_by text[] DEFAULT NULL,
-	training jsonb DEFAULT NULL
+	rule text, source regclass DEFAULT NULL, group_by text[] DEFAULT NULL, training jsonb DEFAULT NULL
 ) RETURNS SETOF dana.group_training LANGUAGE c AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_train_groups IS 'Train a rule on each group of a table''s or a query''s rows, and store a model for each; training: options of dana_train()';
 
@@ -255,12 +252,8 @@ CREATE FUNCTION dana_group(model text, VARIADIC keys text[]) RETURNS text
 COMMENT ON FUNCTION dana_group IS 'Name of the model that dana_train_groups() makes of a group: dana_predict(dana_group(''m'', region), ...)';
 
 CREATE FUNCTION dana_explain(
-	rule text,
-	source regclass DEFAULT NULL,
-	training jsonb DEFAULT NULL,
-	device text DEFAULT NULL,
-	search boolean DEFAULT NULL,
-	format text DEFAULT NULL
+	rule text, source regclass DEFAULT NULL, training jsonb DEFAULT NULL, device text DEFAULT NULL,
+	search boolean DEFAULT NULL, format text DEFAULT NULL
 ) RETURNS SETOF text LANGUAGE c ROWS 20 COST 1000000 AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_explain IS
 	'The machine that dana_train() would train with, or the best one for an FPGA: program, cycles, bottleneck, area, and the estimate beside the last run; trains nothing';
@@ -403,12 +396,7 @@ COMMENT ON FUNCTION dana.dana_arguments IS 'The arguments of dana_predict() afte
 -- Runs with the rights of the caller. Materialised, as a function in FROM is anyway. Not for parallel workers: nobody
 -- knows what a filter calls; the query inside may use workers of its own.
 CREATE FUNCTION dana_predict_table(
-	model text,
-	source regclass,
-	key text DEFAULT NULL,
-	filter text DEFAULT NULL,
-	OUT id text,
-	OUT prediction real
+	model text, source regclass, key text DEFAULT NULL, filter text DEFAULT NULL, OUT id text, OUT prediction real
 ) RETURNS SETOF record
 	LANGUAGE plpgsql STABLE ROWS 100000 COST 1000000
 	AS $$
@@ -480,11 +468,7 @@ CREATE AGGREGATE dana_classification_metrics(label double precision, prediction 
 COMMENT ON AGGREGATE dana_classification_metrics(double precision, double precision, double precision) IS 'The same, and the positive class is chosen from this prediction on, the same for all rows; NULL: as without it';
 
 CREATE FUNCTION dana_evaluate(
-	model text,
-	source regclass DEFAULT NULL,
-	query text DEFAULT NULL,
-	filter text DEFAULT NULL,
-	part text DEFAULT NULL,
+	model text, source regclass DEFAULT NULL, query text DEFAULT NULL, filter text DEFAULT NULL, part text DEFAULT NULL,
 	threshold double precision DEFAULT NULL
 ) RETURNS jsonb LANGUAGE c STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_evaluate IS 'Compare a model''s predictions with the labels of a table or a query; by default on what it was trained on, or on the part that was left out';
@@ -512,13 +496,8 @@ COMMENT ON COLUMN dana.validation.tested IS 'Rows tested on';
 COMMENT ON COLUMN dana.validation.metrics IS 'What dana_evaluate() says of the fold that was left out';
 
 CREATE FUNCTION dana_cross_validate(
-	rule text,
-	source regclass DEFAULT NULL,
-	folds integer DEFAULT NULL,
-	training jsonb DEFAULT NULL,
-	key text DEFAULT NULL,
-	seed integer DEFAULT NULL,
-	threshold double precision DEFAULT NULL,
+	rule text, source regclass DEFAULT NULL, folds integer DEFAULT NULL, training jsonb DEFAULT NULL,
+	key text DEFAULT NULL, seed integer DEFAULT NULL, threshold double precision DEFAULT NULL,
 	metrics text[] DEFAULT NULL
 ) RETURNS SETOF dana.validation
 	LANGUAGE plpgsql
@@ -621,16 +600,9 @@ $$;
 COMMENT ON FUNCTION dana.dana_grid(jsonb) IS 'The points of a grid: all combinations of an object''s arrays, or the objects of an array';
 
 CREATE FUNCTION dana_search(
-	rule text,
-	source regclass DEFAULT NULL,
-	grid jsonb DEFAULT NULL,
-	metric text DEFAULT NULL,
-	folds integer DEFAULT NULL,
-	test_size double precision DEFAULT NULL,
-	keep text DEFAULT NULL,
-	training jsonb DEFAULT NULL,
-	key text DEFAULT NULL,
-	seed integer DEFAULT NULL,
+	rule text, source regclass DEFAULT NULL, grid jsonb DEFAULT NULL, metric text DEFAULT NULL,
+	folds integer DEFAULT NULL, test_size double precision DEFAULT NULL, keep text DEFAULT NULL,
+	training jsonb DEFAULT NULL, key text DEFAULT NULL, seed integer DEFAULT NULL,
 	threshold double precision DEFAULT NULL
 ) RETURNS SETOF dana.search_point
 	LANGUAGE plpgsql

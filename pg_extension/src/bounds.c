@@ -135,8 +135,7 @@ dana_bounds_carry(void)
 {
 	StringInfoData text;
 
-	initStringInfo(&text);
-	dana_json_open(&text, NULL, '{');
+	dana_json_begin(&text);
 	dana_json_text(&text, BACKENDS, allowed_backends);
 	for (int i = 0; i < lengthof(limits); i++)
 		if (limits[i].context == PGC_SUSET)

@@ -181,8 +181,7 @@ about(const evaluated_model *model, const char *part)
 {
 	StringInfoData text;
 
-	initStringInfo(&text);
-	dana_json_open(&text, NULL, '{');
+	dana_json_begin(&text);
 	dana_json_text(&text, "model", model->name);
 	dana_json_number(&text, "version", model->version);
 	dana_json_text(&text, "part", part);
@@ -196,12 +195,13 @@ dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 	const evaluated_model model = find_model(asked, snapshot != InvalidSnapshot);
 	const evaluated_rows  rows = find_rows(asked, &model);
 	MemoryContext		  caller = CurrentMemoryContext;
-	const char			 *schema = quote_identifier(get_namespace_name(dana_extension_schema()));
 	/* the types of the metrics' arguments are exactly the declared ones; OFFSET: each prediction is made once */
-	char *text = psprintf("SELECT $4 OPERATOR(pg_catalog.||) COALESCE(%s.dana_classification_metrics(s.y, s.p, $2), "
-						  "'{}') OPERATOR(pg_catalog.||) %s.dana_regression_metrics(s.y, s.p) FROM ("
+	char *text = psprintf("SELECT $4 OPERATOR(pg_catalog.||) COALESCE(%s(s.y, s.p, $2), '{}') "
+						  "OPERATOR(pg_catalog.||) %s(s.y, s.p) FROM ("
 						  "SELECT %s AS y, dana.dana_predict($1, %s)::pg_catalog.float8 AS p FROM %s AS r WHERE %s OFFSET 0) AS s",
-						  schema, schema, label_of(asked, &model), arguments_of(&model), rows.from, rows.condition);
+						  dana_extension_name("dana_classification_metrics"),
+						  dana_extension_name("dana_regression_metrics"), label_of(asked, &model), arguments_of(&model),
+						  rows.from, rows.condition);
 	Oid		   types[] = {TEXTOID, FLOAT8OID, TEXTARRAYOID, JSONBOID};
 	Datum	   values[] = {CStringGetTextDatum(model.reference), asked->threshold.value, classes_of(&model),
 						   about(&model, rows.part)};

@@ -64,8 +64,7 @@ explain(FunctionCallInfo fcinfo)
 
 	dana_training_from_call(fcinfo, TRAINING, &training);
 	source = dana_source_open(&training.rows);
-	initStringInfo(&request);
-	dana_json_open(&request, NULL, '{');
+	dana_json_begin(&request);
 	dana_json_text(&request, "device", PG_ARGISNULL(DEVICE) ? "xcvu9p" : text_to_cstring(PG_GETARG_TEXT_PP(DEVICE)));
 	dana_json_truth(&request, "search", !PG_ARGISNULL(SEARCH) && PG_GETARG_BOOL(SEARCH));
 	append_rows(&request, source);

@@ -81,25 +81,27 @@ dana_check_version(void)
 	extension.known = true;
 }
 
-Oid
-dana_extension_schema(void)
+char *
+dana_extension_name(const char *name)
 {
 	dana_check_version();
-	return extension.schema;
+	return quote_qualified_identifier(get_namespace_name(extension.schema), name);
 }
 
 Oid
 dana_extension_function(const char *name)
 {
-	const Oid	schema = dana_extension_schema();
-	CatCList   *candidates = SearchSysCacheList1(PROCNAMEARGSNSP, CStringGetDatum(name));
-	Oid			found = InvalidOid;
+	CatCList *candidates;
+	Oid		  found = InvalidOid;
 
+	dana_check_version();
+	candidates = SearchSysCacheList1(PROCNAMEARGSNSP, CStringGetDatum(name));
 	for (int i = 0; i < candidates->n_members && !OidIsValid(found); i++)
 	{
 		Form_pg_proc function = (Form_pg_proc)GETSTRUCT(&candidates->members[i]->tuple);
 
-		if (function->pronamespace == schema && getExtensionOfObject(ProcedureRelationId, function->oid) == extension.id)
+		if (function->pronamespace == extension.schema &&
+			getExtensionOfObject(ProcedureRelationId, function->oid) == extension.id)
 			found = function->oid;
 	}
 	ReleaseSysCacheList(candidates);

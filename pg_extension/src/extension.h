@@ -8,14 +8,14 @@
 /* Raises an error unless the functions of this database were made by the script that belongs to this library */
 extern void dana_check_version(void);
 
-/* Schema of the functions for users; the same check */
-extern Oid dana_extension_schema(void);
-
 /*
  * A function for users. By identity: others who may create in that schema can make functions of the same name, which
  * a call by its name could take.
  */
 extern Oid dana_extension_function(const char *name);
+
+/* Its name for our statements, qualified and quoted; they give it exactly the types that it declares */
+extern char *dana_extension_name(const char *name);
 
 /* Raises an error unless the current user may call it */
 extern void dana_require_execute(Oid function);

@@ -173,7 +173,7 @@ open_rows(grouping *grouping)
 
 	initStringInfo(&sorted);
 	appendStringInfo(&sorted, "SELECT %s%s%s(%s, VARIADIC ARRAY[", list, grouping->columns > 0 ? ", " : "",
-					 quote_qualified_identifier(get_namespace_name(dana_extension_schema()), "dana_group"),
+					 dana_extension_name("dana_group"),
 					 quote_literal_cstr(grouping->training->model));
 	for (int i = 0; i < grouping->by.count; i++)
 		appendStringInfo(&sorted, "%s%s", i > 0 ? ", " : "", grouping->text[i]);
@@ -195,9 +195,8 @@ describe_group(grouping *grouping)
 	StringInfoData	key;
 	StringInfoData	condition;
 
-	initStringInfo(&key);
 	initStringInfo(&condition);
-	dana_json_open(&key, NULL, '{');
+	dana_json_begin(&key);
 	for (int i = 0; i < grouping->by.count; i++)
 	{
 		dana_json_text(&key, grouping->by.values[i], grouping->key[i]);

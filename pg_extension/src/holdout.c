@@ -15,15 +15,13 @@
 char *
 dana_holdout_expression(const char *place, double part, int seed)
 {
-	return psprintf("%s(%s, %.17g::pg_catalog.float8, %d)",
-					quote_qualified_identifier(get_namespace_name(dana_extension_schema()), "dana_holdout"), place, part, seed);
+	return psprintf("%s(%s, %.17g::pg_catalog.float8, %d)", dana_extension_name("dana_holdout"), place, part, seed);
 }
 
 char *
 dana_fold_expression(const char *place, int folds, int seed)
 {
-	return psprintf("%s(%s, %d, %d)", quote_qualified_identifier(get_namespace_name(dana_extension_schema()), "dana_fold"),
-					place, folds, seed);
+	return psprintf("%s(%s, %d, %d)", dana_extension_name("dana_fold"), place, folds, seed);
 }
 
 /* The upper 53 bits of a hash as a number in [0, 1) */

@@ -140,6 +140,13 @@ json_key(StringInfo to, const char *key)
 }
 
 void
+dana_json_begin(StringInfo to)
+{
+	initStringInfo(to);
+	appendStringInfoChar(to, '{');
+}
+
+void
 dana_json_open(StringInfo to, const char *key, char bracket)
 {
 	json_key(to, key);

@@ -29,6 +29,7 @@ extern Jsonb *dana_json_member(Jsonb *object, const char *key);
  * Writing: each appends a member of the object that is open, or with key NULL an element of the array; commas come by
  * themselves. Text is in the database's encoding. What is NULL is written as null.
  */
+extern void dana_json_begin(StringInfo to); /* makes an empty text with an object that is open */
 extern void dana_json_open(StringInfo to, const char *key, char bracket);
 extern void dana_json_close(StringInfo to, char bracket);
 extern void dana_json_text(StringInfo to, const char *key, const char *value);

@@ -115,8 +115,7 @@ DANA_FUNCTION(dana_regression_final)
 
 	if (state == NULL)
 		PG_RETURN_NULL();
-	initStringInfo(&made);
-	dana_json_open(&made, NULL, '{');
+	dana_json_begin(&made);
 	dana_json_number(&made, "rows", state->rows);
 	append_metric(&made, "mae", true, state->absolute / state->rows);
 	append_metric(&made, "rmse", true, sqrtl(state->squared / state->rows));
@@ -215,8 +214,7 @@ DANA_FUNCTION(dana_classification_final)
 			loss -= positives * log(Max(prediction, LEAST_PROBABILITY)) +
 				negatives * log(Max(1 - prediction, LEAST_PROBABILITY));
 	}
-	initStringInfo(&made);
-	dana_json_open(&made, NULL, '{');
+	dana_json_begin(&made);
 	append_ratio(&made, "accuracy", tp + tn, state->count);
 	append_ratio(&made, "precision", tp, tp + fp);
 	append_ratio(&made, "recall", tp, tp + fn);

@@ -234,28 +234,22 @@ dana_model_store(const dana_new_model *model)
 	Datum		  rule = CStringGetTextDatum(model->rule);
 	Datum		  owner = ObjectIdGetDatum(before.user);
 	Datum		  version = Int32GetDatum(next_version(before.user, model->name));
+	Datum		  result = JsonbPGetDatum(model->result);
+	Datum		  epochs = JsonbPGetDatum(model->epochs);
+	Datum		  of_model[] = {name, version, rule, owner, result, PointerGetDatum(model->weights),
+								PointerGetDatum(model->predictor)};
+	Datum		  of_run[] = {name, version, rule, CStringGetTextDatum(model->source), owner,
+							  CStringGetTextDatum(model->backend), Float8GetDatum(model->wall_seconds), result,
+							  JsonbPGetDatum(model->design), epochs};
+	Datum		  of_epochs[] = {0, epochs};
+	Oid			  type = DatumGetObjectId(DirectFunctionCall1(regtypein, CStringGetDatum("dana.training")));
 	Datum		  row;
 
-	{
-		Datum values[] = {name, version, rule, owner, JsonbPGetDatum(model->result), PointerGetDatum(model->weights),
-						  PointerGetDatum(model->predictor)};
-
-		dana_run(&store_model, values, model->predictor == NULL ? "      n" : NULL);
-	}
-	{
-		Datum values[] = {name, version, rule, CStringGetTextDatum(model->source), owner,
-						  CStringGetTextDatum(model->backend), Float8GetDatum(model->wall_seconds),
-						  JsonbPGetDatum(model->result), JsonbPGetDatum(model->design), JsonbPGetDatum(model->epochs)};
-
-		dana_run(&store_run, values, NULL);
-	}
-	{
-		Datum values[] = {dana_value(0, 3), JsonbPGetDatum(model->epochs)};
-		Oid	  type = DatumGetObjectId(DirectFunctionCall1(regtypein, CStringGetDatum("dana.training")));
-
-		row = heap_copy_tuple_as_datum(SPI_tuptable->vals[0], lookup_rowtype_tupdesc_copy(type, -1));
-		dana_run(&store_epochs, values, NULL);
-	}
+	dana_run(&store_model, of_model, model->predictor == NULL ? "      n" : NULL);
+	dana_run(&store_run, of_run, NULL);
+	row = heap_copy_tuple_as_datum(SPI_tuptable->vals[0], lookup_rowtype_tupdesc_copy(type, -1));
+	of_epochs[0] = dana_value(0, 3);
+	dana_run(&store_epochs, of_epochs, NULL);
 	dana_become_caller(before);
 	return row;
 }

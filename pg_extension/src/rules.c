@@ -165,8 +165,7 @@ check_rule_text(const char *text)
 {
 	StringInfoData request;
 
-	initStringInfo(&request);
-	dana_json_open(&request, NULL, '{');
+	dana_json_begin(&request);
 	dana_json_text(&request, "text", text);
 	dana_json_close(&request, '}');
 	return dana_json_member(dana_ask(DANA_MSG_CHECK, &request, DANA_MSG_CHECKED), "description");
@@ -247,7 +246,7 @@ DANA_COMMAND(dana_drop_rule)
 
 /* Changes who may use a rule of the caller's: one role, or everybody where there is no second argument */
 static Datum
-change_rule_users(FunctionCallInfo fcinfo, dana_statement *role, dana_statement *everybody)
+change_rule_users(FunctionCallInfo fcinfo, dana_statement *change)
 {
 	char		 *name;
 	dana_identity before;
@@ -258,7 +257,7 @@ change_rule_users(FunctionCallInfo fcinfo, dana_statement *role, dana_statement 
 	before = begin_change(name);
 	values[0] = CStringGetTextDatum(name);
 	values[1] = PG_ARGISNULL(1) ? (Datum)0 : PG_GETARG_DATUM(1);
-	dana_run(PG_ARGISNULL(1) ? everybody : role, values, NULL);
+	dana_run(change, values, PG_ARGISNULL(1) ? " n" : NULL);
 	dana_become_caller(before);
 	PG_RETURN_VOID();
 }
@@ -266,19 +265,20 @@ change_rule_users(FunctionCallInfo fcinfo, dana_statement *role, dana_statement 
 /* dana_grant_rule(name, role) */
 DANA_COMMAND(dana_grant_rule)
 {
-	static dana_statement role = DANA_STATEMENT(
-		"UPDATE dana.rule SET users = array_append(array_remove(users, $2), $2) WHERE name = $1", TEXTOID, REGROLEOID);
-	static dana_statement everybody = DANA_STATEMENT("UPDATE dana.rule SET everybody = true WHERE name = $1", TEXTOID);
+	static dana_statement grant = DANA_STATEMENT(
+		"UPDATE dana.rule SET everybody = everybody OR $2 IS NULL, "
+		"users = CASE WHEN $2 IS NULL THEN users ELSE array_append(array_remove(users, $2), $2) END WHERE name = $1",
+		TEXTOID, REGROLEOID);
 
-	return change_rule_users(fcinfo, &role, &everybody);
+	return change_rule_users(fcinfo, &grant);
 }
 
 /* dana_revoke_rule(name, role) */
 DANA_COMMAND(dana_revoke_rule)
 {
-	static dana_statement role = DANA_STATEMENT(
-		"UPDATE dana.rule SET users = array_remove(users, $2) WHERE name = $1", TEXTOID, REGROLEOID);
-	static dana_statement everybody = DANA_STATEMENT("UPDATE dana.rule SET everybody = false WHERE name = $1", TEXTOID);
+	static dana_statement revoke = DANA_STATEMENT(
+		"UPDATE dana.rule SET everybody = everybody AND $2 IS NOT NULL, users = array_remove(users, $2) WHERE name = $1",
+		TEXTOID, REGROLEOID);
 
-	return change_rule_users(fcinfo, &role, &everybody);
+	return change_rule_users(fcinfo, &revoke);
 }

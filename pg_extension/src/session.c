@@ -125,8 +125,7 @@ session_send_hello(int memfd)
 		.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.data, .msg_controllen = sizeof control.data};
 	struct cmsghdr *rights;
 
-	initStringInfo(&text);
-	dana_json_open(&text, NULL, '{');
+	dana_json_begin(&text);
 	dana_json_text(&text, "release", DANA_VERSION);
 	dana_json_number(&text, "block_size", BLCKSZ);
 	dana_json_number(&text, "server_version", PG_VERSION_NUM);

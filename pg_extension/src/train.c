@@ -9,14 +9,11 @@
 #include "dana.h"
 #include "bounds.h"
 #include "curve.h"
-#include "models.h"
 #include "notices.h"
 #include "progress.h"
 #include "rules.h"
 #include "session.h"
-#include "source.h"
 #include "train.h"
-#include "training.h"
 
 /* Takes the RESULT message apart: JSON, weights, predictor. What is asked for beyond its end is an error. */
 static void
