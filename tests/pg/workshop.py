@@ -22,7 +22,7 @@ from tests.pg.cluster import CHECKOUT, Cluster, children
 
 Session = psycopg.Connection[Any]
 
-PATIENCE = 15.0
+PATIENCE = 30.0
 CACHE_LIMIT = "16MB"
 """The worker keeps the ratings' pages (9 MB) between epochs, and not those of the wide table (64 MB)."""
 
