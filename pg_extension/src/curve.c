@@ -28,7 +28,7 @@ typedef struct shared_curve
 static dsm_segment *segment;
 
 static shared_curve *
-curve(void)
+curve_shared(void)
 {
 	return dsm_segment_address(segment);
 }
@@ -42,9 +42,9 @@ make_segment(void *state)
 		return;
 	dsm_pin_mapping(made);
 	segment = made;
-	pg_atomic_init_u64(&curve()->started, 0);
-	pg_atomic_init_u64(&curve()->count, 0);
-	curve()->magic = CURVE_MAGIC;
+	pg_atomic_init_u64(&curve_shared()->started, 0);
+	pg_atomic_init_u64(&curve_shared()->count, 0);
+	curve_shared()->magic = CURVE_MAGIC;
 }
 
 dsm_handle
@@ -64,11 +64,11 @@ dana_curve_begin(TimestampTz started)
 			return DSM_HANDLE_INVALID;
 		}
 	}
-	pg_atomic_write_u64(&curve()->started, 0);
+	pg_atomic_write_u64(&curve_shared()->started, 0);
 	pg_write_barrier();
-	pg_atomic_write_u64(&curve()->count, 0);
+	pg_atomic_write_u64(&curve_shared()->count, 0);
 	pg_write_barrier();
-	pg_atomic_write_u64(&curve()->started, started);
+	pg_atomic_write_u64(&curve_shared()->started, started);
 	return dsm_segment_handle(segment);
 }
 
@@ -79,19 +79,19 @@ dana_curve_add(const dana_curve_epoch *epoch)
 
 	if (segment == NULL)
 		return;
-	count = pg_atomic_read_u64(&curve()->count);
+	count = pg_atomic_read_u64(&curve_shared()->count);
 	/* who sees a part of this epoch sees that those before it were counted */
 	pg_write_barrier();
-	curve()->epochs[count % SLOTS] = *epoch;
+	curve_shared()->epochs[count % SLOTS] = *epoch;
 	pg_write_barrier();
-	pg_atomic_write_u64(&curve()->count, count + 1);
+	pg_atomic_write_u64(&curve_shared()->count, count + 1);
 }
 
 void
 dana_curve_end(void)
 {
 	if (segment != NULL)
-		pg_atomic_write_u64(&curve()->started, 0);
+		pg_atomic_write_u64(&curve_shared()->started, 0);
 }
 
 static uint64

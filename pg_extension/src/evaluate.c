@@ -177,7 +177,7 @@ classes_of(const evaluated_model *model)
 
 /* The members of the result that are no metrics */
 static Datum
-about(const evaluated_model *model, const char *part)
+evaluate_document(const evaluated_model *model, const char *part)
 {
 	StringInfoData text;
 
@@ -204,7 +204,7 @@ dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 						  rows.from, rows.condition);
 	Oid		   types[] = {TEXTOID, FLOAT8OID, TEXTARRAYOID, JSONBOID};
 	Datum	   values[] = {CStringGetTextDatum(model.reference), asked->threshold.value, classes_of(&model),
-						   about(&model, rows.part)};
+						   evaluate_document(&model, rows.part)};
 	char	   nulls[] = {' ', asked->threshold.isnull ? 'n' : ' ', ' ', ' ', '\0'};
 	SPIPlanPtr plan;
 	Jsonb	  *metrics;

@@ -56,7 +56,7 @@ enum
 
 /* What the worker says to it */
 static Jsonb *
-explain(FunctionCallInfo fcinfo)
+explain_training(FunctionCallInfo fcinfo)
 {
 	dana_training  training;
 	dana_source	  *source;
@@ -87,7 +87,7 @@ DANA_FUNCTION(dana_explain)
 	if (!json && strcmp(format, "text") != 0)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("argument \"format\" must be 'text' or 'json', not \"%s\"", format)));
-	explained = explain(fcinfo);
+	explained = explain_training(fcinfo);
 	count = dana_json_strings(explained, "lines", &lines);
 	if (json) /* the rest of the answer, as one */
 	{

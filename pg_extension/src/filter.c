@@ -48,7 +48,7 @@ point_into_filter(void *text)
 
 /* The expression in a text: what PL/pgSQL calls one may be a whole SELECT without its first word */
 static Node *
-parse(const char *text)
+filter_parse(const char *text)
 {
 	List	   *parsed = raw_parser(text, RAW_PARSE_PLPGSQL_EXPR);
 	SelectStmt	plain = {.type = T_SelectStmt}; /* no other clause */
@@ -70,7 +70,7 @@ dana_filter_check(const char *text)
 	ErrorContextCallback context = {error_context_stack, point_into_filter, unconstify(char *, text)};
 
 	error_context_stack = &context;
-	(void)parse(text);
+	(void)filter_parse(text);
 	error_context_stack = context.previous;
 }
 
@@ -87,7 +87,7 @@ dana_filter_compile(Relation relation, const char *text)
 	error_context_stack = &context;
 	state->p_sourcetext = text;
 	addNSItemToQuery(state, table, true, true, true);
-	expression = transformExpr(state, parse(text), EXPR_KIND_WHERE);
+	expression = transformExpr(state, filter_parse(text), EXPR_KIND_WHERE);
 	expression = coerce_to_boolean(state, expression, "filter");
 	assign_expr_collations(state, expression);
 	error_context_stack = context.previous;

@@ -147,7 +147,7 @@ load_model(FunctionCallInfo fcinfo, const char *reference)
 
 /* Forgets the models of a query, to load them as they are now */
 static void
-forget(loaded_models *models)
+predict_forget(loaded_models *models)
 {
 	HASHCTL control = {.keysize = NAME_ROOM, .entrysize = sizeof(named_model), .hcxt = models->context};
 
@@ -169,12 +169,12 @@ find_model(FunctionCallInfo fcinfo, const char *reference)
 	{
 		models = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof *models);
 		models->context = AllocSetContextCreate(fcinfo->flinfo->fn_mcxt, "dana models", ALLOCSET_DEFAULT_SIZES);
-		forget(models);
+		predict_forget(models);
 		fcinfo->flinfo->fn_extra = models;
 	}
 	else if (hash_get_num_entries(models->table) >= KEPT_MODELS ||
 			 MemoryContextMemAllocated(models->context, true) > KEPT_BYTES)
-		forget(models);
+		predict_forget(models);
 	entry = hash_search(models->table, reference, HASH_FIND, NULL);
 	if (entry == NULL)
 	{
@@ -194,7 +194,7 @@ find_model(FunctionCallInfo fcinfo, const char *reference)
  * instruction by instruction, with interrupts handled in between, in the processor's usual mode.
  */
 static void
-evaluate(const loaded_model *model)
+predict_run(const loaded_model *model)
 {
 	const uint32 end = model->program.instructions;
 	const uint32 step = model->program.work <= UNINTERRUPTED_WORK ? end : 1;
@@ -230,7 +230,7 @@ DANA_FUNCTION(dana_predict)
 		const view now = current_view();
 
 		if (memcmp(&models->view, &now, sizeof now) != 0) /* six numbers of four bytes */
-			forget(models);
+			predict_forget(models);
 		model = models->last;
 	}
 	if (model == NULL || strlen(model->name) != VARSIZE_ANY_EXHDR(reference) ||
@@ -247,6 +247,6 @@ DANA_FUNCTION(dana_predict)
 				 errmsg("model \"%s\" takes %u features, not " INT64_FORMAT, model->name, model->program.inputs, features),
 				 errhint("Give the columns that it was trained on in their order; dana.model.metadata has their names. "
 						 "A whole row of the table does, too.")));
-	evaluate(model);
+	predict_run(model);
 	PG_RETURN_FLOAT4(dn_canonical(model->memory[model->program.result]));
 }

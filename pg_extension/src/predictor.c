@@ -170,7 +170,7 @@ dana_predictor_prepare(const dana_predictor *p, float *memory, const float *weig
 		}
 
 static void
-elementwise(const predictor_instruction *i, float *memory)
+predictor_elementwise(const predictor_instruction *i, float *memory)
 {
 	const uint32_t n = i->extent[2];
 	const float	  *a = memory + i->operand[0].start;
@@ -190,7 +190,7 @@ elementwise(const predictor_instruction *i, float *memory)
 
 /* One step of a fold: `joined` pairs */
 static inline void
-join(float *restrict out, const float *lower, const float *upper, size_t joined, bool sum)
+predictor_join(float *restrict out, const float *lower, const float *upper, size_t joined, bool sum)
 {
 	if (sum)
 		for (size_t z = 0; z < joined; z++)
@@ -222,7 +222,7 @@ largest_power_below(uint32_t n)
  * The fold of the language: while n > 1, with h the largest power of two below n, x[i] takes in x[i + h], then n is h.
  */
 static void
-reduce(const predictor_instruction *i, float *memory, float *lanes)
+predictor_reduce(const predictor_instruction *i, float *memory, float *lanes)
 {
 	const predictor_operand *from = &i->operand[0];
 	const uint32_t			 inner = i->extent[2];
@@ -239,7 +239,7 @@ reduce(const predictor_instruction *i, float *memory, float *lanes)
 			/* side by side, as in nearly every program: the first step needs no copy */
 			const uint32_t half = largest_power_below(n);
 
-			join(lanes, start, start + half, n - half, sum);
+			predictor_join(lanes, start, start + half, n - half, sum);
 			for (uint32_t y = n - half; y < half; y++)
 				lanes[y] = dn_flush(start[y]);
 			n = half;
@@ -263,7 +263,7 @@ reduce(const predictor_instruction *i, float *memory, float *lanes)
 
 /* A row of a model; the index comes from the data */
 static const char *
-gather(const predictor_instruction *i, float *memory)
+predictor_gather(const predictor_instruction *i, float *memory)
 {
 	const predictor_operand *model = &i->operand[0];
 	const float				 index = memory[i->operand[1].start];
@@ -290,16 +290,16 @@ dana_predictor_run(const dana_predictor *p, float *memory, uint32_t first, uint3
 		const predictor_instruction *i = &instructions[k];
 
 		if (i->code == PREDICTOR_SIGMA || i->code == PREDICTOR_PI)
-			reduce(i, memory, lanes);
+			predictor_reduce(i, memory, lanes);
 		else if (i->code == PREDICTOR_GATHER)
 		{
-			const char *wrong = gather(i, memory);
+			const char *wrong = predictor_gather(i, memory);
 
 			if (wrong != NULL)
 				return wrong;
 		}
 		else
-			elementwise(i, memory);
+			predictor_elementwise(i, memory);
 	}
 	return NULL;
 }

@@ -53,7 +53,7 @@ seconds_between(int64 from, int64 to)
  * others: it reads the table. False while none has a known part behind it.
  */
 static bool
-estimate(const int64 *counter, double *seconds)
+progress_estimate(const int64 *counter, double *seconds)
 {
 	int64  now = GetCurrentTimestamp();
 	double to_come = Max(counter[DANA_PROGRESS_EPOCHS] - counter[DANA_PROGRESS_EPOCH], 0);
@@ -77,7 +77,7 @@ put_training(ReturnSetInfo *result, const PgBackendStatus *backend)
 {
 	const int64 *counter = backend->st_progress_param;
 	double		 left;
-	bool		 known = estimate(counter, &left);
+	bool		 known = progress_estimate(counter, &left);
 	Datum		 values[] = {Int32GetDatum(backend->st_procpid),
 							 ObjectIdGetDatum(backend->st_databaseid),
 							 ObjectIdGetDatum(backend->st_userid),

@@ -117,7 +117,7 @@ monotonic_ns(void)
 }
 
 static inline void
-relax(void)
+ring_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
 	__builtin_ia32_pause();
@@ -138,7 +138,7 @@ ring_await_space(void)
 		{
 			if (ring_has_space())
 				return;
-			relax();
+			ring_relax();
 		}
 	} while (monotonic_ns() < deadline);
 

@@ -86,7 +86,7 @@ open_table(dana_toast *reader, Oid id)
 
 /* Looks a chunk up in the index; false where there is none */
 static bool
-find(dana_toast *reader, chunk_place *place, Oid value, int32 sequence)
+toast_find(dana_toast *reader, chunk_place *place, Oid value, int32 sequence)
 {
 	ScanKeyData keys[2];
 	SysScanDesc scan;
@@ -178,7 +178,7 @@ copy_some(dana_toast *reader, Oid value, int32 *sequence, char *to, uint32 size)
 		}
 	}
 	place = &reader->place[kind][reader->next[kind]++ % PLACES];
-	return find(reader, place, value, *sequence) && copy_from_page(reader, place, value, sequence, to, size);
+	return toast_find(reader, place, value, *sequence) && copy_from_page(reader, place, value, sequence, to, size);
 }
 
 Datum

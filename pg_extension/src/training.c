@@ -120,7 +120,7 @@ read_cleaning(const dana_training *training, dana_cleaning *cleaning)
 }
 
 static char *
-both(const char *condition, const char *filter)
+training_both(const char *condition, const char *filter)
 {
 	/* the line's end closes a comment in it */
 	return filter == NULL ? pstrdup(condition) : psprintf("%s AND (%s\n)", condition, filter);
@@ -148,7 +148,8 @@ read_filter(const dana_training *training, bool held_out)
 				 errmsg("%s, and %s is a view", wanted, dana_relation_name(training->source)),
 				 errhint("Use filter => 'NOT dana_holdout(key, %g, %d)' with a column that tells its rows apart.",
 						 training->test_size, training->seed)));
-	return both(psprintf("NOT %s", dana_holdout_expression("ctid", training->test_size, training->seed)), training->filter);
+	return training_both(psprintf("NOT %s", dana_holdout_expression("ctid", training->test_size, training->seed)),
+						 training->filter);
 }
 
 /* Checks what was given, and says of the rows what the source needs to know */
@@ -233,7 +234,7 @@ void
 dana_training_restrict(dana_training *training, const char *condition)
 {
 	if (training->query == NULL)
-		training->rows.filter = both(condition, training->rows.filter);
+		training->rows.filter = training_both(condition, training->rows.filter);
 	else
 		training->rows.query = training->query = psprintf("SELECT * FROM (%s\n) AS r WHERE %s", training->query, condition);
 }

@@ -23,7 +23,7 @@
 
 
 static inline double
-infinite(bool negative)
+value_infinite(bool negative)
 {
 	return negative ? -get_float8_infinity() : get_float8_infinity();
 }
@@ -31,13 +31,14 @@ infinite(bool negative)
 static double
 date_number(DateADT date)
 {
-	return DATE_NOT_FINITE(date) ? infinite(DATE_IS_NOBEGIN(date)) : date;
+	return DATE_NOT_FINITE(date) ? value_infinite(DATE_IS_NOBEGIN(date)) : date;
 }
 
 static double
 timestamp_number(Timestamp timestamp)
 {
-	return TIMESTAMP_NOT_FINITE(timestamp) ? infinite(TIMESTAMP_IS_NOBEGIN(timestamp)) : timestamp / (double)USECS_PER_SEC;
+	return TIMESTAMP_NOT_FINITE(timestamp) ? value_infinite(TIMESTAMP_IS_NOBEGIN(timestamp))
+										   : timestamp / (double)USECS_PER_SEC;
 }
 
 #define NO_CONVERSION(...)
