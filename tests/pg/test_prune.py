@@ -101,9 +101,9 @@ def test_jobs_that_are_not_over_stay(session: Session, trained: str, rule: Rule)
     assert row is not None
     assert prune(session, "keep => 0")[2] == 3
     with session.transaction():
-        session.execute("SELECT dana_start('dana_train', %s)", (given,))
+        second = session.execute("SELECT dana_start('dana_train', %s)", (given,)).fetchone()
         assert prune(session, "keep => 0")[2] == 0
-        session.execute("SELECT dana_cancel(id) FROM dana.job WHERE state = 'queued'")
+        session.execute("SELECT dana_cancel(%s)", second)
     deadline = time.monotonic() + 30
     while session.execute("SELECT pg_terminate_backend(pid) FROM dana.job WHERE state = 'running'").rowcount == 0:
         assert time.monotonic() < deadline
