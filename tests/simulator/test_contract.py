@@ -98,7 +98,7 @@ def test_problems_have_words() -> None:
     assert [kind.name for kind in Kind] == list(c_enum("sim_problem_kind"))
     assert [setting.name for setting in Setting] == list(c_enum("sim_setting"))
     assert set(SETTINGS) == set(Setting)
-    assert set(KINDS) == set(Kind) - {Kind.FITS, Kind.BAD_SETTING}
+    assert set(KINDS) == set(Kind) - {Kind.FITS, Kind.NO_MEMORY, Kind.BAD_SETTING}
 
 
 def test_sizes_are_the_specs() -> None:
