@@ -10,20 +10,31 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
 from tests.pg.cluster import Cluster
-from tests.pg.workshop import GATE, PATIENCE, Session, Workshop, open_workshop, until
+from tests.pg.moments import (
+    COMPILING,
+    FIRST_STREAM,
+    LOGISTIC,
+    MOMENTS,
+    SECOND_STREAM,
+    Attempt,
+    Moment,
+    at,
+    descriptors,
+    gate_closed,
+    maps,
+)
+from tests.pg.workshop import PATIENCE, Session, Workshop, open_workshop, until
 
 errors = psycopg.errors
 
@@ -36,283 +47,6 @@ def workshop(shared_cluster: Cluster) -> Iterator[Workshop]:
                 session.execute(f"SELECT {call}")
             session.execute("TRUNCATE dana.model, dana.run, dana.epoch")
         yield made
-
-
-@contextmanager
-def stopped_listener(workshop: Workshop) -> Iterator[None]:
-    """The worker takes no connection."""
-    listener = workshop.pid
-    os.kill(listener, signal.SIGSTOP)
-    yield
-    with suppress(ProcessLookupError):
-        os.kill(listener, signal.SIGCONT)
-
-
-@contextmanager
-def one_run(workshop: Workshop) -> Iterator[None]:
-    """The one place of dana.max_runs is taken, by a training that waits in its query until this ends."""
-    came_to: list[object] = []
-    with workshop.connect() as setter, workshop.connect() as holder:
-        workshop.cluster.configure(setter, "dana.max_runs = 1")
-
-        def run() -> None:
-            try:
-                call = QUERY_AT_LOCK.replace("'m'", "'held'")
-                came_to.append(holder.execute(f"SELECT tuples FROM {call}").fetchone())
-            except psycopg.Error as error:
-                came_to.append(error)
-
-        thread = threading.Thread(target=run)
-        with gate_closed(workshop):
-            thread.start()
-            until(lambda: at(setter, holder.info.backend_pid, "locked AND phase = 'streaming'"), "it does not wait")
-            worker = workshop.pid
-            yield
-        thread.join(PATIENCE)
-        workshop.cluster.configure(setter)
-    lived = workshop._process is not None and workshop.pid == worker
-    assert came_to == [(20000,)] if lived else isinstance(came_to[0], errors.ConnectionFailure), came_to
-
-
-@contextmanager
-def gate_closed(workshop: Workshop) -> Iterator[None]:
-    """Queries wait at the gate."""
-    with workshop.connect() as session:
-        session.execute("SELECT pg_advisory_lock(%s)", (GATE,))
-        yield
-
-
-@contextmanager
-def model_locked(workshop: Workshop) -> Iterator[None]:
-    """dana.model can be read and not written."""
-    with workshop.connect() as session:
-        session.execute("BEGIN; LOCK TABLE dana.model IN SHARE MODE")
-        yield
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
-    """A point in a training's life that lasts.
-
-    Attributes
-    ----------
-    call
-        The training.
-    reached
-        When it is there: an SQL condition on the columns of dana.progress, ``locked`` (it waits for a lock) and
-        ``worker`` (it waits for the worker).
-    lasts
-        A condition that then stays true for longer than any fault takes.
-    prepare
-        What holds it there, where the work alone does not.
-    about
-        Seconds from the call to the moment, roughly.
-    session
-        Whether a session of the worker is at work.
-    """
-
-    call: str
-    reached: str
-    lasts: str
-    prepare: Callable[[Workshop], AbstractContextManager[None]] = lambda workshop: nullcontext()
-    about: float = 0.3
-    session: bool = True
-
-
-LOGISTIC = "dana_train('logistic', 'faults.narrow', 'm', '{a,b}', epochs => 2)"
-COMPILING = "dana_train('softmax', 'faults.wide', 'm', hyper => '{\"k\": 1000}')"
-FIRST_STREAM = "dana_train('mlp', 'faults.wide', 'm', epochs => 1, hyper => '{\"h\": 300}')"
-SECOND_STREAM = "dana_train('softmax', 'faults.wide', 'm', epochs => 1000)"
-KEPT_PAGES = "dana_train('lrmf', 'faults.ratings', 'm', epochs => 100000)"
-SLOW_QUERY = """dana_train('logistic', model => 'm', epochs => 2,
-    query => 'SELECT a, b, y FROM faults.narrow, LATERAL pg_sleep(CASE WHEN id > 1000 THEN 0.01 ELSE 0 END)')"""
-QUERY_AT_LOCK = """dana_train('logistic', model => 'm', epochs => 2,
-    query => 'SELECT a, b, y FROM faults.narrow WHERE faults.gate(id)')"""
-SLOW_FILTER = "dana_train('logistic', 'faults.narrow', 'm', '{a,b}', epochs => 2, filter => 'faults.slow(id)')"
-
-MOMENTS = {
-    "waiting for dana.max_runs": Moment(
-        call=LOGISTIC,
-        reached="phase = 'waiting' AND locked",
-        lasts="phase = 'waiting' AND locked",
-        prepare=one_run,
-        session=False,
-    ),
-    "connecting": Moment(
-        call=LOGISTIC,
-        reached="phase = 'compiling' AND worker",
-        lasts="phase = 'compiling' AND worker",
-        prepare=stopped_listener,
-        session=False,
-    ),
-    "compiling": Moment(
-        call=COMPILING, reached="phase = 'compiling' AND worker", lasts="phase = 'compiling' AND worker"
-    ),
-    "first stream": Moment(
-        call=FIRST_STREAM,
-        reached="phase = 'streaming' AND epoch = 0 AND page > 0 AND page < pages / 3",
-        lasts="phase = 'streaming' AND epoch = 0 AND page > 0",
-        about=0.5,
-    ),
-    "rows of a query": Moment(
-        call=SLOW_QUERY,
-        reached="phase = 'streaming' AND epoch = 0 AND page > 1 AND pages IS NULL",
-        lasts="phase = 'streaming' AND epoch = 0 AND page > 1",
-        about=0.6,
-    ),
-    "a lock in the query": Moment(
-        call=QUERY_AT_LOCK,
-        reached="phase = 'streaming' AND locked AND page > 0",
-        lasts="phase = 'streaming' AND locked",
-        prepare=gate_closed,
-    ),
-    "rows of a filter": Moment(
-        call=SLOW_FILTER,
-        reached="phase = 'streaming' AND epoch = 0 AND page > 0",
-        lasts="phase = 'streaming' AND epoch = 0 AND page > 0",
-        about=0.6,
-    ),
-    "second stream": Moment(
-        call=SECOND_STREAM,
-        reached="phase = 'streaming' AND epoch > 0 AND page > 0",
-        lasts="phase IN ('streaming', 'training') AND epoch > 0",
-        about=1.0,
-    ),
-    "kept pages": Moment(
-        call=KEPT_PAGES,
-        reached="phase = 'training' AND epoch > 1 AND page = pages",
-        lasts="phase = 'training' AND epoch > 1",
-        about=0.6,
-    ),
-    "storing": Moment(
-        call=LOGISTIC,
-        reached="phase = 'storing' AND locked",
-        lasts="phase = 'storing' AND locked",
-        prepare=model_locked,
-    ),
-}
-
-AT = """
-    SELECT FROM (
-        SELECT p.phase, p.epoch, p.page, p.pages, a.wait_event_type = 'Extension' AS worker,
-            EXISTS (SELECT FROM pg_locks AS l WHERE l.pid = p.pid AND NOT l.granted) AS locked
-        FROM dana.progress AS p JOIN pg_stat_activity AS a USING (pid) WHERE p.pid = {}) AS training
-    WHERE {}
-"""
-
-
-def at(observer: Session, pid: int, condition: str) -> bool:
-    """Whether the training of a backend is where the condition says."""
-    return observer.execute(AT.format(pid, condition)).rowcount == 1
-
-
-CLIENT = """
-import psycopg, sys
-session = psycopg.connect(sys.argv[1], autocommit=True)
-session.execute(sys.argv[2])
-print(session.info.backend_pid, flush=True)
-session.execute(sys.argv[3])
-"""
-
-
-class Attempt:
-    """A training in a session of its own, under observation.
-
-    Parameters
-    ----------
-    settings
-        Of its session.
-    process
-        Whether its client is a process of its own.
-    """
-
-    def __init__(
-        self, workshop: Workshop, observer: Session, moment: Moment, settings: str = "", process: bool = False
-    ) -> None:
-        self.workshop = workshop
-        self.observer = observer
-        self.moment = moment
-        self.error: psycopg.Error | None = None
-        self.client: subprocess.Popen[str] | None = None
-        call = f"SELECT {moment.call}"
-        if process:
-            words = [workshop.cluster.dsn(), f"SET dana.socket_path = '{workshop.socket}'", call]
-            self.client = subprocess.Popen(
-                [sys.executable, "-c", CLIENT, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-            )
-            assert self.client.stdout is not None
-            self.pid = int(self.client.stdout.readline())
-            return
-        self.session = workshop.connect()
-        self.pid = self.session.info.backend_pid
-        self.session.execute(f"LOAD 'dana'; {settings}")
-        self.descriptors = len(descriptors(self.pid))
-        self._thread = threading.Thread(target=self._run, args=(call,))
-        self._thread.start()
-
-    def _run(self, call: str) -> None:
-        try:
-            self.session.execute(call)
-        except psycopg.Error as error:
-            self.error = error
-
-    @property
-    def over(self) -> bool:
-        """Whether the statement has ended."""
-        if self.client is not None:
-            return self.observer.execute("SELECT FROM pg_stat_activity WHERE pid = %s", (self.pid,)).rowcount == 0
-        return not self._thread.is_alive()
-
-    def until_reached(self) -> bool:
-        """Wait for the moment; whether it came before the statement's end."""
-        deadline = time.monotonic() + PATIENCE
-        while (self.moment.session and not self.workshop.sessions()) or not self.at(self.moment.reached):
-            if self.over:
-                return False
-            assert time.monotonic() < deadline, f"the moment does not come: {self.observer.execute(PLACES).fetchall()}"
-            time.sleep(0.002)
-        return True
-
-    def at(self, condition: str) -> bool:
-        return at(self.observer, self.pid, condition)
-
-    def assert_there(self) -> None:
-        """The training has ended, or is still where it was."""
-        there = self.at(self.moment.lasts) or not self.at("true")
-        assert there, f"the moment is over: {self.observer.execute(PLACES).fetchall()}"
-
-    def wait(self, seconds: float = PATIENCE) -> None:
-        """Wait for the statement's end."""
-        deadline = time.monotonic() + seconds
-        while not self.over and time.monotonic() < deadline:
-            time.sleep(0.005)
-
-    def close(self) -> None:
-        if self.client is not None:
-            assert self.client.stdout is not None
-            self.client.kill()
-            self.client.wait()
-            self.client.stdout.close()
-        else:
-            self.session.close()
-
-
-PLACES = "SELECT phase, epoch, page, pages FROM dana.progress"
-
-
-def descriptors(pid: int) -> list[str]:
-    """Sockets and memory files that a backend has open; needs the backend's account or root."""
-    found = []
-    for entry in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(OSError):
-            target = os.readlink(entry)
-            if target.startswith("socket:") or "memfd" in target:
-                found.append(target)
-    return found
-
-
-def maps(pid: int) -> int:
-    return Path(f"/proc/{pid}/maps").read_text().count("memfd:dana-ring")
 
 
 def cancel(attempt: Attempt) -> None:
