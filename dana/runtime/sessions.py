@@ -70,6 +70,7 @@ class Sessions:
 
     def room(self) -> bool:
         """Whether one more may start; where there are as many as may be, who idles longest is told to end for it."""
+        self.reap()  # the signal of one that has ended may come after the connection that takes its place
         # one that was told while it took up a request is at work like any other
         present = [one for one in self._members if not (one.told and one.attendance.idle_since)]
         if len(present) < self._max_sessions:

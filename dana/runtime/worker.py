@@ -207,7 +207,6 @@ def _accept(
         log.warning("accept failed: %s", error)
         time.sleep(0.01)
         return
-    sessions.reap()  # whose signal has not come yet must not count
     if not sessions.room():
         log.warning("refused a session: %d are at work", options.max_sessions)
         refused.add(connection)
