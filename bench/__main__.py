@@ -16,6 +16,7 @@ NAMES = (
     "visibility",
     "beside",
     "simulator",
+    "learners",
     "fixed_cost",
     "many",
     "predict",
@@ -44,7 +45,8 @@ def main() -> int:
     if unknown:
         parser.error(f"unknown benchmark {', '.join(unknown)}; known: {', '.join((*NAMES, *LONG))}")
     # a reference that spins on every core would slow what is measured beside it; read when NumPy loads
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
     figures: list[Figure] = []
     for name in options.names or NAMES:
         print(f"{name} …", file=sys.stderr, flush=True)

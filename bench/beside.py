@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 import psycopg
 
 from bench.measure import Figure, main
-from dana.client import connect
+from dana.client.connection import connect
 from dana.rulefile import load
 from dana.server.embedded import EmbeddedServer
 from dana.server.places import PAPER
@@ -34,7 +34,9 @@ def training(dsn: str) -> Iterator[None]:
 
         def train() -> None:
             with suppress(psycopg.errors.QueryCanceled):
-                session.execute(f"SELECT dana_train('{UDF}', '{TABLE}', '{TABLE}', label => 'y', epochs => 100000)")
+                session.execute(
+                    f"SELECT dana_train('{UDF}', '{TABLE}', '{TABLE}', label => 'y', epochs => 100000, patience => 0)"
+                )
 
         thread = threading.Thread(target=train)
         thread.start()

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from bench.measure import Figure, main
 from dana import rules
+from dana.codesign.default import default_bundle
 from dana.codesign.sample import sample_pages
-from dana.compiler import bind, compile_bundle
+from dana.compiler import bind
 from dana.compiler.cost import count_cost
 from dana.storage.schema import Attribute, TableSchema
 from dsl import compile_rule
@@ -46,7 +47,7 @@ def bundle_of(name: str) -> tuple[Bundle, Graph, TableSchema]:
     text = rules.text(name)
     schema = table_for(text)
     binding = bind(compile_rule(text, filename=name).hdfg, schema)
-    return compile_bundle(binding, schema, max_tuples=ROWS), binding.graph, schema
+    return default_bundle(binding, schema, max_tuples=ROWS), binding.graph, schema
 
 
 def _counted(name: str) -> Figure:

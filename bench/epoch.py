@@ -6,11 +6,11 @@ The table has Covertype's 581,012 rows of 54 float4 features and a float4 label,
 from __future__ import annotations
 
 from bench.measure import Figure, main, paired_medians
-from dana.client import Connection, connect
-from dana.datasets import COVERTYPE_SHAPE, covertype
+from dana.client.connection import Connection, connect
+from dana.demo.datasets import COVERTYPE_SHAPE, covertype
 from dana.rulefile import load
 from dana.server.places import PAPER
-from dana.tables import create_table
+from dana.session.tables import create_table
 
 TABLE = "bench_covertype"
 UDF = "bench_logistic"

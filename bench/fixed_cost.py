@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from bench.measure import Figure, main, paired_medians
-from dana.client import connect
+from dana.client.connection import connect
 from dana.rulefile import load
 from dana.server.places import PAPER
-from dana.tables import create_table
+from dana.session.tables import create_table
 
 TABLE = "bench_ten_rows"
 UDF = "bench_logistic"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import psycopg
 
 from bench.measure import Figure, main, paired_medians, processor_clock
-from dana.client import Connection, connect
+from dana.client.connection import Connection, connect
 from dana.rulefile import load
 from dana.server.places import PAPER
 

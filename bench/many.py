@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from bench.measure import Figure, main, paired_medians
-from dana.client import Connection, connect
+from dana.client.connection import Connection, connect
 from dana.rulefile import load
 from dana.server.places import PAPER
-from dana.tables import create_table
+from dana.session.tables import create_table
 
 GROUPS = 1000
 ROWS = 100

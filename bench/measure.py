@@ -80,11 +80,22 @@ def paired_medians(
     clock: Clock = time.perf_counter,
 ) -> tuple[float, float]:
     """Median times of two functions, called in turn: a busy moment of the machine then falls on both."""
-    for _ in range(warm_up):
-        measured()
-        reference()
-    times = [(seconds(measured, clock=clock), seconds(reference, clock=clock)) for _ in range(repeats)]
-    return statistics.median(pair[0] for pair in times), statistics.median(pair[1] for pair in times)
+    ours, theirs = interleaved_medians((measured, reference), repeats=repeats, warm_up=warm_up, clock=clock)
+    return ours, theirs
+
+
+def interleaved_medians(
+    functions: Sequence[Callable[[], object]],
+    *,
+    repeats: int = 11,
+    warm_up: int = 2,
+    clock: Clock = time.perf_counter,
+) -> list[float]:
+    """Median times of functions that are called in turn."""
+    for function in functions * warm_up:
+        function()
+    times = [[seconds(function, clock=clock) for function in functions] for _ in range(repeats)]
+    return [statistics.median(column) for column in zip(*times, strict=True)]
 
 
 def show(figures: Sequence[Figure], json_file: Path | None = None) -> None:

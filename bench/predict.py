@@ -11,10 +11,10 @@ import numpy as np
 from psycopg import sql
 
 from bench.measure import Figure, main, paired_medians
-from dana.client import Connection, connect
+from dana.client.connection import Connection, connect
 from dana.rulefile import load
 from dana.server.places import PAPER
-from dana.tables import create_table
+from dana.session.tables import create_table
 
 ROWS = 1_000_000
 WIDTHS = (10, 54)

@@ -38,7 +38,7 @@ def _measured(name: str, features: int, schema: TableSchema, *, pages: int) -> F
 
     def epoch() -> None:
         machine.begin_epoch(len(heap))
-        _feed(machine.sink, heap)
+        feed(machine.sink, heap)
         counters = machine.end_epoch()
         if counters.fault != Fault.NONE:
             raise RuntimeError(f"the simulator stopped: {counters}")
@@ -62,7 +62,8 @@ def _measured(name: str, features: int, schema: TableSchema, *, pages: int) -> F
     )
 
 
-def _feed(sink: tuple[int, int], heap: NDArray[np.uint8]) -> None:
+def feed(sink: tuple[int, int], heap: NDArray[np.uint8]) -> None:
+    """Hand pages over as the worker does."""
     function, context = sink
     consume = SINK(function)
     address = heap.ctypes.data

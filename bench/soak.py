@@ -105,7 +105,7 @@ KINDS = (
     Kind(call="source => 'soak.toasted', features => '{x}'", rows="SELECT x, y FROM soak.toasted"),
     Kind(call="source => 'soak.parts', features => '{x1,x2}'", rows="SELECT ARRAY[x1, x2::real], y FROM soak.parts"),
     Kind(
-        call="source => 'soak.types', features => '{x1,x2}'",
+        call="source => 'soak.types', features => '{x1,x2}', preprocess => '{\"x2\": {\"encode\": \"none\"}}'",
         rows="SELECT ARRAY[x1::float8::real, (x2 - date '2000-01-01')::real], y::int::real FROM soak.types",
     ),
 )

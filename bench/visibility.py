@@ -15,7 +15,7 @@ import numpy as np
 import psycopg
 
 from bench.measure import Figure, main, processor_clock, seconds
-from dana.client import connect
+from dana.client.connection import connect
 from dana.rulefile import load
 from dana.server.places import PAPER
 

@@ -1,9 +1,13 @@
 """What the benchmarks without a server run on: the logistic rule, compiled, and pages as PostgreSQL would hold them.
 
-In: a number of features and wishes for the machine. Out: a `Design` and page bytes. It needs no server.
+In: a number of features and overrides for the machine. Out: a `Design` and page bytes. It needs no server.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,44 +15,65 @@ from numpy.typing import NDArray
 from dana.rulefile import read_rule
 from dana.runtime.designs import Design, compile_design
 from dana.runtime.trainer import Relation, TrainRequest
-from dana.server.places import PAPER
+from dana.server.places import CHECKOUT, PAPER
 from dana.storage.builder import build_pages
 from dana.storage.schema import Attribute, TableSchema
 
 PAGE_SIZE = 8192
+SHIPPED = CHECKOUT / "dana" / "rules"
 DISTINCT_PAGES = 64
 
 
 def column_table(features: int) -> TableSchema:
     """Features as float4 columns, as Covertype has them."""
-    columns = (_float4(f"x{index + 1}") for index in range(features))
-    return TableSchema(relation="bench", attributes=(*columns, _float4("y")))
+    columns = (float_column(f"x{index + 1}") for index in range(features))
+    return TableSchema(relation="bench", attributes=(*columns, float_column("y")))
 
 
 def array_table(features: int) -> TableSchema:
     """Features as one float4 array, as wide tables have them."""
     array = Attribute(name="x", type_oid=1021, type_name="real[]", length=-1, align="i", array_length=features)
-    return TableSchema(relation="bench", attributes=(array, _float4("y")))
+    return TableSchema(relation="bench", attributes=(array, float_column("y")))
 
 
-def _float4(name: str) -> Attribute:
+def float_column(name: str) -> Attribute:
+    """A column of floats."""
     return Attribute(name=name, type_oid=700, type_name="real", length=4, align="i")
 
 
 def compiled(schema: TableSchema, *, pages: int, **design: int) -> Design:
-    """The logistic rule for a table of so many pages; ``design`` are wishes for the machine."""
+    """The paper's logistic rule for a table of so many pages; ``design`` are overrides for the machine."""
+    return compiled_rule("logistic", schema, pages=pages, folder=PAPER, design=design)[1]
+
+
+def compiled_rule(
+    rule: str,
+    schema: TableSchema,
+    *,
+    pages: int,
+    label: str | None = "y",
+    folder: Path = SHIPPED,
+    design: Mapping[str, int] = MappingProxyType({}),
+) -> tuple[TrainRequest, Design]:
+    """A rule for a table of so many pages, and what was asked for."""
     request = TrainRequest(
-        rule="logistic",
-        source=read_rule(PAPER / "logistic.py"),
+        rule=rule,
+        source=read_rule(folder / f"{rule}.py"),
         relation=Relation(name=schema.relation, pages=pages, page_size=PAGE_SIZE, attributes=schema.attributes),
         features=None,
-        label="y",
+        label=label,
         epochs=None,
         hyper={},
         backend="sim",
-        design=design,
+        design=dict(design),
     )
-    return compile_design(request)
+    return request, compile_design(request)
+
+
+def pages_of(schema: TableSchema, rows: Sequence[Sequence[object]]) -> NDArray[np.uint8]:
+    """Full pages of these rows, shape (pages, PAGE_SIZE)."""
+    built = build_pages(schema, rows, page_size=PAGE_SIZE)
+    return np.frombuffer(built, dtype=np.uint8).reshape(-1, PAGE_SIZE)
 
 
 def filled_pages(schema: TableSchema, features: int, *, pages: int) -> NDArray[np.uint8]:

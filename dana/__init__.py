@@ -1,7 +1,8 @@
 """Train machine-learning rules on PostgreSQL pages with a generated accelerator.
 
-Comes in: nothing. Goes out: the names of the rule language, typed and documented for editors; and `connect` and `load`,
-which are looked up when they are used. Must not: load NumPy, the front end or any hardware library when imported.
+Comes in: nothing. Goes out: the names of the rule language, typed and documented for editors; and `connect`, `load` and
+the warnings' classes, which are looked up when they are used. Must not: load NumPy, the front end or any hardware
+library when imported.
 """
 
 from importlib import import_module
@@ -16,10 +17,15 @@ from dana.language import (
     abs,
     algo,
     all,
+    amax,
     arange,
+    column_deviation,
+    column_mean,
+    column_scale,
     dim,
     exp,
     expand,
+    floor,
     gaussian,
     input,
     inter,
@@ -32,13 +38,16 @@ from dana.language import (
     normal,
     output,
     pi,
+    round,
     rule,
     setState,
     sigma,
     sigmoid,
     sqrt,
     state,
+    tanh,
     uniform,
+    weight,
     where,
 )
 
@@ -46,23 +55,31 @@ if TYPE_CHECKING:
     from dana import functions as functions
     from dana import optimizers as optimizers
     from dana import rules as rules
-    from dana.client import connect
+    from dana.client.connection import connect
     from dana.rulefile import load
+    from dana.session.notices import ServerNotice, ServerWarning
 
 __all__ = [
     "Algo",
     "Dim",
     "NotInRule",
     "Number",
+    "ServerNotice",
+    "ServerWarning",
     "Value",
     "abs",
     "algo",
     "all",
+    "amax",
     "arange",
+    "column_deviation",
+    "column_mean",
+    "column_scale",
     "connect",
     "dim",
     "exp",
     "expand",
+    "floor",
     "gaussian",
     "input",
     "inter",
@@ -76,17 +93,25 @@ __all__ = [
     "normal",
     "output",
     "pi",
+    "round",
     "rule",
     "setState",
     "sigma",
     "sigmoid",
     "sqrt",
     "state",
+    "tanh",
     "uniform",
+    "weight",
     "where",
 ]
 
-_WHEN_USED = {"connect": "dana.client", "load": "dana.rulefile"}
+_WHEN_USED = {
+    "ServerNotice": "dana.session.notices",
+    "ServerWarning": "dana.session.notices",
+    "connect": "dana.client.connection",
+    "load": "dana.rulefile",
+}
 """Names whose modules need a database driver or the front end."""
 
 _MODULES = ("functions", "optimizers", "rules")

@@ -19,22 +19,29 @@ def one_hot(number: dana.Number, count: dana.Dim) -> dana.Value:
 
 
 def softmax(score: dana.Value, count: dana.Dim) -> dana.Value:
-    """Probabilities from a vector of `count` scores.
-
-    The scores' mean is taken off first, and what is above 80 then counts as 80: beyond it exp is no number.
-    """
-    power = dana.exp(dana.min(score - dana.sigma(score, 1) / count, 80))
+    """Probabilities from a vector of `count` scores, whatever their size: the largest is taken off first."""
+    power = dana.exp(score - dana.amax(score))
     return power * (1 / dana.sigma(power, 1))  # the sum is 1 or more
 
 
 def argmax(score: dana.Value, count: dana.Dim) -> dana.Value:
-    """Where the largest of a vector of `count` elements is, counted from 0; the first of equals."""
-    other, own = dana.expand(score, 1), dana.expand(score, 2)
-    before = dana.expand(dana.arange(count), 1) < dana.expand(dana.arange(count), 2)
-    ahead = dana.sigma(dana.max(other > own, before * (other == own)), 2)
-    return dana.sigma(dana.arange(count) * (ahead == 0), 1)
+    """Where the largest of a vector of `count` elements is, counted from 0; the first of equals; a NaN if one is."""
+    top = dana.amax(score)
+    place = -dana.amax(dana.where(score == top, -dana.arange(count), -count))
+    return dana.where(top == top, place, top)
 
 
 def argmin(score: dana.Value, count: dana.Dim) -> dana.Value:
     """Where the smallest of a vector of `count` elements is, counted from 0; the first of equals."""
     return argmax(-score, count)
+
+
+def standardized(value: dana.Value) -> dana.Value:
+    """An input with mean 0 and deviation 1 in every column of the table that the rule is trained on.
+
+    A column that is constant becomes 0. Means and scales are states: they belong to the model, and a warm start keeps
+    them. Without standardize, or without a table, the input is as it was.
+    """
+    mean = dana.state(value, init=dana.column_mean(value))
+    scale = dana.state(value, init=dana.column_scale(value))
+    return (value - mean) * scale

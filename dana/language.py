@@ -143,7 +143,7 @@ class Algo:
             """Say what a tuple's loss is; its mean over each epoch is the training curve."""
 
         def setPrediction(self, prediction: Operand) -> None:
-            """Say what is predicted from models and inputs."""
+            """Say what is predicted from models and inputs: a scalar, or a number for each class of the output."""
 
         def setConvergence(self, condition: Operand) -> None:
             """Say when to stop: looked at after each epoch, on the last batch's values."""
@@ -167,9 +167,14 @@ def input(shape: Shape = ()) -> Value:
     _refuse("input")
 
 
-def output(shape: Shape = ()) -> Value:
-    """Declare a label of a tuple: ``y = dana.output()``."""
+def output(shape: Shape = (), classes: Dim | int | None = None) -> Value:
+    """Declare a label of a tuple: ``y = dana.output()``; with `classes` it is one of these, numbered from 0."""
     _refuse("output")
+
+
+def weight() -> Value:
+    """Declare how much a row counts: ``weight = dana.weight()``; 1 unless a training names weights."""
+    _refuse("weight")
 
 
 def meta(value: float) -> Value:
@@ -210,6 +215,11 @@ def pi(value: Operand, axis: int | None = None) -> Value:
     _refuse("pi")
 
 
+def amax(value: Operand, axis: int | None = None) -> Value:
+    """The largest along an axis, counted from 1: ``dana.amax(score, 1)``."""
+    _refuse("amax")
+
+
 def norm(value: Operand, axis: int | None = None) -> Value:
     """Euclidean norm along an axis, counted from 1: ``dana.norm(grad, 1)``."""
     _refuse("norm")
@@ -218,6 +228,11 @@ def norm(value: Operand, axis: int | None = None) -> Value:
 def sigmoid(value: Operand) -> Value:
     """1 / (1 + exp(-value)), elementwise."""
     _refuse("sigmoid")
+
+
+def tanh(value: Operand) -> Value:
+    """Hyperbolic tangent, elementwise."""
+    _refuse("tanh")
 
 
 def gaussian(value: Operand) -> Value:
@@ -243,6 +258,16 @@ def log(value: Operand) -> Value:
 def abs(value: Operand) -> Value:
     """Magnitude, elementwise."""
     _refuse("abs")
+
+
+def floor(value: Operand) -> Value:
+    """The largest whole number that is not above, elementwise."""
+    _refuse("floor")
+
+
+def round(value: Operand) -> Value:
+    """The nearest whole number, halves to the even one, elementwise."""
+    _refuse("round")
 
 
 def max(left: Operand, right: Operand) -> Value:
@@ -278,6 +303,21 @@ def uniform(low: float, high: float, seed: int = 0) -> Start:
 def normal(mean: float, deviation: float, seed: int = 0) -> Start:
     """Start a model with normally distributed numbers: ``dana.model([n], init=dana.normal(0, 0.1))``."""
     _refuse("normal")
+
+
+def column_mean(value: Value) -> Start:
+    """Start a model with the mean of each column that fills an input: ``dana.state(x, init=dana.column_mean(x))``."""
+    _refuse("column_mean")
+
+
+def column_deviation(value: Value) -> Start:
+    """Start a model with the standard deviation of each column that fills an input."""
+    _refuse("column_deviation")
+
+
+def column_scale(value: Value) -> Start:
+    """Start a model with 1 / the standard deviation of each column that fills an input, with 1 for a constant one."""
+    _refuse("column_scale")
 
 
 all = AllTuples()
@@ -328,10 +368,15 @@ __all__ = [
     "abs",
     "algo",
     "all",
+    "amax",
     "arange",
+    "column_deviation",
+    "column_mean",
+    "column_scale",
     "dim",
     "exp",
     "expand",
+    "floor",
     "gaussian",
     "input",
     "inter",
@@ -344,12 +389,15 @@ __all__ = [
     "normal",
     "output",
     "pi",
+    "round",
     "rule",
     "setState",
     "sigma",
     "sigmoid",
     "sqrt",
     "state",
+    "tanh",
     "uniform",
+    "weight",
     "where",
 ]

@@ -122,13 +122,16 @@ def steady_rate(rate: dana.Number, curvature: dana.Value) -> dana.Value:
     """A decaying rate in the unit of the usual curvature, that of the last hundred batches: for features of any scale.
 
     A batch far steeper than usual takes a step in its own unit, five times shorter: momentum repeats the step about ten
-    times before such a batch comes again and could correct it.
+    times before such a batch comes again and could correct it. The decay is fast for a thousand batches, so that a
+    small table's noise is averaged away, and four times slower from there on, so that a large table is learnt to its
+    end.
     """
     batches = dana.state(rate, [])
     usual = dana.state(curvature)
     dana.setState(batches, batches + 1)
     dana.setState(usual, usual + (curvature - usual) / dana.min(batches + 1, 100))
-    return rate / dana.max((1 + 0.001 * batches) * usual, 5 * (curvature - usual))
+    decay = dana.min(1 + 0.004 * batches, 4 + 0.001 * batches)
+    return rate / dana.max(decay * usual, 5 * (curvature - usual))
 
 
 def running_mean(value: dana.Value, keep: dana.Number = 0.9) -> dana.Value:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from dana.server.installation import MAJORS
@@ -9,6 +11,34 @@ from tests.golden import Golden
 from tests.servers import connection, own_root, pg_uri, server, server_root, servers
 
 __all__ = ["connection", "golden", "own_root", "pg_uri", "server", "server_root", "servers"]
+
+
+LONG = (
+    "hwgen/harness",
+    "hwgen/board",
+    "hwgen/engine",
+    "hwgen/access",
+    "hwgen/export",
+    "hwgen/formal",
+    "lockstep",
+    "rules/test_rtl.py",
+    "rules/test_accuracy.py",
+    "runtime/test_builds.py",
+    "client/test_notebook.py",
+    "repo/test_commands.py",
+    "pg/test_faults.py",
+    "simulator/test_sanitized.py",
+    "dsl/test_editors.py",
+)
+"""Files, or folders of such, that take long for the number of their tests: compilations, servers, notebooks."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where workers share the files, what takes long begins first, so that no worker is left with it at the end."""
+    if hasattr(config, "workerinput"):
+        here = Path(__file__).parent
+        items.sort(key=lambda item: not item.path.relative_to(here).as_posix().startswith(LONG))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -7,7 +7,7 @@ deviations, as scikit-learn's pipelines do it; both sides of a comparison get th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -36,18 +36,21 @@ class Split:
         Training rows, shapes (rows, columns) and (rows,).
     test_features, test_label
         The others.
+    raw
+        Features are as they come; else they are standardised.
     """
 
     name: str
-    features: Floats
+    features: NDArray[np.floating]
     label: Floats
-    test_features: Floats
+    test_features: NDArray[np.floating]
     test_label: Floats
+    raw: bool = False
 
     def columns(self, *, test: bool = False) -> dict[str, Floats]:
         """Columns ``x1`` … ``xn`` and ``y``, as a table has them."""
         features, label = (self.test_features, self.test_label) if test else (self.features, self.label)
-        return {f"x{k + 1}": features[:, k] for k in range(features.shape[1])} | {"y": label}
+        return {f"x{k + 1}": features[:, k].astype(np.float32) for k in range(features.shape[1])} | {"y": label}
 
 
 def split(name: str, raw: Raw) -> Split:
@@ -57,30 +60,44 @@ def split(name: str, raw: Raw) -> Split:
     """
     features, label = raw
     if name in TRIPLES:
-        label = label / label.std()
-    order = np.random.default_rng(SEED).permutation(len(label))
-    cut = round(len(order) * (1 - TEST_SHARE))
-    train, test = order[:cut], order[cut:]
-    mean, deviation = features[train].mean(axis=0), features[train].std(axis=0)
-    scaled = (features - mean) / np.where(deviation > 0, deviation, 1.0)
-    scaled = (features if name in TRIPLES else scaled).astype(np.float32)
-    values = label.astype(np.float32)
-    return Split(
-        name=name,
-        features=scaled[train],
-        label=values[train],
-        test_features=scaled[test],
-        test_label=values[test],
+        return cut(name, (features, label / label.std()))
+    plain = cut(name, raw)
+    mean, deviation = plain.features.mean(axis=0), plain.features.std(axis=0)
+    scale = np.where(deviation > 0, deviation, 1.0)
+    return replace(
+        plain,
+        features=((plain.features - mean) / scale).astype(np.float32),
+        test_features=((plain.test_features - mean) / scale).astype(np.float32),
     )
 
 
-def _carried(loader: str) -> Callable[[], Raw]:
+def cut(name: str, raw: Raw, *, by_label: bool = False) -> Split:
+    """Shuffle and cut; with `by_label` the rows of each label in the same shares."""
+    features, label = raw
+    order = np.random.default_rng(SEED).permutation(len(label))
+    groups = [order[label[order] == one] for one in np.unique(label)] if by_label else [order]
+    ends = [round(len(group) * (1 - TEST_SHARE)) for group in groups]
+    train, test = (
+        np.concatenate([group[part(end)] for group, end in zip(groups, ends, strict=True)])
+        for part in (lambda end: slice(0, end), lambda end: slice(end, None))
+    )
+    if by_label:
+        train = np.random.default_rng(SEED).permutation(train)
+    values = label.astype(np.float32)
+    return Split(
+        name=name, features=features[train], label=values[train], test_features=features[test], test_label=values[test]
+    )
+
+
+def carried(loader: str, **options: bool) -> Callable[[], Raw]:
+    """Data of scikit-learn's package."""
+
     def load() -> Raw:
         try:
             import sklearn.datasets
         except ImportError:
             raise SetupError("the comparison needs scikit-learn; run: pip install scikit-learn") from None
-        bunch = getattr(sklearn.datasets, loader)()
+        bunch = getattr(sklearn.datasets, loader)(**options)
         return np.asarray(bunch.data, dtype=np.float64), np.asarray(bunch.target, dtype=np.float64)
 
     return load
@@ -108,11 +125,11 @@ def _triples(matrix: NDArray[np.float64]) -> Raw:
 
 
 CARRIED: dict[str, Callable[[], Raw]] = {
-    "diabetes": _carried("load_diabetes"),
-    "breast_cancer": _carried("load_breast_cancer"),
-    "iris": _carried("load_iris"),
-    "wine": _carried("load_wine"),
-    "digits": _carried("load_digits"),
+    "diabetes": carried("load_diabetes"),
+    "breast_cancer": carried("load_breast_cancer"),
+    "iris": carried("load_iris"),
+    "wine": carried("load_wine"),
+    "digits": carried("load_digits"),
     "even digits": _digits_are_even,
     "pixels of digits": _pixels,
     "cells of breast_cancer": _cells,

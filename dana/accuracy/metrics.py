@@ -69,6 +69,19 @@ def deviance(label: Numbers, predicted: Numbers, _: Metas) -> float:
     return float(d2_tweedie_score(label, predicted, power=1))
 
 
+def pinball_share(label: Numbers, predicted: Numbers, metas: Metas) -> float:
+    """Share of the pinball loss of a constant that is explained."""
+    constant = np.full_like(label, np.quantile(label, metas["q"]))
+    return 1 - pinball(label, predicted, metas) / pinball(label, constant, metas)
+
+
+def auc(label: Numbers, predicted: Numbers, _: Metas) -> float:
+    """Area under the ROC curve."""
+    from sklearn.metrics import roc_auc_score
+
+    return float(roc_auc_score(label, predicted))
+
+
 def accuracy(label: Numbers, predicted: Numbers, _: Metas) -> float:
     """Share of the rows in the right class."""
     return float(np.mean(label == predicted))
@@ -91,6 +104,8 @@ ABSOLUTE = Metric(name="mean absolute error", more_is_better=False, measure=abso
 ROOT = Metric(name="root mean square error", more_is_better=False, measure=root_of_squares)
 PINBALL = Metric(name="pinball loss", more_is_better=False, measure=pinball)
 DEVIANCE = Metric(name="deviance explained", more_is_better=True, measure=deviance)
+PINBALL_SHARE = Metric(name="pinball loss explained", more_is_better=True, measure=pinball_share)
+AUC = Metric(name="AUC", more_is_better=True, measure=auc)
 ACCURACY = Metric(name="accuracy", more_is_better=True, measure=accuracy)
 INERTIA = Metric(name="squared distance to centres", more_is_better=False, measure=inertia)
 VARIANCE = Metric(name="variance explained", more_is_better=True, measure=variance)

@@ -33,8 +33,9 @@ Extents = Mapping[str, float]
 
 
 def predictions(trained: Trained, data: Split) -> Numbers:
-    """The rule's predictions for the rows held out."""
-    return trained.predict(data.columns(test=True))
+    """The rule's predictions for the rows held out; the class where they are of each."""
+    found = trained.predict(data.columns(test=True))
+    return found if found.ndim == 1 else np.argmax(found, axis=1)
 
 
 def above(bound: float) -> Callable[[Trained, Split], Numbers]:
@@ -111,7 +112,8 @@ def _attribute(make: Make, name: str) -> Callable[[Split, Metas], Numbers]:
     return lambda data, metas: np.asarray(getattr(fit(data, metas), name))
 
 
-def _classes(data: Split) -> Extents:
+def classes(data: Split) -> Extents:
+    """As many as the labels number."""
     return {"k": float(data.label.max() + 1)}
 
 
@@ -196,7 +198,7 @@ TASKS: dict[str, Task] = {
         ),
         metric=ACCURACY,
         data=(*CLASSES, MANY_ROWS),
-        extents=_classes,
+        extents=classes,
     ),
     "mlp": Task(
         counterpart="MLPClassifier",
@@ -205,7 +207,7 @@ TASKS: dict[str, Task] = {
         ),
         metric=ACCURACY,
         data=CLASSES,  # scikit-learn's perceptron takes an hour for Covertype
-        extents=_classes,
+        extents=classes,
     ),
     "kmeans": Task(
         counterpart="MiniBatchKMeans",
@@ -214,7 +216,7 @@ TASKS: dict[str, Task] = {
         ),
         metric=INERTIA,
         data=("iris", "wine", "breast_cancer", "digits", "ujiindoorloc"),
-        extents=_classes,
+        extents=classes,
         found=model("C"),
     ),
     "pca": Task(

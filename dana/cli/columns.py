@@ -53,11 +53,11 @@ def declared_table(options: argparse.Namespace) -> TableSchema:
 
 
 def _within_a_table(columns: int) -> None:
-    from dana.storage.columns import MOST_COLUMNS
+    from dana.storage.columns import MAX_COLUMNS
 
-    if columns > MOST_COLUMNS:
+    if columns > MAX_COLUMNS:
         raise UsageError(
-            f"a table of PostgreSQL has at most {MOST_COLUMNS} columns, not {columns}",
+            f"a table of PostgreSQL has at most {MAX_COLUMNS} columns, not {columns}",
             hint="Put the features into one column: --schema 'x float4[N], y float4' --label y.",
         )
 

@@ -1,4 +1,4 @@
-"""Command ``dana demo``: the demonstration on the embedded server, as a table."""
+"""Command ``dana demo``: the demonstration on the embedded server, step by step."""
 
 from __future__ import annotations
 
@@ -8,69 +8,84 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dana.demo import Comparison
+    from dana.demo.tour import Trained
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this group's commands."""
-    demo = commands.add_parser("demo", help="train two tables in the embedded PostgreSQL and compare")
+    demo = commands.add_parser("demo", help="train a table in the embedded PostgreSQL and on generated hardware")
     demo.set_defaults(run=run_demo)
 
 
 def run_demo(options: argparse.Namespace) -> int:
-    """Run the demonstration; 1 where two backends disagree."""
+    """Run the demonstration; 1 where simulator and hardware disagree."""
     from rich.console import Console
 
-    from dana import demo
     from dana.cli.server import shown_progress
-    from dana.client import connect
-    from dana.datasets import COVERTYPE_VARIABLE
+    from dana.client.connection import connect
+    from dana.demo import tour as demo
     from dana.server.embedded import EmbeddedServer
 
+    console = Console(highlight=False, soft_wrap=True)
     with shown_progress() as progress:
         server = EmbeddedServer.start(progress=progress)
-        progress(f"preparing the data (set {COVERTYPE_VARIABLE} to use the real Covertype)")
-        tasks = demo.tasks()
-        with connect(server.dsn) as db:
-            compared = demo.run(db, tasks, progress)
-    console = Console()
-    for one in compared:
-        _print(console, one)
-    console.print("\nTo go on, open [bold].venv/bin/dana psql[/bold] and paste:\n")
-    for line in demo.lines_to_paste(compared[0].task):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-    return 0 if all(one.identical is not False for one in compared) else 1
+        db = connect(server.dsn)
+        rows = demo.prepare(db, progress)
+    with db:
+        console.print("\n[bold]1. A table as it comes[/bold]: 1,500 customers of a shop, and which of them left\n")
+        _print_statement(console, demo.LOOK)
+        _print_rows(console, demo.LOOK.removeprefix("SELECT ").partition(" FROM")[0].split(", "), rows)
+        console.print("\nThe table and the label are named, nothing else; a fifth of the rows is kept to judge by:\n")
+        _print_statement(console, demo.TRAINING)
+        trained = demo.train(db)
+        for said in trained.said:
+            console.print("NOTICE:  " + said.replace("\nHint: ", "\nHINT:  "), markup=False)
+        result = trained.result
+        console.print(f"{result.tuples:,} rows, {result.epochs} passes, {_time(result.wall_seconds)}\n")
+        _print_statement(console, f"SELECT dana_evaluate('{demo.RULE}');")
+        metrics = demo.evaluate(db)
+        console.print(
+            f"On {metrics['rows']} rows that it had not seen: AUC {metrics['auc']:.3f} (a guess is 0.5, 1 is perfect), "
+            f"accuracy {metrics['accuracy']:.3f}\n"
+        )
+        console.print("[bold]2. The same on the accelerator[/bold]: hardware is generated, and run clock by clock\n")
+        _print_statement(console, demo.HARDWARE)
+        with shown_progress() as progress:
+            progress("compiling the hardware with Verilator and training (about a minute, the next time seconds)")
+            hardware = demo.train(db, "rtl")
+        same = demo.identical(db)
+    _print_both(console, trained, hardware)
+    verdict = "[green]the same, bit for bit[/green]" if same else "[red]not the same[/red]"
+    console.print(f"The models of simulator and hardware are {verdict}.\n")
+    console.print("To go on, paste this into [bold]`dana psql`[/bold] (before it, once: `. .venv/bin/activate`):\n")
+    for line in demo.PASTE:
+        console.print(line, markup=False)
+    console.print("\nThe tutorial, docs/tutorial.md, goes on from here. [bold]dana stop[/bold] stops the server.")
+    return 0 if same else 1
 
 
-def _print(console: Console, compared: Comparison) -> None:
+def _print_statement(console: Console, text: str) -> None:
+    console.print(text.rstrip(";") + ";", markup=False, style="cyan")
+
+
+def _print_rows(console: Console, names: list[str], rows: list[tuple[object, ...]]) -> None:
     from rich.table import Table
 
-    task = compared.task
-    rows = next(iter(compared.results.values())).tuples
-    shape = f"{rows:,} rows × {task.data.features.shape[1]}, {task.epochs} epochs"
-    console.print(f"\n[bold]{task.table}[/bold]: {task.data.name}, {shape}", highlight=False)
-    table = Table()
-    table.add_column("")
-    for backend in compared.results:
-        table.add_column(f"dana, {backend}", justify="right")
-    table.add_column("scikit-learn", justify="right")
-    results = list(compared.results.items())
-    table.add_row(
-        "accuracy on held-out rows",
-        *(f"{compared.accuracy[backend]:.4f}" for backend, _ in results),
-        f"{compared.reference_accuracy:.4f}",
-    )
-    table.add_row("epochs run", *(str(result.epochs) for _, result in results), "")
-    table.add_row("cycles", *(f"{result.cycles:,}" for _, result in results), "")
-    table.add_row("modelled time at 150 MHz", *(_time(result.modelled_seconds) for _, result in results), "")
-    table.add_row("wall time of the epochs", *(_time(compared.epoch_seconds[backend]) for backend, _ in results), "")
-    walls = [_time(result.wall_seconds) for _, result in results]
-    table.add_row("wall time of the statement", *walls, _time(compared.reference_seconds))
-    table.add_row("wall time of count(*)", _time(compared.count_seconds), *[""] * len(results))
+    table = Table(*names, box=None)
+    for row in rows:
+        table.add_row(*("NULL" if value is None else str(value) for value in row))
     console.print(table)
-    if compared.identical is not None:
-        verdict = "[green]bit-identical[/green]" if compared.identical else "[red]not identical[/red]"
-        console.print(f"The models of {' and '.join(compared.results)} are {verdict}.")
+
+
+def _print_both(console: Console, simulated: Trained, hardware: Trained) -> None:
+    from rich.table import Table
+
+    both = (simulated, hardware)
+    table = Table("", "simulator", "generated hardware", box=None)
+    table.add_row("clock cycles", *(f"{one.result.cycles:,}" for one in both))
+    table.add_row("they take at 150 MHz", *(_time(one.result.modelled_seconds) for one in both))
+    table.add_row("they took here", *(_time(one.epoch_seconds) for one in both))
+    console.print(table)
 
 
 def _time(seconds: float | None) -> str:

@@ -120,4 +120,4 @@ def _print_best(console: Console, found: Exploration, pages: int) -> None:
         f"An epoch over {pages:,} pages: {cycles.epoch(pages):,.0f} cycles, {1e3 * seconds:.2f} ms at "
         f"{config.clock_hz / 1e6:.0f} MHz, {rate:.1f} GB/s; {found.gap:.1%} above the bound of link and units."
     )
-    console.print(f"In SQL: dana_train(…, design => '{json.dumps(found.wish)}')", soft_wrap=True)
+    console.print(f"In SQL: dana_train(…, design => '{json.dumps(found.overrides)}')", soft_wrap=True)

@@ -15,7 +15,7 @@ from importlib.metadata import version
 
 from dana.cli import bench, demo, design, hardware, jobs, library, models, report, rules, search, server, top, train
 from dana.errors import SetupError, UsageError
-from dana.terminal import printable
+from dana.session.terminal import printable
 
 OK = 0
 USAGE = 2
@@ -85,11 +85,13 @@ def _report(error: Exception) -> int:
 
 
 def _show_warning(message: Warning | str, *where: object, **more: object) -> None:
-    """Print what a rule's author should know; where in our own code it was said helps nobody."""
-    print(printable(str(message), lines=True), file=sys.stderr)
+    """Print what the server or the compiler says; where in our own code it was said helps nobody."""
+    label = "notice: " if _is_from("dana.session.notices", "ServerNotice", message) else "warning: "
+    text = printable(str(message), lines=True)
+    print(text if text.startswith("warning[") else label + text, file=sys.stderr)  # the compiler's say it themselves
 
 
-def _is_from(module: str, name: str, error: Exception) -> bool:
+def _is_from(module: str, name: str, error: object) -> bool:
     """Whether ``error`` is of a class of a module that may not be loaded: then nothing can have raised it."""
     loaded = sys.modules.get(module)
     return loaded is not None and isinstance(error, getattr(loaded, name))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dana.cli.columns import add_table, declared_table
-from dana.cli.rules import wish
+from dana.cli.rules import override
 
 if TYPE_CHECKING:
     from hwgen.devices import Device
@@ -50,28 +50,32 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 
 def _add_machine(command: argparse.ArgumentParser) -> None:
-    """Arguments that say which machine: table, device, wishes."""
+    """Arguments that say which machine: table, device, overrides."""
     add_table(command)
     command.add_argument("--device", default="xcvu9p", metavar="NAME", help="an FPGA, or the path of its file (xcvu9p)")
     command.add_argument(
-        "--design", action="append", default=[], type=wish, metavar="NAME=VALUE", help="wish for the machine: threads=4"
+        "--design",
+        action="append",
+        default=[],
+        type=override,
+        metavar="NAME=VALUE",
+        help="override for the machine: threads=4",
     )
 
 
 def run_export(options: argparse.Namespace) -> int:
     """Write the package, and say what is in it."""
-    from dana.export import export, write
+    from dana.codesign.package import export, write
+    from dana.compiler import bind
     from dana.rulefile import load
+    from dana.runtime.streams import declared_request
 
     rule = load(options.file)
-    files = export(
-        rule,
-        declared_table(options),
-        _device(options.device),
-        label=options.label,
-        page_size=options.page_size,
-        design=dict(options.design),
-    )
+    request = declared_request(rule, declared_table(options), label=options.label, page_size=options.page_size)
+    schema, page_size = request.relation.schema, request.relation.page_size
+    binding = bind(rule.hdfg, schema, label=request.label)
+    device, design = _device(options.device), dict(options.design)
+    files = export(rule, binding, schema, device, page_size=page_size, design=design)
     write(options.output, files)
     print(f"{options.output}: rule {rule.name}, {len(files)} files; read {options.output / 'REPORT.md'}")
     return 0

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from dana.terminal import cells, printable
+from dana.session.terminal import cells, printable
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dana.experiments import Job
+    from dana.session.calls import Job
 
 SHOWN = 20
 
@@ -30,7 +30,7 @@ def run_jobs(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from dana.cli.server import started
-    from dana.client import connect
+    from dana.client.connection import connect
 
     with connect(options.dsn or started(major=18).dsn) as db:
         if options.cancel is not None:

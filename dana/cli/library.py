@@ -42,7 +42,7 @@ def run_show(options: argparse.Namespace) -> int:
 def run_install(options: argparse.Namespace) -> int:
     """Register, and say which."""
     from dana.cli.server import started
-    from dana.client import connect
+    from dana.client.connection import connect
 
     dsn = options.dsn or started(major=18).dsn
     with connect(dsn) as db:

@@ -1,41 +1,143 @@
-"""The command ``dana export``: a trained model for other software."""
+"""Commands about trained models: which there are, how good one is, what it predicts, and one for other software."""
 
 from __future__ import annotations
 
 import argparse
-import json
+import csv
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dana.terminal import printable
+from dana.cli.options import names
+from dana.session.terminal import cells, printable
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from dana.client.connection import Connection
 
 FORMATS = ("json", "onnx", "pmml")
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command."""
+    """Add this group's commands."""
+    models = commands.add_parser("models", help="list the trained models; with --metric the best first")
+    models.add_argument("name", nargs="?", metavar="NAME", help="only versions of this one")
+    models.add_argument("--metric", metavar="NAME", help="evaluate each, and rank them: auc, accuracy, rmse, r2 …")
+    models.set_defaults(run=run_models)
+
+    evaluate = commands.add_parser("evaluate", help="compare a model's predictions with the labels")
+    evaluate.add_argument("model", metavar="MODEL", help="its name, or name@version")
+    _add_rows(evaluate, "table to evaluate on (what it was trained on)")
+    evaluate.add_argument("--part", metavar="PART", help="rows that the training left out: test; or train, or all")
+    evaluate.add_argument("--threshold", type=float, metavar="NUMBER", help="least prediction that counts as positive")
+    evaluate.set_defaults(run=run_evaluate)
+
+    predict = commands.add_parser("predict", help="write a model's predictions for a table's rows as CSV")
+    predict.add_argument("model", metavar="MODEL", help="its name, or name@version")
+    _add_rows(predict, "table or view with the rows; or --query")
+    predict.add_argument("--columns", type=names, metavar="A,B,…", help="columns to keep (the primary key)")
+    predict.add_argument(
+        "--labels", action="store_true", help="labels, of a model that predicts a probability or score"
+    )
+    predict.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of to the terminal")
+    predict.set_defaults(run=run_predict)
+
     export = commands.add_parser("export", help="write a trained model as ONNX, PMML or JSON")
     export.add_argument("model", metavar="MODEL", help="its name, or name@version")
     export.add_argument("--format", choices=FORMATS, help="as the output's name ends; without an end json")
     export.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of to the terminal")
-    export.add_argument("--dsn", help="server that has the model (the embedded one)")
     export.set_defaults(run=run_export_model)
+    for command in (models, evaluate, predict, export):
+        command.add_argument("--dsn", help="server that has the model (the embedded one)")
+
+
+def _add_rows(command: argparse.ArgumentParser, source: str) -> None:
+    rows = command.add_mutually_exclusive_group()
+    rows.add_argument("--source", metavar="TABLE", help=source)
+    rows.add_argument("--query", metavar="SQL", help="one SELECT instead")
+    command.add_argument("--filter", metavar="SQL", help="condition on the rows")
+
+
+def _connected(options: argparse.Namespace) -> Connection:
+    from dana.cli.server import started
+    from dana.client.connection import connect
+
+    return connect(options.dsn or started(major=18).dsn)
+
+
+def run_models(options: argparse.Namespace) -> int:
+    """Show the models, as they rank or the newest first."""
+    from rich.console import Console
+
+    with _connected(options) as db:
+        found = db.models(options.name, metric=options.metric)
+    rows = []
+    for model in found:
+        score = model.metric if options.metric else model.loss
+        seconds = "" if model.wall_seconds is None else f"{model.wall_seconds:.3g} s"
+        shown = (f"{model.name}@{model.version}", model.rule, model.source, "" if score is None else f"{score:.6g}")
+        rows.append((*shown, seconds, f"{model.created:%Y-%m-%d %H:%M}"))
+    Console().print(_table(("model", "rule", "data", options.metric or "loss", "time", "trained"), rows))
+    return 0
+
+
+def run_evaluate(options: argparse.Namespace) -> int:
+    """Show each metric on a line, then the tables of classes."""
+    from rich.console import Console
+
+    from dana.client.outcomes import NESTED
+
+    asked = {name: getattr(options, name) for name in ("query", "filter", "part", "threshold")}
+    with _connected(options) as db:
+        found = db.evaluate(options.model, options.source, **asked)
+    console = Console()
+    console.print(_table((), ((name, _shown(each)) for name, each in found.items() if name not in NESTED)))
+    for titles, rows in found.tables():
+        console.print()
+        console.print(_table(tuple(titles), ([_shown(each) for each in row] for row in rows), names=1))
+    return 0
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def run_predict(options: argparse.Namespace) -> int:
+    """Write the predictions as CSV, NULL as nothing."""
+    from dana.client.predictions import predicted_rows, read_predicting
+    from dana.errors import UsageError
+
+    if options.source is None and options.query is None:
+        raise UsageError("say for which rows: --source TABLE, or --query 'SELECT …'")
+    asked = {name: getattr(options, name) for name in ("query", "columns", "filter")}
+    with _connected(options) as db:
+        how = read_predicting(db.session, options.model)
+        function = how.function(labels=options.labels)
+        titles, rows = predicted_rows(db.session, options.model, options.source, function=function, **asked)
+    if options.output is None:
+        shown = sys.stdout.isatty()
+        values = ([printable(v) if shown and isinstance(v, str) else v for v in row] for row in [tuple(titles), *rows])
+        csv.writer(sys.stdout, lineterminator="\n").writerows(values)
+        return 0
+    with options.output.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([tuple(titles), *rows])
+    print(f"{options.output}: {len(rows):,} predictions of model {printable(options.model)}")
+    return 0
 
 
 def run_export_model(options: argparse.Namespace) -> int:
     """Read the model, write it."""
-    from dana.cli.server import started
-    from dana.client import connect
+    from dana.client.models import encode_model, format_of, read_exported
     from dana.errors import UsageError
-    from dana.experiments import value
 
-    kind = options.format or _kind_of(options.output)
+    kind = options.format or format_of(options.output)
     if kind == "onnx" and options.output is None and sys.stdout.isatty():
         raise UsageError("ONNX is binary; write it to a file with --output FILE")
-    with connect(options.dsn or started(major=18).dsn) as db:
-        stored = value(db.session, "dana_export_model", {"model": options.model})
-    made = _make(kind, stored)
+    with _connected(options) as db:
+        stored = read_exported(db.session, options.model)
+    made = encode_model(stored, kind)
     if options.output is None:
         if sys.stdout.isatty():
             made = printable(made.decode(), lines=True).encode()
@@ -48,26 +150,14 @@ def run_export_model(options: argparse.Namespace) -> int:
     return 0
 
 
-def _kind_of(output: Path | None) -> str:
-    from dana.errors import UsageError
+def _table(titles: tuple[str, ...], rows: Iterable[Sequence[Any]], names: int = 3) -> Table:
+    from rich.table import Table
+    from rich.text import Text
 
-    suffix = "" if output is None else output.suffix[1:].lower()
-    if suffix and suffix not in FORMATS:
-        raise UsageError(
-            f"{output} does not end as a format does: .{', .'.join(FORMATS)}", hint="Or say which with --format."
-        )
-    return suffix or "json"
-
-
-def _make(kind: str, exported: dict[str, Any]) -> bytes:
-    from dana.interchange.stored import read_model
-
-    if kind == "onnx":
-        from dana.interchange.onnx_graph import onnx_model
-
-        return onnx_model(read_model(exported))
-    if kind == "pmml":
-        from dana.interchange.pmml import pmml
-
-        return pmml(read_model(exported)).encode()
-    return (json.dumps(exported, indent=1) + "\n").encode()
+    table = Table(box=None, show_header=bool(titles))
+    for place, title in enumerate(titles):
+        name = place < names  # a name may go on in the next line, a number not
+        table.add_column(Text(printable(title)), no_wrap=not name, overflow="fold", justify="left" if name else "right")
+    for row in rows:
+        table.add_row(*cells(row))
+    return table

@@ -40,8 +40,12 @@ def names(text: str) -> list[str]:
 def _reader(name: str, kind: Any) -> Callable[[str], Any]:
     if name == "hyper":
         return _assignment
-    if name == "design":
+    if name in ("design", "preprocess"):
         return _object
+    if kind is bool:
+        return _truth
+    if "Mapping" in str(kind):
+        return lambda text: _object(text) if text.lstrip().startswith("{") else text
     if kind in (int, float):
         reader: Callable[[str], Any] = kind
         return reader
@@ -54,6 +58,13 @@ def _assignment(text: str) -> tuple[str, float]:
         return name.strip(), float(value)
     except ValueError:
         raise argparse.ArgumentTypeError(f"META=NUMBER is expected, not {text!r}") from None
+
+
+def _truth(text: str) -> bool:
+    known = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
+    if text.lower() not in known:
+        raise argparse.ArgumentTypeError(f"true or false is expected, not {text!r}")
+    return known[text.lower()]
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -8,17 +8,23 @@ from pathlib import Path
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    report = commands.add_parser("report", help="write one HTML page about a run: loss, cycles, machine, schedule")
+    report = commands.add_parser(
+        "report", help="write one HTML page about a run: metrics, curves, coefficients, data; then the machine"
+    )
     report.add_argument("number", type=int, metavar="RUN", help="number of the run, as dana_train returns it")
     report.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to (run-RUN.html)")
+    report.add_argument("--threshold", type=float, metavar="NUMBER", help="least prediction that counts as positive")
+    report.add_argument(
+        "--no-rows", action="store_true", help="read what the training stored alone: no metrics, no curves of them"
+    )
     report.add_argument("--dsn", help="server that has the run (the embedded one)")
     report.set_defaults(run=run_report)
 
 
 def run_report(options: argparse.Namespace) -> int:
-    """Read the run, make its machine again, write the page."""
+    """Read the run, evaluate its model, make its machine again, write the page."""
     from dana.cli.server import started
-    from dana.client import connect
+    from dana.client.connection import connect
     from dana.errors import SetupError
 
     try:
@@ -27,10 +33,14 @@ def run_report(options: argparse.Namespace) -> int:
         raise SetupError(f"reports need the package {error.name}; run: pip install 'dana-db[report]'") from None
     from dana.report.history import read_run
     from dana.report.machine import machine_of
+    from dana.report.scores import read_scores
+    from dana.report.stored import read_model
 
     with connect(options.dsn or started(major=18).dsn) as db:
         run = read_run(db.session, options.number)
+        model = read_model(db.session, run)
+        scores = "" if options.no_rows else read_scores(db.session, run, model, options.threshold)
     file = options.output or Path(f"run-{run.id}.html")
-    file.write_text(render(run, machine_of(run)), encoding="utf-8")
+    file.write_text(render(run, machine_of(run), model, scores), encoding="utf-8")
     print(file)
     return 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dana.cli.columns import add_table, declared_table
 from dana.errors import UsageError
-from dana.terminal import printable
+from dana.session.terminal import printable
 
 if TYPE_CHECKING:
     from dana.runtime.trainer import TrainRequest
@@ -29,21 +29,23 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
     compile_ = commands.add_parser("compile", help="show what a stage of the compiler makes of a rule file")
     compile_.add_argument("file", type=Path, metavar="FILE")
-    compile_.add_argument("--emit", choices=tuple(STAGES), default="program", help="the stage (program)")
+    compile_.add_argument(
+        "--emit", metavar="STAGE", default="program", help="the stage (program); `list` says which there are"
+    )
     add_table(compile_)
     compile_.add_argument(
         "--design",
         action="append",
         default=[],
-        type=wish,
+        type=override,
         metavar="NAME=VALUE",
-        help="wish for the machine: threads=4",
+        help="override for the machine: threads=4",
     )
     compile_.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of to the terminal")
     compile_.set_defaults(run=run_compile)
 
 
-def wish(text: str) -> tuple[str, int | str]:
+def override(text: str) -> tuple[str, int | str]:
     """A field of a machine, as an argument."""
     name, equals, value = text.partition("=")
     if not (name and equals and value):
@@ -64,7 +66,7 @@ def run_check(options: argparse.Namespace) -> int:
         if rule.diagnostics:
             code = FAILED
         else:
-            print(f"{file}: rule {rule.name}, no errors")
+            print(printable(f"{file}: rule {rule.name}, no errors"))
     return code
 
 
@@ -72,8 +74,13 @@ def run_compile(options: argparse.Namespace) -> int:
     """Compile as far as the stage asked for and write what it made."""
     from dana.rulefile import load
 
-    rule = load(options.file)
-    made = STAGES[options.emit](rule, options)
+    stages = _stages()
+    if options.emit == "list":
+        print("".join(f"{name:12} {what}\n" for name, (what, _) in stages.items()), end="")
+        return 0
+    if options.emit not in stages:
+        raise UsageError(f"stage {options.emit!r} does not exist", hint=f"The stages are {', '.join(stages)}.")
+    made = stages[options.emit][1](load(options.file), options)
     if options.output is not None:
         options.output.write_bytes(made)
     elif sys.stdout.isatty() and b"\0" in made:
@@ -102,17 +109,12 @@ def _svg(rule: Rule, options: argparse.Namespace) -> bytes:
     return svg(rule.hdfg).encode()
 
 
-def _program(rule: Rule, options: argparse.Namespace) -> bytes:
-    from hwgen.spec.engine_text import disassemble
+def _pass(rule: Rule, options: argparse.Namespace) -> bytes:
+    """What the pass made that `--emit` names."""
+    from dana.compiler.passes import text_of
+    from dana.runtime.designs import pass_results
 
-    bundle = _compiled(rule, options)
-    return disassemble(bundle.program, bundle.sections).encode()
-
-
-def _strider(rule: Rule, options: argparse.Namespace) -> bytes:
-    from hwgen.spec.strider_text import disassemble
-
-    return disassemble(_compiled(rule, options).strider).encode()
+    return text_of(pass_results(_request(rule, options))[options.emit]).encode()
 
 
 def _cost(rule: Rule, options: argparse.Namespace) -> bytes:
@@ -136,15 +138,18 @@ def _bundle(rule: Rule, options: argparse.Namespace) -> bytes:
     return _compiled(rule, options).to_bytes()
 
 
-STAGES: dict[str, Callable[[Rule, argparse.Namespace], bytes]] = {
-    "ast": _ast,
-    "hdfg": _hdfg,
-    "svg": _svg,
-    "program": _program,
-    "cost": _cost,
-    "strider": _strider,
-    "bundle": _bundle,
-}
+def _stages() -> dict[str, tuple[str, Callable[[Rule, argparse.Namespace], bytes]]]:
+    """What each stage is, and what shows it; of the compiler's, the list of its passes says it."""
+    from dana.compiler.passes import PASSES
+
+    return {
+        "ast": ("the syntax tree", _ast),
+        "hdfg": ("the dataflow graph", _hdfg),
+        "svg": ("the dataflow graph as a picture", _svg),
+        **{one.name: (one.does, _pass) for one in PASSES if one.shown},
+        "cost": ("instructions and cycles, beside what no program passes", _cost),
+        "bundle": ("all that a machine is loaded with, binary", _bundle),
+    }
 
 
 def _request(rule: Rule, options: argparse.Namespace) -> TrainRequest:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from dana.cli.options import add_training, table_or_query, training_options
 from dana.cli.train import registered
-from dana.options import TrialOptions
-from dana.terminal import cells, printable
+from dana.client.options import TrialOptions
+from dana.session.terminal import cells, printable
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dana.experiments import SearchPoint
+    from dana.session.calls import SearchPoint
 
 
 OWN = ("metric", "folds", "test_size", "seed", "key", "threshold", "keep")
@@ -58,7 +58,7 @@ def run_search(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from dana.cli.server import started
-    from dana.client import connect
+    from dana.client.connection import connect
 
     arguments = training_options(options, TrialOptions)
     arguments |= {name: getattr(options, name) for name in OWN}

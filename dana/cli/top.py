@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from dana.terminal import cells, printable
+from dana.session.terminal import cells, printable
 
 if TYPE_CHECKING:
     import psycopg
@@ -70,7 +70,7 @@ def run_top(options: argparse.Namespace) -> int:
     from rich.live import Live
 
     from dana.cli.server import started
-    from dana.client import connect
+    from dana.client.connection import connect
 
     console = Console(highlight=False)
     curves: dict[int, list[float | None]] = {}

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dana.cli.options import add_training, table_or_query, training_options
-from dana.options import TrainOptions
-from dana.terminal import cells
+from dana.client.options import TrainOptions
+from dana.session.terminal import cells
 
 if TYPE_CHECKING:
-    from dana.client import Connection, TrainResult
+    from dana.client.connection import Connection, TrainResult
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -27,7 +27,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def run_train(options: argparse.Namespace) -> int:
     """Register the rule where a file is given, train, print the result."""
     from dana.cli.server import started
-    from dana.client import connect
+    from dana.client.connection import connect
 
     table, arguments = table_or_query(options), training_options(options, TrainOptions)
     with connect(options.dsn or started(major=18).dsn) as db:

@@ -69,12 +69,13 @@ DIVIDE_STAGE = {"ecp5": (220.0, 104.0), "xcup": (160.0, 104.0)}
 """LUTs and flip-flops of a stage more in a division unit; of ECP5 as synthesised for an interval of 9, of UltraScale+
 in the proportion of the two families' units of one stage."""
 
-TABLE, EXPONENTIAL = "table", "exponential"
+TABLE, EXPONENTIAL, PRODUCT = "table", "exponential", "product"
 FUNCTION_PARTS: dict[Opcode, tuple[Opcode | str, ...]] = {
     Opcode.SIGMOID: (Opcode.SIGMOID, TABLE),
     Opcode.GAUSSIAN: (Opcode.GAUSSIAN, EXPONENTIAL, TABLE),
     Opcode.EXP: (Opcode.EXP, EXPONENTIAL, TABLE),
-    Opcode.LOG: (Opcode.LOG, TABLE),
+    Opcode.LOG: (Opcode.LOG, PRODUCT, TABLE),
+    Opcode.TANH: (Opcode.TANH, Opcode.SIGMOID, PRODUCT, TABLE),
     Opcode.SQRT: (Opcode.SQRT, Opcode.DIV),
     Opcode.DIV: (Opcode.DIV,),
 }
@@ -87,7 +88,9 @@ FUNCTION_AREAS: dict[str, dict[Opcode | str, Row]] = {
         Opcode.SIGMOID: (123, 72, 0, 0),
         Opcode.GAUSSIAN: (80, 133, 3, 0),
         Opcode.EXP: (50, 3, 0, 0),
-        Opcode.LOG: (395, 533, 2, 0),
+        PRODUCT: (94, 150, 2, 0),
+        Opcode.LOG: (301, 383, 0, 0),
+        Opcode.TANH: (78, 105, 0, 0),
         Opcode.SQRT: (91, 3, 0, 0),
         Opcode.DIV: (160, 200, 0, 0),
     },
@@ -97,7 +100,9 @@ FUNCTION_AREAS: dict[str, dict[Opcode | str, Row]] = {
         Opcode.SIGMOID: (278, 16, 0, 0),
         Opcode.GAUSSIAN: (175, 90, 2, 0),
         Opcode.EXP: (62, 0, 0, 0),
-        Opcode.LOG: (659, 663, 3, 0),
+        PRODUCT: (197, 320, 3, 0),
+        Opcode.LOG: (462, 343, 0, 0),
+        Opcode.TANH: (105, 116, 0, 0),
         Opcode.SQRT: (155, 3, 0, 0),
         Opcode.DIV: (281, 200, 0, 0),
     },

@@ -23,10 +23,10 @@ from hwgen.spec.strider import Fault
 BATCHES = 8
 """Batches, or rounds of a batch without end, that a run has at least."""
 
-MOST_TUPLES = 200_000
+MAX_TUPLES = 200_000
 """Tuples of a run beyond which a long batch is cut."""
 
-MOST_BYTES = 1 << 24
+MAX_BYTES = 1 << 24
 """Bytes of pages likewise: rows may be long. Of a longer batch the end is counted a few per cent wrong."""
 
 NEAR = 0.95
@@ -109,7 +109,7 @@ def measure_cycles(bundle: Bundle, sample: Sample) -> Cycles:
     """
     config = bundle.config
     batch = bundle.round_tuples if bundle.batch == WHOLE_EPOCH else bundle.batch
-    most = min(MOST_TUPLES, max(1, MOST_BYTES * sample.rows // len(sample.data)))
+    most = min(MAX_TUPLES, max(1, MAX_BYTES * sample.rows // len(sample.data)))
     wanted = min(BATCHES * max(batch, bundle.round_tuples), most)
     # whole batches, so that both runs end alike
     step = batch // int(np.gcd(batch, sample.rows))

@@ -4,7 +4,7 @@ In: a bound rule, the table's schema and a device. Out: an `Exploration`: every 
 fit, and the best, beside a bound that no machine of the device can pass.
 
 All ways of dividing units into threads and clusters are compiled and measured; there are at most 35. Memories follow
-from the rule (`dana.compiler.design`), and are halved while they are too large for the device; the number of Striders
+from the rule (`dana.codesign.default`), and are halved while they are too large for the device; the number of Striders
 is the least that is as fast as the most; special functions are the rule's. So the search is exhaustive in these
 dimensions, and `Exploration.gap` says how far its best is from what cannot be beaten.
 """
@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 
 from dana.codesign.area import Area, area_of
 from dana.codesign.cycles import Cycles, measure_cycles
+from dana.codesign.default import default_bundle, on_pages
 from dana.codesign.sample import Sample, sample_pages
-from dana.compiler import compile_bundle
-from dana.compiler.binding import Binding
-from dana.compiler.design import on_pages
-from dana.compiler.engine import DoesNotFit, prepare
+from dana.compiler.binding.columns import Binding
+from dana.compiler.passes import plan_of
+from dana.compiler.target import DoesNotFit
 from dana.errors import UsageError
 from dana.storage.schema import TableSchema
 from hwgen.devices import Device, device_names, load_device
@@ -32,7 +32,7 @@ from hwgen.spec.timing import DIVIDE_INTERVALS
 
 THREADS = (1, 2, 4, 8, 16, 32, 64)
 CLUSTERS = (1, 2, 4, 8, 16)
-WISHES = (
+OVERRIDES = (
     "threads",
     "clusters",
     "striders",
@@ -44,8 +44,8 @@ WISHES = (
     "functions",
     "crossed",
 )
-OF_AREA = tuple(name for name in WISHES if name != "link_bytes")
-"""Wishes without which a machine may be smaller."""
+OF_AREA = tuple(name for name in OVERRIDES if name != "link_bytes")
+"""Overrides without which a machine may be smaller."""
 
 STRIDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 AS_FAST = 1.01
@@ -123,9 +123,9 @@ class Exploration:
         return self.best.cycles.page / self.bound - 1
 
     @property
-    def wish(self) -> dict[str, int]:
+    def overrides(self) -> dict[str, int]:
         """The best machine as a training's ``design``: what does not follow from the rule."""
-        return {name: getattr(self.best.bundle.config, name) for name in WISHES}
+        return {name: getattr(self.best.bundle.config, name) for name in OVERRIDES}
 
 
 def explore(
@@ -138,7 +138,7 @@ def explore(
     tuples: int | None = None,
     design: Mapping[str, int] | None = None,
 ) -> Exploration:
-    """Search.
+    """Compile and measure every division of units that may fit the device.
 
     Parameters
     ----------
@@ -161,18 +161,18 @@ def explore(
     found: list[Candidate] = []
     refused: UsageError | None = None
     # where one thread does all the work, more of them would only repeat it
-    useful = THREADS[:1] if prepare(binding.graph)[0].alone else THREADS
+    useful = THREADS[:1] if plan_of(binding.graph).alone else THREADS
     for threads in _choices(given, "threads", useful):
         for clusters in _choices(given, "clusters", CLUSTERS):
-            wishes = {**fixed, "threads": threads, "clusters": clusters}
+            overrides = {**fixed, "threads": threads, "clusters": clusters}
             # a beat must not be wider than what the machine stores in a cycle
-            wishes["link_bytes"] = min(fixed["link_bytes"], 8 * clusters * LANES_PER_CLUSTER)
+            overrides["link_bytes"] = min(fixed["link_bytes"], 8 * clusters * LANES_PER_CLUSTER)
             try:
-                candidate = _fastest(job, wishes)
+                candidate = _fastest(job, overrides)
             except DoesNotFit as error:
                 refused = error
                 continue
-            found.append(_made_to_fit(job, candidate, wishes, given))
+            found.append(_shrunk_to_fit(job, candidate, overrides, given))
     if not found:
         assert refused is not None
         raise refused
@@ -200,18 +200,18 @@ def _link_bytes(device: Device) -> int:
     return min(WIDEST_LINK, max(8, 1 << int(device.link_bytes).bit_length() - 1))
 
 
-def _fastest(job: _Job, wishes: Mapping[str, int]) -> Candidate:
+def _fastest(job: _Job, overrides: Mapping[str, int]) -> Candidate:
     """The least Striders that are as fast as the most, for one division."""
-    choices = _choices(wishes, "striders", STRIDERS)
-    most = compile_bundle(
-        job.binding, job.schema, max_tuples=job.max_tuples, design={**wishes, "striders": choices[-1]}
+    choices = _choices(overrides, "striders", STRIDERS)
+    most = default_bundle(
+        job.binding, job.schema, max_tuples=job.max_tuples, design={**overrides, "striders": choices[-1]}
     )
     # hardware for the rule's operations and no others, unless the user wants it for other rules, too
     own = {
         "functions": functions_mask(instruction.op for instruction in most.program),
         "crossed": int(any(instruction.crossed for instruction in most.program)),
     }
-    chosen = {name: wishes.get(name, value) for name, value in own.items()}
+    chosen = {name: overrides.get(name, value) for name, value in own.items()}
     bundles = [replace(most, config=replace(most.config, striders=count, **chosen)) for count in choices]
     goal = AS_FAST * job.measure(bundles[-1]).page
     # cycles never grow with Striders
@@ -228,7 +228,9 @@ def _candidate(job: _Job, bundle: Bundle) -> Candidate:
     )
 
 
-def _made_to_fit(job: _Job, candidate: Candidate, wishes: Mapping[str, int], given: Mapping[str, int]) -> Candidate:
+def _shrunk_to_fit(
+    job: _Job, candidate: Candidate, overrides: Mapping[str, int], given: Mapping[str, int]
+) -> Candidate:
     """Where logic is what the device lacks: smaller division units, and exchanges that do not cross, if the rule can do
     without; where it is block RAM: smaller memories; then fewer Striders, until it is enough. Nothing is tried with
     more units than the device holds."""
@@ -242,22 +244,22 @@ def _made_to_fit(job: _Job, candidate: Candidate, wishes: Mapping[str, int], giv
         if candidate.uses["luts"] <= 1 or "divide_interval" in given:
             break
         if interval > candidate.bundle.config.divide_interval:
-            wishes = {**wishes, "divide_interval": interval}
-            candidate = _fastest(job, wishes)
+            overrides = {**overrides, "divide_interval": interval}
+            candidate = _fastest(job, overrides)
     for name in ("scratch_depth", "tuple_depth"):
         while (
             name not in given and _lacks_memory(candidate) and getattr(candidate.bundle.config, name) > SMALLEST_MEMORY
         ):
-            smaller = {**wishes, name: getattr(candidate.bundle.config, name) // 2}
+            smaller = {**overrides, name: getattr(candidate.bundle.config, name) // 2}
             try:
                 candidate = _fastest(job, smaller)
             except DoesNotFit:
                 break
-            wishes = smaller
+            overrides = smaller
     # after the memories: in smaller ones, rounds are shorter, and threads share more of a batch's work
     if candidate.uses["luts"] > 1 and candidate.bundle.config.crossed and "crossed" not in given:
         with contextlib.suppress(DoesNotFit):
-            candidate = _fastest(job, {**wishes, "crossed": 0})
+            candidate = _fastest(job, {**overrides, "crossed": 0})
     while "striders" not in given and not candidate.fits and candidate.bundle.config.striders > 1:
         bundle = candidate.bundle
         fewer = max(count for count in STRIDERS if count < bundle.config.striders)
@@ -281,7 +283,7 @@ def _bound(found: list[Candidate], device: Device) -> float:
 
 
 def _nothing_fits(job: _Job, found: list[Candidate], given: Mapping[str, int], retry: Mapping[str, int]) -> UsageError:
-    """What the smallest machine lacks, and what was tried and would do: another device, no wishes, smaller memories."""
+    """What the smallest machine lacks, and what was tried and would do: another device, no overrides, less memory."""
     smallest = min(found, key=lambda candidate: candidate.use)
     device, area, config = smallest.device, smallest.area, smallest.bundle.config
     over = [

@@ -3,9 +3,7 @@
 In: what `dsl` made of a rule, what `dana.storage` knows of a table. Out: `hwgen.spec.bundle.Bundle`. See README.md.
 """
 
-from dana.compiler.binding import Binding, bind
-from dana.compiler.bundle import compile_bundle
-from dana.compiler.design import default_config
-from dana.compiler.engine import compile_engine
+from dana.compiler.binding.columns import Binding, bind
+from dana.compiler.compile import compile_bundle, compile_engine
 
-__all__ = ["Binding", "bind", "compile_bundle", "compile_engine", "default_config"]
+__all__ = ["Binding", "bind", "compile_bundle", "compile_engine"]

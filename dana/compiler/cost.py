@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from dana.compiler.engine import prepare
-from dana.compiler.sections import Plan
+from dana.compiler.passes import plan_of
+from dana.compiler.place.sections import Plan
 from dana.compiler.verify import section_length, timing
 from dsl.hdfg.graph import ELEMENTWISE, REDUCTIONS, Graph, Node, Op
 from hwgen.spec import cycles
@@ -100,14 +100,14 @@ class Cost:
 
 
 def count_cost(graph: Graph, bundle: Bundle) -> Cost:
-    """Count.
+    """What the Bundle's program takes, and the bounds of its rule on its machine.
 
     Parameters
     ----------
     graph
         Bound: the one that the Bundle was compiled from.
     """
-    plan, _ = prepare(graph)
+    plan = plan_of(graph)
     config = bundle.config
     batch = bundle.round_tuples if bundle.batch == WHOLE_EPOCH else bundle.batch
     sections = {name: _section(bundle, name) for name in bundle.sections}
@@ -116,6 +116,7 @@ def count_cost(graph: Graph, bundle: Bundle) -> Cost:
     def length(name: Section) -> int:
         return cycles.SECTION_START + sections[name].length if name in sections else 0
 
+    # every round but the last is pushed, and merged once with another
     joined = (rounds - 1) * (length(Section.PUSH) + length(Section.MERGE))
     taken = rounds * (cycles.ROUND_START + length(Section.TUPLE)) + joined + length(Section.BATCH)
     times = {Section.TUPLE: rounds, Section.PUSH: rounds - 1, Section.MERGE: rounds - 1, Section.BATCH: 1}
@@ -130,9 +131,10 @@ def count_cost(graph: Graph, bundle: Bundle) -> Cost:
         elif plan.section[k] in (Section.INIT, Section.EPOCH):
             share = 0
         elif plan.graph.nodes[k].op is Op.MERGE:
-            share = (batch - 1) / batch
+            share = (batch - 1) / batch  # n values are merged by n - 1 operations
         operations += share * count
         special += share * busy
+    # the lanes and the special function units work beside one another: the slower of the two is the bound
     units = max(operations / config.units, special / (config.threads * config.clusters))
     return Cost(
         sections=sections,

@@ -3,10 +3,10 @@
 In: a program and the machine it is for. Out: everything in which it breaks the contract. It reads the document and
 `hwgen.spec` and nothing of the compiler, whose bugs it is there to find.
 
-Checked for every section: it ends; fields are in range; addresses lie in their memories; a row is read only when it has
-been written and its result can be read; results come out one a cycle; a row's later result comes out later; turns take
-MIN_INSTRUCTION cycles; END waits for all results; tuple memory is read by `tuple` only, levels by `merge` and `push`;
-entries of the index file are set when they are used, and whatever row one may choose obeys all of this.
+Checked besides the rules of `hwgen.spec.legal`, for every section: it ends; fields are in range; addresses lie in their
+memories; a row is read only when it has been written and its result can be read; results come out one a cycle; a row's
+later result comes out later; turns take MIN_INSTRUCTION cycles; END waits for all results; whatever row an index may
+choose obeys all of this.
 """
 
 from __future__ import annotations
@@ -18,27 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dana.errors import InternalError
-from hwgen.spec import cycles
+from hwgen.spec import cycles, legal
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
-from hwgen.spec.engine import Instruction, Mask, Opcode, Section, Source
+from hwgen.spec.engine import Instruction, Mask, Opcode, Section
 
 Integers = npt.NDArray[np.int64]
-ONE_OPERAND = frozenset(
-    {
-        Opcode.MOV,
-        Opcode.SETX,
-        Opcode.NEG,
-        Opcode.ABS,
-        Opcode.SIGMOID,
-        Opcode.GAUSSIAN,
-        Opcode.EXP,
-        Opcode.LOG,
-        Opcode.SQRT,
-    }
-)
-WITHOUT_EXCHANGE = ONE_OPERAND | {Opcode.MOVC, Opcode.DIV}
-FUNCTIONS = (Opcode.SIGMOID, Opcode.GAUSSIAN, Opcode.EXP, Opcode.LOG, Opcode.SQRT, Opcode.DIV)
-"""Special functions in the order of the bits that say which ones a machine has."""
 
 DATAFLOW = (Section.INIT, Section.TUPLE, Section.PUSH, Section.MERGE, Section.BATCH, Section.EPOCH)
 """Sections in an order in which each runs after those whose results it reads."""
@@ -48,16 +32,11 @@ DATAFLOW = (Section.INIT, Section.TUPLE, Section.PUSH, Section.MERGE, Section.BA
 class Machine:
     """What the checks need to know of the machine and the Bundle."""
 
-    threads: int
-    lanes: int
     scratch_depth: int
     half_rows: int
     level_stride: int
     levels: int
-    index_depth: int
     divide_interval: int
-    functions: int
-    crossed: int
 
 
 def check_program(
@@ -102,23 +81,15 @@ def find_problems(
 ) -> Iterator[str]:
     """Everything in which a program breaks the machine's contract, a line for each."""
     machine = Machine(
-        threads=config.threads,
-        lanes=config.lanes,
         scratch_depth=config.scratch_depth,
         half_rows=group * tuple_rows,
         level_stride=level_stride,
         levels=levels,
-        index_depth=config.index_depth,
         divide_interval=config.divide_interval,
-        functions=config.functions,
-        crossed=config.crossed,
     )
     if len(program) > config.program_depth:
         yield f"{len(program)} instructions exceed the program memory of {config.program_depth}"
-    if group < 1 or group & (group - 1):
-        yield f"the group must be a power of two, not {group}"
-    if 2 * machine.half_rows > config.tuple_depth:
-        yield f"two halves of {machine.half_rows} rows exceed the tuple memory of {config.tuple_depth}"
+    yield from legal.settings(config, group=group, tuple_rows=tuple_rows, levels=levels)
     if Section.TUPLE not in sections:
         yield "there is no section tuple"
     if (Section.MERGE in sections) != (Section.PUSH in sections) or (Section.MERGE in sections) != (levels > 0):
@@ -133,6 +104,10 @@ def find_problems(
             continue
         for k in range(start, stop):
             yield from (f"{section}, instruction {k}: {text}" for text in _fields(program[k], section, machine))
+        yield from (
+            f"{section}, instruction {k}: {rule}"
+            for k, rule in legal.broken(program[start : stop + 1], section, config, start)
+        )
         if any(program[k].rows < 1 for k in range(start, stop)):
             continue
         checker = _Timing(machine, section, defined)
@@ -147,64 +122,12 @@ def _fields(instruction: Instruction, section: Section, machine: Machine) -> Ite
         instruction.encode()
     except ValueError as error:
         yield str(error)
-    if instruction.inner < 1 or instruction.outer < 1:
-        yield "loops run at least once"
-    if (instruction.a_tuple or instruction.b_tuple) and section is not Section.TUPLE:
-        yield "reads tuple memory"
-    if (instruction.a_level or instruction.dst_level) and section not in (Section.MERGE, Section.PUSH):
-        yield "uses a level of the merge stack"
+    if instruction.scalar and not instruction.op.special:
+        yield "scalar is for special functions"
     # without levels every batch is one round, whose tuples are still the thread's when it ends
     masking = (Section.TUPLE, Section.BATCH) if not machine.levels else (Section.TUPLE,)
     if instruction.mask is not Mask.NONE and section not in masking:
         yield "masks tuples"
-    if instruction.scalar and not instruction.op.special:
-        yield "scalar is for special functions"
-    if instruction.op in FUNCTIONS and not machine.functions >> FUNCTIONS.index(instruction.op) & 1:
-        yield f"the machine has no hardware for {instruction.op.name}"
-    yield from _exchange_fields(instruction, machine)
-    if instruction.tail > machine.lanes:
-        yield f"tail {instruction.tail} is beyond the {machine.lanes} lanes"
-    if instruction.op is Opcode.SETX or instruction.indexed:
-        yield from _index_fields(instruction, machine)
-
-
-def _exchange_fields(instruction: Instruction, machine: Machine) -> Iterator[str]:
-    """What an exchange, and an operation that is for exchanges only, must not be."""
-    if instruction.source is Source.MEMORY:
-        if instruction.op.chooses:
-            yield f"{instruction.op.name} without an exchange"
-        return
-    reach = machine.lanes if instruction.source is Source.LANE_XOR else machine.threads
-    if 1 << instruction.distance >= reach:
-        yield f"exchanges over {1 << instruction.distance} of {reach}"
-    if instruction.op in WITHOUT_EXCHANGE:
-        yield f"{instruction.op.name} exchanges"
-    if instruction.a_tuple != instruction.b_tuple or instruction.a_level or instruction.mask is Mask.PAIR:
-        yield "an exchange of operands from two memories, with a level or with tuples in pairs"
-    if machine.crossed:
-        return
-    if instruction.op in (Opcode.LOW, Opcode.HIGH):
-        yield f"the machine has no hardware for {instruction.op.name}"
-    elif any(getattr(instruction, f"a{part}") != getattr(instruction, f"b{part}") for part in ("", "_inner", "_outer")):
-        yield "the machine has no hardware for crossed exchanges"
-
-
-def _index_fields(instruction: Instruction, machine: Machine) -> Iterator[str]:
-    """What an instruction must not be that sets or uses entries of the index file."""
-    if instruction.outer > machine.index_depth:
-        yield f"needs {instruction.outer} entries of an index file of {machine.index_depth}"
-    if instruction.op.special or instruction.source is not Source.MEMORY or instruction.mask is Mask.PAIR:
-        yield "a special function, an exchange or tuples in pairs with an index"
-    if instruction.a_index and (instruction.a_tuple or instruction.a_level):
-        yield "an index for tuple memory or a level (a)"
-    if instruction.dst_index and instruction.dst_level:
-        yield "an index for a level (dst)"
-    if instruction.op is not Opcode.SETX:
-        return
-    if instruction.inner != 1 or instruction.dst < 1 or instruction.index_reach >= machine.scratch_depth:
-        yield f"sets entries from {instruction.inner} rows, below {instruction.dst}, {instruction.dst_outer} rows each"
-    if instruction.tail_a or instruction.tail_b or instruction.a_level or instruction.dst_level or instruction.indexed:
-        yield "SETX with tails, levels or an index"
 
 
 class _Timing:
@@ -218,7 +141,6 @@ class _Timing:
         self.writes: list[Integers] = []
         self.levels = max(1, machine.levels) if section in (Section.MERGE, Section.PUSH) else 1
         self.setter: Instruction | None = None
-        self.set_at = 0
 
     def run(self, instruction: Instruction) -> Iterator[str]:
         """One instruction's turn."""
@@ -228,11 +150,11 @@ class _Timing:
             yield f"takes {instruction.wait + rows * interval} cycles"
         issue = self.now + instruction.wait + np.arange(rows) * interval
         self.now += instruction.wait + rows * interval
-        yield from self._index(instruction, int(issue[0]))
         lanes = 1 if not instruction.op.special or instruction.scalar else LANES_PER_CLUSTER
         step = interval // lanes
         self.writes.append((issue[:, None] + first - 1 + np.arange(lanes) * step).ravel())
         if instruction.op is Opcode.SETX:
+            self.setter = instruction
             yield from self._reads(instruction, issue, np.empty((1, 0), dtype=np.int64), last)
             return
         dst = self._addresses(instruction, "dst")
@@ -247,19 +169,6 @@ class _Timing:
             yield f"changes a part of row {dst[~self.defined[dst]][0]}, which nothing has written"
         np.maximum.at(self.ready, dst, np.broadcast_to(issue, dst.shape) + last)
         self.defined[dst] = True
-
-    def _index(self, instruction: Instruction, cycle: int) -> Iterator[str]:
-        """Whether entries are set when they are used, and used when they are set again."""
-        setter = self.setter
-        if instruction.indexed and (setter is None or setter.outer < instruction.outer):
-            there = 0 if setter is None else setter.outer
-            yield f"uses {instruction.outer} entries of the index file, of which {there} are set"
-        if setter is not None and instruction.indexed and cycle < self.set_at + cycles.INDEX_LATENCY:
-            yield f"uses an entry of the index file {self.set_at + cycles.INDEX_LATENCY - cycle} cycles too early"
-        if instruction.op is Opcode.SETX:
-            if setter is not None and cycle < self.set_at + setter.outer - 1 + cycles.INDEX_LATENCY:
-                yield "sets entries of the index file before the last ones are there"
-            self.setter, self.set_at = instruction, cycle
 
     def end(self, instruction: Instruction) -> Iterator[str]:
         """The end of the section."""
@@ -276,7 +185,7 @@ class _Timing:
 
     def _reads(self, instruction: Instruction, issue: Integers, dst: Integers, latency: int) -> Iterator[str]:
         operands = ["a"]
-        if instruction.op not in ONE_OPERAND:
+        if instruction.op.reads_b:
             operands.append("b")
         for name in operands:
             address = self._addresses(instruction, name)

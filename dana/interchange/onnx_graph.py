@@ -1,21 +1,25 @@
 """A model's prediction as an ONNX graph.
 
-In: a `StoredModel`. Out: the bytes of a ModelProto with one input, ``features`` (float, rows × numbers), and one output
-``prediction`` (float, rows). Each instruction of the predictor becomes one node, or a few; the result has the
-prediction's operations in binary32, but sums in the order of who runs it, and functions of its making.
+In: a `StoredModel`. Out: the bytes of a ModelProto with one input, ``features`` (float, rows × numbers). What chooses a
+class has the outputs that skl2onnx gives classifiers, ``label`` (int64 or string, rows) and ``probabilities`` (float,
+rows × classes; ``scores`` where the numbers are none, one for two classes). The last output, of others the only one, is
+``prediction`` (float, rows), what ``dana_predict`` gives. Each instruction of the predictor becomes one node, or a few;
+the result has the prediction's operations in binary32, but sums in the order of who runs it, and functions of its
+making.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dana.compiler.predictor import Code, Instruction, Program
 from dana.errors import SetupError, UsageError
-from dana.interchange.operands import Part, Read, place, reads, result_size, scratch
 from dana.interchange.stored import Floats, StoredModel
+from dana.predictor.operands import Part, Read, place, reads, result_size, scratch
+from dana.predictor.program import Code, Instruction, Program
 
 if TYPE_CHECKING:
     import onnx
@@ -25,6 +29,7 @@ OPSET = 13
 
 IR_VERSION = 8
 
+REDUCED = {Code.PI: "ReduceProd", Code.AMAX: "ReduceMax"}
 NODES = {
     Code.ADD: "Add",
     Code.SUB: "Sub",
@@ -32,6 +37,7 @@ NODES = {
     Code.DIV: "Div",
     Code.NEG: "Neg",
     Code.SIGMOID: "Sigmoid",
+    Code.TANH: "Tanh",
     Code.SQRT: "Sqrt",
     Code.EXP: "Exp",
     Code.LOG: "Log",
@@ -48,8 +54,20 @@ COMPARISONS = {
     Code.GE: "GreaterOrEqual",
     Code.EQ: "Equal",
 }
+VECTORS = {"probability": "probabilities"}
+"""What an output of a number for each class is called, by what the model predicts."""
+
 FLOAT = 1  # onnx.TensorProto.FLOAT
 INT64 = 7  # onnx.TensorProto.INT64
+STRING = 8  # onnx.TensorProto.STRING
+
+
+Labels = tuple[str, ...] | tuple[int, ...]
+
+
+def is_whole(labels: Labels) -> bool:
+    """Whether they are whole numbers, not texts."""
+    return isinstance(labels[0], int)
 
 
 def onnx_model(model: StoredModel) -> bytes:
@@ -68,13 +86,23 @@ def onnx_model(model: StoredModel) -> bytes:
     except ModuleNotFoundError as error:
         raise SetupError(f"ONNX needs the package {error.name}; run: pip install 'dana-db[exchange]'") from None
     graph = _Graph(model.prediction, model.weights)
-    nodes, initializers = graph.build()
+    labels, vector = model.class_labels, VECTORS.get(model.predicts, "scores")
+    nodes, constants = graph.build(vector, labels)
+    read = {name for node in nodes for name in node.input}
+    initializers = [one for one in constants if one.name in read]  # of others runtimes warn
+    outputs = []
+    if labels is not None:
+        outputs.append(helper.make_tensor_value_info("label", INT64 if is_whole(labels) else STRING, ["rows"]))
+    if labels is not None or model.prediction.width > 1:
+        width = 2 if model.prediction.width == 1 and vector == "probabilities" else model.prediction.width
+        outputs.append(helper.make_tensor_value_info(vector, FLOAT, ["rows", width]))
+    outputs.append(helper.make_tensor_value_info("prediction", FLOAT, ["rows"]))
     made = helper.make_model(
         helper.make_graph(
             nodes,
             model.name,
             [helper.make_tensor_value_info("features", FLOAT, ["rows", model.prediction.inputs])],
-            [helper.make_tensor_value_info("prediction", FLOAT, ["rows"])],
+            outputs,
             initializers,
             doc_string=f"rule {model.rule}; features: {', '.join(model.inputs)}",
         ),
@@ -83,9 +111,10 @@ def onnx_model(model: StoredModel) -> bytes:
         opset_imports=[helper.make_opsetid("", OPSET)],
         ir_version=IR_VERSION,
     )
-    helper.set_model_props(
-        made, {"rule": model.rule, "features": "\n".join(model.inputs), "labels": "\n".join(model.labels)}
-    )
+    # a name may have any character
+    features = "\n".join(name.replace("\n", "\\n") for name in model.inputs)
+    notes = {"rule": model.rule, "features": features, "labels": "\n".join(model.labels)}
+    helper.set_model_props(made, notes | ({"preprocess": json.dumps(model.preprocess)} if model.preprocess else {}))
     onnx.checker.check_model(made, full_check=True)
     return bytes(made.SerializeToString())
 
@@ -104,16 +133,38 @@ class _Graph:
         self._values: dict[int, tuple[str, int]] = {}
         """Name and size of what was written to scratch, by where it starts there."""
 
-    def build(self) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
+    def build(self, vector: str, labels: Labels | None) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
+        width = self._program.width
         for instruction in self._program.instructions:
             name = self._instruction(instruction)
             self._values[instruction.out - scratch(self._program)] = (name, result_size(instruction))
         part, start = place(self._program, self._program.result)
-        result = self._operand(Read(part=part, start=start, shape=(1, 1, 1)))
+        result = self._operand(Read(part=part, start=start, shape=(1, 1, width)))
         # a prediction without features is one for all rows
         rows = self._node("Slice", self._node("Shape", "features"), self._ints(0), self._ints(1))
-        self._node("Expand", self._node("Reshape", result, self._ints(-1)), rows, out="prediction")
+        if width == 1:
+            one = self._node("Expand", self._node("Reshape", result, self._ints(-1)), rows, out="prediction")
+            if labels is not None:
+                self._two_classes(one, vector, labels)
+            return self._nodes, list(self._initializers.values())
+        shape = self._node("Concat", rows, self._ints(width), axis=0)
+        each = self._node("Expand", self._node("Reshape", result, self._ints(-1, width)), shape, out=vector)
+        number = self._node("ArgMax", each, axis=1, keepdims=0)  # the first of equals
+        self._node("Cast", number, to=FLOAT, out="prediction")
+        if labels is not None:
+            self._node("Gather", self._labels(labels), number, axis=0, out="label")
         return self._nodes, list(self._initializers.values())
+
+    def _two_classes(self, one: str, vector: str, labels: Labels) -> None:
+        """What one number says of two classes, as dana_classify() has it."""
+        probable = vector == "probabilities"
+        least = self._floats(np.array([0.5 if probable else 0], np.float32))
+        second = self._node("Cast", self._node("GreaterOrEqual", one, least), to=INT64)
+        self._node("Gather", self._labels(labels), second, axis=0, out="label")
+        column = self._node("Reshape", one, self._ints(-1, 1), out=None if probable else vector)
+        if probable:
+            first = self._node("Sub", self._floats(np.ones((1, 1), np.float32)), column)
+            self._node("Concat", first, column, axis=1, out=vector)
 
     def _instruction(self, instruction: Instruction) -> str:
         code = instruction.code
@@ -132,8 +183,7 @@ class _Graph:
             return self._node("Exp", self._node("Neg", self._node("Mul", values[0], values[0])))
         if code is Code.SIGMA:
             return self._node("ReduceSum", values[0], self._ints(2), keepdims=1)
-        assert code is Code.PI
-        return self._node("ReduceProd", values[0], axes=[2], keepdims=1)
+        return self._node(REDUCED[code], values[0], axes=[2], keepdims=1)
 
     def _gather(self, operands: Sequence[Read]) -> str:
         table, index = operands
@@ -170,6 +220,13 @@ class _Graph:
         name = out or f"v{len(self._nodes)}"
         self._nodes.append(helper.make_node(operator, list(inputs), [name], **attributes))
         return name
+
+    def _labels(self, labels: Labels) -> str:
+        from onnx import numpy_helper
+
+        values = np.array(labels, dtype=np.int64 if is_whole(labels) else object)
+        self._initializers["labels"] = numpy_helper.from_array(values, "labels")
+        return "labels"
 
     def _floats(self, values: Floats) -> str:
         return self._initializer(values)

@@ -10,8 +10,8 @@ from importlib.metadata import version
 from xml.etree import ElementTree as Xml
 
 from dana.errors import UsageError
-from dana.interchange.affine import Link, Scores, scores
 from dana.interchange.stored import StoredModel
+from dana.predictor.affine import Link, Scores, scores
 
 NAMESPACE = "http://www.dmg.org/PMML-4_4"
 

@@ -6,16 +6,20 @@ In: that function's JSON. Out: a `StoredModel`. It knows neither ONNX nor PMML.
 from __future__ import annotations
 
 import base64
+import re
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dana.compiler.predictor import Program, decode_predictor
 from dana.errors import UsageError
+from dana.predictor.program import Program, decode_predictor
 
 FORMAT = "dana model 1"
+
+NUMBERS = ("smallint", "integer", "bigint", "real", "double precision", "numeric")
+WHOLE = re.compile(r"-?\d{1,18}", re.ASCII)
 
 Floats = NDArray[np.float32]
 
@@ -31,9 +35,16 @@ class StoredModel:
     parameters
         The rule's models by name, in its order.
     features, labels, classes
-        Columns of the training, in order; texts of the label's classes where it had some.
+        Columns of the training, in order, features as they are encoded (``city=Berlin``); texts of the label's classes
+        where it had some.
+    class_type
+        SQL's name of the label's type, where that is known.
+    predicts
+        ``probability``, ``score`` or ``number``.
     program
         What predicts; None where the rule has no prediction.
+    preprocess
+        What is done to the source's columns before they are features, as metadata has it; empty where nothing is.
     """
 
     name: str
@@ -44,6 +55,9 @@ class StoredModel:
     labels: tuple[str, ...]
     classes: tuple[str, ...] | None
     program: Program | None
+    predicts: str = "number"
+    class_type: str | None = None
+    preprocess: tuple[dict[str, Any], ...] = ()
 
     @property
     def weights(self) -> Floats:
@@ -68,6 +82,14 @@ class StoredModel:
                 f"model {self.name!r} has {self.weights.size} weights, but its predictor needs {self.program.weights}"
             )
         return self.program
+
+    @property
+    def class_labels(self) -> tuple[str, ...] | tuple[int, ...] | None:
+        """The labels of what chooses a class, whole numbers where the table has such; None of what chooses none."""
+        if self.classes is None or self.predicts == "number":
+            return None
+        texts = self.class_type not in NUMBERS or not all(WHOLE.fullmatch(each) for each in self.classes)
+        return self.classes if texts else tuple(map(int, self.classes))
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -101,10 +123,13 @@ def read_model(exported: dict[str, Any]) -> StoredModel:
                 one["name"]: np.array([float(value) for value in one["values"]], np.float32).reshape(one["shape"])
                 for one in exported["parameters"]
             },
-            features=tuple(notes.get("features", ())),
+            features=tuple(notes.get("encoded", notes.get("features", ()))),
             labels=tuple(notes.get("labels", ())),
             classes=None if classes is None else tuple(classes),
             program=None if predictor is None else decode_predictor(base64.b64decode(predictor)),
+            predicts=notes.get("predicts", "number"),
+            class_type=notes.get("class_type"),
+            preprocess=tuple(notes.get("preprocess", ())),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"the model's JSON lacks or misnames a field: {error}") from None

@@ -1,4 +1,5 @@
-"""One page about one run: what was trained, how it went, and what the machine did all the time.
+"""One page about one run: how good its model is, what that learnt, what was done to the data; then the machine.
 
-`history` reads the run from the database, `machine` makes its design again, `charts` draws, `page` writes the HTML.
+`history` reads the run from the database, `stored` its model, `scores` how good that is; `machine` makes its design
+again. `curves` and `charts` draw, `metrics` puts numbers into tables, `page` writes the HTML.
 """

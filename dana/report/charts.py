@@ -1,4 +1,4 @@
-"""Pictures of a run, as SVG text: loss, what each part was busy with, the roofline, the schedule.
+"""Pictures of a machine and of what it did in a run, as SVG text: what each part was busy with, roofline, schedule.
 
 In: a `Run`, a `Machine`. Out: SVG elements that an HTML page can hold as they are, and that are files of their own.
 They carry no date and no random id, so that the same run gives the same bytes.
@@ -6,66 +6,14 @@ They carry no date and no random id, so that the same run gives the same bytes.
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Sequence
 
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import NullFormatter
 
+from dana.report.figure import COLOURS, EDGE, FAINT, LINE, drawn, named
 from dana.report.history import Run
 from dana.report.machine import Machine
-from dana.terminal import printable
 from hwgen.spec.config import MachineConfig
-
-WIDTH = 9.0
-COLOURS = {"arithmetic": "#3b6ea5", "exchange": "#e08a2e", "function": "#7a4fa3", "move": "#9aa5b1"}
-LINE = "#3b6ea5"
-QUIET = "#c9d3de"
-STYLE: Any = {
-    "svg.hashsalt": "dana",
-    "svg.fonttype": "path",  # looks the same wherever it is opened
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#667788",
-    "axes.labelcolor": "#334455",
-    "xtick.color": "#334455",
-    "ytick.color": "#334455",
-}
-
-
-@contextmanager
-def _drawn(height: float, title: str, out: list[str]) -> Iterator[Axes]:
-    """A figure with one pair of axes; its SVG is appended to `out`."""
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH, height + 0.25), layout="constrained")
-        axes = figure.add_subplot()
-        # names are users' and no formulas
-        axes.set_title(printable(title), loc="left", parse_math=False)
-        yield axes
-        text = io.StringIO()
-        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        figure.savefig(text, format="svg", metadata={**nothing, "Title": printable(title)})
-    out.append(text.getvalue()[text.getvalue().index("<svg") :])
-
-
-def loss_chart(run: Run) -> str | None:
-    """The loss of each epoch; None where the rule has no loss."""
-    points = [(epoch.epoch, epoch.loss) for epoch in run.curve if epoch.loss is not None]
-    if not points:
-        return None
-    out: list[str] = []
-    with _drawn(2.6, f"{_name(run)}: loss of each epoch", out) as axes:
-        axes.plot([x for x, _ in points], [y for _, y in points], color=LINE, marker="o", markersize=3)
-        axes.set_xlabel("epoch")
-        axes.set_ylabel("mean loss")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.grid(axis="y", color="#e3e8ee")
-    return out[0]
 
 
 def machine_charts(machine: Machine) -> dict[str, str]:
@@ -87,7 +35,7 @@ def measured_chart(run: Run) -> str | None:
         ("engine ran, merging included", counted["engine_busy"]),
         ("link carried data", run.pages * MachineConfig(**run.config).page_beats),
     ]
-    return _shares(f"{_name(run)}, measured", parts, counted["cycles"], "of the {:,.0f} cycles of the run, %")
+    return _shares(f"{named(run)}, measured", parts, counted["cycles"], "of the {:,.0f} cycles of the run, %")
 
 
 def use_chart(machine: Machine) -> str:
@@ -106,10 +54,10 @@ def use_chart(machine: Machine) -> str:
 def _shares(title: str, parts: Sequence[tuple[str, float]], whole: float, label: str) -> str:
     """A bar for each part, of the whole; `label` has a place for the whole."""
     out: list[str] = []
-    with _drawn(0.7 + 0.3 * len(parts), title, out) as axes:
+    with drawn(0.7 + 0.3 * len(parts), title, out) as axes:
         names = [name for name, _ in parts]
         shares = [100 * busy / whole for _, busy in parts]
-        axes.barh(names, [100] * len(parts), color="#eef2f6", height=0.6)
+        axes.barh(names, [100] * len(parts), color=FAINT, height=0.6)
         axes.barh(names, shares, color=LINE, height=0.6)
         for row, (share, (_, busy)) in enumerate(zip(shares, parts, strict=True)):
             axes.text(101, row, f"{share:.0f} %, {busy:,.0f} cycles", va="center")
@@ -119,10 +67,6 @@ def _shares(title: str, parts: Sequence[tuple[str, float]], whole: float, label:
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0)
     return out[0]
-
-
-def _name(run: Run) -> str:
-    return f"rule {run.rule} on {run.source}, run {run.id}"
 
 
 def _units(machine: Machine) -> str:
@@ -139,8 +83,8 @@ def roofline_chart(machine: Machine) -> str:
     ridge = config.units / config.link_bytes
     low, high = min(intensity, ridge) / 8, max(intensity, ridge) * 8
     out: list[str] = []
-    with _drawn(2.9, f"{machine.title}, {_units(machine)}: roofline (estimate for the long run)", out) as axes:
-        axes.plot([low, ridge, high], [low * config.link_bytes, config.units, config.units], color="#667788")
+    with drawn(2.9, f"{machine.title}, {_units(machine)}: roofline (estimate for the long run)", out) as axes:
+        axes.plot([low, ridge, high], [low * config.link_bytes, config.units, config.units], color=EDGE)
         axes.plot([intensity], [reached], marker="o", color=COLOURS["exchange"], markersize=8)
         axes.annotate(
             f"{reached:.1f} operations a cycle,\n{intensity:.2f} a byte",
@@ -152,9 +96,12 @@ def roofline_chart(machine: Machine) -> str:
         axes.text(ridge / 1.6, config.units * 0.85, f"link, {config.link_bytes} bytes a cycle", ha="right", va="bottom")
         axes.set_xscale("log", base=2)
         axes.set_yscale("log", base=2)
+        for axis in (axes.xaxis, axes.yaxis):  # a number, not a formula, which takes longer than the whole drawing
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_formatter(NullFormatter())
         axes.set_xlabel("operations for each byte of a page")
         axes.set_ylabel("operations a cycle")
-        axes.grid(color="#eef2f6")
+        axes.grid(color=FAINT)
     return out[0]
 
 
@@ -162,7 +109,7 @@ def schedule_chart(machine: Machine, section: str) -> str:
     """A section's instructions over time, one line each."""
     _, length, bars = next(found for found in machine.sections if found[0] == section)
     out: list[str] = []
-    with _drawn(0.7 + 0.17 * len(bars), f"{machine.title}, {_units(machine)}: section {section}", out) as axes:
+    with drawn(0.7 + 0.17 * len(bars), f"{machine.title}, {_units(machine)}: section {section}", out) as axes:
         for row, bar in enumerate(bars):
             axes.barh(row, bar.length, left=bar.start, color=COLOURS[bar.kind], height=0.8)
             end = bar.start + bar.length

@@ -6,7 +6,7 @@ what a run names: who reads may be a superuser, and a view may call any function
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -14,15 +14,15 @@ import psycopg
 from psycopg.rows import dict_row
 
 from dana.errors import UsageError
-from dana.runtime.provenance import digest_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epoch:
-    """A row of dana.epoch."""
+    """A row of dana.epoch; ``test_loss`` is of the rows left out, None where none were."""
 
     epoch: int
     loss: float | None
+    test_loss: float | None = None
     tuples: int
     cycles: int | None
     seconds: float
@@ -37,8 +37,8 @@ class Run:
     ----------
     design
         What the training said of its machine and of what that was made from (`dana.runtime.provenance`).
-    rule
-        Its name.
+    owner, rule
+        Their names.
     text
         The rule as it was trained, or None.
     missing
@@ -50,6 +50,7 @@ class Run:
     """
 
     id: int
+    owner: str
     model: str
     model_version: int
     rule: str
@@ -97,8 +98,9 @@ class Run:
 
 
 RUN = """
-SELECT r.id, r.model, r.model_version, r.rule, r.source, r.backend, r.started, r.wall_seconds, r.modelled_seconds,
-       r.epochs, r.converged, r.loss, r.tuples, r.skipped, r.pages, r.cycles, r.design, t.source AS text
+SELECT r.id, r.owner::text, r.model, r.model_version, r.rule, r.source, r.backend, r.started, r.wall_seconds,
+       r.modelled_seconds, r.epochs, r.converged, r.loss, r.tuples, r.skipped, r.pages, r.cycles, r.design,
+       t.source AS text
 FROM dana.run r LEFT JOIN dana.rule t ON t.name = r.rule
 WHERE r.id = %s
 """
@@ -112,16 +114,15 @@ def read_run(session: psycopg.Connection[Any], number: int) -> Run:
     UsageError
         There is none of that number, or it is somebody else's.
     """
+    from dana.runtime.provenance import digest_of  # loads the compiler, which clients do without
+
     with session.cursor(row_factory=dict_row) as cursor:
         found = cursor.execute(RUN, (number,)).fetchone()
         if found is None:
             last = session.execute("SELECT max(id) FROM dana.run").fetchone()
             hint = "No run of yours is on record." if last is None or last[0] is None else f"The last is {last[0]}."
             raise UsageError(f"there is no run {number}, or it is somebody else's", hint=hint)
-        curve = cursor.execute(
-            "SELECT epoch, loss, tuples, cycles, seconds, counters FROM dana.epoch WHERE run = %s ORDER BY epoch",
-            (number,),
-        ).fetchall()
+        curve = cursor.execute("SELECT * FROM dana.epoch WHERE run = %s ORDER BY epoch", (number,)).fetchall()
     design, text = found["design"], found.pop("text")
     missing = ""
     if text is None:
@@ -135,5 +136,10 @@ def read_run(session: psycopg.Connection[Any], number: int) -> Run:
         metas=design.get("metas", {}),
         features=tuple(design.get("features", ())),
         labels=tuple(design.get("labels", ())),
-        curve=tuple(Epoch(**row) for row in curve),
+        curve=tuple(_epoch(row) for row in curve),
     )
+
+
+def _epoch(row: dict[str, Any]) -> Epoch:
+    known: dict[str, Any] = {field.name: row[field.name] for field in fields(Epoch) if field.name in row}
+    return Epoch(**known)

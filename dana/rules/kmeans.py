@@ -1,7 +1,7 @@
 """K-means by mini-batches: a row belongs to all of k centres at first, in the end to the nearest; predicts which."""
 
 import dana
-from dana.functions import argmin, one_hot
+from dana.functions import argmin, one_hot, standardized
 from dana.optimizers import inverse_decay, running_mean
 
 k = dana.dim(8)  # centres
@@ -13,7 +13,7 @@ x = dana.input([n])
 heat = dana.meta(0.2)
 kmeans = dana.algo(C, rows, spread, x)
 
-away = x - C
+away = standardized(x) - C
 distance = dana.sigma(away * away, 2)
 nearest = argmin(distance, k)
 least = dana.sigma(distance * one_hot(nearest, k), 1)

@@ -1,26 +1,29 @@
-"""Logistic regression: two classes, labels 0 and 1; predicts the probability of 1."""
+"""Logistic regression: two classes; predicts the probability of the second."""
 
 import dana
+from dana.functions import standardized
 from dana.optimizers import l2, nesterov, steady_rate
 
 n = dana.dim()
 w = dana.model([n])
 b = dana.model()
 x = dana.input([n])
-y = dana.output()
+y = dana.output(classes=2)
+weight = dana.weight()
 lr = dana.meta(0.5)
 penalty = dana.meta(0.0001)
 
-logistic = dana.algo(w, b, x, y)
+logistic = dana.algo(w, b, x, y, weight)
 
-p = dana.sigmoid(dana.sigma(w * x, 1) + b)
-error = p - y
-curvature = logistic.merge(dana.sigma(x * x, 1) + 1, 64, "+") / 256  # a sigmoid's slope is at most 1 / 4
+z = standardized(x)
+p = dana.sigmoid(dana.sigma(w * z, 1) + b)
+error = weight * (p - y)
+curvature = logistic.merge(dana.max(weight, 1e-30) * (dana.sigma(z * z, 1) + 1), 64, "+") / 256  # slope <= 1 / 4
 rate = steady_rate(lr, curvature + penalty)
-gradient = l2(w, logistic.merge(error * x, 64, "+") / 64, penalty)
+gradient = l2(w, logistic.merge(error * z, 64, "+") / 64, penalty)
 
 logistic.setModel(w, nesterov(w, gradient, rate))
 logistic.setModel(b, nesterov(b, logistic.merge(error, 64, "+") / 64, rate))
-logistic.setLoss(-dana.log(dana.max(1 - dana.abs(error), 1e-30)))
+logistic.setLoss(-(weight * dana.log(dana.max(1 - dana.abs(p - y), 1e-30))))
 logistic.setPrediction(p)
-logistic.setEpochs(50)
+logistic.setEpochs(100)

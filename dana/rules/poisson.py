@@ -1,6 +1,7 @@
 """Poisson regression: counts, whose expected number is the exponential of a linear score."""
 
 import dana
+from dana.functions import standardized
 from dana.optimizers import l2, nesterov, steady_rate
 
 n = dana.dim()
@@ -8,21 +9,23 @@ w = dana.model([n])
 b = dana.model()
 x = dana.input([n])
 y = dana.output()
+weight = dana.weight()
 lr = dana.meta(0.5)
 penalty = dana.meta(0.0001)
 
-poisson = dana.algo(w, b, x, y)
+poisson = dana.algo(w, b, x, y, weight)
 
-score = dana.sigma(w * x, 1) + b
+z = standardized(x)
+score = dana.sigma(w * z, 1) + b
 bounded = dana.min(score, 40)  # beyond any count, and exp of it is a number yet
 p = dana.exp(bounded)
-error = p - y
-curvature = poisson.merge(dana.max(p, y) * (dana.sigma(x * x, 1) + 1), 64, "+") / 64
+error = weight * (p - y)
+curvature = poisson.merge(dana.max(weight, 1e-30) * dana.max(p, y) * (dana.sigma(z * z, 1) + 1), 64, "+") / 64
 rate = steady_rate(lr, curvature + penalty)
-gradient = l2(w, poisson.merge(error * x, 64, "+") / 64, penalty)
+gradient = l2(w, poisson.merge(error * z, 64, "+") / 64, penalty)
 
 poisson.setModel(w, nesterov(w, gradient, rate))
 poisson.setModel(b, nesterov(b, poisson.merge(error, 64, "+") / 64, rate))
-poisson.setLoss(p - y * bounded)
+poisson.setLoss(weight * (p - y + y * (dana.log(dana.max(y, 1e-30)) - bounded)))  # half the deviance
 poisson.setPrediction(dana.exp(score))
 poisson.setEpochs(200)

@@ -1,25 +1,28 @@
 """Ridge regression: least squares with half of penalty × the weights' squares added."""
 
 import dana
+from dana.functions import standardized
 from dana.optimizers import l2, nesterov, steady_rate
 
 n = dana.dim()
 w = dana.model([n])
-b = dana.model()
 x = dana.input([n])
 y = dana.output()
+weight = dana.weight()
+b = dana.model(init=dana.column_mean(y))
 lr = dana.meta(0.5)
 penalty = dana.meta(0.01)
 
-ridge = dana.algo(w, b, x, y)
+ridge = dana.algo(w, b, x, y, weight)
 
-p = dana.sigma(w * x, 1) + b
-error = p - y
-rate = steady_rate(lr, ridge.merge(dana.sigma(x * x, 1) + 1, 64, "+") / 64 + penalty)
-gradient = l2(w, ridge.merge(error * x, 64, "+") / 64, penalty)
+z = standardized(x)
+p = dana.sigma(w * z, 1) + b
+error = weight * (p - y)
+rate = steady_rate(lr, ridge.merge(dana.max(weight, 1e-30) * (dana.sigma(z * z, 1) + 1), 64, "+") / 64 + penalty)
+gradient = l2(w, ridge.merge(error * z, 64, "+") / 64, penalty)
 
 ridge.setModel(w, nesterov(w, gradient, rate))
 ridge.setModel(b, nesterov(b, ridge.merge(error, 64, "+") / 64, rate))
-ridge.setLoss(error * error)
+ridge.setLoss(error * (p - y))
 ridge.setPrediction(p)
-ridge.setEpochs(50)
+ridge.setEpochs(100)

@@ -1,7 +1,7 @@
-"""Softmax regression: classes numbered from 0, k of them; predicts the most probable class."""
+"""Softmax regression: k classes; predicts the probability of each."""
 
 import dana
-from dana.functions import argmax, one_hot
+from dana.functions import one_hot, standardized
 from dana.functions import softmax as shares
 from dana.optimizers import l2, nesterov, steady_rate
 
@@ -10,20 +10,21 @@ k = dana.dim(10)  # classes
 W = dana.model([k, n])
 b = dana.model([k])
 x = dana.input([n])
-y = dana.output()
+y = dana.output(classes=k)
+weight = dana.weight()
 lr = dana.meta(0.5)
 penalty = dana.meta(0.0001)
 
-softmax = dana.algo(W, b, x, y)
+softmax = dana.algo(W, b, x, y, weight)
 
-score = dana.sigma(W * x, 2) + b
-p = shares(score, k)
-error = p - one_hot(y, k)
-rate = steady_rate(lr, softmax.merge(dana.sigma(x * x, 1) + 1, 64, "+") / 128 + penalty)
-gradient = l2(W, softmax.merge(dana.expand(error, 2) * x, 64, "+") / 64, penalty)
+z = standardized(x)
+p = shares(dana.sigma(W * z, 2) + b, k)
+error = weight * (p - one_hot(y, k))
+rate = steady_rate(lr, softmax.merge(dana.max(weight, 1e-30) * (dana.sigma(z * z, 1) + 1), 64, "+") / 128 + penalty)
+gradient = l2(W, softmax.merge(dana.expand(error, 2) * z, 64, "+") / 64, penalty)
 
 softmax.setModel(W, nesterov(W, gradient, rate))
 softmax.setModel(b, nesterov(b, softmax.merge(error, 64, "+") / 64, rate))
-softmax.setLoss(-dana.log(dana.max(dana.sigma(p * one_hot(y, k), 1), 1e-30)))
-softmax.setPrediction(argmax(score, k))
-softmax.setEpochs(50)
+softmax.setLoss(-(weight * dana.log(dana.max(dana.sigma(p * one_hot(y, k), 1), 1e-30))))
+softmax.setPrediction(p)
+softmax.setEpochs(100)

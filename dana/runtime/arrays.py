@@ -7,7 +7,6 @@ must not open a connection.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -16,9 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dana.compiler import bind
-from dana.runtime.trainer import Json, Notice, Relation, SqlState, Training, TrainingError, TrainRequest
+from dana.runtime.machines import feed_pages
+from dana.runtime.stopping import run
+from dana.runtime.trainer import Notice, Relation, Sink, Training, TrainRequest
 from dana.runtime.training import MachineTrainer
+from dana.runtime.weights import bind_request
 from dana.storage.columns import column_pages, column_schema
 from dsl import compile_rule
 from dsl.hdfg.graph import Graph, Op
@@ -30,8 +31,6 @@ Floats = NDArray[np.float32]
 
 PAGE_SIZE = 8192
 """PostgreSQL's default BLCKSZ (pg_config.h)."""
-
-_CONSUME = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +50,11 @@ class Trained:
     cycles
         Of the machine, over all epochs; None for the backend ``interp``.
     converged
-        Whether the rule's convergence test ended it.
+        Whether the rule's convergence test ended it, or its loss no longer improved.
     features
         Columns that fill the inputs, in order.
+    classes
+        The label's values in the order of their numbers; None where any number is one.
     """
 
     graph: Graph
@@ -64,9 +65,10 @@ class Trained:
     cycles: int | None
     converged: bool
     features: tuple[str, ...]
+    classes: tuple[str, ...] | None
 
     def predict(self, columns: Columns) -> Floats:
-        """The rule's prediction for each row of a table that has the feature columns."""
+        """The rule's prediction for each row of a table that has the feature columns; a vector has shape (rows, k)."""
         values: dict[str, Floats] = {}
         names = iter(self.features)
         for node in (self.graph.nodes[k] for k in self.graph.inputs if self.graph.nodes[k].op is Op.INPUT):
@@ -83,9 +85,14 @@ def train(
     features: Sequence[str] | None = None,
     label: str | None = None,
     epochs: int | None = None,
+    patience: int | None = None,
+    tolerance: float | None = None,
     hyper: Mapping[str, float] | None = None,
     backend: str = "sim",
     design: Mapping[str, Any] | None = None,
+    standardize: bool | None = None,
+    weight: str | None = None,
+    class_weight: Mapping[str, float] | str | None = None,
 ) -> Trained:
     """Train a rule over columns of numbers, as ``dana_train`` does over a table of them.
 
@@ -95,14 +102,15 @@ def train(
         Text of the rule.
     columns
         Values of shape (rows,) by name; rounded to binary32.
-    features, label, epochs, hyper, backend, design
-        As for ``dana_train``.
+    features, label, epochs, patience, tolerance, hyper, backend, design, standardize, weight, class_weight
+        As for ``dana_train``; a NaN or an infinity is an error.
 
     Raises
     ------
     TrainingError
         Rule, columns and arguments do not go together.
     """
+    columns, classes = _numbered(compile_rule(source, filename="rule").hdfg, columns, label, hyper or {})
     schema = column_schema(list(columns))
     pages = column_pages(columns, page_size=PAGE_SIZE)
     request = TrainRequest(
@@ -112,60 +120,61 @@ def train(
         features=None if features is None else tuple(features),
         label=label,
         epochs=epochs,
+        patience=patience,
+        tolerance=tolerance,
         hyper=dict(hyper or {}),
         backend=backend,
         design=dict(design or {}),
+        classes=classes,
+        standardize=standardize,
+        weight=weight,
+        class_weight=class_weight,
     )
     training = MachineTrainer().open(request, _ignored)
-    losses: list[float] = []
-    cycles: int | None = 0
     try:
-        _check_labels(columns, training.design["classes"])
-        for _ in range(training.epochs):
-            _feed(training, pages)
-            report = training.end_epoch()
-            losses += [] if report.loss is None else [report.loss]
-            cycles = None if cycles is None or report.cycles is None else cycles + report.cycles
-            if report.converged:
-                break
-        result = training.finish()
+        outcome = run(training, request, feed=lambda sink: _feed(training, sink, pages), notify=_ignored)
     finally:
         training.close()
+    result = outcome.result
     chosen = {name: extent for name, extent in result.metadata["dims"].items() if name in request.hyper}
-    binding = bind(compile_rule(source, filename="rule").hdfg, schema, features, label, chosen)
+    binding = bind_request(compile_rule(source, filename="rule").hdfg, request, chosen)
     return Trained(
         graph=binding.graph,
         models={parameter.name: parameter.values for parameter in result.parameters},
         metas=dict(result.metadata["hyper"]),
         extents=dict(result.metadata["dims"]),
-        losses=tuple(losses),
-        cycles=cycles,
-        converged=report.converged,
+        losses=tuple(report.loss for report in outcome.reports if report.loss is not None),
+        cycles=outcome.cycles,
+        converged=outcome.converged,
         features=binding.features,
+        classes=classes,
     )
 
 
-def _check_labels(columns: Columns, classes: Json | None) -> None:
-    """Raise where a label is none of the rule's classes, as the backend does (pg_extension/src/frames.c)."""
-    if classes is None:
-        return
-    name, count = classes["label"], classes["count"]
+def _numbered(
+    graph: Graph, columns: Columns, label: str | None, hyper: Mapping[str, float]
+) -> tuple[Columns, tuple[str, ...] | None]:
+    """The columns with classes numbered from 0, and their names, as pg_extension/src/classes.c does it."""
+    if graph.classes is None or not columns:
+        return columns, None
+    output = next(str(graph.nodes[k].name) for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT)
+    name = label or (output if output in columns else list(columns)[-1])
+    if name not in columns:
+        return columns, None  # which the binding says in its own words
     values = np.asarray(columns[name], dtype=np.float32)
-    (bad,) = np.nonzero(~((values >= 0) & (values < count) & (values == np.floor(values))))
-    if len(bad):
-        raise TrainingError(
-            f"row {bad[0] + 1} has the label {values[bad[0]]:g} in column {name!r}, which is none of the rule's "
-            f"classes 0 to {count - 1}",
-            sqlstate=SqlState.DATA_EXCEPTION,
-            hint="Number the labels from 0, give the rule more classes with hyper, or leave such rows out.",
-        )
+    found = np.unique(values[np.isfinite(values)])
+    wanted = graph.classes if isinstance(graph.classes, int) else hyper.get(str(graph.classes), len(found))
+    if len(found) and np.array_equal(found, np.floor(found)) and found[0] >= 0 and found[-1] < wanted:
+        return columns, tuple(str(k) for k in range(int(found[-1]) + 1))
+    numbers = np.where(np.isfinite(values), np.searchsorted(found, values), values)
+    return {**columns, name: numbers.astype(np.float32)}, tuple(f"{value:g}" for value in found)
 
 
-def _feed(training: Training, pages: NDArray[np.uint8]) -> None:
-    sink = training.sink
-    status = _CONSUME(sink.function)(sink.context, pages.ctypes.data, len(pages))
+def _feed(training: Training, sink: Sink, pages: NDArray[np.uint8]) -> int:
+    status = feed_pages(sink, pages)
     if status:
         raise training.failure(status)
+    return len(pages)
 
 
 def _ignored(notice: Notice) -> None:

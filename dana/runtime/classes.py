@@ -1,33 +1,72 @@
-"""Which labels a rule tells apart: the classes that its text numbers.
+"""Classes of a rule's label: how many there are, and what a prediction says of them.
 
-In: a bound graph. Out: how many classes there are. A rule that compares its one label with the numbers 0 … k − 1, as
-``one_hot(y, k)`` does, knows k classes; to it any other label is no class, and would train all the same.
+In: graphs and requests. Out: requests with the extents that labels decide, and descriptions. Which labels a table has,
+and their numbers, is found by who reads it: pg_extension/src/classes.c, or `dana.runtime.arrays`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from dana.runtime.trainer import Json
+from dana.runtime.trainer import Json, TrainingError, TrainRequest
+from dsl import compile_rule
 from dsl.hdfg.graph import Graph, Op
 
 
-def declared_classes(graph: Graph) -> int | None:
-    """Classes of the label, numbered from 0; None where any number is one."""
+def classes_of(graph: Graph, labels: Sequence[str]) -> Json | None:
+    """The classes as the backend wants them, to refuse labels that are none; None where any number is a label."""
+    return None if graph.classes is None else {"label": labels[0], "count": graph.classes}
+
+
+def with_classes(request: TrainRequest) -> TrainRequest:
+    """The request with the dim that counts classes as large as its labels say, unless ``hyper`` says it.
+
+    Raises
+    ------
+    RuleError
+        The text is no rule.
+    TrainingError
+        There are more classes than the rule or the caller says, or not the two that the rule tells apart.
+    """
+    graph = compile_rule(request.source, filename=request.rule).hdfg
+    if graph.classes is None or request.classes is None:
+        return request
+    found, name = len(request.classes), str(graph.classes)
+    if isinstance(graph.classes, int):
+        if found > graph.classes or graph.classes == 2 != found:
+            raise TrainingError(f"the labels have {found} classes, but rule {request.rule!r} tells {name} apart")
+        return request
+    if name not in request.hyper:
+        return replace(request, hyper={**request.hyper, name: found})
+    given = request.hyper[name]
+    if isinstance(given, int | float) and given < found:
+        raise TrainingError(
+            f"the labels have {found} classes, more than hyper gives to {name!r}: {given:g}",
+            hint=f"Leave {name!r} out, and it is as large as needed; or leave rows out.",
+        )
+    return request
+
+
+def prediction_kind(graph: Graph) -> str:
+    """What a prediction is: a ``probability`` of classes, a ``score`` of them, or a ``number``."""
+    if graph.classes is None or graph.prediction is None:
+        return "number"
+    node = graph.nodes[graph.prediction]
+    likely = _is_softmax(graph, graph.prediction) if node.shape else node.op is Op.SIGMOID
+    return "probability" if likely else "score"
+
+
+def _is_softmax(graph: Graph, root: int) -> bool:
+    """Whether it is powers over their sum, as `dana.functions.softmax` has it or in one division."""
     nodes = graph.nodes
-    outputs = [k for k in graph.inputs if nodes[k].op is Op.OUTPUT]
-    if len(outputs) != 1 or graph.concrete_shape(outputs[0]):
-        return None
-    compared = [
-        other
-        for node in nodes
-        if node.op is Op.EQ and outputs[0] in node.inputs
-        for other in node.inputs
-        if nodes[other].op is Op.ARANGE
-    ]
-    return max((graph.concrete_shape(k)[0] for k in compared), default=None)
-
-
-def classes_of(count: int | None, labels: Sequence[str]) -> Json | None:
-    """The classes as the backend wants them, to refuse labels that are none; None where there are none."""
-    return None if count is None else {"label": labels[0], "count": count}
+    if nodes[root].op is Op.DIV:
+        power, total = nodes[root].inputs
+    elif nodes[root].op is Op.MUL:
+        sides = sorted(nodes[root].inputs, key=lambda k: nodes[k].op is Op.DIV)
+        if nodes[sides[1]].op is not Op.DIV or nodes[nodes[sides[1]].inputs[0]].value != 1:
+            return False
+        power, total = sides[0], nodes[sides[1]].inputs[1]
+    else:
+        return False
+    return nodes[power].op is Op.EXP and nodes[total].op is Op.SIGMA and nodes[total].inputs == (power,)

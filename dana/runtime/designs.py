@@ -13,21 +13,29 @@ import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from importlib.metadata import version
 from operator import attrgetter
 
-from dana.compiler import bind, compile_bundle
-from dana.compiler.design import on_pages
-from dana.compiler.predictor import encode_predictor
+from dana.codesign.default import default_bundle, on_pages
+from dana.compiler import compile_engine
+from dana.compiler.binding.weights import class_weights_name
+from dana.compiler.passes import ACCESS, Results, run
 from dana.errors import UsageError
-from dana.runtime.classes import declared_classes
+from dana.predictor.program import encode_predictor
+from dana.runtime.classes import classes_of, prediction_kind
+from dana.runtime.constant import loss_graph
+from dana.runtime.survey import Statistic, statistics_of
 from dana.runtime.trainer import Json, TrainRequest
+from dana.runtime.weights import bind_request
 from dana.storage.schema import Attribute
 from dsl import compile_rule
+from dsl.hdfg.graph import Graph
+from dsl.hdfg.init import InitKind
+from dsl.hdfg.text import graph_text
 from hwgen.cache import CacheFolder
 from hwgen.spec import bundle as bundles
-from hwgen.spec.bundle import Bundle, BundleError
+from hwgen.spec.bundle import WHOLE_EPOCH, Bundle, BundleError
 
 VERSIONS = (version("dana-db"), bundles.VERSION)
 """What a design depends on besides its inputs."""
@@ -69,7 +77,15 @@ class Design:
     features, labels
         Columns in use, in order.
     classes
-        Classes of the label, numbered from 0; None: any number is one.
+        Those of the label, as the backend wants them; None: any number is one.
+    predicts
+        What a prediction is: ``number``, ``score`` or ``probability``.
+    class_weights
+        The model that holds the weights of the classes; None: they have none.
+    statistics
+        Models that begin with statistics of columns.
+    loss_text
+        The graph of the loss of a constant prediction, where there is one.
     predictor
         Program for `dana_predict`, or None.
     """
@@ -81,7 +97,11 @@ class Design:
     extents: dict[str, int]
     features: tuple[str, ...]
     labels: tuple[str, ...]
-    classes: int | None
+    classes: Json | None
+    predicts: str
+    class_weights: str | None
+    statistics: tuple[Statistic, ...]
+    loss_text: str | None
     predictor: bytes | None
 
 
@@ -100,30 +120,39 @@ class DesignStore:
         self._on_disk: set[str] = set()
         """Keys that were read from the folder, or written as far as that went."""
 
-    def get(self, request: TrainRequest, *, write: bool = True) -> Design:
+    def get(self, request: TrainRequest, *, write: bool = True, judges: bool = False) -> Design:
         """The rule's own design, unless the request changes what is compiled in: batch size, dims.
 
         Parameters
         ----------
         write
             Leave what was compiled in the folder.
+        judges
+            It computes the loss, and changes no model.
         """
-        design = self._get(request, None, {}, write)
-        extents = chosen_extents(design.extents, request.hyper)
-        if extents:
-            design = self._get(request, None, extents, write)
+        if self._folder is None and request.hyper:
+            # nobody comes who would find the rule's own design, from which the next process knows of its dims
+            design, defaults = None, dict(compile_rule(request.source, filename=request.rule).hdfg.extents)
+        else:
+            design = self._get(request, None, {}, write, judges)
+            defaults = design.extents
+        extents = chosen_extents(defaults, request.hyper)
+        if extents or design is None:
+            design = self._get(request, None, extents, write, judges)
         if design.batch_meta is not None and design.batch_meta in request.hyper:
             name = design.batch_meta
             batch = _whole(f"hyperparameter {name!r} is the batch size", request.hyper[name])
             if batch != design.bundle.batch:
-                design = self._get(request, batch, extents, write)
+                design = self._get(request, batch, extents, write, judges)
         return design
 
-    def _get(self, request: TrainRequest, batch: int | None, extents: Mapping[str, int], write: bool) -> Design:
-        key = _key(request, batch, extents)
+    def _get(
+        self, request: TrainRequest, batch: int | None, extents: Mapping[str, int], write: bool, judges: bool
+    ) -> Design:
+        key = _key(request, batch, extents, judges)
         design = self._designs.get(key) or self._read(key)
         if design is None:
-            design = compile_design(request, batch, extents)
+            design = compile_design(request, batch, extents, judges=judges)
         if write and key not in self._on_disk:
             self._write(key, design)
         self._designs[key] = design
@@ -152,8 +181,16 @@ class DesignStore:
                 self._folder.write(f"{key}.bundle", design.bundle.to_bytes())
 
 
-def compile_design(request: TrainRequest, batch: int | None = None, extents: Mapping[str, int] | None = None) -> Design:
+def compile_design(
+    request: TrainRequest,
+    batch: int | None = None,
+    extents: Mapping[str, int] | None = None,
+    *,
+    judges: bool = False,
+) -> Design:
     """Rule text to Bundle, for a table; `batch` and `extents` replace the rule's batch size and dims.
+
+    With `judges` it computes the loss, and changes no model.
 
     Raises
     ------
@@ -163,9 +200,11 @@ def compile_design(request: TrainRequest, batch: int | None = None, extents: Map
         Rule, table and machine do not go together.
     """
     graph = compile_rule(request.source, filename=request.rule).hdfg
-    binding = bind(graph, request.relation.schema, request.features, request.label, extents)
+    binding = bind_request(graph, request, extents)
     bound = binding.graph if batch is None else replace(binding.graph, batch=batch)
-    predictor = None if graph.prediction is None else encode_predictor(bound)
+    if judges:
+        bound = _judging(bound)
+    predictor = None if bound.prediction is None else encode_predictor(bound)
     plan = {
         "epochs": graph.epochs,
         "metas": [[graph.nodes[k].name, graph.nodes[k].value] for k in graph.metas],
@@ -173,10 +212,14 @@ def compile_design(request: TrainRequest, batch: int | None = None, extents: Map
         "extents": {**dict(graph.extents), **(extents or {})},
         "features": list(binding.features),
         "labels": list(binding.labels),
-        "classes": declared_classes(binding.graph),
+        "classes": classes_of(binding.graph, binding.labels),
+        "predicts": prediction_kind(binding.graph),
+        "class_weights": class_weights_name(graph) if request.class_weight is not None else None,
+        "statistics": [asdict(one) for one in statistics_of(graph)],
+        "loss_text": None if (loss := loss_graph(binding.graph)) is None else graph_text(loss),
         "predictor": None if predictor is None else base64.b64encode(predictor).decode(),
     }
-    bundle = compile_bundle(
+    bundle = default_bundle(
         replace(binding, graph=bound),
         request.relation.schema,
         design=on_pages(request.design, request.relation.page_size),
@@ -184,6 +227,35 @@ def compile_design(request: TrainRequest, batch: int | None = None, extents: Map
         notes=plan,
     )
     return _unpack(bundle)
+
+
+def pass_results(request: TrainRequest) -> Results:
+    """What each pass of the compiler makes for a request, by the pass's name.
+
+    Raises
+    ------
+    RuleError, UsageError
+        As `compile_design`.
+    """
+    design = compile_design(request)
+    config, schema = design.bundle.config, request.relation.schema
+    binding = bind_request(compile_rule(request.source, filename=request.rule).hdfg, request, design.extents)
+    engine = compile_engine(binding.graph, config, max_tuples=_tuple_bound(request))
+    return run(ACCESS, {**engine.results, "schema": schema, "uses": binding.uses})
+
+
+def _judging(graph: Graph) -> Graph:
+    """The rule's loss alone."""
+    return replace(graph, updates=(), convergence=None, prediction=None)
+
+
+def bound_graph(request: TrainRequest, design: Design, *, judges: bool = False) -> Graph:
+    """What a design was compiled from: it may have come from a disk."""
+    graph = compile_rule(request.source, filename=request.rule).hdfg
+    bound = bind_request(graph, request, chosen_extents(design.extents, request.hyper)).graph
+    if graph.has_merge:
+        bound = replace(bound, batch=None if design.bundle.batch == WHOLE_EPOCH else design.bundle.batch)
+    return _judging(bound) if judges else bound
 
 
 def _unpack(bundle: Bundle) -> Design:
@@ -198,6 +270,10 @@ def _unpack(bundle: Bundle) -> Design:
         features=tuple(notes["features"]),
         labels=tuple(notes["labels"]),
         classes=notes["classes"],
+        predicts=notes["predicts"],
+        class_weights=notes["class_weights"],
+        statistics=tuple(Statistic(**{**one, "kind": InitKind(one["kind"])}) for one in notes["statistics"]),
+        loss_text=notes["loss_text"],
         predictor=None if predictor is None else base64.b64decode(predictor),
     )
 
@@ -235,7 +311,7 @@ def _tuple_bound(request: TrainRequest) -> int:
     return per_page << (pages - 1).bit_length()
 
 
-def _key(request: TrainRequest, batch: int | None, extents: Mapping[str, int]) -> str:
+def _key(request: TrainRequest, batch: int | None, extents: Mapping[str, int], judges: bool) -> str:
     # repr of tuples: as telling as JSON, and a tenth of the time for a wide table
     parts = (
         VERSIONS,
@@ -244,10 +320,13 @@ def _key(request: TrainRequest, batch: int | None, extents: Mapping[str, int]) -
         request.relation.part,
         request.features,
         request.label,
+        request.weight,
+        request.class_weight is not None,
         sorted(on_pages(request.design, request.relation.page_size).items()),
         _tuple_bound(request),
         batch,
         sorted(extents.items()),
+        judges,
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 
@@ -258,5 +337,5 @@ def _columns(request: TrainRequest) -> list[tuple[object, ...]]:
     if request.features is None or request.label is None:
         return columns  # any may be in use
     # without features and label, the rule's own names choose columns
-    spoken_of = {*request.features, request.label, *re.findall(r"\w+", request.source)}
+    spoken_of = {*request.features, request.label, request.weight, *re.findall(r"\w+", request.source)}
     return [(name if name in spoken_of else "", *rest) for name, *rest in columns]

@@ -1,8 +1,8 @@
-"""The loop over epochs: from where each epoch's pages come, and when to stop.
+"""A training in a session: from where each epoch's pages come, and who is told.
 
-In: an opened training, the ring, the channel. Out: its result and counts. The first epoch's pages always come from the
-backend; later ones from memory where that pays, else from the backend again, under the same snapshot. It must not
-look into a page.
+In: an opened training, the ring, the channel. Out: its result and counts; the loop is `dana.runtime.stopping`'s. The
+first epoch's pages always come from the backend; later ones from memory where that pays, else from the backend again,
+under the same snapshot. It must not look into a page.
 """
 
 from __future__ import annotations
@@ -11,15 +11,20 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from dana.runtime.page_errors import nulls_error
 from dana.runtime.protocol import Channel, Message
 from dana.runtime.ring import Ring
+from dana.runtime.stopping import run
 from dana.runtime.trainer import (
+    HeldOut,
+    Level,
+    Notice,
+    Notify,
     OutOfLine,
     Relation,
+    Sink,
     SqlState,
     Stream,
     Training,
@@ -28,12 +33,20 @@ from dana.runtime.trainer import (
     TrainResult,
 )
 
-KEEP_FROM_EPOCHS = 3
-"""Keeping the pages costs about as much as streaming them once more, so it pays from three epochs on."""
+KEEP_FROM_STREAMS = 3
+"""Keeping the pages costs about as much as streaming them once more, so it pays from three times on."""
 
 
 def run_epochs(
-    training: Training, request: TrainRequest, *, channel: Channel, ring: Ring, cache_bytes: int, backend_cpu: int
+    training: Training,
+    request: TrainRequest,
+    *,
+    channel: Channel,
+    ring: Ring,
+    cache_bytes: int,
+    backend_cpu: int,
+    notify: Notify,
+    held_out: HeldOut | None,
 ) -> tuple[TrainResult, dict[str, Any]]:
     """Train, and report each epoch.
 
@@ -43,6 +56,8 @@ def run_epochs(
         Largest table that is kept in memory, bytes of pages.
     backend_cpu
         CPU that the backend runs on, to be avoided while it streams; -1: unknown.
+    held_out
+        Rows to judge models by, which the backend is asked for.
 
     Returns
     -------
@@ -51,47 +66,87 @@ def run_epochs(
     """
     started = time.perf_counter()
     _check_epochs(training.epochs, request.max_epochs)
+    if held_out is not None:
+        cache_bytes -= _receive(held_out, channel, ring, cache_bytes // 2, notify)
     stream = training.stream
-    _make_room(request.relation, stream, training.epochs, ring=ring, cache_bytes=cache_bytes)
-    sink = training.sink
-    totals = {"tuples": 0, "skipped": 0, "pages": 0}
-    cycles: int | None = 0
+    streams = training.epochs + (training.survey is not None)
+    _make_room(request.relation, stream, streams, ring=ring, cache_bytes=cache_bytes)
     ring.reset()
-    wish = None if stream is None else asdict(stream)
-    channel.send(Message.DESIGN, {"design": training.design, "epochs": training.epochs, "stream": wish})
-    for epoch in range(1, training.epochs + 1):
-        epoch_started = time.perf_counter()
-        if epoch > 1 and ring.kept:
+    wanted = None if stream is None else asdict(stream)
+    channel.send(Message.DESIGN, {"design": training.design, "epochs": training.epochs, "stream": wanted})
+    outcome = run(
+        training,
+        request,
+        feed=_Pages(training, channel, ring, backend_cpu).feed,
+        notify=notify,
+        tell=lambda epoch, report, seconds: channel.send_epoch(epoch, report, seconds=seconds),
+        held_out=held_out,
+    )
+    kept = outcome.kept
+    return outcome.result, {
+        "tuples": kept.tuples,
+        "skipped": kept.skipped,
+        "pages": outcome.pages,
+        "epochs": len(outcome.reports),
+        "cycles": outcome.cycles,
+        "converged": outcome.converged,
+        "loss": kept.loss,
+        "test_loss": kept.test_loss,
+        "seconds": time.perf_counter() - started,
+    }
+
+
+def _receive(held_out: HeldOut, channel: Channel, ring: Ring, most: int, notify: Notify) -> int:
+    """Ask for the rows that are held out; bytes of them that are kept."""
+    ring.keep(0)
+    ring.lay_out(held_out.stream.page_size)
+    ring.reset()
+    held_out.begin(most)
+    channel.send(Message.HELD_OUT, {"design": held_out.design, "stream": asdict(held_out.stream)})
+    sink = held_out.sink
+    pages, status = ring.stream(sink.function, sink.context)
+    if status != 0:
+        raise held_out.failure(status)
+    if pages and not held_out.kept:
+        notify(
+            Notice(
+                level=Level.NOTICE,
+                message="the rows left out need more memory than the worker keeps pages in",
+                hint="The loss on the others decides when the training ends. Start the worker with a higher "
+                "--cache-limit, or give a smaller test_size.",
+            )
+        )
+    return held_out.kept
+
+
+@dataclass(slots=True)
+class _Pages:
+    """The source's pages, as often as they are asked for."""
+
+    training: Training
+    channel: Channel
+    ring: Ring
+    backend_cpu: int
+    fed: bool = False
+
+    def feed(self, sink: Sink) -> int:
+        """All of them to a sink: from memory, or from the backend; how many there are."""
+        ring = self.ring
+        if self.fed and ring.kept:
             pages, status = ring.replay(sink.function, sink.context)
         else:
-            if epoch > 1:
+            if self.fed:
                 ring.reset()
-                channel.send(Message.AGAIN, {})
-            with _away_from(backend_cpu):
+                self.channel.send(Message.AGAIN, {})
+            with _away_from(self.backend_cpu):
                 pages, status = ring.stream(sink.function, sink.context)
+        self.fed = True
         if status != 0:
-            error = training.failure(status)
+            error = self.training.failure(status)
             if isinstance(error, OutOfLine):
                 ring.drain()
             raise error
-        report = training.end_epoch()
-        if request.nulls == "error" and report.skipped:
-            raise nulls_error(request.relation, report.skipped)
-        channel.send_epoch(epoch, report, seconds=time.perf_counter() - epoch_started)
-        totals["tuples"], totals["skipped"] = report.tuples, report.skipped
-        totals["pages"] += pages
-        cycles = None if cycles is None or report.cycles is None else cycles + report.cycles
-        if report.converged:
-            break
-    result = training.finish()
-    return result, {
-        **totals,
-        "epochs": epoch,
-        "cycles": cycles,
-        "converged": report.converged,
-        "loss": report.loss,
-        "seconds": time.perf_counter() - started,
-    }
+        return pages
 
 
 def _check_epochs(epochs: int, most: int | None) -> None:
@@ -103,17 +158,17 @@ def _check_epochs(epochs: int, most: int | None) -> None:
         )
 
 
-def _make_room(relation: Relation, stream: Stream | None, epochs: int, *, ring: Ring, cache_bytes: int) -> None:
+def _make_room(relation: Relation, stream: Stream | None, streams: int, *, ring: Ring, cache_bytes: int) -> None:
     """Lay the ring out, and make room for the pages where keeping them pays."""
     ring.keep(0)
     page_size = relation.page_size if stream is None else stream.page_size
     ring.lay_out(page_size)
     room = cache_bytes // page_size
     if relation.pages is not None and stream is None:
-        if epochs >= KEEP_FROM_EPOCHS and relation.pages <= room:
+        if streams >= KEEP_FROM_STREAMS and relation.pages <= room:
             with suppress(MemoryError):  # less than was thought is left: each epoch asks for its pages
                 ring.keep(relation.pages)
-    elif epochs > 1:  # rows cost more to make into frames than frames to keep
+    elif streams > 1:  # rows cost more to make into frames than frames to keep
         keep_what_fits(ring, room)
 
 

@@ -14,11 +14,11 @@ from dana.codesign.area import area_of
 from dana.codesign.cycles import Cycles, measure_cycles
 from dana.codesign.sample import sample_pages
 from dana.codesign.search import Exploration, explore
-from dana.compiler import bind
 from dana.errors import UsageError
 from dana.runtime.designs import Design, DesignStore, chosen_extents
 from dana.runtime.streams import plan_stream
 from dana.runtime.trainer import ExplainRequest, Json, Stream, TrainRequest
+from dana.runtime.weights import bind_request
 from dsl import compile_rule
 from hwgen.devices import Device, device_names, load_device
 from hwgen.spec.bundle import WHOLE_EPOCH
@@ -96,7 +96,7 @@ def _search(training: TrainRequest, design: Design, device: Device, tuples: int 
     schema = training.relation.schema
     graph = compile_rule(training.source, filename=training.rule).hdfg
     extents = chosen_extents(design.extents, training.hyper)
-    binding = bind(graph, schema, training.features, training.label, extents)
+    binding = bind_request(graph, training, extents)
     batch = design.bundle.batch
     if batch != binding.graph.batch and batch != WHOLE_EPOCH:  # the caller's
         binding = replace(binding, graph=replace(binding.graph, batch=batch))
@@ -149,7 +149,7 @@ def _searched(found: Exploration) -> Json:
         "machines": len(found.candidates),
         "fitting": sum(candidate.fits for candidate in found.candidates),
         "above_bound": found.gap,
-        "design": found.wish,
+        "design": found.overrides,
     }
 
 

@@ -5,19 +5,23 @@ In: a request and a schema; then pages. Out: the same models, bit for bit, as ev
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from dana.compiler.binding import bind
-from dana.compiler.predictor import encode_predictor
-from dana.runtime.classes import classes_of, declared_classes
+from dana.compiler.binding.weights import class_weights_name
+from dana.predictor.program import encode_predictor
+from dana.runtime.classes import classes_of, prediction_kind
+from dana.runtime.coefficients import coefficients
+from dana.runtime.constant import constant_loss, loss_graph
 from dana.runtime.designs import chosen_extents
 from dana.runtime.machines import NO_MEMORY, PageCollector
 from dana.runtime.metas import meta_values
-from dana.runtime.notices import warn_of_non_finite
+from dana.runtime.notices import refuse_non_finite
 from dana.runtime.page_errors import no_rows_error, page_error
 from dana.runtime.provenance import provenance
+from dana.runtime.survey import Place, judge, starts_from_columns, statistics_of, survey_columns, wanted
 from dana.runtime.trainer import (
     EpochReport,
     Json,
@@ -31,6 +35,13 @@ from dana.runtime.trainer import (
     TrainResult,
 )
 from dana.runtime.warm import warm_values
+from dana.runtime.weights import (
+    BALANCED,
+    balanced_class_weights,
+    bind_request,
+    given_class_weights,
+    weight_metadata,
+)
 from dana.storage.parts import PartReader
 from dana.storage.reader import PageFault, read_page
 from dana.storage.schema import TableSchema, Use
@@ -102,10 +113,11 @@ class InterpretedTraining:
     def __init__(self, request: TrainRequest, notify: Notify, stream: Stream | None = None) -> None:
         self._notify = notify
         self.stream = stream
+        self.constant_loss: float | None = None
         rule = compile_rule(request.source, filename=request.rule).hdfg
         chosen = chosen_extents(dict(rule.extents), request.hyper)
         self._extents = {**dict(rule.extents), **chosen}
-        self._binding = bind(rule, request.relation.schema, request.features, request.label, chosen)
+        self._binding = bind_request(rule, request, chosen)
         graph = self._binding.graph
         self._request = request
         self._collector = PageCollector(request.relation.page_size)
@@ -114,7 +126,12 @@ class InterpretedTraining:
         self._metas = meta_values(defaults, request.hyper, self._extents)
         self._models = self._interpreter.start()
         shapes = {name: values.shape for name, values in self._models.items()}
-        self._models = {**self._models, **warm_values(request, shapes)}
+        self._class_weights = None if request.class_weight is None else class_weights_name(rule)
+        self._models = {**self._models, **warm_values(request, shapes, self._class_weights)}
+        self._classes = 0
+        if self._class_weights is not None:
+            (self._classes,) = shapes[self._class_weights]
+            self._models[self._class_weights] = given_class_weights(request, self._classes)
         self._shapes = {str(graph.nodes[k].name): graph.concrete_shape(k) for k in graph.inputs}
 
     @property
@@ -122,13 +139,39 @@ class InterpretedTraining:
         return {
             "features": list(self._binding.features),
             "labels": list(self._binding.labels),
-            "classes": classes_of(declared_classes(self._binding.graph), self._binding.labels),
+            "classes": classes_of(self._binding.graph, self._binding.labels),
             **provenance(self._request, self._metas, self._extents),
         }
 
     @property
     def epochs(self) -> int:
         return self._request.epochs or self._binding.graph.epochs
+
+    @property
+    def survey(self) -> Sink | None:
+        return self._collector.sink if wanted(self._request, statistics_of(self._binding.graph)) else None
+
+    def end_survey(self) -> None:
+        inputs: dict[str | None, str] = {column: input for column, input, _, _ in self._fills}
+        columns = self._read().values
+        survey = survey_columns(
+            columns,
+            weight=inputs.get(self._request.weight),
+            label=inputs[self._binding.labels[0]] if self._classes else None,
+            classes=self._classes,
+        )
+        judge(self._request, survey, self._fills, self._binding.labels, self._notify)
+        loss = loss_graph(self._binding.graph)
+        if loss is not None:
+            label = next(name for column, name, _, _ in self._fills if column in self._binding.labels)
+            good = np.isfinite(np.concatenate([one.reshape(len(one), -1) for one in columns.values()], axis=1))
+            values, counts = np.unique(columns[label][good.all(axis=1)], return_counts=True)
+            self.constant_loss = constant_loss(loss, values, counts.astype(float), self._metas)
+        if starts_from_columns(self._request):
+            starts = {one.model: survey.start(one) for one in statistics_of(self._binding.graph)}
+            self._models = {**self._models, **starts}
+        if self._request.class_weight == BALANCED and self._class_weights is not None:
+            self._models[self._class_weights] = balanced_class_weights(survey)
 
     @property
     def sink(self) -> Sink:
@@ -139,7 +182,13 @@ class InterpretedTraining:
             return MemoryError("no room for the pages of an epoch")
         return AssertionError(f"the page collector never refuses a page, but gave status {status}")
 
-    def end_epoch(self) -> EpochReport:
+    @property
+    def _fills(self) -> list[Place]:
+        names = [one.name for one in self._request.relation.schema.attributes]
+        return [(names[use.attribute], use.input, use.element, use.count) for use in self._binding.uses]
+
+    def _read(self) -> Columns:
+        """The pages that have come."""
         relation = self._request.relation
         try:
             columns = read_columns(
@@ -149,10 +198,14 @@ class InterpretedTraining:
             raise page_error(error.fault.fault, relation, error.page, error.fault.pointer) from error
         if not columns.tuples:
             raise no_rows_error(self._request, columns.skipped)
+        return columns
+
+    def end_epoch(self) -> EpochReport:
+        columns = self._read()
         try:
             result = self._interpreter.train(columns.values, self._models, self._metas, epochs=1)
         except DataError as error:
-            raise TrainingError(f"{error} ({relation.name})", sqlstate=SqlState.DATA_EXCEPTION) from error
+            raise TrainingError(f"{error} ({self._request.relation.name})", sqlstate=SqlState.DATA_EXCEPTION) from error
         self._models = result.models
         return EpochReport(
             loss=result.losses[0] if result.losses else None,
@@ -162,20 +215,26 @@ class InterpretedTraining:
             cycles=None,
         )
 
-    def finish(self) -> TrainResult:
+    def parameters(self) -> Sequence[Parameter]:
+        return [Parameter(name=name, values=values) for name, values in self._models.items()]
+
+    def finish(self, parameters: Sequence[Parameter]) -> TrainResult:
         graph = self._binding.graph
-        parameters = [Parameter(name=name, values=values) for name, values in self._models.items()]
-        warn_of_non_finite(parameters, self._notify)
+        refuse_non_finite(parameters)
+        predictor = None if graph.prediction is None else encode_predictor(graph, self._metas)
         return TrainResult(
             parameters=parameters,
-            predictor=None if graph.prediction is None else encode_predictor(graph, self._metas),
+            predictor=predictor,
             modelled_seconds=None,
             metadata={
                 "features": list(self._binding.features),
                 "labels": list(self._binding.labels),
                 "hyper": self._metas,
                 "dims": self._extents,
+                "predicts": prediction_kind(graph),
+                **weight_metadata(self._request),
                 "backend": "interp",
+                "coefficients": coefficients(predictor, parameters, self._fills, self._binding.features),
             },
         )
 

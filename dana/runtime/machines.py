@@ -66,6 +66,11 @@ class WholeEpochMachine(Machine, Protocol):
 _CONSUME = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
+def feed_pages(sink: Sink, pages: npt.NDArray[np.uint8]) -> int:
+    """Give pages, shape (pages, page_size), to a sink; its status."""
+    return int(_CONSUME(sink.function)(sink.context, pages.ctypes.data, len(pages)))
+
+
 NO_MEMORY = errno.ENOMEM
 """Status of a sink that has no room for the pages."""
 
@@ -77,10 +82,13 @@ class PageCollector:
     ----------
     page_size
         Bytes of a page.
+    most
+        Bytes that it keeps; of more it keeps none. None: any number.
     """
 
-    def __init__(self, page_size: int) -> None:
+    def __init__(self, page_size: int, most: int | None = None) -> None:
         self._page_size = page_size
+        self._most = most
         self._pages = bytearray()
         self._function = _CONSUME(self._consume)
 
@@ -98,7 +106,10 @@ class PageCollector:
 
     def _consume(self, _context: int | None, address: int, count: int) -> int:
         try:
-            self._pages += ctypes.string_at(address, count * self._page_size)
+            if self._most is None or len(self._pages) + count * self._page_size <= self._most:
+                self._pages += ctypes.string_at(address, count * self._page_size)
+            else:
+                self._pages, self._most = bytearray(), 0
         except MemoryError:  # ctypes would print it, and the pages would be missing
             self._pages = bytearray()
             return NO_MEMORY

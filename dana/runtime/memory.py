@@ -11,6 +11,7 @@ import re
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from math import inf
 from pathlib import Path
 
 from dana.errors import UsageError
@@ -80,7 +81,17 @@ def _with_descendants(pid: int) -> Iterator[int]:
 
 def least_bytes() -> int:
     """The least bound under which this process can answer a request."""
-    return sum(_kilobytes(Path("/proc/self/status"), ("VmData",)) or [0]) * 1024 + RESERVE
+    return _private_bytes() + RESERVE
+
+
+def room_bytes() -> float:
+    """What this process may still take, as it is bounded now."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    return inf if soft == resource.RLIM_INFINITY else soft - _private_bytes()
+
+
+def _private_bytes() -> int:
+    return sum(_kilobytes(Path("/proc/self/status"), ("VmData",)) or [0]) * 1024
 
 
 @contextmanager

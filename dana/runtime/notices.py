@@ -1,23 +1,38 @@
-"""What a user should know of a training that did not fail."""
+"""What a user should know of a training: rows that are left out, numbers that have run away."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
-from dana.runtime.trainer import Level, Notice, Notify, Parameter
+from dana.runtime.trainer import EpochReport, Level, Notice, Parameter, Relation, SqlState, TrainingError
 
 
-def warn_of_non_finite(parameters: Sequence[Parameter], notify: Notify) -> None:
-    """Warn if a model holds NaN or infinity: it will predict nothing of use."""
+def skipped_notice(relation: Relation, report: EpochReport) -> Notice:
+    """That rows are left out."""
+    rows = report.tuples + report.skipped
+    return Notice(
+        level=Level.NOTICE,
+        message=f"{report.skipped:,} of {rows:,} rows of {relation.name} are left out: "
+        "a column in use is null, NaN or infinite",
+        hint="With nulls => 'mean' a NULL counts as the mean of its column.",
+    )
+
+
+def diverged_error(what: str) -> TrainingError:
+    """The SQL error for a training that came to a NaN or an infinity."""
+    return TrainingError(
+        f"the training diverged: {what}",
+        sqlstate=SqlState.DATA_EXCEPTION,
+        hint="Lower the learning rate, as in hyper => '{\"lr\": 0.01}', standardise the rule's inputs with "
+        "dana.functions.standardized, or look for very large values in the columns in use.",
+    )
+
+
+def refuse_non_finite(parameters: Iterable[Parameter]) -> None:
+    """Raise where a model holds a NaN or an infinity: it would predict nothing of use, and is not kept."""
     for parameter in parameters:
         bad = int(np.count_nonzero(~np.isfinite(parameter.values)))
         if bad:
-            notify(
-                Notice(
-                    level=Level.WARNING,
-                    message=f"{bad} of {parameter.values.size} elements of model {parameter.name} are NaN or infinite",
-                    hint="The data hold NaN, infinity or very large values, or the learning rate is too high.",
-                )
-            )
+            raise diverged_error(f"{bad} of {parameter.values.size} elements of {parameter.name} are NaN or infinite")

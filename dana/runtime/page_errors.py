@@ -72,20 +72,26 @@ def nulls_error(relation: Relation, skipped: int) -> TrainingError:
     )
 
 
+class NoRows(TrainingError):
+    """There is no row, or none that is complete."""
+
+
 def no_rows_error(request: TrainRequest, skipped: int) -> TrainingError:
     """The SQL error for a table without a row to train on."""
     relation = request.relation
     if skipped and request.nulls == "error":
         return nulls_error(relation, skipped)
     if skipped:
-        return TrainingError(
+        # rows of pages are asked for as frames, of which the backend knows which columns hold NULLs
+        kind = OutOfLine if relation.pages is not None else NoRows
+        return kind(
             f"{relation.name} has no row to train on: all {skipped} have a NULL, a NaN or an infinity "
             "in a column in use",
             sqlstate=SqlState.DATA_EXCEPTION,
             hint="Fill them in, or name other columns with features => ARRAY[…].",
         )
     chosen = [f"argument {name} leaves none" for name in ("filter", "test_size") if name in request.metadata]
-    return TrainingError(
+    return NoRows(
         f"{relation.name} has no row to train on",
         sqlstate=SqlState.DATA_EXCEPTION,
         hint=f"Perhaps {', or '.join(chosen)}." if chosen else "",

@@ -55,6 +55,7 @@ class Message(IntEnum):
     EXPLAINED = ord("p")
     DESIGN = ord("d")
     AGAIN = ord("a")
+    HELD_OUT = ord("o")
     EPOCH = ord("e")
     NOTICE = ord("n")
     RESULT = ord("r")
@@ -324,6 +325,7 @@ def _training(fields: Json, page_size: int) -> TrainRequest:
         backend=fields["backend"],
         nulls=fields["nulls"],
         warm_start_from=None if fields["warm_start_from"] is None else _weights(fields["warm_start_from"]),
+        held_out=fields["held_out"],
         metadata=fields["metadata"],
         max_epochs=fields["max_epochs"],
         max_memory=fields["max_memory"],

@@ -37,7 +37,9 @@ def machine_provenance(request: TrainRequest, design: Design) -> Json:
         "pages": relation.pages,
         "part": relation.part,
         "columns": [[len(list(equal)), *kind] for kind, equal in groupby(map(_kind, relation.attributes))],
-        "used": [positions[name] for name in (*design.features, *design.labels)],
+        "used": [positions[name] for name in (*design.features, *design.labels, *_named(request.weight))],
+        "weight": request.weight,
+        "class_weight": request.class_weight,
     }
 
 
@@ -52,7 +54,7 @@ def recorded_request(*, rule: str, source: str, relation: str, design: Mapping[s
         The table's name, for messages.
     """
     features, labels = tuple(design["features"]), tuple(design["labels"])
-    names = dict(zip(design["used"], (*features, *labels), strict=True))
+    names = dict(zip(design["used"], (*features, *labels, *_named(design["weight"])), strict=True))
     kinds = [kind for count, *kind in design["columns"] for _ in range(count)]
     return TrainRequest(
         rule=rule,
@@ -70,7 +72,13 @@ def recorded_request(*, rule: str, source: str, relation: str, design: Mapping[s
         hyper={**design["metas"], **design["dims"]},
         backend="sim",
         design=design["asked"],
+        weight=design["weight"],
+        class_weight=design["class_weight"],
     )
+
+
+def _named(column: str | None) -> tuple[str, ...]:
+    return () if column is None else (column,)
 
 
 def _kind(one: Attribute) -> tuple[int, int, str, bool, bool, str, bool, int | None]:

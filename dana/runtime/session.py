@@ -266,8 +266,9 @@ class _Session:
             try:
                 result, counts = self._run(request, backend_cpu, fresh=not self.answered)
             except OutOfLine:
-                # only a page itself tells that a value is not in it; with frames it does not matter
-                rows = replace(request, relation=replace(request.relation, rows=True))
+                # only a page itself tells that a value is not in it, or is no number; the backend sees to both, and to
+                # NULLs, where it makes frames of the rows
+                rows = replace(request, relation=replace(request.relation, rows=True), nulls="skip")
                 result, counts = self._run(rows, backend_cpu, fresh=True)  # what was sent already ties it to us
             self.channel.send_result(result, counts, request.metadata)
             outcome = "converged" if counts["converged"] else "done"
@@ -306,6 +307,7 @@ class _Session:
         self.trainer.prepare(request.backend)
         with memory_at_most(request.max_memory, fresh=fresh):
             training = self.trainer.open(request, self.channel.send_notice)
+            held_out = self.trainer.held_out(request) if request.held_out else None
             try:
                 return run_epochs(
                     training,
@@ -314,9 +316,13 @@ class _Session:
                     ring=self.ring,
                     cache_bytes=cache_bytes,
                     backend_cpu=backend_cpu,
+                    notify=self.channel.send_notice,
+                    held_out=held_out,
                 )
             finally:
                 self.ring.keep(0)
+                if held_out is not None:
+                    held_out.close()
                 training.close()
 
     def _send_error(self, error: Exception) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from dana.codesign.sample import fits
-from dana.compiler.binding import Binding, BindingError, bind
+from dana.compiler.binding.columns import Binding, BindingError, bind
 from dana.runtime.trainer import Json, Relation, Stream, TrainRequest
 from dana.storage.frames import framed, readable, rewritten, unique_names
 from dana.storage.schema import SchemaError, TableSchema
@@ -27,7 +27,7 @@ def plan_stream(request: TrainRequest) -> tuple[TrainRequest, Stream | None]:
     Raises
     ------
     RuleError, UsageError
-        As `dana.compiler.binding.bind`.
+        As `dana.compiler.binding.columns.bind`.
     """
     relation = request.relation
     if not relation.rows and all(readable(one) for one in relation.attributes if not one.dropped):
@@ -35,7 +35,14 @@ def plan_stream(request: TrainRequest) -> tuple[TrainRequest, Stream | None]:
     if relation.rows:
         unique_names(relation.name, relation.attributes)
     binding, schema = _bind(
-        request.rule, request.source, relation.schema, request.features, request.label, request.classes
+        request.rule,
+        request.source,
+        relation.schema,
+        request.features,
+        request.label,
+        request.classes,
+        request.weight,
+        request.class_weight is not None,
     )
     used = [use.attribute for use in binding.uses]
     if not relation.rows and all(readable(relation.attributes[k]) for k in used):
@@ -76,12 +83,12 @@ def declared_request(
     pages, page_size
         Of the table: how many, bytes of each (BLCKSZ).
     design
-        Wishes for the machine.
+        Overrides for the machine.
 
     Raises
     ------
     RuleError, UsageError
-        As `dana.compiler.binding.bind`.
+        As `dana.compiler.binding.columns.bind`.
     """
     request = TrainRequest(
         rule=rule.source.filename,
@@ -103,7 +110,7 @@ def on_pages_that_hold_rows(request: TrainRequest) -> TrainRequest:
     Raises
     ------
     RuleError, UsageError
-        As `dana.compiler.binding.bind`.
+        As `dana.compiler.binding.columns.bind`.
     """
     relation = request.relation
     if fits(relation.schema, page_size=relation.page_size):
@@ -119,23 +126,25 @@ def _bind(
     features: tuple[str, ...] | None,
     label: str | None,
     classes: tuple[str, ...] | None,
+    weight: str | None,
+    class_weight: bool,
 ) -> tuple[Binding, TableSchema]:
     """The rule on the table as frames would hold it: which columns are in use, whatever a Strider makes of them."""
     graph = compile_rule(source, filename=rule).hdfg
     # which column holds the labels, only the binding tells; so any column may, until we know
     columns = tuple(one if one.dropped else rewritten(one, labels=classes is not None) for one in schema.attributes)
     logical = replace(schema, attributes=columns)
-    binding = bind(graph, logical, features, label)
+    binding = bind(graph, logical, features, label, weight=weight, class_weight=class_weight)
     if classes is not None:
-        _check_classes(schema, binding)
+        _check_classes(schema, binding, weight)
     return binding, logical
 
 
-def _check_classes(schema: TableSchema, binding: Binding) -> None:
-    """Raise where the classes number no label, or where a feature holds texts, which only a label may."""
+def _check_classes(schema: TableSchema, binding: Binding, weight: str | None) -> None:
+    """Raise where the classes number no label, or where another column holds texts, which only a label may."""
     if len(binding.labels) != 1:
         raise BindingError(f"classes are given, but the rule has {len(binding.labels)} labels")
-    for name in binding.features:
+    for name in (*binding.features, *(() if weight is None else (weight,))):
         attribute = schema.attributes[schema.index(name)]
         if rewritten(attribute) is attribute:
             raise SchemaError(

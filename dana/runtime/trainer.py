@@ -127,10 +127,14 @@ class TrainRequest:
         The rule's name and text.
     relation
         The table.
-    features, label
-        Column names; None where the caller left the choice to the trainer.
+    features, label, weight
+        Column names; None where the caller left the choice to the trainer, or where each row weighs 1.
+    class_weight
+        Weights by the texts of the label's classes, or 'balanced'; None: each class weighs 1.
     epochs
         The caller's number, or None: the rule's.
+    patience, tolerance
+        When a training ends that no longer improves (`dana.runtime.stopping`); None: the defaults. Patience 0: never.
     hyper
         New values for the rule's metas.
     backend
@@ -139,10 +143,16 @@ class TrainRequest:
         Overrides of the machine (threads, clusters …).
     nulls
         What to do with a row that has a NULL in a used column: 'skip' it, or raise an 'error'.
+    nonfinite
+        Likewise of a NaN or an infinity: 'skip', 'keep' or an 'error'; None: 'skip'.
+    standardize
+        False: models that begin with statistics of columns begin as without a table, which leaves columns as they are.
     classes
         Texts of the label's classes, in the order of their numbers from 0; None: the label is a number.
     warm_start_from
         Values to start the rule's models from, by name; None: as the rule says.
+    held_out
+        Rows were left out for a test, and can be had.
     metadata
         What the caller wants kept in the model's metadata.
     max_epochs
@@ -162,9 +172,16 @@ class TrainRequest:
     hyper: Json
     backend: str
     design: Json
+    patience: int | None = None
+    tolerance: float | None = None
     nulls: str = "skip"
+    nonfinite: str | None = None
+    standardize: bool | None = None
     classes: tuple[str, ...] | None = None
+    weight: str | None = None
+    class_weight: Mapping[str, float] | str | None = None
     warm_start_from: Mapping[str, NDArray[np.float32]] | None = None
+    held_out: bool = False
     metadata: Json = field(default_factory=dict)
     max_epochs: int | None = None
     max_memory: int = 0
@@ -251,6 +268,8 @@ class EpochReport:
         Machine cycles of the epoch; None where the backend has no machine.
     counters
         Further counts by name (stalls, busy …).
+    test_loss
+        Mean loss of the model that the epoch left, over the rows held out; None where there are none.
     """
 
     loss: float | None
@@ -259,6 +278,7 @@ class EpochReport:
     skipped: int
     cycles: int | None
     counters: Mapping[str, int] = field(default_factory=dict)
+    test_loss: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,6 +339,13 @@ class Training(Protocol):
         """Epochs to run unless it converges before; at least 1."""
 
     @property
+    def survey(self) -> Sink | None:
+        """Where the pages go for once before the first epoch; None: nobody needs to look at them."""
+
+    def end_survey(self) -> None:
+        """End the look at the pages, the last of which the survey's sink has had."""
+
+    @property
     def sink(self) -> Sink:
         """Where the pages go, in heap order; every epoch the same pages."""
 
@@ -328,11 +355,50 @@ class Training(Protocol):
     def end_epoch(self) -> EpochReport:
         """End the epoch whose last page the sink has had."""
 
-    def finish(self) -> TrainResult:
-        """The result, after the last epoch."""
+    @property
+    def constant_loss(self) -> float | None:
+        """The rule's loss of the best prediction that is the same for every row; None where nobody can tell."""
+
+    def parameters(self) -> Sequence[Parameter]:
+        """Copies of the models, states included, as the last epoch left them."""
+
+    def finish(self, parameters: Sequence[Parameter]) -> TrainResult:
+        """The result, after the last epoch, with the parameters of one of them."""
 
     def close(self) -> None:
         """Free what the training holds; called once, whatever happened."""
+
+
+class HeldOut(Protocol):
+    """Rows that take no part in a training, to judge its models by."""
+
+    @property
+    def design(self) -> Json:
+        """As a training's."""
+
+    @property
+    def stream(self) -> Stream:
+        """The frames to ask for."""
+
+    @property
+    def sink(self) -> Sink:
+        """Where they go, once."""
+
+    def begin(self, most: int) -> None:
+        """Make ready for frames, of which so many bytes are kept; of more none is, and there is no loss."""
+
+    def failure(self, status: int) -> Exception:
+        """Explain a non-zero status of the sink."""
+
+    @property
+    def kept(self) -> int:
+        """Bytes that are kept; 0: there were no rows, or too many."""
+
+    def loss(self, parameters: Sequence[Parameter]) -> float | None:
+        """Mean of the rule's setLoss over the rows; None where none is complete."""
+
+    def close(self) -> None:
+        """Free what it holds; called once, whatever happened."""
 
 
 class Trainer(Protocol):
@@ -369,6 +435,9 @@ class Trainer(Protocol):
         TrainingError
             The request cannot be met.
         """
+
+    def held_out(self, request: TrainRequest) -> HeldOut | None:
+        """Compile a rule's loss for the rows that are held out; None where it has none."""
 
     def explain(self, request: ExplainRequest) -> Json:
         """Say what a training would run on, without training.

@@ -7,27 +7,37 @@ everything about machines is behind `dana.runtime.machines`.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dana.compiler.engine import DoesNotFit
-from dana.compiler.predictor import with_metas
+from dana.compiler.target import DoesNotFit
 from dana.errors import InternalError, UsageError
-from dana.runtime.classes import classes_of
+from dana.predictor.program import with_metas
+from dana.runtime.classes import with_classes
+from dana.runtime.coefficients import coefficients
+from dana.runtime.compiled import Compiled
+from dana.runtime.constant import constant_loss
 from dana.runtime.designs import Design, DesignStore
 from dana.runtime.explain import explain, lines
+from dana.runtime.heldout import HeldOutRows
 from dana.runtime.interpreted import InterpretedTraining
 from dana.runtime.machines import MACHINES, NO_MEMORY, StreamingMachine, load_backend
 from dana.runtime.metas import meta_values
-from dana.runtime.notices import warn_of_non_finite
+from dana.runtime.notices import refuse_non_finite
 from dana.runtime.page_errors import no_rows_error, page_error, row_error
 from dana.runtime.provenance import machine_provenance, provenance
+from dana.runtime.stopping import check_stopping
 from dana.runtime.streams import plan_stream
+from dana.runtime.survey import judge, nothing_surveyed, starts_from_columns, survey_of, wanted
 from dana.runtime.trainer import (
     EpochReport,
     ExplainRequest,
+    HeldOut,
     Json,
     Level,
     Notice,
@@ -42,12 +52,16 @@ from dana.runtime.trainer import (
     TrainResult,
 )
 from dana.runtime.warm import warm_values
+from dana.runtime.weights import BALANCED, balanced_class_weights, given_class_weights, weight_metadata
+from dana.simulator.machine import Simulator
 from dana.storage.frames import RowTooLong
 from dana.storage.schema import UnknownColumn
 from dsl import RuleError, compile_rule
+from dsl.hdfg.graph import Op
+from dsl.hdfg.text import parse_graph
 from dsl.render import render
 from hwgen.cache import CacheFolder
-from hwgen.spec.bundle import Symbol, collect, place
+from hwgen.spec.bundle import Bundle, Symbol, collect, place
 from hwgen.spec.config import ConfigError
 from hwgen.spec.counters import EpochCounters
 from hwgen.spec.strider import Fault
@@ -97,7 +111,9 @@ class MachineTrainer:
         return {
             "name": graph.name,
             "models": described(graph.models),
-            "inputs": described(graph.inputs),
+            "inputs": described(tuple(k for k in graph.inputs if graph.nodes[k].op is not Op.WEIGHT)),
+            "outputs": described(tuple(k for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT)),
+            "classes": graph.classes if isinstance(graph.classes, int | None) else str(graph.classes),
             "dims": dict(graph.extents),
             "metas": {str(graph.nodes[k].name): graph.nodes[k].value for k in graph.metas},
             "batch": graph.batch,
@@ -118,8 +134,9 @@ class MachineTrainer:
             raise TrainingError(f"backend must be one of {', '.join(BACKENDS)}, not {request.backend!r}")
         if request.epochs is not None and request.epochs < 1:
             raise TrainingError(f"epochs must be at least 1, not {request.epochs}")
+        check_stopping(request)
         try:
-            request, stream = plan_stream(request)
+            request, stream = plan_stream(with_classes(request))
             if request.backend == "interp":
                 return InterpretedTraining(request, notify, stream)
             design = self._designs.get(request)
@@ -128,10 +145,28 @@ class MachineTrainer:
             _refuse(error)
         return MachineTraining(request, design, machine, notify, stream)
 
+    def held_out(self, request: TrainRequest) -> HeldOut | None:
+        """See `Trainer.held_out`; the simulator judges for every backend."""
+        try:
+            if compile_rule(request.source, filename=request.rule).hdfg.loss is None:
+                return None
+            relation = replace(request.relation, rows=True)
+            rows = replace(with_classes(request), relation=relation, design={}, backend="sim")
+            # it only looks: at frames, which hold numbers, and at models that others trained
+            asked, stream = plan_stream(
+                replace(rows, warm_start_from=None, standardize=False, nonfinite="keep", nulls="skip")
+            )
+            design = self._designs.get(asked, judges=True)
+        except (RuleError, UsageError, ConfigError) as error:
+            _refuse(error)
+        assert stream is not None, "rows come as frames"
+        judge = MachineTraining(asked, design, Simulator(design.bundle.config), lambda notice: None, judges=True)
+        return HeldOutRows(judge, stream)
+
     def explain(self, request: ExplainRequest) -> Json:
         """See `Trainer.explain`."""
         try:
-            explained = explain(request, self._designs)
+            explained = explain(replace(request, training=with_classes(request.training)), self._designs)
         except (RuleError, UsageError, ConfigError) as error:
             _refuse(error)
         return {**explained, "lines": lines(explained)}
@@ -152,6 +187,13 @@ def _refuse(error: Exception) -> NoReturn:
     raise TrainingError(str(error)) from error
 
 
+def _loaded(bundle: Bundle) -> Simulator:
+    """A simulator that unpacks as another machine does, to look at its pages."""
+    simulator = Simulator(bundle.config)
+    simulator.load(bundle)
+    return simulator
+
+
 class MachineTraining:
     """One training on a machine; implements `dana.runtime.trainer.Training`."""
 
@@ -162,6 +204,8 @@ class MachineTraining:
         machine: StreamingMachine,
         notify: Notify,
         stream: Stream | None = None,
+        *,
+        judges: bool = False,
     ) -> None:
         self._request = request
         self.stream = stream
@@ -170,6 +214,7 @@ class MachineTraining:
         self._machine = machine
         self._cycles = 0
         self._begun = False
+        self.constant_loss: float | None = None
         self._bundle = design.bundle
         self._metas = meta_values(design.metas, request.hyper, design.extents)
         machine.load(self._bundle)
@@ -178,10 +223,19 @@ class MachineTraining:
             rows = place(np.float32(self._metas[symbol.name]), lanes)
             machine.write_rows(symbol.row, rows.view(np.uint32))
         shapes = {symbol.name: symbol.shape for symbol in self._bundle.of_kind("model")}
-        warm = warm_values(request, shapes)
-        for symbol in self._bundle.of_kind("model"):
-            if symbol.name in warm:
-                machine.write_rows(symbol.row, place(warm[symbol.name], lanes).view(np.uint32))
+        self._write_models(warm_values(request, shapes, design.class_weights))
+        classes = 0
+        if design.class_weights is not None:
+            (classes,) = shapes[design.class_weights]
+            self._write_models({design.class_weights: given_class_weights(request, classes)})
+        self._compiled = Compiled(request, design, machine, judges=judges) if isinstance(machine, Simulator) else None
+        self._surveyor: Simulator | None = None
+        label = next((column for column, _, _, _ in self._bundle.notes["fills"] if column in design.labels), None)
+        self._surveyed = nothing_surveyed(
+            self._bundle, weight=request.weight, label=label, classes=classes, tallied=design.loss_text is not None
+        )
+        if wanted(request, design.statistics):
+            self._surveyor = machine if isinstance(machine, Simulator) else _loaded(self._bundle)
 
     @property
     def design(self) -> Json:
@@ -192,7 +246,7 @@ class MachineTraining:
             "strider_instructions": len(self._bundle.strider),
             "features": list(self._design.features),
             "labels": list(self._design.labels),
-            "classes": classes_of(self._design.classes, self._design.labels),
+            "classes": self._design.classes,
             **provenance(self._request, self._metas, self._design.extents),
             **machine_provenance(self._request, self._design),
         }
@@ -200,6 +254,32 @@ class MachineTraining:
     @property
     def epochs(self) -> int:
         return self._request.epochs or self._design.epochs
+
+    @property
+    def survey(self) -> Sink | None:
+        if self._surveyor is None:
+            return None
+        self._surveyor.begin_survey(self._surveyed)
+        function, context = self._surveyor.sink
+        return Sink(function=function, context=context)
+
+    def end_survey(self) -> None:
+        assert self._surveyor is not None
+        counters = self._surveyor.end_epoch()
+        self._surveyor = None
+        if counters.fault is not Fault.NONE:
+            raise self._fault(counters)
+        if not counters.tuples:
+            raise no_rows_error(self._request, counters.skipped)
+        survey = survey_of(self._surveyed, self._bundle.notes["inputs"])
+        fills = self._bundle.notes["fills"]
+        judge(self._request, survey, fills, self._design.labels, self._notify)
+        if self._design.loss_text is not None:
+            self.constant_loss = constant_loss(parse_graph(self._design.loss_text), *self._surveyed.values, self._metas)
+        if starts_from_columns(self._request):
+            self._write_models({one.model: survey.start(one) for one in self._design.statistics})
+        if self._request.class_weight == BALANCED and self._design.class_weights is not None:
+            self._write_models({self._design.class_weights: balanced_class_weights(survey)})
 
     @property
     def sink(self) -> Sink:
@@ -211,7 +291,7 @@ class MachineTraining:
         """The machine stops taking pages at a fault; its counters say which."""
         if status == NO_MEMORY:
             return MemoryError("no room for the pages of an epoch")
-        counters = self._machine.end_epoch()
+        counters = (self._surveyor or self._machine).end_epoch()
         if counters.fault is Fault.NONE:
             return InternalError(f"the machine refused a page with status {status}")
         return self._fault(counters)
@@ -224,6 +304,8 @@ class MachineTraining:
         if not counters.tuples:
             raise no_rows_error(self._request, counters.skipped)
         self._cycles += counters.cycles
+        if self._compiled is not None:
+            self._compiled.after_epoch(self._notify)
         loss = self._scalar("loss")
         convergence = self._scalar("convergence")
         report = EpochReport(
@@ -243,28 +325,35 @@ class MachineTraining:
         self._begin()
         return report
 
-    def finish(self) -> TrainResult:
+    def parameters(self) -> Sequence[Parameter]:
+        return [Parameter(name=symbol.name, values=self._read(symbol)) for symbol in self._bundle.of_kind("model")]
+
+    def finish(self, parameters: Sequence[Parameter]) -> TrainResult:
         config = self._bundle.config
         predictor = self._design.predictor
-        parameters = [
-            Parameter(name=symbol.name, values=self._read(symbol)) for symbol in self._bundle.of_kind("model")
-        ]
-        warn_of_non_finite(parameters, self._notify)
+        if predictor is not None:
+            predictor = with_metas(predictor, list(self._metas.values()))
+        refuse_non_finite(parameters)
         return TrainResult(
             parameters=parameters,
-            predictor=None if predictor is None else with_metas(predictor, list(self._metas.values())),
+            predictor=predictor,
             modelled_seconds=self._cycles / config.clock_hz,
             metadata={
                 "features": list(self._design.features),
                 "labels": list(self._design.labels),
                 "hyper": self._metas,
                 "dims": self._design.extents,
+                "predicts": self._design.predicts,
+                **weight_metadata(self._request),
                 "backend": self._request.backend,
                 "units": config.units,
+                "coefficients": coefficients(predictor, parameters, self._bundle.notes["fills"], self._design.features),
             },
         )
 
     def close(self) -> None:
+        if self._compiled is not None:
+            self._compiled.close()
         self._machine.close()
 
     def _fault(self, counters: EpochCounters) -> TrainingError:
@@ -274,8 +363,20 @@ class MachineTraining:
             return row_error(relation, column, model, rows)
         return page_error(counters.fault, relation, counters.fault_page, counters.fault_pointer)
 
+    def adopt(self, parameters: Sequence[Parameter]) -> None:
+        """Take the models of another training of the rule."""
+        self._write_models({one.name: one.values for one in parameters})
+
+    def _write_models(self, values: Mapping[str, NDArray[np.float32]]) -> None:
+        for symbol in self._bundle.of_kind("model"):
+            if symbol.name in values:
+                rows = place(values[symbol.name], self._bundle.config.lanes)
+                self._machine.write_rows(symbol.row, rows.view(np.uint32))
+
     def _begin(self) -> None:
         if not self._begun:
+            if self._compiled is not None:
+                self._compiled.before_epoch()
             self._machine.begin_epoch(self._request.relation.pages)
             self._begun = True
 

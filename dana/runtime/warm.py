@@ -10,11 +10,16 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from dana.compiler.binding.weights import is_of_classes
 from dana.runtime.trainer import TrainingError, TrainRequest
 
 
-def warm_values(request: TrainRequest, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[np.float32]]:
+def warm_values(
+    request: TrainRequest, shapes: Mapping[str, tuple[int, ...]], own: str | None = None
+) -> dict[str, NDArray[np.float32]]:
     """Values to start from, by the names of the rule's models; empty for a cold start.
+
+    The training's own are the weights of its classes, `own`; those of the model that it starts from are left behind.
 
     Raises
     ------
@@ -23,13 +28,19 @@ def warm_values(request: TrainRequest, shapes: Mapping[str, tuple[int, ...]]) ->
     """
     if request.warm_start_from is None:
         return {}
-    found = {name: values.shape for name, values in request.warm_start_from.items()}
-    if found != dict(shapes):
+    start = {
+        name: one
+        for name, one in request.warm_start_from.items()
+        if name != own and (name in shapes or not is_of_classes(name))
+    }
+    found = {name: values.shape for name, values in start.items()}
+    shapes = {name: shape for name, shape in shapes.items() if name != own}
+    if found != shapes:
         raise TrainingError(
             f"the model to start from has {_listed(found)}, but the rule on this table has {_listed(shapes)}",
             hint="Start from a model of the same rule and the same number of features.",
         )
-    return {name: np.asarray(values, dtype=np.float32) for name, values in request.warm_start_from.items()}
+    return {name: np.asarray(values, dtype=np.float32) for name, values in start.items()}
 
 
 def _listed(shapes: Mapping[str, tuple[int, ...]]) -> str:

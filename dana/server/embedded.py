@@ -230,7 +230,9 @@ class EmbeddedServer:
         if self.account.switched:
             cache = self._folder / "cache"
             self.account.make_inside(cache)
-            kept = {name: os.environ[name] for name in ("PATH", "LANG", "CXX", "CC") if name in os.environ}
+            kept = {
+                name: os.environ[name] for name in ("PATH", "LANG", "CXX", "CC", "DANA_COMPILED") if name in os.environ
+            }
             return kept | {"HOME": str(cache), "XDG_CACHE_HOME": str(cache)}
         return {name: value for name, value in os.environ.items() if not name.startswith(("PG", "MAKE", "MFLAGS"))}
 

@@ -17,7 +17,7 @@ from psycopg import sql
 from dana.errors import SetupError
 
 TABLES = """
-SELECT t.relname FROM pg_depend AS d JOIN pg_class AS t ON t.oid = d.objid AND d.classid = 'pg_class'::regclass
+SELECT t.relname FROM pg_depend AS d JOIN pg_class AS t ON t.oid = d.objid AND d.classid = 'pg_class'::regclass::oid
 WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'dana') AND t.relkind = 'r'
 ORDER BY EXISTS (SELECT FROM pg_constraint WHERE conrelid = t.oid AND contype = 'f'), t.relname
 """
@@ -26,7 +26,7 @@ ORDER BY EXISTS (SELECT FROM pg_constraint WHERE conrelid = t.oid AND contype = 
 RIGHTS = """
 SELECT p.oid::regprocedure::text, p.proname, a.grantee,
     CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END, coalesce(a.is_grantable, false)
-FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid AND d.classid = 'pg_proc'::regclass
+FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid AND d.classid = 'pg_proc'::regclass::oid
 LEFT JOIN LATERAL aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a ON a.grantee <> p.proowner
 WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'dana')
 """
@@ -121,8 +121,9 @@ def _grant_again(connection: psycopg.Connection[Any], rights: dict[str, set[tupl
 def _carry_over(connection: psycopg.Connection[Any], table: str) -> None:
     """Copy the columns that the table had and has; numbers go on behind the highest."""
     common = connection.execute(
-        "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped"
-        " INTERSECT SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped",
+        "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass::oid AND attnum > 0 AND NOT attisdropped"
+        " INTERSECT "
+        "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass::oid AND attnum > 0 AND NOT attisdropped",
         (f"dana.{table}", f"pg_temp.kept_{table}"),
     ).fetchall()
     columns = sql.SQL(", ").join(sql.Identifier(name) for (name,) in common)
@@ -132,7 +133,7 @@ def _carry_over(connection: psycopg.Connection[Any], table: str) -> None:
         )
     )
     numbered = connection.execute(
-        "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attidentity <> ''", (f"dana.{table}",)
+        "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass::oid AND attidentity <> ''", (f"dana.{table}",)
     ).fetchall()
     for (column,) in numbered:
         connection.execute(

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from dana.errors import InternalError, UsageError
-from dana.simulator import native
+from dana.simulator import native, structures
 from dana.simulator.problems import NO_MEMORY, refusal
+from hwgen.spec import legal
 from hwgen.spec.bundle import Bundle, BundleError
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
@@ -23,8 +26,73 @@ from hwgen.spec.strider import Fault
 Words = npt.NDArray[np.uint32]
 Pages = bytes | bytearray | memoryview | npt.NDArray[np.uint8]
 
+Doubles = npt.NDArray[np.float64]
+
 KERNELS = ("avx512", "avx2", "sse2", "portable")
 """Inner loops that there are; all of them give the same bits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surveyed:
+    """What a survey finds of a tuple's elements; shapes [tuple_rows, lanes], of `tuples`, `weights`, `negative` [].
+
+    Attributes
+    ----------
+    tuples
+        Those without NaN or infinity and of a weight above 0, of which the others tell.
+    mean, squares
+        Mean, and sum of squared distances from it; a tuple counts as often as its weight says.
+    bad
+        How often an element is NaN or infinite.
+    early, earlier
+        The mean of the first tuples, as many as the largest power of two says, and of half of those.
+    weights, negative
+        Sum of the weights, and how many are below 0.
+    classes
+        Sums of the weights by the label's class.
+    weight, label
+        Rows of a tuple that they lie in; -1: none, and each weight is 1.
+    tally
+        How often each value of the label is there, roughly where there are thousands; None: not asked.
+    """
+
+    tuples: Doubles
+    mean: Doubles
+    squares: Doubles
+    bad: Doubles
+    early: Doubles
+    earlier: Doubles
+    weights: Doubles
+    negative: Doubles
+    classes: Doubles
+    weight: int
+    label: int
+    tally: structures.Tally | None = None
+
+    @classmethod
+    def nothing(
+        cls, shape: tuple[int, ...], *, weight: int = -1, label: int = -1, classes: int = 0, tallied: bool = False
+    ) -> Surveyed:
+        """Of no tuples yet."""
+        numbers = {name: np.zeros(()) for name in ("tuples", "weights", "negative")}
+        arrays = {name: np.zeros(shape) for name in ("mean", "squares", "bad", "early", "earlier")}
+        tally = structures.Tally() if tallied and label >= 0 else None
+        return cls(**numbers, **arrays, classes=np.zeros(classes), weight=weight, label=label, tally=tally)
+
+    @property
+    def values(self) -> tuple[Doubles, Doubles]:
+        """Values of the tally, means of those that are taken together, and how often they are there."""
+        assert self.tally is not None
+        counts, sums = np.array(self.tally.counts), np.array(self.tally.sums)
+        return sums[counts > 0] / counts[counts > 0], counts[counts > 0]
+
+
+class Code(Protocol):
+    """Functions in memory that lasts as long as the object."""
+
+    @property
+    def data(self) -> structures.CompiledData:
+        """Where they are, and what they work on."""
 
 
 class Simulator:
@@ -39,8 +107,8 @@ class Simulator:
         The machine.
     kernels
         One of `KERNELS`; None: the best for this processor.
-    paths
-        False: every Strider instruction is interpreted by itself. The results are the same.
+    plain
+        Every Strider instruction is interpreted by itself. The results are the same.
 
     Raises
     ------
@@ -52,7 +120,7 @@ class Simulator:
         The native core has not been built.
     """
 
-    def __init__(self, config: MachineConfig, *, kernels: str | None = None, paths: bool = True) -> None:
+    def __init__(self, config: MachineConfig, *, kernels: str | None = None, plain: bool = False) -> None:
         self.config = config
         self._core = native.library()
         machine = native.machine_data(config)
@@ -63,7 +131,9 @@ class Simulator:
             raise UsageError(f"kernels must be one of {', '.join(KERNELS)} that this processor has, not {kernels!r}")
         self._address: int = address
         self._finalizer = weakref.finalize(self, self._core.sim_free, address)
-        self._core.sim_use_paths(address, paths)
+        self._core.sim_set_plain(address, plain)
+        self._survey: tuple[structures.SurveyData, Surveyed] | None = None
+        """What the core fills: kept as long as it may."""
 
     def close(self) -> None:
         """Free what the machine holds; it must not be used any more."""
@@ -75,8 +145,8 @@ class Simulator:
         Raises
         ------
         BundleError
-            It is for another machine, or the machine does not run it: an address outside its memory, results that
-            collide, a section without an end … Nothing is loaded then.
+            It is for another machine, breaks a rule of `hwgen.spec.legal`, or the machine does not run it: an address
+            outside its memory, results that collide … The machine is then to be loaded again.
         MemoryError
             There is not enough for the Bundle.
         """
@@ -86,12 +156,32 @@ class Simulator:
             )
         if bundle.image.ndim != 2 or bundle.image.shape[1] != self.config.lanes:
             raise BundleError(f"the image must have shape (rows, {self.config.lanes}), not {bundle.image.shape}")
+        legal.check(bundle)
         data, arrays = native.bundle_data(bundle)
-        problem = native.Problem()
+        problem = structures.Problem()
         self._core.sim_load(self._usable(), ctypes.byref(data), ctypes.byref(problem))
         del arrays
         if problem.kind:
             raise refusal(problem, bundle)
+
+    def attach(self, code: Code) -> None:
+        """Have epochs run by code (`dana.jit`) in the place of the loaded Bundle's engine program.
+
+        The first pages go both ways, and what comes of them is compared: see `differs`.
+
+        Raises
+        ------
+        MemoryError
+            There is not enough for the tuples of a batch.
+        """
+        if not self._core.sim_attach(self._usable(), ctypes.byref(code.data)):
+            raise MemoryError(NO_MEMORY)
+        self._code: Code | None = code  # kept as long as it may run
+
+    @property
+    def differs(self) -> bool:
+        """Whether code was found to compute something else than the Bundle's program; that alone runs from then on."""
+        return bool(self._core.sim_differs(self._usable()))
 
     def write_rows(self, row: int, rows: Words) -> None:
         """Write scratchpad rows of every thread.
@@ -140,7 +230,17 @@ class Simulator:
             What other machines want to know beforehand; here the epoch has as many pages as come.
         """
         del n_pages
-        self._core.sim_begin(self._usable())
+        self._survey = None
+        self._core.sim_begin(self._usable(), None)
+
+    def begin_survey(self, found: Surveyed) -> None:
+        """Start an epoch that trains nothing and adds what it sees to `found`, which has this machine's rows."""
+        means = (found.tuples, found.mean, found.squares, found.bad, found.early, found.earlier)
+        arrays = (*means, found.weights, found.negative, found.classes)
+        tally = None if found.tally is None else ctypes.addressof(found.tally)
+        places = (tally, found.classes.size, found.weight, found.label)
+        self._survey = structures.SurveyData(*(array.ctypes.data for array in arrays), *places), found
+        self._core.sim_begin(self._usable(), ctypes.byref(self._survey[0]))
 
     def consume(self, pages: Pages) -> bool:
         """Take the epoch's next pages; whether more are welcome (not after a fault)."""
@@ -172,7 +272,7 @@ class Simulator:
         InternalError
             No Bundle is loaded.
         """
-        counters = native.Counters()
+        counters = structures.Counters()
         if not self._core.sim_end(self._usable(), ctypes.byref(counters)):
             raise InternalError("an epoch was ended before a Bundle was loaded")
         return EpochCounters(
@@ -189,9 +289,9 @@ class Simulator:
         )
 
     @property
-    def path_iterations(self) -> int:
-        """Iterations of Strider loops that ran as vector code since the Bundle was loaded."""
-        return int(self._core.sim_path_iterations(self._usable()))
+    def walked_rows(self) -> int:
+        """Rows that were taken from their pages all at once since the Bundle was loaded."""
+        return int(self._core.sim_walked_rows(self._usable()))
 
     def _usable(self) -> int:
         if not self._finalizer.alive:

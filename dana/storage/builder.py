@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from dana.storage import layout
-from dana.storage.reader import NUMPY_TYPES
 from dana.storage.schema import Attribute, TableSchema
 from dana.storage.types import ARRAYS, SCALARS
 
@@ -33,11 +32,11 @@ def encode_value(attribute: Attribute, value: Any, *, short: bool = True) -> tup
     if attribute.length >= 0:
         if attribute.type_oid in SCALARS:
             kind = SCALARS[attribute.type_oid].column
-            return np.array([value], dtype=NUMPY_TYPES[kind]).tobytes(), attribute.alignment
+            return np.array([value], dtype=kind.dtype).tobytes(), attribute.alignment
         return bytes(value).ljust(attribute.length, b"\0")[: attribute.length], attribute.alignment
     if attribute.type_oid in ARRAYS:
         array = ARRAYS[attribute.type_oid]
-        elements = np.asarray(value, dtype=NUMPY_TYPES[array.column])
+        elements = np.asarray(value, dtype=array.column.dtype)
         if elements.size == 0:
             payload = struct.pack("<iii", 0, 0, array.oid)
         else:

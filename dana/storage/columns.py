@@ -18,7 +18,7 @@ from dana.errors import UsageError
 from dana.storage import layout
 from dana.storage.schema import Attribute, TableSchema
 
-MOST_COLUMNS = 1600
+MAX_COLUMNS = 1600
 """MaxHeapAttributeNumber of access/htup_details.h."""
 
 _FLOAT4 = 700
@@ -33,8 +33,8 @@ def column_schema(names: list[str], relation: str = "columns") -> TableSchema:
     UsageError
         More columns than a table may have.
     """
-    if not 1 <= len(names) <= MOST_COLUMNS:
-        raise UsageError(f"a table has from 1 to {MOST_COLUMNS} columns, not {len(names)}")
+    if not 1 <= len(names) <= MAX_COLUMNS:
+        raise UsageError(f"a table has from 1 to {MAX_COLUMNS} columns, not {len(names)}")
     columns = (Attribute(name=name, type_oid=_FLOAT4, type_name="real", length=4, align="i") for name in names)
     return TableSchema(relation=relation, attributes=tuple(columns))
 

@@ -30,7 +30,7 @@ ARRAY_HEADER = 24
 NEAR = 0.05
 """Fraction of a row's bytes that larger frames may cost."""
 
-MOST_PARTS = 4096
+MAX_PARTS = 4096
 """Parts of a row at most: the descriptors of a machine."""
 
 
@@ -113,10 +113,10 @@ def frame_layout(relation: str, lengths: Collection[int]) -> Frames:
         if layout.align_up(row, layout.MAXALIGN) <= size - layout.PAGE_HEADER_SIZE - layout.ITEM_ID_SIZE:
             return Frames(page_size=size)
     values = sum(max(1, n) for n in lengths)
-    largest = MOST_PARTS * most_values(PAGE_SIZES[-1])
+    largest = MAX_PARTS * most_values(PAGE_SIZES[-1])
     if values > largest:
         raise RowTooLong(
-            f"a row of {relation} has {values:,} numbers in use, more than the {largest:,} of {MOST_PARTS} frames",
+            f"a row of {relation} has {values:,} numbers in use, more than the {largest:,} of {MAX_PARTS} frames",
             hint="Train on fewer columns, or on a part of the array: query => 'SELECT a[1:100000] …'.",
         )
     total = {size: -(-values // most_values(size)) * size for size in PAGE_SIZES}

@@ -17,26 +17,8 @@ import numpy.typing as npt
 from dana.storage import layout
 from dana.storage.schema import Attribute, TableSchema, Use
 from dana.storage.types import ARRAYS, SCALARS
-from hwgen.spec import numerics
 from hwgen.spec.columns import ColumnType
 from hwgen.spec.strider import Fault
-
-NUMPY_TYPES = {
-    ColumnType.FLOAT4: "<f4",
-    ColumnType.FLOAT8: "<f8",
-    ColumnType.INT2: "<i2",
-    ColumnType.INT4: "<i4",
-    ColumnType.INT8: "<i8",
-    ColumnType.BOOL: "<u1",
-}
-CONVERSIONS = {
-    ColumnType.FLOAT4: numerics.flush,
-    ColumnType.FLOAT8: numerics.from_float64,
-    ColumnType.INT2: numerics.from_int16,
-    ColumnType.INT4: numerics.from_int32,
-    ColumnType.INT8: numerics.from_int64,
-    ColumnType.BOOL: numerics.from_bool,
-}
 
 
 class PageFault(Exception):
@@ -66,7 +48,7 @@ class PageRows:
 
 def convert(raw: bytes, kind: ColumnType) -> npt.NDArray[np.float32]:
     """Adjacent stored elements as binary32, subnormals flushed, NaNs canonical."""
-    return CONVERSIONS[kind](np.frombuffer(raw, dtype=NUMPY_TYPES[kind]))
+    return kind.convert(np.frombuffer(raw, dtype=kind.dtype))
 
 
 def line_pointers(page: bytes) -> Iterator[tuple[int, int, int, int]]:

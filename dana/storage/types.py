@@ -75,7 +75,7 @@ CONVERTED_ARRAYS = frozenset(one.array_oid for one in TYPES) - ARRAYS.keys()
 """OIDs of what the backend makes `real`, and `real[]`."""
 
 HINT = (
-    "As a label: give its classes in the order of their numbers, classes => ARRAY['no', 'yes']. "
+    "As a label: choose a rule that tells classes apart, such as logistic for two of them, or softmax. "
     "As a feature: leave it out with features => ARRAY['a', 'b'], or make a number of it in a query."
 )
 """What a user can do about a column of a type that is none of those."""

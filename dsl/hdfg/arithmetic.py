@@ -6,10 +6,13 @@ how one operation rounds is the machine's contract, so an implementation is pass
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from dsl.hdfg.ops import Op
 
 Floats = npt.NDArray[np.float32]
 
@@ -17,8 +20,8 @@ Floats = npt.NDArray[np.float32]
 class Arithmetic(Protocol):
     """Elementwise operations with NumPy broadcasting, and the two reduction orders of the language.
 
-    A module with functions of these names fits. Each result is rounded to nearest even, subnormals are flushed before
-    and after, NaNs come out as 0x7fc00000; comparisons give 0.0 or 1.0.
+    A module with functions of these names, and those of `function`, fits. Each result is rounded to nearest even,
+    subnormals are flushed before and after, NaNs come out as 0x7fc00000; comparisons give 0.0 or 1.0.
     """
 
     def add(self, a: npt.ArrayLike, b: npt.ArrayLike, /) -> Floats:
@@ -27,74 +30,6 @@ class Arithmetic(Protocol):
 
     def sub(self, a: npt.ArrayLike, b: npt.ArrayLike, /) -> Floats:
         """a - b."""
-        ...
-
-    def mul(self, a: npt.ArrayLike, b: npt.ArrayLike, /) -> Floats:
-        """a * b."""
-        ...
-
-    def div(self, a: npt.ArrayLike, b: npt.ArrayLike, /) -> Floats:
-        """a / b."""
-        ...
-
-    def neg(self, x: npt.ArrayLike, /) -> Floats:
-        """The sign flipped."""
-        ...
-
-    def lt(self, a: npt.ArrayLike, b: npt.ArrayLike, /) -> Floats:
-        """a < b."""
-        ...
-
-    def gt(self, a: npt.ArrayLike, b: npt.ArrayLike, /) -> Floats:
-        """a > b."""
-        ...
-
-    def le(self, a: npt.ArrayLike, b: npt.ArrayLike, /) -> Floats:
-        """a <= b."""
-        ...
-
-    def ge(self, a: npt.ArrayLike, b: npt.ArrayLike, /) -> Floats:
-        """a >= b."""
-        ...
-
-    def eq(self, a: npt.ArrayLike, b: npt.ArrayLike, /) -> Floats:
-        """a == b."""
-        ...
-
-    def where(self, c: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, /) -> Floats:
-        """a where c is other than zero, else b."""
-        ...
-
-    def sigmoid(self, x: npt.ArrayLike, /) -> Floats:
-        """1 / (1 + exp(-x))."""
-        ...
-
-    def gaussian(self, x: npt.ArrayLike, /) -> Floats:
-        """exp(-x * x)."""
-        ...
-
-    def sqrt(self, x: npt.ArrayLike, /) -> Floats:
-        """Square root."""
-        ...
-
-    def exp(self, x: npt.ArrayLike, /) -> Floats:
-        """e to the power x."""
-        ...
-
-    def log(self, x: npt.ArrayLike, /) -> Floats:
-        """Natural logarithm."""
-        ...
-
-    def absolute(self, x: npt.ArrayLike, /) -> Floats:
-        """Magnitude."""
-        ...
-
-    def maximum(self, a: npt.ArrayLike, b: npt.ArrayLike, /) -> Floats:
-        """The larger."""
-        ...
-
-    def minimum(self, a: npt.ArrayLike, b: npt.ArrayLike, /) -> Floats:
-        """The smaller."""
         ...
 
     def flush(self, x: npt.ArrayLike, /) -> Floats:
@@ -108,3 +43,10 @@ class Arithmetic(Protocol):
     def tree(self, x: npt.ArrayLike, op: str) -> Floats:
         """Reduce axis 0 as the adjacent-pair tree; op is add, mul, max or min."""
         ...
+
+
+def function(arithmetic: Arithmetic, op: Op) -> Callable[..., Floats]:
+    """Its function for an elementwise operation, of the same name but for those of Python itself."""
+    name = {Op.ABS: "absolute", Op.MAX: "maximum", Op.MIN: "minimum"}.get(op, op.value)
+    found: Callable[..., Floats] = getattr(arithmetic, name)
+    return found

@@ -6,7 +6,7 @@ Comes in: operations in topological order. Goes out: a verified `Graph`. Must no
 from __future__ import annotations
 
 from dsl.binary32 import round32
-from dsl.hdfg.dims import DimExpr, Shape, names_of
+from dsl.hdfg.dims import Dim, DimExpr, Shape, names_of
 from dsl.hdfg.graph import Graph, Node, Op, Region, Update
 from dsl.hdfg.init import ZEROS, Init
 from dsl.hdfg.shapes import result_shape
@@ -30,6 +30,7 @@ class GraphBuilder:
         value: float | None = None,
         extent: DimExpr | None = None,
         init: Init = ZEROS,
+        classes: Dim | None = None,
         span: Span | None = None,
     ) -> int:
         """Add an input, output, model, meta or const; a value is rounded to binary32. Returns its id."""
@@ -43,6 +44,7 @@ class GraphBuilder:
                 value=None if value is None else round32(value),
                 extent=extent,
                 init=init,
+                classes=classes,
                 span=span,
             )
         )
@@ -92,8 +94,7 @@ class GraphBuilder:
         batch_meta: int | None = None,
     ) -> Graph:
         """Return the verified graph; of `dims` those stay that some node depends on."""
-        used = {part for node in self._nodes for dim in node.shape for part in names_of(dim)}
-        used |= {part for node in self._nodes if node.extent is not None for part in node.extent.names}
+        used = {part for node in self._nodes for dim in node.extents for part in names_of(dim)}
         graph = Graph(
             name=name,
             nodes=tuple(self._nodes),

@@ -7,15 +7,15 @@ Must not: know of batches before or after, or change a model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
-from dsl.hdfg.arithmetic import Arithmetic, Floats
-from dsl.hdfg.graph import ELEMENTWISE, Graph, Node, Op, Region
+from dsl.hdfg.arithmetic import Arithmetic, Floats, function
+from dsl.hdfg.graph import ELEMENTWISE, FROM_ROW, Graph, Node, Op, Region
 
-REDUCTION_OPS = {Op.SIGMA: "add", Op.PI: "mul"}
+REDUCTION_OPS = {Op.SIGMA: "add", Op.PI: "mul", Op.AMAX: "max"}
 
 
 class DataError(ValueError):
@@ -39,10 +39,7 @@ class Evaluator:
         self._graph = graph
         self._arithmetic = arithmetic
         self._nodes = [graph.nodes[i] for i in sorted(graph.reachable(roots))]
-        self._functions: dict[Op, Callable[..., Floats]] = {
-            op: getattr(arithmetic, {Op.ABS: "absolute", Op.MAX: "maximum", Op.MIN: "minimum"}.get(op, op.value))
-            for op in ELEMENTWISE
-        }
+        self._functions = {op: function(arithmetic, op) for op in ELEMENTWISE}
 
     def run(
         self, count: int, columns: Mapping[str, Floats], models: Mapping[str, Floats], metas: Mapping[str, Floats]
@@ -94,7 +91,7 @@ class Evaluator:
             return np.asarray(node.value, dtype=np.float32)
         if node.op is Op.ARANGE:
             return np.arange(self._graph.concrete_shape(node.id)[0], dtype=np.float32)
-        if node.name is not None and node.op in (Op.INPUT, Op.OUTPUT):
+        if node.name is not None and node.op in FROM_ROW:
             return columns[node.name]
         if node.name is not None and node.op is Op.MODEL:
             return models[node.name]

@@ -14,12 +14,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from dsl.binary32 import round32
-from dsl.hdfg.dims import DimExpr, Shape, evaluate, names_of
+from dsl.hdfg.dims import Dim, DimExpr, Shape, evaluate, names_of
 from dsl.hdfg.init import ZEROS, Init
 from dsl.hdfg.ops import (
     BINARY,
     COMPARISONS,
     ELEMENTWISE,
+    FROM_ROW,
     LEAVES,
     MERGE_OPS,
     REDUCTIONS,
@@ -34,6 +35,7 @@ __all__ = [
     "BINARY",
     "COMPARISONS",
     "ELEMENTWISE",
+    "FROM_ROW",
     "LEAVES",
     "MERGE_OPS",
     "REDUCTIONS",
@@ -71,12 +73,14 @@ class Node:
     extent
         CONST only: the number is this extent, known once dims are bound (`value` is None until then).
     axis
-        SIGMA, PI: the axis summed; EXPAND: the axis of the result that is new. Counted from 0 (the language counts
-        from 1).
+        SIGMA, PI, AMAX: the axis that is reduced; EXPAND: the axis of the result that is new. Counted from 0 (the
+        language counts from 1).
     merge_op
         MERGE: one of `MERGE_OPS`.
     init
         MODEL: how it starts.
+    classes
+        OUTPUT: its values are classes, numbered from 0 to one less than this; None: any number is a value.
     span
         The text it came from.
     """
@@ -92,7 +96,13 @@ class Node:
     axis: int | None = None
     merge_op: str | None = None
     init: Init = ZEROS
+    classes: Dim | None = None
     span: Span | None = None
+
+    @property
+    def extents(self) -> tuple[Dim, ...]:
+        """Every extent that it speaks of: its axes, its number, its classes."""
+        return (*self.shape, *(one for one in (self.extent, self.classes) if one is not None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,13 +148,13 @@ class Graph:
     extents
         What some of them are unless `bind` is told otherwise.
     inputs
-        Ids of INPUT and OUTPUT nodes, in the order of `dana.algo`.
+        Ids of INPUT, OUTPUT and WEIGHT nodes, in the order of `dana.algo`.
     models, metas
         Ids of MODEL nodes in the order of `dana.algo`; of META nodes in order of declaration.
     updates
         In order of the text.
     loss, prediction
-        Ids of scalars per tuple, or None. A prediction depends on no OUTPUT.
+        Ids of scalars per tuple, or None. A prediction depends on no OUTPUT, and may be a vector of the classes.
     convergence
         Id of a scalar, read at the end of each epoch on the last batch's values (other than zero: stop), or None.
     epochs
@@ -196,6 +206,16 @@ class Graph:
     def has_merge(self) -> bool:
         """Whether any value is merged; without, batches hold one tuple."""
         return any(node.op is Op.MERGE for node in self.nodes)
+
+    @property
+    def classes(self) -> Dim | None:
+        """How many classes the rule's output numbers; None where any number is a label."""
+        return next((one.classes for one in self.nodes if one.classes is not None), None)
+
+    @property
+    def weight(self) -> Node | None:
+        """The weight of a tuple; None where the rule has none."""
+        return next((self.nodes[k] for k in self.inputs if self.nodes[k].op is Op.WEIGHT), None)
 
     def concrete_shape(self, node: int) -> tuple[int, ...]:
         """Return the shape of a node as numbers.
@@ -297,8 +317,13 @@ class Graph:
 
 
 def _bind_node(node: Node, dims: Mapping[str, int]) -> Node:
-    if node.extent is None and all(isinstance(dim, int) for dim in node.shape):
+    if all(isinstance(dim, int) for dim in node.extents):
         return node
+    if node.classes is not None:
+        classes = evaluate(node.classes, dims)
+        if classes < 2:
+            raise BindError(f"{node.name} would have {classes} classes; needs >= 2")
+        return replace(node, classes=classes)
     shape = tuple(evaluate(dim, dims) for dim in node.shape)
     if any(extent < 1 for extent in shape):
         given = ", ".join(f"{name}={dims[name]}" for dim in node.shape for name in names_of(dim))

@@ -16,6 +16,13 @@ class InitKind(StrEnum):
     CONSTANT = "constant"
     UNIFORM = "uniform"
     NORMAL = "normal"
+    MEAN = "mean"
+    DEVIATION = "deviation"
+    SCALE = "scale"
+
+
+OF_COLUMNS = frozenset({InitKind.MEAN, InitKind.DEVIATION, InitKind.SCALE})
+"""Families that the table decides: statistics of the columns that fill an input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,17 +33,21 @@ class Init:
     ----------
     kind
         CONSTANT: every element is `first`. UNIFORM: from `first` (inclusive) to `second` (exclusive).
-        NORMAL: mean `first`, standard deviation `second`.
+        NORMAL: mean `first`, standard deviation `second`. MEAN, DEVIATION: mean and standard deviation of each of the
+        columns that fill `of`; SCALE: 1 / the deviation, 1 of a column that is constant. Without a table `first`.
     first, second
         Binary32 numbers, see `kind`.
     seed
         Chooses the sequence; mixed with the model's name, so that two models of one rule differ.
+    of
+        MEAN, DEVIATION, SCALE: name of the input or output.
     """
 
     kind: InitKind = InitKind.CONSTANT
     first: float = 0.0
     second: float = 0.0
     seed: int = 0
+    of: str = ""
 
 
 ZEROS = Init()

@@ -87,7 +87,8 @@ class Interpreter:
         Parameters
         ----------
         columns
-            For each input and output, binary32 values `[tuples, *shape]` in heap order.
+            For each input and output, binary32 values `[tuples, *shape]` in heap order; and for the weight, which is 1
+            where it is left out.
         models
             Start values that replace the rule's, by name.
         metas
@@ -138,7 +139,7 @@ class Interpreter:
         models: Mapping[str, npt.ArrayLike],
         metas: Mapping[str, float] | None = None,
     ) -> Floats:
-        """Return the rule's prediction for each tuple, `[tuples]`.
+        """Return the rule's prediction for each tuple, `[tuples]`, or `[tuples, classes]` where it is a vector.
 
         Only the inputs that the prediction depends on are needed in `columns`.
 
@@ -157,7 +158,7 @@ class Interpreter:
         state = self.start() | self._models(models)
         values_of_metas = self._metas(metas or {})
         evaluator = Evaluator(graph, self._arithmetic, [graph.prediction])
-        result = np.empty(count, dtype=np.float32)
+        result = np.empty((count, *graph.concrete_shape(graph.prediction)), dtype=np.float32)
         for start in range(0, count, PREDICTED_AT_ONCE):
             stop = min(start + PREDICTED_AT_ONCE, count)
             batch = {name: column[start:stop] for name, column in data.items()}
@@ -222,6 +223,8 @@ class Interpreter:
             raise DataError(f"rule {self.graph.name!r} has no input or output {unknown[0]!r}")
         for i in needed:
             name = str(self.graph.nodes[i].name)
+            if name not in columns and self.graph.nodes[i].op is Op.WEIGHT:
+                continue
             if name not in columns:
                 raise DataError(f"rule {self.graph.name!r} needs a column for {name}")
             column = self._arithmetic.flush(np.asarray(columns[name], dtype=np.float32))
@@ -232,7 +235,11 @@ class Interpreter:
             counts[name] = column.shape[0]
         if len(set(counts.values())) > 1:
             raise DataError(f"columns must have the same number of tuples, not {counts}")
-        return data, next(iter(counts.values()), 0)
+        count = next(iter(counts.values()), 0)
+        for i in needed:
+            if self.graph.nodes[i].op is Op.WEIGHT:
+                data.setdefault(str(self.graph.nodes[i].name), np.ones(count, np.float32))
+        return data, count
 
     def _models(self, models: Mapping[str, npt.ArrayLike]) -> dict[str, Floats]:
         shapes = {str(self.graph.nodes[i].name): self.graph.concrete_shape(i) for i in self.graph.models}

@@ -14,6 +14,7 @@ class Op(StrEnum):
     # leaves
     INPUT = "input"  # a feature value or vector of the tuple
     OUTPUT = "output"  # a label of the tuple
+    WEIGHT = "weight"  # how much the tuple counts; 1 where nobody says
     MODEL = "model"  # state, as it stood before the batch
     META = "meta"  # a scalar that can be changed at train time; `value` is its default
     CONST = "const"  # a scalar literal in `value`, or the extent of an axis in `extent`
@@ -31,6 +32,7 @@ class Op(StrEnum):
     EQ = "eq"
     WHERE = "where"  # inputs (condition, then, otherwise); a condition other than zero holds, a NaN too
     SIGMOID = "sigmoid"
+    TANH = "tanh"
     GAUSSIAN = "gaussian"  # exp(-x*x)
     SQRT = "sqrt"
     EXP = "exp"
@@ -41,6 +43,7 @@ class Op(StrEnum):
     # reductions along `axis`, by the fold order (docs/arithmetic.md)
     SIGMA = "sigma"
     PI = "pi"
+    AMAX = "amax"
     # shape: no arithmetic, the elements keep their order
     EXPAND = "expand"  # a new axis of extent 1 at `axis`
     # rows
@@ -49,12 +52,14 @@ class Op(StrEnum):
     MERGE = "merge"  # joins the values of a batch by `merge_op`, as the adjacent-pair tree
 
 
-LEAVES = frozenset({Op.INPUT, Op.OUTPUT, Op.MODEL, Op.META, Op.CONST, Op.ARANGE})
-UNARY = frozenset({Op.NEG, Op.SIGMOID, Op.GAUSSIAN, Op.SQRT, Op.EXP, Op.LOG, Op.ABS})
+FROM_ROW = frozenset({Op.INPUT, Op.OUTPUT, Op.WEIGHT})
+"""Leaves that a column fills."""
+LEAVES = frozenset({Op.INPUT, Op.OUTPUT, Op.WEIGHT, Op.MODEL, Op.META, Op.CONST, Op.ARANGE})
+UNARY = frozenset({Op.NEG, Op.SIGMOID, Op.TANH, Op.GAUSSIAN, Op.SQRT, Op.EXP, Op.LOG, Op.ABS})
 COMPARISONS = frozenset({Op.LT, Op.GT, Op.LE, Op.GE, Op.EQ})
 BINARY = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN}) | COMPARISONS
 ELEMENTWISE = UNARY | BINARY | {Op.WHERE}
-REDUCTIONS = frozenset({Op.SIGMA, Op.PI})
+REDUCTIONS = frozenset({Op.SIGMA, Op.PI, Op.AMAX})
 MERGE_OPS = ("add", "mul", "max", "min")
 
 

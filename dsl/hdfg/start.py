@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dsl.hdfg.init import Init, InitKind
+from dsl.hdfg.init import OF_COLUMNS, Init, InitKind
 
 UNIFORMS_PER_NORMAL = 12
 """Irwin-Hall: the sum of 12 uniforms has variance 1; its mean is 6 and it stays within 6 deviations."""
@@ -31,10 +31,11 @@ def start_values(init: Init, name: str, shape: tuple[int, ...]) -> npt.NDArray[n
     -------
     float32 array of `shape`
         UNIFORM: low + (high - low) * k / 2**24 for a 24-bit draw k. NORMAL: mean + deviation * (sum of 12 16-bit
-        draws / 2**16 - 6). Both computed in binary64 and rounded once; subnormal results are zero.
+        draws / 2**16 - 6). Both computed in binary64 and rounded once; subnormal results are zero. What the table
+        decides is `first`, until somebody has looked at the table.
     """
     size = int(np.prod(shape, dtype=np.int64))
-    if init.kind is InitKind.CONSTANT:
+    if init.kind is InitKind.CONSTANT or init.kind in OF_COLUMNS:
         return np.full(shape, init.first, dtype=np.float32)
     start = _mix((init.seed ^ _hash_name(name)) & _MASK)
     if init.kind is InitKind.UNIFORM:

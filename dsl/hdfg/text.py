@@ -101,12 +101,15 @@ def _node_line(node: Node) -> str:
         words.append(repr(node.value))
     if node.extent is not None:
         words.append(f"extent={node.extent}")
+    if node.classes is not None:
+        words.append(f"classes={node.classes}")
     if node.axis is not None:
         words.append(f"axis={node.axis}")
     if node.merge_op is not None:
         words.append(f"op={node.merge_op}")
     if node.init != ZEROS:
-        words.append(f"init={node.init.kind},{node.init.first!r},{node.init.second!r},{node.init.seed}")
+        of = f",{node.init.of}" if node.init.of else ""
+        words.append(f"init={node.init.kind},{node.init.first!r},{node.init.second!r},{node.init.seed}{of}")
     words.append(f": {node.region} [{','.join(str(dim) for dim in node.shape)}]")
     if (node.op not in LEAVES or node.op is Op.ARANGE) and node.name:
         words.append(f"as {node.name}")
@@ -220,6 +223,7 @@ def _read_node(line: str) -> Node:
         name=name,
         value=round32(float(plain[0])) if plain else None,
         extent=_read_extent(marked.get("extent")),
+        classes=parse_dim(marked["classes"]) if "classes" in marked else None,
         axis=int(marked["axis"]) if "axis" in marked else None,
         merge_op=marked.get("op"),
         init=_read_init(marked.get("init")),
@@ -239,8 +243,8 @@ def _read_extent(text: str | None) -> DimExpr | None:
 def _read_init(text: str | None) -> Init:
     if text is None:
         return ZEROS
-    kind, first, second, seed = text.split(",")
-    return Init(kind=InitKind(kind), first=float(first), second=float(second), seed=int(seed))
+    kind, first, second, seed, *of = text.split(",")
+    return Init(kind=InitKind(kind), first=float(first), second=float(second), seed=int(seed), of="".join(of))
 
 
 def parse_dim(text: str) -> Dim:

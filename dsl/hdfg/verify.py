@@ -10,13 +10,14 @@ import math
 from collections.abc import Iterator
 
 from dsl.binary32 import round32
-from dsl.hdfg.dims import shape_text
-from dsl.hdfg.graph import LEAVES, MERGE_OPS, REDUCTIONS, Graph, Node, Op, Region, Update, operand_count
+from dsl.hdfg.dims import Shape, names_of, shape_text
+from dsl.hdfg.graph import FROM_ROW, LEAVES, MERGE_OPS, REDUCTIONS, Graph, Node, Op, Region, Update, operand_count
 from dsl.hdfg.shapes import ShapeMismatch, broadcast, result_shape
 
 LEAF_REGIONS = {
     Op.INPUT: Region.TUPLE,
     Op.OUTPUT: Region.TUPLE,
+    Op.WEIGHT: Region.TUPLE,
     Op.MODEL: Region.BATCH,
     Op.META: Region.CONST,
     Op.CONST: Region.CONST,
@@ -77,6 +78,8 @@ def _attributes(node: Node) -> Iterator[str]:
         yield f"must have a binary32 value, not {node.value!r}"
     if node.op in LEAVES and node.op not in (Op.CONST, Op.ARANGE) and not node.name:
         yield "must have a name"
+    if node.classes is not None and (node.op is not Op.OUTPUT or node.shape):
+        yield "must be a scalar output to have classes"
     if node.op is Op.ARANGE and len(node.shape) != 1:
         yield "must be a vector"
     if any(isinstance(dim, int) and dim < 1 for dim in node.shape):
@@ -130,7 +133,7 @@ def _region(graph: Graph, node: Node) -> Iterator[str]:
 
 def _graph_problems(graph: Graph) -> Iterator[str]:
     for ids, ops, word in (
-        (graph.inputs, (Op.INPUT, Op.OUTPUT), "inputs"),
+        (graph.inputs, FROM_ROW, "inputs"),
         (graph.models, (Op.MODEL,), "models"),
         (graph.metas, (Op.META,), "metas"),
     ):
@@ -141,8 +144,7 @@ def _graph_problems(graph: Graph) -> Iterator[str]:
     names = [graph.nodes[i].name for i in (*graph.inputs, *graph.models, *graph.metas)]
     if len(set(names)) != len(names):
         yield f"names of leaves must differ: {names}"
-    free = {part for node in graph.nodes for dim in node.shape if not isinstance(dim, int) for part in dim.names}
-    free |= {part for node in graph.nodes if node.extent is not None for part in node.extent.names}
+    free = {part for node in graph.nodes for dim in node.extents for part in names_of(dim)}
     if free != set(graph.dims):
         yield f"dims must be {sorted(free)}, not {graph.dims}"
     if not set(dict(graph.extents)) <= set(graph.dims) or any(extent < 1 for _, extent in graph.extents):
@@ -161,16 +163,22 @@ def _graph_problems(graph: Graph) -> Iterator[str]:
         ("convergence", graph.convergence, Region.BATCH),
     ):
         if root is not None:
-            yield from (f"{word} {problem}" for problem in _root_problems(graph, graph.nodes[root], region))
+            shapes: tuple[Shape, ...] = ((),)
+            if word == "prediction" and graph.classes is not None:
+                shapes = ((), (graph.classes,))
+            yield from (f"{word} {problem}" for problem in _root_problems(graph, graph.nodes[root], region, shapes))
+    if graph.classes is not None and len([i for i in graph.inputs if graph.nodes[i].op is Op.OUTPUT]) > 1:
+        yield "a graph with classes must have one output"
     if graph.prediction is not None:
-        outputs = [i for i in graph.reachable([graph.prediction]) if graph.nodes[i].op is Op.OUTPUT]
+        outputs = [i for i in graph.reachable([graph.prediction]) if graph.nodes[i].op in (Op.OUTPUT, Op.WEIGHT)]
         if outputs:
-            yield f"prediction must depend on no output, not on {outputs}"
+            yield f"prediction must depend on no output or weight, not on {outputs}"
 
 
-def _root_problems(graph: Graph, node: Node, region: Region) -> Iterator[str]:
-    if node.shape:
-        yield f"must be a scalar, not of shape {shape_text(node.shape)}"
+def _root_problems(graph: Graph, node: Node, region: Region, shapes: tuple[Shape, ...]) -> Iterator[str]:
+    if node.shape not in shapes:
+        vector = "".join(f" or of shape {shape_text(one)}" for one in shapes if one)
+        yield f"must be a scalar{vector}, not of shape {shape_text(node.shape)}"
     fits = node.region in (Region.CONST, region) or node.op is Op.MODEL
     if not fits and not (region is Region.BATCH and node.region is Region.TUPLE and not graph.has_merge):
         yield f"must be in region {region}, not {node.region}"

@@ -17,6 +17,7 @@ from dsl.semantics.program import Checked, CheckedUpdate, Operation
 LEAF_REGIONS = {
     Op.INPUT: Region.TUPLE,
     Op.OUTPUT: Region.TUPLE,
+    Op.WEIGHT: Region.TUPLE,
     Op.MODEL: Region.BATCH,
     Op.META: Region.CONST,
     Op.CONST: Region.CONST,
@@ -104,6 +105,7 @@ class _Lowering:
                 value=operation.value,
                 extent=operation.extent,
                 init=operation.init,
+                classes=operation.classes,
                 span=operation.span,
             )
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dsl.diagnostics import Note
 from dsl.hdfg.dims import shape_text
-from dsl.hdfg.graph import Op
+from dsl.hdfg.graph import FROM_ROW, Op
 from dsl.hdfg.shapes import ShapeMismatch, broadcast
 from dsl.limits import MAX_EPOCHS, MAX_EXTENT
 from dsl.semantics.arguments import Argument
@@ -54,6 +54,30 @@ def declare(context: Context, name: str, declaration: Declaration, span: Span) -
                 )
             else:
                 members.append(operation)
+    outputs = [member for member in members if member.op is Op.OUTPUT]
+    numbered = next((member for member in outputs if member.classes is not None), None)
+    if numbered is not None and len(outputs) > 1:
+        context.report(
+            "E515",
+            "a rule with classes has one output",
+            declaration.span,
+            label=f"lists {' and '.join(str(member.name) for member in outputs)}",
+            expected="one output",
+            notes=(Note(message=f"{numbered.name} has classes", span=numbered.span),),
+            help="classes number the label, of which there is one",
+        )
+        complete = False
+    weights = [member for member in members if member.op is Op.WEIGHT]
+    if len(weights) > 1:
+        context.report(
+            "E515",
+            "a rule has one weight",
+            declaration.span,
+            label=f"lists {' and '.join(str(member.name) for member in weights)}",
+            expected="one weight",
+            help="a row has one weight; multiply by it as often as needed",
+        )
+        complete = False
     algorithm = Algorithm(name=name, span=span, members=tuple(members), complete=complete)
     if complete:
         for op, word in ((Op.MODEL, "model"), (Op.INPUT, "input")):
@@ -71,7 +95,7 @@ def declare(context: Context, name: str, declaration: Declaration, span: Span) -
 
 
 def _member(context: Context, item: Object, place: Span) -> Operation | None:
-    if isinstance(item, Operation) and item.op in (Op.MODEL, Op.INPUT, Op.OUTPUT):
+    if isinstance(item, Operation) and (item.op in FROM_ROW or item.op is Op.MODEL):
         return item
     if isinstance(item, Poison):
         return None
@@ -82,10 +106,10 @@ def _member(context: Context, item: Object, place: Span) -> Operation | None:
         help_text = "give it a name on a line of its own first"
     context.report(
         "E505",
-        "dana.algo takes models, inputs and outputs",
+        "dana.algo takes models, inputs, outputs and a weight",
         place,
         label="this argument",
-        expected="a model, an input or an output",
+        expected="a model, an input, an output or the weight",
         found=describe(item),
         help=help_text,
     )
@@ -289,15 +313,19 @@ def _set_scalar(context: Context, algorithm: Algorithm, name: str, argument: Arg
     if value is None:
         algorithm.complete = False
         return
-    if value.shape != ():
+    classes = [(member.classes,) for member in algorithm.members if member.classes is not None]
+    if value.shape != () and not (name == "setPrediction" and value.shape in classes):
+        vector = f", or a vector {shape_text(classes[0])}" if classes and name == "setPrediction" else ""
         context.report(
             "E407",
-            f"{name} takes a scalar",
+            f"{name} takes a scalar{vector}",
             argument.span,
             label=f"shape {shape_text(value.shape)}",
-            expected="a scalar",
+            expected=f"a scalar{vector}",
             found=f"shape {shape_text(value.shape)}",
-            help="reduce it with dana.sigma or dana.norm",
+            help="a vector has a number for each class of dana.output(classes=…)"
+            if vector
+            else "reduce it with dana.sigma or dana.norm",
         )
     if name in algorithm.settings:
         _report_again(context, name, span, algorithm.settings[name][1])

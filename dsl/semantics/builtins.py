@@ -6,8 +6,10 @@ Must not: bind arguments or give names.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dsl.binary32 import round32
-from dsl.hdfg.dims import Shape
+from dsl.hdfg.dims import Dim, DimExpr, Shape, shape_text, symbol
 from dsl.hdfg.graph import Op
 from dsl.hdfg.init import Init, InitKind
 from dsl.limits import MAX_EXTENT, MAX_INTEGER
@@ -15,9 +17,10 @@ from dsl.semantics import algorithm
 from dsl.semantics.arguments import Argument
 from dsl.semantics.coercion import to_dim, to_number, to_shape, to_value, to_whole
 from dsl.semantics.context import Context
-from dsl.semantics.library import BINARY_OPS, DECLARATIONS, GROUP_OPS, UNARY_OPS
+from dsl.semantics.library import BINARY_OPS, COLUMN_STARTS, DECLARATIONS, GROUP_OPS, ROUNDINGS, UNARY_OPS
 from dsl.semantics.objects import POISON, Declaration, Nothing, Object, Poison, Start, describe
-from dsl.semantics.values import elementwise, expand, norm, reduction
+from dsl.semantics.program import Operation
+from dsl.semantics.values import elementwise, expand, norm, reduction, rounding
 from dsl.source import Span
 
 Bound = dict[str, Argument]
@@ -29,6 +32,8 @@ def call(context: Context, name: str, bound: Bound, span: Span) -> Object:
         return elementwise(context, UNARY_OPS[name], (bound["value"],), span, span)
     if name in BINARY_OPS:
         return elementwise(context, BINARY_OPS[name], (bound["left"], bound["right"]), span, span)
+    if name in ROUNDINGS:
+        return rounding(context, name, bound["value"], span)
     if name in GROUP_OPS:
         return reduction(context, name, GROUP_OPS[name], bound["value"], bound.get("axis"), span)
     if name == "norm":
@@ -45,6 +50,8 @@ def call(context: Context, name: str, bound: Bound, span: Span) -> Object:
         return Nothing()
     if name in DECLARATIONS:
         return _declare(context, name, bound, span)
+    if name in COLUMN_STARTS:
+        return _column_start(context, name, bound["value"])
     return _start(context, name, bound)
 
 
@@ -73,10 +80,35 @@ def _declare(context: Context, kind: str, bound: Bound, span: Span) -> Object:
         value = _meta_value(context, bound["value"])
         if value is None:
             return POISON
-    init = _init(context, bound["init"]) if "init" in bound else Init()
-    if shape is None or init is None:
+    init = _init(context, bound["init"], shape) if "init" in bound else Init()
+    classes = _classes(context, bound["classes"], shape) if "classes" in bound else None
+    if shape is None or init is None or (classes is None and "classes" in bound):
         return POISON
-    return Declaration(kind=kind, span=span, shape=shape, value=value, init=init, owner=owner)
+    return Declaration(kind=kind, span=span, shape=shape, value=value, init=init, owner=owner, classes=classes)
+
+
+def _classes(context: Context, argument: Argument, shape: Shape | None) -> Dim | None:
+    classes = to_dim(context, argument.value, argument.span)
+    if classes == 1 or (isinstance(classes, DimExpr) and classes != symbol(str(classes))):
+        context.report(
+            "E401",
+            "the number of classes does not fit",
+            argument.span,
+            expected="a whole number of at least 2, or a dim",
+            found=str(classes),
+        )
+        return None
+    if classes is not None and shape:
+        context.report(
+            "E403",
+            "the shapes do not fit",
+            argument.span,
+            label="classes number a scalar",
+            expected="an output of one label: dana.output(classes=…)",
+            found=f"shape {shape_text(shape)}",
+        )
+        return None
+    return classes
 
 
 def _meta_value(context: Context, argument: Argument) -> float | None:
@@ -84,13 +116,40 @@ def _meta_value(context: Context, argument: Argument) -> float | None:
     return None if number is None else round32(number)
 
 
-def _init(context: Context, argument: Argument) -> Init | None:
+def _init(context: Context, argument: Argument, shape: Shape | None) -> Init | None:
     if isinstance(argument.value, Start):
-        return argument.value.init
+        like = argument.value.like
+        if like is None or shape is None or like.shape == shape:
+            return argument.value.init
+        context.report(
+            "E403",
+            "the shapes do not fit",
+            argument.span,
+            label=f"{like.name} has shape {shape_text(like.shape)}",
+            expected=f"a start of shape {shape_text(shape)}",
+            help=f"declare the model with the shape of {like.name}",
+        )
+        return None
     if isinstance(argument.value, Poison):
         return None
     number = to_number(context, argument.value, argument.span, what="the start of a model")
     return None if number is None else Init(first=round32(number))
+
+
+def _column_start(context: Context, name: str, argument: Argument) -> Object:
+    value = argument.value
+    if isinstance(value, Poison):
+        return POISON
+    if isinstance(value, Operation) and value.op in (Op.INPUT, Op.OUTPUT):
+        return Start(replace(COLUMN_STARTS[name], of=str(value.name)), like=value)
+    return context.report(
+        "E311",
+        f"dana.{name} takes an input or an output",
+        argument.span,
+        label="no column fills this",
+        expected="what dana.input or dana.output declared",
+        found=describe(value),
+    )
 
 
 def _start(context: Context, name: str, bound: Bound) -> Object:

@@ -6,7 +6,7 @@ Comes in: the filled `Context`. Goes out: `Checked`, or None with errors reporte
 from __future__ import annotations
 
 from dsl.diagnostics import Note
-from dsl.hdfg.graph import Op
+from dsl.hdfg.graph import FROM_ROW, Op
 from dsl.semantics.context import Context
 from dsl.semantics.objects import Algorithm
 from dsl.semantics.program import Checked, CheckedUpdate, Operation
@@ -148,14 +148,14 @@ def _check_settings(context: Context, algorithm: Algorithm) -> None:
     if "setPrediction" in algorithm.settings:
         value, span = algorithm.settings["setPrediction"]
         if value.on_output:
-            outputs = sorted({str(v.name) for v in reachable([value]) if v.op is Op.OUTPUT})
+            outputs = sorted({str(v.name) for v in reachable([value]) if v.op in (Op.OUTPUT, Op.WEIGHT)})
             context.report(
                 "E511",
-                "a prediction cannot use the output",
+                "a prediction cannot use the output or the weight",
                 span,
                 label=f"depends on {', '.join(outputs)}",
                 expected="a value of models, inputs and metas",
-                help="outputs are unknown when predicting; pass the value before it is compared with them",
+                help="outputs and weights are unknown when predicting; pass the value before it is compared with them",
             )
     if "setConvergence" in algorithm.settings and algorithm.batch is not None:
         value, span = algorithm.settings["setConvergence"]
@@ -195,8 +195,10 @@ def _report_unmerged(context: Context, span: Span, what: str, algorithm: Algorit
 
 def _check_members(context: Context, algorithm: Algorithm, checked: Checked) -> bool:
     fine = True
-    for operation in sorted(reachable(roots(checked)), key=lambda o: o.id):
-        if operation.op in (Op.MODEL, Op.INPUT, Op.OUTPUT) and operation not in algorithm.members:
+    read = reachable(roots(checked))
+    starts = {model.init.of for model in checked.models}
+    for operation in sorted((o for o in checked.operations if o in read or o.name in starts), key=lambda o: o.id):
+        if (operation.op in FROM_ROW or operation.op is Op.MODEL) and operation not in algorithm.members:
             context.report(
                 "E513",
                 f"{operation.name} is used but not listed in the algo",

@@ -6,26 +6,35 @@ Must not: implement anything.
 
 from __future__ import annotations
 
-from dsl.hdfg.graph import Op
+from dsl.hdfg.init import Init, InitKind
+from dsl.hdfg.ops import UNARY, Op
 from dsl.semantics.arguments import Signature
 
 DECLARATIONS = {
     "dim": Signature(name="dana.dim", optional=("extent",)),
     "model": Signature(name="dana.model", optional=("shape", "init")),
     "input": Signature(name="dana.input", optional=("shape",)),
-    "output": Signature(name="dana.output", optional=("shape",)),
+    "output": Signature(name="dana.output", optional=("shape", "classes")),
+    "weight": Signature(name="dana.weight"),
     "meta": Signature(name="dana.meta", required=("value",)),
     "inter": Signature(name="dana.inter", optional=("shape",)),
     "state": Signature(name="dana.state", required=("like",), optional=("shape", "init")),
     "algo": Signature(name="dana.algo", rest="members"),
 }
 
-UNARY_OPS = {op.value: op for op in (Op.SIGMOID, Op.GAUSSIAN, Op.SQRT, Op.EXP, Op.LOG, Op.ABS)}
+UNARY_OPS = {op.value: op for op in Op if op in UNARY - {Op.NEG}}
+ROUNDINGS = ("floor", "round")
 BINARY_OPS = {op.value: op for op in (Op.MAX, Op.MIN)}
-GROUP_OPS = {"sigma": Op.SIGMA, "pi": Op.PI}
+COLUMN_STARTS = {
+    "column_mean": Init(kind=InitKind.MEAN),
+    "column_deviation": Init(kind=InitKind.DEVIATION, first=1.0),
+    "column_scale": Init(kind=InitKind.SCALE, first=1.0),
+}
+"""Starts that the table decides, as they are without one."""
+GROUP_OPS = {"sigma": Op.SIGMA, "pi": Op.PI, "amax": Op.AMAX}
 
 FUNCTIONS = {
-    **{name: Signature(name=f"dana.{name}", required=("value",)) for name in UNARY_OPS},
+    **{name: Signature(name=f"dana.{name}", required=("value",)) for name in (*UNARY_OPS, *ROUNDINGS)},
     **{name: Signature(name=f"dana.{name}", required=("left", "right")) for name in BINARY_OPS},
     "where": Signature(name="dana.where", required=("condition", "then", "otherwise")),
     **{name: Signature(name=f"dana.{name}", required=("value",), optional=("axis",)) for name in (*GROUP_OPS, "norm")},
@@ -34,6 +43,7 @@ FUNCTIONS = {
     "setState": Signature(name="dana.setState", required=("state", "value")),
     "uniform": Signature(name="dana.uniform", required=("low", "high"), optional=("seed",)),
     "normal": Signature(name="dana.normal", required=("mean", "deviation"), optional=("seed",)),
+    **{name: Signature(name=f"dana.{name}", required=("value",)) for name in COLUMN_STARTS},
 }
 
 MARKERS = ("all", "rule")
@@ -60,11 +70,12 @@ FAMILIAR_WORDS = {
     "shape": "the dims that the value was declared with",
     "square": "x * x",
     "pow": "x * x, or dana.exp(k * dana.log(x))",
-    "tanh": "2 * dana.sigmoid(2 * x) - 1",
     "relu": "dana.max(x, 0)",
     "maximum": "dana.max(a, b)",
     "minimum": "dana.min(a, b)",
     "mse": "dana.sigma(e * e, 1) with e = p - y",
+    "ceil": "-dana.floor(-x)",
+    "rint": "dana.round(x)",
     "eye": "dana.arange(n) == dana.expand(dana.arange(n), 2)",
     "T": "the axis to work along: dana.sigma(W * x, 2), or dana.sigma(W * z, 1)",
     "sign": "(x > 0) - (x < 0)",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from dsl.hdfg.dims import DimExpr, Shape, shape_text
+from dsl.hdfg.dims import Dim, DimExpr, Shape, shape_text
 from dsl.hdfg.graph import Op
 from dsl.hdfg.init import ZEROS, Init
 from dsl.semantics.program import Batch, CheckedUpdate, Operation
@@ -118,7 +118,7 @@ class Module:
 class Declaration:
     """`dana.model(...)` and its like before they are given a name. `kind` is the name of the function.
 
-    `owner` is what a state is kept for.
+    `owner` is what a state is kept for; `classes` how many an output numbers.
     """
 
     kind: str
@@ -128,6 +128,7 @@ class Declaration:
     init: Init = ZEROS
     members: tuple[tuple[Object, Span], ...] = ()
     owner: Operation | None = None
+    classes: Dim | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +177,10 @@ class AllTuples:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """`dana.uniform(...)` or `dana.normal(...)`: how a model starts."""
+    """`dana.uniform(...)`, `dana.column_mean(x)` …: how a model starts; `like` is the input whose columns decide."""
 
     init: Init
+    like: Operation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +214,13 @@ Object = (
 
 POISON = Poison()
 
-LEAF_WORDS = {Op.MODEL: "the model", Op.INPUT: "the input", Op.OUTPUT: "the output", Op.META: "the meta"}
+LEAF_WORDS = {
+    Op.MODEL: "the model",
+    Op.INPUT: "the input",
+    Op.OUTPUT: "the output",
+    Op.WEIGHT: "the weight",
+    Op.META: "the meta",
+}
 
 
 def describe(thing: Object) -> str:

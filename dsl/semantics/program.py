@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dsl.binary32 import bits_of, round32
 from dsl.hdfg.dims import Dim, DimExpr, Shape
-from dsl.hdfg.graph import Op
+from dsl.hdfg.graph import FROM_ROW, Op
 from dsl.hdfg.init import ZEROS, Init
 from dsl.limits import MAX_VALUES
 from dsl.source import Span
@@ -25,7 +25,7 @@ class Operation:
     ----------
     id
         Its index in the program; operands have smaller ids.
-    op, operands, shape, axis, merge_op, value, extent, init, name, span
+    op, operands, shape, axis, merge_op, value, extent, init, classes, name, span
         As in `dsl.hdfg.graph.Node`.
     per_tuple
         Depends on the tuple other than through a merge.
@@ -34,7 +34,7 @@ class Operation:
     on_model
         Depends on a model.
     on_output
-        Depends on an output of the tuple.
+        Depends on an output of the tuple, or on its weight.
     """
 
     id: int
@@ -46,6 +46,7 @@ class Operation:
     value: float | None = None
     extent: DimExpr | None = None
     init: Init = ZEROS
+    classes: Dim | None = None
     name: str | None = None
     span: Span
     per_tuple: bool = False
@@ -105,20 +106,29 @@ class Program:
         )
 
     def leaf(
-        self, op: Op, name: str, shape: Shape, span: Span, *, value: float | None = None, init: Init = ZEROS
+        self,
+        op: Op,
+        name: str,
+        shape: Shape,
+        span: Span,
+        *,
+        value: float | None = None,
+        init: Init = ZEROS,
+        classes: Dim | None = None,
     ) -> Operation:
-        """Record an input, output, model or meta."""
+        """Record an input, output, weight, model or meta."""
         operation = Operation(
             id=self._next_id(span),
             op=op,
             shape=shape,
             value=value,
             init=init,
+            classes=classes,
             name=name,
             span=span,
-            per_tuple=op in (Op.INPUT, Op.OUTPUT),
+            per_tuple=op in FROM_ROW,
             on_model=op is Op.MODEL,
-            on_output=op is Op.OUTPUT,
+            on_output=op in (Op.OUTPUT, Op.WEIGHT),
         )
         self.names[operation.id] = name
         return self._record(operation)

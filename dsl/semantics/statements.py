@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TypeGuard
 
 from dsl.diagnostics import Note
-from dsl.hdfg.dims import shape_text, symbol
+from dsl.hdfg.dims import DimExpr, shape_text, symbol
 from dsl.hdfg.graph import Op
 from dsl.semantics import algorithm
 from dsl.semantics.arguments import Argument
@@ -36,7 +36,13 @@ from dsl.semantics.values import binary
 from dsl.source import Span
 from dsl.syntax import ast
 
-LEAF_OPS = {"model": Op.MODEL, "input": Op.INPUT, "output": Op.OUTPUT, "meta": Op.META}
+LEAF_OPS = {
+    "model": Op.MODEL,
+    "input": Op.INPUT,
+    "output": Op.OUTPUT,
+    "weight": Op.WEIGHT,
+    "meta": Op.META,
+}
 
 
 class Statements:
@@ -232,7 +238,10 @@ class Statements:
             span,
             value=declaration.value,
             init=declaration.init,
+            classes=declaration.classes,
         )
+        if isinstance(declaration.classes, DimExpr):  # the labels tell; where there are none, two
+            context.extents.setdefault(str(declaration.classes), 2)
         if kind == "meta":
             context.metas.append(leaf)
         return leaf

@@ -34,6 +34,9 @@ OPERATORS = {
 
 COUNTED = "axes are counted from 1"
 
+WHOLE_FROM = 2**23
+"""From here on every number of binary32 is whole."""
+
 
 def binary(context: Context, operator: str, left: Argument, right: Argument, span: Span) -> Object:
     """Apply an operator; numbers known at compile time are computed now. `span` is the operator's."""
@@ -144,7 +147,7 @@ def _report_shapes(
 
 
 def reduction(context: Context, name: str, op: Op, value: Argument, axis: Argument | None, span: Span) -> Object:
-    """Record `sigma` or `pi` along an axis that the rule counts from 1; a vector's axis may be left out."""
+    """Record `sigma`, `pi` or `amax` along an axis that the rule counts from 1; a vector's axis may be left out."""
     checked = reduced_axis(context, name, value, axis, span)
     if checked is None:
         return POISON
@@ -161,6 +164,26 @@ def norm(context: Context, value: Argument, axis: Argument | None, span: Span) -
     square = context.program.add(Op.MUL, (operand, operand), operand.shape, span)
     total = context.program.add(Op.SIGMA, (square,), without_axis(operand.shape, position), span, axis=position)
     return context.program.add(Op.SQRT, (total,), total.shape, span)
+
+
+def rounding(context: Context, name: str, value: Argument, span: Span) -> Object:
+    """Record `round`, the nearest whole number, halves to the even one, or `floor`, the largest that is not above."""
+    operand = to_value(context, value.value, value.span)
+    if operand is None:
+        return POISON
+
+    def add(op: Op, *operands: Operation) -> Operation:
+        return context.program.add(op, operands, operand.shape, span)
+
+    size = add(Op.ABS, operand)
+    whole_from = context.program.constant(WHOLE_FROM, span)
+    # a sum with 2^23 has no bits for fractions: the addition rounds
+    near = add(Op.SUB, add(Op.ADD, size, whole_from), whole_from)
+    near = add(Op.WHERE, add(Op.LT, size, whole_from), near, size)
+    # The sign comes from 2x, which is 0 (of its sign) or at least as large as what it bounds, as |round(x)| <= |2x|;
+    # a comparison with 0 could not tell -0 from 0.
+    near = add(Op.MAX, add(Op.MIN, near, add(Op.ADD, operand, operand)), add(Op.NEG, near))
+    return near if name == "round" else add(Op.SUB, near, add(Op.GT, near, operand))
 
 
 def expand(context: Context, value: Argument, axis: Argument, span: Span) -> Object:

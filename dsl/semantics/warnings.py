@@ -9,7 +9,8 @@ import math
 from collections.abc import Iterator
 
 from dsl.diagnostics import Note
-from dsl.hdfg.graph import COMPARISONS, Op
+from dsl.hdfg.graph import COMPARISONS, FROM_ROW, Op
+from dsl.hdfg.init import OF_COLUMNS
 from dsl.semantics.context import Context
 from dsl.semantics.finish import reachable, roots
 from dsl.semantics.program import Checked, Operation
@@ -26,7 +27,7 @@ def warn(context: Context, checked: Checked) -> None:
 SCALING = frozenset({Op.MUL, Op.DIV, Op.NEG})
 NOT_NEGATIVE = frozenset({Op.SQRT, Op.EXP, Op.ABS})
 TO_ONE = frozenset({Op.SIGMOID, Op.GAUSSIAN}) | COMPARISONS
-KEEP_SIGN = frozenset({Op.SIGMA, Op.PI, Op.MERGE, Op.ADD, Op.MUL, Op.DIV, Op.MIN, Op.EXPAND})
+KEEP_SIGN = frozenset({Op.SIGMA, Op.PI, Op.AMAX, Op.MERGE, Op.ADD, Op.MUL, Op.DIV, Op.MIN, Op.EXPAND})
 
 
 def _scaled_twice(context: Context, checked: Checked) -> None:
@@ -102,7 +103,7 @@ def _settled_test(context: Context, checked: Checked) -> None:
         )
 
 
-CHANGING = frozenset({Op.MODEL, Op.INPUT, Op.OUTPUT})
+CHANGING = FROM_ROW | {Op.MODEL}
 Range = tuple[float, float]
 
 
@@ -161,7 +162,7 @@ def _without_model(context: Context, checked: Checked) -> None:
 def _unused(context: Context, checked: Checked) -> None:
     used = reachable(roots(checked))
     updated = {update.model for update in checked.updates}
-    words = {Op.INPUT: "input", Op.OUTPUT: "output"}
+    words = {Op.INPUT: "input", Op.OUTPUT: "output", Op.WEIGHT: "weight"}
     for member in checked.inputs:
         if member not in used:
             context.warn(
@@ -172,7 +173,7 @@ def _unused(context: Context, checked: Checked) -> None:
                 help="remove it from dana.algo if the rule does not need it",
             )
     for model in checked.models:
-        if model not in updated:
+        if model not in updated and model.init.kind not in OF_COLUMNS:
             kind, call = ("state", "dana.setState") if model in context.states else ("model", "setModel")
             context.warn(
                 "W702",

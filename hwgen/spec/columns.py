@@ -1,42 +1,68 @@
-"""Column descriptors: what the unpacker does with a column that a Strider hands it."""
+"""Column types, a row each, and column descriptors: what the unpacker does with a column that a Strider hands it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from enum import IntEnum
+from typing import Self
 
+import numpy as np
+import numpy.typing as npt
+
+from hwgen.spec import numerics
 from hwgen.spec.fields import layout, pack, unpack
 
 WORD_U32 = 2
 """32-bit words of a descriptor in a Bundle and on the host port, least significant first."""
 
+TYPE_BITS = 3
+
 
 class ColumnType(IntEnum):
-    """How an element is stored on the page (little-endian), before it becomes a binary32."""
+    """How an element is stored on the page, before it becomes a binary32: code, NumPy type, conversion.
 
-    FLOAT4 = 0
+    C has the conversion under the same name behind `dn_`.
+    """
+
+    FLOAT4 = 0, "<f4", numerics.from_float32
     """binary32; subnormals are flushed"""
-    FLOAT8 = 1
+    FLOAT8 = 1, "<f8", numerics.from_float64
     """binary64, rounded once"""
-    INT2 = 2
+    INT2 = 2, "<i2", numerics.from_int16
     """16 bits, signed"""
-    INT4 = 3
+    INT4 = 3, "<i4", numerics.from_int32
     """32 bits, signed, rounded to nearest even"""
-    INT8 = 4
+    INT8 = 4, "<i8", numerics.from_int64
     """64 bits, signed, rounded to nearest even"""
-    BOOL = 5
+    BOOL = 5, "u1", numerics.from_bool
     """a byte: 0.0 for zero, else 1.0"""
+
+    dtype: str
+    convert: Callable[[npt.ArrayLike], npt.NDArray[np.float32]]
+
+    def __new__(cls, code: int, dtype: str, convert: Callable[[npt.ArrayLike], npt.NDArray[np.float32]]) -> Self:
+        kind = int.__new__(cls, code)
+        kind._value_ = code
+        kind.dtype, kind.convert = dtype, convert
+        return kind
 
     @property
     def bytes(self) -> int:
-        return (4, 8, 2, 4, 8, 1)[self]
+        return np.dtype(self.dtype).itemsize
+
+    @property
+    def c_type(self) -> str:
+        """C's name of the NumPy type."""
+        name = np.dtype(self.dtype).name
+        return {"float32": "float", "float64": "double"}.get(name, f"{name}_t")
 
 
 FIELDS = layout(
     ("count", 14, "elements, adjacent on the page"),
     ("row", 16, "row of the first element within the tuple's rows"),
     ("lane", 7, "lane of the first element; element e goes to lane (lane + e) mod lanes, row + (lane + e) div lanes"),
-    ("type", 3, "ColumnType"),
+    ("type", TYPE_BITS, "ColumnType"),
     ("scalar", 1, "count is 1 and the element goes to every lane of its row"),
     ("first", 1, "first column of its tuple"),
     ("last", 1, "last column of its tuple"),
@@ -63,7 +89,8 @@ class Column:
     @classmethod
     def decode(cls, word: int) -> Column:
         values = unpack(FIELDS, word)
-        return cls(type=ColumnType(values.pop("type")), **values)
+        # the lookup by code, which mypy takes for a call of __new__
+        return cls(type=ColumnType(values.pop("type")), **values)  # type: ignore[call-arg]
 
     def beats(self, lanes: int) -> int:
         """Cycles that the unpacker takes to write the elements.

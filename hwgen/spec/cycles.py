@@ -6,11 +6,12 @@ and in nothing else: the simulator takes them from the Bundle's machine.
 
 from __future__ import annotations
 
-from hwgen.spec import engine, timing
+from hwgen.spec import operations
+from hwgen.spec.operations import Unit
 from hwgen.spec.strider import Opcode
 
 # --- engine ---------------------------------------------------------------------------------------------------
-ALU_LATENCY = max(timing.ADD_LATENCY, timing.MUL_LATENCY, timing.SELECT_LATENCY)
+ALU_LATENCY = max(op.stages for op in operations.Opcode if not op.special)
 """Register stages of a lane's arithmetic; shorter units wait for the longest."""
 
 RESULT_LATENCY = 5 + ALU_LATENCY
@@ -74,7 +75,7 @@ burst's address, one from a beat of the bus to the machine. What is left of `lin
 # --- special functions ------------------------------------------------------------------------------------------
 
 
-def element_interval(op: engine.Opcode, divide_interval: int) -> int:
+def element_interval(op: operations.Opcode, divide_interval: int) -> int:
     """Cycles between two elements of an operation: of a special function in a cluster; 1 for all others.
 
     Parameters
@@ -82,16 +83,9 @@ def element_interval(op: engine.Opcode, divide_interval: int) -> int:
     divide_interval
         Of the machine, `MachineConfig.divide_interval`.
     """
-    return divide_interval if op in (engine.Opcode.SQRT, engine.Opcode.DIV) else 1
+    return divide_interval if op.unit is Unit.DIVIDE else 1
 
 
-SPECIAL_LATENCY = {
-    engine.Opcode.SIGMOID: 6 + timing.SIGMOID_LATENCY,
-    engine.Opcode.GAUSSIAN: 6 + timing.GAUSSIAN_LATENCY,
-    engine.Opcode.EXP: 6 + timing.EXP_LATENCY,
-    engine.Opcode.LOG: 6 + timing.LOG_LATENCY,
-    engine.Opcode.SQRT: 6 + timing.DIVIDE_LATENCY,
-    engine.Opcode.DIV: 6 + timing.DIVIDE_LATENCY,
-}
+SPECIAL_LATENCY = {op: 6 + op.stages for op in operations.Opcode if op.special}
 """Cycles from an element's issue until an instruction that reads its result may issue: as `RESULT_LATENCY`, and one on
 the way back to the lanes."""

@@ -18,73 +18,11 @@ from dataclasses import asdict, dataclass
 from enum import IntEnum, StrEnum
 
 from hwgen.spec.fields import layout, pack, unpack
+from hwgen.spec.operations import Opcode as Opcode
 
 WORD_BITS = 160
 WORD_U32 = WORD_BITS // 32
 """32-bit words of an instruction in a Bundle and on the host port, least significant first."""
-
-
-class Opcode(IntEnum):
-    """Operations; those from `SIGMOID` on run in the cluster's special function unit."""
-
-    END = 0
-    """The section is over, after `wait`; it has no row."""
-    MOV = 1
-    """A, flushed; a NaN is canonical."""
-    ADD = 2
-    """A + B"""
-    SUB = 3
-    """A - B"""
-    MUL = 4
-    """A * B"""
-    MAX = 5
-    """The larger of A and B; NaN if one of them is."""
-    MIN = 6
-    """The smaller of A and B; NaN if one of them is."""
-    LT = 7
-    """1.0 if A < B, else 0.0, here and in the other comparisons; 0.0 if one of them is NaN."""
-    GT = 8
-    """A > B"""
-    LE = 9
-    """A <= B"""
-    GE = 10
-    """A >= B"""
-    EQ = 11
-    """A = B"""
-    NEG = 12
-    """-A"""
-    ABS = 13
-    """A without its sign"""
-    MOVC = 14
-    """A, in those lanes in which B is not zero; the others keep what they hold."""
-    SETX = 15
-    """Sets an entry of the index file; the only operation that writes no row."""
-    LOW = 16
-    """A in lanes (threads) whose bit `distance` is clear, B in the others; flushed, a NaN is canonical."""
-    HIGH = 17
-    """B in lanes (threads) whose bit `distance` is clear, A in the others; likewise."""
-    SIGMOID = 32
-    """1 / (1 + exp(-A))"""
-    GAUSSIAN = 33
-    """exp(-A * A)"""
-    EXP = 34
-    """e to the power of A"""
-    LOG = 35
-    """Natural logarithm of A"""
-    SQRT = 36
-    """Square root of A"""
-    DIV = 37
-    """A / B"""
-
-    @property
-    def special(self) -> bool:
-        """Whether the special function unit runs it."""
-        return self >= Opcode.SIGMOID
-
-    @property
-    def chooses(self) -> bool:
-        """Whether it writes one of the two words that partners have exchanged."""
-        return self in (Opcode.LOW, Opcode.HIGH)
 
 
 class Source(IntEnum):
@@ -128,9 +66,6 @@ class Section(StrEnum):
     EPOCH = "epoch"
     """At the end of an epoch that had a tuple."""
 
-
-IDENTITY = {Opcode.ADD: 0x80000000, Opcode.MUL: 0x3F800000, Opcode.MAX: 0xFF800000, Opcode.MIN: 0x7F800000}
-"""Bit patterns e with x op e = x; the identity of every other operation is +0.0."""
 
 FIELDS = layout(
     ("op", 6, "operation"),

@@ -34,10 +34,6 @@ _OPERAND_FIELDS = frozenset(
     for name in (operand, *(f"{operand}_{part}" for part in ("tuple", "inner", "outer", "level", "index")))
 )
 _B_FIELDS = ("b", "b_tuple", "b_inner", "b_outer")
-_WITHOUT_B = frozenset(
-    {Opcode.END, Opcode.MOV, Opcode.NEG, Opcode.ABS, Opcode.SETX}
-    | {Opcode.SIGMOID, Opcode.GAUSSIAN, Opcode.EXP, Opcode.LOG, Opcode.SQRT}
-)
 _ADDED = {"level": "+level", "index": "+x"}
 _EXCHANGES = {Source.LANE_XOR: "lane", Source.THREAD_XOR: "thread"}
 
@@ -60,7 +56,7 @@ def instruction_text(instruction: Instruction) -> str:
     shown = {"op": int(instruction.op), "inner": 1, "outer": 1}
     text = instruction.op.name.lower()
     exchange = _EXCHANGES.get(instruction.source)
-    has_b = instruction.op not in _WITHOUT_B or any(getattr(instruction, name) for name in _B_FIELDS)
+    has_b = instruction.op.reads_b or any(getattr(instruction, name) for name in _B_FIELDS)
     has_a = any(getattr(instruction, name, 0) for name in _OPERAND_FIELDS if not name.startswith("b"))
     if has_a or has_b or exchange is not None or instruction.op is not Opcode.END:
         text += f" {_operand(instruction, 'dst', shown)} <- {_operand(instruction, 'a', shown)}"

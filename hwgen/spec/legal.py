@@ -1,70 +1,128 @@
-"""What a Bundle must be before any hardware is loaded with it: `docs/machine.md`, rules that make a program refused.
+"""What a Bundle must be before any machine is loaded with it: `docs/machine.md`, rules that make a program refused.
 
-In: a Bundle. Out: nothing, or a `BundleError` with the first rule that it breaks. It looks at instructions one by one,
-at sizes, and at the entries of the index file that a section sets and uses; that other results are there when they are
-read, and addresses right, is the compiler's to prove, with what it knows of the whole program. It trusts nobody: a
-Bundle may be damaged, or made by somebody else.
+In: a Bundle, or a program and its machine. Out: the rules that it breaks. Driver, simulator and compiler use this list;
+it looks at instructions one by one, at sizes, and at the entries of the index file that a section sets and uses. That
+other results are there when they are read, and addresses right, is checked by the compiler and by the simulator, each
+in its own way. It trusts nobody: a Bundle may be damaged, or made by somebody else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
-from hwgen.spec.bundle import Bundle, BundleError
+from hwgen.spec.bundle import WHOLE_EPOCH, Bundle, BundleError
+from hwgen.spec.columns import ColumnType
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 from hwgen.spec.cycles import INDEX_LATENCY, element_interval
 from hwgen.spec.engine import Instruction, Mask, Opcode, Section, Source
+from hwgen.spec.operations import Exchange
 from hwgen.spec.strider import CONFIGURATION
 
-Rule = tuple[str, Callable[[Instruction, MachineConfig], bool]]
-"""What must be, and whether it is."""
-
-MOST_LEVELS = 32
+MAX_LEVELS = 32
 """Levels that a round's number, of 32 bits, can name."""
 
-WITHOUT_PARTNER = frozenset({Opcode.MOV, Opcode.NEG, Opcode.ABS, Opcode.MOVC, Opcode.SETX})
-"""Operations of one operand, and the two whose operand b is no operand."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where an instruction stands."""
+
+    section: Section
+    config: MachineConfig
+
+    @property
+    def levels(self) -> bool:
+        """Whether there are levels of the merge stack."""
+        return self.section in (Section.MERGE, Section.PUSH)
 
 
-def _partners(instruction: Instruction, config: MachineConfig) -> int:
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What must be of an instruction: a name, `docs/machine.md`'s words, and whether it is so."""
+
+    name: str
+    says: str
+    kept: Callable[[Instruction, Place], bool]
+
+
+def _partners(i: Instruction, at: Place) -> int:
     """How many lanes or threads an exchange may be among."""
-    return config.lanes if instruction.source is Source.LANE_XOR else config.threads
+    return at.config.lanes if i.source is Source.LANE_XOR else at.config.threads
 
 
-LOOPS: tuple[Rule, ...] = (("loops run at least once", lambda i, _: i.inner >= 1 and i.outer >= 1),)
-CHOICES: tuple[Rule, ...] = (("LOW and HIGH need an exchange", lambda i, _: i.source is not Source.MEMORY),)
-EXCHANGES: tuple[Rule, ...] = (
-    (
-        "an exchange has an operation of two operands that is no special function",
-        lambda i, _: i.op not in WITHOUT_PARTNER and not i.op.special,
+def _in_tuples(i: Instruction) -> bool:
+    return bool(i.a_tuple or (i.b_tuple and i.op.reads_b))
+
+
+EVERY = (
+    Rule("operation", "the machine has the operation", lambda i, at: at.config.has(i.op)),
+    Rule("loops", "loops run at least once", lambda i, _: i.inner >= 1 and i.outer >= 1),
+    Rule("tail", "`tail` is at most the number of lanes", lambda i, at: i.tail <= at.config.lanes),
+    Rule(
+        "half",
+        "tuple memory is read in section `tuple` alone",
+        lambda i, at: at.section is Section.TUPLE or not _in_tuples(i),
     ),
-    (
-        "2**distance of an exchange is below the number of lanes (threads)",
-        lambda i, config: 1 << i.distance < _partners(i, config),
+    Rule(
+        "level",
+        "levels of the merge stack are for sections `merge` and `push`",
+        lambda i, at: at.levels or not (i.a_level or i.dst_level),
     ),
-    ("an exchange has a_tuple = b_tuple", lambda i, _: i.a_tuple == i.b_tuple),
-    ("an exchange has a_level = 0", lambda i, _: not i.a_level),
-    ("the mask of an exchange is not PAIR", lambda i, _: i.mask is not Mask.PAIR),
+    Rule("choice", "LOW and HIGH need an exchange", lambda i, _: i.source is not Source.MEMORY or not i.op.chooses),
 )
-INDICES: tuple[Rule, ...] = (
-    ("SETX and the flags of indices need an index file of `outer` entries", lambda i, c: i.outer <= c.index_depth),
-    ("an index is for no special function", lambda i, _: not i.op.special),
-    ("source is MEMORY where an index is set or used", lambda i, _: i.source is Source.MEMORY),
-    ("the mask is NONE or SINGLE where an index is set or used", lambda i, _: i.mask is not Mask.PAIR),
-    (
+"""Of all but END."""
+EXCHANGES = (
+    Rule(
+        "exchange",
+        "an exchange has an operation of two operands that is no special function",
+        lambda i, _: i.op.exchange is not Exchange.NEVER,
+    ),
+    Rule(
+        "distance",
+        "2**distance of an exchange is below the number of lanes (threads)",
+        lambda i, at: 1 << i.distance < _partners(i, at),
+    ),
+    Rule("memory", "an exchange has a_tuple = b_tuple", lambda i, _: i.a_tuple == i.b_tuple),
+    Rule("exchange_level", "an exchange has a_level = 0", lambda i, _: not i.a_level),
+    Rule("exchange_mask", "the mask of an exchange is not PAIR", lambda i, _: i.mask is not Mask.PAIR),
+    Rule("crossed", "the machine has crossed exchanges", lambda i, at: bool(at.config.crossed) or not i.crossed),
+)
+INDICES = (
+    Rule(
+        "index_file",
+        "SETX and the flags of indices need an index file of `outer` entries",
+        lambda i, at: i.outer <= at.config.index_depth,
+    ),
+    Rule("index_function", "an index is for no special function", lambda i, _: not i.op.special),
+    Rule("index_source", "source is MEMORY where an index is set or used", lambda i, _: i.source is Source.MEMORY),
+    Rule(
+        "index_mask",
+        "the mask is NONE or SINGLE where an index is set or used",
+        lambda i, _: i.mask is not Mask.PAIR,
+    ),
+    Rule(
+        "index_operand",
         "an operand with an index has no level and is not in tuple memory",
         lambda i, _: not (i.a_index and (i.a_level or i.a_tuple)) and not (i.dst_index and i.dst_level),
     ),
 )
-SETTERS: tuple[Rule, ...] = (
-    ("inner of SETX is 1", lambda i, _: i.inner == 1),
-    ("the bound of SETX, dst, is at least 1", lambda i, _: i.dst >= 1),
-    ("(dst-1) * dst_outer of SETX is below scratch_depth", lambda i, config: i.index_reach < config.scratch_depth),
-    (
+SETTERS = (
+    Rule("setx_inner", "inner of SETX is 1", lambda i, _: i.inner == 1),
+    Rule("setx_bound", "the bound of SETX, dst, is at least 1", lambda i, _: i.dst >= 1),
+    Rule(
+        "setx_reach",
+        "(dst-1) * dst_outer of SETX is below scratch_depth",
+        lambda i, at: i.index_reach < at.config.scratch_depth,
+    ),
+    Rule(
+        "setx_fields",
         "SETX has no tails, levels, flags of indices",
         lambda i, _: not (i.tail_a or i.tail_b or i.a_level or i.dst_level or i.indexed),
     ),
 )
+RULES = (*EVERY, *EXCHANGES, *INDICES, *SETTERS)
+
 UNSET = "an index is one that a SETX before it in the section sets: its `outer` is at least the instruction's"
 EARLY = f"a row that uses an index issues {INDEX_LATENCY} cycles or more after the row that sets it"
 OVERWRITTEN = f"a SETX issues {INDEX_LATENCY} cycles or more after the last row of the SETX before it in the section"
@@ -72,57 +130,94 @@ ENTRIES = (UNSET, EARLY, OVERWRITTEN)
 """Rules about an instruction and those before it."""
 
 
+def broken(
+    section: Sequence[Instruction], name: Section, config: MachineConfig, start: int = 0
+) -> Iterator[tuple[int, str]]:
+    """Instructions of a section, counted from `start`, and rules that they break."""
+    at = Place(section=name, config=config)
+    body = [instruction for instruction in section if instruction.op is not Opcode.END]
+    for k, instruction in enumerate(body, start):
+        for rule in _rules(instruction):
+            if not rule.kept(instruction, at):
+                yield k, rule.says
+    for k, says in _entries(body, config):
+        yield start + k, says
+
+
+def settings(config: MachineConfig, *, group: int, tuple_rows: int, levels: int) -> Iterator[str]:
+    """What is wrong with the settings of a Bundle that the compiler chooses with its program."""
+    if group < 1 or group & (group - 1):
+        yield f"a thread's tuples of a round must be a power of two, not {group}"
+    if 2 * group * tuple_rows > config.tuple_depth:
+        yield f"two rounds of {group} tuples of {tuple_rows} rows must fit {config.tuple_depth} rows of tuple memory"
+    if not 0 <= levels <= MAX_LEVELS:
+        yield f"a merge stack has from 0 to {MAX_LEVELS} levels, not {levels}"
+
+
 def check(bundle: Bundle) -> None:
-    """Raise BundleError if hardware must not be loaded with the Bundle."""
-    config = bundle.config
+    """Raise BundleError if no machine must be loaded with the Bundle."""
+    if _kept.get(id(bundle)) is not bundle:
+        for problem in _problems(bundle):
+            raise BundleError(problem)
+        _kept[id(bundle)] = bundle
+
+
+_kept: WeakValueDictionary[int, Bundle] = WeakValueDictionary()
+"""Bundles that keep the rules, by their ids: each is looked at once, however many machines are loaded with it."""
+
+
+def _problems(bundle: Bundle) -> Iterator[str]:
+    config, program = bundle.config, bundle.program
     for what, found, limit in (
-        ("instructions of the engine", len(bundle.program), config.program_depth),
+        ("instructions of the engine", len(program), config.program_depth),
         ("instructions of the Striders", len(bundle.strider), config.strider_depth),
         ("constants of the Striders", len(bundle.constants), CONFIGURATION),
         ("column descriptors", len(bundle.columns), config.descriptor_depth),
         ("rows of the image", len(bundle.image), config.scratch_depth),
+        *((f"rows up to {s.name!r}", s.row + s.rows(config.lanes), config.scratch_depth) for s in bundle.symbols),
     ):
         if found > limit:
-            raise BundleError(f"{what} must be at most {limit} for this machine, but the Bundle has {found}")
-    group, rows = bundle.group, bundle.tuple_rows
-    if group < 1 or group & (group - 1):
-        raise BundleError(f"a thread's tuples of a round must be a power of two, not {group}")
-    if 2 * group * rows > config.tuple_depth:
-        raise BundleError(
-            f"two rounds of {group} tuples of {rows} rows must fit {config.tuple_depth} rows of tuple memory"
-        )
-    if not 0 <= bundle.levels <= MOST_LEVELS:
-        raise BundleError(f"a merge stack has from 0 to {MOST_LEVELS} levels, not {bundle.levels}")
+            yield f"{what} must be at most {limit} for this machine, but the Bundle has {found}"
+    yield from settings(config, group=bundle.group, tuple_rows=bundle.tuple_rows, levels=bundle.levels)
+    if not 1 <= bundle.batch <= WHOLE_EPOCH:
+        yield f"a batch must have at least 1 tuple, not {bundle.batch}"
     for k, column in enumerate(bundle.columns):
+        if not isinstance(column.type, ColumnType):
+            known = ", ".join(f"{int(kind)} ({kind.name})" for kind in ColumnType)
+            yield f"the type of column descriptor {k} must be one of {known}, not {column.type!r}"
         last = column.row + (0 if column.scalar else (column.lane + column.count - 1) // config.lanes)
-        if last >= rows:
-            raise BundleError(
-                f"column descriptor {k} must stay within the {rows} rows of a tuple, but reaches row {last}"
+        if last >= bundle.tuple_rows:
+            yield (
+                f"column descriptor {k} must stay within the {bundle.tuple_rows} rows of a tuple, "
+                f"but reaches row {last}"
             )
     if Section.TUPLE not in bundle.sections:
-        raise BundleError("a program must have a section 'tuple' (docs/machine.md, section 3); this Bundle has none")
+        yield "a program must have a section 'tuple' (docs/machine.md, section 3); this Bundle has none"
+    if Section.MERGE in bundle.sections and Section.PUSH not in bundle.sections:
+        yield "a program with a section 'merge' must have one 'push' (docs/machine.md, section 3)"
+    round_tuples = config.threads * bundle.group
+    if Section.MERGE not in bundle.sections and bundle.batch > round_tuples:
+        yield f"a batch of {bundle.batch} tuples takes several rounds of {round_tuples}, which need a section 'merge'"
     for name, start in bundle.sections.items():
-        if not 0 <= start < len(bundle.program):
-            raise BundleError(f"section {name} must start in 0 … {len(bundle.program) - 1}, not at {start}")
-        bundle.section(name)
-    lacking = config.lacking(bundle.program)
-    if lacking:
-        raise BundleError(f"the machine must have {lacking[0]}, which the Bundle's program uses; it has not")
-    for k, instruction in enumerate(bundle.program):
-        for rule, kept in _rules(instruction):
-            if not kept(instruction, config):
-                raise _broken(k, instruction, rule)
-    for name, start in bundle.sections.items():
-        section = bundle.section(name)
-        for k, rule in _entries(section, config):
-            raise _broken(start + k, section[k], rule)
+        if not 0 <= start < len(program):
+            yield f"section {name} must start in 0 … {len(program) - 1}, not at {start}"
+        for k, rule in broken(bundle.section(name), name, config, start):
+            yield (
+                f"instruction {k} ({program[k].op.name} in section {name}) must keep the rule of docs/machine.md, "
+                f"section 2, but breaks it: {rule}. Compile the rule again"
+            )
 
 
-def _broken(number: int, instruction: Instruction, rule: str) -> BundleError:
-    return BundleError(
-        f"instruction {number} ({instruction.op.name}) must keep the rule of docs/machine.md, section 2, "
-        f"but breaks it: {rule}. Compile the rule again"
-    )
+def _rules(instruction: Instruction) -> tuple[Rule, ...]:
+    """The rules that are about an instruction."""
+    rules: tuple[Rule, ...] = EVERY
+    if instruction.source is not Source.MEMORY:
+        rules += EXCHANGES
+    if instruction.op is Opcode.SETX or instruction.indexed:
+        rules += INDICES
+    if instruction.op is Opcode.SETX:
+        rules += SETTERS
+    return rules
 
 
 def _entries(section: Sequence[Instruction], config: MachineConfig) -> Iterator[tuple[int, str]]:
@@ -145,19 +240,3 @@ def _entries(section: Sequence[Instruction], config: MachineConfig) -> Iterator[
             setter, set_at = instruction, issue
         lanes = LANES_PER_CLUSTER if instruction.op.special and not instruction.scalar else 1
         now = issue + instruction.rows * lanes * element_interval(instruction.op, config.divide_interval)
-
-
-def _rules(instruction: Instruction) -> tuple[Rule, ...]:
-    """The rules that are about an instruction."""
-    if instruction.op is Opcode.END:
-        return ()
-    rules = LOOPS
-    if instruction.op.chooses:
-        rules += CHOICES
-    if instruction.source is not Source.MEMORY:
-        rules += EXCHANGES
-    if instruction.op is Opcode.SETX or instruction.indexed:
-        rules += INDICES
-    if instruction.op is Opcode.SETX:
-        rules += SETTERS
-    return rules

@@ -1,7 +1,8 @@
 """Latencies of the arithmetic units: register stages from operands to result, read by the RTL and by the estimates.
 
 A unit that is given operands before clock edge t shows their result after edge t + latency - 1. Pipelined units take
-new operands in every cycle; sequential ones one every ``*_INTERVAL`` cycles.
+new operands in every cycle; sequential ones one every ``*_INTERVAL`` cycles. Stages of the functions of table and
+polynomial differ, and stand in their rows of `hwgen.spec.operations`.
 """
 
 from typing import Final
@@ -10,11 +11,6 @@ ADD_LATENCY: Final = 6
 MUL_LATENCY: Final = 6
 SELECT_LATENCY: Final = 6
 """Three stages of work; the rest is there so that a lane's three results arrive together."""
-
-SIGMOID_LATENCY: Final = 12
-GAUSSIAN_LATENCY: Final = 17
-EXP_LATENCY: Final = 15
-LOG_LATENCY: Final = 13
 
 DIVIDE_LATENCY: Final = 30
 """Of division and of square root."""

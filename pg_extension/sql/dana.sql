@@ -90,8 +90,8 @@ COMMENT ON COLUMN dana.run.started IS 'When the call began';
 COMMENT ON COLUMN dana.run.wall_seconds IS 'Seconds from the call to the result';
 COMMENT ON COLUMN dana.run.modelled_seconds IS 'Seconds that the modelled machine needs; NULL where the backend models none';
 COMMENT ON COLUMN dana.run.epochs IS 'Passes over the table';
-COMMENT ON COLUMN dana.run.converged IS 'Whether the rule''s convergence test ended it';
-COMMENT ON COLUMN dana.run.loss IS 'Mean loss of the last epoch; NULL where the rule has no setLoss()';
+COMMENT ON COLUMN dana.run.converged IS 'Whether the rule''s convergence test ended it, or its loss no longer improved';
+COMMENT ON COLUMN dana.run.loss IS 'Mean loss of the epoch whose model was kept; NULL where the rule has no setLoss()';
 COMMENT ON COLUMN dana.run.tuples IS 'Rows trained on in an epoch';
 COMMENT ON COLUMN dana.run.skipped IS 'Rows left out in an epoch because a used column was NULL';
 COMMENT ON COLUMN dana.run.pages IS 'Pages read, over all epochs';
@@ -103,6 +103,7 @@ CREATE TABLE dana.epoch (
 	run bigint NOT NULL REFERENCES dana.run ON DELETE CASCADE,
 	epoch integer NOT NULL,
 	loss double precision,
+	test_loss double precision,
 	tuples bigint NOT NULL,
 	skipped bigint NOT NULL,
 	cycles bigint,
@@ -113,7 +114,8 @@ CREATE TABLE dana.epoch (
 COMMENT ON TABLE dana.epoch IS 'The training curve: one row per epoch of a run';
 COMMENT ON COLUMN dana.epoch.run IS 'Run that it belongs to';
 COMMENT ON COLUMN dana.epoch.epoch IS 'From 1';
-COMMENT ON COLUMN dana.epoch.loss IS 'Mean loss over the epoch''s rows; NULL where the rule has no setLoss()';
+COMMENT ON COLUMN dana.epoch.loss IS 'Mean loss over the epoch''s rows, while the models change; NULL where the rule has no setLoss()';
+COMMENT ON COLUMN dana.epoch.test_loss IS 'Mean loss over the rows left out by test_size, of the model that the epoch left';
 COMMENT ON COLUMN dana.epoch.tuples IS 'Rows trained on';
 COMMENT ON COLUMN dana.epoch.skipped IS 'Rows left out because a used column was NULL';
 COMMENT ON COLUMN dana.epoch.cycles IS 'Cycles of the machine';
@@ -136,7 +138,8 @@ CREATE TABLE dana.job_log (
 	sqlstate text,
 	message text,
 	detail text,
-	hint text
+	hint text,
+	notices text[] NOT NULL DEFAULT '{}'
 );
 COMMENT ON TABLE dana.job_log IS 'Calls in the background, as their processes write them down; dana.job shows them';
 COMMENT ON SEQUENCE dana.job_log_id_seq IS 'Numbers of jobs';
@@ -156,6 +159,7 @@ COMMENT ON COLUMN dana.job_log.sqlstate IS 'Kind of the error that it ended with
 COMMENT ON COLUMN dana.job_log.message IS 'The error';
 COMMENT ON COLUMN dana.job_log.detail IS 'Its detail';
 COMMENT ON COLUMN dana.job_log.hint IS 'Its hint';
+COMMENT ON COLUMN dana.job_log.notices IS 'What it told of the data: NOTICEs and WARNINGs, each with its hint; of a job that is over';
 
 -- pg_dump carries what users made; not the jobs, whose processes it does not carry either
 SELECT pg_catalog.pg_extension_config_dump('dana.rule', '');
@@ -214,14 +218,20 @@ CREATE FUNCTION dana_train(
 	features text[] DEFAULT NULL,
 	label text DEFAULT NULL,
 	epochs integer DEFAULT NULL,
+	patience integer DEFAULT NULL,
+	tolerance double precision DEFAULT NULL,
 	hyper jsonb DEFAULT NULL,
 	backend text DEFAULT NULL,
 	design jsonb DEFAULT NULL,
 	query text DEFAULT NULL,
 	filter text DEFAULT NULL,
 	nulls text DEFAULT NULL,
+	preprocess jsonb DEFAULT NULL,
 	nonfinite text DEFAULT NULL,
+	standardize boolean DEFAULT NULL,
 	classes text[] DEFAULT NULL,
+	weight text DEFAULT NULL,
+	class_weight jsonb DEFAULT NULL,
 	test_size double precision DEFAULT NULL,
 	seed integer DEFAULT NULL,
 	warm_start_from text DEFAULT NULL
@@ -261,30 +271,30 @@ COMMENT ON FUNCTION dana_explain IS
 -- Parts of the rows
 
 CREATE FUNCTION dana_holdout(place tid, part double precision, seed integer DEFAULT 1) RETURNS boolean
-	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'dana_holdout_place';
+	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_holdout(tid, double precision, integer) IS 'Whether a row, given its ctid, is in the part that dana_train(test_size => part, seed => seed) leaves out';
 
 CREATE FUNCTION dana_holdout(key bigint, part double precision, seed integer DEFAULT 1) RETURNS boolean
-	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'dana_holdout_integer';
+	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_holdout(bigint, double precision, integer) IS 'Whether a row, given a key, is in a part chosen at random by the seed';
 
 CREATE FUNCTION dana_holdout(key text, part double precision, seed integer DEFAULT 1) RETURNS boolean
-	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'dana_holdout_text';
+	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_holdout(text, double precision, integer) IS 'Whether a row, given a key, is in a part chosen at random by the seed';
 
 CREATE FUNCTION dana_fold(place tid, folds integer, seed integer DEFAULT 1) RETURNS integer
-	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'dana_fold_place';
+	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_fold(tid, integer, integer) IS 'In which of so many parts, from 1, a row is, given its ctid';
 
 CREATE FUNCTION dana_fold(key text, folds integer, seed integer DEFAULT 1) RETURNS integer
-	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'dana_fold_text';
+	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_fold(text, integer, integer) IS 'In which of so many parts, from 1, a row is, given a key''s text';
 
 -- Models
 
-CREATE FUNCTION dana.dana_find_model(reference text, OUT owner oid, OUT name text, OUT version integer)
+CREATE FUNCTION dana.dana_find_model(reference text) RETURNS dana.model
 	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana.dana_find_model IS 'The version that a text stands for, "name", "name@version", "owner.name" ...; an error where there is none that you may use';
+COMMENT ON FUNCTION dana.dana_find_model IS 'The row of the version that a text stands for, "name", "name@version", "owner.name" ...; an error where there is none that you may use';
 
 CREATE FUNCTION dana_parameters(model text, version integer DEFAULT NULL)
 	RETURNS TABLE (parameter text, shape integer[], "values" real[])
@@ -294,13 +304,26 @@ CREATE FUNCTION dana_parameters(model text, version integer DEFAULT NULL)
 	SELECT p.value ->> 'name',
 		ARRAY(SELECT d.value::integer FROM jsonb_array_elements_text(p.value -> 'shape') WITH ORDINALITY AS d (value, n) ORDER BY d.n),
 		m.weights[(p.value ->> 'offset')::integer + 1 : (p.value ->> 'offset')::integer + (p.value ->> 'size')::integer]
-	FROM dana.dana_find_model($1 || COALESCE('@' || $2, '')) AS f,
-		-- OFFSET: looked for in any case, and so an error, before a plan may find that there are no models
-		LATERAL (SELECT * FROM dana.model AS a WHERE a.owner = f.owner AND a.name = f.name AND a.version = f.version OFFSET 0) AS m,
-		jsonb_array_elements(m.parameters) WITH ORDINALITY AS p (value, n)
+	FROM dana.dana_find_model($1 || COALESCE('@' || $2, '')) AS m, jsonb_array_elements(m.parameters) WITH ORDINALITY AS p (value, n)
 	ORDER BY p.n
 	$$;
 COMMENT ON FUNCTION dana_parameters IS 'The parameters of a model, by name and version or as "name@version": name, shape, and values row by row';
+
+CREATE FUNCTION dana_coefficients(model text, version integer DEFAULT NULL)
+	RETURNS TABLE (label text, term text, coefficient double precision)
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+	AS $$
+	SELECT CASE WHEN jsonb_array_length(c.made -> 'values') > 1 THEN COALESCE(m.metadata -> 'classes' ->> (s.n - 1)::integer, (s.n - 1)::text) END,
+		t.term, t.coefficient::double precision
+	FROM dana.dana_find_model($1 || COALESCE('@' || $2, '')) AS m, LATERAL (SELECT m.metadata -> 'coefficients') AS c (made),
+		jsonb_array_elements(c.made -> 'values') WITH ORDINALITY AS s (value, n),
+		LATERAL (SELECT '(intercept)', c.made -> 'intercepts' ->> (s.n - 1)::integer, 0
+			UNION ALL SELECT c.made -> 'terms' ->> (v.n - 1)::integer, v.value, v.n
+			FROM jsonb_array_elements_text(s.value) WITH ORDINALITY AS v (value, n)) AS t (term, coefficient, n)
+	ORDER BY s.n, t.n
+	$$;
+COMMENT ON FUNCTION dana_coefficients IS 'What the columns weigh in a model whose prediction is made of weighted sums: by name, in the columns'' own units; no rows for others';
 
 CREATE FUNCTION dana_export_model(model text) RETURNS jsonb
 	LANGUAGE sql STABLE STRICT PARALLEL SAFE
@@ -312,8 +335,7 @@ CREATE FUNCTION dana_export_model(model text) RETURNS jsonb
 			'values', to_jsonb(m.weights[(p.value ->> 'offset')::integer + 1 : (p.value ->> 'offset')::integer + (p.value ->> 'size')::integer]))
 			ORDER BY p.n) FROM jsonb_array_elements(m.parameters) WITH ORDINALITY AS p (value, n)),
 		'predictor', translate(encode(m.predictor, 'base64'), E'\n', ''))
-	FROM dana.dana_find_model($1) AS f,
-		LATERAL (SELECT * FROM dana.model AS a WHERE a.owner = f.owner AND a.name = f.name AND a.version = f.version OFFSET 0) AS m
+	FROM dana.dana_find_model($1) AS m
 	$$;
 COMMENT ON FUNCTION dana_export_model IS
 	'A model as JSON: parameters with their values, features, label, predictor in base64; dana export makes ONNX and PMML of it';
@@ -363,15 +385,31 @@ COMMENT ON FUNCTION dana_revoke_model IS 'Take back what dana_grant_model() gave
 -- Prediction
 
 CREATE FUNCTION dana_predict(model text, VARIADIC features "any") RETURNS real
-	LANGUAGE c STABLE STRICT PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
+	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_predict IS
 	'Prediction of a model ("name", or "name@version") for one row; features in the order of training, as columns or arrays, or a whole row, whose columns are found by name';
+
+CREATE FUNCTION dana_classify(model text, VARIADIC features "any") RETURNS text
+	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_classify IS 'The label that a model of a rule with classes gives a row; features as for dana_predict()';
+
+CREATE FUNCTION dana_probabilities(model text, VARIADIC features "any") RETURNS real[]
+	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_probabilities IS 'How probable each class is for a row, in the order of the model''s classes (dana.model.metadata); features as for dana_predict()';
 
 -- For statements of our own: others may make functions in the extension's schema, if they may create there, that fit the
 -- types of an argument better than "any" does. Nobody can in this one.
 CREATE FUNCTION dana.dana_predict(model text, VARIADIC features "any") RETURNS real
-	LANGUAGE c STABLE STRICT PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
+	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_predict IS 'dana_predict(), as the extension''s own functions call it';
+
+CREATE FUNCTION dana.dana_classify(model text, VARIADIC features "any") RETURNS text
+	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_classify IS 'dana_classify(), likewise';
+
+CREATE FUNCTION dana.dana_scores(model text, VARIADIC features "any") RETURNS real[]
+	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_scores IS 'All numbers that a rule predicts of a row: one, or one for each class';
 
 CREATE FUNCTION dana.dana_number(value "any") RETURNS double precision
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
@@ -381,35 +419,44 @@ CREATE FUNCTION dana.dana_text(value "any") RETURNS text
 	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_text IS 'A value as text, as PostgreSQL''s own casts have it: none that a user made is called';
 
-CREATE FUNCTION dana.dana_arguments(features jsonb) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
+CREATE FUNCTION dana.dana_arguments(metadata jsonb, model text, source regclass) RETURNS text
+	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'dana_feature_list';
+COMMENT ON FUNCTION dana.dana_arguments IS 'The arguments of dana_predict() after the model, for rows of a table, called r: the columns of a model''s metadata; an error where the table lacks one';
+
+-- For functions that run with the caller's search_path, since a query or a filter of the caller's is in their statements
+CREATE FUNCTION dana.dana_catalog_first() RETURNS boolean
+	LANGUAGE plpgsql STABLE
 	AS $$
-	-- a function has 100 arguments at most; a row is slower to make than arguments. Not r.name: where there is no such
-	-- column, that would call a function of the name
-	SELECT CASE WHEN jsonb_array_length(features) BETWEEN 1 AND 98 THEN (
-		SELECT string_agg(format('%I', f.name), ', ' ORDER BY f.n) FROM jsonb_array_elements_text(features) WITH ORDINALITY AS f (name, n)
-	) ELSE 'r.*' END
-	$$;
-COMMENT ON FUNCTION dana.dana_arguments IS 'The arguments of dana_predict() after the model, for rows that are called r: the columns of a model''s metadata';
+BEGIN
+	IF pg_catalog.array_position(pg_catalog.array_remove(pg_catalog.current_schemas(true),
+		(pg_catalog.pg_my_temp_schema()::pg_catalog.regnamespace)::pg_catalog.name), 'pg_catalog'::pg_catalog.name)
+		OPERATOR(pg_catalog.<>) 1 THEN
+		RAISE object_not_in_prerequisite_state USING MESSAGE = 'schema pg_catalog must not come after others in search_path',
+			HINT = 'Leave pg_catalog out of search_path: then it comes first, and no operator of another schema is taken for one of PostgreSQL.';
+	END IF;
+	RETURN true;
+END $$;
+COMMENT ON FUNCTION dana.dana_catalog_first() IS 'Whether operators of PostgreSQL come before those of other schemas; an error where they do not';
 
 -- Runs with the rights of the caller. Materialised, as a function in FROM is anyway. Not for parallel workers: nobody
 -- knows what a filter calls; the query inside may use workers of its own.
 CREATE FUNCTION dana_predict_table(
-	model text, source regclass, key text DEFAULT NULL, filter text DEFAULT NULL, OUT id text, OUT prediction real
+	model text, source regclass, key text DEFAULT NULL, filter text DEFAULT NULL, OUT id text, OUT prediction real, OUT label text
 ) RETURNS SETOF record
 	LANGUAGE plpgsql STABLE ROWS 100000 COST 1000000
 	AS $$
 DECLARE
-	names jsonb;
+	safe boolean := dana.dana_catalog_first();
+	arguments text;
+	classes boolean;
 BEGIN
 	IF model IS NULL OR source IS NULL THEN
 		RAISE null_value_not_allowed USING MESSAGE = pg_catalog.format('argument "%s" must not be null',
 			CASE WHEN model IS NULL THEN 'model' ELSE 'source' END);
 	END IF;
-	SELECT (SELECT m.metadata -> 'features'::text FROM dana.model AS m
-		WHERE m.owner::pg_catalog.oid OPERATOR(pg_catalog.=) f.owner AND m.name = f.name AND m.version = f.version)
-	INTO names FROM dana.dana_find_model($1) AS f;
+	SELECT dana.dana_arguments(m.metadata, $1, $2),
+		m.metadata ? 'classes'::text AND m.metadata ->> 'predicts'::text <> 'number'::text
+	INTO arguments, classes FROM dana.dana_find_model($1) AS m;
 	IF key IS NULL THEN
 		SELECT a.attname INTO key FROM pg_catalog.pg_index AS i
 		JOIN pg_catalog.pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
@@ -419,12 +466,14 @@ BEGIN
 		SELECT FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) source::pg_catalog.oid AND c.relkind = 'v') THEN
 		RAISE invalid_parameter_value USING MESSAGE = 'argument "key" must name a column of the view that tells its rows apart';
 	END IF;
-	RETURN QUERY EXECUTE pg_catalog.format(E'SELECT dana.dana_text(%I), dana.dana_predict(%L::pg_catalog.text, %s) FROM %s AS r WHERE (%s\n)',
-		COALESCE(key, 'ctid'), model, dana.dana_arguments(names), source, COALESCE(filter, 'true'));
+	RETURN QUERY EXECUTE pg_catalog.format(
+		E'SELECT dana.dana_text(%I), dana.dana_predict(%L::pg_catalog.text, %4$s), %3$s FROM %5$s AS r WHERE (%6$s\n)',
+		COALESCE(key, 'ctid'), model, CASE WHEN classes THEN pg_catalog.format('dana.dana_classify(%L::pg_catalog.text, %s)',
+			model, arguments) ELSE 'NULL::pg_catalog.text' END, arguments, source, COALESCE(filter, 'true'));
 END
 $$;
 COMMENT ON FUNCTION dana_predict_table IS
-	'Predictions for the rows of a table or view: the key column (by default the primary key, else ctid) as text, and the prediction';
+	'Predictions for the rows of a table or view: the key column (by default the primary key, else ctid) as text, the prediction, and of a rule with classes the label that is predicted';
 
 -- How good a model is
 
@@ -437,7 +486,7 @@ CREATE FUNCTION dana.dana_regression_add(internal, double precision, double prec
 COMMENT ON FUNCTION dana.dana_regression_add IS 'Transition function of dana_regression_metrics()';
 
 CREATE FUNCTION dana.dana_regression_final(internal) RETURNS jsonb
-	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_regression_final IS 'Final function of dana_regression_metrics()';
 
 CREATE FUNCTION dana.dana_classification_add(internal, double precision, double precision) RETURNS internal
@@ -448,24 +497,44 @@ CREATE FUNCTION dana.dana_classification_add(internal, double precision, double 
 	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_classification_add(internal, double precision, double precision, double precision) IS 'Transition function of dana_classification_metrics() with a threshold';
 
+CREATE FUNCTION dana.dana_classification_add(internal, double precision, real[]) RETURNS internal
+	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'dana_classification_add_each';
+COMMENT ON FUNCTION dana.dana_classification_add(internal, double precision, real[]) IS 'Transition function of dana_classification_metrics() with a number for each class';
+
+CREATE FUNCTION dana.dana_classification_add(internal, double precision, real[], text[], double precision) RETURNS internal
+	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'dana_classification_add_each';
+COMMENT ON FUNCTION dana.dana_classification_add(internal, double precision, real[], text[], double precision) IS 'Transition function of dana_classification_metrics() with a number for each class, their names and a threshold';
+
 CREATE FUNCTION dana.dana_classification_final(internal) RETURNS jsonb
-	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_classification_final IS 'Final function of dana_classification_metrics()';
 
 CREATE AGGREGATE dana_regression_metrics(label double precision, prediction double precision) (
 	SFUNC = dana.dana_regression_add, STYPE = internal, FINALFUNC = dana.dana_regression_final, PARALLEL = SAFE
 );
-COMMENT ON AGGREGATE dana_regression_metrics(double precision, double precision) IS 'How far predictions are from labels: rows, mae, rmse and r2, as JSON. Rows with a NULL are left out; NULL where there is no other';
+COMMENT ON AGGREGATE dana_regression_metrics(double precision, double precision) IS 'How far predictions are from labels: rows, mae, rmse, r2, and not_finite, the rows whose label or prediction is NaN or infinite, which have no part in the others, as JSON. Rows with a NULL are left out; NULL where there is no other';
 
 CREATE AGGREGATE dana_classification_metrics(label double precision, prediction double precision) (
 	SFUNC = dana.dana_classification_add, STYPE = internal, FINALFUNC = dana.dana_classification_final, PARALLEL = SAFE
 );
-COMMENT ON AGGREGATE dana_classification_metrics(double precision, double precision) IS 'How well predictions tell two classes apart, labels 0 and 1 or -1 and 1: accuracy, precision, recall, f1, log_loss (where all predictions lie in 0 to 1), auc and confusion, as JSON. The positive class is chosen from a prediction of 0.5 (labels 0 and 1) or 0 (-1 and 1) on; a NaN counts as the largest. Rows with a NULL are left out; NULL where there is no other, and where labels are others';
+COMMENT ON AGGREGATE dana_classification_metrics(double precision, double precision) IS 'How well predictions tell classes apart, as JSON. Two, labels 0 and 1 or -1 and 1: rows, accuracy, precision, recall, f1, log_loss (where all predictions lie in 0 to 1), auc and confusion; the positive class is chosen from a prediction of 0.5 (labels 0 and 1) or 0 (-1 and 1) on. More, where labels and predictions are numbers of classes: rows, accuracy, the means of precision, recall and f1 over the classes, these of each, and confusion. not_finite: rows whose prediction is NaN or infinite, which have no part in the others. Rows with a NULL are left out; NULL where there is no other, and where labels are others';
 
 CREATE AGGREGATE dana_classification_metrics(label double precision, prediction double precision, threshold double precision) (
 	SFUNC = dana.dana_classification_add, STYPE = internal, FINALFUNC = dana.dana_classification_final, PARALLEL = SAFE
 );
 COMMENT ON AGGREGATE dana_classification_metrics(double precision, double precision, double precision) IS 'The same, and the positive class is chosen from this prediction on, the same for all rows; NULL: as without it';
+
+CREATE AGGREGATE dana_classification_metrics(label double precision, probabilities real[]) (
+	SFUNC = dana.dana_classification_add, STYPE = internal, FINALFUNC = dana.dana_classification_final, PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE dana_classification_metrics(double precision, real[]) IS 'The same for a number for each class, labels from 0, of which the largest is chosen; with log_loss where they are probabilities';
+
+CREATE AGGREGATE dana_classification_metrics(
+	label double precision, probabilities real[], classes text[], threshold double precision
+) (
+	SFUNC = dana.dana_classification_add, STYPE = internal, FINALFUNC = dana.dana_classification_final, PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE dana_classification_metrics(double precision, real[], text[], double precision) IS 'The same with the names of the classes, and for two classes the threshold; NULL: as without';
 
 CREATE FUNCTION dana_evaluate(
 	model text, source regclass DEFAULT NULL, query text DEFAULT NULL, filter text DEFAULT NULL, part text DEFAULT NULL,
@@ -503,12 +572,20 @@ CREATE FUNCTION dana_cross_validate(
 	LANGUAGE plpgsql
 	AS $$
 DECLARE
+	safe boolean := dana.dana_catalog_first();
 	number integer := COALESCE(folds, 5);
 	split text := dana.dana_split(source, training, key, number, NULL::float8, seed);
 	results dana.validation[];
 	failed jsonb;
 	unknown text;
 BEGIN
+	-- before the folds are trained; what is one, but of other rules, is found behind them
+	SELECT pg_catalog.string_agg(pg_catalog.quote_literal(m), ', ') INTO unknown FROM pg_catalog.unnest(metrics) AS m WHERE m NOT IN ('rmse', 'mae', 'r2',
+		'log_loss', 'accuracy', 'precision', 'recall', 'f1', 'auc', 'confusion', 'classes', 'not_finite', 'other_labels', 'not_predicted');
+	IF unknown IS NOT NULL THEN
+		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('there is no metric %s', unknown),
+			HINT = 'There are rmse, mae, r2, for classes log_loss, accuracy, precision, recall, f1, confusion, classes, and for two of them auc.';
+	END IF;
 	WITH trials AS MATERIALIZED (
 		SELECT f.n, dana.dana_trial($1, $2, $4, split, f.n, $7) AS t FROM pg_catalog.generate_series(1, number) AS f (n)
 	)
@@ -535,18 +612,15 @@ BEGIN
 		WITH numbers AS (
 			SELECT m.key AS name, pg_catalog.avg(v.number) AS mean, pg_catalog.stddev_samp(v.number) AS deviation
 			FROM pg_catalog.unnest(results) AS r, pg_catalog.jsonb_each(r.metrics) AS m,
-				LATERAL (SELECT CASE WHEN pg_catalog.jsonb_typeof(m.value) <> 'object' THEN (m.value #>> '{}'::text[])::float8 END AS number) AS v
-			WHERE pg_catalog.jsonb_typeof(m.value) <> 'object' AND ($8 IS NULL OR m.key = ANY ($8)) GROUP BY m.key
-		), whole AS (
-			SELECT pg_catalog.avg(r.epochs) AS epochs, pg_catalog.stddev_samp(r.epochs) AS epochs_deviation,
-				pg_catalog.avg(r.loss) AS loss, pg_catalog.stddev_samp(r.loss) AS loss_deviation FROM pg_catalog.unnest(results) AS r
+				LATERAL (SELECT CASE WHEN pg_catalog.jsonb_typeof(m.value) NOT IN ('object', 'array') THEN (m.value #>> '{}'::text[])::float8 END AS number) AS v
+			WHERE pg_catalog.jsonb_typeof(m.value) NOT IN ('object', 'array') AND ($8 IS NULL OR m.key = ANY ($8)) GROUP BY m.key
 		)
-		SELECT 'mean', NULL::bigint, NULL::bigint, w.epochs, w.loss, (SELECT pg_catalog.jsonb_object_agg(n.name, n.mean) FROM numbers AS n)
-		FROM whole AS w
-		UNION ALL
-		SELECT 'deviation', NULL, NULL, w.epochs_deviation, w.loss_deviation,
-			(SELECT pg_catalog.jsonb_object_agg(n.name, n.deviation) FROM numbers AS n)
-		FROM whole AS w;
+		SELECT k.kind, NULL::bigint, NULL::bigint,
+			CASE k.kind WHEN 'mean' THEN pg_catalog.avg(r.epochs) ELSE pg_catalog.stddev_samp(r.epochs) END,
+			CASE k.kind WHEN 'mean' THEN pg_catalog.avg(r.loss) ELSE pg_catalog.stddev_samp(r.loss) END,
+			(SELECT pg_catalog.jsonb_object_agg(n.name, CASE k.kind WHEN 'mean' THEN n.mean ELSE n.deviation END) FROM numbers AS n)
+		FROM pg_catalog.unnest(results) AS r, (VALUES ('mean'), ('deviation')) AS k (kind)
+		GROUP BY k.kind ORDER BY k.kind DESC;
 END
 $$;
 COMMENT ON FUNCTION dana_cross_validate IS 'Train a rule on all but a fold of the rows and evaluate on that fold, for each of them; a row for each, their mean and deviation';
@@ -608,16 +682,15 @@ CREATE FUNCTION dana_search(
 	LANGUAGE plpgsql
 	AS $$
 DECLARE
+	safe boolean := dana.dana_catalog_first();
 	greater boolean;
 	split text;
 	outcomes jsonb[];
 	points dana.search_point[];
 BEGIN
-	metric := COALESCE(metric, 'rmse');
-	greater := metric IN ('r2', 'accuracy', 'precision', 'recall', 'f1', 'auc');
-	IF NOT (greater OR metric IN ('rmse', 'mae', 'log_loss')) THEN
+	IF metric NOT IN ('rmse', 'mae', 'r2', 'log_loss', 'accuracy', 'precision', 'recall', 'f1', 'auc') THEN
 		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('there is no metric "%s"', metric),
-			HINT = 'There are rmse, mae, r2, and for two classes log_loss, accuracy, precision, recall, f1, auc.';
+			HINT = 'There are rmse, mae, r2, for classes log_loss, accuracy, precision, recall, f1, and for two of them auc.';
 	ELSIF folds IS NOT NULL AND test_size IS NOT NULL THEN
 		RAISE invalid_parameter_value USING MESSAGE = 'give either argument "folds" or argument "test_size", not both';
 	END IF;
@@ -629,11 +702,16 @@ BEGIN
 		$1, $2, training || pg_catalog.jsonb_build_object('hyper', h.hyper), split, CASE WHEN test_size IS NULL THEN f.n END, threshold) ORDER BY p.n, f.n)
 	INTO outcomes FROM dana.dana_grid(grid) WITH ORDINALITY AS p (point, n), pg_catalog.generate_series(1, COALESCE(folds, 1)) AS f (n),
 		LATERAL (SELECT CASE WHEN training ->> 'hyper'::text IS NULL THEN '{}' ELSE training -> 'hyper'::text END || p.point AS hyper) AS h;
+	-- one that suits the rule: a rule with classes has no rmse, and one whose predictions are scores no log_loss
+	metric := COALESCE(metric, (SELECT CASE WHEN pg_catalog.bool_or(t -> 'scores'::text ? 'rmse'::text) THEN 'rmse'
+			WHEN pg_catalog.bool_and(t #>> '{scores,log_loss}'::text[] IS NOT NULL) THEN 'log_loss' ELSE 'accuracy' END
+		FROM pg_catalog.unnest(outcomes) AS t WHERE t ? 'scores'::text), 'rmse');
+	greater := metric NOT IN ('rmse', 'mae', 'log_loss');
 	WITH trials AS (
 		SELECT (t ->> 'n'::text)::integer AS n, (t ->> 'fold'::text)::integer AS fold, t -> 'tried'::text AS tried, t FROM pg_catalog.unnest(outcomes) AS t
 	), means AS (
 		SELECT t.n, m.key AS name, pg_catalog.avg((m.value #>> '{}'::text[])::float8) AS mean, pg_catalog.stddev_samp((m.value #>> '{}'::text[])::float8) AS deviation
-		FROM trials AS t, pg_catalog.jsonb_each((t.t -> 'scores'::text) - ARRAY['model', 'version', 'part', 'rows', 'confusion']) AS m
+		FROM trials AS t, pg_catalog.jsonb_each((t.t -> 'scores'::text) - ARRAY['model', 'version', 'part', 'rows', 'confusion', 'classes']) AS m
 		GROUP BY t.n, m.key
 	), scored AS (
 		SELECT t.n, t.tried, (pg_catalog.array_agg(t.t ->> 'error'::text ORDER BY t.fold) FILTER (WHERE t.t ? 'error'::text))[1] AS error,
@@ -685,7 +763,7 @@ COMMENT ON COLUMN dana.progress.pid IS 'Process of the session that trains';
 COMMENT ON COLUMN dana.progress.database IS 'Its database';
 COMMENT ON COLUMN dana.progress.role IS 'Its role';
 COMMENT ON COLUMN dana.progress.source IS 'Table that it reads, if that is in this database; NULL for a query';
-COMMENT ON COLUMN dana.progress.phase IS 'waiting (for others to end: dana.max_runs), compiling, streaming (pages to the machine), training (on kept pages), storing';
+COMMENT ON COLUMN dana.progress.phase IS 'looking (at labels and columns), waiting (for others to end: dana.max_runs), compiling, streaming (pages to the machine), training (on kept pages), storing';
 COMMENT ON COLUMN dana.progress.epoch IS 'Epochs that ended';
 COMMENT ON COLUMN dana.progress.epochs IS 'Epochs that there will be, unless it converges before';
 COMMENT ON COLUMN dana.progress.page IS 'Pages sent in the current stream';
@@ -696,16 +774,16 @@ COMMENT ON COLUMN dana.progress.seconds_left IS 'Estimate from the epochs so far
 GRANT SELECT ON dana.progress TO PUBLIC;
 
 CREATE FUNCTION dana.dana_live_epochs(
-	OUT pid integer, OUT source regclass, OUT epoch integer, OUT loss double precision, OUT tuples bigint,
+	OUT pid integer, OUT source regclass, OUT epoch integer, OUT loss double precision, OUT test_loss double precision, OUT tuples bigint,
 	OUT skipped bigint, OUT cycles bigint, OUT seconds double precision
 ) RETURNS SETOF record LANGUAGE c PARALLEL RESTRICTED AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_live_epochs IS 'Epochs, the last 4096 of each, of the trainings that run now; dana.curve shows them beside those of dana.epoch';
 
 CREATE VIEW dana.curve WITH (security_barrier) AS
-	SELECT e.run, NULL::integer AS pid, r.model, r.source, e.epoch, e.loss, e.tuples, e.skipped, e.cycles, e.seconds
+	SELECT e.run, NULL::integer AS pid, r.model, r.source, e.epoch, e.loss, e.test_loss, e.tuples, e.skipped, e.cycles, e.seconds
 	FROM dana.epoch AS e JOIN dana.run AS r ON r.id = e.run WHERE pg_catalog.pg_has_role(r.owner, 'USAGE')
 	UNION ALL
-	SELECT NULL, l.pid, NULL, l.source::text, l.epoch, l.loss, l.tuples, l.skipped, l.cycles, l.seconds
+	SELECT NULL, l.pid, NULL, l.source::text, l.epoch, l.loss, l.test_loss, l.tuples, l.skipped, l.cycles, l.seconds
 	FROM dana.dana_live_epochs() AS l;
 COMMENT ON VIEW dana.curve IS 'Training curves: the epochs of dana.epoch, and those of trainings that run now, whose rows come when they commit';
 COMMENT ON COLUMN dana.curve.run IS 'Run that it belongs to; NULL while it trains';
@@ -724,7 +802,7 @@ COMMENT ON FUNCTION dana.dana_job_lost IS 'Whether nobody works on a job of your
 CREATE VIEW dana.job WITH (security_barrier) AS
 	SELECT j.id, j.function, j.arguments, j.owner,
 		CASE WHEN j.state IN ('queued', 'running') AND l.pid IS NULL AND dana.dana_job_lost(j.id) THEN 'lost' ELSE j.state END AS state,
-		l.pid, j.created, j.started, j.ended, j.result, j.sqlstate, j.message, j.detail, j.hint
+		l.pid, j.created, j.started, j.ended, j.result, j.sqlstate, j.message, j.detail, j.hint, j.notices
 	FROM dana.job_log AS j LEFT JOIN pg_catalog.pg_locks AS l ON j.state IN ('queued', 'running') AND l.locktype = 'object'
 		AND l.database = (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database())
 		AND l.classid = 'dana.job_log'::pg_catalog.regclass AND l.objid = (j.id & 4294967295)::pg_catalog.oid

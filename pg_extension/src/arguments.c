@@ -1,16 +1,15 @@
 /*
- * The arguments of a call, and calls by identity: the function is one OID, whatever else has its name.
+ * The arguments of a call, and calls by identity: the function is one OID, whatever else has its name. And results that
+ * are sets of rows, built as a whole: InitMaterializedSRF() of 15 and later.
  */
 #include "postgres.h"
 
-#include "catalog/pg_collation.h"
 #include "catalog/pg_proc.h"
 #include "utils/json.h"
 #include "utils/tuplestore.h"
-#include "utils/typcache.h"
+#include "utils/varlena.h"
 
 #include "dana.h"
-#include "arguments.h"
 
 /* Fills in names and types, for values that follow */
 static void
@@ -38,8 +37,7 @@ dana_require_arguments(FunctionCallInfo fcinfo, int count)
 		if (PG_ARGISNULL(i))
 		{
 			arguments_declare(fcinfo->flinfo->fn_oid, &arguments);
-			ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-							errmsg("argument \"%s\" must not be null", arguments.names[i])));
+			dana_error(NULL_VALUE_NOT_ALLOWED, "argument \"%s\" must not be null", arguments.names[i]);
 		}
 }
 
@@ -80,12 +78,6 @@ scalar_text(const JsonbValue *value)
 	}
 }
 
-static _Noreturn void
-argument_of_other_type(const char *name, const char *wanted)
-{
-	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must be %s", name, wanted)));
-}
-
 static Datum
 texts_from_json(const char *name, const JsonbValue *value)
 {
@@ -93,7 +85,7 @@ texts_from_json(const char *name, const JsonbValue *value)
 	JsonbContainer	*array = value->type == jbvBinary ? value->val.binary.data : NULL;
 
 	if (array == NULL || !JsonContainerIsArray(array))
-		argument_of_other_type(name, "an array of texts");
+		dana_refuse_argument("%s", "be an array of texts", name);
 	for (uint32 i = 0; i < JsonContainerSize(array); i++)
 	{
 		JsonbValue *element = getIthJsonbValueFromContainer(array, i);
@@ -126,7 +118,7 @@ argument_from_json(char *name, Oid type, JsonbValue *value)
 	if (type == TEXTARRAYOID)
 		return texts_from_json(name, value);
 	if (text == NULL)
-		argument_of_other_type(name, psprintf("of type %s, not a JSON array or object", format_type_be(type)));
+		dana_refuse_argument("%s", "be of type %s, not a JSON array or object", name, format_type_be(type));
 	error_context_stack = &context;
 	getTypeInputInfo(type, &input, &parameter);
 	datum = OidInputFunctionCall(input, text, parameter, -1);
@@ -145,8 +137,7 @@ dana_arguments_from_json(Oid function, Jsonb *object, dana_arguments *arguments)
 	arguments_declare(function, arguments);
 	memset(arguments->nulls, true, sizeof(bool) * arguments->count);
 	if (!JB_ROOT_IS_OBJECT(object))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("the arguments of %s() must be a JSON object", name)));
+		dana_error(INVALID_PARAMETER_VALUE, "the arguments of %s() must be a JSON object", name);
 	members = JsonbIteratorInit(&object->root);
 	while ((token = JsonbIteratorNext(&members, &member, true)) != WJB_DONE)
 	{
@@ -156,16 +147,10 @@ dana_arguments_from_json(Oid function, Jsonb *object, dana_arguments *arguments)
 			continue;
 		number = dana_argument(arguments, pnstrdup(member.val.string.val, member.val.string.len));
 		if (number < 0)
-		{
-			StringInfoData known;
-
-			initStringInfo(&known);
-			for (int i = 0; i < arguments->count; i++)
-				appendStringInfo(&known, "%s%s", i > 0 ? ", " : "", arguments->names[i]);
 			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 							errmsg("%s() has no argument \"%.*s\"", name, member.val.string.len, member.val.string.val),
-							errhint("It has: %s.", known.data)));
-		}
+							errhint("%s", dana_hint_of(pnstrdup(member.val.string.val, member.val.string.len),
+													   &(dana_texts){arguments->count, arguments->names}))));
 		(void)JsonbIteratorNext(&members, &member, true);
 		arguments->nulls[number] = member.type == jbvNull;
 		if (member.type != jbvNull)
@@ -187,6 +172,36 @@ dana_texts_of(Datum array)
 	return texts;
 }
 
+bool
+dana_is_one_of(const char *text, const dana_texts *texts)
+{
+	for (int i = 0; i < texts->count; i++)
+		if (texts->values[i] != NULL && strcmp(text, texts->values[i]) == 0)
+			return true;
+	return false;
+}
+
+char *
+dana_hint_of(const char *text, const dana_texts *texts)
+{
+	StringInfoData known;
+	int			   nearest = Min((int)strlen(text) / 2, 3) + 1; /* edits beyond which it is another word */
+	const char	  *found = NULL;
+
+	initStringInfo(&known);
+	for (int i = 0; i < texts->count; i++)
+	{
+		const char *one = texts->values[i];
+		int			edits = strlen(text) < NAMEDATALEN && strlen(one) < NAMEDATALEN
+			? varstr_levenshtein_less_equal(text, strlen(text), one, strlen(one), 1, 1, 1, nearest, true) : nearest;
+
+		found = edits < nearest ? one : found;
+		nearest = Min(edits, nearest);
+		appendStringInfo(&known, "%s%s", i > 0 ? ", " : "", one);
+	}
+	return found != NULL ? psprintf("Perhaps you meant \"%s\".", found) : psprintf("There are: %s.", known.data);
+}
+
 dana_texts
 dana_argument_texts(const char *name, Datum value, bool isnull)
 {
@@ -194,49 +209,57 @@ dana_argument_texts(const char *name, Datum value, bool isnull)
 
 	for (int i = 0; i < texts.count; i++)
 		if (texts.values[i] == NULL)
-			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"%s\" must not contain nulls", name)));
+			dana_error(NULL_VALUE_NOT_ALLOWED, "argument \"%s\" must not contain nulls", name);
 	return texts;
 }
 
-static void
-append_row(StringInfo rows, Datum row)
-{
-	if (rows->len > 1)
-		appendStringInfoChar(rows, ',');
-	appendStringInfoString(rows, TextDatumGetCString(DirectFunctionCall1(row_to_json, row)));
-}
-
+/* By SPI, under the function's name and with exactly the types that it declares: no other one fits them as well */
 Jsonb *
 dana_call(const dana_arguments *arguments)
 {
-	LOCAL_FCINFO(fcinfo, FUNC_MAX_ARGS);
-	FmgrInfo	   function;
-	ReturnSetInfo  result = {.type = T_ReturnSetInfo, .allowedModes = SFRM_Materialize, .returnMode = SFRM_ValuePerCall};
-	Datum		   value;
-	StringInfoData rows;
+	const char	  *schema = get_namespace_name(get_func_namespace(arguments->function));
+	MemoryContext  caller = CurrentMemoryContext;
+	char		  *nulls = palloc0(arguments->count + 1);
+	StringInfoData text;
+	Jsonb		  *rows;
 
-	dana_require_execute(arguments->function);
-	fmgr_info(arguments->function, &function);
-	result.econtext = CreateStandaloneExprContext();
-	result.expectedDesc = lookup_rowtype_tupdesc_copy(get_func_rettype(arguments->function), -1);
-	InitFunctionCallInfoData(*fcinfo, &function, arguments->count, DEFAULT_COLLATION_OID, NULL, (Node *)&result);
+	initStringInfo(&text);
+	appendStringInfo(&text, "SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.to_jsonb(r)), '[]') FROM %s(",
+					 quote_qualified_identifier(schema, get_func_name(arguments->function)));
 	for (int i = 0; i < arguments->count; i++)
-		fcinfo->args[i] = (NullableDatum){arguments->values[i], arguments->nulls[i]};
-	value = FunctionCallInvoke(fcinfo);
-	initStringInfo(&rows);
-	appendStringInfoChar(&rows, '[');
-	if (result.setResult != NULL)
 	{
-		TupleTableSlot *row = MakeSingleTupleTableSlot(result.setDesc, &TTSOpsMinimalTuple);
-
-		while (tuplestore_gettupleslot(result.setResult, true, false, row))
-			append_row(&rows, ExecFetchSlotHeapTupleDatum(row));
-		ExecDropSingleTupleTableSlot(row);
+		appendStringInfo(&text, "%s$%d", i > 0 ? ", " : "", i + 1);
+		nulls[i] = arguments->nulls[i] ? 'n' : ' ';
 	}
-	else if (!fcinfo->isnull)
-		append_row(&rows, value);
-	appendStringInfoChar(&rows, ']');
-	FreeExprContext(result.econtext, true);
-	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(rows.data)));
+	appendStringInfoString(&text, ") AS r");
+	dana_connect();
+	(void)SPI_execute_with_args(text.data, arguments->count, arguments->types, arguments->values, nulls, false, 0);
+	MemoryContextSwitchTo(caller);
+	rows = DatumGetJsonbPCopy(dana_value(0, 1));
+	SPI_finish();
+	return rows;
+}
+
+ReturnSetInfo *
+dana_results_begin(FunctionCallInfo fcinfo)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *)fcinfo->resultinfo;
+	MemoryContext  caller;
+
+	if (result == NULL || !IsA(result, ReturnSetInfo) || !(result->allowedModes & SFRM_Materialize))
+		dana_error(FEATURE_NOT_SUPPORTED, "%s() must be called in FROM", get_func_name(fcinfo->flinfo->fn_oid));
+	caller = MemoryContextSwitchTo(result->econtext->ecxt_per_query_memory);
+	result->returnMode = SFRM_Materialize;
+	result->setResult = tuplestore_begin_heap(true, false, work_mem);
+	result->setDesc = CreateTupleDescCopy(result->expectedDesc);
+	MemoryContextSwitchTo(caller);
+	return result;
+}
+
+void
+dana_results_add(ReturnSetInfo *result, Datum *values, bool *nulls)
+{
+	static bool none[MaxTupleAttributeNumber];
+
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls != NULL ? nulls : none);
 }

@@ -5,9 +5,9 @@
  * lock: seen in pg_locks, found by the deadlock detector, ended by lock_timeout, statement_timeout and cancel.
  *
  * The clock is a timeout of PostgreSQL's that cancels the statement: it also ends a query that never gives a row. The
- * functions of a query or a filter are anybody's, and may catch that cancel. So it also leaves a flag, which is looked at
- * between rows, outside of them, and it cancels again each second. Who goes on catching loses the session: that end no
- * function can catch.
+ * functions of a query or a filter are anybody's, and may catch that cancel. So it also leaves a flag, which is looked
+ * at between rows, outside of them, and it cancels again each second. Who goes on catching loses the session: that end
+ * no function can catch.
  */
 #include "postgres.h"
 
@@ -19,8 +19,7 @@
 #include "utils/varlena.h"
 
 #include "dana.h"
-#include "bounds.h"
-#include "progress.h"
+#include "training.h"
 
 #define AGAIN_MS	1000 /* between two cancels, and two looks at the client */
 #define MAX_CAUGHT	3	 /* cancels that may be caught */
@@ -43,7 +42,8 @@ static volatile sig_atomic_t cancels;		   /* since then */
 
 /*
  * Where 0 is possible it is no limit. Those that a role can have are the session's that starts a job: they go with it
- * (dana_bounds_carry()). max_runs and max_jobs are the server's: sessions that count differently would not bound each other.
+ * (dana_bounds_carry()). max_runs and max_jobs are the server's: sessions that count differently would not bound each
+ * other.
  */
 static const struct bounds_limit
 {
@@ -140,8 +140,7 @@ dana_bounds_carry(void)
 	for (int i = 0; i < lengthof(limits); i++)
 		if (limits[i].context == PGC_SUSET)
 			dana_json_number(&text, limits[i].name, *limits[i].value);
-	dana_json_close(&text, '}');
-	return dana_json_parse(text.data);
+	return dana_json_end(&text);
 }
 
 void
@@ -260,7 +259,7 @@ dana_bounds_raise_overdue(void)
 					errhint("Train fewer epochs or fewer rows, or ask the administrator for more time.")));
 }
 
-/* Stops the clock; whether it had run out. What is cancelled then has ended, so a cancel that is left is for nothing. */
+/* Stops the clock; whether it had run out. What is cancelled then has ended, so a cancel that is left is for nothing */
 static bool
 bounds_stop_clock(void)
 {
@@ -293,7 +292,8 @@ dana_bounds_start_clock(void)
 
 /*
  * Looks each second whether the client is still there, unless the session looks by itself: PostgreSQL finds out that a
- * client was killed when it answers, and the answer may be hours away. Returns the level of the setting that this takes.
+ * client was killed when it answers, and the answer may be hours away. Returns the level of the setting that this
+ * takes.
  */
 static int
 bounds_watch_client(void)
@@ -328,7 +328,7 @@ dana_bounds_train(Datum (*train)(void *state), void *state)
 
 	if (training)
 		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("cannot train while this session is training"),
 				 errdetail("The query or the filter that rows are read with, or a function in them, trains itself."),
 				 errhint("Train one after the other.")));

@@ -14,7 +14,7 @@
 #include "storage/fd.h"
 
 #include "dana.h"
-#include "channel.h"
+#include "worker.h"
 
 pgsocket dana_channel = PGINVALID_SOCKET;
 bool	 dana_channel_busy = false;
@@ -100,38 +100,31 @@ channel_receive_all(char *data, size_t length, dana_wait_reason why)
 	}
 }
 
-/* Shows a notice of the worker at its level */
+/* Shows a notice of the worker at its level, or raises the error that it answered with */
 static void
-channel_show_notice(Jsonb *notice)
+channel_report(Jsonb *report, bool is_error)
 {
-	char *level = dana_json_string(notice, "level");
-	char *hint = dana_json_string(notice, "hint");
+	char *level = dana_json_string(report, "level");
+	char *sqlstate = dana_json_string(report, "sqlstate");
+	char *detail = dana_json_string(report, "detail");
+	char *hint = dana_json_string(report, "hint");
+	int	  code = ERRCODE_INTERNAL_ERROR;
 	int	  elevel = NOTICE;
 
-	if (strcmp(level, "debug") == 0)
+	if (strlen(sqlstate) == 5 && strspn(sqlstate, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5)
+		code = MAKE_SQLSTATE(sqlstate[0], sqlstate[1], sqlstate[2], sqlstate[3], sqlstate[4]);
+	if (is_error)
+		dana_channel_busy = false; /* the connection is fit for the next request */
+	else if (strcmp(level, "debug") == 0)
 		elevel = DEBUG1;
 	else if (strcmp(level, "info") == 0)
 		elevel = INFO;
 	else if (strcmp(level, "warning") == 0)
 		elevel = WARNING;
-	ereport(elevel, (errmsg("%s", dana_json_string(notice, "message")), *hint != '\0' ? errhint("%s", hint) : 0));
-}
-
-/* Raises the error that the worker answered with; the connection is fit for the next request */
-static void
-channel_raise_error(Jsonb *error)
-{
-	char *sqlstate = dana_json_string(error, "sqlstate");
-	char *message = dana_json_string(error, "message");
-	char *detail = dana_json_string(error, "detail");
-	char *hint = dana_json_string(error, "hint");
-	int	  code = ERRCODE_INTERNAL_ERROR;
-
-	if (strlen(sqlstate) == 5 && strspn(sqlstate, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5)
-		code = MAKE_SQLSTATE(sqlstate[0], sqlstate[1], sqlstate[2], sqlstate[3], sqlstate[4]);
-	dana_channel_busy = false;
-	ereport(ERROR, (errcode(code), errmsg("%s", message), *detail != '\0' ? errdetail("%s", detail) : 0,
-					*hint != '\0' ? errhint("%s", hint) : 0));
+	if (!is_error)
+		return dana_notice(elevel, *hint != '\0' ? hint : NULL, "%s", dana_json_string(report, "message"));
+	ereport(ERROR, (errcode(code), errmsg("%s", dana_json_string(report, "message")),
+					 *detail != '\0' ? errdetail("%s", detail) : 0, *hint != '\0' ? errhint("%s", hint) : 0));
 }
 
 bool
@@ -155,10 +148,8 @@ dana_receive_one(dana_reply *reply, dana_wait_reason why)
 			pfree(reply->payload);
 			return false;
 		case DANA_MSG_NOTICE:
-			channel_show_notice(dana_json_parse(reply->payload));
-			return false;
 		case DANA_MSG_ERROR:
-			channel_raise_error(dana_json_parse(reply->payload));
+			channel_report(dana_json_parse(reply->payload), reply->type == DANA_MSG_ERROR);
 			return false;
 		default:
 			return true;

@@ -1,23 +1,40 @@
 /*
- * dana_evaluate(): a model's predictions beside the labels of some rows.
+ * How good a model is. dana_evaluate(): its predictions beside the labels of some rows.
  *
- * Rows are read with the caller's rights. What a model's metadata says of them (a table, a query, a filter) is somebody's
- * text: it is used for models of the caller's own only, so that nobody runs what another role wrote.
+ * Rows are read with the caller's rights. What a model's metadata says of them (a table, a query, a filter) is
+ * somebody's text: it is used for models of the caller's own only, so that nobody runs what another role wrote.
+ *
+ * dana_holdout(): whether a row belongs to the part that is kept for a test; dana_fold(): to which of several parts.
+ * Both depend on the row's place or key and on a seed, on nothing else, so a training and a test that name the same
+ * part and seed never share a row.
+ *
+ * dana.dana_trial(): trains on some rows, evaluates on others, and leaves nothing behind. Both happen under the
+ * snapshot of the statement that calls, so that the trials of one statement see the same rows. The model and its
+ * history are written in a subtransaction that is rolled back.
  */
 #include "postgres.h"
 
-#include "executor/spi.h"
+#include "access/relation.h"
+#include "common/hashfn.h"
+#include "utils/json.h"
 
 #include "dana.h"
-#include "arguments.h"
-#include "evaluate.h"
-#include "filter.h"
-#include "holdout.h"
-#include "models.h"
-#include "source.h"
+#include "training.h"
 
 /* Arguments of a function at most, less model and one to spare; a row is slower to make than arguments */
 #define MOST_ARGUMENTS 98
+#define MOST_FOLDS	   1000
+
+/* What dana_evaluate() is asked; NULL where nothing was said */
+typedef struct evaluation
+{
+	char		 *model;
+	Oid			  source;
+	char		 *query;
+	char		 *filter;
+	char		 *part;
+	NullableDatum threshold;
+} evaluation;
 
 typedef struct evaluated_model
 {
@@ -29,17 +46,16 @@ typedef struct evaluated_model
 } evaluated_model;
 
 static evaluated_model
-find_model(const dana_evaluation *asked, bool wrote)
+find_model(const evaluation *asked, bool wrote)
 {
-	static dana_statement find = DANA_MODEL_FIND("metadata");
 	dana_identity	before = dana_become_owner();
 	evaluated_model model;
 
-	dana_model_find(&find, asked->model, before.user, wrote ? dana_run : dana_read);
-	model.own = DatumGetObjectId(dana_value(0, 1)) == before.user;
-	model.name = TextDatumGetCString(dana_value(0, 3));
-	model.version = DatumGetInt32(dana_value(0, 4));
-	model.metadata = DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_COLUMNS + 1));
+	dana_model_find(asked->model, before.user, !wrote);
+	model.own = DatumGetObjectId(dana_value(0, DANA_MODEL_OWNER)) == before.user;
+	model.name = TextDatumGetCString(dana_value(0, DANA_MODEL_NAME));
+	model.version = DatumGetInt32(dana_value(0, DANA_MODEL_VERSION));
+	model.metadata = DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_METADATA));
 	model.reference = dana_model_version_of(asked->model, model.version);
 	dana_become_caller(before);
 	return model;
@@ -55,13 +71,14 @@ of_metadata(const evaluated_model *model, const char *key)
 /* Which rows: FROM and WHERE of a statement in which they are called r */
 typedef struct evaluated_rows
 {
+	Oid	  table; /* InvalidOid: a query */
 	char *from;
 	char *condition;
 	char *part;
 } evaluated_rows;
 
 static void
-refuse_text_of_other(const dana_evaluation *asked, const char *what)
+refuse_text_of_other(const evaluation *asked, const char *what)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -71,47 +88,46 @@ refuse_text_of_other(const dana_evaluation *asked, const char *what)
 }
 
 static void
-check_part(const dana_evaluation *asked, const evaluated_model *model, const char *part)
+check_part(const evaluation *asked, const evaluated_model *model, const char *part)
 {
 	if (strcmp(part, "all") == 0)
 		return;
 	if (strcmp(part, "test") != 0 && strcmp(part, "train") != 0)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("argument \"part\" must be 'all', 'train' or 'test', not \"%s\"", part)));
+		dana_refuse_argument("part", "be 'all', 'train' or 'test', not \"%s\"", part);
 	if (dana_json_is_null(model->metadata, "test_size"))
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("model \"%s\" was trained without a part for tests", asked->model),
 						errhint("Train with test_size => 0.2, or evaluate on other rows.")));
 	if (asked->query != NULL || (OidIsValid(asked->source) && get_rel_relkind(asked->source) == RELKIND_VIEW))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("part '%s' is rows of the table that model \"%s\" was trained on, which those of a %s are not", part,
-						asked->model, asked->query != NULL ? "query" : "view"),
-				 errhint("Evaluate on all of them with part => 'all'.")));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("part '%s' is rows of the table that model \"%s\" was trained on, which those of a %s "
+							   "are not", part, asked->model, asked->query != NULL ? "query" : "view"),
+						errhint("Evaluate on all of them with part => 'all'.")));
 }
 
 static evaluated_rows
-find_rows(const dana_evaluation *asked, const evaluated_model *model)
+find_rows(const evaluation *asked, const evaluated_model *model)
 {
-	evaluated_rows rows;
+	evaluated_rows rows = {0};
 	const char	  *trained_on = of_metadata(model, "source");
 	char		  *filter = asked->filter;
 	bool		   given = asked->query != NULL || OidIsValid(asked->source);
 	bool		   same; /* the rows of the training, and others that have come since */
 
 	if (asked->query != NULL && OidIsValid(asked->source))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("give either argument \"source\" or argument \"query\", not both")));
+		dana_error(INVALID_PARAMETER_VALUE, "give either argument \"source\" or argument \"query\", not both");
 	if (!given && !model->own)
 		refuse_text_of_other(asked, dana_json_is_null(model->metadata, "query") ? "table" : "query");
 	if (asked->query != NULL)
 		rows.from = psprintf("(%s\n)", asked->query);
 	else if (given)
-		rows.from = dana_relation_name(asked->source);
+		rows.table = asked->source;
 	else if (!dana_json_is_null(model->metadata, "query"))
 		rows.from = psprintf("(%s\n)", of_metadata(model, "query"));
 	else /* as the server wrote it, and an error where there is none any more */
-		rows.from = dana_relation_name(DatumGetObjectId(DirectFunctionCall1(regclassin, CStringGetDatum(trained_on))));
+		rows.table = DatumGetObjectId(DirectFunctionCall1(regclassin, CStringGetDatum(trained_on)));
+	if (OidIsValid(rows.table))
+		rows.from = dana_relation_name(rows.table);
 	same = !given || (OidIsValid(asked->source) && strcmp(rows.from, trained_on) == 0);
 	if (filter == NULL && same && !dana_json_is_null(model->metadata, "filter"))
 	{
@@ -136,92 +152,146 @@ find_rows(const dana_evaluation *asked, const evaluated_model *model)
  * where there is none, PostgreSQL would call somebody's function of that name, with the row.
  */
 static char *
-arguments_of(const evaluated_model *model)
+arguments_of(Jsonb *metadata)
 {
-	char		 **names;
-	int			   count = dana_json_strings(model->metadata, "features", &names);
+	dana_texts	   features = dana_json_texts(metadata, "features");
 	StringInfoData list;
 
-	if (count == 0 || count > MOST_ARGUMENTS)
+	if (features.count < 1 || features.count > MOST_ARGUMENTS)
 		return "r.*";
 	initStringInfo(&list);
-	for (int i = 0; i < count; i++)
-		appendStringInfo(&list, "%s%s", i > 0 ? ", " : "", quote_identifier(names[i]));
+	for (int i = 0; i < features.count; i++)
+		appendStringInfo(&list, "%s%s", i > 0 ? ", " : "", quote_identifier(features.values[i]));
 	return list.data;
 }
 
-static char *
-label_of(const dana_evaluation *asked, const evaluated_model *model)
+/* Refuses rows that lack columns which a model needs: else PostgreSQL would show a statement of ours */
+static void
+require_columns(const char *model, const dana_texts *needed, TupleDesc rows, const char *from)
 {
-	char **names;
+	dana_texts there = {.values = palloc(sizeof(char *) * Max(rows->natts, 1))};
 
-	if (dana_json_is_null(model->metadata, "labels") || dana_json_strings(model->metadata, "labels", &names) != 1)
-		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-						errmsg("model \"%s\" has no label to compare with", asked->model)));
-	return dana_json_is_null(model->metadata, "classes") ? psprintf("dana.dana_number(%s)", quote_identifier(names[0]))
-														 : psprintf("dana.dana_class(%s, $3)", quote_identifier(names[0]));
+	for (int i = 0; i < rows->natts; i++)
+		if (!TupleDescAttr(rows, i)->attisdropped)
+			there.values[there.count++] = NameStr(TupleDescAttr(rows, i)->attname);
+	for (int i = 0; i < needed->count; i++)
+		if (!dana_is_one_of(needed->values[i], &there))
+			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
+							errmsg("column \"%s\" of model \"%s\" is not in %s", needed->values[i], model, from),
+							errhint("%s", dana_hint_of(needed->values[i], &there))));
+}
+
+static void
+require_columns_of(const char *model, const dana_texts *needed, Oid source)
+{
+	Relation relation = relation_open(source, AccessShareLock);
+
+	require_columns(model, needed, RelationGetDescr(relation), dana_relation_name(source));
+	relation_close(relation, NoLock);
+}
+
+/* dana.dana_arguments(metadata, model, source): of a model that the source has the columns of */
+DANA_FUNCTION(dana_feature_list)
+{
+	Jsonb			*metadata = PG_GETARG_JSONB_P(0);
+	const dana_texts features = dana_json_texts(metadata, "features");
+
+	require_columns_of(text_to_cstring(PG_GETARG_TEXT_PP(1)), &features, PG_GETARG_OID(2));
+	PG_RETURN_TEXT_P(cstring_to_text(arguments_of(metadata)));
+}
+
+/*
+ * What is chosen FROM the rows: metrics of labels s.y and predictions s.p. Rules with classes are judged by them, others
+ * as numbers, and as classes where they look like some.
+ */
+static char *
+judgement_of(bool classes)
+{
+	const char *classified = dana_extension_name("dana_classification_metrics");
+	const char *other = "pg_catalog.count(*) FILTER (WHERE s.y IS NULL AND s.given)";
+	const char *unpredicted = "pg_catalog.count(s.y) FILTER (WHERE s.p IS NULL)";
+
+	if (!classes)
+		return psprintf("COALESCE(%s(s.y, s.p[1]::pg_catalog.float8, $2), '{}') OPERATOR(pg_catalog.||) "
+						"%s(s.y, s.p[1]::pg_catalog.float8)", classified, dana_extension_name("dana_regression_metrics"));
+	return psprintf("CASE WHEN %s = 0 THEN '{}' ELSE pg_catalog.jsonb_build_object('other_labels', %s) END "
+					"OPERATOR(pg_catalog.||) "
+					"CASE WHEN %s = 0 THEN '{}' ELSE pg_catalog.jsonb_build_object('not_predicted', %s) END "
+					"OPERATOR(pg_catalog.||) %s(s.y, s.p, $3, $2)", other, other, unpredicted, unpredicted, classified);
+}
+
+static char *
+label_of(const evaluation *asked, const evaluated_model *model)
+{
+	dana_texts labels = dana_json_texts(model->metadata, "labels");
+
+	if (labels.count != 1)
+		dana_error(OBJECT_NOT_IN_PREREQUISITE_STATE, "model \"%s\" has no label to compare with", asked->model);
+	return pstrdup(quote_identifier(labels.values[0]));
 }
 
 /* Classes of the label as a text[]; empty where it is a number */
 static Datum
 classes_of(const evaluated_model *model)
 {
-	char **names = NULL;
-	int	   count = dana_json_is_null(model->metadata, "classes") ? 0 : dana_json_strings(model->metadata, "classes", &names);
-	Datum *values = palloc(sizeof(Datum) * Max(count, 1));
+	dana_texts classes = dana_json_texts(model->metadata, "classes");
+	Datum	  *values = palloc(sizeof(Datum) * Max(classes.count, 1));
 
-	for (int i = 0; i < count; i++)
-		values[i] = CStringGetTextDatum(names[i]);
-	return PointerGetDatum(construct_array(values, count, TEXTOID, -1, false, TYPALIGN_INT));
+	for (int i = 0; i < classes.count; i++)
+		values[i] = CStringGetTextDatum(classes.values[i]);
+	return PointerGetDatum(construct_array(values, Max(classes.count, 0), TEXTOID, -1, false, TYPALIGN_INT));
 }
 
-/* The members of the result that are no metrics */
-static Datum
-evaluate_document(const evaluated_model *model, const char *part)
-{
-	StringInfoData text;
-
-	dana_json_begin(&text);
-	dana_json_text(&text, "model", model->name);
-	dana_json_number(&text, "version", model->version);
-	dana_json_text(&text, "part", part);
-	dana_json_close(&text, '}');
-	return JsonbPGetDatum(dana_json_parse(text.data));
-}
-
-Jsonb *
-dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
+/* Metrics by name, on what `snapshot` sees and this transaction wrote; InvalidSnapshot: what the caller's query sees */
+static Jsonb *
+evaluate_model(const evaluation *asked, Snapshot snapshot)
 {
 	const evaluated_model model = find_model(asked, snapshot != InvalidSnapshot);
 	const evaluated_rows  rows = find_rows(asked, &model);
 	MemoryContext		  caller = CurrentMemoryContext;
+	const char *predicts = dana_json_string(model.metadata, "predicts");
+	const bool	score = strcmp(predicts, "score") == 0; /* from 0 on it is the second class, a probability from 0.5 on */
+	const char *label = label_of(asked, &model);
+	dana_texts	features = dana_json_texts(model.metadata, "features");
+	dana_texts	needed = {.values = palloc(sizeof(char *) * (Max(features.count, 0) + 1))};
 	/* the types of the metrics' arguments are exactly the declared ones; OFFSET: each prediction is made once */
-	char *text = psprintf("SELECT $4 OPERATOR(pg_catalog.||) COALESCE(%s(s.y, s.p, $2), '{}') "
-						  "OPERATOR(pg_catalog.||) %s(s.y, s.p) FROM ("
-						  "SELECT %s AS y, dana.dana_predict($1, %s)::pg_catalog.float8 AS p FROM %s AS r WHERE %s OFFSET 0) AS s",
-						  dana_extension_name("dana_classification_metrics"),
-						  dana_extension_name("dana_regression_metrics"), label_of(asked, &model), arguments_of(&model),
-						  rows.from, rows.condition);
-	Oid		   types[] = {TEXTOID, FLOAT8OID, TEXTARRAYOID, JSONBOID};
-	Datum	   values[] = {CStringGetTextDatum(model.reference), asked->threshold.value, classes_of(&model),
-						   evaluate_document(&model, rows.part)};
-	char	   nulls[] = {' ', asked->threshold.isnull ? 'n' : ' ', ' ', ' ', '\0'};
+	char *text = psprintf("SELECT pg_catalog.jsonb_build_object('model', $4, 'version', $5, 'part', $6) "
+						  "OPERATOR(pg_catalog.||) %s FROM (SELECT %s AS y, (%s) IS NOT NULL AS given, "
+						  "dana.dana_scores($1, %s) AS p FROM %s AS r WHERE %s OFFSET 0) AS s",
+						  judgement_of(score || strcmp(predicts, "probability") == 0),
+						  psprintf(dana_json_is_null(model.metadata, "classes") ? "dana.dana_number(%s)"
+																				 : "dana.dana_class(%s, $3)", label),
+						  label, arguments_of(model.metadata), rows.from, rows.condition);
+	Oid		   types[] = {TEXTOID, FLOAT8OID, TEXTARRAYOID, TEXTOID, INT4OID, TEXTOID};
+	Datum	   values[] = {CStringGetTextDatum(model.reference),
+						   asked->threshold.isnull ? Float8GetDatum(0) : asked->threshold.value, classes_of(&model),
+						   CStringGetTextDatum(model.name), Int32GetDatum(model.version),
+						   CStringGetTextDatum(rows.part)};
+	char	   nulls[] = {' ', asked->threshold.isnull && !score ? 'n' : ' ', ' ', ' ', ' ', ' ', '\0'};
 	SPIPlanPtr plan;
 	Jsonb	  *metrics;
 	Datum	   found;
 	int		   code;
 
+	for (; needed.count < features.count; needed.count++)
+		needed.values[needed.count] = features.values[needed.count];
+	needed.values[needed.count++] = dana_json_texts(model.metadata, "labels").values[0];
 	dana_connect();
+	if (OidIsValid(rows.table))
+		require_columns_of(asked->model, &needed, rows.table);
+	else
+		require_columns(asked->model, &needed, dana_rows_descriptor(dana_rows_plan(
+			psprintf("SELECT * FROM %s AS r", rows.from), "the query", false)), "the query");
 	plan = SPI_prepare(text, lengthof(types), types);
 	if (plan == NULL)
 		elog(ERROR, "could not plan the evaluation: %s", SPI_result_code_string(SPI_result));
 	code = SPI_execute_snapshot(plan, values, nulls, snapshot, InvalidSnapshot, snapshot == InvalidSnapshot, true, 0);
 	MemoryContextSwitchTo(caller);
 	if (code != SPI_OK_SELECT || SPI_processed != 1)
-		ereport(ERROR, (errcode(ERRCODE_SYNTAX_ERROR), errmsg("argument \"query\" must be one SELECT")));
+		dana_error(SYNTAX_ERROR, "argument \"query\" must be one SELECT");
 	found = dana_value(0, 1);
 	if (DatumGetPointer(found) == NULL)
-		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION), errmsg("there is no row to evaluate on")));
+		dana_error(DATA_EXCEPTION, "there is no row to evaluate on");
 	metrics = DatumGetJsonbPCopy(found);
 	SPI_finish();
 	return metrics;
@@ -230,7 +300,7 @@ dana_evaluate_model(const dana_evaluation *asked, Snapshot snapshot)
 /* dana_evaluate(model, source, query, filter, part, threshold) */
 DANA_FUNCTION(dana_evaluate)
 {
-	dana_evaluation asked = {.threshold = fcinfo->args[5]};
+	evaluation asked = {.threshold = fcinfo->args[5]};
 
 	dana_require_arguments(fcinfo, 1);
 	asked.model = text_to_cstring(PG_GETARG_TEXT_PP(0));
@@ -238,5 +308,178 @@ DANA_FUNCTION(dana_evaluate)
 	asked.query = PG_ARGISNULL(2) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(2));
 	asked.filter = PG_ARGISNULL(3) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(3));
 	asked.part = PG_ARGISNULL(4) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(4));
-	PG_RETURN_JSONB_P(dana_evaluate_model(&asked, InvalidSnapshot));
+	PG_RETURN_JSONB_P(evaluate_model(&asked, InvalidSnapshot));
+}
+
+/* Trials */
+
+/* Casts, so that the types are exactly the declared ones, whatever functions of that name others may have made */
+char *
+dana_holdout_expression(const char *place, double part, int seed)
+{
+	return psprintf("%s(%s, %.17g::pg_catalog.float8, %d)", dana_extension_name("dana_holdout"), place, part, seed);
+}
+
+/* A hash of the first argument, a place or a key, and of the third, the seed: 53 bits of it as a number in [0, 1) */
+static double
+part_number(FunctionCallInfo fcinfo)
+{
+	const uint64 seed = (uint32)PG_GETARG_INT32(2);
+	const Oid	 type = get_fn_expr_argtype(fcinfo->flinfo, 0);
+	const void	*key;
+	Size		 length = sizeof(int64);
+	int64		 number;
+
+	if (type == TEXTOID)
+	{
+		const text *given = PG_GETARG_TEXT_PP(0);
+
+		key = VARDATA_ANY(given);
+		length = VARSIZE_ANY_EXHDR(given);
+	}
+	else if (type == INT8OID || type == TIDOID)
+	{
+		ItemPointer place = (ItemPointer)PG_GETARG_POINTER(0);
+
+		number = type == INT8OID ? PG_GETARG_INT64(0)
+			: (int64)ItemPointerGetOffsetNumberNoCheck(place) << 32 | ItemPointerGetBlockNumberNoCheck(place);
+		key = &number;
+	}
+	else
+		elog(ERROR, "rows cannot be told apart by type %u", type);
+	return (hash_bytes_extended(key, length, seed) >> 11) * 0x1p-53;
+}
+
+/* dana_holdout(place tid, part, seed), and likewise with a key, bigint or text */
+DANA_FUNCTION(dana_holdout)
+{
+	double part = PG_GETARG_FLOAT8(1);
+
+	if (!(part >= 0 && part <= 1))
+		dana_error(INVALID_PARAMETER_VALUE, "the part that is held out must be from 0 to 1, not %g", part);
+	PG_RETURN_BOOL(part_number(fcinfo) < part);
+}
+
+/* dana_fold(place tid, folds, seed), or a key: from 1; folds that divide one another are made of whole smaller ones */
+DANA_FUNCTION(dana_fold)
+{
+	int32 folds = PG_GETARG_INT32(1);
+
+	if (folds < 1)
+		dana_error(INVALID_PARAMETER_VALUE, "there must be at least 1 fold, not %d", folds);
+	PG_RETURN_INT32((int32)(part_number(fcinfo) * folds) + 1);
+}
+
+/*
+ * dana.dana_split(source, training, key, folds, test_size, seed): SQL for the number of a row's fold; without folds,
+ * for whether the row is left out
+ */
+DANA_FUNCTION(dana_split)
+{
+	static const char *const ours[] = {"model", "test_size", "seed"};
+	Jsonb *training = PG_ARGISNULL(1) || !JB_ROOT_IS_OBJECT(PG_GETARG_JSONB_P(1)) ? NULL : PG_GETARG_JSONB_P(1);
+	Oid	   source = PG_ARGISNULL(0) ? InvalidOid : PG_GETARG_OID(0);
+	bool   query = training != NULL && !dana_json_is_null(training, "query");
+	bool   view = OidIsValid(source) && get_rel_relkind(source) == RELKIND_VIEW;
+	int	   seed = PG_ARGISNULL(5) ? 1 : PG_GETARG_INT32(5);
+	char  *place = "ctid";
+
+	for (int i = 0; i < lengthof(ours) && training != NULL; i++)
+		if (!dana_json_is_null(training, ours[i]))
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("argument \"training\" must not have a member \"%s\" here", ours[i]),
+							errdetail("Trials choose their rows themselves, and leave no model.")));
+	if (!PG_ARGISNULL(2))
+		place = psprintf("dana.dana_text(%s)", quote_identifier(text_to_cstring(PG_GETARG_TEXT_PP(2))));
+	else if ((query && !OidIsValid(source)) || view) /* both: dana_trial() says so */
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("argument \"key\" must name a column of the %s that tells its rows apart",
+							   view ? "view" : "query"),
+						errhint("Rows are chosen by it. Name the features too, unless the key is one.")));
+	if (PG_ARGISNULL(3))
+	{
+		if (!(PG_GETARG_FLOAT8(4) > 0 && PG_GETARG_FLOAT8(4) < 1))
+			dana_refuse_argument("test_size", "be a part of the rows between 0 and 1, not \"%g\"", PG_GETARG_FLOAT8(4));
+		PG_RETURN_TEXT_P(cstring_to_text(dana_holdout_expression(place, PG_GETARG_FLOAT8(4), seed)));
+	}
+	if (PG_GETARG_INT32(3) < 2 || PG_GETARG_INT32(3) > MOST_FOLDS)
+		dana_refuse_argument("folds", "be from 2 to %d, not %d", MOST_FOLDS, PG_GETARG_INT32(3));
+	PG_RETURN_TEXT_P(cstring_to_text(psprintf("%s(%s, %d, %d)", dana_extension_name("dana_fold"), place,
+											  PG_GETARG_INT32(3), seed)));
+}
+
+/* An error that other data or other arguments may not have: the next trial is worth its time */
+static bool
+is_of_trial(int sqlstate)
+{
+	int category = ERRCODE_TO_CATEGORY(sqlstate);
+
+	return category == ERRCODE_DATA_EXCEPTION || category == ERRCODE_PROGRAM_LIMIT_EXCEEDED;
+}
+
+typedef struct trial
+{
+	dana_training  training;
+	evaluation evaluation;
+	Snapshot		snapshot;
+	Jsonb		   *outcome;
+} trial;
+
+static void
+train_and_evaluate(void *state)
+{
+	trial *of = state;
+	Datum  row = dana_train_and_store(&of->training);
+	bool   isnull;
+	int	   version = DatumGetInt32(GetAttributeByNum(DatumGetHeapTupleHeader(row), 2, &isnull));
+	StringInfoData outcome;
+
+	of->evaluation.model = psprintf("%s@%d", of->training.model, version);
+	dana_json_begin(&outcome);
+	appendStringInfo(&outcome, "\"training\":%s", TextDatumGetCString(DirectFunctionCall1(row_to_json, row)));
+	dana_json_object(&outcome, "scores", evaluate_model(&of->evaluation, of->snapshot));
+	of->outcome = dana_json_end(&outcome);
+}
+
+static Jsonb *
+describe_failure(const ErrorData *error)
+{
+	StringInfoData outcome;
+
+	dana_json_begin(&outcome);
+	dana_json_text(&outcome, "sqlstate", unpack_sql_state(error->sqlerrcode));
+	dana_json_text(&outcome, "error", error->message);
+	if (error->hint != NULL)
+		dana_json_text(&outcome, "hint", error->hint);
+	return dana_json_end(&outcome);
+}
+
+/* dana.dana_trial(rule, source, training, split, fold, threshold) */
+DANA_COMMAND(dana_trial)
+{
+	trial	   one = {.snapshot = GetActiveSnapshot()};
+	char	  *tested;
+	ErrorData *error;
+
+	if (PG_ARGISNULL(3))
+		dana_error(NULL_VALUE_NOT_ALLOWED, "argument \"split\" must not be null");
+	tested = text_to_cstring(PG_GETARG_TEXT_PP(3));
+	dana_require_execute(dana_extension_function("dana_train"));
+	dana_training_from_call(fcinfo, 2, &one.training);
+	one.training.model = psprintf("trial %d", MyProcPid);
+	dana_notices_merge();
+	if (!PG_ARGISNULL(4))
+		tested = psprintf("%s OPERATOR(pg_catalog.=) %d", tested, PG_GETARG_INT32(4));
+	one.evaluation = (evaluation){.source = one.training.rows.relation, .part = "all", .threshold = fcinfo->args[5]};
+	if (one.training.rows.query != NULL)
+		one.evaluation.query = psprintf("SELECT * FROM (%s\n) AS r WHERE (%s)", one.training.rows.query, tested);
+	else if (one.training.rows.filter != NULL)
+		one.evaluation.filter = psprintf("(%s) AND (%s\n)", tested, one.training.rows.filter);
+	else
+		one.evaluation.filter = tested;
+	dana_training_restrict(&one.training, psprintf("NOT (%s)", tested));
+	error = dana_attempt(train_and_evaluate, &one, false);
+	if (error != NULL && !is_of_trial(error->sqlerrcode))
+		ReThrowError(error);
+	PG_RETURN_JSONB_P(error != NULL ? describe_failure(error) : one.outcome);
 }

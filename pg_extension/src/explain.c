@@ -6,11 +6,8 @@
 #include <math.h>
 
 #include "dana.h"
-#include "results.h"
-#include "rules.h"
-#include "session.h"
-#include "source.h"
 #include "training.h"
+#include "worker.h"
 
 /* Appends the last run of the rule on the source that the caller may see, or null */
 static void
@@ -45,57 +42,54 @@ append_rows(StringInfo to, const dana_source *source)
 		dana_json_text(to, "rows", NULL);
 }
 
-/* dana_explain(rule, source, training, device, search, format) */
-enum
-{
-	TRAINING = 2,
-	DEVICE,
-	SEARCH,
-	FORMAT
-};
-
-/* What the worker says to it */
+/* What the worker says to a call of dana_explain() */
 static Jsonb *
 explain_training(FunctionCallInfo fcinfo)
 {
 	dana_training  training;
+	dana_rule	   rule;
 	dana_source	  *source;
 	StringInfoData request;
 
-	dana_training_from_call(fcinfo, TRAINING, &training);
+	dana_training_from_call(fcinfo, 2, &training);
+	rule = dana_rule_read(training.rule);
 	source = dana_source_open(&training.rows);
+	dana_classes_find(&training, source, rule.description);
+	dana_source_encode(source, &training, rule.description);
 	dana_json_begin(&request);
-	dana_json_text(&request, "device", PG_ARGISNULL(DEVICE) ? "xcvu9p" : text_to_cstring(PG_GETARG_TEXT_PP(DEVICE)));
-	dana_json_truth(&request, "search", !PG_ARGISNULL(SEARCH) && PG_GETARG_BOOL(SEARCH));
+	dana_json_text(&request, "device", PG_ARGISNULL(3) ? "xcvu9p" : text_to_cstring(PG_GETARG_TEXT_PP(3)));
+	dana_json_truth(&request, "search", !PG_ARGISNULL(4) && PG_GETARG_BOOL(4));
 	append_rows(&request, source);
-	append_last_run(&request, training.rule, source->query != NULL ? "" : source->name);
-	appendStringInfo(&request, ",\"training\":%s", dana_training_request(&training, dana_rule_text(training.rule), source)->data);
-	dana_json_close(&request, '}');
+	append_last_run(&request, training.rule, source->asked.query != NULL ? "" : source->name);
+	appendStringInfo(&request, ",\"training\":%s",
+					 dana_training_request(&training, rule.text, source)->data);
 	dana_source_close(source);
 	return dana_ask(DANA_MSG_EXPLAIN, &request, DANA_MSG_EXPLAINED);
 }
 
+/* dana_explain(rule, source, training, device, search, format) */
 DANA_FUNCTION(dana_explain)
 {
-	char		  *format = PG_ARGISNULL(FORMAT) ? "text" : text_to_cstring(PG_GETARG_TEXT_PP(FORMAT));
+	char		  *format = PG_ARGISNULL(5) ? "text" : text_to_cstring(PG_GETARG_TEXT_PP(5));
 	bool		   json = strcmp(format, "json") == 0;
 	ReturnSetInfo *result = dana_results_begin(fcinfo);
 	Jsonb		  *explained;
-	char		 **lines;
-	int			   count;
+	dana_texts	   lines;
 
 	if (!json && strcmp(format, "text") != 0)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("argument \"format\" must be 'text' or 'json', not \"%s\"", format)));
+		dana_refuse_argument("format", "be 'text' or 'json', not \"%s\"", format);
 	explained = explain_training(fcinfo);
-	count = dana_json_strings(explained, "lines", &lines);
+	lines = dana_json_texts(explained, "lines");
+	if (lines.count < 1)
+		dana_protocol_error("explained nothing");
 	if (json) /* the rest of the answer, as one */
 	{
-		explained = DatumGetJsonbP(DirectFunctionCall2(jsonb_delete, JsonbPGetDatum(explained), CStringGetTextDatum("lines")));
-		lines[0] = JsonbToCStringIndent(NULL, &explained->root, VARSIZE(explained));
-		count = 1;
+		explained = DatumGetJsonbP(DirectFunctionCall2(jsonb_delete, JsonbPGetDatum(explained),
+													   CStringGetTextDatum("lines")));
+		lines.values[0] = JsonbToCStringIndent(NULL, &explained->root, VARSIZE(explained));
+		lines.count = 1;
 	}
-	for (int i = 0; i < count; i++)
-		dana_results_add(result, &(Datum){CStringGetTextDatum(lines[i])}, NULL);
+	for (int i = 0; i < lines.count; i++)
+		dana_results_add(result, &(Datum){CStringGetTextDatum(lines.values[i])}, NULL);
 	return (Datum)0;
 }

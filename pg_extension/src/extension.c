@@ -1,6 +1,7 @@
 /*
- * The extension as it is installed. It is looked up once; a change of any function (ALTER EXTENSION ... UPDATE makes some)
- * has it looked up again.
+ * Entry of the extension, and the extension as it is installed: its version and functions, which are looked up once,
+ * and again after a change of any function (ALTER EXTENSION ... UPDATE makes some); its tables, through SPI, with plans
+ * that are kept: a call on a small table spends its time here. And subtransactions.
  */
 #include "postgres.h"
 
@@ -15,8 +16,28 @@
 #include "utils/catcache.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
+#include "utils/resowner.h"
 
 #include "dana.h"
+#include "training.h"
+#include "worker.h"
+
+#if PG_VERSION_NUM >= 180000
+PG_MODULE_MAGIC_EXT(.name = "dana", .version = DANA_VERSION);
+#else
+PG_MODULE_MAGIC;
+#endif
+
+PGDLLEXPORT void _PG_init(void);
+
+void
+_PG_init(void)
+{
+	dana_session_define();
+	dana_bounds_define();
+	dana_notices_define();
+	MarkGUCPrefixReserved("dana");
+}
 
 static struct
 {
@@ -76,7 +97,8 @@ dana_check_version(void)
 	if (strcmp(version, DANA_VERSION) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("extension \"dana\" has version %s in this database, and its library version " DANA_VERSION, version),
+				 errmsg("extension \"dana\" has version %s in this database, and its library version %s", version,
+						DANA_VERSION),
 				 errhint("Run ALTER EXTENSION dana UPDATE, and begin a new session where the library was older.")));
 	extension.known = true;
 }
@@ -106,7 +128,7 @@ dana_extension_function(const char *name)
 	}
 	ReleaseSysCacheList(candidates);
 	if (!OidIsValid(found))
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION), errmsg("function %s() of extension \"dana\" does not exist", name)));
+		dana_error(UNDEFINED_FUNCTION, "function %s() of extension \"dana\" does not exist", name);
 	return found;
 }
 
@@ -121,4 +143,163 @@ dana_require_execute(Oid function)
 
 	if (result != ACLCHECK_OK)
 		aclcheck_error(result, OBJECT_FUNCTION, get_func_name(function));
+}
+
+/* Tables */
+
+Oid
+dana_catalog_table(const char *name)
+{
+	Oid schema = get_namespace_oid("dana", true);
+	Oid table = OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
+
+	if (!OidIsValid(table))
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("table dana.%s is missing", name),
+						errhint("Run CREATE EXTENSION dana.")));
+	return table;
+}
+
+static Oid
+table_owner(Oid table)
+{
+	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
+	Oid		  owner;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for relation %u", table);
+	owner = ((Form_pg_class)GETSTRUCT(tuple))->relowner;
+	ReleaseSysCache(tuple);
+	return owner;
+}
+
+void
+dana_set_for_now(const char *name, const char *value)
+{
+	(void)set_config_option(name, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+}
+
+void
+dana_connect(void)
+{
+	MemoryContext caller = CurrentMemoryContext;
+
+	(void)SPI_connect(); /* raises its errors itself */
+	MemoryContextSwitchTo(caller);
+}
+
+/* The search_path is set because operators are looked up in it: a caller's own "=" must not run as the owner. */
+dana_identity
+dana_become_owner(void)
+{
+	dana_identity before;
+
+	GetUserIdAndSecContext(&before.user, &before.security);
+	before.guc_level = NewGUCNestLevel();
+	SetUserIdAndSecContext(table_owner(dana_catalog_table("model")),
+						   before.security | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
+	dana_set_for_now("search_path", "pg_catalog, pg_temp");
+	dana_connect();
+	return before;
+}
+
+void
+dana_become_caller(dana_identity before)
+{
+	SPI_finish();
+	AtEOXact_GUC(false, before.guc_level);
+	SetUserIdAndSecContext(before.user, before.security);
+}
+
+/* SPI's functions end in a context that ends with the connection: what our callers make is to outlive it */
+uint64
+dana_execute(dana_statement *statement, Datum *values, const char *nulls, Snapshot snapshot, bool read_only)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	int			  code;
+
+	if (statement->plan == NULL)
+	{
+		SPIPlanPtr plan = SPI_prepare(statement->text, statement->arguments, statement->types);
+
+		if (plan == NULL || SPI_keepplan(plan) != 0)
+			elog(ERROR, "could not plan \"%s\": %s", statement->text, SPI_result_code_string(SPI_result));
+		statement->plan = plan;
+	}
+	code = SPI_execute_snapshot(statement->plan, values, nulls, snapshot, InvalidSnapshot, read_only, !read_only, 0);
+	if (code < 0)
+		elog(ERROR, "could not run \"%s\": %s", statement->text, SPI_result_code_string(code));
+	MemoryContextSwitchTo(caller);
+	return SPI_processed;
+}
+
+void
+dana_run_once(const char *text)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	int			  code = SPI_execute(text, false, 0);
+
+	if (code < 0)
+		elog(ERROR, "could not run \"%s\": %s", text, SPI_result_code_string(code));
+	MemoryContextSwitchTo(caller);
+}
+
+Datum
+dana_value(uint64 row, int column)
+{
+	bool  isnull;
+	Datum value = SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column, &isnull);
+
+	return isnull ? (Datum)0 : value;
+}
+
+ErrorData *
+dana_attempt(void (*run)(void *state), void *state, bool keep)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	ErrorData *volatile error = NULL;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		run(state);
+		if (keep)
+			ReleaseCurrentSubTransaction();
+		else
+			RollbackAndReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return error;
+}
+
+void
+dana_peek(void (*read)(void *state), void *state)
+{
+	/* the end of a subtransaction that is rolled back gives its locks back */
+	ErrorData *error = dana_attempt(read, state, false);
+
+	if (error != NULL)
+		ReThrowError(error);
+}
+
+bool
+dana_may_use(Oid caller, Oid owner, Datum users)
+{
+	ArrayType *array = DatumGetArrayTypeP(users);
+	int		   count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+
+	for (int i = 0; i < count; i++)
+		if (has_privs_of_role(caller, ((Oid *)ARR_DATA_PTR(array))[i]))
+			return true;
+	return has_privs_of_role(caller, owner);
 }

@@ -3,68 +3,52 @@
  *
  * One statement reads the rows once, sorted by group and within a group in the order of the table or the query. Each
  * group's rows are kept (in work_mem, beyond that in a temporary file) until its last one has come; then it is trained
- * like a query with those rows. A group whose data cannot be trained on ends in a row that says why, and the others go on.
+ * like a query with those rows. A group whose data cannot be trained on ends in a row that says why, and the others go
+ * on.
  */
 #include "postgres.h"
 
-#include "access/transam.h"
 #include "common/hashfn.h"
 #include "mb/pg_wchar.h"
 
 #include "dana.h"
-#include "bounds.h"
-#include "results.h"
-#include "rules.h"
-#include "train.h"
+#include "training.h"
 
-#define NAME_LIMIT 255 /* bytes of a model's name */
 #define KEPT_OF_LONG_NAME 200
-#define COLUMNS 12	/* of the result */
+#define COLUMNS			  12 /* of the result */
 
 /* A name for the model of a group */
 
 static void
-append_key(StringInfo to, const char *key, int length)
+append_key(StringInfo to, const char *key)
 {
-	for (int i = 0; i < length; i++)
-	{
-		unsigned char c = key[i];
-
-		if (c < ' ' || strchr("%@[],", c) != NULL)
-			appendStringInfo(to, "%%%02X", c);
+	for (; *key != '\0'; key++)
+		if ((unsigned char)*key < ' ' || strchr("%@[],", *key) != NULL)
+			appendStringInfo(to, "%%%02X", *key);
 		else
-			appendStringInfoChar(to, c);
-	}
+			appendStringInfoChar(to, *key);
 }
 
 /*
- * dana_group(model, VARIADIC keys text[]): "model[key,key]", with what would be ambiguous in it written as %XX. The end of
- * a name that would be too long is replaced by a hash of all of it. NULL where a key is NULL.
+ * dana_group(model, VARIADIC keys text[]): "model[key,key]", with what would be ambiguous in it written as %XX. The end
+ * of a name that would be too long is replaced by a hash of all of it. NULL where a key is NULL.
  */
 DANA_FUNCTION(dana_group)
 {
-	text		  *model = PG_GETARG_TEXT_PP(0);
-	ArrayType	  *array = PG_GETARG_ARRAYTYPE_P(1);
-	StringInfoData name;
-	Datum		  *keys;
-	bool		  *nulls;
-	int			   count;
+	const dana_texts keys = dana_texts_of(PG_GETARG_DATUM(1));
+	StringInfoData	 name;
 
-	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &keys, &nulls, &count);
 	initStringInfo(&name);
-	appendBinaryStringInfo(&name, VARDATA_ANY(model), VARSIZE_ANY_EXHDR(model));
-	for (int i = 0; i < count; i++)
+	appendStringInfoString(&name, text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	for (int i = 0; i < keys.count; i++)
 	{
-		text *key;
-
-		if (nulls[i])
+		if (keys.values[i] == NULL)
 			PG_RETURN_NULL();
-		key = DatumGetTextPP(keys[i]);
 		appendStringInfoChar(&name, i == 0 ? '[' : ',');
-		append_key(&name, VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key));
+		append_key(&name, keys.values[i]);
 	}
-	appendStringInfoString(&name, count == 0 ? "[]" : "]");
-	if (name.len > NAME_LIMIT)
+	appendStringInfoString(&name, keys.count == 0 ? "[]" : "]");
+	if (name.len > DANA_NAME_LIMIT)
 	{
 		uint64 hash = hash_bytes_extended((unsigned char *)name.data, name.len, 0);
 
@@ -80,7 +64,7 @@ typedef struct grouping
 {
 	dana_training	*training;
 	dana_source		*source;
-	const char		*rule;
+	dana_rule		 rule;
 	dana_texts		 by;	/* columns */
 	char		   **text;	/* SQL for their texts */
 	int				 columns;	/* of the rows, before those that we add */
@@ -94,15 +78,6 @@ typedef struct grouping
 	uint64			 keyless;	/* rows with a null in a column that groups */
 } grouping;
 
-static bool
-is_one_of(const char *name, const dana_texts *names)
-{
-	for (int i = 0; i < names->count; i++)
-		if (strcmp(name, names->values[i]) == 0)
-			return true;
-	return false;
-}
-
 /* The columns that a training may use: not those that group, unless they are named as features or as label */
 static char *
 select_list(grouping *grouping, TupleDesc descriptor)
@@ -115,29 +90,28 @@ select_list(grouping *grouping, TupleDesc descriptor)
 	{
 		char *name = NameStr(TupleDescAttr(descriptor, i)->attname);
 
-		if (is_one_of(name, &grouping->by) && !is_one_of(name, &training->features) &&
-			(training->label == NULL || strcmp(name, training->label) != 0))
+		if (dana_is_one_of(name, &grouping->by) && !dana_is_one_of(name, &training->features) &&
+			(training->label == NULL || strcmp(name, training->label) != 0) &&
+			(training->weight == NULL || strcmp(name, training->weight) != 0))
 			continue;
 		appendStringInfo(&list, "%s%s", list.len > 0 ? ", " : "", quote_identifier(name));
 	}
 	return list.data;
 }
 
-/* Finds the columns that group, and says how to get their texts: by a cast, which an index knows, where none is a user's */
+/* Finds the columns that group, and how to get their texts */
 static void
 find_columns(grouping *grouping, TupleDesc descriptor)
 {
 	grouping->text = palloc0(sizeof(char *) * grouping->by.count);
 	for (int k = 0; k < grouping->by.count; k++)
 	{
-		for (int i = 0; i < descriptor->natts; i++)
-			if (strcmp(NameStr(TupleDescAttr(descriptor, i)->attname), grouping->by.values[k]) == 0)
-				grouping->text[k] = psprintf(TupleDescAttr(descriptor, i)->atttypid < FirstNormalObjectId ? "%s::pg_catalog.text"
-																										  : "dana.dana_text(%s)",
-											 quote_identifier(grouping->by.values[k]));
-		if (grouping->text[k] == NULL)
-			ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
-							errmsg("%s has no column \"%s\" to group by", grouping->source->name, grouping->by.values[k])));
+		const char *column = grouping->by.values[k];
+		int			number = SPI_fnumber(descriptor, column);
+
+		if (number <= 0)
+			dana_error(UNDEFINED_COLUMN, "%s has no column \"%s\" to group by", grouping->source->name, column);
+		grouping->text[k] = dana_text_expression(column, SPI_gettypeid(descriptor, number));
 	}
 }
 
@@ -168,7 +142,8 @@ open_rows(grouping *grouping)
 		source->name = table;
 	find_columns(grouping, dana_rows_descriptor(source->plan));
 	list = select_list(grouping, dana_rows_descriptor(source->plan));
-	source->plan = dana_source_plan(source, psprintf("SELECT %s FROM %s", list, from));
+	source->asked.query = psprintf("SELECT %s FROM %s", list, from);
+	source->plan = dana_source_plan(source, source->asked.query);
 	grouping->columns = dana_rows_descriptor(source->plan)->natts;
 
 	initStringInfo(&sorted);
@@ -183,7 +158,9 @@ open_rows(grouping *grouping)
 	appendStringInfo(&sorted, " FROM %s ORDER BY %d, %d", from, grouping->columns + 1, grouping->columns + 2);
 	rows = dana_rows_plan(sorted.data, source->name, table != NULL);
 	source->stored_type = dana_rows_descriptor(rows);
-	dana_source_probe(source); /* here, for all groups */
+	/* here, for all groups */
+	dana_source_probe(source);
+	dana_source_encode(source, grouping->training, grouping->rule.description);
 	return rows;
 }
 
@@ -203,9 +180,8 @@ describe_group(grouping *grouping)
 		appendStringInfo(&condition, "%s%s OPERATOR(pg_catalog.=) %s", i == 0 ? "" : " AND ", grouping->text[i],
 						 quote_literal_cstr(grouping->key[i]));
 	}
-	dana_json_close(&key, '}');
 	group->of = grouping->training->model;
-	group->key = key.data;
+	group->key = dana_json_end(&key);
 	group->condition = condition.data;
 	return group;
 }
@@ -222,7 +198,7 @@ train_group(void *state)
 {
 	grouping *grouping = state;
 
-	dana_train_model(&grouping->current, grouping->source, grouping->rule, &grouping->model);
+	dana_train_model(&grouping->current, grouping->source, grouping->rule.text, &grouping->model);
 }
 
 /* Trains the current group, if there is one, stores its model, and adds its row to the result */
@@ -244,14 +220,14 @@ end_group(grouping *grouping)
 	error = dana_attempt(train_group, grouping, true);
 	if (error != NULL && !is_of_data(error->sqlerrcode))
 		ReThrowError(error);
-	values[0] = JsonbPGetDatum(dana_json_parse(grouping->current.group->key));
+	values[0] = JsonbPGetDatum(grouping->current.group->key);
 	values[1] = CStringGetTextDatum(grouping->current.model);
 	grouping->groups++;
 	if (error == NULL)
 	{
 		HeapTupleHeader row = DatumGetHeapTupleHeader(dana_model_store(&grouping->model));
 
-		for (int i = 2; i <= 8; i++) /* version to skipped: in both types the columns of these numbers, from 0 and from 1 */
+		for (int i = 2; i <= 8; i++) /* version to skipped: the columns' numbers in both types, from 0 and from 1 */
 			values[i] = GetAttributeByNum(row, i, &nulls[i]);
 		nulls[10] = nulls[11] = true;
 		values[9] = Float8GetDatum(grouping->model.wall_seconds);
@@ -319,23 +295,21 @@ static void
 report_groups(const grouping *grouping, const dana_cleaning *cleaning)
 {
 	if (grouping->keyless > 0 && cleaning->nulls == DANA_NULLS_ERROR)
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg(UINT64_FORMAT " rows of %s have a null in a column that groups", grouping->keyless, grouping->source->name),
-				 errhint("Fill them in, or use nulls => 'skip'.")));
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg(UINT64_FORMAT " rows of %s have a null in a column that groups", grouping->keyless,
+							   grouping->source->name),
+						errhint("Fill them in, or use nulls => 'skip'.")));
 	if (grouping->groups == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_EXCEPTION),
 				 errmsg("%s has no row to train on", grouping->source->name),
 				 grouping->keyless > 0 ? errdetail("All " UINT64_FORMAT " have a null in a column that groups.", grouping->keyless) : 0));
 	if (grouping->keyless > 0)
-		ereport(NOTICE,
-				(errmsg(UINT64_FORMAT " rows of %s were left out because of a null in a column that groups", grouping->keyless,
-						grouping->source->name)));
+		dana_notice(NOTICE, NULL, UINT64_FORMAT " rows of %s were left out because of a null in a column that groups",
+					grouping->keyless, grouping->source->name);
 	if (grouping->failed > 0)
-		ereport(NOTICE,
-				(errmsg(UINT64_FORMAT " of " UINT64_FORMAT " groups could not be trained", grouping->failed, grouping->groups),
-				 errdetail("Their rows of the result say why.")));
+		dana_notice(NOTICE, "Their rows of the result say why.", UINT64_FORMAT " of " UINT64_FORMAT
+					" groups could not be trained", grouping->failed, grouping->groups);
 }
 
 static Datum
@@ -346,8 +320,9 @@ train_groups(void *state)
 	dana_rows	  *rows;
 
 	grouping->one = AllocSetContextCreate(CurrentMemoryContext, "dana group", ALLOCSET_DEFAULT_SIZES);
-	grouping->rule = dana_rule_text(training->rule);
+	grouping->rule = dana_rule_read(training->rule);
 	rows = open_rows(grouping);
+	dana_classes_find(training, grouping->source, grouping->rule.description);
 	grouping->source->stored = tuplestore_begin_heap(false, false, work_mem);
 	dana_rows_each(rows, 0, take_grouped_row, grouping);
 	end_group(grouping);
@@ -371,5 +346,6 @@ DANA_COMMAND(dana_train_groups)
 						errhint("For instance group_by => ARRAY['region'].")));
 	dana_model_check_name(training.model);
 	grouping.result = dana_results_begin(fcinfo);
+	dana_notices_merge();
 	return dana_bounds_train(train_groups, &grouping);
 }

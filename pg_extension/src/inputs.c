@@ -1,8 +1,11 @@
 /*
- * The features of one call of dana_predict(). Arguments come in the order of the training; of a row, the columns that
- * the model was trained on are found by name, once for each row type.
+ * The features of one call of a function that predicts. Arguments come in the order of the training; of a row, the
+ * columns that the model was trained on are found by name, once for each row type. Both are encoded as the training did
+ * it.
  */
 #include "postgres.h"
+
+#include <ctype.h>
 
 #include "utils/typcache.h"
 
@@ -14,32 +17,88 @@ static bool
 all_reals(const dana_inputs *features)
 {
 	for (int i = 0; i < features->count; i++)
-		if (features->types[i].array || features->types[i].number->element != DANA_ELEMENT_FLOAT4)
+		if (features->types[i].number == NULL || features->types[i].array ||
+			features->types[i].number->element != DANA_ELEMENT_FLOAT4)
 			return false;
-	return true;
+	return features->encoders == NULL;
+}
+
+/* What a feature holds; false where the model cannot take it */
+static bool
+inputs_type(dana_inputs *features, int i, Oid type)
+{
+	return features->encoders != NULL ? dana_encoder_type(&features->encoders[i], type, &features->types[i])
+									  : dana_type_of(type, &features->types[i]);
+}
+
+static const char *
+inputs_wanted(const dana_inputs *features, int i)
+{
+	return features->encoders != NULL ? dana_encoder_wants(&features->encoders[i]) : "a number";
+}
+
+/* What a literal is to be read as: text for a category, a moment for its parts, else numbers or a truth */
+static Oid
+type_of_literal(const dana_encoder *encoder, const char *literal)
+{
+	bool truth;
+
+	if (encoder != NULL && encoder->kind != DANA_ENCODE_NONE)
+		return encoder->kind == DANA_ENCODE_ONE_HOT ? TEXTOID : TIMESTAMPOID;
+	if (isalpha((unsigned char)literal[0]) && parse_bool(literal, &truth))
+		return BOOLOID;
+	return literal[0] == '{' ? FLOAT8ARRAYOID : FLOAT8OID;
+}
+
+static Datum
+read_literal(Oid type, char *literal)
+{
+	Oid input;
+	Oid parameter;
+
+	getTypeInputInfo(type, &input, &parameter);
+	return OidInputFunctionCall(input, literal, parameter, -1);
+}
+
+_Noreturn void
+dana_refuse_count(const char *model, uint32 wanted, int64 given)
+{
+	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					errmsg("model \"%s\" takes %u features, not " INT64_FORMAT, model, wanted, given),
+					errhint("Give the columns that it was trained on in their order; dana.model.metadata has "
+							"their names. A whole row of the table does, too.")));
 }
 
 void
-dana_inputs_inspect(dana_inputs *features, FunctionCallInfo fcinfo, const dana_texts *names)
+dana_inputs_inspect(dana_inputs *features, FunctionCallInfo fcinfo, const char *reference, const dana_texts *names,
+			   dana_encoder *encoders)
 {
-	memset(features, 0, sizeof *features);
+	*features = (dana_inputs){.encoders = encoders};
 	features->row = PG_NARGS() == 2 && type_is_rowtype(get_fn_expr_argtype(fcinfo->flinfo, 1));
-	features->count = features->row ? names->count : PG_NARGS() - 1;
+	features->count = features->row ? Max(names->count, 0) : PG_NARGS() - 1;
 	features->names = names->values;
 	features->types = palloc0(sizeof(dana_type) * Max(features->count, 1));
 	features->values = palloc0(sizeof(Datum) * Max(features->count, 1));
+	features->nulls = palloc0(sizeof(bool) * Max(features->count, 1));
+	features->literals = palloc0(sizeof(Oid) * Max(features->count, 1));
 	features->columns = palloc0(sizeof(int) * Max(features->count, 1));
 	if (features->row)
 		return; /* a row says itself what it is */
+	if (encoders != NULL && features->count != names->count)
+		dana_refuse_count(reference, names->count, features->count);
 	for (int i = 0; i < features->count; i++)
 	{
 		Oid type = get_fn_expr_argtype(fcinfo->flinfo, i + 1);
 
-		if (!dana_type_of(type, &features->types[i]))
-			ereport(ERROR,
-					(errcode(ERRCODE_DATATYPE_MISMATCH),
-					 errmsg("feature %d of dana_predict() has type %s, which is not a number", i + 1, format_type_be(type)),
-					 errhint("Cast it to real, or to real[].")));
+		if (type == UNKNOWNOID && !PG_ARGISNULL(i + 1))
+			type = features->literals[i] = type_of_literal(encoders == NULL ? NULL : &encoders[i],
+														   DatumGetCString(PG_GETARG_DATUM(i + 1)));
+		if (type != UNKNOWNOID && !inputs_type(features, i, type))
+			ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
+							errmsg("feature %d of dana_predict() has type %s, which is not %s%s", i + 1,
+								   format_type_be(type), inputs_wanted(features, i),
+								   encoders == NULL ? "" : psprintf(" (column \"%s\")", names->values[i])),
+							encoders == NULL ? errhint("Cast it to real, or to real[].") : 0));
 	}
 	features->reals = all_reals(features);
 }
@@ -48,17 +107,14 @@ dana_inputs_inspect(dana_inputs *features, FunctionCallInfo fcinfo, const dana_t
 static int
 find_row_column(TupleDesc descriptor, const char *name, const char *model)
 {
-	for (int i = 0; i < descriptor->natts; i++)
-	{
-		Form_pg_attribute attribute = TupleDescAttr(descriptor, i);
+	int number = SPI_fnumber(descriptor, name);
 
-		if (!attribute->attisdropped && strcmp(NameStr(attribute->attname), name) == 0)
-			return i;
-	}
-	ereport(ERROR,
-			(errcode(ERRCODE_UNDEFINED_COLUMN),
-			 errmsg("model \"%s\" needs column \"%s\", which the row does not have", model, name),
-			 errhint("Give a row with the columns that it was trained on, or the features one by one in their order.")));
+	if (number > 0)
+		return number - 1;
+	ereport(ERROR, (errcode(ERRCODE_UNDEFINED_COLUMN),
+					errmsg("model \"%s\" needs column \"%s\", which the row does not have", model, name),
+					errhint("Give a row with the columns that it was trained on, or the features one by one in their "
+							"order.")));
 }
 
 /* Takes a row type that is not the last call's */
@@ -86,10 +142,9 @@ adopt_row_type(dana_inputs *features, Oid type, int32 typmod, const char *model)
 		int column = find_row_column(features->descriptor, features->names[i], model);
 		Oid column_type = TupleDescAttr(features->descriptor, column)->atttypid;
 
-		if (!dana_type_of(column_type, &features->types[i]))
-			ereport(ERROR,
-					(errcode(ERRCODE_DATATYPE_MISMATCH),
-					 errmsg("column \"%s\" has type %s, which is not a number", features->names[i], format_type_be(column_type))));
+		if (!inputs_type(features, i, column_type))
+			dana_error(DATATYPE_MISMATCH, "column \"%s\" has type %s, which is not %s", features->names[i],
+					   format_type_be(column_type), inputs_wanted(features, i));
 		features->columns[i] = column;
 	}
 	features->reals = all_reals(features);
@@ -110,7 +165,8 @@ read_feature_row(dana_inputs *features, HeapTupleHeader row, const char *model)
 	heap_deform_tuple(&tuple, features->descriptor, features->row_values, features->row_nulls);
 	for (int i = 0; i < features->count; i++)
 	{
-		if (features->row_nulls[features->columns[i]])
+		features->nulls[i] = features->row_nulls[features->columns[i]];
+		if (features->nulls[i] && features->encoders == NULL)
 			return false;
 		features->values[i] = features->row_values[features->columns[i]];
 	}
@@ -120,10 +176,19 @@ read_feature_row(dana_inputs *features, HeapTupleHeader row, const char *model)
 bool
 dana_inputs_read(dana_inputs *features, FunctionCallInfo fcinfo, const char *model)
 {
+	const NullableDatum *given = &fcinfo->args[1];
+
 	if (features->row)
-		return read_feature_row(features, PG_GETARG_HEAPTUPLEHEADER(1), model);
+		return !given->isnull && read_feature_row(features, PG_GETARG_HEAPTUPLEHEADER(1), model);
 	for (int i = 0; i < features->count; i++)
-		features->values[i] = PG_GETARG_DATUM(i + 1);
+	{
+		features->values[i] = given[i].value;
+		features->nulls[i] = given[i].isnull;
+		if (given[i].isnull && features->encoders == NULL)
+			return false;
+		if (OidIsValid(features->literals[i]) && !given[i].isnull)
+			features->values[i] = read_literal(features->literals[i], DatumGetCString(given[i].value));
+	}
 	return true;
 }
 
@@ -136,8 +201,13 @@ dana_inputs_prepare(const dana_inputs *features, dana_numbers *numbers)
 		return features->count;
 	for (int i = 0; i < features->count; i++)
 	{
-		dana_numbers_of(&features->types[i], features->values[i], &numbers[i]);
-		if (numbers[i].present != NULL)
+		const dana_encoder *encoder = features->encoders == NULL ? NULL : &features->encoders[i];
+
+		if (encoder == NULL)
+			dana_numbers_of(&features->types[i], features->values[i], &numbers[i]);
+		else if (!dana_encode(encoder, &features->types[i], features->values[i], features->nulls[i], &numbers[i]))
+			return -1;
+		if (numbers[i].present != NULL && (encoder == NULL || encoder->fill == NULL))
 			return -1;
 		count += numbers[i].count;
 	}
@@ -160,7 +230,7 @@ dana_inputs_write(const dana_inputs *features, const dana_numbers *numbers, floa
 	else
 		for (int i = 0; i < features->count; i++)
 		{
-			dana_numbers_write(&numbers[i], 0, to);
+			dana_numbers_write(&numbers[i], numbers[i].present != NULL ? features->encoders[i].fill[0] : 0, to);
 			to += numbers[i].count;
 		}
 }

@@ -1,20 +1,21 @@
 /*
- * The features of one call of dana_predict(): its arguments, or columns of a row, found by their names.
+ * The features of one call of a function that predicts.
  */
-#pragma once
+#ifndef DANA_INPUTS_H
+#define DANA_INPUTS_H
 
-#include "access/tupdesc.h"
-#include "fmgr.h"
-
-#include "arguments.h"
 #include "values.h"
 
+/* The features of a call: its arguments, or columns of a row */
 typedef struct dana_inputs
 {
 	int		   count;
 	dana_type *types;
 	Datum	  *values; /* of the current call */
+	bool	  *nulls;	/* likewise, where there are encoders */
+	Oid		  *literals; /* the type that a literal without one is read as, or InvalidOid */
 	bool	   reals;  /* each is one real */
+	dana_encoder *encoders; /* or NULL: features are numbers */
 	/* of a row: */
 	bool	  row;
 	char	**names;
@@ -26,13 +27,16 @@ typedef struct dana_inputs
 	bool	 *row_nulls;
 } dana_inputs;
 
+extern _Noreturn void dana_refuse_count(const char *model, uint32 wanted, int64 given);
+
 /*
  * Finds out what a call gives; refuses what is no number. `names` are the columns that the model was trained on. All
  * that is kept lives in the current memory context.
  */
-extern void dana_inputs_inspect(dana_inputs *features, FunctionCallInfo fcinfo, const dana_texts *names);
+extern void dana_inputs_inspect(dana_inputs *features, FunctionCallInfo fcinfo, const char *reference,
+								const dana_texts *names, dana_encoder *encoders);
 
-/* Reads the features of this call; false where one is NULL */
+/* Reads the features of this call; false where one is NULL that may not be */
 extern bool dana_inputs_read(dana_inputs *features, FunctionCallInfo fcinfo, const char *model);
 
 /* Makes them ready for dana_inputs_write(); returns how many numbers they are, or -1 where one of them is NULL */
@@ -40,3 +44,5 @@ extern int64 dana_inputs_prepare(const dana_inputs *features, dana_numbers *numb
 
 /* Writes the numbers; between dn_enter() and dn_leave() */
 extern void dana_inputs_write(const dana_inputs *features, const dana_numbers *numbers, float *to);
+
+#endif

@@ -1,6 +1,6 @@
 /*
- * The background worker of a job: waits for the transaction that asked for it, makes the call as its owner, and writes down
- * how it ended.
+ * The background worker of a job: waits for the transaction that asked for it, makes the call as its owner, and writes
+ * down how it ended.
  *
  * The call is made in a subtransaction, and what it left for its commit is done there, too: an error ends the
  * subtransaction, and the transaction goes on to say so. The abort of a whole transaction would release the job's lock.
@@ -16,9 +16,7 @@
 #include "utils/timeout.h"
 
 #include "dana.h"
-#include "arguments.h"
-#include "bounds.h"
-#include "jobs.h"
+#include "training.h"
 
 #define LONGEST_NAP_MS 100
 
@@ -69,8 +67,8 @@ job_drop_lock(int code, Datum unused)
 }
 
 /*
- * Waits until the starter's transaction has ended. It is about to commit, so we look rather than wait for its lock: that
- * can fail, be cancelled or time out, and the row to say so in is not there yet.
+ * Waits until the starter's transaction has ended. It is about to commit, so we look rather than wait for its lock:
+ * that can fail, be cancelled or time out, and the row to say so in is not there yet.
  */
 static void
 job_await_starter(const dana_job *job)
@@ -139,11 +137,11 @@ job_conclude(const job_call *call, const ErrorData *error)
 {
 	static dana_statement store = DANA_STATEMENT(
 		"UPDATE dana.job_log SET state = $2, ended = clock_timestamp(), result = $3, sqlstate = $4, message = $5, detail = $6, "
-		"hint = $7 WHERE id = $1", INT8OID, TEXTOID, JSONBOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID);
-	char		  nulls[] = "  nnnnn"; /* all but the first two, until they are there */
+		"hint = $7, notices = $8 WHERE id = $1", INT8OID, TEXTOID, JSONBOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTARRAYOID);
+	char		  nulls[] = "  nnnnn "; /* what comes with a result or an error, until it is there */
 	const char	 *state = error == NULL ? "done" : error->sqlerrcode == ERRCODE_QUERY_CANCELED ? "cancelled" : "failed";
 	dana_identity before = dana_become_owner();
-	Datum		  values[7] = {Int64GetDatum(call->job->id), CStringGetTextDatum(state)};
+	Datum		  values[8] = {Int64GetDatum(call->job->id), CStringGetTextDatum(state), [7] = dana_notices_kept()};
 
 	if (error == NULL)
 	{
@@ -164,10 +162,11 @@ job_conclude(const job_call *call, const ErrorData *error)
 	dana_run(&store, values, nulls);
 	dana_become_caller(before);
 	if (error != NULL)
-		ereport(LOG, (errcode(error->sqlerrcode), errmsg("job " INT64_FORMAT " %s: %s", call->job->id, state, error->message)));
+		ereport(LOG, (errcode(error->sqlerrcode),
+					  errmsg("job " INT64_FORMAT " %s: %s", call->job->id, state, error->message)));
 }
 
-/* Claims the job, if there is one; the call and how it ended, in one transaction. Returns the error that ended it, or NULL. */
+/* Claims the job, if there is one; the call and how it ended, in one transaction. Returns the error that ended that */
 static ErrorData *
 job_run(job_call *call)
 {
@@ -220,12 +219,13 @@ dana_job_main(Datum unused)
 #if PG_VERSION_NUM >= 170000
 	flags = BGWORKER_BYPASS_ROLELOGINCHECK;
 #endif
-	/* before we connect, so it is called after that is undone: when the lock is gone, limits do not count us any more */
+	/* before we connect, so it is called after that is undone: when the lock is gone, limits count us no more */
 	on_shmem_exit(job_drop_lock, 0);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(job.database, job.owner, flags);
 	HOLD_CANCEL_INTERRUPTS(); /* a cancel is for the call */
+	dana_notices_keep();
 	job_take_lock(&job);
 	starter = BackendPidGetProc(MyBgworkerEntry->bgw_notify_pid);
 	if (starter != NULL)

@@ -15,10 +15,9 @@
 #include "storage/lmgr.h"
 
 #include "dana.h"
-#include "arguments.h"
-#include "bounds.h"
-#include "jobs.h"
 #include "training.h"
+
+#define JOB_TYPE "dana job" /* of a background worker */
 
 /* A job of this transaction whose worker is not registered yet */
 typedef struct pending_job
@@ -62,10 +61,10 @@ job_check_role(Oid role)
 	if (HeapTupleIsValid(tuple))
 		ReleaseSysCache(tuple);
 	if (!login)
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("role \"%s\" is not permitted to log in", GetUserNameFromId(role, true)),
-				 errhint("A call in the background connects as it. Call as a role that may log in, or use PostgreSQL 17.")));
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						errmsg("role \"%s\" is not permitted to log in", GetUserNameFromId(role, true)),
+						errhint("A call in the background connects as it. Call as a role that may log in, or use "
+								"PostgreSQL 17.")));
 #endif
 }
 
@@ -73,7 +72,7 @@ job_check_role(Oid role)
 static int64
 job_store(Oid owner, Datum function, Datum arguments)
 {
-	/* all that does not come from the server alone: the job's process would have its own role's, after SET ROLE other ones */
+	/* all that is not the server's alone: the job's process would have its own role's, after SET ROLE other ones */
 	static dana_statement look = DANA_STATEMENT(
 		"SELECT coalesce(pg_catalog.jsonb_object_agg(s.name, s.setting), '{}') FROM pg_catalog.pg_settings AS s "
 		"WHERE (s.source OPERATOR(pg_catalog.~) '^(global|database|user|database user|client|session)$' "
@@ -87,13 +86,12 @@ job_store(Oid owner, Datum function, Datum arguments)
 		"INSERT INTO dana.job_log (function, arguments, settings, limits, owner) VALUES ($1, $2, $3, $4, $5) RETURNING id",
 		TEXTOID, JSONBOID, JSONBOID, JSONBOID, OIDOID);
 	dana_identity before;
-	Datum		  role[] = {ObjectIdGetDatum(owner)};
 	Datum		  values[5] = {function, arguments, 0, JsonbPGetDatum(dana_bounds_carry()), ObjectIdGetDatum(owner)};
 	int64		  id;
 
-	/* as they are now, not as they are for the tables' owner; so under the caller's search_path, which finds nothing here */
+	/* as they are now, not for the tables' owner; so under the caller's search_path, which finds nothing here */
 	dana_connect();
-	dana_read(&look, role, NULL);
+	dana_read(&look, &(Datum){ObjectIdGetDatum(owner)}, NULL);
 	values[2] = JsonbPGetDatum(DatumGetJsonbPCopy(dana_value(0, 1)));
 	SPI_finish();
 	before = dana_become_owner();
@@ -110,8 +108,8 @@ job_register(const pending_job *started)
 	BackgroundWorkerHandle *handle;
 
 	StaticAssertStmt(sizeof started->job <= BGW_EXTRALEN, "a job must fit into bgw_extra");
-	snprintf(worker.bgw_name, BGW_MAXLEN, DANA_JOB_TYPE " " INT64_FORMAT ": %s", started->job.id, started->function);
-	strlcpy(worker.bgw_type, DANA_JOB_TYPE, BGW_MAXLEN);
+	snprintf(worker.bgw_name, BGW_MAXLEN, JOB_TYPE " " INT64_FORMAT ": %s", started->job.id, started->function);
+	strlcpy(worker.bgw_type, JOB_TYPE, BGW_MAXLEN);
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
 	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
 	worker.bgw_restart_time = BGW_NEVER_RESTART;
@@ -169,7 +167,7 @@ job_is_process(int pid)
 {
 	const char *type = GetBackgroundWorkerTypeByPid(pid);
 
-	return type != NULL && strcmp(type, DANA_JOB_TYPE) == 0;
+	return type != NULL && strcmp(type, JOB_TYPE) == 0;
 }
 
 /* How many jobs run in the server, in whatever database; of one role where it is given */
@@ -192,11 +190,11 @@ static void
 jobs_check_limit(int running, int started, int most, const char *setting, const char *role)
 {
 	if (most != 0 && running + started > most)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 role == NULL ? errmsg("too many jobs") : errmsg("too many jobs for role \"%s\"", role),
-				 errdetail("%d are running, this transaction starts %d, and %s is %d.", running, started, setting, most),
-				 errhint("Wait until other jobs end, or ask the administrator to increase %s.", setting)));
+		ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+						role == NULL ? errmsg("too many jobs") : errmsg("too many jobs for role \"%s\"", role),
+						errdetail("%d are running, this transaction starts %d, and %s is %d.", running, started,
+								  setting, most),
+						errhint("Wait until other jobs end, or ask the administrator to increase %s.", setting)));
 }
 
 /* Whether the server's and the roles' limits leave room for the pending jobs */
@@ -293,8 +291,7 @@ DANA_COMMAND(dana_start)
 	MemoryContext caller;
 
 	if (InSecurityRestrictedOperation())
-		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-						errmsg("cannot start a job within a security-restricted operation")));
+		dana_error(INSUFFICIENT_PRIVILEGE, "cannot start a job within a security-restricted operation");
 	job_check_role(GetUserId());
 	dana_job_arguments(function, PG_GETARG_JSONB_P(1), &arguments);
 	dana_require_execute(arguments.function);
@@ -362,8 +359,8 @@ job_is_over(const job_row *row)
 }
 
 /*
- * Whether a job was ended without a word, where nobody held its lock before its row was read. Its process has no lock for
- * a moment where it takes it again after its transaction failed at the commit.
+ * Whether a job was ended without a word, where nobody held its lock before its row was read. Its process has no lock
+ * for a moment where it takes it again after its transaction failed at the commit.
  */
 static bool
 job_is_lost(const job_row *row)
@@ -382,9 +379,7 @@ job_wait_for_lock(void *state)
 {
 	waiting *wait = state;
 
-	/* for this subtransaction */
-	(void)set_config_option("lock_timeout", psprintf("%d", wait->milliseconds), PGC_USERSET, PGC_S_SESSION,
-							GUC_ACTION_LOCAL, true, 0, false);
+	dana_set_for_now("lock_timeout", psprintf("%d", wait->milliseconds)); /* the subtransaction is rolled back */
 	(void)LockAcquire(&wait->tag, ShareLock, false, false);
 	LockRelease(&wait->tag, ShareLock, false);
 }
@@ -413,8 +408,7 @@ DANA_COMMAND(dana_wait)
 		PG_RETURN_NULL();
 	id = PG_GETARG_INT64(0);
 	if (!(timeout >= 0))
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("argument \"timeout\" must be a number of seconds from 0, not %g", timeout)));
+		dana_refuse_argument("timeout", "be a number of seconds from 0, not %g", timeout);
 	row = job_require(id);
 	if (row.ours && !job_is_over(&row))
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -469,10 +463,9 @@ DANA_COMMAND(dana_cancel)
 		PG_RETURN_BOOL(false);
 	if (row.ours)
 	{
-		Datum		  values[] = {Int64GetDatum(id)};
 		dana_identity before = dana_become_owner();
 
-		dana_run(&cancel, values, NULL);
+		dana_run(&cancel, &(Datum){Int64GetDatum(id)}, NULL);
 		dana_become_caller(before);
 		PG_RETURN_BOOL(true);
 	}
@@ -481,8 +474,8 @@ DANA_COMMAND(dana_cancel)
 }
 
 /*
- * dana_job_lost(job): whether nobody works on a job that is not over. The lock is asked before the row: its worker drops
- * it when the row says how the job ended, which an older snapshot does not see. A standby has no such locks.
+ * dana_job_lost(job): whether nobody works on a job that is not over. The lock is asked before the row: its worker
+ * drops it when the row says how the job ended, which an older snapshot does not see. A standby has no such locks.
  */
 DANA_FUNCTION(dana_job_lost)
 {

@@ -83,9 +83,9 @@ dana_json_member(Jsonb *object, const char *key)
 	return JsonbValueToJsonb(value != NULL ? value : &nothing);
 }
 
-/* Elements of an array, which must all be of a type */
+/* Elements of an array, all of a type; -1 where there is no such array */
 static int
-json_elements(Jsonb *object, const char *key, enum jbvType type, JsonbValue ***elements)
+json_elements_if(Jsonb *object, const char *key, enum jbvType type, JsonbValue ***elements)
 {
 	JsonbValue *found = json_member(object, key);
 	bool		array = found != NULL && found->type == jbvBinary && JsonContainerIsArray(found->val.binary.data);
@@ -97,21 +97,92 @@ json_elements(Jsonb *object, const char *key, enum jbvType type, JsonbValue ***e
 		(*elements)[i] = getIthJsonbValueFromContainer(found->val.binary.data, i);
 		array = (*elements)[i]->type == type;
 	}
-	if (!array)
+	return array ? count : -1;
+}
+
+static int
+json_elements(Jsonb *object, const char *key, enum jbvType type, JsonbValue ***elements)
+{
+	int count = json_elements_if(object, key, type, elements);
+
+	if (count < 0)
 		dana_protocol_error("sent no array \"%s\" of %s", key, type == jbvString ? "texts" : "integers");
 	return count;
 }
 
-int
-dana_json_strings(Jsonb *object, const char *key, char ***values)
+dana_texts
+dana_json_keys(Jsonb *object)
+{
+	JsonbIterator *members = JsonbIteratorInit(&object->root);
+	JsonbIteratorToken token;
+	JsonbValue	   member;
+	dana_texts	   keys = {.values = palloc(sizeof(char *) * Max(JB_ROOT_COUNT(object), 1))};
+
+	while ((token = JsonbIteratorNext(&members, &member, true)) != WJB_DONE)
+		if (token == WJB_KEY)
+			keys.values[keys.count++] = pnstrdup(member.val.string.val, member.val.string.len);
+	return keys;
+}
+
+bool
+dana_json_are_texts(Jsonb *object, const char *key)
 {
 	JsonbValue **elements;
-	int			 count = json_elements(object, key, jbvString, &elements);
 
-	*values = palloc(sizeof(char *) * Max(count, 1));
+	return json_elements_if(object, key, jbvString, &elements) >= 0;
+}
+
+char *
+dana_json_scalar(Jsonb *object, const char *key)
+{
+	JsonbValue *value = json_member(object, key);
+
+	if (value != NULL && value->type == jbvNumeric)
+		return DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(value->val.numeric)));
+	return dana_json_string(object, key);
+}
+
+int
+dana_json_objects(Jsonb *object, const char *key, Jsonb ***values)
+{
+	JsonbValue **elements;
+	int			 count = dana_json_is_null(object, key) ? 0 : json_elements_if(object, key, jbvBinary, &elements);
+
+	*values = palloc(sizeof(Jsonb *) * Max(count, 1));
 	for (int i = 0; i < count; i++)
-		(*values)[i] = pnstrdup(elements[i]->val.string.val, elements[i]->val.string.len);
+	{
+		(*values)[i] = JsonbValueToJsonb(elements[i]);
+		if (!JB_ROOT_IS_OBJECT((*values)[i]))
+			return -1;
+	}
 	return count;
+}
+
+int
+dana_json_floats(Jsonb *object, const char *key, float **values)
+{
+	JsonbValue **elements;
+	int			 count = json_elements_if(object, key, jbvNumeric, &elements);
+
+	*values = palloc(sizeof(float) * Max(count, 1));
+	for (int i = 0; i < count; i++)
+		(*values)[i] = DatumGetFloat8(DirectFunctionCall1(numeric_float8, NumericGetDatum(elements[i]->val.numeric)));
+	return count;
+}
+
+dana_texts
+dana_json_texts(Jsonb *object, const char *key)
+{
+	JsonbValue **elements;
+	dana_texts	 texts = {.count = -1};
+
+	if (dana_json_is_null(object, key))
+		return texts;
+	texts.count = json_elements(object, key, jbvString, &elements);
+	texts.values = palloc(sizeof(char *) * Max(texts.count, 1));
+	for (int i = 0; i < texts.count; i++)
+		texts.values[i] = pnstrdup(elements[i]->val.string.val, elements[i]->val.string.len);
+	return texts;
 }
 
 int
@@ -157,6 +228,13 @@ void
 dana_json_close(StringInfo to, char bracket)
 {
 	appendStringInfoChar(to, bracket);
+}
+
+Jsonb *
+dana_json_end(StringInfo to)
+{
+	dana_json_close(to, '}');
+	return dana_json_parse(to->data);
 }
 
 void

@@ -1,8 +1,8 @@
 /*
  * dana_classification_metrics() and dana_regression_metrics(): aggregates over labels and predictions.
  *
- * A NaN is what it is to ORDER BY: equal to itself, above every number. Sums are long double, in which no square of a
- * double overflows.
+ * Predictions that are not finite have no metrics, and are counted. Sums are long double, in which no square of a double
+ * overflows.
  */
 #include "postgres.h"
 
@@ -23,6 +23,7 @@ typedef struct regression
 	long double spread; /* sum of squares of their distances from it (Welford) */
 	long double absolute;
 	long double squared; /* sums of errors */
+	int64		not_finite;
 } regression;
 
 typedef struct scored
@@ -37,11 +38,25 @@ typedef struct classification
 	Size	count;
 	Size	room;
 	bool	zero_one; /* labels so far are 0 and 1 */
-	bool	signs;	  /* labels so far are -1 and 1; neither: there is nothing more to keep */
+	bool	signs;	  /* labels so far are -1 and 1 */
+	bool	whole;	  /* labels and predictions so far are numbers of classes; neither: there is nothing more to keep */
 	bool	probable; /* predictions so far lie in 0 to 1 */
 	bool	has_threshold;
 	float8	threshold;
+	int64	not_finite; /* predictions, which have no metrics */
+	/* of predictions that are a number for each of more than two classes: */
+	int			width;
+	int64	   *confusion; /* rows by their label, and by what was chosen */
+	dana_texts	names;
+	double		loss; /* not long double: what is allocated is aligned to 8 bytes */
 } classification;
+
+/* Classes that a matrix of confusion is made for at most, and that it is shown of */
+#define MOST_CLASSES  1000
+#define SHOWN_CLASSES 100
+
+/* The scores of a row that tell of probabilities need not have a sum of exactly 1 */
+#define ROUNDING 1e-3
 
 /* By the label, too: then sums are the same whatever the order of the rows was */
 static inline int
@@ -60,15 +75,18 @@ compare_scored(const scored *a, const scored *b)
 #define ST_DEFINE
 #include "lib/sort_template.h"
 
-/* An aggregate's state, made with the first row that counts; NULL: none has */
-static void *
-metrics_state(FunctionCallInfo fcinfo, Size size, MemoryContext *context)
+/* Whether a row counts; and an aggregate's state, made with the first one that does. NULL, as the result: none has */
+static bool
+metrics_row(FunctionCallInfo fcinfo, Size size, void *state, MemoryContext *context)
 {
+	const bool counts = !PG_ARGISNULL(1) && !PG_ARGISNULL(2);
+	void	 **of = state;
+
 	if (!AggCheckCallContext(fcinfo, context))
 		elog(ERROR, "a metric was called outside an aggregate");
-	if (!PG_ARGISNULL(0))
-		return PG_GETARG_POINTER(0);
-	return PG_ARGISNULL(1) || PG_ARGISNULL(2) ? NULL : MemoryContextAllocZero(*context, size);
+	*of = !PG_ARGISNULL(0) ? PG_GETARG_POINTER(0) : counts ? MemoryContextAllocZero(*context, size) : NULL;
+	fcinfo->isnull = *of == NULL;
+	return counts;
 }
 
 /* null where it is not known; as jsonb has it, a string where it is not finite */
@@ -91,13 +109,16 @@ append_ratio(StringInfo to, const char *name, double part, double whole)
 DANA_FUNCTION(dana_regression_add)
 {
 	MemoryContext context;
-	regression	 *state = metrics_state(fcinfo, sizeof *state, &context);
+	regression	 *state;
 	long double	  label, error, distance;
 
-	if (state == NULL)
-		PG_RETURN_NULL();
-	if (PG_ARGISNULL(1) || PG_ARGISNULL(2))
+	if (!metrics_row(fcinfo, sizeof *state, &state, &context))
 		PG_RETURN_POINTER(state);
+	if (!isfinite(PG_GETARG_FLOAT8(1)) || !isfinite(PG_GETARG_FLOAT8(2)))
+	{
+		state->not_finite++;
+		PG_RETURN_POINTER(state);
+	}
 	label = PG_GETARG_FLOAT8(1);
 	error = label - PG_GETARG_FLOAT8(2);
 	distance = label - state->mean;
@@ -110,81 +131,248 @@ DANA_FUNCTION(dana_regression_add)
 
 DANA_FUNCTION(dana_regression_final)
 {
-	const regression *state = PG_ARGISNULL(0) ? NULL : (const regression *)PG_GETARG_POINTER(0);
+	const regression *state = (const regression *)PG_GETARG_POINTER(0);
 	StringInfoData	  made;
 
-	if (state == NULL)
-		PG_RETURN_NULL();
 	dana_json_begin(&made);
 	dana_json_number(&made, "rows", state->rows);
-	append_metric(&made, "mae", true, state->absolute / state->rows);
-	append_metric(&made, "rmse", true, sqrtl(state->squared / state->rows));
+	append_metric(&made, "mae", state->rows > 0, state->absolute / state->rows);
+	append_metric(&made, "rmse", state->rows > 0, sqrtl(state->squared / state->rows));
 	append_metric(&made, "r2", state->spread != 0, 1 - state->squared / state->spread);
-	dana_json_close(&made, '}');
-	PG_RETURN_JSONB_P(dana_json_parse(made.data));
+	dana_json_number(&made, "not_finite", state->not_finite);
+	PG_RETURN_JSONB_P(dana_json_end(&made));
 }
 
 /* All rows have the first one's threshold: a metric has one */
 static void
-take_threshold(FunctionCallInfo fcinfo, classification *state)
+take_threshold(FunctionCallInfo fcinfo, classification *state, int argument)
 {
-	bool   given = PG_NARGS() > 3 && !PG_ARGISNULL(3);
-	float8 threshold = given ? PG_GETARG_FLOAT8(3) : 0;
+	bool   given = PG_NARGS() > argument && !PG_ARGISNULL(argument);
+	float8 threshold = given ? PG_GETARG_FLOAT8(argument) : 0;
 
 	if (state->room > 0 && (given != state->has_threshold || float8_ne(threshold, state->threshold)))
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("the threshold of dana_classification_metrics() must be the same for all rows")));
+		dana_error(INVALID_PARAMETER_VALUE,
+				   "the threshold of dana_classification_metrics() must be the same for all rows");
 	state->has_threshold = given;
 	state->threshold = threshold;
+}
+
+static inline bool
+is_class_number(float8 number)
+{
+	return number >= 0 && number < MOST_CLASSES && number == floor(number);
+}
+
+/* Keeps a row with one number for its prediction, unless labels tell no classes apart */
+static void
+keep_pair(classification *state, scored row, MemoryContext context)
+{
+	if (!isfinite(row.prediction))
+	{
+		state->not_finite++;
+		return;
+	}
+	if (state->room == 0)
+	{
+		state->zero_one = state->signs = state->whole = state->probable = true;
+		state->room = 16;
+		state->pairs = MemoryContextAlloc(context, sizeof(scored) * state->room);
+	}
+	state->zero_one &= row.label == 0 || row.label == 1;
+	state->signs &= row.label == -1 || row.label == 1;
+	state->whole &= is_class_number(row.label) && is_class_number(row.prediction);
+	state->probable &= row.prediction >= 0 && row.prediction <= 1;
+	if (!state->zero_one && !state->signs && !state->whole)
+	{
+		if (state->pairs != NULL)
+			pfree(state->pairs);
+		state->pairs = NULL;
+		return;
+	}
+	if (state->count == state->room)
+		state->pairs = repalloc_huge(state->pairs, sizeof(scored) * (state->room *= 2));
+	state->pairs[state->count++] = row;
 }
 
 /* dana_classification_add(state, label, prediction [, threshold]) */
 DANA_FUNCTION(dana_classification_add)
 {
 	MemoryContext	context;
-	classification *state = metrics_state(fcinfo, sizeof *state, &context);
-	scored			row;
+	classification *state;
 
-	if (state == NULL)
-		PG_RETURN_NULL();
-	if (PG_ARGISNULL(1) || PG_ARGISNULL(2))
-		PG_RETURN_POINTER(state);
-	take_threshold(fcinfo, state);
-	if (state->room == 0)
+	if (metrics_row(fcinfo, sizeof *state, &state, &context))
 	{
-		state->zero_one = state->signs = state->probable = true;
-		state->room = 16;
-		state->pairs = MemoryContextAlloc(context, sizeof(scored) * state->room);
+		take_threshold(fcinfo, state, 3);
+		keep_pair(state, (scored){PG_GETARG_FLOAT8(2), PG_GETARG_FLOAT8(1)}, context);
 	}
-	row.label = PG_GETARG_FLOAT8(1);
-	row.prediction = PG_GETARG_FLOAT8(2);
-	state->zero_one &= row.label == 0 || row.label == 1;
-	state->signs &= row.label == -1 || row.label == 1;
-	state->probable &= row.prediction >= 0 && row.prediction <= 1;
-	if (!state->zero_one && !state->signs)
-	{
-		if (state->pairs != NULL)
-			pfree(state->pairs);
-		state->pairs = NULL;
-		PG_RETURN_POINTER(state);
-	}
-	if (state->count == state->room)
-		state->pairs = repalloc_huge(state->pairs, sizeof(scored) * (state->room *= 2));
-	state->pairs[state->count++] = row;
 	PG_RETURN_POINTER(state);
+}
+
+/* Counts a row with a number for each class */
+static void
+count_scores(classification *state, float8 label, const float4 *scores)
+{
+	int	   chosen = 0;
+	double sum = 0;
+
+	for (int i = 0; i < state->width; i++)
+	{
+		if (!isfinite(scores[i]))
+		{
+			state->not_finite++;
+			return;
+		}
+		if (scores[i] > scores[chosen])
+			chosen = i;
+		state->probable &= scores[i] >= 0;
+		sum += scores[i];
+	}
+	if (!is_class_number(label) || label >= state->width)
+		return; /* no class of the model's */
+	state->probable &= fabs(sum - 1) < ROUNDING;
+	state->confusion[(int)label * state->width + chosen]++;
+	state->loss -= log(Max(scores[(int)label], LEAST_PROBABILITY));
+	state->count++;
+}
+
+/* dana_classification_add_each(state, label, scores [, classes, threshold]): a number, or one for each class */
+DANA_FUNCTION(dana_classification_add_each)
+{
+	MemoryContext	context;
+	classification *state;
+	ArrayType	   *array;
+	const float4   *scores;
+	int				width;
+
+	if (!metrics_row(fcinfo, sizeof *state, &state, &context))
+		PG_RETURN_POINTER(state);
+	take_threshold(fcinfo, state, 4);
+	array = PG_GETARG_ARRAYTYPE_P(2);
+	width = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+	if (width < 1 || width > MOST_CLASSES || ARR_HASNULL(array) || (state->width > 0 && state->width != width))
+		dana_error(INVALID_PARAMETER_VALUE, "predictions must have a number for each of the same 1 to %d classes",
+				   MOST_CLASSES);
+	if (state->width == 0)
+	{
+		MemoryContext caller = MemoryContextSwitchTo(context);
+
+		state->names = PG_NARGS() > 3 && !PG_ARGISNULL(3) ? dana_texts_of(PG_GETARG_DATUM(3)) : (dana_texts){.count = -1};
+		state->width = width;
+		if (width > 2)
+		{
+			state->confusion = palloc0(sizeof(int64) * width * width);
+			state->probable = true;
+		}
+		MemoryContextSwitchTo(caller);
+	}
+	scores = (const float4 *)ARR_DATA_PTR(array);
+	if (width > 2)
+		count_scores(state, PG_GETARG_FLOAT8(1), scores);
+	else if (width == 1)
+		keep_pair(state, (scored){scores[0], PG_GETARG_FLOAT8(1)}, context);
+	else
+	{
+		bool likely = scores[0] >= 0 && scores[1] >= 0 && fabs((double)scores[0] + scores[1] - 1) < ROUNDING;
+
+		keep_pair(state, (scored){likely ? scores[1] : (double)scores[1] - scores[0], PG_GETARG_FLOAT8(1)}, context);
+	}
+	PG_RETURN_POINTER(state);
+}
+
+/* Metrics of any number of classes, each against the others; `loss` where it is known. Means are over classes that occur */
+static Datum
+of_confusion(const int64 *confusion, int width, const classification *state, bool known)
+{
+	StringInfoData made;
+	StringInfoData each;
+	int64		   right = 0, rows = 0;
+	int			   occurring = 0;
+	double		   precision = 0, recall = 0, f1 = 0;
+
+	dana_json_begin(&made);
+	initStringInfo(&each);
+	dana_json_open(&each, NULL, '[');
+	for (int i = 0; i < width; i++)
+	{
+		const int64 hits = confusion[i * width + i];
+		int64		labelled = 0, chosen = 0;
+
+		for (int k = 0; k < width; k++)
+		{
+			labelled += confusion[i * width + k];
+			chosen += confusion[k * width + i];
+		}
+		right += hits;
+		rows += labelled;
+		if (labelled + chosen > 0)
+		{
+			occurring++;
+			precision += (double)hits / Max(chosen, 1);
+			recall += (double)hits / Max(labelled, 1);
+			f1 += 2.0 * hits / (labelled + chosen);
+		}
+		dana_json_open(&each, NULL, '{');
+		dana_json_text(&each, "class", i < state->names.count ? state->names.values[i] : psprintf("%d", i));
+		dana_json_number(&each, "rows", labelled);
+		append_ratio(&each, "precision", hits, chosen);
+		append_ratio(&each, "recall", hits, labelled);
+		append_ratio(&each, "f1", 2 * hits, labelled + chosen);
+		dana_json_close(&each, '}');
+	}
+	dana_json_close(&each, ']');
+	dana_json_number(&made, "rows", rows);
+	append_ratio(&made, "accuracy", right, rows);
+	append_ratio(&made, "precision", precision, occurring);
+	append_ratio(&made, "recall", recall, occurring);
+	append_ratio(&made, "f1", f1, occurring);
+	append_metric(&made, "log_loss", known && rows > 0, state->loss / Max(rows, 1));
+	dana_json_number(&made, "not_finite", state->not_finite);
+	appendStringInfo(&made, ",\"classes\":%s", each.data);
+	if (width <= SHOWN_CLASSES)
+	{
+		dana_json_open(&made, "confusion", '[');
+		for (int i = 0; i < width; i++)
+		{
+			dana_json_open(&made, NULL, '[');
+			for (int k = 0; k < width; k++)
+				dana_json_number(&made, NULL, confusion[i * width + k]);
+			dana_json_close(&made, ']');
+		}
+		dana_json_close(&made, ']');
+	}
+	return JsonbPGetDatum(dana_json_end(&made));
+}
+
+/* The same of rows whose predictions are numbers of classes */
+static Datum
+of_numbers(classification *state, int width)
+{
+	int64 *confusion = palloc0(sizeof(int64) * width * width);
+
+	state->names.count = -1;
+	for (Size i = 0; i < state->count; i++)
+		confusion[(int)state->pairs[i].label * width + (int)state->pairs[i].prediction]++;
+	return of_confusion(confusion, width, state, false);
 }
 
 DANA_FUNCTION(dana_classification_final)
 {
-	classification *state = PG_ARGISNULL(0) ? NULL : (classification *)PG_GETARG_POINTER(0);
+	classification *state = (classification *)PG_GETARG_POINTER(0);
 	double			threshold;
 	StringInfoData	made;
 	/* of rows by their label and what was chosen: true and false positives, and negatives */
 	int64		tp = 0, fp = 0, fn = 0, tn = 0;
+	int			width = 0; /* of classes, if labels and predictions are their numbers */
 	long double wins = 0; /* pairs of a positive and a negative row in their right order; ties are half of it */
 	long double loss = 0;
 
-	if (state == NULL || state->pairs == NULL)
+	for (Size i = 0; i < state->count && state->whole; i++)
+		width = Max(width, (int)Max(state->pairs[i].label, state->pairs[i].prediction) + 1);
+	if (state->confusion != NULL)
+		PG_RETURN_DATUM(of_confusion(state->confusion, state->width, state, state->probable));
+	if (width > 2)
+		PG_RETURN_DATUM(of_numbers(state, width));
+	if (state->room > 0 && state->pairs == NULL)
 		PG_RETURN_NULL();
 	threshold = state->has_threshold ? state->threshold : state->zero_one ? 0.5 : 0;
 	/* more rows may come, as in a window: they go behind the sorted ones */
@@ -215,11 +403,12 @@ DANA_FUNCTION(dana_classification_final)
 				negatives * log(Max(1 - prediction, LEAST_PROBABILITY));
 	}
 	dana_json_begin(&made);
+	dana_json_number(&made, "rows", state->count);
 	append_ratio(&made, "accuracy", tp + tn, state->count);
 	append_ratio(&made, "precision", tp, tp + fp);
 	append_ratio(&made, "recall", tp, tp + fn);
 	append_ratio(&made, "f1", 2 * tp, 2 * tp + fp + fn);
-	append_metric(&made, "log_loss", state->probable, loss / state->count);
+	append_metric(&made, "log_loss", state->probable && state->count > 0, loss / Max(state->count, 1));
 	append_ratio(&made, "auc", wins, (double)(tp + fn) * (fp + tn));
 	dana_json_open(&made, "confusion", '{');
 	dana_json_number(&made, "tp", tp);
@@ -227,6 +416,6 @@ DANA_FUNCTION(dana_classification_final)
 	dana_json_number(&made, "fn", fn);
 	dana_json_number(&made, "tn", tn);
 	dana_json_close(&made, '}');
-	dana_json_close(&made, '}');
-	PG_RETURN_JSONB_P(dana_json_parse(made.data));
+	dana_json_number(&made, "not_finite", state->not_finite);
+	PG_RETURN_JSONB_P(dana_json_end(&made));
 }

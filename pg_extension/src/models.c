@@ -9,10 +9,7 @@
 #include "utils/typcache.h"
 
 #include "dana.h"
-#include "arguments.h"
-#include "models.h"
-
-#define MODEL_NAME_LIMIT 255
+#include "training.h"
 
 /* Cuts "@version" off; 0 where there is none. A version is written in one way: @2, not @02 or @+2. */
 static int
@@ -32,7 +29,7 @@ cut_version(char *reference)
 	return version;
 }
 
-/* Cuts "owner." off the front, a role as quote_identifier() writes it or as it is; InvalidOid where there is no such role */
+/* Cuts "owner." off, a role as quote_identifier() writes it or as it is; InvalidOid where there is no such role */
 static Oid
 cut_owner(char **reference)
 {
@@ -83,17 +80,19 @@ owner_of_namesake(const char *name, Oid caller)
 
 /* Finds a version among one role's models, and whether the caller may use it */
 static bool
-find_of_owner(dana_statement *find, Oid owner, const char *name, int version, Oid caller,
-			  uint64 (*run)(dana_statement *statement, Datum *values, const char *nulls))
+find_of_owner(Oid owner, const char *name, int version, Oid caller, bool read_only)
 {
+	static dana_statement find = DANA_STATEMENT(
+		"SELECT * FROM dana.model WHERE owner = $1 AND name = $2 AND ($3 = 0 OR version = $3) "
+		"ORDER BY active DESC, version DESC LIMIT 1", OIDOID, TEXTOID, INT4OID);
 	Datum values[] = {ObjectIdGetDatum(owner), CStringGetTextDatum(name), Int32GetDatum(version)};
 
-	return OidIsValid(owner) && run(find, values, NULL) > 0 && dana_may_use(caller, owner, dana_value(0, 2));
+	return OidIsValid(owner) && dana_execute(&find, values, NULL, InvalidSnapshot, read_only) > 0 &&
+		dana_may_use(caller, owner, dana_value(0, DANA_MODEL_USERS));
 }
 
 void
-dana_model_find(dana_statement *find, const char *reference, Oid caller,
-				uint64 (*run)(dana_statement *statement, Datum *values, const char *nulls))
+dana_model_find(const char *reference, Oid caller, bool read_only)
 {
 	char *name = pstrdup(reference);
 	int	  version = cut_version(name);
@@ -102,10 +101,10 @@ dana_model_find(dana_statement *find, const char *reference, Oid caller,
 	char *namesake;
 
 	/* the caller's own first: a point in its name makes it no one else's */
-	if (find_of_owner(find, caller, name, version, caller, run))
+	if (find_of_owner(caller, name, version, caller, read_only))
 		return;
 	owner = cut_owner(&rest);
-	if (find_of_owner(find, owner, rest, version, caller, run))
+	if (find_of_owner(owner, rest, version, caller, read_only))
 		return;
 	namesake = owner_of_namesake(name, caller);
 	ereport(ERROR,
@@ -115,79 +114,147 @@ dana_model_find(dana_statement *find, const char *reference, Oid caller,
 							  : errhint("SELECT owner, name, version FROM dana.model lists the models; dana_train() makes one.")));
 }
 
-/* dana.dana_find_model(reference): owner, name and version */
-DANA_FUNCTION(dana_find_model)
+/* The last result's row, as one of a type of schema dana */
+static Datum
+model_row(const char *type)
 {
-	static dana_statement find = DANA_MODEL_FIND("NULL");
-	TupleDesc	  type;
-	dana_identity before;
-	Datum		  values[3];
-	bool		  nulls[3] = {false};
-	HeapTuple	  row;
+	Oid row = get_rel_type_id(dana_catalog_table(type));
 
-	if (get_call_result_type(fcinfo, NULL, &type) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "dana_find_model() must return a row");
-	dana_require_arguments(fcinfo, 1);
-	before = dana_become_owner();
-	dana_model_find(&find, text_to_cstring(PG_GETARG_TEXT_PP(0)), before.user, dana_read);
-	values[0] = dana_value(0, 1);
-	values[1] = dana_value(0, 3);
-	values[2] = dana_value(0, 4);
-	row = heap_form_tuple(BlessTupleDesc(type), values, nulls);
-	dana_become_caller(before);
-	PG_RETURN_DATUM(HeapTupleGetDatum(row));
+	return heap_copy_tuple_as_datum(SPI_tuptable->vals[0], lookup_rowtype_tupdesc_copy(row, -1));
 }
 
+/* dana.dana_find_model(reference): its row of dana.model */
+DANA_FUNCTION(dana_find_model)
+{
+	dana_identity before;
+	Datum		  row;
+
+	dana_require_arguments(fcinfo, 1);
+	before = dana_become_owner();
+	dana_model_find(text_to_cstring(PG_GETARG_TEXT_PP(0)), before.user, true);
+	row = model_row("model");
+	dana_become_caller(before);
+	PG_RETURN_DATUM(row);
+}
+
+/* What is read of a model before a training */
 typedef struct weights_reading
 {
 	StringInfo	to;
-	const char *key;
 	const char *reference;
+	dana_texts	classes;
 } weights_reading;
 
 static void
 append_weights(void *state)
 {
-	static dana_statement find = DANA_MODEL_FIND("parameters, weights");
 	weights_reading *reading = state;
 	dana_identity	 before = dana_become_owner();
 	ArrayType		*weights;
 	Size			 length;
 	char			*hex;
 
-	dana_model_find(&find, reading->reference, before.user, dana_run);
-	weights = DatumGetArrayTypePCopy(dana_value(0, DANA_MODEL_COLUMNS + 2));
+	dana_model_find(reading->reference, before.user, false);
+	weights = DatumGetArrayTypePCopy(dana_value(0, DANA_MODEL_WEIGHTS));
 	length = sizeof(float4) * ArrayGetNItems(ARR_NDIM(weights), ARR_DIMS(weights));
 	hex = palloc(2 * length + 1);
 	hex[hex_encode(ARR_DATA_PTR(weights), length, hex)] = '\0';
 	pfree(weights);
-	dana_json_open(reading->to, reading->key, '{');
-	dana_json_object(reading->to, "parameters", DatumGetJsonbP(dana_value(0, DANA_MODEL_COLUMNS + 1)));
+	dana_json_open(reading->to, "warm_start_from", '{');
+	dana_json_object(reading->to, "parameters", DatumGetJsonbP(dana_value(0, DANA_MODEL_PARAMETERS)));
 	dana_json_text(reading->to, "weights", hex);
 	dana_json_close(reading->to, '}');
 	dana_become_caller(before);
 }
 
-void
-dana_model_append_weights(StringInfo to, const char *key, const char *reference)
+typedef struct metadata_reading
 {
-	dana_peek(append_weights, &(weights_reading){to, key, reference});
+	const char *reference;
+	Jsonb	   *metadata;
+} metadata_reading;
+
+static void
+read_metadata(void *state)
+{
+	metadata_reading *reading = state;
+	dana_identity	  before = dana_become_owner();
+
+	dana_model_find(reading->reference, before.user, false);
+	reading->metadata = DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_METADATA));
+	dana_become_caller(before);
+}
+
+Jsonb *
+dana_model_metadata(const char *reference)
+{
+	metadata_reading reading = {.reference = reference};
+
+	dana_peek(read_metadata, &reading);
+	return reading.metadata;
+}
+
+void
+dana_model_append_weights(StringInfo to, const char *reference)
+{
+	dana_peek(append_weights, &(weights_reading){.to = to, .reference = reference});
+}
+
+static void
+read_classes(void *state)
+{
+	weights_reading *reading = state;
+	dana_identity	 before = dana_become_owner();
+
+	dana_model_find(reading->reference, before.user, false);
+	reading->classes = dana_json_texts(DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_METADATA)), "classes");
+	dana_become_caller(before);
+}
+
+dana_texts
+dana_model_classes(const char *reference)
+{
+	weights_reading reading = {.reference = reference};
+
+	dana_peek(read_classes, &reading);
+	return reading.classes;
 }
 
 void
 dana_model_check_name(const char *name)
 {
-	if (name[0] == '\0' || strlen(name) > MODEL_NAME_LIMIT || strchr(name, '@') != NULL)
+	if (name[0] == '\0' || strlen(name) > DANA_NAME_LIMIT || strchr(name, '@') != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_NAME),
 				 errmsg("\"%s\" cannot be a model's name", name),
-				 errdetail("A name has 1 to %d bytes and no \"@\", which stands before a version.", MODEL_NAME_LIMIT)));
+				 errdetail("A name has 1 to %d bytes and no \"@\", which stands before a version.", DANA_NAME_LIMIT)));
+}
+
+/* Says that a name stands for a model of other rows from now on, if nobody chose it but the rule */
+static void
+tell_of_replaced(const dana_new_model *model, Datum owner, Datum name, int version)
+{
+	static dana_statement find = DANA_STATEMENT(
+		"SELECT version, coalesce(metadata ->> 'query', metadata ->> 'source'), metadata ? 'query' FROM dana.model "
+		"WHERE owner = $1 AND name = $2 ORDER BY active DESC, version DESC LIMIT 1", OIDOID, TEXTOID);
+	const dana_training *training = model->training;
+	const char *query = training->whole_query;
+	char	   *before;
+
+	if (!training->unnamed || training->group != NULL || version == 1 || dana_run(&find, ((Datum[]){owner, name}), NULL) == 0)
+		return;
+	before = TextDatumGetCString(dana_value(0, 2));
+	if (strcmp(before, query != NULL ? query : model->source) != 0)
+		dana_notice(NOTICE, psprintf("\"%s@%d\" names the other one. To keep both in use, give the argument \"model\".",
+									 training->model, DatumGetInt32(dana_value(0, 1))),
+					"model \"%s\" was trained on %s (version %d), and is now trained on %s (version %d)", training->model,
+					DatumGetBool(dana_value(0, 3)) ? "another query" : before, DatumGetInt32(dana_value(0, 1)),
+					query != NULL ? "a query" : model->source, version);
 }
 
 /*
  * The next version of a model. Two trainings under one name, whatever their isolation level, must not choose the same:
- * the lock, which no SQL statement can take, is held until the transaction ends. It is the owner's, so no other role waits
- * for it. The models of groups share one: a lock for each of some thousand would fill the table of locks.
+ * the lock, which no SQL statement can take, is held until the transaction ends. It is the owner's, so no other role
+ * waits for it. The models of groups share one: a lock for each of some thousand would fill the table of locks.
  */
 static int
 next_version(Oid owner, const char *name)
@@ -216,38 +283,38 @@ dana_model_store(const dana_new_model *model)
 		"INSERT INTO dana.run (model, model_version, rule, source, owner, backend, started, wall_seconds, "
 		" modelled_seconds, epochs, converged, loss, tuples, skipped, pages, cycles, design, counters) "
 		"SELECT $1, $2, $3, $4, $5, $6, clock_timestamp() - make_interval(secs => $7), $7, "
-		" (r ->> 'modelled_seconds')::float8, (r ->> 'epochs')::int4, (r ->> 'converged')::bool, (r ->> 'loss')::float8, "
-		" (r ->> 'tuples')::int8, (r ->> 'skipped')::int8, (r ->> 'pages')::int8, (r ->> 'cycles')::int8, $9, "
+		" modelled_seconds, epochs, converged, loss, tuples, skipped, pages, cycles, $9, "
 		" (SELECT jsonb_object_agg(key, total) FROM (SELECT key, sum(counter::numeric) AS total "
-		"   FROM jsonb_array_elements($10) AS e, jsonb_each_text(e -> 'counters') AS c (key, counter) GROUP BY key) AS sums) "
-		"FROM (SELECT $8 AS r) AS result "
+		"   FROM jsonb_array_elements($10) AS e, jsonb_each_text(e -> 'counters') AS c (key, counter) "
+		"   GROUP BY key) AS sums) "
+		"FROM jsonb_populate_record(NULL::dana.run, $8) "
 		"RETURNING model, model_version, id, epochs, converged, loss, tuples, skipped, pages, cycles, "
 		" modelled_seconds, wall_seconds",
 		TEXTOID, INT4OID, TEXTOID, TEXTOID, OIDOID, TEXTOID, FLOAT8OID, JSONBOID, JSONBOID, JSONBOID);
 	static dana_statement store_epochs = DANA_STATEMENT(
-		"INSERT INTO dana.epoch (run, epoch, loss, tuples, skipped, cycles, seconds, counters) "
-		"SELECT $1, (e ->> 'epoch')::int4, (e ->> 'loss')::float8, (e ->> 'tuples')::int8, (e ->> 'skipped')::int8, "
-		" (e ->> 'cycles')::int8, (e ->> 'seconds')::float8, e -> 'counters' FROM jsonb_array_elements($2) AS e",
+		"INSERT INTO dana.epoch (run, epoch, loss, test_loss, tuples, skipped, cycles, seconds, counters) "
+		"SELECT $1, epoch, loss, test_loss, tuples, skipped, cycles, seconds, counters "
+		"FROM jsonb_populate_recordset(NULL::dana.epoch, $2)",
 		INT8OID, JSONBOID);
 	dana_identity before = dana_become_owner();
-	Datum		  name = CStringGetTextDatum(model->name);
-	Datum		  rule = CStringGetTextDatum(model->rule);
+	Datum		  name = CStringGetTextDatum(model->training->model);
+	Datum		  rule = CStringGetTextDatum(model->training->rule);
 	Datum		  owner = ObjectIdGetDatum(before.user);
-	Datum		  version = Int32GetDatum(next_version(before.user, model->name));
+	Datum		  version = Int32GetDatum(next_version(before.user, model->training->model));
 	Datum		  result = JsonbPGetDatum(model->result);
 	Datum		  epochs = JsonbPGetDatum(model->epochs);
 	Datum		  of_model[] = {name, version, rule, owner, result, PointerGetDatum(model->weights),
 								PointerGetDatum(model->predictor)};
 	Datum		  of_run[] = {name, version, rule, CStringGetTextDatum(model->source), owner,
-							  CStringGetTextDatum(model->backend), Float8GetDatum(model->wall_seconds), result,
+							  CStringGetTextDatum(model->training->backend), Float8GetDatum(model->wall_seconds), result,
 							  JsonbPGetDatum(model->design), epochs};
 	Datum		  of_epochs[] = {0, epochs};
-	Oid			  type = DatumGetObjectId(DirectFunctionCall1(regtypein, CStringGetDatum("dana.training")));
 	Datum		  row;
 
+	tell_of_replaced(model, owner, name, DatumGetInt32(version));
 	dana_run(&store_model, of_model, model->predictor == NULL ? "      n" : NULL);
 	dana_run(&store_run, of_run, NULL);
-	row = heap_copy_tuple_as_datum(SPI_tuptable->vals[0], lookup_rowtype_tupdesc_copy(type, -1));
+	row = model_row("training");
 	of_epochs[0] = dana_value(0, 3);
 	dana_run(&store_epochs, of_epochs, NULL);
 	dana_become_caller(before);

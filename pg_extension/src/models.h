@@ -1,25 +1,29 @@
 /*
- * Models and their history: tables dana.model, dana.run, dana.epoch.
+ * Rules, models and their history: tables dana.rule, dana.model, dana.run, dana.epoch.
  *
- * Each role has names of its own. A text names a model as [owner.]name[@version]: without an owner it is one of the
- * caller's, without a version the active one, else the highest.
+ * Each role has names of its own for models. A text names a model as [owner.]name[@version]: without an owner it is one
+ * of the caller's, without a version the active one, else the highest.
  */
 #pragma once
 
-#include "lib/stringinfo.h"
 #include "portability/instr_time.h"
-#include "utils/array.h"
-#include "utils/jsonb.h"
 
-#include "catalog.h"
+/* rules.c: a rule, in the current memory context; an error where there is none */
+typedef struct dana_rule
+{
+	char  *text;
+	Jsonb *description; /* the worker's, of its models, inputs and outputs */
+} dana_rule;
+
+extern dana_rule dana_rule_read(const char *name);
+
+/* models.c */
 
 /* What a training leaves */
 typedef struct dana_new_model
 {
-	const char *name;
-	const char *rule;
+	const struct dana_training *training;
 	const char *source; /* the table's name */
-	const char *backend;
 	Jsonb	   *result; /* the worker's RESULT */
 	Jsonb	   *design; /* the worker's DESIGN */
 	Jsonb	   *epochs; /* array of its EPOCHs */
@@ -29,30 +33,44 @@ typedef struct dana_new_model
 	double		wall_seconds;
 } dana_new_model;
 
+#define DANA_NAME_LIMIT 255 /* bytes of a model's name */
+
 /* Raises an error unless this can be a model's name */
 extern void dana_model_check_name(const char *name);
 
-/* A statement that finds a version; `columns` are its fifth and following, after owner, users, name and version */
-#define DANA_MODEL_FIND(columns)                                                                                       \
-	{                                                                                                                  \
-		"SELECT owner, users, name, version, " columns " FROM dana.model WHERE owner = $1 AND name = $2 "              \
-		"AND ($3 = 0 OR version = $3) ORDER BY active DESC, version DESC LIMIT 1",                                     \
-			3, {OIDOID, TEXTOID, INT4OID}, NULL                                                                        \
-	}
-#define DANA_MODEL_COLUMNS 4
+/* Columns of dana.model, by their numbers */
+enum
+{
+	DANA_MODEL_OWNER = 1,
+	DANA_MODEL_NAME,
+	DANA_MODEL_VERSION,
+	DANA_MODEL_USERS = 8,
+	DANA_MODEL_PARAMETERS,
+	DANA_MODEL_WEIGHTS,
+	DANA_MODEL_PREDICTOR,
+	DANA_MODEL_METADATA
+};
 
 /*
- * Runs such a statement, by dana_run() or dana_read(); raises an error where there is no such model, or none that the
- * caller may use, which are one and the same to it. Called as the tables' owner.
+ * Finds a version, whose row is then the last result; raises an error where there is no such model, or none that the
+ * caller may use, which are one and the same to it. `read_only`: as dana_read(). Called as the tables' owner.
  */
-extern void dana_model_find(dana_statement *find, const char *reference, Oid caller,
-							uint64 (*run)(dana_statement *statement, Datum *values, const char *nulls));
+extern void dana_model_find(const char *reference, Oid caller, bool read_only);
 
-/* The reference to a version of what another reference names, for the same caller: it may have models "m" and "owner.m" */
+/* The reference to a version of what another one names, for the same caller: it may have models "m" and "owner.m" */
 extern char *dana_model_version_of(const char *reference, int version);
 
-/* Appends the parameters and weights of a model that the caller may use as a member */
-extern void dana_model_append_weights(StringInfo to, const char *key, const char *reference);
+/* The metadata of a model that the caller may use */
+extern Jsonb *dana_model_metadata(const char *reference);
+
+/* Appends the parameters and weights of a model that the caller may use, as a member "warm_start_from" */
+extern void dana_model_append_weights(StringInfo to, const char *reference);
+
+/* Texts of the classes of a model that the caller may use; count -1: it has none */
+extern dana_texts dana_model_classes(const char *reference);
 
 /* Stores model, run and epochs; returns a row of type dana.training */
 extern Datum dana_model_store(const dana_new_model *model);
+
+/* evaluate.c: SQL that is true of rows that are held out; `place`: what tells them apart, "ctid" or an expression */
+extern char *dana_holdout_expression(const char *place, double part, int seed);

@@ -1,66 +1,108 @@
 /*
- * NOTICEs of a training. A NOTICE reaches the client at once, so a long training can be watched from its own session.
+ * What a training tells of its data, as NOTICE or WARNING: at once, and in a job for the row that its starter reads. Of
+ * the many trainings of a cross-validation, a search or of groups each thing comes once, whatever its numbers are.
  */
 #include "postgres.h"
 
+#include <ctype.h>
+
 #include "dana.h"
-#include "notices.h"
 
-static int level;
+#define MOST_TOLD 100
 
-enum
+typedef struct told
 {
-	NOTICES_NONE,
-	NOTICES_RUN,
-	NOTICES_EPOCH
-};
+	char *essence; /* without numbers */
+	char *text;
+} told;
+
+static MemoryContext context; /* of what was told */
+static told			 list[MOST_TOLD];
+static int			 count;
+static TimestampTz	 merged_in; /* start of the statement of which each thing is told once; 0: none yet */
+static bool			 is_job;
 
 void
-dana_notices_define(void)
+dana_notices_merge(void)
 {
-	static const struct config_enum_entry levels[] = {
-		{"none", NOTICES_NONE, false}, {"run", NOTICES_RUN, false}, {"epoch", NOTICES_EPOCH, false}, {NULL, 0, false}};
-
-	DefineCustomEnumVariable("dana.notices", "What a training tells as NOTICE: nothing, its end, or each epoch.", NULL,
-							 &level, NOTICES_NONE, levels, PGC_USERSET, 0, NULL, NULL, NULL);
-}
-
-/* ", loss 0.25"; nothing for a rule without one */
-static const char *
-loss_of(Jsonb *report)
-{
-	return dana_json_is_null(report, "loss") ? "" : psprintf(", loss %.6g", dana_json_double(report, "loss"));
-}
-
-static const char *
-cycles_of(Jsonb *report)
-{
-	return dana_json_is_null(report, "cycles") ? "" : psprintf(", " INT64_FORMAT " cycles", dana_json_integer(report, "cycles"));
-}
-
-void
-dana_notice_epoch(Jsonb *epoch, int64 epochs)
-{
-	if (level < NOTICES_EPOCH)
+	if (merged_in == GetCurrentStatementStartTimestamp())
 		return;
-	ereport(NOTICE,
-			(errmsg("epoch " INT64_FORMAT " of " INT64_FORMAT "%s, " INT64_FORMAT " rows%s, %.1f ms",
-					dana_json_integer(epoch, "epoch"), epochs, loss_of(epoch), dana_json_integer(epoch, "tuples"),
-					cycles_of(epoch), dana_json_double(epoch, "seconds") * 1000)));
+	merged_in = GetCurrentStatementStartTimestamp();
+	if (context != NULL && !is_job)
+	{
+		MemoryContextReset(context);
+		count = 0;
+	}
 }
 
 void
-dana_notice_run(const dana_new_model *model)
+dana_notices_keep(void)
 {
-	Jsonb *result = model->result;
+	is_job = true;
+}
 
-	if (level < NOTICES_RUN)
-		return;
-	ereport(NOTICE,
-			(errmsg("model \"%s\": rule \"%s\" on %s, " INT64_FORMAT " epochs%s%s, " INT64_FORMAT " rows, " INT64_FORMAT
-					" skipped%s, %.1f ms",
-					model->name, model->rule, model->source, dana_json_integer(result, "epochs"),
-					dana_json_boolean(result, "converged") ? " (converged)" : "", loss_of(result),
-					dana_json_integer(result, "tuples"), dana_json_integer(result, "skipped"), cycles_of(result),
-					model->wall_seconds * 1000)));
+/* Whether it was told already where each thing is told once */
+static bool
+notices_remember(const char *level, const char *message, const char *hint)
+{
+	const bool	  merged = merged_in == GetCurrentStatementStartTimestamp();
+	MemoryContext caller;
+	char		 *essence;
+	char		 *to;
+	bool		  name = false; /* in which a digit is no number */
+
+	if (!merged && !is_job)
+		return false;
+	if (context == NULL)
+		context = AllocSetContextCreate(TopMemoryContext, "dana notices", ALLOCSET_SMALL_SIZES);
+	caller = MemoryContextSwitchTo(context);
+	essence = to = pstrdup(message);
+	for (const char *from = message; *from != '\0'; from++)
+	{
+		if (!isdigit((unsigned char)*from))
+			name = isalpha((unsigned char)*from) || *from == '_' || IS_HIGHBIT_SET(*from);
+		else if (!name)
+			continue;
+		*to++ = *from;
+	}
+	*to = '\0';
+	MemoryContextSwitchTo(caller);
+	for (int i = 0; i < count && merged; i++)
+		if (strcmp(list[i].essence, essence) == 0)
+			return true;
+	if (count < MOST_TOLD)
+		list[count++] = (told){essence, MemoryContextStrdup(context, psprintf(
+			"%s: %s%s%s", level, message, hint != NULL ? "\nHint: " : "", hint != NULL ? hint : ""))};
+	return false;
+}
+
+Datum
+dana_notices_kept(void)
+{
+	Datum *texts = palloc(sizeof(Datum) * Max(count, 1));
+
+	for (int i = 0; i < count; i++)
+		texts[i] = CStringGetTextDatum(list[i].text);
+	return PointerGetDatum(construct_array(texts, count, TEXTOID, -1, false, TYPALIGN_INT));
+}
+
+void
+dana_notice(int level, const char *hint, const char *format, ...)
+{
+	StringInfoData message;
+	va_list		   arguments;
+	int			   needed;
+
+	initStringInfo(&message);
+	do
+	{
+		va_start(arguments, format);
+		needed = appendStringInfoVA(&message, format, arguments);
+		va_end(arguments);
+		if (needed > 0)
+			enlargeStringInfo(&message, needed);
+	} while (needed > 0);
+	if (level < NOTICE || !notices_remember(level == WARNING ? "WARNING" : "NOTICE", message.data, hint))
+		ereport(level, (errmsg_internal("%s", message.data), hint != NULL ? errhint("%s", hint) : 0));
+	pfree(message.data);
 }

@@ -30,3 +30,9 @@
 			  DatumGetTimeTzADTP(value)->time / (double)USECS_PER_SEC + DatumGetTimeTzADTP(value)->zone) \
 	CONVERTED(TIMESTAMPOID, 8, TYPALIGN_DOUBLE, timestamp_number(DatumGetTimestamp(value))) \
 	CONVERTED(TIMESTAMPTZOID, 8, TYPALIGN_DOUBLE, timestamp_number(DatumGetTimestampTz(value)))
+
+/* Those that have a year: type, microseconds of its unit, and of the Datum `value` whether it is infinite, and its units */
+#define DANA_DATES(DATE) \
+	DATE(DATEOID, USECS_PER_DAY, DATE_NOT_FINITE(DatumGetDateADT(value)), DatumGetDateADT(value)) \
+	DATE(TIMESTAMPOID, 1, TIMESTAMP_NOT_FINITE(DatumGetTimestamp(value)), DatumGetTimestamp(value)) \
+	DATE(TIMESTAMPTZOID, 1, TIMESTAMP_NOT_FINITE(DatumGetTimestampTz(value)), DatumGetTimestampTz(value))

@@ -1,15 +1,21 @@
 /*
- * dana_predict(): evaluates a model's predictor in this backend, without a worker.
+ * dana_predict(), dana_classify() and dana_probabilities(): evaluate a model's predictor in this backend, without a
+ * worker.
+ *
+ * What a training did to columns (encode.c) is done to the features of a call (inputs.c). A NULL that nothing is put in
+ * the place of makes the prediction NULL.
  *
  * A model is looked up once per query, also where each row of the query names another one: they are kept. A row of
  * dana.model is data like any other: its predictor is checked when it is loaded.
  */
 #include "postgres.h"
 
+#include <math.h>
+
+#include "utils/float.h"
 #include "utils/hsearch.h"
 
 #include "dana.h"
-#include "arguments.h"
 #include "inputs.h"
 #include "models.h"
 #include "numerics.h"
@@ -26,6 +32,8 @@
 #define KEPT_MODELS 10000
 #define KEPT_BYTES (64 * 1024 * 1024)
 
+/* The models */
+
 /*
  * Who looked, and what they saw of the database. fn_extra lives as long as a query, and in PL/pgSQL as long as the
  * transaction: there the next call may be another role's, or come after a training.
@@ -35,7 +43,7 @@ typedef struct view
 	Oid				 user;
 	SubTransactionId subtransaction; /* one that was rolled back took its models with it */
 	CommandId		 command;
-	TransactionId	 xmin; /* of the snapshot, like the two that follow: another transaction's end changes one of them */
+	TransactionId	 xmin; /* of the snapshot, as the two that follow: another transaction's end changes one of them */
 	TransactionId	 xmax;
 	uint32			 running;
 } view;
@@ -43,11 +51,13 @@ typedef struct view
 /* A loaded model */
 typedef struct loaded_model
 {
-	char			*name; /* as in the call */
+	char			 name[NAME_ROOM]; /* as in the call; key */
 	dana_predictor	 program;
 	float			*memory;
 	dana_inputs	 features;
 	dana_numbers	*numbers; /* of the features */
+	dana_texts		 classes; /* of the rule's label; count -1: it is a number */
+	bool			 probable; /* predictions are probabilities of them */
 } loaded_model;
 
 /* The models of a query; lives in fn_extra */
@@ -58,12 +68,6 @@ typedef struct loaded_models
 	loaded_model *last;
 	HTAB		 *table; /* by name */
 } loaded_models;
-
-typedef struct named_model
-{
-	char		  name[NAME_ROOM]; /* key */
-	loaded_model *model;
-} named_model;
 
 static view
 current_view(void)
@@ -81,75 +85,75 @@ current_view(void)
 	return now;
 }
 
-/* What dana.model has of a model */
-typedef struct stored_model
-{
-	bytea	  *predictor;
-	ArrayType *weights;
-	dana_texts features; /* columns that it was trained on */
-} stored_model;
-
-/* Reads the model's row */
+/* Reads the model's row, in which is what was done to the columns that it was trained on */
 static void
-read_model(const char *reference, stored_model *stored)
+read_model(const char *reference, bytea **predictor, ArrayType **weights, Jsonb **metadata)
 {
-	static dana_statement find =
-		DANA_MODEL_FIND("predictor, weights, ARRAY(SELECT jsonb_array_elements_text(CASE jsonb_typeof(metadata -> 'features') "
-						" WHEN 'array' THEN metadata -> 'features' ELSE '[]' END))");
 	dana_identity before = dana_become_owner();
-	Datum		  program;
 
-	dana_model_find(&find, reference, before.user, dana_read);
-	program = dana_value(0, DANA_MODEL_COLUMNS + 1);
-	if (DatumGetPointer(program) == NULL)
+	dana_model_find(reference, before.user, true);
+	if (DatumGetPointer(dana_value(0, DANA_MODEL_PREDICTOR)) == NULL)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						errmsg("model \"%s\" cannot predict", reference),
 						errhint("Add setPrediction(...) to its rule and train again.")));
-	stored->predictor = DatumGetByteaPCopy(program);
-	stored->weights = DatumGetArrayTypePCopy(dana_value(0, DANA_MODEL_COLUMNS + 2));
-	stored->features = dana_texts_of(dana_value(0, DANA_MODEL_COLUMNS + 3));
+	*predictor = DatumGetByteaPCopy(dana_value(0, DANA_MODEL_PREDICTOR));
+	*weights = DatumGetArrayTypePCopy(dana_value(0, DANA_MODEL_WEIGHTS));
+	*metadata = DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_METADATA));
 	dana_become_caller(before);
 }
 
 /* Loads the model that the call names, into the current memory context */
-static loaded_model *
-load_model(FunctionCallInfo fcinfo, const char *reference)
+static void
+load_model(FunctionCallInfo fcinfo, const char *reference, loaded_model *model)
 {
-	loaded_model *model = palloc0(sizeof *model);
-	stored_model  stored;
+	bytea		 *predictor;
+	ArrayType	 *weights;
+	Jsonb		 *metadata;
+	dana_texts	  features;
+	const char	 *predicts;
+	dana_encoder *encoders;
 	uint32		 *words;
 	const char	 *wrong;
 	int			  count;
 
-	read_model(reference, &stored);
-	words = palloc(Max(VARSIZE_ANY_EXHDR(stored.predictor), 1)); /* aligned, which a bytea's data need not be */
-	memcpy(words, VARDATA_ANY(stored.predictor), VARSIZE_ANY_EXHDR(stored.predictor));
-	wrong = dana_predictor_load(words, VARSIZE_ANY_EXHDR(stored.predictor), &model->program);
+	read_model(reference, &predictor, &weights, &metadata);
+	features = dana_json_texts(metadata, "features");
+	encoders = dana_encoders_read(metadata, &count);
+	if (encoders != NULL && count != features.count)
+		dana_error(DATA_CORRUPTED, "model \"%s\" has %d features and encodes %d", reference, features.count, count);
+	predicts = dana_json_string(metadata, "predicts");
+	model->probable = strcmp(predicts, "probability") == 0;
+	model->classes = dana_json_texts(metadata, "classes");
+	if (!model->probable && strcmp(predicts, "score") != 0)
+		model->classes.count = -1;
+	pfree(metadata);
+	words = palloc(Max(VARSIZE_ANY_EXHDR(predictor), 1)); /* aligned, which a bytea's data need not be */
+	memcpy(words, VARDATA_ANY(predictor), VARSIZE_ANY_EXHDR(predictor));
+	wrong = dana_predictor_load(words, VARSIZE_ANY_EXHDR(predictor), &model->program);
 	if (wrong != NULL)
 		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
 						errmsg("the predictor of model \"%s\" is damaged: %s", reference, wrong),
 						errhint("Train the model again.")));
-	count = ArrayGetNItems(ARR_NDIM(stored.weights), ARR_DIMS(stored.weights));
-	if (ARR_ELEMTYPE(stored.weights) != FLOAT4OID || ARR_HASNULL(stored.weights) || count != model->program.weights)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("model \"%s\" has %d weights, but its predictor needs %u", reference, count, model->program.weights),
-				 errhint("Train the model again.")));
+	count = ArrayGetNItems(ARR_NDIM(weights), ARR_DIMS(weights));
+	if (ARR_ELEMTYPE(weights) != FLOAT4OID || ARR_HASNULL(weights) || count != model->program.weights)
+		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
+						errmsg("model \"%s\" has %d weights, but its predictor needs %u", reference, count,
+							   model->program.weights),
+						errhint("Train the model again.")));
 	model->memory = MemoryContextAllocHuge(CurrentMemoryContext, dana_predictor_memory(&model->program) * sizeof(float));
-	dana_predictor_prepare(&model->program, model->memory, (float *)ARR_DATA_PTR(stored.weights));
-	pfree(stored.weights);
-	pfree(stored.predictor);
-	dana_inputs_inspect(&model->features, fcinfo, &stored.features);
+	dana_predictor_prepare(&model->program, model->memory, (float *)ARR_DATA_PTR(weights));
+	pfree(weights);
+	pfree(predictor);
+	dana_inputs_inspect(&model->features, fcinfo, reference, &features, encoders);
 	model->numbers = palloc(sizeof(dana_numbers) * Max(model->features.count, 1));
-	model->name = pstrdup(reference);
-	return model;
+	strlcpy(model->name, reference, NAME_ROOM);
 }
 
 /* Forgets the models of a query, to load them as they are now */
 static void
 predict_forget(loaded_models *models)
 {
-	HASHCTL control = {.keysize = NAME_ROOM, .entrysize = sizeof(named_model), .hcxt = models->context};
+	HASHCTL control = {.keysize = NAME_ROOM, .entrysize = sizeof(loaded_model), .hcxt = models->context};
 
 	MemoryContextReset(models->context);
 	models->last = NULL;
@@ -162,8 +166,7 @@ static loaded_model *
 find_model(FunctionCallInfo fcinfo, const char *reference)
 {
 	loaded_models *models = fcinfo->flinfo->fn_extra;
-	named_model	  *entry;
-	MemoryContext  caller;
+	loaded_model  *found;
 
 	if (models == NULL)
 	{
@@ -175,18 +178,18 @@ find_model(FunctionCallInfo fcinfo, const char *reference)
 	else if (hash_get_num_entries(models->table) >= KEPT_MODELS ||
 			 MemoryContextMemAllocated(models->context, true) > KEPT_BYTES)
 		predict_forget(models);
-	entry = hash_search(models->table, reference, HASH_FIND, NULL);
-	if (entry == NULL)
+	found = hash_search(models->table, reference, HASH_FIND, NULL);
+	if (found == NULL)
 	{
-		loaded_model *model;
+		MemoryContext caller = MemoryContextSwitchTo(models->context);
+		loaded_model  model;
 
-		caller = MemoryContextSwitchTo(models->context);
-		model = load_model(fcinfo, reference);
+		load_model(fcinfo, reference, &model);
 		MemoryContextSwitchTo(caller);
-		entry = hash_search(models->table, reference, HASH_ENTER, NULL);
-		entry->model = model;
+		found = hash_search(models->table, reference, HASH_ENTER, NULL);
+		*found = model; /* now that there is no error left */
 	}
-	return models->last = entry->model;
+	return models->last = found;
 }
 
 /*
@@ -207,8 +210,7 @@ predict_run(const loaded_model *model)
 
 		dn_leave(mode);
 		if (wrong != NULL)
-			ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
-							errmsg("model \"%s\" cannot predict: %s", model->name, wrong)));
+			dana_error(DATA_EXCEPTION, "model \"%s\" cannot predict: %s", model->name, wrong);
 		i += step;
 		if (i >= end)
 			return;
@@ -217,14 +219,20 @@ predict_run(const loaded_model *model)
 	}
 }
 
-/* dana_predict(model, features ...), or dana_predict(model, row) */
-DANA_FUNCTION(dana_predict)
+/* The numbers that a call's model predicts of its features, which follow the model, or of a row; NULL where one is NULL */
+static float *
+predict_row(FunctionCallInfo fcinfo, loaded_model **found)
 {
-	text		 *reference = PG_GETARG_TEXT_PP(0);
+	text		 *reference;
 	loaded_models *models = fcinfo->flinfo->fn_extra;
 	loaded_model *model = NULL;
 	int64		  features;
+	float		 *result;
 
+	*found = NULL;
+	if (PG_ARGISNULL(0))
+		return NULL;
+	reference = PG_GETARG_TEXT_PP(0);
 	if (models != NULL)
 	{
 		const view now = current_view();
@@ -236,17 +244,111 @@ DANA_FUNCTION(dana_predict)
 	if (model == NULL || strlen(model->name) != VARSIZE_ANY_EXHDR(reference) ||
 		memcmp(model->name, VARDATA_ANY(reference), VARSIZE_ANY_EXHDR(reference)) != 0)
 		model = find_model(fcinfo, text_to_cstring(reference));
+	*found = model;
 	if (!dana_inputs_read(&model->features, fcinfo, model->name))
-		PG_RETURN_NULL();
+		return NULL;
 	features = dana_inputs_prepare(&model->features, model->numbers);
 	if (features < 0)
-		PG_RETURN_NULL();
+		return NULL;
 	if (features != model->program.inputs)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("model \"%s\" takes %u features, not " INT64_FORMAT, model->name, model->program.inputs, features),
-				 errhint("Give the columns that it was trained on in their order; dana.model.metadata has their names. "
-						 "A whole row of the table does, too.")));
+		dana_refuse_count(model->name, model->program.inputs, features);
 	predict_run(model);
-	PG_RETURN_FLOAT4(dn_canonical(model->memory[model->program.result]));
+	result = model->memory + model->program.result;
+	for (uint32 i = 0; i < model->program.width; i++)
+		result[i] = dn_canonical(result[i]);
+	return result;
+}
+
+/* Number of the class that a prediction chooses, the first of equals; -1 where it is no number */
+static int
+chosen_class(const loaded_model *model, const float *result)
+{
+	int largest = 0;
+
+	if (model->program.width == 1)
+		return isnan(result[0]) ? -1 : result[0] >= (model->probable ? 0.5f : 0);
+	for (int i = 0; i < model->program.width; i++)
+	{
+		if (isnan(result[i]))
+			return -1;
+		if (result[i] > result[largest])
+			largest = i;
+	}
+	return largest;
+}
+
+/* dana_predict(model, features ...): what the rule predicts; of a number for each class, the number of the largest */
+DANA_FUNCTION(dana_predict)
+{
+	loaded_model *model;
+	const float	 *result = predict_row(fcinfo, &model);
+	int			  class;
+
+	if (result == NULL)
+		PG_RETURN_NULL();
+	if (model->program.width == 1)
+		PG_RETURN_FLOAT4(result[0]);
+	class = chosen_class(model, result);
+	PG_RETURN_FLOAT4(class < 0 ? get_float4_nan() : class);
+}
+
+/* dana_classify(model, features ...): the label of the class that is chosen; NULL where there is none */
+DANA_FUNCTION(dana_classify)
+{
+	loaded_model *model;
+	const float	 *result = predict_row(fcinfo, &model);
+	int			  class = result == NULL ? -1 : chosen_class(model, result);
+
+	if (model != NULL && model->classes.count < 0)
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("model \"%s\" tells no classes apart", model->name),
+						errhint("Its rule does with dana.output(classes=...). dana_predict() gives its numbers.")));
+	if (result == NULL || class < 0 || class >= model->classes.count)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(model->classes.values[class]));
+}
+
+/* A prediction's numbers as a real[]; with `both`, of one for the second of two classes those of both */
+static Datum
+predicted_array(const loaded_model *model, const float *result, bool both)
+{
+	const int width = model->program.width;
+	Datum	 *values = palloc(sizeof(Datum) * (width + 1));
+
+	for (int i = 0; i < width; i++)
+		values[i] = Float4GetDatum(result[i]);
+	if (both && width == 1)
+	{
+		values[0] = Float4GetDatum(1 - result[0]);
+		values[1] = Float4GetDatum(result[0]);
+	}
+	return PointerGetDatum(construct_array(values, both ? Max(width, 2) : width, FLOAT4OID, sizeof(float4),
+										   true, TYPALIGN_INT));
+}
+
+/* dana_probabilities(model, features ...): of each class, in the order of their numbers */
+DANA_FUNCTION(dana_probabilities)
+{
+	loaded_model *model;
+	const float	 *result = predict_row(fcinfo, &model);
+
+	if (model != NULL && !model->probable)
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("model \"%s\" predicts no probabilities", model->name),
+						errdetail("A rule does whose prediction is a softmax, or of two classes a sigmoid."),
+						errhint("dana_classify() gives the class, dana_predict() what the rule predicts.")));
+	if (result == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_DATUM(predicted_array(model, result, true));
+}
+
+/* dana.dana_scores(model, features ...): all numbers of a prediction */
+DANA_FUNCTION(dana_scores)
+{
+	loaded_model *model;
+	const float	 *result = predict_row(fcinfo, &model);
+
+	if (result == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_DATUM(predicted_array(model, result, false));
 }

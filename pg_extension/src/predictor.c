@@ -10,13 +10,19 @@
 
 #define INSTRUCTION_WORDS (sizeof(predictor_instruction) / sizeof(uint32_t))
 
+static inline bool
+reduces(uint32_t code)
+{
+	return code >= PREDICTOR_SIGMA && code <= PREDICTOR_AMAX;
+}
+
 /* Extents of the operand that instruction `i` reads as its operand `k`; false where it reads none there */
 static bool
 operand_extents(const predictor_instruction *i, int k, uint32_t extents[3])
 {
-#define OPERANDS(name, operands, value) operands,
-	static const uint8_t operands[PREDICTOR_CODES] = {
-		DANA_PREDICTOR_ELEMENTWISE(OPERANDS)[PREDICTOR_SIGMA] = 1, [PREDICTOR_PI] = 1, [PREDICTOR_GATHER] = 2};
+#define OPERANDS(name, operands, ...) [PREDICTOR_##name] = operands,
+	static const uint8_t operands[PREDICTOR_CODES] = {DANA_PREDICTOR_ELEMENTWISE(OPERANDS)
+														  DANA_PREDICTOR_OTHERS(OPERANDS)};
 
 	if (k >= operands[i->code])
 		return false;
@@ -48,7 +54,7 @@ check_instruction(const predictor_instruction *i, uint64_t scratch_start, uint64
 			return "too many elements";
 	}
 	out = total;
-	if (i->code == PREDICTOR_SIGMA || i->code == PREDICTOR_PI)
+	if (reduces(i->code))
 	{
 		uint64_t room = (uint64_t)i->extent[1] * i->extent[2];
 
@@ -105,6 +111,7 @@ dana_predictor_load(const uint32_t *words, size_t length, dana_predictor *predic
 	predictor->scratch = words[4];
 	predictor->instructions = words[5];
 	predictor->result = words[6];
+	predictor->width = words[7];
 	predictor->words = words + DANA_PREDICTOR_HEADER;
 	scratch_start = (uint64_t)predictor->inputs + predictor->weights + predictor->constants;
 	end = scratch_start + predictor->scratch;
@@ -113,7 +120,7 @@ dana_predictor_load(const uint32_t *words, size_t length, dana_predictor *predic
 	if (length / sizeof(uint32_t) !=
 		DANA_PREDICTOR_HEADER + predictor->constants + (uint64_t)predictor->instructions * INSTRUCTION_WORDS)
 		return "its length does not fit its header";
-	if (predictor->result >= end)
+	if (predictor->width == 0 || (uint64_t)predictor->result + predictor->width > end)
 		return "its result is outside memory";
 	instructions = (const predictor_instruction *)(predictor->words + predictor->constants);
 	for (uint32_t i = 0; i < predictor->instructions; i++)
@@ -140,7 +147,7 @@ dana_predictor_prepare(const dana_predictor *p, float *memory, const float *weig
 	memcpy(memory + p->inputs + p->weights, p->words, p->constants * sizeof(float));
 }
 
-/* Loops of an elementwise operation. The last axis is dense or repeated in nearly every program: those loops vectorise. */
+/* Loops of an elementwise operation. The last axis is dense or repeated in nearly every program: those vectorise */
 #define ELEMENTWISE(expression)                                                                                        \
 	for (uint32_t x = 0; x < i->extent[0]; x++)                                                                        \
 		for (uint32_t y = 0; y < i->extent[1]; y++)                                                                    \
@@ -188,28 +195,29 @@ predictor_elementwise(const predictor_instruction *i, float *memory)
 	}
 }
 
+#define JOIN(out, lower) \
+	if (code == PREDICTOR_SIGMA) \
+		for (size_t z = 0; z < joined; z++) \
+			out[z] = dn_add(lower[z], upper[z]); \
+	else if (code == PREDICTOR_PI) \
+		for (size_t z = 0; z < joined; z++) \
+			out[z] = dn_mul(lower[z], upper[z]); \
+	else \
+		for (size_t z = 0; z < joined; z++) \
+			out[z] = dn_max(lower[z], upper[z])
+
 /* One step of a fold: `joined` pairs */
 static inline void
-predictor_join(float *restrict out, const float *lower, const float *upper, size_t joined, bool sum)
+predictor_join(float *restrict out, const float *lower, const float *upper, size_t joined, uint32_t code)
 {
-	if (sum)
-		for (size_t z = 0; z < joined; z++)
-			out[z] = dn_add(lower[z], upper[z]);
-	else
-		for (size_t z = 0; z < joined; z++)
-			out[z] = dn_mul(lower[z], upper[z]);
+	JOIN(out, lower);
 }
 
 /* The same in place; `upper` lies behind what is written */
 static inline void
-join_lanes(float *lanes, const float *restrict upper, size_t joined, bool sum)
+join_lanes(float *lanes, const float *restrict upper, size_t joined, uint32_t code)
 {
-	if (sum)
-		for (size_t z = 0; z < joined; z++)
-			lanes[z] = dn_add(lanes[z], upper[z]);
-	else
-		for (size_t z = 0; z < joined; z++)
-			lanes[z] = dn_mul(lanes[z], upper[z]);
+	JOIN(lanes, lanes);
 }
 
 static inline uint32_t
@@ -226,7 +234,6 @@ predictor_reduce(const predictor_instruction *i, float *memory, float *lanes)
 {
 	const predictor_operand *from = &i->operand[0];
 	const uint32_t			 inner = i->extent[2];
-	const bool				 sum = i->code == PREDICTOR_SIGMA;
 	float					*out = memory + i->out;
 
 	for (uint32_t x = 0; x < i->extent[0]; x++)
@@ -239,7 +246,7 @@ predictor_reduce(const predictor_instruction *i, float *memory, float *lanes)
 			/* side by side, as in nearly every program: the first step needs no copy */
 			const uint32_t half = largest_power_below(n);
 
-			predictor_join(lanes, start, start + half, n - half, sum);
+			predictor_join(lanes, start, start + half, n - half, i->code);
 			for (uint32_t y = n - half; y < half; y++)
 				lanes[y] = dn_flush(start[y]);
 			n = half;
@@ -253,7 +260,7 @@ predictor_reduce(const predictor_instruction *i, float *memory, float *lanes)
 		{
 			const uint32_t half = largest_power_below(n);
 
-			join_lanes(lanes, lanes + (size_t)half * inner, (size_t)(n - half) * inner, sum);
+			join_lanes(lanes, lanes + (size_t)half * inner, (size_t)(n - half) * inner, i->code);
 			n = half;
 		}
 		memcpy(out, lanes, inner * sizeof(float));
@@ -289,7 +296,7 @@ dana_predictor_run(const dana_predictor *p, float *memory, uint32_t first, uint3
 	{
 		const predictor_instruction *i = &instructions[k];
 
-		if (i->code == PREDICTOR_SIGMA || i->code == PREDICTOR_PI)
+		if (reduces(i->code))
 			predictor_reduce(i, memory, lanes);
 		else if (i->code == PREDICTOR_GATHER)
 		{

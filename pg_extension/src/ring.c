@@ -12,8 +12,7 @@
 #endif
 
 #include "dana.h"
-#include "channel.h"
-#include "ring.h"
+#include "worker.h"
 
 static dana_ring *ring = NULL;
 static size_t	  ring_length;

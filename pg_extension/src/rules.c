@@ -1,14 +1,13 @@
 /*
- * Rules: dana_create_udf(), dana_drop_udf(), and the function that each rule gets.
+ * Rules: dana_create_udf(), dana_drop_rule(), and the function that each rule gets.
  */
 #include "postgres.h"
 
 #include "utils/varlena.h"
 
 #include "dana.h"
-#include "arguments.h"
-#include "rules.h"
-#include "session.h"
+#include "models.h"
+#include "worker.h"
 
 /* Arguments of a rule's function, for CREATE and for the others */
 #define FUNCTION_ARGUMENTS "source regclass DEFAULT NULL, training jsonb DEFAULT NULL"
@@ -47,20 +46,6 @@ closest_rule(const char *name, Oid caller)
 	return found;
 }
 
-/* Called as the tables' owner */
-static _Noreturn void
-no_rule(const char *name, Oid caller)
-{
-	char *closest = closest_rule(name, caller);
-
-	ereport(ERROR,
-			(errcode(ERRCODE_UNDEFINED_OBJECT),
-			 errmsg("rule \"%s\" does not exist", name),
-			 closest != NULL
-				 ? errhint("Perhaps you meant \"%s\".", closest)
-				 : errhint("SELECT name FROM dana.rule lists the rules; dana_create_udf(name, source) makes one.")));
-}
-
 typedef enum rule_claim
 {
 	RULE_NEW,	 /* there is none of the name */
@@ -69,29 +54,47 @@ typedef enum rule_claim
 	RULE_HIDDEN	 /* one that the caller is not to know of */
 } rule_claim;
 
-/* Whose a rule is, and its text, if that is wanted and there is one; called as the tables' owner */
+/* Whose a rule is, and the rule, if that is wanted and there is one; called as the tables' owner */
 static rule_claim
-rule_claimed(const char *name, Oid caller, char **source)
+rule_claimed(const char *name, Oid caller, dana_rule *rule)
 {
 	static dana_statement find = DANA_STATEMENT(
-		"SELECT owner, users, everybody, source FROM dana.rule WHERE name = $1", TEXTOID);
+		"SELECT owner, users, everybody, source, description FROM dana.rule WHERE name = $1", TEXTOID);
 	Datum values[] = {CStringGetTextDatum(name)};
 	Oid	  owner;
 
 	if (dana_run(&find, values, NULL) == 0)
 		return RULE_NEW;
-	if (source != NULL)
-		*source = TextDatumGetCString(dana_value(0, 4));
+	if (rule != NULL)
+		*rule = (dana_rule){TextDatumGetCString(dana_value(0, 4)), DatumGetJsonbPCopy(dana_value(0, 5))};
 	owner = DatumGetObjectId(dana_value(0, 1));
 	if (has_privs_of_role(caller, owner))
 		return RULE_OURS;
 	return DatumGetBool(dana_value(0, 3)) || dana_may_use(caller, owner, dana_value(0, 2)) ? RULE_OTHERS : RULE_HIDDEN;
 }
 
+/* The same of a rule that must be there: what one may not see does not exist */
+static rule_claim
+rule_required(const char *name, Oid caller, dana_rule *rule)
+{
+	rule_claim claim = rule_claimed(name, caller, rule);
+	char	  *closest;
+
+	if (claim == RULE_OURS || claim == RULE_OTHERS)
+		return claim;
+	closest = closest_rule(name, caller);
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("rule \"%s\" does not exist", name),
+			 closest != NULL
+				 ? errhint("Perhaps you meant \"%s\".", closest)
+				 : errhint("SELECT name FROM dana.rule lists the rules; dana_create_udf(name, source) makes one.")));
+}
+
 typedef struct rule_reading
 {
 	const char *name;
-	char	   *text;
+	dana_rule	rule;
 } rule_reading;
 
 static void
@@ -99,21 +102,18 @@ read_rule(void *state)
 {
 	rule_reading *reading = state;
 	dana_identity before = dana_become_owner();
-	rule_claim	  claim = rule_claimed(reading->name, before.user, &reading->text);
 
-	/* what one may not see does not exist */
-	if (claim == RULE_NEW || claim == RULE_HIDDEN)
-		no_rule(reading->name, before.user);
+	(void)rule_required(reading->name, before.user, &reading->rule);
 	dana_become_caller(before);
 }
 
-char *
-dana_rule_text(const char *name)
+dana_rule
+dana_rule_read(const char *name)
 {
 	rule_reading reading = {.name = name};
 
 	dana_peek(read_rule, &reading);
-	return reading.text;
+	return reading.rule;
 }
 
 /* Becomes the tables' owner for a change of a rule, which must be there and the caller's */
@@ -121,12 +121,9 @@ static dana_identity
 begin_change(const char *name)
 {
 	dana_identity before = dana_become_owner();
-	rule_claim	  claim = rule_claimed(name, before.user, NULL);
 
-	if (claim == RULE_NEW || claim == RULE_HIDDEN)
-		no_rule(name, before.user);
-	if (claim == RULE_OTHERS)
-		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("must be owner of rule \"%s\"", name)));
+	if (rule_required(name, before.user, NULL) == RULE_OTHERS)
+		dana_error(INSUFFICIENT_PRIVILEGE, "must be owner of rule \"%s\"", name);
 	return before;
 }
 
@@ -141,9 +138,9 @@ create_rule_function(const char *name)
 	char	   *body = psprintf("SELECT * FROM dana.dana_train_rule(%s::pg_catalog.text, $1, $2)", quote_literal_cstr(name));
 	char	   *comment = psprintf("Train rule \"%s\" on a table; training: other arguments of dana_train()", name);
 
-	dana_run_once(psprintf("CREATE FUNCTION %s(" FUNCTION_ARGUMENTS ") RETURNS dana.training LANGUAGE sql VOLATILE AS %s",
-						   function, quote_literal_cstr(body)));
-	dana_run_once(psprintf("COMMENT ON FUNCTION %s(" FUNCTION_TYPES ") IS %s", function, quote_literal_cstr(comment)));
+	dana_run_once(psprintf("CREATE FUNCTION %s(" FUNCTION_ARGUMENTS ") RETURNS dana.training LANGUAGE sql AS %s; "
+						   "COMMENT ON FUNCTION %s(" FUNCTION_TYPES ") IS %s",
+						   function, quote_literal_cstr(body), function, quote_literal_cstr(comment)));
 }
 
 /* Whether schema dana has a function of the extension's own by this name; called as the tables' owner */
@@ -167,7 +164,6 @@ check_rule_text(const char *text)
 
 	dana_json_begin(&request);
 	dana_json_text(&request, "text", text);
-	dana_json_close(&request, '}');
 	return dana_json_member(dana_ask(DANA_MSG_CHECK, &request, DANA_MSG_CHECKED), "description");
 }
 
@@ -181,10 +177,10 @@ check_claim(const char *name, Oid caller)
 		ereport(ERROR, (errcode(ERRCODE_DUPLICATE_OBJECT), errmsg("the name \"%s\" is in use for another rule", name),
 						errhint("Rules of all roles have one space of names. Choose another one.")));
 	if (is_our_own(name))
-		ereport(ERROR,
-				(errcode(ERRCODE_RESERVED_NAME),
-				 errmsg("\"%s\" cannot be a rule's name", name),
-				 errdetail("A rule gives its name to a function of schema dana, where the extension has one that is called so.")));
+		ereport(ERROR, (errcode(ERRCODE_RESERVED_NAME),
+						errmsg("\"%s\" cannot be a rule's name", name),
+						errdetail("A rule gives its name to a function of schema dana, where the extension has one "
+								  "that is called so.")));
 	return claim;
 }
 
@@ -195,7 +191,9 @@ DANA_COMMAND(dana_create_udf)
 		"INSERT INTO dana.rule (name, source, description, owner) VALUES ($1, $2, $3, $4) "
 		/* whose text it is, whose rule it is: a role that replaces another's by its right to do so */
 		"ON CONFLICT (name) DO UPDATE SET (source, description, owner, created) = "
-		" ROW (excluded.source, excluded.description, excluded.owner, now())",
+		" ROW (excluded.source, excluded.description, excluded.owner, now()) "
+		/* as the statement found it */
+		"RETURNING EXISTS (SELECT FROM dana.rule AS old WHERE old.name = $1 AND old.source <> $2)",
 		TEXTOID, TEXTOID, JSONBOID, OIDOID);
 	char		 *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	char		 *source = text_to_cstring(PG_GETARG_TEXT_PP(1));
@@ -219,6 +217,9 @@ DANA_COMMAND(dana_create_udf)
 	values[2] = JsonbPGetDatum(description);
 	values[3] = ObjectIdGetDatum(before.user);
 	dana_run(&store, values, NULL);
+	if (DatumGetBool(dana_value(0, 1)))
+		ereport(NOTICE, (errmsg("rule \"%s\" is replaced by another text", name),
+						 errdetail("Models that were trained with the old one predict as they did.")));
 	if (claim == RULE_NEW)
 		create_rule_function(name);
 	dana_become_caller(before);

@@ -11,9 +11,7 @@
 #include "storage/fd.h"
 
 #include "dana.h"
-#include "channel.h"
-#include "ring.h"
-#include "session.h"
+#include "worker.h"
 
 static char *socket_path;
 static int	 ring_pages;
@@ -78,8 +76,7 @@ session_connect(void)
 	strlcpy(address.sun_path, socket_path, sizeof address.sun_path);
 
 	if (!AcquireExternalFD())
-		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-						errmsg("no file descriptor is left for the connection to the dana worker")));
+		dana_error(INSUFFICIENT_RESOURCES, "no file descriptor is left for the connection to the dana worker");
 	dana_channel = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (dana_channel == PGINVALID_SOCKET)
 	{
@@ -94,10 +91,10 @@ session_connect(void)
 		else if (errno == EINTR)
 			CHECK_FOR_INTERRUPTS();
 		else
-			ereport(ERROR,
-					(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
-					 errmsg("could not reach the dana worker at \"%s\": %m", socket_path),
-					 errhint("Start it with \"dana worker --socket PATH\" and let dana.socket_path name the same path.")));
+			ereport(ERROR, (errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
+							errmsg("could not reach the dana worker at \"%s\": %m", socket_path),
+							errhint("Start it with \"dana worker --socket PATH\" and let dana.socket_path name the "
+									"same path.")));
 	}
 	session_check_peer();
 }
@@ -233,13 +230,12 @@ session_send_request(char type, const char *payload, uint32 length)
 void
 dana_send(char type, StringInfo request)
 {
-	char  *payload = pg_server_to_any(request->data, request->len, PG_UTF8); /* JSON is, whatever the database's encoding */
+	char  *payload = pg_server_to_any(request->data, request->len, PG_UTF8); /* as JSON is */
 	size_t length = payload == request->data ? request->len : strlen(payload);
 
 	if (length > DANA_MAX_REQUEST)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("the request has %zu bytes, more than the %u that a worker accepts", length, DANA_MAX_REQUEST)));
+		dana_error(PROGRAM_LIMIT_EXCEEDED, "the request has %zu bytes, more than the %u that a worker accepts", length,
+				   DANA_MAX_REQUEST);
 	/* a session that was just made does not idle */
 	if (session_send_request(type, payload, length))
 		return;
@@ -250,13 +246,14 @@ dana_send(char type, StringInfo request)
 }
 
 void
-dana_request_begin(void)
+dana_request(void (*converse)(void *state), void *state)
 {
 	if (dana_channel_busy)
 		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("cannot ask the dana worker while this session waits for its answer"),
-				 errdetail("The call comes from the query or the filter that rows for the worker are read with, or a function in them."),
+				 errdetail("The call comes from the query or the filter that rows for the worker are read with, or a "
+						   "function in them."),
 				 errhint("Call one after the other.")));
 	if (dana_channel == PGINVALID_SOCKET || session_stale())
 	{
@@ -264,38 +261,43 @@ dana_request_begin(void)
 		session_open();
 	}
 	dana_channel_busy = true;
-}
-
-void
-dana_request_end(void)
-{
+	PG_TRY();
+	{
+		converse(state);
+	}
+	PG_CATCH();
+	{
+		if (dana_channel_busy || dana_channel == PGINVALID_SOCKET)
+			session_close();
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
 	dana_channel_busy = false;
 }
 
-void
-dana_request_abort(void)
+typedef struct question
 {
-	if (dana_channel_busy || dana_channel == PGINVALID_SOCKET)
-		session_close();
+	char	   type;
+	StringInfo request;
+	char	   answer;
+	Jsonb	  *answered;
+} question;
+
+static void
+session_ask(void *state)
+{
+	question *asked = state;
+
+	dana_send(asked->type, asked->request);
+	asked->answered = dana_json_parse(dana_receive(asked->answer).payload);
 }
 
 Jsonb *
 dana_ask(char type, StringInfo request, char answer)
 {
-	Jsonb *volatile answered = NULL;
+	question asked = {type, request, answer, NULL};
 
-	dana_request_begin();
-	PG_TRY();
-	{
-		dana_send(type, request);
-		answered = dana_json_parse(dana_receive(answer).payload);
-		dana_request_end();
-	}
-	PG_CATCH();
-	{
-		dana_request_abort();
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	return answered;
+	dana_json_close(request, '}');
+	dana_request(session_ask, &asked);
+	return asked.answered;
 }

@@ -10,20 +10,13 @@
 #include "access/tableam.h"
 #include "catalog/catalog.h"
 #include "catalog/pg_inherits.h"
-#include "executor/spi.h"
-#include "storage/bufmgr.h"
 #include "storage/bufpage.h"
 #include "storage/predicate.h"
 #include "utils/rls.h"
 
 #include "dana.h"
-#include "bounds.h"
-#include "buffers.h"
-#include "channel.h"
-#include "progress.h"
-#include "ring.h"
-#include "source.h"
-#include "tuple.h"
+#include "training.h"
+#include "worker.h"
 
 /* Pages between two reports of progress */
 #define PROGRESS_EVERY 64
@@ -64,7 +57,7 @@ source_check_kind(Relation relation, const char *name)
 	return relation->rd_tableam != GetHeapamTableAmRoutine();
 }
 
-/* A page holds every column and also rows that no one sees any more, so nothing less than SELECT on the table will do */
+/* A page holds every column and also rows that no one sees any more: nothing less than SELECT on the table will do */
 static void
 source_check_rights(Relation relation, const char *name)
 {
@@ -77,11 +70,11 @@ source_check_rights(Relation relation, const char *name)
 				 errhint("Training reads whole pages, so it needs SELECT on the table, not on some of its columns. "
 						 "With query => 'SELECT ...' it needs what the query needs.")));
 	if (check_enable_rls(id, InvalidOid, true) == RLS_ENABLED)
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("cannot train on %s: it has row-level security for user %s", name, GetUserNameFromId(GetUserId(), false)),
-				 errhint("Training reads whole pages. Train as a role with BYPASSRLS, or on the permitted rows with "
-						 "query => 'SELECT ...'.")));
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						errmsg("cannot train on %s: it has row-level security for user %s", name,
+							   GetUserNameFromId(GetUserId(), false)),
+						errhint("Training reads whole pages. Train as a role with BYPASSRLS, or on the permitted rows "
+								"with query => 'SELECT ...'.")));
 }
 
 char *
@@ -90,7 +83,7 @@ dana_relation_name(Oid relation)
 	char *name = get_rel_name(relation);
 
 	if (name == NULL)
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE), errmsg("relation with OID %u does not exist", relation)));
+		dana_error(UNDEFINED_TABLE, "relation with OID %u does not exist", relation);
 	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relation)), name);
 }
 
@@ -104,12 +97,13 @@ source_open_relation(dana_source *source, Oid id)
 	relation = source->relation = relation_open(id, AccessShareLock);
 	/* rights first: what a table is, is told to those who may read it */
 	source_check_rights(relation, source->name);
-	if (source_check_kind(relation, source->name))
-		source->rows = true;
-	else
+	source->heap = !source_check_kind(relation, source->name);
+	if (source->heap)
 		source->pages = RelationGetNumberOfBlocks(relation);
-	if (source->filter != NULL && !source->rows)
-		source->compiled = dana_filter_compile(relation, source->filter);
+	else
+		source->rows = true;
+	if (source->asked.filter != NULL && !source->rows)
+		source->compiled = dana_filter_compile(relation, source->asked.filter);
 }
 
 dana_source *
@@ -120,11 +114,11 @@ dana_source_open(const dana_source_request *request)
 	source->snapshot = GetActiveSnapshot();
 	if (!IsMVCCSnapshot(source->snapshot))
 		elog(ERROR, "training needs an MVCC snapshot");
-	source->query = request->query;
-	source->filter = request->filter;
-	source->cleaning = request->cleaning;
-	source->rows = request->query != NULL || request->cleaning.classes != NULL ||
-		request->cleaning.nulls == DANA_NULLS_FILL || request->cleaning.nonfinite != DANA_NONFINITE_KEEP;
+	source->asked = *request;
+	source->classes_found = request->cleaning.classes;
+	source->features.count = -1;
+	source->rows = request->query != NULL || request->cleaning.classes.count > 0 ||
+		request->cleaning.nonfinite == DANA_NONFINITE_ERROR;
 	if (request->query == NULL)
 		source_open_relation(source, request->relation);
 	else
@@ -152,7 +146,7 @@ dana_source_plan(dana_source *source, const char *text)
 	if (!source->spi)
 		dana_connect();
 	source->spi = true;
-	return dana_rows_plan(text, source->name, source->query == NULL);
+	return dana_rows_plan(text, source->name, source->asked.query == NULL);
 }
 
 char *
@@ -171,9 +165,28 @@ dana_source_select(dana_source *source, int columns, const int *numbers)
 						 quote_identifier(NameStr(TupleDescAttr(descriptor, numbers[i] - 1)->attname)));
 	}
 	appendStringInfo(&text, " FROM %s", source->name);
-	if (source->filter != NULL) /* it was checked to be one expression; the line's end closes a comment in it */
-		appendStringInfo(&text, " WHERE (%s\n)", source->filter);
+	if (source->asked.filter != NULL) /* it was checked to be one expression; the line's end closes a comment in it */
+		appendStringInfo(&text, " WHERE (%s\n)", source->asked.filter);
 	return text.data;
+}
+
+/* The columns behind those that the worker asked for, which must be all that encoders make, and the labels */
+static void
+adopt_encoded(const dana_source *source, dana_frame_layout *layout)
+{
+	const dana_encoding *encoding = source->encoding;
+	int					 at = 0;
+
+	for (int i = 0; i < layout->columns; i++)
+		if (layout->columns != encoding->columns + encoding->labels || layout->numbers[i] != i + 1)
+			dana_protocol_error("asked for column %d of %s", layout->numbers[i], source->name);
+	layout->columns = encoding->count + encoding->labels;
+	for (int i = 0; i < layout->columns; i++)
+	{
+		layout->numbers[i] = encoding->numbers[i];
+		layout->lengths[i] = layout->lengths[at];
+		at += i < encoding->count ? abs(encoding->encoders[i].width) : 1;
+	}
 }
 
 void
@@ -190,7 +203,6 @@ dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 		if (source->rows)
 			dana_protocol_error("asked for the pages of %s, which has rows only", source->name);
 		source->plan = NULL;
-		source->label = dana_label_find(source->relation, source->name, design, source->classes);
 		return;
 	}
 	layout->page_size = dana_json_integer(stream, "page_size");
@@ -200,7 +212,10 @@ dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 		(layout->page_size != 8192 && layout->page_size != 16384 && layout->page_size != 32768))
 		dana_protocol_error("asked for malformed frames");
 	layout->part = part;
-	if (source->query == NULL)
+	layout->attributes = layout->columns;
+	if (source->encoding != NULL)
+		adopt_encoded(source, layout);
+	if (source->asked.query == NULL)
 	{
 		source->plan = dana_source_plan(source, dana_source_select(source, layout->columns, layout->numbers));
 		for (int i = 0; i < layout->columns; i++)
@@ -211,24 +226,13 @@ dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 _Noreturn void
 dana_source_corrupt(const dana_source *source, BlockNumber block, const char *what)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_DATA_CORRUPTED), errmsg("page %u of table %s is corrupt: %s", block, source->name, what)));
+	dana_error(DATA_CORRUPTED, "page %u of table %s is corrupt: %s", block, source->name, what);
 }
 
-/* How many line pointers a page of the table has */
-static OffsetNumber
-count_line_pointers(dana_source *source, BlockNumber block, Page page)
-{
-	LocationIndex lower = ((PageHeader)page)->pd_lower;
-
-	if (PageIsNew(page))
-		return 0;
-	if (lower < SizeOfPageHeaderData || lower > BLCKSZ)
-		dana_source_corrupt(source, block, psprintf("pd_lower is %u", lower));
-	return PageGetMaxOffsetNumber(page);
-}
-
-/* The tuple that a line pointer of such a page points to; false where it points to none. Its bytes lie on the page. */
+/*
+ * The tuple that a line pointer points to; false where it points to none. Its bytes lie on the page. That the line
+ * pointers do, PostgreSQL has checked when it read the page.
+ */
 static bool
 tuple_on_page(dana_source *source, BlockNumber block, Page page, OffsetNumber i, HeapTuple tuple)
 {
@@ -269,7 +273,7 @@ hide_invisible(dana_source *source, BlockNumber block, Buffer buffer, Page copy,
 	Page		  page = BufferGetPage(buffer);
 	Snapshot	  snapshot = source->snapshot;
 	TransactionId horizon = snapshot->snapshot_type == SNAPSHOT_MVCC ? snapshot->xmin : InvalidTransactionId;
-	OffsetNumber  last = count_line_pointers(source, block, page);
+	OffsetNumber  last = PageGetMaxOffsetNumber(page);
 	HeapTupleData tuple;
 
 	for (OffsetNumber i = FirstOffsetNumber; i <= last; i++)
@@ -291,12 +295,12 @@ hide_invisible(dana_source *source, BlockNumber block, Buffer buffer, Page copy,
 
 /*
  * Looks at each tuple of a copied page that is left; no buffer is locked. Sets to LP_UNUSED the line pointers of those
- * that the filter rejects, and with `label` refuses one that is none of the rule's classes.
+ * that the filter rejects.
  */
 static void
-look_at_tuples(dana_source *source, BlockNumber block, Page copy, const dana_tuple_shape *shape, const dana_label *label)
+look_at_tuples(dana_source *source, BlockNumber block, Page copy, const dana_tuple_shape *shape)
 {
-	OffsetNumber  last = count_line_pointers(source, block, copy);
+	OffsetNumber  last = PageGetMaxOffsetNumber(copy);
 	HeapTupleData tuple;
 
 	for (OffsetNumber i = FirstOffsetNumber; i <= last; i++)
@@ -311,10 +315,8 @@ look_at_tuples(dana_source *source, BlockNumber block, Page copy, const dana_tup
 		damage = dana_tuple_damage(shape, &tuple);
 		if (damage != NULL)
 			dana_source_corrupt(source, block, psprintf("line pointer %u: %s", i, damage));
-		if (source->compiled != NULL && !dana_filter_passes(source->compiled, &tuple))
+		if (!dana_filter_passes(source->compiled, &tuple))
 			ItemIdSetUnused(PageGetItemId(copy, i));
-		else if (label != NULL)
-			dana_label_check(label, &tuple);
 	}
 }
 
@@ -328,10 +330,8 @@ stream_pages(dana_source *source)
 	BufferAccessStrategy strategy = source->pages > NBuffers / 4 ? GetAccessStrategy(BAS_BULKREAD) : NULL;
 	PGAlignedBlock		 copy;
 	Buffer				 buffer = InvalidBuffer;
-	/* the first stream alone: the others have the same tuples. Rows, which a foreign table may change, are looked at in each */
-	const dana_label *label = source->streams == 0 ? source->label : NULL;
-	bool			  look = source->compiled != NULL || label != NULL;
-	dana_tuple_shape *shape = dana_tuple_shape_of(RelationGetDescr(relation));
+	bool				 look = source->compiled != NULL;
+	dana_tuple_shape	*shape = dana_tuple_shape_of(RelationGetDescr(relation));
 
 	PredicateLockRelation(relation, snapshot);
 	dana_ring_begin(BLCKSZ);
@@ -366,7 +366,7 @@ stream_pages(dana_source *source)
 				hide_invisible(source, block, buffer, copy.data, serializable);
 			UnlockReleaseBuffer(buffer);
 			if (look)
-				look_at_tuples(source, block, copy.data, shape, label);
+				look_at_tuples(source, block, copy.data, shape);
 			dana_ring_fill(slot, copy.data);
 		}
 		dana_ring_commit();
@@ -391,7 +391,7 @@ stream_stored(dana_source *source, dana_frames *frames)
 	{
 		CHECK_FOR_INTERRUPTS();
 		dana_bounds_check();
-		dana_frames_add(frames, row);
+		(void)dana_frames_add(row, frames);
 	}
 	ExecDropSingleTupleTableSlot(row);
 }
@@ -404,17 +404,16 @@ stream_rows(dana_source *source)
 	dana_progress(DANA_PROGRESS_PAGES, 0); /* nobody knows */
 	dana_progress(DANA_PROGRESS_PAGE, 0);
 	if (source->streams > 0 && source->stored == NULL && dana_rows_volatile(source->plan))
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("the rows of %s do not fit into the worker's memory, and the next epoch would see others", source->name),
-				 errdetail("It contains volatile functions, or a sample without REPEATABLE."),
-				 errhint("Store the rows in a table, or start the worker with a higher --cache-limit.")));
-	frames = dana_frames_begin(source->name, dana_rows_descriptor(source->plan), &source->cleaning,
-							   &source->layout, source->classes);
+		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+						errmsg("the rows of %s do not fit into the worker's memory, and the next epoch would see "
+							   "others", source->name),
+						errdetail("It contains volatile functions, or a sample without REPEATABLE."),
+						errhint("Store the rows in a table, or start the worker with a higher --cache-limit.")));
+	frames = dana_frames_begin(source);
 	if (source->stored != NULL)
 		stream_stored(source, frames);
 	else
-		dana_rows_stream(source->plan, frames);
+		dana_rows_each(source->plan, 0, dana_frames_add, frames);
 	dana_frames_finish(frames);
 }
 

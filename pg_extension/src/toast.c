@@ -17,13 +17,11 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/toast_internals.h"
-#include "storage/bufmgr.h"
 #include "storage/bufpage.h"
 #include "utils/fmgroids.h"
 
 #include "dana.h"
-#include "buffers.h"
-#include "toast.h"
+#include "source.h"
 
 /* A chunk's tuple has no NULL: header, chunk_id, chunk_seq, chunk_data */
 #define CHUNK_HEADER MAXALIGN(SizeofHeapTupleHeader)
@@ -106,6 +104,19 @@ toast_find(dana_toast *reader, chunk_place *place, Oid value, int32 sequence)
 	return tuple != NULL;
 }
 
+/* Has the processor fetch the page of the buffer after this one, which is a guess and does no harm */
+static void
+prefetch_after(Buffer buffer)
+{
+	if (buffer > 0 && buffer < NBuffers)
+	{
+		const char *page = BufferGetBlock(buffer) + BLCKSZ;
+
+		for (int i = 0; i < BLCKSZ; i += PG_CACHE_LINE_SIZE / 2)
+			__builtin_prefetch(page + i);
+	}
+}
+
 /*
  * Copies the chunks of `value` from `*sequence` on, as far as they lie behind one another from `place` on, on one page.
  * Returns whether any did.
@@ -154,7 +165,7 @@ copy_from_page(dana_toast *reader, chunk_place *place, Oid value, int32 *sequenc
 		place->block++;
 		place->offset = FirstOffsetNumber;
 		place->buffer = buffer > 0 ? buffer + 1 : InvalidBuffer;
-		dana_prefetch_after(buffer);
+		prefetch_after(buffer);
 	}
 	UnlockReleaseBuffer(buffer);
 	return *sequence > first;

@@ -1,5 +1,6 @@
 /*
- * dana_train(): one training, from the call to the row in dana.model.
+ * dana_train(): one training, from the call to the row in dana.model. A NOTICE reaches the client at once, so a long
+ * one can be watched from its own session.
  */
 #include "postgres.h"
 
@@ -7,13 +8,73 @@
 #include "portability/instr_time.h"
 
 #include "dana.h"
-#include "bounds.h"
-#include "curve.h"
-#include "notices.h"
-#include "progress.h"
-#include "rules.h"
-#include "session.h"
-#include "train.h"
+#include "training.h"
+#include "worker.h"
+
+static int notices;
+
+enum
+{
+	NOTICES_NONE,
+	NOTICES_RUN,
+	NOTICES_EPOCH
+};
+
+void
+dana_notices_define(void)
+{
+	static const struct config_enum_entry levels[] = {
+		{"none", NOTICES_NONE, false}, {"run", NOTICES_RUN, false}, {"epoch", NOTICES_EPOCH, false}, {NULL, 0, false}};
+
+	DefineCustomEnumVariable("dana.notices", "What a training tells as NOTICE: nothing, its end, or each epoch.", NULL,
+							 &notices, NOTICES_NONE, levels, PGC_USERSET, 0, NULL, NULL, NULL);
+}
+
+/* ", loss 0.25, test loss 0.26"; nothing for a rule without one */
+static const char *
+loss_of(Jsonb *report)
+{
+	const char *loss = "";
+
+	if (!dana_json_is_null(report, "loss"))
+		loss = psprintf(", loss %.6g", dana_json_double(report, "loss"));
+	if (!dana_json_is_null(report, "test_loss"))
+		loss = psprintf("%s, test loss %.6g", loss, dana_json_double(report, "test_loss"));
+	return loss;
+}
+
+static const char *
+cycles_of(Jsonb *report)
+{
+	return dana_json_is_null(report, "cycles") ? "" : psprintf(", " INT64_FORMAT " cycles", dana_json_integer(report, "cycles"));
+}
+
+static void
+train_notice_epoch(Jsonb *epoch, int64 epochs)
+{
+	if (notices < NOTICES_EPOCH)
+		return;
+	ereport(NOTICE,
+			(errmsg("epoch " INT64_FORMAT " of " INT64_FORMAT "%s, " INT64_FORMAT " rows%s, %.1f ms",
+					dana_json_integer(epoch, "epoch"), epochs, loss_of(epoch), dana_json_integer(epoch, "tuples"),
+					cycles_of(epoch), dana_json_double(epoch, "seconds") * 1000)));
+}
+
+static void
+train_notice_run(const dana_new_model *model)
+{
+	Jsonb *result = model->result;
+
+	if (notices < NOTICES_RUN)
+		return;
+	ereport(NOTICE,
+			(errmsg("model \"%s\": rule \"%s\" on %s, " INT64_FORMAT " epochs%s%s, " INT64_FORMAT " rows, " INT64_FORMAT
+					" skipped%s, %.1f ms",
+					model->training->model, model->training->rule, model->source, dana_json_integer(result, "epochs"),
+					dana_json_boolean(result, "converged") ? " (converged)" : "", loss_of(result),
+					dana_json_integer(result, "tuples"), dana_json_integer(result, "skipped"), cycles_of(result),
+					model->wall_seconds * 1000)));
+}
 
 /* Takes the RESULT message apart: JSON, weights, predictor. What is asked for beyond its end is an error. */
 static void
@@ -33,8 +94,8 @@ train_read_result(const dana_reply *reply, dana_new_model *model)
 	if (weights < 0 || weights % sizeof(float4) != 0 || predictor < 0)
 		dana_protocol_error("sent a malformed result");
 	if (!AllocSizeIsValid(size))
-		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-						errmsg("the model has %d values, more than an array holds", weights / (int)sizeof(float4))));
+		dana_error(PROGRAM_LIMIT_EXCEEDED, "the model has %d values, more than an array holds",
+				   weights / (int)sizeof(float4));
 	model->weights = palloc0(size);
 	SET_VARSIZE(model->weights, size);
 	model->weights->ndim = 1;
@@ -69,50 +130,67 @@ train_begin_stream(const dana_reply *reply, dana_source *source, dana_new_model 
 	return epochs;
 }
 
-static void
-train_show_epoch(const dana_reply *reply, int64 epochs, int64 *cycles)
+typedef struct conversation
 {
-	Jsonb			*report = dana_json_parse(reply->payload);
-	dana_curve_epoch epoch = {.epoch = dana_json_integer(report, "epoch"),
-							  .tuples = dana_json_integer(report, "tuples"),
-							  .skipped = dana_json_integer(report, "skipped"),
-							  .cycles = dana_json_integer(report, "cycles"),
-							  .loss = dana_json_double(report, "loss"),
-							  .seconds = dana_json_double(report, "seconds"),
-							  .has_cycles = !dana_json_is_null(report, "cycles"),
-							  .has_loss = !dana_json_is_null(report, "loss")};
-	int64			 bits;
+	StringInfo		request;
+	dana_source	   *source;
+	dana_new_model *model;
+} conversation;
 
-	memcpy(&bits, &epoch.loss, sizeof bits);
-	*cycles += epoch.cycles;
-	dana_curve_add(&epoch);
-	dana_progress(DANA_PROGRESS_LAST_ENDED, GetCurrentTimestamp());
-	if (epoch.epoch == 1)
-		dana_progress(DANA_PROGRESS_FIRST_ENDED, GetCurrentTimestamp());
-	dana_progress(DANA_PROGRESS_EPOCH, epoch.epoch);
-	dana_progress(DANA_PROGRESS_TUPLES, epoch.tuples);
-	dana_progress(DANA_PROGRESS_CYCLES, *cycles);
-	dana_progress(DANA_PROGRESS_LOSS, bits);
-	dana_progress(DANA_PROGRESS_HAS_LOSS, epoch.has_loss);
-	dana_notice_epoch(report, epochs);
+/* Streams the rows that are left out of a training, as frames; encoded as the others */
+static void
+train_stream_held_out(const dana_training *training, const dana_source *others, const dana_reply *reply)
+{
+	Jsonb			   *message = dana_json_parse(reply->payload);
+	dana_source_request rows = training->rows;
+	dana_source		   *source;
+
+	if (!dana_training_held_out(training) || dana_json_is_null(message, "stream"))
+		dana_unexpected(reply);
+	rows.filter = training->held_out;
+	rows.cleaning = others->asked.cleaning; /* with the classes that were found */
+	source = dana_source_open(&rows);
+	source->encoding = others->encoding;
+	source->held_out = true;
+	dana_source_adopt(source, dana_json_member(message, "stream"), dana_json_member(message, "design"));
+	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_STREAMING);
+	dana_source_stream(source);
+	dana_source_close(source);
+}
+
+/* What comes before the epochs: the rows left out, if they are asked for, then the first stream */
+static int64
+train_begin(dana_reply *reply, dana_source *source, dana_new_model *model)
+{
+	while (reply->type == DANA_MSG_HELD_OUT)
+	{
+		train_stream_held_out(model->training, source, reply);
+		*reply = dana_receive_any();
+	}
+	if (reply->type != DANA_MSG_DESIGN)
+		dana_unexpected(reply);
+	return train_begin_stream(reply, source, model);
 }
 
 /* Streams pages and collects reports until the worker has a result */
 static void
-train_converse(StringInfo request, dana_source *source, dana_new_model *model)
+train_converse(void *state)
 {
+	const conversation *of = state;
+	dana_source	  *source = of->source;
+	dana_new_model *model = of->model;
 	StringInfoData epochs;
 	dana_reply	   reply;
 	int64		   most;
-	int64		   cycles = 0;
+	Jsonb		  *report;
 	MemoryContext  caller = CurrentMemoryContext;
 	MemoryContext  epoch = AllocSetContextCreate(caller, "dana epoch", ALLOCSET_DEFAULT_SIZES);
 
 	initStringInfo(&epochs);
 	appendStringInfoString(&epochs, "{\"epochs\":[");
-	dana_send(DANA_MSG_TRAIN, request);
-	reply = dana_receive(DANA_MSG_DESIGN);
-	most = train_begin_stream(&reply, source, model);
+	dana_send(DANA_MSG_TRAIN, of->request);
+	reply = dana_receive_any();
+	most = train_begin(&reply, source, model);
 	for (;;)
 	{
 		reply = dana_receive_any();
@@ -123,7 +201,9 @@ train_converse(StringInfo request, dana_source *source, dana_new_model *model)
 		MemoryContextSwitchTo(epoch);
 		if (reply.type == DANA_MSG_EPOCH)
 		{
-			train_show_epoch(&reply, most, &cycles);
+			report = dana_json_parse(reply.payload);
+			dana_progress_epoch(report);
+			train_notice_epoch(report, most);
 			if (epochs.data[epochs.len - 1] != '[')
 				appendStringInfoChar(&epochs, ',');
 			appendBinaryStringInfo(&epochs, reply.payload, reply.length);
@@ -134,10 +214,10 @@ train_converse(StringInfo request, dana_source *source, dana_new_model *model)
 			dana_source_stream(source);
 			dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_TRAINING);
 		}
-		else if (reply.type == DANA_MSG_DESIGN && epochs.data[epochs.len - 1] == '[')
+		else if (epochs.data[epochs.len - 1] == '[')
 		{
 			MemoryContextSwitchTo(caller);
-			most = train_begin_stream(&reply, source, model); /* a page held a value that is not in it: rows instead */
+			most = train_begin(&reply, source, model); /* a page held a value that is not in it: rows instead */
 		}
 		else
 			dana_unexpected(&reply);
@@ -154,46 +234,33 @@ train_converse(StringInfo request, dana_source *source, dana_new_model *model)
 void
 dana_train_model(const dana_training *training, dana_source *source, const char *rule, dana_new_model *model)
 {
-	instr_time	ended;
-	TimestampTz started;
-	StringInfo	request;
-	dsm_handle	curve;
+	conversation of = {.source = source, .model = model};
+	instr_time	 ended;
 
 	dana_bounds_check_backend(training->backend);
-	model->rule = training->rule;
-	model->backend = training->backend;
-	model->name = training->model;
+	model->training = training;
 	model->source = source->name;
-	request = dana_training_request(training, rule, source);
-	started = GetCurrentTimestamp();
-	curve = dana_curve_begin(started);
-	dana_progress_begin(training->source);
-	dana_progress(DANA_PROGRESS_STARTED, started);
-	dana_progress(DANA_PROGRESS_CURVE, curve);
+	of.request = dana_training_request(training, rule, source);
+	dana_progress_begin(training->rows.relation);
 
 	dana_bounds_enter();
-	dana_request_begin();
 	PG_TRY();
 	{
-		train_converse(request, source, model);
-		dana_request_end();
+		dana_request(train_converse, &of);
 	}
-	PG_CATCH();
+	PG_FINALLY();
 	{
-		dana_curve_end();
-		dana_request_abort();
-		PG_RE_THROW();
+		dana_progress_end_epochs();
 	}
 	PG_END_TRY();
 	dana_bounds_leave();
-	dana_curve_end();
 	dana_bounds_check();
 
 	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_STORING);
 	INSTR_TIME_SET_CURRENT(ended);
 	INSTR_TIME_SUBTRACT(ended, model->started);
 	model->wall_seconds = INSTR_TIME_GET_DOUBLE(ended);
-	dana_notice_run(model);
+	train_notice_run(model);
 }
 
 static Datum
@@ -201,15 +268,19 @@ train_and_store(void *asked)
 {
 	const dana_training *training = asked;
 	dana_new_model		 model = {0};
-	const char			*rule;
+	dana_rule			 rule;
 	dana_source			*source;
 	Datum				 row;
 
 	INSTR_TIME_SET_CURRENT(model.started);
-	rule = dana_rule_text(training->rule); /* first: a model without a name has the rule's */
+	rule = dana_rule_read(training->rule); /* first: a model without a name has the rule's */
 	dana_model_check_name(training->model);
 	source = dana_source_open(&training->rows);
-	dana_train_model(training, source, rule, &model);
+	dana_progress_begin(training->rows.relation);
+	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_LOOKING);
+	dana_classes_find(training, source, rule.description);
+	dana_source_encode(source, training, rule.description);
+	dana_train_model(training, source, rule.text, &model);
 	dana_source_close(source);
 	row = dana_model_store(&model);
 	pgstat_progress_end_command();

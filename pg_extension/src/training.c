@@ -1,8 +1,8 @@
 /*
  * What a training is asked for, from the arguments of dana_train() to the message for the worker.
  *
- * The SQL script declares the arguments. Those that this side reads are the rows of the table below; any other one goes to
- * the worker as it is, so that what concerns the worker alone is not said here.
+ * The SQL script declares the arguments. Those that this side reads are the rows of the table below; any other one goes
+ * to the worker as it is, so that what concerns the worker alone is not said here.
  */
 #include "postgres.h"
 
@@ -12,9 +12,6 @@
 #include "commands/dbcommands.h"
 
 #include "dana.h"
-#include "bounds.h"
-#include "holdout.h"
-#include "models.h"
 #include "training.h"
 
 typedef struct training_member
@@ -29,17 +26,19 @@ typedef struct training_member
 
 static const training_member members[] = {
 	MEMBER(rule, TEXTOID, false),
-	MEMBER(source, REGCLASSOID, false),
+	{"source", REGCLASSOID, offsetof(dana_training, rows.relation), false},
 	MEMBER(model, TEXTOID, false),
 	MEMBER(features, TEXTARRAYOID, true),
 	MEMBER(label, TEXTOID, true),
 	MEMBER(epochs, INT4OID, true),
 	MEMBER(backend, TEXTOID, false),
-	MEMBER(query, TEXTOID, false),
+	{"query", TEXTOID, offsetof(dana_training, rows.query), false},
 	MEMBER(filter, TEXTOID, false),
 	MEMBER(nulls, TEXTOID, false),
-	MEMBER(nonfinite, TEXTOID, false),
+	MEMBER(preprocess, JSONBOID, false),
+	MEMBER(nonfinite, TEXTOID, true),
 	MEMBER(classes, TEXTARRAYOID, true),
+	MEMBER(weight, TEXTOID, true),
 	MEMBER(test_size, FLOAT8OID, false),
 	MEMBER(seed, INT4OID, false),
 	MEMBER(warm_start_from, TEXTOID, false),
@@ -65,19 +64,14 @@ member_fill(dana_training *training, const training_member *member, Datum value,
 		return; /* zero already */
 	else if (member->type == TEXTOID)
 		*(char **)at = TextDatumGetCString(value);
+	else if (member->type == JSONBOID)
+		*(Jsonb **)at = DatumGetJsonbP(value);
 	else if (member->type == FLOAT8OID)
 		*(double *)at = DatumGetFloat8(value);
 	else if (member->type == INT4OID)
 		*(int *)at = DatumGetInt32(value);
 	else
 		*(Oid *)at = DatumGetObjectId(value);
-}
-
-static _Noreturn void
-bad_value(const char *name, const char *given, const char *wanted)
-{
-	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					errmsg("argument \"%s\" must be %s, not \"%s\"", name, wanted, given)));
 }
 
 /* Place of a word in a list that ends with NULL; of one that is not there, that end's. NULL stands for the first. */
@@ -91,65 +85,85 @@ place_of_word(const char *word, const char *const *list)
 	return i;
 }
 
+dana_null_policy
+dana_read_nulls(const char *argument, const char *word, float *number)
+{
+	/* in the order of dana_null_policy, whose last one is a number */
+	static const char *const policies[] = {"skip", "error", "mean", "median", NULL};
+	dana_null_policy policy = place_of_word(word, policies);
+	char *end;
+
+	if (policy == DANA_NULLS_FILL)
+	{
+		*number = strtof(word, &end);
+		if (end == word || *end != '\0' || !isfinite(*number))
+			dana_refuse_argument("%s", "%s 'skip', 'error', 'mean', 'median', or a number to put in their place, "
+								 "not \"%s\"", argument, strcmp(argument, "nulls") == 0 ? "be" : "impute", word);
+	}
+	return policy;
+}
+
 static void
 read_cleaning(const dana_training *training, dana_cleaning *cleaning)
 {
-	/* in the order of dana_null_policy, whose last one is a number, and dana_nonfinite_policy */
-	static const char *const null_policies[] = {"skip", "error", NULL};
-	static const char *const nonfinite_policies[] = {"keep", "skip", "error", NULL};
-	char *end;
+	/* in the order of dana_nonfinite_policy */
+	static const char *const nonfinite_policies[] = {"skip", "keep", "error", NULL};
 
-	cleaning->nulls = place_of_word(training->nulls, null_policies);
-	if (cleaning->nulls == DANA_NULLS_FILL)
-	{
-		cleaning->fill = strtof(training->nulls, &end);
-		if (end == training->nulls || *end != '\0' || !isfinite(cleaning->fill))
-			bad_value("nulls", training->nulls, "'skip', 'error', or a number to put in their place");
-	}
+	cleaning->nulls = dana_read_nulls("nulls", training->nulls, &cleaning->fill);
 	cleaning->nonfinite = place_of_word(training->nonfinite, nonfinite_policies);
 	if (cleaning->nonfinite > DANA_NONFINITE_ERROR)
-		bad_value("nonfinite", training->nonfinite, "'keep', 'skip' or 'error'");
-	cleaning->classes = training->classes.values;
-	cleaning->class_count = training->classes.count;
+		dana_refuse_argument("nonfinite", "be 'skip', 'keep' or 'error', not \"%s\"", training->nonfinite);
+	cleaning->classes = training->classes;
+	cleaning->weight = training->weight;
 	if (training->classes.count == 0)
-		bad_value("classes", "{}", "a list of labels");
+		dana_refuse_argument("classes", "be a list of labels, not \"{}\"");
 	for (int i = 1; i < training->classes.count; i++)
 		for (int k = 0; k < i; k++)
 			if (strcmp(training->classes.values[i], training->classes.values[k]) == 0)
-				bad_value("classes", training->classes.values[i], "labels that differ");
+				dana_refuse_argument("classes", "be labels that differ, not \"%s\"", training->classes.values[i]);
 }
 
-static char *
-training_both(const char *condition, const char *filter)
+/* Leaves only the rows for which a condition holds, in a query, or else in a filter, which may be NULL */
+static void
+restrict_rows(const char *condition, char **query, char **filter)
 {
 	/* the line's end closes a comment in it */
-	return filter == NULL ? pstrdup(condition) : psprintf("%s AND (%s\n)", condition, filter);
+	if (*query != NULL)
+		*query = psprintf("SELECT * FROM (%s\n) AS r WHERE %s", *query, condition);
+	else
+		*filter = *filter == NULL ? pstrdup(condition) : psprintf("%s AND (%s\n)", condition, *filter);
 }
 
-/* The filter, with the part of the rows that is held out for a test left out */
+/* The filter, with the part of the rows that is held out for a test left out; the filter of those is told, too */
 static char *
-read_filter(const dana_training *training, bool held_out)
+read_filter(dana_training *training, bool held_out)
 {
 	const char *wanted = "argument \"test_size\" needs a table, whose rows have a place";
+	char	   *query = training->rows.query;
+	char	   *filter = training->filter;
+	char	   *part;
 
-	if (training->filter != NULL)
-		dana_filter_check(training->filter);
+	if (filter != NULL)
+		dana_filter_check(filter);
 	if (!held_out)
-		return training->filter;
+		return filter;
 	if (!(training->test_size > 0 && training->test_size < 1))
-		bad_value("test_size", psprintf("%g", training->test_size), "a part of the rows between 0 and 1");
-	if (training->query != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s", wanted),
-				 errhint("Put NOT dana_holdout(key, %g, %d) into the query's WHERE.", training->test_size, training->seed)));
-	if (get_rel_relkind(training->source) == RELKIND_VIEW)
+		dana_refuse_argument("test_size", "be a part of the rows between 0 and 1, not \"%g\"", training->test_size);
+	if (query != NULL)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s", wanted),
+						errhint("Put NOT dana_holdout(key, %g, %d) into the query's WHERE.", training->test_size,
+								training->seed)));
+	if (get_rel_relkind(training->rows.relation) == RELKIND_VIEW)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s, and %s is a view", wanted, dana_relation_name(training->source)),
+				 errmsg("%s, and %s is a view", wanted, dana_relation_name(training->rows.relation)),
 				 errhint("Use filter => 'NOT dana_holdout(key, %g, %d)' with a column that tells its rows apart.",
 						 training->test_size, training->seed)));
-	return training_both(psprintf("NOT %s", dana_holdout_expression("ctid", training->test_size, training->seed)),
-						 training->filter);
+	part = dana_holdout_expression("ctid", training->test_size, training->seed);
+	training->held_out = filter;
+	restrict_rows(part, &query, &training->held_out);
+	restrict_rows(psprintf("NOT %s", part), &query, &filter);
+	return filter;
 }
 
 /* Checks what was given, and says of the rows what the source needs to know */
@@ -159,32 +173,35 @@ training_check(dana_training *training)
 	const dana_arguments *given = &training->arguments;
 
 	if (training->rule == NULL)
-		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"rule\" must not be null")));
+		dana_error(NULL_VALUE_NOT_ALLOWED, "argument \"rule\" must not be null");
 	for (int i = 0; i < given->count; i++)
-		if (given->types[i] == JSONBOID && !given->nulls[i] && !JB_ROOT_IS_OBJECT(DatumGetJsonbP(given->values[i])))
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"%s\" must be a JSON object", given->names[i]),
-					 errhint("For instance '{\"%s\": 4}'.", strcmp(given->names[i], "design") == 0 ? "threads" : "lr")));
-	if (!OidIsValid(training->source) && training->query == NULL)
+		if (given->types[i] == JSONBOID && !given->nulls[i] && !JB_ROOT_IS_OBJECT(DatumGetJsonbP(given->values[i])) &&
+			!(strcmp(given->names[i], "class_weight") == 0 && JB_ROOT_IS_SCALAR(DatumGetJsonbP(given->values[i]))))
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("argument \"%s\" must be a JSON object", given->names[i]),
+							errhint("For instance '{%s}'.",
+									strcmp(given->names[i], "design") == 0 ? "\"threads\": 4"
+									: strcmp(given->names[i], "hyper") == 0 ? "\"lr\": 4"
+									: strcmp(given->names[i], "class_weight") == 0 ? "\"yes\": 5, \"no\": 1"
+																		   : "\"age\": {\"impute\": \"mean\"}")));
+	if (!OidIsValid(training->rows.relation) && training->rows.query == NULL)
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("argument \"source\" must not be null"),
 						errhint("Name a table, or give query => 'SELECT ...'.")));
-	if (OidIsValid(training->source) && training->query != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("give either argument \"source\" or argument \"query\", not both")));
-	if (training->query != NULL && training->filter != NULL)
+	if (OidIsValid(training->rows.relation) && training->rows.query != NULL)
+		dana_error(INVALID_PARAMETER_VALUE, "give either argument \"source\" or argument \"query\", not both");
+	if (training->rows.query != NULL && training->filter != NULL)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"filter\" goes with a table"),
 						errhint("Put the condition into the query's WHERE.")));
 	if (training->backend == NULL)
 		training->backend = "sim";
-	if (training->model == NULL)
+	training->unnamed = training->model == NULL;
+	if (training->unnamed)
 		training->model = training->rule;
 	if (given->nulls[dana_argument(given, "seed")])
 		training->seed = 1;
 	if (!given->nulls[dana_argument(given, "epochs")] && (training->epochs < 1 || training->epochs > dana_max_epochs))
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						errmsg("argument \"epochs\" must be from 1 to %d, not %d", dana_max_epochs, training->epochs)));
-	training->rows.relation = training->source;
-	training->rows.query = training->query;
+		dana_refuse_argument("epochs", "be from 1 to %d, not %d", dana_max_epochs, training->epochs);
+	training->whole_query = training->rows.query;
 	read_cleaning(training, &training->rows.cleaning);
 	training->rows.filter = read_filter(training, !given->nulls[dana_argument(given, "test_size")]);
 }
@@ -221,9 +238,8 @@ dana_training_from_call(FunctionCallInfo fcinfo, int options, dana_training *tra
 		int number = dana_argument(&arguments, members[i].name);
 
 		if (!arguments.nulls[number])
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("\"%s\" is an argument of its own, not a member of argument \"training\"", members[i].name)));
+			dana_error(INVALID_PARAMETER_VALUE,
+					   "\"%s\" is an argument of its own, not a member of argument \"training\"", members[i].name);
 		arguments.values[number] = fcinfo->args[i].value;
 		arguments.nulls[number] = fcinfo->args[i].isnull;
 	}
@@ -233,10 +249,16 @@ dana_training_from_call(FunctionCallInfo fcinfo, int options, dana_training *tra
 void
 dana_training_restrict(dana_training *training, const char *condition)
 {
-	if (training->query == NULL)
-		training->rows.filter = training_both(condition, training->rows.filter);
-	else
-		training->rows.query = training->query = psprintf("SELECT * FROM (%s\n) AS r WHERE %s", training->query, condition);
+	restrict_rows(condition, &training->rows.query, &training->rows.filter);
+}
+
+static void
+append_texts(StringInfo to, const char *name, const dana_texts *texts)
+{
+	dana_json_open(to, name, '[');
+	for (int i = 0; i < texts->count; i++)
+		dana_json_text(to, NULL, texts->values[i]);
+	dana_json_close(to, ']');
 }
 
 /* An argument for the worker, as it was given */
@@ -263,10 +285,7 @@ append_argument(StringInfo to, const dana_arguments *arguments, int number)
 			return dana_json_object(to, name, DatumGetJsonbP(value));
 		case TEXTARRAYOID:
 			texts = dana_texts_of(value);
-			dana_json_open(to, name, '[');
-			for (int i = 0; i < texts.count; i++)
-				dana_json_text(to, NULL, texts.values[i]);
-			return dana_json_close(to, ']');
+			return append_texts(to, name, &texts);
 		default:
 			elog(ERROR, "argument \"%s\" has a type that the worker does not know", name);
 	}
@@ -274,18 +293,18 @@ append_argument(StringInfo to, const dana_arguments *arguments, int number)
 
 /* What is kept with the model beside what the worker knows of it: what dana_evaluate() needs, and how it was trained */
 static void
-append_metadata(StringInfo to, const dana_training *training, const char *source)
+append_metadata(StringInfo to, const dana_training *training, const dana_source *source)
 {
 	const dana_group_key *group = training->group;
-	const char			 *query = training->query;
-	const char			 *filter = training->filter;
+	char				 *query = training->rows.query;
+	char				 *filter = training->filter;
 
-	if (group != NULL && query != NULL)
-		query = psprintf("SELECT * FROM (%s\n) AS r WHERE %s", query, group->condition);
-	else if (group != NULL)
-		filter = filter == NULL ? group->condition : psprintf("(%s\n) AND %s", filter, group->condition);
+	if (group != NULL)
+		restrict_rows(group->condition, &query, &filter);
 	dana_json_open(to, "metadata", '{');
-	dana_json_text(to, "source", source);
+	dana_json_text(to, "source", source->name);
+	if (source->encoding != NULL)
+		dana_encoding_append(to, source->encoding);
 	if (query != NULL)
 		dana_json_text(to, "query", query);
 	if (filter != NULL)
@@ -294,11 +313,13 @@ append_metadata(StringInfo to, const dana_training *training, const char *source
 	{
 		dana_json_open(to, "group", '{');
 		dana_json_text(to, "of", group->of);
-		dana_json_object(to, "key", dana_json_parse(group->key));
+		dana_json_object(to, "key", group->key);
 		dana_json_close(to, '}');
 	}
-	if (training->classes.count > 0)
-		append_argument(to, &training->arguments, dana_argument(&training->arguments, "classes"));
+	if (source->classes_found.count > 0)
+		append_texts(to, "classes", &source->classes_found);
+	if (source->class_type != NULL)
+		dana_json_text(to, "class_type", source->class_type);
 	if (training->test_size > 0)
 	{
 		dana_json_number(to, "test_size", training->test_size);
@@ -321,21 +342,28 @@ dana_training_request(const dana_training *training, const char *rule, dana_sour
 	dana_json_text(request, "text", rule);
 	dana_json_text(request, "backend", training->backend);
 	/* of rows we refuse a NULL ourselves; what the worker leaves out of them is not finite */
-	dana_json_text(request, "nulls", source->cleaning.nulls == DANA_NULLS_ERROR && !source->rows ? "error" : "skip");
+	dana_json_text(request, "nulls", source->asked.cleaning.nulls == DANA_NULLS_ERROR && !source->rows ? "error" : "skip");
 	dana_json_open(request, "options", '{');
 	for (int i = 0; i < arguments->count; i++)
 	{
 		const training_member *member = member_of(arguments->names[i]);
 
-		if (member == NULL || member->sent)
+		if (source->classes_found.count > 0 && strcmp(arguments->names[i], "classes") == 0)
+			append_texts(request, "classes", &source->classes_found);
+		else if (member != NULL && member->offset == offsetof(dana_training, features) && source->features.count >= 0)
+			append_texts(request, member->name, &source->features);
+		else if (member != NULL && member->offset == offsetof(dana_training, label) && source->label_column != NULL)
+			dana_json_text(request, member->name, source->label_column);
+		else if (member == NULL || member->sent)
 			append_argument(request, arguments, i);
 	}
 	dana_json_close(request, '}');
-	append_metadata(request, training, source->name);
+	dana_json_truth(request, "held_out", dana_training_held_out(training));
+	append_metadata(request, training, source);
 	if (training->warm_start_from == NULL)
 		dana_json_text(request, "warm_start_from", NULL);
 	else
-		dana_model_append_weights(request, "warm_start_from", training->warm_start_from);
+		dana_model_append_weights(request, training->warm_start_from);
 	dana_json_text(request, "role", GetUserNameFromId(GetUserId(), true));
 	dana_json_text(request, "database", get_database_name(MyDatabaseId));
 	dana_json_number(request, "max_epochs", dana_max_epochs);

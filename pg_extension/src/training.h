@@ -1,24 +1,114 @@
 /*
- * What a training is asked for: the arguments of dana_train(), which that function alone declares, and the message that
- * they become.
+ * Trainings: what one is asked for, within which limits it runs, how far it is; and those in the background.
  */
 #pragma once
 
-#include "lib/stringinfo.h"
+#include <signal.h>
 
-#include "arguments.h"
+#include "storage/lock.h"
+#include "utils/backend_progress.h"
+
+#include "models.h"
 #include "source.h"
+
+/* bounds.c: settings that bound trainings and jobs, and the bracket around a training that enforces them */
+
+extern int dana_max_epochs;
+extern int dana_max_memory; /* MB of the worker's session; 0: as the worker was started */
+extern int dana_max_jobs;	/* in the whole server; 0: any number */
+extern int dana_max_jobs_per_role;
+extern void dana_bounds_define(void);
+
+/* Our locks that are no catalog's: 0 is the registration of jobs, from 1 the places of dana.max_runs */
+extern LOCKTAG dana_lock(uint32 number);
+
+/*
+ * Does work that trains, under the session's limits: not inside another training, on the clock, and with an eye on
+ * the client.
+ */
+extern Datum dana_bounds_train(Datum (*train)(void *state), void *state);
+
+/* Starts the clock again: a model is stored, and the next one of the same call begins */
+extern void dana_bounds_start_clock(void);
+
+/* Raises an error where the training's time is over. To be called for each page and row, and before storing a model */
+extern volatile sig_atomic_t dana_bounds_overdue;
+extern _Noreturn void		 dana_bounds_raise_overdue(void);
+
+static inline void
+dana_bounds_check(void)
+{
+	if (unlikely(dana_bounds_overdue))
+		dana_bounds_raise_overdue();
+}
+
+/* Waits until fewer than dana.max_runs trainings run. The place is held until dana_bounds_leave(), or an abort. */
+extern void dana_bounds_enter(void);
+extern void dana_bounds_leave(void);
+
+/* Refuses a backend that dana.backends does not allow */
+extern void dana_bounds_check_backend(const char *backend);
+
+/* The limits of this session as a JSON object, and the stricter ones of such an object and of this session */
+extern Jsonb *dana_bounds_carry(void);
+extern void	 dana_bounds_adopt(Jsonb *carried);
+
+/*
+ * progress.c: how far a training is, for other sessions. Most of it stands in PostgreSQL's own progress counters
+ * (backend_progress.h), which a failing transaction clears.
+ */
+
+typedef enum dana_progress_counter
+{
+	DANA_PROGRESS_PHASE, /* enum dana_progress_phase */
+	DANA_PROGRESS_EPOCH, /* epochs that ended */
+	DANA_PROGRESS_EPOCHS,
+	DANA_PROGRESS_PAGE, /* pages sent in this epoch */
+	DANA_PROGRESS_PAGES, /* 0: unknown */
+	DANA_PROGRESS_CYCLES, /* over all epochs */
+	DANA_PROGRESS_LOSS,	  /* the bits of a double */
+	DANA_PROGRESS_HAS_LOSS,
+	DANA_PROGRESS_STARTED, /* TimestampTz, as the three that follow */
+	DANA_PROGRESS_FIRST_BEGAN, /* the first epoch, once the rule was compiled */
+	DANA_PROGRESS_FIRST_ENDED, /* the first epoch, whose time is unlike the others' */
+	DANA_PROGRESS_LAST_ENDED,  /* the last one so far */
+	DANA_PROGRESS_CURVE,	   /* dsm_handle of the epochs */
+	DANA_PROGRESS_COUNTERS
+} dana_progress_counter;
+
+typedef enum dana_progress_phase
+{
+	DANA_PHASE_COMPILING,
+	DANA_PHASE_STREAMING,
+	DANA_PHASE_TRAINING,
+	DANA_PHASE_STORING,
+	DANA_PHASE_WAITING, /* for other trainings to end: dana.max_runs */
+	DANA_PHASE_LOOKING /* at labels and columns, before the worker is asked */
+} dana_progress_phase;
+
+/* Begins to tell of a training on a table, or on none */
+extern void dana_progress_begin(Oid source);
+
+extern void dana_progress(dana_progress_counter counter, int64 value);
+
+/* An epoch ended: the worker's EPOCH */
+extern void dana_progress_epoch(Jsonb *report);
+
+/* No epoch will follow; for readers, too, whose transaction still sees the counters of the training */
+extern void dana_progress_end_epochs(void);
+
+/* training.c: the arguments of dana_train(), which that function alone declares, and the message that they become */
 
 /* One of the groups that dana_train_groups() makes a model of */
 typedef struct dana_group_key
 {
 	const char *of;		   /* the name that was asked for; the model's has the key behind it */
-	const char *key;	   /* JSON object */
+	Jsonb	   *key;
 	const char *condition; /* SQL that is true of its rows */
 } dana_group_key;
 
 /* Members that are NULL were not given; how each is filled stands in training.c */
-typedef struct dana_training
+struct dana_training
 {
 	dana_arguments arguments; /* all of them, for what the worker alone reads */
 	char	  *rule;
@@ -26,19 +116,25 @@ typedef struct dana_training
 	char	  *backend;
 	char	  *label;
 	dana_texts features;
-	Oid		   source;
-	char	  *query;
 	char	  *filter;
 	char	  *nulls;
+	Jsonb	  *preprocess;
 	char	  *nonfinite;
 	dana_texts classes;
+	char	  *weight; /* column of the rows' weights */
 	double	   test_size; /* 0: no rows are left out */
+	char	  *held_out; /* filter of those that are, or NULL */
 	int		   seed;
 	int		   epochs; /* 0: as many as the rule says */
 	char	  *warm_start_from;
-	dana_source_request rows; /* what the members above say of them, checked */
+	char	  *whole_query; /* before some of its rows were left out; the filter stays as it was given */
+	dana_source_request rows; /* table or query; and what the members above say of them, checked */
 	const dana_group_key *group; /* or NULL */
-} dana_training;
+	bool	   unnamed; /* the model has the rule's name for want of another */
+};
+
+/* What a word says of NULLs, or the number that it is; `argument`, for an error, is where it was given */
+extern dana_null_policy dana_read_nulls(const char *argument, const char *word, float *number);
 
 /* The training that a call of dana_train() asks for, checked */
 extern void dana_training_parse(const dana_arguments *arguments, dana_training *training);
@@ -52,5 +148,49 @@ extern void dana_training_from_call(FunctionCallInfo fcinfo, int options, dana_t
 /* Leaves only the rows for which a condition holds */
 extern void dana_training_restrict(dana_training *training, const char *condition);
 
+/* classes.c: finds the classes of the label, unless they are given, for a rule that has some by its description */
+extern void dana_classes_find(const dana_training *training, dana_source *source, Jsonb *description);
+/* Whether there are rows left out to judge its models by: of a table, not of its groups */
+static inline bool
+dana_training_held_out(const dana_training *training)
+{
+	return training->held_out != NULL && training->group == NULL;
+}
+
 /* The TRAIN message, for the text of a rule */
 extern StringInfo dana_training_request(const dana_training *training, const char *rule, dana_source *source);
+
+/* train.c */
+
+extern void dana_notices_define(void);
+
+/*
+ * Trains a rule, of which `rule` is the text, on an open source. What is to be stored is left in `model`, which says
+ * when the call began.
+ */
+extern void dana_train_model(const dana_training *training, dana_source *source, const char *rule,
+							 dana_new_model *model);
+
+/* The whole of dana_train(): a row of type dana.training */
+extern Datum dana_train_and_store(dana_training *training);
+
+/* jobs.c, job_worker.c: calls in the background, each a row of dana.job_log and a background worker of PostgreSQL */
+
+/* What the worker is told when it is registered (bgw_extra); the rest is in the row */
+typedef struct dana_job
+{
+	int64		  id;
+	Oid			  database;
+	Oid			  owner;
+	TransactionId starter; /* the transaction that wrote the row */
+} dana_job;
+
+/*
+ * The lock that a job's worker holds, in ExclusiveLock, from before its starter's commit until it ends. Where nobody
+ * holds it, nobody works on the job. It is the session's, so that a commit does not release it, and neither its tag
+ * nor, unlike an advisory lock's, its method can be named in SQL.
+ */
+extern LOCKTAG dana_job_lock(int64 id);
+
+/* The arguments of a call that can be made in the background; an error where it cannot, or not with these */
+extern void dana_job_arguments(const char *function, Jsonb *given, dana_arguments *arguments);

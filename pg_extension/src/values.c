@@ -16,11 +16,8 @@
 #include "utils/float.h"
 
 #include "dana.h"
-#include "arguments.h"
 #include "numerics.h"
-#include "tuple.h"
-#include "values.h"
-
+#include "source.h"
 
 static inline double
 value_infinite(bool negative)
@@ -91,7 +88,7 @@ is_vector(Oid type)
 static _Noreturn void
 refuse_array(void)
 {
-	ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED), errmsg("an array is malformed")));
+	dana_error(DATA_CORRUPTED, "an array is malformed");
 }
 
 static pgvector *
@@ -101,7 +98,7 @@ vector_of(Datum value)
 
 	if (VARSIZE(vector) < offsetof(pgvector, elements) || vector->dimension < 0 ||
 		VARSIZE(vector) != offsetof(pgvector, elements) + sizeof(float) * vector->dimension)
-		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED), errmsg("a value of type vector is malformed")));
+		dana_error(DATA_CORRUPTED, "a value of type vector is malformed");
 	return vector;
 }
 
@@ -183,12 +180,7 @@ dana_numbers_of(const dana_type *type, Datum value, dana_numbers *numbers)
 	ArrayType *array;
 	Size	   size;
 
-	numbers->element = type->number->element;
-	numbers->count = numbers->stored = 1;
-	numbers->value = value;
-	numbers->values = NULL;
-	numbers->present = NULL;
-	numbers->dimensions = 0;
+	*numbers = (dana_numbers){.element = type->number->element, .count = 1, .stored = 1, .value = value};
 	if (!type->array)
 	{
 		if (type->number->convert != NULL)
@@ -307,64 +299,16 @@ DANA_FUNCTION(dana_number)
 
 		type = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, sizeof *type);
 		if (!dana_type_of(given, type) || type->array)
-			ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
-							errmsg("a value of type %s is not one number", format_type_be(given))));
+			dana_error(DATATYPE_MISMATCH, "a value of type %s is not one number", format_type_be(given));
 		fcinfo->flinfo->fn_extra = type;
 	}
 	PG_RETURN_FLOAT8(dana_number_of(type, PG_GETARG_DATUM(0)));
 }
 
-void
-dana_class_output(Oid type, FmgrInfo *output, MemoryContext context)
+char *
+dana_text_expression(const char *column, Oid type)
 {
-	Oid	 function;
-	bool varlena;
-
-	getTypeOutputInfo(type, &function, &varlena);
-	fmgr_info_cxt(function, output, context);
-}
-
-int
-dana_class_of(FmgrInfo *output, Datum value, char *const *classes, int count, char **text)
-{
-	*text = OutputFunctionCall(output, value);
-	for (int i = 0; i < count; i++)
-		if (classes[i] != NULL && strcmp(*text, classes[i]) == 0)
-			return i;
-	return -1;
-}
-
-typedef struct class_call
-{
-	FmgrInfo   output;
-	dana_texts classes;
-	bool	   constant; /* these are */
-} class_call;
-
-/* dana_class(value, classes): the number that a training gives a label of any type; NULL where it is none of them */
-DANA_FUNCTION(dana_class)
-{
-	class_call *call = fcinfo->flinfo->fn_extra;
-	char	   *text;
-	int			number;
-
-	if (call == NULL)
-	{
-		MemoryContext caller = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
-
-		call = fcinfo->flinfo->fn_extra = palloc0(sizeof *call);
-		dana_class_output(get_fn_expr_argtype(fcinfo->flinfo, 0), &call->output, fcinfo->flinfo->fn_mcxt);
-		call->constant = get_fn_expr_arg_stable(fcinfo->flinfo, 1);
-		if (call->constant)
-			call->classes = dana_texts_of(PG_GETARG_DATUM(1));
-		MemoryContextSwitchTo(caller);
-	}
-	if (!call->constant)
-		call->classes = dana_texts_of(PG_GETARG_DATUM(1));
-	number = dana_class_of(&call->output, PG_GETARG_DATUM(0), call->classes.values, call->classes.count, &text);
-	if (number < 0)
-		PG_RETURN_NULL();
-	PG_RETURN_FLOAT8(number);
+	return psprintf(type < FirstNormalObjectId ? "%s::pg_catalog.text" : "dana.dana_text(%s)", quote_identifier(column));
 }
 
 typedef struct text_call

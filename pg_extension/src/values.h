@@ -3,8 +3,6 @@
  */
 #pragma once
 
-#include "fmgr.h"
-
 #include "number_types.h"
 
 #define DANA_ELEMENT_NAME(name, ...) DANA_ELEMENT_##name,
@@ -30,6 +28,7 @@ typedef struct dana_type
 	const dana_number_type *number; /* domains resolved */
 	bool					array;
 	bool					vector; /* an array as pgvector's type vector lays it out */
+	Oid						encoded; /* for an encoder of categories or parts: of what; enums are ANYENUMOID */
 } dana_type;
 
 /* Numbers of one value, ready: nothing that follows can raise an error */
@@ -59,11 +58,67 @@ extern void dana_numbers_of(const dana_type *type, Datum value, dana_numbers *nu
 /* Writes a value's numbers, `fill` for NULLs in it; call between dn_enter() and dn_leave() */
 extern void dana_numbers_write(const dana_numbers *numbers, float fill, float *to);
 
+/* encode.c: columns that are no numbers, or that have NULLs, as numbers */
+
+/* What to do with a row that has a NULL in a used column */
+typedef enum dana_null_policy
+{
+	DANA_NULLS_SKIP,
+	DANA_NULLS_ERROR,
+	DANA_NULLS_MEAN, /* this and what follows puts something in its place */
+	DANA_NULLS_MEDIAN,
+	DANA_NULLS_FILL
+} dana_null_policy;
+
+typedef enum dana_encoder_kind
+{
+	DANA_ENCODE_NONE, /* a number, or an array of them */
+	DANA_ENCODE_ONE_HOT,
+	DANA_ENCODE_PARTS
+} dana_encoder_kind;
+
+/* What is done to a feature */
+typedef struct dana_encoder
+{
+	char			 *column;
+	dana_encoder_kind kind;
+	int				  width; /* numbers that it makes of a value; -1: those of an array */
+	dana_texts		  categories; /* in the order of their bytes */
+	bool			  other; /* the last number is for all other values */
+	int				  parts[5]; /* of a date: which */
+	dana_null_policy  nulls; /* of a training */
+	float			 *fill; /* numbers for a NULL, one for an array's elements; or NULL */
+	float			 *made; /* room for the numbers; of categories, zeros around a one */
+} dana_encoder;
+
+/* Whether an encoder takes values of a type; and, for an error, what it takes */
+extern bool		   dana_encoder_type(const dana_encoder *encoder, Oid given, dana_type *found);
+extern const char *dana_encoder_wants(const dana_encoder *encoder);
+
 /*
- * Labels that a list of classes numbers, from 0. They are written by their types' output functions, which only superusers
- * make; a cast to text may be anybody's.
+ * Makes a feature's value ready, as dana_numbers_of(); false where it is NULL and nothing is put in its place. The
+ * numbers stay until the encoder's next value.
  */
-extern void dana_class_output(Oid type, FmgrInfo *output, MemoryContext context);
+extern bool dana_encode(const dana_encoder *encoder, const dana_type *type, Datum value, bool isnull,
+						dana_numbers *numbers);
+
+/* The list in a model's metadata; NULL where it has none */
+extern dana_encoder *dana_encoders_read(Jsonb *metadata, int *count);
+
+/* SQL for a column's text: a cast, which an index knows, where none is a user's */
+extern char *dana_text_expression(const char *column, Oid type);
+
+/* classes.c: labels that a list of classes numbers, from 0 */
+
+typedef struct dana_label_type
+{
+	Oid		  base;
+	bool	  number; /* and neither a date nor a time */
+	dana_type holds;
+	FmgrInfo  output;
+} dana_label_type;
+
+extern void dana_label_type_of(Oid type, dana_label_type *found, MemoryContext context);
 
 /* The number of the class that a label is, and the label as `text`; -1 where it is none of them */
-extern int dana_class_of(FmgrInfo *output, Datum value, char *const *classes, int count, char **text);
+extern int dana_class_of(dana_label_type *type, Datum value, const dana_texts *classes, char **text);

@@ -26,9 +26,9 @@ def test_the_best_machine_for_a_device(tmp_path: Path, capsys: pytest.CaptureFix
     assert tried is not None
     assert 0 < int(tried[2]) < int(tried[1])  # 64 units have more multipliers than this device
     assert re.search(r"An epoch over 100 pages: [\d,]+ cycles", shown)
-    wish = re.search(r"design => '(.*)'\)", shown)
-    assert wish is not None
-    MachineConfig(**json.loads(wish[1]))  # is one
+    override = re.search(r"design => '(.*)'\)", shown)
+    assert override is not None
+    MachineConfig(**json.loads(override[1]))  # is one
     drawn = sorted(path.name for path in tmp_path.iterdir())
     assert {"use.svg", "roofline.svg", "tuple.svg"} <= set(drawn)
     for name in ("use.svg", "tuple.svg"):

@@ -17,6 +17,7 @@ from dana.cli import main
 from dana.cli.columns import declared
 from dana.cli.entry import OK, USAGE
 from dana.codesign.sample import sample_pages
+from dana.compiler.passes import PASSES
 from dana.errors import UsageError
 from dana.runtime.designs import compile_design
 from dana.runtime.streams import plan_stream
@@ -138,6 +139,20 @@ def test_the_syntax_tree_and_the_graph_need_no_table() -> None:
     assert compiled("--emit", "svg").decode() == dana.load(LOGISTIC).hdfg._repr_svg_()
 
 
+def test_every_stage_has_a_text(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compile", LOGISTIC, "--emit", "list"]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert names == ["ast", "hdfg", "svg", *(one.name for one in PASSES if one.shown), "cost", "bundle"]
+    texts = {}
+    for name in names[:-1]:
+        assert main(["compile", LOGISTIC, "--features", "9", "--emit", name]) == 0
+        texts[name] = capsys.readouterr().out
+    assert "packed: %" in texts["forms"]
+    assert "sigmoid" in texts["schedules"]
+    assert main(["compile", LOGISTIC, "--features", "9", "--emit", "schedule"]) == USAGE
+    assert "stage 'schedule' does not exist\nHint: The stages are ast, hdfg," in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("stage", ["program", "strider"])
 def test_programs_are_text(stage: str) -> None:
     text = compiled("--emit", stage, "--features", "9").decode()
@@ -159,10 +174,10 @@ def test_a_bundle_is_what_the_machine_is_loaded_with(tmp_path: Path) -> None:
 
 
 def test_pages_are_those_of_the_table(capsys: pytest.CaptureFixture[str]) -> None:
-    wish = ("--emit", "bundle", "--features", "9", "--design", "page_size=32768")
-    bundle = Bundle.from_bytes(compiled(*wish, "--page-size", "32768"))
+    override = ("--emit", "bundle", "--features", "9", "--design", "page_size=32768")
+    bundle = Bundle.from_bytes(compiled(*override, "--page-size", "32768"))
     assert bundle.config.page_size == 32768
-    assert main(["compile", LOGISTIC, *wish]) == USAGE
+    assert main(["compile", LOGISTIC, *override]) == USAGE
     assert "page_size of a machine must be that of its table's pages, 8192, not 32768" in capsys.readouterr().err
 
 

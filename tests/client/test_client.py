@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psycopg
@@ -14,14 +14,15 @@ import pytest
 from psycopg.pq import TransactionStatus
 
 import dana
-from dana import demo, rules
+from dana import rules
 from dana.cli import main
 from dana.cli.entry import DATABASE, OK
-from dana.client import Connection
-from dana.datasets import Dataset, breast_cancer
+from dana.client.connection import Connection
+from dana.demo import tour as demo
+from dana.demo.datasets import CUSTOMERS, Dataset, breast_cancer
 from dana.errors import UsageError
 from dana.server.places import CHECKOUT, PAPER
-from dana.tables import create_table
+from dana.session.tables import create_table
 
 ROWS = 200
 
@@ -185,7 +186,7 @@ def test_a_rule_with_errors_is_refused_with_every_error(db: Connection) -> None:
 
 
 def test_names_cannot_become_sql(db: Connection) -> None:
-    with pytest.raises(psycopg.Error, match="invalid name syntax"), db.session.transaction():
+    with pytest.raises(UsageError, match='table "small; DROP TABLE small" does not exist'):
         db.train("client_logistic", "small; DROP TABLE small", label="y")
     assert db.session.execute("SELECT count(*) FROM small").fetchone() == (ROWS,)
 
@@ -206,6 +207,11 @@ def test_the_command_trains_and_prints(pg_uri: str, capsys: pytest.CaptureFixtur
             assert said["model"].strip().startswith("by_command, version ")
             assert said["tuples"].strip().startswith("200, 0 skipped")
             assert int(said["cycles"].replace(",", "")) > 0
+            for weights in ("balanced", '{"0": 2, "1": 0.5}'):
+                assert main([*arguments, "--model", "by_command", "--class-weight", weights]) == OK
+                assert capsys.readouterr().out
+                kept = session.execute("SELECT metadata ->> 'class_weight' FROM dana.model ORDER BY version DESC")
+                assert (kept.fetchone() or ())[0].replace("0.50", "0.5") == weights
             assert main([*arguments, "--set", "no_such=1"]) == DATABASE
             assert "no_such" in capsys.readouterr().err
         finally:
@@ -213,37 +219,36 @@ def test_the_command_trains_and_prints(pg_uri: str, capsys: pytest.CaptureFixtur
             session.execute("SELECT dana_drop_model('by_command'), dana_drop_rule('logistic')")
 
 
-def test_the_demonstration_compares_like_with_like(pg_uri: str) -> None:
-    task = demo.Task(table="demo_cancer", data=breast_cancer(), test_share=0.2, epochs=30, backends=("sim", "interp"))
+@pytest.mark.filterwarnings("default::dana.ServerNotice")
+def test_the_demonstration(pg_uri: str) -> None:
     said: list[str] = []
     with dana.connect(pg_uri) as db:
-        (compared,) = demo.run(db, [task], said.append)
-        rows: Any = db.session.execute("SELECT count(*) FROM demo_cancer").fetchone()
-    assert compared.identical is True
-    assert compared.results["sim"].tuples == rows[0] == 455
-    assert compared.reference_accuracy > 0.94
-    # of 114 held-out rows, at most two fewer right than scikit-learn
-    assert compared.accuracy["sim"] == compared.accuracy["interp"] >= compared.reference_accuracy - 2.5 / 114
-    assert len(said) >= 4
+        db.session.execute("DROP TABLE IF EXISTS customers")
+        try:
+            rows = demo.prepare(db, said.append)
+            assert demo.prepare(db, said.append) == rows, "a table that is there stays"
+            assert said == ["registering the rule logistic", "loading the table customers", said[0]]
+            one, other = demo.train(db), demo.train(db, "interp")
+            assert demo.identical(db)
+            assert (one.result.tuples, one.result.skipped) == (1064, 126)
+            assert one.said == other.said
+            for words in ("customer_id: no feature", "email: no feature", "city: one-hot", "signed_up: year", "126 of"):
+                assert any(words in notice for notice in one.said), words
+            assert demo.evaluate(db)["auc"] > 0.8
+            for line in demo.PASTE:
+                assert len(db.session.execute(line.encode()).fetchall()) >= 5
+        finally:
+            db.session.execute("DROP TABLE customers")
+            db.session.execute("SELECT dana_drop_model('logistic'), dana_drop_model('hardware')")
+            db.session.execute("SELECT dana_drop_rule('logistic')")
 
 
-def test_the_lines_to_paste_work(pg_uri: str) -> None:
-    task = demo.Task(table="demo_cancer", data=breast_cancer(), test_share=0.2, epochs=2, backends=("sim",))
-    with dana.connect(pg_uri) as db:
-        demo.run(db, [task], lambda _: None)
-        lines = demo.lines_to_paste(task)
-        answers = [db.session.execute(line.encode()).fetchall() for line in lines]
-    assert len(answers) == 3
-    assert [len(rows) > 0 for rows in answers] == [True, True, True]
-    assert len(answers[1]) == 5
-
-
-def test_the_readme_s_sql_works(db: Connection) -> None:
-    (block,) = re.findall(r"```sql\n(.*?)```", (CHECKOUT / "README.md").read_text(encoding="utf-8"), re.S)
-    create_table(db.session, "cancer", small().columns())
-    db.create_rule("logistic", dana.load(PAPER / "logistic.py"))
-    answers = [db.session.execute(line.encode()).fetchall() for line in block.splitlines()]
-    assert [len(rows) for rows in answers] == [1, 5, 16, 20]
+def test_the_demonstration_s_table_is_in_the_package() -> None:
+    package = Path(demo.__file__).parent
+    assert CUSTOMERS.is_relative_to(package)
+    settings = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    assert any(CUSTOMERS.match(pattern) for pattern in settings["package-data"]["*"])
+    assert (CHECKOUT / "examples" / "customers.csv").samefile(CUSTOMERS)
 
 
 SLOPE = """

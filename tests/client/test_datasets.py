@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dana.datasets import COVERTYPE_VARIABLE, Dataset, breast_cancer, covertype, covertype_shaped, standardised
+from dana.demo.datasets import COVERTYPE_VARIABLE, Dataset, breast_cancer, covertype, covertype_shaped, standardised
 from dana.errors import UsageError
 
 

@@ -11,11 +11,11 @@ import pytest
 import dana
 from dana.cli import main
 from dana.cli.entry import DATABASE, OK
-from dana.client import Connection
-from dana.datasets import breast_cancer
-from dana.experiments import as_sql
+from dana.client.connection import Connection
+from dana.demo.datasets import breast_cancer
 from dana.server.places import PAPER
-from dana.tables import create_table
+from dana.session.calls import as_sql
+from dana.session.tables import create_table
 
 FEATURES = ["x1", "x2", "x3"]
 
@@ -51,6 +51,18 @@ def test_groups(db: Connection) -> None:
         "trials", "small", group_by=["side"], features=FEATURES, label="y", filter="y > 1 OR side = 'a'"
     )
     assert [one.error for one in failed] == [None]
+
+
+def test_weights(db: Connection) -> None:
+    """The same words wherever a training is: arguments of its own, or members of an object."""
+    db.create_rules("logistic")
+    options = {"features": FEATURES, "label": "y", "epochs": 2}
+    for weights in ("balanced", {0: 2, 1: 0.5}, {np.float32(1): 3}):
+        given = {**options, "class_weight": weights}
+        db.train("logistic", "small", model="weighted", **given)  # type: ignore[arg-type]
+        (folds, *_) = db.cross_validate("logistic", "small", folds=2, metrics=["auc"], **given)  # type: ignore[arg-type]
+        assert folds.fold == "1"
+    db.drop_model("weighted")
 
 
 def test_cross_validation_and_search(db: Connection) -> None:
@@ -114,7 +126,7 @@ def test_jobs(db: Connection, pg_uri: str, capsys: pytest.CaptureFixture[str]) -
     assert (wrong.state, wrong.sqlstate) == ("failed", "22000")
     assert [one.id for one in db.jobs()[:2]] == [wrong.id, job]
     assert db.cancel(job) is False
-    long = db.start("train", "trials", "small", features=FEATURES, label="y", epochs=100_000)
+    long = db.start("train", "trials", "small", features=FEATURES, label="y", epochs=100_000, patience=0)
     assert db.wait(long, 0).state in ("queued", "running")
     assert main(["jobs", "--dsn", pg_uri, "--cancel", str(long)]) == OK
     assert "57014" in capsys.readouterr().out

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dana.errors import UsageError
-from dana.tables import COLUMN_TYPES, ROWS_AT_ONCE, create_table
+from dana.session.tables import COLUMN_TYPES, ROWS_AT_ONCE, create_table
 
 Session = psycopg.Connection[Any]
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import sys
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg import sql
+from rich.console import Console
 
-from dana.cli import main
+from dana.cli import entry, main, search
 from dana.cli.entry import DATABASE, OK
+from dana.client.connection import Connection
 from dana.report.history import read_run
 from dana.report.machine import machine_of
 from dana.report.page import render
 from dana.server.places import PAPER
-from dana.terminal import printable
+from dana.session.calls import SearchPoint
+from dana.session.terminal import printable
 
 TITLE = "\x1b]0;owned\x07"
 NAME = f"m{TITLE}\x9b2J\u202eevil\u2066\u200f\x7f\u2028\rx\tz\n[b]"
@@ -34,6 +39,40 @@ def test_what_is_shown() -> None:
 def acts(text: str) -> set[str]:
     """Characters of a text that do something to a terminal, but for those that messages have."""
     return {one for one in text if unicodedata.category(one) in ("Cc", "Cf", "Zl", "Zp") and one not in "\n\t"}
+
+
+def test_texts_of_files_and_of_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good, wrong = tmp_path / f"good{TITLE}.py", tmp_path / f"wrong{TITLE}.py"
+    good.write_text((PAPER / "linear.py").read_text())
+    wrong.write_text("nothing")
+    point = SearchPoint(rank=1, hyper={NAME: 1.0}, score=None, deviation=None, metrics=None, error=NAME)
+    says: list[Callable[[], object]] = [
+        lambda: main(["check", str(good)]),
+        lambda: main(["check", str(wrong)]),
+        lambda: Console(width=300).print(search._table([point])),
+        lambda: entry._show_warning(UserWarning(NAME)),
+        lambda: entry._report(RuntimeError(NAME)),
+    ]
+    for say in says:
+        say()
+        said = capsys.readouterr()
+        assert acts(said.out + said.err) == set()
+        assert SHOWN[1:11] in said.out + said.err
+
+
+def test_notices_while_it_trains(session: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    monkeypatch.setattr("rich.status.Status.update", lambda _self, text: shown.append(str(text)))
+    session.execute(
+        "CREATE FUNCTION pg_temp.says(real) RETURNS real LANGUAGE plpgsql AS "
+        f"$$ BEGIN RAISE NOTICE '%', {sql.quote(NAME)}; RETURN $1; END $$"
+    )
+    session.execute("SET client_min_messages = notice")
+    query = "SELECT pg_temp.says(a) AS a, y FROM shown"
+    Connection(session).train("shown", query=query, label="y", model=NAME, progress=True)
+    assert any(SHOWN[:20] in one for one in shown)
+    assert acts("".join(shown)) == set()
 
 
 @pytest.fixture
@@ -82,6 +121,6 @@ def test_no_command_sends_a_name_as_it_is(
     number = session.execute("SELECT max(id) FROM dana.run WHERE model = %s", (NAME,)).fetchone()
     assert number
     run = read_run(session, number[0])
-    page = render(run, machine_of(run))
+    page = render(replace(run, rule=NAME, source=NAME), machine_of(run))
     assert acts(page) == set()
     assert SHOWN[:20] in page

@@ -33,7 +33,8 @@ def test_what_runs_and_what_ended(
         session.execute("SELECT dana_train('watched', 'watched', %s, label => 'y')", (NAME,))
 
         # so slow that the rule's convergence test, which random rows pass by chance, does not end it
-        endless = """SELECT dana_train('watched', 'watched', label => 'y', epochs => 100000, hyper => '{"lr": 1e-9}')"""
+        endless = """SELECT dana_train('watched', 'watched', label => 'y', epochs => 100000, patience => 0,
+            hyper => '{"lr": 1e-9}')"""
 
         def train() -> None:
             with pytest.raises(psycopg.errors.QueryCanceled):

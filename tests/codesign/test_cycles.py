@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dana.codesign.cycles import Cycles, measure_cycles
+from dana.codesign.default import default_bundle
 from dana.codesign.sample import Sample, sample_pages
-from dana.compiler import bind, compile_bundle
+from dana.compiler import bind
 from dana.errors import UsageError
 from dana.simulator import Simulator
 from dana.storage.frames import framed
@@ -42,7 +43,7 @@ def array(features: int) -> TableSchema:
 def compiled(schema: TableSchema, batch: str, **design: int) -> tuple[Bundle, Sample]:
     graph = compile_rule(RULE.format(batch=batch), filename="rule.py").hdfg
     sample = sample_pages(schema, page_size=design.get("page_size", 8192))
-    bundle = compile_bundle(bind(graph, schema), schema, max_tuples=PAGES * sample.rows, design=design)
+    bundle = default_bundle(bind(graph, schema), schema, max_tuples=PAGES * sample.rows, design=design)
     return bundle, sample
 
 

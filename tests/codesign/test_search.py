@@ -74,12 +74,12 @@ def test_there_is_hardware_for_the_rules_functions_and_no_others(found: Explorat
 
 def test_a_rule_does_without_crossed_exchanges_where_they_do_not_fit() -> None:
     machine = {"threads": 4, "clusters": 1, "divide_interval": 27}
-    crossed, plain = (explored(array(600), **machine, **wish).best for wish in ({}, {"crossed": 0}))
+    crossed, plain = (explored(array(600), **machine, **override).best for override in ({}, {"crossed": 0}))
     assert crossed.bundle.config.crossed
     between = replace(DEVICE, luts=(crossed.area.luts + plain.area.luts) // 2, usable=1.0)
     found = explored(array(600), between, **machine)
     assert found.best.fits
-    assert found.wish["crossed"] == found.best.bundle.config.crossed == 0
+    assert found.overrides["crossed"] == found.best.bundle.config.crossed == 0
     with pytest.raises(UsageError, match="no machine for this rule fits"):
         explored(array(600), between, **machine, crossed=1, striders=found.best.bundle.config.striders)
 
@@ -105,7 +105,7 @@ def test_a_device_that_is_too_small_says_by_how_much() -> None:
 
 
 def test_what_does_not_fit_says_what_would() -> None:
-    """Found by trying: the search without the wishes, memories of other sizes."""
+    """Found by trying: the search without the overrides, memories of other sizes."""
     device = load_device("lfe5um5g-85")
     with pytest.raises(UsageError, match=r"Without threads=64, a machine of \d+ units fits lfe5um5g-85\."):
         explored(columns(54), device, threads=64)

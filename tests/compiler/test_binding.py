@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dana.compiler.binding import BindingError, bind
+from dana.compiler.binding.columns import BindingError, bind
 from dana.storage.schema import Attribute, SchemaError, TableSchema
 from dsl import compile_rule
 from dsl.hdfg.graph import Graph
@@ -52,6 +52,11 @@ def test_caller_chooses_columns_and_their_order() -> None:
     assert [(use.attribute, use.input, use.element) for use in bound.uses] == [(3, "x", 0), (0, "x", 1), (1, "y", 0)]
 
 
+def test_a_label_that_is_called_as_an_input_is_no_feature() -> None:
+    bound = bind(graph(), table(attribute("x", "real"), attribute("y", "real"), attribute("z", "real")), label="x")
+    assert (bound.features, bound.labels) == (("y", "z"), ("x",))
+
+
 def test_dropped_columns_are_not_features() -> None:
     gone = attribute("........pg.dropped.2........", "real", dropped=True)
     bound = bind(graph(), table(REALS[0], gone, REALS[1], REALS[2]))
@@ -74,7 +79,7 @@ def test_dropped_columns_are_not_features() -> None:
             (attribute("x0", "text"), *REALS[1:]),
             None,
             None,
-            "type text, which cannot be trained on\nHint: As a label: give",
+            "type text, which cannot be trained on\nHint: As a label: choose a rule that tells classes",
         ),
         ((attribute("x", "real[]"), attribute("y", "real")), None, None, "has no value yet"),
         ((attribute("a", "real[]", array_length=3), *REALS), None, None, "columns of public.t are left over"),
@@ -105,10 +110,10 @@ n = dana.dim()
 W = dana.model([2, n])
 b = dana.model()
 p = dana.input([2, n])
-z = dana.input()
+z = dana.input([2])
 y = dana.output()
 rule = dana.algo(W, b, p, z, y)
-e = dana.sigma(dana.sigma(W * p, 1), 1) + z - y
+e = dana.sigma(dana.sigma(W * p, 1), 1) + dana.sigma(z, 1) - y
 rule.setModel(W, W - 0.1 * e * p)
 rule.setModel(b, b - e)
 """
@@ -116,17 +121,23 @@ rule.setModel(b, b - e)
 
 @pytest.mark.parametrize("array", [True, False])
 def test_a_matrix_takes_its_rows_one_after_the_other(array: bool) -> None:
+    """And leaves to the input after it what that one needs: of 8 columns 2, though 8 are a multiple of 2, too."""
     if array:
-        columns = [attribute("p", "real[]", array_length=6), attribute("z", "real"), attribute("y", "real")]
+        columns = [attribute("p", "real[]", array_length=6), attribute("z1", "real"), attribute("z2", "real")]
     else:
-        columns = [attribute(f"c{k}", "real") for k in range(7)] + [attribute("y", "real")]
+        columns = [attribute(f"c{k}", "real") for k in range(8)]
+    columns.append(attribute("y", "real"))
     found = bind(compile_rule(MATRIX).hdfg, TableSchema(relation="t", attributes=tuple(columns)), None, "y")
     assert found.graph.concrete_shape(found.graph.inputs[0]) == (2, 3)
-    assert sum(use.count for use in found.uses if use.input == "p") == 6
+    dealt = [(use.attribute, use.input, use.element, use.count) for use in found.uses]
+    if array:
+        assert dealt == [(0, "p", 0, 6), (1, "z", 0, 1), (2, "z", 1, 1), (3, "y", 0, 1)]
+    else:
+        assert dealt == [(k, "p", k, 1) for k in range(6)] + [(6, "z", 0, 1), (7, "z", 1, 1), (8, "y", 0, 1)]
 
 
 def test_a_matrix_of_another_size_is_refused() -> None:
-    columns = (attribute("p", "real[]", array_length=7), attribute("z", "real"), attribute("y", "real"))
+    columns = [attribute("p", "real[]", array_length=7)] + [attribute(name, "real") for name in ("z1", "z2", "y")]
     with pytest.raises(BindingError) as caught:
-        bind(compile_rule(MATRIX).hdfg, TableSchema(relation="t", attributes=columns), None, "y")
+        bind(compile_rule(MATRIX).hdfg, TableSchema(relation="t", attributes=tuple(columns)), None, "y")
     assert str(caught.value) == "p takes a multiple of 2 elements as the rule says, but the table gives 7"

@@ -7,8 +7,9 @@ import random
 import numpy as np
 import pytest
 
-from dana.compiler import bind, compile_bundle, default_config
-from dana.compiler.layout import tuple_layout
+from dana.codesign.default import default_bundle, default_config
+from dana.compiler import bind
+from dana.compiler.place.rows import place_inputs
 from dana.errors import UsageError
 from dana.storage.builder import build_pages
 from dana.storage.reader import convert
@@ -17,7 +18,6 @@ from dsl import compile_rule
 from dsl.hdfg.interpreter import Interpreter
 from hwgen.spec import numerics
 from hwgen.spec.bundle import Bundle
-from hwgen.spec.config import MachineConfig
 from hwgen.spec.engine import Section
 from tests.compiler.test_stages import LOGISTIC, MOMENTUM, PLAIN_SGD
 from tests.oracles.machine import Machine
@@ -35,8 +35,8 @@ def table(n: int, kind: str = "real") -> TableSchema:
 def test_a_machine_that_suits_holds_the_rule(source: str, n: int) -> None:
     schema = table(n)
     binding = bind(compile_rule(source).hdfg, schema)
-    bundle = compile_bundle(binding, schema, max_tuples=100_000)
-    assert bundle.config == default_config(binding.graph, schema, binding.uses, max_tuples=100_000)
+    bundle = default_bundle(binding, schema, max_tuples=100_000)
+    assert bundle.config == default_config(binding, schema, max_tuples=100_000)
     assert bundle.config.units == 64 or bundle.batch == 1
     assert Bundle.from_bytes(bundle.to_bytes()).to_bytes() == bundle.to_bytes()
     assert {s.name for s in bundle.of_kind("model")} == {str(binding.graph.nodes[k].name) for k in binding.graph.models}
@@ -46,14 +46,14 @@ def test_a_machine_that_suits_holds_the_rule(source: str, n: int) -> None:
 def test_a_rule_without_merge_gets_one_thread() -> None:
     schema = table(54)
     binding = bind(compile_rule(PLAIN_SGD).hdfg, schema)
-    assert default_config(binding.graph, schema, binding.uses, max_tuples=1000).threads == 1
+    assert default_config(binding, schema, max_tuples=1000).threads == 1
 
 
 def test_the_user_may_fix_any_field() -> None:
     schema = table(54)
     binding = bind(compile_rule(LOGISTIC).hdfg, schema)
     design = {"threads": 2, "striders": 3, "page_size": 32768, "scratch_depth": 4096}
-    config = compile_bundle(binding, schema, max_tuples=1000, design=design).config
+    config = default_bundle(binding, schema, max_tuples=1000, design=design).config
     assert {name: getattr(config, name) for name in design} == design
     assert config.units == 64
 
@@ -67,6 +67,7 @@ def test_the_user_may_fix_any_field() -> None:
         ({"clusters": 16, "link_bytes": 256}, "no such machine: link_bytes must be at most 128, not 256: AXI has no"),
         ({"link_latency": 3}, "no such machine: link_latency must be from 4 to 65535 cycles, not 3: the page reader"),
         ({"threads": "2"}, "threads of a machine is a whole number, not '2'"),
+        ({"threads": True}, "threads of a machine is a whole number, not True"),
         ({"link_bytes": 7}, "no such machine: link_bytes must be a power of two"),
         ({"tuple_depth": 16, "clusters": 1}, "a tuple of rule 'logistic' takes 14 rows of 8 lanes"),
     ],
@@ -75,22 +76,15 @@ def test_what_no_machine_has_is_refused(design: dict[str, int], message: str) ->
     schema = table(100)
     binding = bind(compile_rule(LOGISTIC).hdfg, schema)
     with pytest.raises(UsageError, match=f"^{message}"):
-        compile_bundle(binding, schema, max_tuples=1000, design=design)
+        default_bundle(binding, schema, max_tuples=1000, design=design)
 
 
 @pytest.mark.parametrize("design", [{"clusters": 16}, {"clusters": 1}, {"threads": 1}, {"threads": 64}])
 def test_a_wish_is_kept_at_the_edges(design: dict[str, int]) -> None:
     schema = table(100)
     binding = bind(compile_rule(LOGISTIC).hdfg, schema)
-    config = compile_bundle(binding, schema, max_tuples=1000, design=design).config
+    config = default_bundle(binding, schema, max_tuples=1000, design=design).config
     assert {name: getattr(config, name) for name in design} == design
-
-
-def test_config_and_design_exclude_each_other() -> None:
-    schema = table(3)
-    binding = bind(compile_rule(LOGISTIC).hdfg, schema)
-    with pytest.raises(UsageError, match="one of config and design"):
-        compile_bundle(binding, schema, max_tuples=9, config=MachineConfig(), design={"threads": 1})
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -102,8 +96,8 @@ def test_from_pages_to_models(seed: int) -> None:
     rows = [[rng.randint(-4, 4) for _ in range(n)] + [rng.choice([0.0, 1.0])] for _ in range(70)]
     pages = bytes(build_pages(schema, rows, page_size=8192))
     binding = bind(compile_rule([LOGISTIC, PLAIN_SGD, MOMENTUM][seed % 3]).hdfg, schema)
-    bundle = compile_bundle(binding, schema, max_tuples=1000)
-    layout = tuple_layout(binding.graph, bundle.config.lanes)
+    bundle = default_bundle(binding, schema, max_tuples=1000)
+    layout = place_inputs(binding.graph, bundle.config.lanes)
     tuples = []
     for start in range(0, len(pages), 8192):
         page = pages[start : start + 8192]

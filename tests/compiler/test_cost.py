@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dana.compiler import bind, compile_bundle
+from dana.codesign.default import default_bundle
+from dana.compiler import bind
 from dana.compiler.cost import Cost, count_cost
 from dana.storage.schema import TableSchema
 from dsl import compile_rule
+from hwgen.spec import cycles
+from hwgen.spec.engine import Opcode
 from tests.compiler.test_stages import FACTORS, LOGISTIC, MOMENTUM, PERCEPTRON, PLAIN_SGD, SOFTMAX
 from tests.storage.schemas import attribute
 
@@ -17,7 +20,7 @@ def cost_of(source: str, n: int, **design: int) -> Cost:
     columns += [attribute("x", "real[]", array_length=n), attribute("y", "real")]
     schema = TableSchema(relation="t", attributes=tuple(columns))
     binding = bind(compile_rule(source).hdfg, schema)
-    return count_cost(binding.graph, compile_bundle(binding, schema, max_tuples=10_000, design=design))
+    return count_cost(binding.graph, default_bundle(binding, schema, max_tuples=10_000, design=design))
 
 
 def test_operations_of_plain_sgd_are_counted_by_hand() -> None:
@@ -32,6 +35,8 @@ def test_operations_of_plain_sgd_are_counted_by_hand() -> None:
     assert sum(found.kinds.values()) == found.per_tuple
     assert found.kinds["waits"] > 0
     assert not any(found.kinds[kind] for kind in ("lanes to new places", "exchanges of threads", "special functions"))
+    # w * x, six steps of its sum, - y, lr * e, (lr * e) * x, w - …; not the way from w to w - … alone
+    assert found.chain == (1 + 6 + 1 + 1 + 1 + 1) * cycles.RESULT_LATENCY
 
 
 def test_what_a_batch_shares_is_divided_by_its_tuples() -> None:
@@ -40,6 +45,28 @@ def test_what_a_batch_shares_is_divided_by_its_tuples() -> None:
     found = cost_of(LOGISTIC, 54)
     assert found.operations == pytest.approx(54 + 53 + 1 + 54 + 1 + 54 * 63 / 64 + 3 * 54 / 64)
     assert found.special == 1
+    # w * x, six steps of its sum, the sigmoid, p - y, times x, six steps of 64 merged tuples, lr *, / 64, w - …
+    chain = (1 + 6 + 1 + 1 + 6 + 3) * cycles.RESULT_LATENCY + cycles.SPECIAL_LATENCY[Opcode.SIGMOID]
+    assert found.chain == chain / 64
+
+
+def test_the_chain_is_the_longest_of_the_models() -> None:
+    """Two models of which each leads to itself; what one reads of the other is there from the batch before."""
+    source = PLAIN_SGD.replace("sgd = dana.algo(w, x", "b = dana.model()\nsgd = dana.algo(w, b, x").replace(
+        "sgd.setModel(w - lr * e * x)", "sgd.setModel(w, w - lr * e * x)\nsgd.setModel(b, b - lr * w_sum)"
+    )
+    source = source.replace("sgd.setLoss", "").replace("(e * e)", "")
+    source = source.replace("sgd.setModel(w,", "w_sum = dana.sigma(w, 1)\nsgd.setModel(w,")
+    # b's is one subtraction; w's is as without b
+    assert cost_of(source, 54).chain == (1 + 6 + 1 + 1 + 1 + 1) * cycles.RESULT_LATENCY
+
+
+def test_models_of_rows_and_of_a_batch_are_compared() -> None:
+    """Of a batch of 4: w's way is the longer one with 54 features, and that of the rows of U with one."""
+    # w * x, six steps of its sum, + …, - y, times x, two steps of the merge, times 0.1, w - …
+    assert cost_of(FACTORS, 54).chain == (1 + 6 + 1 + 1 + 1 + 2 + 1 + 1) * cycles.RESULT_LATENCY / 4
+    # U[i], times V[j], two steps of its sum, + …, + …, - y, times 0.1, times V[j], U[i] - …, and into its row
+    assert cost_of(FACTORS, 1).chain == (1 + 1 + 2 + 1 + 1 + 1 + 1 + 1 + 1 + 1) * cycles.RESULT_LATENCY / 4
 
 
 @pytest.mark.parametrize("source", [LOGISTIC, PLAIN_SGD, MOMENTUM, SOFTMAX, PERCEPTRON, FACTORS])

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import pytest
 
-from dana.compiler.convert import convert
-from dana.compiler.fold import fold
-from dana.compiler.lanes import rows_to_fold, rows_to_pack, rows_to_spread
-from dana.compiler.layout import Form
-from dana.compiler.values import Emitter, Value
+from dana.compiler.place.lanes import rows_to_broadcast, rows_to_pack, rows_to_reduce
+from dana.compiler.place.rows import Form
+from dana.compiler.select.convert import convert
+from dana.compiler.select.reduce import reduce_axis
+from dana.compiler.select.values import Emitter, Value
+from dana.compiler.target import Target
 from hwgen.spec.engine import Opcode, Section, Source
 
 LENGTHS = (1, 2, 5, 8, 10, 54, 100)
@@ -19,7 +20,7 @@ SHAPES = [(lanes, group, leading) for lanes in (8, 16, 64) for group in (1, 4) f
 
 
 def emitter_of(lanes: int, group: int) -> Emitter:
-    return Emitter(lanes=lanes, threads=1, group=group, divide_interval=1, crossed=True)
+    return Emitter(Target(threads=1, lanes=lanes, group=group, divide_interval=1, crossed=True))
 
 
 def value_of(emitter: Emitter, shape: tuple[int, ...], form: Form) -> Value:
@@ -31,8 +32,8 @@ def value_of(emitter: Emitter, shape: tuple[int, ...], form: Form) -> Value:
 def test_conversions(n: int, lanes: int, group: int, leading: tuple[int, ...]) -> None:
     vectors = group * (leading[0] if leading else 1)
     for source, target, rows in (
-        (Form.PACKED, Form.SPREAD, rows_to_spread(n, lanes)),
-        (Form.SPREAD, Form.PACKED, rows_to_pack(n, lanes)),
+        (Form.PACKED, Form.BROADCAST, rows_to_broadcast(n, lanes)),
+        (Form.BROADCAST, Form.PACKED, rows_to_pack(n, lanes)),
     ):
         emitter = emitter_of(lanes, group)
         value, room = (value_of(emitter, (*leading, n), form) for form in (source, target))
@@ -50,16 +51,16 @@ def test_folds(n: int, k: int, lanes: int, group: int, leading: tuple[int, ...])
     for form in Form:
         emitter = emitter_of(lanes, group)
         value = value_of(emitter, (*leading, k, n), Form.PACKED)
-        result = fold(
+        result = reduce_axis(
             emitter, Section.TUPLE, Opcode.ADD, value, len(leading) + 1, form=form, in_place=False, name="sum"
         )
         assert (result.form, result.shape) == (form, (*leading, k))
         rows = sum(op.rows for op in emitter.ops[Section.TUPLE])
-        assert rows == rows_to_fold(vectors, k, form, lanes)
+        assert rows == rows_to_reduce(vectors, k, form, lanes)
 
 
 def test_as_many_vectors_as_lanes_take_a_row_less_than_vectors() -> None:
-    assert rows_to_fold(64, 64, Form.PACKED, 64) == 63
-    assert rows_to_fold(64, 64, Form.SPREAD, 64) == 64 * 6
-    assert rows_to_spread(64, 64) == 2 * 64 - 2
+    assert rows_to_reduce(64, 64, Form.PACKED, 64) == 63
+    assert rows_to_reduce(64, 64, Form.BROADCAST, 64) == 64 * 6
+    assert rows_to_broadcast(64, 64) == 2 * 64 - 2
     assert rows_to_pack(64, 64) == 63

@@ -9,8 +9,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dana.compiler.engine import DoesNotFit, EngineProgram, compile_engine, levels_for, power_of_two, prepare
-from dana.compiler.layout import tuple_layout
+from dana.compiler.compile import EngineProgram, compile_engine
+from dana.compiler.fit import levels_for, power_of_two
+from dana.compiler.passes import plan_of
+from dana.compiler.target import DoesNotFit
 from dsl import compile_rule
 from dsl.hdfg.graph import Graph
 from hwgen.spec.bundle import WHOLE_EPOCH
@@ -24,38 +26,43 @@ def rule(source: str, n: int) -> Graph:
 
 
 def compiled(graph: Graph, config: MachineConfig, *, max_tuples: int = 1000) -> EngineProgram:
-    return compile_engine(graph, tuple_layout(graph, config.lanes), config, max_tuples=max_tuples)
+    return compile_engine(graph, config, max_tuples=max_tuples)
+
+
+def shape(found: EngineProgram) -> tuple[int, int]:
+    """Tuples of a thread in a round, levels of the merge stack."""
+    return found.draft.target.group, found.draft.target.levels
 
 
 @pytest.mark.parametrize("source", [LOGISTIC, PLAIN_SGD, MOMENTUM], ids=["logistic", "plain_sgd", "momentum"])
 def test_the_program_grows_with_the_logarithm_of_n(source: str) -> None:
     config = MachineConfig(threads=4, clusters=2, **ROOMY)
     programs = [compiled(rule(source, 16 << k), config, max_tuples=64) for k in range(10)]
-    lengths = [len(found.program) for found in programs]
+    lengths = [len(found.program.instructions) for found in programs]
     for before, after in pairwise(programs):
-        more = len(after.program) - len(before.program)
+        more = len(after.program.instructions) - len(before.program.instructions)
         # one step more for each fold of the rule, whatever n; and once what it takes to share the batch's work
-        set_in = bool(after.draft.selection.slices.of) > bool(before.draft.selection.slices.of)
+        set_in = bool(after.draft.shards.of) > bool(before.draft.shards.of)
         assert more in (range(16) if set_in else (1, 2)), lengths
-    assert len(compiled(rule(source, 8000), config, max_tuples=64).program) <= lengths[-1] + 2
+    assert len(compiled(rule(source, 8000), config, max_tuples=64).program.instructions) <= lengths[-1] + 2
 
 
 def test_a_batch_is_one_round_if_memory_allows() -> None:
     found = compiled(rule(LOGISTIC, 54), MachineConfig(threads=4, clusters=2))
-    assert (found.group, found.levels) == (16, 0)
+    assert shape(found) == (16, 0)
 
 
 def test_a_smaller_tuple_memory_makes_more_rounds() -> None:
     found = compiled(rule(LOGISTIC, 54), MachineConfig(threads=4, clusters=2, tuple_depth=32))
     # 5 rows a tuple, two halves: 2 tuples a thread, 8 rounds of 8, 3 levels
-    assert (found.tuple_rows, found.group, found.levels) == (5, 2, 3)
+    assert (found.draft.inputs.rows, *shape(found)) == (5, 2, 3)
 
 
 def test_a_smaller_scratchpad_makes_more_rounds() -> None:
     roomy = compiled(rule(LOGISTIC, 54), MachineConfig(threads=4, clusters=2))
     rows = roomy.draft.memory.rows
     found = compiled(rule(LOGISTIC, 54), MachineConfig(threads=4, clusters=2, scratch_depth=power_of_two(rows) // 2))
-    assert found.group < roomy.group
+    assert shape(found)[0] < shape(roomy)[0]
     assert found.draft.memory.rows <= power_of_two(rows) // 2
 
 
@@ -72,7 +79,7 @@ def test_a_smaller_scratchpad_makes_more_rounds() -> None:
     ],
 )
 def test_levels_of_the_merge_stack(size: int, max_tuples: int, round_tuples: int, levels: int) -> None:
-    plan, _ = prepare(rule(LOGISTIC, 5))
+    plan = plan_of(rule(LOGISTIC, 5))
     assert levels_for(plan, size, max_tuples=max_tuples, round_tuples=round_tuples) == levels
 
 
@@ -190,15 +197,15 @@ s = dana.sigma(W * x, 2)
 c = s * s - s + s * s * s - dana.abs(s)
 r.setModel(W, W - 0.1 * r.merge(dana.sigma(c * c, 1), 4, "+"))
 """
-"""Sums that are spread, or packed for what follows."""
+"""Sums that are broadcast, or packed for what follows."""
 
 
 def test_a_machine_that_cannot_cross_runs_rules_without_conversions() -> None:
     plain = MachineConfig(crossed=0, **ROOMY)
-    assert not any(i.crossed for i in compiled(rule(LOGISTIC, 54), plain, max_tuples=64).program)
+    assert not any(i.crossed for i in compiled(rule(LOGISTIC, 54), plain, max_tuples=64).program.instructions)
     graph = compile_rule(PACKED_IF_IT_CAN).hdfg
-    assert any(i.crossed for i in compiled(graph, replace(plain, crossed=1)).program)
-    assert not any(i.crossed for i in compiled(graph, plain).program)
+    assert any(i.crossed for i in compiled(graph, replace(plain, crossed=1)).program.instructions)
+    assert not any(i.crossed for i in compiled(graph, plain).program.instructions)
 
 
 NUMBERED = """\
@@ -240,4 +247,4 @@ def test_what_a_machine_that_cannot_cross_refuses(source: str, name: str, what: 
         f"rule {name!r} needs elements of {what} in other lanes than they lie in; the machine's exchanges do not "
         "cross, so it cannot move them\nHint: Set crossed to 1."
     )
-    assert any(i.crossed for i in compiled(graph, MachineConfig(**ROOMY)).program)
+    assert any(i.crossed for i in compiled(graph, MachineConfig(**ROOMY)).program.instructions)

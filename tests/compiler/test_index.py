@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from dana.compiler.allocate import MemoryMap
-from dana.compiler.encode import encode
-from dana.compiler.ops import Access, Buffer, Home, Index, VectorOp
-from dana.compiler.schedule import Schedule, schedule
+from dana.compiler.schedule.allocate import MemoryMap
+from dana.compiler.schedule.encode import encode
+from dana.compiler.schedule.list_scheduling import Schedule, schedule
+from dana.compiler.select.ops import Access, Buffer, Home, Index, VectorOp
 from dana.compiler.verify import find_problems
 from dana.simulator import Simulator
 from hwgen.spec.bundle import Bundle
@@ -72,12 +72,12 @@ FACTORS = [
 
 
 def program(found: Schedule) -> Bundle:
-    instructions, sections = encode({Section.TUPLE: found}, MEMORY)
+    made = encode({Section.TUPLE: found}, MEMORY)
     image = np.random.default_rng(1).normal(size=(16, CONFIG.lanes)).astype(np.float32)
     return Bundle(
         config=CONFIG,
-        program=instructions,
-        sections=sections,
+        program=made.instructions,
+        sections=made.sections,
         strider=(),
         constants=(),
         columns=(),

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from dana.compiler.nest import MAX_INNER, MAX_OUTER, LoopLimit, Piece, pieces
+from dana.compiler.select.nest import MAX_INNER, MAX_OUTER, LoopLimit, Piece, pieces
 
 Rows = list[tuple[int, ...]]
 

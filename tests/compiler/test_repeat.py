@@ -5,18 +5,19 @@ Then `init` makes them so, the steps that would copy them are left out, and mode
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any
 
 import pytest
 
-from dana.compiler import select
-from dana.compiler.forms import Forms, choose_forms
-from dana.compiler.layout import Form
+from dana.compiler import passes
+from dana.compiler.place.forms import Forms, choose_forms
+from dana.compiler.place.rows import Form
 from dsl import compile_rule
 from dsl.hdfg.graph import Op
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.engine import Opcode, Section
-from tests.compiler.rules import ROOMY, assert_same, random_columns, train
+from tests.compiler.rules import ROOMY, assert_same, random_columns, train, with_pass
 
 RULE = """\
 import dana
@@ -65,15 +66,16 @@ def test_rows_that_repeat(what: str, batch: int, clusters: int) -> None:
 
 
 def test_a_range_lies_in_the_image_in_either_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is spread, but wanted packed, is not packed by exchanges: it does not repeat."""
+    """One that is broadcast, but wanted packed, is not packed by exchanges: it does not repeat."""
 
-    def spread_ranges(*args: Any, **fields: Any) -> Forms:
+    @wraps(choose_forms)
+    def broadcast_ranges(*args: Any, **fields: Any) -> Forms:
         forms = choose_forms(*args, **fields)
-        ranges = {node.id: Form.SPREAD for node in forms.plan.graph.nodes if node.op is Op.ARANGE}
+        ranges = {node.id: Form.BROADCAST for node in forms.plan.graph.nodes if node.op is Op.ARANGE}
         assert ranges
         return Forms(forms.plan, {**forms.of, **ranges})
 
-    monkeypatch.setattr(select, "choose_forms", spread_ranges)
+    monkeypatch.setattr(passes, "TARGET", with_pass("forms", broadcast_ranges))
     graph = compile_rule(RULE.format(update=LOST["a range"], batch=1)).hdfg.bind({})
     columns = random_columns(graph, 11, 1)
     assert_same(graph, columns, train(graph, columns, MachineConfig(clusters=2, **ROOMY), epochs=2))

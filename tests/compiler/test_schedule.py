@@ -7,12 +7,13 @@ import random
 import numpy as np
 import pytest
 
-import dana.compiler.schedule as scheduling
-from dana.compiler.allocate import LINE, allocate
-from dana.compiler.engine import Draft, draft_for, prepare
-from dana.compiler.layout import tuple_layout
-from dana.compiler.ops import Access, Buffer, Home, Index, VectorOp
-from dana.compiler.schedule import schedule
+import dana.compiler.schedule.list_scheduling as scheduling
+from dana.compiler.fit import draft_for
+from dana.compiler.passes import Draft, plan_of
+from dana.compiler.schedule.allocate import LINE, allocate
+from dana.compiler.schedule.list_scheduling import schedule
+from dana.compiler.select.ops import Access, Buffer, Home, Index, VectorOp
+from dana.compiler.target import Target
 from hwgen.spec import cycles
 from hwgen.spec.engine import Opcode, Section
 from tests.compiler.rules import RandomRule
@@ -87,18 +88,10 @@ def random_draft(seed: int, *, reorder: bool, rows: bool = False) -> Draft:
     # rows that tuples choose are updated by one thread in one round
     threads, batch, group = (1, 2, 2) if rows else (2, 16, 8)
     graph = RandomRule(seed, merges=rng.random() < 0.8, matrices=seed % 2 == 0, rows=rows).graph(batch=batch, size=25)
-    layout = tuple_layout(graph, 8)
-    plan, _ = prepare(graph)
-    return draft_for(
-        plan,
-        layout,
-        threads=threads,
-        group=1 if plan.single else group,
-        levels=0,
-        divide_interval=3,
-        crossed=True,
-        reorder=reorder,
-    )
+    plan = plan_of(graph)
+    group = 1 if plan.single else group
+    target = Target(threads=threads, lanes=8, group=group, divide_interval=3, crossed=True)
+    return draft_for(plan, target, reorder=reorder)
 
 
 @pytest.mark.parametrize("rows", [False, True], ids=["", "rows"])

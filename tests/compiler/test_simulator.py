@@ -12,7 +12,8 @@ import random
 import numpy as np
 import pytest
 
-from dana.compiler import bind, compile_bundle
+from dana.codesign.default import default_bundle
+from dana.compiler import bind
 from dana.simulator import Simulator
 from dana.storage.builder import build_pages
 from dana.storage.schema import TableSchema
@@ -35,7 +36,7 @@ def test_models_are_the_interpreters(seed: int) -> None:
     schema = TableSchema(relation="t", attributes=tuple(attribute(f"c{k}", "real") for k in range(table.shape[1])))
     binding = bind(graph, schema)
     design = {} if seed % 2 else {"threads": rng.choice([1, 2, 4]), "clusters": rng.choice([1, 2])}
-    bundle = compile_bundle(binding, schema, max_tuples=len(table), design=design)
+    bundle = default_bundle(binding, schema, max_tuples=len(table), design=design)
     pages = bytes(build_pages(schema, [list(map(float, row)) for row in table], page_size=bundle.config.page_size))
     simulator = Simulator(bundle.config)
     simulator.load(bundle)

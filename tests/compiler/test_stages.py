@@ -5,14 +5,20 @@ A change of the compiler shows here as a difference to read; whether it is right
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_type_hints
+
 import pytest
 
-from dana.compiler.engine import compile_engine
-from dana.compiler.layout import tuple_layout
+from dana import compiler
+from dana.compiler.compile import compile_engine
+from dana.compiler.passes import PASSES, PROGRAM, RULE, TARGET, text_of
+from dana.compiler.target import Target
+from dana.storage.schema import TableSchema, Use
 from dsl import compile_rule
-from dsl.hdfg.text import graph_text
+from dsl.hdfg.graph import Graph
 from hwgen.spec.config import MachineConfig
-from hwgen.spec.engine_text import disassemble
 from tests.golden import Golden
 
 LOGISTIC = """\
@@ -134,20 +140,43 @@ factors.setLoss(e * e)
         (NESTEROV, 50, 4, 1),
         (FACTORS, 5, 1, 1),
     ],
-    ids=["logistic", "plain_sgd", "momentum", "softmax", "perceptron", "slices", "factors"],
+    ids=["logistic", "plain_sgd", "momentum", "softmax", "perceptron", "shards", "factors"],
 )
 def test_stages(source: str, n: int, threads: int, clusters: int, golden: Golden) -> None:
     graph = compile_rule(source).hdfg.bind({"n": n})
     config = MachineConfig(threads=threads, clusters=clusters, tuple_depth=256, index_depth=8)
-    compiled = compile_engine(graph, tuple_layout(graph, config.lanes), config, max_tuples=1000)
-    draft = compiled.draft
-    parts = {
-        "graph": graph_text(draft.plan.graph, spans=False),
-        "plan": draft.plan.text(),
-        "forms": draft.selection.forms.text() + draft.selection.slices.text(),
-        "operations": draft.selection.text(),
-        "program": disassemble(compiled.program, compiled.sections),
-        "memory": draft.memory.text(),
-        "numbers": f"group {compiled.group}, level stride {compiled.level_stride}, levels {compiled.levels}\n",
+    compiled = compile_engine(graph, config, max_tuples=1000)
+    names = [one.name for one in (*RULE, *TARGET, *PROGRAM) if one.shown]
+    # what the passes before `pruned` do to a graph is in test_simplify
+    texts = [f"--- {name}\n{text_of(compiled.results[name])}" for name in names[names.index("pruned") :]]
+    golden("\n".join([f"{compiled.draft.target}\n", *texts]))
+
+
+def test_the_readme_has_the_list_of_passes() -> None:
+    rows = []
+    for one in PASSES:
+        module = one.run.__module__.removeprefix("dana.compiler.").replace(".", "/")
+        rows.append(f"| `{one.name}` | `{module}.py`: `{one.run.__name__}` | {one.does} |\n")
+    readme = Path(compiler.__file__).with_name("README.md").read_text(encoding="utf-8")
+    assert f"|---|---|---|\n{''.join(rows)}\n" in readme
+
+
+def test_every_pass_reads_what_is_made_before_it() -> None:
+    """By its name, and of the type that the maker says."""
+    given: dict[str, object] = {
+        "graph": Graph,
+        "target": Target,
+        "sharded": bool,
+        "reorder": bool,
+        "config": MachineConfig,
+        "schema": TableSchema,
+        "uses": Sequence[Use],
     }
-    golden("\n".join(f"--- {name}\n{text}" for name, text in parts.items()))
+    for one in PASSES:
+        types = get_type_hints(one.run)
+        made = types.pop("return")
+        assert tuple(types) == one.reads
+        for name, wanted in types.items():
+            assert wanted == given[name], (one.name, name)
+        given[one.makes or one.name] = made
+    assert len({one.name for one in PASSES}) == len(PASSES)

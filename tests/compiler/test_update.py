@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dana.compiler.engine import prepare
-from dana.compiler.forms import choose_forms
-from dana.compiler.sections import Plan
-from dana.compiler.slices import choose_slices
-from dana.compiler.update import Kind, Order, order_updates
+from dana.compiler.passes import plan_of
+from dana.compiler.place.forms import choose_forms
+from dana.compiler.place.order import Kind, Order, order_updates
+from dana.compiler.place.sections import Plan
+from dana.compiler.place.shards import choose_shards
+from dana.compiler.target import Target
 from dsl.hdfg.text import parse_graph
 from hwgen.spec.config import MachineConfig
 from tests.compiler.rules import ROOMY, assert_same, random_columns, train
@@ -63,7 +64,7 @@ CASES = {
     "selection of itself": ("%4 = where %3 %1 %2 : batch [9]\nupdate %1 <- %4\n", 0, 1),
     "selection over itself": ("%4 = where %3 %2 %1 : batch [9]\nupdate %1 <- %4\n", 1, 0),
     # a scalar for a vector
-    "spread": ("%4 = sigma %3 axis=0 : batch []\n%5 = add %4 %4 : batch []\nupdate %1 <- %5\n", 0, 1),
+    "broadcast": ("%4 = sigma %3 axis=0 : batch []\n%5 = add %4 %4 : batch []\nupdate %1 <- %5\n", 0, 1),
     # unchanged
     "itself": ("update %1 <- %1\n", 0, 0),
 }
@@ -93,16 +94,19 @@ PARTS = {
 }
 
 
+TARGET = Target(threads=1, lanes=8, group=4, divide_interval=27, crossed=True)
+
+
 def order_of(plan: Plan) -> Order:
-    forms = choose_forms(plan, lanes=8, group=4, divide_interval=27, crossed=True)
-    return order_updates(plan, forms, choose_slices(plan, forms, lanes=8, threads=1, group=4, divide_interval=27))
+    forms = choose_forms(plan, TARGET)
+    return order_updates(plan, forms, choose_shards(plan, forms, TARGET, sharded=True))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_in_place_where_no_old_value_is_lost(name: str) -> None:
     body, in_place, moved = CASES[name]
     graph = parse_graph(HEAD.format(batch=4) + body)
-    plan = prepare(graph)[0]
+    plan = plan_of(graph)
     order = order_of(plan)
     assert len(order.target) == in_place
     assert sum(step.kind is Kind.MOVE for step in order.steps) == moved
@@ -113,7 +117,7 @@ def test_parts_of_models(name: str) -> None:
     body, in_place, moved = PARTS[name]
     for batch in (1, 4):
         graph = parse_graph(MATRICES.format(batch=batch) + body)
-        plan = prepare(graph)[0]
+        plan = plan_of(graph)
         order = order_of(plan)
         assert len(order.target) == in_place
         assert sum(step.kind is Kind.MOVE for step in order.steps) == moved

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from dana.compiler.engine import compile_engine
-from dana.compiler.layout import tuple_layout
+from dana.compiler.compile import compile_engine
 from dana.compiler.verify import check_program, find_problems, section_length
 from dana.errors import InternalError
 from hwgen.spec import cycles
@@ -60,22 +59,27 @@ def test_a_legal_program_has_no_problems() -> None:
         ("add s18 <- s17", "add s18 <- s19", "reads row 19, which nothing has written"),
         ("t0+i+4o", "t1+i+4o", "reads row 8 of 8"),
         ("s8+i+4o <- t0", "s60+i+4o <- t0", "writes row 67 of 64"),
-        ("lane^4", "lane^8", "exchanges over 8 of 8"),
-        ("lane^4", "thread^2", "exchanges over 2 of 2"),
-        ("sigmoid s16 <- s8 ", "sigmoid s16 <- s8, lane^4 ", "SIGMOID exchanges"),
-        ("add s18 <- s17, lane^4", "mov s18 <- s17, lane^4", "MOV exchanges"),
-        ("add s18 <- s17, lane^4", "low s18 <- s17, s16", "LOW without an exchange"),
-        ("s17, lane^4", "s17, s16, lane^4", "the machine has no hardware for crossed exchanges"),
-        ("add s18 <- s17, lane^4", "high s18 <- s17, lane^4", "the machine has no hardware for HIGH"),
+        ("lane^4", "lane^8", "2**distance of an exchange"),
+        ("lane^4", "thread^2", "2**distance of an exchange"),
+        ("sigmoid s16 <- s8 ", "sigmoid s16 <- s8, lane^4 ", "an exchange has an operation of two operands"),
+        ("add s18 <- s17, lane^4", "mov s18 <- s17, lane^4", "an exchange has an operation of two operands"),
+        ("add s18 <- s17, lane^4", "low s18 <- s17, s16", "LOW and HIGH need an exchange"),
+        ("s17, lane^4", "s17, s16, lane^4", "the machine has crossed exchanges"),
+        ("add s18 <- s17, lane^4", "high s18 <- s17, lane^4", "the machine has the operation"),
         ("s17, lane^4", "s17, s19, lane^4", "reads row 19, which nothing has written (b)"),
-        ("s17, lane^4", "s17, t0, lane^4", "operands from two memories"),
-        ("lane^4", "lane^4 mask=pair", "tuples in pairs"),
+        ("s17, lane^4", "s17, t0, lane^4", "an exchange has a_tuple = b_tuple"),
+        ("lane^4", "lane^4 mask=pair", "the mask of an exchange is not PAIR"),
         ("lane^4", "lane^4 scalar=1", "scalar is for special functions"),
-        ("lane^4", "lane^4 tail_a=1 tail=9", "tail 9 is beyond the 8 lanes"),
+        ("lane^4", "lane^4 tail_a=1 tail=9", "`tail` is at most the number of lanes"),
         (f"end wait={WAIT - 2}\n", "", "has no END"),
-        ("tuple:", "epoch:", "reads tuple memory"),
+        ("tuple:", "epoch:", "tuple memory is read in section `tuple` alone"),
         ("tuple:", "epoch:", "there is no section tuple"),
-        ("s17 <- s16, s16", "s17+level <- s16, s16", "uses a level of the merge stack"),
+        (
+            "tuple:",
+            "tuple:\n    end wait=20\nepoch:\n    mov s20 <- s0 mask=single\n",
+            "epoch, instruction 1: masks tuples",
+        ),
+        ("s17 <- s16, s16", "s17+level <- s16, s16", "levels of the merge stack are for"),
         ("inner=4 outer=2\n", "inner=4 outer=0\n", "loops run at least once"),
     ],
 )
@@ -89,7 +93,7 @@ def test_functions_that_a_machine_lacks_are_found() -> None:
         text = LEGAL.replace(
             "sigmoid s16 <- s8", f"{function.name.lower()} s16 <- s8" + ", s8" * (function is Opcode.DIV)
         )
-        missing = f"the machine has no hardware for {function.name}"
+        missing = "the machine has the operation"
         with_it = replace(CONFIG, functions=functions_mask([function]))
         without = replace(CONFIG, functions=ALL_FUNCTIONS - functions_mask([function]))
         assert not any(missing in found for found in problems(text, config=with_it))
@@ -132,22 +136,22 @@ def test_a_legal_program_with_indices_has_no_problems() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        (f"s0+x wait={WAIT - 2}", f"s0+x wait={WAIT - 3}", "uses an entry of the index file 1 cycles too early"),
+        (f"s0+x wait={WAIT - 2}", f"s0+x wait={WAIT - 3}", "a row that uses an index issues"),
         (f"s9+2o wait={WAIT - 2}", f"s9+2o wait={WAIT - 3}", "reads row 11 before its result is there"),
         (
             "x2+1o <- t3+4o outer=2 mask=single\n    mov",
             "x2+1o <- t3 wait=1\n    mov",
-            "uses 2 entries of .* which 1 are",
+            "an index is one that a SETX before it",
         ),
         ("x2+1o", "x2+63o", "writes row 65 of 64"),
         ("x2+1o", "x5+1o", "reads row 4, which nothing has written"),
         ("x2+1o", "x3+1o", "changes a part of row 4, which nothing has written"),
         ("s2+x <- s9+2o", "s2+x <- s2+x", "may read a row that it writes"),
-        ("s2+x <- s9+2o", "s2+level+x <- s9+2o", "an index for a level"),
-        ("s0+x", "t0+x", "an index for tuple memory"),
-        ("outer=2 mask=single", "outer=5 mask=single", "needs 5 entries of an index file of 4"),
-        ("mask=single", "mask=pair", "tuples in pairs with an index"),
-        ("x2", "x0", "sets entries from 1 rows, below 0"),
+        ("s2+x <- s9+2o", "s2+level+x <- s9+2o", "an operand with an index has no level"),
+        ("s0+x", "t0+x", "an operand with an index has no level"),
+        ("outer=2 mask=single", "outer=5 mask=single", "need an index file of `outer` entries"),
+        ("mask=single", "mask=pair", "the mask is NONE or SINGLE where"),
+        ("x2", "x0", "the bound of SETX, dst, is at least 1"),
         (f"end wait={WAIT - 2}", f"end wait={WAIT - 3}", "ends in cycle"),
     ],
 )
@@ -170,26 +174,47 @@ def test_merge_and_push_come_with_levels() -> None:
     assert any("writes row 65 of 64" in found for found in problems(text, levels=23, level_stride=2))
 
 
+@pytest.mark.parametrize("section", ["push", "merge", "batch", "epoch"])
+def test_tuples_are_masked_where_they_are_the_thread_s(section: str) -> None:
+    """In a batch's own section only where each batch is one round."""
+    masked = f"{section}:\n    mov s20 <- s0 mask=single wait=1\n    end wait=20\n"
+    text = "tuple:\n    mov s8 <- s0 mask=single wait=1\n    end wait=20\n" + masked
+    for levels in (0, 3):
+        found = [line for line in problems(text, levels=levels, level_stride=2) if "masks tuples" in line]
+        allowed = section == "batch" and levels == 0
+        assert found == ([] if allowed else [f"{section}, instruction 2: masks tuples"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "problem"), [(8, []), (9, ["two rounds of 2 tuples of 9 rows must fit 32 rows of tuple memory"])]
+)
+def test_tuple_memory_holds_two_halves(rows: int, problem: list[str]) -> None:
+    """Of groups of two tuples: one half is filled while the engine reads the other."""
+    program, sections = assemble(LEGAL)
+    sizes = {"group": 2, "tuple_rows": rows, "level_stride": 0, "levels": 0, "image_rows": 4}
+    assert list(find_problems(program, sections, CONFIG, **sizes)) == problem
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_a_wait_taken_away_from_a_compiled_program_is_found(seed: int) -> None:
     """The schedules are tight: no instruction's wait can be made shorter by a cycle."""
     rng = random.Random(seed)
     graph = RandomRule(seed).graph(batch=4)
     config = MachineConfig(threads=2, **ROOMY)
-    compiled = compile_engine(graph, tuple_layout(graph, config.lanes), config, max_tuples=100)
+    compiled = compile_engine(graph, config, max_tuples=100)
     arguments = {
-        "group": compiled.group,
-        "tuple_rows": compiled.tuple_rows,
-        "level_stride": compiled.level_stride,
-        "levels": compiled.levels,
+        "group": compiled.draft.target.group,
+        "tuple_rows": compiled.draft.inputs.rows,
+        "level_stride": compiled.draft.memory.block,
+        "levels": compiled.draft.target.levels,
         "image_rows": compiled.draft.memory.image,
     }
-    waiting = [k for k, instruction in enumerate(compiled.program) if instruction.wait]
+    waiting = [k for k, instruction in enumerate(compiled.program.instructions) if instruction.wait]
     for k in rng.sample(waiting, min(5, len(waiting))):
-        program = list(compiled.program)
+        program = list(compiled.program.instructions)
         program[k] = replace(program[k], wait=program[k].wait - 1)
         with pytest.raises(InternalError, match="the compiler made an illegal program"):
-            check_program(program, compiled.sections, config, **arguments)
+            check_program(program, compiled.program.sections, config, **arguments)
 
 
 def test_section_lengths_agree_with_the_oracle() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 SCALAR = ""
-UNARY = ("sigmoid", "gaussian", "sqrt", "exp", "log", "abs")
+UNARY = ("sigmoid", "tanh", "gaussian", "sqrt", "exp", "log", "abs", "floor", "round")
 SIGNS = ("+", "-", "*", "/", "<", ">", "<=", ">=", "==")
 CONSTANTS = ("0", "1", "-2", "0.5", "0.125", "-1e-3", "3e38", "1e-38", "7")
 

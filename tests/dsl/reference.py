@@ -80,6 +80,7 @@ FUNCTIONS: dict[Op, Callable[..., Element]] = {
     Op.EXP: scalar(numerics.exp),
     Op.LOG: scalar(numerics.log),
     Op.SIGMOID: scalar(numerics.sigmoid),
+    Op.TANH: scalar(numerics.tanh),
     Op.GAUSSIAN: scalar(numerics.gaussian),
     Op.ABS: lambda a: flush(abs(a)),
     Op.MAX: larger,

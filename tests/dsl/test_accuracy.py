@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 
 import hwgen.spec.numerics as numerics
@@ -54,19 +54,15 @@ def bound(name: str) -> Graph:
     return graph.bind(DIMS.get(name, dict.fromkeys(graph.dims, 7)))
 
 
-# rules without a comparison that rounding may decide: the bound must say something
-SMOOTH = ("plain_sgd", "two_models", "matrix", "cube", "rows", "rows_in_batches", "functions", "linear", "logistic")
+DIVIDED = ("centres", "softmax")
+"""Rules in which a divisor may be so near to zero that nothing bounds the quotient."""
 
 
 @pytest.mark.parametrize("name", sorted(RULES))
 def test_shared_rules_stay_within_their_bound(name: str) -> None:
-    try:
-        worst, widest = misses(bound(name), COUNT)
-    except Undecided:
-        assert name not in SMOOTH
-        return
+    worst, widest = misses(bound(name), COUNT)
     assert worst <= 1
-    assert widest < 1e-3 or name not in SMOOTH
+    assert widest < 1e-3 or name in DIVIDED  # the bound says something
 
 
 @randomised(80)
@@ -74,9 +70,10 @@ def test_shared_rules_stay_within_their_bound(name: str) -> None:
 def test_generated_rules_stay_within_their_bound(text: str, n: int, count: int) -> None:
     graph = compile_rule(text).hdfg
     try:
-        worst, _ = misses(graph.bind(dict.fromkeys(graph.dims, n)), count, seed=n)
+        worst, widest = misses(graph.bind(dict.fromkeys(graph.dims, n)), count, seed=n)
     except Undecided:
-        return
+        reject()  # and draw another in its place
+    assume(widest < np.inf)  # a rule whose numbers may all overflow says nothing
     assert worst <= 1, text
 
 
@@ -89,6 +86,7 @@ ALONE = {
     "log": "dana.log(dana.abs(x))",
     "sqrt": "dana.sqrt(dana.abs(x))",
     "sigmoid": "dana.sigmoid(x)",
+    "tanh": "dana.tanh(x)",
     "gaussian": "dana.gaussian(x)",
     "fold": "dana.sigma(x, 1)",
     "tree": 'rule.merge(dana.abs(x), dana.all, "+")',

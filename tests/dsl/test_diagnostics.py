@@ -60,14 +60,17 @@ def test_every_code_is_shown_by_some_program() -> None:
     assert shown | {"E601"} == written  # E601, the size of the text, has no file of its own
 
 
-@pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
-def test_every_span_lies_in_the_text(path: Path) -> None:
-    rule = Rule(path.read_text(encoding="utf-8"))
-    for diagnostic in rule.diagnostics:
-        for span in (diagnostic.span, *(note.span for note in diagnostic.notes)):
-            if span is not None:
-                assert 1 <= span.line <= len(rule.source.lines)
-                assert 1 <= span.column <= len(rule.source.lines[span.line - 1]) + 1
+def test_every_span_lies_in_the_text() -> None:
+    seen = 0
+    for path in BAD:
+        rule = Rule(path.read_text(encoding="utf-8"))
+        for diagnostic in rule.diagnostics:
+            for span in (diagnostic.span, *(note.span for note in diagnostic.notes)):
+                if span is not None:
+                    assert 1 <= span.line <= len(rule.source.lines), path.stem
+                    assert 1 <= span.column <= len(rule.source.lines[span.line - 1]) + 1, path.stem
+                    seen += 1
+    assert seen >= len(BAD)
 
 
 def test_five_errors_come_at_once() -> None:

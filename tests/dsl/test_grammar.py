@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsl import Rule
+from dsl.hdfg.text import graph_text, parse_graph
 from dsl.source import Source
 from dsl.syntax.ast import Module
 from dsl.syntax.parser import parse
@@ -68,6 +69,9 @@ STATEMENTS = st.recursive(
 )
 
 
+BEFORE = HEAD + "w = dana.model([n])\nrule = dana.algo(w, x, y)\na = 1\n"
+
+
 def read(text: str) -> tuple[Module, bool]:
     module, diagnostics = parse(Source(text=text, filename="generated"))
     return module, not diagnostics
@@ -91,9 +95,45 @@ def test_what_the_grammar_gives_is_printed_and_read_again(text: str) -> None:
     assert rule_text(again) == printed
 
 
-@randomised(100)
-@given(st.lists(STATEMENTS, max_size=5))
-def test_generated_text_ends_in_a_graph_or_in_errors(statements: list[str]) -> None:
-    rule = Rule(HEAD + "w = dana.model([n])\nrule = dana.algo(w, x, y)\n" + "\n".join(statements))
-    if not rule.diagnostics:
-        assert rule.hdfg.updates
+def calculated(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Forms that are right with any vector or number in them."""
+    return st.one_of(
+        st.builds("({} {} {})".format, inner, st.sampled_from(["+", "-", "*", "/", "<", ">="]), inner),
+        st.builds("-({})".format, inner),
+        st.builds("dana.sigmoid({})".format, inner),
+        st.builds("dana.sigma(x * {}, 1)".format, inner),
+        st.builds("dana.where({}, w, {})".format, inner, inner),
+    )
+
+
+VALUES = st.recursive(st.sampled_from(["w", "x", "y", "0.5", "2", "a"]), calculated, max_leaves=6)
+SOUND = st.recursive(
+    st.one_of(
+        st.builds("a = {}".format, VALUES),
+        st.builds("a, _1 = {}, y".format, VALUES),
+        st.builds("a {}= {}".format, st.sampled_from("+-*/"), VALUES),
+        st.sampled_from(["pass", "from dana import sigma", "def f(v, k=2):\n    return k * v", "a = sigmoid(a)"]),
+    ),
+    lambda inner: st.builds(
+        indented, st.sampled_from(["for i in range(2):", "for i in [x, y]:"]), st.lists(inner, min_size=1)
+    ),
+    max_leaves=3,
+)
+
+
+def test_generated_text_ends_in_a_graph_or_in_errors() -> None:
+    outcomes: list[bool] = []
+
+    @randomised(100)
+    @given(st.one_of(st.lists(SOUND, max_size=4), st.lists(st.one_of(SOUND, STATEMENTS), max_size=5)))
+    def tried(statements: list[str]) -> None:
+        rule = Rule(BEFORE + "\n".join(statements) + "\nrule.setModel(w, w - a * x)\n")
+        outcomes.append(not rule.diagnostics)
+        if outcomes[-1]:
+            graph = rule.hdfg
+            assert len(graph.updates) == 1
+            assert parse_graph(graph_text(graph)) == graph
+
+    tried()
+    assert sum(outcomes) >= 30, f"{sum(outcomes)} of {len(outcomes)} compile"
+    assert len(outcomes) - sum(outcomes) >= 20, "the others"

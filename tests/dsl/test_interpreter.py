@@ -100,6 +100,33 @@ def test_rows_apply_in_tuple_order() -> None:
     np.testing.assert_array_equal(result.models["U"][2], np.full(2, np.float32(1) - np.float32(0.1) * np.float32(-28)))
 
 
+TWO_ROWS = """
+import dana
+U = dana.model([3])
+i = dana.input()
+j = dana.input()
+x = dana.input()
+rule = dana.algo(U, i, j, x)
+rule.setModel(U[i], x)
+rule.setModel(U[j], -x)
+rule.setConvergence(rule.merge(x, 3, "+") < -99)
+"""
+
+
+def test_rows_of_a_tuple_apply_in_the_order_of_the_text() -> None:
+    """And all of a tuple's before any of the next one's."""
+    machine = Interpreter(compile_rule(TWO_ROWS).hdfg, numerics)
+    columns = {"i": np.float32([0, 1, 1]), "j": np.float32([1, 0, 1]), "x": np.float32([1, 2, 3])}
+    # U[0] = 1, U[1] = -1; U[1] = 2, U[0] = -2; U[1] = 3, U[1] = -3
+    np.testing.assert_array_equal(machine.train(columns, epochs=1).models["U"], np.float32([-2, -3, 0]))
+
+
+def test_a_column_is_flushed_though_no_operation_reads_it() -> None:
+    machine = Interpreter(compile_rule(TWO_ROWS.replace("-x)", "x)")).hdfg, numerics)
+    columns = {"i": np.float32([0]), "j": np.float32([1]), "x": np.float32([-1e-40])}
+    assert machine.train(columns, epochs=1).models["U"].view(np.uint32).tolist() == [1 << 31, 1 << 31, 0]
+
+
 @pytest.mark.parametrize("row", [6, -1, 0.5, np.nan, np.inf])
 def test_a_row_that_does_not_exist_is_refused(row: float) -> None:
     machine = interpreter("rows")

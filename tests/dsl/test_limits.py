@@ -5,6 +5,8 @@ from __future__ import annotations
 import cProfile
 import tempfile
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -76,6 +78,19 @@ def test_any_bytes_give_a_report_or_a_refusal(content: bytes) -> None:
         file.flush()
         with pytest.raises((RuleError, UsageError)):
             load(file.name)
+
+
+@pytest.mark.parametrize(
+    "line", ["{}", "e = [{}]", "@{}\ndef f(): pass", "def f(a={}): pass", "def f(a: {}): pass", "[0][{}]"]
+)
+def test_text_is_not_executed(tmp_path: Path, line: str) -> None:
+    mark = tmp_path / "mark"
+    path = tmp_path / "rule.py"
+    path.write_text(line.format(f"open({str(mark)!r}, 'w')") + f"\n{BODY}rule.setModel(w - y * x)\n")
+    _ = Rule(path.read_text()).report
+    with suppress(RuleError):  # an annotation is none
+        load(path)
+    assert not mark.exists()
 
 
 def test_syntax_errors_are_counted_out() -> None:

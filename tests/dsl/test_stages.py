@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 import re
 
+import numpy as np
 import pytest
 
 from dsl import compile_rule
 from dsl.binary32 import round32
 from dsl.hdfg.builder import GraphBuilder
-from dsl.hdfg.graph import Op, Region, Update
+from dsl.hdfg.graph import BindError, Op, Region, Update
+from dsl.hdfg.interpreter import Interpreter
 from dsl.hdfg.text import GraphSyntaxError, graph_text, parse_dim, parse_graph
 from dsl.hdfg.verify import InvalidGraph
 from dsl.source import Source
 from dsl.syntax.parser import parse
 from dsl.syntax.printer import rule_text, tree_text
+from hwgen.spec import numerics
 from tests.dsl.rules import PAPER, RULES
 from tests.golden import Golden
 
@@ -119,6 +122,80 @@ def test_broken_graphs_are_found(before: str, after: str, message: str) -> None:
     text = GRAPH.replace(before, after)
     with pytest.raises((InvalidGraph, GraphSyntaxError), match=message):
         parse_graph(text)
+
+
+ROWS = """\
+hdfg rows
+epochs 1
+batch 1
+inputs %0 %1
+models %2
+%0 = input i : tuple []
+%1 = input x : tuple [4,2]
+%2 = model U : batch [4,2]
+%3 = const 1.0 : const []
+%4 = gather %2 %0 : tuple [2]
+%5 = gather %2 %3 : batch [2]
+update %2[%0] <- %4
+loss %0
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("", "", None),
+        ("gather %2 %0", "gather %1 %0", "must select from a model, not from input"),
+        ("update %2[%0]", "update %2[%1]", "indexed by a scalar input or const"),
+        ("batch 1", "batch 2", "without merge must have batches of 1, not 2"),
+        ("gather %2 %0", "gather %0 %0", "gather must have a model with rows"),
+        ("const 1.0", "const 0.5", "by a whole number, not by 0.5"),
+        ("const 1.0", "const -1.0", "by a whole number, not by -1.0"),
+    ],
+)
+def test_broken_rows_are_found(before: str, after: str, message: str | None) -> None:
+    assert before in ROWS
+    if message is None:
+        parse_graph(ROWS)
+        return
+    with pytest.raises(InvalidGraph, match=message):
+        parse_graph(ROWS.replace(before, after))
+
+
+CLASSES = """
+import dana
+k = dana.dim(3)
+W = dana.model([k, 2])
+x = dana.input([2])
+y = dana.output(classes=k)
+wide = dana.algo(W, x, y)
+score = dana.sigma(W * x, 2)
+wide.setModel(W, W - dana.expand((score - (dana.arange(k) == y)), 2) * x)
+wide.setPrediction(score)
+"""
+
+
+def test_classes() -> None:
+    """They are of the output alone, written and bound with it; a prediction may be a vector of so many numbers."""
+    graph = compile_rule(CLASSES).hdfg
+    assert str(graph.classes) == "k"
+    text = graph_text(graph)
+    assert "= output y classes=k : tuple []" in text
+    assert graph_text(parse_graph(text)) == text
+    bound = graph.bind({"k": 4})
+    assert bound.classes == 4
+    assert bound.prediction is not None
+    assert bound.concrete_shape(bound.prediction) == (4,)
+    with pytest.raises(BindError, match="y would have 1 classes; needs >= 2"):
+        graph.bind({"k": 1})
+    with pytest.raises(InvalidGraph, match=r"prediction must be a scalar or of shape \[3\], not of shape \[k\]"):
+        parse_graph(text.replace("classes=k", "classes=3"))
+    with pytest.raises(InvalidGraph, match="scalar output to have classes"):
+        parse_graph(text.replace("input x", "input x classes=k"))
+    columns = {"x": np.float32([[1, 2], [3, 4]])}
+    models = {"W": np.float32([[1, 0], [0, 1], [1, 1], [0, 0]])}
+    predicted = Interpreter(bound, numerics).predict(columns, models)
+    np.testing.assert_array_equal(predicted, np.float32([[1, 2, 3, 0], [3, 4, 7, 0]]))
 
 
 @pytest.mark.parametrize("text", ["8", "n", "2*k*n+3", "n*n-n-1", "-n+5", "k+n"])

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from dana.compiler.predictor import Code, Instruction, Operand, Program
+from dana.predictor.program import Code, Instruction, Operand, Program
 from dsl.hdfg.graph import Op
 from tests.oracles import running_error as real
 from tests.oracles.running_error import ULP, UNIT, Bounded, Doubles
 
-FUNCTIONS = (Code.EXP, Code.LOG, Code.GAUSSIAN)
+FUNCTIONS = (Code.EXP, Code.LOG, Code.GAUSSIAN, Code.TANH)
 COMPARISONS = (Code.LT, Code.GT, Code.LE, Code.GE, Code.EQ)
 MORE_ULPS = 2.0  # of a function, beyond those of our own
 MORE_OF_SIGMOID = 2.0**-21
@@ -29,13 +29,31 @@ def predictions(program: Program, weights: Doubles, rows: Doubles) -> Bounded:
     end = max([one.out + int(np.prod(one.extents)) for one in program.instructions], default=0)
     memory = Bounded(*(np.zeros((count, max(end, start.shape[1]))) for _ in range(2)))
     memory.value[:, : start.shape[1]] = real.exact(start).value
+    largest: set[tuple[Operand, Operand]] = set()
+    """Vectors with their largest elements."""
     with np.errstate(all="ignore"):
         for instruction in program.instructions:
             result = _result(instruction, memory)
+            if instruction.code is Code.EQ and instruction.operands[:2] in largest:
+                result = Bounded(result.value, np.where(_told_apart(instruction, memory), 0.0, result.error))
+            if instruction.code is Code.AMAX and result.value[0].size == 1:
+                whole = instruction.operands[0]
+                top = Operand(start=instruction.out, strides=(0, 0, 0))
+                largest.add((Operand(start=whole.start, strides=(0, 0, 1)), top))
             flat = [part.reshape(count, -1) for part in result]
             for part, new in zip(memory, flat, strict=True):
                 part[:, instruction.out : instruction.out + new.shape[1]] = new
-    return Bounded(*(part[:, program.result] for part in memory))
+    last = program.result + program.width
+    kept = program.result if program.width == 1 else slice(program.result, last)
+    return Bounded(*(part[:, kept] for part in memory))
+
+
+def _told_apart(instruction: Instruction, memory: Bounded) -> Doubles:
+    """Whether each element of a vector surely is its largest, or surely is not."""
+    a = _at(memory, _addresses(instruction.operands[0], instruction.extents))
+    low, high = a.value - a.error, a.value + a.error
+    second = np.sort(high, axis=-1)[..., -2:-1] if high.shape[-1] > 1 else np.full_like(high, -np.inf)
+    return np.asarray((low > second) | (high < np.max(low, axis=-1, keepdims=True)))
 
 
 def _addresses(operand: Operand, extents: tuple[int, int, int]) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
@@ -60,6 +78,8 @@ def _result(instruction: Instruction, memory: Bounded) -> Bounded:
         size = np.sum(np.abs(a.value) + a.error, axis=2)
         inherited = np.sum(a.error, axis=2)
         return Bounded(np.sum(a.value, axis=2), inherited + 1.01 * UNIT * extents[1] * size)
+    if code is Code.AMAX:
+        return Bounded(np.max(a.value, axis=2), np.max(a.error, axis=2))
     if code is Code.PI:
         value, size = np.prod(a.value, axis=2), np.prod(np.abs(a.value) + a.error, axis=2)
         return Bounded(value, size - np.abs(value) + 1.01 * UNIT * extents[1] * size + real.TINY * extents[1])

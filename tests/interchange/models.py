@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dana import rules
-from dana.compiler.predictor import decode_predictor, encode_predictor
 from dana.interchange.stored import StoredModel
+from dana.predictor.program import decode_predictor, encode_predictor
 from dsl import compile_rule
 from dsl.hdfg.graph import Graph, Op
+from dsl.hdfg.init import OF_COLUMNS
 from dsl.hdfg.interpreter import Interpreter
 from hwgen.spec import numerics
 from tests.interchange.bounds import predictions
@@ -57,6 +58,8 @@ def case(graph: Graph, columns: dict[str, Floats], *, seed: int, classes: tuple[
     parameters = {
         str(nodes[k].name): np.asarray(random.normal(0, 1, graph.concrete_shape(k)), np.float32) for k in graph.models
     }
+    for node in (nodes[k] for k in graph.models if nodes[k].init.kind in OF_COLUMNS):
+        parameters[str(node.name)] = np.float32(node.init.first) + np.float32(0.1) * parameters[str(node.name)]
     assert graph.prediction is not None
     needed = {str(nodes[k].name) for k in graph.reachable([graph.prediction])}
     with np.errstate(all="ignore"):

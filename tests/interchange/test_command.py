@@ -15,9 +15,9 @@ from sklearn_pmml_model.linear_model import PMMLLogisticRegression
 
 from dana.cli import main
 from dana.cli.entry import DATABASE, OK, USAGE
-from dana.client import Connection
+from dana.client.connection import Connection
 from dana.interchange.stored import read_model
-from dana.tables import create_table
+from dana.session.tables import create_table
 from tests.rules.tables import table
 
 NAME = "exported to others"
@@ -65,7 +65,13 @@ def test_files_that_others_load(
     # five products, their sum, and a logistic function of slope 1/4 at most
     sums = np.abs(rows * db.parameters(NAME)["w"]).sum(axis=1) + np.abs(db.parameters(NAME)["b"])
     room = 2 * (7 * 2.0**-24 * sums / 4 + 2.0**-21)
-    assert np.all(np.abs(session.run(None, {"features": rows})[0] - expected) <= room)
+    label, probabilities, found = session.run(None, {"features": rows})
+    assert np.all(np.abs(found - expected) <= room)
+    assert np.array_equal(probabilities[:, 1], found)
+    classes = db.session.execute("SELECT dana_classify(%s, r.*) FROM patients_exported AS r", (NAME,)).fetchall()
+    decided = np.abs(expected - 0.5) > room
+    assert decided.mean() > 0.9
+    assert list(label[decided]) == list(np.array(classes)[decided, 0])
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         patch.setattr("warnings.warn", lambda *_, **__: None)  # of the library, about scikit-learn
         loaded = PMMLLogisticRegression(io.StringIO(files["pmml"].read_text(encoding="utf-8")))

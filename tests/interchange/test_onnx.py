@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -11,16 +13,29 @@ from dana import rules
 from dana.errors import UsageError
 from dana.interchange.onnx_graph import onnx_model
 from tests.interchange.models import Case, library_case, rule_case
+from tests.oracles import rounding
 
 
 def run(made: bytes, rows: np.ndarray) -> np.ndarray:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(made, options, providers=["CPUExecutionProvider"])
-    (found,) = session.run(["prediction"], {"features": rows})
-    assert found.dtype == np.float32
-    assert found.shape == (len(rows),)
-    return np.asarray(found)
+    names = [one.name for one in session.get_outputs()]
+    found = dict(zip(names, session.run(None, {"features": rows}), strict=True))
+    vector = next((found[name] for name in ("probabilities", "scores") if name in found), None)
+    prediction = np.asarray(found["prediction"])
+    assert prediction.dtype == np.float32
+    assert prediction.shape == (len(rows),)
+    if vector is None:
+        assert names == ["prediction"]
+        return prediction
+    assert names[-1] == "prediction"
+    if "label" in names:
+        assert names.index("label") == 0  # as skl2onnx has it, for who takes outputs by their place
+    np.testing.assert_array_equal(prediction, np.argmax(vector, axis=1))
+    if "label" in names:
+        assert list(found["label"]) == [f"class {k:g}" for k in prediction]
+    return np.asarray(vector)
 
 
 @pytest.mark.parametrize("name", rules.NAMES)
@@ -29,14 +44,68 @@ def test_rules_of_the_library(name: str) -> None:
     made.check(run(onnx_model(made.model), made.rows))
 
 
+@pytest.mark.parametrize("predicts", ["probability", "score"])
+def test_classes(predicts: str) -> None:
+    """A number for each class, the number of the largest, and what it is called."""
+    made = library_case("softmax")
+    model = replace(made.model, predicts=predicts, classes=("class 0", "class 1", "class 2"))
+    data = onnx_model(model)
+    made.check(run(data, made.rows))
+    names = [one.name for one in onnx.load_from_string(data).graph.output]
+    assert names == ["label", "probabilities" if predicts == "probability" else "scores", "prediction"]
+    assert run(data, made.rows[:0]).shape == (0, 3)
+
+
+@pytest.mark.parametrize(("rule", "predicts", "least"), [("logistic", "probability", 0.5), ("linear_svm", "score", 0)])
+@pytest.mark.parametrize(
+    ("kind", "classes", "labels"),
+    [
+        ("text", ("no", "yes"), ["no", "yes"]),
+        ("integer", ("-1", "7"), [-1, 7]),
+        ("double precision", ("0", "1"), [0, 1]),
+        ("double precision", ("0", "1.5"), ["0", "1.5"]),
+        ("text", ("0", "1"), ["0", "1"]),
+        (None, ("0", "1"), ["0", "1"]),
+    ],
+)
+def test_two_classes(
+    rule: str, predicts: str, least: float, kind: str | None, classes: tuple[str, ...], labels: list[object]
+) -> None:
+    """A label, and probabilities of both, or the score."""
+    made = library_case(rule)
+    data = onnx_model(replace(made.model, predicts=predicts, classes=classes, class_type=kind))
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    for rows in (made.rows, made.rows[:1], made.rows[:0]):
+        chosen, vector, prediction = session.run(None, {"features": rows})
+        assert chosen.tolist() == [labels[int(each >= least)] for each in prediction]
+        assert chosen.dtype == (np.int64 if isinstance(labels[0], int) else object)
+        expected = np.stack([1 - prediction, prediction], axis=1) if predicts == "probability" else prediction[:, None]
+        np.testing.assert_array_equal(vector, expected)
+    assert [one.name for one in session.get_outputs()][::2] == ["label", "prediction"]
+    if predicts == "probability":
+        assert len(set(session.run(["label"], {"features": made.rows})[0].tolist())) == 2
+
+
+@pytest.mark.parametrize(("predicts", "prediction"), [("probability", "dana.sigmoid(w * x)"), ("score", "w * x")])
+def test_the_bound_between_two_classes_is_the_second_s(predicts: str, prediction: str) -> None:
+    made = rule_case("w = dana.model(); x = dana.input()", "w, x", prediction, {"x": ()})
+    data = onnx_model(replace(made.model, predicts=predicts, classes=("no", "yes"), class_type="text"))
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    sign = np.sign(made.model.weights[0])
+    rows = np.float32([[-sign], [0], [sign]])
+    assert session.run(["label"], {"features": rows})[0].tolist() == ["no", "yes", "yes"]
+
+
 ONE = ("w = dana.model([7]); x = dana.input([7])", "w, x")
 OPERATIONS = {
     "sqrt and abs": (*ONE, "dana.sigma(dana.sqrt(dana.abs(w * x)), 1)"),
     "exp and log": (*ONE, "dana.log(dana.sigma(dana.exp(w + x), 1))"),
     "gaussian": (*ONE, "dana.sigma(dana.gaussian(w - x), 1)"),
+    "tanh": (*ONE, "dana.sigma(dana.tanh(w - x), 1)"),
     "quotient": (*ONE, "dana.sigma(w / (2 + x * x), 1)"),
     "product": (*ONE, "dana.pi(1 + w * x / 4, 1)"),
     "comparisons": (*ONE, "dana.sigma((w < x) + 2 * (w <= x) + 4 * (w > x) + 8 * (w >= x) + 16 * (w == x), 1)"),
+    "ties": (*ONE, "dana.sigma((x < x) + 2 * (x <= x) + 4 * (x > x) + 8 * (x >= x) + 16 * (x == x), 1)"),
     "choice": (*ONE, "dana.where(dana.sigma(w * x, 1) > 0, dana.sigma(x, 1), -dana.sigma(w, 1))"),
     "a number as condition": (*ONE, "dana.sigma(dana.where(dana.max(x, 0), w, 2 * x), 1)"),
     "extremes": (*ONE, "dana.sigma(dana.max(w, x) - dana.min(w, x), 1)"),
@@ -67,6 +136,16 @@ def test_operations(name: str) -> None:
     made.check(run(onnx_model(made.model), made.rows))
 
 
+@pytest.mark.parametrize("name", rounding.MEANING)
+def test_rounding_is_numpy_s(name: str) -> None:
+    """Of negative subnormals, too, where onnxruntime, which does not flush, has another floor than we: -1, not 0."""
+    made = rule_case("w = dana.model(); x = dana.input()", "w, x", f"dana.{name}(x)", {"x": ()})
+    values = rounding.numbers()
+    found = run(onnx_model(made.model), values[:, None])
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        np.testing.assert_array_equal(found, rounding.MEANING[name](values))
+
+
 @pytest.mark.parametrize("row", [-1.0, 0.5, 11.5, np.nan, np.inf, -np.inf, 12.0, 1e30])
 def test_what_is_no_row_is_refused(row: float) -> None:
     """As by dana_predict(), not counted from the end, nor cut to a whole number."""
@@ -91,11 +170,27 @@ def test_any_number_of_rows_and_what_is_written_down() -> None:
     assert notes == {"rule": "logistic", "features": "x1\nx2\nx3\nx4\nx5", "labels": "y"}
     assert found.model_version == 3
     assert found.graph.name == "m"
+    for name in ("logistic", "softmax", "mlp"):  # runtimes warn of constants that nothing reads
+        graph = onnx.load_from_string(onnx_model(library_case(name).model)).graph
+        assert {one.name for one in graph.initializer} <= {each for node in graph.node for each in node.input}
 
 
 def test_a_prediction_that_is_missing() -> None:
-    from dataclasses import replace
-
     model = replace(library_case("linear").model, program=None)
     with pytest.raises(UsageError, match="cannot predict"):
         onnx_model(model)
+
+
+def test_of_equal_scores_the_first_is_chosen() -> None:
+    made = library_case("softmax")
+    equal = {name: np.zeros_like(values) for name, values in made.model.parameters.items()}
+    model = replace(made.model, parameters=equal, predicts="probability", classes=("a", "b", "c"), class_type="text")
+    session = onnxruntime.InferenceSession(onnx_model(model), providers=["CPUExecutionProvider"])
+    assert set(session.run(["label"], {"features": made.rows})[0].tolist()) == {"a"}
+
+
+def test_a_predictor_of_other_weights_is_refused() -> None:
+    model = library_case("linear").model
+    more = {**model.parameters, "another": np.zeros(3, np.float32)}
+    with pytest.raises(UsageError, match=r"model 'm' has \d+ weights, but its predictor needs \d+"):
+        onnx_model(replace(model, parameters=more))

@@ -13,7 +13,8 @@ from sklearn_pmml_model.linear_model import PMMLLinearRegression, PMMLLogisticRe
 from dana import rules
 from dana.errors import UsageError
 from dana.interchange.pmml import NAMESPACE, pmml
-from tests.interchange.models import Case, library_case, rule_case
+from dsl import compile_rule
+from tests.interchange.models import Case, case, library_case, rule_case
 
 SUMS = ("linear", "ridge", "lasso", "elastic_net", "huber", "quantile", "linear_svm")
 OTHERS = ("mlp", "kmeans", "pca", "lrmf", "lrmf_dense")
@@ -63,6 +64,10 @@ def test_logistic(classes: tuple[str, ...] | None) -> None:
     # integers in PMML become integers here
     assert [str(one) for one in loaded.classes_] == list(classes or ("0", "1"))
     made.check(loaded.predict_proba(made.rows)[:, 1])
+    tables = root.findall(f".//{{{NAMESPACE}}}RegressionTable")
+    assert [one.get("targetCategory") for one in tables] == list(classes or ("0", "1"))[::-1]
+    field = root.findall(f".//{{{NAMESPACE}}}DataField")[-1]
+    assert field.get("dataType") == ("integer" if classes is None else "string")
     output = root.find(f".//{{{NAMESPACE}}}OutputField")
     assert output is not None
     assert (output.get("feature"), output.get("value")) == ("probability", (classes or ("0", "1"))[1])
@@ -74,9 +79,60 @@ def test_softmax() -> None:
     assert regression(root).get("normalizationMethod") == "softmax"
     assert len(root.findall(f".//{{{NAMESPACE}}}RegressionTable")) == 3
     loaded = PMMLLogisticRegression(io.StringIO(text))
-    found = np.argmax(loaded.predict_proba(made.rows), axis=1).astype(np.float64)
-    assert len(set(found)) == 3
+    found = loaded.predict_proba(made.rows)
+    assert len(set(np.argmax(found, axis=1))) == 3
     made.check(found)
+
+
+def test_a_score_for_each_class() -> None:
+    """The largest is chosen, whatever is made of the others."""
+    text = "\n".join(
+        [
+            "import dana",
+            "W = dana.model([3, 4])",
+            "x = dana.input([4])",
+            "y = dana.output(classes=3)",
+            "r = dana.algo(W, x, y)",
+            "r.setModel(W, W + 0 * y)",
+            "r.setPrediction(dana.sigma(W * x, 2))",
+        ]
+    )
+    rows = np.random.default_rng(5).normal(0, 1, (40, 4)).astype(np.float32)
+    made = case(compile_rule(text, filename="rule").hdfg.bind({}), {"x": rows}, seed=9, classes=("a", "b", "c"))
+    text, root = document(made)
+    assert regression(root).get("functionName") == "classification"
+    chosen = PMMLLogisticRegression(io.StringIO(text)).predict(made.rows)
+    assert [str(one) for one in chosen] == ["abc"[k] for k in np.argmax(made.expected, axis=1)]
+    assert len(set(chosen)) == 3
+
+
+def test_the_place_of_another_vector_s_largest_has_no_form() -> None:
+    """As argmax() computes it, but of two vectors: it looks for the largest of one in the other."""
+    text = "\n".join(
+        [
+            "import dana",
+            "W = dana.model([3, 4])",
+            "V = dana.model([3, 4])",
+            "x = dana.input([4])",
+            "y = dana.output(classes=3)",
+            "r = dana.algo(W, V, x, y)",
+            "r.setModel(W, W + 0 * y)",
+            "s = dana.sigma(W * x, 2)",
+            "t = dana.sigma(V * x, 2)",
+            "top = dana.amax(s)",
+            "place = -dana.amax(dana.where({other} == top, -dana.arange(3), -3))",
+            "r.setPrediction(dana.where(top == top, place, top))",
+        ]
+    )
+    rows = np.random.default_rng(5).normal(0, 1, (40, 4)).astype(np.float32)
+    for other, fits in (("s", True), ("t", False)):
+        graph = compile_rule(text.format(other=other), filename="rule").hdfg.bind({})
+        model = case(graph, {"x": rows}, seed=9, classes=("a", "b", "c")).model
+        if fits:
+            assert "softmax" in pmml(model)
+            continue
+        with pytest.raises(UsageError, match="PMML has no form"):
+            pmml(model)
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -95,6 +151,8 @@ TWO = "w = dana.model([4]); b = dana.model(); x = dana.input([4]); t = dana.meta
         ("(dana.sigma((x - w) / 2, 1) - b) / t + dana.sigma(-x * w, 1)", True),
         ("dana.sigma(w * w * x, 1) * b * 2", True),
         ("dana.sigma(w * x * x, 1)", False),
+        ("dana.sigma(w * x, 1) / (b - b)", False),
+        ("dana.sigma(x / dana.max(w, 9), 1)", False),
         ("dana.sigma(1 / x, 1) + b", False),
         ("dana.sigmoid(dana.sigma(w * x, 1)) + b", False),
         ("dana.max(dana.sigma(w * x, 1), 0)", False),

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from dana.compiler import compile_bundle
-from dana.compiler.binding import Binding, bind
-from dana.compiler.engine import DoesNotFit
+from dana.compiler.binding.columns import Binding, bind
+from dana.compiler.target import DoesNotFit
 from dana.runtime.interpreted import FaultyPage, read_columns
 from dana.storage.builder import build_pages
 from dana.storage.parts import most_values

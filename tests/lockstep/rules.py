@@ -84,7 +84,8 @@ def matrix_rule(rng: random.Random, n: int) -> str:
     lines = [line for line in lines if "model" not in line or line.split(" ")[0] in models.split(", ")]
     lines.append(f"rule = dana.algo({models}, {'pair' if halves else 'x'}, y)")
     lines += ["x = dana.sigma(pair * pair, 1)"] if halves else []
-    act = rng.choice(["dana.sigmoid({})", "dana.gaussian({})", "dana.max(0, {})", "dana.exp(dana.min({}, 2))"])
+    functions = ["sigmoid", "tanh", "gaussian", "floor", "round"]
+    act = rng.choice([f"dana.{name}({{}})" for name in functions] + ["dana.max(0, {})", "dana.exp(dana.min({}, 2))"])
     axis = rng.choice([1, 2])
     grads: dict[str, str] = {}
     if kind == "softmax":

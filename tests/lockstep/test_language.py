@@ -14,16 +14,12 @@ from dana.storage.schema import TableSchema
 from hwgen.spec.config import MachineConfig
 from tests.dsl.programs import rules
 from tests.dsl.scale import randomised
-from tests.lockstep.cases import assert_same, case_of, interpret, run
+from tests.lockstep.cases import Case, assert_same, case_of, interpret, run
 from tests.storage.schemas import attribute
 
 
-@pytest.mark.parametrize("axes", [1, 2])
-@randomised(40)
-@given(data=st.data(), seed=st.integers(0, 1000))
-def test_generated_rules_give_the_interpreter_s_bits(axes: int, data: st.DataObject, seed: int) -> None:
-    text = data.draw(rules(axes=axes))
-    rng = random.Random(seed)
+def generated(text: str, rng: random.Random, axes: int) -> Case:
+    """A table and a machine for a generated rule of so many axes."""
     fixed = re.search(r"^n = (\d+)$", text, re.M)
     n = int(fixed[1]) if fixed else rng.choice([1, 3, 8, 17])
     k = int(re.findall(r"^k = (\d+)$", text, re.M)[0])
@@ -38,5 +34,13 @@ def test_generated_rules_give_the_interpreter_s_bits(axes: int, data: st.DataObj
         strider_depth=8192,
         descriptor_depth=1024,
     )
-    case = case_of(rng, config, text, schema)
-    assert_same(run(case, Simulator(config)), interpret(case), text)
+    return case_of(rng, config, text, schema)
+
+
+@pytest.mark.parametrize("axes", [1, 2])
+@randomised(40)
+@given(data=st.data(), seed=st.integers(0, 1000))
+def test_generated_rules_give_the_interpreter_s_bits(axes: int, data: st.DataObject, seed: int) -> None:
+    text = data.draw(rules(axes=axes))
+    case = generated(text, random.Random(seed), axes)
+    assert_same(run(case, Simulator(case.bundle.config)), interpret(case), text)

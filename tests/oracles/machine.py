@@ -17,7 +17,8 @@ import numpy.typing as npt
 from hwgen.spec import cycles, numerics
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle, Symbol, collect, place
 from hwgen.spec.config import LANES_PER_CLUSTER
-from hwgen.spec.engine import IDENTITY, Instruction, Mask, Opcode, Section, Source
+from hwgen.spec.engine import Instruction, Mask, Opcode, Section, Source
+from hwgen.spec.operations import Unit
 
 Floats = npt.NDArray[np.float32]
 
@@ -37,10 +38,7 @@ BINARY: Mapping[Opcode, Callable[[Floats, Floats], Floats]] = {
 UNARY: Mapping[Opcode, Callable[[Floats], Floats]] = {
     Opcode.NEG: numerics.neg,
     Opcode.ABS: numerics.absolute,
-    Opcode.SIGMOID: numerics.sigmoid,
-    Opcode.GAUSSIAN: numerics.gaussian,
-    Opcode.EXP: numerics.exp,
-    Opcode.LOG: numerics.log,
+    **{op: getattr(numerics, op.name.lower()) for op in Opcode if op.unit is Unit.FUNCTION},
     Opcode.SQRT: numerics.sqrt,
 }
 EXCHANGED = frozenset(BINARY) - {Opcode.DIV} | {Opcode.LOW, Opcode.HIGH}
@@ -259,7 +257,7 @@ class Machine:
         m: int,
     ) -> None:
         op = instruction.op
-        identity = np.array(IDENTITY.get(op, 0), dtype=np.uint32).view(np.float32)
+        identity = np.array(op.identity or 0, dtype=np.uint32).view(np.float32)
         lane = np.arange(self.lanes)
         thread = np.arange(self.threads)
         last = (i == instruction.inner - 1)[:, None] & (lane >= instruction.tail)

@@ -23,6 +23,7 @@ UNIT = 2.0**-24  # half a unit in the last place, relative: one rounding to near
 ULP = 2.0**-23
 TINY = 2.0**-126  # what flushing may take away
 LARGEST = 2.0**127
+TANH_ULP = 3.3  # docs/arithmetic.md
 FUNCTIONS_ULP = 2.0  # exp, gaussian and log: docs/arithmetic.md
 SIGMOID_ERROR = 2.0**-23  # absolute: docs/arithmetic.md
 STEEPEST_GAUSSIAN = 0.8578  # sqrt(2 / e), the largest slope of exp(-x * x)
@@ -91,6 +92,10 @@ def gaussian(a: Bounded) -> Bounded:
     return rounded(np.exp(-a.value * a.value), STEEPEST_GAUSSIAN * a.error, relative=FUNCTIONS_ULP * ULP)
 
 
+def tanh(a: Bounded) -> Bounded:
+    return rounded(np.tanh(a.value), a.error, relative=TANH_ULP * ULP)
+
+
 def log(a: Bounded) -> Bounded:
     with np.errstate(invalid="ignore"):
         inherited = np.where(a.value > a.error, -np.log1p(-a.error / a.value), np.inf)
@@ -139,6 +144,7 @@ OPERATIONS: dict[Op, Callable[..., Bounded]] = {
     Op.GAUSSIAN: gaussian,
     Op.LOG: log,
     Op.SIGMOID: sigmoid,
+    Op.TANH: tanh,
     Op.LT: compare(np.less),
     Op.GT: compare(np.greater),
     Op.LE: compare(np.less_equal),

@@ -153,6 +153,11 @@ class Cluster:
             time.sleep(0.01)
 
     @property
+    def server_pid(self) -> int:
+        assert self._server is not None
+        return self._server.pid
+
+    @property
     def worker_pid(self) -> int:
         assert self._worker is not None
         return self._worker.pid

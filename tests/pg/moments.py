@@ -108,15 +108,33 @@ class Moment:
 LOGISTIC = "dana_train('logistic', 'faults.narrow', 'm', '{a,b}', epochs => 2)"
 COMPILING = "dana_train('softmax', 'faults.wide', 'm', hyper => '{\"k\": 1000}')"
 FIRST_STREAM = "dana_train('mlp', 'faults.wide', 'm', epochs => 1, hyper => '{\"h\": 300}')"
-SECOND_STREAM = "dana_train('softmax', 'faults.wide', 'm', epochs => 1000)"
-KEPT_PAGES = "dana_train('lrmf', 'faults.ratings', 'm', epochs => 100000)"
-SLOW_QUERY = """dana_train('logistic', model => 'm', epochs => 2,
+SECOND_STREAM = "dana_train('softmax', 'faults.wide', 'm', epochs => 1000, patience => 0)"
+KEPT_PAGES = "dana_train('lrmf', 'faults.ratings', 'm', epochs => 100000, patience => 0)"
+SLOW_QUERY = """dana_train('linear', model => 'm', epochs => 2,
     query => 'SELECT a, b, y FROM faults.narrow, LATERAL pg_sleep(CASE WHEN id > 1000 THEN 0.01 ELSE 0 END)')"""
-QUERY_AT_LOCK = """dana_train('logistic', model => 'm', epochs => 2,
+QUERY_AT_LOCK = """dana_train('linear', model => 'm', epochs => 2,
     query => 'SELECT a, b, y FROM faults.narrow WHERE faults.gate(id)')"""
-SLOW_FILTER = "dana_train('logistic', 'faults.narrow', 'm', '{a,b}', epochs => 2, filter => 'faults.slow(id)')"
+SLOW_FILTER = "dana_train('linear', 'faults.narrow', 'm', '{a,b}', epochs => 2, filter => 'faults.slow(id)')"
+
+LABELS_AT_LOCK = "dana_train('logistic', 'faults.narrow', 'm', '{a,b}', epochs => 2, filter => 'faults.gate(id)')"
+CATEGORIES_AT_LOCK = """dana_train('linear', model => 'm', epochs => 2,
+    query => 'SELECT a, b::text < $$0$$ AS low, id % 3 || $$$$ AS kind, y FROM faults.narrow WHERE faults.gate(id)')"""
 
 MOMENTS = {
+    "looking at labels": Moment(
+        call=LABELS_AT_LOCK,
+        reached="phase = 'looking' AND locked",
+        lasts="phase = 'looking' AND locked",
+        prepare=gate_closed,
+        session=False,
+    ),
+    "looking at categories": Moment(
+        call=CATEGORIES_AT_LOCK,
+        reached="phase = 'looking' AND locked",
+        lasts="phase = 'looking' AND locked",
+        prepare=gate_closed,
+        session=False,
+    ),
     "waiting for dana.max_runs": Moment(
         call=LOGISTIC,
         reached="phase = 'waiting' AND locked",

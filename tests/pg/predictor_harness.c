@@ -9,7 +9,7 @@
 #include "numerics.h"
 #include "predictor.h"
 
-/* Predicts `n` rows; -1 where the program is refused, -2 where a row cannot be predicted */
+/* Predicts `n` rows, `out` having room for each row's numbers; -1 where the program is refused, -2 where a row cannot be predicted */
 int
 predict_rows(const uint32_t *words, size_t length, const float *weights, uint32_t n_weights, const float *rows, uint32_t n,
 			 float *out, const char **why)
@@ -37,7 +37,8 @@ predict_rows(const uint32_t *words, size_t length, const float *weights, uint32_
 		dn_leave(mode);
 		if (*why != NULL)
 			code = -2;
-		out[i] = dn_canonical(memory[predictor.result]);
+		for (uint32_t k = 0; k < predictor.width; k++)
+			*out++ = dn_canonical(memory[predictor.result + k]);
 	}
 	free(memory);
 	return code;
@@ -64,10 +65,11 @@ main(void)
 		{
 			float	   *weights = calloc(predictor.weights + 1, sizeof(float));
 			float	   *row = calloc(predictor.inputs + 1, sizeof(float));
-			float		out;
+			float	   *out = malloc(predictor.width * sizeof(float));
 			const char *why;
 
-			predict_rows(words, length, weights, predictor.weights, row, 1, &out, &why);
+			predict_rows(words, length, weights, predictor.weights, row, 1, out, &why);
+			free(out);
 			free(weights);
 			free(row);
 			accepted++;

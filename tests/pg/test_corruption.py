@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import struct
+import subprocess
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from tests.pg.cluster import Cluster
 from tests.pg.test_predict import predictor
 
+HERE = Path(__file__).parent
 ROWS = 226 * 3
 """Three pages."""
 
@@ -27,10 +29,11 @@ def line_pointer(offset: int, length: int, flags: int = 1) -> bytes:
 
 
 DAMAGES: dict[str, tuple[int, bytes]] = {
-    "pointer outside the page": (LINE_POINTER, line_pointer(8180, 32)),
+    "pointer outside the page": (LINE_POINTER, line_pointer(8176, 32)),
     "pointer into the header": (LINE_POINTER, line_pointer(8, 32)),
     "misaligned pointer": (LINE_POINTER, line_pointer(4001, 32)),
     "tuple without a header": (LINE_POINTER, line_pointer(4000, 3)),
+    "page header": (12, struct.pack("<H", 9000)),  # more line pointers than fit: PostgreSQL looks when it reads
 }
 
 
@@ -59,9 +62,8 @@ def test_line_pointers(cluster: Cluster, damage: str, frozen: bool) -> None:
         with pytest.raises(psycopg.errors.DataCorrupted) as raised:
             session.execute("SELECT * FROM dana_train('r', 'test.t')")
         message = str(raised.value.diag.message_primary)
-        assert message.startswith(
-            "the sink failed with 9 at page 2" if frozen else "page 1 of table test.t is corrupt: line pointer 6"
-        )
+        said = "the sink failed with 9 at page 2" if frozen else "page 1 of table test.t is corrupt: line pointer 6"
+        assert message.startswith("invalid page in block 1" if damage == "page header" else said)
         session.execute("CREATE TABLE test.u AS SELECT 1 AS id")
         assert session.execute("SELECT tuples FROM dana_train('r', 'test.u')").fetchone() == (1,)
 
@@ -121,7 +123,9 @@ TUPLES: dict[str, tuple[int, bytes, str]] = {
     "a short length": (NOTE, b"\xff", "column 5 does not lie within its tuple"),
     "an address in memory": (NOTE, b"\x01\x01", "column 2 does not lie within its tuple"),
     "a value out of line that none should be": (NOTE, b"\x01\x12", "column 2 is stored out of line, and the tuple's"),
+    "fewer bytes than the header's": (LENGTH, b"\x17", "a tuple of 23 bytes has a header of 24"),
     "fewer bytes than the first column's": (LENGTH, b"\x1a", "column 1 does not lie within its tuple"),
+    "an aligned column behind the end": (LENGTH, b"\xad", "column 4 does not lie within its tuple"),
     "no column of variable length": (INFOMASK, b"\x00\x09", "column 2 has a length, and the tuple's header says"),
 }
 """Offset in the tuple, bytes, and what is wrong then."""
@@ -149,22 +153,35 @@ def test_tuples_that_a_filter_would_read(cluster: Cluster) -> None:
             assert message in found
 
 
-def test_tuples_that_are_looked_at_for_the_length_of_arrays(cluster: Cluster) -> None:
+@pytest.mark.parametrize(
+    ("length", "message"),
+    [
+        (None, "column 2 does not lie within its tuple"),
+        (3, "it points outside the page"),
+        (8000, "it points outside the page"),
+    ],
+)
+def test_tuples_that_are_looked_at_for_the_length_of_arrays(cluster: Cluster, length: int | None, message: str) -> None:
     with cluster.connect() as session:
         session.execute("CREATE SCHEMA test; CREATE TABLE test.t (id int, note text, x real[])")
         session.execute("INSERT INTO test.t SELECT i, repeat('n', 140), '{}' FROM generate_series(1, 9) i")
+        session.execute("VACUUM (FREEZE) test.t")  # so that PostgreSQL looks at no tuple, to see whether it is visible
         session.execute("SELECT dana_create_udf('r', %s)", (json.dumps({"column": "id"}),))
         files = session.execute("SELECT pg_relation_filepath('test.t')").fetchall()
 
     def change(_: int, page: bytearray) -> None:
         (item,) = struct.unpack_from("<I", page, LINE_POINTER)
-        struct.pack_into("<I", page, (item & 0x7FFF) + NOTE, 0x3FFFFFFF << 2)
+        if length is None:
+            struct.pack_into("<I", page, (item & 0x7FFF) + NOTE, 0x3FFFFFFF << 2)
+        else:
+            page[LINE_POINTER : LINE_POINTER + 4] = line_pointer(item & 0x7FFF, length)
 
     damage(cluster, [cluster.folder / "data" / name for (name,) in files], change)
     with cluster.connect() as session:
         session.execute("SET ignore_checksum_failure = on")
-        message = r"page 0 of table test\.t is corrupt: line pointer 6: column 2 does not lie within its tuple"
-        with pytest.raises(psycopg.errors.DataCorrupted, match=message):
+        with pytest.raises(
+            psycopg.errors.DataCorrupted, match=rf"page 0 of table test\.t is corrupt: line pointer 6: {message}"
+        ):
             session.execute("SELECT dana_train('r', 'test.t')")
 
 
@@ -202,6 +219,40 @@ def test_random_damage_under_a_filter(cluster: Cluster) -> None:
             assert not session.closed, f"table {k}"
         assert session.execute("SELECT 1").fetchone() == (1,)
     assert states["XX001"] > count / 2, states
+
+
+NOTES = (
+    b"\x09abc",
+    struct.pack("<I10s", 14 << 2, b"long"),
+    struct.pack("<I10s", 14 << 2 | 2, b"compressed"),
+    b"\x01\x12" + bytes(16),
+)
+"""Values of a text, as they are stored: short, long, compressed, out of line."""
+
+
+def test_no_look_leaves_a_tuple(cluster: Cluster, tmp_path: Path) -> None:
+    """Tuples cut at every byte, and with random bytes, under the address sanitizer."""
+    headers = cluster.installation.program("pg_config"), "--includedir-server"
+    include = subprocess.run(headers, check=True, capture_output=True, text=True).stdout.strip()
+    # what the looks do not call needs no server to link with
+    flags = ["-g", "-O1", "-fsanitize=address", "-no-pie", "-Wl,--unresolved-symbols=ignore-all"]
+    sources = [f"-I{include}", f"-I{HERE.parents[1] / 'pg_extension' / 'src'}", str(HERE / "tuples_harness.c")]
+    subprocess.run(["cc", *flags, "-o", str(tmp_path / "looks"), *sources], check=True)
+    tuples = []
+    for note in NOTES:
+        values = (struct.pack("<i", 1) + note + b"c").ljust(32 if len(note) == 18 else 24, b"\0")
+        whole = struct.pack("<18xHHBx", 5, 6, 24) + values + struct.pack("<d", 1.0) + b"tail\0"
+        tuples += [whole[:length] for length in range(23, len(whole) + 1)]
+    rng = random.Random(5)
+    for _ in range(20_000):
+        changed = bytearray(rng.choice(tuples))
+        for _ in range(rng.randint(1, 3)):
+            changed[rng.randrange(18, len(changed))] = rng.choice([0, 1, 2, 3, 18, 255, rng.randrange(256)])
+        tuples.append(bytes(changed))
+    given = b"".join(struct.pack("<I", len(one)) + one for one in tuples)
+    done = subprocess.run([tmp_path / "looks"], input=given, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()[:3000]
+    assert len(NOTES) < int(done.stdout) < len(tuples) / 2
 
 
 ARRAYS: dict[str, tuple[str, int, int]] = {

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -107,6 +110,47 @@ def test_limits_of_jobs(cluster: Cluster, session: Session, table: str, rule: Ca
         until_no_process(session)
         session.execute("DROP OWNED BY ann, bob; DROP ROLE ann, bob")
         session.execute("DROP DATABASE elsewhere")
+
+
+WAITS = [("BgworkerStartup",), ("BgWorkerStartup",), ("object",)]
+"""For a process that begins, by its names on 14 to 18; for the lock under which it is asked for."""
+
+
+def test_limits_hold_for_transactions_that_commit_at_once(
+    cluster: Cluster, session: Session, table: str, rule: Callable[..., str]
+) -> None:
+    """No job has begun when the second one looks: the postmaster, which is to start the first, is stopped."""
+    name = rule(**LONG)
+    cluster.configure(session, "dana.max_jobs = 1")
+    state = "SELECT wait_event FROM pg_stat_activity WHERE pid = %s"
+    refused: list[psycopg.Error] = []
+
+    def commit(own: Session) -> None:
+        try:
+            own.execute("COMMIT")
+        except psycopg.Error as error:
+            refused.append(error)
+
+    with cluster.connect() as first, cluster.connect() as second:
+        for own in (first, second):
+            own.execute("BEGIN")
+            start(own, name, "test.t")
+        threads = [threading.Thread(target=commit, args=(own,)) for own in (first, second)]
+        os.kill(cluster.server_pid, signal.SIGSTOP)
+        try:
+            for thread, own in zip(threads, (first, second), strict=True):
+                thread.start()
+                deadline = time.monotonic() + 30
+                while session.execute(state, (own.info.backend_pid,)).fetchone() not in WAITS:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.01)
+        finally:
+            os.kill(cluster.server_pid, signal.SIGCONT)
+        for thread in threads:
+            thread.join()
+    cluster.configure(session)
+    assert [type(error) for error in refused] == [errors.ConfigurationLimitExceeded]
+    assert session.execute("SELECT dana_cancel(id) FROM dana.job").fetchall() == [(True,)]
 
 
 def test_a_job_s_lock_is_not_its_query_s(session: Session, table: str, rule: Callable[..., str]) -> None:

@@ -230,6 +230,26 @@ def test_a_process_that_ends_without_a_word(session: Session, table: str, rule: 
     assert wait(session, start(session, rule())) == "done"
 
 
+@pytest.mark.parametrize("state", ["failed", "cancelled", "lost"])
+def test_nothing_is_tried_again(session: Session, table: str, rule: Callable[..., str], state: str) -> None:
+    """Neither what failed, nor what was cancelled, nor what ended without a word."""
+    session.execute("CREATE SEQUENCE tries")
+    session.execute(
+        "CREATE FUNCTION attempt(x int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM nextval('tries');"
+        f" IF {state == 'failed'} THEN RAISE division_by_zero; END IF; PERFORM pg_sleep(60); RETURN x; END $$"
+    )
+    job = start(session, rule(rows=True), None, query="SELECT attempt(id) AS id FROM t")
+    if state != "failed":
+        end = "cancel" if state == "cancelled" else "terminate"
+        session.execute(f"SELECT pg_{end}_backend(%s)", (until_running(session, job),))
+    assert wait(session, job) == state
+    sqlstate = {"failed": "22012", "cancelled": "57014", "lost": None}[state]
+    time.sleep(1.5)  # PostgreSQL starts a worker again after a second at the earliest
+    until_no_process(session)
+    assert (seen(session, job)["state"], seen(session, job)["sqlstate"]) == (state, sqlstate)
+    assert session.execute("SELECT last_value FROM tries").fetchone() == (1,)
+
+
 def test_a_crash_loses_jobs(shared_cluster: Cluster) -> None:
     """kill -9 of a job's process restarts the server, as of any backend."""
     cluster = shared_cluster
@@ -263,25 +283,25 @@ def test_jobs_belong_to_their_owner(cluster: Cluster, session: Session, table: s
             until_running(ann, job)
             assert seen(ann, job)["owner"] == "ann"
             assert bob.execute("SELECT FROM dana.job").rowcount == 0
-            for call in ("dana_wait", "dana_cancel"):
+            for call in ("dana_wait(%s, 0)", "dana_cancel(%s)"):
                 with pytest.raises(errors.UndefinedObject, match=f"job {job} does not exist"):
-                    bob.execute(f"SELECT {call}(%s)", (job,))
+                    bob.execute(f"SELECT {call}", (job,))
             for statement in ("SELECT FROM dana.job_log", "UPDATE dana.job SET state = 'done'", "DELETE FROM dana.job"):
                 with pytest.raises((errors.InsufficientPrivilege, errors.ObjectNotInPrerequisiteState)):
                     ann.execute(statement)
             assert wait(deputy, job, 0) == "running"
             assert deputy.execute("SELECT dana_cancel(%s)", (job,)).fetchone() == (True,)
             assert wait(ann, job) == "cancelled"
-            denied = start(bob, name, "test.t")
-            assert wait(bob, denied) == "failed"
-            assert "permission denied for table" in seen(bob, denied)["message"]
-            escaped = start(
-                bob, rows, None, query="SELECT set_config('role', 'postgres', false)::int AS id FROM test.t"
-            )
+            session.execute("SET ROLE bob")
+            for who in (bob, session):  # a superuser's session that has become bob's, too
+                denied = start(who, name, "test.t")
+                assert wait(who, denied, 5) == "failed"
+                assert "permission denied for table" in seen(who, denied)["message"]
+            escaped = start(bob, rows, None, query="SELECT set_config('role', 'postgres', false)::int AS id")
             assert wait(bob, escaped) == "failed"
-            assert seen(bob, escaped)["sqlstate"] == "42501"
+            assert 'permission denied to set role "postgres"' in seen(bob, escaped)["message"]
     finally:
-        session.execute("DROP OWNED BY ann, bob, deputy; DROP ROLE ann, bob, deputy")
+        session.execute("RESET ROLE; DROP OWNED BY ann, bob, deputy; DROP ROLE ann, bob, deputy")
 
 
 def test_roles_that_may_not_log_in(cluster: Cluster, session: Session, table: str, rule: Callable[..., str]) -> None:
@@ -315,6 +335,7 @@ def test_other_functions_in_the_background(session: Session, table: str, rule: C
     assert [one["model"] for one in seen(session, row[0])["result"]] == [f"{name}[{g}]" for g in range(3)]
     for function, arguments, error in (
         ("pg_sleep", "{}", errors.InvalidParameterValue),
+        ("dana_prune", '{"keep": 0}', errors.InvalidParameterValue),
         ("dana_train", '{"q": 1}', errors.InvalidParameterValue),
         ("dana_train", "[]", errors.InvalidParameterValue),
         ("dana_train", "{}", errors.NullValueNotAllowed),
@@ -323,3 +344,22 @@ def test_other_functions_in_the_background(session: Session, table: str, rule: C
         with pytest.raises(error):
             session.execute("SELECT dana_start(%s, %s)", (function, arguments))
     assert session.execute("SELECT count(*) FROM dana.job").fetchone() == (1,)
+
+
+def test_the_right_to_the_function_is_checked(session: Session, table: str, rule: Callable[..., str]) -> None:
+    """When the job is started, and when it begins."""
+    name = rule(rows=True)
+    session.execute(
+        "CREATE ROLE ann LOGIN; GRANT EXECUTE ON FUNCTION dana_start TO ann; GRANT USAGE ON SCHEMA test TO ann"
+    )
+    try:
+        session.execute("SET ROLE ann")
+        with pytest.raises(errors.InsufficientPrivilege, match="permission denied for function dana_train"):
+            start(session, name, None, query="SELECT 1 AS id")
+        with session.transaction():
+            session.execute("RESET ROLE; GRANT EXECUTE ON FUNCTION dana_train TO ann; SET ROLE ann")
+            job = start(session, name, None, query="SELECT 1 AS id")
+            session.execute("RESET ROLE; REVOKE EXECUTE ON FUNCTION dana_train FROM ann")
+        assert (wait(session, job), seen(session, job)["sqlstate"]) == ("failed", "42501")
+    finally:
+        session.execute("RESET ROLE; DROP OWNED BY ann; DROP ROLE ann")

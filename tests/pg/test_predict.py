@@ -6,10 +6,12 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
-from dana.compiler.predictor import encode_predictor
+from dana.predictor.program import encode_predictor
 from dsl import compile_rule
 from tests.pg.conftest import Session
 
@@ -103,6 +105,87 @@ def test_nulls(session: Session, train: Train) -> None:
         assert value(session, f"dana_predict({call})") is None
 
 
+ENCODED = [
+    {"column": "town", "encode": "one_hot", "categories": ["", "a", "ä\n"], "other": True, "impute": [0, 0, 0, 1]},
+    {"column": "day", "encode": ["dow", "year", "hour", "month", "day"]},
+    {"column": "age", "impute": [2.5]},
+]
+
+
+@pytest.fixture
+def encoded(session: Session, train: Train) -> Callable[..., None]:
+    """Model m, whose ten features are three columns; writes what its metadata say of them."""
+    train("m", [1, 10, 100, 1000, 1e4, 1, 1e5, 1e2, 1, 1e6])
+
+    def write(preprocess: Any = ENCODED) -> None:
+        session.execute(
+            "UPDATE dana.model SET metadata = metadata || %s",
+            (Jsonb({"features": ["town", "day", "age"], "preprocess": preprocess}),),
+        )
+
+    write()
+    return write
+
+
+def test_what_was_done_to_columns_is_done(session: Session, encoded: Callable[..., None]) -> None:
+    """Each place of the list, by order and by name; text of any kind and stored in any way."""
+    day = "'2023-11-05'::date"
+    sunday = 2023 + 1100 + 5
+    for town, number in (("''", 1), ("'a'", 10), ("E'ä\\n'", 100), ("'b'", 1000), ("NULL", 1000), ("'A'", 1000)):
+        for kind in ("", "::text", "::varchar", "::name", "::char(40)"):
+            if (town, kind) != ("E'ä\\n'", "::name"):
+                assert value(session, f"dana_predict('m', {town}{kind}, {day}, 0)") == number + sunday
+    for moment, number in (
+        ("'2023-11-05 23:59:59.9'::timestamp", sunday + 23e5),
+        ("'1999-12-31 23:00'::timestamp", 5e4 + 1999 + 23e5 + 1200 + 31),
+        ("'2000-01-01 03:00+05'::timestamptz", 5e4 + 1999 + 22e5 + 1200 + 31),
+        ("'0044-03-15 BC'::date", 5e4 - 44 + 300 + 15),
+    ):
+        assert value(session, f"dana_predict('m', 'a', {moment}, 0)") == np.float32(10 + number)
+    assert value(session, f"dana_predict('m', 'a', {day}, NULL)") == 10 + sunday + 2.5e6
+    assert value(session, "dana_predict('m', 'a', NULL::date, 1)") is None
+    session.execute("CREATE TABLE t AS SELECT repeat('a', 300000) AS town, 1::numeric AS age, date '2023-11-05' AS day")
+    session.execute("INSERT INTO t VALUES ('a', NULL, '2023-11-05')")
+    assert session.execute("SELECT dana_predict('m', t) FROM t").fetchall() == [
+        (np.float32(1000 + sunday + 1e6),),
+        (np.float32(10 + sunday + 2.5e6),),
+    ]
+    session.execute("CREATE TYPE kind AS ENUM ('b', 'a')")
+    assert value(session, f"dana_predict('m', 'a'::kind, {day}, 0)") == 10 + sunday
+    assert value(session, f"dana_predict('m', 0::oid::regtype::text, {day}, 0)") == 1000 + sunday
+
+
+@pytest.mark.parametrize(
+    "preprocess",
+    [
+        {},
+        "x",
+        [1, 2, 3],
+        [[], [], []],
+        ENCODED[:2],
+        [*ENCODED, ENCODED[0]],
+        [ENCODED[0] | {"categories": None}, *ENCODED[1:]],
+        [ENCODED[0] | {"categories": [1]}, *ENCODED[1:]],
+        [ENCODED[0] | {"categories": ["b", "a", "c"]}, *ENCODED[1:]],
+        [ENCODED[0] | {"categories": ["a", "a", "c"]}, *ENCODED[1:]],
+        [ENCODED[0] | {"impute": [1, 2]}, *ENCODED[1:]],
+        [ENCODED[0] | {"impute": "other"}, *ENCODED[1:]],
+        [ENCODED[0] | {"encode": "two_hot"}, *ENCODED[1:]],
+        [ENCODED[0], {"column": "day", "encode": ["year"] * 5}, ENCODED[2]],
+        [ENCODED[0], {"column": "day", "encode": ["year", "month", "day", "dow", "hour", "year"]}, ENCODED[2]],
+        [ENCODED[0], {"column": "day", "encode": []}, ENCODED[2]],
+    ],
+)
+def test_a_list_that_somebody_wrote(session: Session, encoded: Callable[..., None], preprocess: Any) -> None:
+    """A superuser may write anything into dana.model: an error, and the server stays."""
+    encoded(preprocess)
+    with pytest.raises((errors.DataCorrupted, errors.DatatypeMismatch)):
+        value(session, "dana_predict('m', 'a', '2023-11-05'::date, 0)")
+    encoded([ENCODED[0] | {"other": False, "impute": None}, *ENCODED[1:]])
+    with pytest.raises(errors.InvalidParameterValue, match="takes 10 features, not 9"):
+        value(session, "dana_predict('m', 'a', '2023-11-05'::date, 0)")
+
+
 def test_the_servers_arithmetic_is_left_alone(session: Session, train: Train) -> None:
     """Subnormals are flushed inside a prediction and nowhere else."""
     train("m", [1])
@@ -189,7 +272,7 @@ def test_long_evaluations_can_be_cancelled(session: Session, train: Train) -> No
     train("m", [1, 2])
     n = 1 << 24
     add = [0, 3, 1, 1, n, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]
-    words = [0x31504E44, 2, 3, 0, n, 4000, 5, *([*add[:1], 5, *add[2:]] * 4000)]
+    words = [0x32504E44, 2, 3, 0, n, 4000, 5, 1, *([*add[:1], 5, *add[2:]] * 4000)]
     session.execute("UPDATE dana.model SET predictor = %s WHERE name = 'm'", (struct.pack(f"<{len(words)}I", *words),))
     session.execute("UPDATE dana.model SET weights = '{1,2,3}' WHERE name = 'm'")
     session.execute("SET statement_timeout = '500ms'")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import random
-import re
 import struct
 import subprocess
 from pathlib import Path
@@ -16,13 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dana.compiler.predictor import Code, encode_predictor, with_metas
 from dana.errors import InternalError
+from dana.predictor.program import HEADER_WORDS, decode_predictor, encode_predictor, with_metas
 from dsl import compile_rule
 from dsl.hdfg.graph import Graph, Op
 from dsl.hdfg.interpreter import Interpreter
 from hwgen.spec import numerics
 from tests.dsl.programs import Kinds, expressions
+from tests.oracles import rounding
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [str(ROOT / "pg_extension/src/predictor.c"), str(Path(__file__).parent / "predictor_harness.c")]
@@ -43,7 +43,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 def predict(library: ctypes.CDLL, program: bytes, weights: Floats, rows: Floats) -> Floats:
     """Predictions by the extension's code."""
-    out = np.empty(len(rows), dtype=np.float32)
+    width = decode_predictor(program).width
+    out = np.empty((len(rows), width) if width > 1 else len(rows), dtype=np.float32)
     why = ctypes.c_char_p()
     code = library.predict_rows(
         program,
@@ -104,6 +105,8 @@ RULES = {
         "dana.where(dana.sigma(w * x, 1) > t, 1, -1)",
     ),
     "norms": ("w = dana.model([n]); x = dana.input([n])", "w, x", "dana.norm(w - x, 1) + dana.exp(-dana.norm(x, 1))"),
+    "softmax": ("W = dana.model([3, n]); x = dana.input([n])", "W, x", "softmax(dana.sigma(W * x, 2), 3)"),
+    "a model for each class": ("v = dana.model([3]); x = dana.input([n])", "v, x", "v + 0 * dana.sigma(x, 1)"),
     "model only": ("w = dana.model([n]); x = dana.input([n])", "w, x", "dana.sigma(w, 1) + 0 * dana.sigma(x, 1)"),
 }
 
@@ -113,9 +116,10 @@ def rule_graph(declarations: str, names: str, prediction: str, n: int) -> Graph:
     text = "\n".join(
         [
             "import dana",
+            "from dana.functions import softmax",
             f"n = {n}",
             *declarations.split("; "),
-            "y = dana.output()",
+            "y = dana.output(classes=3)",
             f"r = dana.algo({names}, y)",
             f"r.setModel({model}, {model} + 0 * y)",
             f"r.setPrediction({prediction})",
@@ -139,6 +143,14 @@ def test_bits_of_known_rules(library: ctypes.CDLL, name: str, n: int) -> None:
         return
     for seed in range(5):
         compared(library, graph, seed)
+
+
+@pytest.mark.parametrize("name", rounding.MEANING)
+def test_rounding_is_numpy_s(library: ctypes.CDLL, name: str) -> None:
+    graph = rule_graph("w = dana.model(); x = dana.input()", "w, x", f"dana.{name}(x)", 1)
+    values = rounding.numbers()
+    found = predict(library, encode_predictor(graph), np.ones(1, np.float32), values[:, None])
+    np.testing.assert_array_equal(found.view(np.uint32), rounding.expected(name, values).view(np.uint32))
 
 
 @settings(max_examples=300 * SCALE, deadline=None, derandomize=True)
@@ -171,12 +183,6 @@ def test_metas_are_set_afterwards(library: ctypes.CDLL) -> None:
         with_metas(default, [0.0] * 100)
 
 
-def test_the_same_codes_in_c() -> None:
-    header = (ROOT / "pg_extension/src/predictor.h").read_text()
-    names = re.findall(r"^\t(?:CODE\(|PREDICTOR_)(\w+)", header, re.M)
-    assert names == [*(code.name for code in sorted(Code)), "CODES"]
-
-
 def refused(library: ctypes.CDLL, program: bytes) -> bool:
     """Whether the check or the evaluation refuses a program for two weights and two features."""
     room = np.zeros(64, dtype=np.float32)
@@ -196,12 +202,12 @@ def changed(program: bytes, word: int, value: int) -> bytes:
 
 
 def test_every_bound_is_checked(library: ctypes.CDLL) -> None:
-    """A dot product of two features: 7 words of header, MUL of 17 words, SIGMA of 17 words."""
+    """A dot product of two features: 8 words of header, MUL of 17 words, SIGMA of 17 words."""
     program = encode_predictor(rule_graph(*RULES["linear"], 2))
     assert not refused(library, program)
-    mul, sigma = 7, 7 + 17
+    mul, sigma = 8, 8 + 17
     for word, value in (
-        (0, 0x32504E44),  # another version
+        (0, 0x31504E44),  # another version
         (1, 3),
         (2, 3),
         (3, 1),
@@ -209,12 +215,16 @@ def test_every_bound_is_checked(library: ctypes.CDLL) -> None:
         (4, 1 << 30),
         (5, 3),
         (6, 7),
+        (7, 0),
+        (7, 2),  # the result's last number outside memory
+        (7, 0xFFFFFFFF),
         (mul, 22),
         (mul + 1, 3),  # a result over the weights
         (mul + 1, 6),
         (mul + 2, 0),
         (mul + 3, 1 << 29),
         (mul + 4, 4),
+        (mul + 5, 6),  # its second element is one behind the last
         (mul + 5, 7),
         (mul + 5, 0xFFFFFFFF),
         (mul + 8, 7),
@@ -227,6 +237,42 @@ def test_every_bound_is_checked(library: ctypes.CDLL) -> None:
     for length in range(0, len(program), 3):
         assert refused(library, program[:length])
     assert refused(library, program + b"\0\0\0\0")
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({0: 24}, b"unknown operation"),
+        ({2: 1 << 28, 3: 1 << 28, 4: 1 << 8}, b"too many elements"),  # 2 to the 64
+        ({13: 0, 6: 0}, b"a model without rows"),
+        # the sum of their products is 2 to the 64, and a little more
+        ({13: 0xFFFFFFFF, 6: 0xFFFFFFFF, 8: 3 << 29}, b"a stride or an extent that is too large"),
+    ],
+)
+def test_bounds_that_would_overflow(library: ctypes.CDLL, changes: dict[int, int], why: bytes) -> None:
+    """Of the choice of a row: a row number that is none keeps what is wrongly accepted from running."""
+    program = encode_predictor(rule_graph(*RULES["rows"], 9))
+    assert refusal(library, program) == (-2, b"a row number is not one of the model's")
+    for word, value in changes.items():
+        program = changed(program, HEADER_WORDS + word, value)
+    assert refusal(library, program) == (-1, why)
+
+
+def refusal(library: ctypes.CDLL, program: bytes) -> tuple[int, bytes | None]:
+    """Code and text for 12 rows of 9 weights, and a row number of -1."""
+    weights, row, out = np.zeros(12 * 9, dtype=np.float32), -np.ones(10, dtype=np.float32), np.zeros(1, np.float32)
+    why = ctypes.c_char_p()
+    code = library.predict_rows(
+        program,
+        ctypes.c_size_t(len(program)),
+        weights.ctypes.data_as(ctypes.c_void_p),
+        weights.size,
+        row.ctypes.data_as(ctypes.c_void_p),
+        1,
+        out.ctypes.data_as(ctypes.c_void_p),
+        ctypes.byref(why),
+    )
+    return int(code), why.value
 
 
 def test_row_numbers_come_from_the_data(library: ctypes.CDLL) -> None:

@@ -59,9 +59,11 @@ def test_execute_is_granted_not_given(connect_as: Connect, session: Session) -> 
         "dana_drop_rule('r')",
         "dana_drop_model('r')",
         "dana.r('t')",
+        "dana.dana_train_rule('r', 't', '{}')",
+        "dana.dana_trial('r', 't', '{}', 'true', NULL, NULL)",
     )
     for call in calls:
-        with pytest.raises(errors.InsufficientPrivilege):
+        with pytest.raises(errors.InsufficientPrivilege, match="permission denied for function"):
             carol.execute(f"SELECT {call}")
 
 
@@ -209,11 +211,17 @@ def test_tables_are_written_by_functions_only(connect_as: Connect) -> None:
         "UPDATE dana.rule SET source = ''",
         "DELETE FROM dana.model",
         "TRUNCATE dana.run",
-        "INSERT INTO dana.epoch VALUES (1, 1, 1, 1, 1, 1, 1, '{}')",
+        "INSERT INTO dana.epoch VALUES (1, 1, 1, 1, 1, 1, 1, 1, '{}')",
         "CREATE TABLE dana.mine (a int)",
     ):
         with pytest.raises(errors.InsufficientPrivilege):
             alice.execute(statement)
+    more = """
+        SELECT c.relname, a.privilege_type FROM pg_class AS c LEFT JOIN pg_attribute AS t ON t.attrelid = c.oid,
+            aclexplode(c.relacl || t.attacl) AS a
+        WHERE c.relnamespace = 'dana'::regnamespace AND a.grantee <> c.relowner AND a.privilege_type <> 'SELECT'
+    """
+    assert alice.execute(more).fetchall() == []
 
 
 def test_own_operators_never_run_as_the_owner(connect_as: Connect, session: Session) -> None:
@@ -284,7 +292,7 @@ def test_other_accounts_are_refused(cluster: Cluster, session: Session, rule: Ca
         foreign.bind(str(path))
         path.chmod(0o777)
         foreign.listen(1)
-        session.execute(f"SET dana.socket_path = '{path}'")
+        session.execute(f"SET dana.socket_path = '{path}'; SET statement_timeout = '10s'")
         with pytest.raises(errors.InsufficientPrivilege, match="runs as user 0, not as the server's user"):
             session.execute("SELECT * FROM dana_train(%s, 't')", (name,))
     path.unlink()

@@ -19,7 +19,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ import numpy as np
 from dana.runtime import worker
 from dana.runtime.trainer import (
     EpochReport,
+    HeldOut,
     Json,
     Level,
     Notice,
@@ -181,6 +182,11 @@ class PageTraining:
     def epochs(self) -> int:
         return self._request.epochs or self._rule.epochs
 
+    survey = None
+
+    def end_survey(self) -> None:
+        raise AssertionError("nobody looked at the pages")
+
     @property
     def sink(self) -> Sink:
         if self._rule.column is None and not self._rule.on_page:
@@ -221,16 +227,21 @@ class PageTraining:
         self._sum = self._tally.tuples = self._tally.pages = 0
         return report
 
-    def finish(self) -> TrainResult:
-        predictor = self._rule.predictor
+    constant_loss = None
+
+    def parameters(self) -> list[Parameter]:
         weights = np.array(self._rule.weights, dtype=np.float32)
         if self._rule.random_weights:
             weights = np.random.default_rng(1).random(self._rule.random_weights, dtype=np.float32)
+        return [
+            Parameter(name="w", values=weights),
+            Parameter(name="b", values=np.array(float("nan"), dtype=np.float32)),
+        ]
+
+    def finish(self, parameters: Sequence[Parameter]) -> TrainResult:
+        predictor = self._rule.predictor
         return TrainResult(
-            parameters=[
-                Parameter(name="w", values=weights),
-                Parameter(name="b", values=np.array(float("nan"), dtype=np.float32)),
-            ],
+            parameters=parameters,
             predictor=None if predictor is None else bytes.fromhex(predictor),
             modelled_seconds=None,
             metadata={**self._found, "request": asdict(self._request)},
@@ -261,6 +272,9 @@ class PageTrainer:
         MISHAPS[rule.on_open]()
         np.empty(rule.allocate_mb << 20, dtype=np.uint8)  # bounded where it is asked for, not where it is touched
         return PageTraining(rule, request, self._library)
+
+    def held_out(self, request: TrainRequest) -> HeldOut | None:
+        return None
 
     def _rule(self, source: str) -> Rule:
         try:

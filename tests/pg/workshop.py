@@ -26,7 +26,7 @@ PATIENCE = 30.0
 CACHE_LIMIT = "16MB"
 """The worker keeps the ratings' pages (9 MB) between epochs, and not those of the wide table (64 MB)."""
 
-RULES = ("logistic", "softmax", "mlp", "lrmf")
+RULES = ("linear", "logistic", "softmax", "mlp", "lrmf")
 
 GATE = 4711
 """Key of the advisory lock at which a query waits in the middle of a table."""
@@ -108,7 +108,8 @@ class Workshop:
                 stdout=log,
                 stderr=log,
                 cwd="/",
-                env={**os.environ, **python.environment, **home},
+                # moments are reached because trainings take their time
+                env={**os.environ, **python.environment, **home, "DANA_COMPILED": "never"},
                 **account.identity(),
             )
         until(self.socket.exists, "the worker does not listen")

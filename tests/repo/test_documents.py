@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dana.cli.entry import parser
-from dana.server.places import CHECKOUT, PAPER
+from dana.server.places import CHECKOUT
 from dsl import compile_rule
 from dsl.hdfg.text import graph_text
 
@@ -49,7 +49,7 @@ def test_commands_parse(document: Path) -> None:
 
 def test_the_check_sees_what_a_document_names() -> None:
     names = {str(path.relative_to(CHECKOUT)) for path in named_paths(CHECKOUT / "README.md")}
-    assert {"examples/paper/logistic.py", "docs/install.md", "dana/README.md"} <= names
+    assert {"examples/churn.py", "docs/install.md", "dana/README.md"} <= names
 
 
 NOTES = re.compile(r"\bDESIGN(\.md|\s+(\d|of\b))|\bSTYLE\.md|\bshared/")
@@ -73,5 +73,5 @@ def test_sources_name_documents_that_are_here() -> None:
 def test_the_readme_s_rule_is_the_example() -> None:
     text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
     listing = next(block for block in re.findall(r"```python\n(.*?)```", text, re.S) if "dana.algo" in block)
-    example = compile_rule((PAPER / "logistic.py").read_text(encoding="utf-8"))
+    example = compile_rule((CHECKOUT / "examples" / "churn.py").read_text(encoding="utf-8"))
     assert graph_text(compile_rule(listing).hdfg, spans=False) == graph_text(example.hdfg, spans=False)

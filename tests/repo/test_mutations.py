@@ -1,20 +1,24 @@
-"""The faults of `bench/mutations.py` can be put into the hardware as it is, and documents list them."""
+"""The faults of `bench/mutations` can be put into the code as it is, and documents list those of the hardware."""
 
 from __future__ import annotations
 
 import pytest
 
-from bench.mutations import MUTATIONS, listed
+from bench.mutations import AREAS, MUTATIONS, listed
 from dana.server.places import CHECKOUT
 
 
 def test_every_fault_has_its_place() -> None:
-    assert len(MUTATIONS) >= 20
-    assert len({mutation.file for mutation in MUTATIONS}) >= 10
+    assert all(mutations for mutations in AREAS.values())
+    assert len(set(MUTATIONS)) == len(MUTATIONS) >= 225
     for mutation in MUTATIONS:
         text = (CHECKOUT / mutation.path).read_text(encoding="utf-8")
         assert mutation.applied(text) != text
-        assert (CHECKOUT / mutation.tests[0].partition("::")[0]).is_file(), mutation.tests
+        if mutation.path.suffix == ".py":
+            compile(mutation.applied(text), str(mutation.path), "exec")  # a text that is no Python proves nothing
+        files = [word for word in mutation.tests if word.startswith("tests/")]
+        assert files, mutation.tests
+        assert all((CHECKOUT / file.partition("::")[0]).is_file() for file in files), mutation.tests
 
 
 def test_a_fault_without_a_place_says_so() -> None:

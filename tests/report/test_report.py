@@ -13,14 +13,14 @@ import psycopg
 import pytest
 
 from dana import rules
-from dana.client import Connection
-from dana.datasets import Dataset, breast_cancer
+from dana.client.connection import Connection
+from dana.demo.datasets import Dataset, breast_cancer
 from dana.errors import UsageError
 from dana.report.history import Run, read_run
 from dana.report.machine import Machine, machine_of
 from dana.report.page import render
 from dana.rulefile import read_rule
-from dana.tables import create_table
+from dana.session.tables import create_table
 
 LOGISTIC = rules.FOLDER / "logistic.py"
 ROWS = 300
@@ -84,7 +84,8 @@ def the_machine(run: Run) -> Machine:
 
 def test_a_run_of_rows_over_several_pages_has_its_machine(db: Connection) -> None:
     db.session.execute(
-        "CREATE TEMP TABLE reported_wide AS SELECT array_fill(y::real, '{9000}') AS x, y FROM reported LIMIT 3"
+        "CREATE TEMP TABLE reported_wide AS SELECT array_fill((i % 2)::real, '{9000}') AS x, i % 2 AS y"
+        " FROM generate_series(1, 3) i"
     )
     run = trained(db, "reported_wide", features=["x"])
     the_machine(run)
@@ -131,6 +132,14 @@ def test_metas_and_dims_that_a_machine_is_made_of(db: Connection) -> None:
     assert run.metas["lr"] == pytest.approx(0.01)
     assert run.design["dims"]["h"] == 3
     assert the_machine(run).bundle.digest == run.design["bundle"]
+
+
+def test_the_weights_are_part_of_the_machine(db: Connection) -> None:
+    db.session.execute("ALTER TABLE reported ADD importance numeric DEFAULT 2")
+    given = {"weight": "importance", "class_weight": "balanced", "query": "SELECT * FROM reported", "features": ["x1"]}
+    for more in (given, {**given, "class_weight": None}, {**given, "weight": None, "class_weight": {1: 3}}):
+        run = trained(db, None, **more)
+        assert the_machine(run).bundle.digest == run.design["bundle"]
 
 
 def test_columns_of_a_wide_table_are_told_in_few_words(db: Connection) -> None:

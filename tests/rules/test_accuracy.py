@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dana import rules
 from dana.accuracy import metrics
 from dana.accuracy.data import CARRIED, available, split
+from dana.accuracy.raw import RAW_TASKS, raw_split
 from dana.accuracy.table import Comparison, compared
 from dana.accuracy.tasks import TASKS
 from dana.cli import main
@@ -34,6 +35,20 @@ def test_every_rule_is_compared() -> None:
 def test_within_one_percent_or_better(name: str) -> None:
     found = compared(name, TASKS[name], split(QUICK[name], CARRIED[QUICK[name]]()))
     assert found.enough, found
+
+
+@pytest.mark.parametrize(("name", "data"), [(name, data) for name, task in RAW_TASKS.items() for data in task.data])
+def test_raw_tables(name: str, data: str) -> None:
+    found = compared(name, RAW_TASKS[name].task(), raw_split(name, data))
+    assert found.enough, found
+
+
+@pytest.mark.parametrize("data", ["wine", "heavy tails", "60 rows", "repeated columns"])
+def test_no_cluster_is_empty(data: str) -> None:
+    columns = raw_split("softmax", data).columns()
+    features = [name for name in columns if name != "y"]
+    found = train(rules.text("kmeans"), columns, features=features, hyper={"k": 8}).predict(columns)
+    assert len(set(found.tolist())) == 8
 
 
 @pytest.mark.parametrize("data", ["diabetes", "wine"])
@@ -112,7 +127,8 @@ def test_the_command_prints_the_table(capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["bench", "accuracy", "ridge"]) == OK
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split()[:2] == ["ridge", "diabetes"]
-    assert lines[-1] == "1 of 1 within 1 %, or better"
+    assert lines[2].split()[:3] == ["ridge", "diabetes,", "raw"]
+    assert lines[-1] == "7 of 7 within 1 %, on raw tables within 0.02, or better"
     assert main(["bench", "accuracy", "rigde"]) == USAGE
     assert "there is nothing to compare 'rigde' with" in capsys.readouterr().err
 
@@ -135,7 +151,7 @@ def outliers(rule: str) -> tuple[dict[str, NDArray[np.float32]], NDArray[np.floa
 def test_a_few_outliers_do_not_hold_a_training_down(name: str) -> None:
     columns, weights = outliers(name)
     found = train(rules.text(name), columns, features=list(columns)[:-1], label=None)
-    w = found.models["w"].astype(np.float64)
+    w = (found.models["w"] * found.models["x.scale"]).astype(np.float64)
     # the direction alone: a class says nothing of its length
     assert w @ weights / np.linalg.norm(w) / np.linalg.norm(weights) > 0.98
     if name in ("linear", "lasso"):

@@ -112,7 +112,7 @@ def steady_rate(g: Floats, w: Floats) -> Floats:
     curvature = np.sum(g**2, axis=1)
     for t, step in enumerate(g):
         usual = np.mean(curvature[:t]) if t > 0 else 0
-        w = w - 0.1 * step / max(usual * (1 + t / 1000), 5 * (curvature[t] - usual))
+        w = w - 0.1 * step / max(usual * min(1 + t / 250, 4 + t / 1000), 5 * (curvature[t] - usual))
     return w
 
 
@@ -191,6 +191,29 @@ def test_formula(name: str) -> None:
     assert np.abs(expected - 0.5).max() > 100 * TOLERANCE * scale
 
 
+def test_a_steady_rate_decays_fast_at_first() -> None:
+    """Fourfold over a thousand batches, then as slowly as a long training needs: beyond what `gradients` reach."""
+    steps = 2000
+    w = 0.5 - np.sum(0.1 / (3 * np.minimum(1 + np.arange(steps) / 250, 4 + np.arange(steps) / 1000)[1:]))
+    found = trained("sgd(w, g, steady_rate(lr, dana.sigma(g * g, 1)))", np.ones((steps, 3)))
+    first = 0.1 / 15  # before a batch was seen, a curvature is five times the usual
+    np.testing.assert_allclose(found, w - first, rtol=2e-5)
+
+
+def test_a_steady_rate_forgets_what_is_a_hundred_batches_old() -> None:
+    """The unit is a mean of all batches up to the hundredth, and from there on one in which each fades."""
+    steps = 400
+    x = np.where(np.arange(steps) < 200, 1.0, 2.0)[:, None] * np.ones(3)
+    curvature, usual, w = 3 * x[:, 0] ** 2, 0.0, np.full(3, 0.5)
+    for t in range(steps):
+        decay = min(1 + t / 250, 4 + t / 1000)
+        w = w - 0.1 * x[t] / max(usual * decay, 5 * (curvature[t] - usual))
+        usual = usual + (curvature[t] - usual) / min(t + 1, 100)
+    assert usual > 0.8 * curvature[-1], "of all batches alike it would be 0.63 of it"
+    found = trained("sgd(w, g, steady_rate(lr, dana.sigma(g * g, 1)))", x)
+    np.testing.assert_allclose(found, w, rtol=2e-5)
+
+
 @pytest.mark.parametrize(
     ("score", "largest", "smallest"),
     [([1.0, 5.0, 3.0], 1, 0), ([2.0, 2.0, 1.0], 0, 2), ([-1.0, -1.0, -1.0], 0, 0), ([0.0, 1.0, 1.0], 1, 0)],
@@ -198,6 +221,25 @@ def test_formula(name: str) -> None:
 def test_the_place_of_the_largest_is_the_first_of_equals(score: list[float], largest: int, smallest: int) -> None:
     found = trained("0 * w + argmax(g, 3) + 10 * argmin(g, 3)", np.array([score]))
     np.testing.assert_array_equal(found, largest + 10 * smallest)
+
+
+@pytest.mark.parametrize(
+    "score", [[0.0, -100.0, -1000.0], [1000.0, 999.0, -3e38], [-1e30, -1e30, -1e30], [88.0, 100.0, 99.0]]
+)
+def test_softmax_of_any_scores(score: list[float]) -> None:
+    away = np.array(score) - max(score)
+    np.testing.assert_allclose(
+        trained("0 * w + softmax(g, 3)", np.array([score])), np.exp(away) / np.exp(away).sum(), atol=1e-6
+    )
+
+
+def test_the_place_of_the_largest_is_none_where_a_score_is_none() -> None:
+    assert np.isnan(trained("0 * w + argmax(g, 3)", np.array([[1.0, np.nan, 2.0]]))).all()
+
+
+def test_a_model_at_0_has_no_l1_penalty() -> None:
+    x = np.array([[0.25, -0.5, 0.0]])
+    np.testing.assert_array_equal(trained("l1(0 * w, g, 0.2)", x), x[0])
 
 
 def test_one_hot() -> None:
@@ -212,5 +254,5 @@ def test_every_function_is_covered() -> None:
     offered = {
         name for module in (dana.functions, dana.optimizers) for name, thing in vars(module).items() if callable(thing)
     }
-    elsewhere = {"argmax", "argmin", "one_hot"}
+    elsewhere = {"argmax", "argmin", "one_hot", "standardized"}  # tests/runtime/test_training.py has the last
     assert offered == set(CASES) | elsewhere

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dana import rules
 from dana.compiler import compile_bundle
-from dana.compiler.binding import bind
+from dana.compiler.binding.columns import bind
 from dana.simulator import Simulator
 from dana.storage.columns import column_pages, column_schema
 from dsl import compile_rule
@@ -35,6 +35,13 @@ def test_rules(name: str, machines: tuple[RtlMachine, Simulator]) -> None:
     check(rules.text(name), table(name, count=70, features=3), machines, EXTENTS.get(name))
 
 
+@pytest.mark.parametrize("name", ["linear", "huber", "poisson", "logistic", "mlp", "lrmf"])
+def test_weighted_rules(name: str, machines: tuple[RtlMachine, Simulator]) -> None:
+    columns = table(name, count=70, features=3)
+    weights = np.random.default_rng(1).uniform(0, 3, 70) * (np.arange(70) % 5 > 0)
+    check(rules.text(name), {**columns, "importance": weights}, machines, EXTENTS.get(name), weight="importance")
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_optimisers(name: str, machines: tuple[RtlMachine, Simulator]) -> None:
     check(RULE.format(value=CASES[name][0]), {f"x{k + 1}": x for k, x in enumerate(gradients().T)}, machines)
@@ -45,11 +52,14 @@ def check(
     columns: Mapping[str, NDArray[np.floating]],
     machines: tuple[RtlMachine, Simulator],
     extents: Mapping[str, int] | None = None,
+    weight: str | None = None,
 ) -> None:
     """Train for two epochs: hardware as simulator, cycles included, and both as the interpreter."""
     columns = {name: np.asarray(values, dtype=np.float32) for name, values in columns.items()}
     schema = column_schema(list(columns))
-    binding = bind(replace(compile_rule(source).hdfg, epochs=2), schema, extents=extents)
+    graph = replace(compile_rule(source).hdfg, epochs=2)
+    classes = weight is not None and graph.classes is not None
+    binding = bind(graph, schema, extents=extents, weight=weight, class_weight=classes)
     bundle = compile_bundle(binding, schema, config=CONFIG, max_tuples=1 << 16)
     pages = column_pages(columns, page_size=CONFIG.page_size).tobytes()
     case = Case(source=source, schema=schema, binding=binding, pages=pages, bundle=bundle, epochs=2)

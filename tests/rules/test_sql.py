@@ -11,8 +11,8 @@ import pytest
 from dana import rules
 from dana.cli import main
 from dana.cli.entry import OK
-from dana.client import Connection
-from dana.tables import create_table
+from dana.client.connection import Connection
+from dana.session.tables import create_table
 from tests.rules.tables import EXTENTS, table
 from tests.rules.test_optimizers import CASES, RULE, gradients
 

@@ -30,6 +30,7 @@ def train_fields(**changes: Any) -> dict[str, Any]:
         "backend": "sim",
         "nulls": "skip",
         "options": TRAIN_OPTIONS,
+        "held_out": False,
         "metadata": {},
         "warm_start_from": None,
         "role": "r",

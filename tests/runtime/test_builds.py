@@ -117,6 +117,23 @@ def test_a_build_that_is_cut_short_leaves_nothing(worker: Worker, end: str) -> N
     ring.close()
 
 
+@pytest.mark.parametrize("kind", ["rtl", "design"])
+@pytest.mark.parametrize("limit", [(), ("1MB",)], ids=["default", "given"])
+def test_caches_have_a_byte_limit(tmp_path: Path, kind: str, limit: tuple[str, ...]) -> None:
+    """What is older, and over it, goes when the worker starts."""
+    folder = tmp_path / "cache" / "dana" / {"rtl": "verilated", "design": "designs"}[kind]
+    folder.mkdir(parents=True)
+    for age, (name, size) in enumerate({"within": 1, "over": 2 << 20 if limit else 2 << 30}.items()):
+        (folder / name).touch()
+        os.truncate(folder / name, size)
+        os.utime(folder / name, (1e9, 1e9 - age))
+    running = Worker(tmp_path, *(f"--{kind}-cache={size}" for size in limit))
+    try:
+        until(lambda: os.listdir(folder) == ["within"])
+    finally:
+        running.close()
+
+
 def test_memory_that_no_training_can_do_with(worker: Worker) -> None:
     client, ring, _ = worker.training(backend="sim", max_memory=64 << 20)
     code, answer = read(client)

@@ -181,3 +181,16 @@ def test_hello_carries_one_descriptor(pair: Any) -> None:
         channel.receive_hello()
     assert len(os.listdir("/proc/self/fd")) == before, "a refused descriptor is closed"
     os.close(memfd)
+
+
+def test_a_hello_with_two_descriptors_is_refused_and_neither_is_kept(pair: Any) -> None:
+    """There is room for a second one where the first one's is rounded up."""
+    channel, peer = pair
+    memfds = [os.memfd_create("ring"), os.memfd_create("another")]
+    before = len(os.listdir("/proc/self/fd"))
+    socket.send_fds(peer, [frame(Message.HELLO, b"{}")], memfds)
+    with pytest.raises(ProtocolError, match="one descriptor"):
+        channel.receive_hello()
+    assert len(os.listdir("/proc/self/fd")) == before
+    for memfd in memfds:
+        os.close(memfd)

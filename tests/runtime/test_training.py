@@ -12,9 +12,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dana.runtime.trainer import ExplainRequest, Notice, Relation, Training, TrainingError, TrainRequest, TrainResult
+from dana.runtime.classes import prediction_kind
+from dana.runtime.stopping import run
+from dana.runtime.trainer import (
+    ExplainRequest,
+    Level,
+    Notice,
+    OutOfLine,
+    Relation,
+    Sink,
+    Training,
+    TrainingError,
+    TrainRequest,
+    TrainResult,
+)
 from dana.runtime.training import MachineTrainer
 from dana.storage.builder import build_pages
+from dsl import compile_rule
 from hwgen.cache import CacheFolder
 from tests.storage.schemas import attribute
 
@@ -57,21 +71,23 @@ def request(table: Relation, **changes: Any) -> TrainRequest:
     return TrainRequest(**{**fields, **changes})
 
 
-def feed(training: Training, pages: bytes) -> None:
-    sink = training.sink
+def feed(training: Training, sink: Sink, pages: bytes) -> int:
     buffer = ctypes.create_string_buffer(pages, len(pages))
     status = CONSUME(sink.function)(sink.context, ctypes.addressof(buffer), len(pages) // 8192)
     if status:
         raise training.failure(status)
+    return len(pages) // 8192
 
 
-def train(asked: TrainRequest, pages: bytes, notify: Callable[[Notice], None] = lambda notice: None) -> TrainResult:
-    training = MachineTrainer().open(asked, notify)
+def train(
+    asked: TrainRequest,
+    pages: bytes,
+    notify: Callable[[Notice], None] = lambda notice: None,
+    trainer: MachineTrainer | None = None,
+) -> TrainResult:
+    training = (trainer or MachineTrainer()).open(asked, notify)
     try:
-        for _ in range(training.epochs):
-            feed(training, pages)
-            training.end_epoch()
-        return training.finish()
+        return run(training, asked, feed=lambda sink: feed(training, sink, pages), notify=notify).result
     finally:
         training.close()
 
@@ -173,15 +189,63 @@ def test_a_value_without_a_row_stops_the_training(backend: str, bad: list[Any], 
 
 
 @pytest.mark.parametrize("backend", ["sim", "interp"])
-def test_nan_and_infinity_are_trained_on_and_warned_of(backend: str) -> None:
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_nan_and_infinity_are_asked_for_as_rows_or_end_the_training(backend: str, bad: float) -> None:
     table = relation(REALS)
     content = rows(10)
-    content[3][2] = math.nan
-    content[7][0] = math.inf
+    content[3][2] = bad
+    pages = build_pages(table.schema, content)
+    with pytest.raises(OutOfLine, match="NaN or infinite"):
+        train(request(table, backend=backend), pages)
+    lossless = LOGISTIC.replace("logistic.setLoss((p - y) * (p - y))\n", "")
+    with pytest.raises(TrainingError, match="the training diverged: 5 of 5 elements of w") as raised:
+        train(request(table, backend=backend, nonfinite="keep", source=lossless), pages)
+    assert raised.value.sqlstate == "22000"
+    with pytest.raises(TrainingError, match="the training diverged: the loss of epoch 1 is nan"):
+        train(request(table, backend=backend, nonfinite="keep"), pages)
+
+
+STANDARDIZED = LOGISTIC.replace("p = dana", "z = dana.functions.standardized(x)\np = dana").replace("w * x", "w * z")
+
+
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+@pytest.mark.parametrize(
+    "columns",
+    [REALS, [("x", "real[]"), ("y", "real")], [("x0", "bigint"), ("x1", "double precision"), ("y", "boolean")]],
+)
+def test_statistics_of_the_columns_start_the_states(columns: list[tuple[str, str]], backend: str) -> None:
+    table = relation(columns, array_length=3)
+    rng = np.random.default_rng(2)
+    wide = columns[0][1] == "real[]"
+    values = (rng.standard_normal((300, 3 if wide else len(columns) - 1)) * 1e6 + 3e7).astype(np.float32)
+    values[:, 0] = 5.0
+    labels = [float(k % 2) for k in range(300)]
+    kinds = {"bigint": int, "boolean": bool}
+    content = [
+        [list(map(float, row)), label]
+        if wide
+        else [kinds.get(kind, float)(value) for (_, kind), value in zip(columns, [*row, label], strict=True)]
+        for row, label in zip(values, labels, strict=True)
+    ]
     notices: list[Notice] = []
-    result = train(request(table, backend=backend), build_pages(table.schema, content), notices.append)
-    assert np.isnan(result.parameters[0].values).any()
-    assert "elements of model w are NaN or infinite" in notices[0].message
+    pages = build_pages(table.schema, content)
+    asked = request(replace(table, pages=len(pages) // 8192), source=STANDARDIZED, backend=backend)
+    found = {one.name: one.values for one in train(asked, pages, notices.append).parameters}
+    seen = values.astype(np.int64) if columns[0][1] == "bigint" else values
+    np.testing.assert_array_equal(found["x.mean"], seen.astype(np.float64).mean(axis=0).astype(np.float32))
+    np.testing.assert_allclose(found["x.scale"][1:], 1 / values[:, 1:].std(axis=0, dtype=np.float64), rtol=1e-6)
+    assert found["x.scale"][0] == 1
+    assert [one.message for one in notices if one.level is Level.NOTICE] == (
+        [] if wide else ["column x0 of public.t has a single value in all rows"]
+    )
+    same = {one.name: one.values for one in train(replace(asked, backend="interp"), pages).parameters}
+    assert all(np.array_equal(found[name].view(np.uint32), same[name].view(np.uint32)) for name in found)
+    plain = {one.name: one.values for one in train(replace(asked, standardize=False), pages).parameters}
+    assert not plain["x.mean"].any()
+    assert (plain["x.scale"] == 1).all()
+    warm = {name: np.full_like(value, 2) for name, value in found.items()}
+    kept = {one.name: one.values for one in train(replace(asked, warm_start_from=warm), pages).parameters}
+    assert (kept["x.mean"] == 2).all()
 
 
 @pytest.mark.parametrize(
@@ -222,6 +286,19 @@ def test_designs_are_found_again_and_damaged_ones_are_made_anew(tmp_path: Path) 
     cached.write_bytes(cached.read_bytes()[:-9] + b"123456789")
     assert opened(tmp_path, asked) == first
     assert cached.stat().st_ino != made
+
+
+def test_a_design_from_disk_begins_as_the_one_that_was_made(tmp_path: Path) -> None:
+    table = relation(REALS)
+    pages = build_pages(table.schema, rows(60))
+    asked = request(table, source=STANDARDIZED)
+    found = [
+        train(asked, pages, trainer=MachineTrainer(CacheFolder(path=tmp_path, limit=1 << 24))).parameters
+        for _ in range(2)
+    ]
+    assert list(tmp_path.iterdir())
+    for made, read in zip(*found, strict=True):
+        np.testing.assert_array_equal(made.values, read.values)
 
 
 def test_designs_on_disk_have_a_byte_limit(tmp_path: Path) -> None:
@@ -288,6 +365,54 @@ classes.setModel(W - 0.1 * classes.merge(dana.expand(error, 2) * x, 8, "+") / 8)
 """
 
 
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+def test_labels_say_how_many_classes_there_are(backend: str) -> None:
+    table = relation(REALS)
+    pages = build_pages(table.schema, rows(40))
+    source = CLASSES.replace("dim(3)", "dim()").replace("output()", "output(classes=k)")
+    four = ("a", "b", "c", "d")
+
+    def trained(**asked: Any) -> TrainResult:
+        return train(request(table, source=source, backend=backend, **asked), pages)
+
+    assert trained().parameters[0].values.shape == (2, 5), "nobody says it"
+    result = trained(classes=four)
+    assert result.parameters[0].values.shape == (4, 5)
+    assert (result.metadata["dims"], result.metadata["predicts"]) == ({"k": 4}, "number")
+    assert trained(classes=four, hyper={"k": 6}).parameters[0].values.shape == (6, 5)
+    with pytest.raises(TrainingError, match="the labels have 4 classes, more than hyper gives to 'k': 3"):
+        trained(classes=four, hyper={"k": 3})
+    two = source.replace("k = dana.dim()", "k = 2")
+    for names in (four, ("a",)):
+        with pytest.raises(TrainingError, match=rf"have {len(names)} classes, but rule 'logistic' tells 2 apart"):
+            train(request(table, source=two, backend=backend, classes=names), pages)
+
+
+@pytest.mark.parametrize(
+    ("prediction", "kind"),
+    [
+        ("softmax(score, k)", "probability"),
+        ("power / dana.sigma(power, 1)", "probability"),
+        ("power * (1 / dana.sigma(power, 1))", "probability"),
+        ("(1 / dana.sigma(power, 1)) * power", "probability"),
+        ("power * (2 / dana.sigma(power, 1))", "score"),
+        ("power / dana.sigma(score, 1)", "score"),
+        ("dana.sigmoid(score)", "score"),
+        ("score", "score"),
+        ("dana.sigmoid(dana.sigma(score, 1))", "probability"),
+        ("dana.sigma(score, 1)", "score"),
+    ],
+)
+def test_what_a_prediction_is(prediction: str, kind: str) -> None:
+    lines = CLASSES.splitlines()
+    lines[2:2] = ["from dana.functions import softmax"]
+    lines += ["score = dana.sigma(W * x, 2)", "power = dana.exp(score)", f"classes.setPrediction({prediction})"]
+    text = "\n".join(lines)
+    assert prediction_kind(compile_rule(text.replace("output()", "output(classes=k)")).hdfg) == kind
+    if "sigma(score, 1)" in prediction and "power" not in prediction:
+        assert prediction_kind(compile_rule(text).hdfg) == "number"
+
+
 def test_an_extent_is_a_hyperparameter_that_makes_another_design() -> None:
     table = relation(REALS)
     pages = build_pages(table.schema, rows(40))
@@ -301,3 +426,28 @@ def test_an_extent_is_a_hyperparameter_that_makes_another_design() -> None:
         train(request(table, source=CLASSES, hyper={"k": 2.5}), pages)
     with pytest.raises(TrainingError, match="no hyperparameter 'm'; it has: k"):
         train(request(table, source=CLASSES, hyper={"m": 2}), pages)
+
+
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ([float(k >= 150) for k in range(300)], True),
+        ([float(k >= 2700) for k in range(3000)], True),
+        ([float(k) for k in range(300)], True),
+        ([float(-k) for k in range(256)], True),
+        ([float(k % 2) for k in range(300)], False),
+        ([float(k * 7919 % 300) for k in range(300)], False),
+        ([1.0] * 300, False),
+        ([0.0, 1.0], False),
+    ],
+)
+def test_rows_in_the_order_of_their_labels_are_said(labels: list[float], said: bool, backend: str) -> None:
+    """Whose last batches are all alike: a model may be bad, and its loss does not show it."""
+    table = relation([("x0", "real"), ("y", "real")])
+    draw = np.random.default_rng(5)
+    pages = build_pages(table.schema, [[float(draw.normal()), label] for label in labels])
+    notices: list[Notice] = []
+    asked = request(replace(table, pages=len(pages) // 8192), source=STANDARDIZED, backend=backend)
+    train(asked, pages, notices.append)
+    assert any("lie in the order of their labels in column y" in one.message for one in notices) is said

@@ -18,7 +18,9 @@ from typing import Any
 
 import pytest
 
+from dana.runtime.memory import machine_bytes
 from dana.runtime.protocol import RELEASE, Message
+from dana.runtime.worker import WorkerOptions
 from tests.runtime.producer import Producer
 
 ROOT = Path(__file__).parents[2]
@@ -164,13 +166,14 @@ def test_greetings_that_are_refused(start: Start, tmp_path: Path, hello: bytes, 
     ring.close()
 
 
-def test_memory_that_is_no_ring(start: Start, tmp_path: Path) -> None:
+@pytest.mark.parametrize("descriptors", [0, 1])
+def test_memory_that_is_no_ring(start: Start, tmp_path: Path, descriptors: int) -> None:
     path = tmp_path / "w"
     start(path)
     client = connected(path)
     hello = frame(Message.HELLO, HELLO)
     with open("/dev/null") as nothing:
-        socket.send_fds(client, [hello[:5]], [nothing.fileno()])
+        socket.send_fds(client, [hello[:5]], [nothing.fileno()] * descriptors)
     client.sendall(hello[5:])
     assert read(client)[1]["sqlstate"] == "08P01"
     client.close()
@@ -344,6 +347,14 @@ def ended_log(worker: subprocess.Popen[str]) -> str:
     log = worker.stderr.read()
     worker.wait(PATIENCE)
     return log
+
+
+def test_limits_are_finite_by_default(tmp_path: Path) -> None:
+    default = WorkerOptions(socket_path=tmp_path / "w")
+    assert default.cache_limit < default.memory_limit < default.total_memory < machine_bytes()
+    assert default.max_sessions < 1000
+    unit = (ROOT / "pg_extension" / "dana-worker.service").read_text().splitlines()
+    assert "OOMPolicy=continue" in unit, "one session that the kernel ends must not end the others"
 
 
 @pytest.mark.parametrize("option", ["memory_limit", "total_memory"])

@@ -13,6 +13,7 @@ from dana.errors import UsageError
 from dana.simulator import KERNELS, Simulator
 from hwgen.spec import cycles, numerics
 from hwgen.spec.bundle import Bundle
+from hwgen.spec.columns import Column, ColumnType
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
 from hwgen.spec.engine import Section
@@ -116,11 +117,11 @@ def expected_rows(case: Case, outcome: Outcome) -> np.ndarray:
     return np.stack([total, halves[(len(outcome.rounds) - 1) % 2]])
 
 
-def check(case: Case, rng: random.Random, *, kernels: str | None = None, paths: bool = True) -> EpochCounters:
+def check(case: Case, rng: random.Random, *, kernels: str | None = None, plain: bool = False) -> EpochCounters:
     work = {section: rng.choice([1, 3, 20]) for section in Section}
     bundle = keeping(case, work=work)
     expected, outcome = expected_counters(bundle, case)
-    simulator = Simulator(case.config, kernels=kernels, paths=paths)
+    simulator = Simulator(case.config, kernels=kernels, plain=plain)
     simulator.load(bundle)
     simulator.begin_epoch()
     for page in case.pages:
@@ -144,14 +145,14 @@ def check(case: Case, rng: random.Random, *, kernels: str | None = None, paths: 
     return found
 
 
-@pytest.mark.parametrize("paths", [True, False], ids=["paths", "interpreted"])
+@pytest.mark.parametrize("plain", [False, True], ids=["walked", "interpreted"])
 @pytest.mark.parametrize("machine", MACHINES)
-def test_walking_programs(machine: str, paths: bool) -> None:
+def test_walking_programs(machine: str, plain: bool) -> None:
     rng = random.Random(f"walk {machine}")
     tuples = 0
     for _ in range(12 * SCALE):
         case = walking(rng, MACHINES[machine], pages=rng.choice([0, 1, 2, 7]))
-        tuples += check(case, rng, paths=paths).tuples
+        tuples += check(case, rng, plain=plain).tuples
     assert tuples > 50
 
 
@@ -163,15 +164,15 @@ def test_walking_programs_on_all_kernels(kernels: str) -> None:
             check(walking(rng, machine, pages=2), rng, kernels=kernels)
 
 
-@pytest.mark.parametrize("paths", [True, False], ids=["paths", "interpreted"])
-def test_tuples_over_several_pages(paths: bool) -> None:
+@pytest.mark.parametrize("plain", [False, True], ids=["walked", "interpreted"])
+def test_tuples_over_several_pages(plain: bool) -> None:
     rng = random.Random(3)
     faults: list[Fault] = []
     tuples = 0
     for machine in MACHINES.values():
         for damaged in [False, True] * 3 * SCALE:
             case = parted(rng, machine, rows=rng.randint(1, 9), damaged=damaged)
-            found = check(case, rng, paths=paths)
+            found = check(case, rng, plain=plain)
             faults.append(found.fault)
             tuples += found.tuples
     assert {*faults} == {Fault.NONE, Fault.TUPLE_PARTS}
@@ -207,8 +208,24 @@ def test_runaway_is_bounded_as_the_contract_says(monkeypatch: pytest.MonkeyPatch
     expected = expect(case).fault
     assert expected is not None
     assert expected.code is Fault.RUNAWAY
-    for paths in (True, False):
-        assert check(case, random.Random(0), paths=paths).fault is Fault.RUNAWAY
+    for plain in (False, True):
+        assert check(case, random.Random(0), plain=plain).fault is Fault.RUNAWAY
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["walked", "interpreted"])
+@pytest.mark.parametrize("kind", ColumnType)
+def test_a_column_may_end_with_the_page(kind: ColumnType, plain: bool) -> None:
+    column = Column(count=3, row=0, type=kind, first=1, last=1)
+    config = MACHINES["one lane group"]
+    program = (Instruction(Opcode.WRITEB, 32, 0, 0), Instruction(Opcode.CTL, Control.END))
+    last = config.page_size - 3 * kind.bytes
+    for address, fault in (
+        (last, Fault.NONE),
+        (last + 1, Fault.OUT_OF_PAGE),
+        (config.page_size - 1, Fault.OUT_OF_PAGE),
+    ):
+        case = Case(config=config, program=program, columns=(column,), constants=(address,), pages=(bytes(8192),) * 9)
+        assert check(case, random.Random(0), plain=plain).fault is fault
 
 
 def test_descriptors_and_instructions_behind_the_bundle_are_zero() -> None:
@@ -220,3 +237,99 @@ def test_descriptors_and_instructions_behind_the_bundle_are_zero() -> None:
     ):
         case = Case(config=config, program=program, pages=(bytes(8192),))
         assert check(case, random.Random(0)).fault is fault
+
+
+def told(*instructions: Instruction) -> tuple[Instruction, ...]:
+    """A program whose fault shows the lower half of the first register."""
+    return (*instructions, Instruction(Opcode.CTL, Control.FAIL, 0, Fault.PAGE_HEADER))
+
+
+CONSTANTS = (0x12345, 0x10003, 8188, 8189, 0xFFFFFFFF, 0x80FF01FE)
+BOUNDS = {
+    "factors of 16 bits": Instruction(Opcode.MUL, 32, 33, 0),
+    "the last four bytes": Instruction(Opcode.READB, 34, 4, 0),
+    "and one beyond": Instruction(Opcode.READB, 35, 4, 0),
+    "three of them": Instruction(Opcode.READB, 35, 3, 0),
+    "an address that wraps": Instruction(Opcode.READB, 36, 4, 0),
+    "no byte": Instruction(Opcode.READB, 32, 0, 0),
+    "five bytes": Instruction(Opcode.READB, 32, 5, 0),
+    "up to 128": Instruction(Opcode.CLN, 32, 7, 0),
+    "up to 256": Instruction(Opcode.CLN, 32, 8, 0),
+    "the highest byte": Instruction(Opcode.EXTRB, 0, 3, 1),
+    "a byte higher": Instruction(Opcode.EXTRB, 0, 4, 1),
+    "all four": Instruction(Opcode.EXTRB, 0, 0, 4),
+    "a byte more": Instruction(Opcode.EXTRB, 0, 0, 5),
+    "all bits": Instruction(Opcode.EXTRBI, 0, 0, 32),
+    "a bit more": Instruction(Opcode.EXTRBI, 0, 0, 33),
+    "the highest bit": Instruction(Opcode.EXTRBI, 0, 31, 1),
+    "no bit": Instruction(Opcode.EXTRBI, 0, 31, 0),
+    "into a constant": Instruction(Opcode.AD, 32, 33, 32),
+    "out of the program": Instruction(Opcode.JMP, 63, 63, 63),
+}
+
+
+@pytest.mark.parametrize("what", BOUNDS)
+def test_instructions_at_their_bounds(what: str) -> None:
+    config = MACHINES["one lane group"]
+    start = Instruction(Opcode.AD, 37, 1, 0)
+    page = bytes(range(256)) * 32
+    for half in ((), (Instruction(Opcode.EXTRBI, 0, 16, 16),)):
+        case = Case(config=config, program=told(start, BOUNDS[what], *half), constants=CONSTANTS, pages=(page,))
+        assert expect(case).fault is not None
+        check(case, random.Random(0))
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["walked", "interpreted"])
+@pytest.mark.parametrize(("nops", "fault"), [(0, Fault.NONE), (1, Fault.RUNAWAY)])
+def test_the_last_instruction_of_the_bound_still_runs(
+    nops: int, fault: Fault, plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.hwgen.access.oracle.STRIDER_BOUND", 1)
+    monkeypatch.setattr("hwgen.spec.strider.STRIDER_BOUND", 1)
+    program = (
+        Instruction(Opcode.AD, 32, 2, 1),
+        *(Instruction(Opcode.INS, 3, 0, 0),) * (1 + nops),
+        Instruction(Opcode.BENTR),
+        Instruction(Opcode.SUB, 1, 33, 1),
+        Instruction(Opcode.BEXIT, Condition.EQ, 1, 2),
+        Instruction(Opcode.CTL, Control.END),
+    )
+    # three before the loop and one behind it
+    case = Case(
+        config=MACHINES["one lane group"], program=program, constants=((8192 - 4) // 2, 1), pages=(bytes(8192),)
+    )
+    assert check(case, random.Random(0), plain=plain).fault is fault
+
+
+def test_an_epoch_does_not_end_in_a_tuple() -> None:
+    """The fault is the last page's, and the pointer the one that its end was reached with."""
+    columns = (
+        Column(count=1, row=0, type=ColumnType.FLOAT4, first=1),
+        Column(count=1, row=0, type=ColumnType.FLOAT4, last=1),
+    )
+    program = (
+        Instruction(Opcode.INS, 0, 1, 7),
+        Instruction(Opcode.READB, 2, 1, 1),
+        Instruction(Opcode.WRITEB, 2, 0, 0),
+        Instruction(Opcode.BEQ, 1, 3, 2),
+        Instruction(Opcode.WRITEB, 2, 0, 1),
+        Instruction(Opcode.CTL, Control.END),
+    )
+    whole, cut = b"\1" + bytes(8191), bytes(8192)
+    for pages, fault in (((whole,) * 3, Fault.NONE), ((whole, cut), Fault.TUPLE_PARTS), ((cut,), Fault.TUPLE_PARTS)):
+        case = Case(config=MACHINES["one lane group"], program=program, columns=columns, pages=pages)
+        found = check(case, random.Random(0))
+        assert found.fault is fault
+        assert (found.fault_page, found.fault_pointer) == ((len(pages) - 1, 71) if fault else (0, 0))
+
+
+@pytest.mark.parametrize(("tuples", "levels", "fault"), [
+    (2, 1, Fault.NONE), (3, 1, Fault.STACK), (4, 2, Fault.NONE), (5, 2, Fault.STACK), (8, 3, Fault.NONE),
+])  # fmt: skip
+def test_a_batch_has_no_more_rounds_than_the_stack_has_levels_for(tuples: int, levels: int, fault: Fault) -> None:
+    column = Column(count=1, row=0, type=ColumnType.FLOAT4, first=1, last=1)
+    program = (*(Instruction(Opcode.WRITEB, 1, 0, 0),) * tuples, Instruction(Opcode.CTL, Control.END))
+    case = Case(config=MACHINES["one lane group"], program=program, columns=(column,), pages=(bytes(8192),))
+    simulator = Simulator(case.config)
+    simulator.load(dataclasses.replace(keeping(case, work=dict.fromkeys(Section, 1)), levels=levels))
+    assert simulator.run_epoch(case.pages[0]).fault is fault

@@ -13,6 +13,7 @@ from hwgen.spec import cycles, numerics
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.engine import Instruction, Mask, Opcode, Section, Source
+from hwgen.spec.engine_text import assemble
 from hwgen.spec.strider import Fault
 from tests.hwgen.engine.programs import CHOOSING, PLAIN, SPECIAL, Scheduler, random_bundle, random_tuples
 from tests.oracles.machine import EXCHANGED, Machine, MachineFault, garbage
@@ -255,3 +256,15 @@ def test_results_under_way_are_not_seen(machine: str) -> None:
         in_order.epoch(tuples)
         differs += bool((bits(in_order.scratch[0]) != bits(expected[0])).any())
     assert differs > 10, "the programs must overlap for the test to mean anything"
+
+
+@pytest.mark.parametrize("kernels", [k for k in KERNELS if available(k)])
+@pytest.mark.parametrize("line", ["exp s8+i <- s4+i inner=16", "exp s28+i <- s4+i inner=40 scalar=1"])
+def test_an_instruction_reads_what_it_has_written(line: str, kernels: str) -> None:
+    """Late enough to see it: its rows run one after the other, though they be of a special function."""
+    program, sections = assemble(f"tuple:\n    {line} wait=1\n    end wait=40\n")
+    config = MACHINES["wide thread" if "scalar" not in line else "one cluster"]
+    image = np.full((8, config.lanes), -0.25, dtype=np.float32).view(np.uint32)
+    base = random_bundle(np.random.default_rng(1), config, batch=1)
+    bundle = dataclasses.replace(base, program=program, sections=sections, image=image, group=1, tuple_rows=1, levels=0)
+    run_both(bundle, np.zeros((2, 1, config.lanes), dtype=np.float32), kernels)

@@ -148,32 +148,16 @@ def test_random_programs_cross() -> None:
     assert any(i.a_tuple for i in exchanges)
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("low s10 <- s0, s1", "source must not be 0"),
-        ("mov s10 <- s0, lane^1", "source must not be 1"),
-        ("movc s10 <- s0, s1, lane^1", "source must not be 1"),
-        ("abs s10 <- s0, thread^1", "source must not be 2"),
-        ("div s10 <- s0, s1, lane^1", "source must not be 1"),
-        ("add s10 <- s0, s1, lane^8", "distance must not be 3"),
-        ("add s10 <- s0, s1, thread^4", "distance must not be 2"),
-        ("add s10 <- s0, t1, thread^2", "b_tuple must not be 1"),
-        ("add s10 <- s0+level, s0, thread^2", "a_level must not be 1"),
-        ("add s10 <- s0, thread^2 mask=pair", "mask must not be 1"),
-        ("add s10 <- s0, s128, lane^1", "reads operand b from row 128 of 128"),
-    ],
-)
-def test_programs_that_break_the_rules_are_refused(line: str, message: str) -> None:
-    with pytest.raises(BundleError, match=message):
-        Simulator(CONFIG).load(program(line))
+def test_a_partners_row_lies_in_the_scratchpad() -> None:
+    with pytest.raises(BundleError, match="reads operand b from row 128 of 128"):
+        Simulator(CONFIG).load(program("add s10 <- s0, s128, lane^1"))
 
 
 @pytest.mark.parametrize("line", ["low s10 <- s0, lane^1", "add s10 <- s0, s1, lane^1", "add s10 <- s0+1o, s0, lane^1"])
 def test_a_machine_that_cannot_cross_refuses_it(line: str) -> None:
     plain = dataclasses.replace(CONFIG, crossed=0)
     Simulator(plain).load(program("add s10 <- s0, lane^1", plain))
-    with pytest.raises(BundleError, match="crosses operands in an exchange, which the machine cannot"):
+    with pytest.raises(BundleError, match=r"the machine has (the operation|crossed exchanges)"):
         Simulator(plain).load(program(line, plain))
     tuples = np.zeros((4, 4, plain.lanes), dtype=np.float32)
     Machine(program("add s10 <- s0, lane^1", plain)).epoch(tuples)

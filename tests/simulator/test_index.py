@@ -101,24 +101,6 @@ def test_a_fault_in_any_section_ends_the_epoch() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("mov s40+x <- s0", "uses 1 entries of the index file, the last SETX before it set 0"),
-        ("setx x4 <- t0 wait=1\n mov s40+x <- s0 wait=10 outer=2", "uses 2 entries of the index file, .* set 1"),
-        ("setx x4 <- t0 outer=9", "needs 9 entries of an index file, the machine has 8"),
-        ("setx x4 <- t0 wait=1\n mov s40+x <- s0 wait=9", "comes 1 cycles too early after SETX"),
-        ("setx x4 <- t0 outer=3\n setx x4 <- t0 wait=9", "comes 1 cycles too early after SETX"),
-        ("setx x4 <- t0+i inner=2", "inner must not be 2"),
-        ("setx x0 <- t0", "dst must not be 0"),
-        ("setx x5+32o <- t0", "dst_outer must not be 32"),
-        ("setx x4 <- t0 mask=pair", "mask must not be 1"),
-        ("setx x4 <- t0 tail_a=1", "tail_a must not be 1"),
-        ("setx x4 <- t0, lane^2", "source must not be 1"),
-        ("setx x4+i <- s0+level", "a_level must not be 1"),
-        ("setx x4 <- s0+x", "a_index must not be 1"),
-        ("setx x4 <- t0 wait=1\n mov s40+x <- t0+x wait=10", "a_index must not be 1"),
-        ("setx x4 <- t0 wait=1\n mov s40+level+x <- s0 wait=10", "dst_index must not be 1"),
-        ("setx x4 <- t0 wait=1\n exp s40+x <- s0 wait=10", "op must not be"),
-        ("setx x4 <- t0 wait=1\n add s40+x <- s0, lane^1 wait=10", "source must not be 1"),
-        ("setx x4 <- t0 wait=1\n add s40+x <- s0, s1 wait=10 mask=pair", "mask must not be 1"),
         ("setx x4+40o <- t0 wait=1\n mov s8+x <- s0 wait=10", "writes row 128 of a scratchpad of 128"),
         ("setx x4+40o <- t0 wait=1\n mov s0 <- s8+x wait=10", "reads operand a from row 128 of 128"),
         ("setx x4+2o <- t0 wait=1\n mov s5 <- s1 wait=10\n mov s9 <- s1+x wait=9", "reads a row before it is visible"),
@@ -133,14 +115,14 @@ def test_programs_that_break_the_rules_are_refused(line: str, message: str) -> N
 
 def test_a_machine_without_index_file_refuses_them() -> None:
     plain = dataclasses.replace(CONFIG, index_depth=0)
-    with pytest.raises(BundleError, match="needs 4 entries of an index file, the machine has 0"):
+    with pytest.raises(BundleError, match="need an index file of `outer` entries"):
         Simulator(plain).load(program(SCATTER, plain))
 
 
 def test_a_machine_without_a_function_refuses_it() -> None:
     plain = dataclasses.replace(CONFIG, functions=functions_mask([Opcode.EXP, Opcode.DIV]))
     Simulator(plain).load(program("tuple:\n exp s0 <- t0 scalar=1 wait=1\n end wait=40\n", plain))
-    with pytest.raises(BundleError, match=r"SIGMOID in section tuple\) needs a special function that the machine does"):
+    with pytest.raises(BundleError, match=r"SIGMOID in section tuple\) .*: the machine has the operation"):
         Simulator(plain).load(program("tuple:\n sigmoid s0 <- t0 scalar=1\n end wait=40\n", plain))
 
 

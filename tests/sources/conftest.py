@@ -49,3 +49,26 @@ def weights(session: Session, call: str) -> tuple[list[float], int, int]:
     values = session.execute('SELECT "values" FROM dana_parameters(%s, %s)', row[:2]).fetchone()
     assert values is not None
     return values[0], row[2], row[3]
+
+
+PEOPLE = """
+CREATE TYPE tier AS ENUM ('gold', 'silver', 'bronze');
+CREATE DOMAIN place AS varchar(20);
+CREATE DOMAIN short AS char(4);
+CREATE TABLE people (
+    id int PRIMARY KEY, name text, town place, code short, tag name, level tier, member boolean, born date,
+    seen timestamp, at timestamptz, age int, y real);
+INSERT INTO people SELECT i, 'person ' || i, (ARRAY['Köln', '', 'O''Hara "x"', 'Bonn'])[i % 4 + 1],
+    (ARRAY['a', 'b  '])[i % 2 + 1], (ARRAY['p', 'q', 'r'])[i % 3 + 1],
+    (ARRAY['gold', 'silver', 'bronze']::tier[])[i % 3 + 1],
+    i % 5 = 0, date '1999-12-30' + i % 9, timestamp '1999-12-31 22:00' + i * interval '1 hour',
+    timestamptz '1999-12-31 22:00Z' + i * interval '25 hours', i % 13, i % 7
+FROM generate_series(1, 120) AS i
+"""
+
+
+@pytest.fixture
+def people(session: Session) -> Session:
+    """A table of every kind of column, `people`."""
+    session.execute(PEOPLE)
+    return session

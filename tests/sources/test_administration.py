@@ -210,7 +210,7 @@ def test_progress(session: Session, server: EmbeddedServer) -> None:
 
         def train() -> None:
             try:
-                other.execute("SELECT dana_train('sums', 't', epochs => 100000)")
+                other.execute("SELECT dana_train('sums', 't', epochs => 100000, patience => 0)")
             except psycopg.errors.QueryCanceled as error:
                 failed.append(error)
 
@@ -269,7 +269,7 @@ def test_the_curve_as_it_goes(session: Session, server: EmbeddedServer) -> None:
         other.execute("SET search_path = test, public")
         pid = other.info.backend_pid
         results: list[object] = []
-        call = "SELECT run FROM dana_train('sums', 't', filter => 'hold(x) > 0')"
+        call = "SELECT run FROM dana_train('sums', 't', filter => 'hold(x) > 0', nonfinite => 'keep')"
         thread = threading.Thread(target=lambda: results.append(other.execute(call).fetchone()))
         thread.start()
         # until the first row of the second epoch
@@ -300,7 +300,7 @@ def test_the_last_epochs_of_a_long_curve(session: Session, server: EmbeddedServe
     with psycopg.connect(server.dsn, autocommit=True) as other:
         other.execute("SET search_path = test, public")
         pid = other.info.backend_pid
-        call = "SELECT dana_train('sums', 't', epochs => 100000)"
+        call = "SELECT dana_train('sums', 't', epochs => 100000, patience => 0)"
         thread = threading.Thread(target=lambda: until_cancelled(other, call))
         thread.start()
         lengths: set[int] = set()
@@ -329,7 +329,7 @@ def test_curves_are_their_owner_s(session: Session, server: EmbeddedServer) -> N
     with psycopg.connect(server.dsn, autocommit=True) as other:
         other.execute("SET search_path = test, public")
         thread = threading.Thread(
-            target=lambda: until_cancelled(other, "SELECT dana_train('sums', 't', epochs => 100000)")
+            target=lambda: until_cancelled(other, "SELECT dana_train('sums', 't', epochs => 100000, patience => 0)")
         )
         thread.start()
         while session.execute(f"{count} WHERE pid = %s", (other.info.backend_pid,)).fetchone() == (0,):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dana.cli import main
-from dana.client import Connection
+from dana.client.connection import Connection
 from tests.sources.conftest import SUMS, Session
 
 OVERLOADS = (
@@ -86,3 +86,16 @@ def test_texts_are_those_of_casts(session: Session) -> None:
         same = f"SELECT dana.dana_text({value}) = ({value})::text, dana.dana_text({value})"
         assert session.execute(same).fetchall()[0][0], value  # type: ignore[arg-type]
     assert session.execute("SELECT dana.dana_text(NULL::mood)").fetchone() == (None,)
+
+
+def test_a_rule_replaced_by_another_text_is_said(session: Session) -> None:
+    heard: list[str] = []
+    session.execute("SET client_min_messages = notice")
+    session.add_notice_handler(
+        lambda notice: heard.append(str(notice.message_primary)) if notice.severity == "NOTICE" else None
+    )
+    session.execute("SELECT dana_create_udf('sums', %s)", (SUMS,))
+    assert heard == []
+    session.execute("SELECT dana_create_udf('sums', %s)", (SUMS.replace("setEpochs(2)", "setEpochs(3)"),))
+    assert heard == ['rule "sums" is replaced by another text']
+    session.execute("SELECT dana_create_udf('sums', %s)", (SUMS,))

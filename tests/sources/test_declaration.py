@@ -12,7 +12,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from dana.cli import main
-from dana.options import TrainOptions, TrialOptions
+from dana.client.options import TrainOptions, TrialOptions
 from dana.server.places import CHECKOUT
 from tests.sources.conftest import Session
 
@@ -32,10 +32,10 @@ def declared(session: Session) -> dict[str, str]:
 
 def sql_type(annotated: Any) -> str:
     kind = str(get_args(annotated)[0])
-    scalars = {"<class 'int'>": "integer", "<class 'float'>": "double precision", "<class 'str'>": "text"}
+    scalars = {int: "integer", float: "double precision", bool: "boolean"}
     if "Sequence[str]" in kind:
         return "text[]"
-    return "jsonb" if "Mapping" in kind else scalars.get(kind, "text")
+    return "jsonb" if "Mapping" in kind else scalars.get(get_args(annotated)[0], "text")
 
 
 def test_python_has_the_same(declared: dict[str, str]) -> None:

@@ -108,7 +108,8 @@ def test_regression(session: Session) -> None:
         ("'m', query => 'TABLE t; TABLE t'", errors.SyntaxError, ""),
         ("'m', query => 'TABLE t) AS r; DROP TABLE t; --'", errors.SyntaxError, ""),
         ("'m', filter => 'false'", errors.DataException, "no row to evaluate"),
-        ("'m', filter => 'true); DROP TABLE t; --'", errors.SyntaxError, ""),
+        ("'m', filter => 'true) OR (true'", errors.SyntaxError, ""),
+        ("'m', filter => 'true) OFFSET 0) AS s; DROP TABLE t; --'", errors.SyntaxError, ""),
     ],
 )
 def test_refusals(trained: Session, call: str, error: type[psycopg.Error], message: str) -> None:
@@ -117,6 +118,22 @@ def test_refusals(trained: Session, call: str, error: type[psycopg.Error], messa
         evaluated(trained, call)
     assert ("part => 'all'" in str(raised.value.diag.message_hint)) == ("which those" in message)
     assert trained.execute("SELECT count(*) FROM t").fetchone() == (1000,)
+
+
+def test_what_is_written_reads_with_the_rights_of_the_caller(trained: Session) -> None:
+    trained.execute("DROP ROLE IF EXISTS asker; CREATE ROLE asker; GRANT USAGE ON SCHEMA test TO asker")
+    trained.execute("SELECT dana_grant_model('m', 'asker')")
+    try:
+        trained.execute("SET ROLE asker")
+        for call in (
+            "dana_evaluate('postgres.m', 't', filter => 'true')",
+            "dana_evaluate('postgres.m', query => 'TABLE t')",
+            "dana_predict_table('postgres.m', 't', 'id')",
+        ):
+            with pytest.raises(errors.InsufficientPrivilege, match="permission denied for table t"):
+                trained.execute(f"SELECT {call}")  # type: ignore[arg-type]
+    finally:
+        trained.execute("RESET ROLE; DROP OWNED BY asker; DROP ROLE asker")
 
 
 @pytest.mark.parametrize(

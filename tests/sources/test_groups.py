@@ -126,7 +126,7 @@ def test_one_transaction(session: Session, table: str) -> None:
     """Cancelled or rolled back, it leaves no model; afterwards everything works."""
     session.execute("SET statement_timeout = 200")
     with pytest.raises(errors.QueryCanceled):
-        trained(session, "t", ["k"], epochs=2000, **XY)
+        trained(session, "t", ["k"], epochs=2000, patience=0, **XY)
     session.execute("RESET statement_timeout")
     with session.transaction(force_rollback=True):
         assert len(trained(session, "t", ["k"], filter="k < 50", **XY)) == 46

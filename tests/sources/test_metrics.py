@@ -50,6 +50,7 @@ def expected(y: Any, p: Any, threshold: float) -> dict[str, Any]:
         "log_loss": -np.log(np.maximum(np.where(truth, p, 1 - p), 2**-24)).mean() if probable else None,
         "auc": metrics.roc_auc_score(truth, p) if spread else None,
         "confusion": {"tp": tp, "fp": fp, "fn": fn, "tn": tn},
+        "not_finite": 0,
     }
 
 
@@ -101,7 +102,7 @@ def test_other_labels(session: Session, label: float) -> None:
     """Also where they come late, and with 0 among them: -1 alone goes with 1."""
     fill(session, [(k % 2, 0.5) for k in range(100)] + [(label, 0.5)] + [(1, 0.5)] * 50)
     assert one(session, "dana_classification_metrics(y, p)") is None
-    assert one(session, "dana_regression_metrics(y, p)")["rows"] == 151
+    assert one(session, "dana_regression_metrics(y, p)")["rows"] == 150 + np.isfinite(label)
 
 
 def test_groups_filters_and_windows(session: Session) -> None:
@@ -142,19 +143,105 @@ def test_regression_of_any_size(session: Session) -> None:
         assert found["rmse"] == pytest.approx((error**2).mean() ** 0.5 * scale, rel=1e-12)
         assert found["r2"] == pytest.approx(metrics.r2_score(spread, spread - error), rel=1e-7)
     fill(session, [(0.1, 0.1)] * 1000)
-    assert one(session, "dana_regression_metrics(y, p)") == {"rows": 1000, "mae": 0, "rmse": 0, "r2": None}
+    assert one(session, "dana_regression_metrics(y, p)") == {
+        "rows": 1000,
+        "mae": 0,
+        "rmse": 0,
+        "r2": None,
+        "not_finite": 0,
+    }
 
 
 def test_what_is_no_number(session: Session) -> None:
-    """A NaN is the largest prediction, as for ORDER BY; JSON has it, and an infinity, as a string."""
+    """A prediction that is not finite has no metrics, and is counted."""
     nan, inf = float("nan"), float("inf")
-    fill(session, [(1, nan), (0, nan), (1, inf), (0, -inf), (0, 0.5), (1, 0.25)])
-    found = one(session, "dana_classification_metrics(y, p)")
-    assert found["confusion"] == {"tp": 2, "fp": 2, "fn": 1, "tn": 1}
-    assert found["log_loss"] is None
-    assert found["auc"] == pytest.approx(metrics.roc_auc_score([1, 0, 1, 0, 0, 1], [9, 9, 8, -9, 0.5, 0.25]))
-    assert one(session, "dana_regression_metrics(y, p)")["mae"] == "NaN"
-    assert one(session, "dana_regression_metrics(y, p) FILTER (WHERE p <> 'NaN')")["rmse"] == "Infinity"
+    good: list[Sequence[float | None]] = [(1, 0.75), (0, 0.5), (1, 0.25)]
+    fill(session, good)
+    found = one(session, BOTH)
+    fill(session, [(1, nan), *good, (0, nan), (1, inf), (0, -inf)])
+    assert one(session, BOTH) == found | {"not_finite": 4}
+    fill(session, [(1, nan), (0, nan)])
+    assert one(session, BOTH) == dict.fromkeys(found) | {
+        "rows": 0,
+        "not_finite": 2,
+        "confusion": dict.fromkeys(("tp", "fp", "fn", "tn"), 0),
+    }
+    each = "dana_classification_metrics(y, ARRAY[p, 1 - p, 0]::real[])"
+    assert one(session, each)["not_finite"] == 2
+
+
+def expected_of_classes(y: Any, each: Any) -> dict[str, Any]:
+    chosen = np.argmax(each, axis=1)
+    precision, recall, f1, rows = metrics.precision_recall_fscore_support(
+        y, chosen, labels=range(each.shape[1]), zero_division=np.nan
+    )
+    macro = metrics.precision_recall_fscore_support(y, chosen, average="macro", zero_division=0)
+
+    def known(value: float) -> float | None:
+        return None if np.isnan(value) else value
+
+    return {
+        "rows": len(y),
+        "accuracy": metrics.accuracy_score(y, chosen),
+        "precision": macro[0],
+        "recall": macro[1],
+        "f1": macro[2],
+        "log_loss": -np.log(np.maximum(each[np.arange(len(y)), y], 2**-24)).mean(dtype=np.float64),
+        "not_finite": 0,
+        "classes": [
+            {"rows": rows[k], "precision": known(precision[k]), "recall": known(recall[k]), "f1": known(f1[k])}
+            for k in range(each.shape[1])
+        ],
+        "confusion": metrics.confusion_matrix(y, chosen, labels=range(each.shape[1])).tolist(),
+    }
+
+
+@pytest.mark.parametrize(("rows", "classes"), [(400, 3), (400, 9), (7, 5), (1, 4)])
+def test_several_classes(session: Session, rows: int, classes: int) -> None:
+    """Probabilities, or the numbers that they choose; some classes occur in neither labels nor predictions."""
+    rng = np.random.default_rng(rows + classes)
+    y = rng.integers(0, classes - 1, rows)
+    each = rng.random((rows, classes)) + 1.5 * np.eye(classes)[y] * (rng.random((rows, 1)) < 0.7)
+    each[:, -1] = 0
+    each = (each / each.sum(axis=1, keepdims=True)).astype(np.float32)
+    session.execute("DROP TABLE IF EXISTS t; CREATE TABLE t (y float8, each real[], chosen float8)")
+    with session.cursor().copy("COPY t FROM STDIN") as copy:
+        for label, row in zip(y.tolist(), each.tolist(), strict=True):
+            copy.write_row((label, row, int(np.argmax(row))))
+    other = expected_of_classes(y, each)
+    found = one(session, "dana_classification_metrics(y, each)")
+    assert [one["class"] for one in found["classes"]] == [str(k) for k in range(classes)]
+    for mine, theirs in zip(found.pop("classes"), other.pop("classes"), strict=True):
+        assert {name: mine[name] for name in theirs} == pytest.approx(theirs)
+    assert found.pop("confusion") == other.pop("confusion")
+    assert found == pytest.approx(other, rel=1e-6)
+    if rows > 100 and classes > 3:  # else only two occur
+        numbers = one(session, "dana_classification_metrics(y, chosen)")
+        names = ("accuracy", "precision", "recall", "f1")
+        assert {name: numbers[name] for name in names} == pytest.approx({name: other[name] for name in names})
+        assert numbers["log_loss"] is None, "nobody knows"
+        named = one(session, "dana_classification_metrics(y, each, '{zero,one}', NULL)")
+        assert [one["class"] for one in named["classes"]][:3] == ["zero", "one", "2"]
+    scores = one(session, "dana_classification_metrics(y, ARRAY(SELECT 10 * p FROM unnest(each) p)::real[])")
+    assert scores["log_loss"] is None, "these are no probabilities"
+    assert scores["accuracy"] == pytest.approx(other["accuracy"])
+
+
+def test_two_classes_with_a_number_for_each(session: Session) -> None:
+    """As with one number, the probability of the second."""
+    rng = np.random.default_rng(2)
+    fill(session, np.stack([rng.integers(0, 2, 300), rng.random(300).astype(np.float32)], axis=1).tolist())
+    for threshold in ("NULL", "0.3"):
+        alike = f"dana_classification_metrics(y, ARRAY[1 - p, p]::real[], NULL, {threshold})"
+        assert one(session, alike) == one(session, f"dana_classification_metrics(y, p, {threshold})")
+    assert one(session, "dana_classification_metrics(y, ARRAY[p]::real[])") == one(
+        session, "dana_classification_metrics(y, p)"
+    )
+    for array in ("ARRAY[]::real[]", "ARRAY[p, NULL]::real[]", "CASE WHEN k > 5 THEN ARRAY[p, p, p] ELSE ARRAY[p] END"):
+        with pytest.raises(
+            psycopg.errors.InvalidParameterValue, match="a number for each of the same 1 to 1000 classes"
+        ):
+            one(session, f"dana_classification_metrics(y, ({array})::real[])")
 
 
 def test_all_digits(session: Session) -> None:
@@ -221,3 +308,10 @@ def test_no_cast_of_somebody_else_is_called(session: Session) -> None:
     session.execute("CREATE CAST (mood AS text) WITH FUNCTION other(mood)")
     assert one(session, "'yes'::mood::text", "") == "no"
     assert one(session, "dana.dana_class('yes'::mood, '{no,yes}')", "") == 1
+
+
+def test_labels_that_are_no_numbers_are_counted_not_judged(session: Session) -> None:
+    (found,) = session.execute(
+        "SELECT dana_regression_metrics(y, 2) FROM (VALUES (1.0::float8), (3), ('NaN'), ('Infinity')) AS r (y)"
+    ).fetchall()[0]
+    assert (found["rows"], found["mae"], found["not_finite"]) == (2, 1, 2)

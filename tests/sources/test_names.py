@@ -70,6 +70,11 @@ def test_names_that_look_like_something_else(session: Session, name: str, witnes
         assert row == (name + "x", name, name, name)
         found = session.execute("SELECT dana_evaluate(%s) ->> 'rows'", (name,)).fetchone()
         assert found == ("2",)
+        grouped = "SELECT model FROM dana_train_groups(%s, %s::text::regclass, %s, %s)"
+        made = session.execute(grouped, (*arguments[:2], [name + "y"], Jsonb(training | {"model": name}))).fetchall()
+        assert len(made) == 2
+        for group in made:  # which has a condition on the rows
+            assert session.execute("SELECT dana_evaluate(%s) ->> 'rows'", group).fetchone() == ("1",)
         # the key decides on the folds, and so is part of a statement
         tried = "SELECT tested FROM dana_cross_validate(%s, training => %s, key => %s, folds => 2)"
         training |= {"query": f"TABLE {table.replace('%%', '%')}"}

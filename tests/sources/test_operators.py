@@ -9,9 +9,13 @@ import pytest
 from rich.console import Console
 
 from dana.cli.top import _screen
+from dana.client.connection import Connection
+from dana.client.models import read_models
 from dana.errors import UsageError
-from dana.experiments import jobs
 from dana.report.history import read_run
+from dana.report.scores import Scores, read_scores
+from dana.report.stored import read_model
+from dana.session.calls import jobs
 from tests.sources.conftest import Session, weights
 from tests.sources.test_evaluate import LOGISTIC
 
@@ -52,11 +56,17 @@ def hostile(session: Session) -> Session:
     rule = LOGISTIC.replace("/ 32", "* lr").replace("n = ", "lr = dana.meta(0.03)\nn = ")
     session.execute("SELECT dana_create_udf('fit', %s)", (rule,))
     session.execute(
-        "CREATE TABLE t AS SELECT i AS id, (i % 7)::real AS x, (i % 2)::real AS y FROM generate_series(1, 60) i"
+        "CREATE TYPE parity AS ENUM ('0', '1'); CREATE TABLE t AS SELECT i AS id, (i % 7)::real AS x,"
+        " (i % 2)::real AS y, (i % 2)::text::parity AS z FROM generate_series(1, 60) i"
     )
-    session.execute("ALTER TABLE t ADD PRIMARY KEY (id)")
-    weights(session, "'t', 'm', '{x}', 'y', test_size => 0.25, filter => 'id > 1'")
+    session.execute("CREATE TABLE keyless AS TABLE t; ALTER TABLE t ADD PRIMARY KEY (id)")
+    for _ in range(2):
+        weights(session, "'t', 'm', '{x}', 'y', test_size => 0.25, filter => 'id > 1'")
     session.execute(HOSTILE.format(types=array(TYPES), operators=array(OPERATORS)))
+    session.execute(  # fits better than PostgreSQL's own, which takes "any"
+        "CREATE FUNCTION test.format(text, text) RETURNS text LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'hostile format'; END $$"
+    )
     return session
 
 
@@ -65,6 +75,7 @@ QUERY = '"query": "SELECT * FROM t"'
 CALLS = (
     "dana_predict_table('m', 't')",
     "dana_predict_table('m', 't', filter => 'x IS NOT NULL')",
+    "dana_predict_table('m', 'keyless')",
     "dana_parameters('m')",
     "dana_parameters('m', 1)",
     "dana_export_model('m')",
@@ -72,15 +83,17 @@ CALLS = (
     "dana_evaluate('m', 't', part => 'train')",
     "dana_evaluate('m', query => 'SELECT * FROM t', filter => 'true', part => 'all', threshold => 0.5)",
     f"dana_cross_validate('fit', 't', 2, '{{{XY}}}')",
+    f"dana_cross_validate('fit', 't', 2, '{{{XY}, \"classes\": [\"0\", \"1\"]}}')",
     f"dana_cross_validate('fit', folds => 2, training => '{{{XY}, {QUERY}}}', key => 'id')",
     f"dana_cross_validate('fit', 't', 2, '{{{XY}}}', metrics => '{{rmse,accuracy}}', threshold => 0.4, seed => 3)",
     f"dana_search('fit', 't', '{{\"lr\": [0.01, 0.02]}}', 'accuracy', 2, training => '{{{XY}}}', seed => 3)",
     f"dana_search('fit', 't', '[{{}}]', 'rmse', test_size => 0.25, training => '{{{XY}}}', keep => 'best')",
     f"dana_search('fit', grid => '[{{}}]', training => '{{{XY}, {QUERY}}}', key => 'id')",
     "dana_train('fit', 't', 'n', '{x}', 'y', test_size => 0.2, warm_start_from => 'm')",
-    'dana_train_groups(\'fit\', \'t\', \'{y}\', \'{"model": "n", "features": ["x"], "label": "id"}\')',
+    'dana_train_groups(\'fit\', \'t\', \'{y,z}\', \'{"model": "n", "features": ["x"], "label": "id"}\')',
     f"dana_explain('fit', 't', '{{{XY}}}')",
     f"dana.fit('t', '{{{XY}, \"test_size\": 0.2}}')",
+    "dana_rollback_model('m')",
 )
 
 BACKGROUND = (
@@ -94,6 +107,8 @@ START = f"""dana_start('dana_train', '{{"rule": "fit", "source": "t", "model": "
 def test_no_operator_of_somebody_else_is_called(hostile: Session) -> None:
     for call in CALLS:
         assert hostile.execute(f"SELECT * FROM {call}").rowcount > 0, call
+    with pytest.raises(psycopg.errors.DataException, match=r"^fold 1 of 2: "):
+        hostile.execute(f"SELECT dana_cross_validate('fit', 't', 2, '{{{XY}, \"filter\": \"false\"}}')")
     job = hostile.execute(f"SELECT {BACKGROUND}").fetchone()
     assert hostile.execute("SELECT dana_wait(%s)", job).fetchone() == ("done",)
     assert hostile.execute("SELECT dana_cancel(%s)", job).fetchone() == (False,)
@@ -110,11 +125,21 @@ def test_tools_of_the_command_line_call_no_operator_of_somebody_else(hostile: Se
     assert "m@1" in shown.getvalue()
     run = hostile.execute("SELECT max(id) FROM dana.run").fetchone()
     assert run
-    assert read_run(hostile, run[0]).model == "m"
+    read = read_run(hostile, run[0])
+    assert read.model == "m"
+    scores = read_scores(hostile, read, read_model(hostile, read))
+    assert isinstance(scores, Scores), scores
+    assert scores.ranking is not None
     with pytest.raises(UsageError, match="there is no run"):
         read_run(hostile, run[0] + 1)
     assert jobs(hostile, 1) == []
     assert jobs(hostile, limit=5) == []
+    assert [model.version for model in read_models(hostile, "m", "accuracy")] == [2, 1]
+    db = Connection(hostile)
+    assert list(db.predict("m", "t").columns) == ["id", "prediction"]
+    with pytest.raises(UsageError, match=r"Perhaps you meant t\."):
+        db.predict("m", "tt")
+    assert db.evaluate("m")["rows"] > 0
 
 
 OVERLOADS = (
@@ -140,7 +165,8 @@ OVERLOADS = (
     # the internal ones, which are in schema dana, called without it
     "dana_number(real)",
     "dana_text(integer)",
-    "dana_class(text, text[])",
+    "dana_text(parity)",
+    "dana_class(real, text[])",
     "dana_find_model(text)",
     "dana_arguments(jsonb)",
     "dana_split(regclass, jsonb, text, integer, float8, integer)",
@@ -177,3 +203,37 @@ def test_a_rule_takes_no_name_of_the_extension_s(session: Session) -> None:
     for name in ("dana_predict", "dana_number"):
         with pytest.raises(psycopg.errors.ReservedName, match="cannot be a rule's name"):
             session.execute("SELECT dana_create_udf(%s, %s)", (name, LOGISTIC))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "dana_predict_table('m', 't')",
+        "dana_cross_validate('fit', 't', 2)",
+        "dana_search('fit', 't', '[{}]', 'r2')",
+    ],
+)
+def test_pg_catalog_comes_first(session: Session, call: str) -> None:
+    """Behind a schema with the same operator for the same types, that one would be called."""
+    session.execute("SELECT dana_create_udf('fit', %s)", (LOGISTIC,))
+    session.execute(
+        "CREATE TABLE t AS SELECT i AS id, (i % 7)::real AS x, (i % 2)::real AS y FROM generate_series(1, 60) i"
+    )
+    session.execute("SELECT dana_train('fit', 't', 'm', '{x}', 'y', epochs => 1)")
+    session.execute(
+        """
+        DROP SCHEMA IF EXISTS evil CASCADE;
+        CREATE SCHEMA evil;
+        CREATE FUNCTION evil.mine(text, text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'called'; END $$;
+        CREATE OPERATOR evil.= (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.mine);
+        CREATE OPERATOR evil.<> (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.mine);
+        """
+    )
+    path = session.execute("SHOW search_path").fetchone()
+    assert path is not None
+    session.execute(f"SET search_path = evil, {path[0]}, pg_catalog")
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="schema pg_catalog must not come after"):
+        session.execute(f"SELECT * FROM {call}")
+    session.execute(f"SET search_path = evil, {path[0]}")
+    session.execute("CREATE TEMP TABLE other ()")  # a schema before pg_catalog in which no operator is looked for
+    session.execute(f"SELECT * FROM {call}")

@@ -62,7 +62,7 @@ def test_wait_events(session: Session, server: EmbeddedServer, table: str) -> No
 
         def train() -> None:
             try:
-                other.execute("SELECT dana_train('sums', 'test.t', epochs => 100000)")
+                other.execute("SELECT dana_train('sums', 'test.t', epochs => 100000, patience => 0)")
             except psycopg.errors.QueryCanceled as error:
                 ended.append(error)
 
@@ -118,7 +118,7 @@ def test_one_line_a_run_in_the_workers_log(session: Session, server: EmbeddedSer
     session.execute('CREATE TABLE "a\nrun backend=1" AS SELECT * FROM t')
     session.execute("SET statement_timeout = 300")
     with pytest.raises(psycopg.errors.QueryCanceled):
-        session.execute("""SELECT dana_train('sums', '"a\nrun backend=1"', epochs => 100000)""")
+        session.execute("""SELECT dana_train('sums', '"a\nrun backend=1"', epochs => 100000, patience => 0)""")
     abandoned = log_lines(server, session, 3)[2]
     assert abandoned["outcome"] == "abandoned"
     assert abandoned["source"] == 'test."a\nrun backend=1"'

@@ -416,19 +416,19 @@ def test_no_function_is_taken_for_a_column(owners: Session) -> None:
     owners.execute("CREATE VIEW v1 AS TABLE t1")
     with acting(owners, "bob"):
         owners.execute(EVIL)
-        owners.execute("CREATE TABLE of_bob AS SELECT 1::real AS trap, 1::real AS snare, 1::real AS pit")
+        owners.execute("CREATE TABLE of_bob AS SELECT 1::real AS trap, 1::real AS snare, 1::real AS pit, x, y FROM t1")
         for name in ("trap", "snare", "pit"):
             for kind in ("t1", "v1", "record"):
                 owners.execute(
                     f"CREATE FUNCTION {name}({kind}) RETURNS real LANGUAGE plpgsql AS $$ BEGIN RETURN evil(1); END $$"
                 )
-        owners.execute("SELECT dana_train('sums', 'of_bob', 'm', '{trap,snare}', 'pit', test_size => 0.0001)")
+        owners.execute("SELECT dana_train('sums', 'of_bob', 'm', '{trap,snare}', 'y', test_size => 0.0001)")
+        owners.execute("SELECT dana_train('sums', 'of_bob', 'n', '{x}', 'pit', test_size => 0.0001)")
+        owners.execute("SELECT dana_train('sums', 'of_bob', 'o', '{x}', 'pit', classes => '{0,1}')")
         owners.execute("DROP TABLE of_bob")
     for call in (
-        "dana_evaluate('bob.m', 't1', part => 'all')",
+        *(f"dana_evaluate('bob.{model}', {of})" for model in "mno" for of in ("'t1'", "'v1'", "query => 'TABLE t1'")),
         "dana_evaluate('bob.m', 't1', part => 'test')",
-        "dana_evaluate('bob.m', 'v1')",
-        "dana_evaluate('bob.m', query => 'TABLE t1')",
         "dana_predict_table('bob.m', 't1', 'x')",
         "dana_predict_table('bob.m', 'v1', 'x')",
     ):
@@ -462,6 +462,8 @@ def test_no_cast_of_a_column_s_type_is_called(owners: Session) -> None:
         assert owners.execute(call).fetchone() == (3,), call  # type: ignore[arg-type]
     training = """training => '{"features": ["x"], "label": "y", "classes": ["no", "yes"]}'"""
     owners.execute("SELECT dana_train('sums', query => 'SELECT x, x AS y FROM answers', model => 'n')")
+    with pytest.raises(errors.DatatypeMismatch, match="answer"):
+        owners.execute("SELECT dana_evaluate('n', 'answers', part => 'all')")
     for call in (
         "dana_predict_table('n', 'answers', key => 'y')",
         f"dana_cross_validate('sums', 'answers', 2, {training})",

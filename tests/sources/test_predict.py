@@ -71,12 +71,24 @@ def test_nulls_and_columns_added_later(session: Session, table: str) -> None:
 
 
 def test_a_filter_and_a_name_that_needs_quotes(session: Session, table: str) -> None:
-    session.execute('CREATE TABLE "Odd table" AS SELECT id AS "my key", a, b, c, 7 AS r FROM t')
+    session.execute(
+        'CREATE TABLE "Odd table" AS SELECT id AS "my key", a, b, c, 7 AS r, a AS "A b", y AS "of ""y""" FROM t'
+    )
     found = rows(
         session,
-        """SELECT * FROM dana_predict_table('m', '"Odd table"', 'my key', '"my key" < 3 -- few') ORDER BY 1""",
+        """SELECT id, prediction
+        FROM dana_predict_table('m', '"Odd table"', 'my key', '"my key" < 3 -- few') ORDER BY 1""",
     )
     assert found == rows(session, "SELECT id::text, dana_predict('m', a, b, c) FROM t WHERE id < 3 ORDER BY 1")
+    for classes in (None, ["0", "1"]):
+        named = ("sums", '"Odd table"', "it's", ["A b", "c"], 'of "y"', classes)
+        session.execute("SELECT dana_train(%s, %s::text::regclass, %s, %s, %s, classes => %s)", named)
+        assert rows(session, "SELECT dana_evaluate('it''s') -> 'rows'") == [(300,)]
+        found = rows(
+            session, """SELECT id, prediction FROM dana_predict_table('it''s', '"Odd table"', 'my key') ORDER BY 1"""
+        )
+        columns = """SELECT "my key"::text, dana_predict('it''s', "A b", c) FROM "Odd table" ORDER BY 1"""
+        assert found == rows(session, columns)
 
 
 def test_more_columns_than_a_function_has_arguments(session: Session) -> None:

@@ -39,8 +39,9 @@ def test_types(session: Session, kind: str) -> None:
     session.execute(f"CREATE TABLE t AS SELECT {expression} AS x, i::real AS y FROM generate_series(1, 500) i")
     session.execute(f"CREATE TABLE plain AS SELECT {same} AS x, i::real AS y FROM generate_series(1, 500) i")
     expected = weights(session, "'plain'")
-    assert repr(weights(session, "'t'")) == repr(expected)
-    assert repr(weights(session, "query => 'SELECT * FROM t'")) == repr(expected)
+    as_numbers = """preprocess => '{"x": {"encode": "none"}}'"""
+    assert repr(weights(session, f"'t', {as_numbers}")) == repr(expected)
+    assert repr(weights(session, f"query => 'SELECT * FROM t', {as_numbers}")) == repr(expected)
     predicted = "SELECT array_agg(dana_predict('sums', x) ORDER BY y) FROM {}"
     rows = [session.execute(predicted.format(table)).fetchone() for table in ("t", "plain")]
     assert repr(rows[0]) == repr(rows[1])
@@ -171,8 +172,16 @@ def test_non_finite_values(session: Session) -> None:
     values, rows, _ = weights(session, "'plain'")
     session.execute("SET client_min_messages = notice")
     session.add_notice_handler(lambda notice: heard.append(str(notice.message_primary)))
-    assert weights(session, "'t', nonfinite => 'skip'") == (values, rows, 2)
-    assert heard == ["2 rows of test.t were left out because of a NaN or an infinity"]
+    told = ['2 of 50 rows of test.t are left out: "x" is NaN or infinite (2)']
+    assert weights(session, "'t'") == (values, rows, 2)
+    assert heard[:-1] == told
+    assert heard[-1].startswith('model "sums" was trained on test.plain (version 1), and is now trained on test.t')
+    heard.clear()
+    assert weights(session, "query => 'SELECT * FROM t'") == (values, rows, 2)
+    assert heard[:-1] == [line.replace("test.t", "the query") for line in told]
+    assert heard[-1].startswith('model "sums" was trained on test.t (version 2), and is now trained on a query')
+    with pytest.raises(psycopg.errors.DataException, match="the training diverged"):
+        weights(session, "'t', nonfinite => 'keep'")
     with pytest.raises(psycopg.errors.DataException, match=r"row 3 of test\.t has a NaN or an infinity"):
         weights(session, "'t', nonfinite => 'error'")
 
@@ -187,7 +196,7 @@ def test_nulls_are_errors_where_others_are_skipped(session: Session) -> None:
     both = "nulls => 'error', nonfinite => 'skip'"
     assert weights(session, f"'t', {both}") == (values, rows, 1)
     assert weights(session, f"query => 'SELECT * FROM t', {both}") == (values, rows, 1)
-    with pytest.raises(psycopg.errors.DataException, match="all 1 have a NULL, a NaN or an infinity"):
+    with pytest.raises(psycopg.errors.DataException, match='no row to train on: of 1 rows "y" is NaN or infinite'):
         weights(session, f"'t', filter => 'x = 4', {both}")
     session.execute("UPDATE t SET x = NULL WHERE x = 7")
     with pytest.raises(psycopg.errors.NullValueNotAllowed, match=r'of test\.t has a NULL in column "x"'):

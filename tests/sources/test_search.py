@@ -217,7 +217,7 @@ def test_one_class_only(session: Session, table: str) -> None:
 def test_cancelled_and_without_rights(session: Session, table: str) -> None:
     session.execute("SET statement_timeout = 300")
     with pytest.raises(errors.QueryCanceled):
-        rows(session, f"dana_search('fit', 't', '{{\"lr\": [1, 2]}}', {given(epochs=50000)})")
+        rows(session, f"dana_search('fit', 't', '{{\"lr\": [1, 2]}}', {given(epochs=50000, patience=0)})")
     session.execute("RESET statement_timeout")
     assert nothing_kept(session)
     session.execute("DROP ROLE IF EXISTS searcher")

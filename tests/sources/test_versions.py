@@ -57,6 +57,7 @@ GIVEN = {
     "regrole": "'postgres'::regrole",
     "interval": "'1 day'::interval",
     "boolean": "true",
+    "real[]": "'{1}'::real[]",
     "tid": "'(0,1)'::tid",
 }
 

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import random
 import struct
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from dana.compiler.layout import InputPlace, TupleLayout, rows_of
+from dana.compiler.place.rows import InputPlace, InputPlaces, rows_of
 from dana.storage import layout
 from dana.storage.builder import PageBuilder, PageFull, build_tuple
 from dana.storage.schema import Attribute, TableSchema, Use
 from dana.storage.types import ARRAYS, SCALARS
 
+COLUMN = attrgetter("column")
 KINDS = {
-    "real": (700, 4, "i"),
-    "double precision": (701, 8, "d"),
-    "smallint": (21, 2, "s"),
-    "integer": (23, 4, "i"),
-    "bigint": (20, 8, "d"),
-    "boolean": (16, 1, "c"),
+    **{one.name: (one.oid, one.length, one.align) for one in sorted(SCALARS.values(), key=COLUMN)},
     "text": (25, -1, "i"),
     "real[]": (1021, -1, "i"),
     "double precision[]": (1022, -1, "d"),
@@ -44,7 +41,7 @@ def random_schema(rng: random.Random, width: int) -> TableSchema:
     return TableSchema(relation="t", attributes=tuple(attributes[:width]))
 
 
-def random_uses(rng: random.Random, schema: TableSchema, lanes: int, length: int) -> tuple[list[Use], TupleLayout]:
+def random_uses(rng: random.Random, schema: TableSchema, lanes: int, length: int) -> tuple[list[Use], InputPlaces]:
     """A vector input fed by scalar columns, one more for each array column used, and maybe scalar inputs."""
     uses: list[Use] = []
     places: list[InputPlace] = []
@@ -73,7 +70,7 @@ def random_uses(rng: random.Random, schema: TableSchema, lanes: int, length: int
         place("x", (len(chosen),))
     if not uses:
         return random_uses(rng, schema, lanes, length)
-    return uses, TupleLayout(lanes=lanes, places=tuple(places))
+    return uses, InputPlaces(lanes=lanes, places=tuple(places))
 
 
 def random_value(rng: random.Random, a: Attribute, length: int) -> Any:
@@ -83,16 +80,13 @@ def random_value(rng: random.Random, a: Attribute, length: int) -> Any:
     match a.type_name:
         case "real" | "double precision":
             return rng.choice([rng.gauss(0, 100), 0.0, -0.0, float("nan"), float("inf"), 1e-40, 1e-46, -1e-39])
-        case "smallint":
-            return rng.randint(-(2**15), 2**15 - 1)
-        case "integer":
-            return rng.randint(-(2**31), 2**31 - 1)
-        case "bigint":
-            return rng.randint(-(2**63), 2**63 - 1)
         case "boolean":
             return rng.randint(0, 1)
         case "text":
             return "x" * rng.choice([0, 1, 3, 30, 126, 127, 200])
+        case _ if a.type_oid in SCALARS:
+            bounds = np.iinfo(SCALARS[a.type_oid].dtype)
+            return rng.randint(int(bounds.min), int(bounds.max))
         case _:
             return bytes(rng.randrange(256) for _ in range(a.length))
 

@@ -7,7 +7,7 @@ import pytest
 
 from dana.errors import UsageError
 from dana.storage.builder import build_pages
-from dana.storage.columns import MOST_COLUMNS, column_pages, column_schema
+from dana.storage.columns import MAX_COLUMNS, column_pages, column_schema
 
 
 @pytest.mark.parametrize("page_size", [8192, 32768])
@@ -24,7 +24,7 @@ def test_equal_to_the_builder_s(width: int, rows: int, page_size: int) -> None:
 
 def test_what_is_no_table_is_refused() -> None:
     with pytest.raises(UsageError, match="from 1 to 1600 columns, not 1601"):
-        column_schema([f"c{k}" for k in range(MOST_COLUMNS + 1)])
+        column_schema([f"c{k}" for k in range(MAX_COLUMNS + 1)])
     for columns in ({}, {"a": np.zeros(0)}, {"a": np.zeros(2), "b": np.zeros(3)}, {"a": np.zeros((2, 2))}):
         with pytest.raises(UsageError, match="columns must be vectors of one length"):
             column_pages(columns)

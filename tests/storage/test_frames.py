@@ -6,7 +6,7 @@ import pytest
 
 from dana.server.places import CHECKOUT
 from dana.storage.builder import PageBuilder, build_tuple
-from dana.storage.frames import MOST_PARTS, PAGE_SIZES, Frames, RowTooLong, frame_layout
+from dana.storage.frames import MAX_PARTS, PAGE_SIZES, Frames, RowTooLong, frame_layout
 from dana.storage.parts import most_values
 from tests.storage.parts import part_attribute
 
@@ -30,7 +30,7 @@ def test_rows_that_no_page_holds() -> None:
 
 
 def test_rows_that_are_too_long() -> None:
-    most = MOST_PARTS * most_values(PAGE_SIZES[-1])
+    most = MAX_PARTS * most_values(PAGE_SIZES[-1])
     assert frame_layout("t", [most]).part
     with pytest.raises(RowTooLong, match=f"has {most + 1:,} numbers in use, more than the {most:,} of 4096 frames"):
         frame_layout("t", [most, 0])

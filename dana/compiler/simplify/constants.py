@@ -9,33 +9,13 @@ Dropped are x * 1, x / 1, x - 0 and -(-x). x + 0 is not among them: it turns -0 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 
-from dana.compiler.rewrite import Rewriter, rewrite
-from dsl.hdfg.graph import Graph, Node, Op
+from dana.compiler.simplify.rewrite import Rewriter, rewrite
+from dsl.hdfg.arithmetic import function
+from dsl.hdfg.graph import ELEMENTWISE, Graph, Node, Op
 from hwgen.spec import numerics
 
-ARITHMETIC: Mapping[Op, Callable[..., object]] = {
-    Op.ADD: numerics.add,
-    Op.SUB: numerics.sub,
-    Op.MUL: numerics.mul,
-    Op.DIV: numerics.div,
-    Op.NEG: numerics.neg,
-    Op.LT: numerics.lt,
-    Op.GT: numerics.gt,
-    Op.LE: numerics.le,
-    Op.GE: numerics.ge,
-    Op.EQ: numerics.eq,
-    Op.MAX: numerics.maximum,
-    Op.MIN: numerics.minimum,
-    Op.ABS: numerics.absolute,
-    Op.SQRT: numerics.sqrt,
-    Op.EXP: numerics.exp,
-    Op.LOG: numerics.log,
-    Op.SIGMOID: numerics.sigmoid,
-    Op.GAUSSIAN: numerics.gaussian,
-    Op.WHERE: numerics.where,
-}
+ARITHMETIC = {op: function(numerics, op) for op in ELEMENTWISE}
 
 
 def fold_constants(graph: Graph) -> Graph:
@@ -49,7 +29,7 @@ def _fold(rewriter: Rewriter, node: Node) -> int | None:
     operands = rewriter.operands(node)
     values = [operand.value for operand in operands if operand.op is Op.CONST and operand.value is not None]
     if len(values) == len(operands):
-        return rewriter.constant(float(ARITHMETIC[node.op](*values)), node)  # type: ignore[arg-type]
+        return rewriter.constant(float(ARITHMETIC[node.op](*values)), node)
     if node.op is Op.NEG and operands[0].op is Op.NEG:
         return operands[0].inputs[0]
     for kept, dropped in ((0, 1), (1, 0)):

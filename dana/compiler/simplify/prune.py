@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dana.compiler.rewrite import Rewriter
+from dana.compiler.simplify.rewrite import Rewriter
 from dsl.hdfg.graph import Graph, Op
 
 
@@ -22,6 +22,7 @@ def prune(graph: Graph) -> Graph:
     interface = (*graph.inputs, *graph.models, *graph.metas)
     live = graph.reachable((*graph.training_roots, *interface))
     merges = [node.id for node in graph.nodes if node.op is Op.MERGE]
+    # `has_merge` decides what a batch is
     if merges and live.isdisjoint(merges):
         live |= graph.reachable(merges[:1])
     rewriter = Rewriter(graph)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 
-from dana.compiler.rewrite import Rewriter, rewrite
+from dana.compiler.simplify.rewrite import Rewriter, rewrite
 from dsl.hdfg.graph import Graph, Node, Op
 
 
@@ -27,6 +27,7 @@ def _reciprocal(rewriter: Rewriter, node: Node) -> int | None:
     if divisor.op is not Op.CONST or divisor.value is None or not math.isfinite(divisor.value) or divisor.value == 0.0:
         return None
     mantissa, exponent = math.frexp(divisor.value)
+    # frexp gives [0.5, 1): a power of two is 0.5 exactly; the machine flushes a reciprocal that is not normal
     if abs(mantissa) != 0.5 or not -126 <= exponent - 1 <= 126:
         return None
     factor = rewriter.constant(1.0 / divisor.value, divisor)

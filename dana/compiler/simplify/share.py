@@ -8,7 +8,7 @@ Operands of commuting operations (they commute bit for bit) may stand in either 
 
 from __future__ import annotations
 
-from dana.compiler.rewrite import Rewriter, rewrite
+from dana.compiler.simplify.rewrite import Rewriter, rewrite
 from dsl.binary32 import bits_of
 from dsl.hdfg.graph import LEAVES, Graph, Node, Op
 
@@ -20,11 +20,13 @@ def share_subexpressions(graph: Graph) -> Graph:
     seen: dict[tuple[object, ...], int] = {}
 
     def rule(rewriter: Rewriter, node: Node) -> int | None:
+        # leaves of one kind differ by name, even if all else is equal
         if node.op in LEAVES and node.op not in (Op.CONST, Op.ARANGE):
             return None
         inputs = tuple(operand.id for operand in rewriter.operands(node))
         if node.op in COMMUTING:
             inputs = tuple(sorted(inputs))
+        # by bits, as -0.0 == 0.0 and NaN != NaN
         value = None if node.value is None else bits_of(node.value)
         key = (node.op, inputs, node.shape, node.region, value, node.axis, node.merge_op)
         if key not in seen:

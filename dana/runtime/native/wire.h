@@ -36,6 +36,7 @@ enum dana_message
 	DANA_MSG_CHECKED = 'c', /* answer to CHECK */
 	DANA_MSG_EXPLAINED = 'p', /* answer to EXPLAIN: numbers, and lines for people */
 	DANA_MSG_DESIGN = 'd',	/* the rule compiled; stream the first epoch's pages, or frames. Once more: begin anew */
+	DANA_MSG_HELD_OUT = 'o', /* before DESIGN: stream the rows that are left out for a test, as frames */
 	DANA_MSG_AGAIN = 'a',	/* stream the pages once more, under the same snapshot */
 	DANA_MSG_EPOCH = 'e',	/* an epoch ended */
 	DANA_MSG_NOTICE = 'n',	/* something that the user should see */

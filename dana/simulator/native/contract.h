@@ -1,22 +1,23 @@
-/*
- * What hwgen/spec says, in C: numbers, and the structures through which Python hands a machine and a Bundle over.
- *
- * dana/simulator/native.py mirrors the structures; tests/simulator/test_contract.py compares everything here with
- * hwgen/spec. Constants of the cycle contract are not here: they come with struct sim_machine.
- */
+/* What hwgen/spec and dana/simulator/structures.py say, in C. Written by python -m dana.generated. */
 #ifndef DANA_SIMULATOR_CONTRACT_H
 #define DANA_SIMULATOR_CONTRACT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SIM_CLUSTER		  8
-#define SIM_TEMPORARIES	  32
-#define SIM_REGISTERS	  64
-#define SIM_WHOLE_EPOCH	  UINT32_MAX
-#define SIM_UNKNOWN_PAGE  UINT32_MAX
-#define SIM_ENGINE_CODES  64
+/* Of all below: a core that was built from another text is not used */
+#define SIM_CONTRACT UINT64_C(0xf74c81e0bfff4d19)
+#define SIM_CLUSTER 8
+#define SIM_TEMPORARIES 32
+#define SIM_REGISTERS 64
+#define SIM_WHOLE_EPOCH UINT32_C(0xffffffff)
+#define SIM_UNKNOWN_PAGE UINT32_C(0xffffffff)
+#define SIM_ENGINE_CODES 64
+#define SIM_LANE_CODES 32
 #define SIM_STRIDER_CODES 16
+#define SIM_SECTIONS 6
+#define SIM_BLOCK 16
+#define SIM_TALLY_SLOTS 8192
 
 enum sim_opcode
 {
@@ -43,7 +44,8 @@ enum sim_opcode
 	SIM_EXP = 34,
 	SIM_LOG = 35,
 	SIM_SQRT = 36,
-	SIM_DIV = 37
+	SIM_DIV = 37,
+	SIM_TANH = 38
 };
 
 enum sim_source
@@ -62,13 +64,12 @@ enum sim_tuple_mask
 
 enum sim_section
 {
-	SIM_INIT,
-	SIM_TUPLE,
-	SIM_MERGE,
-	SIM_PUSH,
-	SIM_BATCH,
-	SIM_EPOCH,
-	SIM_SECTIONS
+	SIM_INIT = 0,
+	SIM_TUPLE = 1,
+	SIM_MERGE = 2,
+	SIM_PUSH = 3,
+	SIM_BATCH = 4,
+	SIM_EPOCH = 5
 };
 
 enum sim_strider_opcode
@@ -111,9 +112,18 @@ enum sim_fault
 {
 	SIM_FAULT_NONE = 0,
 	SIM_FAULT_OUT_OF_PAGE = 1,
+	SIM_FAULT_PAGE_HEADER = 2,
+	SIM_FAULT_LINE_POINTER = 3,
+	SIM_FAULT_TUPLE_HEADER = 4,
+	SIM_FAULT_TUPLE_SHORT = 5,
+	SIM_FAULT_TOASTED = 6,
+	SIM_FAULT_COMPRESSED = 7,
+	SIM_FAULT_ARRAY_SHAPE = 8,
+	SIM_FAULT_ARRAY_NULLS = 9,
 	SIM_FAULT_STACK = 10,
 	SIM_FAULT_BAD_INSTRUCTION = 11,
 	SIM_FAULT_RUNAWAY = 12,
+	SIM_FAULT_BUS = 13,
 	SIM_FAULT_INDEX = 14,
 	SIM_FAULT_TUPLE_PARTS = 15
 };
@@ -128,113 +138,167 @@ enum sim_column_type
 	SIM_BOOL = 5
 };
 
-/* hwgen.spec.config.MachineConfig and hwgen.spec.cycles */
+enum sim_problem_kind
+{
+	SIM_FITS = 0,
+	SIM_NO_MEMORY = 1,
+	SIM_DST_OUTSIDE = 2,
+	SIM_A_OUTSIDE = 3,
+	SIM_B_OUTSIDE = 4,
+	SIM_TOO_SHORT = 5,
+	SIM_WRITES_COLLIDE = 6,
+	SIM_RESULTS_OUTSTAND = 7,
+	SIM_INDEX_OVERLAPS = 8
+};
+
+/* Column types: X(NAME, C's type, conversion) */
+#define SIM_COLUMN_TYPES(X) X(FLOAT4, float, dn_from_float32) X(FLOAT8, double, dn_from_float64) X(INT2, int16_t, dn_from_int16) X(INT4, int32_t, dn_from_int32) X(INT8, int64_t, dn_from_int64) X(BOOL, uint8_t, dn_from_bool)
+
+/* Operations of a property: bit SIM_X of a word */
+#define SIM_WITH_B UINT64_C(0x2000034ffc) /* that read an operand b */
+#define SIM_SPECIAL UINT64_C(0x7f00000000) /* of a cluster's units */
+#define SIM_EXCHANGED UINT64_C(0x30ffc) /* that may have a partner's operand b */
+#define SIM_CHOOSING UINT64_C(0x30000) /* that write one of the two words of an exchange */
+
+static inline bool
+sim_is(uint64_t property, int32_t op)
+{
+	return op >= 0 && op < SIM_ENGINE_CODES && (property >> op & 1) != 0;
+}
+
+/* lanes, two operands, an identity */
+#define SIM_REDUCTIONS(X) X(ADD, add) X(MUL, mul) X(MAX, max) X(MIN, min)
+/* lanes, two operands, without an identity */
+#define SIM_BINARIES(X) X(SUB, sub) X(LT, lt) X(GT, gt) X(LE, le) X(GE, ge) X(EQ, eq)
+/* lanes, one operand */
+#define SIM_UNARIES(X) X(MOV, mov) X(NEG, neg) X(ABS, abs)
+/* a cluster's, one operand */
+#define SIM_FUNCTIONS(X) X(SIGMOID, sigmoid) X(GAUSSIAN, gaussian) X(EXP, exp) X(LOG, log) X(SQRT, sqrt) X(TANH, tanh)
+/* e with x op e = x, as bits; +0.0 of all others */
+#define SIM_IDENTITIES(X) X(ADD, 0x80000000u) X(MUL, 0x3f800000u) X(MAX, 0xff800000u) X(MIN, 0x7f800000u)
+
+/* Code made from a rule's graph, which runs in the place of the engine's instructions: dana/jit, compiled.c */
+typedef void sim_compiled_function(float *state, const float *tuples, const int64_t *slots, int64_t carry);
+/* Batches of one tuple each; `loss`: of the epoch, and its correction */
+typedef void sim_compiled_rows(float *state, const float *tuples, float *loss, int64_t count);
+
+/* How often values are there (0: the slot is free), and their sum. So many bits of them are dropped that half of the
+ * slots are enough. */
+struct sim_tally
+{
+	uint32_t keys[8192];
+	double counts[8192], sums[8192];
+	int32_t used, dropped;
+};
+
+/* What a survey finds of a tuple's elements, arrays of [tuple_rows][lanes]; the caller's memory. One number each:
+ * tuples without NaN or infinity, sum of the weights, how many are below 0. early, earlier: the mean of as many tuples
+ * as the largest power of two says, and of half of them. classes: sums of the weights by the label's class. tally: of
+ * the label, or NULL. count: of classes. weight, label: rows of a tuple that they lie in, or -1. */
+struct sim_survey
+{
+	double *tuples, *mean, *squares, *bad, *early, *earlier, *weights, *negative, *classes;
+	struct sim_tally *tally;
+	int64_t count, weight, label;
+};
+
+/* hwgen.spec.config.MachineConfig and hwgen.spec.cycles. special_latency 0: the machine has no such function. */
 struct sim_machine
 {
-	int32_t threads, clusters, striders, page_size, scratch_depth, tuple_depth, program_depth, strider_depth;
-	int32_t descriptor_depth, index_depth, crossed, queue_depth, page_beats, link_latency;
-	int32_t result_latency, index_latency, section_start, min_instruction, round_start;
-	int32_t strider_start, strider_bound, unpack_stages, unpack_latency, page_release;
-	int32_t strider_cycles[SIM_STRIDER_CODES];
-	int32_t special_latency[SIM_ENGINE_CODES], special_interval[SIM_ENGINE_CODES]; /* 0: the machine has none */
+	int32_t threads, clusters, striders, page_size, scratch_depth, tuple_depth, program_depth, strider_depth,
+		descriptor_depth, index_depth, queue_depth, page_beats, link_latency, result_latency, section_start,
+		min_instruction, round_start, strider_start, strider_bound, unpack_stages, unpack_latency, page_release;
+	int32_t strider_cycles[16];
+	int32_t special_latency[64], special_interval[64];
 };
 
-/* hwgen.spec.engine.Instruction, in the order of its FIELDS */
+/* hwgen.spec.engine.Instruction. */
 struct sim_instruction
 {
-	int32_t op, wait, inner, outer;
-	int32_t dst, dst_inner, dst_outer, dst_level;
-	int32_t a, a_tuple, a_inner, a_outer, a_level;
-	int32_t b, b_tuple, b_inner, b_outer;
-	int32_t source, distance, mask, tail_a, tail_b, tail, scalar;
-	int32_t a_index, dst_index;
+	int32_t op, wait, inner, outer, dst, dst_inner, dst_outer, dst_level, a, a_tuple, a_inner, a_outer, a_level,
+		b, b_tuple, b_inner, b_outer, source, distance, mask, tail_a, tail_b, tail, scalar, a_index, dst_index;
 };
 
-/* hwgen.spec.strider.Instruction */
+/* hwgen.spec.strider.Instruction. */
 struct sim_strider_instruction
 {
 	int32_t op, a, b, c;
 };
 
-/* hwgen.spec.columns.Column, in the order of its FIELDS, then what follows from it */
+/* hwgen.spec.columns.Column; then bytes on the page, cycles of the unpacker, and whether its use is a BAD_INSTRUCTION,
+ * which the core works out. */
 struct sim_column
 {
-	int32_t count, row, lane, type, scalar, first, last, follows;
-	int32_t bytes; /* on the page */
-	int32_t beats; /* cycles of the unpacker */
-	int32_t place; /* float of the first element from the tuple's first */
-	bool bad;	   /* a BAD_INSTRUCTION when it is used */
+	int32_t count, row, lane, type, scalar, first, last, follows, bytes, beats, bad;
 };
 
-/* Scratchpad rows of a hwgen.spec.bundle.Symbol */
+/* Scratchpad rows of a hwgen.spec.bundle.Symbol. */
 struct sim_symbol_rows
 {
 	int32_t row, rows;
 };
 
-/* hwgen.spec.bundle.Bundle */
+/* hwgen.spec.bundle.Bundle; constants of SIM_TEMPORARIES words, image of [image_rows][lanes], -1 for a section that is
+ * not there. */
 struct sim_bundle
 {
 	const struct sim_instruction *program;
 	const struct sim_strider_instruction *strider;
 	const struct sim_column *columns;
-	const uint32_t *constants; /* SIM_TEMPORARIES words */
-	const uint32_t *image;	   /* [image_rows][lanes] */
+	const uint32_t *constants, *image;
 	const struct sim_symbol_rows *symbols;
 	int32_t n_program, n_strider, n_columns, image_rows, n_symbols;
-	int32_t sections[SIM_SECTIONS]; /* -1: none */
+	int32_t sections[6];
 	int32_t group, tuple_rows, level_stride, levels;
 	uint32_t batch;
 };
 
-/* Why a Bundle was refused; dana/simulator/machine.py has the words for it */
+/* Why a Bundle was refused, the section and the instruction; dana/simulator/problems.py has the words for it. */
 struct sim_problem
 {
-	int32_t kind;	  /* enum sim_problem_kind */
-	int32_t section;  /* of engine instructions */
-	int32_t position; /* instruction or descriptor */
+	int32_t kind, section, position;
 	int64_t found, limit;
 };
 
-enum sim_problem_kind
+/* A merge's stack: levels of `size` floats from `first` on; level k holds 2 to the power of k tuples. */
+struct sim_compiled_merge
 {
-	SIM_FITS = 0,
-	SIM_NO_MEMORY,
-	SIM_BAD_SETTING,	   /* position: enum sim_setting */
-	SIM_NO_END,			   /* a section runs past the program */
-	SIM_BAD_FIELD,		   /* found: index of the field in engine.FIELDS */
-	SIM_DST_OUTSIDE,	   /* found: row, limit: rows */
-	SIM_A_OUTSIDE,
-	SIM_B_OUTSIDE,
-	SIM_TOO_SHORT,		   /* found: cycles, limit: MIN_INSTRUCTION */
-	SIM_WRITES_COLLIDE,	   /* found: cycle from the section's start */
-	SIM_RESULTS_OUTSTAND,  /* found: cycles that END's wait is short of */
-	SIM_COLUMN_OUTSIDE,	   /* found: row, limit: tuple rows */
-	SIM_NO_INDEX,		   /* found: entries that it needs, limit: INDEX_DEPTH */
-	SIM_INDEX_UNSET,	   /* found: entries that it uses, limit: entries that the last SETX set */
-	SIM_INDEX_EARLY,	   /* found: cycles short of INDEX_LATENCY */
-	SIM_INDEX_OVERLAPS,	   /* a program with SETX reads a row before it is visible */
-	SIM_NO_FUNCTION,	   /* found: the operation */
-	SIM_NO_CROSSING		   /* an exchange of two operands, or one that chooses */
+	int64_t first, size;
+	int32_t op;
 };
 
-enum sim_setting
+/* Rows of a hwgen.spec.bundle.Symbol, and where it lies in `state`: `leading` vectors of `last` floats, last 0: a
+ * scalar; first -1: the epoch's loss. into, out: read from the scratchpad before an epoch, written to it after one. */
+struct sim_compiled_symbol
 {
-	SIM_GROUP,		  /* found: tuples of a thread */
-	SIM_HALVES,		  /* found: rows of both halves of tuple memory, limit: TUPLE_DEPTH */
-	SIM_BATCH_SIZE,
-	SIM_IMAGE,		  /* found: rows, limit: SCRATCH_DEPTH */
-	SIM_PROGRAM_SIZE, /* found: instructions, limit: PROGRAM_DEPTH */
-	SIM_STRIDER_SIZE,
-	SIM_DESCRIPTORS,
-	SIM_NO_TUPLE,	  /* no tuple section */
-	SIM_NO_PUSH,	  /* a merge section without a push section */
-	SIM_LEVELS,
-	SIM_SYMBOL,		  /* found: rows that one needs, limit: SCRATCH_DEPTH */
-	SIM_SEVERAL_ROUNDS /* a batch of several rounds without a merge section; found: batch, limit: tuples of a round */
+	int32_t row, leading, last;
+	int64_t first, stride;
+	int32_t into, out;
 };
 
-/* hwgen.spec.counters.EpochCounters */
+/* A scalar of each tuple, which chooses a row: float of the tuple, rows of the model. */
+struct sim_compiled_index
+{
+	int32_t first, rows;
+};
+
+/* A rule's code. begin: of an epoch. before, after: of a batch; last: the epoch's last. block: SIM_BLOCK tuples, or
+ * NULL; one: a tuple. rows, last_row: in the place of all but `begin` where batches are of one tuple; the epoch's last.
+ * slots: of each merge, where in its stack a batch's result lies. indices: in the order of the faults' tags. loss:
+ * which of the merges; -1: none. */
+struct sim_compiled
+{
+	sim_compiled_function *begin, *before, *block, *one, *after, *last;
+	sim_compiled_rows *rows, *last_row;
+	float *state;
+	int64_t *slots;
+	const struct sim_compiled_merge *merges;
+	const struct sim_compiled_symbol *symbols;
+	const struct sim_compiled_index *indices;
+	int32_t n_merges, n_symbols, n_indices, loss;
+};
+
+/* hwgen.spec.counters.EpochCounters. */
 struct sim_counters
 {
 	uint64_t cycles, tuples, skipped, engine_busy, merging, waiting_for_engine, waiting_for_pages;

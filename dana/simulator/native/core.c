@@ -14,16 +14,15 @@
 #define STOPPED	 1 /* a fault: sim_end() tells which */
 #define UNLOADED 2
 
-/* Bytes of the structures that Python mirrors; they differ where it mirrors another version of contract.h */
-SIM_EXPORT void
-sim_layout(int32_t sizes[6])
+#define MOST_PROVED 16 /* pages on which code is compared with the engine */
+
+#define BATCHED (6 << 10) /* bytes of the tuples that code gets at a time, if that is at least SIM_BLOCK of them */
+
+/* Of contract.h, from which this is built */
+SIM_EXPORT uint64_t
+sim_contract(void)
 {
-	sizes[0] = sizeof(struct sim_machine);
-	sizes[1] = sizeof(struct sim_instruction);
-	sizes[2] = sizeof(struct sim_strider_instruction);
-	sizes[3] = sizeof(struct sim_column);
-	sizes[4] = sizeof(struct sim_bundle);
-	sizes[5] = sizeof(struct sim_counters);
+	return SIM_CONTRACT;
 }
 
 /* A simulator of a machine; `kernels`: see sim_choose_kernels(); NULL: no memory, or no such kernels */
@@ -46,10 +45,11 @@ sim_new(const struct sim_machine *machine, const char *kernels)
 static void
 unload(struct sim *sim)
 {
-	sim_paths_free(sim);
+	sim_walk_free(sim);
+	free(sim->memo);
+	sim->memo = NULL;
 	free(sim->care);
 	free(sim->index);
-	free(sim->sections[SIM_TUPLE].fused);
 	memset(sim->sections, 0, sizeof sim->sections);
 	free(sim->ops);
 	free(sim->masks);
@@ -57,6 +57,8 @@ unload(struct sim *sim)
 	free(sim->pending);
 	free(sim->scratch);
 	free(sim->tuples);
+	free(sim->batched);
+	free(sim->unproved);
 	free(sim->strider);
 	free(sim->columns);
 	sim->care = NULL;
@@ -67,9 +69,11 @@ unload(struct sim *sim)
 	sim->pending = NULL;
 	sim->scratch = NULL;
 	sim->tuples = NULL;
+	sim->batched = NULL;
+	sim->unproved = NULL;
+	memset(&sim->compiled, 0, sizeof sim->compiled);
 	sim->strider = NULL;
 	sim->columns = NULL;
-	sim->iterations = 0;
 	sim->loaded = sim->begun = false;
 }
 
@@ -123,8 +127,7 @@ sim_load(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *p
 	}
 	sim->scratch = memory((size_t)sim->machine.scratch_depth, (size_t)sim->unit);
 	sim->tuples = memory(2 * (size_t)bundle->group * (size_t)bundle->tuple_rows, (size_t)sim->unit);
-	if (sim->scratch == NULL || sim->tuples == NULL || !sim_engine_prepare(sim, bundle) || !sim_fuse(sim, bundle) || !sim_pipeline_prepare(sim) ||
-		!sim_columns_prepare(sim, bundle) || !sim_strider_prepare(sim, bundle) || !sim_paths_prepare(sim))
+	if (sim->scratch == NULL || sim->tuples == NULL || !sim_engine_prepare(sim, bundle) || !sim_pipeline_prepare(sim) || !sim_columns_prepare(sim, bundle) || !sim_strider_prepare(sim, bundle) || !sim_walk_prepare(sim) || !sim_clock_prepare(sim))
 	{
 		problem->kind = SIM_NO_MEMORY;
 		unload(sim);
@@ -134,18 +137,56 @@ sim_load(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *p
 	sim->loaded = true;
 }
 
-/* Whether loops may run as paths; for tests */
-SIM_EXPORT void
-sim_use_paths(struct sim *sim, int32_t use)
+/* Has code run epochs in the place of the loaded program's engine; false: no memory, or nothing is loaded */
+SIM_EXPORT int32_t
+sim_attach(struct sim *sim, const struct sim_compiled *compiled)
 {
-	sim->scalar = !use;
+	const int32_t row = sim->tuple_rows * sim->lanes;
+
+	if (!sim->loaded)
+		return false;
+	sim->most = BATCHED / (int32_t)sizeof(float) / row / SIM_BLOCK * SIM_BLOCK;
+	if (sim->most < SIM_BLOCK)
+		sim->most = SIM_BLOCK;
+	if (compiled->n_indices > 0 && sim->most % sim->round_tuples != 0) /* whole rounds: see in_range() */
+		sim->most = SIM_BLOCK > sim->round_tuples ? SIM_BLOCK : sim->round_tuples;
+	free(sim->batched);
+	free(sim->unproved);
+	sim->batched = memory((size_t)sim->most + 1, (size_t)row);
+	sim->unproved = memory(2 * (size_t)sim->machine.scratch_depth, (size_t)sim->unit);
+	if (sim->batched == NULL || sim->unproved == NULL)
+		return false;
+	sim->compiled = *compiled;
+	sim->differs = false;
+	return true;
 }
 
-/* Iterations of Strider loops that ran as paths since the Bundle was loaded; for tests */
-SIM_EXPORT uint64_t
-sim_path_iterations(const struct sim *sim)
+/* Whether code was found to compute something else than the engine; it is used no more then */
+SIM_EXPORT int32_t
+sim_differs(const struct sim *sim)
 {
-	return sim->iterations;
+	return sim->differs;
+}
+
+/* Address of the function over arrays, for the code */
+SIM_EXPORT void *
+sim_special_address(void)
+{
+	return (void *)sim_choose_kernels(NULL)->special;
+}
+
+/* Whether each Strider instruction is interpreted by itself; for tests */
+SIM_EXPORT void
+sim_set_plain(struct sim *sim, int32_t plain)
+{
+	sim->plain = plain;
+}
+
+/* Rows of pages that were walked since the Bundle was loaded; for tests */
+SIM_EXPORT uint64_t
+sim_walked_rows(const struct sim *sim)
+{
+	return sim->walk != NULL ? sim->walk->rows : 0;
 }
 
 /* Rows of every thread's scratchpad <- words [count][lanes]; false: outside of it */
@@ -178,11 +219,13 @@ sim_read_rows(const struct sim *sim, int64_t row, int64_t count, uint32_t *words
 	return true;
 }
 
-/* Forgets an epoch that was not ended; the next page is the first of a new one */
+/* Forgets an epoch that was not ended; the next page is the first of a new one, which trains, or fills the survey */
 SIM_EXPORT void
-sim_begin(struct sim *sim)
+sim_begin(struct sim *sim, const struct sim_survey *survey)
 {
 	sim->begun = false;
+	sim->survey = survey;
+	sim_choose_road(sim, survey == NULL && sim->compiled.state != NULL);
 }
 
 /* Takes the epoch's next pages: the sink of a page ring. 0, or why it takes no more. */
@@ -195,13 +238,15 @@ sim_consume(void *context, const uint8_t *pages, size_t n_pages)
 
 	if (!sim->loaded)
 		return UNLOADED;
+	/* tuples lie downwards and pointers upwards, so the processor does not foresee them; there may be no such page */
+	sim->ahead = 2 * (ptrdiff_t)page_size;
 	mode = dn_enter();
+	if (sim->fast && sim->unproved != NULL && !sim->begun)
+		sim_compiled_prove(sim, pages, n_pages < MOST_PROVED ? n_pages : MOST_PROVED);
 	if (!sim->begun)
 		sim_epoch_begin(sim);
 	for (size_t k = 0; k < n_pages && sim->e.fault == SIM_FAULT_NONE; k++)
 	{
-		/* tuples lie downwards and pointers upwards, so the processor does not foresee them */
-		sim->ahead = k + 1 < n_pages ? (ptrdiff_t)page_size : 0;
 		(void)sim_page(sim, pages + k * page_size);
 	}
 	dn_leave(mode);
@@ -212,6 +257,7 @@ sim_consume(void *context, const uint8_t *pages, size_t n_pages)
 SIM_EXPORT int32_t
 sim_end(struct sim *sim, struct sim_counters *counters)
 {
+	const struct sim_clock *c = &sim->clock;
 	unsigned mode;
 
 	memset(counters, 0, sizeof *counters);
@@ -222,14 +268,19 @@ sim_end(struct sim *sim, struct sim_counters *counters)
 		sim_epoch_begin(sim);
 	if (sim->e.fault == SIM_FAULT_NONE)
 		counters->cycles = sim_epoch_end(sim);
+	if (sim->fast && sim->e.fault == SIM_FAULT_NONE)
+		sim_compiled_end(sim);
 	dn_leave(mode);
 	counters->tuples = sim->e.tuples;
 	counters->skipped = sim->e.skipped;
-	counters->engine_busy = sim->e.busy;
-	counters->merging = sim->e.merging;
-	counters->waiting_for_engine = sim->e.waited;
-	if (sim->e.pages > 0)
-		counters->waiting_for_pages = (uint64_t)sim->e.end_at - sim->e.pages - sim->e.beats - sim->e.waited;
+	if (sim->survey == NULL)
+	{
+		counters->engine_busy = c->busy;
+		counters->merging = c->merging;
+		counters->waiting_for_engine = c->waited;
+		if (c->pages > 0)
+			counters->waiting_for_pages = (uint64_t)c->end_at - c->pages - c->beats - c->waited;
+	}
 	counters->fault = sim->e.fault;
 	counters->fault_page = sim->e.fault_page;
 	counters->fault_pointer = sim->e.fault_pointer;

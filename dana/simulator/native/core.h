@@ -4,17 +4,18 @@
  * In: a machine and a Bundle as plain arrays (dana/simulator/native.py fills them), then pages. Out: scratchpad rows and
  * an epoch's counters, bit for bit and cycle for cycle those of docs/machine.md. No part may call Python, allocate while
  * an epoch runs, or trust a byte of a page. What is true of a loaded program (addresses within memories, targets within
- * the program) is checked once, by verify.c and record.c, so that inner loops need no checks.
+ * the program) is checked once, by verify.c and walk.c, so that inner loops need no checks.
  *
- *   core.c     load, rows, epochs: what is exported           strider.c  one page through the Strider
- *   verify.c   is the program one that the machine allows?    record.c   paths of the Strider's loops, as vector code
- *   engine.c   instructions                                   path.c     a loop's iterations by one path
- *   row.c      one row of an instruction, in general           index.c    rows chosen by data
- *   pipeline.c instructions whose results overlap             group.c    a loop's iterations by whichever path fits
- *   fuse.c     several instructions as one                    live.c     what a path must leave behind
- *   kernels.c  inner loops, chosen by the processor's kind    values.c   columns' bytes to tuple memory
- *   kernels.inc, exchange.inc, fused.inc, operations.h        unpack.c   when columns, tuples and pages pass
- *   portable.c kernels.inc for any processor                  rounds.c   the sequencer
+ *   core.c     load, rows, epochs: what is exported           strider.c  one page, instruction by instruction
+ *   verify.c   is the program one that the machine allows?    walk.c     one page, all of its rows at once
+ *   engine.c   instructions                                   unpack.c   columns become tuples and rounds
+ *   row.c      one row of an instruction, in general          values.c   columns' bytes to tuple memory
+ *   index.c    rows chosen by data                            clock.c    when all of this happens
+ *   pipeline.c instructions whose results overlap             rounds.c   the sequencer
+ *   kernels.c  inner loops, chosen by the processor's kind    survey.c   a pass that only looks at the values
+ *   kernels.inc, exchange.inc, operations.h                   way.c      what a row can be, for walk.c
+ *   portable.c kernels.inc for any processor
+ *   compiled.c a rule's own code in the place of engine.c and all that serves it
  */
 #ifndef DANA_SIMULATOR_CORE_H
 #define DANA_SIMULATOR_CORE_H
@@ -49,28 +50,9 @@ enum sim_manner
 	SIM_BY_FUNCTION, /* special functions, many rows at once */
 	SIM_BY_ROW,
 	SIM_SET_INDEX,
-	SIM_BY_INDEX,
-	SIM_BY_FUSION /* stands for several instructions: fuse.c */
+	SIM_BY_INDEX
 };
 
-#define SIM_FOLD_ROWS	256 /* most that a fused fold takes */
-#define SIM_TREE_TUPLES 256 /* most that a fused tree takes */
-#define SIM_MAX_LANES	128
-
-/* Several instructions as one; see fused.inc. In floats: steps of a, b, d from row to row and from tuple to tuple. */
-struct sim_fusion
-{
-	int32_t unit, lanes, outer, rows;
-	int32_t half;		/* fold: largest power of two below rows */
-	int32_t levels;		/* tree */
-	int32_t masked_row; /* in which `keep` counts; -1: none */
-	int32_t flip_from, flip_to;
-	ptrdiff_t a_row, b_row, d_row, a_outer, b_outer, d_outer;
-	const uint32_t *keep; /* [unit] */
-	uint32_t identity;
-};
-
-typedef void (*sim_fused_kernel)(const struct sim_fusion *fusion, float *d, const float *a, const float *b);
 
 /* What verify.c found of an engine instruction */
 struct sim_care
@@ -84,8 +66,6 @@ struct sim_op
 {
 	sim_kernel kernel; /* of SIM_BY_KERNEL */
 	struct sim_loop loop;
-	sim_fused_kernel fused; /* of SIM_BY_FUSION */
-	struct sim_fusion fusion;
 	int64_t d, a, b;				 /* first floats */
 	int64_t d_level, a_level;		 /* floats that a level adds */
 	enum sim_manner manner;
@@ -98,8 +78,6 @@ struct sim_code
 {
 	struct sim_op *ops; /* END is not among them */
 	int32_t n_ops;
-	struct sim_op *fused; /* what stands for them in whole rounds; NULL: nothing */
-	int32_t n_fused;
 	int32_t end_wait;
 	int64_t cycles; /* SECTION_START + length; 0: the program has no such section */
 };
@@ -118,107 +96,60 @@ struct sim_strider_op
 #define SIM_MAX_QUEUE	 256
 #define SIM_MAX_STAGES	 8
 
-/* --- paths: an iteration of a Strider loop as vector code over many iterations at once, see path.c --- */
+/* --- walks: walk.c --- */
 
-#define SIM_LANES	   32 /* iterations tried at a time */
-#define SIM_PATHS		8  /* of one loop */
-#define SIM_PATH_LENGTH 512 /* instructions */
+#define SIM_ROWS		16 /* rows that steps take are a multiple of this */
+#define SIM_WAYS		8
+#define SIM_PATH_LENGTH 512 /* instructions of a row */
+#define SIM_RUNS 8
 
-enum sim_step_kind
-{
-	/* values */
-	SIM_STEP_READ,	/* d = the page's 4 bytes at a + x, masked by y; only if all 4 are on the page */
-	SIM_STEP_LOAD,	/* the same, a being 4 more in each lane */
-	SIM_STEP_BITS,	/* d = (a + x) >> shift & y */
-	SIM_STEP_ADD,	/* d = a + b + x */
-	SIM_STEP_SUB,	/* d = a - b + x */
-	SIM_STEP_MUL,	/* d = low half of (a + x) times low half of (b + y) */
-	SIM_STEP_CLEAN, /* d = (a + x) & y */
-	SIM_STEP_POP,	/* d = one bits of a + x */
-	/* conditions */
-	SIM_STEP_EQ, /* a + x == b + y */
-	SIM_STEP_NE,
-	SIM_STEP_LT,
-	SIM_STEP_GE,
-	SIM_STEP_INSIDE,  /* a + x <= y */
-	SIM_STEP_READ_IS, /* as READ, and the value is z */
-	SIM_STEP_BITS_IS  /* as BITS, and the value is z */
-};
-
-/* Vectors of SIM_LANES words */
-struct sim_step
-{
-	uint8_t kind, shift;
-	uint32_t x, y, z;
-	uint32_t *d;
-	const uint32_t *a, *b;
-};
-
-/* A value in the middle of a path: *base + offset, the base 0 where NULL */
-struct sim_symbol
-{
-	const uint32_t *base;
-	uint32_t offset;
-};
-
-/* When an entry is taken and worked on, from some beginning */
-struct sim_times
-{
-	int32_t take, at;
-};
-
-/* A writeB of a path */
+/* A writeB of a way: row k's column is at address[k] + offset */
 struct sim_handed
 {
 	const struct sim_column *column;
-	struct sim_symbol address;
-	int32_t gap;			/* cycles from the previous push or the iteration's start until it could push */
-	int32_t push;			/* from the iteration's first push */
-	struct sim_times free;	/* from the iteration's first push, where nothing that came before delays it */
-	struct sim_times bound; /* from the entry before being done, where it is the unpacker that delays everything */
+	const uint32_t *address;
+	uint32_t offset;
+	int32_t gap; /* cycles from the previous push or the iteration's start until it could push */
 };
 
-struct sim_path
+/* What a row of a page can be: a way through the loop's body */
+struct sim_way
 {
 	struct sim_step *steps;
-	struct sim_step close; /* whether the loop goes on */
 	struct sim_handed *handed;
-	struct sim_symbol out[SIM_TEMPORARIES]; /* of the registers that it writes */
-	uint32_t *memory;
-	uint32_t page_size;
-	uint32_t writes, reads; /* bit r: %t r */
-	int32_t n_steps, n_handed;
-	int32_t tuples;
-	int32_t turn;		/* after the iteration, from its first push, where the queue does not delay it */
-	int32_t done;		/* likewise, where nothing does */
-	int32_t beats;		/* of all columns */
-	int32_t bound_take, bound_at[SIM_MAX_STAGES]; /* of the entries before the iteration, the oldest first, as sim_handed.bound */
-	int32_t kept;		/* iterations that the queue remembers */
-	bool steady;		/* an iteration that nothing delays does not delay the next one either */
-	int32_t length;		/* instructions */
+	int32_t *path; /* the instructions */
+	uint32_t *values;
+	uint32_t reads, writes; /* bit r: %t r, from before the row; of rows after it */
+	int32_t n_steps, n_values, n_handed;
+	int32_t tuples, skipped;
+	int32_t length; /* instructions */
 	int32_t tail;	/* cycles after the last push */
-	int32_t skipped;
-	int32_t exit; /* instruction after the loop */
 };
 
-/* A loop's head and the paths known from it */
-struct sim_head
+struct sim_walk
 {
-	struct sim_path *paths[SIM_PATHS];
-	uint32_t in[SIM_TEMPORARIES][SIM_LANES];
-	uint32_t step[SIM_TEMPORARIES]; /* what an iteration adds to each register that paths write and read */
-	uint32_t reads, writes;
-	int32_t n_paths;
-	int32_t refused;  /* recordings that gave no path */
-	int32_t rest;	  /* iterations to be interpreted before paths are tried again */
-	int32_t expected; /* iterations, from the last time */
+	struct sim_way *ways[SIM_WAYS];
+	int32_t n_ways, refused;
+	int32_t longest;   /* of the ways, in instructions */
+	int32_t favourite; /* the way that all rows of a page had */
+	int32_t head; /* the loop's first instruction; -1: none yet */
+	int32_t cursor, limit; /* registers: the loop ends when the one has come to the other */
+	uint32_t step;		   /* that a row adds to the cursor */
+	int32_t most;		   /* rows that there is room for */
+	int32_t rest;		   /* pages to be interpreted before the next is tried */
+	int32_t poor;		   /* pages in vain, one after the other */
+	uint8_t *which;		   /* [most]: the rows' ways */
+	uint32_t *cursors, *zeros, *ok; /* [most] */
+	uint64_t rows; /* since the Bundle was loaded */
 };
 
-enum sim_paths
+/* What a page's times depend on */
+struct sim_shape
 {
-	SIM_PATHS_FAULT,
-	SIM_PATHS_LEFT,	  /* out of the loop */
-	SIM_PATHS_UNKNOWN /* at the head: interpret the next iteration */
+	int32_t before, after; /* cycles before the loop, and at the end */
+	int32_t rows, runs;	   /* of rows alike; more than SIM_RUNS: not told */
+	int32_t counts[SIM_RUNS];
+	uint8_t ways[SIM_RUNS];
 };
 
 /* Where a column of successive tuples goes */
@@ -239,11 +170,9 @@ struct sim_places
 struct sim_kernels
 {
 	/* a and b step (both), a or b stands still (row_a, row_b), last row masked (tail) */
-	sim_kernel both[SIM_SIGMOID], row_a[SIM_SIGMOID], row_b[SIM_SIGMOID], tail[SIM_SIGMOID];
+	sim_kernel both[SIM_LANE_CODES], row_a[SIM_LANE_CODES], row_b[SIM_LANE_CODES], tail[SIM_LANE_CODES];
 	/* exchanges of one operand (flip) and of two (cross), which may be the same */
-	sim_kernel flip[SIM_SIGMOID], flip_tail[SIM_SIGMOID], cross[SIM_SIGMOID], cross_tail[SIM_SIGMOID];
-	/* fused: an operation on rows, then its results reduced over rows or over tuples; a row through several exchanges */
-	sim_fused_kernel fold[SIM_SIGMOID][SIM_SIGMOID], tree[SIM_SIGMOID][SIM_SIGMOID], flips[SIM_SIGMOID];
+	sim_kernel flip[SIM_LANE_CODES], flip_tail[SIM_LANE_CODES], cross[SIM_LANE_CODES], cross_tail[SIM_LANE_CODES];
 	void (*special)(int op, size_t n, float *d, const float *a, const float *b);
 	/* the first element of each `width` of rows that are `step` apart, and back to all of them */
 	void (*collect)(float *to, const float *row, int rows, ptrdiff_t step, int unit, int width);
@@ -253,10 +182,6 @@ struct sim_kernels
 	/* a float4 column of tuples one after the other, tuple k's at page + at[k] + offset: side by side, or in all lanes */
 	void (*floats)(const struct sim_places *places, const uint8_t *page, const uint32_t *at, uint32_t offset, int tuples);
 	void (*spread)(const struct sim_places *places, const uint8_t *page, const uint32_t *at, uint32_t offset, int tuples);
-	/* the registers at the head, in each lane */
-	void (*enter)(struct sim_head *head, const uint32_t *registers);
-	/* runs a path on lanes [0, 16 * halves); bits of the lanes that took it, and of those that also closed it */
-	void (*path)(const struct sim_path *path, const uint8_t *page, int halves, uint32_t *took, uint32_t *closed);
 };
 
 extern const struct sim_kernels portable_kernels;
@@ -264,26 +189,24 @@ const struct sim_kernels *sim_choose_kernels(const char *name);
 
 /* --- the whole --- */
 
-/* What an epoch has come to. Times are cycles of docs/machine.md, section 5. */
-struct sim_epoch
+/* Which round and batch the next tuple is of */
+struct sim_phase
 {
-	uint64_t pages, tuples, skipped, busy, merging;
+	int32_t half;
+	int32_t in_round, room; /* tuples that are complete, and that the round still takes */
+	uint32_t in_batch;		/* tuples of the batch's earlier rounds */
+	uint32_t q;				/* rounds of the batch before this one */
+};
+
+/* clock.c. Times are cycles of docs/machine.md, section 5. */
+struct sim_clock
+{
+	struct sim_phase phase;
+	bool on_page;	 /* the page has arrived and not ended */
+	int32_t state;	 /* that the clocks are in, where only `last` is up to date; 0: all are */
+	uint64_t pages, busy, merging;
 	uint64_t beats;	 /* of the unpacker */
 	uint64_t waited; /* of it, for a half of tuple memory */
-
-	/* unpacker */
-	float *slot;			 /* the tuple being filled: its first row, its thread's lanes */
-	int32_t half;			 /* being filled */
-	int32_t in_slot;		 /* tuples of its thread before it */
-	int32_t in_round;		 /* tuples that are complete */
-	int32_t room;			 /* tuples that the round still takes */
-	uint32_t in_batch;		 /* tuples of the batch's earlier rounds */
-	uint32_t q;				 /* rounds of the batch before this one */
-	bool open;				 /* a tuple has begun and not ended */
-	uint32_t following;		 /* descriptor behind the last column's, where a tuple is open */
-	uint32_t end_pointer;	 /* reported where the epoch ends in a tuple: of the last page's end */
-
-	/* clocks */
 	int64_t turn;				  /* of the Strider's next instruction */
 	int64_t takes[SIM_MAX_QUEUE]; /* take of the page's last entries */
 	uint32_t pushes;			  /* entries of the page */
@@ -296,8 +219,32 @@ struct sim_epoch
 	int64_t end_at;				  /* at of the last page's end */
 	int64_t idle;				  /* the engine, after the rounds handed over */
 	int64_t half_free[2];
+};
+
+/* What an epoch has come to */
+struct sim_epoch
+{
+	uint64_t pages, tuples, skipped;
+	struct sim_phase phase;
+	float *slot;		  /* the tuple being filled: its first row, its thread's lanes */
+	int32_t in_slot;	  /* tuples of its thread before it */
+	bool open;			  /* a tuple has begun and not ended */
+	uint32_t following;	  /* descriptor behind the last column's, where a tuple is open */
+	uint32_t end_pointer; /* reported where the epoch ends in a tuple: of the last page's end */
 
 	uint32_t fault, fault_page, fault_pointer;
+
+	/* compiled.c */
+	uint64_t joined;	   /* tuples of the batch that have */
+	float loss[2];		   /* of the epoch, and its correction */
+};
+
+/* Where the unpacker puts tuples: as the engine wants them, or one after the other */
+struct sim_fill
+{
+	int32_t unit;	  /* floats from row to row */
+	int32_t group;	  /* tuples of a thread */
+	ptrdiff_t stride; /* floats from a tuple to its thread's next */
 };
 
 struct sim
@@ -325,16 +272,24 @@ struct sim
 	/* access engine */
 	struct sim_strider_op *strider; /* [n_strider + 1] */
 	int32_t n_strider;
-	uint32_t registers[SIM_REGISTERS];
+	uint32_t registers[SIM_REGISTERS + 1]; /* the last one is zero: walk.c */
 	struct sim_column *columns; /* [descriptor_depth] */
-	uint32_t *live;				/* %t that are read before they are written, from each Strider instruction on */
-	struct sim_head **heads;	/* of the loops, by first instruction; NULL: none yet */
-	bool scalar;				/* never use paths */
-	uint64_t iterations;		/* of loops that ran as paths, since the Bundle was loaded */
+	struct sim_walk *walk;
+	bool plain;					/* interpret every instruction */
+	struct sim_clock clock;
+	struct sim_memo *memo;		/* clock.c */
 
 	ptrdiff_t ahead; /* bytes to the page that comes next; 0: unknown */
 
-	bool loaded, begun; /* `begun`: init has run */
+	const struct sim_survey *survey; /* what an epoch fills instead of training; NULL: it trains */
+	struct sim_compiled compiled;	 /* what runs instead of the engine; state NULL: nothing */
+	float *batched;					 /* tuples for it, one after the other */
+	int32_t most;					 /* tuples that it takes at a time */
+	float *unproved;				 /* room for two scratchpads, until it was compared with the engine */
+	bool differs;					 /* it computed something else */
+	bool fast;						 /* the epoch is run by it */
+	struct sim_fill fill;
+	bool loaded, begun;				 /* `begun`: init has run */
 	struct sim_epoch e;
 };
 
@@ -350,9 +305,6 @@ void sim_index_run(struct sim *sim, const struct sim_op *op, int32_t half, int32
 bool sim_pipeline_prepare(struct sim *sim);
 void sim_pipeline_run(struct sim *sim, const struct sim_code *code, int32_t half, int32_t m, int32_t level);
 
-/* fuse.c */
-bool sim_fuse(struct sim *sim, const struct sim_bundle *bundle);
-
 /* verify.c */
 bool sim_indexed(const struct sim_instruction *in);
 bool sim_reads_b(const struct sim_instruction *in);
@@ -365,30 +317,60 @@ bool sim_columns_prepare(struct sim *sim, const struct sim_bundle *bundle);
 void sim_copy(const struct sim *sim, const struct sim_column *column, const uint8_t *page, const uint32_t *at,
 			  uint32_t offset, int32_t tuples);
 
+/* clock.c */
+void sim_phase_open(const struct sim *sim, struct sim_phase *phase);
+bool sim_phase_last(const struct sim *sim, const struct sim_phase *phase);
+void sim_phase_next(const struct sim *sim, struct sim_phase *phase, bool batch_last);
+bool sim_clock_prepare(struct sim *sim);
+void sim_clock_begin(struct sim *sim);
+void sim_clock_column(struct sim *sim, const struct sim_column *column, int32_t gap);
+void sim_clock_page_end(struct sim *sim, int32_t gap);
+void sim_clock_page(struct sim *sim, const struct sim_shape *shape);
+uint64_t sim_clock_end(struct sim *sim);
+
 /* unpack.c */
 bool sim_fault(struct sim *sim, uint32_t code, uint32_t pointer);
 bool sim_column(struct sim *sim, const uint8_t *page, uint32_t descriptor, uint32_t address, int32_t gap,
 				uint32_t pointer);
-void sim_path_times(const struct sim *sim, struct sim_path *path);
-bool sim_iterations(struct sim *sim, const uint8_t *page, const struct sim_path *path, int lane, int count);
-void sim_page_begin(struct sim *sim, const uint8_t *page);
-void sim_page_end(struct sim *sim, int32_t gap, uint32_t pointer);
+bool sim_tuples(struct sim *sim, const uint8_t *page, const struct sim_way *way, int32_t row, int32_t count);
+void sim_page_end(struct sim *sim, uint32_t pointer);
 uint64_t sim_epoch_end(struct sim *sim);
 
 /* rounds.c */
 void sim_epoch_begin(struct sim *sim);
-bool sim_round(struct sim *sim, int64_t hand, bool batch_last, bool epoch_last);
+bool sim_round(struct sim *sim, bool batch_last, bool epoch_last);
+
+/* compiled.c */
+void sim_choose_road(struct sim *sim, bool fast);
+void sim_compiled_prove(struct sim *sim, const uint8_t *pages, size_t n_pages);
+void sim_compiled_begin(struct sim *sim);
+bool sim_compiled_run(struct sim *sim, bool epoch_last);
+void sim_compiled_end(struct sim *sim);
+
+/* survey.c */
+void sim_survey_round(struct sim *sim);
 
 /* strider.c */
 bool sim_strider_prepare(struct sim *sim, const struct sim_bundle *bundle);
 bool sim_page(struct sim *sim, const uint8_t *page);
 
-/* path.c */
-bool sim_paths_prepare(struct sim *sim);
-void sim_paths_free(struct sim *sim);
-bool sim_path_wanted(const struct sim *sim, int32_t first);
-void sim_path_learn(struct sim *sim, int32_t first, const int32_t *instructions, int32_t n);
-enum sim_paths sim_path_run(struct sim *sim, int32_t first, const uint8_t *page, uint32_t bound, uint32_t *executed,
-							int32_t *pc);
+/* way.c */
+struct sim_way *sim_way_build(struct sim *sim, const int32_t *path, int32_t n);
+void sim_way_free(struct sim_way *way);
+void sim_way_run(const struct sim_way *way, const uint32_t *registers, const uint8_t *page, uint32_t page_size,
+				 int32_t rows, uint32_t *ok);
+
+/* walk.c */
+enum sim_walked
+{
+	SIM_WALKED,
+	SIM_WALK_FAULT,
+	SIM_WALK_NOT /* interpret the page */
+};
+bool sim_walk_prepare(struct sim *sim);
+void sim_walk_free(struct sim *sim);
+enum sim_walked sim_walk(struct sim *sim, const uint8_t *page, int32_t head, int32_t gap, uint32_t executed);
+bool sim_walk_wanted(const struct sim *sim, int32_t head);
+void sim_walk_learn(struct sim *sim, int32_t head, const int32_t *path, int32_t n);
 
 #endif

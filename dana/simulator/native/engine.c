@@ -38,7 +38,7 @@ run_by_function(struct sim *sim, const struct sim_op *op, float *d, const float 
 {
 	const struct sim_loop *loop = &op->loop;
 	const struct sim_kernels *kernels = sim->kernels;
-	const bool binary = op->i.op == SIM_DIV;
+	const bool binary = sim_is(SIM_WITH_B, op->i.op);
 	const int32_t unit = sim->unit, lanes = sim->lanes;
 	float *x = sim->rows + 4 * unit, *y = x + SPECIAL_BATCH + unit, *z = y + SPECIAL_BATCH + unit;
 	const int32_t at_once = SPECIAL_BATCH / unit > 0 ? SPECIAL_BATCH / unit : 1;
@@ -73,22 +73,15 @@ sim_engine_run(struct sim *sim, enum sim_section section, int32_t half, int32_t 
 	const struct sim_code *code = &sim->sections[section];
 	const float *tuples = sim->tuples + (ptrdiff_t)half * sim->group * sim->tuple_rows * sim->unit;
 	const bool whole = m == sim->round_tuples;
-	const struct sim_op *ops = code->ops;
-	int32_t n = code->n_ops;
 
 	if (sim->overlaps)
 	{
 		sim_pipeline_run(sim, code, half, m, level);
 		return;
 	}
-	if (whole && code->fused != NULL)
+	for (int32_t k = 0; k < code->n_ops; k++)
 	{
-		ops = code->fused;
-		n = code->n_fused;
-	}
-	for (int32_t k = 0; k < n; k++)
-	{
-		const struct sim_op *op = &ops[k];
+		const struct sim_op *op = &code->ops[k];
 		float *d = sim->scratch + op->d + level * op->d_level;
 		const float *a = (op->i.a_tuple ? tuples : sim->scratch + level * op->a_level) + op->a;
 		const float *b = (op->i.b_tuple ? tuples : sim->scratch) + op->b;
@@ -104,8 +97,6 @@ sim_engine_run(struct sim *sim, enum sim_section section, int32_t half, int32_t 
 			run_by_row(sim, op, half, m, level);
 		else if (op->manner == SIM_BY_KERNEL)
 			op->kernel(&op->loop, d, a, b);
-		else if (op->manner == SIM_BY_FUSION)
-			op->fused(&op->fusion, d, a, b);
 		else
 			run_by_function(sim, op, d, a, b);
 	}
@@ -119,7 +110,7 @@ choose(const struct sim *sim, struct sim_op *op)
 {
 	const struct sim_kernels *kernels = sim->kernels;
 	const struct sim_instruction *in = &op->i;
-	const bool unary = sim_unary(in->op), exchange = in->source != SIM_MEMORY;
+	const bool unary = !sim_is(SIM_WITH_B, in->op), exchange = in->source != SIM_MEMORY;
 	const bool tail = in->tail_a || (in->tail_b && !unary);
 	int32_t inner = in->inner, outer = in->outer;
 	int32_t d_inner = in->dst_inner, a_inner = in->a_inner, b_inner = unary ? a_inner : in->b_inner;
@@ -136,9 +127,9 @@ choose(const struct sim *sim, struct sim_op *op)
 		op->manner = SIM_SET_INDEX;
 	else if (sim_indexed(in))
 		op->manner = SIM_BY_INDEX;
-	else if (op->care.in_order || (tail && (sim_special(in->op) || (exchange && inner > 1))))
+	else if (op->care.in_order || (tail && (sim_is(SIM_SPECIAL, in->op) || (exchange && inner > 1))))
 		;
-	else if (sim_special(in->op))
+	else if (sim_is(SIM_SPECIAL, in->op))
 	{
 		op->manner = SIM_BY_FUNCTION;
 		if (inner == 1)
@@ -223,7 +214,7 @@ sim_engine_prepare(struct sim *sim, const struct sim_bundle *bundle)
 			op->i = bundle->program[bundle->sections[s] + k];
 			op->d = (int64_t)op->i.dst * unit;
 			op->a = (int64_t)op->i.a * unit;
-			op->b = sim_unary(op->i.op) ? op->a : (int64_t)op->i.b * unit;
+			op->b = sim_is(SIM_WITH_B, op->i.op) ? (int64_t)op->i.b * unit : op->a;
 			op->d_level = op->i.dst_level ? (int64_t)bundle->level_stride * unit : 0;
 			op->a_level = op->i.a_level ? (int64_t)bundle->level_stride * unit : 0;
 			op->care = sim->care[bundle->sections[s] + k];

@@ -34,9 +34,7 @@ avx512_few(float *d, const uint8_t *from, unsigned n, float one)
 
 #define VW			 16
 #define NAME(x)		 avx512_##x
-#define BITS(v)		 _mm512_movepi32_mask((__m512i)(v))
 #define FEW(d, s, n, one) avx512_few(d, s, (unsigned)(n), one)
-#define GATHER(p, i) _mm512_i32gather_epi32((__m512i)(i), p, 1)
 #include "kernels.inc"
 #pragma GCC pop_options
 
@@ -44,14 +42,11 @@ avx512_few(float *d, const uint8_t *from, unsigned n, float one)
 #pragma GCC target("avx2,bmi,bmi2")
 #define VW			 8
 #define NAME(x)		 avx2_##x
-#define BITS(v)		 _mm256_movemask_ps((__m256)(v))
-#define GATHER(p, i) _mm256_i32gather_epi32((const int *)(p), (__m256i)(i), 1)
 #include "kernels.inc"
 #pragma GCC pop_options
 
 #define VW		4
 #define NAME(x) sse2_##x
-#define BITS(v) _mm_movemask_ps((__m128)(v))
 #include "kernels.inc"
 
 /* The kernels of that name, or the best for this processor where it is NULL; NULL if it has none such. */

@@ -73,7 +73,7 @@ static void
 issue(struct sim *sim, const struct sim_op *op, float *d, const float *a, const float *b, int64_t cycle)
 {
 	const struct sim_instruction *in = &op->i;
-	const bool special = in->op >= SIM_SIGMOID;
+	const bool special = sim_is(SIM_SPECIAL, in->op);
 	struct sim_pending *p = sim->pending;
 
 	while (p->to != NULL)
@@ -102,7 +102,7 @@ sim_pipeline_run(struct sim *sim, const struct sim_code *code, int32_t half, int
 	for (int32_t k = 0; k < code->n_ops; k++)
 	{
 		const struct sim_op *op = &code->ops[k];
-		const bool special = op->i.op >= SIM_SIGMOID;
+		const bool special = sim_is(SIM_SPECIAL, op->i.op);
 		const int32_t interval =
 			!special ? 1 : sim->machine.special_interval[op->i.op] * (op->i.scalar ? 1 : SIM_CLUSTER);
 

@@ -10,19 +10,10 @@
 uint32_t
 sim_identity(int op)
 {
-	switch (op)
-	{
-		case SIM_ADD:
-			return 0x80000000u;
-		case SIM_MUL:
-			return 0x3f800000u;
-		case SIM_MAX:
-			return 0xff800000u;
-		case SIM_MIN:
-			return 0x7f800000u;
-		default:
-			return 0;
-	}
+#define IDENTITY(NAME, bits) [SIM_##NAME] = (bits),
+	static const uint32_t identities[SIM_ENGINE_CODES] = {SIM_IDENTITIES(IDENTITY)};
+
+	return identities[op];
 }
 
 /* A row of which each thread's lanes come from where its entry says; `from`: with entries of 0 */
@@ -112,7 +103,7 @@ sim_row_operands(const struct sim *sim, const struct sim_op *op, int32_t half, i
 	*d = sim->scratch + op->d + level * op->d_level + (o * (ptrdiff_t)in->dst_outer + i * in->dst_inner) * unit;
 	*a = (in->a_tuple ? tuples : sim->scratch + level * op->a_level) + op->a +
 		 (o * (ptrdiff_t)in->a_outer + i * in->a_inner) * unit;
-	if (!sim_unary(in->op))
+	if (sim_is(SIM_WITH_B, in->op))
 		*b = (in->b_tuple ? tuples : sim->scratch) + op->b + (o * (ptrdiff_t)in->b_outer + i * in->b_inner) * unit;
 	if (exchange)
 		swap_rows(sim, op, sim->rows, other, a, b);
@@ -126,7 +117,7 @@ sim_row_operands(const struct sim *sim, const struct sim_op *op, int32_t half, i
 		mask_row(sim->rows, *a, sim->unit, units_a, last && in->tail_a ? tail : everywhere, identity);
 		*a = sim->rows;
 	}
-	if (sim_unary(in->op))
+	if (!sim_is(SIM_WITH_B, in->op))
 	{
 		*b = *a;
 		return;
@@ -147,7 +138,7 @@ sim_row_apply(const struct sim *sim, const struct sim_op *op, float *d, const fl
 	const int code = op->i.op;
 	const struct sim_loop row = {.n = sim->unit, .outer = 1, .unit = sim->unit};
 
-	if (!sim_special(code))
+	if (!sim_is(SIM_SPECIAL, code))
 		sim->kernels->both[code](&row, d, a, b);
 	else if (!op->i.scalar)
 	{

@@ -8,18 +8,6 @@
 
 #include "core.h"
 
-static inline bool
-sim_special(int op)
-{
-	return op >= SIM_SIGMOID;
-}
-
-static inline bool
-sim_unary(int op)
-{
-	return op == SIM_MOV || op == SIM_SETX || op == SIM_NEG || op == SIM_ABS || (sim_special(op) && op != SIM_DIV);
-}
-
 /* What a thread's index file says for the tuples of round o: floats from a row to the one chosen */
 static inline ptrdiff_t
 sim_index_entry(const struct sim *sim, int32_t t, int32_t o)

@@ -2,14 +2,16 @@
  * The Strider: one page through its program, instruction by instruction (hwgen/spec/strider.py, docs/machine.md section 4).
  *
  * In: a page, whose bytes may be anything. Out: columns and the page's end for the unpacker, rows skipped, faults. At
- * the head of a loop path.c may run many iterations at once; what it gives is what the loop below would have given.
+ * the head of a loop walk.c may run the rest of the page at once; what it gives is what the loop below would have given.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core.h"
 
-#define BAD 16 /* an operation: no such instruction */
+#define BAD		   16 /* an operation: no such instruction */
+#define CACHE_LINE 64
+#define POINTERS   256 /* bytes of a page that its header and line pointers usually take */
 
 /* --- decoding ---------------------------------------------------------------------------------------------------- */
 
@@ -149,10 +151,10 @@ sim_page(struct sim *sim, const uint8_t *page)
 	uint32_t executed = 0;
 	int32_t pc = 0, head = 0;
 	int32_t gap = 0; /* cycles since the clock's `turn` */
-	int32_t recorded = -1, record[SIM_PATH_LENGTH];
-	int32_t record_head = 0;
+	int32_t recorded = -1, record[SIM_PATH_LENGTH]; /* of a row, for walk.c; -1: nothing is recorded */
 
-	sim_page_begin(sim, page);
+	for (ptrdiff_t line = 0; line < POINTERS; line += CACHE_LINE)
+		__builtin_prefetch(page + sim->ahead + line);
 	memset(r, 0, sizeof(uint32_t) * SIM_TEMPORARIES);
 	for (;;)
 	{
@@ -220,17 +222,32 @@ sim_page(struct sim *sim, const uint8_t *page)
 				break;
 			case SIM_BENTR:
 				head = pc;
-				goto at_head;
+				recorded = -1;
+				switch (sim_walk(sim, page, head, gap, executed))
+				{
+					case SIM_WALKED:
+						return true;
+					case SIM_WALK_FAULT:
+						return false;
+					case SIM_WALK_NOT:
+						recorded = sim_walk_wanted(sim, head) ? 0 : -1;
+				}
+				break;
 			case SIM_BEXIT:
+				if (recorded >= 0)
+					sim_walk_learn(sim, head, record, recorded);
+				recorded = -1;
 				if (holds(in->a, b, r[in->c]))
 					break;
 				pc = head;
-				goto at_head;
+				recorded = sim_walk_wanted(sim, head) ? 0 : -1;
+				break;
 			case SIM_CTL:
 				switch (in->a)
 				{
 					case SIM_CTL_END:
-						sim_page_end(sim, gap - 1, r[0]);
+						sim_clock_page_end(sim, gap - 1);
+						sim_page_end(sim, r[0]);
 						return true;
 					case SIM_CTL_SKIP:
 						sim->e.skipped++;
@@ -244,27 +261,6 @@ sim_page(struct sim *sim, const uint8_t *page)
 				break;
 			default:
 				return sim_fault(sim, SIM_FAULT_BAD_INSTRUCTION, r[0]);
-		}
-		continue;
-
-	at_head:
-		if (sim->scalar)
-			continue;
-		if (recorded >= 0 && record_head == head)
-			sim_path_learn(sim, head, record, recorded);
-		sim->e.turn += gap;
-		gap = 0;
-		switch (sim_path_run(sim, head, page, bound, &executed, &pc))
-		{
-			case SIM_PATHS_FAULT:
-				return false;
-			case SIM_PATHS_LEFT:
-				recorded = -1;
-				break;
-			case SIM_PATHS_UNKNOWN:
-				recorded = sim_path_wanted(sim, head) ? 0 : -1;
-				record_head = head;
-				break;
 		}
 	}
 }

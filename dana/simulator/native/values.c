@@ -9,12 +9,25 @@
 #include "core.h"
 #include "numerics.h"
 
+/* Of an element; 0: there is no such type */
+static int32_t
+bytes_of(int32_t type)
+{
+	switch (type)
+	{
+#define BYTES(NAME, c_type, conversion) \
+		case SIM_##NAME: \
+			return sizeof(c_type);
+		SIM_COLUMN_TYPES(BYTES)
+#undef BYTES
+	}
+	return 0;
+}
+
 /* Takes the descriptors over from the Bundle; the table is as long as the machine's, zeros at its end */
 bool
 sim_columns_prepare(struct sim *sim, const struct sim_bundle *bundle)
 {
-	static const int32_t sizes[] = {4, 8, 2, 4, 8, 1};
-
 	sim->columns = calloc((size_t)sim->machine.descriptor_depth, sizeof *sim->columns);
 	if (sim->columns == NULL)
 		return false;
@@ -24,14 +37,13 @@ sim_columns_prepare(struct sim *sim, const struct sim_bundle *bundle)
 
 		if (k < bundle->n_columns)
 			*column = bundle->columns[k];
-		column->bad = column->count == 0 || column->type > SIM_BOOL || column->lane >= sim->lanes;
+		column->bad = column->count == 0 || bytes_of(column->type) == 0 || column->lane >= sim->lanes;
 		if (column->bad)
 			continue;
-		column->bytes = column->count * sizes[column->type];
+		column->bytes = column->count * bytes_of(column->type);
 		column->beats = column->type == SIM_FLOAT4 && !column->scalar
 							? (column->lane + column->count + sim->lanes - 1) / sim->lanes
 							: column->count;
-		column->place = column->row * sim->unit + (column->scalar ? 0 : column->lane);
 	}
 	return true;
 }
@@ -39,55 +51,44 @@ sim_columns_prepare(struct sim *sim, const struct sim_bundle *bundle)
 static float
 convert(int32_t type, const uint8_t *from)
 {
-	int16_t i2;
-	int32_t i4;
-	int64_t i8;
-	float f4;
-	double f8;
-
 	switch (type)
 	{
-		case SIM_FLOAT4:
-			memcpy(&f4, from, sizeof f4);
-			return dn_from_float32(f4);
-		case SIM_FLOAT8:
-			memcpy(&f8, from, sizeof f8);
-			return dn_from_float64(f8);
-		case SIM_INT2:
-			memcpy(&i2, from, sizeof i2);
-			return dn_from_int16(i2);
-		case SIM_INT4:
-			memcpy(&i4, from, sizeof i4);
-			return dn_from_int32(i4);
-		case SIM_INT8:
-			memcpy(&i8, from, sizeof i8);
-			return dn_from_int64(i8);
-		default:
-			return dn_from_bool(*from);
+#define CONVERT(NAME, c_type, conversion) \
+		case SIM_##NAME: \
+		{ \
+			c_type x; \
+\
+			memcpy(&x, from, sizeof x); \
+			return conversion(x); \
+		}
+		SIM_COLUMN_TYPES(CONVERT)
+#undef CONVERT
 	}
+	abort(); /* a descriptor of no such type is bad, and never comes here */
 }
 
-/* Element e goes to lane (lane + e) mod lanes, (lane + e) div lanes rows on; a scalar's to all lanes of that row */
+/* Element e goes to lane (lane + e) mod lanes, (lane + e) div lanes rows on; a scalar's to all lanes of that row, but for
+ * code, which reads the first */
 static void
 convert_column(const struct sim *sim, const struct sim_column *column, float *slot, const uint8_t *from)
 {
 	const int32_t size = column->bytes / column->count;
-	float *row = slot + (ptrdiff_t)column->row * sim->unit;
+	float *row = slot + (ptrdiff_t)column->row * sim->fill.unit;
 	int32_t lane = column->lane;
 
 	for (int32_t k = 0; k < column->count; k++, from += size)
 	{
 		const float value = convert(column->type, from);
 
-		if (column->scalar)
+		if (column->scalar && !sim->fast)
 			for (int32_t l = 0; l < sim->lanes; l++)
 				row[l] = value;
 		else
-			row[lane] = value;
+			row[column->scalar ? 0 : lane] = value;
 		if (++lane == sim->lanes)
 		{
 			lane = 0;
-			row += sim->unit;
+			row += sim->fill.unit;
 		}
 	}
 }
@@ -99,21 +100,31 @@ sim_copy(const struct sim *sim, const struct sim_column *column, const uint8_t *
 {
 	const struct sim_epoch *e = &sim->e;
 	const struct sim_places places = {
-		.first = e->slot + column->place,
-		.step = sim->tuple_stride,
-		.wrap = sim->lanes - sim->group * sim->tuple_stride,
-		.until_wrap = sim->group - e->in_slot,
-		.group = sim->group,
+		.first = e->slot + (ptrdiff_t)column->row * sim->fill.unit + (column->scalar ? 0 : column->lane),
+		.step = sim->fill.stride,
+		.wrap = sim->lanes - sim->fill.group * sim->fill.stride,
+		.until_wrap = sim->fill.group - e->in_slot,
+		.group = sim->fill.group,
 		.n = column->count,
 		.lane = column->lane,
 		.lanes = sim->lanes,
-		.unit = sim->unit,
+		.unit = sim->fill.unit,
 		.ahead = sim->ahead,
 		.one = sim->one,
 	};
 
 	if (column->type == SIM_FLOAT4 && !column->scalar)
 		sim->kernels->floats(&places, page, at, offset, tuples);
+	else if (column->type == SIM_FLOAT4 && column->count == 1 && sim->fast)
+		for (int32_t k = 0; k < tuples; k++)
+		{
+			const uint8_t *from = page + (uint32_t)(at[k] + offset);
+			float x;
+
+			__builtin_prefetch(from + sim->ahead);
+			memcpy(&x, from, sizeof x);
+			places.first[k * places.step] = dn_flush(x);
+		}
 	else if (column->type == SIM_FLOAT4 && column->count == 1)
 		sim->kernels->spread(&places, page, at, offset, tuples);
 	else
@@ -129,7 +140,7 @@ sim_copy(const struct sim *sim, const struct sim_column *column, const uint8_t *
 			convert_column(sim, column, slot, from);
 			if (--until_wrap == 0)
 			{
-				until_wrap = sim->group;
+				until_wrap = sim->fill.group;
 				slot += places.wrap;
 			}
 		}

@@ -1,9 +1,9 @@
 /*
  * Is a Bundle one that the machine runs? And where must its engine program be run with care?
  *
- * In: the Bundle. Out: the first problem found, or the sections' lengths and, for each engine instruction, whether its
- * rows depend on one another; for the whole program, whether results are read before they are visible. After this no
- * address of the engine leaves its memory, no column its tuple, and no Strider instruction its program or registers.
+ * In: a Bundle that keeps the rules of hwgen/spec/legal.py. Out: the first problem found, or the sections' lengths and,
+ * for each engine instruction, whether its rows depend on one another; for the whole program, whether results are read
+ * before they are visible. After this no address of the engine leaves its memory.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,12 +24,6 @@ complain(struct sim_problem *problem, enum sim_problem_kind kind, int32_t positi
 	return false;
 }
 
-static bool
-is_special(int32_t op)
-{
-	return op >= SIM_SIGMOID && op <= SIM_DIV;
-}
-
 /* Whether an address has an entry of the index file added */
 bool
 sim_indexed(const struct sim_instruction *in)
@@ -41,97 +35,16 @@ sim_indexed(const struct sim_instruction *in)
 bool
 sim_reads_b(const struct sim_instruction *in)
 {
-	return in->op != SIM_MOV && in->op != SIM_SETX && in->op != SIM_NEG && in->op != SIM_ABS &&
-		   (!is_special(in->op) || in->op == SIM_DIV);
+	return sim_is(SIM_WITH_B, in->op);
 }
 
 /* Whether lanes choose: an exchange whose operands differ, or one that writes one of two words */
 bool
 sim_crossed(const struct sim_instruction *in)
 {
-	return in->op == SIM_LOW || in->op == SIM_HIGH ||
+	return sim_is(SIM_CHOOSING, in->op) ||
 		   (in->source != SIM_MEMORY && (in->a != in->b || in->a_inner != in->b_inner || in->a_outer != in->b_outer));
 }
-
-#define FIELD(name) ((int64_t)(offsetof(struct sim_instruction, name) / sizeof(int32_t)))
-
-/* Fields of an exchange that have a meaning */
-static bool
-exchange(const struct sim *sim, const struct sim_instruction *in, int32_t position, struct sim_problem *problem)
-{
-	const int32_t reach = in->source == SIM_LANE_XOR ? sim->lanes : sim->machine.threads;
-
-	if (in->source > SIM_THREAD_XOR || is_special(in->op) || in->op == SIM_MOVC || !sim_reads_b(in))
-		return complain(problem, SIM_BAD_FIELD, position, FIELD(source), in->source);
-	if (1 << in->distance >= reach)
-		return complain(problem, SIM_BAD_FIELD, position, FIELD(distance), in->distance);
-	if (in->a_tuple != in->b_tuple)
-		return complain(problem, SIM_BAD_FIELD, position, FIELD(b_tuple), in->b_tuple);
-	if (in->a_level)
-		return complain(problem, SIM_BAD_FIELD, position, FIELD(a_level), in->a_level);
-	if (in->mask == SIM_MASK_PAIR)
-		return complain(problem, SIM_BAD_FIELD, position, FIELD(mask), in->mask);
-	if (sim_crossed(in) && !sim->machine.crossed)
-		return complain(problem, SIM_NO_CROSSING, position, 0, 0);
-	return true;
-}
-
-/* Fields that have a meaning; addresses are looked at by addresses() */
-static bool
-fields(const struct sim *sim, const struct sim_instruction *in, int section, int32_t position,
-	   struct sim_problem *problem)
-{
-	if ((in->op < SIM_MOV || in->op > SIM_HIGH) && !is_special(in->op))
-		return complain(problem, SIM_BAD_FIELD, position, FIELD(op), in->op);
-	if (is_special(in->op) && sim->machine.special_latency[in->op] == 0)
-		return complain(problem, SIM_NO_FUNCTION, position, in->op, 0);
-	if (in->inner < 1)
-		return complain(problem, SIM_BAD_FIELD, position, FIELD(inner), in->inner);
-	if (in->outer < 1)
-		return complain(problem, SIM_BAD_FIELD, position, FIELD(outer), in->outer);
-	/* outside `tuple` the half is the unpacker's again */
-	if (section != SIM_TUPLE && (in->a_tuple || (in->b_tuple && sim_reads_b(in))))
-		return complain(problem, SIM_BAD_FIELD, position, in->a_tuple ? FIELD(a_tuple) : FIELD(b_tuple), 1);
-	if (in->tail > sim->lanes)
-		return complain(problem, SIM_BAD_FIELD, position, FIELD(tail), in->tail);
-	if (in->mask > SIM_MASK_SINGLE)
-		return complain(problem, SIM_BAD_FIELD, position, FIELD(mask), in->mask);
-	if (in->source == SIM_MEMORY && (in->op == SIM_LOW || in->op == SIM_HIGH))
-		return complain(problem, SIM_BAD_FIELD, position, FIELD(source), in->source);
-	if (in->source != SIM_MEMORY && !exchange(sim, in, position, problem))
-		return false;
-	if (in->op != SIM_SETX && !sim_indexed(in))
-		return true;
-	if (in->outer > sim->machine.index_depth)
-		return complain(problem, SIM_NO_INDEX, position, in->outer, sim->machine.index_depth);
-	if (is_special(in->op))
-		return complain(problem, SIM_BAD_FIELD, position, FIELD(op), in->op);
-	if (in->source != SIM_MEMORY)
-		return complain(problem, SIM_BAD_FIELD, position, FIELD(source), in->source);
-	if (in->mask == SIM_MASK_PAIR)
-		return complain(problem, SIM_BAD_FIELD, position, FIELD(mask), in->mask);
-	if (in->a_index && (in->a_tuple || in->a_level))
-		return complain(problem, SIM_BAD_FIELD, position, FIELD(a_index), 1);
-	if (in->dst_index && in->dst_level)
-		return complain(problem, SIM_BAD_FIELD, position, FIELD(dst_index), 1);
-	if (in->op != SIM_SETX)
-		return true;
-	if (sim_indexed(in))
-		return complain(problem, SIM_BAD_FIELD, position, in->a_index ? FIELD(a_index) : FIELD(dst_index), 1);
-	if (in->tail_a || in->tail_b)
-		return complain(problem, SIM_BAD_FIELD, position, in->tail_a ? FIELD(tail_a) : FIELD(tail_b), 1);
-	if (in->a_level || in->dst_level)
-		return complain(problem, SIM_BAD_FIELD, position, in->a_level ? FIELD(a_level) : FIELD(dst_level), 1);
-	if (in->inner != 1)
-		return complain(problem, SIM_BAD_FIELD, position, FIELD(inner), in->inner);
-	if (in->dst < 1)
-		return complain(problem, SIM_BAD_FIELD, position, FIELD(dst), in->dst);
-	if ((in->dst - 1) * (int64_t)in->dst_outer >= sim->machine.scratch_depth)
-		return complain(problem, SIM_BAD_FIELD, position, FIELD(dst_outer), in->dst_outer);
-	return true;
-}
-
-#undef FIELD
 
 /* Levels of the merge stack that a section runs at */
 int32_t
@@ -173,8 +86,6 @@ struct written
 
 struct timing
 {
-	const struct sim_instruction *setter; /* the last SETX; NULL: none in this section */
-	int64_t set;			/* cycle of its first row */
 	bool indexes;			/* there is a SETX in some section */
 	int32_t early;			/* the first instruction that reads a row before it is visible; -1: none */
 	struct written *rows;
@@ -221,7 +132,7 @@ write_row(struct sim *sim, struct timing *t, const struct sim_instruction *in, i
 		  int64_t cycle, struct sim_problem *problem)
 {
 	const struct sim_care *care = &sim->care[position];
-	const bool special = is_special(in->op);
+	const bool special = sim_is(SIM_SPECIAL, in->op);
 	const int32_t latency = special ? sim->machine.special_latency[in->op] : sim->machine.result_latency;
 	const int32_t interval = special ? sim->machine.special_interval[in->op] : 0;
 	const int32_t writes = special && !in->scalar ? SIM_CLUSTER : 1;
@@ -242,26 +153,6 @@ write_row(struct sim *sim, struct timing *t, const struct sim_instruction *in, i
 	return true;
 }
 
-/* Whether entries of the index file are set when they are used */
-static bool
-entries(const struct sim *sim, struct timing *t, const struct sim_instruction *in, int32_t position, int64_t cycle,
-		struct sim_problem *problem)
-{
-	const int64_t first = in->op == SIM_SETX && t->setter != NULL ? t->set + t->setter->outer - 1 : t->set;
-	const int64_t missing = first + sim->machine.index_latency - cycle;
-
-	if (in->op != SIM_SETX && !sim_indexed(in))
-		return true;
-	if (t->setter != NULL && missing > 0)
-		return complain(problem, SIM_INDEX_EARLY, position, missing, 0);
-	if (in->op == SIM_SETX)
-	{
-		t->setter = in;
-		t->set = cycle;
-	}
-	return true;
-}
-
 /* Plays a section's reads and writes at one level of the merge stack */
 static bool
 play(struct sim *sim, const struct sim_bundle *bundle, int s, int32_t level, struct timing *t,
@@ -276,21 +167,17 @@ play(struct sim *sim, const struct sim_bundle *bundle, int s, int32_t level, str
 	for (int32_t k = 0; k < WINDOW; k++)
 		t->writes[k] = -1;
 	t->visible = 0;
-	t->setter = NULL;
 	t->early = -1;
 	for (int32_t position = bundle->sections[s]; position < bundle->sections[s] + code->n_ops; position++)
 	{
 		const struct sim_instruction *in = &bundle->program[position];
 		const int32_t interval =
-			!is_special(in->op) ? 1 : sim->machine.special_interval[in->op] * (in->scalar ? 1 : SIM_CLUSTER);
+			!sim_is(SIM_SPECIAL, in->op) ? 1 : sim->machine.special_interval[in->op] * (in->scalar ? 1 : SIM_CLUSTER);
 		const int64_t cycles = in->wait + (int64_t)in->inner * in->outer * interval;
 		int64_t cycle = turn + in->wait;
 
 		if (cycles < sim->machine.min_instruction)
 			return complain(problem, SIM_TOO_SHORT, position, cycles, sim->machine.min_instruction);
-		/* X[o] is set in one cycle after the other, and used no faster */
-		if (!entries(sim, t, in, position, cycle, problem))
-			return false;
 		for (int32_t o = 0; o < in->outer; o++)
 			for (int32_t i = 0; i < in->inner; i++, cycle += interval)
 			{
@@ -337,14 +224,10 @@ engine(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *pro
 		sim->sections[s].cycles = 0;
 		if (start < 0)
 			continue;
-		while (end < bundle->n_program && bundle->program[end].op != SIM_END)
+		while (bundle->program[end].op != SIM_END)
 		{
 			const struct sim_instruction *in = &bundle->program[end];
 
-			if (!fields(sim, in, s, end, problem))
-				return false;
-			if (sim_indexed(in) && (setter == NULL || setter->outer < in->outer))
-				return complain(problem, SIM_INDEX_UNSET, end, in->outer, setter == NULL ? 0 : setter->outer);
 			if (in->op == SIM_SETX)
 			{
 				setter = in;
@@ -356,8 +239,6 @@ engine(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *pro
 				return false;
 			end++;
 		}
-		if (end >= bundle->n_program)
-			return complain(problem, SIM_NO_END, start, bundle->n_program, 0);
 		sim->sections[s].n_ops = end - start;
 		sim->sections[s].end_wait = bundle->program[end].wait;
 	}
@@ -374,64 +255,10 @@ engine(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *pro
 	return fits;
 }
 
-/* --- access engine ----------------------------------------------------------------------------------------------- */
-
-static bool
-column(const struct sim *sim, const struct sim_column *c, int32_t position, struct sim_problem *problem)
-{
-	const int64_t last = c->row + (c->count == 0 ? 0 : (c->lane + c->count - 1) / sim->lanes);
-
-	/* what is wrong with a descriptor itself is a fault when it is used, unlike where it writes */
-	if (last >= sim->tuple_rows)
-		return complain(problem, SIM_COLUMN_OUTSIDE, position, last, sim->tuple_rows);
-	return true;
-}
-
-static bool
-settings(const struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *problem)
-{
-	const struct sim_machine *m = &sim->machine;
-	const int64_t halves = 2 * (int64_t)bundle->group * bundle->tuple_rows;
-
-	if (bundle->group < 1 || (bundle->group & (bundle->group - 1)) != 0)
-		return complain(problem, SIM_BAD_SETTING, SIM_GROUP, bundle->group, 0);
-	if (bundle->tuple_rows < 0 || halves > m->tuple_depth)
-		return complain(problem, SIM_BAD_SETTING, SIM_HALVES, halves, m->tuple_depth);
-	if (bundle->batch < 1)
-		return complain(problem, SIM_BAD_SETTING, SIM_BATCH_SIZE, bundle->batch, 0);
-	if (bundle->image_rows > m->scratch_depth)
-		return complain(problem, SIM_BAD_SETTING, SIM_IMAGE, bundle->image_rows, m->scratch_depth);
-	if (bundle->n_program > m->program_depth)
-		return complain(problem, SIM_BAD_SETTING, SIM_PROGRAM_SIZE, bundle->n_program, m->program_depth);
-	if (bundle->n_strider > m->strider_depth)
-		return complain(problem, SIM_BAD_SETTING, SIM_STRIDER_SIZE, bundle->n_strider, m->strider_depth);
-	if (bundle->n_columns > m->descriptor_depth)
-		return complain(problem, SIM_BAD_SETTING, SIM_DESCRIPTORS, bundle->n_columns, m->descriptor_depth);
-	if (bundle->sections[SIM_TUPLE] < 0)
-		return complain(problem, SIM_BAD_SETTING, SIM_NO_TUPLE, 0, 0);
-	if (bundle->sections[SIM_MERGE] >= 0 && bundle->sections[SIM_PUSH] < 0)
-		return complain(problem, SIM_BAD_SETTING, SIM_NO_PUSH, 0, 0);
-	if (bundle->levels < 0 || bundle->levels > 32)
-		return complain(problem, SIM_BAD_SETTING, SIM_LEVELS, bundle->levels, 32);
-	if (bundle->sections[SIM_MERGE] < 0 && bundle->batch > (uint32_t)sim->round_tuples)
-		return complain(problem, SIM_BAD_SETTING, SIM_SEVERAL_ROUNDS, bundle->batch, sim->round_tuples);
-	for (int32_t k = 0; k < bundle->n_symbols; k++)
-		if (bundle->symbols[k].row < 0 || bundle->symbols[k].rows < 0 ||
-			(int64_t)bundle->symbols[k].row + bundle->symbols[k].rows > m->scratch_depth)
-			return complain(problem, SIM_BAD_SETTING, SIM_SYMBOL,
-							(int64_t)bundle->symbols[k].row + bundle->symbols[k].rows, m->scratch_depth);
-	return true;
-}
-
 /* Looks at all of a Bundle; sim_engine_prepare() needs what it finds */
 bool
 sim_verify(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *problem)
 {
 	problem->section = -1;
-	if (!settings(sim, bundle, problem))
-		return false;
-	for (int32_t k = 0; k < bundle->n_columns; k++)
-		if (!column(sim, &bundle->columns[k], k, problem))
-			return false;
 	return engine(sim, bundle, problem);
 }

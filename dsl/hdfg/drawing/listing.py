@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dsl.hdfg.dims import shape_text
 from dsl.hdfg.drawing.words import Words, batch_text, number_text
-from dsl.hdfg.init import InitKind
+from dsl.hdfg.init import OF_COLUMNS, InitKind
 from dsl.hdfg.ops import LEAVES, Op, Region
 
 if TYPE_CHECKING:
@@ -40,6 +40,10 @@ def _declared(node: Node) -> str:
     shape = f" {shape_text(node.shape)}" if node.shape else ""
     if node.op is Op.META:
         return f"{node.name} = {number_text(node.value or 0.0)}"
+    if node.op is Op.MODEL and node.init.kind in OF_COLUMNS:
+        return f"{node.name}{shape} from the {node.init.kind.value} of {node.init.of}"
+    if node.classes is not None:
+        return f"{node.name} of {node.classes} classes"
     if node.op is not Op.MODEL or node.init.first == node.init.second == 0.0:
         return f"{node.name}{shape}"
     first = number_text(node.init.first)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from dsl.hdfg.dims import shape_text
 from dsl.hdfg.drawing.words import MERGE_SIGNS, SIGNS, Words, line_of
-from dsl.hdfg.ops import LEAVES, Op, Region
+from dsl.hdfg.ops import FROM_ROW, LEAVES, Op, Region
 
 if TYPE_CHECKING:
     from dsl.hdfg.graph import Graph, Node
@@ -188,7 +188,7 @@ class _Composer:
     def _leaf(self, value: int, reader: Box) -> Box:
         node = self._graph.nodes[value]
         source = self._graph.nodes[node.inputs[0]] if node.op is Op.GATHER else node
-        kinds = {Op.MODEL: Kind.MODEL, Op.INPUT: Kind.DATA, Op.OUTPUT: Kind.DATA}
+        kinds = {Op.MODEL: Kind.MODEL, **dict.fromkeys(FROM_ROW, Kind.DATA)}
         part = Part.TUPLE if reader.part is Part.MERGE else reader.part
         return Box(
             kind=kinds.get(source.op, Kind.NUMBER),

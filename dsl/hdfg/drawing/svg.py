@@ -18,9 +18,9 @@ from dsl.hdfg.drawing.words import batch_text
 if TYPE_CHECKING:
     from dsl.hdfg.graph import Graph
 
-MOST_BOXES = 400
+MAX_BOXES = 400
 """Boxes of a picture that still says something; a larger graph is refused with a sentence."""
-MOST_ROWS_PASSED = 10000
+MAX_ROWS_PASSED = 10000
 """Rows that all arrows together may pass; more takes seconds to lay out and says as little."""
 
 CHARACTER = 7.3  # width of a character of the font below
@@ -52,7 +52,7 @@ def svg(graph: Graph) -> str:
     epochs = "1 epoch" if graph.epochs == 1 else f"at most {graph.epochs} epochs"
     title = f"{graph.name}: batches of {batch_text(graph)}, {epochs}"
     passed = sum(drawn.boxes[a.target].row - drawn.boxes[a.source].row for a in drawn.arrows)
-    if len(drawn.boxes) > MOST_BOXES or passed > MOST_ROWS_PASSED:
+    if len(drawn.boxes) > MAX_BOXES or passed > MAX_ROWS_PASSED:
         text = f"{title}; too large to draw, with {len(drawn.boxes):,} boxes: print the graph to list it"
         return _document(_width(text) + 2 * MARGIN, 3 * MARGIN, [_text(MARGIN, 2 * MARGIN, text)], title)
     return _Drawing(drawn, title).document()

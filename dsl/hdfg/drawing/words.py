@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dsl.binary32 import round32
-from dsl.hdfg.ops import Op, Region
+from dsl.hdfg.ops import FROM_ROW, Op, Region
 
 if TYPE_CHECKING:
     from dsl.hdfg.graph import Graph, Node
@@ -82,7 +82,7 @@ class Words:
     def _written_in_place(self, node: Node) -> str | None:
         if node.op is Op.CONST:
             return str(node.extent) if node.extent is not None else number_text(node.value or 0.0)
-        if node.op in (Op.INPUT, Op.OUTPUT, Op.MODEL, Op.META):
+        if node.op in FROM_ROW or node.op in (Op.MODEL, Op.META):
             return node.name
         if node.op is not Op.GATHER and node.region is not Region.CONST:
             return None

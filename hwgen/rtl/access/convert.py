@@ -6,11 +6,13 @@ In: a row of float4 (`canonical`), or the eight bytes that begin with an element
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from amaranth.hdl import C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hwgen.spec.columns import ColumnType
+from hwgen.spec.columns import TYPE_BITS, ColumnType
 
 CONVERT_LATENCY = 4
 """Cycles from the bytes to the value: magnitude, leading zeros, normalisation, rounding; choosing among infinity, zero,
@@ -60,6 +62,19 @@ def leading_zeros(m: Module, word: Value, name: str = "zeros") -> Value:
     return count
 
 
+def _integer(kind: ColumnType, raw: Value) -> Value:
+    """What of eight bytes is converted: a signed integer; of a double, of which only the sign counts here, all."""
+    match kind:
+        case ColumnType.INT2 | ColumnType.INT4 | ColumnType.INT8:
+            return raw[: 8 * kind.bytes].as_signed()
+        case ColumnType.BOOL:
+            return raw[:8].any()
+        case ColumnType.FLOAT4 | ColumnType.FLOAT8:
+            return raw
+        case _:
+            assert_never(kind)
+
+
 class Converter(wiring.Component):
     """One element a cycle.
 
@@ -72,7 +87,7 @@ class Converter(wiring.Component):
     """
 
     def __init__(self) -> None:
-        super().__init__({"data": In(64), "type": In(3), "value": Out(32)})
+        super().__init__({"data": In(64), "type": In(TYPE_BITS), "value": Out(32)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -81,14 +96,9 @@ class Converter(wiring.Component):
 
         integer = Signal(64)
         with m.Switch(self.type):
-            with m.Case(ColumnType.INT2):
-                m.d.comb += integer.eq(raw[:16].as_signed())
-            with m.Case(ColumnType.INT4):
-                m.d.comb += integer.eq(raw[:32].as_signed())
-            with m.Case(ColumnType.BOOL):
-                m.d.comb += integer.eq(raw[:8].any())
-            with m.Default():
-                m.d.comb += integer.eq(raw)
+            for kind in ColumnType:
+                with m.Case(kind):
+                    m.d.comb += integer.eq(_integer(kind, raw))
         negative = integer[63]
 
         # magnitude, but for the one to be added to an inverted number; bit 63 of a double's is its hidden one

@@ -10,6 +10,7 @@ from amaranth.hdl import C, Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from hwgen.rtl.access.layouts import UNSHARED, bits_for, lane_bits, page_bits, row_bytes
 from hwgen.spec import columns
@@ -21,7 +22,7 @@ COLUMN = data.StructLayout({field.name: field.width for field in columns.FIELDS}
 
 COUNT_BITS = COLUMN["count"].width
 ROW_BITS = COLUMN["row"].width
-SIZE_LOG2 = {kind: kind.bytes.bit_length() - 1 for kind in ColumnType}
+SIZE_LOG2 = {kind: exact_log2(kind.bytes) for kind in ColumnType}
 
 
 def known_layout(config: MachineConfig) -> data.StructLayout:
@@ -55,7 +56,7 @@ def known_layout(config: MachineConfig) -> data.StructLayout:
 
 
 class Descriptors(wiring.Component):
-    """See the module.
+    """Memory of descriptors; what is `known` of one is there in the cycle after its number.
 
     Members
     -------

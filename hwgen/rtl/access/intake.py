@@ -68,7 +68,7 @@ def job_layout(config: MachineConfig) -> data.StructLayout:
 
 
 class Intake(wiring.Component):
-    """See the module.
+    """Pipeline of UNPACK_STAGES stages from entries to jobs, which stands still while a job is not taken.
 
     Members
     -------

@@ -8,6 +8,7 @@ from amaranth.hdl import C, Value
 from amaranth.lib import data
 
 from hwgen.rtl.interfaces import FAULT_BITS, thread_bits, tuple_address_bits
+from hwgen.spec.columns import TYPE_BITS
 from hwgen.spec.config import MachineConfig
 
 UNSHARED: dict[str, int] = {"no_rw_check": 1}
@@ -100,7 +101,7 @@ def target_layout(config: MachineConfig) -> data.StructLayout:
             "row": tuple_address_bits(config),
             "element": 1,
             "spread": 1,
-            "type": 3,
+            "type": TYPE_BITS,
             "first": 1,
             "last": 1,
             "low": lane_bits(config),

@@ -29,7 +29,7 @@ def beat_write(config: MachineConfig) -> wiring.Signature:
 
 
 class Loader(wiring.Component):
-    """See the module.
+    """Master of the page link; beats are written as they arrive.
 
     Members
     -------

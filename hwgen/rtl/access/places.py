@@ -18,7 +18,7 @@ HALVES = 2
 
 
 class Places(wiring.Component):
-    """See the module.
+    """Counters of threads, slots, rounds and halves.
 
     Members
     -------

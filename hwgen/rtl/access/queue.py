@@ -16,7 +16,7 @@ from hwgen.spec.config import MachineConfig
 
 
 class EntryQueue(wiring.Component):
-    """See the module.
+    """First-in, first-out, with registers on both sides.
 
     Members
     -------

@@ -18,7 +18,7 @@ PORTS = 2
 
 
 class Registers(wiring.Component):
-    """See the module.
+    """Register file with two read ports and a write port, whose result is forwarded to the reads.
 
     Members
     -------

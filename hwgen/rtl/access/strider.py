@@ -37,7 +37,7 @@ from hwgen.rtl.access.layouts import (
     page_bits,
 )
 from hwgen.rtl.access.registers import Registers
-from hwgen.rtl.access.translate import INSTRUCTION, LARGEST_ALIGNMENT, Action
+from hwgen.rtl.access.translate import INSTRUCTION, MAX_ALIGNMENT, Action
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.cycles import FACTOR_BITS, STRIDER_CYCLES, STRIDER_START
 from hwgen.spec.strider import CONFIGURATION, STRIDER_BOUND, TEMPORARIES, Fault, Opcode
@@ -80,7 +80,7 @@ def control_layout(config: MachineConfig) -> data.StructLayout:
 
 
 class Strider(wiring.Component):
-    """See the module.
+    """Two-cycle processor of one page at a time.
 
     Members
     -------
@@ -307,8 +307,8 @@ class Strider(wiring.Component):
         total = Signal(33)
         m.d.comb += total.eq((Cat(control.subtract, a) + Cat(control.subtract, b))[1:])
         holds = (control.equal & (a ^ b).all()) | (control.less & ~total[32])
-        kept = ~(control.extract.replicate(LARGEST_ALIGNMENT) | (control.clean.replicate(LARGEST_ALIGNMENT) & b))
-        keep = Cat(kept[:LARGEST_ALIGNMENT], (~control.extract).replicate(32 - LARGEST_ALIGNMENT))
+        kept = ~(control.extract.replicate(MAX_ALIGNMENT) | (control.clean.replicate(MAX_ALIGNMENT) & b))
+        keep = Cat(kept[:MAX_ALIGNMENT], (~control.extract).replicate(32 - MAX_ALIGNMENT))
         return holds ^ control.otherwise, ((a >> control.shift) & mask) | (total[:32] & keep)
 
     @staticmethod

@@ -18,7 +18,7 @@ from hwgen.spec.config import MachineConfig
 from hwgen.spec.strider import TEMPORARIES, WORD_BITS, Condition, Control, Fault, Opcode
 
 FIELD_BITS = 6
-LARGEST_ALIGNMENT = 7
+MAX_ALIGNMENT = 7
 """Of `cln`: 2**7."""
 
 
@@ -101,7 +101,7 @@ class Translator(wiring.Component):
                 depth = self._config.descriptor_depth
                 acts(Action.PUSH, number[depth.bit_length() - 1 :].any())
             with m.Case(Opcode.CLN):
-                low = Cat(exceeds(b[:3], k) for k in range(LARGEST_ALIGNMENT))
+                low = Cat(exceeds(b[:3], k) for k in range(MAX_ALIGNMENT))
                 fields = {"third": low[:FIELD_BITS], "second": low[FIELD_BITS:]}
                 acts(Action.SUM, _constant(c), b[3:].any(), immediate=1, **fields)
             with m.Case(Opcode.INS):

@@ -36,12 +36,9 @@ from hwgen.spec.config import MachineConfig
 from hwgen.spec.cycles import PAGE_RELEASE, UNPACK_LATENCY
 from hwgen.spec.strider import Fault
 
-SIZES = {ColumnType.FLOAT4: 4, ColumnType.FLOAT8: 8, ColumnType.INT2: 2, ColumnType.INT4: 4, ColumnType.INT8: 8}
-"""Bytes from one element to the next; BOOL's is 1."""
-
 
 class Unpacker(wiring.Component):
-    """See the module.
+    """Pipeline of one job at a time, a beat a cycle.
 
     Members
     -------
@@ -117,10 +114,10 @@ class Unpacker(wiring.Component):
         """A tuple has begun and not ended."""
         single = Signal(reset_less=True)
         """This beat is the last."""
-        leaves = Signal(init=1)
-        hopes = Signal()
-        """The job goes in this cycle, or there is none; it goes if it can begin a tuple."""
-        stays, despairs = Signal(), Signal(init=1)
+        ready_now = Signal(init=1)
+        ready_early = Signal()
+        """Ready for the next job: whatever happens; if the tuple that the job begins has a place."""
+        stalled, not_early = Signal(), Signal(init=1)
         """The opposites of the two, for `takes`: registers that are equal would be made one."""
 
         # what happens in this cycle; a fault, which all forget in the next one, is not waited for
@@ -131,14 +128,14 @@ class Unpacker(wiring.Component):
         m.d.comb += [
             beat.eq(column & ~(following & ~places.free)),
             # single & beat, or no column: what comes before intake and queues in a cycle must be short
-            self.ready.eq(leaves | (hopes & ~(places.full & ~places.free))),
-            self.takes.eq(~(stays & (despairs | (places.full & ~places.free)))),
+            self.ready.eq(ready_now | (ready_early & ~(places.full & ~places.free))),
+            self.takes.eq(~(stalled & (not_early | (places.full & ~places.free)))),
             places.following.eq(following),
             places.begin.eq(beat & begins),
             places.end.eq(beat & ends),
         ]
         is_column = self.valid & ~self.job.fault & ~self.job.end
-        will_leave, will_hope = (
+        will_be_ready, will_be_early = (
             ~is_column | (self.job.single & ~self.job.first),
             is_column & self.job.single & self.job.first,
         )
@@ -150,10 +147,10 @@ class Unpacker(wiring.Component):
                 begins.eq(is_column & self.job.first),
                 job.eq(self.job),
                 single.eq(self.job.single),
-                leaves.eq(will_leave),
-                stays.eq(~will_leave),
-                hopes.eq(will_hope),
-                despairs.eq(~will_hope),
+                ready_now.eq(will_be_ready),
+                stalled.eq(~will_be_ready),
+                ready_early.eq(will_be_early),
+                not_early.eq(~will_be_early),
                 first_beat.eq(1),
                 told.eq(0),
             ]
@@ -165,8 +162,8 @@ class Unpacker(wiring.Component):
                     first_beat.eq(0),
                     job.beats.eq(job.beats - 1),
                     single.eq(job.beats == 2),
-                    leaves.eq(job.beats == 2),
-                    stays.eq(job.beats != 2),
+                    ready_now.eq(job.beats == 2),
+                    stalled.eq(job.beats != 2),
                 ]
         with m.If(beat & (begins | ends)):
             m.d.sync += opened.eq(~ends)
@@ -177,8 +174,8 @@ class Unpacker(wiring.Component):
 
         m.d.sync += self.halt.eq(wrong & ~self.stop)
         with m.If(self.start | self.stop | wrong):
-            m.d.sync += [signal.eq(0) for signal in (column, page_end, refused, begins, opened, hopes)]
-            m.d.sync += [leaves.eq(1), stays.eq(0), despairs.eq(1)]
+            m.d.sync += [signal.eq(0) for signal in (column, page_end, refused, begins, opened, ready_early)]
+            m.d.sync += [ready_now.eq(1), stalled.eq(0), not_early.eq(1)]
         return m
 
     def _count(self, m: Module, *, has_job: Value, waits: Value, wrong: Value) -> None:
@@ -212,11 +209,9 @@ class Unpacker(wiring.Component):
         with m.If(~job.element):
             m.d.comb += step.eq(size)
         with m.Else(), m.Switch(job.type):
-            for kind, value in SIZES.items():
+            for kind in ColumnType:
                 with m.Case(kind):
-                    m.d.comb += step.eq(value)
-            with m.Default():
-                m.d.comb += step.eq(1)
+                    m.d.comb += step.eq(kind.bytes)
         at, ahead = (Signal(page_bits(config), name=name, reset_less=True) for name in ("at", "ahead"))
         strider = Signal(strider_bits(config), reset_less=True)
         m.d.comb += [window.at.eq(at), window.ahead.eq(ahead), window.strider.eq(strider)]

@@ -92,28 +92,28 @@ class FloatAdd(wiring.Component):
         # 4: the sum with its carry, and its first 16 places if those are zero
         total = Signal(28)
         m.d.comb += total.eq(Cat(Const(0, 3), significand) + Cat(addend, minus) + minus)
-        stays = [total[12:].any()]
+        unshifted = [total[12:].any()]
         # (a difference that lost more than one place has no bits in its last two, so none are shifted by 16, 8 or 4)
-        normal = after(Mux(stays[0], total, Cat(Const(0, 18), total[2:12])))
+        normal = after(Mux(unshifted[0], total, Cat(Const(0, 18), total[2:12])))
         infinite = after(infinite | ((exponent == 254) & total[27]), 2)
         exponent = after(exponent)
 
         # 5: 8, 4 and 2 places
-        stays = [after(stays[0])]
+        unshifted = [after(unshifted[0])]
         for places in (8, 4, 2):
-            stays.append(normal[28 - places :].any())
+            unshifted.append(normal[28 - places :].any())
             exact = 2 if places > 2 else 0
-            normal = Mux(stays[-1], normal, Cat(Const(0, places + exact), normal[exact : 28 - places]))
-        stays = [after(stay) for stay in stays]
+            normal = Mux(unshifted[-1], normal, Cat(Const(0, places + exact), normal[exact : 28 - places]))
+        unshifted = [after(flag) for flag in unshifted]
         normal = after(normal)
         # ~(exponent + 2), as are the flags: what meets a constant one in a carry chain is complemented for nothing
         less = after((Const(0xFE, 8) + ~exponent)[:8])
         exponent = after(exponent)
 
         # 6: the last place, and rounding, which carries into the exponent
-        stays.append(normal[27])
-        normal = Mux(stays[-1], normal, normal << 1)[:28]
-        count = ~Cat(reversed(stays))
+        unshifted.append(normal[27])
+        normal = Mux(unshifted[-1], normal, normal << 1)[:28]
+        count = ~Cat(reversed(unshifted))
         up = normal[3] & (normal[4] | normal[:3].any())
         rounded = Signal(31)
         # the exponent grows by one for the carry's place, less the places shifted: + 2 + ~count

@@ -1,17 +1,16 @@
-"""sigmoid, gaussian, exp and log: one table-and-polynomial datapath with as many argument reductions as are wanted.
+"""sigmoid, tanh, gaussian, exp and log: a datapath of table and polynomial, and the argument reductions wanted.
 
-In: an operand, which function, and a strobe. Out: the function's value, as many edges later as `LATENCY` says for it.
+In: an operand, which function, and a strobe. Out: the function's value, as many edges later as it has `stages`.
 A new operand may come in every cycle, as long as no two results fall in the same one: every shared stage is equally
 far from the operand, or equally far from the result, for any two functions that use it.
 
     reduction (1 to 6 edges)   where in the table: `reduce.py`
     table (6)                  c0 + (c1 + c2 t) t: `table.py`
-    product (2)                log: times m, plus e ln 2; the others wait
+    product (2)                log: times m, plus e ln 2; tanh of a small argument: times it; the others wait
     packing (3)                `normalize.py`
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from enum import IntEnum
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
@@ -20,41 +19,27 @@ from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.arith.normalize import EXPONENT_BITS, Normalize, Special
 from hwgen.rtl.arith.pipeline import Pipeline
-from hwgen.rtl.arith.reduce import Exponential, Logarithm, Place, times_ln2
-from hwgen.rtl.arith.reduce import sigmoid as reduce_sigmoid
+from hwgen.rtl.arith.reduce import Exponential, Logarithm, Place, Product, Sigmoid, times_ln2
 from hwgen.rtl.arith.table import VALUE_BITS, TablePolynomial
-from hwgen.spec import timing
 from hwgen.spec.numerics import layout
+from hwgen.spec.operations import Opcode, Unit
 
-FUNCTION_BITS = 2
+FUNCTION_BITS = 3
 NARROW_BITS = 18
 LOW_BITS = 17
 LOG_BITS = 55
 
 
-class Function(IntEnum):
-    """What a `FloatFunction` computes."""
-
-    SIGMOID = 0
-    GAUSSIAN = 1
-    EXP = 2
-    LOG = 3
-
-
-LATENCY = {
-    Function.SIGMOID: timing.SIGMOID_LATENCY,
-    Function.GAUSSIAN: timing.GAUSSIAN_LATENCY,
-    Function.EXP: timing.EXP_LATENCY,
-    Function.LOG: timing.LOG_LATENCY,
-}
+FUNCTIONS = tuple(op for op in Opcode if op.unit is Unit.FUNCTION)
+"""What a `FloatFunction` computes."""
 
 
 class FloatFunction(wiring.Component):
-    """Any of sigmoid, gaussian, exp and log of a.
+    """Any of sigmoid, tanh, gaussian, exp and log of a.
 
     Parameters
     ----------
-    functions : iterable of Function
+    functions : iterable of Opcode
         Those that the unit can do; hardware for the others is not built.
     narrow : bool
         Build for multipliers of 18 × 18 bits instead of 27 × 18. Same bits, same latency.
@@ -63,12 +48,12 @@ class FloatFunction(wiring.Component):
     ----------
     a : Signal(32), in
         Operand; counts with ``start``.
-    function : Signal(2), in
-        A `Function` of those the unit can do; counts with ``start``.
+    function : Signal(3), in
+        Low bits of the code of a function that the unit can do; counts with ``start``.
     start : Signal(1), in
         There is an operand in this cycle.
     result : Signal(32), out
-        LATENCY[function] edges later, for one cycle.
+        As many edges later as the function has stages, for one cycle.
     """
 
     a: Signal
@@ -76,7 +61,7 @@ class FloatFunction(wiring.Component):
     start: Signal
     result: Signal
 
-    def __init__(self, functions: Iterable[Function] = tuple(Function), *, narrow: bool = True) -> None:
+    def __init__(self, functions: Iterable[Opcode] = FUNCTIONS, *, narrow: bool = True) -> None:
         self._functions = frozenset(functions)
         self._narrow = narrow
         super().__init__({"a": In(32), "function": In(FUNCTION_BITS), "start": In(1), "result": Out(32)})
@@ -84,10 +69,10 @@ class FloatFunction(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         after = Pipeline(m).after
-        places, log, n_ln2 = self._reductions(m)
+        places, product, double, n_ln2 = self._reductions(m)
 
         # the table
-        rows = layout.SIGMOID_ROWS if self._functions <= {Function.SIGMOID} else layout.ROWS
+        rows = layout.SIGMOID_ROWS if self._functions <= {Opcode.SIGMOID} else layout.ROWS
         m.submodules.table = table = TablePolynomial(rows=rows)
         m.d.comb += [
             table.row.eq(_of_valid([(place.valid, place.row) for place in places])),
@@ -100,16 +85,21 @@ class FloatFunction(wiring.Component):
         scales = [(place.valid, place.scale) for place in places if place.scale is not None]
 
         # the product
-        width, fraction_bits = (LOG_BITS, layout.LOG_FRACTION) if log else (VALUE_BITS, layout.C0_FRACTION)
+        width, fraction_bits = (LOG_BITS, layout.LOG_FRACTION) if product else (VALUE_BITS, layout.C0_FRACTION)
         exponent: Value = Const(127 + (width - 1 - fraction_bits) + 1, EXPONENT_BITS)
-        magnitude: Value = Cat(Const(0, fraction_bits - layout.C0_FRACTION), after(y))
-        if log:
-            n_ln2, less = after(n_ln2, 7), after(log.less, 7)
-            total = _log_sum(after, y=y, m=after(log.m, 6), n_ln2=n_ln2, less=less, narrow=self._narrow)
-            magnitude = Mux(after(log.place.valid, 7), total, magnitude)
+        # 2y - 1 of y from 1/2 to 1
+        value = Mux(after(double, 6), Cat(Const(0, 1), y[:-2], y[-1]), y) if double is not None else y
+        magnitude: Value = Cat(Const(0, fraction_bits - layout.C0_FRACTION), after(value))
+        if product:
+            factor = after(_of_valid([(p.valid, p.m) for p in product]), 6)
+            less = after(_of_valid([(p.valid, p.less) for p in product]), 7)
+            total = _log_sum(after, y=y, m=factor, n_ln2=after(n_ln2, 7), less=less, narrow=self._narrow)
+            magnitude = Mux(after(Cat(p.valid for p in product).any(), 7), total, magnitude)
         if scales:
-            (valid, scale), *_ = scales
-            scale = after(Mux(valid, scale, 0), 6).as_signed()
+            scale: Value = Const(0, EXPONENT_BITS)
+            for valid, own in scales:
+                scale = Mux(valid, own, scale)
+            scale = after(scale, 6).as_signed()
             # y is in (1/2, 2): whether the result is too large, or tiny. No argument gives a y so little below 1 that
             # rounding would save it from being tiny (tests/hwgen/arith/test_function.py looks at all that come near)
             above = y[-1]
@@ -129,18 +119,28 @@ class FloatFunction(wiring.Component):
         ]
         return m
 
-    def _reductions(self, m: Module) -> tuple[list[Place], Logarithm | None, Value]:
-        """Where each family's operands are in the table, and n * ln 2 as it is when the table is read."""
-        wanted = {f: self.start & (self.function == f) for f in Function if f in self._functions}
-        places, log, exponential = [], None, None
+    def _reductions(self, m: Module) -> tuple[list[Place], list[Product], Value | None, Value]:
+        """Where operands are in the table, what is multiplied, whether 2y - 1 is wanted, n * ln 2.
+
+        All of it as it is when the table is read.
+        """
+        wanted = {f: self.start & (self.function == code(f)) for f in FUNCTIONS if f in self._functions}
+        places: list[Place] = []
+        product: list[Product] = []
+        double: Value | None = None
+        log, exponential = None, None
         multiples = []
-        if Function.SIGMOID in wanted:
-            places.append(reduce_sigmoid(m, self.a, wanted[Function.SIGMOID]))
-        if wanted.keys() & {Function.EXP, Function.GAUSSIAN}:
-            exponential = Exponential(m, self.a, wanted.get(Function.EXP), wanted.get(Function.GAUSSIAN))
+        if wanted.keys() & {Opcode.SIGMOID, Opcode.TANH}:
+            sigmoid = Sigmoid(m, self.a, wanted.get(Opcode.SIGMOID), wanted.get(Opcode.TANH))
+            places.append(sigmoid.place)
+            if Opcode.TANH in wanted:
+                product.append(sigmoid.product)
+                double = sigmoid.double
+        if wanted.keys() & {Opcode.EXP, Opcode.GAUSSIAN}:
+            exponential = Exponential(m, self.a, wanted.get(Opcode.EXP), wanted.get(Opcode.GAUSSIAN))
             multiples.append(exponential.multiple)
-        if Function.LOG in wanted:
-            log = Logarithm(m, self.a, wanted[Function.LOG])
+        if Opcode.LOG in wanted:
+            log = Logarithm(m, self.a, wanted[Opcode.LOG])
             multiples.append(log.multiple)
         n_ln2: Value = Const(0, 1)
         if multiples:
@@ -152,7 +152,16 @@ class FloatFunction(wiring.Component):
                 places.append(exponential.place(after(n + carry), n_ln2))
         if log:
             places.append(log.place)
-        return places, log, n_ln2
+            product.append(log.product)
+        # of a product that nothing is added to; what is no product does not look at it
+        if Opcode.TANH in wanted:
+            n_ln2 = Mux(product[0].valid, 0, n_ln2)
+        return places, product, double, n_ln2
+
+
+def code(op: Opcode) -> int:
+    """A special function on the control bus."""
+    return op & (1 << FUNCTION_BITS) - 1
 
 
 def _of_valid(choices: Sequence[tuple[Value, Value]]) -> Value:

@@ -46,7 +46,7 @@ class Normalize(wiring.Component):
     exponent : Signal(10), in
         Biased exponent of a number whose leading one is the magnitude's highest bit, plus one; modulo 2**10.
     sign : Signal(1), in
-        Of the result; not of a NaN or of a zero.
+        Of the result; not of a NaN, nor of a zero that is not `Special.ZERO`.
     special : Signal(3), in
         A `Special`.
     result : Signal(32), out
@@ -83,10 +83,10 @@ class Normalize(wiring.Component):
         # 1 and 2: the other places
         value: Any = self.magnitude
         before: Any = value
-        stays: list[Any] = []
+        unshifted: list[Any] = []
         """Whether the places by which the value would move hold something: it is not moved."""
         for stage in (steps[: len(steps) - 4], steps[len(steps) - 4 : -1]):
-            if stays and width > KEPT_BITS:
+            if unshifted and width > KEPT_BITS:
                 # what cannot come up to the rounded places any more is only asked whether it was zero
                 cut = width - KEPT_BITS + 1
                 value, width = Cat(value[:cut].any(), value[cut:]), KEPT_BITS
@@ -95,19 +95,21 @@ class Normalize(wiring.Component):
                 if k % 2:
                     # both places where these bits may come from are looked at before it is known which it is
                     moved = before[width - 3 * places : width - 2 * places].any()
-                    some = Mux(stays[-1], before[width - places :].any(), moved)
-                stay = Signal(name=f"stays_{places}")
-                m.d.comb += stay.eq(some)
-                before, value = value, Mux(stay, value, value << places)[:width]
-                stays.append(stay)
-            value, stays = after(value), [after(stay) for stay in stays]
+                    some = Mux(unshifted[-1], before[width - places :].any(), moved)
+                keep = Signal(name=f"unshifted_{places}")
+                m.d.comb += keep.eq(some)
+                before, value = value, Mux(keep, value, value << places)[:width]
+                unshifted.append(keep)
+            value, unshifted = after(value), [after(keep) for keep in unshifted]
         exponent = after(self.exponent, 2)
         # what the result is in any case, if it is: chosen here, since the last stage has rounding before its choice
         special, minus = after(self.special), after(self.sign)
         fixed = Signal(32)
         with m.Switch(special):
+            with m.Case(Special.ZERO):
+                m.d.comb += fixed.eq(Cat(Const(0, 31), minus))
             with m.Case(Special.ONE):
-                m.d.comb += fixed.eq(0x3F800000)
+                m.d.comb += fixed.eq(Cat(Const(0x3F800000, 31), minus))
             with m.Case(Special.INFINITY):
                 m.d.comb += fixed.eq(Cat(Const(0x7F800000, 31), minus))
             with m.Case(Special.NAN):
@@ -115,12 +117,12 @@ class Normalize(wiring.Component):
         is_fixed, fixed, sign = after(special != Special.NONE), after(fixed), after(minus)
 
         # 3: the last place, and rounding, which carries into the exponent
-        stays.append(value[width - 1])
-        value = Mux(stays[-1], value, value << 1)[:width]
+        unshifted.append(value[width - 1])
+        value = Mux(unshifted[-1], value, value << 1)[:width]
         fraction, rest = value[width - 24 : width - 1], value[: width - 24]
         up = rest[-1] & (fraction[0] | rest[:-1].any())
         # the exponent less the places: + 1 + ~count
-        less_count = Cat(Const(0, 23), reversed(stays), Const(-1, EXPONENT_BITS - len(stays)))
+        less_count = Cat(Const(0, 23), reversed(unshifted), Const(-1, EXPONENT_BITS - len(unshifted)))
         rounded = (Cat(fraction, exponent) + less_count + up)[:31]
         result = Signal(32, reset_less=True)
         m.d.sync += result.eq(Cat(rounded, sign))

@@ -30,6 +30,15 @@ class Place:
     scale: Value | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """That m * y is wanted, 24 bits of m; subtracted from n * ln 2 if ``less``."""
+
+    valid: Value
+    m: Value
+    less: Value
+
+
 LN2_BITS = 39
 
 
@@ -52,33 +61,61 @@ def _position(bits: Value) -> Value:
     return Cat(bits[:-1], ~bits[-1])
 
 
-def sigmoid(module: Module, a: Signal, valid: Value) -> Place:
-    """One edge: |a| below 4 in steps of 2**-23, above by its own significand."""
-    after = Pipeline(module).after
-    exponent = a[23:31]
-    fraction = after(a[:23])
-    # 128 - exponent, 31 at most, of exponents up to 128; without a carry chain, which would take the exponent inverted
-    far = ~exponent[7] & (~exponent[5:7].all() | ~exponent[:5].any())
-    by = after(Cat(far | (exponent[k] ^ exponent[:k].any()) for k in range(5)))
-    near, four, eight = after(exponent < 129), after(exponent == 129), after(exponent == 130)
-    sign = after(a[31])
-    special = Mux(exponent >= 132, Mux(a[31], Special.ZERO, Special.ONE), Special.NONE)
-    special = Mux(is_nan(a), Special.NAN, special)
-    below_4 = (Cat(Const(0, 1), fraction, Const(1, 1)) >> by)[:25]
-    # a zero's hidden bit has been shifted out: its exponent is 31 places or more away
-    place = Mux(
-        near,
-        Cat(below_4, Const(0, 1)),
-        Mux(four, Cat(Const(0, 1), fraction, Const(0b10, 2)), Cat(fraction, ~eight, Const(0b11, 2))),
-    )
-    return Place(
-        valid=after(valid),
-        row=Cat(place[layout.T_BITS :], Const(0, 1)),
-        t=_position(place[: layout.T_BITS]),
-        special=after(special),
-        minus=Const(0, 1),
-        complement=sign,
-    )
+class Sigmoid:
+    """sigmoid of a, and of 2a for tanh: one edge. |a| below 4 in steps of 2**-23, above by its own significand.
+
+    tanh's first rows hold tanh(x) / x, which is multiplied by |a|: its ``product``. From other rows 2y - 1 is wanted,
+    which ``double`` says. Both come with ``place``.
+    """
+
+    def __init__(self, module: Module, a: Signal, sigmoid: Value | None, tanh: Value | None) -> None:
+        after = Pipeline(module).after
+        exponent, fraction, sign = a[23:31], after(a[:23]), after(a[31])
+        # 128 - exponent, 31 at most, of exponents up to 128; without a carry chain, which would take the exponent
+        # inverted. Of 2a one less.
+        far = ~exponent[7] & (~exponent[5:7].all() | ~exponent[:5].any())
+        by = Cat(far | (exponent[k] ^ exponent[:k].any()) for k in range(5))
+        steps = [exponent < 129, exponent == 129, exponent == 130, exponent >= 132]
+        zero: Value = Const(0, 1)
+        if tanh is not None:
+            doubled = [exponent < 128, exponent == 128, exponent == 129, exponent >= 131]
+            by_doubled = Cat(~exponent[k] | ~exponent[5:7].all() for k in range(5))
+            by = Mux(tanh, by_doubled, by) if sigmoid is not None else by_doubled
+            if sigmoid is not None:
+                doubled = [Mux(tanh, two, one) for one, two in zip(steps, doubled, strict=True)]
+            steps = doubled
+            zero = tanh & (exponent == 0)
+        near, four, eight, beyond = (after(step) for step in steps)
+        by = after(by)
+        is_tanh = after(tanh) if tanh is not None else Const(0, 1)
+        fixed = Mux(sign & ~is_tanh, Special.ZERO, Special.ONE)
+        special = Mux(after(is_nan(a)), Special.NAN, Mux(beyond, fixed, Mux(after(zero), Special.ZERO, Special.NONE)))
+        below_4 = (Cat(Const(0, 1), fraction, Const(1, 1)) >> by)[:25]
+        # a zero's hidden bit has been shifted out: its exponent is 31 places or more away
+        position = Mux(
+            near,
+            Cat(below_4, Const(0, 1)),
+            Mux(four, Cat(Const(0, 1), fraction, Const(0b10, 2)), Cat(fraction, ~eight, Const(0b11, 2))),
+        )
+        row: Value = Cat(position[layout.T_BITS :], Const(0, 1))
+        scale: Value | None = None
+        if tanh is not None:
+            ratio = is_tanh & (row[4:] < len(layout.TANH_ROWS))
+            self.double = is_tanh & ~ratio
+            self.product = Product(valid=ratio, m=Cat(fraction, Const(1, 1)), less=Const(0, 1))
+            upper = Array(first >> 4 for first in layout.TANH_ROWS)[row[4:6]]
+            row = Cat(row[:4], Mux(ratio, upper, row[4:]))
+            # the significand times a ratio of 25 bits is in 2**-48, of which the last place is cut off
+            scale = Mux(ratio, (after(exponent) + (1024 - 126))[:10], 0)
+        self.place = Place(
+            valid=after(Cat(value for value in (sigmoid, tanh) if value is not None).any()),
+            row=row,
+            t=_position(position[: layout.T_BITS]),
+            special=special,
+            minus=sign & is_tanh,
+            complement=sign & ~is_tanh,
+            scale=scale,
+        )
 
 
 def times_ln2(n: Value, carry: Value) -> Value:
@@ -145,8 +182,7 @@ class Exponential:
 class Logarithm:
     """log: e * ln 2 + m * (log(1 + m) / m), of which the table holds the quotient.
 
-    ``multiple`` says what e is. Two edges after the operand there is ``place``, and with it ``m``, the magnitude of m,
-    and ``less``, which says that the second term is subtracted from the first.
+    ``multiple`` says what e is. Two edges after the operand there are ``place`` and ``product``.
     """
 
     def __init__(self, module: Module, a: Signal, valid: Value) -> None:
@@ -163,8 +199,8 @@ class Logarithm:
         fraction, halved, below = after(a[:23]), after(halved), after(below)
         minus = below & (~zero | halved)
         m = after(Mux(halved, Cat(fraction, Const(1, 1)), Cat(Const(0, 1), fraction)[:24]))
-        self.m = ((m[:23] ^ m[23].replicate(23)) + m[23])[:23]
-        self.less = after(~zero & (below ^ halved))
+        magnitude = ((m[:23] ^ m[23].replicate(23)) + m[23])[:23]
+        self.product = Product(valid=after(valid, 2), m=magnitude, less=after(~zero & (below ^ halved)))
         self.place = Place(
             valid=after(valid, 2),
             row=Cat(m[17:23], ~m[23], Const(0b11, 2)),

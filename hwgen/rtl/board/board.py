@@ -36,7 +36,7 @@ def board_ports(config: MachineConfig) -> wiring.Signature:
 
 
 class Board(wiring.Component):
-    """See the module.
+    """A machine with its two buses.
 
     Members
     -------

@@ -30,7 +30,7 @@ DURING_TRAINING = (
 
 
 class Front(wiring.Component):
-    """See the module.
+    """The board's registers; an access to the machine's waits until the training loop leaves the host port free.
 
     Members
     -------

@@ -38,7 +38,7 @@ def word_access() -> wiring.Signature:
 
 
 class LiteSlave(wiring.Component):
-    """See the module.
+    """AXI4-Lite slave with one access under way at a time.
 
     Members
     -------

@@ -25,7 +25,7 @@ CACHEABLE = 0b0011
 
 
 class PageReader(wiring.Component):
-    """See the module.
+    """AXI4 read master with as many pages under way as the machine has buffers.
 
     Members
     -------

@@ -37,7 +37,7 @@ def settings() -> wiring.Signature:
 
 
 class TrainingLoop(wiring.Component):
-    """See the module.
+    """Master of the machine's host port while a training runs.
 
     Members
     -------

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from amaranth.hdl import Mux, Value
 from amaranth.lib import data
 
+from hwgen.rtl.arith.function import FUNCTION_BITS
 from hwgen.rtl.arith.select import OPERATION_BITS
 from hwgen.spec import engine
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
@@ -33,9 +34,6 @@ TUPLE_NUMBER_BITS = next(field.width for field in engine.FIELDS if field.name ==
 TAIL_BITS = next(field.width for field in engine.FIELDS if field.name == "tail")
 BOUND_BITS = next(field.width for field in engine.FIELDS if field.name == "dst")
 STRIDE_BITS = next(field.width for field in engine.FIELDS if field.name == "dst_outer")
-FUNCTION_BITS = 3
-"""A special function: the low bits of its opcode."""
-
 IDENTITY_BITS = 9
 """The identities of all operations differ in sign and exponent only."""
 
@@ -46,7 +44,7 @@ LANE_BITS = LANES_PER_CLUSTER.bit_length() - 1
 ADJACENT_CHOICE_BITS = 2
 """Where operand b comes from: 0 is memory, d + 1 the lane of the same cluster whose number differs in bit d."""
 
-MOST_SLOTS = 3
+MAX_SLOTS = 3
 """Words that a lane has from other clusters and threads. With what `adjacent_choice` chose they are four: a choice
 among four is one LUT of six inputs."""
 
@@ -171,7 +169,7 @@ def thread_slots(config: MachineConfig) -> list[list[int]]:
 def _slots(config: MachineConfig) -> tuple[list[list[int]], list[list[int]]]:
     clusters = [[bit] for bit in range(cluster_distances(config))]
     threads = [[bit] for bit in range(thread_distances(config))]
-    while len(clusters) + len(threads) > MOST_SLOTS:
+    while len(clusters) + len(threads) > MAX_SLOTS:
         crowded = clusters if len(clusters) > len(threads) else threads
         crowded[-2:] = [crowded[-2] + crowded[-1]]
     return clusters, threads

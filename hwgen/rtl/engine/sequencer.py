@@ -11,11 +11,11 @@ from amaranth.hdl import Array, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from hwgen.rtl.arith.function import FUNCTION_BITS
 from hwgen.rtl.arith.select import OPERATION_BITS, Operation
 from hwgen.rtl.delay import delayed
 from hwgen.rtl.engine.control import (
     ADJACENT_CHOICE_BITS,
-    FUNCTION_BITS,
     IDENTITY_BITS,
     LANE_BITS,
     Result,
@@ -36,7 +36,8 @@ from hwgen.rtl.engine.sections import ADDRESS_BITS, SectionControl, section_sett
 from hwgen.rtl.interfaces import count_bits, hand_over
 from hwgen.spec import cycles
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
-from hwgen.spec.engine import IDENTITY, Mask, Opcode, Source
+from hwgen.spec.engine import Mask, Opcode, Source
+from hwgen.spec.operations import Unit
 
 SCRATCH_ADDRESS_BITS = 20
 """A word address in the host's scratch region: row × lanes + lane."""
@@ -153,7 +154,10 @@ class Sequencer(wiring.Component):
             out.both.eq(instruction.source != Source.MEMORY),
             out.tuple_number.eq(Mux(pair, row.number << 1, row.number)),
         ]
-        identities = [IDENTITY.get(Opcode(k), 0) >> 32 - IDENTITY_BITS if k in set(Opcode) else 0 for k in range(16)]
+        identities = [0] * 16
+        for opcode in Opcode:
+            if opcode.identity is not None:
+                identities[opcode] = opcode.identity >> 32 - IDENTITY_BITS
         # special functions have +0.0
         identity = Mux(
             instruction.op[-1], 0, Array(Const(bits, IDENTITY_BITS) for bits in identities)[instruction.op[:4]]
@@ -266,14 +270,14 @@ class Sequencer(wiring.Component):
             entry.write.conditional.eq(op == Opcode.MOVC),
         ]
         with m.Switch(op):
-            with m.Case(Opcode.ADD, Opcode.SUB):
-                m.d.comb += entry.write.unit.eq(Result.ADD)
-            with m.Case(Opcode.MUL):
-                m.d.comb += entry.write.unit.eq(Result.MULTIPLY)
-            with m.Case(Opcode.SIGMOID, Opcode.GAUSSIAN, Opcode.EXP, Opcode.LOG):
-                m.d.comb += entry.side.eq(Side.FUNCTION)
-            with m.Case(Opcode.SQRT, Opcode.DIV):
-                m.d.comb += entry.side.eq(Side.DIVIDE)
+            for unit, field, result in (
+                (Unit.ADD, entry.write.unit, Result.ADD),
+                (Unit.MULTIPLY, entry.write.unit, Result.MULTIPLY),
+                (Unit.FUNCTION, entry.side, Side.FUNCTION),
+                (Unit.DIVIDE, entry.side, Side.DIVIDE),
+            ):
+                with m.Case(*(opcode for opcode in Opcode if opcode.unit is unit)):
+                    m.d.comb += field.eq(result)
         with m.If(op[-1] & ~row.instruction.scalar):
             m.d.comb += entry.write.lanes.eq(Const(1) << row.lane)
         if self._config.index_depth:

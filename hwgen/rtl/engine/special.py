@@ -12,16 +12,11 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.arith.divide import FloatDivide
-from hwgen.rtl.arith.function import FloatFunction, Function
-from hwgen.rtl.engine.control import FUNCTION_BITS, Side
+from hwgen.rtl.arith.function import FUNCTION_BITS, FUNCTIONS, FloatFunction, code
+from hwgen.rtl.engine.control import Side
 from hwgen.rtl.library import Library
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.engine import Opcode
-
-CODES = {function: Opcode[function.name] & (1 << FUNCTION_BITS) - 1 for function in Function}
-"""`function` on the control bus for what the `FloatFunction` computes."""
-
-SQUARE_ROOT = Opcode.SQRT & (1 << FUNCTION_BITS) - 1
 
 
 class SpecialFunctions(wiring.Component):
@@ -32,7 +27,7 @@ class SpecialFunctions(wiring.Component):
     a, b
         Operands, stage 4.
     start, function
-        Stage 4: there are operands; what to compute, as `control.FUNCTION_BITS` says.
+        Stage 4: there are operands; what to compute, the low bits of its code.
     side
         In the cycle in which a result is due: whose it is (`control.Side`).
     result
@@ -55,28 +50,28 @@ class SpecialFunctions(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        pipelined = [function for function in CODES if self._config.has(Opcode[function.name])]
+        pipelined = [function for function in FUNCTIONS if self._config.has(function)]
         divides, roots = (self._config.has(op) for op in (Opcode.DIV, Opcode.SQRT))
         results: list[Value] = []
         if pipelined:
             m.submodules.functions = functions = FloatFunction(pipelined, narrow=not self._library.wide_multipliers)
-            m.d.comb += functions.a.eq(self.a)
-            with m.Switch(self.function):
-                for function in pipelined:
-                    with m.Case(CODES[function]):
-                        m.d.comb += [functions.start.eq(self.start), functions.function.eq(function)]
+            m.d.comb += [
+                functions.a.eq(self.a),
+                functions.start.eq(self.start),
+                functions.function.eq(self.function),
+            ]
             results.append(functions.result)
         if divides or roots:
             m.submodules.divide = divide = FloatDivide(
                 divide=divides, root=roots, interval=self._config.divide_interval
             )
             # whatever the other unit computes, its operands mean nothing to this one
-            others = Cat(self.function == CODES[function] for function in pipelined).any()
+            others = Cat(self.function == code(function) for function in pipelined).any()
             m.d.comb += [
                 divide.a.eq(self.a),
                 divide.b.eq(self.b),
                 divide.start.eq(self.start & ~others),
-                divide.square_root.eq(self.function == SQUARE_ROOT),
+                divide.square_root.eq(self.function == code(Opcode.SQRT)),
             ]
             results.append(divide.result)
         if len(results) == 2:

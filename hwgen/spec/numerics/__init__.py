@@ -24,7 +24,7 @@ from hwgen.spec.numerics.binary32 import (
     where,
 )
 from hwgen.spec.numerics.conversion import from_bool, from_float32, from_float64, from_int16, from_int32, from_int64
-from hwgen.spec.numerics.functions import exp, gaussian, log, sigmoid
+from hwgen.spec.numerics.functions import exp, gaussian, log, sigmoid, tanh
 from hwgen.spec.numerics.reduction import IDENTITIES, fold, tree
 
 __all__ = [
@@ -55,6 +55,7 @@ __all__ = [
     "sigmoid",
     "sqrt",
     "sub",
+    "tanh",
     "tree",
     "where",
 ]

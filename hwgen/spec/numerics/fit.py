@@ -1,8 +1,7 @@
-"""Fits the coefficient table: run ``python -m hwgen.spec.numerics.fit`` after a change of layout.py.
+"""Fits the coefficient table: run ``python -m dana.generated`` after a change of layout.py.
 
-Out: ``coefficients.py`` and ``native/coefficients.h`` beside this file, both committed; a test runs the fit again and
-compares. Works in decimal and in exact integers, so that every machine writes the same table. Nothing imports this
-module at run time.
+Out: the texts of ``coefficients.py`` and ``native/coefficients.h`` beside this file. Works in decimal and
+in exact integers, so that every machine writes the same table. Nothing imports this module at run time.
 
 Each row starts from the quadratic through the Chebyshev points of its segment. Its two upper coefficients are then
 rounded, the neighbours of the roundings are tried, and the best is kept under the very integer evaluation that the
@@ -14,7 +13,6 @@ from dataclasses import dataclass
 from decimal import Decimal, getcontext
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 from typing import Final
 
 from hwgen.spec.numerics import layout
@@ -39,6 +37,12 @@ def _log_ratio(m: Decimal) -> Decimal:
     if abs(m) < Decimal("1e-9"):
         return 1 - m / 2 + m * m / 3
     return (1 + m).ln() / m
+
+
+def _tanh_ratio(x: Decimal) -> Decimal:
+    if x < Decimal("1e-9"):
+        return 1 - x * x / 3
+    return (1 - (-2 * x).exp()) / (1 + (-2 * x).exp()) / x
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +101,17 @@ def segments() -> Iterator[Segment]:
             width=Fraction(1, 128),
             round_at=layout.C0_FRACTION - layout.RATIO_FRACTION,
         )
+    for k in range(16 * len(layout.TANH_ROWS)):
+        yield Segment(
+            row=layout.TANH_ROWS[k // 16] + k % 16,
+            function=_tanh_ratio,
+            start=Fraction(k, 64),
+            width=Fraction(1, 64),
+            # of a small x the ratio must be 1
+            within=Fraction(1, 2) if k > 0 else Fraction(0),
+            pinned=0 if k == 0 else None,
+            round_at=layout.C0_FRACTION - layout.RATIO_FRACTION,
+        )
 
 
 def without_c0(c1: int, c2: int, t: int) -> int:
@@ -152,7 +167,7 @@ def _listing(values: list[int], per_line: int) -> str:
 def python_source(rows: tuple[Row, ...]) -> str:
     """``coefficients.py``."""
     parts = [
-        '"""The coefficient table of layout.py\'s formats. Written by ``python -m hwgen.spec.numerics.fit``."""',
+        '"""The coefficient table of layout.py\'s formats. Written by ``python -m dana.generated``."""',
         "",
         "from typing import Final",
         "",
@@ -167,7 +182,7 @@ def c_source(rows: tuple[Row, ...]) -> str:
     """``native/coefficients.h``: c1 and c2 share a word, c1 in its upper 18 bits, so that two gathers fetch a row."""
     packed = [c1 * (1 << 14) + (c2 & 0x3FFF) for _, c1, c2 in rows]
     parts = [
-        "/* The coefficient table of layout.py's formats. Written by python -m hwgen.spec.numerics.fit. */",
+        "/* The coefficient table of layout.py's formats. Written by python -m dana.generated. */",
         "#ifndef DANA_COEFFICIENTS_H",
         "#define DANA_COEFFICIENTS_H",
         "#include <stdint.h>",
@@ -188,16 +203,5 @@ def c_source(rows: tuple[Row, ...]) -> str:
         "LOG_FRACTION",
     ):
         parts.append(f"#define DN_{name} {getattr(layout, name)}")
+    parts += [f"#define DN_TANH_ROWS_{k} {first}" for k, first in enumerate(layout.TANH_ROWS)]
     return "\n".join([*parts, "#endif", ""])
-
-
-def main() -> None:
-    """Write both files."""
-    here = Path(__file__).parent
-    rows = fit()
-    (here / "coefficients.py").write_text(python_source(rows))
-    (here / "native" / "coefficients.h").write_text(c_source(rows))
-
-
-if __name__ == "__main__":
-    main()

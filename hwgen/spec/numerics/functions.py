@@ -1,4 +1,4 @@
-"""sigmoid, exp, gaussian and log of binary32, defined in integers.
+"""sigmoid, tanh, exp, gaussian and log of binary32, defined in integers.
 
 In: float32 arrays. Out: float32 arrays. The definition is the integer arithmetic below with the formats of layout.py:
 no library function, no floating-point operation takes part, so the C header and the RTL have the same bits by
@@ -42,6 +42,11 @@ def _polynomial(row: Integers, t: Integers) -> Integers:
     return np.asarray(_C0[row] + (inner * t >> layout.OUTER_SHIFT))
 
 
+def _at(place: Integers) -> Integers:
+    """The polynomial at a row and 18 bits of position."""
+    return _polynomial(place >> layout.T_BITS, (place & (2 * _HALF_T - 1)) - _HALF_T)
+
+
 def _round_integer(value: Integers) -> Integers:
     """Bits of the binary32 nearest to an integer below 2**62 in magnitude, ties to even."""
     # the conversion of a 64-bit integer to binary32 rounds once, to nearest even
@@ -53,24 +58,45 @@ def _scaled(value: Integers, fraction_bits: int) -> Integers:
     return np.where(value == 0, 0, _round_integer(value) - (fraction_bits << 23))
 
 
+def _sigmoid_place(exponent: Integers, significand: Integers) -> Integers:
+    """Where a magnitude is in sigmoid's rows: below 4 in 2**-23, which is 32 segments per unit and 18 bits of position;
+    above by its own significand."""
+    fraction = significand & (_HIDDEN - 1)
+    four, eight, sixteen = (base << layout.T_BITS for base in (128, 192, 224))
+    return np.select(
+        [exponent < 129, exponent == 129, exponent == 130],
+        [significand << 1 >> np.clip(128 - exponent, 0, 31), four + (fraction << 1), eight + fraction],
+        sixteen + fraction,
+    )
+
+
 def sigmoid(x: npt.ArrayLike) -> Floats:
     """1 / (1 + exp(-x)): the absolute error is below 2**-22 everywhere; exactly 1/2 at 0.
 
     Below -20 or so the result is 0: it is computed as 1 - sigmoid(-x) in 28 fraction bits.
     """
     sign, exponent, significand, nan = _fields(x)
-    # |x| below 4 in 2**-23, which is 32 segments per unit and 18 bits of position
-    near = significand << 1 >> np.clip(128 - exponent, 0, 31)
-    fraction = significand & (_HIDDEN - 1)
-    four, eight, sixteen = (base << layout.T_BITS for base in (128, 192, 224))
-    place = np.select(
-        [exponent < 129, exponent == 129, exponent == 130],
-        [near, four + (fraction << 1), eight + fraction],
-        sixteen + fraction,
-    )
-    y = _polynomial(place >> layout.T_BITS, (place & (2 * _HALF_T - 1)) - _HALF_T)
+    y = _at(_sigmoid_place(exponent, significand))
     y = np.where(exponent >= 132, _ONE, y)
     return _result(_scaled(np.where(sign == 1, _ONE - y, y), layout.C0_FRACTION), nan)
+
+
+def tanh(x: npt.ArrayLike) -> Floats:
+    """Hyperbolic tangent, within 4 ulp: x times a ratio below 3/4, 2 * sigmoid(2x) - 1 above. -0 of -0, exactly ±1 at
+    infinity."""
+    sign, exponent, significand, nan = _fields(x)
+    # of 2x, so that a row is 1/64 of x
+    place = _sigmoid_place(exponent + 1, significand)
+    row = place >> layout.T_BITS
+    near = row < 16 * len(layout.TANH_ROWS)
+    row = np.where(near, np.take(layout.TANH_ROWS, row >> 4, mode="clip") + (row & 15), row)
+    y = _polynomial(row, (place & (2 * _HALF_T - 1)) - _HALF_T)
+    far = np.where(exponent >= 131, _ONE, 2 * y - _ONE)
+    ratio = y >> (layout.C0_FRACTION - layout.RATIO_FRACTION)
+    product = significand * ratio >> (23 + layout.RATIO_FRACTION + 1 - layout.LOG_FRACTION)
+    scaled = _scaled(product, layout.LOG_FRACTION) + (exponent - _BIAS + 1 << 23)
+    bits = np.where(near, np.where(exponent == 0, 0, scaled), _scaled(far, layout.C0_FRACTION))
+    return _result(bits | sign << 31, nan)
 
 
 def _exp_of(magnitude: Integers, negative: npt.NDArray[np.bool_], huge: npt.NDArray[np.bool_]) -> Integers:

@@ -7,16 +7,17 @@ arithmetic shifts:
     t     18 bits signed, in 2**-18 of a segment
     c0    29 bits unsigned, in 2**-28
     c1    18 bits signed, in 2**-23
-    c2    12 bits signed, in 2**-25
+    c2    13 bits signed, in 2**-25
 
-so both products fit an 18 x 18 multiplier, and one table of 512 rows of 59 bits serves all functions:
+so both products fit an 18 x 18 multiplier, and one table of 512 rows of 60 bits serves all functions:
 
     rows   0 … 127  sigmoid on [0, 4), 32 segments per unit
     rows 128 … 191  sigmoid on [4, 8), 16 segments per unit
     rows 192 … 223  sigmoid on [8, 16), 4 segments per unit
     rows 224 … 255  sigmoid on [16, 32), 2 segments per unit
-    rows 256 … 383  exp on [-1/2, 1/2), 128 segments per unit; rows that no argument reaches are zero
-    rows 384 … 511  log(1 + m) / m on [-1/2, 1/2), 128 segments per unit; likewise
+    rows 256 … 383  exp on [-1/2, 1/2), 128 segments per unit, of which no argument reaches the first and last 18
+    rows 384 … 511  log(1 + m) / m on [-1/2, 1/2), 128 segments per unit; likewise the first 26 and last 11
+    TANH_ROWS       16 at a time among those: tanh(x) / x on [0, 3/4), 64 segments per unit
 """
 
 from typing import Final
@@ -25,11 +26,12 @@ ROWS: Final = 512
 SIGMOID_ROWS: Final = 256
 EXP_BASE: Final = 256
 LOG_BASE: Final = 384
+TANH_ROWS: Final = (256, 368, 384)
 
 T_BITS: Final = 18
 C0_BITS: Final = 29
 C1_BITS: Final = 18
-C2_BITS: Final = 12
+C2_BITS: Final = 13
 C0_FRACTION: Final = 28
 C1_FRACTION: Final = 23
 C2_FRACTION: Final = 25

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hwgen.spec.numerics.binary32 import Floats, add, flush, maximum, minimum, mul
+from hwgen.spec.operations import Opcode
 
 REDUCTIONS: Final[dict[str, Callable[[npt.ArrayLike, npt.ArrayLike], Floats]]] = {
     "add": add,
@@ -20,7 +21,9 @@ REDUCTIONS: Final[dict[str, Callable[[npt.ArrayLike, npt.ArrayLike], Floats]]] =
 }
 
 #: x op identity is x, bit for bit; -0.0 for the sum because +0 + -0 is +0 and -0 + -0 is -0
-IDENTITIES: Final[dict[str, float]] = {"add": -0.0, "mul": 1.0, "max": -np.inf, "min": np.inf}
+IDENTITIES: Final[dict[str, float]] = {
+    op.name.lower(): float(np.uint32(op.identity).view(np.float32)) for op in Opcode if op.identity is not None
+}
 
 
 def _operator(op: str) -> Callable[[npt.ArrayLike, npt.ArrayLike], Floats]:

@@ -14,20 +14,11 @@ from hwgen.spec import cycles
 from hwgen.spec.bundle import WHOLE_EPOCH
 from hwgen.spec.columns import Column, ColumnType
 from hwgen.spec.config import MachineConfig
-from hwgen.spec.numerics import conversion
 from hwgen.spec.strider import STRIDER_BOUND, TEMPORARIES, Condition, Control, Fault, Instruction, Opcode
 from tests.hwgen.access.case import Case, Outcome, Round, Stop, Write
 
 M32 = 0xFFFFFFFF
 ZERO = Instruction(Opcode.READB)
-CONVERSIONS = {
-    ColumnType.FLOAT4: ("<f4", conversion.from_float32),
-    ColumnType.FLOAT8: ("<f8", conversion.from_float64),
-    ColumnType.INT2: ("<i2", conversion.from_int16),
-    ColumnType.INT4: ("<i4", conversion.from_int32),
-    ColumnType.INT8: ("<i8", conversion.from_int64),
-    ColumnType.BOOL: ("u1", conversion.from_bool),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +149,8 @@ def column_fault(column: Column, address: int, config: MachineConfig) -> Fault:
 
 def column_writes(column: Column, page: bytes, address: int, lanes: int) -> list[tuple[int, dict[int, int]]]:
     """What each beat of a column writes: row within the tuple, lanes with their bit patterns."""
-    code, convert = CONVERSIONS[column.type]
-    values = convert(np.frombuffer(page, dtype=code, count=column.count, offset=address)).view(np.uint32).tolist()
+    stored = np.frombuffer(page, dtype=column.type.dtype, count=column.count, offset=address)
+    values = column.type.convert(stored).view(np.uint32).tolist()
     beats: list[tuple[int, dict[int, int]]] = []
     rows: dict[int, dict[int, int]] = {}
     for e, value in enumerate(values):

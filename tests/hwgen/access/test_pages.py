@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dana.compiler.layout import InputPlace, TupleLayout
-from dana.compiler.strider import compile_strider
-from dana.compiler.strider_pages import StriderProgram
+from dana.compiler.place.rows import InputPlace, InputPlaces
+from dana.compiler.strider.pages import StriderProgram
+from dana.compiler.strider.program import compile_strider
 from dana.storage.parts import PartReader
 from dana.storage.reader import PageFault, read_page
 from dana.storage.schema import TableSchema, Use
@@ -41,7 +41,7 @@ def tuples_of(outcome: Outcome, case: Case) -> list[list[dict[int, int]]]:
     return found
 
 
-def expected_rows(values: list[np.ndarray], uses: list[Use], layout: TupleLayout) -> list[dict[int, int]]:
+def expected_rows(values: list[np.ndarray], uses: list[Use], layout: InputPlaces) -> list[dict[int, int]]:
     rows: list[dict[int, int]] = [{} for _ in range(layout.rows)]
     for use, value in zip(uses, values, strict=True):
         place = layout.place(use.input)
@@ -54,7 +54,7 @@ def expected_rows(values: list[np.ndarray], uses: list[Use], layout: TupleLayout
     return rows
 
 
-def case_of(config: MachineConfig, program: StriderProgram, layout: TupleLayout, pages: list[bytes]) -> Case:
+def case_of(config: MachineConfig, program: StriderProgram, layout: InputPlaces, pages: list[bytes]) -> Case:
     return Case(
         config=config,
         program=program.instructions,
@@ -138,7 +138,7 @@ def test_rows_over_several_pages_are_what_the_reference_reader_reads(plain: Benc
         uses.append(Use(attribute=k, input=a.name, element=0, count=a.array_length or 1))
         places.append(InputPlace(name=a.name, shape=(a.array_length,) if a.array_length else (), row=row))
         row += places[-1].rows(config.lanes)
-    layout = TupleLayout(lanes=config.lanes, places=tuple(places))
+    layout = InputPlaces(lanes=config.lanes, places=tuple(places))
     program = compile_strider(schema, uses, layout, config)
     pages = part_pages(rng, schema, [part_row(rng, schema) for _ in range(4)], page_size=config.page_size)
     if seed % 3:

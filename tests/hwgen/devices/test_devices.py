@@ -62,6 +62,7 @@ def test_order_codes_of_lattice(code: str, expected: tuple[str, str, str]) -> No
         (GOOD.replace("dsps = 28\n", ""), r"the device mine must have exactly family, .*; dsps missing$"),
         (GOOD + "brams = 3\n", r"; brams unknown$"),
         (GOOD.replace("24_288", "'many'"), r"luts of the device mine must be of type int, not 'many'"),
+        (GOOD.replace("24_288", "true"), r"luts of the device mine must be of type int, not True"),
         (GOOD.replace("= 28", "= -1"), r"dsps of the device mine must be positive, not -1"),
         (GOOD.replace("ecp5", "ice40"), r"family of the device mine must be one of xcup, ecp5, not 'ice40'"),
         (GOOD.replace("0.8", "1.5"), r"usable of the device mine must be above 0 and at most 1, not 1.5"),

@@ -13,10 +13,11 @@ from amaranth.lib import wiring
 
 from hwgen.devices import load_device
 from hwgen.export.scripts import scripts
-from hwgen.rtl.arith.function import LATENCY, FloatFunction, Function
+from hwgen.rtl.arith.function import FloatFunction, code
 from hwgen.rtl.arith.mul import FloatMul
 from hwgen.spec import board, numerics
 from hwgen.spec.config import MachineConfig
+from hwgen.spec.operations import Opcode
 from tests.hwgen import vectors
 from tests.hwgen.arith.harness import Unit
 
@@ -58,8 +59,8 @@ def test_a_product_whose_sum_is_in_its_dsps(netlist: Callable[[wiring.Component]
 
 
 def test_a_function_whose_sums_are_in_its_dsps(netlist: Callable[[wiring.Component], str]) -> None:
-    component = FloatFunction((Function.LOG,), narrow=False)
+    component = FloatFunction((Opcode.LOG,), narrow=False)
     text = netlist(component)
     x = vectors.single(vectors.scaled(10_000), seed=4)
-    unit = Unit(component, latency=LATENCY[Function.LOG], text=text)
-    vectors.same_bits(unit(a=x, function=Function.LOG)["result"].view(np.float32), numerics.log(x), x)
+    unit = Unit(component, latency=Opcode.LOG.stages, text=text)
+    vectors.same_bits(unit(a=x, function=code(Opcode.LOG))["result"].view(np.float32), numerics.log(x), x)

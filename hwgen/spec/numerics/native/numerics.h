@@ -213,19 +213,40 @@ static inline uint32_t dn_scaled(int32_t y)
     return dn_select(y != 0, dn_bits((float)y) - ((uint32_t)DN_C0_FRACTION << 23), 0);
 }
 
+/* Where a magnitude is in sigmoid's rows: row and 18 bits of position. */
+static inline uint32_t dn_sigmoid_place(int32_t exponent, uint32_t significand)
+{
+    uint32_t fraction = significand & (DN_HIDDEN - 1);
+    uint32_t place = (significand << 1) >> dn_clamp(128 - exponent);
+    place = dn_select(exponent == 129, (128u << 18) + (fraction << 1), place);
+    place = dn_select(exponent == 130, (192u << 18) + fraction, place);
+    return dn_select(exponent >= 131, (224u << 18) + fraction, place);
+}
+
 /* 1 / (1 + exp(-x)); absolute error below 2**-22. */
 static inline float dn_sigmoid(float x)
 {
     int32_t exponent = dn_exponent(x);
-    uint32_t significand = dn_significand(x), fraction = significand & (DN_HIDDEN - 1);
-    uint32_t place = (significand << 1) >> dn_clamp(128 - exponent);
-    place = dn_select(exponent == 129, (128u << 18) + (fraction << 1), place);
-    place = dn_select(exponent == 130, (192u << 18) + fraction, place);
-    place = dn_select(exponent >= 131, (224u << 18) + fraction, place);
+    uint32_t place = dn_sigmoid_place(exponent, dn_significand(x));
     int32_t y = dn_polynomial(place >> 18, (int32_t)(place & 0x3ffff) - 0x20000);
     y = (int32_t)dn_select(exponent >= 132, DN_ONE, (uint32_t)y);
     y = (int32_t)dn_select(dn_negative(x), (uint32_t)(DN_ONE - y), (uint32_t)y);
     return dn_unless_nan(x, dn_scaled(y));
+}
+
+/* Hyperbolic tangent, within 4 ulp: of 2x, x times a ratio from the first 48 rows, 2 * sigmoid - 1 from the others. */
+static inline float dn_tanh(float x)
+{
+    int32_t exponent = dn_exponent(x);
+    uint32_t significand = dn_significand(x), place = dn_sigmoid_place(exponent + 1, significand), row = place >> 18;
+    int near = row < 48;
+    uint32_t first = dn_select(row < 16, DN_TANH_ROWS_0, dn_select(row < 32, DN_TANH_ROWS_1, DN_TANH_ROWS_2));
+    int32_t y = dn_polynomial(dn_select(near, first + (row & 15), row), (int32_t)(place & 0x3ffff) - 0x20000);
+    int32_t far = (int32_t)dn_select(exponent >= 131, DN_ONE, (uint32_t)(2 * y - DN_ONE));
+    int64_t product = (int64_t)significand * (y >> (DN_C0_FRACTION - DN_RATIO_FRACTION)) >> 1;
+    uint32_t bits = dn_bits((float)product) + (uint32_t)(exponent - 126 - DN_LOG_FRACTION) * DN_HIDDEN;
+    bits = dn_select(near, dn_select(exponent != 0, bits, 0), dn_scaled(far));
+    return dn_unless_nan(x, bits | (dn_bits(x) & DN_SIGN));
 }
 
 /* Bits of exp(±magnitude): `coarse` has it in 2**-8, `low` its lowest 32 bits in 2**-31; `flip` is -1 for the minus. */

@@ -1,0 +1,162 @@
+"""Every shipped rule beside what a user would write: ns a row of one core, in turn, one pass each time.
+
+The simulator unpacks heap pages, standardises, adds the loss up and counts cycles; the references (`bench.references`,
+scikit-learn) get finished arrays of binary32, standardised before the clock starts. The ratio is to the fastest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import numpy as np
+
+from bench.measure import Figure, interleaved_medians, main
+from bench.references import Pass, components, dense_factors, factors, linear, means, perceptron, softmax
+from bench.simulator import feed
+from bench.workload import array_table, column_table, compiled_rule, float_column, pages_of
+from dana.compiler.passes import simplify
+from dana.jit import compile_graph
+from dana.runtime.designs import bound_graph
+from dana.simulator import Simulator
+from dana.storage.schema import TableSchema
+
+LINEAR = {
+    "linear": ("squared", 0.0, {"loss": "squared_error", "penalty": None}),
+    "ridge": ("squared", 0.0, {"loss": "squared_error"}),
+    "lasso": ("squared", 1e-5, {"loss": "squared_error", "penalty": "l1"}),
+    "elastic_net": ("squared", 1e-5, {"loss": "squared_error", "penalty": "elasticnet"}),
+    "huber": ("huber", 0.0, {"loss": "huber"}),
+    "quantile": ("quantile", 0.0, {"loss": "epsilon_insensitive", "epsilon": 0.0}),
+    "poisson": ("poisson", 0.0, None),
+    "logistic": ("logistic", 0.0, {"loss": "log_loss"}),
+    "linear_svm": ("hinge", 0.0, {"loss": "squared_hinge"}),
+}
+"""Rule: its error, what a step takes off each weight, and arguments of scikit-learn's SGD, which has no Poisson."""
+
+
+def run() -> list[Figure]:
+    """Measure."""
+    random = np.random.default_rng(0)
+    x = random.standard_normal((40_000, 54)).astype(np.float32)
+    classes = (x[:, 0] > 0).astype(np.float32)
+    targets = {"logistic": classes, "linear_svm": classes, "poisson": random.poisson(2.0, len(x)).astype(np.float32)}
+    found = []
+    for rule, (error, threshold, options) in LINEAR.items():
+        y = targets.get(rule, x[:, 0] + x[:, 1])
+        others = {"numba": linear(x, y, error, threshold=threshold)}
+        if options is not None:
+            others["scikit-learn"] = _sgd(x, y, rule in ("logistic", "linear_svm"), options)
+        rows = [(*row, float(label)) for row, label in zip(x, y, strict=True)]
+        found.append(_beside(f"{rule}, 54 columns", rule, column_table(54), rows, others))
+    images = random.standard_normal((4000, 784)).astype(np.float32)
+    digits = random.integers(0, 10, len(images)).astype(np.float32)
+    pictures = list(zip(images, digits, strict=True))
+    unlabelled = [(*row, 0.0) for row in x]
+    ratings = np.stack([random.integers(0, 1000, 200_000) for _ in range(2)], axis=1)
+    stars = random.standard_normal(len(ratings)).astype(np.float32)
+    triples = TableSchema(relation="bench", attributes=tuple(float_column(name) for name in ("i", "j", "y")))
+    people = random.integers(0, 1000, 4000)
+    whole = random.standard_normal((len(people), 100)).astype(np.float32) * (random.random((len(people), 100)) < 0.5)
+    wide = TableSchema(relation="bench", attributes=(float_column("i"), array_table(100).attributes[0]))
+    return [
+        *found,
+        _beside(
+            "softmax, 784 to 10", "softmax", array_table(784), pictures, {"NumPy": softmax(images, digits)}, target=0.6
+        ),
+        _beside(
+            "mlp, 784-32-10, Adam", "mlp", array_table(784), pictures,
+            {"NumPy": perceptron(images, digits), "scikit-learn": _classifier(images, digits)}, target=0.6,
+        ),
+        _beside(
+            "kmeans, 8 x 54", "kmeans", column_table(54), unlabelled,
+            {"numba": means(x, 8), "scikit-learn": _centres(x, 8)}, label=None,
+        ),
+        _beside(
+            "pca, 2 of 54", "pca", column_table(54), unlabelled,
+            {"NumPy": components(x, 2), "scikit-learn": _incremental(x, 2)}, label=None,
+        ),
+        _beside(
+            "lrmf, rank 10, 1,000 x 1,000", "lrmf", triples,
+            [(*map(float, pair), float(y)) for pair, y in zip(ratings, stars, strict=True)],
+            {"numba": factors(ratings, stars)},
+        ),
+        _beside(
+            "lrmf_dense, rank 10, 1,000 x 100", "lrmf_dense", wide, list(zip(map(float, people), whole, strict=True)),
+            {"numba": dense_factors(people, whole.astype(np.float32))}, label=None,
+        ),
+    ]  # fmt: skip
+
+
+def _beside(
+    name: str,
+    rule: str,
+    schema: TableSchema,
+    rows: list[tuple[object, ...]],
+    others: Mapping[str, Pass],
+    *,
+    target: float = 1.0,
+    label: str | None = "y",
+) -> Figure:
+    heap = pages_of(schema, rows)
+    request, design = compiled_rule(rule, schema, pages=len(heap), label=label)
+    machine = Simulator(design.bundle.config)
+    machine.load(design.bundle)
+    machine.attach(compile_graph(simplify(bound_graph(request, design)), design.bundle))
+
+    def epoch() -> None:
+        machine.begin_epoch()
+        feed(machine.sink, heap)
+        if machine.end_epoch().tuples != len(rows) or machine.differs:
+            raise RuntimeError("the simulator stopped, or its code is wrong")
+
+    try:
+        # each works on one core: what others do on this machine does not count
+        ours, *theirs = interleaved_medians((epoch, *others.values()), repeats=15, clock=time.thread_time)
+    finally:
+        machine.close()
+    nanoseconds = {name: seconds / len(rows) * 1e9 for name, seconds in zip(others, theirs, strict=True)}
+    return Figure(
+        what=name,
+        measured=f"{ours / len(rows) * 1e9:.0f} ns a row",
+        reference=", ".join(f"{name} {one:.0f}" for name, one in nanoseconds.items()),
+        ratio=ours / min(theirs),
+        target=target,
+        at_most=True,
+    )
+
+
+def _sgd(x: object, y: object, classifies: bool, options: Mapping[str, object]) -> Pass:
+    from sklearn.linear_model import SGDClassifier, SGDRegressor
+
+    if classifies:
+        classifier = SGDClassifier(learning_rate="constant", eta0=1e-3, **options)
+        return lambda: classifier.partial_fit(x, y, classes=[0, 1])
+    regressor = SGDRegressor(learning_rate="constant", eta0=1e-3, **options)
+    return lambda: regressor.partial_fit(x, y)
+
+
+def _classifier(x: object, y: object) -> Pass:
+    from sklearn.neural_network import MLPClassifier
+
+    network = MLPClassifier((32,), batch_size=64, shuffle=False)
+    return lambda: network.partial_fit(x, y, classes=range(10))
+
+
+def _centres(x: object, k: int) -> Pass:
+    from sklearn.cluster import MiniBatchKMeans
+
+    def epoch() -> None:  # batches of its own size
+        MiniBatchKMeans(k, max_iter=1, n_init=1, init="random", max_no_improvement=None).fit(x)
+
+    return epoch
+
+
+def _incremental(x: object, k: int) -> Pass:
+    from sklearn.decomposition import IncrementalPCA
+
+    return lambda: IncrementalPCA(k, batch_size=64).fit(x)
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,222 @@
+"""Faults for the compiler: binding, simplification, programs of the engine and of the Striders, their checks."""
+
+from __future__ import annotations
+
+from bench.mutations.fault import faults
+
+COMPILER = (
+    *faults(
+        "dana/compiler",
+        "tests/compiler/test_binding.py",
+        (
+            "binding/columns.py",
+            "max(1, (waiting - needed) // others)",
+            "max(1, waiting // others)",
+            "later inputs get nothing",
+        ),
+        ("binding/columns.py", "if position in positions[:at]:", "if False:", "a column is used twice"),
+        ("binding/columns.py", "return [live[-1]]", "return [live[0]]", "the first column is the label"),
+        ("binding/columns.py", "if waiting:", "if False:", "columns that are left over"),
+        (
+            "binding/columns.py",
+            "if elements % others or",
+            "if False and elements % others or",
+            "a matrix of another size",
+        ),
+        ("binding/columns.py", "if not set(named) & set(taken):", "if True:", "the label as a feature"),
+    ),
+    *faults(
+        "dana/compiler",
+        "tests/compiler/test_cost.py",
+        ("cost.py", "after[node.id] = max(before)", "after[node.id] = min(before)", "the shortest way to a node"),
+        ("cost.py", "longest = max(longest, after[value]", "longest = max(0, after[value]", "the last model's chain"),
+        ("cost.py", "(shape[node.axis] - 1).bit_length()", "shape[node.axis]", "a sum takes a step for each element"),
+        ("cost.py", "share = (batch - 1) / batch", "share = 1", "a merge of all tuples"),
+        ("cost.py", "chain=_chain(plan, batch) / batch", "chain=_chain(plan, batch)", "a chain for each tuple"),
+    ),
+    *faults(
+        "dana/compiler",
+        "tests/compiler/test_verify.py",
+        (
+            "verify.py",
+            "if instruction.mask is not Mask.NONE and section not in masking:",
+            "if False:",
+            "masks in any section",
+        ),
+        (
+            "verify.py",
+            "if not machine.levels else (Section.TUPLE,)",
+            "if True else ()",
+            "masks in batches of several rounds",
+        ),
+        (
+            "verify.py",
+            "early = self.ready[address] > issue",
+            "early = self.ready[address] > issue + 1",
+            "results a cycle early",
+        ),
+        ("verify.py", "if (count > 1).any():", "if False:", "two results in a cycle"),
+        ("verify.py", "if written.max() > self.now + instruction.wait:", "if False:", "sections that end too soon"),
+        ("verify.py", "if (self.ready[dst] >= issue + first).any():", "if False:", "overtaken results"),
+        (
+            "verify.py",
+            "elif dst.size and _just_written(dst[0], address[0], issue, latency):",
+            "elif False:",
+            "its own results",
+        ),
+        (
+            "verify.py",
+            "undefined = ~self.defined[address]",
+            "undefined = self.defined[address] & False",
+            "rows nobody wrote",
+        ),
+        (
+            "verify.py",
+            "np.arange(self.levels)[:, None] * self.machine.level_stride",
+            "0 * self.levels",
+            "levels of the stack",
+        ),
+        (
+            "verify.py",
+            "if instruction.wait + rows * interval < cycles.MIN_INSTRUCTION:",
+            "if False:",
+            "turns without time",
+        ),
+    ),
+    *faults(
+        "dana/compiler/simplify",
+        "tests/compiler/test_simplify.py",
+        (
+            "constants.py",
+            "return op is Op.ADD and operand.value == 0.0 and",
+            "return op is Op.ADD and operand.value == 0.0 or",
+            "x + 0 is x",
+        ),
+        ("constants.py", "(op is Op.DIV and position == 1)", "op is Op.DIV", "1 / x is x"),
+        ("reciprocal.py", "not -126 <= exponent - 1 <= 126", "False", "reciprocals that are tiny"),
+        ("share.py", "frozenset({Op.ADD,", "frozenset({Op.ADD, Op.SUB,", "a - b is b - a"),
+        ("share.py", "node.axis, node.merge_op)", "node.merge_op)", "sums over any axis"),
+        ("prune.py", "live |= graph.reachable(merges[:1])", "pass", "batches without a merge"),
+    ),
+    *faults(
+        "dana/compiler",
+        "tests/compiler/test_schedule.py",
+        (
+            "schedule/list_scheduling.py",
+            "earliest = max(earliest, int((ready[op.touched(access)] - offsets).max()))",
+            "earliest = max(earliest, int(ready[op.touched(access)].max()))",
+            "rows wait for the last one's operand",
+        ),
+        ("schedule/list_scheduling.py", "follow(reader, k, reads=False)", "pass", "writes before reads"),
+        ("schedule/list_scheduling.py", "clock.last_write - clock.now,", "", "sections end before their results"),
+    ),
+    *faults(
+        "dana/compiler",
+        "tests/compiler/test_random.py -k 'losses or stack'",
+        (
+            "schedule/allocate.py",
+            "return bool((last_read <= first_write).all())",
+            "return True",
+            "results over operands",
+        ),
+        (
+            "schedule/allocate.py",
+            "if extent.start - start >= rows:",
+            "if extent.start - start > 0:",
+            "temporaries overlap",
+        ),
+        (
+            "select/reduce.py",
+            "first, second = half // lanes, -(-(n - half) // lanes)",
+            "first, second = half // lanes, (n - half) // lanes",
+            "the tail of a sum",
+        ),
+        ("select/reduce.py", "source, tail = result, 0", "source = result", "tails of every step"),
+        (
+            "select/merge.py",
+            "mask = Mask.PAIR if group > 1 else Mask.SINGLE",
+            "mask = Mask.NONE",
+            "absent tuples are merged",
+        ),
+        (
+            "select/merge.py",
+            "here, there = View(block, first, (0, 1)), View(stack, first, (0, 1), level=True)",
+            "here, there = View(block, first, (0, 1)), View(stack, first, (0, 1))",
+            "one level of the stack",
+        ),
+    ),
+    *faults(
+        "dana/compiler",
+        "tests/compiler/test_shards.py",
+        (
+            "place/shards.py",
+            "counts.append((counts[-1] + 1) // 2)",
+            "counts.append(max(1, counts[-1] // 2))",
+            "halves without the odd unit",
+        ),
+        (
+            "select/sharding.py",
+            "here.moved(2, (both - one) * chunk)",
+            "here.moved(2, one * unit)",
+            "the upper half begins late",
+        ),
+        (
+            "select/sharding.py",
+            "high = here.moved(2, (2 * one - both) * chunk)",
+            "high = here",
+            "the upper half of an odd number",
+        ),
+    ),
+    *faults(
+        "dana/compiler",
+        "tests/compiler/test_strider.py",
+        (
+            "strider/program.py",
+            "asm.branch(Opcode.BLT, WORD, asm.constant(4), Fault.TUPLE_SHORT.name)",
+            "pass",
+            "varlena below its length",
+        ),
+        (
+            "strider/program.py",
+            "asm.branch(Opcode.BNE, DATA, MASK, Fault.TUPLE_HEADER.name)",
+            "pass",
+            "bitmaps of another size",
+        ),
+        (
+            "strider/program.py",
+            "asm.branch(Opcode.BLT, END, DATA, Fault.TUPLE_HEADER.name)",
+            "pass",
+            "headers beyond the tuple",
+        ),
+        (
+            "strider/program.py",
+            "self.within(PAYLOAD, layout.ARRAY_DATA + use.count * array.length, STOP)",
+            "pass",
+            "elements beyond the array",
+        ),
+        ("strider/program.py", "(layout.ARRAY_DATAOFFSET, 0, Fault.ARRAY_NULLS),", "", "arrays with NULLs"),
+    ),
+    *faults(
+        "dana/compiler",
+        "tests/compiler/test_fit.py",
+        (
+            "fit.py",
+            "while group > 1 and 2 * group * tuple_rows > tuple_depth:",
+            "while group > 1 and group * tuple_rows > tuple_depth:",
+            "one half of tuple memory",
+        ),
+        (
+            "fit.py",
+            "return max((rounds - 1).bit_length(), int(size == WHOLE_EPOCH))",
+            "return (rounds - 1).bit_length()",
+            "batches without end on no stack",
+        ),
+        ("fit.py", "draft.memory.rows <= config.scratch_depth and", "", "more rows than the scratchpad has"),
+        ("fit.py", "if tuples > MAX_GROUP:", "if False:", "rows of data in any batch"),
+    ),
+    *faults(
+        "dana/compiler",
+        "tests/compiler/test_index.py",
+        ("fit.py", "return min(group, config.index_depth)", "return group", "more tuples than entries"),
+    ),
+)

@@ -1,0 +1,48 @@
+"""Faults for a rule's own code: what is compiled, and what is refused."""
+
+from __future__ import annotations
+
+from bench.mutations.fault import faults
+
+JIT = (
+    *faults(
+        "dana/jit",
+        "tests/lockstep/test_compiled.py",
+        ("arithmetic.py", "if i + extent >= before:", "if i + extent > before:", "folds beyond what is left"),
+        ("folds.py", "FLOAT(IDENTITIES[op])", "FLOAT(IDENTITIES[op] or 0.0)", "sums of -0.0 alone"),
+        ("arithmetic.py", 'Op.LE: "<="', 'Op.LE: "<"', "<= is <"),
+        ("arithmetic.py", 'builder.fcmp_unordered("!="', 'builder.fcmp_ordered("!="', "a NaN is false"),
+        (
+            "plan.py",
+            "self.nest_of[i] + (0 if pointwise else 1)",
+            "self.nest_of[i]",
+            "a loop beside what it needs whole",
+        ),
+        (
+            "plan.py",
+            "if any(model in self._reads(other.value) for other in self.graph.updates):",
+            "if False:",
+            "a model is changed too soon",
+        ),
+        ("emit.py", "self._outermost = t.level", "self._outermost = 0", "models are read once for all tuples"),
+        ("emit.py", "self._builder.add(count, I64(self._run))", "count", "a batch's rows over each other"),
+        ("emit.py", "y = builder.fsub(loss, correction)", "y = loss", "losses are added up without correction"),
+        (
+            "memory.py",
+            "return (*shape[:-1], -(-shape[-1] // LANES) * LANES)",
+            "return (*shape[:-1], shape[-1])",
+            "rows without room",
+        ),
+    ),
+    *faults(
+        "dana/simulator/native",
+        "tests/lockstep/test_compiled.py",
+        (
+            "compiled.c",
+            "for (int32_t t = first; t < first + round && t < count; t++)",
+            "for (int32_t t = first; t < first + 1; t++)",
+            "the first row of a round",
+        ),
+        ("compiled.c", "if (!(tuples >> level & 1))\n\t\t\tcontinue;", "", "levels that hold nothing"),
+    ),
+)

@@ -1,0 +1,234 @@
+"""What a user would write in the place of a shipped rule, on arrays that are there: one pass over them, each time.
+
+In: rows and labels of binary32, standardised. Out: functions that train for one more pass, as fast as NumPy (BLAS on
+one thread) or numba with `fastmath` allow, with the rule's batches and steps; and scikit-learn's own. numba is no
+dependency of the project: `pip install numba`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Pass = Callable[[], object]
+BATCH = 64
+RATE, KEEP = np.float32(0.01), np.float32(0.9)
+ERRORS: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {
+    "squared": lambda z, y: (z - y, (z - y) * (z - y)),
+    "huber": lambda z, y: (min(max(z - y, np.float32(-1.35)), np.float32(1.35)), abs(z - y)),
+    "quantile": lambda z, y: (np.float32(y < z) - np.float32(0.5), abs(z - y)),
+    "hinge": lambda z, y: (
+        -(2 * y - 1) * max(1 - (2 * y - 1) * z, np.float32(0)),
+        max(1 - (2 * y - 1) * z, np.float32(0)) ** 2,
+    ),
+}
+"""Slope and loss of a row, by its score and its label."""
+
+
+def _logistic(z, y):  # type: ignore[no-untyped-def]
+    p = 1 / (1 + np.exp(-z))
+    return p - y, -np.log(max(1 - abs(p - y), np.float32(1e-30)))
+
+
+def _poisson(z, y):  # type: ignore[no-untyped-def]
+    p = np.exp(min(z, np.float32(40)))
+    return p - y, p - y * z
+
+
+ERRORS |= {"logistic": _logistic, "poisson": _poisson}
+
+
+def linear(x: Floats, y: Floats, error: str, *, threshold: float = 0.0) -> Pass:
+    """A linear model by Nesterov's steps, in numba; `threshold`: what each step takes off each weight."""
+    judge: Any = numba.njit(fastmath=True)(ERRORS[error])
+    taken = np.float32(threshold)
+    w, v = (np.zeros(x.shape[1] + 1, np.float32) for _ in range(2))
+
+    @numba.njit(fastmath=True)  # type: ignore[untyped-decorator]
+    def epoch(x, y, w, v):  # type: ignore[no-untyped-def]
+        n = x.shape[1]
+        g = np.zeros(n + 1, np.float32)
+        total = np.float32(0)
+        for first in range(0, len(x), BATCH):
+            g[:] = 0
+            for row in range(first, min(first + BATCH, len(x))):
+                z = w[n]
+                for k in range(n):
+                    z += w[k] * x[row, k]
+                slope, loss = judge(z, y[row])
+                for k in range(n):
+                    g[k] += slope * x[row, k]
+                g[n] += slope
+                total += loss
+            for k in range(n + 1):
+                step = RATE * g[k] / np.float32(BATCH)
+                v[k] = KEEP * v[k] + step
+                w[k] -= step + KEEP * v[k]
+                if taken > 0 and k < n:
+                    w[k] = max(w[k] - taken, np.float32(0)) - max(-w[k] - taken, np.float32(0))
+        return total
+
+    return lambda: epoch(x, y, w, v)
+
+
+def _shares(scores: Floats) -> Floats:
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True), dtype=np.float32)
+
+
+def softmax(x: Floats, y: Floats) -> Pass:
+    """A layer, with Nesterov's steps, in NumPy."""
+    wanted = np.eye(10, dtype=np.float32)[y.astype(int)]
+    w, b = np.zeros((10, x.shape[1]), np.float32), np.zeros(10, np.float32)
+    vw, vb = np.zeros_like(w), np.zeros_like(b)
+
+    def epoch() -> None:
+        for first in range(0, len(x), BATCH):
+            rows = x[first : first + BATCH]
+            error = _shares(rows @ w.T + b) - wanted[first : first + BATCH]
+            for model, velocity, gradient in ((w, vw, error.T @ rows), (b, vb, error.sum(axis=0))):
+                gradient *= np.float32(0.01 / BATCH)
+                velocity *= np.float32(0.9)
+                velocity -= gradient
+                model += np.float32(0.9) * velocity - gradient
+
+    return epoch
+
+
+def perceptron(x: Floats, y: Floats) -> Pass:
+    random = np.random.default_rng(1)
+    wanted = np.eye(10, dtype=np.float32)[y.astype(int)]
+    shapes = ((32, x.shape[1]), (32,), (10, 32), (10,))
+    models = [random.standard_normal(shape).astype(np.float32) * np.float32(0.1) for shape in shapes]
+    means, squares = ([np.zeros_like(model) for model in models] for _ in range(2))
+
+    def epoch() -> None:
+        w, b, v, c = models
+        for first in range(0, len(x), BATCH):
+            rows = x[first : first + BATCH]
+            hidden = np.maximum(rows @ w.T + b, 0)
+            error = _shares(hidden @ v.T + c) - wanted[first : first + BATCH]
+            back = (hidden > 0) * (error @ v)
+            gradients = (back.T @ rows, back.sum(axis=0), error.T @ hidden, error.sum(axis=0))
+            for model, mean, square, gradient in zip(models, means, squares, gradients, strict=True):
+                gradient *= np.float32(1 / BATCH)
+                mean *= np.float32(0.9)
+                mean += np.float32(0.1) * gradient
+                square *= np.float32(0.999)
+                square += np.float32(0.001) * gradient * gradient
+                model -= np.float32(0.001) * mean / (np.sqrt(square) + np.float32(1e-8))
+
+    return epoch
+
+
+def components(x: Floats, k: int) -> Pass:
+    """Principal components by Sanger's rule, in NumPy."""
+    w = np.random.default_rng(1).standard_normal((k, x.shape[1])).astype(np.float32) * np.float32(0.1)
+
+    def epoch() -> float:
+        total = 0.0
+        for first in range(0, len(x), BATCH):
+            rows = x[first : first + BATCH]
+            z = rows @ w.T
+            size = np.einsum("ij,ij", rows, rows)
+            total += size - np.einsum("ij,ij", z, z)
+            w[...] += (z.T @ rows - np.tril(z.T @ z) @ w) / size
+        return total
+
+    return epoch
+
+
+def means(x: Floats, k: int) -> Pass:
+    """K-means by mini-batches, each row to its nearest centre, in numba."""
+    centres = x[:k].copy()
+
+    @numba.njit(fastmath=True)  # type: ignore[untyped-decorator]
+    def epoch(x, centres):  # type: ignore[no-untyped-def]
+        k, n = centres.shape
+        counts, sums = np.ones(k, np.float32), np.zeros((k, n), np.float32)
+        total = np.float32(0)
+        for first in range(0, len(x), BATCH):
+            sums[:] = 0
+            for row in range(first, min(first + BATCH, len(x))):
+                least, nearest = np.float32(np.inf), 0
+                for c in range(k):
+                    distance = np.float32(0)
+                    for j in range(n):
+                        distance += (x[row, j] - centres[c, j]) ** 2
+                    if distance < least:
+                        least, nearest = distance, c
+                counts[nearest] += 1
+                total += least
+                for j in range(n):
+                    sums[nearest, j] += x[row, j] - centres[nearest, j]
+            for c in range(k):
+                for j in range(n):
+                    centres[c, j] += sums[c, j] / counts[c]
+        return total
+
+    return lambda: epoch(x, centres)
+
+
+def factors(pairs: NDArray[np.int64], y: Floats) -> Pass:
+    """Matrix factorisation, rank 10, 1,000 x 1,000, a rating at a time, in numba."""
+    random = np.random.default_rng(1)
+    u, v = (random.standard_normal((1000, 10)).astype(np.float32) * np.float32(0.1) for _ in range(2))
+
+    @numba.njit(fastmath=True)  # type: ignore[untyped-decorator]
+    def epoch(u, v, pairs, y):  # type: ignore[no-untyped-def]
+        mean = total = np.float32(0)
+        for row in range(len(y)):
+            i, j = pairs[row, 0], pairs[row, 1]
+            error = mean - y[row]
+            for k in range(10):
+                error += u[i, k] * v[j, k]
+            total += error * error
+            for k in range(10):
+                a, b = u[i, k], v[j, k]
+                u[i, k] = a - np.float32(0.02) * (error * b + np.float32(0.02) * a)
+                v[j, k] = b - np.float32(0.02) * (error * a + np.float32(0.02) * b)
+            mean -= np.float32(0.01) * error
+        return total
+
+    return lambda: epoch(u, v, pairs, y)
+
+
+def dense_factors(numbers: NDArray[np.int64], x: Floats) -> Pass:
+    """Matrix factorisation over whole rows, rank 10, a row at a time, in numba."""
+    random = np.random.default_rng(1)
+    u, v = (
+        random.standard_normal(shape).astype(np.float32) * np.float32(0.1) for shape in ((1000, 10), (10, x.shape[1]))
+    )
+
+    @numba.njit(fastmath=True)  # type: ignore[untyped-decorator]
+    def epoch(u, v, numbers, x):  # type: ignore[no-untyped-def]
+        n = x.shape[1]
+        error, known = np.zeros(n, np.float32), np.zeros(n, np.float32)
+        total = np.float32(0)
+        for row in range(len(x)):
+            i = numbers[row]
+            error[:] = 0
+            for k in range(10):
+                for j in range(n):
+                    error[j] += u[i, k] * v[k, j]
+            count = loss = np.float32(0)
+            for j in range(n):
+                known[j] = np.float32(x[row, j] != 0)
+                error[j] = known[j] * (error[j] - x[row, j])
+                count += known[j]
+                loss += error[j] * error[j]
+            total += loss / max(count, np.float32(1))
+            for k in range(10):
+                a, slope = u[i, k], np.float32(0)
+                for j in range(n):
+                    slope += v[k, j] * error[j]
+                    v[k, j] -= np.float32(0.005) * (a * error[j] + np.float32(0.02) * known[j] * v[k, j])
+                u[i, k] = a - np.float32(0.005) * (slope + np.float32(0.02) * count * a)
+        return total
+
+    return lambda: epoch(u, v, numbers, x)

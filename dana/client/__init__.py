@@ -1,0 +1,1 @@
+"""The Python client: `dana.connect` gives its `Connection`."""

@@ -1,0 +1,456 @@
+"""Client: rules, trainings and models of a PostgreSQL server that has the extension.
+
+In: a connection string, rule text, table and column names. Out: results as Python values. Everything goes through the
+SQL surface that psql has; nothing here compiles or trains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace as replaced
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, Unpack
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+
+from dana.client.models import Model, encode_model, format_of, read_exported, read_models
+from dana.client.options import TrainOptions, TrialOptions
+from dana.client.outcomes import Coefficient, Curve, Evaluation, Explanation, TrainResult, read_curve
+from dana.client.predictions import PredictingSession, loaded, read_predicting
+from dana.client.progress import shown_progress
+from dana.errors import UsageError
+from dana.session.calls import (
+    Call,
+    Fold,
+    GroupTraining,
+    Job,
+    SearchPoint,
+    call,
+    given,
+    jobs,
+    lines,
+    start,
+    value,
+)
+from dana.session.frames import columns_of
+from dana.session.notices import repeat
+from dana.session.results import Rows
+from dana.session.sources import LoadedColumn, LoadedTable, identifier, is_frame, table_of
+from dana.session.tables import create_table
+
+if TYPE_CHECKING:
+    from dsl import Rule
+
+
+__all__ = ["Connection", "LoadedColumn", "LoadedTable", "TrainResult", "connect"]
+
+
+class Connection(PredictingSession):
+    """A session on a server with the extension; a context manager.
+
+    Parameters
+    ----------
+    session
+        Connection of psycopg, which the object owns. Statements commit by themselves if it is in autocommit mode;
+        otherwise they belong to its transaction, and so does a trained model.
+    """
+
+    def __init__(self, session: psycopg.Connection[Any]) -> None:
+        self.session = session
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the session."""
+        self.session.close()
+
+    def create_rule(self, name: str, rule: str | Rule) -> None:
+        """Register a rule, or its text, under ``name``; a rule of that name is replaced.
+
+        What the compiler warns of becomes a `dana.ServerWarning` of Python.
+
+        Raises
+        ------
+        psycopg.Error
+            The text is no rule: the message is what the compiler says of it.
+        """
+        text = rule if isinstance(rule, str) else rule.source.text
+        value(self.session, "dana_create_udf", {"name": name, "source": text})
+
+    def create_rules(self, *names: str) -> list[str]:
+        """Register rules of `dana.rules` under their names, all of them by default; return the names.
+
+        A rule of yours that has such a name is replaced. Either all are registered or none.
+
+        Raises
+        ------
+        UsageError
+            There is no rule of such a name.
+        psycopg.Error
+            You may not register rules, or somebody else's rule has such a name.
+        """
+        from dana import rules
+
+        chosen = list(names or rules.NAMES)
+        texts = {name: rules.text(name) for name in chosen}
+        with self.session.transaction():
+            for name, text in texts.items():
+                self.create_rule(name, text)
+        return chosen
+
+    def drop_rule(self, name: str) -> None:
+        """Forget the rule ``name``."""
+        value(self.session, "dana_drop_rule", {"name": name})
+
+    def load(self, data: Any, table: str, *, replace: bool = False, temporary: bool = False) -> LoadedTable:
+        """Make a table of a data frame.
+
+        Texts and categories become text, days date, moments timestamp, and so on (`dana.frames.columns_of`); NaN, NaT,
+        None and nulls become NULL.
+
+        Parameters
+        ----------
+        data
+            A data frame of pandas, Arrow or polars, whatever has the C stream of Arrow, or a dict of arrays or lists.
+            The index of pandas is left out.
+        table
+            Name of the table, as SQL would write it: capitals become small, quotes keep them. What could be no name in
+            SQL without quotes, such as ``Größe 2024``, is taken as it stands.
+        replace
+            Drop a table of that name first.
+        temporary
+            The table goes when the session ends.
+
+        Raises
+        ------
+        UsageError
+            A column is of a kind that has no counterpart in PostgreSQL.
+        psycopg.Error
+            There is such a table, or you may not create one.
+        """
+        made = columns_of(data)
+        # without autocommit it begins the transaction, in which there is a savepoint then
+        name = identifier(table)
+        parts = self.session.execute("SELECT pg_catalog.parse_ident(%s)", (name,)).fetchall()[0][0]
+        with self.session.transaction():
+            rows = create_table(self.session, parts, made, replace=replace, temporary=temporary)
+            written = self.session.execute("SELECT %s::regclass::text", (name,)).fetchall()[0][0]
+        columns = (
+            LoadedColumn(name=column, type=each.type, nulls=rows - int(each.valid.sum()))
+            for column, each in made.items()
+        )
+        return LoadedTable(name=written, rows=rows, columns=Rows(columns))
+
+    def _asked(self, rule: str, source: str | LoadedTable | None) -> dict[str, Any]:
+        return {"rule": rule, "source": None if source is None else table_of(self.session, source)}
+
+    def train(
+        self,
+        rule: str,
+        source: str | LoadedTable | None = None,
+        *,
+        progress: bool | None = None,
+        **options: Unpack[TrainOptions],
+    ) -> TrainResult:
+        """Train a registered rule over a table or a query.
+
+        Parameters
+        ----------
+        rule
+            Its name.
+        source
+            Table, as SQL would name it (``cancer``, ``public.cancer``, ``"Odd Name"``), or what `load` returned.
+        progress
+            Show each epoch: True on stderr if that is a terminal, and below a notebook's cell; None there alone.
+        options
+            What `dana.options.TrainOptions` has: the other arguments of ``dana_train``.
+
+        Raises
+        ------
+        UsageError
+            There is no such table.
+        psycopg.Error
+            Whatever the statement ended with. Ctrl-C cancels it and leaves the session usable.
+        """
+        asked = self._asked(rule, source)
+        on = asked["source"] or "a query"
+        with shown_progress(self.session, f"training {rule} on {on}", progress):
+            rows = call(self.session, "dana_train", {**asked, **options}, TrainResult)
+        if not rows:
+            raise UsageError(f"dana_train returned no row for {rule} on {on}")
+        return replaced(rows[0], _session=self.session)
+
+    def train_groups(
+        self,
+        rule: str,
+        source: str | LoadedTable | None = None,
+        *,
+        group_by: Sequence[str],
+        **options: Unpack[TrainOptions],
+    ) -> Rows[GroupTraining]:
+        """Train a model for each group of rows (``dana_train_groups``); the options are those of `train`.
+
+        Parameters
+        ----------
+        group_by
+            Columns that group.
+
+        Raises
+        ------
+        psycopg.Error
+            Whatever the statement ended with; a group whose data cannot be trained on only has an error in its row.
+        """
+        arguments = self._asked(rule, source) | {"group_by": group_by, "training": given(options)}
+        return call(self.session, "dana_train_groups", arguments, GroupTraining)
+
+    def cross_validate(
+        self,
+        rule: str,
+        source: str | LoadedTable | None = None,
+        *,
+        folds: int | None = None,
+        key: str | None = None,
+        seed: int | None = None,
+        threshold: float | None = None,
+        metrics: Sequence[str] | None = None,
+        **options: Unpack[TrialOptions],
+    ) -> Rows[Fold]:
+        """Train on all but a fold of the rows, evaluate on it, for each fold; keep nothing (``dana_cross_validate``).
+
+        Parameters
+        ----------
+        folds
+            How many; 5.
+        key
+            Column that tells rows apart, by which the folds are chosen; needed for a query.
+        seed
+            Which rows are in a fold.
+        threshold
+            Least prediction that counts as positive.
+        metrics
+            Which; by default all.
+        """
+        arguments: dict[str, Any] = {
+            "folds": folds,
+            "key": key,
+            "seed": seed,
+            "threshold": threshold,
+            "metrics": metrics,
+        }
+        arguments |= self._asked(rule, source) | {"training": given(options)}
+        return call(self.session, "dana_cross_validate", arguments, Fold)
+
+    def search(
+        self,
+        rule: str,
+        source: str | LoadedTable | None = None,
+        *,
+        grid: Mapping[str, Sequence[float]] | Sequence[Mapping[str, float]],
+        metric: str | None = None,
+        folds: int | None = None,
+        test_size: float | None = None,
+        keep: str | None = None,
+        key: str | None = None,
+        seed: int | None = None,
+        threshold: float | None = None,
+        **options: Unpack[TrialOptions],
+    ) -> Rows[SearchPoint]:
+        """Try hyperparameters and rank them, the best first (``dana_search``).
+
+        Parameters
+        ----------
+        grid
+            Values for each meta, of which all combinations are tried; or the combinations.
+        metric
+            What ranks them; ``rmse``.
+        folds, test_size
+            Score by cross-validation, or on a part that is left out.
+        keep
+            Name of a model to train with the best of them.
+        """
+        arguments: dict[str, Any] = {"grid": grid, "metric": metric, "folds": folds, "test_size": test_size}
+        arguments |= {"keep": keep, "key": key, "seed": seed, "threshold": threshold}
+        arguments |= self._asked(rule, source) | {"training": given(options)}
+        return call(self.session, "dana_search", arguments, SearchPoint)
+
+    def start(self, function: Call, rule: str, source: str | LoadedTable | None = None, **arguments: Any) -> int:
+        """Start a call in the background, with the arguments of the SQL function; the job's number.
+
+        It begins when the session's transaction commits, and goes on when the session ends.
+        """
+        return start(self.session, function, {**self._asked(rule, source), **arguments})
+
+    def wait(self, job: int, timeout: float | None = None) -> Job:
+        """Wait until a job ended, or for so many seconds; the job as it is then. What it told comes as warnings."""
+        value(self.session, "dana_wait", {"job": job, "timeout": timeout})
+        found = jobs(self.session, job)[0]
+        repeat(found.notices)
+        return found
+
+    def cancel(self, job: int) -> bool:
+        """Cancel a job; False where it is over."""
+        return bool(value(self.session, "dana_cancel", {"job": job}))
+
+    def jobs(self, limit: int | None = None) -> Rows[Job]:
+        """The jobs of your roles, the newest first, at most so many."""
+        return jobs(self.session, limit=limit)
+
+    def explain(
+        self,
+        rule: str,
+        source: str | LoadedTable | None = None,
+        *,
+        device: str | None = None,
+        search: bool = False,
+        **options: Unpack[TrainOptions],
+    ) -> Explanation:
+        """What a training would run on, and how fast (``dana_explain``); ``print`` it. Nothing is trained.
+
+        Parameters
+        ----------
+        device
+            Name of an FPGA.
+        search
+            Explain the best machine for it, not the one that the training would take.
+        """
+        arguments = self._asked(rule, source) | {"training": given(options), "device": device, "search": search}
+        return Explanation("\n".join(row[0] for row in lines(self.session, "dana_explain", arguments)))
+
+    def curve(self, run: int | TrainResult) -> Curve:
+        """The epochs of a run, given its number or its result: losses, rows, cycles, seconds; a notebook draws them.
+
+        Raises
+        ------
+        UsageError
+            There is no such run, or it is somebody else's.
+        """
+        return read_curve(self.session, run.run if isinstance(run, TrainResult) else run)
+
+    def models(self, name: str | None = None, *, metric: str | None = None) -> Rows[Model]:
+        """The models that you may use, the newest first.
+
+        Parameters
+        ----------
+        name
+            Only versions of this name.
+        metric
+            Evaluate each of your own on the rows that `evaluate` takes by default, and put the best first.
+        """
+        return read_models(self.session, name, metric)
+
+    def drop_model(self, model: str, version: int | None = None) -> int:
+        """Remove a version of one of your own models, or all of them; returns how many."""
+        return int(value(self.session, "dana_drop_model", {"name": model, "version": version}))
+
+    def export_model(self, model: str, file: str | Path | None = None, *, format: str | None = None) -> bytes:
+        """A model for other software: JSON, ONNX or PMML.
+
+        Parameters
+        ----------
+        model
+            ``name``, or ``name@version``.
+        file
+            Where to write it, too.
+        format
+            ``json``, ``onnx`` or ``pmml``; as the file's name ends, else JSON.
+
+        Raises
+        ------
+        UsageError
+            The format has no form for what the model predicts.
+        """
+        path = None if file is None else Path(file)
+        made = encode_model(read_exported(self.session, model), format or format_of(path))
+        if path is not None:
+            path.write_bytes(made)
+        return made
+
+    def evaluate(
+        self,
+        model: str,
+        source: Any = None,
+        *,
+        query: str | None = None,
+        filter: str | None = None,
+        part: str | None = None,
+        threshold: float | None = None,
+    ) -> Evaluation:
+        """How good a model is: errors, and for classes accuracy, AUC and more, by name (``dana_evaluate``).
+
+        Of classes, ``per_class()`` and ``confusion()`` of the result are data frames.
+
+        Parameters
+        ----------
+        source
+            Table or view, as SQL names it; or a data frame, as `load` takes it. By default what the model was trained
+            on, of which the part that its training left out, if it did.
+        query
+            One SELECT instead.
+        filter
+            SQL condition on the rows.
+        part
+            ``test`` (those that the training left out), ``train`` or ``all``.
+        threshold
+            Least prediction that counts as positive.
+        """
+        asked = {"model": model, "query": query, "filter": filter, "part": part, "threshold": threshold}
+        if is_frame(source):
+            with loaded(self.session, source) as table:
+                metrics = value(self.session, "dana_evaluate", asked | {"source": table})
+        else:
+            asked["source"] = None if source is None else table_of(self.session, source)
+            metrics = value(self.session, "dana_evaluate", asked)
+        return Evaluation(metrics, read_predicting(self.session, model).labels())
+
+    def parameters(self, model: str, version: int | None = None) -> dict[str, NDArray[np.float32]]:
+        """What a model learnt: each parameter's values in its shape, in the rule's order; the last version by default.
+
+        Raises
+        ------
+        UsageError
+            There is no such model, or it is not yours to read.
+        """
+        try:
+            rows = lines(self.session, "dana_parameters", {"model": model, "version": version})
+        except (
+            psycopg.errors.UndefinedObject,
+            psycopg.errors.InvalidName,
+            psycopg.errors.InsufficientPrivilege,
+        ) as error:
+            raise UsageError(str(error.diag.message_primary), hint=error.diag.message_hint or "") from None
+        return {name: np.asarray(values, dtype=np.float32).reshape(shape) for name, shape, values in rows}
+
+    def coefficients(self, model: str, version: int | None = None) -> Rows[Coefficient]:
+        """What each column weighs, by name and in its own unit (``dana_coefficients``).
+
+        Empty for a model whose prediction is made of no weighted sums.
+        """
+        return call(self.session, "dana_coefficients", {"model": model, "version": version}, Coefficient)
+
+
+def connect(dsn: str | None = None) -> Connection:
+    """Connect to a server that has the extension.
+
+    Parameters
+    ----------
+    dsn
+        Connection string of libpq; None is the embedded server, which is started where it does not run.
+
+    Examples
+    --------
+    >>> with dana.connect() as db:                              # doctest: +SKIP
+    ...     db.train("logistic", "cancer", label="y").loss
+    """
+    if dsn is None:
+        from dana.server.embedded import EmbeddedServer
+
+        dsn = EmbeddedServer.start().dsn
+    # the database may have another encoding, or none: what is JSON, and names, are UTF-8 here
+    return Connection(psycopg.connect(dsn, autocommit=True, client_encoding="utf8"))

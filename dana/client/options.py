@@ -1,0 +1,50 @@
+"""What a training can be told, as Python and the command line have it.
+
+``dana_train`` declares the same in SQL (pg_extension/sql/dana.sql); a test compares the two. A training option is added
+in both, and in docs/sql.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypedDict
+
+
+class TrialOptions(TypedDict, total=False):
+    """Arguments of ``dana_train`` that a trial takes too; the server chooses what is not given.
+
+    Each is annotated with what it says, which the command line shows.
+    """
+
+    features: Annotated[Sequence[str], "feature columns, in order"]
+    label: Annotated[str, "label column"]
+    epochs: Annotated[int, "most passes over the rows (as the rule says)"]
+    patience: Annotated[int, "epochs without improvement that end it (30); 0: never"]
+    tolerance: Annotated[float, "part of the loss that is no improvement (0.001)"]
+    hyper: Annotated[Mapping[str, float], "new values for the rule's metas"]
+    backend: Annotated[str, "what executes the rule: sim (default), rtl or interp"]
+    design: Annotated[Mapping[str, Any], "overrides of the machine: threads, clusters …"]
+    query: Annotated[str, "one SELECT to train on, instead of a table"]
+    filter: Annotated[str, "SQL condition on the table's rows"]
+    nulls: Annotated[
+        str | float, "rows with a NULL: skip (default), error; or mean, median or a number to put in its place"
+    ]
+    preprocess: Annotated[
+        Mapping[str, Any], 'what is done to columns: {"city": {"encode": "one_hot"}, "age": {"impute": "mean"}}'
+    ]
+    nonfinite: Annotated[str, "rows with a NaN or an infinity: skip (default), keep or error"]
+    standardize: Annotated[bool, "bring columns to mean 0 and deviation 1 where the rule wants it (true)"]
+    classes: Annotated[Sequence[str], "texts of the label's classes, which become 0, 1, …"]
+    weight: Annotated[str, "column of numbers that say how much each row counts (each as much)"]
+    class_weight: Annotated[
+        Mapping[str, float] | str, 'how much rows count by their label: {"yes": 5, "no": 1}; or balanced'
+    ]
+    warm_start_from: Annotated[str, "model to start from"]
+
+
+class TrainOptions(TrialOptions, total=False):
+    """Those, and the ones of a training that leaves a model."""
+
+    model: Annotated[str, "name of the model (the rule's)"]
+    test_size: Annotated[float, "part of the table's rows to leave out, for evaluating, such as 0.2"]
+    seed: Annotated[int, "which rows these are (1)"]

@@ -1,0 +1,314 @@
+"""A sensible machine for a rule on a table, where the user does not say which.
+
+In: a bound graph, the table's columns in use and what the user fixes. Out: a `MachineConfig`. It weighs the ways of
+dividing 64 units into threads and clusters by the cycles that they take, and rounds memories up to powers of two
+that hold the rule; it does not search, and knows no device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from math import ceil, prod
+from typing import Any
+
+from dana.compiler import Binding, compile_bundle
+from dana.compiler.fit import draft_for, group_for, in_rounds, least_group, power_of_two
+from dana.compiler.passes import Draft, plan_of
+from dana.compiler.place.rows import place_inputs
+from dana.compiler.place.sections import Plan
+from dana.compiler.select.nest import LoopLimit
+from dana.compiler.strider.program import compile_strider
+from dana.compiler.target import DoesNotFit, Target
+from dana.errors import UsageError
+from dana.storage import layout as pages
+from dana.storage import parts
+from dana.storage.schema import Attribute, TableSchema, Use
+from dana.storage.types import ARRAYS
+from dsl.hdfg.graph import Graph
+from hwgen.spec import cycles, strider
+from hwgen.spec.bundle import Bundle
+from hwgen.spec.config import LANES_PER_CLUSTER, ConfigError, MachineConfig
+from hwgen.spec.engine import Opcode, Section
+from hwgen.spec.registers import REGION_SHIFT
+from hwgen.spec.timing import DIVIDE_INTERVALS
+
+CLUSTERS = 8
+"""Clusters of the whole machine: 64 analytic units."""
+
+LARGER = ((1, 2 * CLUSTERS), (2, CLUSTERS))
+"""Threads and clusters for a rule whose values 64 units cannot hold."""
+
+ROUND_ROWS = 16384
+"""Rows of scratchpad and of tuple memory that a machine is given at most for several tuples to a thread in a round."""
+
+ROUND_GROUP = 64
+"""Tuples of a thread in a round beyond which joining rounds costs next to nothing."""
+
+AS_FAST = 0.05
+"""Fraction of a tuple's cycles that a smaller division unit may cost."""
+
+MAX_WORDS = 1 << REGION_SHIFT
+"""Words of a thread's scratchpad that a host can address."""
+
+MAX_LANES = 16 * LANES_PER_CLUSTER
+
+MAX_STRIDERS = 16
+MAX_QUEUE = 256
+
+MAX_CONFIG = MachineConfig(
+    scratch_depth=65536, tuple_depth=65536, program_depth=65536, strider_depth=65536, descriptor_depth=4096
+)
+
+
+def default_bundle(
+    binding: Binding,
+    schema: TableSchema,
+    *,
+    max_tuples: int,
+    design: Mapping[str, int] | None = None,
+    notes: Mapping[str, Any] | None = None,
+) -> Bundle:
+    """`compile_bundle` for the machine of `default_config`."""
+    config = default_config(binding, schema, max_tuples=max_tuples, design=design)
+    return compile_bundle(binding, schema, config, max_tuples=max_tuples, notes=notes)
+
+
+def default_config(
+    binding: Binding, schema: TableSchema, *, max_tuples: int, design: Mapping[str, int] | None = None
+) -> MachineConfig:
+    """A machine for a rule on a table.
+
+    Parameters
+    ----------
+    design
+        Fields of `MachineConfig` that are as the user says.
+    max_tuples
+        Tuples that an epoch has at most.
+
+    Raises
+    ------
+    UsageError
+        `design` names no field, or a value that no machine can have; or the rule fits no machine.
+    """
+    given = dict(design or {})
+    graph = binding.graph
+    _check(given)
+    _check_size(graph)
+    plan = plan_of(graph)
+    draft = _divide(plan, max_tuples, given)
+    target = draft.target
+    defaults = MachineConfig()
+    chosen = {
+        "threads": target.threads,
+        "clusters": target.lanes // LANES_PER_CLUSTER,
+        "divide_interval": target.divide_interval,
+        "scratch_depth": max(defaults.scratch_depth, power_of_two(draft.memory.rows)),
+        "tuple_depth": max(defaults.tuple_depth, power_of_two(2 * target.group * draft.inputs.rows)),
+        "program_depth": max(defaults.program_depth, power_of_two(draft.instructions)),
+    }
+    if plan.indexed:
+        chosen["index_depth"] = max(2, target.group)
+    chosen |= _access(draft, schema, binding.uses, given)
+    return _config({**chosen, **given})
+
+
+def on_pages(design: Mapping[str, int], page_size: int) -> dict[str, int]:
+    """Overrides for a machine that reads pages of so many bytes.
+
+    Raises
+    ------
+    UsageError
+        `design` wants pages of another size.
+    """
+    wanted = design.get("page_size", page_size)
+    if wanted != page_size:
+        raise UsageError(
+            f"page_size of a machine must be that of its table's pages, {page_size}, not {wanted!r}",
+            hint="Leave page_size out of the design.",
+        )
+    return {**design, "page_size": page_size}
+
+
+def _check(given: Mapping[str, int]) -> None:
+    known = [field.name for field in fields(MachineConfig)]
+    for name, value in given.items():
+        if name not in known:
+            raise UsageError(f"a machine has no {name!r}; it has {', '.join(known)}")
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise UsageError(f"{name} of a machine is a whole number, not {value!r}")
+
+
+def _config(values: Mapping[str, int]) -> MachineConfig:
+    try:
+        return MachineConfig(**values)
+    except ConfigError as error:
+        raise UsageError(f"no such machine: {error}") from error
+
+
+def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
+    """The rule compiled for threads and clusters: of the divisions of 64 units the one of the fewest cycles a tuple."""
+    ways = [(CLUSTERS >> k, 1 << k) for k in range(CLUSTERS.bit_length())]
+    if "threads" in given or "clusters" in given:
+        threads = given.get("threads", max(1, CLUSTERS // max(1, given.get("clusters", 1))))
+        clusters = given.get("clusters", max(1, CLUSTERS // max(1, threads)))
+        ways = [(threads, clusters)]
+    _config({"threads": ways[0][0], "clusters": ways[0][1]})
+    if plan.alone:  # one thread's work: more of them would only repeat it
+        ways = [(1, clusters) for _, clusters in ways] if "threads" not in given else ways
+    tuples = plan.batch_tuples(max_tuples)
+    interval = given.get("divide_interval", DIVIDE_INTERVALS[-1])
+    found: list[tuple[float, float, int, Draft]] = []
+    limit: LoopLimit | None = None
+    more = () if given.keys() & {"threads", "clusters"} else LARGER
+    # operations in the rule's order keep fewer values at a time
+    for tried, reorder in ((ways, True), (more, True), ((*ways, *more), False)):
+        for threads, clusters in tried:
+            target = Target(
+                threads=threads,
+                lanes=clusters * LANES_PER_CLUSTER,
+                group=1,
+                divide_interval=interval,
+                crossed=bool(given.get("crossed", 1)),
+            )
+            try:
+                draft = _roomy(plan, target, max_tuples, given, reorder=reorder)
+            except LoopLimit as error:
+                limit = error
+                continue
+            over = max(0.0, draft.memory.rows / _max_rows(target.lanes) - 1)
+            found.append((over, _cycles_per_tuple(draft, tuples), clusters, draft))
+        if any(not way[0] for way in found):
+            break
+    if not found:
+        raise DoesNotFit(
+            f"rule {plan.graph.name!r} is too large for {clusters} clusters: {limit}",
+            hint="Use models of fewer elements.",
+        )
+    oversized, _, _, draft = min(found, key=lambda option: option[:3])
+    if oversized:
+        raise DoesNotFit(
+            f"rule {plan.graph.name!r} takes {draft.memory.rows} rows of {draft.target.lanes} lanes of scratchpad "
+            f"(merge stack {draft.memory.stack}), a machine has at most {_max_rows(draft.target.lanes)}",
+            hint="Use smaller batches or models of fewer elements.",
+        )
+    least = _cycles_per_tuple(draft, tuples)
+    for slower in DIVIDE_INTERVALS if "divide_interval" not in given else ():
+        if slower == interval or _divisions(draft, tuples) * (slower - interval) > AS_FAST * least:
+            continue
+        other = _roomy(plan, replace(draft.target, divide_interval=slower), max_tuples, given, reorder=reorder)
+        if _cycles_per_tuple(other, tuples) <= (1 + AS_FAST) * least:
+            return other
+    return draft
+
+
+def _max_rows(lanes: int) -> int:
+    """Rows of scratchpad that a machine of so many lanes can have."""
+    return min(MAX_CONFIG.scratch_depth, MAX_WORDS // lanes)
+
+
+def _check_size(graph: Graph) -> None:
+    """Raise DoesNotFit at once where models alone, or a tuple, are larger than any machine's memory."""
+    widest = place_inputs(graph, MAX_LANES)
+    numbers = sum(prod(graph.concrete_shape(k)) for k in graph.models)
+    if numbers > MAX_WORDS:
+        raise DoesNotFit(
+            f"the models of rule {graph.name!r} have {numbers:,} numbers, a machine holds at most {MAX_WORDS:,}",
+            hint="Use models of fewer elements.",
+        )
+    if 2 * widest.rows > MAX_CONFIG.tuple_depth:
+        raise DoesNotFit(
+            f"a tuple of rule {graph.name!r} takes {widest.rows:,} rows of {MAX_LANES} lanes, a machine's tuple memory "
+            f"holds two of at most {MAX_CONFIG.tuple_depth // 2:,}",
+            hint="Train on fewer columns, or on a part of the array.",
+        )
+
+
+def _roomy(plan: Plan, target: Target, max_tuples: int, given: Mapping[str, int], *, reorder: bool) -> Draft:
+    """The rule in rounds as large as the memory that a machine is given by itself, or by the user, holds."""
+    tuples = plan.batch_tuples(max_tuples)
+    rows = place_inputs(plan.graph, target.lanes).rows
+    least = least_group(plan, tuples)
+    group = group_for(rows, tuples, threads=target.threads, tuple_depth=given.get("tuple_depth", _depth(rows)))
+    group = max(least, min(group, given.get("index_depth", group)) if plan.indexed else group)
+    most = given.get("scratch_depth", min(ROUND_ROWS, MAX_WORDS // target.lanes))
+    while True:
+        try:
+            draft = draft_for(plan, in_rounds(plan, target, group, max_tuples=max_tuples), reorder=reorder)
+            if group == least or draft.memory.rows <= most:
+                return draft
+        except LoopLimit:
+            if group == least:
+                raise
+        group //= 2
+
+
+def _cycles_per_tuple(draft: Draft, tuples: int) -> float:
+    """Cycles of a batch, by tuple."""
+
+    def length(section: Section) -> int:
+        return cycles.SECTION_START + draft.schedules[section].length if section in draft.schedules else 0
+
+    rounds = -(-tuples // draft.target.round_tuples)
+    joined = (rounds - 1) * (length(Section.PUSH) + length(Section.MERGE))
+    batch = rounds * (cycles.ROUND_START + length(Section.TUPLE)) + joined + length(Section.BATCH)
+    return batch / tuples
+
+
+def _divisions(draft: Draft, tuples: int) -> float:
+    """Quotients and roots that a cluster's unit takes one after the other, by tuple."""
+
+    def count(section: Section) -> int:
+        ops = [op for op, _ in draft.schedules[section].issue] if section in draft.schedules else []
+        return (
+            sum(op.rows * op.interval for op in ops if op.op in (Opcode.DIV, Opcode.SQRT))
+            // draft.target.divide_interval
+        )
+
+    rounds = -(-tuples // draft.target.round_tuples)
+    return (rounds * count(Section.TUPLE) + count(Section.BATCH)) / tuples
+
+
+def _depth(rows: int) -> int:
+    """Rows of tuple memory to reckon with, for tuples of so many."""
+    return max(2 * rows, min(ROUND_ROWS, 2 * ROUND_GROUP * rows))
+
+
+def _access(draft: Draft, schema: TableSchema, uses: Sequence[Use], given: Mapping[str, int]) -> dict[str, int]:
+    """Striders enough for the faster of link and engine, and memories for their program."""
+    defaults = MachineConfig()
+    page_size = given.get("page_size", defaults.page_size)
+    large = MachineConfig(
+        page_size=page_size, strider_depth=MAX_CONFIG.strider_depth, descriptor_depth=MAX_CONFIG.descriptor_depth
+    )
+    program = compile_strider(schema, uses, draft.inputs, large)
+    columns = len(program.columns)
+    width = sum(_stored_bytes(attribute) for attribute in schema.attributes)
+    tuple_bytes = pages.ITEM_ID_SIZE + pages.align_up(pages.TUPLE_HEADER_SIZE + 1 + width, pages.MAXALIGN)
+    tuples = 1 / len(parts.cut(schema)) if schema.part else max(1, page_size // tuple_bytes)
+    # about 26 instructions for a line pointer and a header, 3 for each run of columns, 50 to check an array
+    step = cycles.STRIDER_CYCLES[strider.Opcode.AD]
+    arrays = sum(schema.attributes[use.attribute].length < 0 for use in uses)
+    page_cycles = step * (26 * max(1, tuples) + tuples * (3 * columns + 50 * arrays))
+    round_cycles = draft.schedules[Section.TUPLE].length
+    engine = tuples * round_cycles / draft.target.round_tuples
+    beats = page_size / given.get("link_bytes", defaults.link_bytes)
+    # a page's buffer is taken from its request to its last column
+    unpacker = tuples * sum(column.beats(draft.target.lanes) for column in program.columns)
+    taken = given.get("link_latency", defaults.link_latency) + beats + page_cycles + unpacker
+    wanted = 1 + int(taken / max(engine, beats))
+    # a Strider that runs ahead must be able to leave a whole page's columns behind, or it waits for its turn
+    entries = 1 + ceil(tuples * columns)
+    return {
+        "queue_depth": min(MAX_QUEUE, power_of_two(entries)),
+        "striders": max(defaults.striders, min(MAX_STRIDERS, power_of_two(wanted))),
+        "strider_depth": max(defaults.strider_depth, power_of_two(len(program.instructions))),
+        "descriptor_depth": max(defaults.descriptor_depth, power_of_two(columns)),
+    }
+
+
+def _stored_bytes(attribute: Attribute) -> int:
+    """Bytes that a value takes on a page, about."""
+    if attribute.type_oid in ARRAYS:
+        return 24 + (attribute.array_length or 0) * ARRAYS[attribute.type_oid].length
+    return max(attribute.length, 4)

@@ -1,0 +1,1 @@
+"""A rule on a table: which column fills which input, what weighs a row."""

@@ -1,0 +1,246 @@
+"""Decides which column of a table fills which input of a rule, and with that the rule's dims.
+
+In: a rule's graph, a table's schema, the caller's choice of features, label and weight, or none. Out: the bound graph
+and the columns in use. It reads no page.
+
+Without a choice, the label is the column that has the output's name, or else the table's last column; a weight is the
+number 1, and not in the bound graph; the features are the columns with the inputs' names, or else all other columns in
+the table's order. Inputs take columns in the order of `dana.algo`: a scalar takes one, a vector or matrix one array
+column or as many scalar columns as it has elements, a matrix's rows one after the other; an input with an extent that
+is a dim takes what the inputs after it do not need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from dana.compiler.binding.weights import weighted
+from dana.errors import UsageError
+from dana.storage.schema import SchemaError, TableSchema, Use
+from dana.storage.types import ARRAYS
+from dsl.hdfg.graph import BindError, Graph, Node, Op
+
+
+class BindingError(UsageError):
+    """The table's columns do not fit the rule's inputs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """A rule on a table.
+
+    Attributes
+    ----------
+    graph
+        The rule with every dim bound.
+    uses
+        The columns it reads.
+    features
+        Names of the columns that fill inputs, in order.
+    labels
+        Names of the columns that fill outputs, in order.
+    """
+
+    graph: Graph
+    uses: tuple[Use, ...]
+    features: tuple[str, ...]
+    labels: tuple[str, ...]
+
+
+def bind(
+    graph: Graph,
+    schema: TableSchema,
+    features: Sequence[str] | None = None,
+    label: str | None = None,
+    extents: Mapping[str, int] | None = None,
+    *,
+    weight: str | None = None,
+    class_weight: bool = False,
+) -> Binding:
+    """Bind a rule to a table.
+
+    Parameters
+    ----------
+    extents
+        The caller's, for dims that no column decides.
+    weight
+        Column of the rows' weights.
+    class_weight
+        Rows have the weights of their classes, too.
+
+    Raises
+    ------
+    SchemaError
+        A column does not exist or cannot be trained on.
+    BindingError
+        Columns are left over or missing, or an array has another length than the rule says.
+    """
+    inputs = [graph.nodes[k] for k in graph.inputs if graph.nodes[k].op is Op.INPUT]
+    outputs = [graph.nodes[k] for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT]
+    graph = weighted(graph, column=weight is not None, classes=class_weight)
+    # the weight first: no label or feature is chosen that the caller means as a weight
+    weights = [] if weight is None else [schema.index(weight)]
+    labels = _labels(schema, outputs, label, weights)
+    taken = [*labels, *weights]
+    chosen = _features(schema, inputs, taken) if features is None else [schema.index(name) for name in features]
+    _unique(schema, [*chosen, *taken])
+    for position in (*chosen, *taken):
+        schema.usable(position)
+    uses, shapes = _assign(graph, schema, inputs, chosen)
+    if graph.weight is not None:
+        uses += _assign(graph, schema, [graph.weight], weights)[0]
+    more_uses, more_shapes = _assign(graph, schema, outputs, labels)  # last, where a backend looks for the label
+    try:
+        dims = graph.infer_dims({**shapes, **more_shapes})
+        for name, extent in (extents or {}).items():
+            if dims.setdefault(name, extent) != extent:
+                raise BindingError(f"{name} is {dims[name]} by the columns of {schema.relation}, not {extent}")
+        bound = graph.bind(dims) if graph.dims else graph
+    except BindError as error:
+        raise BindingError(f"{error}, in {schema.relation}") from error
+    return Binding(
+        graph=bound,
+        uses=(*uses, *more_uses),
+        features=tuple(schema.attributes[k].name for k in chosen),
+        labels=tuple(schema.attributes[k].name for k in labels),
+    )
+
+
+def _labels(schema: TableSchema, outputs: Sequence[Node], label: str | None, weights: Sequence[int]) -> list[int]:
+    """Columns for the outputs, none of them a weight's unless the caller says it."""
+    if not outputs:
+        if label is not None:
+            raise BindingError(f"label {label!r} is given, but the rule has no output", hint="Leave the label out.")
+        return []
+    names = {schema.attributes[k].name for k in schema.live()}
+    if label is not None and len(outputs) == 1:
+        return [schema.index(label)]
+    if all(node.name in names for node in outputs):
+        return [schema.index(_name(node)) for node in outputs]
+    if len(outputs) > 1:
+        wanted = ", ".join(_name(node) for node in outputs)
+        raise BindingError(f"a rule with several outputs needs columns of their names ({wanted}) in {schema.relation}")
+    live = [k for k in schema.live() if k not in weights]
+    if not live:
+        raise SchemaError(f"{schema.relation} has no columns")
+    return [live[-1]]
+
+
+def _features(schema: TableSchema, inputs: Sequence[Node], taken: Sequence[int]) -> list[int]:
+    """Columns for the inputs when the caller names none."""
+    names = {schema.attributes[k].name for k in schema.live()}
+    if inputs and all(node.name in names for node in inputs):
+        named = [schema.index(_name(node)) for node in inputs]
+        if not set(named) & set(taken):
+            return named
+    return [k for k in schema.live() if k not in taken]
+
+
+def _unique(schema: TableSchema, positions: Sequence[int]) -> None:
+    for at, position in enumerate(positions):
+        if position in positions[:at]:
+            name = schema.attributes[position].name
+            raise BindingError(f"column {name!r} of {schema.relation} is used twice; each column fills one place")
+
+
+def _name(node: Node) -> str:
+    assert node.name is not None, "inputs and outputs always have a name"
+    return node.name
+
+
+def _assign(
+    graph: Graph, schema: TableSchema, nodes: Sequence[Node], columns: Sequence[int]
+) -> tuple[list[Use], dict[str, tuple[int, ...]]]:
+    """Deal the columns out to inputs in order; the shapes that come of it."""
+    uses: list[Use] = []
+    shapes: dict[str, tuple[int, ...]] = {}
+    waiting = list(columns)
+    for at, node in enumerate(nodes):
+        name = _name(node)
+        if not waiting:
+            raise BindingError(
+                f"no column of {schema.relation} is left for {name}",
+                hint="Name the columns with features => ARRAY[…].",
+            )
+        extents = _extents(node, graph, shapes)
+        if schema.attributes[waiting[0]].type_oid in ARRAYS:
+            column = waiting.pop(0)
+            length = _array_length(schema, column, node, extents)
+            uses.append(Use(attribute=column, input=name, element=0, count=length))
+            shapes[name] = _shape(node, length, extents)
+            continue
+        count = _count(extents, len(waiting), nodes[at + 1 :])
+        if count > len(waiting):
+            raise BindingError(
+                f"{name} has {count} elements, but {schema.relation} gives {len(waiting)} columns for it"
+            )
+        for element in range(count):
+            column = waiting.pop(0)
+            if schema.attributes[column].type_oid in ARRAYS:
+                raise BindingError(
+                    f"{name} takes {count} scalar columns or one array column; "
+                    f"{schema.attributes[column].name!r} is an array among scalars"
+                )
+            uses.append(Use(attribute=column, input=name, element=element, count=1))
+        shapes[name] = _shape(node, count, extents)
+    if waiting:
+        left = ", ".join(repr(schema.attributes[k].name) for k in waiting[:5])
+        raise BindingError(
+            f"{len(waiting)} columns of {schema.relation} are left over ({left})",
+            hint="Name the columns with features => ARRAY[…].",
+        )
+    return uses, shapes
+
+
+def _array_length(schema: TableSchema, column: int, node: Node, extents: Sequence[int | None]) -> int:
+    attribute = schema.attributes[column]
+    if not node.shape:
+        raise BindingError(f"{node.name} is a scalar, but column {attribute.name!r} of {schema.relation} is an array")
+    length = attribute.array_length
+    if length is None:
+        known = [extent for extent in extents if extent is not None]
+        if len(known) == len(extents):
+            return prod(known)
+        raise BindingError(
+            f"column {attribute.name!r} of {schema.relation} has no value yet, so the length of its arrays is unknown"
+        )
+    return length
+
+
+def _extents(node: Node, graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> list[int | None]:
+    """Extents of an input as far as the rule and the inputs before it say them."""
+    known = graph.infer_dims(shapes)
+    return [
+        extent
+        if isinstance(extent, int)
+        else (extent.evaluate(known) if all(name in known for name in extent.names) else None)
+        for extent in node.shape
+    ]
+
+
+def _count(extents: Sequence[int | None], waiting: int, later: Sequence[Node]) -> int:
+    """Scalar columns that an input takes of those that wait."""
+    others = prod(extent for extent in extents if extent is not None)
+    if None not in extents:
+        return others
+    # inputs behind this one get what they cannot do without
+    needed = sum(prod(extent for extent in node.shape if isinstance(extent, int)) for node in later)
+    return max(1, (waiting - needed) // others) * others
+
+
+def _shape(node: Node, elements: int, extents: Sequence[int | None]) -> tuple[int, ...]:
+    """Shape of an input that columns give so many elements; a matrix's rows follow one another."""
+    if len(extents) < 2:
+        return (elements,) if extents else ()
+    if extents.count(None) > 1:
+        raise BindingError(
+            f"the shape of {node.name} does not follow from its {elements} elements",
+            hint="Give all but one of its extents a number.",
+        )
+    others = prod(extent for extent in extents if extent is not None)
+    if elements % others or (None not in extents and elements != others):
+        wanted = f"{others}" if None not in extents else f"a multiple of {others}"
+        raise BindingError(f"{node.name} takes {wanted} elements as the rule says, but the table gives {elements}")
+    return tuple(elements // others if extent is None else extent for extent in extents)

@@ -1,0 +1,201 @@
+"""Looks for the target of a rule: the largest rounds that its batch can use and a machine can hold.
+
+In: a plan and a machine. Out: a `Draft`, what the passes made for the target. Programs of each size are compiled whole,
+for nothing less says how many rows and instructions they take.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dana.compiler.passes import Draft
+from dana.compiler.place.rows import place_inputs
+from dana.compiler.place.sections import Plan
+from dana.compiler.select.nest import LoopLimit
+from dana.compiler.target import DoesNotFit, Target
+from dana.errors import InternalError
+from dsl.hdfg.graph import Op
+from hwgen.spec.bundle import WHOLE_EPOCH
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.engine import FIELDS
+
+MAX_GROUP = 1 << max(field.width for field in FIELDS if field.name == "outer") - 1
+"""Tuples of a thread in a round: a power of two that the outer loop counts to."""
+
+CLEARLY = 0.1
+"""Fraction of a section's cycles that shards are to save, by rows, before nobody asks whether they do."""
+
+WORTH = 0.02
+"""Fraction of the cycles that shards have to save: they take instructions, and lanes that can cross."""
+
+
+def draft_for(plan: Plan, target: Target, *, sharded: bool = True, reorder: bool = True) -> Draft:
+    """Compile for a target; only the fields of instructions bound it.
+
+    Parameters
+    ----------
+    sharded
+        Whether threads may share the work of a batch. If few cycles can come of it, both ways are compiled, and it has
+        to save some.
+    reorder
+        Whether operations may leave the rule's order.
+    """
+    if not sharded:
+        return Draft.of(plan, target, sharded=False, reorder=reorder)
+    try:
+        found = Draft.of(plan, target, sharded=True, reorder=reorder)
+    except LoopLimit:
+        return Draft.of(plan, target, sharded=False, reorder=reorder)
+    # compiling twice doubles the time: only where the estimate is too close to trust
+    if not found.shards.of or found.shards.saved > CLEARLY * found.length:
+        return found
+    try:
+        whole = Draft.of(plan, target, sharded=False, reorder=reorder)
+    except LoopLimit:
+        return found
+    return found if found.length < (1 - WORTH) * whole.length else whole
+
+
+def in_rounds(plan: Plan, target: Target, group: int, *, max_tuples: int) -> Target:
+    """The target with `group` tuples of a thread in a round, and the levels that their merges need."""
+    target = replace(target, group=group)
+    return replace(target, levels=levels_for(plan, plan.batch, max_tuples=max_tuples, round_tuples=target.round_tuples))
+
+
+def levels_for(plan: Plan, size: int, *, max_tuples: int, round_tuples: int) -> int:
+    """Levels of the merge stack that batches of a size need; 0 if each is one round.
+
+    A batch without end has at least one, so that the machine notices tuples beyond `max_tuples`.
+    """
+    if plan.alone:
+        return 0
+    tuples = max_tuples if size == WHOLE_EPOCH else size
+    # a binary counter of rounds: level k holds the merge of 2 ** k rounds
+    rounds = max(1, -(-tuples // round_tuples))
+    return max((rounds - 1).bit_length(), int(size == WHOLE_EPOCH))
+
+
+def least_group(plan: Plan, tuples: int) -> int:
+    """Tuples of a thread that a round has to have: all of a batch, where tuples write rows one after the other.
+
+    Raises
+    ------
+    DoesNotFit
+        No round can have so many.
+    """
+    if not plan.by_row:
+        return 1
+    if tuples > MAX_GROUP:
+        raise DoesNotFit(
+            f"rule {plan.graph.name!r} updates rows that the tuples choose, in batches of {tuples}; a machine does so "
+            f"in batches of up to {MAX_GROUP}",
+            hint="Merge smaller batches.",
+        )
+    models = [
+        u.model for u in plan.graph.updates if u.index is not None and plan.graph.nodes[u.index].op is not Op.CONST
+    ]
+    if tuples > 1 and (twice := [k for k in models if models.count(k) > 1]):
+        raise DoesNotFit(
+            f"rule {plan.graph.name!r} updates several rows of {plan.graph.nodes[twice[0]].name} for each tuple, in "
+            f"batches of {tuples}; a machine does so in batches of one",
+            hint="Leave the merge out, or give each row chosen a model of its own.",
+        )
+    return power_of_two(tuples)
+
+
+def _indexed_group(plan: Plan, config: MachineConfig, group: int, least: int) -> int:
+    """The largest group whose rows the index file can choose."""
+    if config.index_depth < least or not config.index_depth:
+        raise DoesNotFit(
+            f"rule {plan.graph.name!r} chooses rows of models by the data, for {least} tuples of a thread in a round; "
+            f"the machine's index file has {config.index_depth} entries",
+            hint=f"Set index_depth to {max(2, least)}.",
+        )
+    return min(group, config.index_depth)
+
+
+def group_for(tuple_rows: int, tuples: int, *, threads: int, tuple_depth: int) -> int:
+    """Tuples of a thread in a round: what a batch needs, or what tuple memory holds."""
+    # a power of two, for the adjacent-pair tree; two halves of tuple memory, one filled while the other is worked on
+    per_thread = max(1, -(-tuples // threads))
+    group = min(1 << (per_thread - 1).bit_length(), MAX_GROUP)
+    while group > 1 and 2 * group * tuple_rows > tuple_depth:
+        group //= 2
+    return group
+
+
+def fit(plan: Plan, config: MachineConfig, *, max_tuples: int) -> Draft:
+    """The largest group that the batch can use and the machine can hold.
+
+    Raises
+    ------
+    DoesNotFit
+        Not even the smallest does.
+    """
+    tuples = plan.batch_tuples(max_tuples)
+    rows = place_inputs(plan.graph, config.lanes).rows
+    least = least_group(plan, tuples)
+    group = max(least, group_for(rows, tuples, threads=config.threads, tuple_depth=config.tuple_depth))
+    if plan.indexed:
+        group = _indexed_group(plan, config, group, least)
+    if 2 * least * rows > config.tuple_depth:
+        what = f"{least} tuples" if least > 1 else "a tuple"
+        raise DoesNotFit(
+            f"{what} of rule {plan.graph.name!r} take{'' if least > 1 else 's'} {least * rows} rows of {config.lanes} "
+            f"lanes; two of them, one being filled while the other is worked on, need {2 * least * rows} rows, and "
+            f"tuple memory has {config.tuple_depth}",
+            hint=f"Set tuple_depth to {power_of_two(2 * least * rows)}, or more clusters.",
+        )
+    target = Target(
+        threads=config.threads,
+        lanes=config.lanes,
+        group=group,
+        divide_interval=config.divide_interval,
+        crossed=bool(config.crossed),
+    )
+    while True:
+        target = in_rounds(plan, target, group, max_tuples=max_tuples)
+        limit: LoopLimit | None = None
+        draft: Draft | None = None
+        # shards take instructions; operations in the rule's order keep fewer values at a time
+        for sharded, reorder in ((True, True), (False, True), (True, False), (False, False)):
+            if not sharded and (draft is None or not draft.shards.of):
+                continue  # the one before had no shards, or was too large without them too
+            try:
+                draft = draft_for(plan, target, sharded=sharded, reorder=reorder)
+            except LoopLimit as error:
+                limit = error
+                continue
+            if draft.memory.rows <= config.scratch_depth and draft.instructions <= config.program_depth:
+                return draft
+        if group == least:
+            if draft is not None:
+                raise _too_small(draft, config)
+            raise DoesNotFit(
+                f"rule {plan.graph.name!r} is too large for {config.lanes} lanes: {limit}",
+                hint="Use more clusters.",
+            ) from limit
+        group //= 2
+
+
+def _too_small(draft: Draft, config: MachineConfig) -> DoesNotFit:
+    name = draft.plan.graph.name
+    if draft.instructions > config.program_depth:
+        return DoesNotFit(
+            f"rule {name!r} takes {draft.instructions} engine instructions, the machine holds {config.program_depth}",
+            hint=f"Set program_depth to {power_of_two(draft.instructions)}.",
+        )
+    memory = draft.memory
+    return DoesNotFit(
+        f"rule {name!r} takes {memory.rows} rows of {config.lanes} lanes of scratchpad (models and literals "
+        f"{memory.image}, sums {memory.state + memory.block}, merge stack {memory.stack}, temporaries "
+        f"{memory.temporaries}), the machine has {config.scratch_depth}",
+        hint=f"Set scratch_depth to {power_of_two(memory.rows)}, or more clusters.",
+    )
+
+
+def power_of_two(least: int) -> int:
+    """The least power of two that is not below."""
+    if least < 1:
+        raise InternalError(f"no memory of {least} rows")
+    return 1 << (least - 1).bit_length()

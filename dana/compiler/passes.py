@@ -1,0 +1,200 @@
+"""The passes of the compiler: one list, in the order in which they run.
+
+In: what a caller knows: a bound graph; for `TARGET` a `Target`; for `PROGRAM` a machine. Out: what each pass made, by
+name.
+
+A pass is a function from earlier results to a new one. Its parameters have the names of what it reads: what a pass
+before it makes, or what is given. It changes nothing that it reads. Which target a rule gets is a search over `TARGET`
+and no pass: `dana.compiler.fit` makes it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from dana.compiler.place.forms import Forms, choose_forms
+from dana.compiler.place.order import Order, order_updates
+from dana.compiler.place.repeat import find_repeats
+from dana.compiler.place.rows import InputPlaces, place_inputs_for
+from dana.compiler.place.sections import Plan, join_rounds, plan_sections
+from dana.compiler.place.shards import Shards, choose_shards
+from dana.compiler.schedule.allocate import MemoryMap, allocate
+from dana.compiler.schedule.encode import Program, encode, image, indices, symbols
+from dana.compiler.schedule.hardware import require_hardware
+from dana.compiler.schedule.list_scheduling import Schedule, schedule_sections, schedules_text
+from dana.compiler.select.nodes import Selection, select
+from dana.compiler.simplify.constants import fold_constants
+from dana.compiler.simplify.prune import prune
+from dana.compiler.simplify.reciprocal import divide_by_powers_of_two
+from dana.compiler.simplify.share import share_subexpressions
+from dana.compiler.strider.pages import StriderProgram
+from dana.compiler.strider.program import compile_strider
+from dana.compiler.target import Target
+from dana.compiler.verify import check_program
+from dsl.hdfg.graph import Graph
+from dsl.hdfg.text import graph_text
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.engine import Section
+from hwgen.spec.strider_text import disassemble as strider_text
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One of them.
+
+    Attributes
+    ----------
+    name
+        Of what it makes; `dana compile --emit` shows it by this name.
+    run
+        The function.
+    does
+        What comes out; why it stands where it does.
+    makes
+        Name by which later passes read it, where it takes the place of something; else the pass's.
+    shown
+        Whether there is a text of it.
+    """
+
+    name: str
+    run: Callable[..., Any]
+    does: str
+    makes: str = ""
+    shown: bool = True
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Names of what it reads."""
+        return tuple(inspect.signature(self.run).parameters)
+
+
+def check(program: Program, memory: MemoryMap, inputs: InputPlaces, target: Target, config: MachineConfig) -> None:
+    """Raise InternalError, listing what is wrong, if the program breaks the machine's contract."""
+    check_program(
+        program.instructions,
+        program.sections,
+        config,
+        group=target.group,
+        tuple_rows=inputs.rows,
+        level_stride=memory.block,
+        levels=target.levels,
+        image_rows=memory.image,
+    )
+
+
+RULE = (
+    Pass("constants", fold_constants, "literals computed; first, for a divisor may become a power of two", "graph"),
+    Pass("reciprocals", divide_by_powers_of_two, "factors for divisors; before `shared`, which finds more", "graph"),
+    Pass("shared", share_subexpressions, "equal values once; behind what makes values equal", "graph"),
+    Pass("pruned", prune, "what training needs; last, for all passes before leave dead nodes", "graph"),
+    Pass("plan", plan_sections, "the section that computes each node; the last that needs no machine"),
+)
+"""What is done for a rule, whatever the machine. Given: graph."""
+
+TARGET = (
+    Pass("inputs", place_inputs_for, "the rows of a tuple that hold each input; the Strider fills them by these, too"),
+    Pass("rounds", join_rounds, "the plan with a batch's work beside its tuples', if a batch is one round", "plan"),
+    Pass("forms", choose_forms, "packed or broadcast for each value; first choice, for rows follow from it"),
+    Pass("shards", choose_shards, "what threads share of a batch's work, by the rows that it saves"),
+    Pass("repeats", find_repeats, "short vectors that repeat over the lanes, which take fewer steps to broadcast"),
+    Pass("order", order_updates, "a batch's work, models overwritten where both lie alike: by forms and shards"),
+    Pass("operations", select, "operations on rows of buffers, from all that was decided before", "selection"),
+    Pass("schedules", schedule_sections, "each section's operations in order, with the cycles that each waits"),
+    Pass("memory", allocate, "rows of the scratchpad; behind the schedules, which say when a value dies"),
+)
+"""What is done for a target. Given: plan, target, sharded (whether threads may share work), reorder (whether operations
+may leave the rule's order)."""
+
+PROGRAM = (
+    Pass("program", encode, "the instructions"),
+    Pass("image", image, "the rows that the host loads", shown=False),
+    Pass("symbols", symbols, "where models, metas and results lie", shown=False),
+    Pass("indices", indices, "what each tag of the fault INDEX means", shown=False),
+    Pass("hardware", require_hardware, "an error if the machine lacks what the program uses", shown=False),
+    Pass("check", check, "an error if the program is not legal by docs/machine.md; last, always", shown=False),
+)
+"""What is done once the target is found. Given: what `TARGET` made, config."""
+
+ACCESS = (Pass("strider", compile_strider, "the program that walks pages, and the descriptors of columns"),)
+"""What is done for the table. Given: schema, uses, inputs, config."""
+
+PASSES = (*RULE, *TARGET, *PROGRAM, *ACCESS)
+
+Results = Mapping[str, Any]
+
+
+def run(passes: Iterable[Pass], given: Results) -> dict[str, Any]:
+    """What is given and what the passes made, by name."""
+    results = dict(given)
+    for one in passes:
+        results[one.name] = made = one.run(**{name: results[name] for name in one.reads})
+        results[one.makes or one.name] = made
+    return results
+
+
+def text_of(made: object) -> str:
+    """What a pass made that is shown, for people."""
+    match made:
+        case Graph():
+            return graph_text(made, spans=False)
+        case StriderProgram():
+            return strider_text(made.instructions)
+        case frozenset():
+            return f"repeats: {' '.join(f'%{k}' for k in sorted(made)) or '-'}\n"
+        case dict():
+            return schedules_text(made)
+    return str(made.text())  # type: ignore[attr-defined]
+
+
+def plan_of(graph: Graph) -> Plan:
+    """The plan of a bound graph."""
+    plan: Plan = run(RULE, {"graph": graph})["plan"]
+    return plan
+
+
+def simplify(graph: Graph) -> Graph:
+    """What is left of a graph for training."""
+    return plan_of(graph).graph
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A rule compiled for a target, on memories without end: what the passes of `TARGET` made.
+
+    Attributes
+    ----------
+    results
+        All of it by the names of the passes.
+    """
+
+    target: Target
+    plan: Plan
+    inputs: InputPlaces
+    forms: Forms
+    shards: Shards
+    repeats: frozenset[int]
+    order: Order
+    selection: Selection
+    schedules: Mapping[Section, Schedule]
+    memory: MemoryMap
+    results: Results
+
+    @classmethod
+    def of(cls, plan: Plan, target: Target, *, sharded: bool, reorder: bool) -> Draft:
+        """Run the passes."""
+        results = run(TARGET, {"plan": plan, "target": target, "sharded": sharded, "reorder": reorder})
+        return cls(**{one.name: results[one.name] for one in fields(cls) if one.name != "results"}, results=results)
+
+    @property
+    def instructions(self) -> int:
+        """Length of the program."""
+        return sum(len(scheduled.issue) + 1 for scheduled in self.schedules.values())
+
+    @property
+    def length(self) -> int:
+        """Cycles of the sections that run for rounds and batches, each once."""
+        seldom = (Section.INIT, Section.EPOCH)
+        return sum(scheduled.length for section, scheduled in self.schedules.items() if section not in seldom)

@@ -1,0 +1,125 @@
+"""How values lie in rows, and which rows of tuple memory hold which input of the rule.
+
+In: a bound graph and the number of lanes of a thread. Out: `InputPlaces`, the seam between the engine program, which
+reads these rows, and the column descriptors, which fill them. It must not know of tables, pages or schedules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from math import prod
+
+from dana.compiler.place.sections import Plan
+from dana.compiler.target import Target
+from dsl.hdfg.graph import Graph
+
+
+class Form(Enum):
+    """How a value lies in rows."""
+
+    PACKED = "packed"
+    """The last axis over the lanes: `ceil(n / lanes)` rows for each vector of n elements."""
+    BROADCAST = "broadcast"
+    """A row for each element, the element in every lane, as scalars lie."""
+
+
+def row_shape(shape: tuple[int, ...], form: Form, lanes: int) -> tuple[int, ...]:
+    """The rows of a value as an array: packed, the last axis counts rows of lanes; broadcast, it counts elements."""
+    # a scalar lies in all lanes of one row, in either form
+    if form is Form.BROADCAST or not shape:
+        return shape
+    return (*shape[:-1], -(-shape[-1] // lanes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputPlace:
+    """Where one input or output of the rule lies within a tuple's rows.
+
+    Attributes
+    ----------
+    name
+        The rule's name for it.
+    shape
+        `()` for a scalar, which is repeated in every lane of one row; `(n,)` for a vector, whose element e lies in
+        row `row + e div lanes`, lane `e mod lanes`; the rows of a matrix follow one another.
+    row
+        First row, counted from the start of the tuple's slot.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    row: int
+
+    def rows(self, lanes: int) -> int:
+        """Rows that it takes on a machine with that many lanes to a thread."""
+        return rows_of(self.shape, lanes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputPlaces:
+    """Rows of one tuple in tuple memory.
+
+    Attributes
+    ----------
+    lanes
+        Lanes of a thread, the words of a row.
+    places
+        Every input and output of the rule, in the order of `dana.algo`, one after the other.
+    """
+
+    lanes: int
+    places: tuple[InputPlace, ...]
+
+    @cached_property
+    def rows(self) -> int:
+        """Rows of one tuple, the Bundle's `tuple_rows`."""
+        return sum(place.rows(self.lanes) for place in self.places)
+
+    def text(self) -> str:
+        """The places for people: first row, rows, name."""
+        lines = (f"{place.row} {place.rows(self.lanes)} {place.name}" for place in self.places)
+        return "".join(f"{line}\n" for line in lines)
+
+    def place(self, name: str) -> InputPlace:
+        """Where the input of that name lies. Raises KeyError where the rule has no such input."""
+        for place in self.places:
+            if place.name == name:
+                return place
+        raise KeyError(name)
+
+
+def rows_of(shape: tuple[int, ...], lanes: int) -> int:
+    """Rows that a packed value takes: one for a scalar, `ceil(n / lanes)` for each vector of n elements."""
+    return prod(row_shape(shape, Form.PACKED, lanes))
+
+
+def place_inputs(graph: Graph, lanes: int) -> InputPlaces:
+    """Give the inputs of a rule rows, one after the other.
+
+    Parameters
+    ----------
+    graph
+        A bound graph.
+    lanes
+        Lanes of a thread, `MachineConfig.lanes`.
+
+    Raises
+    ------
+    dsl.hdfg.graph.BindError
+        If a shape still depends on a dim.
+    """
+    places = []
+    row = 0
+    for node in graph.inputs:
+        name = graph.nodes[node].name
+        shape = graph.concrete_shape(node)
+        places.append(InputPlace(name=name or f"node {node}", shape=shape, row=row))
+        row += rows_of(shape, lanes)
+    return InputPlaces(lanes=lanes, places=tuple(places))
+
+
+def place_inputs_for(plan: Plan, target: Target) -> InputPlaces:
+    """The inputs of a plan's rule for a target's lanes."""
+    return place_inputs(plan.graph, target.lanes)

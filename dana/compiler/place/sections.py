@@ -1,0 +1,200 @@
+"""Decides in which section of the program each node is computed.
+
+In: a simplified graph, then a target. Out: a `Plan`. No instructions are made here.
+
+`init` takes what depends on metas alone, once an epoch. `tuple` takes what is per tuple; a value there that no tuple
+enters is computed once for all tuples of the round (`once`). `batch` takes what follows the merges. `epoch` takes what
+only the convergence test needs and what does not read a model, for by then the models are those after the batch.
+A batch of one tuple (`single`) has nothing to merge: its merges are the values themselves, and `tuple` takes all the
+work of `batch`, whose instructions could not read the tuple. A rule that writes rows chosen by the tuple (`by_row`)
+does all its work in `tuple`, too, and a batch is one round. So does every rule on a machine that takes a batch in one
+round (`joined`): what follows the merges runs beside what precedes them, where the one does not need the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dana.compiler.target import Target
+from dsl.hdfg.graph import FROM_ROW, LEAVES, REDUCTIONS, Graph, Node, Op, Region
+from hwgen.spec.bundle import WHOLE_EPOCH
+from hwgen.spec.engine import Section
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is computed where.
+
+    Attributes
+    ----------
+    graph
+        The simplified graph.
+    single
+        Whether batches hold one tuple.
+    by_row
+        Whether a tuple chooses the row of a model that is updated.
+    joined
+        Whether every batch is one round, whose work is all in `tuple`.
+    section
+        Section of every computed node that training needs; leaves, and merges of a `single` plan, have none.
+        A merge is in `tuple`.
+    per_tuple
+        Nodes that have a value for each tuple.
+    alias
+        Node that has the value of a merge, in a `single` plan.
+    """
+
+    graph: Graph
+    single: bool
+    by_row: bool
+    joined: bool
+    section: Mapping[int, Section]
+    per_tuple: frozenset[int]
+    alias: Mapping[int, int]
+
+    def resolve(self, node: int) -> int:
+        """The node that computes a value."""
+        return self.alias.get(node, node)
+
+    def operands(self, node: int) -> tuple[int, ...]:
+        """Operands of a node, resolved."""
+        return tuple(self.resolve(operand) for operand in self.graph.nodes[node].inputs)
+
+    def root(self, node: int) -> int:
+        """The node whose rows a value lies in: an axis of one, new or reduced, and a fixed row of a model are views."""
+        node = self.resolve(node)
+        while self._view(node):
+            node = self.operands(node)[0]
+        return node
+
+    def _view(self, node: int) -> bool:
+        found = self.graph.nodes[node]
+        if found.op in REDUCTIONS and found.axis is not None:
+            return self.graph.nodes[found.inputs[0]].shape[found.axis] == 1
+        return found.op is Op.EXPAND or self.fixed_row(node)
+
+    def fixed_row(self, node: int) -> bool:
+        """Whether a node is a row of a model whose number the rule says."""
+        found = self.graph.nodes[node]
+        return found.op is Op.GATHER and self.graph.nodes[found.inputs[1]].op is Op.CONST
+
+    @property
+    def batch(self) -> int:
+        """Tuples of a batch; WHOLE_EPOCH if that is the whole table."""
+        return WHOLE_EPOCH if self.graph.batch is None else self.graph.batch
+
+    def batch_tuples(self, max_tuples: int) -> int:
+        """Tuples that a batch has at most, for a table of up to so many."""
+        return max_tuples if self.batch == WHOLE_EPOCH else self.batch
+
+    @property
+    def update_section(self) -> Section:
+        """Where models are written."""
+        return Section.TUPLE if self.together else Section.BATCH
+
+    @property
+    def together(self) -> bool:
+        """Whether `tuple` does the work of `batch`."""
+        return self.single or self.by_row or self.joined
+
+    @property
+    def alone(self) -> bool:
+        """Whether one thread does all the work."""
+        return self.single or self.by_row
+
+    @property
+    def indexed(self) -> bool:
+        """Whether a tuple chooses rows."""
+        gathers = (k for k in self.section if self.graph.nodes[k].op is Op.GATHER)
+        return self.by_row or any(not self.fixed_row(k) for k in gathers)
+
+    def of(self, section: Section) -> tuple[int, ...]:
+        """Nodes of a section, in topological order."""
+        return tuple(node.id for node in self.graph.nodes if self.section.get(node.id) is section)
+
+    def text(self) -> str:
+        """The plan for people: a node a line under its section."""
+        lines = []
+        for section in Section:
+            nodes = self.of(section)
+            lines += [f"{section}:"] if nodes else []
+            for k in nodes:
+                node = self.graph.nodes[k]
+                once = " once" if section is Section.TUPLE and not self.single and k not in self.per_tuple else ""
+                lines.append(f"    %{k} = {node.op.value} {' '.join(f'%{o}' for o in self.operands(k))}{once}")
+        return "\n".join(lines) + "\n"
+
+
+def join_rounds(plan: Plan, target: Target) -> Plan:
+    """The plan with the work of `batch` in `tuple`, if every batch is one round of the target."""
+    return _planned(plan.graph, joined=True) if not target.levels and not plan.alone else plan
+
+
+def plan_sections(graph: Graph) -> Plan:
+    """Place every node that training needs, for a machine of which nothing is known."""
+    return _planned(graph, joined=False)
+
+
+def _planned(graph: Graph, *, joined: bool) -> Plan:
+    single = graph.batch == 1
+    needed = graph.reachable(graph.training_roots)
+    alias: dict[int, int] = {}
+    section: dict[int, Section] = {}
+    by_row = any(update.index is not None and graph.nodes[update.index].op is not Op.CONST for update in graph.updates)
+    per_tuple: set[int] = set()
+    for node in graph.nodes:
+        operands = [alias.get(operand, operand) for operand in node.inputs]
+        if node.op in FROM_ROW:
+            per_tuple.add(node.id)
+        if node.op in LEAVES or node.id not in needed:
+            continue
+        # nothing to merge: the merge is its operand
+        if node.op is Op.MERGE and single:
+            alias[node.id] = operands[0]
+            continue
+        # a merge of per-tuple values has one value for the batch
+        if node.op is not Op.MERGE and any(operand in per_tuple for operand in operands):
+            per_tuple.add(node.id)
+        section[node.id] = _section(node, together=single or by_row or joined)
+    plan = Plan(
+        graph=graph,
+        single=single,
+        by_row=by_row,
+        joined=joined,
+        section=section,
+        per_tuple=frozenset(per_tuple),
+        alias=alias,
+    )
+    section.update(dict.fromkeys(_epoch_nodes(plan), Section.EPOCH))
+    return plan
+
+
+def _section(node: Node, *, together: bool) -> Section:
+    if node.region is Region.CONST:
+        return Section.INIT
+    return Section.BATCH if node.region is Region.BATCH and node.op is not Op.MERGE and not together else Section.TUPLE
+
+
+def _epoch_nodes(plan: Plan) -> set[int]:
+    """Nodes of the convergence test alone that can be computed from what is left at the end of the epoch."""
+    graph = plan.graph
+    if graph.convergence is None:
+        return set()
+    others = [node for update in graph.updates for node in (update.value, update.index) if node is not None]
+    others += [] if graph.loss is None else [graph.loss]
+    alone = graph.reachable([graph.convergence]) - graph.reachable(others)
+    users: dict[int, list[int]] = {}
+    for k in alone:
+        for operand in plan.operands(k):
+            users.setdefault(operand, []).append(k)
+    chosen: set[int] = set()
+    # users before what they use: a node may move only if all that read it do
+    for k in sorted(alone, reverse=True):
+        movable = plan.section.get(k) is plan.update_section and graph.nodes[k].op is not Op.MERGE
+        # metas and literals keep their rows; models are new by then and the tuple's rows belong to the unpacker
+        roots = [graph.nodes[plan.root(o)].op for o in plan.operands(k)]
+        lasting = all(op not in FROM_ROW and op is not Op.MODEL for op in roots)
+        if movable and lasting and all(user in chosen for user in users.get(k, ())):
+            chosen.add(k)
+    return chosen

@@ -1,0 +1,1 @@
+"""Operations become a program: their order and waits, addresses, words."""

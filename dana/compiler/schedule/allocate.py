@@ -1,0 +1,160 @@
+"""Memory map: an address for every buffer.
+
+In: a selection and its schedules. Out: the scratchpad's rows, from the image at row 0 up. Buffers that live at the same
+time never overlap, but for one case: an operation may write over an operand that nobody reads after it, if each row is
+read no later than it is written.
+
+    image | state | block | stack, level by level | temporaries
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from dana.compiler.schedule.list_scheduling import Schedule
+from dana.compiler.select.nodes import Selection
+from dana.compiler.select.ops import Access, Buffer, Home, VectorOp
+from hwgen.spec.engine import Section
+
+LINE = (Section.TUPLE, Section.BATCH, Section.EPOCH)
+"""Sections whose temporaries share rows: a value may live from one to the next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryMap:
+    """Rows of the scratchpad.
+
+    Attributes
+    ----------
+    address
+        First row of each buffer.
+    image, state, block, stack, temporaries
+        Rows of each part, in this order from row 0.
+    """
+
+    address: Mapping[Buffer, int]
+    image: int
+    state: int
+    block: int
+    stack: int
+    temporaries: int
+
+    @property
+    def rows(self) -> int:
+        """Rows of the scratchpad in use."""
+        return self.image + self.state + self.block + self.stack + self.temporaries
+
+    def text(self) -> str:
+        """The map for people."""
+        lines = [f"{part} {getattr(self, part)}" for part in ("image", "state", "block", "stack", "temporaries")]
+        places = sorted(self.address.items(), key=lambda item: (item[1], item[0].name))
+        lines += [f"    {row}..{row + b.rows - 1} {b.name} ({b.home.value})" for b, row in places]
+        return "\n".join(lines) + "\n"
+
+
+@dataclass(slots=True)
+class _Extent:
+    start: int
+    rows: int
+    last: int
+    """Position of the last operation that reads or writes it."""
+
+    @property
+    def stop(self) -> int:
+        return self.start + self.rows
+
+
+def allocate(selection: Selection, schedules: Mapping[Section, Schedule]) -> MemoryMap:
+    """Place every buffer."""
+    address: dict[Buffer, int] = {}
+    row = 0
+    sizes = []
+    block = [buffer for _, buffer in selection.block]
+    image = [*selection.literals.values(), *selection.ranges.values()]
+    image += [*selection.metas.values(), *selection.models.values()]
+    stack = [selection.stack] if selection.stack is not None else []
+    for part in (image, list(selection.state), block, stack):
+        start = row
+        for buffer in part:
+            address[buffer] = row
+            row += buffer.rows
+        sizes.append(row - start)
+    # an operation on all of the block has its own buffer, over those of the parts
+    address[selection.whole_block] = row - sizes[3] - sizes[2]
+    ops = [op for section in LINE if section in schedules for op, _ in schedules[section].issue]
+    first_batch = len(schedules[Section.TUPLE].issue)
+    top = _place_temporaries(ops, block, first_batch, address, row)
+    if Section.INIT in schedules:  # its temporaries are dead before the first tuple
+        first = [op for op, _ in schedules[Section.INIT].issue]
+        top = max(top, _place_temporaries(first, [], 0, address, row))
+    return MemoryMap(
+        address=address, image=sizes[0], state=sizes[1], block=sizes[2], stack=sizes[3], temporaries=top - row
+    )
+
+
+def _place_temporaries(
+    ops: list[VectorOp], block: list[Buffer], first_batch: int, address: dict[Buffer, int], base: int
+) -> int:
+    """Give the temporaries addresses from `base` on, or in parts of the block that have been read; returns the top."""
+    last: dict[Buffer, int] = {}
+    for position, op in enumerate(ops):
+        for access in (op.dst, *op.reads()):
+            last[access.buffer] = position
+    # until the batch begins, rounds to come may still be joined with the block
+    extents = [_Extent(address[b], b.rows, max(last.get(b, 0), first_batch - 1)) for b in block]
+    of_buffer = dict(zip(block, extents, strict=True))
+    top = base
+    for position, op in enumerate(ops):
+        target = op.dst.buffer
+        if target.home is not Home.TEMP or target in address:
+            continue
+        # an operand that dies here is still in the way, unless the result may lie over it
+        extents = [extent for extent in extents if extent.last >= position]
+        extent = _over_operand(op, position, of_buffer, last[target])
+        if extent is None:
+            extent = _Extent(_first_fit(extents, target.rows, base), target.rows, last[target])
+            extents.append(extent)
+        address[target] = extent.start
+        of_buffer[target] = extent
+        top = max(top, extent.stop)
+    return top
+
+
+def _over_operand(op: VectorOp, position: int, of_buffer: Mapping[Buffer, _Extent], last: int) -> _Extent | None:
+    """The rows of an operand that dies here, if the result may take them."""
+    target = op.dst.buffer
+    for access in op.reads():
+        extent = of_buffer.get(access.buffer)
+        # the image and the state outlive every operation and have no extent
+        if extent is None or extent.last != position or extent.rows < target.rows:
+            continue
+        same = [read for read in op.reads() if of_buffer.get(read.buffer) is extent]
+        if all(_read_before_written(op, read) for read in same):
+            extent.rows, extent.last = target.rows, last
+            return extent
+    return None
+
+
+def _read_before_written(op: VectorOp, read: Access) -> bool:
+    """Whether the result, laid over the operand from its first row, overwrites no row that is still to be read."""
+    # an operation may read and write a row in one iteration: it reads first
+    rows = max(op.dst.buffer.rows, read.buffer.rows)
+    last_read = np.full(rows, -1)
+    first_write = np.full(rows, op.rows)
+    order = np.arange(op.rows)
+    np.maximum.at(last_read, op.touched(read), order)
+    np.minimum.at(first_write, op.touched(op.dst), order)
+    return bool((last_read <= first_write).all())
+
+
+def _first_fit(extents: list[_Extent], rows: int, base: int) -> int:
+    """Lowest row above `base` from which `rows` rows are free."""
+    start = base
+    for extent in sorted(extents, key=lambda e: e.start):
+        if extent.start - start >= rows:
+            return start
+        start = max(start, extent.stop)
+    return start

@@ -1,0 +1,152 @@
+"""Instructions, image and symbols from placed and scheduled operations.
+
+In: a selection, its schedules and memory map. Out: what a Bundle holds of them. It decides nothing any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from dana.compiler.place.rows import Form
+from dana.compiler.place.sections import Plan
+from dana.compiler.schedule.allocate import MemoryMap
+from dana.compiler.schedule.list_scheduling import Schedule
+from dana.compiler.select.nodes import Selection
+from dana.compiler.select.ops import Access, Home, VectorOp
+from dana.compiler.target import Target
+from dsl.hdfg.start import start_values
+from hwgen.spec.bundle import Symbol, Words, place
+from hwgen.spec.engine import Instruction, Opcode, Section
+from hwgen.spec.engine_text import disassemble
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """The engine's instructions, and the number of each section's first one."""
+
+    instructions: tuple[Instruction, ...]
+    sections: Mapping[Section, int]
+
+    def text(self) -> str:
+        """The program in assembly language."""
+        return disassemble(self.instructions, self.sections)
+
+
+def encode(schedules: Mapping[Section, Schedule], memory: MemoryMap) -> Program:
+    """Write the sections one after the other, each with its END."""
+    program: list[Instruction] = []
+    sections: dict[Section, int] = {}
+    for section, scheduled in schedules.items():
+        sections[section] = len(program)
+        program += [_instruction(op, wait, memory) for op, wait in scheduled.issue]
+        # END has no operands, so no steps; the fields' defaults are those of an operation on one row
+        program.append(Instruction(op=Opcode.END, wait=scheduled.end_wait, dst_inner=0, a_inner=0, b_inner=0))
+    return Program(instructions=tuple(program), sections=sections)
+
+
+def _instruction(op: VectorOp, wait: int, memory: MemoryMap) -> Instruction:
+    b = op.b
+    if op.op is Opcode.SETX:
+        return _set_index(op, wait, memory)
+    return Instruction(
+        op=op.op,
+        wait=wait,
+        inner=op.inner,
+        outer=op.outer,
+        dst=_address(op.dst, memory),
+        dst_inner=op.dst.inner,
+        dst_outer=op.dst.outer,
+        dst_level=int(op.dst.level),
+        a=_address(op.a, memory),
+        a_tuple=int(op.a.buffer.home is Home.TUPLE),
+        a_inner=op.a.inner,
+        a_outer=op.a.outer,
+        a_level=int(op.a.level),
+        b=0 if b is None else _address(b, memory),
+        b_tuple=0 if b is None else int(b.buffer.home is Home.TUPLE),
+        b_inner=0 if b is None else b.inner,
+        b_outer=0 if b is None else b.outer,
+        source=op.source,
+        distance=op.distance,
+        mask=op.mask,
+        tail_a=int(op.tail_a),
+        tail_b=int(op.tail_b),
+        tail=op.tail,
+        scalar=int(op.scalar),
+        a_index=int(op.a.indexed),
+        dst_index=int(op.dst.indexed),
+    )
+
+
+def _set_index(op: VectorOp, wait: int, memory: MemoryMap) -> Instruction:
+    # SETX writes no row: its fields of the result say bound and step, that of b the tag
+    index = op.dst.index
+    assert index is not None
+    return Instruction(
+        op=op.op,
+        wait=wait,
+        outer=op.outer,
+        dst=index.bound,
+        dst_inner=0,
+        dst_outer=index.stride,
+        a=_address(op.a, memory),
+        a_tuple=int(op.a.buffer.home is Home.TUPLE),
+        a_inner=0,
+        a_outer=op.a.outer,
+        b=index.tag,
+        b_inner=0,
+        mask=op.mask,
+    )
+
+
+def _address(access: Access, memory: MemoryMap) -> int:
+    # the program addresses tuple memory from the start of the half
+    return access.base if access.buffer.home is Home.TUPLE else memory.address[access.buffer] + access.base
+
+
+def image(plan: Plan, selection: Selection, memory: MemoryMap, target: Target) -> Words:
+    """Literals, metas and models as they start, shape [rows, lanes]."""
+    graph, lanes = plan.graph, target.lanes
+    words = np.zeros((memory.image, lanes), dtype=np.uint32)
+    for bits, buffer in selection.literals.items():
+        words[memory.address[buffer]] = bits
+    for (length, form), buffer in selection.ranges.items():
+        # the machine has no counter that an operation could read
+        numbers = np.arange(length, dtype=np.float32)
+        rows = place(numbers if form is Form.PACKED else numbers[:, None].repeat(lanes, axis=1), lanes)
+        words[memory.address[buffer] :][: buffer.rows] = rows.view(np.uint32)
+    for k, buffer in selection.metas.items():
+        words[memory.address[buffer]] = place(graph.nodes[k].value or 0.0, lanes).view(np.uint32)
+    for k, buffer in selection.models.items():
+        node = graph.nodes[k]
+        start = start_values(node.init, node.name or "", graph.concrete_shape(k))
+        first = memory.address[buffer]
+        words[first : first + buffer.rows] = place(start, lanes).view(np.uint32)
+    return words
+
+
+def symbols(plan: Plan, selection: Selection, memory: MemoryMap) -> tuple[Symbol, ...]:
+    """Models, metas and results by name."""
+    graph = plan.graph
+    found = []
+    for kind, buffers in (("model", selection.models), ("meta", selection.metas)):
+        for k, buffer in buffers.items():
+            shape = graph.concrete_shape(k)
+            name = graph.nodes[k].name or f"node {k}"
+            found.append(Symbol(name=name, kind=kind, shape=shape, row=memory.address[buffer]))
+    for kind, result in (("loss", selection.loss), ("convergence", selection.convergence)):
+        if result is not None:
+            found.append(Symbol(name=kind, kind=kind, shape=(), row=memory.address[result]))
+    return tuple(found)
+
+
+def indices(plan: Plan, selection: Selection) -> list[tuple[str, str, int]]:
+    """By tag of the fault INDEX: names of the input and of the model whose row it chooses, and the model's rows."""
+    graph, found = plan.graph, list[tuple[str, str, int]]()
+    for number, model in selection.indices:
+        rows = graph.concrete_shape(model)[0]
+        found.append((graph.nodes[number].name or "", graph.nodes[model].name or "", rows))
+    return found

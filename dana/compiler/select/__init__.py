@@ -1,0 +1,1 @@
+"""Nodes of the graph become vector operations over buffers."""

@@ -1,0 +1,115 @@
+"""Conversions between the two forms of a value.
+
+In: a value in one form and room for it in the other. Out: operations that fill the room; `lanes.py` counts their rows.
+
+Both go by exchanges between lanes, in which a lane chooses by a bit of its number. Packed to broadcast: the elements
+whose number has the bit clear go into one row, the others into another, in both lanes of each pair; with every bit of
+the lane number the rows become twice as many, until each holds one element. Broadcast to packed: two rows become one,
+lanes whose bit is clear keep the first and the others the second, until one row is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from dana.compiler.place.lanes import blocks
+from dana.compiler.place.rows import Form
+from dana.compiler.select.split import rest, split
+from dana.compiler.select.values import Emitter, Value, View
+from hwgen.spec.engine import Opcode, Section, Source
+
+
+def convert(emitter: Emitter, section: Section, value: Value, room: Value) -> None:
+    """Fill `room` with the value in room's form."""
+    if room.form is value.form or (value.form is Form.BROADCAST and value.shape[-1] == 1):
+        emitter.elementwise(section, Opcode.MOV, replace(room, form=value.form), value)
+    elif room.form is Form.BROADCAST:
+        _broadcast(emitter, section, value, room)
+    else:
+        _pack(emitter, section, value, room)
+
+
+def repeat(emitter: Emitter, section: Section, value: Value) -> None:
+    """Make packed vectors of at most half the lanes repeat over them."""
+    view = emitter.view(value, emitter.row_shape(value))
+    extents = (emitter.instances(value), *emitter.row_shape(value))
+    for bit in range((value.shape[-1] - 1).bit_length(), (emitter.lanes - 1).bit_length()):
+        _exchange(emitter, section, Opcode.LOW, extents, view, view, bit)
+
+
+def _nested(emitter: Emitter, packed: Value, broadcast: Value) -> tuple[View, View]:
+    """Views of both for a nest of tuples, leading axes, rows of lanes, elements of a row."""
+    a = emitter.view(packed, emitter.row_shape(packed))
+    b = emitter.view(broadcast, broadcast.shape)
+    return replace(a, steps=(*a.steps, 0)), replace(b, steps=(*b.steps[:-1], emitter.lanes, 1))
+
+
+def _broadcast(emitter: Emitter, section: Section, value: Value, room: Value) -> None:
+    *leading, n = value.shape
+    packed, broadcast = _nested(emitter, value, room)
+    at = len(packed.steps) - 2
+    for first, rows, count in blocks(n, emitter.lanes):
+        extents = (emitter.instances(room), *leading, rows)
+        target, source = broadcast.moved(at, first), packed.moved(at, first)
+        places = _alternating(emitter, extents, count, target)
+        bits = (count - 1).bit_length()
+        # first the elements into all lanes, from the first 2 ** bits on: they repeat then
+        for bit in range(bits, bits if value.repeats else (emitter.lanes - 1).bit_length()):
+            _exchange(emitter, section, Opcode.LOW, (*extents, 1), places[bits % 2], source, bit)
+            source = places[bits % 2]
+        elements = 1
+        for bit in range(bits):
+            into, more = places[(bits - bit - 1) % 2], min(2 * elements, count) - elements
+            _exchange(emitter, section, Opcode.LOW, (*extents, elements), into, source, bit)
+            _exchange(emitter, section, Opcode.HIGH, (*extents, more), into.moved(at + 1, elements), source, bit)
+            source, elements = into, elements + more
+
+
+def _alternating(emitter: Emitter, extents: tuple[int, ...], count: int, target: View) -> tuple[View, View]:
+    """The result's rows, and others for every second step before: in place, a step would wait for rows to be read."""
+    if count == 1:
+        return target, target
+    tuples, *others = extents
+    return target, emitter.room("broadcast", (*others, 1 << (count - 1).bit_length() - 1), per_tuple=tuples > 1)
+
+
+def _exchange(
+    emitter: Emitter, section: Section, op: Opcode, extents: tuple[int, ...], target: View, source: View, bit: int
+) -> None:
+    emitter.nest(section, op, extents, target, source, source, source=Source.LANE_XOR, distance=bit)
+
+
+def _pack(emitter: Emitter, section: Section, value: Value, room: Value) -> None:
+    *leading, n = value.shape
+    packed, broadcast = _nested(emitter, room, value)
+    at = len(packed.steps) - 2
+    for first, rows, count in blocks(n, emitter.lanes):
+        extents = (emitter.instances(room), *leading, rows)
+        target, source = packed.moved(at, first), broadcast.moved(at, first)
+        if count == 1:
+            emitter.nest(section, Opcode.MOV, (*extents, 1), target, source)
+            continue
+        steps = list(_halves(count))
+        half = emitter.room("packed", (*leading, rows, steps[0]), per_tuple=room.stride > 0) if count > 2 else target
+        pieces = [(0, count, source)]
+        for step in steps:
+            into, pairs = target if step == 1 else half, count - step
+            # rows without a partner stay where they are until a step pairs them
+            for low, high, left, right in split(pieces, pairs, step, at + 1):
+                emitter.nest(
+                    section,
+                    Opcode.LOW,
+                    (*extents, high - low),
+                    into.moved(at + 1, low),
+                    left,
+                    right,
+                    source=Source.LANE_XOR,
+                    distance=step.bit_length() - 1,
+                )
+            pieces = [(0, pairs, into), *rest(pieces, pairs, step)]
+            count = step
+
+
+def _halves(count: int) -> Iterator[int]:
+    """The powers of two below, the largest first."""
+    return (1 << bit for bit in reversed(range((count - 1).bit_length())))

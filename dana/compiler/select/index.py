@@ -1,0 +1,91 @@
+"""Rows of models that a tuple chooses: gathers and row updates through the index file.
+
+In: a model, a value or room for one, and the number of a row for each tuple. Out: operations. The index file holds one
+set of entries at a time, so they are set anew where another model or another number is asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from dana.compiler.select.nest import MAX_STEP, LoopLimit
+from dana.compiler.select.ops import Buffer, Home, Index
+from dana.compiler.select.values import Emitter, Value, View
+from hwgen.spec.engine import Mask, Opcode, Section
+
+MAX_BOUND = (1 << 16) - 1
+
+
+class IndexFile:
+    """The index file and what it holds.
+
+    Attributes
+    ----------
+    tags
+        (number's node, model's node) of each pair that was asked for; a fault reports the place in this list.
+    """
+
+    def __init__(self, emitter: Emitter) -> None:
+        self.emitter = emitter
+        self.tags: list[tuple[int, int]] = []
+        self._file = Buffer(name="index", rows=emitter.group, home=Home.INDEX)
+        self._number = -1
+        self._index: Index | None = None
+
+    def gather(self, number: tuple[int, Value], model: tuple[int, Value], room: Value) -> None:
+        """Copy each tuple's row of a model; numbers and models come with their node."""
+        index = self._set(number, model)
+        rows = self.emitter.row_shape(room)
+        # the entry of the index file takes the tuple to its row, so the model itself does not step with tuples
+        steps = self.emitter.view(replace(room, stride=0), rows).steps
+        source = View(model[1].buffer, model[1].base, steps, index=index)
+        self._move(Mask.NONE, rows, self.emitter.view(room, rows), source)
+
+    def scatter(self, number: tuple[int, Value], model: tuple[int, Value], value: Value) -> None:
+        """Write each tuple's row of a model, in the order of the tuples."""
+        index = self._set(number, model)
+        row = replace(model[1], shape=model[1].shape[1:])
+        rows = self.emitter.row_shape(row)
+        target = replace(self.emitter.view(row, rows), index=index)
+        # SINGLE sends the rows one after the other: of tuples that choose one row the last wins
+        self._move(Mask.SINGLE, rows, target, self.emitter.view(value, rows))
+
+    def holds(self, number: int, model: Value) -> Index | None:
+        """What the file holds, if those are the entries of a number's node and a model."""
+        found = self._index
+        if found is None or self._number != number or (found.bound, found.stride) != self._entries(model):
+            return None
+        return found
+
+    def _entries(self, model: Value) -> tuple[int, int]:
+        """How many there are, and rows of each."""
+        return model.shape[0], prod(self.emitter.row_shape(model)[1:])
+
+    def _move(self, mask: Mask, rows: tuple[int, ...], dst: View, a: View) -> None:
+        self.emitter.nest(Section.TUPLE, Opcode.MOV, (self.emitter.group, *rows), dst, a, outer=0, mask=mask)
+
+    def _set(self, number: tuple[int, Value], model: tuple[int, Value]) -> Index:
+        """Bring the entries into the file, unless it holds them."""
+        held = self.holds(number[0], model[1])
+        if held is not None:
+            return held
+        bound, stride = self._entries(model[1])
+        if bound > MAX_BOUND or stride > MAX_STEP:
+            raise LoopLimit(f"a model of {bound} rows, each of them {stride} rows of lanes")
+        pair = (number[0], model[0])
+        # the machine reports the tag: one for each pair, so that an error can name column and model
+        if pair not in self.tags:
+            self.tags.append(pair)
+        index = Index(buffer=self._file, bound=bound, stride=stride, tag=self.tags.index(pair))
+        self._number, self._index = number[0], index
+        self.emitter.nest(
+            Section.TUPLE,
+            Opcode.SETX,
+            (self.emitter.group,),
+            View(self._file, 0, (1,), index=index),
+            self.emitter.view(number[1], ()),
+            outer=0,
+            mask=Mask.SINGLE,
+        )
+        return index

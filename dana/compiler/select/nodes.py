@@ -1,0 +1,418 @@
+"""Instruction selection: nodes of the graph become vector operations over buffers.
+
+In: a plan, a target, and what was decided about each value. Out: a `Selection`. Operations of a section stand in an
+order in which they may run; nothing has an address, and no cycle is counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from dana.compiler.place.forms import Forms
+from dana.compiler.place.order import Kind, Order, Step
+from dana.compiler.place.rows import Form, InputPlaces
+from dana.compiler.place.sections import Plan
+from dana.compiler.place.shards import Grain, Shards
+from dana.compiler.select.convert import convert
+from dana.compiler.select.index import IndexFile
+from dana.compiler.select.merge import merge_levels, merge_round
+from dana.compiler.select.ops import Buffer, Home, VectorOp
+from dana.compiler.select.reduce import reduce_axis
+from dana.compiler.select.store import Store
+from dana.compiler.select.values import Emitter, Value
+from dana.compiler.target import Target
+from dana.errors import InternalError
+from dsl.hdfg.graph import BINARY, ELEMENTWISE, REDUCTIONS, UNARY, Node, Op
+from hwgen.spec.engine import Opcode, Section
+
+OPCODES = {op: Opcode[op.name] for op in ELEMENTWISE - {Op.WHERE}}
+OPCODES |= {Op.SIGMA: Opcode.ADD, Op.PI: Opcode.MUL, Op.AMAX: Opcode.MAX}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Operations and the buffers that outlive a section.
+
+    Attributes
+    ----------
+    ops
+        Operations of each section that has some; `tuple` is always there.
+    literals
+        Bit pattern and buffer of each literal.
+    ranges
+        Buffer of each vector 0, 1, 2 …, by length and form.
+    metas, models
+        Node and buffer of the image.
+    state
+        Buffers that live as long as the epoch, without the image's.
+    loss, convergence
+        Buffers of the two results, if the rule has them.
+    block
+        (operation, buffer) of the merge block's parts, parts of one operation side by side.
+    whole_block, stack
+        Buffers that stand for all of the block and for the merge stack; None without a stack.
+    indices
+        (number's node, model's node) of the rows that tuples choose, by the tag of the fault INDEX.
+    """
+
+    ops: dict[Section, list[VectorOp]]
+    literals: dict[int, Buffer]
+    ranges: dict[tuple[int, Form], Buffer]
+    metas: dict[int, Buffer]
+    models: dict[int, Buffer]
+    state: tuple[Buffer, ...]
+    loss: Buffer | None
+    convergence: Buffer | None
+    block: tuple[tuple[Opcode, Buffer], ...]
+    whole_block: Buffer
+    stack: Buffer | None
+    indices: tuple[tuple[int, int], ...]
+
+    def text(self) -> str:
+        """The operations for people."""
+        lines = []
+        for section, ops in self.ops.items():
+            lines += [f"{section}:", *(f"    {op}" for op in ops)]
+        return "\n".join(lines) + "\n"
+
+
+def select(
+    plan: Plan,
+    inputs: InputPlaces,
+    forms: Forms,
+    shards: Shards,
+    repeats: frozenset[int],
+    order: Order,
+    target: Target,
+) -> Selection:
+    """Make the operations of a rule.
+
+    Raises
+    ------
+    LoopLimit
+        A loop over the tuples of a round steps too far for an instruction.
+    """
+    emitter = Emitter(target)
+    store = Store(plan, inputs, forms, shards, repeats, emitter)
+    return _Selector(plan, forms, shards, order, store, emitter).select(target.levels)
+
+
+class _Selector:
+    def __init__(self, plan: Plan, forms: Forms, shards: Shards, order: Order, store: Store, emitter: Emitter) -> None:
+        self.plan = plan
+        self.graph = plan.graph
+        self.forms = forms
+        self.shards = shards
+        self.order = order
+        self.store = store
+        self.emitter = emitter
+        self.index = IndexFile(self.emitter)
+        self.loss: Buffer | None = None
+        self.convergence: Buffer | None = None
+        self.block: list[tuple[Opcode, Buffer]] = []
+        self.copies: dict[int, Value] = {}
+        self.batch_loss: Value | None = None
+
+    def select(self, levels: int) -> Selection:
+        self.store.load_models()
+        for k in self.plan.of(Section.INIT):
+            self._lasting(k)
+        if not self.plan.together:
+            for k in self.plan.of(Section.TUPLE):
+                self._node(k, Section.TUPLE)
+            if self.graph.loss is not None:
+                self.emitter.node = self.plan.resolve(self.graph.loss)
+                self.batch_loss = self._merged(Opcode.ADD, self.emitter.node, Form.BROADCAST, "batch_loss")
+        steps = list(self.order.steps)
+        while steps:
+            self._step(steps.pop(self._next(steps)))
+        self._epoch()
+        self.emitter.node = -1
+        # parts of one operation side by side, so that a level is joined by one instruction for each operation
+        block = sorted(self.block, key=lambda part: part[0])
+        whole = Buffer(name="block", rows=sum(buffer.rows for _, buffer in block), home=Home.BLOCK)
+        stack = Buffer(name="stack", rows=levels * whole.rows, home=Home.STACK) if levels else None
+        # the sequencer runs these whenever a batch has several rounds
+        always = {Section.TUPLE}
+        if stack is not None:
+            merge_levels(self.emitter, whole, stack, _parts(block))
+            always |= {Section.MERGE, Section.PUSH}
+        ops = {section: found for section, found in self.emitter.ops.items() if found or section in always}
+        return Selection(
+            ops=ops,
+            literals=self.store.literals,
+            ranges=self.store.ranges,
+            metas=self.store.metas,
+            models=self.store.models,
+            state=tuple(self.store.state),
+            loss=self.loss,
+            convergence=self.convergence,
+            block=tuple(block),
+            whole_block=whole,
+            stack=stack,
+            indices=tuple(self.index.tags),
+        )
+
+    # --- nodes ----------------------------------------------------------------------------------------------------
+
+    def _lasting(self, k: int) -> None:
+        """Compute a node in `init`, for all of the epoch."""
+        if self.graph.nodes[k].op is Op.EXPAND:
+            self._node(k, Section.INIT)
+            return
+        # temporaries of `init` are dead before the first tuple
+        state = self.store.lasting(self.store.name(k), self.graph.concrete_shape(k), self.forms.of[k])
+        self._node(k, Section.INIT, state)
+        value = self.store.value(k, Section.INIT)
+        if value.buffer is not state.buffer:
+            self.emitter.elementwise(Section.INIT, Opcode.MOV, state, value)
+            self.store.put(k, state)
+
+    def _node(self, k: int, section: Section, target: Value | None = None) -> None:
+        """Compute a node, into `target` if given and if it goes element by element."""
+        node = self.graph.nodes[k]
+        self.emitter.node = k
+        if k in self.store:  # a gather that came with another
+            return
+        if node.op is Op.MERGE:
+            op, operand = Opcode[(node.merge_op or "add").upper()], self.plan.operands(k)[0]
+            value = self._merged(op, operand, self.forms.of[k], self.store.name(k), self.shards.of.get(k))
+        elif node.op in REDUCTIONS:
+            value = self._reduced(k, node, section)
+        elif node.op is Op.EXPAND:
+            value = replace(self._operand(k, 0, section), shape=self.graph.concrete_shape(k))
+            value = replace(value, owned=value.owned and self._last_use(k, 0))
+        elif node.op is Op.GATHER and self.plan.fixed_row(k):
+            index = self.plan.operands(k)[1]
+            value = self._row(self._operand(k, 0, section), int(self.graph.nodes[index].value or 0))
+        elif node.op is Op.GATHER:
+            value = self._gathered(k, section)
+        elif node.op is Op.WHERE:
+            value = self._where(k, section, target)
+        elif node.op in UNARY or node.op in BINARY:
+            value = target or self._room(k, self.shards.of.get(k))
+            operands = [self._operand(k, position, section) for position in range(len(node.inputs))]
+            self.emitter.elementwise(section, OPCODES[node.op], value, *operands)
+        else:
+            raise InternalError(f"no operation for node {k} ({node.op.value}) of rule {self.graph.name!r}")
+        self.store.put(k, value)
+
+    def _operand(self, k: int, position: int, section: Section) -> Value:
+        return self.store.operand(k, position, section)
+
+    def _last_use(self, k: int, position: int) -> bool:
+        wanted = self.forms.wanted(k, position), self.shards.wanted(k, position)
+        return self.store.last_use(self.plan.operands(k)[position], *wanted)
+
+    def _room(self, k: int, grain: Grain = None) -> Value:
+        shape, per_tuple = self.graph.concrete_shape(k), k in self.plan.per_tuple
+        return self.emitter.temporary(self.store.name(k), shape, self.forms.of[k], per_tuple=per_tuple, grain=grain)
+
+    def _row(self, model: Value, number: int) -> Value:
+        """A fixed row of a model; a packed model has more than one axis."""
+        shape = model.shape[1:]
+        rows = prod(self.emitter.row_shape(model)[1:])
+        return replace(model, shape=shape, base=model.base + number * rows, owned=False)
+
+    def _gathered(self, k: int, section: Section) -> Value:
+        """Gather a row for each tuple, and with it every other row that the entries of the index file choose."""
+        model, number = self.plan.operands(k)
+        value = self._room(k)
+        self.index.gather((number, self._operand(k, 1, section)), (model, self._operand(k, 0, section)), value)
+        self.store.put(k, value)
+        # a SETX and its wait are dear: what the same entries choose is gathered while they are set
+        for other in self.plan.of(section):
+            if self.graph.nodes[other].op is not Op.GATHER or self.plan.fixed_row(other) or other in self.store:
+                continue
+            if self.index.holds(self.plan.operands(other)[1], self._operand(other, 0, section)):
+                self._node(other, section)
+        return value
+
+    def _reduced(self, k: int, node: Node, section: Section) -> Value:
+        assert node.axis is not None, "a reduction has an axis"
+        operand, form = self._operand(k, 0, section), self.forms.of[k]
+        in_place, name, op = self._last_use(k, 0), self.store.name(k), OPCODES[node.op]
+        value = reduce_axis(self.emitter, section, op, operand, node.axis, form=form, in_place=in_place, name=name)
+        if value.form is form:
+            return value
+        # reduced along another axis than the last: it lies as its operand does
+        room = self._room(k)
+        convert(self.emitter, section, value, room)
+        return room
+
+    def _where(self, k: int, section: Section, target: Value | None) -> Value:
+        """otherwise first, then the lanes in which the condition holds."""
+        condition, then, base = (self._operand(k, position, section) for position in range(3))
+        result = target or self._room(k, self.shards.of.get(k))
+        # MOVC writes the lanes in which the condition holds; the others have to hold `otherwise` before
+        alike = all(getattr(base, name) == getattr(result, name) for name in ("shape", "form", "stride", "grain"))
+        if target is None and self._last_use(k, 2) and alike:
+            result = base
+        elif (base.buffer, base.base) != (result.buffer, result.base):
+            self.emitter.elementwise(section, Opcode.MOV, result, base)
+        self.emitter.elementwise(section, Opcode.MOVC, result, then, condition)
+        return result
+
+    def _merged(self, op: Opcode, source: int, form: Form, name: str, grain: Grain = None) -> Value:
+        """Merge a node's value, in a form, over the tuples of the round."""
+        block = self.emitter.placed(name, Home.BLOCK, self.graph.concrete_shape(source), form, owned=True, grain=grain)
+        self.block.append((op, block.buffer))
+        self._merge_into(block, op, source, form)
+        return block
+
+    def _merge_into(self, room: Value, op: Opcode, source: int, form: Form) -> None:
+        value = self.store.value(source, Section.TUPLE, form)
+        in_place = self.store.last_use(source, form)
+        merge_round(self.emitter, op, value, room, in_place=in_place, name=room.buffer.name)
+
+    # --- loss, convergence, updates -------------------------------------------------------------------------------
+
+    def _step(self, step: Step) -> None:
+        section = self.plan.update_section
+        if step.kind is Kind.NODE:
+            model = self.order.target.get(step.id)
+            test = self.graph.convergence is not None and self.plan.resolve(self.graph.convergence) == step.id
+            if model is not None:
+                self._node(step.id, section, replace(self.store.own(model), owned=False))
+                self.store.join_model(model, section)
+            # computed where the host reads it, if no one else does: a move less at the end of the section
+            elif test and self._only_test(step.id):
+                self._node(step.id, section, self._test())
+            else:
+                self._node(step.id, section)
+        elif step.kind is Kind.COPY:
+            self.emitter.node = step.id
+            copy = self.copies.setdefault(step.id, self._room(step.id))
+            self.emitter.elementwise(section, Opcode.MOV, copy, self.store.value(step.id, section))
+        elif step.kind is Kind.LOSS:
+            self._kahan(section)
+        elif step.kind is Kind.TEST:
+            self._leave_test(section)
+        elif step.kind is Kind.MOVE:
+            self._move(step.id, section)
+        else:
+            self._update_rows(step.id, section)
+
+    def _next(self, steps: list[Step]) -> int:
+        """Of the row updates that are next, the first one for which the index file need not be set."""
+        for at, step in enumerate(steps):
+            if step.kind is not Kind.ROWS:
+                break
+            update = next(u for u in self.graph.updates if u.model == step.id)
+            if update.index is not None and self.index.holds(
+                update.index, self.store.value(step.id, self.plan.update_section)
+            ):
+                return at
+        return 0
+
+    def _move(self, number: int, section: Section) -> None:
+        """Write the value of an update into its model, or into a row of it."""
+        update = self.graph.updates[number]
+        value = self.plan.resolve(update.value)
+        self.emitter.node = value
+        model = self.store.own(update.model)
+        if update.index is not None:
+            model = self._row(model, int(self.graph.nodes[update.index].value or 0))
+        self.emitter.elementwise(section, Opcode.MOV, model, self._new(number, section))
+        self.store.join_model(update.model, section)
+
+    def _new(self, number: int, section: Section) -> Value:
+        """The value of an update, as it was before any model was written."""
+        value, form = self.plan.resolve(self.graph.updates[number].value), self.forms.stored(number)
+        if value not in self.copies:
+            return self.store.value(value, section, form, self.shards.stored(number))
+        copy = self.copies[value]
+        if copy.form is form:
+            return copy
+        room = self.emitter.temporary(self.store.name(value), copy.shape, form, per_tuple=copy.stride > 0)
+        convert(self.emitter, section, copy, room)
+        return room
+
+    def _update_rows(self, model: int, section: Section) -> None:
+        """Write the rows of a model that the tuples choose."""
+        target = self.store.value(model, section)
+        for number, update in enumerate(self.graph.updates):
+            if update.model == model and update.index is not None:
+                self.emitter.node = self.plan.resolve(update.value)
+                index = self.store.value(update.index, section)
+                self.index.scatter((update.index, index), (model, target), self._new(number, section))
+
+    def _kahan(self, section: Section) -> None:
+        """The epoch's loss, each batch's added with the error of the sums before.
+
+        Where `tuple` does all the work, the sum would be its longest chain: there it takes in the loss of the batch
+        before, beside the rest, and `epoch` the last one's. The first, +0.0, leaves all as it is.
+        """
+        emitter = self.emitter
+        assert self.graph.loss is not None
+        emitter.node = loss = self.plan.resolve(self.graph.loss)
+        total, carry = self.store.lasting("loss"), self.store.lasting("carry")
+        self.loss = total.buffer
+        state = [total, carry]
+        if self.plan.together:
+            pending = self.store.lasting("pending")
+            state.append(pending)
+            self._add_loss(section, pending, total, carry)
+            self._add_loss(Section.EPOCH, pending, total, carry)
+            if self.plan.single:
+                emitter.elementwise(section, Opcode.MOV, pending, self.store.value(loss, section))
+            else:
+                self._merge_into(pending, Opcode.ADD, loss, Form.BROADCAST)
+        else:
+            assert self.batch_loss is not None, "merged before the batch"
+            self._add_loss(section, self.batch_loss, total, carry)
+        for value in state:
+            emitter.elementwise(Section.INIT, Opcode.MOV, value, self.store.literal(0.0))
+
+    def _add_loss(self, section: Section, batch: Value, total: Value, carry: Value) -> None:
+        emitter = self.emitter
+        # Kahan: y = batch - carry, t = total + y, carry = (t - total) - y
+        y, t, d = (emitter.temporary(name, (), Form.BROADCAST, per_tuple=False) for name in ("y", "t", "d"))
+        emitter.elementwise(section, Opcode.SUB, y, batch, carry)
+        emitter.elementwise(section, Opcode.ADD, t, total, y)
+        emitter.elementwise(section, Opcode.SUB, d, t, total)
+        emitter.elementwise(section, Opcode.SUB, carry, d, y)
+        emitter.elementwise(section, Opcode.MOV, total, t)
+
+    def _only_test(self, k: int) -> bool:
+        """Whether a node is computed for the convergence test alone, by an operation that takes a place."""
+        return self.store.used_once(k, Form.BROADCAST) and self.graph.nodes[k].op in (*UNARY, *BINARY, Op.WHERE)
+
+    def _test(self) -> Value:
+        """The row of the convergence test's value."""
+        if self.convergence is None:
+            self.convergence = self.store.lasting("convergence").buffer
+        return Value(buffer=self.convergence)
+
+    def _leave_test(self, section: Section) -> None:
+        assert self.graph.convergence is not None
+        root = self.plan.resolve(self.graph.convergence)
+        self.emitter.node = root
+        value, test = self.store.value(root, section), self._test()
+        if value.buffer is not test.buffer:
+            self.emitter.elementwise(section, Opcode.MOV, test, value)
+
+    def _epoch(self) -> None:
+        nodes = self.plan.of(Section.EPOCH)
+        for k in nodes:
+            root = self.graph.convergence is not None and self.plan.resolve(self.graph.convergence) == k
+            self._node(k, Section.EPOCH, self._test() if root and self._only_test(k) else None)
+        # only a test that reads no model is left for `epoch`, whose models are those after the last batch
+        if nodes:
+            self._leave_test(Section.EPOCH)
+        self.store.leave_models()
+
+
+def _parts(block: list[tuple[Opcode, Buffer]]) -> list[tuple[Opcode, int, int]]:
+    """(operation, first row, rows) of each run of parts with one operation."""
+    parts: list[tuple[Opcode, int, int]] = []
+    row = 0
+    for op, buffer in block:
+        if parts and parts[-1][0] is op:
+            op, first, rows = parts.pop()
+            parts.append((op, first, rows + buffer.rows))
+        else:
+            parts.append((op, row, buffer.rows))
+        row += buffer.rows
+    return parts

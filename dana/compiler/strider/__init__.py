@@ -1,0 +1,1 @@
+"""The program that walks a page of the table, and the descriptors of its columns."""

@@ -1,0 +1,231 @@
+"""What every Strider program does with a page: its header, line pointers, tuple headers, columns handed over.
+
+In: where the rule's inputs lie in tuple memory; what a tuple is made of, from a subclass. Out: instructions, %cr
+registers and descriptors. Every offset is checked before it is used, fault for fault as `dana.storage.reader` does.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import ClassVar
+
+from dana.compiler.place.rows import InputPlaces
+from dana.compiler.strider.assembly import Assembly
+from dana.storage import layout
+from hwgen.spec.columns import Column, ColumnType
+from hwgen.spec.strider import Condition, Control, Fault, Instruction, Opcode
+
+# temporaries; %t0 is part of the contract (reported with a fault)
+CURSOR, LIMIT, UPPER, SPECIAL, LENGTH, WORD, START, END, DATA, ADDRESS, POINTER, NATTS, MASK, FIRST, PAYLOAD, STOP = (
+    range(16)
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StriderProgram:
+    """What the access engine is loaded with."""
+
+    instructions: tuple[Instruction, ...]
+    constants: tuple[int, ...]
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Adjacent stored elements that become adjacent elements of one input."""
+
+    offset: int
+    kind: ColumnType
+    input: str
+    element: int
+    count: int
+
+
+def append(runs: list[Run], run: Run) -> None:
+    """Add a run, joined to the one before it where both the page and the input go on."""
+    if runs:
+        before = runs[-1]
+        if (
+            before.kind is run.kind
+            and before.input == run.input
+            and before.element + before.count == run.element
+            and before.offset + before.count * before.kind.bytes == run.offset
+        ):
+            runs[-1] = replace(before, count=before.count + run.count)
+            return
+    runs.append(run)
+
+
+class PageWriter(ABC):
+    """Writes a program.
+
+    Parameters
+    ----------
+    inputs
+        Where a tuple's values go.
+    page_size
+        Bytes of a page.
+    attributes
+        Attributes that a tuple must have, or its row is skipped.
+    total
+        Values that are handed over of a tuple.
+    """
+
+    faults: ClassVar[Sequence[Fault]]
+    """What `_row` and `_nulls` branch to, by name, besides LINE_POINTER, TUPLE_HEADER and TUPLE_SHORT."""
+
+    def __init__(self, inputs: InputPlaces, page_size: int, *, attributes: int, total: int) -> None:
+        self.asm = Assembly()
+        self.inputs = inputs
+        self.page_size = page_size
+        self.needed = attributes
+        self.columns: list[Column] = []
+        self.written = 0
+        self.total = total
+
+    def write(self) -> StriderProgram:
+        asm = self.asm
+        self._page()
+        asm.jump("start")
+        for fault in (Fault.LINE_POINTER, Fault.TUPLE_HEADER, Fault.TUPLE_SHORT):  # in reach of the loop's branches
+            asm.label(fault.name)
+            asm.fail(fault)
+        asm.label("start")
+        asm.emit(Opcode.INS, CURSOR, 0, layout.PAGE_HEADER_SIZE)
+        asm.emit(Opcode.BENTR)
+        self._line_pointer()
+        self._header()
+        asm.label("whole")
+        self._row()
+        asm.label("next")
+        asm.emit(Opcode.AD, CURSOR, asm.constant(layout.ITEM_ID_SIZE), CURSOR)
+        asm.emit(Opcode.BEXIT, Condition.GE, CURSOR, LIMIT)
+        asm.label("end")
+        asm.emit(Opcode.CTL, Control.END)
+        asm.label("skip")
+        asm.emit(Opcode.CTL, Control.SKIP)
+        asm.jump("next")
+        self._nulls()
+        for fault in (Fault.PAGE_HEADER, *self.faults):
+            asm.label(fault.name)
+            asm.fail(fault)
+        return StriderProgram(instructions=asm.finish(), constants=asm.constants, columns=tuple(self.columns))
+
+    @abstractmethod
+    def _row(self) -> None:
+        """A tuple whose data begin at %DATA and end before %END: hand its columns over, and go on to `next`."""
+
+    @abstractmethod
+    def _nulls(self) -> None:
+        """From the label `nulls`: a tuple with a null bitmap, its header's length in %DATA."""
+
+    # --- page and line pointers -----------------------------------------------------------------------------------
+
+    def _page(self) -> None:
+        asm = self.asm
+        asm.constant(4096)  # Assembly needs it to load large constants once %cr is full
+        for register, address in ((LIMIT, layout.PD_LOWER), (UPPER, layout.PD_UPPER), (SPECIAL, layout.PD_SPECIAL)):
+            asm.emit(Opcode.READB, asm.constant(address), 2, register)
+        asm.branch(Opcode.BLT, asm.constant(layout.PAGE_HEADER_SIZE), LIMIT, "used")
+        asm.jump("end")  # new or empty
+        asm.label("used")
+        asm.branch(Opcode.BLT, UPPER, LIMIT, Fault.PAGE_HEADER.name)
+        asm.branch(Opcode.BLT, SPECIAL, UPPER, Fault.PAGE_HEADER.name)
+        asm.branch(Opcode.BLT, asm.constant(self.page_size), SPECIAL, Fault.PAGE_HEADER.name)
+        # a pointer counts if all of it lies below pd_lower: cursor < pd_lower - 3
+        asm.emit(Opcode.SUB, LIMIT, asm.constant(layout.ITEM_ID_SIZE - 1), LIMIT)
+        asm.branch(Opcode.BLT, asm.constant(layout.PAGE_HEADER_SIZE), LIMIT, "start")
+        asm.jump("end")
+
+    def copy(self, source: int, target: int) -> None:
+        self.asm.emit(Opcode.AD, source, self.asm.constant(0), target)
+
+    def _line_pointer(self) -> None:
+        asm = self.asm
+        asm.emit(Opcode.READB, CURSOR, 4, LENGTH)
+        self.copy(LENGTH, WORD)
+        asm.emit(Opcode.EXTRBI, WORD, layout.LP_FLAGS_SHIFT, layout.LP_FLAGS_BITS)
+        asm.branch(Opcode.BNE, WORD, asm.constant(layout.LP_NORMAL), "next")
+        self.copy(LENGTH, START)
+        asm.emit(Opcode.EXTRBI, START, 0, layout.LP_OFFSET_BITS)
+        asm.emit(Opcode.EXTRBI, LENGTH, layout.LP_LENGTH_SHIFT, layout.LP_LENGTH_BITS)
+        asm.emit(Opcode.AD, START, LENGTH, END)
+        asm.emit(Opcode.CLN, START, 3, WORD)
+        asm.branch(Opcode.BNE, START, WORD, Fault.LINE_POINTER.name)  # tuples start at multiples of MAXALIGN
+        asm.branch(Opcode.BLT, START, UPPER, Fault.LINE_POINTER.name)
+        asm.branch(Opcode.BLT, SPECIAL, END, Fault.LINE_POINTER.name)
+
+    # --- tuple header ---------------------------------------------------------------------------------------------
+
+    def _header(self) -> None:
+        asm = self.asm
+        asm.branch(Opcode.BLT, LENGTH, asm.constant(layout.TUPLE_HEADER_SIZE + 1), Fault.TUPLE_HEADER.name)
+        asm.emit(Opcode.AD, START, asm.constant(layout.T_INFOMASK2), ADDRESS)
+        asm.emit(Opcode.READB, ADDRESS, 4, NATTS)  # t_infomask2, t_infomask
+        asm.emit(Opcode.AD, START, asm.constant(layout.T_HOFF), ADDRESS)
+        asm.emit(Opcode.READB, ADDRESS, 1, DATA)
+        self.copy(NATTS, MASK)
+        asm.emit(Opcode.EXTRBI, MASK, 16, 1)
+        asm.emit(Opcode.EXTRBI, NATTS, 0, layout.HEAP_NATTS_BITS)
+        asm.branch(Opcode.BNE, MASK, asm.constant(0), "nulls")
+        plain = layout.align_up(layout.TUPLE_HEADER_SIZE, layout.MAXALIGN)
+        asm.branch(Opcode.BNE, DATA, asm.constant(plain), Fault.TUPLE_HEADER.name)
+        asm.branch(Opcode.BLT, NATTS, asm.constant(self.needed), "skip")  # added later, so NULL
+        asm.emit(Opcode.AD, START, DATA, DATA)
+
+    # --- columns --------------------------------------------------------------------------------------------------
+
+    def within(self, register: int, extra: int, end: int = END) -> None:
+        """Fault unless %register + extra <= %end."""
+        if extra:
+            self.asm.emit(Opcode.AD, register, self.asm.constant(extra), ADDRESS)
+            register = ADDRESS
+        self.asm.branch(Opcode.BLT, end, register, Fault.TUPLE_SHORT.name)
+
+    def hand_over(self, base: int, run: Run) -> None:
+        """Hand a run over, a matrix vector by vector: each of them starts a row of lanes."""
+        shape = self.inputs.place(run.input).shape
+        length = shape[-1] if len(shape) > 1 and shape[-1] % self.inputs.lanes else prod(shape)
+        done = 0
+        while done < run.count:
+            count = min(run.count - done, length - (run.element + done) % length)
+            offset = run.offset + done * run.kind.bytes
+            self._hand_vector_over(base, Run(offset, run.kind, run.input, run.element + done, count), length)
+            done += count
+
+    def _hand_vector_over(self, base: int, run: Run, length: int) -> None:
+        asm = self.asm
+        place = self.inputs.place(run.input)
+        scalar = not place.shape
+        lanes = self.inputs.lanes
+        vector, element = divmod(run.element, length)
+        self.written += run.count
+        column = Column(
+            count=run.count,
+            row=place.row + (0 if scalar else vector * -(-length // lanes) + element // lanes),
+            lane=0 if scalar else element % lanes,
+            type=run.kind,
+            scalar=int(scalar),
+            first=int(self.written == run.count),
+            last=int(self.written == self.total),
+            follows=self._follows(),
+        )
+        number = self._number(column)
+        address = base
+        if run.offset:
+            asm.emit(Opcode.AD, base, asm.constant(run.offset), ADDRESS)
+            address = ADDRESS
+        asm.emit(Opcode.WRITEB, address, number >> 6, number & 63)
+
+    def _follows(self) -> int:
+        """Whether the next column is to come behind the last one of the table, and nowhere else."""
+        return 0
+
+    def _number(self, column: Column) -> int:
+        """Its place in the table."""
+        if column not in self.columns:
+            self.columns.append(column)
+        return self.columns.index(column)

@@ -1,0 +1,316 @@
+"""Writes the Strider program and the column descriptors for a table's schema.
+
+In: the schema, the columns in use and where their elements go in tuple memory. Out: instructions, %cr registers and
+descriptors. The program follows line pointers, skips what is not LP_NORMAL, checks every offset, skips rows with a
+NULL in a used column and hands the others, column run by column run, to the unpacker. It does on the machine what
+`dana.storage.reader` does in Python, fault for fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dana.compiler.place.rows import InputPlaces
+from dana.compiler.strider.pages import (
+    ADDRESS,
+    DATA,
+    END,
+    FIRST,
+    MASK,
+    NATTS,
+    PAYLOAD,
+    POINTER,
+    START,
+    STOP,
+    WORD,
+    PageWriter,
+    Run,
+    StriderProgram,
+    append,
+)
+from dana.compiler.strider.parts import PartWriter
+from dana.errors import UsageError
+from dana.storage import layout
+from dana.storage.schema import Attribute, TableSchema, Use
+from dana.storage.types import ARRAYS, SCALARS
+from hwgen.spec.config import ConfigError, MachineConfig
+from hwgen.spec.cycles import STRIDER_CYCLES
+from hwgen.spec.strider import Control, Fault, Opcode
+
+REQUIRED = 24
+"""Attributes whose presence is checked at once: the constant that stands for all of them has 24 bits."""
+
+
+def compile_strider(
+    schema: TableSchema, uses: Sequence[Use], inputs: InputPlaces, config: MachineConfig
+) -> StriderProgram:
+    """The program for a schema.
+
+    Raises
+    ------
+    SchemaError
+        A used column cannot be read by a Strider.
+    UsageError
+        The program or its descriptors do not fit the machine.
+    """
+    for use in uses:
+        schema.usable(use.attribute)
+    writer = PartWriter if schema.part else _Writer
+    program = writer(schema, uses, inputs, config.page_size).write()
+    for what, found, limit, option in (
+        ("instructions", len(program.instructions), config.strider_depth, "strider_depth"),
+        ("column descriptors", len(program.columns), config.descriptor_depth, "descriptor_depth"),
+    ):
+        if found > limit:
+            raise UsageError(
+                f"{schema.relation} needs a Strider program of {found} {what}, the machine holds {limit}",
+                hint=_what_helps(option, 1 << (found - 1).bit_length()),
+            )
+    return program
+
+
+def _what_helps(option: str, depth: int) -> str:
+    try:
+        replace(MachineConfig(), **{option: depth})
+    except ConfigError:
+        return (
+            "No machine holds so many. Use fewer columns, or a matrix whose vectors fill their rows of lanes: a last "
+            "dimension that is a multiple of 8 × clusters."
+        )
+    return f"Set {option} to {depth}, or put used columns of one type side by side."
+
+
+class _Writer(PageWriter):
+    """Tuples as a table has them."""
+
+    faults = (Fault.TOASTED, Fault.COMPRESSED, Fault.ARRAY_SHAPE, Fault.ARRAY_NULLS)
+
+    def __init__(self, schema: TableSchema, uses: Sequence[Use], inputs: InputPlaces, page_size: int) -> None:
+        self.attributes = schema.attributes
+        self.uses = {use.attribute: use for use in uses}
+        self.last = max(self.uses)
+        super().__init__(inputs, page_size, attributes=self.last + 1, total=sum(use.count for use in uses))
+
+    def _row(self) -> None:
+        self._walk(holes=False)
+
+    # --- null bitmaps -----------------------------------------------------------------------------------------------
+
+    def _nulls(self) -> None:
+        """A tuple with a null bitmap: whole up to the last used column, or with holes."""
+        asm = self.asm
+        asm.label("nulls")
+        asm.emit(Opcode.AD, NATTS, asm.constant(7), MASK)
+        asm.emit(Opcode.EXTRBI, MASK, 3, 9)
+        asm.emit(Opcode.AD, MASK, asm.constant(layout.TUPLE_HEADER_SIZE), MASK)
+        asm.emit(Opcode.CLN, MASK, 3, MASK)
+        asm.branch(Opcode.BNE, DATA, MASK, Fault.TUPLE_HEADER.name)
+        asm.emit(Opcode.AD, START, DATA, DATA)
+        asm.branch(Opcode.BLT, END, DATA, Fault.TUPLE_HEADER.name)
+        asm.branch(Opcode.BLT, NATTS, asm.constant(self.last + 1), "skip")
+        holes = "holes" if len(self.uses) <= self.last else "skip"
+        for first in range(0, self.last + 1, REQUIRED):
+            self._require(first, min(REQUIRED, self.last + 1 - first), holes)
+        asm.jump("whole")
+        if holes == "holes":
+            asm.label("holes")
+            for first, count in _spans(sorted(self.uses)):
+                self._require(first, count, "skip")
+            self._walk(holes=True)
+            asm.jump("next")
+
+    def _bits(self, first: int, count: int) -> None:
+        """%WORD <- bits [first, first + count) of the null bitmap; they lie within four bytes."""
+        asm = self.asm
+        size = (first % 8 + count + 7) // 8
+        asm.emit(Opcode.AD, START, asm.constant(layout.T_BITS + first // 8), ADDRESS)
+        asm.emit(Opcode.READB, ADDRESS, size, WORD)
+        if first % 8 or count != 8 * size:
+            asm.emit(Opcode.EXTRBI, WORD, first % 8, count)
+
+    def _require(self, first: int, count: int, otherwise: str) -> None:
+        """Go to `otherwise` unless all of these attributes are present."""
+        self._bits(first, count)
+        self.asm.branch(Opcode.BNE, WORD, self.asm.constant((1 << count) - 1), otherwise)
+
+    # --- columns --------------------------------------------------------------------------------------------------
+
+    def _walk(self, *, holes: bool) -> None:
+        """Pass the attributes up to the last used one, handing over those in use.
+
+        The position is `base` + `offset`, the base being a register known to be a multiple of `aligned`. With `holes`
+        every unused attribute may be absent, so the position after it is not known before the tuple is there.
+        """
+        self.written = 0
+        # t_hoff is a multiple of MAXALIGN, so the data begin aligned for every type (htup_details.h)
+        base, offset, aligned = DATA, 0, layout.MAXALIGN
+        runs: list[Run] = []
+        k = 0
+        while k <= self.last:
+            attribute = self.attributes[k]
+            use = self.uses.get(k)
+            if use is None and holes:
+                self._flush(base, runs, offset)
+                runs = []
+                self._settle(base, offset)
+                k = self._pass_absent(k)
+                base, offset, aligned = POINTER, 0, 1
+                continue
+            if attribute.length < 0:
+                self._flush(base, runs, offset)
+                runs = []
+                self._settle(base, offset)
+                self._varlena(attribute, use)
+                base, offset, aligned = POINTER, 0, 1
+                k += 1
+                continue
+            if attribute.alignment > aligned:
+                self._flush(base, runs, offset)
+                runs = []
+                self._settle(base, offset)
+                self.asm.emit(Opcode.CLN, POINTER, attribute.alignment.bit_length() - 1, POINTER)
+                base, offset, aligned = POINTER, 0, attribute.alignment
+            offset = layout.align_up(offset, attribute.alignment)
+            if use is not None:
+                append(runs, Run(offset, SCALARS[attribute.type_oid].column, use.input, use.element, 1))
+            offset += attribute.length
+            k += 1
+        self._flush(base, runs, offset)
+
+    def _settle(self, base: int, offset: int) -> None:
+        """%POINTER <- base + offset."""
+        if base != POINTER or offset:
+            self.asm.emit(Opcode.AD, base, self.asm.constant(offset), POINTER)
+
+    def _flush(self, base: int, runs: Sequence[Run], length: int) -> None:
+        """Check that `length` bytes from %base are in the tuple, then hand over the runs among them."""
+        if length:
+            self.within(base, length)
+        for run in runs:
+            self.hand_over(base, run)
+
+    def _pass_absent(self, first: int) -> int:
+        """Move %POINTER over unused attributes from `first` on, any of which may be NULL; the next attribute."""
+        asm = self.asm
+        attribute = self.attributes[first]
+        count = 1
+        if attribute.length >= 0 and attribute.length % attribute.alignment == 0:
+            while (
+                first + count <= self.last
+                and first + count not in self.uses
+                and count < 25  # with the first bit's place in its byte, 32 bits
+                and self.attributes[first + count].length == attribute.length
+                and self.attributes[first + count].align == attribute.align
+            ):
+                count += 1
+        after = asm.fresh("absent")
+        self._bits(first, count)
+        asm.branch(Opcode.BEQ, WORD, asm.constant(0), after)
+        if attribute.length < 0:
+            self._varlena(attribute, None)
+        else:
+            asm.emit(Opcode.CLN, POINTER, attribute.alignment.bit_length() - 1, POINTER)
+            if count > 1:
+                asm.emit(Opcode.CTL, Control.POP, WORD, WORD)
+                self._times(WORD, attribute.length)
+                asm.emit(Opcode.AD, POINTER, WORD, POINTER)
+            else:
+                asm.emit(Opcode.AD, POINTER, asm.constant(attribute.length), POINTER)
+            self.within(POINTER, 0)
+        asm.label(after)
+        return first + count
+
+    def _times(self, register: int, factor: int) -> None:
+        """Multiply; by doubling where that takes fewer cycles."""
+        asm = self.asm
+        doublings = factor.bit_length() - 1
+        if factor == 1 << doublings and doublings * STRIDER_CYCLES[Opcode.AD] < STRIDER_CYCLES[Opcode.MUL]:
+            for _ in range(doublings):
+                asm.emit(Opcode.AD, register, register, register)
+        else:
+            asm.emit(Opcode.MUL, register, asm.constant(factor), register)
+
+    def _varlena(self, attribute: Attribute, use: Use | None) -> None:
+        """Move %POINTER over a present varlena value, handing over its elements if it is in use."""
+        asm = self.asm
+        unpadded, long, done = asm.fresh("unpadded"), asm.fresh("long"), asm.fresh("done")
+        self.within(POINTER, 1)
+        asm.emit(Opcode.READB, POINTER, 1, FIRST)
+        # att_align_pointer() of PostgreSQL: a first byte that is not 0 is no padding
+        asm.branch(Opcode.BNE, FIRST, asm.constant(0), unpadded)
+        asm.emit(Opcode.CLN, POINTER, attribute.alignment.bit_length() - 1, POINTER)
+        self.within(POINTER, 1)
+        asm.emit(Opcode.READB, POINTER, 1, FIRST)
+        asm.label(unpadded)
+        if use is None:
+            self._skip_external(done)
+        else:
+            asm.branch(Opcode.BEQ, FIRST, asm.constant(layout.VARLENA_EXTERNAL), Fault.TOASTED.name)
+        self.copy(FIRST, WORD)
+        asm.emit(Opcode.EXTRBI, WORD, 0, 1)
+        asm.branch(Opcode.BEQ, WORD, asm.constant(0), long)
+        asm.emit(Opcode.EXTRBI, FIRST, 1, 7)
+        asm.emit(Opcode.AD, POINTER, FIRST, STOP)
+        self.within(STOP, 0)
+        asm.emit(Opcode.AD, POINTER, asm.constant(1), PAYLOAD)
+        body = asm.fresh("body")
+        asm.jump(body)
+        asm.label(long)
+        self.within(POINTER, 4)
+        asm.emit(Opcode.READB, POINTER, 4, WORD)
+        if use is not None:
+            asm.emit(Opcode.EXTRBI, FIRST, 0, 2)
+            asm.branch(Opcode.BEQ, FIRST, asm.constant(layout.VARLENA_COMPRESSED), Fault.COMPRESSED.name)
+        asm.emit(Opcode.EXTRBI, WORD, 2, 30)
+        asm.branch(Opcode.BLT, WORD, asm.constant(4), Fault.TUPLE_SHORT.name)
+        asm.emit(Opcode.AD, POINTER, WORD, STOP)
+        self.within(STOP, 0)
+        asm.emit(Opcode.AD, POINTER, asm.constant(4), PAYLOAD)
+        asm.label(body)
+        if use is not None:
+            self._array(attribute, use)
+        self.copy(STOP, POINTER)
+        asm.label(done)
+
+    def _skip_external(self, done: str) -> None:
+        asm = self.asm
+        inline = asm.fresh("inline")
+        asm.branch(Opcode.BNE, FIRST, asm.constant(layout.VARLENA_EXTERNAL), inline)
+        asm.emit(Opcode.AD, POINTER, asm.constant(layout.VARSIZE_EXTERNAL_ONDISK), POINTER)
+        self.within(POINTER, 0)
+        asm.jump(done)
+        asm.label(inline)
+
+    def _array(self, attribute: Attribute, use: Use) -> None:
+        """Check the array header at %PAYLOAD and hand its elements over."""
+        asm = self.asm
+        array = ARRAYS[attribute.type_oid]
+        self.within(PAYLOAD, layout.ARRAY_DATA, STOP)
+        for offset, expected, fault in (
+            (layout.ARRAY_NDIM, 1, Fault.ARRAY_SHAPE),
+            (layout.ARRAY_DATAOFFSET, 0, Fault.ARRAY_NULLS),
+            (layout.ARRAY_ELEMTYPE, array.oid, Fault.ARRAY_SHAPE),
+            (layout.ARRAY_DIM, use.count, Fault.ARRAY_SHAPE),
+        ):
+            address = PAYLOAD
+            if offset:
+                asm.emit(Opcode.AD, PAYLOAD, asm.constant(offset), ADDRESS)
+                address = ADDRESS
+            asm.emit(Opcode.READB, address, 4, WORD)
+            asm.branch(Opcode.BNE, WORD, asm.constant(expected), fault.name)
+        self.within(PAYLOAD, layout.ARRAY_DATA + use.count * array.length, STOP)
+        self.hand_over(PAYLOAD, Run(layout.ARRAY_DATA, array.column, use.input, use.element, use.count))
+
+
+def _spans(positions: Sequence[int]) -> list[tuple[int, int]]:
+    """Runs (first, count) of consecutive attributes whose bits can be read as one word."""
+    spans: list[tuple[int, int]] = []
+    for position in positions:
+        if spans:
+            first, count = spans[-1]
+            if first + count == position and first % 8 + count < 32 and count < REQUIRED:
+                spans[-1] = (first, count + 1)
+                continue
+        spans.append((position, 1))
+    return spans

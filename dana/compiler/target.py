@@ -1,0 +1,48 @@
+"""What a rule is compiled for: the machine's shape, and the rounds in which it takes a batch.
+
+In: nothing. Out: the data type that every pass after `plan` reads, and the error where no machine will do. It must not
+know memories: those are compared with what the passes made (`dana.compiler.fit`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dana.errors import UsageError
+
+
+class DoesNotFit(UsageError):
+    """A rule that the machine cannot hold; says by how much, and what would make it fit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A machine's shape and a round's.
+
+    Attributes
+    ----------
+    threads
+        Threads, which run one program in lockstep.
+    lanes
+        Lanes of a thread, the words of a row.
+    group
+        Tuples of a thread in a round.
+    levels
+        Levels of the merge stack; 0 if every batch is one round.
+    divide_interval
+        Cycles from one quotient of a division unit to the next.
+    crossed
+        Whether exchanges may cross (docs/machine.md, "Exchanges").
+    """
+
+    threads: int
+    lanes: int
+    group: int
+    levels: int = 0
+    divide_interval: int
+    crossed: bool
+
+    @property
+    def round_tuples(self) -> int:
+        """Tuples of a round, of all threads."""
+        return self.threads * self.group

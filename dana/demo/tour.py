@@ -1,0 +1,91 @@
+"""The demonstration: a table as it comes, trained on the simulator and on the hardware that is generated for it.
+
+In: a client's connection. Out: what was trained, what the server said, and SQL lines that can be pasted. Everything it
+shows is measured while it runs; it must not print.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dana.client.connection import Connection, TrainResult
+from dana.client.outcomes import Evaluation
+from dana.demo.datasets import CUSTOMERS
+
+RULE = "logistic"
+TABLE = "customers"
+COLUMNS = (
+    "customer_id integer PRIMARY KEY, email text, city text, plan text, age integer, income numeric, visits integer, "
+    "signed_up date, newsletter boolean, churned text"
+)
+LOOK = f"SELECT customer_id, city, plan, age, income, signed_up, churned FROM {TABLE} LIMIT 3"
+TRAINING = f"SELECT * FROM dana_train('{RULE}', '{TABLE}', label => 'churned', test_size => 0.2)"
+HARDWARE = (
+    f"SELECT * FROM dana_train('{RULE}', '{TABLE}', 'hardware', label => 'churned', test_size => 0.2, backend => 'rtl')"
+)
+PASTE = (
+    f"SELECT customer_id, city, plan, dana_predict('{RULE}', c) AS risk FROM {TABLE} AS c ORDER BY risk DESC "
+    "NULLS LAST LIMIT 5;",
+    f"SELECT term, coefficient FROM dana_coefficients('{RULE}');",
+)
+"""Statements for ``dana psql`` on what the demonstration leaves behind."""
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """What came of a training.
+
+    Attributes
+    ----------
+    result
+        What ``dana_train`` returned.
+    epoch_seconds
+        Time of the epochs alone; the first statement on a new design also compiles it.
+    said
+        What the server said beside it, its NOTICEs.
+    """
+
+    result: TrainResult
+    epoch_seconds: float
+    said: list[str]
+
+
+def prepare(db: Connection, progress: Progress) -> list[tuple[Any, ...]]:
+    """Register the rule, load the table where it is not there yet, and return its first rows."""
+    progress(f"registering the rule {RULE}")
+    db.create_rules(RULE)
+    with db.session.transaction(), db.session.cursor() as cursor:
+        if not cursor.execute("SELECT to_regclass(%s) IS NOT NULL", (TABLE,)).fetchall()[0][0]:
+            progress(f"loading the table {TABLE}")
+            cursor.execute(f"CREATE TABLE {TABLE} ({COLUMNS})")
+            with cursor.copy(f"COPY {TABLE} FROM STDIN (FORMAT csv, HEADER)") as copy:
+                copy.write(CUSTOMERS.read_bytes())
+    db.session.execute(f"VACUUM (ANALYZE) {TABLE}")  # dana_explain counts the pages and rows that it says
+    return db.session.execute(LOOK).fetchall()
+
+
+def train(db: Connection, backend: str = "sim") -> Trained:
+    """Train as the statement `TRAINING` does, or `HARDWARE` on another backend."""
+    options: dict[str, Any] = {} if backend == "sim" else {"model": "hardware", "backend": backend}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = db.train(RULE, TABLE, label="churned", test_size=0.2, **options)
+    query = "SELECT sum(seconds) FROM dana.epoch WHERE run = %s"
+    ((seconds,),) = db.session.execute(query, (result.run,)).fetchall()
+    return Trained(result=result, epoch_seconds=seconds, said=[str(one.message) for one in caught])
+
+
+def evaluate(db: Connection) -> Evaluation:
+    """The metrics of `TRAINING`'s model, on the rows that it left out."""
+    return db.evaluate(RULE)
+
+
+def identical(db: Connection) -> bool:
+    """Whether the models of `TRAINING` and `HARDWARE` are the same, bit for bit."""
+    one, other = db.parameters(RULE), db.parameters("hardware")
+    return one.keys() == other.keys() and all(one[name].tobytes() == other[name].tobytes() for name in one)

@@ -1,0 +1,84 @@
+"""Operations of the language as instructions of LLVM.
+
+In: values of one float or of vectors. Out: their sum, their fold … Each operation is rounded on its own, in the
+language's order (docs/arithmetic.md): no flag allows anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+from llvmlite import ir
+
+from dsl.hdfg.graph import Op
+
+FLOAT, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
+POINTER = ir.PointerType()
+Vectors = tuple[ir.Value, ...]
+FOLDS = {Op.SIGMA: "add", Op.PI: "mul", Op.AMAX: "max"}
+COMPARED = {Op.LT: "<", Op.GT: ">", Op.LE: "<=", Op.GE: ">=", Op.EQ: "=="}
+INTRINSICS = {Op.MAX: "maximum", Op.MIN: "minimum", Op.SQRT: "sqrt", Op.ABS: "fabs"}
+
+
+def folded(builder: ir.IRBuilder, op: str, count: int, leaf: Callable[[int], Vectors]) -> Vectors:
+    """Folds of the language, side by side and depth first, so that few values wait in registers."""
+
+    def at(i: int, extent: int) -> Vectors:
+        """Element i of what is left when only `extent` elements are."""
+        if extent == count:
+            return leaf(i)
+        before = min(2 * extent, count)
+        left = at(i, before)
+        if i + extent >= before:
+            return left
+        right = at(i + extent, before)
+        return tuple(combine(builder, op, a, b) for a, b in zip(left, right, strict=True))
+
+    return at(0, 1)
+
+
+def tree(builder: ir.IRBuilder, op: str, first: int, count: int, leaf: Callable[[int], ir.Value]) -> ir.Value:
+    """The tree of neighbours over a power of two."""
+    if count == 1:
+        return leaf(first)
+    half = count // 2
+    left = tree(builder, op, first, half, leaf)
+    return combine(builder, op, left, tree(builder, op, first + half, half, leaf))
+
+
+def combine(builder: ir.IRBuilder, op: str, a: ir.Value, b: ir.Value) -> ir.Value:
+    """One step of a reduction."""
+    return operation(builder, Op(op), [a, b])
+
+
+def operation(builder: ir.IRBuilder, op: Op, values: Sequence[ir.Value]) -> ir.Value:
+    """One elementwise operation, of numbers or vectors."""
+    typ = values[0].type
+    if op in COMPARED:
+        holds = builder.fcmp_ordered(COMPARED[op], *values)
+        return builder.select(holds, _all(typ, 1.0), _all(typ, 0.0))
+    if op is Op.WHERE:
+        return builder.select(builder.fcmp_unordered("!=", values[0], _all(typ, 0.0)), values[1], values[2])
+    if op is Op.NEG:
+        return builder.fneg(values[0])
+    if op in INTRINSICS:
+        kind = f"v{typ.count}f32" if isinstance(typ, ir.VectorType) else "f32"
+        name = f"llvm.{INTRINSICS[op]}.{kind}"
+        function = builder.module.globals.get(name)
+        if function is None:
+            function = ir.Function(builder.module, ir.FunctionType(typ, [typ] * len(values)), name)
+        return builder.call(function, values)
+    return {Op.ADD: builder.fadd, Op.SUB: builder.fsub, Op.MUL: builder.fmul, Op.DIV: builder.fdiv}[op](*values)
+
+
+@cache
+def mask(lanes: tuple[int, ...]) -> ir.Constant:
+    """Which lane of two vectors each lane of a shuffle is; cached, as LLVM's text of it is."""
+    return ir.Constant(ir.VectorType(I32, len(lanes)), [I32(lane) for lane in lanes])
+
+
+def _all(typ: ir.Type, number: float) -> ir.Value:
+    if isinstance(typ, ir.VectorType):
+        return ir.Constant(typ, [FLOAT(number)] * typ.count)
+    return FLOAT(number)

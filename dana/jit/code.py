@@ -1,0 +1,168 @@
+"""Machine code for a rule, and what the simulator needs to run it in the place of its engine.
+
+In: a rule's graph and the Bundle made of it. Out: `Code`; the code may run as long as that lives. Nothing is read from
+or written to a disk.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+from numpy.typing import NDArray
+
+from dana.jit.emit import Emitter
+from dana.jit.memory import Place, strides
+from dana.jit.plan import LANES, Plan, Unsupported
+from dana.jit.values import SPECIAL
+from dana.simulator import native, structures
+from dsl.hdfg.graph import Graph
+from hwgen.spec.bundle import Bundle, Symbol
+from hwgen.spec.engine import Opcode
+
+MOST_MEMORY = 256 << 20
+MOST_TEXT = 4 << 20
+"""Bytes of what LLVM reads: some 60 ms, and a few MB of memory, for each 100 KB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Code:
+    """Code of one rule for one machine."""
+
+    data: structures.CompiledData
+    kept: tuple[Any, ...]
+    """What `data` points into."""
+
+
+def compile_graph(graph: Graph, bundle: Bundle) -> Code:
+    """Compile.
+
+    Parameters
+    ----------
+    graph
+        Bound and simplified, with the Bundle's batch.
+
+    Raises
+    ------
+    Unsupported
+        There is no code for such a rule.
+    """
+    plan = Plan(graph)
+    lanes = bundle.config.lanes
+    by_name = {one["name"]: one for one in bundle.notes["inputs"]}
+    places = {}
+    for k in graph.inputs:
+        one = by_name[graph.nodes[k].name]
+        rows = -(-(one["shape"] or [1])[-1] // lanes)
+        places[k] = Place(first=one["row"] * lanes, stride=rows * lanes)
+    emitter = Emitter(plan, places, tuple_floats=bundle.tuple_rows * lanes, batch=bundle.batch)
+    memory = emitter.memory
+    text = str(emitter.emit())
+    if 4 * memory.size > MOST_MEMORY or len(text) > MOST_TEXT:
+        raise Unsupported("its code, or what that works on, would be too large")
+    engine = _machine_code(text)
+    if not _executable(engine.get_function_address("begin")):
+        raise Unsupported("this process may not execute memory that it wrote")
+    state = _aligned(memory.size + LANES)
+    slots = np.zeros(len(memory.merged) + 1, dtype=np.int64)
+    merges = (structures.CompiledMerge * max(1, len(memory.merged)))(
+        *(structures.CompiledMerge(one.first, one.size, Opcode[one.op.upper()]) for one in memory.merged)
+    )
+    symbols = _symbols(plan, emitter, bundle)
+    indices = _indices(bundle, by_name)
+    data = structures.CompiledData(
+        **{key: engine.get_function_address(name) for key, name in emitter.functions.items()},
+        state=state.ctypes.data,
+        slots=slots.ctypes.data,
+        merges=ctypes.addressof(merges),
+        symbols=ctypes.addressof(symbols),
+        indices=ctypes.addressof(indices),
+        n_indices=len(bundle.notes["indices"]),
+        n_merges=len(plan.merges),
+        n_symbols=len(symbols),
+        loss=len(plan.merges) if graph.has_merge and graph.loss is not None else -1,
+    )
+    return Code(data=data, kept=(engine, state, slots, merges, symbols, indices))
+
+
+def _aligned(floats: int) -> NDArray[np.float32]:
+    """Zeros, the first at the beginning of a cache line: a vector is one."""
+    array = np.zeros(floats + LANES, dtype=np.float32)
+    return array[-array.ctypes.data % (4 * LANES) // 4 :]
+
+
+def _symbols(plan: Plan, emitter: Emitter, bundle: Bundle) -> Any:
+    """Where each of the Bundle's symbols lies in the code's memory."""
+    graph, found = plan.graph, []
+    nodes = {graph.nodes[k].name: k for k in (*graph.models, *graph.metas)}
+    for symbol in bundle.symbols:
+        if symbol.kind in ("model", "meta"):
+            k = nodes[symbol.name]
+            found.append(_symbol(symbol, emitter.memory.at[k], plan, k, into=True, out=symbol.kind == "model"))
+        elif symbol.kind == "convergence" and graph.convergence is not None:
+            found.append(structures.CompiledSymbol(symbol.row, 1, 0, emitter.convergence, 1, False, True))
+        elif symbol.kind == "loss":
+            found.append(structures.CompiledSymbol(symbol.row, 1, 0, -1, 1, False, True))
+    return (structures.CompiledSymbol * max(1, len(found)))(*found)
+
+
+def _indices(bundle: Bundle, inputs: Mapping[str | None, Any]) -> Any:
+    """The columns that choose rows, by the tag of the fault."""
+    fills = {column: name for column, name, _, _ in bundle.notes["fills"]}
+    found = [
+        structures.CompiledIndex(inputs[fills[column]]["row"] * bundle.config.lanes, rows)
+        for column, _, rows in bundle.notes["indices"]
+    ]
+    return (structures.CompiledIndex * max(1, len(found)))(*found)
+
+
+def _symbol(symbol: Symbol, first: int, plan: Plan, k: int, *, into: bool, out: bool) -> Any:
+    shape = plan.shape(k)
+    if not shape:
+        return structures.CompiledSymbol(symbol.row, 1, 0, first, 1, into, out)
+    leading = int(np.prod(shape[:-1], dtype=np.int64))
+    stride = strides(shape)[-2] if len(shape) > 1 else 0
+    return structures.CompiledSymbol(symbol.row, leading, shape[-1], first, stride, into, out)
+
+
+@cache
+def _target() -> llvm.Target:
+    """This processor; LLVM is made ready once."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.add_symbol(SPECIAL, native.library().sim_special_address())
+    return llvm.Target.from_default_triple()
+
+
+@lru_cache(maxsize=8)
+def _machine_code(text: str) -> llvm.ExecutionEngine:
+    """Functions, which hold no values: of a rule that is trained again they are still there."""
+    target = _target()
+    module = llvm.parse_assembly(text)
+    module.triple = target.triple
+    module.verify()
+    features = llvm.get_host_cpu_features().flatten()
+    # the engine owns it, so each has its own
+    machine = target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=1, jit=True)
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    return engine
+
+
+def _executable(address: int) -> bool:
+    """Whether the system lets memory be executed: where it does not, LLVM does not say so."""
+    try:
+        with open("/proc/self/maps") as maps:
+            for line in maps:
+                span, rights = line.split(maxsplit=2)[:2]
+                first, last = (int(end, 16) for end in span.split("-"))
+                if first <= address < last:
+                    return "x" in rights
+    except OSError:  # no such file: not Linux
+        return True
+    return False

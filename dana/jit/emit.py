@@ -1,0 +1,272 @@
+"""LLVM's IR for the nests of a plan.
+
+In: a `Plan`, where a tuple's inputs lie. Out: a module of functions for the beginning of an epoch, for what precedes a
+batch, for a block of tuples and for one, and for a batch's end.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from llvmlite import ir
+
+from dana.jit.arithmetic import FLOAT, I32, I64, combine, tree
+from dana.jit.folds import Folds
+from dana.jit.memory import Merged, padded, strides
+from dana.jit.plan import FUNCTIONS, LANES, Nest, Phase
+from dana.jit.values import BLOCK, ZERO, Found, Index, Indices, Var
+from dsl.hdfg.graph import REDUCTIONS, Update
+
+
+class Emitter(Folds):
+    """Writes one module."""
+
+    # --- functions --------------------------------------------------------------------------------------------------
+
+    def emit(self) -> ir.Module:
+        """Write every function."""
+        with self._function("begin"):
+            self._nests(Phase.EPOCH)
+        if self.graph.has_merge:
+            self._batches()
+        else:
+            self._tuple_by_tuple()
+        return self.module
+
+    def _batches(self) -> None:
+        with self._function("before"):
+            self._nests(Phase.BATCH)
+            if self.plan.by_row:
+                self._builder.store(I64(0), self._address(self._state, self._waiting, []).value, align=4)
+        for name, count in (("block", BLOCK), ("one", 1)):
+            self._run = count
+            with self._function(name):
+                self._nests(Phase.TUPLE)
+                for k in self.plan.merges:
+                    self._merge(k, self.plan.nodes[k].inputs[0])
+                if self.graph.loss is not None:
+                    self._merge(-1, self.graph.loss)
+                if self.plan.by_row:
+                    self._keep_rows()
+        for name, is_last in self._ends("after", "last"):
+            with self._function(name, slots=True):
+                self._nests(Phase.AFTER, wanted=None if is_last else self._wanted())
+                self._end(is_last)
+
+    def _tuple_by_tuple(self) -> None:
+        """Batches of one: each function takes the tuples that come, at least one."""
+        for name, is_last in self._ends("rows", "last_row"):
+            with self._function(name), self._loop(self._count) as t:
+                self._outermost = t.level  # what is read of models changes from turn to turn
+                self._tuples = self._address(self._tuples, 0, [(t, self.tuple_floats)]).value
+                self._nests(Phase.BATCH)
+                self._nests(Phase.TUPLE, wanted=None if is_last else self._wanted())
+                if self.graph.loss is not None:
+                    self._add_loss(self._value(self.graph.loss, (), ZERO, vector=False).value)
+                self._end(is_last)
+
+    def _ends(self, name: str, last: str) -> list[tuple[str, bool]]:
+        """The functions that end batches: the epoch's last has one of its own, where convergence is asked."""
+        if self.graph.convergence is not None:
+            return [(name, False), (last, True)]
+        self.functions[last] = name
+        return [(name, False)]
+
+    def _wanted(self) -> frozenset[int]:
+        """What is computed where convergence is not asked."""
+        loss = () if self.graph.loss is None else (self.graph.loss,)
+        return self.graph.reachable([*(update.value for update in self.graph.updates), *loss])
+
+    def _end(self, is_last: bool) -> None:
+        if is_last:
+            assert self.graph.convergence is not None
+            value = self._value(self.graph.convergence, (), ZERO, vector=False).value
+            self._store(value, self._address(self._state, self.convergence, []))
+        self._updates()
+        if self.plan.by_row:
+            self._write_rows()
+
+    # --- nests ------------------------------------------------------------------------------------------------------
+
+    def _nests(self, phase: Phase, *, wanted: frozenset[int] | None = None) -> None:
+        for nest in self.plan.nests:
+            if nest.phase is not phase or (wanted is not None and not wanted.intersection(nest.nodes)):
+                continue
+            k = nest.nodes[0]
+            op = self.plan.nodes[k].op
+            if op in REDUCTIONS:
+                self._reduction(k)
+            elif op in FUNCTIONS:
+                self._special(k)
+            else:
+                self._elementwise(nest)
+
+    def _elementwise(self, nest: Nest) -> None:
+        if not nest.shape and nest.phase is Phase.TUPLE and self._run > 1:
+            for k in nest.nodes:
+                value = self._computed_across(k)
+                self._caches[0]["across", k] = Found(value, 0)
+                if k in self.plan.stores:
+                    self._store(value, self._own(k, (), ZERO))
+            return
+        vector = bool(nest.shape) and nest.shape[-1] > 1
+        with self._over_tuples(nest.phase) as t, self._axes(nest.shape, vector=vector) as idx:
+            done = []
+            for k in nest.nodes:
+                found = self._computed(k, idx, t, vector=vector)
+                self._caches[found.level][self._key(k, idx, t, vector=vector)] = found
+                done.append(found.value)
+            for k, value in zip(nest.nodes, done, strict=True):
+                if k in self.plan.stores:
+                    self._store(value, self._own(k, idx, t))
+            for update in nest.updates:
+                value = done[nest.nodes.index(update.value)]
+                self._store(value, self._own(update.model, idx, ZERO))
+
+    def _special(self, k: int) -> None:
+        """A function over an array: its operands first, side by side."""
+        plan, shape, phase = self.plan, self.plan.shape(k), self.plan.phase[k]
+        operand, builder = plan.nodes[k].inputs[0], self._builder
+        count = self._run if phase is Phase.TUPLE else 1
+        size = self._spacing(k)
+        if not shape and count > 1:
+            self._store(self._across(operand), self._address(self._state, self._operands, []))
+        else:
+            vector = bool(shape) and shape[-1] > 1
+            with self._over_tuples(phase) as t, self._axes(shape, vector=vector) as idx:
+                value = self._operand(operand, shape, idx, t, vector=vector)
+                terms = [*zip(idx, strides(shape), strict=True), (t, size)]
+                self._store(value.value, self._address(self._state, self._operands, terms))
+        from_, to = self._address(self._state, self._operands, []), self._own(k, (ZERO,) * len(shape), ZERO)
+        code = I32(FUNCTIONS[plan.nodes[k].op])
+        builder.call(self._special_function, [code, I64(size * count), to.value, from_.value, from_.value])
+
+    # --- merges and updates -----------------------------------------------------------------------------------------
+
+    def _merge(self, k: int, operand: int) -> None:
+        """The block's tree, joined with the trees that wait, and left on the stack."""
+        merged = self.memory.merged[self.merges[k]]
+        shape = self.plan.shape(operand)
+        level, count, op = self._run.bit_length() - 1, self._run, merged.op
+        first = merged.first + level * merged.size
+        if not shape:
+            if count == 1:
+                value = self._value(operand, (), ZERO, vector=False).value
+            else:
+                value = self._across(operand)
+                while count > 1:
+                    left = self._shuffled(value, range(0, count, 2))
+                    value = combine(self._builder, op, left, self._shuffled(value, range(1, count, 2)))
+                    count //= 2
+                value = self._builder.extract_element(value, I32(0))
+            self._push(value, merged, first, [])
+            return
+        vector = shape[-1] > 1
+        with self._axes(shape, vector=vector, last_first=True) as idx:
+
+            def leaf(t: int, idx: Indices = idx) -> ir.Value:
+                return self._value(operand, idx, Index(const=t), vector=vector).value
+
+            value = tree(self._builder, op, 0, count, leaf)
+            self._push(value, merged, first, list(zip(idx, strides(shape), strict=True)))
+
+    def _push(self, value: ir.Value, merged: Merged, first: int, terms: list[tuple[Index, int]]) -> None:
+        builder = self._builder
+        size = merged.size
+        place = self._address(self._state, first, terms).value
+        before = builder.block
+        head, body, end = (builder.append_basic_block() for _ in range(3))
+        builder.branch(head)
+        builder.position_at_end(head)
+        number, sum_ = builder.phi(I64), builder.phi(value.type)
+        number.add_incoming(I64(0), before)
+        sum_.add_incoming(value, before)
+        address = builder.gep(place, [builder.mul(number, I64(size))], source_etype=FLOAT)
+        builder.cbranch(builder.icmp_signed("<", number, self._count), body, end)
+        builder.position_at_end(body)
+        joined = combine(builder, merged.op, builder.load(address, typ=value.type, align=4), sum_)
+        number.add_incoming(builder.add(number, I64(1)), body)
+        sum_.add_incoming(joined, body)
+        builder.branch(head)
+        builder.position_at_end(end)
+        builder.store(sum_, address, align=4)
+
+    def _add_loss(self, loss: ir.Value) -> None:
+        """To the epoch's sum, which is the third argument, compensated (Kahan 1965) as the language says."""
+        builder = self._builder
+        places = [builder.gep(self._third, [I64(i)], source_etype=FLOAT) for i in range(2)]
+        total, correction = (builder.load(place, typ=FLOAT) for place in places)
+        y = builder.fsub(loss, correction)
+        sum_ = builder.fadd(total, y)
+        builder.store(sum_, places[0])
+        builder.store(builder.fsub(builder.fsub(sum_, total), y), places[1])
+
+    def _keep_rows(self) -> None:
+        """The rows that the block's tuples choose, behind those of the batch's earlier ones."""
+        place = self._address(self._state, self._waiting, []).value
+        count = self._builder.load(place, typ=I64, align=4)
+        waiting = Index(Var(count, 0))
+        for update in self.plan.by_row:
+            assert update.index is not None
+            numbers, values = self._chosen[id(update)]
+            shape = self.plan.shape(update.model)[1:]
+            vector = bool(shape) and shape[-1] > 1
+            size = prod(padded(shape))
+            with self._loop(self._run) as t:
+                number = self._value(update.index, (), t, vector=False).value
+                self._store(number, self._address(self._state, numbers, [(waiting, 1), (t, 1)]))
+                with self._axes(shape, vector=vector) as idx:
+                    value = self._operand(update.value, shape, idx, t, vector=vector).value
+                    terms = [*zip(idx, strides(shape), strict=True), (waiting, size), (t, size)]
+                    self._store(value, self._address(self._state, values, terms))
+        self._builder.store(self._builder.add(count, I64(self._run)), place, align=4)
+
+    def _write_rows(self) -> None:
+        """In the order of the tuples; a tuple's in the order of the text."""
+        waiting = self._builder.load(self._address(self._state, self._waiting, []).value, typ=I64, align=4)
+        with self._loop(waiting) as t:
+            for update in self.plan.by_row:
+                numbers, values = self._chosen[id(update)]
+                shape = self.plan.shape(update.model)[1:]
+                vector = bool(shape) and shape[-1] > 1
+                number = self._load(self._address(self._state, numbers, [(t, 1)]), vector=False)
+                row = Index(Var(self._builder.fptosi(number.value, I64), t.level))
+                with self._axes(shape, vector=vector) as idx:
+                    terms = [*zip(idx, strides(shape), strict=True), (t, prod(padded(shape)))]
+                    value = self._load(self._address(self._state, values, terms), vector=vector).value
+                    self._store(value, self._own(update.model, (row, *idx), ZERO))
+
+    def _updates(self) -> None:
+        """New models that could not be stored where they were computed: all are known before the first is."""
+        for update in self.plan.copied:
+            if update.value in self.plan.kept:
+                continue
+            shape = self.plan.shape(update.value)
+            vector = bool(shape) and shape[-1] > 1
+            with self._axes(shape, vector=vector) as idx:
+                value = self._value(update.value, idx, ZERO, vector=vector)
+                terms = list(zip(idx, strides(shape), strict=True))
+                self._store(value.value, self._address(self._state, self._new[id(update)], terms))
+        rows = {}
+        for update in self.plan.copied:
+            if update.index is not None:
+                rows[id(update)] = self._row(update.index, ZERO)
+        for update in self.plan.copied:
+            self._copy(update, rows.get(id(update)))
+
+    def _copy(self, update: Update, row: Index | None) -> None:
+        plan = self.plan
+        target = plan.shape(update.model) if row is None else plan.shape(update.model)[1:]
+        source = plan.shape(update.value)
+        vector = bool(target) and target[-1] > 1
+        wide = bool(source) and source[-1] > 1
+        with self._axes(target, vector=vector) as idx:
+            places = tuple(ZERO if n == 1 else i for n, i in zip(source, idx[len(idx) - len(source) :], strict=True))
+            if update.value in plan.kept:
+                found = self._value(update.value, places, ZERO, vector=vector and wide)
+            else:
+                terms = list(zip(places, strides(source), strict=True))
+                found = self._load(self._address(self._state, self._new[id(update)], terms), vector=vector and wide)
+            if vector and not wide:
+                found = self._splat(found, LANES)
+            self._store(found.value, self._own(update.model, idx if row is None else (row, *idx), ZERO))

@@ -1,0 +1,207 @@
+"""Folds as code: the language's order, by rows of lanes first and within the lanes at last.
+
+In: reductions of a plan. Out: loops that store their results. No other order: see `dana.jit.arithmetic.folded`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from llvmlite import ir
+
+from dana.jit.arithmetic import FLOAT, FOLDS, I32, Vectors, combine, folded, mask
+from dana.jit.plan import LANES, Phase
+from dana.jit.values import ZERO, Index, Indices, Values, Var
+from hwgen.spec.numerics import IDENTITIES
+
+UNROLLED = 16
+"""Rows that are folded without a loop."""
+APART = 8
+"""Rows of a loop's turn, where there are more; their sums and those of some tuples stay in registers."""
+NEAR = 8
+"""Tuples that are near to the processor while rows of weights pass."""
+TOGETHER, BESIDE = 4, 2
+"""Tuples, and rows of weights, whose folds run side by side: each is loaded once for all of the other."""
+FEW, SIDE = 4, 4
+"""Vectors of a short row; the short rows whose folds end in each other's lanes."""
+
+
+class Folds(Values):
+    """Writes reductions."""
+
+    @contextmanager
+    def _over_tuples(self, phase: Phase) -> Iterator[Index]:
+        if phase is not Phase.TUPLE:
+            yield ZERO
+            return
+        with self._loop(self._run) as t:
+            yield t
+
+    def _reduction(self, k: int) -> None:
+        plan, node = self.plan, self.plan.nodes[k]
+        operand, shape, axis = node.inputs[0], plan.shape(k), node.axis
+        assert axis is not None
+        extents = plan.shape(operand)
+        op, last = FOLDS[node.op], axis == len(extents) - 1
+        if last and extents[-1] > 1:
+            self._fold_last(k, operand, extents[-1], op)
+            return
+        vector = extents[-1] > 1
+        with self._over_tuples(plan.phase[k]) as t, self._axes(shape, vector=vector) as idx:
+
+            def leaf(place: Index) -> Vectors:
+                return (self._value(operand, (*idx[:axis], place, *idx[axis:]), t, vector=vector).value,)
+
+            (value,) = self._fold(extents[axis], leaf, op, vector=vector, masked=None)
+            self._keep(value, k, idx, t, vector=vector)
+
+    def _fold_last(self, k: int, operand: int, extent: int, op: str) -> None:
+        """A fold over the last axis: of several results at once, so that what they share is loaded once."""
+        plan, shape = self.plan, self.plan.shape(k)
+        tuples = self._run if plan.phase[k] is Phase.TUPLE else 1
+        rows = -(-extent // LANES)
+        if rows <= FEW and (shape or tuples > 1):  # side by side along what lies side by side in memory
+            count = shape[-1] if shape else tuples
+            phase = plan.phase[k] if shape else Phase.AFTER
+            with self._over_tuples(phase) as t, self._axes(shape[:-1], vector=False) as idx:
+                whole = count - count % SIDE
+                for first, stop in ((0, whole), (whole, count)):
+                    if first == stop:
+                        continue
+                    with self._loop(stop, SIDE, first) as group:
+                        places = [group.plus(i) for i in range(min(SIDE, stop - first))]
+                        each = [((*idx, place), t) if shape else ((), place) for place in places]
+                        parts = [self._folded_row(operand, [one], extent, op)[0] for one in each]
+                        value = self._shuffled(self._in_lanes(op, parts, extent), range(len(parts)))
+                        self._store(value, self._own(k, (*idx, group) if shape else (), t if shape else group))
+            return
+        together = TOGETHER if tuples % TOGETHER == 0 else 1
+        passed = NEAR if tuples % NEAR == 0 else tuples
+        beside = BESIDE if shape and shape[-1] % BESIDE == 0 else 1
+        with (
+            self._loop(tuples, passed) as near,
+            self._axes(shape[:-1], vector=False) as idx,
+            self._loop(shape[-1] if shape else 1, beside) as last,
+            self._loop(passed, together) as few,
+        ):
+            self._many = True
+            t = self._sum(near, few)
+            each = [((*idx, last.plus(j)) if shape else (), t.plus(i)) for i in range(together) for j in range(beside)]
+            lanes = self._in_lanes(op, self._folded_row(operand, each, extent, op), extent)
+            for i, (place, t) in enumerate(each):
+                self._keep(self._builder.extract_element(lanes, I32(i)), k, place, t, vector=False)
+            self._many = False
+
+    def _folded_row(self, operand: int, wanted: Sequence[tuple[Indices, Index]], extent: int, op: str) -> Vectors:
+        """Folds over the last axis, down to a vector each."""
+        rest = extent % LANES
+
+        def leaf(row: Index) -> Vectors:
+            place = Index(row.var, row.const * LANES)
+            return tuple(self._value(operand, (*idx, place), t, vector=True).value for idx, t in wanted)
+
+        def masked(values: Vectors) -> Vectors:
+            typ = ir.VectorType(FLOAT, LANES)
+            keep = ir.Constant(ir.VectorType(ir.IntType(1), LANES), [ir.IntType(1)(i < rest) for i in range(LANES)])
+            none = ir.Constant(typ, [FLOAT(IDENTITIES[op])] * LANES)
+            return tuple(self._builder.select(keep, value, none) for value in values)
+
+        return self._fold(-(-extent // LANES), leaf, op, vector=True, masked=masked if rest else None, step=LANES)
+
+    def _in_lanes(self, op: str, folds: Sequence[ir.Value], extent: int) -> ir.Value:
+        """The rest of folds, which are a vector each: lane i of the result is fold i."""
+        groups = 1 << (len(folds) - 1).bit_length()
+        parts = [*folds, *[folds[-1]] * (groups - len(folds))]
+        width = LANES
+        while width > 1:
+            half = width // 2
+            low = [lane for first in range(0, LANES, width) for lane in range(first, first + half)]
+            high = [lane + half for lane in low]
+            if len(parts) > 1:
+                parts = [
+                    self._halves(op, a, b, low, high, folds=extent > half)
+                    for a, b in zip(parts[::2], parts[1::2], strict=True)
+                ]
+            else:
+                left = self._shuffled(parts[0], low + low)
+                if extent > half:
+                    left = combine(self._builder, op, left, self._shuffled(parts[0], high + high))
+                parts = [left]
+            width = half
+        return parts[0]
+
+    def _halves(
+        self, op: str, a: ir.Value, b: ir.Value, low: Sequence[int], high: Sequence[int], *, folds: bool
+    ) -> ir.Value:
+        def both(lanes: Sequence[int]) -> ir.Value:
+            return self._builder.shuffle_vector(a, b, mask((*lanes, *(i + LANES for i in lanes))))
+
+        return combine(self._builder, op, both(low), both(high)) if folds else both(low)
+
+    def _shuffled(self, value: ir.Value, lanes: Sequence[int]) -> ir.Value:
+        if list(lanes) == list(range(value.type.count)):
+            return value
+        return self._builder.shuffle_vector(value, value, mask(tuple(lanes)))
+
+    def _fold(
+        self,
+        count: int,
+        leaf: Callable[[Index], Vectors],
+        op: str,
+        *,
+        vector: bool,
+        masked: Callable[[Vectors], Vectors] | None,
+        step: int = 1,
+    ) -> Vectors:
+        """The language's fold of `count` values; `masked` is applied to the last of them. A row's index counts `step`.
+
+        Of many, those that are a power of two apart are folded first, in a loop, and then what that leaves in memory.
+        """
+        if count <= UNROLLED:
+            last = count - 1
+
+            def few(i: int) -> Vectors:
+                return leaf(Index(const=i)) if masked is None or i < last else masked(leaf(Index(const=i)))
+
+            return folded(self._builder, op, count, few)
+        apart = 1 << (-(-count // APART) - 1).bit_length()
+        most = -(-count // apart)
+        full = count - apart * (most - 1)
+        width = LANES if vector else 1
+        number, first = 0, 0
+        whole = full if masked is None else full - 1
+        parts = ((0, whole, most, False), (whole, full, most, True), (full, apart, most - 1, False))
+        for start, stop, times, is_last in parts:
+            if start == stop:
+                continue
+            with self._loop(stop * step, step, start * step) as row:
+
+                def one(q: int, row: Index = row, is_last: bool = is_last, times: int = times) -> Vectors:
+                    const = row.const // step if row.var is None else 0
+                    values = leaf(Index(row.var, const + apart * q))
+                    return masked(values) if is_last and masked is not None and q == times - 1 else values
+
+                values = folded(self._builder, op, times, one)
+                number = len(values)
+                first = self._rows_of(number * width, apart)
+                for i, value in enumerate(values):
+                    terms = [(row, number * width // step)]
+                    self._store(value, self._address(self._state, first + i * width, terms))
+
+        def kept(row: Index) -> Vectors:
+            places = [self._address(self._state, first + i * width, [(row, number * width)]) for i in range(number)]
+            return tuple(self._load(place, vector=vector).value for place in places)
+
+        return self._fold(apart, kept, op, vector=vector, masked=None)
+
+    def _rows_of(self, floats: int, count: int) -> int:
+        """Memory for so many rows of what a loop leaves."""
+        if (floats, count) not in self._left:
+            self._left[floats, count] = self.memory.room(floats * count)
+        return self._left[floats, count]
+
+    def _sum(self, a: Index, b: Index) -> Index:
+        if a.var is None or b.var is None:
+            return Index(a.var or b.var, a.const + b.const)
+        return Index(Var(self._builder.add(a.var.value, b.var.value), len(self._preheaders)), a.const + b.const)

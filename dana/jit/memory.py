@@ -1,0 +1,54 @@
+"""Where everything lies in the memory that a rule's functions share.
+
+In: shapes, a plan. Out: first floats and steps. The last axis of a value of several elements is filled up to whole
+vectors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+from dana.jit.plan import LANES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where an input lies in a tuple: its first float, the floats from row to row of a matrix."""
+
+    first: int
+    stride: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """A merge's stack: `size` floats a level from `first` on."""
+
+    first: int
+    size: int
+    op: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Memory:
+    """What the functions share, in floats."""
+
+    size: int = 0
+    at: dict[int, int] = field(default_factory=dict)
+    merged: list[Merged] = field(default_factory=list)
+
+    def room(self, size: int) -> int:
+        first = self.size
+        self.size += -(-size // LANES) * LANES
+        return first
+
+
+def padded(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The extents of a value in memory."""
+    return (*shape[:-1], -(-shape[-1] // LANES) * LANES) if shape and shape[-1] > 1 else shape
+
+
+def strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Floats from element to element along each axis, in memory."""
+    extents = padded(shape)
+    return tuple(prod(extents[axis + 1 :]) for axis in range(len(extents)))

@@ -1,0 +1,267 @@
+"""What is computed when, what is kept in memory, and which loops there are: a rule's graph on its way to code.
+
+In: a bound graph, simplified. Out: a `Plan`: nests of loops in the order in which they run, each with the values that
+it stores. No order of the arithmetic is chosen here; it is the language's (docs/arithmetic.md).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+
+from dsl.hdfg.graph import ELEMENTWISE, FROM_ROW, LEAVES, REDUCTIONS, Graph, Op, Update
+from hwgen.spec.operations import Opcode, Unit
+
+FUNCTIONS = {Op[opcode.name]: opcode for opcode in Opcode if opcode.unit is Unit.FUNCTION}
+"""What the core evaluates over arrays, and its number there; everything else is an instruction or a few."""
+VIEWS = frozenset({Op.EXPAND, Op.GATHER})
+CHEAP = 3
+"""Operations that are rather computed again than kept for each pair of a row and an element."""
+LANES = 16
+"""Floats of a vector; the last axis of what is kept is filled up to a multiple."""
+
+
+class Unsupported(Exception):
+    """The rule is one that the simulator's engine runs alone; the text says why."""
+
+
+class Phase(IntEnum):
+    """How often a value is computed."""
+
+    EPOCH = 0  # from metas and constants
+    BATCH = 1  # from models as they stand before a batch
+    TUPLE = 2
+    AFTER = 3  # from what is merged
+
+
+@dataclass(slots=True, kw_only=True)
+class Nest:
+    """Loops over a shape, and what they store.
+
+    Attributes
+    ----------
+    nodes
+        One reduction, merge or function; or elementwise values of the shape, in order.
+    updates
+        Models whose new values the loops store where they lie.
+    """
+
+    phase: Phase
+    shape: tuple[int, ...]
+    nodes: list[int] = field(default_factory=list)
+    updates: list[Update] = field(default_factory=list)
+    elementwise: bool = False
+
+
+class Plan:
+    """The nests of a graph.
+
+    Parameters
+    ----------
+    graph
+        Bound and simplified.
+
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.nodes = graph.nodes
+        self.live = graph.reachable(graph.training_roots)
+        self.by_row = [u for u in graph.updates if graph.has_merge and self._by_tuple(u)]
+        """Updates of a row that each tuple of a batch chooses: made at its end, in the order of the tuples."""
+        self.uses = self._uses()
+        self.phase = self._phases()
+        self.kept = {k for k in sorted(self.live) if self._keeps(k)}
+        self.nests: list[Nest] = []
+        self.merges = [k for k in sorted(self.kept) if self.nodes[k].op is Op.MERGE]
+        self.nest_of = dict.fromkeys(self.merges, -1)
+        """By value, from 0; merges, which are joined before a batch's end begins, have none."""
+        self._sources: dict[int, list[tuple[int, bool]]] = {}
+        for k in sorted(self.kept.difference(self.merges)):
+            self._enter(k)
+        self.copied = [u for u in graph.updates if u not in self.by_row and not self._stored_in_place(u)]
+        self.stores = {k for k in self.kept if self._is_stored(k)}
+
+    def _by_tuple(self, update: Update) -> bool:
+        return update.index is not None and self.nodes[update.index].op is not Op.CONST
+
+    # --- phases and uses --------------------------------------------------------------------------------------------
+
+    def _phases(self) -> dict[int, Phase]:
+        updated = {update.model for update in self.graph.updates}
+        phase: dict[int, Phase] = {}
+        for k in sorted(self.live | set(self.graph.models)):
+            node = self.nodes[k]
+            if node.op in FROM_ROW:
+                phase[k] = Phase.TUPLE
+            elif node.op is Op.MODEL:
+                phase[k] = Phase.BATCH if k in updated else Phase.EPOCH
+            elif node.op is Op.MERGE:
+                phase[k] = Phase.AFTER
+            else:
+                phase[k] = max((phase[i] for i in node.inputs), default=Phase.EPOCH)
+        last = Phase.AFTER if self.graph.has_merge else Phase.TUPLE
+        at_once = {self.graph.loss, *(update.value for update in self.by_row)}
+        at_once.update(self.nodes[k].inputs[0] for k in self.live if self.nodes[k].op is Op.MERGE)
+        for k in sorted(self.live, reverse=True):  # with their readers, where these are all at a batch's end
+            computed = self.nodes[k].op not in LEAVES and self.nodes[k].op not in VIEWS and k not in at_once
+            if phase[k] is Phase.BATCH and computed and all(r < 0 or phase[r] is last for r in self.uses[k]):
+                phase[k] = last
+        return phase
+
+    def _uses(self) -> dict[int, list[int]]:
+        """Readers of each value, through views; -1 is a root."""
+        uses: dict[int, list[int]] = defaultdict(list)
+        for k in self.live:
+            for i in self.nodes[k].inputs:
+                uses[i].append(k)
+        for update in self.graph.updates:
+            uses[update.value].append(-1)
+            if update.index is not None:
+                uses[update.index].append(-1)
+        for root in (self.graph.loss, self.graph.convergence):
+            if root is not None:
+                uses[root].append(-1)
+        return uses
+
+    def shape(self, k: int) -> tuple[int, ...]:
+        """The extents of a value."""
+        return self.graph.concrete_shape(k)
+
+    @cached_property
+    def roots(self) -> frozenset[int]:
+        """Values that are read by no loop."""
+        return frozenset(k for k in (self.graph.loss, self.graph.convergence) if k is not None)
+
+    def _keeps(self, k: int) -> bool:
+        """Whether a value is a result of loops, rather than computed where it is read."""
+        node = self.nodes[k]
+        if node.op in LEAVES or node.op in VIEWS:
+            return False
+        if node.op in REDUCTIONS or node.op is Op.MERGE or node.op in FUNCTIONS or k in self.roots:
+            return True
+        readers = self._readers(k)
+        if any(r < 0 for r in readers):
+            return True
+        if self._outer(k) and self._cost(k) <= CHEAP:
+            return False
+        if len(readers) > 1:
+            return True
+        return any(self._space(r) != (self.phase[k], self.shape(k)) for r in readers)
+
+    def _readers(self, k: int) -> list[int]:
+        """Who reads a value, through views; -1 for each root."""
+        found = []
+        for reader in self.uses[k]:
+            found += self._readers(reader) if reader >= 0 and self.nodes[reader].op is Op.EXPAND else [reader]
+        return found
+
+    def _space(self, reader: int) -> tuple[Phase, tuple[int, ...]]:
+        """Over what a reader's loops run: a reduction's and a merge's over their operand."""
+        node = self.nodes[reader]
+        if node.op in REDUCTIONS or node.op is Op.MERGE:
+            return self.phase[node.inputs[0]], self.shape(node.inputs[0])
+        return self.phase[reader], self.shape(reader)
+
+    def _outer(self, k: int) -> bool:
+        """Whether a value is larger than each of its operands."""
+        return all(self._size(k) > self._size(i) for i in self.nodes[k].inputs)
+
+    def _size(self, k: int) -> int:
+        size = LANES if self.phase[k] is Phase.TUPLE else 1
+        for extent in self.shape(k):
+            size *= extent
+        return size
+
+    def _cost(self, k: int) -> int:
+        """Operations to compute a value from what is kept or a leaf, if it is not kept itself."""
+        node = self.nodes[k]
+        if node.op not in ELEMENTWISE or node.op in FUNCTIONS:
+            return 0
+        return 1 + sum(self._cost(i) for i in node.inputs if self._outer(i) or len(self._readers(i)) == 1)
+
+    # --- nests ------------------------------------------------------------------------------------------------------
+
+    def sources(self, k: int) -> list[tuple[int, bool]]:
+        """The kept values and models that computing a value reads, and whether element by element."""
+        if k not in self._sources:
+            self._sources[k] = self._find_sources(k)
+        return self._sources[k]
+
+    def _find_sources(self, k: int) -> list[tuple[int, bool]]:
+        found: list[tuple[int, bool]] = []
+
+        def visit(i: int, pointwise: bool) -> None:
+            node = self.nodes[i]
+            pointwise = pointwise and self.shape(i) == shape and self.phase[i] <= space
+            if i in self.kept or node.op is Op.MODEL:
+                found.append((i, pointwise))
+                return
+            for operand in node.inputs:
+                visit(operand, pointwise and node.op not in VIEWS)
+
+        node = self.nodes[k]
+        elementwise = node.op in ELEMENTWISE and node.op not in FUNCTIONS
+        shape, space = self.shape(k), self.phase[k]
+        for operand in node.inputs:
+            visit(operand, elementwise)
+        return found
+
+    def _enter(self, k: int) -> None:
+        node = self.nodes[k]
+        elementwise = node.op in ELEMENTWISE and node.op not in FUNCTIONS
+        phase, shape = self.phase[k], self.shape(k)
+        earliest = 0
+        for i, pointwise in self.sources(k):
+            if i in self.nest_of and self.phase[i] is phase:
+                earliest = max(earliest, self.nest_of[i] + (0 if pointwise else 1))
+        if elementwise:
+            for number in range(earliest, len(self.nests)):
+                nest = self.nests[number]
+                if nest.elementwise and (nest.phase, nest.shape) == (phase, shape):
+                    nest.nodes.append(k)
+                    self.nest_of[k] = number
+                    return
+        self.nests.append(Nest(phase=phase, shape=shape, nodes=[k], elementwise=elementwise))
+        self.nest_of[k] = len(self.nests) - 1
+
+    def _stored_in_place(self, update: Update) -> bool:
+        """Have a nest store new values where the old ones lie, if nothing reads those afterwards."""
+        value, model = update.value, update.model
+        last = Phase.AFTER if self.graph.has_merge else Phase.TUPLE
+        if update.index is not None or self.shape(value) != self.shape(model):
+            return False
+        if value not in self.nest_of or value in self.merges:
+            return False
+        number = self.nest_of[value]
+        nest = self.nests[number]
+        if not nest.elementwise or nest.phase is not last:
+            return False
+        if any(model in self._reads(other.value) for other in self.graph.updates):
+            return False
+        for k in self.kept:
+            for i, pointwise in self.sources(k):
+                if i == model and not (self.nest_of[k] < number or (self.nest_of[k] == number and pointwise)):
+                    return False
+        nest.updates.append(update)
+        return True
+
+    def _reads(self, k: int) -> set[int]:
+        """The kept values and the models that a value is computed from."""
+        if k in self.kept or self.nodes[k].op is Op.MODEL:
+            return {k}
+        return {found for i in self.nodes[k].inputs for found in self._reads(i)}
+
+    def _is_stored(self, k: int) -> bool:
+        """Whether anything outside of its nest reads a value."""
+        if k in self.merges or not self.nests[self.nest_of[k]].elementwise or k in self.roots:
+            return True
+        if any(k in self._reads(update.value) for update in (*self.copied, *self.by_row)):
+            return True
+        return any(
+            i == k and not (pointwise and self.nest_of[other] == self.nest_of[k])
+            for other in self.kept
+            for i, pointwise in self.sources(other)
+        )

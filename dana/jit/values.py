@@ -1,0 +1,377 @@
+"""Values of a rule as code: in which loop they are computed, and where they are loaded from.
+
+In: a `Plan`, where a tuple's inputs lie. Out: LLVM's values, each emitted before the loops that it does not depend on,
+and no more than once in each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from math import prod
+
+from llvmlite import ir
+
+from dana.jit.arithmetic import FLOAT, I32, I64, POINTER, operation
+from dana.jit.memory import Memory, Merged, Place, padded, strides
+from dana.jit.plan import FUNCTIONS, LANES, Phase, Plan
+from dsl.hdfg.graph import ELEMENTWISE, FROM_ROW, Op
+from hwgen.spec.bundle import WHOLE_EPOCH
+
+BLOCK = 16
+"""Tuples of a block: what is kept of tuples has room for so many."""
+SPECIAL = "special"
+"""The core's function over arrays, ``void (int op, size_t n, float *d, const float *a, const float *b)``."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Var:
+    """A number known when the code runs, and in which loop."""
+
+    value: ir.Value
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A place on an axis."""
+
+    var: Var | None = None
+    const: int = 0
+
+    @property
+    def level(self) -> int:
+        return 0 if self.var is None else self.var.level
+
+    def plus(self, const: int) -> Index:
+        """So many behind it."""
+        return Index(self.var, self.const + const)
+
+
+ZERO = Index()
+Indices = tuple[Index, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A value, and in which loop it was computed."""
+
+    value: ir.Value
+    level: int
+
+
+class Values:
+    """Values of a plan, wherever a function wants them.
+
+    Parameters
+    ----------
+    plan
+        The nests.
+    places
+        Where inputs lie, by node.
+    tuple_floats
+        From tuple to tuple.
+    batch
+        Tuples of a batch, or `WHOLE_EPOCH`.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        places: Mapping[int, Place],
+        *,
+        tuple_floats: int,
+        batch: int,
+    ) -> None:
+        self.plan = plan
+        self.graph = plan.graph
+        self.places = places
+        self.tuple_floats = tuple_floats
+        self.block = BLOCK if self.graph.has_merge else 1
+        self.functions: dict[str, str] = {}
+        """Names in the module, by that in `CompiledData`."""
+        self.memory = Memory()
+        self.module = ir.Module(name="rule")  # no name that a user chose is in the text
+        kind = ir.FunctionType(ir.VoidType(), [I32, I64, POINTER, POINTER, POINTER])
+        self._special_function = ir.Function(self.module, kind, SPECIAL)
+        self._place_values(33 if batch == WHOLE_EPOCH else batch.bit_length())
+        self._place_rows(batch)
+        self._run = 1
+
+    # --- memory -----------------------------------------------------------------------------------------------------
+
+    def _place_values(self, levels: int) -> None:
+        plan, memory = self.plan, self.memory
+        for k in (*self.graph.models, *self.graph.metas):
+            memory.at[k] = memory.room(prod(padded(plan.shape(k))))
+        self.merges: dict[int, int] = {}
+        for k in sorted(plan.kept):
+            size = prod(padded(plan.shape(k)))
+            if plan.nodes[k].op is Op.MERGE:
+                self._place_merge(k, size, levels, plan.nodes[k].merge_op or "")
+            elif k in plan.stores:
+                tuples = self.block if plan.phase[k] is Phase.TUPLE else 1
+                memory.at[k] = memory.room(self._spacing(k) * tuples + LANES)
+        if self.graph.loss is not None and self.graph.has_merge:
+            self._place_merge(-1, 1, levels, "add")
+        most = max((prod(padded(plan.shape(k))) for k in plan.kept), default=1)
+        self._operands = memory.room(most * self.block)
+        self._left: dict[tuple[int, int], int] = {}
+        self._new = {
+            id(u): memory.room(prod(padded(plan.shape(u.value)))) for u in plan.copied if u.value not in plan.kept
+        }
+        self.convergence = memory.room(LANES)
+
+    def _spacing(self, k: int) -> int:
+        """Floats from a tuple's value to the next one's: none are between vectors that a function goes through."""
+        shape = self.plan.shape(k)
+        tight = self.plan.nodes[k].op in FUNCTIONS and len(shape) == 1
+        return prod(shape if tight else padded(shape))
+
+    def _place_rows(self, batch: int) -> None:
+        """Rows that a batch's tuples choose: how many there are yet (an I64), numbers, and new values."""
+        self._waiting = self.memory.room(LANES)
+        self._chosen = {}
+        for update in self.plan.by_row:
+            size = prod(padded(self.plan.shape(update.model)[1:]))
+            self._chosen[id(update)] = self.memory.room(batch), self.memory.room(size * batch)
+
+    def _place_merge(self, k: int, size: int, levels: int, op: str) -> None:
+        size = -(-size // LANES) * LANES
+        self.merges[k] = len(self.memory.merged)
+        self.memory.merged.append(Merged(first=self.memory.room(size * levels), size=size, op=op))
+
+    @contextmanager
+    def _function(self, name: str, *, slots: bool = False) -> Iterator[None]:
+        kind = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, POINTER, I64])
+        function = ir.Function(self.module, kind, name)
+        self.functions[name] = name
+        function.attributes.add("nounwind")
+        self._state, self._tuples, self._third, self._count = function.args
+        self._builder = ir.IRBuilder(function.append_basic_block())
+        self._preheaders: list[ir.Block] = []
+        self._caches: list[dict[object, Found]] = [{}]
+        self._slots: list[Var] = []
+        self._outermost = 0
+        self._many = False
+        """More vectors are read than registers could hold from turn to turn."""
+        if slots:
+            for number in range(len(self.memory.merged)):
+                place = self._builder.gep(self._third, [I64(number)], source_etype=I64)
+                self._slots.append(Var(self._builder.load(place, typ=I64), 0))
+        yield
+        self._builder.ret_void()
+
+    # --- loops ------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _loop(self, stop: int | ir.Value, step: int = 1, start: int = 0) -> Iterator[Index]:
+        """At least one turn."""
+        if isinstance(stop, int):
+            if stop - start <= step:
+                yield Index(const=start)
+                return
+            stop = I64(stop)
+        builder = self._builder
+        before = builder.block
+        body = builder.append_basic_block()
+        builder.branch(body)
+        builder.position_at_end(body)
+        phi = builder.phi(I64)
+        phi.add_incoming(I64(start), before)
+        self._preheaders.append(before)
+        self._caches.append({})
+        yield Index(Var(phi, len(self._preheaders)))
+        following = builder.add(phi, I64(step))
+        phi.add_incoming(following, builder.block)
+        end = builder.append_basic_block()
+        builder.cbranch(builder.icmp_signed("<", following, stop), body, end)
+        builder.position_at_end(end)
+        self._preheaders.pop()
+        self._caches.pop()
+
+    @contextmanager
+    def _axes(self, shape: Sequence[int], *, vector: bool, last_first: bool = False) -> Iterator[Indices]:
+        """Loops over a shape, the last axis by vectors; with `last_first` that loop is around the others."""
+        order = range(len(shape))
+        with ExitStack() as loops:
+            found: dict[int, Index] = {}
+            for axis in reversed(order) if last_first else order:
+                step = LANES if vector and axis == len(shape) - 1 else 1
+                found[axis] = loops.enter_context(self._loop(shape[axis], step))
+            yield tuple(found[axis] for axis in order)
+
+    def _at(self, level: int, emit: Callable[[ir.IRBuilder], ir.Value]) -> Found:
+        """Emit before the loops that a value does not depend on."""
+        level = max(level, self._outermost)
+        if level == len(self._preheaders):
+            return Found(emit(self._builder), level)
+        with self._builder.goto_block(self._preheaders[level]):
+            return Found(emit(self._builder), level)
+
+    def _cached(self, key: object, level: int, emit: Callable[[ir.IRBuilder], ir.Value]) -> Found:
+        cache = self._caches[max(level, self._outermost)]
+        if key not in cache:
+            cache[key] = self._at(level, emit)
+        return cache[key]
+
+    # --- addresses --------------------------------------------------------------------------------------------------
+
+    def _address(self, base: ir.Value, first: int, terms: Sequence[tuple[Index, int]]) -> Found:
+        """base + first + the sum of index times stride; what the innermost loops do not change stays before them."""
+        const = first + sum(index.const * stride for index, stride in terms)
+        moving = sorted(((i.var, s) for i, s in terms if i.var is not None), key=lambda term: term[0].level)
+        found = Found(base, 0)
+        key: tuple[object, ...] = (id(base),)
+        for var, stride in moving:
+            key = (*key, id(var.value), stride)
+            before = found
+
+            def step(builder: ir.IRBuilder, before: Found = before, var: Var = var, stride: int = stride) -> ir.Value:
+                offset = var.value if stride == 1 else builder.mul(var.value, I64(stride))
+                return builder.gep(before.value, [offset], source_etype=FLOAT)
+
+            found = self._cached(key, max(before.level, var.level), step)
+        return self._at(found.level, lambda builder: builder.gep(found.value, [I64(const)], source_etype=FLOAT))
+
+    def _load(self, address: Found, *, vector: bool) -> Found:
+        typ = ir.VectorType(FLOAT, LANES) if vector else FLOAT
+        level = len(self._preheaders) if vector and self._many else address.level
+        return self._at(level, lambda builder: builder.load(address.value, typ=typ, align=4))
+
+    def _terms(self, k: int, idx: Indices, t: Index) -> list[tuple[Index, int]]:
+        shape = self.plan.shape(k)
+        terms = list(zip(idx, strides(shape), strict=True))
+        if self.plan.phase[k] is Phase.TUPLE:
+            terms.append((t, self._spacing(k)))
+        return terms
+
+    def _own(self, k: int, idx: Indices, t: Index) -> Found:
+        """Where a model, a meta or a kept value lies."""
+        if k in self.merges:
+            number = self.merges[k]
+            terms = [*zip(idx, strides(self.plan.shape(k)), strict=True), (Index(self._slots[number]), 1)]
+            return self._address(self._state, self.memory.merged[number].first, terms)
+        return self._address(self._state, self.memory.at[k], self._terms(k, idx, t))
+
+    def _store(self, value: ir.Value, address: Found) -> None:
+        self._builder.store(value, address.value, align=4)
+
+    # --- values -----------------------------------------------------------------------------------------------------
+
+    def _key(self, k: int, idx: Indices, t: Index, *, vector: bool) -> object:
+        return k, idx, t if self.plan.phase[k] is Phase.TUPLE else None, vector
+
+    def _keep(self, value: ir.Value, k: int, idx: Indices, t: Index, *, vector: bool) -> None:
+        """Store a kept value; where no loop ends meanwhile it is read from its register."""
+        self._store(value, self._own(k, idx, t))
+        level = len(self._preheaders)
+        self._caches[level][self._key(k, idx, t, vector=vector)] = Found(value, level)
+
+    def _value(self, k: int, idx: Indices, t: Index, *, vector: bool) -> Found:
+        """An element, or those of a vector from the last index on."""
+        key = self._key(k, idx, t, vector=vector)
+        for cache in reversed(self._caches):
+            if key in cache:
+                return cache[key]
+        found = self._fresh(k, idx, t, vector=vector)
+        self._caches[found.level][key] = found
+        return found
+
+    def _fresh(self, k: int, idx: Indices, t: Index, *, vector: bool) -> Found:
+        node = self.plan.nodes[k]
+        if node.op is Op.CONST:
+            return Found(FLOAT(node.value), 0)
+        if node.op is Op.ARANGE:
+            return self._range(idx[0], vector=vector)
+        if node.op in FROM_ROW:
+            place = self.places[k]
+            extents = (*self.plan.shape(k)[:-1], place.stride)  # a row for each vector, as a tuple's rows are
+            steps = [prod(extents[axis + 1 :]) for axis in range(len(idx))]
+            terms = [*zip(idx, steps, strict=True), (t, self.tuple_floats)]
+            return self._load(self._address(self._tuples, place.first, terms), vector=vector)
+        if node.op is Op.EXPAND:
+            assert node.axis is not None
+            last = node.axis == len(idx) - 1
+            return self._value(node.inputs[0], idx[: node.axis] + idx[node.axis + 1 :], t, vector=vector and not last)
+        if node.op is Op.GATHER:
+            row = self._row(node.inputs[1], t)
+            return self._load(self._own(node.inputs[0], (row, *idx), t), vector=vector)
+        if node.op in (Op.MODEL, Op.META) or k in self.plan.kept:
+            return self._load(self._own(k, idx, t), vector=vector)
+        return self._computed(k, idx, t, vector=vector)
+
+    def _range(self, index: Index, *, vector: bool) -> Found:
+        lanes = ir.Constant(ir.VectorType(FLOAT, LANES), [FLOAT(float(i + index.const)) for i in range(LANES)])
+        if index.var is None:
+            return Found(lanes if vector else FLOAT(float(index.const)), 0)
+        var = index.var
+        first = self._at(var.level, lambda builder: builder.sitofp(var.value, FLOAT))
+        if not vector:
+            return self._at(var.level, lambda builder: builder.fadd(first.value, FLOAT(float(index.const))))
+        wide = self._splat(first, LANES)
+        return self._at(var.level, lambda builder: builder.fadd(wide.value, lanes))
+
+    def _row(self, k: int, t: Index) -> Index:
+        node = self.plan.nodes[k]
+        if node.op is Op.CONST:
+            return Index(const=int(node.value or 0))
+        number = self._value(k, (), t, vector=False)
+        found = self._cached(("row", k, t), number.level, lambda builder: builder.fptosi(number.value, I64))
+        key = ("var", k, t)
+        cache = self._caches[found.level]
+        if key not in cache:
+            cache[key] = Var(found.value, found.level)  # type: ignore[assignment]
+        return Index(cache[key])  # type: ignore[arg-type]
+
+    def _splat(self, found: Found, lanes: int) -> Found:
+        typ = ir.VectorType(FLOAT, lanes)
+        if isinstance(found.value, ir.Constant):
+            return Found(ir.Constant(typ, [found.value] * lanes), 0)
+
+        def emit(builder: ir.IRBuilder) -> ir.Value:
+            one = builder.insert_element(ir.Constant(typ, None), found.value, I32(0))
+            return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(I32, lanes), None))
+
+        return self._cached(("splat", id(found.value), lanes), found.level, emit)
+
+    def _operand(self, k: int, shape: tuple[int, ...], idx: Indices, t: Index, *, vector: bool) -> Found:
+        """An operand of elementwise work over a shape: its axes aligned at the last, those of 1 repeated."""
+        own = self.plan.shape(k)
+        places = tuple(ZERO if extent == 1 else i for extent, i in zip(own, idx[len(idx) - len(own) :], strict=True))
+        if vector and (not own or own[-1] == 1):
+            return self._splat(self._value(k, places, t, vector=False), LANES)
+        return self._value(k, places, t, vector=vector)
+
+    def _computed(self, k: int, idx: Indices, t: Index, *, vector: bool) -> Found:
+        """An elementwise operation."""
+        node, shape = self.plan.nodes[k], self.plan.shape(k)
+        operands = [self._operand(i, shape, idx, t, vector=vector) for i in node.inputs]
+        level = max(operand.level for operand in operands)
+        return self._at(level, lambda builder: operation(builder, node.op, [o.value for o in operands]))
+
+    def _across(self, k: int) -> ir.Value:
+        """A scalar of each tuple of the block, as a vector."""
+        key = ("across", k)
+        if key in self._caches[0]:
+            return self._caches[0][key].value
+        node, builder, count = self.plan.nodes[k], self._builder, self._run
+        typ = ir.VectorType(FLOAT, count)
+        if self.plan.phase[k] is not Phase.TUPLE:
+            value = self._splat(self._value(k, (), ZERO, vector=False), count).value
+        elif k in self.plan.kept:
+            value = builder.load(self._own(k, (), ZERO).value, typ=typ, align=4)
+        elif node.op in ELEMENTWISE:
+            value = self._computed_across(k)
+        else:
+            value = ir.Constant(typ, None)
+            for t in range(count):
+                one = self._value(k, (), Index(const=t), vector=False)
+                value = builder.insert_element(value, one.value, I32(t))
+        self._caches[0][key] = Found(value, 0)
+        return value
+
+    def _computed_across(self, k: int) -> ir.Value:
+        node = self.plan.nodes[k]
+        return operation(self._builder, node.op, [self._across(i) for i in node.inputs])

@@ -1,0 +1,197 @@
+"""Which predictions are a known function of weighted sums of the features.
+
+In: a program and its weights. Out: a `Scores`: the sums' coefficients and what is made of them, or None where the
+prediction is anything else. Found by following the program, not by the rule's name or text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dana.errors import UsageError
+from dana.predictor.operands import Part, Read, place, reads, result_size, scratch
+from dana.predictor.program import Code, Instruction, Program, decode_predictor, encode_predictor
+from dsl import compile_rule
+
+MAX_COEFFICIENTS = 1 << 26
+"""Coefficients that are followed at most: half a gigabyte."""
+
+Doubles = NDArray[np.float64]
+Floats = NDArray[np.float32]
+
+
+class Link(Enum):
+    """What is made of the sums."""
+
+    NONE = "none"
+    LOGIT = "logit"
+    EXP = "exp"
+    LARGEST = "largest"  # which of them is the largest
+
+
+LINKS = {Code.SIGMOID: Link.LOGIT, Code.EXP: Link.EXP}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """Weighted sums, and what is made of them.
+
+    Attributes
+    ----------
+    coefficients
+        Shape (sums, features).
+    intercepts
+        Shape (sums,).
+    """
+
+    link: Link
+    coefficients: Doubles
+    intercepts: Doubles
+
+
+def scores(program: Program, weights: Floats, limit: int = MAX_COEFFICIENTS) -> Scores | None:
+    """Follow the program to its result.
+
+    Raises
+    ------
+    UsageError
+        A value on the way has more coefficients than `limit`.
+    """
+    return _Followed(program, weights, limit).scores()
+
+
+class _Followed:
+    """Values as weighted sums: arrays of shape (three axes, features + 1), the last being the constant."""
+
+    def __init__(self, program: Program, weights: Floats, limit: int = MAX_COEFFICIENTS) -> None:
+        self._program = program
+        self._memory = {Part.WEIGHTS: weights, Part.CONSTANTS: np.array(program.constants, np.float32)}
+        self._written: dict[int, Instruction] = {}
+        self._values: dict[int, Doubles | None] = {}
+        for instruction in program.instructions:
+            start = instruction.out - scratch(program)
+            if result_size(instruction) * (program.inputs + 1) > limit:
+                raise UsageError("the prediction is too wide for PMML", hint="Export it as ONNX.")
+            self._written[start] = instruction
+            self._values[start] = self._follow(instruction)
+
+    def scores(self) -> Scores | None:
+        part, start = place(self._program, self._program.result)
+        width = self._program.width
+        value = self._value(Read(part=part, start=start, shape=(1, 1, width)))
+        if value is not None:
+            return self._of(Link.NONE if width == 1 else Link.LARGEST, value)
+        last = self._written.get(start)
+        if last is None:
+            return None
+        if last.code in LINKS:
+            value = self._value(reads(self._program, last)[0])
+            return None if value is None else self._of(LINKS[last.code], value)
+        return self.largest()
+
+    def _of(self, link: Link, value: Doubles) -> Scores:
+        rows = value.reshape(-1, self._program.inputs + 1)
+        return Scores(link=link, coefficients=rows[:, :-1], intercepts=rows[:, -1])
+
+    def _follow(self, instruction: Instruction) -> Doubles | None:
+        code = instruction.code
+        if code is Code.GATHER:
+            return None
+        found = [self._value(read) for read in reads(self._program, instruction)]
+        values = [value for value in found if value is not None]
+        if len(values) != len(found):
+            return None
+        if code is Code.SIGMA:
+            return np.asarray(np.sum(values[0], axis=1, keepdims=True))
+        if code is Code.NEG:
+            return -values[0]
+        if code not in (Code.ADD, Code.SUB, Code.MUL, Code.DIV):
+            return None
+        a, b = (np.broadcast_to(value, (*instruction.extents, value.shape[-1])) for value in values)
+        if code is Code.ADD:
+            return a + b
+        if code is Code.SUB:
+            return a - b
+        if code is Code.MUL and not a[..., :-1].any():
+            a, b = b, a
+        if b[..., :-1].any() or (code is Code.DIV and not b[..., -1:].all()):
+            return None
+        return a * b[..., -1:] if code is Code.MUL else a / b[..., -1:]
+
+    def _value(self, read: Read) -> Doubles | None:
+        if read.part is Part.SCRATCH:
+            value = self._values.get(read.start)
+            instruction = self._written.get(read.start)
+            if value is None or instruction is None or result_size(instruction) != read.size:
+                return None
+            return value.reshape(*read.shape, self._program.inputs + 1)
+        made = np.zeros((read.size, self._program.inputs + 1))
+        if read.part is Part.FEATURES:
+            made[np.arange(read.size), read.start + np.arange(read.size)] = 1
+        else:
+            made[:, -1] = self._memory[read.part][read.start : read.start + read.size]
+        return made.reshape(*read.shape, self._program.inputs + 1)
+
+    def largest(self) -> Scores | None:
+        """The scores whose largest is chosen, of what `dana.functions` makes with ``argmax`` or ``softmax``."""
+        form = self.form()
+        made = "argmax" if self._program.width == 1 else "softmax"
+        if form is None or not form.scores or form.steps != _form_of(made, form.scores[1]):
+            return None
+        start, count = form.scores
+        value = self._value(Read(part=Part.SCRATCH, start=start, shape=(1, 1, count)))
+        return None if value is None else self._of(Link.LARGEST, value)
+
+    def form(self) -> _Form | None:
+        """What follows the sums, whatever its addresses; None where it is not made of one value alone."""
+        tail = [one for one in self._program.instructions if self._values[self._start(one)] is None]
+        number = {self._start(instruction): k for k, instruction in enumerate(tail)}
+        made: set[tuple[int, int]] = set()
+        steps: list[object] = []
+        for instruction in tail:
+            operands: list[object] = []
+            for read, operand in zip(reads(self._program, instruction), instruction.operands, strict=False):
+                known = self._value(read)
+                if known is not None and not known[..., :-1].any():
+                    operands.append((operand.strides, known[..., -1].reshape(-1).tolist()))
+                elif read.start in number and read.part is Part.SCRATCH:
+                    operands.append((operand.strides, number[read.start]))
+                else:
+                    made.add((read.start if read.part is Part.SCRATCH else -1, read.size))
+                    operands.append((operand.strides, "scores"))
+            steps.append((instruction.code, instruction.extents, operands))
+        if len(made) > 1 or any(start < 0 for start, _ in made):
+            return None
+        return _Form(scores=next(iter(made), None), steps=steps)
+
+    def _start(self, instruction: Instruction) -> int:
+        return instruction.out - scratch(self._program)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Form:
+    """Instructions without their addresses; of the value that they start from, where it is and its size."""
+
+    scores: tuple[int, int] | None
+    steps: list[object]
+
+
+def _form_of(function: str, count: int) -> list[object] | None:
+    """The form of a function of so many scores, as the compiler writes it."""
+    text = f"""
+import dana
+from dana.functions import {function}
+w = dana.model([{count}])
+x = dana.input([{count}])
+y = dana.output(classes={max(count, 2)})
+chosen = dana.algo(w, x, y)
+chosen.setModel(w, w + 0 * y)
+chosen.setPrediction({function}(w * x, {count}))
+"""
+    program = decode_predictor(encode_predictor(compile_rule(text, filename=function).hdfg.bind({})))
+    form = _Followed(program, np.ones(count, np.float32)).form()
+    return None if form is None else form.steps

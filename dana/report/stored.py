@@ -1,0 +1,145 @@
+"""What a training stored of its model: what it learnt, and what it did to the data.
+
+In: a session and a `Run`. Out: a `StoredModel`. It reads the extension's tables alone, as `dana.report.history` does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import psycopg
+from psycopg.rows import dict_row
+
+from dana.report.history import Run
+from dana.session.calls import lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standardised:
+    """A column of which the model takes (value - mean) / divisor."""
+
+    column: str
+    mean: float
+    divisor: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """What a column weighs.
+
+    Attributes
+    ----------
+    coefficients
+        In the column's own units, one for each class, or one.
+    effect
+        The same times the column's divisor, of the class where that is largest: what can be compared between columns.
+        None where the column is not standardised.
+    """
+
+    name: str
+    coefficients: tuple[float, ...]
+    effect: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredModel:
+    """A row of dana.model.
+
+    Attributes
+    ----------
+    reference
+        How its version is called, by whomever.
+    own
+        Whether who reads is its owner: not a member of the owner's role, not a superuser.
+    classes
+        Names of what the coefficients are of; empty where there is one of each.
+    intercepts
+        One for each.
+    terms
+        The heaviest first.
+    """
+
+    reference: str
+    own: bool
+    comment: str | None
+    metadata: dict[str, Any]
+    standardised: tuple[Standardised, ...]
+    classes: tuple[str, ...]
+    intercepts: tuple[float, ...]
+    terms: tuple[Term, ...]
+
+
+# a model that was renamed, or made anew under the name of one that is gone, is another run's
+MODEL = """
+SELECT pg_catalog.concat(m.owner::text, '.', m.name, '@', m.version) AS reference,
+    m.owner::oid OPERATOR(pg_catalog.=) c.oid AS own, m.comment, m.metadata
+FROM dana.run AS r
+JOIN dana.model AS m ON m.owner::oid OPERATOR(pg_catalog.=) r.owner::oid AND m.name = r.model
+    AND m.version = r.model_version AND m.rule = r.rule AND m.created <= r.started + '1 second'::interval
+JOIN pg_catalog.pg_roles AS c ON c.rolname = CURRENT_USER
+WHERE r.id = %s::bigint AND NOT EXISTS (
+    SELECT FROM dana.run AS l WHERE l.owner::oid OPERATOR(pg_catalog.=) r.owner::oid AND l.model = r.model
+        AND l.model_version = r.model_version AND l.id > r.id)
+"""
+
+
+def read_model(session: psycopg.Connection[Any], run: Run) -> StoredModel | None:
+    """The model that a run made; None where it is gone, was renamed, or is not the reader's to see."""
+    with session.cursor(row_factory=dict_row) as cursor:
+        found = cursor.execute(MODEL, (run.id,)).fetchone()
+    if found is None:
+        return None
+    asked = {"model": found["reference"], "version": None}
+    values = {name: np.asarray(each, float) for name, _, each in lines(session, "dana_parameters", asked)}
+    learnt: dict[str | None, dict[str, float]] = {}
+    for one, term, coefficient in lines(session, "dana_coefficients", asked):
+        learnt.setdefault(one, {})[term] = coefficient
+    classes = tuple(str(one) for one in learnt if one is not None)
+    sums = list(learnt.values())
+    columns = [name for name in sums[0] if name != INTERCEPT] if sums else []
+    standardised = _standardised(found["metadata"], columns, values)
+    divisors = {one.column: one.divisor for one in standardised}
+    terms = (_term(name, [one[name] for one in sums], divisors.get(name)) for name in columns)
+    return StoredModel(
+        **found,
+        standardised=standardised,
+        classes=classes,
+        intercepts=tuple(one[INTERCEPT] for one in sums),
+        terms=tuple(sorted(terms, key=lambda one: -abs(one.effect or max(one.coefficients, key=abs)))),
+    )
+
+
+INTERCEPT = "(intercept)"
+
+
+def _term(name: str, coefficients: list[float], divisor: float | None) -> Term:
+    largest = max(coefficients, key=abs)
+    return Term(name=name, coefficients=tuple(coefficients), effect=None if divisor is None else largest * divisor)
+
+
+def _standardised(
+    metadata: dict[str, Any], terms: list[str], values: dict[str, np.ndarray[Any, np.dtype[np.float64]]]
+) -> tuple[Standardised, ...]:
+    """The columns that fill an input of which the model keeps mean and scale, by their names where those are known."""
+    found = []
+    for parameter, means in values.items():
+        name = parameter.removesuffix(".mean")
+        scales = values.get(f"{name}.scale")
+        if (
+            name == parameter
+            or scales is None
+            or scales.shape != means.shape
+            or not (means.any() or (scales != 1).any())
+        ):
+            continue  # standardize => false leaves 0 and 1
+        known = (terms, metadata.get("encoded") or (), metadata["features"])
+        numbered = [f"{name}[{k}]" for k in range(1, means.size + 1)]
+        columns = next((names for names in known if len(names) == means.size), numbered)
+        divisors = np.divide(1.0, scales, out=np.full_like(scales, np.inf), where=scales != 0)
+        found += [
+            Standardised(column=str(column), mean=float(mean), divisor=float(divisor))
+            for column, mean, divisor in zip(columns, means, divisors, strict=True)
+        ]
+    return tuple(found)

@@ -1,0 +1,114 @@
+"""What a rule's loss would be if it predicted the same for every row: a model that is no better is none.
+
+In: a bound graph; how often each label is there. Out: the loss of the best constant, in place of the last value that
+everything but the label goes through on its way to the loss: a score, or a vector of them, one for each class. So no
+loss is known here by name. None where the loss has no such value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsl.hdfg.evaluate import Evaluator
+from dsl.hdfg.graph import Graph, Op
+from dsl.hdfg.verify import InvalidGraph, verify
+from hwgen.spec import numerics
+
+Doubles = NDArray[np.float64]
+Floats = NDArray[np.float32]
+
+FEWEST = 30
+"""Rows, of fewer of which chance says whether a model is better. They count by their share of the loss: of one positive
+label in ten thousand, the positives."""
+
+PREDICTED, LABEL = "_predicted", "_label"
+
+SCORES = np.concatenate([-(side := np.geomspace(1e-3, 50, 16))[::-1], [0.0], side])
+"""Where the search for a constant begins that is no label: logits, logarithms of counts."""
+
+
+def loss_graph(graph: Graph) -> Graph | None:
+    """The part of a rule from the value that a constant replaces, and the label, to the loss."""
+    outputs = [k for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT]
+    if graph.loss is None or len(outputs) != 1 or graph.concrete_shape(outputs[0]):
+        return None
+    (label,) = outputs
+    shapes = {(), (graph.classes,)}
+    needed = sorted(graph.reachable([graph.loss]))
+    for cut in (k for k in needed if graph.nodes[k].shape in shapes and label not in graph.reachable([k])):
+        nodes = list(graph.nodes)
+        nodes[cut] = replace(nodes[cut], op=Op.INPUT, inputs=(), name=PREDICTED, axis=None)
+        part = sorted(replace(graph, nodes=tuple(nodes)).reachable([graph.loss]))
+        leaves = {k for k in part if nodes[k].op in (Op.INPUT, Op.OUTPUT, Op.MODEL, Op.MERGE)}
+        if leaves == {cut, label} and nodes[cut].region is nodes[label].region:
+            break
+    else:
+        return None
+    nodes[label] = replace(nodes[label], name=LABEL)
+    place = {k: number for number, k in enumerate(part)}
+    made = Graph(
+        name=graph.name,
+        nodes=tuple(
+            replace(nodes[k], id=place[k], inputs=tuple(place[i] for i in nodes[k].inputs), span=None) for k in part
+        ),
+        inputs=(place[cut], place[label]),
+        metas=tuple(place[k] for k in graph.metas if k in place),
+        loss=place[graph.loss],
+    )
+    try:
+        verify(made)
+    except InvalidGraph:
+        return None  # a meta has one of our names
+    return made
+
+
+def constant_loss(graph: Graph, values: Doubles, counts: Doubles, metas: Mapping[str, float]) -> float | None:
+    """Mean loss of the best constant; None where there are too few labels to tell.
+
+    Parameters
+    ----------
+    graph
+        Of `loss_graph`.
+    values, counts
+        The labels' values, and how often each is there.
+    """
+    if len(values) < 2 or counts.sum() < FEWEST:
+        return None
+    evaluator = Evaluator(graph, numerics, [graph.loss or 0])
+    weights = counts / counts.sum()
+    numbers = {name: np.asarray(value, np.float32) for name, value in metas.items()}
+
+    def judged(constants: Doubles) -> tuple[float, float, int]:
+        """The least mean loss of constants, [constants, *shape]; how many rows it rests on; whose it is."""
+        columns = {
+            PREDICTED: np.repeat(constants.astype(np.float32), len(values), axis=0),
+            LABEL: np.tile(values.astype(np.float32), len(constants)),
+        }
+        found = evaluator.run(len(columns[LABEL]), columns, {}, numbers)
+        each = evaluator.per_tuple(graph.loss or 0, found, len(columns[LABEL])).reshape(len(constants), -1)
+        exact = np.nan_to_num(each.astype(np.float64), nan=np.inf, posinf=np.inf)
+        # no product of matrices: BLAS would take 30 MB of a session that may have little
+        mean = (exact * weights).sum(axis=1)
+        least = int(mean.argmin())
+        square = float((exact[least] ** 2 * weights).sum())
+        return float(mean[least]), mean[least] ** 2 / square * counts.sum() if square else 0, least
+
+    shape = graph.concrete_shape(graph.inputs[0])
+    if shape:
+        if values.min() < 0 or values.max() >= shape[0]:
+            return None
+        shares = np.zeros(shape)
+        shares[values.astype(int)] = weights
+        loss, rows, _ = judged(np.stack([np.log(np.maximum(shares, 1e-12)), shares, np.zeros(shape)]))
+        return loss if rows >= FEWEST else None
+    order = np.argsort(values)
+    ranks = np.searchsorted(np.cumsum(weights[order]), np.linspace(0, 1, 33)[:-1])
+    points = np.array(sorted({*SCORES.tolist(), float((values * weights).sum()), *values[order][ranks].tolist()}))
+    for _ in range(4):
+        loss, rows, least = judged(points)
+        points = np.linspace(points[max(least - 1, 0)], points[min(least + 1, len(points) - 1)], 17)
+    return loss if rows >= FEWEST else None

@@ -1,0 +1,188 @@
+"""The loop over epochs, whatever trains and wherever its pages come from: when to stop, and which model is kept.
+
+In: a training, and somebody who feeds a sink with all its pages. Out: the result and what led to it. It knows neither
+rings nor messages. A training ends with its epochs, by the rule's own test, or when its loss no longer improves.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from dana.runtime.notices import diverged_error, skipped_notice
+from dana.runtime.page_errors import nulls_error
+from dana.runtime.trainer import (
+    EpochReport,
+    HeldOut,
+    Level,
+    Notice,
+    Notify,
+    Parameter,
+    Sink,
+    Training,
+    TrainingError,
+    TrainRequest,
+    TrainResult,
+)
+
+PATIENCE = 30
+"""Epochs without improvement, by default. Momentum makes the loss of a small table swing, and that of a large one rise
+a little before it falls for good: both for up to 30 epochs with the shipped rules."""
+
+TOLERANCE = 1e-3
+"""Of the loss: what is no improvement, over half the patience. A tenth of it would never let a noisy loss settle."""
+
+MARGIN = 0.01
+"""A training's loss is measured while the models change, and may be lowest long before they settle: the last model is
+kept unless its loss is worse than the best by this much. A loss on other rows is the model's: the lowest counts."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Stopping:
+    """Looks at the losses, epoch by epoch.
+
+    Attributes
+    ----------
+    patience
+        Epochs without an improvement by more than `tolerance`, of the loss, after which it is over; and if all losses
+        of half as many epochs lie within it, too. 0: never.
+    tolerance
+        Relative to the loss.
+    """
+
+    patience: int = PATIENCE
+    tolerance: float = TOLERANCE
+    best: float = math.inf
+    over: bool = False
+    _mark: float = math.inf
+    _waited: int = 0
+    _recent: list[float] = field(default_factory=list)
+
+    def better(self, loss: float, margin: float) -> bool:
+        """Take an epoch's loss; whether the model that it left is the one to keep."""
+        known = math.isfinite(self.best)
+        keep = not known or loss <= self.best + margin * abs(self.best)
+        self.best = min(self.best, loss)
+        if not math.isfinite(self._mark) or loss < self._mark - self.tolerance * abs(self._mark):
+            self._mark, self._waited = loss, 0
+        else:
+            self._waited += 1
+        half = (self.patience + 1) // 2
+        self._recent = [*self._recent, loss][-half - 1 :]
+        moved = max(self._recent) - min(self._recent)
+        settled = len(self._recent) > half and moved <= self.tolerance * abs(loss)
+        self.over = self.patience > 0 and (settled or self._waited >= self.patience)
+        return keep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a training came to.
+
+    Attributes
+    ----------
+    result
+        The kept model.
+    kept
+        The epoch's report that left it.
+    reports
+        Every epoch's.
+    converged
+        Whether the rule's test ended it, or its loss no longer improved.
+    pages
+        Fed, over all epochs.
+    """
+
+    result: TrainResult
+    kept: EpochReport
+    reports: Sequence[EpochReport]
+    converged: bool
+    pages: int
+
+    @property
+    def cycles(self) -> int | None:
+        """Over all epochs; None where the backend has no machine."""
+        cycles = [one.cycles for one in self.reports if one.cycles is not None]
+        return sum(cycles) if len(cycles) == len(self.reports) else None
+
+
+def check_stopping(request: TrainRequest) -> None:
+    """Raise TrainingError where a request's patience or tolerance is none."""
+    for name, value in (("patience", request.patience), ("tolerance", request.tolerance)):
+        if value is not None and not 0 <= value < math.inf:
+            raise TrainingError(f'argument "{name}" must be at least 0, not {value:g}')
+
+
+def run(
+    training: Training,
+    request: TrainRequest,
+    *,
+    feed: Callable[[Sink], int],
+    notify: Notify,
+    tell: Callable[[int, EpochReport, float], None] = lambda epoch, report, seconds: None,
+    held_out: HeldOut | None = None,
+) -> Outcome:
+    """Train until the end.
+
+    Parameters
+    ----------
+    feed
+        Gives all pages to a sink, and says how many they are.
+    tell
+        Is told of each epoch: its number, its report, its seconds.
+    held_out
+        Rows to judge models by.
+    """
+    stopping = Stopping(
+        patience=PATIENCE if request.patience is None else request.patience,
+        tolerance=TOLERANCE if request.tolerance is None else request.tolerance,
+    )
+    pages = 0
+    survey = training.survey
+    if survey is not None:
+        feed(survey)
+        training.end_survey()
+    reports: list[EpochReport] = []
+    best: tuple[int, Sequence[Parameter]] | None = None
+    for epoch in range(1, training.epochs + 1):
+        started = time.perf_counter()
+        pages += feed(training.sink)
+        report = training.end_epoch()
+        if report.loss is not None and not math.isfinite(report.loss):
+            raise diverged_error(f"the loss of epoch {epoch} is {report.loss}")
+        if request.nulls == "error" and report.skipped:
+            raise nulls_error(request.relation, report.skipped)
+        parameters = training.parameters() if stopping.patience or held_out is not None else ()
+        if held_out is not None:
+            report = replace(report, test_loss=held_out.loss(parameters))
+        if epoch == 1 and report.skipped and training.stream is None:  # of frames the backend says more
+            notify(skipped_notice(request.relation, report))
+        reports.append(report)
+        tell(epoch, report, time.perf_counter() - started)
+        loss, margin = (report.loss, MARGIN) if report.test_loss is None else (report.test_loss, 0.0)
+        if loss is not None and stopping.patience and stopping.better(loss, margin):
+            best = epoch, parameters
+        if report.converged or stopping.over:
+            break
+    epoch, parameters = best or (epoch, training.parameters())
+    result, kept = training.finish(parameters), reports[epoch - 1]
+    constant = training.constant_loss
+    if constant is not None and kept.loss is not None and kept.loss >= constant * (1 - TOLERANCE):
+        notify(_no_better(kept.loss, constant))
+    return Outcome(
+        result=replace(result, metadata={**result.metadata, "epoch": epoch}),
+        kept=kept,
+        reports=reports,
+        converged=report.converged or stopping.over,
+        pages=pages,
+    )
+
+
+def _no_better(loss: float, constant: float) -> Notice:
+    return Notice(
+        level=Level.WARNING,
+        message=f"the model is no better than a constant prediction, whose loss is {constant:.6g}; its own: {loss:.6g}",
+        hint="The features may tell nothing of the label; or train for more epochs, or with another learning rate.",
+    )

@@ -1,0 +1,308 @@
+"""A look at the rows before training: what the columns' means and deviations are, and which values are no numbers.
+
+In: a rule bound to a table, and one pass over the pages, by the simulator's unpacker or by the reference reader. Out:
+start values for the models that begin with a statistic of their columns; the same bits whoever looked. A row with a
+NaN or an infinity counts for nothing; whether there is one decides how the rows are to come. It trains nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dana.runtime.trainer import Json, Level, Notice, Notify, OutOfLine, SqlState, TrainingError, TrainRequest
+from dana.simulator.machine import Surveyed
+from dana.storage.types import SCALARS
+from dsl.hdfg.graph import Graph
+from dsl.hdfg.init import OF_COLUMNS, InitKind
+from hwgen.spec.bundle import Bundle
+
+Doubles = NDArray[np.float64]
+Floats = NDArray[np.float32]
+Place = tuple[str, str, int, int]
+"""A column and what it fills: its name, the input, the input's element, how many elements."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistic:
+    """A model that begins with a statistic of the columns that fill an input."""
+
+    model: str
+    kind: InitKind
+    of: str
+
+
+def statistics_of(graph: Graph) -> tuple[Statistic, ...]:
+    """The models of a rule that the table's columns start."""
+    found = ((str(node.name), node.init) for node in (graph.nodes[k] for k in graph.models))
+    return tuple(Statistic(model=name, kind=init.kind, of=init.of) for name, init in found if init.kind in OF_COLUMNS)
+
+
+def starts_from_columns(request: TrainRequest) -> bool:
+    """Whether models may begin with statistics: a warm start has those of its model."""
+    return request.standardize is not False and request.warm_start_from is None
+
+
+def wanted(request: TrainRequest, statistics: tuple[Statistic, ...]) -> bool:
+    """Whether a pass before the first epoch is needed: for statistics, weights, or because a page may hold a NaN."""
+    if (statistics and starts_from_columns(request)) or request.weight is not None or request.class_weight is not None:
+        return True
+    return skips_non_finite(request) and request.relation.pages is not None  # frames hold numbers only
+
+
+def skips_non_finite(request: TrainRequest) -> bool:
+    """Whether rows with a NaN or an infinity are to be left out."""
+    return request.nonfinite in (None, "skip")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What was seen.
+
+    Attributes
+    ----------
+    tuples
+        Rows of numbers with a weight above 0.
+    mean, deviation
+        By the rule's name of an input, in its shape; the deviation is that of the rows, not an estimate. A row counts
+        as often as its weight says.
+    bad
+        Likewise, how often an element is NaN or infinite.
+    early
+        Likewise the mean of the first rows, `first` of them: between a quarter and a half.
+    negative
+        How many weights are below 0.
+    classes
+        Sums of the weights by the label's class.
+    """
+
+    tuples: int
+    mean: Mapping[str, Doubles]
+    deviation: Mapping[str, Doubles]
+    bad: Mapping[str, Doubles]
+    early: Mapping[str, Doubles]
+    negative: int
+    classes: Doubles
+
+    @property
+    def first(self) -> int:
+        """Rows that `early` is of."""
+        return (1 << self.tuples.bit_length()) // 4
+
+    def start(self, statistic: Statistic) -> Floats:
+        """The values that a model begins with."""
+        if statistic.kind is InitKind.MEAN:
+            return self.mean[statistic.of].astype(np.float32)
+        deviation = self.deviation[statistic.of]
+        if statistic.kind is InitKind.DEVIATION:
+            return deviation.astype(np.float32)
+        largest = np.float64(np.finfo(np.float32).max)
+        scale = np.divide(1.0, deviation, out=np.ones_like(deviation), where=deviation > 0)
+        return np.asarray(np.minimum(scale, largest), dtype=np.float32)
+
+
+def survey_of(found: Surveyed, inputs: Iterable[Json]) -> Survey:
+    """What the simulator saw, by input; `inputs` as a Bundle's notes have them."""
+
+    def by_input(rows: Doubles) -> dict[str, Doubles]:
+        return {one["name"]: _taken(rows[one["row"] :], tuple(one["shape"])) for one in inputs}
+
+    deviation = np.sqrt(found.squares / (float(found.weights) or 1.0))
+    return Survey(
+        tuples=int(found.tuples),
+        mean=by_input(found.mean),
+        deviation=by_input(deviation),
+        bad=by_input(found.bad),
+        early=by_input(found.earlier),
+        negative=int(found.negative),
+        classes=found.classes,
+    )
+
+
+def nothing_surveyed(bundle: Bundle, *, weight: str | None, label: str | None, classes: int, tallied: bool) -> Surveyed:
+    """What a survey is to fill, for a Bundle of `compile_bundle`, columns of it, and so many classes to count.
+
+    With `tallied` it counts how often each value of the label is there.
+    """
+    rows = {one["name"]: one["row"] for one in bundle.notes["inputs"]}
+    row = {column: rows[input] for column, input, _, _ in bundle.notes["fills"]}
+    return Surveyed.nothing(
+        (bundle.tuple_rows, bundle.config.lanes),
+        weight=row.get(weight, -1),
+        label=row.get(label, -1),
+        classes=classes,
+        tallied=tallied,
+    )
+
+
+def _taken(rows: Doubles, shape: tuple[int, ...]) -> Doubles:
+    """Elements as the layout has them: the last axis over the lanes, a scalar in each of them."""
+    if not shape:
+        return rows[0, 0]  # type: ignore[no-any-return]
+    vectors = prod(shape[:-1])
+    length = -(-shape[-1] // rows.shape[1])
+    return rows[: vectors * length].reshape(vectors, -1)[:, : shape[-1]].reshape(shape)
+
+
+def survey_columns(
+    columns: Mapping[str, Floats], *, weight: str | None = None, label: str | None = None, classes: int = 0
+) -> Survey:
+    """The same of the values of a rule's inputs, shapes [rows, *shape], row by row as the simulator does it."""
+    flat = {name: values.reshape(len(values), -1) for name, values in columns.items()}
+    rows = np.concatenate(list(flat.values()), axis=1).astype(np.float64)
+    good = np.isfinite(rows).all(axis=1)
+    mean, squares = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
+    early = earlier = mean
+    count, total, sums = 0, 0.0, np.zeros(classes)
+    every = np.ones(len(rows)) if weight is None else columns[weight].astype(np.float64)
+    numbers = np.full(len(rows), -1.0) if label is None else columns[label].astype(np.float64)
+    for row, one, number in zip(rows[good], every[good], numbers[good], strict=True):
+        if one >= 0 and 0 <= number < classes:
+            sums[int(number)] += one
+        if not one > 0:
+            continue
+        count, total = count + 1, total + one
+        away = row - mean
+        mean = mean + away * (one / total)
+        squares = squares + one * (away * (row - mean))
+        if not count & count - 1:
+            early, earlier = mean, early
+    deviation = np.sqrt(squares / (total or 1.0))
+    ends = np.cumsum([values.shape[1] for values in flat.values()])[:-1]
+
+    def by_input(numbers: Doubles) -> dict[str, Doubles]:
+        parts = zip(columns.items(), np.split(numbers, ends), strict=True)
+        return {name: part.reshape(values.shape[1:]) for (name, values), part in parts}
+
+    return Survey(
+        tuples=count,
+        mean=by_input(mean),
+        deviation=by_input(deviation),
+        bad=by_input((~np.isfinite(rows)).sum(axis=0).astype(np.float64)),
+        early=by_input(earlier),
+        negative=int((every[good] < 0).sum()),
+        classes=sums,
+    )
+
+
+class NotFinite(OutOfLine):
+    """Rows hold values that are no numbers; the backend leaves such rows out where it makes frames of them."""
+
+
+class NegativeWeight(OutOfLine):
+    """A weight is below 0; the backend names the row where it makes frames of them."""
+
+
+INTEGERS = {one.name for one in SCALARS.values() if np.dtype(one.dtype).kind in "iu"}
+EXACT = 2.0**24
+"""Whole numbers up to this one are exact in binary32."""
+COARSE = 0.02
+"""Share of a column's deviation that rounding may take."""
+MANY = 50
+"""Rows from which a column that counts them is no coincidence."""
+
+FAR = 5.0
+"""Deviations of a mean of rows at random that chance does not bring about."""
+
+
+def judge(request: TrainRequest, survey: Survey, fills: Sequence[Place], labels: Sequence[str], notify: Notify) -> None:
+    """Say what a user should know: of features that they tell nothing, of labels that the rows lie in their order.
+
+    Raises
+    ------
+    NotFinite
+        A value is none, and such rows are to be left out.
+    NegativeWeight
+        A weight is below 0.
+    TrainingError
+        All weights are 0.
+    """
+    if survey.negative:
+        raise NegativeWeight(f"a weight in column {request.weight} of {request.relation.name} is negative")
+    if skips_non_finite(request) and any(bad.any() for bad in survey.bad.values()):
+        raise NotFinite(f"a value in use of {request.relation.name} is NaN or infinite")
+    if not survey.tuples and request.weight is not None:
+        raise TrainingError(
+            f'every row of {request.relation.name} has the weight 0 in column "{request.weight}"',
+            sqlstate=SqlState.DATA_EXCEPTION,
+        )
+    for column, input, _, _ in (one for one in fills if one[0] in labels):
+        away = np.abs(survey.early[input] - survey.mean[input])
+        least = max(FAR / max(survey.first, 1) ** 0.5, 0.25)
+        if (away > least * survey.deviation[input]).any():
+            notify(_in_order(request, column))
+        if survey.tuples > 1 and not survey.deviation[input].any():
+            notify(
+                Notice(
+                    level=Level.WARNING,
+                    message=f"column {column} of {request.relation.name}, the label, has a single value in all rows",
+                    hint="A model can learn nothing but that value.",
+                )
+            )
+    _judge_numbers(request, survey, [one for one in fills if one[0] not in labels], notify)
+    constant = [
+        column
+        for column, input, element, count in fills
+        if column not in (*labels, request.weight)
+        and not survey.deviation[input].reshape(-1)[element : element + count].any()
+    ]
+    if constant and survey.tuples > 1:
+        columns, have = ("columns", "have") if len(constant) > 1 else ("column", "has")
+        notify(
+            Notice(
+                level=Level.NOTICE,
+                message=f"{columns} {', '.join(constant)} of {request.relation.name} {have} a single value in all rows",
+                hint="Values are compared as real, of about seven digits: where they differ by less, train on their "
+                "differences from one of them.",
+            )
+        )
+
+
+def _judge_numbers(request: TrainRequest, survey: Survey, fills: Sequence[Place], notify: Notify) -> None:
+    """Say of which columns the machine's numbers are too coarse, and which of them number the rows."""
+    types = {one.name: one.type_name for one in request.relation.attributes}
+    coarse, counting = [], []
+    for column, input, element, _ in (one for one in fills if one[3] == 1 and one[0] in types):
+        mean, deviation, early = (
+            float(values[input].reshape(-1)[element]) for values in (survey.mean, survey.deviation, survey.early)
+        )
+        whole = types[column] in INTEGERS
+        exact = types[column] == "real" or (whole and abs(mean) + deviation < EXACT)
+        if not exact and 0 < deviation * COARSE < abs(mean) / EXACT:
+            coarse.append((column, mean))
+        # of a + b × row: deviation b × n / √12, and the mean of the first ones is as far away as their number says
+        away = abs(mean - early) / (3**0.5 * (1 - survey.first / max(survey.tuples, 1)))
+        numbers = deviation * 12**0.5 > 0.99 * survey.tuples and abs(away - deviation) < 0.01 * deviation
+        if whole and survey.tuples >= MANY and numbers:
+            counting.append(column)
+    for column, mean in coarse:
+        notify(
+            Notice(
+                level=Level.NOTICE,
+                message=f"column {column} of {request.relation.name} loses most of its digits: its numbers, near "
+                f"{mean:.6g}, become real, which has seven, and differ by less",
+                hint=f"Subtract a number in a query or a view, as in {column} - {mean:.0f}.",
+            )
+        )
+    for column in counting:
+        notify(
+            Notice(
+                level=Level.NOTICE,
+                message=f"column {column} of {request.relation.name} numbers the rows, or nearly so, and is a feature",
+                hint="Where it only tells rows apart, name the others with features => ARRAY[…], or make it the "
+                "primary key.",
+            )
+        )
+
+
+def _in_order(request: TrainRequest, label: str) -> Notice:
+    return Notice(
+        level=Level.NOTICE,
+        message=f"the rows of {request.relation.name} lie in the order of their labels in column {label}, or nearly so",
+        hint="Rows are trained in their order, and the last ones weigh most, so the model may be bad. Train on another "
+        "order, as with query => 'SELECT ... ORDER BY hashint8(id)'.",
+    )

@@ -1,0 +1,259 @@
+"""Many trainings in one call, and calls in the background: what they take and what they give, as Python values.
+
+In: a session, the name of a function of the extension, arguments as Python has them. Out: its rows; what the server
+says beside them becomes warnings (`dana.notices`). It decides nothing and checks nothing: the server does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any, Literal, TypeVar
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import class_row
+
+from dana.errors import UsageError
+from dana.session.notices import Messages
+from dana.session.results import Rows
+from dana.session.sources import names_of
+
+NAMES = ("features", "group_by", "metrics")
+"""Arguments that are names of columns or metrics."""
+
+Call = Literal["train", "train_groups", "cross_validate", "search"]
+"""What can run in the background."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTraining:
+    """One group's training; where its data could not be trained on, ``error`` says why and the numbers are None.
+
+    Attributes
+    ----------
+    key
+        The group: texts by column.
+    model
+        Its model, whose name ``dana_group`` makes of the key.
+    """
+
+    key: Mapping[str, str]
+    model: str
+    version: int | None
+    run: int | None
+    epochs: int | None
+    converged: bool | None
+    loss: float | None
+    tuples: int | None
+    skipped: int | None
+    wall_seconds: float | None
+    sqlstate: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """A fold of a cross-validation; after the last one the ``mean`` over the folds, and the ``deviation``.
+
+    Attributes
+    ----------
+    fold
+        ``1``, ``2`` …, ``mean``, ``deviation``.
+    trained, tested
+        Rows.
+    metrics
+        What ``dana_evaluate`` says, by name.
+    """
+
+    fold: str
+    trained: int | None
+    tested: int | None
+    epochs: float
+    loss: float | None
+    metrics: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchPoint:
+    """A point of a grid; one whose training failed has an ``error`` and no rank.
+
+    Attributes
+    ----------
+    rank
+        1 is the best.
+    score, deviation
+        The metric's mean over the folds, and its deviation.
+    """
+
+    rank: int | None
+    hyper: Mapping[str, Any]
+    score: float | None
+    deviation: float | None
+    metrics: Mapping[str, Any] | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A call in the background, as ``dana.job`` shows it.
+
+    Attributes
+    ----------
+    state
+        ``queued``, ``running``, ``done``, ``failed``, ``cancelled``; ``lost`` where its process ended without a word.
+    result
+        The rows of a call that is done.
+    sqlstate, message, detail, hint
+        The error of one that is not.
+    notices
+        What a job that is over told of its data.
+    """
+
+    id: int
+    function: str
+    arguments: Mapping[str, Any]
+    owner: str
+    state: str
+    pid: int | None
+    created: datetime
+    started: datetime | None
+    ended: datetime | None
+    result: Sequence[Mapping[str, Any]] | None
+    sqlstate: str | None
+    message: str | None
+    detail: str | None
+    hint: str | None
+    notices: Sequence[str]
+
+
+Row = TypeVar("Row")
+
+
+def as_sql(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that are not None, as the driver takes them: objects as JSON text, sequences as lists."""
+    return {name: _value(name, value) for name, value in arguments.items() if value is not None}
+
+
+def given(options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The options that are not None, for the argument ``training``; None where there are none."""
+    return {name: _checked(name, value) for name, value in options.items() if value is not None} or None
+
+
+def _checked(name: str, value: Any) -> Any:
+    if name in NAMES:
+        return names_of(name, value)
+    if name in ("label", "model", "key", "keep") and not isinstance(value, str):
+        raise TypeError(f"{name} must be a name, not a {type(value).__name__}")
+    return value
+
+
+def _value(name: str, value: Any) -> Any:
+    value = _checked(name, value)
+    if name == "nulls" and not isinstance(value, Mapping):
+        return str(value)
+    if name in ("grid", "class_weight") or isinstance(value, Mapping):
+        return _json(value)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return list(value)
+    return value
+
+
+def _json(value: Any) -> str:
+    """Text of a value in which mappings, sequences and NumPy's numbers may be of any kind."""
+    return json.dumps(_with_plain_keys(value), default=_plain)
+
+
+def _with_plain_keys(value: Any) -> Any:
+    """Mappings whose keys are no NumPy numbers: labels often are."""
+    if not isinstance(value, Mapping):
+        return value
+    return {key.item() if hasattr(key, "item") else key: _with_plain_keys(one) for key, one in value.items()}
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return dict(value) if isinstance(value, Mapping) else list(value)
+
+
+DECLARED = """
+SELECT n.nspname, p.proargnames[1:p.pronargs],
+    ARRAY(SELECT pg_catalog.format_type(t.type, NULL)
+        FROM pg_catalog.unnest(p.proargtypes) WITH ORDINALITY AS t (type, n) ORDER BY t.n)
+FROM pg_catalog.pg_extension AS e
+JOIN pg_catalog.pg_depend AS d ON d.refobjid = e.oid
+    AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass::oid
+    AND d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass::oid AND d.deptype = 'e'::"char"
+JOIN pg_catalog.pg_proc AS p ON p.oid = d.objid AND p.pronamespace = e.extnamespace
+JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
+WHERE e.extname = 'dana'::name AND p.proname = %s::name
+"""
+"""Schema of one of the extension's functions for users, and names and types of its arguments."""
+
+
+def _invocation(
+    session: psycopg.Connection[Any], function: str, arguments: Mapping[str, Any]
+) -> tuple[sql.Composed, dict[str, Any]]:
+    """The call of one of the extension's functions, and its parameters.
+
+    All arguments are given, by name, in the types that are declared: a function of the same name that somebody else
+    made in that schema, with other types or fewer arguments, could fit a shorter call better.
+    """
+    found = session.execute(DECLARED, (function,)).fetchone()
+    if found is None:
+        raise UsageError(f"the database has no function {function}()", hint="Run CREATE EXTENSION dana there.")
+    schema, names, types = found
+    unknown = sorted({name for name, value in arguments.items() if value is not None} - set(names))
+    if unknown:
+        known = ", ".join(names)
+        raise UsageError(f"{function}() has no argument {', '.join(unknown)}", hint=f"It has: {known}.")
+    values = as_sql(arguments)
+    passed = [
+        sql.SQL("{} => {}::{}").format(sql.Identifier(name), sql.Placeholder(name), sql.SQL(kind))
+        for name, kind in zip(names, types, strict=True)
+    ]
+    made = sql.SQL("{}({})").format(sql.Identifier(schema, function), sql.SQL(", ").join(passed))
+    return made, {name: values.get(name) for name in names}
+
+
+def call(session: psycopg.Connection[Any], function: str, arguments: Mapping[str, Any], row: type[Row]) -> Rows[Row]:
+    """Call a function of the extension with named arguments; its rows, of which ``row`` names the columns."""
+    invocation, values = _invocation(session, function, arguments)
+    columns = [sql.Identifier(one.name) for one in fields(row) if not one.name.startswith("_")]  # type: ignore[arg-type]
+    statement = sql.SQL("SELECT {} FROM {}").format(sql.SQL(", ").join(columns), invocation)
+    with Messages(session), session.cursor(row_factory=class_row(row)) as cursor:
+        return Rows(cursor.execute(statement, values).fetchall())
+
+
+def value(session: psycopg.Connection[Any], function: str, arguments: Mapping[str, Any]) -> Any:
+    """The same for a function that returns one value."""
+    invocation, values = _invocation(session, function, arguments)
+    with Messages(session):
+        row = session.execute(sql.SQL("SELECT {}").format(invocation), values).fetchone()
+    return None if row is None else row[0]
+
+
+def lines(session: psycopg.Connection[Any], function: str, arguments: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """The rows of a function, whatever their columns."""
+    invocation, values = _invocation(session, function, arguments)
+    with Messages(session):
+        return session.execute(sql.SQL("SELECT * FROM {}").format(invocation), values).fetchall()
+
+
+def start(session: psycopg.Connection[Any], call: Call, arguments: Mapping[str, Any]) -> int:
+    """Start a call in the background; the job's number."""
+    asked = {"function": f"dana_{call.removeprefix('dana_')}", "arguments": given(arguments) or {}}
+    return int(value(session, "dana_start", asked))
+
+
+def jobs(session: psycopg.Connection[Any], number: int | None = None, limit: int | None = None) -> Rows[Job]:
+    """The jobs of the session's roles, the newest first, at most so many; or the one of a number."""
+    columns = sql.SQL(", ").join(sql.Identifier(field.name) for field in fields(Job))
+    statement = sql.SQL(
+        "SELECT {} FROM dana.job WHERE %(id)s::bigint IS NULL OR id = %(id)s ORDER BY id DESC LIMIT %(limit)s"
+    )
+    with session.cursor(row_factory=class_row(Job)) as cursor:
+        return Rows(cursor.execute(statement.format(columns), {"id": number, "limit": limit}).fetchall())

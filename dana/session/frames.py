@@ -1,0 +1,315 @@
+"""Data frames as columns of a table: types are chosen, what is missing becomes NULL.
+
+In: a pandas data frame; a table of Arrow, or anything that gives one by its C stream (polars, DuckDB …); a mapping of
+names to arrays or lists. Out: columns of `dana.tables`. Neither pandas nor pyarrow is needed where neither is given.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dana.errors import UsageError
+from dana.session.tables import Column, Fixed, Varying
+from dana.storage.types import ARRAYS, SCALARS
+
+EPOCH = np.datetime64("2000-01-01")  # POSTGRES_EPOCH_JDATE of timestamp.h
+
+NUMBERS = {
+    np.dtype(narrow): np.dtype(wide)
+    for wide, narrows in {"?": "?", "i2": "i1 u1 i2", "i4": "u2 i4", "i8": "u4 i8", "f4": "f2 f4", "f8": "f8"}.items()
+    for narrow in narrows.split()
+}
+"""NumPy's types of numbers, and the ones in which PostgreSQL holds them."""
+
+SQL_TYPES = {np.dtype(one.dtype): one.name for one in SCALARS.values()}
+ARRAY_ELEMENTS = {one.dtype: one for one in ARRAYS.values()}
+
+
+def columns_of(data: Any) -> dict[str, Column]:
+    """The columns of a data frame, in their order.
+
+    Parameters
+    ----------
+    data
+        ``pandas.DataFrame`` (its index is left out), ``pyarrow.Table``, ``polars.DataFrame``, or a mapping of names to
+        arrays, series or lists. NaN, NaT, None and Arrow's nulls become NULL.
+
+    Returns
+    -------
+    dict
+        By name. Integers become smallint, integer or bigint, as wide as they were; floats real or double precision;
+        booleans boolean; texts and categories text; days date; moments timestamp, with a time zone timestamptz;
+        durations interval; bytes bytea; ``decimal.Decimal`` double precision, UUIDs uuid; a matrix of floats an array.
+
+    Raises
+    ------
+    UsageError
+        It is none of these, or a column is.
+    """
+    names: list[Any]
+    if hasattr(data, "iloc") and hasattr(data, "columns"):  # before Arrow, which pandas would need pyarrow for
+        names, values = list(data.columns), [data.iloc[:, k] for k in range(data.shape[1])]
+    elif hasattr(data, "iloc"):
+        raise UsageError(
+            "a Series is one column, not a data frame",
+            hint="series.to_frame() makes one of it, series.to_frame().T of a row.",
+        )
+    elif hasattr(data, "__arrow_c_stream__"):
+        table = _pyarrow().table(data)
+        names, values = list(table.column_names), list(table.columns)
+    elif isinstance(data, Mapping):
+        names, values = list(data), list(data.values())
+    else:
+        raise UsageError(
+            f"a data frame of pandas, Arrow or polars, or a dict of arrays is expected, not {type(data).__name__}"
+        )
+    found: dict[str, Column] = {}
+    for name, value in zip(names, values, strict=True):
+        if isinstance(name, tuple):
+            raise UsageError(f"columns must have plain names, not {name!r}", hint="Flatten the frame's columns first.")
+        if str(name) in found:
+            raise UsageError(f"two columns have the name {str(name)!r}")
+        found[str(name)] = column_of(str(name), value)
+    return found
+
+
+def column_of(name: str, values: Any) -> Column:
+    """One column of what `columns_of` takes."""
+    if hasattr(values, "combine_chunks") or hasattr(values, "__arrow_c_array__"):
+        return _of_arrow(name, values)
+    if hasattr(values, "__arrow_c_stream__") and not hasattr(values, "iloc"):
+        return _of_arrow(name, _pyarrow().chunked_array(values))
+    if hasattr(values, "iloc"):
+        return _of_series(name, values)
+    if isinstance(values, np.ndarray):
+        return _of_array(name, values)
+    if isinstance(values, Sequence) and not isinstance(values, str | bytes):
+        return _of_objects(name, list(values))
+    if hasattr(values, "__array__"):
+        return _of_array(name, np.asarray(values))
+    raise UsageError(f"column {name} must be an array or a list, not {type(values).__name__}")
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow as pa
+    except ModuleNotFoundError:
+        raise UsageError(
+            "reading this data frame needs the package pyarrow", hint="Run: pip install 'dana-db[analyst]'"
+        ) from None
+    return pa
+
+
+def _of_array(name: str, values: NDArray[Any], valid: NDArray[np.bool_] | None = None) -> Column:
+    """Of an array of NumPy; `valid` says what else than NaN and NaT is NULL."""
+    given = valid
+    valid = np.ones(values.shape[:1], dtype=np.bool_) if valid is None else valid
+    kind, dtype = values.dtype.kind, values.dtype.newbyteorder("=")
+    if values.ndim == 2 and kind == "f":
+        return _of_matrix(name, values)
+    if values.ndim != 1:
+        raise UsageError(f"column {name} must be a vector, or a matrix of floats, not of shape {values.shape}")
+    if dtype == np.uint64:
+        if values.max(initial=0) > np.iinfo(np.int64).max:
+            raise UsageError(f"column {name} has integers beyond those of bigint")
+        return Fixed("bigint", valid, values.astype(np.int64))
+    if dtype in NUMBERS:
+        wide = NUMBERS[dtype]
+        return Fixed(SQL_TYPES[wide], _present(values, valid), values.astype(wide))
+    if kind == "M":
+        day = np.datetime_data(values.dtype)[0] in ("Y", "M", "W", "D")
+        since = values.astype("M8[D]" if day else "M8[us]") - EPOCH
+        return Fixed("date" if day else "timestamp", _present(values, valid), since.astype("i4" if day else "i8"))
+    if kind == "m":
+        intervals = np.zeros(len(values), dtype=[("us", ">i8"), ("days", ">i4"), ("months", ">i4")])
+        intervals["us"] = values.astype("m8[us]").astype("i8")
+        return Fixed("interval", _present(values, valid), intervals.view("V16"))
+    if kind in "OUST":
+        return _of_objects(name, values.tolist(), given)
+    raise UsageError(f"column {name} has the type {values.dtype}, which has no counterpart in PostgreSQL")
+
+
+def _present(values: NDArray[Any], valid: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    missing = {"f": np.isnan, "m": np.isnat, "M": np.isnat}.get(values.dtype.kind)
+    return valid if missing is None else valid & ~np.asarray(missing(values), dtype=np.bool_)
+
+
+def _of_matrix(name: str, values: NDArray[Any]) -> Column:
+    """A row of the matrix is an array: its header (array_recv), then each element's length and value."""
+    rows, length = values.shape
+    wide = NUMBERS.get(values.dtype.newbyteorder("="))
+    if wide is None:
+        raise UsageError(f"column {name} has the type {values.dtype}, which has no counterpart in PostgreSQL")
+    element = ARRAY_ELEMENTS[wide.str[1:]]
+    fields = np.zeros(
+        rows, dtype=[("head", ">i4", 5), ("elements", [("length", ">i4"), ("value", wide.newbyteorder(">"))], length)]
+    )
+    fields["head"] = (
+        1,
+        0,
+        element.oid,
+        length,
+        1,
+    )  # dimensions, whether there are NULLs, elements' type, length, lower bound
+    fields["elements"]["length"] = wide.itemsize
+    fields["elements"]["value"] = values
+    return Fixed(f"{element.name}[]", np.ones(rows, dtype=np.bool_), fields.view(f"V{fields.dtype.itemsize}"))
+
+
+def _of_series(name: str, values: Any) -> Column:
+    """Of a series of pandas."""
+    dtype = values.dtype
+    if isinstance(dtype, np.dtype):
+        return _of_array(name, values.to_numpy())
+    if hasattr(values, "cat"):
+        return _taken(name, column_of(name, values.cat.categories.to_series()), values.cat.codes.to_numpy())
+    if hasattr(dtype, "pyarrow_dtype") or getattr(dtype, "storage", "") == "pyarrow":  # pandas 3 has texts there
+        return _of_arrow(name, values.array.__arrow_array__())
+    missing = values.isna().to_numpy()
+    if dtype.kind == "M":  # with a time zone
+        moments = values.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
+        return _zoned(_of_array(name, moments.astype("M8[us]")))
+    if dtype.kind in "iufb":  # Int64, Float64, boolean: values beside a mask; and those of a sparse series
+        numbers = dtype.numpy_dtype if hasattr(dtype, "numpy_dtype") else dtype.subtype
+        plain = values.to_numpy(dtype=numbers, na_value=numbers.type(0)) if missing.any() else values.to_numpy(numbers)
+        return _of_array(name, plain, ~missing)
+    return _of_array(name, values.to_numpy(dtype=object), ~missing)
+
+
+def _zoned(column: Column) -> Column:
+    assert isinstance(column, Fixed)
+    return Fixed("timestamptz", column.valid, column.values)
+
+
+def _taken(name: str, categories: Column, codes: NDArray[Any]) -> Column:
+    if not len(categories.valid):  # nothing can be taken of none
+        return _of_objects(name, [None] * len(codes))
+    return categories.take(codes)
+
+
+def _of_arrow(name: str, values: Any) -> Column:
+    pa = _pyarrow()
+    is_, kind = pa.types, values.type
+    if is_.is_dictionary(kind) and not len(values):  # which Arrow cannot combine
+        return _of_arrow(name, pa.array([], kind.value_type))
+    if is_.is_string(kind):  # many chunks together may be too long for offsets of 32 bits
+        values = values.cast(pa.large_string())
+    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else pa.array(values)
+    valid = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
+    if is_.is_dictionary(kind):
+        codes = array.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+        return _taken(name, _of_arrow(name, array.dictionary), codes)
+    if is_.is_string(kind) or is_.is_large_string(kind) or is_.is_string_view(kind):
+        return _of_offsets("text", valid, array.cast(pa.large_string()))
+    if is_.is_binary(kind) or is_.is_large_binary(kind) or is_.is_fixed_size_binary(kind) or is_.is_binary_view(kind):
+        return _of_offsets("bytea", valid, array.cast(pa.large_binary()))
+    if is_.is_decimal(kind):
+        array, kind = array.cast(pa.float64()), pa.float64()
+    if is_.is_boolean(kind) or is_.is_integer(kind) or is_.is_floating(kind):
+        plain = array.fill_null(False if is_.is_boolean(kind) else 0)
+        return _of_array(name, plain.to_numpy(zero_copy_only=False), valid)
+    if is_.is_date(kind):
+        return _of_array(name, array.cast(pa.date32()).to_numpy(zero_copy_only=False).astype("M8[D]"), valid)
+    if is_.is_timestamp(kind):
+        moments = array.cast(pa.timestamp("us", kind.tz), safe=False).to_numpy(zero_copy_only=False)
+        return (_zoned if kind.tz else _same)(_of_array(name, moments.astype("M8[us]"), valid))
+    if is_.is_duration(kind):
+        return _of_array(name, array.to_numpy(zero_copy_only=False).astype("m8[us]"), valid)
+    if is_.is_fixed_size_list(kind) and is_.is_floating(kind.value_type) and valid.all():
+        numbers = array.flatten().to_numpy(zero_copy_only=False)
+        return _of_matrix(name, numbers.reshape(len(array), kind.list_size))
+    return _of_objects(name, array.to_pylist())
+
+
+def _same(column: Column) -> Column:
+    return column
+
+
+def _of_offsets(kind: str, valid: NDArray[np.bool_], array: Any) -> Column:
+    """Of Arrow's texts: 64-bit offsets into bytes."""
+    _, offsets, data = array.buffers()
+    places = np.zeros(1, dtype=np.int64)  # an empty array may have no offsets
+    if len(array):
+        places = np.frombuffer(offsets, dtype=np.int64)[array.offset : array.offset + len(array) + 1]
+    bytes_ = np.frombuffer(data, dtype=np.uint8) if data is not None and data.size else np.empty(0, dtype=np.uint8)
+    return Varying(kind, valid, bytes_, places[:-1], np.where(valid, np.diff(places), 0))
+
+
+Convert = Callable[[list[Any]], Any]
+
+OBJECTS: tuple[tuple[tuple[type, ...], str, Convert], ...] = (
+    ((str,), "text", lambda found: [each.encode() for each in found]),
+    ((bool, np.bool_), "boolean", lambda found: np.array(found, dtype=np.bool_)),
+    ((int, np.integer), "bigint", lambda found: np.array(found, dtype=np.int64)),
+    ((int, float, Decimal, np.number), "double precision", lambda found: np.array(found, dtype=np.float64)),
+    ((bytes, bytearray), "bytea", list),
+    ((UUID,), "uuid", lambda found: np.array([each.bytes for each in found], dtype="V16")),
+    ((dt.time,), "time", lambda found: np.array([_microseconds(each) for each in found], dtype=np.int64)),
+    ((dt.date,), "date", lambda found: np.array(found, dtype="M8[D]")),
+    ((dt.date, np.datetime64), "timestamp", lambda found: np.array(list(map(_moment, found)), dtype="M8[us]")),
+    ((dt.timedelta, np.timedelta64), "interval", lambda found: np.array(found, dtype="m8[us]")),
+)
+"""What a list of Python's values may be of, which type that is, and how it is written; the first that fits all."""
+
+
+def _microseconds(value: dt.time) -> int:
+    if value.tzinfo is not None:
+        raise OverflowError("times of day have no time zone here")
+    return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
+
+
+def _moment(value: Any) -> Any:
+    zoned = isinstance(value, dt.datetime) and value.tzinfo is not None
+    return value.astimezone(dt.UTC).replace(tzinfo=None) if zoned else value
+
+
+def _missing(value: Any) -> bool:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # of pandas, which need not be there
+        return True
+    return isinstance(value, float | Decimal | np.inexact | np.datetime64 | np.timedelta64) and bool(value != value)
+
+
+def _of_objects(name: str, values: list[Any], valid: NDArray[np.bool_] | None = None) -> Column:
+    """Of values of Python, all of a kind, or missing; `valid` says which are not."""
+    if valid is None:
+        valid = ~np.fromiter(map(_missing, values), dtype=np.bool_, count=len(values))
+    found = values if valid.all() else [each for each, kept in zip(values, valid, strict=True) if kept]
+    types = set(map(type, found))
+    # a datetime is a date to Python; what is both would lose its hours
+    fitting = (
+        (sql_type, convert)
+        for kinds, sql_type, convert in OBJECTS
+        if all(issubclass(each, kinds) and (sql_type != "date" or each is dt.date) for each in types)
+    )
+    sql_type, convert = next(fitting, ("", list))
+    if not sql_type:
+        row = next(k for k, each in enumerate(values) if valid[k] and type(each) is not str)
+        raise UsageError(
+            f"column {name} must be numbers, texts, dates … of one kind, but row {row} has {values[row]!r}",
+            hint="Convert the column first, with astype(str) for instance.",
+        )
+    zones = {each.tzinfo is not None for each in found if isinstance(each, dt.datetime)}
+    if len(zones) > 1:
+        raise UsageError(f"column {name} has moments with and without a time zone")
+    try:
+        made = convert(found)
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise UsageError(f"column {name} has a value that is no {sql_type}: {error}") from None
+    if isinstance(made, list):
+        lengths = np.zeros(len(values), dtype=np.int64)
+        lengths[valid] = np.fromiter(map(len, made), dtype=np.int64, count=len(made))
+        data = np.frombuffer(b"".join(made), dtype=np.uint8)
+        return Varying(sql_type, valid, data, np.cumsum(lengths) - lengths, lengths)
+    whole = np.zeros(len(values), dtype=made.dtype)
+    whole[valid] = made
+    if sql_type in ("uuid", "time"):
+        return Fixed(sql_type, valid, whole)
+    column = _of_array(name, whole, valid)
+    return _zoned(column) if zones == {True} else column

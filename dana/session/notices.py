@@ -1,0 +1,89 @@
+"""What the server says beside its answers, as warnings of Python.
+
+In: a session. Out: its WARNINGs and NOTICEs, with details and hints, as `ServerWarning` and `ServerNotice` where the
+caller's code is: in a notebook below the cell, from the command on stderr. Each text comes once for a call, and again
+for the next one, although Python tells the same warning of one line only once.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterable
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+import psycopg
+from psycopg.errors import Diagnostic
+
+PROGRESS = ("_notice_epoch", "_notice_run")
+"""Ends of the names of the extension's functions whose NOTICEs somebody asked for, by the setting dana.notices."""
+
+
+class ServerWarning(UserWarning):
+    """A WARNING of the server: something is likely wrong."""
+
+
+class ServerNotice(UserWarning):
+    """A NOTICE of the server: what was done to the data, or what one may not expect."""
+
+
+CATEGORIES: dict[str | None, type[UserWarning]] = {
+    "WARNING": ServerWarning,
+    "NOTICE": ServerNotice,
+    "INFO": ServerNotice,
+}
+
+
+def is_progress(said: Diagnostic) -> bool:
+    """Whether it tells of an epoch or of a training's end, which is no news of the data."""
+    return (said.source_function or "").endswith(PROGRESS)
+
+
+class Messages:
+    """Collects what the server says in a ``with`` block, and warns of it at its end, errors or not.
+
+    Parameters
+    ----------
+    session
+        Connection of psycopg.
+    """
+
+    def __init__(self, session: psycopg.Connection[Any]) -> None:
+        self._session = session
+        self._said: dict[tuple[type[UserWarning], str], None] = {}
+
+    def __enter__(self) -> Self:
+        self._session.add_notice_handler(self._hear)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._session.remove_notice_handler(self._hear)
+        _warn(self._said)
+
+    def _hear(self, said: Diagnostic) -> None:
+        category = CATEGORIES.get(said.severity_nonlocalized)
+        if category is not None and not is_progress(said):
+            parts = ("", said.message_primary), ("\nDetail: ", said.message_detail), ("\nHint: ", said.message_hint)
+            self._said[category, "".join(title + text for title, text in parts if text)] = None
+
+
+def repeat(notices: Iterable[str]) -> None:
+    """Warn of what a job told, as `dana.job` has it: the level before each text."""
+    said = (notice.partition(": ") for notice in notices)
+    _warn((CATEGORIES[level], text) for level, _, text in said)
+
+
+def _warn(said: Iterable[tuple[type[UserWarning], str]]) -> None:
+    caller = _caller()
+    for category, text in said:
+        # a registry of its own: Python's is the module's, in which a notebook's cell that runs again is silent
+        warnings.warn_explicit(text, category, caller.f_code.co_filename, caller.f_lineno, registry={})
+
+
+def _caller() -> FrameType:
+    """The frame that called this package; where all are its own, the outermost."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "dana":
+        frame = frame.f_back
+    return frame

@@ -1,0 +1,318 @@
+/*
+ * A rule's own code in the place of the engine: batches of tuples through functions that dana/jit made.
+ *
+ * In: tuples one after the other, and where batches and the epoch end. Out: the scratchpad's symbols, bit for bit as the
+ * engine's instructions leave them. No cycle is counted here: rounds.c knows how long each section takes.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core.h"
+#include "numerics.h"
+
+/* The next epoch is run by code or by the engine, each of which wants its tuples in its own way */
+void
+sim_choose_road(struct sim *sim, bool fast)
+{
+	sim->fast = fast;
+	sim->fill = (struct sim_fill){.unit = sim->unit, .group = sim->group, .stride = sim->tuple_stride};
+	if (fast)
+		sim->fill = (struct sim_fill){
+			.unit = sim->lanes,
+			.group = INT32_MAX,
+			.stride = (ptrdiff_t)sim->tuple_rows * sim->lanes,
+		};
+}
+
+/* Floats of a symbol's vector from the scratchpad's rows of thread 0, or into those of all threads */
+static void
+take_in(struct sim *sim, const struct sim_compiled_symbol *symbol)
+{
+	float *to = sim->compiled.state + symbol->first;
+	const float *row = sim->scratch + (ptrdiff_t)symbol->row * sim->unit;
+
+	if (symbol->last == 0)
+		*to = dn_flush(*row);
+	for (int32_t v = 0; v < symbol->leading; v++, to += symbol->stride)
+		for (int32_t e = 0; e < symbol->last; row += sim->unit)
+			for (int32_t lane = 0; lane < sim->lanes && e < symbol->last; lane++, e++)
+				to[e] = dn_flush(row[lane]);
+}
+
+static void
+give_back(struct sim *sim, const struct sim_compiled_symbol *symbol)
+{
+	const float *from = symbol->first < 0 ? sim->e.loss : sim->compiled.state + symbol->first;
+	float *row = sim->scratch + (ptrdiff_t)symbol->row * sim->unit;
+
+	if (symbol->last == 0)
+		for (int32_t lane = 0; lane < sim->unit; lane++)
+			row[lane] = *from;
+	for (int32_t v = 0; v < symbol->leading; v++, from += symbol->stride)
+		for (int32_t e = 0; e < symbol->last; e += sim->lanes, row += sim->unit)
+			for (int32_t lane = 0; lane < sim->unit; lane++)
+				row[lane] = e + lane % sim->lanes < symbol->last ? from[e + lane % sim->lanes] : 0.0f;
+}
+
+/* Room for tuples until there are enough to be run at a time, or the batch is whole */
+static void
+make_room(struct sim *sim)
+{
+	struct sim_epoch *e = &sim->e;
+
+	e->slot = sim->batched;
+	e->in_slot = e->phase.in_round = 0;
+	e->phase.room = sim->most;
+	if (sim->compiled.rows == NULL && sim->batch != SIM_WHOLE_EPOCH && sim->batch - e->joined < (uint64_t)sim->most)
+		e->phase.room = (int32_t)(sim->batch - e->joined);
+}
+
+/* An epoch begins: the models are as the scratchpad has them */
+void
+sim_compiled_begin(struct sim *sim)
+{
+	const struct sim_compiled *code = &sim->compiled;
+
+	for (int32_t k = 0; k < code->n_symbols; k++)
+		if (code->symbols[k].into)
+			take_in(sim, &code->symbols[k]);
+	code->begin(code->state, NULL, code->slots, 0);
+	make_room(sim);
+}
+
+/* Joins what waits on a stack for `tuples` tuples, from the fewest to the most */
+static void
+finish(const struct sim_compiled *code, int32_t number, uint64_t tuples)
+{
+	const struct sim_compiled_merge *merge = &code->merges[number];
+	int32_t level = __builtin_ctzll(tuples);
+	const float *last = code->state + merge->first + level * merge->size;
+
+	for (level++; tuples >> level != 0; level++)
+	{
+		float *first = code->state + merge->first + level * merge->size;
+
+		if (!(tuples >> level & 1))
+			continue;
+		for (int64_t k = 0; k < merge->size; k++)
+			switch (merge->op)
+			{
+				case SIM_ADD:
+					first[k] = dn_add(first[k], last[k]);
+					break;
+				case SIM_MUL:
+					first[k] = dn_mul(first[k], last[k]);
+					break;
+				case SIM_MAX:
+					first[k] = dn_max(first[k], last[k]);
+					break;
+				default:
+					first[k] = dn_min(first[k], last[k]);
+			}
+		last = first;
+	}
+	code->slots[number] = last - code->state - merge->first;
+}
+
+/* Compensated (Kahan 1965), as in the language's definition */
+static void
+add_loss(struct sim_epoch *e, float loss)
+{
+	const float y = dn_sub(loss, e->loss[1]), total = dn_add(e->loss[0], y);
+
+	e->loss[1] = dn_sub(dn_sub(total, e->loss[0]), y);
+	e->loss[0] = total;
+}
+
+static void
+end_batch(struct sim *sim, const float *tuples, bool epoch_last)
+{
+	const struct sim_compiled *code = &sim->compiled;
+	struct sim_epoch *e = &sim->e;
+
+	for (int32_t k = 0; k < code->n_merges; k++)
+		finish(code, k, e->joined);
+	if (code->loss >= 0)
+	{
+		finish(code, code->loss, e->joined);
+		add_loss(e, code->state[code->merges[code->loss].first + code->slots[code->loss]]);
+	}
+	(epoch_last ? code->last : code->after)(code->state, tuples, code->slots, 0);
+	e->joined = 0;
+}
+
+static inline bool
+is_row(float n, int32_t rows)
+{
+	return (n >= 0.0f) & (n < (float)rows) & (n == (float)(int32_t)n); /* no branches */
+}
+
+/* Whether the tuples choose rows that there are; else the fault of the first that does not, by round, index, tuple */
+static bool
+in_range(struct sim *sim)
+{
+	const struct sim_compiled *code = &sim->compiled;
+	struct sim_epoch *e = &sim->e;
+	const int32_t count = e->phase.in_round;
+	const int32_t round = code->rows != NULL ? 1 : sim->round_tuples; /* count: of whole ones, or a batch's rest */
+	int32_t wrong = 0;
+
+	for (int32_t k = 0; k < code->n_indices; k++)
+		for (int32_t t = 0; t < count; t++)
+			wrong |= !is_row(sim->batched[t * sim->fill.stride + code->indices[k].first], code->indices[k].rows);
+	for (int32_t first = 0; wrong && first < count; first += round)
+		for (int32_t k = 0; k < code->n_indices; k++)
+			for (int32_t t = first; t < first + round && t < count; t++)
+				if (!is_row(sim->batched[t * sim->fill.stride + code->indices[k].first], code->indices[k].rows))
+				{
+					e->fault = SIM_FAULT_INDEX;
+					e->fault_page = SIM_UNKNOWN_PAGE;
+					e->fault_pointer = (uint32_t)k;
+					return false;
+				}
+	return true;
+}
+
+/* Batches of one tuple */
+static void
+run_rows(struct sim *sim, int32_t count, bool epoch_last)
+{
+	const struct sim_compiled *code = &sim->compiled;
+
+	count -= epoch_last;
+	if (count > 0)
+		code->rows(code->state, sim->batched, sim->e.loss, count);
+	if (epoch_last)
+		code->last_row(code->state, sim->batched + count * sim->fill.stride, sim->e.loss, 1);
+}
+
+static void
+run_blocks(struct sim *sim, int32_t count, bool epoch_last)
+{
+	const struct sim_compiled *code = &sim->compiled;
+	const float *tuple = sim->batched;
+	const ptrdiff_t stride = sim->fill.stride;
+	struct sim_epoch *e = &sim->e;
+
+	if (e->joined == 0)
+		code->before(code->state, tuple, code->slots, 0);
+	for (; count >= SIM_BLOCK; count -= SIM_BLOCK, tuple += SIM_BLOCK * stride)
+	{
+		code->block(code->state, tuple, code->slots, __builtin_ctzll(~(e->joined / SIM_BLOCK)));
+		e->joined += SIM_BLOCK;
+	}
+	for (; count > 0; count--, tuple += stride)
+	{
+		code->one(code->state, tuple, code->slots, __builtin_ctzll(~e->joined));
+		e->joined++;
+	}
+	if (epoch_last || e->joined == sim->batch)
+		end_batch(sim, tuple - stride, epoch_last);
+}
+
+/* Runs the tuples that have come, before the next one comes or the epoch ends; false: a fault */
+bool
+sim_compiled_run(struct sim *sim, bool epoch_last)
+{
+	struct sim_epoch *e = &sim->e;
+	const int32_t count = e->phase.in_round;
+
+	if (!in_range(sim))
+		return false;
+	if (sim->compiled.rows == NULL && e->joined + (uint64_t)count > (uint64_t)sim->round_tuples << sim->levels)
+	{
+		e->fault = SIM_FAULT_STACK;
+		e->fault_page = SIM_UNKNOWN_PAGE;
+		return false;
+	}
+	if (sim->compiled.rows != NULL)
+		run_rows(sim, count, epoch_last);
+	else
+		run_blocks(sim, count, epoch_last);
+	make_room(sim);
+	return true;
+}
+
+/* The epoch has ended: symbols to the scratchpad */
+void
+sim_compiled_end(struct sim *sim)
+{
+	const struct sim_compiled *code = &sim->compiled;
+
+	for (int32_t k = 0; k < code->n_symbols; k++)
+		if (code->symbols[k].out)
+			give_back(sim, &code->symbols[k]);
+}
+
+/* --- proof ------------------------------------------------------------------------------------------------------- */
+
+/* An epoch of a few pages, by code as fast as it goes, or instruction by instruction; false: a fault */
+static bool
+run_pages(struct sim *sim, bool fast, const uint8_t *pages, size_t n_pages, uint64_t *cycles)
+{
+	const bool plain = sim->plain;
+
+	sim_choose_road(sim, fast);
+	sim->plain = plain || !fast;
+	sim_epoch_begin(sim);
+	for (size_t k = 0; k < n_pages && sim->e.fault == SIM_FAULT_NONE; k++)
+		(void)sim_page(sim, pages + k * (size_t)sim->machine.page_size);
+	if (sim->e.fault == SIM_FAULT_NONE)
+		*cycles = sim_epoch_end(sim);
+	if (fast && sim->e.fault == SIM_FAULT_NONE)
+		sim_compiled_end(sim);
+	sim->plain = plain;
+	return sim->e.fault == SIM_FAULT_NONE;
+}
+
+static bool
+same(const struct sim *sim, const struct sim_compiled_symbol *symbol, const float *other)
+{
+	const ptrdiff_t first = (ptrdiff_t)symbol->row * sim->unit;
+	const int32_t rows = symbol->last == 0 ? 1 : (symbol->last + sim->lanes - 1) / sim->lanes;
+
+	for (int32_t v = 0; v < symbol->leading; v++)
+		for (int32_t e = 0; e < (symbol->last == 0 ? 1 : symbol->last); e++)
+		{
+			const ptrdiff_t at = first + (v * rows + e / sim->lanes) * (ptrdiff_t)sim->unit + e % sim->lanes;
+
+			if (dn_bits(dn_canonical(sim->scratch[at])) != dn_bits(dn_canonical(other[at])))
+				return false;
+		}
+	return true;
+}
+
+/*
+ * Has the first pages run as the hardware does, instruction by instruction, and by walk and code, each from the scratchpad
+ * as it is, and compares what comes of it and when: so that neither a wrong program, which would be exported, nor wrong
+ * code goes unseen. The scratchpad is as before.
+ */
+void
+sim_compiled_prove(struct sim *sim, const uint8_t *pages, size_t n_pages)
+{
+	const size_t floats = (size_t)sim->machine.scratch_depth * (size_t)sim->unit;
+	float *before = sim->unproved, *plain = before + floats;
+	uint64_t expected, cycles = 0;
+
+	memcpy(before, sim->scratch, floats * sizeof *before);
+	sim->ahead = 0;
+	if (run_pages(sim, false, pages, n_pages, &expected) && sim->e.tuples > 0)
+	{
+		memcpy(plain, sim->scratch, floats * sizeof *plain);
+		memcpy(sim->scratch, before, floats * sizeof *before);
+		sim->differs = !run_pages(sim, true, pages, n_pages, &cycles) || cycles != expected;
+		sim->plain = sim->plain || cycles != expected;
+		for (int32_t k = 0; k < sim->compiled.n_symbols && !sim->differs; k++)
+			sim->differs = sim->compiled.symbols[k].out && !same(sim, &sim->compiled.symbols[k], plain);
+	}
+	memcpy(sim->scratch, before, floats * sizeof *before);
+	if (sim->e.fault == SIM_FAULT_NONE && sim->e.tuples > 0)
+	{
+		free(sim->unproved);
+		sim->unproved = NULL;
+	}
+	if (sim->differs)
+		sim->compiled.state = NULL;
+	sim->begun = false;
+	sim_choose_road(sim, !sim->differs);
+}

@@ -1,0 +1,409 @@
+/*
+ * Classes: the values of a label, and the numbers from 0 that a rule with dana.output(classes=...) knows them by.
+ *
+ * They are found before a training, in all the rows of its table or query: those that are held out for a test, or that
+ * other groups or folds have, are the same label's. Whole numbers from 0 are their own numbers, so that their pages are
+ * read as they are; all other values are numbered in sorted order.
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "access/tableam.h"
+
+#include "dana.h"
+#include "training.h"
+
+#define MOST_CLASSES 10000
+#define SHOWN_VALUES 10
+#define MANY_CLASSES 100 /* of numbers: probably no classes */
+
+/* Values that need no look any more, of types that are passed by value */
+#define REMEMBERED 8
+
+void
+dana_label_type_of(Oid type, dana_label_type *found, MemoryContext context)
+{
+	Oid	 output;
+	bool varlena;
+
+	found->base = getBaseType(type);
+	/* what counts days or seconds is written as a date or a time is */
+	found->number = dana_type_of(type, &found->holds) && !found->holds.array &&
+		(found->holds.number->element != DANA_ELEMENT_CONVERTED || found->base == NUMERICOID);
+	getTypeOutputInfo(type, &output, &varlena);
+	fmgr_info_cxt(output, &found->output, context);
+}
+
+/* Bytes of a text, without what pads a char(n) */
+static Size
+label_length(const dana_label_type *type, const char *text)
+{
+	Size length = strlen(text);
+
+	while (type->base == BPCHAROID && length > 0 && text[length - 1] == ' ')
+		length--;
+	return length;
+}
+
+/* A label as text; users may make casts, but none of these functions */
+static char *
+label_text(dana_label_type *type, Datum value)
+{
+	char *text;
+
+	if (type->base == BOOLOID)
+		return DatumGetBool(value) ? "true" : "false";
+	text = OutputFunctionCall(&type->output, value);
+	text[label_length(type, text)] = '\0';
+	return text;
+}
+
+/* The number in a text, NaN where there is none */
+static double
+number_in(const dana_label_type *type, const char *text)
+{
+	bool   truth;
+	char  *end;
+	double number;
+
+	if (type->base == BOOLOID)
+		return parse_bool(text, &truth) ? truth : NAN;
+	number = strtod(text, &end);
+	return end == text || *end != '\0' ? NAN : number;
+}
+
+/* Number of the class whose text this is; a number may be written in several ways. -1: none */
+static int
+class_of_text(const dana_label_type *type, const char *text, const dana_texts *classes)
+{
+	const Size	 length = strlen(text);
+	const double number = type->number ? number_in(type, text) : NAN;
+
+	for (int i = 0; i < classes->count; i++)
+		if (classes->values[i] != NULL && label_length(type, classes->values[i]) == length &&
+			memcmp(classes->values[i], text, length) == 0)
+			return i;
+	for (int i = 0; i < classes->count && !isnan(number); i++)
+		if (classes->values[i] != NULL && number_in(type, classes->values[i]) == number)
+			return i;
+	return -1;
+}
+
+int
+dana_class_of(dana_label_type *type, Datum value, const dana_texts *classes, char **text)
+{
+	*text = label_text(type, value);
+	return class_of_text(type, *text, classes);
+}
+
+typedef struct class_call
+{
+	dana_label_type type;
+	dana_texts		classes;
+	bool			constant; /* these are */
+} class_call;
+
+/* dana_class(value, classes): the number that a training gives a label of any type; NULL where it is none of them */
+DANA_FUNCTION(dana_class)
+{
+	class_call *call = fcinfo->flinfo->fn_extra;
+	char	   *text;
+	int			number;
+
+	if (call == NULL)
+	{
+		MemoryContext caller = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
+
+		call = fcinfo->flinfo->fn_extra = palloc0(sizeof *call);
+		dana_label_type_of(get_fn_expr_argtype(fcinfo->flinfo, 0), &call->type, fcinfo->flinfo->fn_mcxt);
+		call->constant = get_fn_expr_arg_stable(fcinfo->flinfo, 1);
+		if (call->constant)
+			call->classes = dana_texts_of(PG_GETARG_DATUM(1));
+		MemoryContextSwitchTo(caller);
+	}
+	if (!call->constant)
+		call->classes = dana_texts_of(PG_GETARG_DATUM(1));
+	number = dana_class_of(&call->type, PG_GETARG_DATUM(0), &call->classes, &text);
+	if (number < 0)
+		PG_RETURN_NULL();
+	PG_RETURN_FLOAT8(number);
+}
+
+/* The look at a label's values */
+
+/* A value, and where it comes first */
+typedef struct label_value
+{
+	char		   *text;
+	double			number; /* NaN where it is none */
+	uint64			row;	/* from 1 */
+	ItemPointerData place;	/* of a table's own row */
+} label_value;
+
+typedef struct label_look
+{
+	const dana_training *training;
+	dana_source			*source;
+	const char			*column;
+	int					 attribute; /* of the rows that are looked at */
+	dana_label_type		 type;
+	label_value			*values; /* sorted */
+	int					 count;
+	uint64				 rows;
+	bool				 by_value;
+	Datum				 remembered[REMEMBERED];
+	int					 remembered_count;
+	MemoryContext		 context;
+	MemoryContext		 row_context;
+} label_look;
+
+/* Whether text `a` comes after, or before, `b`: as numbers where they are some, else byte by byte */
+static int
+compare_labels(double a, const char *text, const label_value *b)
+{
+	if (!isnan(a))
+		return (a > b->number) - (a < b->number);
+	return strcmp(text, b->text);
+}
+
+/* Takes the label of one row; the slot's tts_tid is its place, if it has one */
+static bool
+look_at_label(TupleTableSlot *row, void *context)
+{
+	label_look	 *look = context;
+	MemoryContext caller;
+	bool		  isnull;
+	Datum		  value = slot_getattr(row, look->attribute, &isnull);
+	char		 *text;
+	double		  number = NAN;
+	int			  first = 0, last = look->count;
+
+	look->rows++;
+	if (isnull)
+		return true;
+	for (int i = 0; i < look->remembered_count; i++)
+		if (look->remembered[i] == value)
+			return true;
+	caller = MemoryContextSwitchTo(look->row_context);
+	text = label_text(&look->type, value);
+	if (look->type.number)
+		number = dana_number_of(&look->type.holds, value);
+	while (first < last)
+	{
+		int middle = (first + last) / 2;
+		int order = compare_labels(number, text, &look->values[middle]);
+
+		if (order == 0)
+			break;
+		if (order < 0)
+			last = middle;
+		else
+			first = middle + 1;
+	}
+	/* rows with what is not finite are left out, or refused, where they are read */
+	if (first == last && !(look->type.number && !isfinite(number)))
+	{
+		if (look->count == MOST_CLASSES)
+			ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
+							errmsg("column \"%s\" of %s has more than %d different values, which are no classes",
+								   look->column, look->source->name, MOST_CLASSES),
+							errhint("Rule \"%s\" tells classes apart. Choose one that learns numbers, such as ridge.",
+									look->training->rule)));
+		memmove(&look->values[first + 1], &look->values[first], sizeof(label_value) * (look->count++ - first));
+		look->values[first] = (label_value){MemoryContextStrdup(look->context, text), number, look->rows, row->tts_tid};
+	}
+	if (look->by_value && look->remembered_count < REMEMBERED)
+		look->remembered[look->remembered_count++] = value;
+	MemoryContextSwitchTo(caller);
+	MemoryContextReset(look->row_context);
+	return true;
+}
+
+/* The column that the worker will take for the label's; 0: it will say why there is none */
+static int
+label_attribute(TupleDesc descriptor, const dana_training *training, Jsonb *description)
+{
+	Jsonb	   *output = DatumGetJsonbP(DirectFunctionCall2(
+		  jsonb_array_element, JsonbPGetDatum(dana_json_member(description, "outputs")), Int32GetDatum(0)));
+	const char *name = training->label != NULL ? training->label : dana_json_string(output, "name");
+	int			number = SPI_fnumber(descriptor, name);
+
+	for (int i = descriptor->natts; number <= 0 && training->label == NULL && i > 0; i--)
+		if (!TupleDescAttr(descriptor, i - 1)->attisdropped &&
+			(training->weight == NULL || strcmp(NameStr(TupleDescAttr(descriptor, i - 1)->attname), training->weight) != 0))
+			number = i;
+	return number;
+}
+
+/* Looks at all rows of the training's table or query */
+static void
+look_at_rows(label_look *look)
+{
+	const dana_training *training = look->training;
+	dana_source			*source = look->source;
+	const char			*from;
+	char				*text;
+
+	if (source->heap && TupleDescAttr(RelationGetDescr(source->relation), look->attribute - 1)->attgenerated != 'v')
+	{
+		dana_source_scan(source, training->filter, 0, look_at_label, look);
+		return;
+	}
+	from = training->whole_query != NULL ? psprintf("(%s\n) AS r", training->whole_query)
+										 : dana_relation_name(training->rows.relation);
+	text = psprintf("SELECT %s FROM %s%s%s%s", quote_identifier(look->column), from,
+					training->filter != NULL ? " WHERE (" : "", training->filter != NULL ? training->filter : "",
+					training->filter != NULL ? "\n)" : "");
+	look->attribute = 1;
+	dana_rows_each(dana_source_plan(source, text), 0, look_at_label, look);
+}
+
+/* Values that a label has, quoted, the first some of them */
+static char *
+list_values(const label_look *look)
+{
+	StringInfoData list;
+
+	initStringInfo(&list);
+	for (int i = 0; i < Min(look->count, SHOWN_VALUES); i++)
+		appendStringInfo(&list, "%s\"%s\"", i > 0 ? ", " : "", look->values[i].text);
+	if (look->count > SHOWN_VALUES)
+		appendStringInfo(&list, " and %d more", look->count - SHOWN_VALUES);
+	return list.data;
+}
+
+/* Refuses values of which there are more than the rule's classes: names the first row that has none of the first ones */
+static void
+refuse_more_values(const label_look *look, int classes)
+{
+	const label_value *odd = NULL;
+	int				   usual = 0; /* of a rule for two: 0 and 1, or -1 and 1 */
+
+	for (int i = 0; i < look->count; i++)
+		usual |= look->values[i].number == 1 ? 1 : look->values[i].number == 0 ? 2 : look->values[i].number == -1 ? 4 : 0;
+	for (int i = 0; i < look->count; i++)
+	{
+		const label_value *value = &look->values[i];
+		int				   before = 0;
+
+		if (classes == 2 && (usual & 1) != 0 && usual != 1)
+			before = value->number == 1 || value->number == ((usual & 2) != 0 ? 0 : -1) ? 0 : classes;
+		else
+			for (int k = 0; k < look->count; k++)
+				before += look->values[k].row < value->row;
+		if (before >= classes && (odd == NULL || value->row < odd->row))
+			odd = value;
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_EXCEPTION),
+			 errmsg("column \"%s\" of %s has %d different labels, more than the %d classes of rule \"%s\"", look->column,
+					look->source->name, look->count, classes, look->training->rule),
+			 errdetail("They are %s. The first row with \"%s\" is %s.", list_values(look), odd->text,
+					   ItemPointerIsValid(&odd->place) ? psprintf("(%u,%u)", ItemPointerGetBlockNumberNoCheck(&odd->place),
+																  ItemPointerGetOffsetNumberNoCheck(&odd->place))
+													   : psprintf("number " UINT64_FORMAT, odd->row)),
+			 errhint("Choose a rule for more classes, such as softmax, or leave rows out with a filter.")));
+}
+
+/* How many classes the caller says that there are, or else the rule; 0: neither does */
+static int
+classes_said(const dana_training *training, Jsonb *description)
+{
+	int			hyper = dana_argument(&training->arguments, "hyper");
+	const char *dim = dana_json_string(description, "classes");
+
+	if (dim[0] == '\0')
+		return dana_json_integer(description, "classes");
+	return training->arguments.nulls[hyper] ? 0 : dana_json_integer(DatumGetJsonbP(training->arguments.values[hyper]), dim);
+}
+
+/* The classes of what was found, in order */
+static dana_texts
+number_labels(const label_look *look, Jsonb *description)
+{
+	const int  said = classes_said(look->training, description);
+	dana_texts names = {.count = look->count, .values = palloc(sizeof(char *) * Max(look->count, 1))};
+	bool	   whole = said > 0 && look->type.number; /* from 0, below what was said */
+
+	if (dana_json_string(description, "classes")[0] == '\0' && look->count > said)
+		refuse_more_values(look, said);
+	if (look->count == 1)
+		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
+						errmsg("all labels in column \"%s\" of %s are \"%s\"", look->column, look->source->name,
+							   look->values[0].text),
+						errhint("A rule that tells classes apart needs two of them.")));
+	if (look->type.number && look->count > MANY_CLASSES)
+		dana_notice(NOTICE, "Choose a rule that learns numbers, such as ridge, if that is not meant.",
+					"column \"%s\" of %s has %d different numbers, and rule \"%s\" takes each for a class", look->column,
+					look->source->name, look->count, look->training->rule);
+	for (int i = 0; i < look->count; i++)
+	{
+		names.values[i] = look->values[i].text;
+		whole &= look->values[i].number >= 0 && look->values[i].number < said &&
+			look->values[i].number == floor(look->values[i].number);
+	}
+	if (!whole || look->count == 0)
+		return names;
+	names.count = look->values[look->count - 1].number + 1;
+	names.values = palloc(sizeof(char *) * names.count);
+	for (int i = 0; i < names.count; i++)
+		names.values[i] = psprintf("%d", i);
+	for (int i = 0; i < look->count; i++)
+		names.values[(int)look->values[i].number] = look->values[i].text;
+	return names;
+}
+
+/* Refuses values that a model to go on from does not know: its weights are those of its classes */
+static void
+check_known(const label_look *look, const dana_texts *names)
+{
+	for (int i = 0; i < look->count; i++)
+		if (class_of_text(&look->type, look->values[i].text, names) < 0)
+			dana_error(DATA_EXCEPTION, "column \"%s\" of %s holds \"%s\", which is none of the classes of model \"%s\"",
+					   look->column, look->source->name, look->values[i].text, look->training->warm_start_from);
+}
+
+void
+dana_classes_find(const dana_training *training, dana_source *source, Jsonb *description)
+{
+	label_look look = {.training = training, .source = source, .context = CurrentMemoryContext};
+	TupleDesc  descriptor = source->relation != NULL ? RelationGetDescr(source->relation) : dana_rows_descriptor(source->plan);
+	dana_texts names = {.count = -1};
+	bool	   same = true; /* numbers are their own numbers */
+	Form_pg_attribute attribute;
+
+	source->classes_found = training->classes;
+	if (dana_json_is_null(description, "classes") || training->classes.count > 0)
+		return;
+	look.attribute = label_attribute(descriptor, training, description);
+	if (look.attribute <= 0)
+		return;
+	attribute = TupleDescAttr(descriptor, look.attribute - 1);
+	look.column = pstrdup(NameStr(attribute->attname));
+	look.by_value = attribute->attbyval;
+	look.row_context = AllocSetContextCreate(CurrentMemoryContext, "dana label", ALLOCSET_SMALL_SIZES);
+	look.values = palloc(sizeof(label_value) * MOST_CLASSES);
+	dana_label_type_of(attribute->atttypid, &look.type, CurrentMemoryContext);
+	look_at_rows(&look);
+	MemoryContextDelete(look.row_context);
+	if (training->warm_start_from != NULL)
+		names = dana_model_classes(training->warm_start_from);
+	if (names.count >= 0)
+		check_known(&look, &names);
+	else
+		names = number_labels(&look, description);
+	for (int i = 0; i < look.count && same; i++)
+		same = look.values[i].number == class_of_text(&look.type, look.values[i].text, &names);
+	pfree(look.values);
+	if (names.count == 0 && !look.type.number)
+		dana_error(DATA_EXCEPTION, "%s has no row with a label in column \"%s\"", source->name, look.column);
+	if (names.count == 0)
+		return; /* the worker says so */
+	source->classes_found = names;
+	source->class_type = format_type_be(look.type.base);
+	if (same)
+		return;
+	source->asked.cleaning.classes = names;
+	source->rows = true;
+}

@@ -1,0 +1,154 @@
+"""Interpreter = simulator = a rule's own code, bit for bit and cycle for cycle, over random rules, tables, machines."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dana.jit import Unsupported
+from dana.simulator import Simulator
+from dana.storage.builder import build_pages
+from dana.storage.schema import TableSchema
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.strider import Fault
+from tests.dsl.programs import rules
+from tests.dsl.scale import randomised
+from tests.lockstep.cases import (
+    Case,
+    assert_same,
+    finished,
+    interpret,
+    network_case,
+    parts_case,
+    random_case,
+    rows_case,
+    run,
+)
+from tests.lockstep.compiled import CompiledSimulator, LateSimulator
+from tests.lockstep.machines import random_config
+from tests.lockstep.test_language import generated
+from tests.storage.schemas import attribute
+
+SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
+
+
+def assert_compiled(case: Case) -> bool:
+    """Whether there is code; what it gives is what the engine gives, counters included, and the interpreter."""
+    try:
+        machine = CompiledSimulator(case)
+        found = run(case, machine)
+    except Unsupported:
+        return False
+    assert not machine.differs
+    if found.fault is None or found.fault[0] is not Fault.INDEX:  # the interpreter raises an error of its own
+        assert_same(found, interpret(case), case.source)
+    assert_same(found, run(case, Simulator(case.bundle.config)), case.source)
+    machine.close()
+    return True
+
+
+def columns(rng: random.Random) -> Case:
+    return random_case(rng, random_config(rng), rough=rng.random() < 0.4)
+
+
+def rows(rng: random.Random) -> Case:
+    return rows_case(rng, replace(random_config(rng), index_depth=32), rough=rng.random() < 0.5)
+
+
+def network(rng: random.Random) -> Case:
+    return network_case(rng, replace(random_config(rng), threads=rng.choice([2, 4]), clusters=1, tuple_depth=256))
+
+
+def parts(rng: random.Random) -> Case:
+    return parts_case(rng, random_config(rng), rough=rng.random() < 0.5)
+
+
+@pytest.mark.parametrize(
+    ("made", "count", "least"), [(columns, 50, 50), (rows, 30, 30), (network, 10, 10), (parts, 14, 14)]
+)
+def test_code_gives_the_engine_s_bits(made: Callable[[random.Random], Case], count: int, least: int) -> None:
+    compiled = sum(assert_compiled(made(random.Random(f"compiled {seed}"))) for seed in range(count * SCALE))
+    assert compiled >= least * SCALE
+
+
+@pytest.mark.parametrize("made", [columns, rows, network])
+def test_code_from_any_epoch_on(made: Callable[[random.Random], Case]) -> None:
+    """A training that has begun without goes on with code, as if it had always had it."""
+    changed = 0
+    for seed in range(12 * SCALE):
+        case = made(random.Random(f"late {seed}"))
+        expected = run(case, Simulator(case.bundle.config))
+        for epoch in range(1, case.epochs):
+            machine = LateSimulator(case, epoch)
+            assert_same(run(case, machine), expected, case.source)
+            assert not machine.differs
+            changed += machine.attached
+    assert changed >= 8 * SCALE
+
+
+@pytest.mark.parametrize("processor", ["x86-64", "haswell"])
+def test_code_for_older_processors(processor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vectors of 16 floats are two or four of theirs."""
+    if processor == "haswell" and not llvm.get_host_cpu_features().get("avx2"):
+        pytest.skip("this processor has no AVX2")
+    monkeypatch.setattr(llvm, "get_host_cpu_name", lambda: processor)
+    monkeypatch.setattr(llvm, "get_host_cpu_features", llvm.FeatureMap)
+    for made in (columns, rows, network):
+        for seed in range(5 * SCALE):
+            assert_compiled(made(random.Random(f"{processor} {seed}")))
+
+
+@pytest.mark.parametrize("axes", [1, 2])
+@randomised(15)
+@given(data=st.data(), seed=st.integers(0, 1000))
+def test_code_of_generated_rules(axes: int, data: st.DataObject, seed: int) -> None:
+    assert_compiled(generated(data.draw(rules(axes=axes)), random.Random(seed), axes))
+
+
+SIGNS = """
+import dana
+s = dana.model()
+x = dana.input([{n}])
+y = dana.output()
+rule = dana.algo(s, x, y)
+rule.setModel({update})
+rule.setLoss(y + s)
+"""
+
+
+def vector_case(update: str, x: list[float]) -> Case:
+    """Six rows, all of this vector."""
+    columns = (attribute("x", "real[]", array_length=len(x)), attribute("y", "real"))
+    schema = TableSchema(relation="t", attributes=columns)
+    pages = build_pages(schema, [[np.array(x), 1.0]] * 6)
+    return finished(MachineConfig(), SIGNS.format(n=len(x), update=update), schema, pages)
+
+
+@pytest.mark.parametrize("update", ["dana.sigma(x, 1)", 'rule.merge(dana.sigma(x, 1), 4, "+")'])
+def test_a_sum_of_zeros_keeps_their_sign(update: str) -> None:
+    """Lanes behind the end of a vector add nothing, not even the sign of a zero."""
+    for n in (1, 3, 8, 15, 16, 17, 33, 100):
+        case = vector_case(update, [-0.0] * n)
+        assert interpret(case).models["s"] == 1 << 31
+        assert assert_compiled(case)
+
+
+def test_a_merge_of_what_models_alone_give() -> None:
+    """It is known before a batch's end, though only the batch's end reads the merge."""
+    case = vector_case('s + dana.sigma(rule.merge((s + s + 1) * (1 + dana.arange(3)), 4, "+"), 1)', [1.0] * 3)
+    assert assert_compiled(case)
+
+
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_a_condition_is_true_unless_it_is_a_zero(zero: float) -> None:
+    case = vector_case("dana.sigma(dana.where(x, 1, 0), 1)", [np.nan, zero, 1.0, np.inf, -3.0])
+    assert interpret(case).models["s"].view(np.float32) == 4
+    assert assert_compiled(case)

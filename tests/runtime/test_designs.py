@@ -1,0 +1,36 @@
+"""Designs are found, or made once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dana import rules
+from dana.cli.columns import declared
+from dana.runtime import designs
+from dana.runtime.designs import DesignStore
+from dana.runtime.streams import declared_request
+from dsl import compile_rule
+from hwgen.cache import CacheFolder
+
+
+def test_a_rule_with_other_dims_is_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where nothing is left for the next process, the machine of the rule's own dims is not made for their names."""
+    rule = compile_rule(rules.text("softmax"), filename="softmax")
+    schema = declared("a float4, b float4, y int4")
+    request = replace(declared_request(rule, schema, label="y"), hyper={"k": 5})
+    made: list[object] = []
+    compile_design = designs.compile_design
+
+    def counted(*arguments: object, **options: object) -> designs.Design:
+        made.append(arguments[2])
+        return compile_design(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(designs, "compile_design", counted)
+    design = DesignStore().get(request)
+    assert made == [{"k": 5}]
+    assert DesignStore(CacheFolder(path=tmp_path, limit=1 << 24)).get(request).bundle.digest == design.bundle.digest
+    assert made == [{"k": 5}, {}, {"k": 5}]
+    assert DesignStore().get(replace(request, hyper={"lr": 0.5})).extents == dict(rule.hdfg.extents)

@@ -1,0 +1,252 @@
+"""Pages whose rows are taken all at once give what the interpreter gives, on any program and any page."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+
+from dana.compiler.strider.program import compile_strider
+from dana.simulator import KERNELS, Simulator
+from dana.storage.builder import build_pages
+from dana.storage.types import ARRAYS, SCALARS
+from hwgen.spec.columns import Column, ColumnType
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.counters import EpochCounters
+from hwgen.spec.engine import Section
+from hwgen.spec.strider import Condition, Control, Fault, Instruction, Opcode
+from tests.hwgen.access.case import Case
+from tests.simulator.bundles import keeping
+from tests.simulator.test_access import available
+from tests.storage.schemas import damage, random_page, random_schema, random_uses, random_value
+
+SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
+I = Instruction  # noqa: E741
+CURSOR, LIMIT, DOWN = 0, 1, 2
+WORK = dict.fromkeys(Section, 2)
+
+
+def seen(counters: EpochCounters) -> object:
+    """What counts of an epoch: all counters, or the fault alone."""
+    if counters.fault is Fault.NONE:
+        return counters
+    return counters.fault, counters.fault_page, counters.fault_pointer
+
+
+def both(
+    case: Case, kernels: str | None = None, work: Mapping[Section, int] = MappingProxyType(WORK)
+) -> tuple[EpochCounters, int]:
+    """Run walked and interpreted; they agree in counters, fault and tuples. The counters, and rows that were walked."""
+    bundle = keeping(case, work=work)
+    results = []
+    walked = 0
+    for plain in (False, True):
+        simulator = Simulator(case.config, kernels=kernels, plain=plain)
+        simulator.load(bundle)
+        pages = b"".join(case.pages)
+        # the second epoch knows all ways from the first page on
+        counters = [simulator.run_epoch(pages), simulator.run_epoch(pages)]
+        rows = simulator.read_rows(0, 2 * case.tuple_rows << case.group_log2)
+        results.append((counters, rows))
+        walked += simulator.walked_rows
+        assert not plain or simulator.walked_rows == 0
+    (found, rows), (interpreted, expected) = results
+    assert [seen(c) for c in found] == [seen(c) for c in interpreted]
+    if interpreted[0].fault is Fault.NONE:
+        np.testing.assert_array_equal(rows, expected)
+    return interpreted[0], walked
+
+
+def table_case(rng: random.Random, *, nulls: float, damaged: bool) -> Case:
+    """A random table's program and pages."""
+    config = MachineConfig(
+        threads=rng.choice([1, 2, 4]), clusters=rng.choice([1, 2]), striders=rng.choice([1, 3]),
+        queue_depth=rng.choice([2, 16]), tuple_depth=1024, scratch_depth=1024, strider_depth=4096, descriptor_depth=256,
+    )  # fmt: skip
+    length = rng.choice([1, 5, 9])
+    schema = random_schema(rng, rng.choice([1, 2, 5, 12]))
+    while not any(a.type_oid in SCALARS or a.type_oid in ARRAYS for a in schema.attributes):
+        schema = random_schema(rng, 3)
+    uses, layout = random_uses(rng, schema, config.lanes, length)
+    access = compile_strider(schema, uses, layout, config)
+    pages = []
+    for _ in range(rng.choice([1, 3, 6])):
+        if rng.random() < 0.5:
+            page = random_page(rng, schema, length, nulls=nulls)
+        else:
+            row = [random_value(rng, a, length) for a in schema.attributes]
+            page = build_pages(schema, [row] * rng.randint(1, 80), page_size=8192)[:8192]
+        pages.append(damage(rng, page) if damaged and rng.random() < 0.5 else page)
+    return Case(
+        config=config,
+        program=access.instructions,
+        constants=access.constants,
+        columns=access.columns,
+        pages=tuple(pages),
+        batch=rng.choice([1, 3, 16, 0xFFFFFFFF]),
+        group_log2=rng.choice([0, 2]),
+        tuple_rows=layout.rows,
+    )
+
+
+@pytest.mark.parametrize("kernels", [k for k in KERNELS if available(k)])
+def test_tables(kernels: str) -> None:
+    rng = random.Random(f"tables {kernels}")
+    tuples = walked = 0
+    for _ in range(60 * SCALE):
+        counters, some = both(table_case(rng, nulls=rng.choice([0.0, 0.0, 0.1, 0.5]), damaged=False), kernels)
+        tuples += counters.tuples
+        walked += some
+    assert walked > tuples, "most rows should be walked"
+
+
+def test_damaged_tables() -> None:
+    rng = random.Random("damage")
+    faults: set[Fault] = set()
+    for _ in range(300 * SCALE):
+        counters, _ = both(table_case(rng, nulls=0.1, damaged=True))
+        faults.add(counters.fault)
+    assert len(faults) > 4, faults
+
+
+def test_many_pages_alike() -> None:
+    """Times that are remembered are those that the recurrences give, whatever a batch is and whoever waits for whom."""
+    rng = random.Random("alike")
+    for number in range(40 * SCALE):
+        schema = random_schema(rng, rng.choice([1, 3]))
+        while not any(a.type_oid in SCALARS for a in schema.attributes):
+            schema = random_schema(rng, 3)
+        config = MachineConfig(
+            threads=rng.choice([1, 2, 8]), striders=rng.choice([1, 3, 16]), queue_depth=rng.choice([2, 16]),
+            link_latency=rng.choice([20, 300]), link_bytes=rng.choice([8, 64]), tuple_depth=1024, strider_depth=4096,
+        )  # fmt: skip
+        uses, layout = random_uses(rng, schema, config.lanes, 3)
+        access = compile_strider(schema, uses, layout, config)
+        kinds = []
+        for _ in range(rng.choice([1, 2, 4])):
+            rows = [[random_value(rng, a, 3) for a in schema.attributes]] * rng.randint(1, 60)
+            kinds.append(build_pages(schema, rows, page_size=8192)[:8192])
+        order = [rng.randrange(len(kinds)) for _ in range(7)]
+        case = Case(
+            config=config,
+            program=access.instructions,
+            constants=access.constants,
+            columns=access.columns,
+            pages=tuple(kinds[order[k % 7]] for k in range(300)),
+            batch=rng.choice([1, 3, 64, 100, 0xFFFFFFFF]),
+            group_log2=rng.choice([0, 3]),
+            tuple_rows=layout.rows,
+        )
+        work = {section: rng.choice([1, 3, 20, 200]) for section in Section}
+        counters, some = both(case, work=work)
+        if counters.fault is Fault.NONE:
+            assert some > 2 * 0.9 * (counters.tuples + counters.skipped), number
+
+
+def body(rng: random.Random, columns: int) -> list[Instruction]:
+    """Instructions of an iteration: fresh values, values carried along, branches ahead, whole tuples between them."""
+
+    fresh: list[int] = []
+    carries = rng.random() < 0.3
+
+    def target() -> int:
+        fresh.append(rng.randrange(3, 20))
+        return fresh[-1]
+
+    def own() -> int:
+        return rng.choice(fresh) if fresh and rng.random() < 0.9 else target()
+
+    def source() -> int:
+        value = rng.choice(fresh) if fresh and not carries else rng.randrange(3, 20) if carries else CURSOR
+        return rng.choice([CURSOR, CURSOR, LIMIT, DOWN, value, value, rng.randrange(32, 64)])
+
+    def one() -> Instruction:
+        return rng.choice(
+            [
+                lambda: I(Opcode.READB, rng.choice([CURSOR, DOWN, CURSOR, source()]), rng.randint(1, 4), target()),
+                lambda: I(Opcode.EXTRB, own(), rng.randrange(4), rng.randint(1, 4)),
+                lambda: I(Opcode.EXTRBI, own(), rng.choice([0, rng.randrange(32)]), rng.randint(1, 12)),
+                lambda: I(Opcode.CLN, source(), rng.randrange(8), target()),
+                lambda: I(Opcode.INS, target(), rng.randrange(2), rng.randrange(64)),
+                lambda: I(Opcode.AD, source(), source(), target()),
+                lambda: I(Opcode.SUB, source(), source(), target()),
+                lambda: I(Opcode.MUL, source(), source(), target()),
+                lambda: I(Opcode.CTL, Control.POP, source(), target()),
+                lambda: I(Opcode.CTL, Control.SKIP),
+            ]
+        )()
+
+    def piece() -> list[Instruction]:
+        if rng.random() < 0.25:
+            return [I(Opcode.WRITEB, rng.choice([CURSOR, DOWN, 4]), 0, k) for k in range(columns)]
+        return [one() for _ in range(rng.randint(1, 5))]
+
+    instructions = [I(Opcode.READB, CURSOR, 4, 4), I(Opcode.EXTRBI, 4, 0, 12)] if rng.random() < 0.9 else []
+    fresh.append(4)
+    for _ in range(rng.randint(1, 6)):
+        part = piece()
+        if rng.random() < 0.4:
+            op = rng.choice([Opcode.BEQ, Opcode.BNE, Opcode.BLT])
+            instructions.append(I(op, source(), source(), len(part) + 1))
+        instructions += part
+    return instructions
+
+
+def loop_case(rng: random.Random) -> Case:
+    """A loop whose cursor goes up or down by a constant, over random words most of which are small."""
+    config = MachineConfig(
+        threads=rng.choice([1, 2]), striders=rng.choice([1, 2]), queue_depth=rng.choice([2, 8, 64]),
+        tuple_depth=64, scratch_depth=256, program_depth=64,
+    )  # fmt: skip
+    columns = rng.choice([1, 2, 3])
+    step, down = rng.choice([1, 2, 4, 8, 12]), rng.choice([0, 0, 4, 0xFFFFFFFC])
+    constants = [step, down, rng.choice([0, 7, 64]), 4096] + [rng.choice([0, 1, 2, 3, 255]) for _ in range(28)]
+    program = [I(Opcode.INS, LIMIT, rng.randrange(64), rng.randrange(64)), I(Opcode.INS, DOWN, 20, 0), I(Opcode.BENTR)]
+    program += body(rng, columns)
+    program += [I(Opcode.AD, CURSOR, 32, CURSOR), I(Opcode.AD, DOWN, 33, DOWN)]
+    if rng.random() < 0.1:
+        program.append(I(Opcode.BEQ, CURSOR, 34, 2))
+    program.append(I(Opcode.BEXIT, rng.choice([Condition.GE] * 5 + [Condition.EQ]), CURSOR, LIMIT))
+    if rng.random() < 0.3:  # what a loop leaves behind matters
+        program += [I(Opcode.AD, k, 32, k) for k in rng.sample(range(3, 20), 3)]
+        program.append(I(Opcode.WRITEB, rng.randrange(3, 20), 0, 63))
+    program.append(I(Opcode.CTL, Control.END))
+    table = [
+        Column(
+            count=rng.choice([1, 3, 8, 11, 40]),
+            row=0,
+            # of what is converted an element takes a cycle: then Striders wait for the unpacker
+            type=rng.choice([ColumnType.FLOAT4, ColumnType.FLOAT4, ColumnType.INT4]),
+            first=k == 0,
+            last=k == columns - 1,
+        )
+        for k in range(columns)
+    ]
+    values = np.array([0, 0, 1, 2, 3, 7, 255, 256, 4096, 0x80000000, 0xFFFFFFFF], dtype="<u4")
+    pages = []
+    for _ in range(rng.choice([1, 2])):
+        weights = np.array([rng.choice([1, 1, 20]) for _ in values], dtype=float)
+        chosen = np.random.default_rng(rng.getrandbits(32)).choice(values, size=2048, p=weights / weights.sum())
+        pages.append(chosen.tobytes())
+    return Case(
+        config=config, program=tuple(program), constants=tuple(constants), columns=tuple(table), pages=tuple(pages),
+        batch=rng.choice([1, 7, 0xFFFFFFFF]), group_log2=rng.choice([0, 1]), tuple_rows=5,
+    )  # fmt: skip
+
+
+def test_random_loops() -> None:
+    rng = random.Random("loops")
+    tuples = used = 0
+    faults: set[Fault] = set()
+    for _ in range(1500 * SCALE):
+        counters, some = both(loop_case(rng))
+        faults.add(counters.fault)
+        tuples += counters.tuples
+        used += some > 0
+    assert used > 200 * SCALE, "too few of the loops were walked for the test to mean anything"
+    assert tuples > 1000 * SCALE
+    assert {Fault.NONE, Fault.OUT_OF_PAGE} <= faults

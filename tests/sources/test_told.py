@@ -1,0 +1,292 @@
+"""What somebody is told of an ordinary table that is trained on or predicted from, and of what is wrong with a call."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+from dana import rules
+from dana.client.connection import connect
+from dana.server.embedded import EmbeddedServer
+from dana.session.notices import ServerNotice
+from tests.sources.conftest import Session
+
+errors = psycopg.errors
+Told = list[str]
+
+
+@pytest.fixture
+def told(session: Session) -> Told:
+    """What comes as NOTICE or WARNING, of the table `t` of two features, a label and its class."""
+    heard: Told = []
+    session.execute("SET client_min_messages = notice")
+    session.add_notice_handler(lambda said: heard.append(f"{said.message_primary}\n{said.message_hint}"))
+    for rule in ("linear", "ridge", "logistic", "softmax", "quantile"):
+        session.execute("SELECT dana_create_udf(%s, %s)", (rule, rules.text(rule)))
+    session.execute(
+        "CREATE TABLE t AS SELECT sin(i)::real AS a, cos(i * 3)::real AS b, (sin(i) + cos(i * 3) > 0)::int AS y,"
+        " sin(i)::real * 3 + cos(i * 3)::real AS z FROM generate_series(1, 300) AS i"
+    )
+    heard.clear()
+    return heard
+
+
+def refused(session: Session, statement: str, *values: Any) -> psycopg.Error:
+    with pytest.raises(psycopg.Error) as raised:
+        session.execute(statement, values)  # type: ignore[arg-type]
+    return raised.value
+
+
+def described(error: psycopg.Error) -> tuple[str | None, str | None]:
+    assert error.diag.internal_query is None
+    return error.diag.message_primary, error.diag.message_hint
+
+
+# models of one name
+
+
+def test_a_default_name_that_now_stands_for_other_rows(session: Session, told: Told) -> None:
+    session.execute("CREATE TABLE u AS SELECT * FROM t")
+    train = "SELECT version FROM dana_train('linear', {}, features => '{{a,b}}', label => 'z')"
+    session.execute(train.format("'t'"))
+    session.execute(train.format("'t'"))
+    assert told == []
+    session.execute(train.format("'u'"))
+    session.execute(train.format("query => 'SELECT * FROM u'"))
+    session.execute(train.format("query => 'SELECT * FROM t'"))
+    assert [one.partition("\n")[0] for one in told] == [
+        'model "linear" was trained on test.t (version 2), and is now trained on test.u (version 3)',
+        'model "linear" was trained on test.u (version 3), and is now trained on a query (version 4)',
+        'model "linear" was trained on another query (version 4), and is now trained on a query (version 5)',
+    ]
+    assert told[0].endswith('"linear@2" names the other one. To keep both in use, give the argument "model".')
+    told.clear()
+    session.execute(train.format("'t', 'mine'"))
+    session.execute(train.format("'u', 'mine'"))
+    assert told == []
+
+
+# numbers
+
+
+@pytest.mark.parametrize("kind", ["integer", "bigint", "float8", "numeric"])
+def test_digits_that_binary32_does_not_hold(session: Session, told: Told, kind: str) -> None:
+    session.execute(
+        f"CREATE TABLE u AS SELECT (2000000000 + (a * 37000)::int % 100)::{kind} AS x, a, z FROM t"  # type: ignore[arg-type]
+    )
+    session.execute("SELECT dana_train('linear', 'u', 'm')")
+    (said,) = told
+    assert said.startswith("column x of test.u loses most of its digits: its numbers, near 2e+09, become real")
+    assert "as in x - 20000000" in said
+    told.clear()
+    session.execute("SELECT dana_train('linear', query => 'SELECT x - 2000000000 AS x, a, z FROM u', model => 'm')")
+    session.execute("SELECT dana_train('linear', query => 'SELECT x / 1000 AS x, a, z FROM u', model => 'm')")
+    assert len(told) == (0 if kind in ("integer", "bigint") else 1), told
+
+
+def test_numbers_that_are_exact_lose_nothing(session: Session, told: Told) -> None:
+    session.execute(
+        "CREATE TABLE u AS SELECT 16000000 + (abs(a) * 3)::int AS x, 2e9::real + (b * 1000)::int * 128::real AS r, z"
+        " FROM t"
+    )
+    session.execute("SELECT dana_train('linear', 'u', 'm')")
+    assert [one for one in told if "digits" in one] == []
+
+
+def test_a_column_that_numbers_the_rows(session: Session, told: Told) -> None:
+    session.execute("CREATE TABLE u AS SELECT row_number() OVER () AS number, (abs(a) * 50)::int AS n, b, z FROM t")
+    session.execute("SELECT dana_train('linear', 'u', 'm')")
+    (said,) = told
+    assert said.startswith("column number of test.u numbers the rows, or nearly so, and is a feature")
+    told.clear()
+    session.execute("SELECT dana_train('linear', query => 'SELECT n, b, z FROM u', model => 'm')")
+    session.execute("SELECT dana_train('linear', query => 'SELECT n AS k, b, z FROM u ORDER BY n', model => 'm')")
+    assert [one for one in told if "numbers the rows" in one] == []
+
+
+# labels
+
+
+def test_more_labels_than_classes(session: Session, told: Told) -> None:
+    session.execute(
+        "CREATE TABLE u AS SELECT a, b, (ARRAY['red', 'green', 'blue'])[1 + (abs(a) * 2.9)::int % 3] AS y FROM t"
+    )
+    error = refused(session, "SELECT dana_train('logistic', 'u', label => 'y')")
+    message, hint = described(error)
+    assert message == 'column "y" of test.u has 3 different labels, more than the 2 classes of rule "logistic"'
+    assert error.diag.message_detail is not None
+    assert error.diag.message_detail.startswith('They are "blue", "green", "red". The first row with "')
+    assert hint == "Choose a rule for more classes, such as softmax, or leave rows out with a filter."
+    _, hint = described(refused(session, "SELECT dana_train('ridge', 'u', label => 'y')"))
+    assert hint is not None
+    assert hint.startswith("As a label: choose a rule that tells classes apart, such as logistic")
+
+
+def test_a_label_of_one_value(session: Session, told: Told) -> None:
+    session.execute("SELECT dana_train('quantile', query => 'SELECT a, b, 3 AS y FROM t', model => 'm')")
+    (said,) = told
+    assert said.startswith("column y of the query, the label, has a single value in all rows")
+    message, _ = described(refused(session, "SELECT dana_train('logistic', query => 'SELECT a, b, 3 AS y FROM t')"))
+    assert message == 'all labels in column "y" of the query are "3"'
+
+
+# rows that are none
+
+
+def test_which_column_leaves_no_row(session: Session, told: Told) -> None:
+    session.execute("CREATE TABLE u AS SELECT a, NULL::int AS gone, CASE WHEN a > 0 THEN b END AS few, z FROM t")
+    message, hint = described(refused(session, "SELECT dana_train('linear', 'u')"))
+    assert message is not None
+    assert message.startswith('test.u has no row to train on: of 300 rows "gone" is null (300), "few" is null (1')
+    assert hint == 'Leave column "gone" out, by naming the others with features => ARRAY[...].'
+    session.execute("UPDATE u SET gone = 1 WHERE few IS NULL")
+    message, hint = described(refused(session, "SELECT dana_train('linear', 'u')"))
+    assert message is not None
+    assert '"gone" is null (1' in message
+    assert '"few" is null (1' in message
+    assert hint == "With nulls => 'mean' a NULL counts as the mean of its column."
+    assert told == []
+
+
+@pytest.mark.parametrize("options", ["", ", nulls => 'mean'"])
+def test_a_filter_that_leaves_no_row(session: Session, told: Told, options: str) -> None:
+    session.execute("CREATE TABLE u AS SELECT 'x' || (a > 0) AS word, b, date '2020-01-01' AS day, z FROM t")
+    message, hint = described(refused(session, f"SELECT dana_train('linear', 'u', filter => 'b > 5'{options})"))
+    assert message == "test.u has no row to train on"
+    assert hint is not None
+    assert "argument filter" in hint
+    assert told == []
+
+
+# columns of another table
+
+
+def test_a_column_that_the_other_table_lacks(session: Session, told: Told) -> None:
+    session.execute("SELECT dana_train('linear', 't', 'm', '{a,b}', 'z')")
+    session.execute("CREATE TABLE u AS SELECT a, b AS bbb FROM t; CREATE VIEW v AS SELECT a, b FROM t")
+    lacks = 'column "b" of model "m" is not in {}'
+    for call, where in (
+        ("dana_predict_table('m', 'u')", "test.u"),
+        ("dana_evaluate('m', 'u')", "test.u"),
+        ("dana_evaluate('m', query => 'TABLE u')", "the query"),
+    ):
+        assert described(refused(session, f"SELECT * FROM {call}")) == (lacks.format(where), "There are: a, bbb.")
+    for call, where in (("dana_evaluate('m', 'v')", "test.v"), ("dana_evaluate('m', query => 'TABLE v')", "the query")):
+        message = f'column "z" of model "m" is not in {where}'
+        assert described(refused(session, f"SELECT * FROM {call}")) == (message, "There are: a, b.")
+    assert session.execute("SELECT * FROM dana_predict_table('m', 'v', 'a')").rowcount == 300
+
+
+# misspelt options
+
+
+def test_the_option_that_was_meant(session: Session, told: Told) -> None:
+    meant = {
+        "dana_train_groups('linear', 't', '{y}', '{\"epoch\": 1}')": "epochs",
+        "dana_cross_validate('linear', 't', 3, '{\"lable\": \"z\"}')": "label",
+        "dana_search('linear', 't', '{\"lr\": [1]}', training => '{\"featurs\": [\"a\"]}')": "features",
+        "dana_start('dana_train', '{\"rul\": \"linear\"}')": "rule",
+    }
+    for call, option in meant.items():
+        _, hint = described(refused(session, f"SELECT * FROM {call}"))
+        assert hint == f'Perhaps you meant "{option}".', call
+    _, hint = described(refused(session, "SELECT dana_train_groups('linear', 't', '{y}', '{\"nonsense\": 1}')"))
+    assert hint is not None
+    assert hint.startswith("There are: rule, source, model, features, label")
+    session.execute("CREATE TABLE u AS SELECT a AS income, b, z FROM t")
+    wish = "SELECT dana_train('linear', 'u', preprocess => '{\"incom\": {\"impute\": \"mean\"}}')"
+    assert described(refused(session, wish)) == (
+        'argument "preprocess" names "incom", which is no feature of test.u',
+        'Perhaps you meant "income".',
+    )
+
+
+def test_a_metric_is_checked_before_anything_is_trained(session: Session, told: Told) -> None:
+    session.execute("SET dana.notices = 'run'")
+    for function, metrics in (
+        ("cross_validate", "metrics => '{rsme}'"),
+        ("search", "grid => '[{}]', metric => 'rsme'"),
+    ):
+        message, hint = described(refused(session, f"SELECT * FROM dana_{function}('linear', 't', {metrics})"))
+        assert str(message).replace('"', "'") == "there is no metric 'rsme'"
+        assert hint is not None
+        assert "rmse" in hint
+    assert told == []
+
+
+# many trainings
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "dana_cross_validate('linear', 'u', 3, '{\"label\": \"z\"}')",
+        "dana_search('linear', 'u', '{\"lr\": [0.1, 0.5]}', folds => 2, training => '{\"label\": \"z\"}')",
+        "dana_train_groups('linear', 'u', '{k}', '{\"label\": \"z\"}')",
+    ],
+)
+def test_each_thing_is_told_once(session: Session, told: Told, call: str) -> None:
+    session.execute(
+        "CREATE TABLE u AS SELECT CASE WHEN b < 0.9 THEN a END AS a, 'x' || (b > 0) AS word1, 'x' || (a > 0) AS word2,"
+        " a > 0 AS k, z FROM t"
+    )
+    session.execute(f"SELECT * FROM {call}")  # type: ignore[arg-type]
+    first = list(told)
+    encoded = [one.partition(":")[0] for one in first if ": one-hot" in one]
+    assert encoded[:2] == ["column word1", "column word2"]
+    assert len(encoded) == len(set(encoded))
+    assert len([one for one in first if "are left out" in one]) == 1
+    assert len(first) == len({re.sub(r"\b[0-9]+", "", one) for one in first})
+    session.execute(f"SELECT * FROM {call}")  # type: ignore[arg-type]
+    assert told == first * 2
+
+
+def test_what_a_job_tells(server: EmbeddedServer, session: Session, told: Told) -> None:
+    session.execute("CREATE TABLE u AS SELECT a, 'x' || (b > 0) AS word, NULL::text AS gone, z FROM t")
+    with connect(server.dsn) as database:
+        database.session.execute("SET search_path = test, public")
+        arguments = {"rule": "linear", "source": "test.u", "model": "m", "label": "z"}
+        row = database.session.execute("SELECT dana_start('dana_train', %s)", (Jsonb(arguments),)).fetchone()
+        assert row is not None
+        database.session.commit()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            job = database.wait(row[0])
+    assert job.state == "done"
+    assert job.notices == [
+        "NOTICE: column word: one-hot, 2 categories",
+        "NOTICE: column gone: no feature, all its values are NULL",
+    ]
+    assert [(one.category, str(one.message)) for one in caught] == [
+        (ServerNotice, notice.removeprefix("NOTICE: ")) for notice in job.notices
+    ]
+
+
+# literals
+
+
+def test_literals_are_read_as_what_the_columns_are(session: Session, told: Told) -> None:
+    session.execute(
+        "CREATE TABLE u AS SELECT a, 'x' || (b > 0) AS word, date '2020-01-01' + (a * 100)::int AS day, z FROM t"
+    )
+    session.execute("SELECT dana_train('linear', 'u', 'm'); SELECT dana_train('linear', 't', 'n', '{a,b}', 'z')")
+
+    def same(call: str) -> Any:
+        return session.execute(f"SELECT dana_predict({call})").fetchone()  # type: ignore[arg-type]
+
+    typed = same("'m', 0.5::real, 'xtrue'::text, date '2020-02-03'")
+    assert typed != (None,)
+    assert same("'m', '0.5', 'xtrue', '2020-02-03'") == typed
+    assert same("'m', '0.5', 'xtrue', '2020-02-03 00:00'") == typed
+    assert same("'n', '0.5', '1e-1'") == same("'n', 0.5, 0.1")
+    message, _ = described(refused(session, "SELECT dana_predict('m', 0.5, 'xtrue', 'someday')"))
+    assert message == 'invalid input syntax for type timestamp: "someday"'
+    message, _ = described(refused(session, "SELECT dana_predict('m', 'half', 'xtrue', '2020-02-03')"))
+    assert message == 'invalid input syntax for type double precision: "half"'
+    message, _ = described(refused(session, "SELECT dana_predict('m', 0.5, 7, '2020-02-03')"))
+    assert message == 'feature 2 of dana_predict() has type integer, which is not a text or an enum (column "word")'
