@@ -14,7 +14,6 @@ import pytest
 import dana
 from dana import rules
 from dana.cli import main
-from dana.cli.columns import declared
 from dana.cli.entry import OK, USAGE
 from dana.codesign.sample import sample_pages
 from dana.compiler.passes import PASSES
@@ -24,6 +23,7 @@ from dana.runtime.streams import plan_stream
 from dana.runtime.trainer import Relation, TrainRequest
 from dana.server.places import PAPER
 from dana.simulator import Simulator
+from dana.storage.declared import declared
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.strider import Fault
 

@@ -110,11 +110,11 @@ def test_metas_are_patched_without_compiling() -> None:
     assert patched > 20
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_the_rules_order_keeps_no_more_rows_than_the_scheduled_order(seed: int) -> None:
-    """Not a theorem, but what the retreat to the rule's order is for: it must not need more on the whole."""
-    graph = RandomRule(seed).graph(batch=16, size=25)
-    plan = plan_of(graph)
+def test_the_rules_order_keeps_fewer_rows_than_the_scheduled_order() -> None:
+    """On the whole, which is what the retreat to it is for: of one rule it may keep more, and then it is not taken."""
     target = Target(threads=1, lanes=8, group=16, divide_interval=9, crossed=True)
-    rows = [draft_for(plan, target, reorder=reorder).memory.rows for reorder in (True, False)]
-    assert rows[1] <= 1.25 * rows[0]
+    plans = [plan_of(RandomRule(seed).graph(batch=16, size=25)) for seed in range(20)]
+    scheduled, in_order = (
+        sum(draft_for(plan, target, reorder=reorder).memory.rows for plan in plans) for reorder in (True, False)
+    )
+    assert in_order <= 0.95 * scheduled

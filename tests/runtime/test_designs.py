@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from dana import rules
-from dana.cli.columns import declared
 from dana.runtime import designs
 from dana.runtime.designs import DesignStore
 from dana.runtime.streams import declared_request
+from dana.storage.declared import declared
 from dsl import compile_rule
 from hwgen.cache import CacheFolder
 

@@ -66,7 +66,7 @@ def test_hardware_that_does_not_train_is_an_error_of_sql() -> None:
         TrainingError, match=r"^the generated hardware did not train: the Bundle must be for this board"
     ):
         machine.load(rule(config=replace(CONFIG, striders=3)))
-    machine.load(rule(program=ENDLESS, sections={Section.TUPLE: 0}))
+    machine.load(rule(program=ENDLESS, sections={Section.TUPLE: 0}, batch=1))
     with pytest.raises(TrainingError, match=r"^the generated hardware did not train: .* within 20000 cycles") as caught:
         epoch(machine, table(5))
     fields = error_fields(caught.value)

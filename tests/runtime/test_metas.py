@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from dana import rules
-from dana.cli.columns import declared
 from dana.errors import UsageError
 from dana.runtime.designs import chosen_extents
 from dana.runtime.metas import meta_values
 from dana.runtime.streams import declared_request
 from dana.runtime.trainer import TrainingError
 from dana.runtime.weights import given_class_weights
+from dana.storage.declared import declared
 from dsl import compile_rule
 
 DEFAULTS = {"lr": 0.1, "penalty": 0.0}
