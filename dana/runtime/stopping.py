@@ -157,6 +157,8 @@ def run(
         parameters = training.parameters() if stopping.patience or held_out is not None else ()
         if held_out is not None:
             report = replace(report, test_loss=held_out.loss(parameters))
+        if epoch == 1 and held_out is not None and report.loss is not None and report.test_loss is None:
+            notify(NONE_LEFT_OUT)
         if epoch == 1 and report.skipped and training.stream is None:  # of frames the backend says more
             notify(skipped_notice(request.relation, report))
         reports.append(report)
@@ -178,6 +180,13 @@ def run(
         converged=report.converged or stopping.over,
         pages=pages,
     )
+
+
+NONE_LEFT_OUT = Notice(
+    level=Level.WARNING,
+    message='argument "test_size" leaves out no row to judge the model by',
+    hint="Rows with a NULL in a column in use do not count, nor do those of weight 0. Leave out a larger part.",
+)
 
 
 def _no_better(loss: float, constant: float) -> Notice:

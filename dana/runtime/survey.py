@@ -276,8 +276,10 @@ def _judge_numbers(request: TrainRequest, survey: Survey, fills: Sequence[Place]
             coarse.append((column, mean))
         # of a + b × row: deviation b × n / √12, and the mean of the first ones is as far away as their number says
         away = abs(mean - early) / (3**0.5 * (1 - survey.first / max(survey.tuples, 1)))
-        numbers = deviation * 12**0.5 > 0.99 * survey.tuples and abs(away - deviation) < 0.01 * deviation
-        if whole and survey.tuples >= MANY and numbers:
+        in_order = deviation * 12**0.5 > 0.99 * survey.tuples and abs(away - deviation) < 0.01 * deviation
+        # of n numbers in a row, each there once, in any order: the variance is (n² - 1) / 12
+        in_a_row = abs(12 * deviation**2 + 1 - survey.tuples**2) < 1e-6 * survey.tuples**2
+        if whole and survey.tuples >= MANY and (in_order or in_a_row):
             counting.append(column)
     for column, mean in coarse:
         notify(

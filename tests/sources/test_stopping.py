@@ -94,6 +94,21 @@ def test_streams_again_where_nothing_is_kept(passing: Session) -> None:
     assert one(passing, "SELECT test_loss FROM dana.epoch WHERE run = %s", found[0]) == 16
 
 
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+def test_no_row_that_is_left_out_counts(session: Session, backend: str) -> None:
+    heard: list[str | None] = []
+    session.add_notice_handler(lambda notice: heard.append(notice.message_primary))
+    session.execute("SELECT dana_create_udf('linear', %s)", (rules.text("linear"),))
+    session.execute("CREATE TABLE t AS SELECT sin(i)::real AS x, cos(i)::real AS y FROM generate_series(1, 400) i")
+    table = "'linear', 't', 'm', '{{x}}', 'y'"
+    call = f"SELECT dana_train({table}, backend => '{backend}', epochs => 2, test_size => {{}})"
+    said = 'argument "test_size" leaves out no row to judge the model by'
+    session.execute(call.format(0.2))
+    assert said not in heard
+    session.execute(call.format(1e-9))
+    assert heard.count(said) == 1
+
+
 @pytest.mark.parametrize("option", ["patience => -1", "tolerance => -1", "tolerance => 'NaN'"])
 def test_what_is_refused(passing: Session, option: str) -> None:
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="must be at least 0"):
