@@ -14,9 +14,10 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from dana.errors import UsageError
@@ -192,14 +193,15 @@ class _Session:
             except (EOFError, ConnectionError):
                 return
             try:
-                self._answer_or_give_way(message, payload)
+                self._reply(self._answer_or_give_way(message, payload))
             except (ConnectionError, EOFError):
                 return
             except (StartAnew, GiveWay):
+                self.attendance.idle()
                 break
             except Exception as error:
                 self.ring.keep(0)
-                self._send_error(error)
+                self._reply(self._error(error))
                 if isinstance(error, ProtocolError):
                     return
             self.answered += 1
@@ -208,14 +210,11 @@ class _Session:
 
     def _readable(self) -> bool:
         seconds = self.limits.idle_seconds
-        if self.answered:
-            self.attendance.idle()
-        elif seconds is not None:
+        if not self.answered and seconds is not None:
             seconds = max(seconds, FIRST_REQUEST_SECONDS)
         channel, ended = self.channel.fileno(), self.attendance.fileno()
         ready, _, _ = select.select([channel, ended] if self.answered else [channel], [], [], seconds)
-        self.attendance.busy()
-        return ready == [channel]
+        return ready == [channel] and (not self.answered or self.attendance.busy())
 
     def _give_way(self, _signal: int, _frame: object) -> None:
         if self.busy:
@@ -223,10 +222,15 @@ class _Session:
             if not self.channel.sending:
                 raise GiveWay
 
-    def _answer_or_give_way(self, message: Message, payload: bytes) -> None:
+    def _reply(self, send: Callable[[], None]) -> None:
+        """Idle, and then send: the backend that has its answer may make room for the next session at once."""
+        self.attendance.idle()
+        send()
+
+    def _answer_or_give_way(self, message: Message, payload: bytes) -> Callable[[], None]:
         try:
             self.busy = True
-            self._answer(message, payload)
+            return self._answer(message, payload)
         except GiveWay as due:  # and then the session ends, as the listening process told it, and frees all that it has
             raise self._too_much() from due
         finally:
@@ -241,24 +245,24 @@ class _Session:
             hint="Let fewer trainings run at once (dana.max_runs), or start the worker with a higher --total-memory.",
         )
 
-    def _answer(self, message: Message, payload: bytes) -> None:
+    def _answer(self, message: Message, payload: bytes) -> Callable[[], None]:
+        """Do what a request asks for; what comes back sends the answer."""
         if message == Message.CHECK:
             fields = decode(payload)
             with memory_at_most(0, fresh=not self.answered):
                 described = self.trainer.check(str(fields["text"]), self.channel.send_notice)
-            self.channel.send(Message.CHECKED, {"description": described})
-        elif message == Message.TRAIN:
+            return partial(self.channel.send, Message.CHECKED, {"description": described})
+        if message == Message.TRAIN:
             request, cpu = train_request(payload, page_size=self.ring.page_size)
-            self._train(request, cpu)
-        elif message == Message.EXPLAIN:
+            return self._train(request, cpu)
+        if message == Message.EXPLAIN:
             wanted = explain_request(payload, page_size=self.ring.page_size)
             with memory_at_most(wanted.training.max_memory, fresh=not self.answered):
                 explained = self.trainer.explain(wanted)
-            self.channel.send(Message.EXPLAINED, explained)
-        else:
-            raise ProtocolError(f"a request was expected, not {message.name}")
+            return partial(self.channel.send, Message.EXPLAINED, explained)
+        raise ProtocolError(f"a request was expected, not {message.name}")
 
-    def _train(self, request: TrainRequest, backend_cpu: int) -> None:
+    def _train(self, request: TrainRequest, backend_cpu: int) -> Callable[[], None]:
         started = time.perf_counter()
         counts: Mapping[str, Any] = {}
         outcome = "abandoned"
@@ -270,8 +274,8 @@ class _Session:
                 # NULLs, where it makes frames of the rows
                 rows = replace(request, relation=replace(request.relation, rows=True), nulls="skip")
                 result, counts = self._run(rows, backend_cpu, fresh=True)  # what was sent already ties it to us
-            self.channel.send_result(result, counts, request.metadata)
             outcome = "converged" if counts["converged"] else "done"
+            return partial(self.channel.send_result, result, counts, request.metadata)
         except (ConnectionError, EOFError):
             raise
         except StartAnew:
@@ -325,11 +329,11 @@ class _Session:
                     held_out.close()
                 training.close()
 
-    def _send_error(self, error: Exception) -> None:
+    def _error(self, error: Exception) -> Callable[[], None]:
         fields = error_fields(error)
         if fields["sqlstate"] == SqlState.INTERNAL:
             log.error("backend %d: request failed", self.backend_pid, exc_info=error)
-        self.channel.send(Message.ERROR, fields)
+        return partial(self.channel.send, Message.ERROR, fields)
 
 
 def error_fields(error: Exception) -> dict[str, str]:

@@ -6,6 +6,7 @@ In: process ids and limits. Out: sessions that are told to end, or are ended. It
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import time
@@ -75,11 +76,11 @@ class Sessions:
         present = [one for one in self._members if not (one.told and one.attendance.idle_since)]
         if len(present) < self._max_sessions:
             return True
-        idle = [one for one in present if one.attendance.idle_since]
-        if not idle:
-            return False
-        self._tell(min(idle, key=lambda one: one.attendance.idle_since or 0.0))
-        return True
+        for one in sorted(present, key=lambda one: one.attendance.idle_since or math.inf):
+            if one.attendance.end_if_idle():
+                one.told = True
+                return True
+        return False
 
     def add(self, pid: int, attendance: Attendance) -> None:
         """A session has started."""

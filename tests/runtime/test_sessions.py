@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 
 from dana.runtime.attendance import Attendance
 from dana.runtime.sessions import Sessions
@@ -25,3 +26,20 @@ def test_a_session_that_has_ended_does_not_count_before_its_signal_came() -> Non
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
     assert sessions.room()
     assert len(sessions) == 0
+
+
+def test_a_session_takes_up_a_request_or_ends_but_not_both() -> None:
+    attendance = Attendance()
+    assert not attendance.end_if_idle()  # it has had no request
+    attendance.idle()
+    assert attendance.busy()
+    assert not attendance.end_if_idle()
+    attendance.idle()
+    attendance.idle()
+    assert attendance.end_if_idle()
+    assert not attendance.busy()
+    assert attendance.idle_since is not None  # on its way out it takes nobody's place
+    assert select.select([attendance], [], [], 0)[0]
+    attendance.left_to_session()
+    attendance.tell_to_end()  # it has ended already
+    attendance.close()
