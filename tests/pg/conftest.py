@@ -21,6 +21,21 @@ ONE_VERSION = ("test_limits", "test_many", "test_predict", "test_refusals")
 """Of C that has no line for one version or another: the newest version that is asked for tells."""
 
 
+EVERYWHERE = ("cancel", "terminate", "kill -9 of the worker")
+"""Faults that an older version has as well: one for each way on which what was taken is given back."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    newest = max(int(major) for major in config.getoption("--postgresql").split(","))
+    items[:] = [item for item in items if not _repeats(getattr(item, "callspec", None), newest)]
+
+
+def _repeats(call: Any, newest: int) -> bool:
+    if call is None or call.params.get("shared_cluster", newest) == newest:
+        return False
+    return call.params.get("fault", EVERYWHERE[0]) not in EVERYWHERE
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "shared_cluster" in metafunc.fixturenames:
         majors = [int(major) for major in metafunc.config.getoption("--postgresql").split(",")]
