@@ -88,7 +88,8 @@ rule_required(const char *name, Oid caller, dana_rule *rule)
 			 errmsg("rule \"%s\" does not exist", name),
 			 closest != NULL
 				 ? errhint("Perhaps you meant \"%s\".", closest)
-				 : errhint("SELECT name FROM dana.rule lists the rules; dana_create_udf(name, source) makes one.")));
+				 : errhint("SELECT name FROM dana.rule lists the rules; dana_create_udf(name, source) makes one, "
+						   "\"dana rules install\" those that come along.")));
 }
 
 typedef struct rule_reading

@@ -167,7 +167,10 @@ def test_the_rule_that_was_meant_is_one_that_may_be_seen(connect_as: Connect, se
         alice.execute("SELECT dana_create_udf(%s, '{}')", (name,))
     alice.execute("SELECT dana_revoke_rule('logistic')")
     session.execute("CREATE TABLE t AS SELECT 1 AS a; GRANT SELECT ON t TO alice, bob")
-    lists = "SELECT name FROM dana.rule lists the rules; dana_create_udf(name, source) makes one."
+    lists = (
+        "SELECT name FROM dana.rule lists the rules; dana_create_udf(name, source) makes one, "
+        '"dana rules install" those that come along.'
+    )
     for who, name, hint in (
         (alice, "logisitc", 'Perhaps you meant "logistic".'),
         (alice, "LINEARr", 'Perhaps you meant "linearR".'),
