@@ -205,6 +205,9 @@ COARSE = 0.02
 MANY = 50
 """Rows from which a column that counts them is no coincidence."""
 
+ORDINARY = 1e3
+"""Times that weights may be larger or smaller than 1: a rule's rate and penalty are made for weights of about 1."""
+
 FAR = 5.0
 """Deviations of a mean of rows at random that chance does not bring about."""
 
@@ -230,6 +233,16 @@ def judge(request: TrainRequest, survey: Survey, fills: Sequence[Place], labels:
             f'every row of {request.relation.name} has the weight 0 in column "{request.weight}"',
             sqlstate=SqlState.DATA_EXCEPTION,
         )
+    for column, input, _, _ in (one for one in fills if one[0] == request.weight):
+        weight = float(survey.mean[input].item())
+        if not 1 / ORDINARY <= weight <= ORDINARY:
+            notify(
+                Notice(
+                    level=Level.WARNING,
+                    message=f"weights in column {column} of {request.relation.name} are about {weight:.3g}",
+                    hint="Rates and penalties are made for weights of about 1: divide the weights by their mean.",
+                )
+            )
     for column, input, _, _ in (one for one in fills if one[0] in labels):
         away = np.abs(survey.early[input] - survey.mean[input])
         least = max(FAR / max(survey.first, 1) ** 0.5, 0.25)

@@ -234,6 +234,18 @@ def test_warm_start_takes_the_weights_of_its_own_training(table: Session) -> Non
     assert parameters(table)["weight.classes"] == pytest.approx([600 / 1140, 10])
 
 
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+def test_weights_far_from_1_are_said(table: Session, backend: str) -> None:
+    heard: list[str | None] = []
+    table.add_notice_handler(lambda notice: heard.append(notice.message_primary))
+    for factor, said in ((1e-9, ["weights in column v of test.u are about 1.3e-08"]), (10, [])):
+        table.execute("DROP TABLE IF EXISTS u")
+        table.execute("CREATE TABLE u AS SELECT a, b, count * %s::float8 AS v, y FROM t", (factor,))
+        heard.clear()
+        train(table, "logistic", "'u'", weight="v", label="y", backend=backend, epochs=1)
+        assert [one for one in heard if one is not None and "weights in" in one] == said
+
+
 REFUSED: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "a rule without": ("sums", {"weight": "count", "label": "b"}, "22023", "rule 'sums' takes no weights"),
     "no classes": ("linear", {"class_weight": "balanced", "label": "b"}, "22023", "has no classes to give weights to"),
