@@ -53,8 +53,8 @@ EXTENSION = (
         ),
         (
             "source.c",
-            "!snapshot->takenDuringRecovery && !serializable;",
-            "!snapshot->takenDuringRecovery;",
+            "HeapCheckForSerializableConflictOut(visible, source->relation, &tuple, buffer, snapshot);",
+            ";",
             "serializable dependencies",
         ),
         (
@@ -69,16 +69,11 @@ EXTENSION = (
         "tests/sources/test_metrics.py -k 'two_classes or regression or several or no_number'",
         ("metrics.c", "distance * (label - state->mean)", "distance * distance", "the spread of the labels"),
         ("metrics.c", "sqrtl(state->squared / state->rows)", "state->squared / state->rows", "no root"),
-        (
-            "metrics.c",
-            "return order != 0 ? order : float8_cmp_internal(a->label, b->label);",
-            "return order;",
-            "ties as they come",
-        ),
+        ("metrics.c", "(below + negatives / 2.0L)", "(below + negatives)", "ties are won"),
     ),
     *faults(
         SRC,
-        "tests/sources/test_encoding.py -k 'by_hand or rare or nulls_are or predictions'",
+        "tests/sources/test_encoding.py -k 'by_hand or christ or rare or nulls_are or predictions'",
         ("encode.c", "encoder->width - 1 - category", "encoder->width - category", "the next category"),
         (
             "encode.c",

@@ -14,12 +14,6 @@ JIT = (
         ("arithmetic.py", 'builder.fcmp_unordered("!="', 'builder.fcmp_ordered("!="', "a NaN is false"),
         (
             "plan.py",
-            "self.nest_of[i] + (0 if pointwise else 1)",
-            "self.nest_of[i]",
-            "a loop beside what it needs whole",
-        ),
-        (
-            "plan.py",
             "if any(model in self._reads(other.value) for other in self.graph.updates):",
             "if False:",
             "a model is changed too soon",

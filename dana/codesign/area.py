@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from hwgen.spec import cycles
 from hwgen.spec.config import FUNCTIONS, LANES_PER_CLUSTER, MachineConfig
@@ -62,7 +63,7 @@ INDEX_LINE = 450.0
 """Flip-flops of the sequencer in which a row's entry, stride and bound wait."""
 
 
-CROSSED = {"xcup": (17.0, 32.0), "ecp5": (24.0, 32.0)}
+CROSSED = {"xcup": (17.0, 32.0), "ecp5": (24.0, 32.0), "nexus": (22.0, 41.0)}
 """LUTs of a lane that chooses its operands in exchanges; flip-flops of its cluster, which knows which lanes do."""
 
 DIVIDE_STAGE = {"ecp5": (220.0, 104.0), "xcup": (160.0, 104.0)}
@@ -209,21 +210,25 @@ def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
     }
 
 
-def _ecp5(config: MachineConfig) -> dict[str, Row]:
-    """yosys 0.5x, ``synth_ecp5``, as nextpnr packs it: LUTs are TRELLIS_COMB, which carries take, too."""
+def _lattice(config: MachineConfig, family: str, lane_flipflops: float) -> dict[str, Row]:
+    """Of ECP5: yosys 0.5x, ``synth_ecp5``, as nextpnr packs it: LUTs are TRELLIS_COMB, which carries take, too.
+
+    Nexus has the same LUTs, carries, multipliers and block RAMs. yosys 0.70, ``synth_nexus``, made as many of them, two
+    LUTs to a carry cell, and fewer flip-flops: its rows of functions and index files are ECP5's.
+    """
     lanes, threads, clusters, units = config.lanes, config.threads, config.threads * config.clusters, config.units
     store_rows = config.striders * config.page_size // (8 * lanes)
     lane_memory = 2 * (2 * _block_rams(config.scratch_depth, 32) + 2 * _block_rams(config.tuple_depth, 32))
     distances = min(3, (config.clusters - 1).bit_length() + (threads - 1).bit_length())
     chosen = 150 if config.has(Opcode.DIV) else 0
     return {
-        "lanes": _times(units, (1153 + 31 * distances, 1200, 3, lane_memory)),
+        "lanes": _times(units, (1153 + 31 * distances, lane_flipflops, 3, lane_memory)),
         "functions": _times(clusters, _functions(config, "ecp5")),
         "clusters": _times(clusters, (255 + chosen, 362 + chosen / 5, 0, 0)),
         "index files": _times(threads if config.index_depth else 0, (*INDEX_FILE["ecp5"], _index_memory(config))),
         "threads": _times(threads, (56, 280, 0, 0)),
         "exchange": (64 * units * _shared_slots(config), 0, 0, 0),
-        "crossed exchange": _crossed(config, "ecp5"),
+        "crossed exchange": _crossed(config, family),
         "sequencer": (
             1418 + 4.5 * _line(config),
             920 + 24 * _line(config) + _index_line(config),
@@ -267,4 +272,8 @@ def _block_rams(depth: int, width: int) -> float:
     return max(1, math.ceil(width * max(depth, 512) / 512 / 36)) / 2
 
 
-FAMILY_PARTS: dict[str, Callable[[MachineConfig], dict[str, Row]]] = {"xcup": _ultrascale_plus, "ecp5": _ecp5}
+FAMILY_PARTS: dict[str, Callable[[MachineConfig], dict[str, Row]]] = {
+    "xcup": _ultrascale_plus,
+    "ecp5": partial(_lattice, family="ecp5", lane_flipflops=1200),
+    "nexus": partial(_lattice, family="nexus", lane_flipflops=1100),
+}

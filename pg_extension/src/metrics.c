@@ -58,18 +58,9 @@ typedef struct classification
 /* The scores of a row that tell of probabilities need not have a sum of exactly 1 */
 #define ROUNDING 1e-3
 
-/* By the label, too: then sums are the same whatever the order of the rows was */
-static inline int
-compare_scored(const scored *a, const scored *b)
-{
-	int order = float8_cmp_internal(a->prediction, b->prediction);
-
-	return order != 0 ? order : float8_cmp_internal(a->label, b->label);
-}
-
 #define ST_SORT sort_scored
 #define ST_ELEMENT_TYPE scored
-#define ST_COMPARE(a, b) compare_scored(a, b)
+#define ST_COMPARE(a, b) float8_cmp_internal((a)->prediction, (b)->prediction)
 #define ST_SCOPE static
 #define ST_CHECK_FOR_INTERRUPTS
 #define ST_DEFINE

@@ -1,7 +1,7 @@
 """Estimated areas against syntheses of the whole machine, taken down here: a synthesis takes minutes.
 
-The figures are those of the exported board with its scripts: of yosys for UltraScale+, of nextpnr-ecp5's packer for
-ECP5, of machines with the fields given.
+The figures are those of the exported board with its scripts, of machines with the fields given: of yosys for
+UltraScale+, of nextpnr-ecp5's packer for ECP5, of yosys with two LUTs to a carry cell for Nexus.
 """
 
 from __future__ import annotations
@@ -36,10 +36,21 @@ ECP5: list[Case] = [
     ({"threads": 2, "clusters": 2, "page_size": 16384, "functions": 9, **SMALL}, (59_461, 57_641, 116, 197)),
 ]
 
+NEXUS: list[Case] = [
+    ({}, (23_650, 21_436, 32, 111)),
+    ({"threads": 4, "functions": 1, **SMALL}, (52_885, 49_628, 104, 173)),
+    ({"clusters": 2, "index_depth": 128, "functions": 33, **SMALL}, (35_455, 33_329, 53, 122)),
+    ({"threads": 2, "clusters": 2, "page_size": 16384, "functions": 9, **SMALL}, (58_502, 54_153, 116, 197)),
+    ({"threads": 2}, (35_802, 32_670, 64, 177)),
+]
+
+MEASURED = {"xcup": ULTRASCALE_PLUS, "ecp5": ECP5, "nexus": NEXUS}
+CROSSED = {"xcup": (275, 85), "ecp5": (379, 84), "nexus": (353, 102)}
+"""LUTs and flip-flops."""
+
 
 @pytest.mark.parametrize(
-    ("family", "fields", "measured"),
-    [("xcup", *case) for case in ULTRASCALE_PLUS] + [("ecp5", *case) for case in ECP5],
+    ("family", "fields", "measured"), [(family, *case) for family in FAMILIES for case in MEASURED[family]]
 )
 def test_within_a_twentieth_of_the_synthesis(
     family: str, fields: dict[str, int], measured: tuple[int, int, int, float]
@@ -49,12 +60,12 @@ def test_within_a_twentieth_of_the_synthesis(
     assert estimated == pytest.approx(measured, rel=0.05)
 
 
-@pytest.mark.parametrize(("family", "luts", "flipflops"), [("xcup", 275, 85), ("ecp5", 379, 84)])
-def test_what_crossed_exchanges_add(family: str, luts: int, flipflops: int) -> None:
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_crossed_exchanges_add(family: str) -> None:
     """Sixteen units as two threads, synthesised with and without them."""
     without, with_them = (area_of(MachineConfig(threads=2, crossed=crossed), family) for crossed in (0, 1))
     added = (with_them.luts - without.luts, with_them.flipflops - without.flipflops)
-    assert added == pytest.approx((luts, flipflops), rel=0.05)
+    assert added == pytest.approx(CROSSED[family], rel=0.05)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

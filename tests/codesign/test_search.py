@@ -101,7 +101,7 @@ def test_a_device_that_is_too_small_says_by_how_much() -> None:
         r"\([\d.]+ times as many\), [\d,]+ flipflops of 5,000 \([\d.]+ times as many\)\n",
     ) as caught:
         explored(columns(5), small)
-    assert "lfe5um5g-85 holds a machine for it, of up to 8 units." in str(caught.value)
+    assert "lfcpnx-100 holds a machine for it, of up to 8 units." in str(caught.value)
 
 
 def test_what_does_not_fit_says_what_would() -> None:

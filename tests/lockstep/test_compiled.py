@@ -124,31 +124,84 @@ rule.setLoss(y + s)
 """
 
 
-def vector_case(update: str, x: list[float]) -> Case:
+def vector_case(source: str, x: list[float]) -> Case:
     """Six rows, all of this vector."""
     columns = (attribute("x", "real[]", array_length=len(x)), attribute("y", "real"))
     schema = TableSchema(relation="t", attributes=columns)
     pages = build_pages(schema, [[np.array(x), 1.0]] * 6)
-    return finished(MachineConfig(), SIGNS.format(n=len(x), update=update), schema, pages)
+    return finished(MachineConfig(), source, schema, pages)
 
 
 @pytest.mark.parametrize("update", ["dana.sigma(x, 1)", 'rule.merge(dana.sigma(x, 1), 4, "+")'])
 def test_a_sum_of_zeros_keeps_their_sign(update: str) -> None:
     """Lanes behind the end of a vector add nothing, not even the sign of a zero."""
     for n in (1, 3, 8, 15, 16, 17, 33, 100):
-        case = vector_case(update, [-0.0] * n)
+        case = vector_case(SIGNS.format(n=n, update=update), [-0.0] * n)
         assert interpret(case).models["s"] == 1 << 31
         assert assert_compiled(case)
 
 
 def test_a_merge_of_what_models_alone_give() -> None:
     """It is known before a batch's end, though only the batch's end reads the merge."""
-    case = vector_case('s + dana.sigma(rule.merge((s + s + 1) * (1 + dana.arange(3)), 4, "+"), 1)', [1.0] * 3)
+    update = 's + dana.sigma(rule.merge((s + s + 1) * (1 + dana.arange(3)), 4, "+"), 1)'
+    case = vector_case(SIGNS.format(n=3, update=update), [1.0] * 3)
     assert assert_compiled(case)
 
 
 @pytest.mark.parametrize("zero", [0.0, -0.0])
 def test_a_condition_is_true_unless_it_is_a_zero(zero: float) -> None:
-    case = vector_case("dana.sigma(dana.where(x, 1, 0), 1)", [np.nan, zero, 1.0, np.inf, -3.0])
+    update = "dana.sigma(dana.where(x, 1, 0), 1)"
+    case = vector_case(SIGNS.format(n=5, update=update), [np.nan, zero, 1.0, np.inf, -3.0])
     assert interpret(case).models["s"].view(np.float32) == 4
+    assert assert_compiled(case)
+
+
+OLD = """
+import dana
+a = dana.model([{n}])
+b = dana.model([{n}])
+x = dana.input([{n}])
+y = dana.output()
+rule = dana.algo(a, b, x, y)
+rule.setModel(a, {value})
+rule.setModel(b, a)
+"""
+
+
+@pytest.mark.parametrize("n", [3, 100])
+@pytest.mark.parametrize("value", ["a + x", 'a + rule.merge(x, 4, "+")'])
+def test_a_model_that_becomes_what_another_was(value: str, n: int) -> None:
+    """New values are stored where the old ones lie only if no update wants the old ones, be it as they are."""
+    case = vector_case(OLD.format(value=value, n=n), [1.0 + k for k in range(n)])
+    models = interpret(case).models
+    assert (models["a"] != models["b"]).all()
+    assert assert_compiled(case)
+
+
+CHOSEN = """
+import dana
+U = dana.model([4])
+V = dana.model([4])
+w = dana.model()
+i = dana.input()
+j = dana.input()
+y = dana.output()
+rule = dana.algo(U, V, w, i, j, y)
+rule.setModel(w, w + rule.merge(U[i] + V[j], {batch}, "+"))
+rule.setModel(U[i], U[i] + y)
+"""
+
+
+@pytest.mark.parametrize("batch", [4, 16])
+@pytest.mark.parametrize(("i", "j"), [(k, None) for k in range(9)] + [(None, 6), (2, 1), (1, 2), (9, 6), (6, 9)])
+def test_a_row_that_there_is_not(batch: int, i: int | None, j: int | None) -> None:
+    """Wherever it stands in a round: the tuples i and j choose it by the columns of these names."""
+    columns = (attribute("i", "integer"), attribute("j", "integer"), attribute("y", "real"))
+    schema = TableSchema(relation="t", attributes=columns)
+    rows = [[4 if k == i else k % 4, 7 if k == j else k % 3, 1.0] for k in range(12)]
+    config = MachineConfig(threads=2, index_depth=32)
+    case = finished(config, CHOSEN.format(batch=batch), schema, build_pages(schema, rows))
+    fault = run(case, Simulator(config)).fault
+    assert fault is not None
+    assert fault[0] is Fault.INDEX
     assert assert_compiled(case)

@@ -258,6 +258,31 @@ def test_results_under_way_are_not_seen(machine: str) -> None:
     assert differs > 10, "the programs must overlap for the test to mean anything"
 
 
+@pytest.mark.parametrize("before", [2, 1, 0])
+@pytest.mark.parametrize("op", [Opcode.MOV, Opcode.NEG, Opcode.SIGMOID, Opcode.EXP])
+def test_a_result_is_seen_from_its_cycle_on(op: Opcode, before: int) -> None:
+    """And by no row that issues a cycle before, where nothing else in the program overlaps."""
+    config = MACHINES["one cluster"]
+    latency = cycles.SPECIAL_LATENCY.get(op, cycles.RESULT_LATENCY)
+    taken = cycles.element_interval(op, config.divide_interval)
+    program = (
+        Instruction(op=op, wait=1, scalar=1, dst=1, a=0),
+        Instruction(op=Opcode.MOV, wait=latency - taken - before, dst=2, a=1),
+        Instruction(op=Opcode.END, wait=cycles.RESULT_LATENCY),
+    )
+    image = np.outer(np.array([0.25, -3.0]), np.ones(config.lanes)).astype(np.float32).view(np.uint32)
+    bundle = dataclasses.replace(
+        random_bundle(np.random.default_rng(1), config, batch=1),
+        program=program, sections={Section.TUPLE: 0}, image=image, group=1, tuple_rows=1, levels=0,
+    )  # fmt: skip
+    simulator = Simulator(config)
+    simulator.load(fed(bundle))
+    assert simulator.run_epoch(row_pages(np.zeros((1, 1, config.lanes), dtype=np.float32), config)).fault is Fault.NONE
+    _, result, seen = simulator.read_rows(0, 3)
+    assert (result != image[1]).all()
+    np.testing.assert_array_equal(seen, image[1] if before else result)
+
+
 @pytest.mark.parametrize("kernels", [k for k in KERNELS if available(k)])
 @pytest.mark.parametrize("line", ["exp s8+i <- s4+i inner=16", "exp s28+i <- s4+i inner=40 scalar=1"])
 def test_an_instruction_reads_what_it_has_written(line: str, kernels: str) -> None:

@@ -250,3 +250,39 @@ def test_random_loops() -> None:
     assert used > 200 * SCALE, "too few of the loops were walked for the test to mean anything"
     assert tuples > 1000 * SCALE
     assert {Fault.NONE, Fault.OUT_OF_PAGE} <= faults
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_a_row_that_points_behind_the_page_among_rows_that_are_walked(size: int, beyond: int) -> None:
+    """Its last byte is the page's last, or the one behind it; the rows before it are taken all at once."""
+    config = MachineConfig(tuple_depth=64, scratch_depth=256, program_depth=64)
+    words = np.full(config.page_size // 4, 16, dtype="<u4")
+    odd = 400
+    words[odd] = config.page_size - size + beyond
+    program = (
+        I(Opcode.INS, LIMIT, 32, 0),
+        I(Opcode.BENTR),
+        I(Opcode.READB, CURSOR, 4, 4),
+        I(Opcode.READB, 4, size, 5),
+        I(Opcode.WRITEB, CURSOR, 0, 0),
+        I(Opcode.AD, CURSOR, 32, CURSOR),
+        I(Opcode.BEXIT, Condition.GE, CURSOR, LIMIT),
+        I(Opcode.CTL, Control.END),
+    )
+    case = Case(
+        config=config,
+        program=program,
+        constants=(4,),
+        columns=(Column(count=1, row=0, type=ColumnType.FLOAT4, first=True, last=True),),
+        pages=(np.full_like(words, 16).tobytes(), words.tobytes()),
+        batch=0xFFFFFFFF,
+        group_log2=0,
+        tuple_rows=5,
+    )
+    counters, walked = both(case)
+    if beyond:
+        assert (counters.fault, counters.fault_page) == (Fault.OUT_OF_PAGE, 1)
+    else:
+        assert (counters.fault, counters.tuples) == (Fault.NONE, 1024)
+        assert walked > 1024, "the rows before it must be walked for the test to mean anything"

@@ -85,6 +85,16 @@ def test_the_same_as_by_hand(people: Session) -> None:
     )
 
 
+def test_dates_before_christ(people: Session) -> None:
+    """There is no year 0: the one before 1 is -1, as SQL's extract() has it."""
+    first = ["4713-11-24 BC", "0044-03-15 BC", "0001-01-01 BC", "0001-12-31 BC", "0001-01-01"]
+    for k, date in enumerate(first):
+        people.execute("UPDATE people SET born = %s::date WHERE id %% 20 = %s", (date, k))
+        people.execute("UPDATE people SET seen = %s::timestamp + '23:59' WHERE id %% 20 = %s", (date, k + 5))
+    by_hand(people, BY_HAND)
+    assert weights(people, "'people'") == weights(people, "'plain'")
+
+
 def test_what_is_told_and_kept(people: Session) -> None:
     metadata, told = trained(people)
     assert told == [

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
-from hwgen.devices import DeviceError, device_names, load_device
+from hwgen.devices import FAMILIES, DeviceError, device_names, load_device
 from hwgen.devices.lattice import lattice_part
 
 GOOD = """
@@ -27,6 +28,14 @@ def test_devices_of_the_package_load(name: str) -> None:
     device = load_device(name)
     assert device.name == name
     assert device.luts > device.dsps > 0
+
+
+def test_every_family_has_a_device_and_another_has_no_width_of_multipliers() -> None:
+    devices = [load_device(name) for name in device_names()]
+    assert {device.family for device in devices} == set(FAMILIES)
+    assert {device.family for device in devices if device.wide_multipliers} == {"xcup"}
+    with pytest.raises(KeyError, match="ice40"):
+        _ = dataclasses.replace(devices[0], family="ice40").wide_multipliers
 
 
 def test_the_papers_device_is_there_with_its_figures() -> None:
@@ -64,7 +73,7 @@ def test_order_codes_of_lattice(code: str, expected: tuple[str, str, str]) -> No
         (GOOD.replace("24_288", "'many'"), r"luts of the device mine must be of type int, not 'many'"),
         (GOOD.replace("24_288", "true"), r"luts of the device mine must be of type int, not True"),
         (GOOD.replace("= 28", "= -1"), r"dsps of the device mine must be positive, not -1"),
-        (GOOD.replace("ecp5", "ice40"), r"family of the device mine must be one of xcup, ecp5, not 'ice40'"),
+        (GOOD.replace("ecp5", "ice40"), r"family of the device mine must be one of xcup, ecp5, nexus, not 'ice40'"),
         (GOOD.replace("0.8", "1.5"), r"usable of the device mine must be above 0 and at most 1, not 1.5"),
         (GOOD.replace("LFE5U-25F-6BG381C", "foo"), r"mine.toml: part of the device mine must be .*; not 'foo'$"),
         (GOOD.replace("BG381", "CG381"), r"with a package \(BG256, .*, TG144\), C or I; not 'LFE5U-25F-6CG381C'$"),
