@@ -14,9 +14,9 @@ from dana.jit.plan import LANES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where an input lies in a tuple: its first float, the floats from row to row of a matrix."""
+    """An input: its number among a tuple's, the floats from row to row of a matrix."""
 
-    first: int
+    number: int
     stride: int
 
 
