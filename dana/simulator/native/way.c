@@ -351,6 +351,22 @@ new_way(const struct sim_walk *walk, const int32_t *path, int32_t n)
 	return way;
 }
 
+/* Puts each load right behind the step that its address comes from, if any: what it wrote a word at a time has reached
+ * the cache when a vector of it is read. Every step has memory of its own, and conditions have no order. */
+static void
+hoist_loads(struct sim_way *way)
+{
+	for (int32_t n = 0; n < way->n_steps; n++)
+	{
+		const struct sim_step step = way->steps[n];
+		int32_t to = n;
+
+		for (; step.kind == LOAD && to > 0 && way->steps[to - 1].d != step.a && way->steps[to - 1].kind != LOAD; to--)
+			way->steps[to] = way->steps[to - 1];
+		way->steps[to] = step;
+	}
+}
+
 /* A way from the loop's head back to it; NULL: it cannot be had */
 struct sim_way *
 sim_way_build(struct sim *sim, const int32_t *path, int32_t n)
@@ -392,7 +408,9 @@ sim_way_build(struct sim *sim, const int32_t *path, int32_t n)
 		walk->cursor = fits ? cursor : walk->cursor;
 		walk->limit = fits ? limit : walk->limit;
 	}
-	if (!fits)
+	if (fits)
+		hoist_loads(m.way);
+	else
 	{
 		sim_way_free(m.way);
 		return NULL;
