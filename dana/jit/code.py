@@ -7,7 +7,7 @@ or written to a disk.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
@@ -60,8 +60,9 @@ def compile_graph(graph: Graph, bundle: Bundle) -> Code:
     for number, k in enumerate(graph.inputs):
         one = by_name[graph.nodes[k].name]
         rows = -(-(one["shape"] or [1])[-1] // lanes)
-        places[k] = Place(number=number, stride=rows * lanes)
         inputs.append(_input(bundle, one))
+        spacing = bundle.tuple_rows * lanes if inputs[-1].column < 0 else None
+        places[k] = Place(number=number, stride=rows * lanes, spacing=spacing)
     emitter = Emitter(plan, places, batch=bundle.batch)
     memory = emitter.memory
     text = str(emitter.emit())
@@ -77,7 +78,7 @@ def compile_graph(graph: Graph, bundle: Bundle) -> Code:
         *(structures.CompiledMerge(one.first, one.size, Opcode[one.op.upper()]) for one in memory.merged)
     )
     symbols = _symbols(plan, emitter, bundle)
-    indices = _indices(bundle, [graph.nodes[k].name for k in graph.inputs])
+    indices = _indices(bundle, by_name)
     filled = (structures.CompiledInput * max(1, len(inputs)))(*inputs)
     data = structures.CompiledData(
         **{key: engine.get_function_address(name) for key, name in emitter.functions.items()},
@@ -118,21 +119,27 @@ def _symbols(plan: Plan, emitter: Emitter, bundle: Bundle) -> Any:
 
 
 def _input(bundle: Bundle, one: Mapping[str, Any]) -> Any:
-    """Where an input of the Bundle's notes is packed to, and the column that is all of it as it lies on a page."""
+    """Where an input of the Bundle's notes is packed to, and the column that is all of it as it lies on a page.
+
+    A scalar is packed: copying it takes no longer than noting where it lies, and code need not look there.
+    """
     shape, lanes = one["shape"], bundle.config.lanes
     count = int(np.prod(shape, dtype=np.int64))
     rows = range(one["row"], one["row"] + -(-count // lanes))
     found = [k for k, column in enumerate(bundle.columns) if column.row in rows]
-    packed = len(found) != 1 or (len(shape) > 1 and shape[-1] % lanes)
+    packed = len(found) != 1 or count == 1 or (len(shape) > 1 and shape[-1] % lanes)
     if packed or (bundle.columns[found[0]].count, bundle.columns[found[0]].type) != (count, ColumnType.FLOAT4):
         found = [-1]
     return structures.CompiledInput(one["row"] * lanes, found[0], -(-count // LANES) * LANES)
 
 
-def _indices(bundle: Bundle, inputs: Sequence[str | None]) -> Any:
+def _indices(bundle: Bundle, inputs: Mapping[str | None, Any]) -> Any:
     """The columns that choose rows, by the tag of the fault."""
     fills = {column: name for column, name, _, _ in bundle.notes["fills"]}
-    found = [structures.CompiledIndex(inputs.index(fills[column]), rows) for column, _, rows in bundle.notes["indices"]]
+    found = [
+        structures.CompiledIndex(inputs[fills[column]]["row"] * bundle.config.lanes, rows)
+        for column, _, rows in bundle.notes["indices"]
+    ]
     return (structures.CompiledIndex * max(1, len(found)))(*found)
 
 

@@ -14,10 +14,14 @@ from dana.jit.plan import LANES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """An input: its number among a tuple's, the floats from row to row of a matrix."""
+    """An input: its number among a tuple's, the floats from row to row of a matrix.
+
+    `spacing`: from a tuple's to the next one's where it is packed, and its subnormals flushed; None: it is on a page.
+    """
 
     number: int
     stride: int
+    spacing: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -148,6 +148,7 @@ class Values:
         self.functions[name] = name
         function.attributes.add("nounwind")
         self._state, self._tuples, self._third, self._count = function.args
+        self._tuple = ZERO
         self._builder = ir.IRBuilder(function.append_basic_block())
         self._preheaders: list[ir.Block] = []
         self._caches: list[dict[object, Found]] = [{}]
@@ -298,15 +299,19 @@ class Values:
         return self._computed(k, idx, t, vector=vector)
 
     def _input(self, k: int, idx: Indices, t: Index, *, vector: bool) -> Found:
-        """Of a tuple, from where it lies: subnormals are there as they are on the page."""
+        """Of a tuple, from where it lies: on a page, subnormals are there."""
         place = self.places[k]
         extents = (*self.plan.shape(k)[:-1], place.stride)  # a row for each vector, as a tuple's rows are
         steps = [prod(extents[axis + 1 :]) for axis in range(len(idx))]
-        where = self._address(self._tuples, 2 * place.number, [(t, self.tuple_floats)])
-        base = self._cached(("input", k, t), where.level, lambda builder: builder.load(where.value, typ=POINTER))
-        address = self._address(base, 0, list(zip(idx, steps, strict=True)))
-        found = self._load(address, vector=vector)
-        if k in self.plan.flushed:
+        terms = list(zip(idx, steps, strict=True))
+        tuples = [] if place.spacing else [(self._tuple, self.tuple_floats), (t, self.tuple_floats)]
+        where = self._address(self._tuples, 2 * place.number, tuples)
+        key = ("input", k, None if place.spacing else t)
+        base = self._cached(key, where.level, lambda builder: builder.load(where.value, typ=POINTER))
+        if place.spacing:  # all of them, one after the other
+            terms += [(self._tuple, place.spacing), (t, place.spacing)]
+        found = self._load(self._address(base, 0, terms), vector=vector)
+        if place.spacing or k in self.plan.flushed:
             return found
         ones = self._load(self._address(self._state, self.ones, []), vector=vector)
         return self._at(found.level, lambda builder: builder.fmul(found.value, ones.value))

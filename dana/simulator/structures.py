@@ -151,9 +151,9 @@ class CompiledSymbol(ctypes.Structure):
 
 
 class CompiledIndex(ctypes.Structure):
-    """A scalar of each tuple, which chooses a row: its input, rows of the model."""
+    """A scalar of each tuple, which chooses a row: its float where tuples are packed, rows of the model."""
 
-    _fields_ = _i32("input rows")
+    _fields_ = _i32("first rows")
 
 
 class CompiledInput(ctypes.Structure):

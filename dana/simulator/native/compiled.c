@@ -153,17 +153,17 @@ in_range(struct sim *sim)
 {
 	const struct sim_compiled *code = &sim->compiled;
 	struct sim_epoch *e = &sim->e;
-	const int32_t count = e->phase.in_round, n = code->n_inputs;
+	const int32_t count = e->phase.in_round;
 	const int32_t round = code->rows != NULL ? 1 : sim->round_tuples; /* count: of whole ones, or a batch's rest */
 	int32_t wrong = 0;
 
 	for (int32_t k = 0; k < code->n_indices; k++)
 		for (int32_t t = 0; t < count; t++)
-			wrong |= !is_row(*sim->places[t * n + code->indices[k].input], code->indices[k].rows);
+			wrong |= !is_row(sim->batched[t * sim->fill.stride + code->indices[k].first], code->indices[k].rows);
 	for (int32_t first = 0; wrong && first < count; first += round)
 		for (int32_t k = 0; k < code->n_indices; k++)
 			for (int32_t t = first; t < first + round && t < count; t++)
-				if (!is_row(*sim->places[t * n + code->indices[k].input], code->indices[k].rows))
+				if (!is_row(sim->batched[t * sim->fill.stride + code->indices[k].first], code->indices[k].rows))
 				{
 					e->fault = SIM_FAULT_INDEX;
 					e->fault_page = SIM_UNKNOWN_PAGE;

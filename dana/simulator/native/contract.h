@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* Of all below: a core that was built from another text is not used */
-#define SIM_CONTRACT UINT64_C(0xb324bd09cda05eb4)
+#define SIM_CONTRACT UINT64_C(0xceacfc549a8691a9)
 #define SIM_CLUSTER 8
 #define SIM_TEMPORARIES 32
 #define SIM_REGISTERS 64
@@ -277,10 +277,10 @@ struct sim_compiled_symbol
 	int32_t into, out;
 };
 
-/* A scalar of each tuple, which chooses a row: its input, rows of the model. */
+/* A scalar of each tuple, which chooses a row: its float where tuples are packed, rows of the model. */
 struct sim_compiled_index
 {
-	int32_t input, rows;
+	int32_t first, rows;
 };
 
 /* An input of each tuple: its first float where tuples are packed; the column that is all of it, as it lies on a page,

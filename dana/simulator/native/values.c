@@ -138,6 +138,14 @@ sim_copy(const struct sim *sim, const struct sim_column *column, const uint8_t *
 		point(sim, column, page, at, offset, tuples);
 	else if (column->type == SIM_FLOAT4 && !column->scalar)
 		sim->kernels->floats(&places, page, at, offset, tuples);
+	else if (column->type == SIM_FLOAT4 && column->count == 1 && sim->fast)
+		for (int32_t k = 0; k < tuples; k++)
+		{
+			float x;
+
+			memcpy(&x, page + (uint32_t)(at[k] + offset), sizeof x);
+			places.first[k * places.step] = dn_flush(x);
+		}
 	else if (column->type == SIM_FLOAT4 && column->count == 1)
 		sim->kernels->spread(&places, page, at, offset, tuples);
 	else
