@@ -23,6 +23,7 @@ from dana.jit.values import SPECIAL
 from dana.simulator import native, structures
 from dsl.hdfg.graph import Graph
 from hwgen.spec.bundle import Bundle, Symbol
+from hwgen.spec.columns import ColumnType
 from hwgen.spec.engine import Opcode
 
 MOST_MEMORY = 256 << 20
@@ -55,12 +56,14 @@ def compile_graph(graph: Graph, bundle: Bundle) -> Code:
     plan = Plan(graph)
     lanes = bundle.config.lanes
     by_name = {one["name"]: one for one in bundle.notes["inputs"]}
-    places = {}
-    for k in graph.inputs:
+    places, inputs = {}, []
+    for number, k in enumerate(graph.inputs):
         one = by_name[graph.nodes[k].name]
         rows = -(-(one["shape"] or [1])[-1] // lanes)
-        places[k] = Place(first=one["row"] * lanes, stride=rows * lanes)
-    emitter = Emitter(plan, places, tuple_floats=bundle.tuple_rows * lanes, batch=bundle.batch)
+        inputs.append(_input(bundle, one))
+        spacing = bundle.tuple_rows * lanes if inputs[-1].column < 0 else None
+        places[k] = Place(number=number, stride=rows * lanes, spacing=spacing)
+    emitter = Emitter(plan, places, batch=bundle.batch)
     memory = emitter.memory
     text = str(emitter.emit())
     if 4 * memory.size > MOST_MEMORY or len(text) > MOST_TEXT:
@@ -69,12 +72,14 @@ def compile_graph(graph: Graph, bundle: Bundle) -> Code:
     if not _executable(engine.get_function_address("begin")):
         raise Unsupported("this process may not execute memory that it wrote")
     state = _aligned(memory.size + LANES)
+    state[emitter.ones : emitter.ones + LANES] = 1.0
     slots = np.zeros(len(memory.merged) + 1, dtype=np.int64)
     merges = (structures.CompiledMerge * max(1, len(memory.merged)))(
         *(structures.CompiledMerge(one.first, one.size, Opcode[one.op.upper()]) for one in memory.merged)
     )
     symbols = _symbols(plan, emitter, bundle)
     indices = _indices(bundle, by_name)
+    filled = (structures.CompiledInput * max(1, len(inputs)))(*inputs)
     data = structures.CompiledData(
         **{key: engine.get_function_address(name) for key, name in emitter.functions.items()},
         state=state.ctypes.data,
@@ -82,12 +87,14 @@ def compile_graph(graph: Graph, bundle: Bundle) -> Code:
         merges=ctypes.addressof(merges),
         symbols=ctypes.addressof(symbols),
         indices=ctypes.addressof(indices),
+        inputs=ctypes.addressof(filled),
         n_indices=len(bundle.notes["indices"]),
+        n_inputs=len(inputs),
         n_merges=len(plan.merges),
         n_symbols=len(symbols),
         loss=len(plan.merges) if graph.has_merge and graph.loss is not None else -1,
     )
-    return Code(data=data, kept=(engine, state, slots, merges, symbols, indices))
+    return Code(data=data, kept=(engine, state, slots, merges, symbols, indices, filled))
 
 
 def _aligned(floats: int) -> NDArray[np.float32]:
@@ -109,6 +116,21 @@ def _symbols(plan: Plan, emitter: Emitter, bundle: Bundle) -> Any:
         elif symbol.kind == "loss":
             found.append(structures.CompiledSymbol(symbol.row, 1, 0, -1, 1, False, True))
     return (structures.CompiledSymbol * max(1, len(found)))(*found)
+
+
+def _input(bundle: Bundle, one: Mapping[str, Any]) -> Any:
+    """Where an input of the Bundle's notes is packed to, and the column that is all of it as it lies on a page.
+
+    A scalar is packed: copying it takes no longer than noting where it lies, and code need not look there.
+    """
+    shape, lanes = one["shape"], bundle.config.lanes
+    count = int(np.prod(shape, dtype=np.int64))
+    rows = range(one["row"], one["row"] + -(-count // lanes))
+    found = [k for k, column in enumerate(bundle.columns) if column.row in rows]
+    packed = len(found) != 1 or count == 1 or (len(shape) > 1 and shape[-1] % lanes)
+    if packed or (bundle.columns[found[0]].count, bundle.columns[found[0]].type) != (count, ColumnType.FLOAT4):
+        found = [-1]
+    return structures.CompiledInput(one["row"] * lanes, found[0], -(-count // LANES) * LANES)
 
 
 def _indices(bundle: Bundle, inputs: Mapping[str | None, Any]) -> Any:

@@ -58,7 +58,7 @@ class Emitter(Folds):
         for name, is_last in self._ends("rows", "last_row"):
             with self._function(name), self._loop(self._count) as t:
                 self._outermost = t.level  # what is read of models changes from turn to turn
-                self._tuples = self._address(self._tuples, 0, [(t, self.tuple_floats)]).value
+                self._tuple = t
                 self._nests(Phase.BATCH)
                 self._nests(Phase.TUPLE, wanted=None if is_last else self._wanted())
                 if self.graph.loss is not None:

@@ -14,10 +14,14 @@ from dana.jit.plan import LANES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where an input lies in a tuple: its first float, the floats from row to row of a matrix."""
+    """An input: its number among a tuple's, the floats from row to row of a matrix.
 
-    first: int
+    `spacing`: from a tuple's to the next one's where it is packed, and its subnormals flushed; None: it is on a page.
+    """
+
+    number: int
     stride: int
+    spacing: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,6 +83,8 @@ class Plan:
             self._enter(k)
         self.copied = [u for u in graph.updates if u not in self.by_row and not self._stored_in_place(u)]
         self.stores = {k for k in self.kept if self._is_stored(k)}
+        self.flushed = {k for k in graph.inputs if all(map(self._flushes, self._readers(k)))}
+        """Inputs whose subnormals no reader sees."""
 
     def _by_tuple(self, update: Update) -> bool:
         return update.index is not None and self.nodes[update.index].op is not Op.CONST
@@ -157,6 +159,16 @@ class Plan:
         for reader in self.uses[k]:
             found += self._readers(reader) if reader >= 0 and self.nodes[reader].op is Op.EXPAND else [reader]
         return found
+
+    def _flushes(self, reader: int) -> bool:
+        """Whether a reader is an instruction that takes subnormals for zeros; LLVM makes none of x * 1."""
+        if reader < 0 or self.nodes[reader].op not in (Op.ADD, Op.SUB, Op.MUL, Op.DIV):
+            return False
+        return not any(map(self._constant, self.nodes[reader].inputs))
+
+    def _constant(self, k: int) -> bool:
+        node = self.nodes[k]
+        return node.op in (Op.CONST, Op.ARANGE) or (bool(node.inputs) and all(map(self._constant, node.inputs)))
 
     def _space(self, reader: int) -> tuple[Phase, tuple[int, ...]]:
         """Over what a reader's loops run: a reduction's and a merge's over their operand."""

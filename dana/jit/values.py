@@ -70,8 +70,6 @@ class Values:
         The nests.
     places
         Where inputs lie, by node.
-    tuple_floats
-        From tuple to tuple.
     batch
         Tuples of a batch, or `WHOLE_EPOCH`.
     """
@@ -81,17 +79,18 @@ class Values:
         plan: Plan,
         places: Mapping[int, Place],
         *,
-        tuple_floats: int,
         batch: int,
     ) -> None:
         self.plan = plan
         self.graph = plan.graph
         self.places = places
-        self.tuple_floats = tuple_floats
+        self.tuple_floats = 2 * len(places)
+        """From a tuple's places to the next one's."""
         self.block = BLOCK if self.graph.has_merge else 1
         self.functions: dict[str, str] = {}
         """Names in the module, by that in `CompiledData`."""
         self.memory = Memory()
+        self.ones = self.memory.room(LANES)
         self.module = ir.Module(name="rule")  # no name that a user chose is in the text
         kind = ir.FunctionType(ir.VoidType(), [I32, I64, POINTER, POINTER, POINTER])
         self._special_function = ir.Function(self.module, kind, SPECIAL)
@@ -149,6 +148,7 @@ class Values:
         self.functions[name] = name
         function.attributes.add("nounwind")
         self._state, self._tuples, self._third, self._count = function.args
+        self._tuple = ZERO
         self._builder = ir.IRBuilder(function.append_basic_block())
         self._preheaders: list[ir.Block] = []
         self._caches: list[dict[object, Found]] = [{}]
@@ -218,12 +218,12 @@ class Values:
 
     # --- addresses --------------------------------------------------------------------------------------------------
 
-    def _address(self, base: ir.Value, first: int, terms: Sequence[tuple[Index, int]]) -> Found:
+    def _address(self, base: ir.Value | Found, first: int, terms: Sequence[tuple[Index, int]]) -> Found:
         """base + first + the sum of index times stride; what the innermost loops do not change stays before them."""
         const = first + sum(index.const * stride for index, stride in terms)
         moving = sorted(((i.var, s) for i, s in terms if i.var is not None), key=lambda term: term[0].level)
-        found = Found(base, 0)
-        key: tuple[object, ...] = (id(base),)
+        found = base if isinstance(base, Found) else Found(base, 0)
+        key: tuple[object, ...] = (id(found.value),)
         for var, stride in moving:
             key = (*key, id(var.value), stride)
             before = found
@@ -286,11 +286,7 @@ class Values:
         if node.op is Op.ARANGE:
             return self._range(idx[0], vector=vector)
         if node.op in FROM_ROW:
-            place = self.places[k]
-            extents = (*self.plan.shape(k)[:-1], place.stride)  # a row for each vector, as a tuple's rows are
-            steps = [prod(extents[axis + 1 :]) for axis in range(len(idx))]
-            terms = [*zip(idx, steps, strict=True), (t, self.tuple_floats)]
-            return self._load(self._address(self._tuples, place.first, terms), vector=vector)
+            return self._input(k, idx, t, vector=vector)
         if node.op is Op.EXPAND:
             assert node.axis is not None
             last = node.axis == len(idx) - 1
@@ -301,6 +297,24 @@ class Values:
         if node.op in (Op.MODEL, Op.META) or k in self.plan.kept:
             return self._load(self._own(k, idx, t), vector=vector)
         return self._computed(k, idx, t, vector=vector)
+
+    def _input(self, k: int, idx: Indices, t: Index, *, vector: bool) -> Found:
+        """Of a tuple, from where it lies: on a page, subnormals are there."""
+        place = self.places[k]
+        extents = (*self.plan.shape(k)[:-1], place.stride)  # a row for each vector, as a tuple's rows are
+        steps = [prod(extents[axis + 1 :]) for axis in range(len(idx))]
+        terms = list(zip(idx, steps, strict=True))
+        tuples = [] if place.spacing else [(self._tuple, self.tuple_floats), (t, self.tuple_floats)]
+        where = self._address(self._tuples, 2 * place.number, tuples)
+        key = ("input", k, None if place.spacing else t)
+        base = self._cached(key, where.level, lambda builder: builder.load(where.value, typ=POINTER))
+        if place.spacing:  # all of them, one after the other
+            terms += [(self._tuple, place.spacing), (t, place.spacing)]
+        found = self._load(self._address(base, 0, terms), vector=vector)
+        if place.spacing or k in self.plan.flushed:
+            return found
+        ones = self._load(self._address(self._state, self.ones, []), vector=vector)
+        return self._at(found.level, lambda builder: builder.fmul(found.value, ones.value))
 
     def _range(self, index: Index, *, vector: bool) -> Found:
         lanes = ir.Constant(ir.VectorType(FLOAT, LANES), [FLOAT(float(i + index.const)) for i in range(LANES)])

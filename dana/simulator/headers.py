@@ -59,10 +59,11 @@ LISTS: Mapping[str, tuple[str, Callable[[Opcode], bool]]] = {
 
 
 CODE = """\
-/* Code made from a rule's graph, which runs in the place of the engine's instructions: dana/jit, compiled.c */
-typedef void sim_compiled_function(float *state, const float *tuples, const int64_t *slots, int64_t carry);
+/* Code made from a rule's graph, which runs in the place of the engine's instructions: dana/jit, compiled.c. tuples:
+ * where each tuple's inputs lie, one tuple's after the other's. */
+typedef void sim_compiled_function(float *state, const float *const *tuples, const int64_t *slots, int64_t carry);
 /* Batches of one tuple each; `loss`: of the epoch, and its correction */
-typedef void sim_compiled_rows(float *state, const float *tuples, float *loss, int64_t count);
+typedef void sim_compiled_rows(float *state, const float *const *tuples, float *loss, int64_t count);
 """
 TYPES: dict[Any, str] = {ctypes.c_int32: "int32_t", ctypes.c_int64: "int64_t", ctypes.c_double: "double"}
 TYPES |= {ctypes.c_uint32: "uint32_t", ctypes.c_uint64: "uint64_t"}

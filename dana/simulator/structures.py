@@ -88,10 +88,10 @@ class StriderInstruction(ctypes.Structure):
 
 
 class Column(ctypes.Structure):
-    """hwgen.spec.columns.Column; then bytes on the page, cycles of the unpacker, and whether its use is a
-    BAD_INSTRUCTION, which the core works out."""
+    """hwgen.spec.columns.Column; then bytes on the page, cycles of the unpacker, whether its use is a
+    BAD_INSTRUCTION, and the input that code reads where it lies, or -1, which the core works out."""
 
-    _fields_ = _i32(" ".join((*(field.name for field in columns.FIELDS), "bytes", "beats", "bad")))
+    _fields_ = _i32(" ".join((*(field.name for field in columns.FIELDS), "bytes", "beats", "bad", "input")))
 
 
 class SymbolRows(ctypes.Structure):
@@ -151,9 +151,16 @@ class CompiledSymbol(ctypes.Structure):
 
 
 class CompiledIndex(ctypes.Structure):
-    """A scalar of each tuple, which chooses a row: float of the tuple, rows of the model."""
+    """A scalar of each tuple, which chooses a row: its float where tuples are packed, rows of the model."""
 
     _fields_ = _i32("first rows")
+
+
+class CompiledInput(ctypes.Structure):
+    """An input of each tuple: its first float where tuples are packed; the column that is all of it, as it lies on a
+    page, or -1; floats that code may read of it."""
+
+    _fields_ = _i32("first column floats")
 
 
 class CompiledData(ctypes.Structure):
@@ -170,7 +177,8 @@ class CompiledData(ctypes.Structure):
         *_at("const struct sim_compiled_merge", "merges"),
         *_at("const struct sim_compiled_symbol", "symbols"),
         *_at("const struct sim_compiled_index", "indices"),
-        *_i32("n_merges n_symbols n_indices loss"),
+        *_at("const struct sim_compiled_input", "inputs"),
+        *_i32("n_merges n_symbols n_indices n_inputs loss"),
     )
 
 
@@ -196,6 +204,7 @@ STRUCTURES: dict[str, type[ctypes.Structure]] = {
     "compiled_merge": CompiledMerge,
     "compiled_symbol": CompiledSymbol,
     "compiled_index": CompiledIndex,
+    "compiled_input": CompiledInput,
     "compiled": CompiledData,
     "counters": Counters,
 }

@@ -148,6 +148,14 @@ def test_a_merge_of_what_models_alone_give() -> None:
     assert assert_compiled(case)
 
 
+@pytest.mark.parametrize("value", ["x * 1", "x + s", "dana.max(x, -1)", "dana.where(x, 1, 2)", "dana.abs(x)"])
+@pytest.mark.parametrize("update", ["dana.pi({}, 1)", 'rule.merge(dana.amax({}, 1), 4, "max")'])
+def test_subnormals_of_a_page_are_zeros(value: str, update: str) -> None:
+    """Code reads rows where they lie, and LLVM leaves out what changes no other number."""
+    for x in ([1e-40], [-1e-40] * 17, [1e-40, 1.0, -1e-40]):
+        assert assert_compiled(vector_case(update.format(value), x))
+
+
 @pytest.mark.parametrize("zero", [0.0, -0.0])
 def test_a_condition_is_true_unless_it_is_a_zero(zero: float) -> None:
     update = "dana.sigma(dana.where(x, 1, 0), 1)"

@@ -125,7 +125,7 @@ add_loss(struct sim_epoch *e, float loss)
 }
 
 static void
-end_batch(struct sim *sim, const float *tuples, bool epoch_last)
+end_batch(struct sim *sim, const float *const *tuples, bool epoch_last)
 {
 	const struct sim_compiled *code = &sim->compiled;
 	struct sim_epoch *e = &sim->e;
@@ -181,17 +181,17 @@ run_rows(struct sim *sim, int32_t count, bool epoch_last)
 
 	count -= epoch_last;
 	if (count > 0)
-		code->rows(code->state, sim->batched, sim->e.loss, count);
+		code->rows(code->state, sim->places, sim->e.loss, count);
 	if (epoch_last)
-		code->last_row(code->state, sim->batched + count * sim->fill.stride, sim->e.loss, 1);
+		code->last_row(code->state, sim->places + count * code->n_inputs, sim->e.loss, 1);
 }
 
 static void
 run_blocks(struct sim *sim, int32_t count, bool epoch_last)
 {
 	const struct sim_compiled *code = &sim->compiled;
-	const float *tuple = sim->batched;
-	const ptrdiff_t stride = sim->fill.stride;
+	const float *const *tuple = sim->places;
+	const ptrdiff_t stride = code->n_inputs;
 	struct sim_epoch *e = &sim->e;
 
 	if (e->joined == 0)
@@ -231,6 +231,26 @@ sim_compiled_run(struct sim *sim, bool epoch_last)
 		run_blocks(sim, count, epoch_last);
 	make_room(sim);
 	return true;
+}
+
+/* The pages go: what code has not read of them is packed */
+void
+sim_compiled_keep(struct sim *sim, const uint8_t *pages)
+{
+	const struct sim_compiled *code = &sim->compiled;
+	const int32_t tuples = sim->e.phase.in_round + (sim->e.open ? 1 : 0);
+
+	for (int32_t t = 0; t < tuples; t++)
+		for (int32_t i = 0; i < code->n_inputs; i++)
+		{
+			const struct sim_compiled_input *input = &code->inputs[i];
+			const float **place = &sim->places[t * code->n_inputs + i];
+			const uintptr_t at = (uintptr_t)*place;
+
+			if (at >= (uintptr_t)pages && at < (uintptr_t)sim->until)
+				*place = memcpy(sim->batched + t * sim->fill.stride + input->first, *place,
+								(size_t)sim->columns[input->column].bytes);
+		}
 }
 
 /* The epoch has ended: symbols to the scratchpad */

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* Of all below: a core that was built from another text is not used */
-#define SIM_CONTRACT UINT64_C(0xf74c81e0bfff4d19)
+#define SIM_CONTRACT UINT64_C(0xceacfc549a8691a9)
 #define SIM_CLUSTER 8
 #define SIM_TEMPORARIES 32
 #define SIM_REGISTERS 64
@@ -177,10 +177,11 @@ sim_is(uint64_t property, int32_t op)
 /* e with x op e = x, as bits; +0.0 of all others */
 #define SIM_IDENTITIES(X) X(ADD, 0x80000000u) X(MUL, 0x3f800000u) X(MAX, 0xff800000u) X(MIN, 0x7f800000u)
 
-/* Code made from a rule's graph, which runs in the place of the engine's instructions: dana/jit, compiled.c */
-typedef void sim_compiled_function(float *state, const float *tuples, const int64_t *slots, int64_t carry);
+/* Code made from a rule's graph, which runs in the place of the engine's instructions: dana/jit, compiled.c. tuples:
+ * where each tuple's inputs lie, one tuple's after the other's. */
+typedef void sim_compiled_function(float *state, const float *const *tuples, const int64_t *slots, int64_t carry);
 /* Batches of one tuple each; `loss`: of the epoch, and its correction */
-typedef void sim_compiled_rows(float *state, const float *tuples, float *loss, int64_t count);
+typedef void sim_compiled_rows(float *state, const float *const *tuples, float *loss, int64_t count);
 
 /* How often values are there (0: the slot is free), and their sum. So many bits of them are dropped that half of the
  * slots are enough. */
@@ -225,11 +226,11 @@ struct sim_strider_instruction
 	int32_t op, a, b, c;
 };
 
-/* hwgen.spec.columns.Column; then bytes on the page, cycles of the unpacker, and whether its use is a BAD_INSTRUCTION,
- * which the core works out. */
+/* hwgen.spec.columns.Column; then bytes on the page, cycles of the unpacker, whether its use is a BAD_INSTRUCTION, and
+ * the input that code reads where it lies, or -1, which the core works out. */
 struct sim_column
 {
-	int32_t count, row, lane, type, scalar, first, last, follows, bytes, beats, bad;
+	int32_t count, row, lane, type, scalar, first, last, follows, bytes, beats, bad, input;
 };
 
 /* Scratchpad rows of a hwgen.spec.bundle.Symbol. */
@@ -276,10 +277,17 @@ struct sim_compiled_symbol
 	int32_t into, out;
 };
 
-/* A scalar of each tuple, which chooses a row: float of the tuple, rows of the model. */
+/* A scalar of each tuple, which chooses a row: its float where tuples are packed, rows of the model. */
 struct sim_compiled_index
 {
 	int32_t first, rows;
+};
+
+/* An input of each tuple: its first float where tuples are packed; the column that is all of it, as it lies on a page,
+ * or -1; floats that code may read of it. */
+struct sim_compiled_input
+{
+	int32_t first, column, floats;
 };
 
 /* A rule's code. begin: of an epoch. before, after: of a batch; last: the epoch's last. block: SIM_BLOCK tuples, or
@@ -295,7 +303,8 @@ struct sim_compiled
 	const struct sim_compiled_merge *merges;
 	const struct sim_compiled_symbol *symbols;
 	const struct sim_compiled_index *indices;
-	int32_t n_merges, n_symbols, n_indices, loss;
+	const struct sim_compiled_input *inputs;
+	int32_t n_merges, n_symbols, n_indices, n_inputs, loss;
 };
 
 /* hwgen.spec.counters.EpochCounters. */

@@ -58,6 +58,7 @@ unload(struct sim *sim)
 	free(sim->scratch);
 	free(sim->tuples);
 	free(sim->batched);
+	free(sim->places);
 	free(sim->unproved);
 	free(sim->strider);
 	free(sim->columns);
@@ -70,6 +71,7 @@ unload(struct sim *sim)
 	sim->scratch = NULL;
 	sim->tuples = NULL;
 	sim->batched = NULL;
+	sim->places = NULL;
 	sim->unproved = NULL;
 	memset(&sim->compiled, 0, sizeof sim->compiled);
 	sim->strider = NULL;
@@ -151,12 +153,25 @@ sim_attach(struct sim *sim, const struct sim_compiled *compiled)
 	if (compiled->n_indices > 0 && sim->most % sim->round_tuples != 0) /* whole rounds: see in_range() */
 		sim->most = SIM_BLOCK > sim->round_tuples ? SIM_BLOCK : sim->round_tuples;
 	free(sim->batched);
+	free(sim->places);
 	free(sim->unproved);
 	sim->batched = memory((size_t)sim->most + 1, (size_t)row);
+	sim->places = calloc(((size_t)sim->most + 1) * (size_t)compiled->n_inputs + 1, sizeof *sim->places);
 	sim->unproved = memory(2 * (size_t)sim->machine.scratch_depth, (size_t)sim->unit);
-	if (sim->batched == NULL || sim->unproved == NULL)
+	if (sim->batched == NULL || sim->places == NULL || sim->unproved == NULL)
 		return false;
 	sim->compiled = *compiled;
+	for (int32_t k = 0; k < sim->machine.descriptor_depth; k++)
+		sim->columns[k].input = -1;
+	for (int32_t i = 0; i < compiled->n_inputs; i++)
+	{
+		const struct sim_compiled_input *input = &compiled->inputs[i];
+
+		if (input->column >= 0)
+			sim->columns[input->column].input = i;
+		for (int32_t t = 0; t <= sim->most; t++)
+			sim->places[t * compiled->n_inputs + i] = sim->batched + (ptrdiff_t)t * row + input->first;
+	}
 	sim->differs = false;
 	return true;
 }
@@ -238,17 +253,18 @@ sim_consume(void *context, const uint8_t *pages, size_t n_pages)
 
 	if (!sim->loaded)
 		return UNLOADED;
-	/* tuples lie downwards and pointers upwards, so the processor does not foresee them; there may be no such page */
+	/* tuples lie downwards, and the processor foresees what lies upwards; there may be no such page */
 	sim->ahead = 2 * (ptrdiff_t)page_size;
+	sim->until = pages + n_pages * page_size;
 	mode = dn_enter();
 	if (sim->fast && sim->unproved != NULL && !sim->begun)
 		sim_compiled_prove(sim, pages, n_pages < MOST_PROVED ? n_pages : MOST_PROVED);
 	if (!sim->begun)
 		sim_epoch_begin(sim);
 	for (size_t k = 0; k < n_pages && sim->e.fault == SIM_FAULT_NONE; k++)
-	{
 		(void)sim_page(sim, pages + k * page_size);
-	}
+	if (sim->fast)
+		sim_compiled_keep(sim, pages);
 	dn_leave(mode);
 	return sim->e.fault == SIM_FAULT_NONE ? 0 : STOPPED;
 }

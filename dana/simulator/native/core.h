@@ -162,7 +162,6 @@ struct sim_places
 	int32_t group;		  /* tuples of the others */
 	int32_t n, lane;	  /* elements; lane of the first */
 	int32_t lanes, unit;  /* floats of a thread's row, from row to row */
-	ptrdiff_t ahead;	  /* bytes to what should be fetched into the cache meanwhile */
 	float one;			  /* 1.0f, unknown to the compiler */
 };
 
@@ -279,11 +278,14 @@ struct sim
 	struct sim_clock clock;
 	struct sim_memo *memo;		/* clock.c */
 
+	const uint8_t *fetched; /* pages that come were asked for up to here */
 	ptrdiff_t ahead; /* bytes to the page that comes next; 0: unknown */
 
 	const struct sim_survey *survey; /* what an epoch fills instead of training; NULL: it trains */
 	struct sim_compiled compiled;	 /* what runs instead of the engine; state NULL: nothing */
-	float *batched;					 /* tuples for it, one after the other */
+	float *batched;					 /* tuples for it, one after the other: what does not lie on a page as it is read */
+	const float **places;			 /* [most + 1][n_inputs]: where it reads them */
+	const uint8_t *until;			 /* the end of the pages that have come */
 	int32_t most;					 /* tuples that it takes at a time */
 	float *unproved;				 /* room for two scratchpads, until it was compared with the engine */
 	bool differs;					 /* it computed something else */
@@ -329,10 +331,12 @@ void sim_clock_page(struct sim *sim, const struct sim_shape *shape);
 uint64_t sim_clock_end(struct sim *sim);
 
 /* unpack.c */
+void sim_fetch(struct sim *sim, const uint8_t *until);
 bool sim_fault(struct sim *sim, uint32_t code, uint32_t pointer);
 bool sim_column(struct sim *sim, const uint8_t *page, uint32_t descriptor, uint32_t address, int32_t gap,
 				uint32_t pointer);
-bool sim_tuples(struct sim *sim, const uint8_t *page, const struct sim_way *way, int32_t row, int32_t count);
+bool sim_tuples(struct sim *sim, const uint8_t *page, const struct sim_way *way, int32_t row, int32_t count,
+				int32_t rows);
 void sim_page_end(struct sim *sim, uint32_t pointer);
 uint64_t sim_epoch_end(struct sim *sim);
 
@@ -346,6 +350,7 @@ void sim_compiled_prove(struct sim *sim, const uint8_t *pages, size_t n_pages);
 void sim_compiled_begin(struct sim *sim);
 bool sim_compiled_run(struct sim *sim, bool epoch_last);
 void sim_compiled_end(struct sim *sim);
+void sim_compiled_keep(struct sim *sim, const uint8_t *pages);
 
 /* survey.c */
 void sim_survey_round(struct sim *sim);

@@ -10,8 +10,6 @@
 #include "core.h"
 
 #define BAD		   16 /* an operation: no such instruction */
-#define CACHE_LINE 64
-#define POINTERS   256 /* bytes of a page that its header and line pointers usually take */
 
 /* --- decoding ---------------------------------------------------------------------------------------------------- */
 
@@ -153,8 +151,9 @@ sim_page(struct sim *sim, const uint8_t *page)
 	int32_t gap = 0; /* cycles since the clock's `turn` */
 	int32_t recorded = -1, record[SIM_PATH_LENGTH]; /* of a row, for walk.c; -1: nothing is recorded */
 
-	for (ptrdiff_t line = 0; line < POINTERS; line += CACHE_LINE)
-		__builtin_prefetch(page + sim->ahead + line);
+	if (sim->fetched > page + sim->ahead - page_size && sim->ahead > 0)
+		sim_fetch(sim, page + sim->ahead);
+	sim->fetched = page + sim->ahead;
 	memset(r, 0, sizeof(uint32_t) * SIM_TEMPORARIES);
 	for (;;)
 	{

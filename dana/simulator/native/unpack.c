@@ -6,6 +6,8 @@
  */
 #include "core.h"
 
+#define CACHE_LINE 64
+
 /* Ends the epoch; for returning from functions that say whether it goes on */
 bool
 sim_fault(struct sim *sim, uint32_t code, uint32_t pointer)
@@ -46,6 +48,15 @@ make_room(struct sim *sim)
 	return sim->e.phase.room > 0 || hand_over(sim, false);
 }
 
+/* Asks for the pages that come, up to there: in the order in which they lie, so that the processor foresees the rest, and
+ * little by little, as more than its buffers for misses would have it wait */
+void
+sim_fetch(struct sim *sim, const uint8_t *until)
+{
+	for (; sim->fetched < until; sim->fetched += CACHE_LINE)
+		__builtin_prefetch(sim->fetched);
+}
+
 /* A column that a Strider handed over, `gap` cycles after the one before; false: a fault */
 bool
 sim_column(struct sim *sim, const uint8_t *page, uint32_t descriptor, uint32_t address, int32_t gap, uint32_t pointer)
@@ -70,9 +81,9 @@ sim_column(struct sim *sim, const uint8_t *page, uint32_t descriptor, uint32_t a
 	return true;
 }
 
-/* Rows of a walk that are tuples and alike, as many as the round takes at a time; false: a fault */
+/* Rows of a walk that are tuples and alike, of the page's `rows`, as many as the round takes at a time; false: a fault */
 bool
-sim_tuples(struct sim *sim, const uint8_t *page, const struct sim_way *way, int32_t row, int32_t count)
+sim_tuples(struct sim *sim, const uint8_t *page, const struct sim_way *way, int32_t row, int32_t count, int32_t rows)
 {
 	while (count > 0)
 	{
@@ -85,6 +96,7 @@ sim_tuples(struct sim *sim, const uint8_t *page, const struct sim_way *way, int3
 			sim_copy(sim, way->handed[k].column, page, way->handed[k].address + row, way->handed[k].offset, some);
 		pass_tuples(sim, some);
 		row += some;
+		sim_fetch(sim, page + sim->ahead + sim->machine.page_size / rows * row);
 		count -= some;
 	}
 	return true;

@@ -37,6 +37,7 @@ sim_columns_prepare(struct sim *sim, const struct sim_bundle *bundle)
 
 		if (k < bundle->n_columns)
 			*column = bundle->columns[k];
+		column->input = -1;
 		column->bad = column->count == 0 || bytes_of(column->type) == 0 || column->lane >= sim->lanes;
 		if (column->bad)
 			continue;
@@ -93,6 +94,27 @@ convert_column(const struct sim *sim, const struct sim_column *column, float *sl
 	}
 }
 
+/* Code reads a column where it lies; not where it could read more than there is */
+static void
+point(const struct sim *sim, const struct sim_column *column, const uint8_t *page, const uint32_t *at, uint32_t offset,
+	  int32_t tuples)
+{
+	const struct sim_compiled *code = &sim->compiled;
+	const struct sim_compiled_input *input = &code->inputs[column->input];
+	const uint8_t *last = sim->until - sizeof(float) * (size_t)input->floats;
+	const float **place = sim->places + sim->e.phase.in_round * code->n_inputs + column->input;
+	float *packed = sim->e.slot + input->first;
+
+	for (int32_t k = 0; k < tuples; k++, place += code->n_inputs, packed += sim->fill.stride)
+	{
+		const uint8_t *from = page + (uint32_t)(at[k] + offset);
+
+		*place = (const float *)from;
+		if (from > last)
+			*place = memcpy(packed, from, (size_t)column->bytes);
+	}
+}
+
 /* A column of successive tuples of the round, from page + at[k] + offset */
 void
 sim_copy(const struct sim *sim, const struct sim_column *column, const uint8_t *page, const uint32_t *at, uint32_t offset,
@@ -109,20 +131,19 @@ sim_copy(const struct sim *sim, const struct sim_column *column, const uint8_t *
 		.lane = column->lane,
 		.lanes = sim->lanes,
 		.unit = sim->fill.unit,
-		.ahead = sim->ahead,
 		.one = sim->one,
 	};
 
-	if (column->type == SIM_FLOAT4 && !column->scalar)
+	if (sim->fast && column->input >= 0)
+		point(sim, column, page, at, offset, tuples);
+	else if (column->type == SIM_FLOAT4 && !column->scalar)
 		sim->kernels->floats(&places, page, at, offset, tuples);
 	else if (column->type == SIM_FLOAT4 && column->count == 1 && sim->fast)
 		for (int32_t k = 0; k < tuples; k++)
 		{
-			const uint8_t *from = page + (uint32_t)(at[k] + offset);
 			float x;
 
-			__builtin_prefetch(from + sim->ahead);
-			memcpy(&x, from, sizeof x);
+			memcpy(&x, page + (uint32_t)(at[k] + offset), sizeof x);
 			places.first[k * places.step] = dn_flush(x);
 		}
 	else if (column->type == SIM_FLOAT4 && column->count == 1)
@@ -136,7 +157,6 @@ sim_copy(const struct sim *sim, const struct sim_column *column, const uint8_t *
 		{
 			const uint8_t *from = page + (uint32_t)(at[k] + offset);
 
-			__builtin_prefetch(from + sim->ahead);
 			convert_column(sim, column, slot, from);
 			if (--until_wrap == 0)
 			{

@@ -115,7 +115,7 @@ find_ways(struct sim *sim, const uint8_t *page, int32_t rows, struct sim_shape *
 		const int32_t w = i == 0 ? first : i <= first ? i - 1 : i;
 		int32_t took = 0;
 
-		sim_way_run(walk->ways[w], sim->registers, page, (uint32_t)sim->machine.page_size, whole, walk->ok);
+		sim_way_run(walk->ways[w], sim->registers, page, (uint32_t)sim->machine.page_size, rows, walk->ok);
 		for (int32_t k = 0; k < rows; k++)
 			took += walk->ok[k] & 1;
 		missing -= took; /* a row has one way at most: branches go one way */
@@ -157,7 +157,7 @@ hand_over(struct sim *sim, const uint8_t *page, const struct sim_shape *shape)
 		while (row + alike < shape->rows && walk->which[row + alike] == walk->which[row])
 			alike++;
 		sim->e.skipped += (uint64_t)(alike * way->skipped);
-		if (way->tuples > 0 && !sim_tuples(sim, page, way, row, alike))
+		if (way->tuples > 0 && !sim_tuples(sim, page, way, row, alike, shape->rows))
 			return false;
 	}
 	return true;

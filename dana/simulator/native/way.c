@@ -70,12 +70,11 @@ struct maker
 typedef uint32_t rows_of __attribute__((vector_size(4 * VECTOR), aligned(4), may_alias));
 #define ROWS(p) (*(rows_of *)((p) + k))
 #define OF(p)	(*(const rows_of *)((p) + k))
-#define EACH_ROW for (int32_t k = 0; k < rows; k += VECTOR)
 #define VALUE(value)                                                                                                   \
-	EACH_ROW ROWS(s->d) = (value);                                                                                     \
+	ROWS(s->d) = (value);                                                                                              \
 	break
 #define CONDITION(condition)                                                                                           \
-	EACH_ROW ROWS(ok) &= (rows_of)(condition);                                                                         \
+	all &= (rows_of)(condition);                                                                                       \
 	break
 
 /* The words of a page at a + x, or at its end where that is farther */
@@ -91,60 +90,61 @@ load(uint32_t *restrict d, const uint32_t *restrict a, uint32_t x, const uint8_t
 	}
 }
 
-/* Runs a way's steps on rows, a multiple of VECTOR; ok: all ones where a row meets all conditions */
+/* Runs a way's steps on rows, VECTOR at a time; ok: all ones where a row meets all conditions, anything behind the last */
 BY_PROCESSOR void
 sim_way_run(const struct sim_way *way, const uint32_t *registers, const uint8_t *page, uint32_t page_size,
 			int32_t rows, uint32_t *ok)
 {
 	const rows_of zero = {0};
 
-	EACH_ROW ROWS(ok) = ~zero;
-	for (int32_t n = 0; n < way->n_steps; n++)
+	for (int32_t k = 0; k < rows; k += VECTOR)
 	{
-		const struct sim_step *s = &way->steps[n];
-		const uint32_t x = s->x + registers[s->rx], y = s->y + registers[s->ry];
+		rows_of all = ~zero; /* in a register: from step to step through memory takes longer than a step */
 
-		switch ((enum kind)s->kind)
+		for (const struct sim_step *s = way->steps, *end = s + way->n_steps; s < end; s++)
 		{
-			case LOAD:
-				load(s->d, s->a, x, page, page_size - 4, rows);
-				EACH_ROW
+			const uint32_t x = s->x + registers[s->rx], y = s->y + registers[s->ry];
+
+			switch ((enum kind)s->kind)
+			{
+				case LOAD:
 				{
 					const rows_of at = OF(s->a) + x, beyond = (rows_of)(at > page_size - 4) & (at - (page_size - 4));
 
+					load(s->d + k, s->a + k, x, page, page_size - 4, rows - k < VECTOR ? rows - k : VECTOR);
 					ROWS(s->d) = OF(s->d) >> (8 * beyond & 31) & s->mask;
-					ROWS(ok) &= (rows_of)(at <= page_size - s->y);
+					all &= (rows_of)(at <= page_size - s->y);
+					break;
 				}
-				break;
-			case BITS:
-				VALUE((OF(s->a) + x) >> s->shift & s->mask);
-			case ADD:
-				VALUE(OF(s->a) + OF(s->b) + (x + y));
-			case SUB:
-				VALUE(OF(s->a) - OF(s->b) + (x - y));
-			case MUL:
-				VALUE(((OF(s->a) + x) & 0xffff) * ((OF(s->b) + y) & 0xffff));
-			case CLEAN:
-				VALUE((OF(s->a) + x) & s->mask);
-			case POP:
-				EACH_ROW
+				case BITS:
+					VALUE((OF(s->a) + x) >> s->shift & s->mask);
+				case ADD:
+					VALUE(OF(s->a) + OF(s->b) + (x + y));
+				case SUB:
+					VALUE(OF(s->a) - OF(s->b) + (x - y));
+				case MUL:
+					VALUE(((OF(s->a) + x) & 0xffff) * ((OF(s->b) + y) & 0xffff));
+				case CLEAN:
+					VALUE((OF(s->a) + x) & s->mask);
+				case POP:
 				{
 					rows_of v = OF(s->a) + x;
 
 					v = v - (v >> 1 & 0x55555555);
 					v = (v & 0x33333333) + (v >> 2 & 0x33333333);
-					ROWS(s->d) = ((v + (v >> 4)) & 0x0f0f0f0f) * 0x01010101 >> 24;
+					VALUE(((v + (v >> 4)) & 0x0f0f0f0f) * 0x01010101 >> 24);
 				}
-				break;
-			case EQ:
-				CONDITION(OF(s->a) + x == OF(s->b) + y);
-			case NE:
-				CONDITION(OF(s->a) + x != OF(s->b) + y);
-			case LT:
-				CONDITION(OF(s->a) + x < OF(s->b) + y);
-			case GE:
-				CONDITION(OF(s->a) + x >= OF(s->b) + y);
+				case EQ:
+					CONDITION(OF(s->a) + x == OF(s->b) + y);
+				case NE:
+					CONDITION(OF(s->a) + x != OF(s->b) + y);
+				case LT:
+					CONDITION(OF(s->a) + x < OF(s->b) + y);
+				case GE:
+					CONDITION(OF(s->a) + x >= OF(s->b) + y);
+			}
 		}
+		ROWS(ok) = all;
 	}
 }
 
@@ -351,6 +351,22 @@ new_way(const struct sim_walk *walk, const int32_t *path, int32_t n)
 	return way;
 }
 
+/* Puts each load right behind the step that its address comes from, if any: what it wrote a word at a time has reached
+ * the cache when a vector of it is read. Every step has memory of its own, and conditions have no order. */
+static void
+hoist_loads(struct sim_way *way)
+{
+	for (int32_t n = 0; n < way->n_steps; n++)
+	{
+		const struct sim_step step = way->steps[n];
+		int32_t to = n;
+
+		for (; step.kind == LOAD && to > 0 && way->steps[to - 1].d != step.a && way->steps[to - 1].kind != LOAD; to--)
+			way->steps[to] = way->steps[to - 1];
+		way->steps[to] = step;
+	}
+}
+
 /* A way from the loop's head back to it; NULL: it cannot be had */
 struct sim_way *
 sim_way_build(struct sim *sim, const int32_t *path, int32_t n)
@@ -392,7 +408,9 @@ sim_way_build(struct sim *sim, const int32_t *path, int32_t n)
 		walk->cursor = fits ? cursor : walk->cursor;
 		walk->limit = fits ? limit : walk->limit;
 	}
-	if (!fits)
+	if (fits)
+		hoist_loads(m.way);
+	else
 	{
 		sim_way_free(m.way);
 		return NULL;
