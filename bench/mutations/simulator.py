@@ -60,7 +60,7 @@ SIMULATOR = (
         CORE,
         "tests/simulator/test_walk.py",
         ("walk.c", "sim->e.skipped += (uint64_t)(alike * way->skipped);", "", "rows with a NULL are not counted"),
-        ("way.c", "ROWS(ok) &= (rows_of)(at <= page_size - s->y);", "", "bytes beyond the page"),
+        ("way.c", "all &= (rows_of)(at <= page_size - s->y);", "", "bytes beyond the page"),
         ("way.c", "guard(m, taken ? LT : GE, x, y);", ";", "branches that are not looked at"),
         (
             "way.c",
