@@ -153,7 +153,7 @@ def test_a_merge_of_what_models_alone_give() -> None:
 def test_subnormals_of_a_page_are_zeros(value: str, update: str) -> None:
     """Code reads rows where they lie, and LLVM leaves out what changes no other number."""
     for x in ([1e-40], [-1e-40] * 17, [1e-40, 1.0, -1e-40]):
-        assert assert_compiled(vector_case(update.format(value), x))
+        assert assert_compiled(vector_case(SIGNS.format(n=len(x), update=update.format(value)), x))
 
 
 @pytest.mark.parametrize("zero", [0.0, -0.0])
