@@ -581,16 +581,6 @@ RIGHTS: tuple[Mutation, ...] = (
     ),
     *faults(
         SRC,
-        "tests/sources/test_search.py::test_cancelled_and_without_rights -k pg18",
-        (
-            "source.c",
-            "pg_class_aclcheck(id, GetUserId(), ACL_SELECT) != ACLCHECK_OK",
-            "false",
-            "trials on tables without SELECT",
-        ),
-    ),
-    *faults(
-        SRC,
         _sources("owners.py::test_no_function_is_taken_for_a_column"),
         ("evaluate.c", "#define MOST_FOLDS", CALLED, "functions that are taken for columns"),
     ),
