@@ -13,6 +13,7 @@ from bench.mutations.hardware import HARDWARE
 from bench.mutations.interchange import INTERCHANGE
 from bench.mutations.jit import JIT
 from bench.mutations.language import LANGUAGE
+from bench.mutations.rights import RIGHTS
 from bench.mutations.runtime import RUNTIME
 from bench.mutations.simulator import SIMULATOR
 from bench.mutations.spec import SPEC
@@ -29,6 +30,7 @@ AREAS: dict[str, tuple[Mutation, ...]] = {
     "simulator": SIMULATOR,
     "jit": JIT,
     "extension": EXTENSION,
+    "rights": RIGHTS,
 }
 MUTATIONS = tuple(mutation for mutations in AREAS.values() for mutation in mutations)
 

@@ -1,4 +1,4 @@
-"""Faults for the extension's C: predictors, rights, what a snapshot sees, metrics, columns encoded."""
+"""Faults for the extension's C: predictors, what a snapshot sees, metrics, columns encoded."""
 
 from __future__ import annotations
 
@@ -29,12 +29,6 @@ EXTENSION = (
         ),
         ("predictor.c", "return UINT32_C(1) << (31 - __builtin_clz(n - 1));", "return n / 2;", "sums by halves"),
         ("predictor_codes.h", "CODE(LE, 2, dn_le(A, B))", "CODE(LE, 2, dn_lt(A, B))", "<= is <"),
-    ),
-    *faults(
-        SRC,
-        "tests/pg/test_rights.py --postgresql 16 -k 'select_on or row_level or belong'",
-        ("source.c", "pg_class_aclcheck(id, GetUserId(), ACL_SELECT) != ACLCHECK_OK", "false", "tables without SELECT"),
-        ("source.c", "check_enable_rls(id, InvalidOid, true) == RLS_ENABLED", "false", "row-level security"),
     ),
     *faults(
         SRC,
