@@ -7,6 +7,7 @@ that it does, so that the list follows the code.
 from __future__ import annotations
 
 from bench.mutations.compiler import COMPILER
+from bench.mutations.defences import DEFENCES
 from bench.mutations.extension import EXTENSION
 from bench.mutations.fault import Mutation
 from bench.mutations.hardware import HARDWARE
@@ -29,6 +30,7 @@ AREAS: dict[str, tuple[Mutation, ...]] = {
     "simulator": SIMULATOR,
     "jit": JIT,
     "extension": EXTENSION,
+    "defences": DEFENCES,
 }
 MUTATIONS = tuple(mutation for mutations in AREAS.values() for mutation in mutations)
 
