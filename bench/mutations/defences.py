@@ -157,6 +157,11 @@ SESSIONS = (
         ),
     ),
     *faults(
+        "dana/runtime",
+        "tests/sources/test_queries.py -k 'test_limit_of_epochs and pg18'",
+        ("epochs.py", "_check_epochs(training.epochs, request.max_epochs)", "pass", "dana.max_epochs of a rule"),
+    ),
+    *faults(
         SRC,
         "tests/sources/test_locks.py -k 'pg18 and dana_train and warm_start_from'",
         (
@@ -211,6 +216,16 @@ SESSIONS = (
     ),
     *faults(
         SRC,
+        "tests/pg/test_faults.py --postgresql 18 -k 'test_faults and compiling and cancel and not SIGSTOP'",
+        (
+            "channel.c",
+            "\t\tResetLatch(MyLatch);\n\t\tCHECK_FOR_INTERRUPTS();\n",
+            "\t\tResetLatch(MyLatch);\n",
+            "cancels that come while the worker works",
+        ),
+    ),
+    *faults(
+        SRC,
         f"{LIMITS} test_a_client_that_is_gone",
         (
             "bounds.c",
@@ -241,6 +256,16 @@ CONTENT = (
             " offset + length > BLCKSZ ||\n\t\toffset != MAXALIGN(offset))",
             "if (0)",
             "line pointers to anywhere",
+        ),
+    ),
+    *faults(
+        "dana/compiler/strider",
+        "tests/compiler/test_strider.py -k 'contradiction or reference_reader'",
+        (
+            "pages.py",
+            "        asm.branch(Opcode.BLT, SPECIAL, END, Fault.LINE_POINTER.name)\n",
+            "",
+            "tuples that end behind the page",
         ),
     ),
     *faults(
