@@ -272,7 +272,12 @@ CONTENT = (
         "dana/simulator/native",
         "tests/simulator/test_access.py -k wild",
         ("strider.c", "if ((uint64_t)a + in->b > page_size)", "if (0)", "reading beyond the page"),
-        ("strider.c", "if (a >= page_size)", "if (0)", "columns beyond the page"),
+        (
+            "unpack.c",
+            "if ((int64_t)address + column->bytes > sim->machine.page_size)",
+            "if (0)",
+            "columns beyond the page",
+        ),
     ),
     *faults(
         SRC,
