@@ -7,6 +7,7 @@ that it does, so that the list follows the code.
 from __future__ import annotations
 
 from bench.mutations.compiler import COMPILER
+from bench.mutations.defences import DEFENCES
 from bench.mutations.extension import EXTENSION
 from bench.mutations.fault import Mutation
 from bench.mutations.hardware import HARDWARE
@@ -31,6 +32,7 @@ AREAS: dict[str, tuple[Mutation, ...]] = {
     "jit": JIT,
     "extension": EXTENSION,
     "rights": RIGHTS,
+    "defences": DEFENCES,
 }
 MUTATIONS = tuple(mutation for mutations in AREAS.values() for mutation in mutations)
 
