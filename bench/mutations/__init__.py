@@ -6,6 +6,7 @@ that it does, so that the list follows the code.
 
 from __future__ import annotations
 
+from bench.mutations.calls import CALLS
 from bench.mutations.compiler import COMPILER
 from bench.mutations.defences import DEFENCES
 from bench.mutations.extension import EXTENSION
@@ -31,7 +32,7 @@ AREAS: dict[str, tuple[Mutation, ...]] = {
     "simulator": SIMULATOR,
     "jit": JIT,
     "extension": EXTENSION,
-    "rights": RIGHTS,
+    "rights": (*RIGHTS, *CALLS),
     "defences": DEFENCES,
 }
 MUTATIONS = tuple(mutation for mutations in AREAS.values() for mutation in mutations)

@@ -1,4 +1,4 @@
-"""Defences taken out: who may read rows, and whose models, rules and jobs are (docs/security.md)."""
+"""Defences taken out: who may read rows, and whose models and rules are (docs/security.md)."""
 
 from __future__ import annotations
 
@@ -7,53 +7,33 @@ from bench.mutations.fault import Mutation, faults
 SRC, SQL = "pg_extension/src", "pg_extension/sql"
 
 
-def _rights(test: str) -> str:
+def in_rights(test: str) -> str:
     return f"tests/pg/test_rights.py::{test} --postgresql 18"
 
 
-def _sources(test: str) -> str:
+def in_sources(test: str) -> str:
     return f"tests/sources/test_{test} -k pg18"
 
-
-CAST = """\
-	extern int find_coercion_pathway(Oid, Oid, int, Oid *);
-
-	if (type >= FirstNormalObjectId)
-		find_coercion_pathway(TEXTOID, type, COERCION_EXPLICIT, &output);
-	fmgr_info_cxt(output, &found->output, context);"""
 
 HIDDEN = """\
 	if (claim == RULE_HIDDEN)
 		dana_error(INSUFFICIENT_PRIVILEGE, "permission denied for rule %s", name);
 	closest = closest_rule(name, caller);"""
 
-GIVEN = """\
-	if (claim == RULE_NEW)
-	{
-		create_rule_function(name);
-		dana_run_once(psprintf("ALTER FUNCTION dana.%s(" FUNCTION_TYPES ") OWNER TO %s", quote_identifier(name),
-			quote_identifier(GetUserNameFromId(before.user, false))));
-	}"""
-
-CALLED = """\
-#define dana_is_one_of(text, texts) true
-#define quote_identifier(name) psprintf("r.%s", name)
-#define MOST_FOLDS"""
-
 RIGHTS: tuple[Mutation, ...] = (
     *faults(
         SRC,
-        _rights("test_select_on_the_whole_table"),
+        in_rights("test_select_on_the_whole_table"),
         ("source.c", "pg_class_aclcheck(id, GetUserId(), ACL_SELECT) != ACLCHECK_OK", "false", "tables without SELECT"),
     ),
     *faults(
         SRC,
-        _rights("test_row_level_security"),
+        in_rights("test_row_level_security"),
         ("source.c", "check_enable_rls(id, InvalidOid, true) == RLS_ENABLED", "false", "row-level security"),
     ),
     *faults(
         SQL,
-        _rights("test_execute_is_granted_not_given"),
+        in_rights("test_execute_is_granted_not_given"),
         (
             "dana.sql",
             "dana_revoke_rule, dana_train, dana_train_groups,",
@@ -63,7 +43,7 @@ RIGHTS: tuple[Mutation, ...] = (
     ),
     *faults(
         SQL,
-        _sources("surface.py::test_who_may_call_what"),
+        in_sources("surface.py::test_who_may_call_what"),
         (
             "dana.sql",
             "dana_search, dana_start, dana_drop_model,",
@@ -73,17 +53,17 @@ RIGHTS: tuple[Mutation, ...] = (
     ),
     *faults(
         SRC,
-        _rights("test_models_belong_to_their_owner"),
+        in_rights("test_models_belong_to_their_owner"),
         ("models.c", "dana_may_use(caller, owner, dana_value(0, DANA_MODEL_USERS))", "true", "models of others"),
     ),
     *faults(
         SQL,
-        _rights("test_models_belong_to_their_owner"),
+        in_rights("test_models_belong_to_their_owner"),
         ("dana.sql", "ALTER TABLE dana.model ENABLE ROW LEVEL SECURITY;", "", "rows of dana.model"),
     ),
     *faults(
         SRC,
-        _sources("administration.py::test_use_is_granted_and_taken_back"),
+        in_sources("administration.py::test_use_is_granted_and_taken_back"),
         (
             "administration.c",
             'users = array_remove(users, $3)" OF_MODEL',
@@ -93,12 +73,12 @@ RIGHTS: tuple[Mutation, ...] = (
     ),
     *faults(
         SRC,
-        _sources("owners.py::test_a_hidden_model_is_as_one_that_does_not_exist"),
+        in_sources("owners.py::test_a_hidden_model_is_as_one_that_does_not_exist"),
         ("models.c", "AND (pg_has_role($2, owner, 'USAGE') ", "AND (true ", "a hint at a model that one may not see"),
     ),
     *faults(
         SRC,
-        _sources("owners.py::test_references"),
+        in_sources("owners.py::test_references"),
         (
             "models.c",
             "SELECT * FROM dana.model WHERE owner = $1 AND name",
@@ -108,7 +88,7 @@ RIGHTS: tuple[Mutation, ...] = (
     ),
     *faults(
         SRC,
-        _sources("owners.py::test_no_role_waits_for_another"),
+        in_sources("owners.py::test_no_role_waits_for_another"),
         (
             "models.c",
             "shared + (name[shared] == '['), owner)",
@@ -118,7 +98,7 @@ RIGHTS: tuple[Mutation, ...] = (
     ),
     *faults(
         SRC,
-        _sources("administration.py::test_only_the_owner_administers"),
+        in_sources("administration.py::test_only_the_owner_administers"),
         (
             "administration.c",
             "if (!has_privs_of_role(before.user, DatumGetObjectId(values[0])))",
@@ -128,7 +108,7 @@ RIGHTS: tuple[Mutation, ...] = (
     ),
     *faults(
         SRC,
-        _sources("owners.py::test_administration_by_reference"),
+        in_sources("owners.py::test_administration_by_reference"),
         (
             "administration.c",
             '#define OF_MODEL " WHERE owner = $1 AND',
@@ -138,7 +118,7 @@ RIGHTS: tuple[Mutation, ...] = (
     ),
     *faults(
         SRC,
-        _rights("test_rules_belong_to_their_owner"),
+        in_rights("test_rules_belong_to_their_owner"),
         (
             "rules.c",
             "if (rule_required(name, before.user, NULL) == RULE_OTHERS)",
@@ -149,7 +129,7 @@ RIGHTS: tuple[Mutation, ...] = (
     ),
     *faults(
         SRC,
-        _sources("callers.py::test_who_replaces_a_rule_owns_it"),
+        in_sources("callers.py::test_who_replaces_a_rule_owns_it"),
         (
             "rules.c",
             "excluded.description, excluded.owner, now()",
@@ -159,7 +139,7 @@ RIGHTS: tuple[Mutation, ...] = (
     ),
     *faults(
         SRC,
-        _rights("test_rules_are_granted_and_taken_back"),
+        in_rights("test_rules_are_granted_and_taken_back"),
         (
             "rules.c",
             "dana_may_use(caller, owner, dana_value(0, 2)) ? RULE_OTHERS",
@@ -169,12 +149,12 @@ RIGHTS: tuple[Mutation, ...] = (
     ),
     *faults(
         SQL,
-        _rights("test_rules_are_granted_and_taken_back"),
+        in_rights("test_rules_are_granted_and_taken_back"),
         ("dana.sql", "ALTER TABLE dana.rule ENABLE ROW LEVEL SECURITY;", "", "rows of dana.rule"),
     ),
     *faults(
         SRC,
-        _sources("owners.py::test_a_hidden_rule_is_as_one_that_does_not_exist"),
+        in_sources("owners.py::test_a_hidden_rule_is_as_one_that_does_not_exist"),
         (
             "rules.c",
             "\tclosest = closest_rule(name, caller);",
@@ -184,7 +164,7 @@ RIGHTS: tuple[Mutation, ...] = (
     ),
     *faults(
         SRC,
-        _sources("owners.py::test_what_is_said_of_a_rule_s_name"),
+        in_sources("owners.py::test_what_is_said_of_a_rule_s_name"),
         (
             "rules.c",
             'errhint("Rules of all roles have one',
@@ -194,7 +174,7 @@ RIGHTS: tuple[Mutation, ...] = (
     ),
     *faults(
         SQL,
-        _rights("test_tables_are_written_by_functions_only"),
+        in_rights("test_tables_are_written_by_functions_only"),
         (
             "dana.sql",
             "GRANT SELECT ON dana.rule, dana.model, dana.run",
@@ -210,7 +190,7 @@ RIGHTS: tuple[Mutation, ...] = (
     ),
     *faults(
         SRC,
-        _rights("test_own_operators_never_run_as_the_owner"),
+        in_rights("test_own_operators_never_run_as_the_owner"),
         (
             "extension.c",
             '\tdana_set_for_now("search_path", "pg_catalog, pg_temp");\n',
@@ -220,7 +200,7 @@ RIGHTS: tuple[Mutation, ...] = (
     ),
     *faults(
         SQL,
-        _sources("operators.py::test_no_operator_of_somebody_else_is_called"),
+        in_sources("operators.py::test_no_operator_of_somebody_else_is_called"),
         (
             "dana.sql",
             "training ->> 'hyper'::text IS NULL",
@@ -230,12 +210,12 @@ RIGHTS: tuple[Mutation, ...] = (
     ),
     *faults(
         SQL,
-        _sources("operators.py::test_pg_catalog_comes_first"),
+        in_sources("operators.py::test_pg_catalog_comes_first"),
         ("dana.sql", "\n\t\tOPERATOR(pg_catalog.<>) 1 THEN", "\n\t\tIS NULL THEN", "pg_catalog behind other schemas"),
     ),
     *faults(
         SQL,
-        _sources("operators.py::test_no_function_of_somebody_else_is_called"),
+        in_sources("operators.py::test_no_function_of_somebody_else_is_called"),
         (
             "dana.sql",
             "dana.dana_predict(%L::pg_catalog.text, %4$s)",
@@ -245,363 +225,13 @@ RIGHTS: tuple[Mutation, ...] = (
     ),
     *faults(
         SRC,
-        _sources("operators.py::test_no_function_of_somebody_else_is_called"),
+        in_sources("operators.py::test_no_function_of_somebody_else_is_called"),
         ("evaluate.c", "%.17g::pg_catalog.float8, %d)", "%.17g, %d)", "a number of another type"),
         (
             "extension.c",
             "getExtensionOfObject(ProcedureRelationId, function->oid) == extension.id",
             "true",
             "a function by name alone",
-        ),
-    ),
-    *faults(
-        SRC,
-        "tests/pg/test_jobs.py::test_jobs_belong_to_their_owner --postgresql 18",
-        (
-            "jobs.c",
-            "WHERE id = $1 AND pg_has_role($2, owner, 'USAGE')",
-            "WHERE id = $1 AND $2 > 0",
-            "jobs of others are ended",
-        ),
-        (
-            "job_worker.c",
-            "\tcall->result = dana_call(",
-            "\tSetUserIdAndSecContext(10, 0);\n\tcall->result = dana_call(",
-            "jobs of a superuser",
-        ),
-        ("jobs.c", ".owner = GetUserId()};", ".owner = GetSessionUserId()};", "jobs of the session's role"),
-    ),
-    *faults(
-        SQL,
-        "tests/pg/test_jobs.py::test_jobs_belong_to_their_owner --postgresql 18",
-        (
-            "dana.sql",
-            "WHERE pg_catalog.pg_has_role(j.owner, 'USAGE');",
-            "WHERE true;",
-            "jobs and their notices, of others",
-        ),
-    ),
-    *faults(
-        SRC,
-        "tests/pg/test_job_limits.py::test_limits_go_with_a_job --postgresql 18",
-        ("job_worker.c", "\tdana_bounds_adopt(call->limits);\n", "", "limits that a job leaves behind"),
-    ),
-    *faults(
-        SRC,
-        "tests/pg/test_jobs.py::test_other_functions_in_the_background --postgresql 18",
-        (
-            "jobs.c",
-            "if (strcmp(function, possible[i]) == 0)",
-            "if (possible[i] != NULL)",
-            "any function of the extension's",
-        ),
-    ),
-    *faults(
-        SRC,
-        "tests/pg/test_jobs.py::test_the_right_to_the_function_is_checked --postgresql 18",
-        ("jobs.c", "\tdana_require_execute(arguments.function);\n", "", "functions without EXECUTE"),
-    ),
-    *faults(
-        SRC,
-        _rights("test_the_rule_that_was_meant_is_one_that_may_be_seen"),
-        (
-            "rules.c",
-            "WHERE everybody OR pg_has_role($1, owner, 'USAGE') ",
-            "WHERE true OR pg_has_role($1, owner, 'USAGE') ",
-            "hints at hidden rules",
-        ),
-    ),
-    *faults(
-        SRC,
-        _rights("test_evaluation_runs_no_text_of_another_role"),
-        (
-            "evaluate.c",
-            "DatumGetObjectId(dana_value(0, DANA_MODEL_OWNER)) == before.user;",
-            "true;",
-            "what another role stored is run",
-        ),
-    ),
-    *faults(
-        SRC,
-        _sources("owners.py::test_nobody_runs_what_is_stored_with_another_role_s_model"),
-        (
-            "evaluate.c",
-            "DatumGetObjectId(dana_value(0, DANA_MODEL_OWNER)) == before.user;",
-            "has_privs_of_role(before.user, DatumGetObjectId(dana_value(0, DANA_MODEL_OWNER)));",
-            "what is stored is run by members of the owner's role",
-        ),
-    ),
-    *faults(
-        SRC,
-        "tests/pg/test_prune.py::test_what_is_one_s_own --postgresql 18",
-        ("administration.c", "AND pg_has_role($1, owner, 'USAGE') AND", "AND $1 > 0 AND", "pruning what is another's"),
-    ),
-    *faults(
-        SRC,
-        _sources("versions.py::test_every_entry_point_asks"),
-        ("extension.c", "if (strcmp(version, DANA_VERSION) != 0)", "if (false)", "the script of another release"),
-    ),
-    *faults(
-        SRC,
-        _sources("versions.py::test_a_session_that_is_open_notices"),
-        (
-            "extension.c",
-            "CacheRegisterSyscacheCallback(PROCOID, extension_forget, (Datum)0);",
-            ";",
-            "a session that looked once",
-        ),
-    ),
-    *faults(
-        SRC,
-        _sources("explain.py::test_rights_are_those_of_a_training"),
-        ("explain.c", "AND pg_has_role($3, owner, 'USAGE') ORDER", "AND $3 > 0 ORDER", "runs of others"),
-    ),
-    *faults(
-        SRC,
-        _sources("queries.py::test_query_reads_with_the_rights_of_the_caller"),
-        (
-            "rows.c",
-            "\tcode = SPI_execute_plan",
-            "\tSetUserIdAndSecContext(10, 0);\n\tcode = SPI_execute_plan",
-            "a query of a superuser",
-        ),
-    ),
-    *faults(
-        SRC,
-        _sources("groups.py::test_it_reads_with_the_rights_of_the_caller"),
-        (
-            "rows.c",
-            "\tcode = SPI_execute_plan",
-            "\tSetUserIdAndSecContext(10, 0);\n\tcode = SPI_execute_plan",
-            "groups of a superuser's rows",
-        ),
-    ),
-    *faults(
-        SRC,
-        _sources("search.py::test_cancelled_and_without_rights"),
-        (
-            "evaluate.c",
-            '\tdana_require_execute(dana_extension_function("dana_train"));\n',
-            "",
-            "trials of who may not train",
-        ),
-    ),
-    *faults(
-        SRC,
-        _sources("encoded.py::test_the_look_reads_with_the_rights_of_the_caller"),
-        (
-            "rows.c",
-            "\tcode = SPI_execute_plan",
-            "\tSetUserIdAndSecContext(10, 0);\n\tcode = SPI_execute_plan",
-            "a look at a superuser's rows",
-        ),
-    ),
-    *faults(
-        SRC,
-        _sources("encoded.py::test_no_cast_and_no_operator_of_a_user_is_called"),
-        ("values.c", "type < FirstNormalObjectId ?", "true ?", "casts of users to text"),
-        ("look.c", 'OPERATOR(pg_catalog.<=) "', '<= "', "operators of users"),
-    ),
-    *faults(
-        SRC,
-        _sources("queries.py::test_filter_runs_with_the_rights_of_the_caller"),
-        (
-            "rows.c",
-            "\tfilter->expression = ExecPrepareExpr(",
-            "\tSetUserIdAndSecContext(10, 0);\n\tfilter->expression = ExecPrepareExpr(",
-            "a filter of a superuser",
-        ),
-    ),
-    *faults(
-        SRC,
-        _sources("queries.py::test_filters_that_are_refused"),
-        (
-            "rows.c",
-            " && equal(select, &plain));",
-            ");",
-            "a filter with other clauses",
-        ),
-        (
-            "rows.c",
-            "if (contain_volatile_functions(expression))",
-            "if (false)",
-            "a filter that differs from epoch to epoch",
-        ),
-    ),
-    *faults(
-        SRC,
-        _sources("queries.py::test_queries_that_are_refused"),
-        (
-            "rows.c",
-            "if (query_of(rows)->hasModifyingCTE || query_of(rows)->rowMarks != NIL)",
-            "if (false)",
-            "a query that changes or locks rows",
-        ),
-        (
-            "rows.c",
-            "source_of(rows)->commandTag != CMDTAG_SELECT)",
-            "false)",
-            "a query that is no SELECT",
-        ),
-    ),
-    *faults(
-        SRC,
-        _rights("test_the_socket_is_not_the_users_choice"),
-        ("session.c", '"dana/worker.sock", PGC_SUSET,', '"dana/worker.sock", PGC_USERSET,', "a socket of the user's"),
-    ),
-    *faults(
-        SRC,
-        _rights("test_other_accounts_are_refused"),
-        ("session.c", "if (peer.uid != geteuid())", "if (false)", "a worker of another account"),
-    ),
-    *faults(
-        "dana/runtime",
-        _rights("test_other_accounts_are_refused"),
-        ("session.py", "if channel.peer_uid() != os.geteuid():", "if False:", "a client of another account"),
-    ),
-    *faults(
-        SRC,
-        "tests/interchange/test_command.py::test_who_may_not_see_a_model_does_not_export_it",
-        ("models.c", "dana_may_use(caller, owner, dana_value(0, DANA_MODEL_USERS))", "true", "exports of others"),
-    ),
-    *faults(
-        SRC,
-        _sources("owners.py::test_references_to_nothing"),
-        ("models.c", "AND (pg_has_role($2, owner, 'USAGE') ", "AND (true ", "a namesake that one may not use"),
-    ),
-    *faults(
-        SRC,
-        _sources("owners.py::test_who_waits_for_oneself"),
-        ("models.c", "shared + (name[shared] == '['), owner)", "0, owner)", "one lock for all names of a role"),
-    ),
-    *faults(
-        SRC,
-        _sources("administration.py::test_progress"),
-        ("progress.c", "(has_privs_of_role(GetUserId(), backend->st_userid) ||", "(true ||", "trainings of others"),
-    ),
-    *faults(
-        SRC,
-        _sources("administration.py::test_curves_are_their_owner_s"),
-        (
-            "progress.c",
-            "(has_privs_of_role(GetUserId(), backend->st_userid) ||",
-            "(true ||",
-            "epochs of others that run",
-        ),
-    ),
-    *faults(
-        SQL,
-        _sources("administration.py::test_curves_are_their_owner_s"),
-        (
-            "dana.sql",
-            "ON r.id = e.run WHERE pg_catalog.pg_has_role(r.owner, 'USAGE')",
-            "ON r.id = e.run",
-            "epochs of others that ended",
-        ),
-    ),
-    *faults(
-        SRC,
-        _sources("declaration.py::test_every_function_refuses_alike"),
-        (
-            "arguments.c",
-            "\t\tif (number < 0)\n",
-            "\t\tif (number < 0)\n\t\t\tcontinue;\n\t\tif (false)\n",
-            "arguments that are not declared",
-        ),
-    ),
-    *faults(
-        SRC,
-        _sources("evaluate.py::test_refusals"),
-        ("evaluate.c", "\t\tdana_filter_check(filter);\n", "\t\t;\n", "a filter that is more than one expression"),
-    ),
-    *faults(
-        SRC,
-        _sources("evaluate.py::test_what_is_written_reads_with_the_rights_of_the_caller"),
-        (
-            "evaluate.c",
-            "\tcode = SPI_execute_snapshot(",
-            "\tSetUserIdAndSecContext(10, 0);\n\tcode = SPI_execute_snapshot(",
-            "an evaluation of a superuser",
-        ),
-    ),
-    *faults(
-        SQL,
-        _sources("evaluate.py::test_what_is_written_reads_with_the_rights_of_the_caller"),
-        (
-            "dana.sql",
-            "LANGUAGE plpgsql STABLE ROWS 100000",
-            "LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 100000",
-            "predictions of a superuser",
-        ),
-    ),
-    *faults(
-        SQL,
-        _sources("predict.py::test_a_filter_and_a_name_that_needs_quotes"),
-        ("dana.sql", "SELECT dana.dana_text(%I),", "SELECT dana.dana_text(%s),", "a key that is SQL"),
-    ),
-    *faults(
-        SRC,
-        _sources("owners.py::test_no_cast_of_a_column_s_type_is_called"),
-        ("values.c", " ||\n\t\t\tfunction >= FirstNormalObjectId;", ";", "casts of users in texts"),
-    ),
-    *faults(
-        SRC,
-        _sources("metrics.py::test_no_cast_of_somebody_else_is_called"),
-        ("classes.c", "\tfmgr_info_cxt(output, &found->output, context);", CAST, "casts of users in classes"),
-    ),
-    *faults(
-        SRC,
-        _sources("labels.py::test_with_the_callers_rights"),
-        ("classes.c", "\tfmgr_info_cxt(output, &found->output, context);", CAST, "casts of users in labels"),
-    ),
-    *faults(
-        SRC,
-        _sources("explain.py::test_rights_are_those_of_a_training"),
-        (
-            "source.c",
-            "pg_class_aclcheck(id, GetUserId(), ACL_SELECT) != ACLCHECK_OK",
-            "false",
-            "an explanation of tables without SELECT",
-        ),
-    ),
-    *faults(
-        "dana/runtime",
-        _sources("explain.py::test_refusals"),
-        ("explain.py", "if name not in device_names():", "if False:", "any file as a device"),
-    ),
-    *faults(
-        "dana/jit",
-        "tests/runtime/test_compiled.py::test_no_name_of_a_rule_reaches_llvm",
-        (
-            "values.py",
-            'ir.Module(name="rule")',
-            "ir.Module(name=self.graph.nodes[self.graph.metas[0]].name)",
-            "a name of the rule in LLVM's text",
-        ),
-    ),
-    *faults(
-        SRC,
-        _sources("owners.py::test_no_function_is_taken_for_a_column"),
-        ("evaluate.c", "#define MOST_FOLDS", CALLED, "functions that are taken for columns"),
-    ),
-    *faults(
-        SRC,
-        "tests/pg/test_job_limits.py::test_a_job_s_lock_is_not_its_query_s --postgresql 18",
-        (
-            "jobs.c",
-            'dana_catalog_table("job_log"), (uint32)id, 0);',
-            'dana_catalog_table("job_log"), (uint32)id, 0);\n\ttag.locktag_lockmethodid = USER_LOCKMETHOD;',
-            "a lock that pg_advisory_unlock_all() takes",
-        ),
-    ),
-    *faults(
-        SRC,
-        _rights("test_rules_belong_to_their_owner"),
-        (
-            "rules.c",
-            "\tif (claim == RULE_NEW)\n\t\tcreate_rule_function(name);",
-            GIVEN,
-            "a rule's function is its owner's",
         ),
     ),
 )
