@@ -58,9 +58,9 @@ def case_of(config: MachineConfig, text: str | tuple[Instruction, ...], *, pages
         ("ctl fail, TOASTED", Fault.TOASTED),
         ("ins %t0, 77\nctl fail, COMPRESSED", Fault.COMPRESSED),
         ("ad %cr4, %cr3, %t0\nwriteB %cr3, 0", Fault.OUT_OF_PAGE),
-        (".word 0x000140", Fault.BAD_INSTRUCTION),
-        (".word 0x180020", Fault.BAD_INSTRUCTION),
-        (".word 0x100201", Fault.BAD_INSTRUCTION),
+        (".word 0x000140\nctl end", Fault.BAD_INSTRUCTION),
+        (".word 0x180020\nctl end", Fault.BAD_INSTRUCTION),
+        (".word 0x100201\nctl end", Fault.BAD_INSTRUCTION),
     ],
 )
 def test_each_fault(plain: Bench, text: str, fault: Fault) -> None:
