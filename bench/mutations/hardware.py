@@ -28,7 +28,7 @@ COLUMNS = (
     *_tests("access/test_columns.py::test_every_alignment_lane_and_length[rows as wide as the link]"),
 )
 EPOCHS = _tests("access/test_epochs.py", "-k", "four")
-FAULTS = _tests("access/test_faults.py", "-k", "each_fault or endless or (without and as)")
+FAULTS = _tests("access/test_faults.py", "-k", "each_fault or in_turn or endless or (without and as)")
 EDGE = _tests("access/test_faults.py", "-k", "may_end")
 MACHINE = _tests("harness/test_machine.py")
 RING, CONVERGED, QUIET, REFUSED = (
