@@ -31,7 +31,7 @@ from dsl.source import Span
 
 Bound = dict[str, Argument]
 
-MERGE_SIGNS = {"+": "add", "*": "mul", "max": "max", "min": "min"}
+MERGE_SIGNS = {"+": "add", "*": "mul", "max": "max", "min": "min", "mean": "mean"}
 
 
 def declare(context: Context, name: str, declaration: Declaration, span: Span) -> Algorithm:
@@ -134,21 +134,10 @@ def call(context: Context, algorithm: Algorithm, name: str, bound: Bound, span: 
 
 def _merge(context: Context, algorithm: Algorithm, bound: Bound, span: Span) -> Object:
     value = to_value(context, bound["value"].value, bound["value"].span)
-    batch = _batch(context, bound["batch"])
+    batch = batch_of(context, bound["batch"])
     sign = _merge_sign(context, bound["op"])
     if batch is not None:
-        if algorithm.batch is None:
-            algorithm.batch = batch
-        elif (algorithm.batch.size, algorithm.batch.meta) != (batch.size, batch.meta):
-            context.report(
-                "E502",
-                "all merges of a rule share one batch size",
-                batch.span,
-                label="another batch size",
-                expected="the batch size of the first merge",
-                notes=(Note(message="first merge", span=algorithm.batch.span),),
-                help="a batch has one size; keep it in a name or a meta and use that in each merge",
-            )
+        _keep_batch(context, algorithm, batch)
     if value is None or batch is None or sign is None:
         algorithm.complete = False
         return POISON
@@ -161,10 +150,47 @@ def _merge(context: Context, algorithm: Algorithm, bound: Bound, span: Span) -> 
             expected="a value per tuple",
             help="merge once; after it there are no tuples left to join",
         )
-    return context.program.add(Op.MERGE, (value,), value.shape, span, merge_op=sign)
+    return merge(context, algorithm, value, sign, batch, span)
 
 
-def _batch(context: Context, argument: Argument) -> Batch | None:
+def merge(
+    context: Context, algorithm: Algorithm, value: Operation, sign: str, batch: Batch, span: Span
+) -> Operation:
+    """Record a merge of a value per tuple; `sign` is one of `MERGE_SIGNS`' values."""
+    _keep_batch(context, algorithm, batch)
+    program = context.program
+    if sign != "mean":
+        return program.add(Op.MERGE, (value,), value.shape, span, merge_op=sign)
+    total = program.add(Op.MERGE, (value,), value.shape, span, merge_op="add")
+    if algorithm.share is None:  # of one tuple; the last batch may be short, so that tuples are counted
+        one = program.constant(1, span)
+        count = program.add(Op.MERGE, (one,), (), span, merge_op="add")
+        algorithm.share = program.add(Op.DIV, (one, count), (), span)
+    return program.add(Op.MUL, (total, algorithm.share), value.shape, span)
+
+
+def default_batch(algorithm: Algorithm, size: int, span: Span) -> Batch:
+    """The batch of the rule's merges; of `size` tuples if there are none."""
+    return algorithm.batch or Batch(size=size, span=span)
+
+
+def _keep_batch(context: Context, algorithm: Algorithm, batch: Batch) -> None:
+    if algorithm.batch is None:
+        algorithm.batch = batch
+    elif (algorithm.batch.size, algorithm.batch.meta) != (batch.size, batch.meta):
+        context.report(
+            "E502",
+            "all merges of a rule share one batch size",
+            batch.span,
+            label="another batch size",
+            expected="the batch size of the first merge",
+            notes=(Note(message="first merge", span=algorithm.batch.span),),
+            help="a batch has one size; keep it in a name or a meta and use that in each merge",
+        )
+
+
+def batch_of(context: Context, argument: Argument) -> Batch | None:
+    """How many tuples an argument says that a batch has."""
     match argument.value:
         case AllTuples():
             return Batch(size=None, span=argument.span)
@@ -195,7 +221,7 @@ def _merge_sign(context: Context, argument: Argument) -> str | None:
         argument.span,
         expected=" or ".join(f'"{sign}"' for sign in MERGE_SIGNS),
         found=describe(argument.value),
-        help='"+" sums over the batch',
+        help='"+" sums over the batch, "mean" divides by its tuples',
     )
     return None
 
@@ -214,7 +240,15 @@ def _set_model(context: Context, algorithm: Algorithm, bound: Bound, span: Span)
         algorithm.complete = False
         return
     target = _target(context, algorithm, arguments, span)
-    update = None if target is None else _update(context, target, arguments[-1], span)
+    if target is None:
+        algorithm.complete = False
+    else:
+        set_model(context, algorithm, target, arguments[-1], span)
+
+
+def set_model(context: Context, algorithm: Algorithm, target: Operation, argument: Argument, span: Span) -> None:
+    """Say what a model becomes, or the row that a GATHER reads."""
+    update = _update(context, target, argument, span)
     if update is None:
         algorithm.complete = False
         return

@@ -13,14 +13,14 @@ from dsl.hdfg.dims import Dim, DimExpr, Shape, shape_text, symbol
 from dsl.hdfg.graph import Op
 from dsl.hdfg.init import Init, InitKind
 from dsl.limits import MAX_EXTENT, MAX_INTEGER
-from dsl.semantics import algorithm
+from dsl.semantics import algorithm, minimizing
 from dsl.semantics.arguments import Argument
 from dsl.semantics.coercion import to_dim, to_number, to_shape, to_value, to_whole
 from dsl.semantics.context import Context
 from dsl.semantics.library import BINARY_OPS, COLUMN_STARTS, DECLARATIONS, GROUP_OPS, ROUNDINGS, UNARY_OPS
 from dsl.semantics.objects import POISON, Declaration, Nothing, Object, Poison, Start, describe
 from dsl.semantics.program import Operation
-from dsl.semantics.values import elementwise, expand, norm, reduction, rounding
+from dsl.semantics.values import elementwise, expand, logarithm, norm, reduction, rounding, stopped
 from dsl.source import Span
 
 Bound = dict[str, Argument]
@@ -28,6 +28,8 @@ Bound = dict[str, Argument]
 
 def call(context: Context, name: str, bound: Bound, span: Span) -> Object:
     """Call `dana.<name>`; `span` is the whole call."""
+    if name == "log":
+        return logarithm(context, bound["value"], span)
     if name in UNARY_OPS:
         return elementwise(context, UNARY_OPS[name], (bound["value"],), span, span)
     if name in BINARY_OPS:
@@ -40,6 +42,10 @@ def call(context: Context, name: str, bound: Bound, span: Span) -> Object:
         return norm(context, bound["value"], bound.get("axis"), span)
     if name == "where":
         return elementwise(context, Op.WHERE, (bound["condition"], bound["then"], bound["otherwise"]), span, span)
+    if name == "gradient":
+        return minimizing.gradient(context, bound["value"], bound["by"], span)
+    if name == "stop_gradient":
+        return stopped(context, bound["value"], span)
     if name == "expand":
         return expand(context, bound["value"], bound["axis"], span)
     if name == "arange":

@@ -14,7 +14,7 @@ from dsl.diagnostics import did_you_mean
 from dsl.hdfg.graph import Op
 from dsl.hdfg.shapes import without_axis
 from dsl.limits import MAX_CALL_DEPTH, MAX_EXTENT, MAX_STEPS
-from dsl.semantics import algorithm, builtins
+from dsl.semantics import algorithm, builtins, minimizing
 from dsl.semantics.arguments import Argument, Signature, bind
 from dsl.semantics.coercion import to_whole
 from dsl.semantics.context import Call, Context
@@ -31,6 +31,7 @@ from dsl.semantics.objects import (
     Method,
     Module,
     Namespace,
+    Nothing,
     Object,
     Poison,
     RuleFunction,
@@ -246,6 +247,8 @@ class Expressions:
                 signature = DECLARATIONS.get(name) or FUNCTIONS[name]
                 bound = bind(self.context, signature, arguments, call.span)
                 return POISON if bound is None else builtins.call(self.context, name, bound, call.span)
+            case Method(algorithm=owner, name="minimize"):
+                return self._minimize(owner, arguments, call.span)
             case Method(algorithm=owner, name=name):
                 bound = bind(self.context, METHODS[name], arguments, call.span)
                 if bound is None:
@@ -264,6 +267,16 @@ class Expressions:
             if isinstance(function, Operation | Constant)
             else "",
         )
+
+    def _minimize(self, owner: Algorithm, arguments: list[Argument], span: Span) -> Object:
+        signature = METHODS["minimize"]
+        options = [one for one in arguments if one.name is not None and one.name not in signature.parameters]
+        bound = bind(self.context, signature, [one for one in arguments if one not in options], span)
+        if bound is None:
+            owner.complete = False
+            return POISON
+        minimizing.minimize(self.context, owner, bound, options, self._call_function, span)
+        return Nothing()
 
     def _range(self, arguments: list[Argument], span: Span) -> Object:
         bound = bind(self.context, RANGE, arguments, span)

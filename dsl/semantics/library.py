@@ -38,6 +38,8 @@ FUNCTIONS = {
     **{name: Signature(name=f"dana.{name}", required=("left", "right")) for name in BINARY_OPS},
     "where": Signature(name="dana.where", required=("condition", "then", "otherwise")),
     **{name: Signature(name=f"dana.{name}", required=("value",), optional=("axis",)) for name in (*GROUP_OPS, "norm")},
+    "gradient": Signature(name="dana.gradient", required=("value", "by")),
+    "stop_gradient": Signature(name="dana.stop_gradient", required=("value",)),
     "expand": Signature(name="dana.expand", required=("value", "axis")),
     "arange": Signature(name="dana.arange", required=("count",)),
     "setState": Signature(name="dana.setState", required=("state", "value")),
@@ -54,6 +56,7 @@ NAMES = (*DECLARATIONS, *FUNCTIONS, *MARKERS)
 
 METHODS = {
     "merge": Signature(name="merge", required=("value", "batch", "op")),
+    "minimize": Signature(name="minimize", required=("optimizer",), optional=("batch", "models")),
     "setModel": Signature(name="setModel", required=("value",), rest="more"),
     "setLoss": Signature(name="setLoss", required=("loss",)),
     "setPrediction": Signature(name="setPrediction", required=("prediction",)),

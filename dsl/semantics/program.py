@@ -63,12 +63,28 @@ class TooManyValues(Exception):
         self.span = span
 
 
+Terms = tuple[tuple[tuple[Operation, ...], float], ...]
+"""A sum of products of operations, each times a number."""
+
+
 class Program:
-    """Records operations; equal constants are one operation."""
+    """Records operations; equal constants are one operation.
+
+    Attributes
+    ----------
+    operations
+        In the order in which they were recorded; each stands at its id.
+    names
+        The rule's names of operations, by id.
+    derivatives
+        By id: what a value is a function of, and its derivative by each, where they are not its operands'; nothing
+        for a value that is flat, or counts as such.
+    """
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
         self.names: dict[int, str] = {}
+        self.derivatives: dict[int, tuple[tuple[Operation, Terms], ...]] = {}
         self._constants: dict[int | DimExpr, Operation] = {}
 
     def add(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from dsl.diagnostics import Note
 from dsl.hdfg.dims import DimExpr, shape_text
-from dsl.hdfg.graph import Op
+from dsl.hdfg.graph import LEAVES, Op
 from dsl.hdfg.shapes import ShapeMismatch, broadcast, without_axis
 from dsl.limits import MAX_RANK
 from dsl.semantics import arithmetic
@@ -17,7 +17,7 @@ from dsl.semantics.arguments import Argument
 from dsl.semantics.coercion import to_value, to_whole
 from dsl.semantics.context import Context
 from dsl.semantics.objects import POISON, Constant, Object, Poison, describe
-from dsl.semantics.program import Operation
+from dsl.semantics.program import Operation, Terms
 from dsl.source import Span
 
 OPERATORS = {
@@ -183,7 +183,50 @@ def rounding(context: Context, name: str, value: Argument, span: Span) -> Object
     # The sign comes from 2x, which is 0 (of its sign) or at least as large as what it bounds, as |round(x)| <= |2x|;
     # a comparison with 0 could not tell -0 from 0.
     near = add(Op.MAX, add(Op.MIN, near, add(Op.ADD, operand, operand)), add(Op.NEG, near))
-    return near if name == "round" else add(Op.SUB, near, add(Op.GT, near, operand))
+    result = near if name == "round" else add(Op.SUB, near, add(Op.GT, near, operand))
+    context.program.derivatives[result.id] = ()
+    return result
+
+
+def logarithm(context: Context, value: Argument, span: Span) -> Object:
+    """Record a logarithm; that of a sigmoid, or of 1 less a sigmoid, is computed from the sigmoid's operand z.
+
+    The sigmoid is 0 or 1 for |z| above 88 and 17, and its logarithm infinite; `min(z, 0) - log(1 + exp(-|z|))` and
+    `-max(z, 0) - log(1 + exp(-|z|))` are right for every z, and their derivatives are `1 - p` and `-p`.
+    """
+    operand = to_value(context, value.value, value.span)
+    if operand is None:
+        return POISON
+    one = context.program.constant(1, span)
+    rest = operand.op is Op.SUB and operand.operands[0] is one
+    p = operand.operands[1] if rest else operand
+    if p.op is not Op.SIGMOID:
+        return elementwise(context, Op.LOG, (value,), span, span)
+    z, zero = p.operands[0], context.program.constant(0, span)
+
+    def add(op: Op, *operands: Operation) -> Operation:
+        return context.program.add(op, operands, z.shape, span)
+
+    tail = add(Op.LOG, add(Op.ADD, one, add(Op.EXP, add(Op.NEG, add(Op.ABS, z)))))
+    near = add(Op.NEG, add(Op.MAX, z, zero)) if rest else add(Op.MIN, z, zero)
+    result = add(Op.SUB, near, tail)
+    terms: Terms = (((p,), -1.0),) if rest else (((), 1.0), ((p,), -1.0))
+    context.program.derivatives[result.id] = ((z, terms),)
+    return result
+
+
+def stopped(context: Context, value: Argument, span: Span) -> Object:
+    """Record a value again, as one that counts as constant when gradients are taken."""
+    operand = to_value(context, value.value, value.span)
+    if operand is None:
+        return POISON
+    # a leaf cannot be recorded twice; the larger of it and itself is the same bits
+    op, operands = (Op.MAX, (operand, operand)) if operand.op in LEAVES else (operand.op, operand.operands)
+    again = context.program.add(
+        op, operands, operand.shape, span, axis=operand.axis, merge_op=operand.merge_op
+    )
+    context.program.derivatives[again.id] = ()
+    return again
 
 
 def expand(context: Context, value: Argument, axis: Argument, span: Span) -> Object:

@@ -1,0 +1,202 @@
+"""`dana.gradient` and `algo.minimize`: derivatives as a rule asks for them.
+
+Comes in: bound arguments. Goes out: values, or models updated. Must not: differentiate itself; `gradient` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dsl.diagnostics import Note
+from dsl.hdfg.dims import shape_text
+from dsl.hdfg.graph import Op
+from dsl.semantics import algorithm as methods
+from dsl.semantics.arguments import Argument
+from dsl.semantics.coercion import to_value
+from dsl.semantics.context import Context
+from dsl.semantics.finish import reachable
+from dsl.semantics.gradient import Algebra, NoDerivative, Polynomial, filled, gradients
+from dsl.semantics.objects import POISON, Algorithm, Items, Object, Poison, RuleFunction, describe
+from dsl.semantics.program import Operation
+from dsl.source import Span
+
+Call = Callable[[RuleFunction, list[Argument], Span], Object]
+
+BATCH = 64
+"""Tuples of a batch unless `minimize` is told otherwise."""
+
+
+def gradient(context: Context, value: Argument, by: Argument, span: Span) -> Object:
+    """The derivatives of a scalar by a value, or by each of a list; each has the shape of what it is taken by."""
+    operation = to_value(context, value.value, value.span)
+    listed = by.value.placed(by.span) if isinstance(by.value, Items) else [(by.value, by.span)]
+    wanted = [to_value(context, one, place) for one, place in listed]
+    found = [one for one in wanted if one is not None]
+    if operation is None or len(found) < len(wanted) or not _is_scalar(context, operation, value.span):
+        return POISON
+    algebra = Algebra(context.program, span)
+    derived = _derive(context, algebra, operation, found, span)
+    if derived is None:
+        return POISON
+    results = [
+        filled(algebra, algebra.compute(one), target.shape) for one, target in zip(derived, found, strict=True)
+    ]
+    return Items(tuple(results)) if isinstance(by.value, Items) else results[0]
+
+
+def minimize(
+    context: Context,
+    algorithm: Algorithm,
+    bound: dict[str, Argument],
+    options: Sequence[Argument],
+    call: Call,
+    span: Span,
+) -> None:
+    """Update each model that the loss depends on by an optimizer, with the mean gradient of a batch.
+
+    `options` are handed on to the optimizer. A row that each tuple chooses is updated tuple by tuple.
+    """
+    optimizer = bound["optimizer"]
+    if isinstance(optimizer.value, Poison) or any(isinstance(one.value, Poison) for one in options):
+        algorithm.complete = False
+        return
+    if not isinstance(optimizer.value, RuleFunction):
+        context.report(
+            "E522",
+            "minimize takes an optimizer",
+            optimizer.span,
+            expected="a function of a model and its gradient, such as dana.optimizers.adam",
+            found=describe(optimizer.value),
+            help="name the function without calling it; its other arguments go to minimize: rate=lr",
+        )
+        algorithm.complete = False
+        return
+    if "setLoss" not in algorithm.settings:
+        if algorithm.complete:
+            context.report(
+                "E522",
+                "minimize needs the loss",
+                span,
+                label="nothing to minimize yet",
+                expected=f"{algorithm.name}.setLoss(loss) above",
+                help="say the loss of a tuple first",
+            )
+        algorithm.complete = False
+        return
+    loss, place = algorithm.settings["setLoss"]
+    batch = bound.get("batch")
+    size = methods.batch_of(context, batch) if batch is not None else methods.default_batch(algorithm, BATCH, span)
+    wanted = _models(context, algorithm, bound.get("models"), loss, place)
+    algebra = Algebra(context.program, span)
+    derived = _derive(context, algebra, loss, wanted, span) if wanted is not None and size is not None else None
+    if wanted is None or size is None or derived is None:
+        algorithm.complete = False
+        return
+    for target, polynomial in zip(wanted, derived, strict=True):
+        by_tuple = target.op is Op.GATHER and target.operands[1].per_tuple
+        if by_tuple or (size.size == 1 and size.meta is None and algorithm.batch is None):
+            value = algebra.compute(polynomial)
+        else:
+            value = _mean(context, algorithm, algebra, polynomial, size, span)
+        value = filled(algebra, value, target.shape)
+        arguments = [Argument(target, span), Argument(value, span), *options]
+        updated = call(optimizer.value, arguments, span)
+        if isinstance(updated, Poison):
+            algorithm.complete = False
+            return
+        methods.set_model(context, algorithm, target, Argument(updated, span), span)
+
+
+def _mean(
+    context: Context, algorithm: Algorithm, algebra: Algebra, polynomial: Polynomial, size: methods.Batch, span: Span
+) -> Operation:
+    """The mean over a batch; what is the same for all of its tuples stays outside the merge."""
+    operations = context.program.operations
+    by_tuple = [term for term in polynomial.terms if any(operations[factor].per_tuple for factor in term[0])]
+    rest = Polynomial(tuple(term for term in polynomial.terms if term not in by_tuple))
+    if not by_tuple:
+        return algebra.compute(rest)
+    common, number, inside = algebra.split(Polynomial(tuple(by_tuple)))
+    outside = tuple(factor for factor in common if not operations[factor].per_tuple)
+    kept = tuple(factor for factor in common if operations[factor].per_tuple)
+    value = algebra.compute(algebra.product(inside, Polynomial(((kept, 1.0),))))
+    merged = methods.merge(context, algorithm, value, "mean", size, span)
+    mean = algebra.product(algebra.atom(merged), Polynomial(((outside, number),)))
+    return algebra.compute(mean + rest)
+
+
+def _models(
+    context: Context, algorithm: Algorithm, models: Argument | None, loss: Operation, place: Span
+) -> list[Operation] | None:
+    """What is updated: the models, or the rows of them, that the loss reads."""
+    read = sorted(reachable([loss]), key=lambda one: one.id)
+    listed: list[tuple[Object, Span]]
+    if models is None:
+        done = {update.model for update in algorithm.updates}
+        listed = [(model, model.span) for model in algorithm.models if model in read and model not in done]
+        if not listed:
+            context.report(
+                "E522",
+                "minimize finds no model",
+                place,
+                label="depends on no model that is not updated already",
+                expected="a loss that depends on a model of the algo",
+                help="",
+            )
+            return None
+    else:
+        listed = models.value.placed(models.span) if isinstance(models.value, Items) else [(models.value, models.span)]
+    targets: list[Operation] = []
+    for model, where in listed:
+        if isinstance(model, Poison):
+            return None
+        if not isinstance(model, Operation) or model not in algorithm.models:
+            context.report(
+                "E522",
+                "minimize updates models of the algo",
+                where,
+                expected=" or ".join(str(one.name) for one in algorithm.models),
+                found=describe(model),
+            )
+            return None
+        rows = [one for one in read if one.op is Op.GATHER and one.operands[0] is model]
+        whole = [one for one in read if model in one.operands and one.op is not Op.GATHER]
+        if rows and not whole:
+            different = {one.operands[1]: one for one in reversed(rows)}
+            targets += sorted(different.values(), key=lambda one: one.id)
+        else:
+            targets.append(model)
+    return targets
+
+
+def _derive(
+    context: Context, algebra: Algebra, value: Operation, wanted: list[Operation], span: Span
+) -> list[Polynomial] | None:
+    try:
+        return gradients(algebra, value, wanted)
+    except NoDerivative as error:
+        context.report(
+            "E521",
+            "there is no derivative",
+            span,
+            label=error.reason,
+            expected="a value that changes smoothly with what the gradient is taken by",
+            notes=(Note(message="this", span=error.at.span),),
+            help=error.help,
+        )
+        return None
+
+
+def _is_scalar(context: Context, operation: Operation, place: Span) -> bool:
+    if operation.shape == ():
+        return True
+    context.report(
+        "E520",
+        "a gradient is taken of a scalar",
+        place,
+        label=f"shape {shape_text(operation.shape)}",
+        expected="a scalar, such as a loss",
+        found=f"shape {shape_text(operation.shape)}",
+        help="add its elements: dana.sigma(value, 1)",
+    )
+    return False
