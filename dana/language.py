@@ -117,7 +117,8 @@ class AllTuples:
 
 Number = Value | float
 Operand = Number | Dim
-MergeOp = Literal["+", "*", "max", "min"]
+MergeOp = Literal["+", "*", "max", "min", "mean"]
+Optimizer = Callable[..., Value]
 Shape = Sequence[Dim | int] | Dim | int
 
 
@@ -127,10 +128,23 @@ class Algo:
     if TYPE_CHECKING:
 
         def merge(self, value: Operand, batch: int | Value | AllTuples, op: MergeOp) -> Value:
-            """Join a value of each tuple over a batch, by sum, product, maximum or minimum.
+            """Join a value of each tuple over a batch, by sum, product, maximum, minimum or mean.
 
             What feeds it is computed per tuple, on the models as they stood before the batch; what follows it once per
             batch. `batch` is a number, a meta or `dana.all`.
+            """
+
+        def minimize(
+            self,
+            optimizer: Optimizer,
+            batch: int | Value | AllTuples = 64,
+            models: Value | Sequence[Value] = ...,
+            **options: Operand,
+        ) -> None:
+            """Update the models that the loss depends on: ``rule.minimize(dana.optimizers.adam, rate=lr, batch=64)``.
+
+            `optimizer` is a function of a model and its mean gradient over a batch; `options` are handed on to it. A
+            row that each tuple chooses, such as ``U[i]``, is updated tuple by tuple. `models`: these alone.
             """
 
         def setModel(self, value: Operand, *more: Operand) -> None:
@@ -285,6 +299,20 @@ def where(condition: Operand, then: Operand, otherwise: Operand) -> Value:
     _refuse("where")
 
 
+@overload
+def gradient(value: Operand, by: Value) -> Value: ...
+@overload
+def gradient(value: Operand, by: Sequence[Value]) -> Sequence[Value]: ...
+def gradient(value: Operand, by: Value | Sequence[Value]) -> Value | Sequence[Value]:
+    """The derivative of a scalar by a value, in its shape: ``dana.gradient(loss, w)``; of a list one by each."""
+    _refuse("gradient")
+
+
+def stop_gradient(value: Operand) -> Value:
+    """The same value, which `gradient` and `minimize` take for a constant."""
+    _refuse("stop_gradient")
+
+
 def expand(value: Operand, axis: int) -> Value:
     """Give a value a new axis of one element: ``dana.expand(e, 2) * x`` is the outer product of two vectors."""
     _refuse("expand")
@@ -378,6 +406,7 @@ __all__ = [
     "expand",
     "floor",
     "gaussian",
+    "gradient",
     "input",
     "inter",
     "log",
@@ -396,6 +425,7 @@ __all__ = [
     "sigmoid",
     "sqrt",
     "state",
+    "stop_gradient",
     "tanh",
     "uniform",
     "weight",

@@ -103,6 +103,12 @@ def _hdfg(rule: Rule, options: argparse.Namespace) -> bytes:
     return graph_text(rule.hdfg).encode()
 
 
+def _gradients(rule: Rule, options: argparse.Namespace) -> bytes:
+    from dsl.semantics.gradient.text import gradients_text
+
+    return gradients_text(rule.checked).encode()
+
+
 def _svg(rule: Rule, options: argparse.Namespace) -> bytes:
     from dsl.hdfg.drawing.svg import svg
 
@@ -144,6 +150,7 @@ def _stages() -> dict[str, tuple[str, Callable[[Rule, argparse.Namespace], bytes
 
     return {
         "ast": ("the syntax tree", _ast),
+        "gradients": ("what each dana.gradient and minimize is taken of, and what it takes", _gradients),
         "hdfg": ("the dataflow graph", _hdfg),
         "svg": ("the dataflow graph as a picture", _svg),
         **{one.name: (one.does, _pass) for one in PASSES if one.shown},

@@ -153,9 +153,7 @@ def _merge(context: Context, algorithm: Algorithm, bound: Bound, span: Span) -> 
     return merge(context, algorithm, value, sign, batch, span)
 
 
-def merge(
-    context: Context, algorithm: Algorithm, value: Operation, sign: str, batch: Batch, span: Span
-) -> Operation:
+def merge(context: Context, algorithm: Algorithm, value: Operation, sign: str, batch: Batch, span: Span) -> Operation:
     """Record a merge of a value per tuple; `sign` is one of `MERGE_SIGNS`' values."""
     _keep_batch(context, algorithm, batch)
     program = context.program

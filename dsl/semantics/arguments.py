@@ -37,12 +37,15 @@ class Signature:
         Parameter names, in order; all of them may be passed by position or by name.
     rest
         Name of a parameter that takes any number of further positional arguments, or None.
+    options
+        Name of a parameter that takes any number of further arguments by name, or None.
     """
 
     name: str
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     rest: str | None = None
+    options: str | None = None
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -51,13 +54,18 @@ class Signature:
 
     def __str__(self) -> str:
         shown = [*self.required, *(f"{name}=…" for name in self.optional)]
-        return f"{self.name}({', '.join(shown + ([f'*{self.rest}'] if self.rest else []))})"
+        shown += [f"*{self.rest}"] if self.rest else []
+        shown += [f"**{self.options}"] if self.options else []
+        return f"{self.name}({', '.join(shown)})"
 
 
 def bind(
     context: Context, signature: Signature, arguments: Sequence[Argument], span: Span
 ) -> dict[str, Argument] | None:
-    """Put arguments to parameters; `span` is the whole call. Arguments for `rest` come as `*0`, `*1` …"""
+    """Put arguments to parameters; `span` is the whole call.
+
+    Arguments for `rest` come as `*0`, `*1` …, those for `options` as `**name`.
+    """
     bound: dict[str, Argument] = {}
     fine = True
     positional = 0
@@ -74,7 +82,10 @@ def bind(
             positional += 1
             continue
         place = argument.name_span or argument.span
-        if argument.name not in signature.parameters:
+        parameter = argument.name
+        if signature.options is not None and parameter not in signature.parameters:
+            parameter = f"**{argument.name}"
+        elif parameter not in signature.parameters:
             context.report(
                 "E306",
                 f"{signature.name} has no parameter {argument.name!r}",
@@ -84,7 +95,8 @@ def bind(
                 help=did_you_mean(argument.name, signature.parameters),
             )
             fine = False
-        elif argument.name in bound:
+            continue
+        if parameter in bound:
             context.report(
                 "E307",
                 f"{argument.name!r} is passed twice",
@@ -95,7 +107,7 @@ def bind(
             )
             fine = False
         else:
-            bound[argument.name] = argument
+            bound[parameter] = argument
     missing = [name for name in signature.required if name not in bound]
     if fine and missing:
         context.report(

@@ -247,13 +247,14 @@ class Expressions:
                 signature = DECLARATIONS.get(name) or FUNCTIONS[name]
                 bound = bind(self.context, signature, arguments, call.span)
                 return POISON if bound is None else builtins.call(self.context, name, bound, call.span)
-            case Method(algorithm=owner, name="minimize"):
-                return self._minimize(owner, arguments, call.span)
             case Method(algorithm=owner, name=name):
                 bound = bind(self.context, METHODS[name], arguments, call.span)
                 if bound is None:
                     owner.complete = False
                     return POISON
+                if name == "minimize":
+                    minimizing.minimize(self.context, owner, bound, self._call_function, call.span)
+                    return Nothing()
                 return algorithm.call(self.context, owner, name, bound, call.span)
             case RuleFunction():
                 return self._call_function(function, arguments, call.span)
@@ -267,16 +268,6 @@ class Expressions:
             if isinstance(function, Operation | Constant)
             else "",
         )
-
-    def _minimize(self, owner: Algorithm, arguments: list[Argument], span: Span) -> Object:
-        signature = METHODS["minimize"]
-        options = [one for one in arguments if one.name is not None and one.name not in signature.parameters]
-        bound = bind(self.context, signature, [one for one in arguments if one not in options], span)
-        if bound is None:
-            owner.complete = False
-            return POISON
-        minimizing.minimize(self.context, owner, bound, options, self._call_function, span)
-        return Nothing()
 
     def _range(self, arguments: list[Argument], span: Span) -> Object:
         bound = bind(self.context, RANGE, arguments, span)

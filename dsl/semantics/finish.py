@@ -47,6 +47,7 @@ def finish(context: Context) -> Checked | None:
         convergence=_setting(algorithm, "setConvergence"),
         epochs=algorithm.epochs[0] if algorithm.epochs else 1,
         batch=algorithm.batch,
+        gradients=tuple(context.program.gradients),
     )
     return checked if _check_members(context, algorithm, checked) else None
 
@@ -82,7 +83,7 @@ def _check_updates(context: Context, algorithm: Algorithm) -> None:
             algorithm.span,
             label="no setModel for this algo",
             expected=f"{algorithm.name}.setModel(value)",
-            help="say how a model follows from the batch",
+            help=f"say how a model follows from the batch, or {algorithm.name}.minimize(dana.optimizers.adam)",
         )
     seen: list[CheckedUpdate] = []
     for update in (*algorithm.updates, *context.state_updates):

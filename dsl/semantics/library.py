@@ -56,7 +56,7 @@ NAMES = (*DECLARATIONS, *FUNCTIONS, *MARKERS)
 
 METHODS = {
     "merge": Signature(name="merge", required=("value", "batch", "op")),
-    "minimize": Signature(name="minimize", required=("optimizer",), optional=("batch", "models")),
+    "minimize": Signature(name="minimize", required=("optimizer",), optional=("batch", "models"), options="options"),
     "setModel": Signature(name="setModel", required=("value",), rest="more"),
     "setLoss": Signature(name="setLoss", required=("loss",)),
     "setPrediction": Signature(name="setPrediction", required=("prediction",)),

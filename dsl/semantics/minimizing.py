@@ -5,7 +5,7 @@ Comes in: bound arguments. Goes out: values, or models updated. Must not: differ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from dsl.diagnostics import Note
 from dsl.hdfg.dims import shape_text
@@ -17,7 +17,7 @@ from dsl.semantics.context import Context
 from dsl.semantics.finish import reachable
 from dsl.semantics.gradient import Algebra, NoDerivative, Polynomial, filled, gradients
 from dsl.semantics.objects import POISON, Algorithm, Items, Object, Poison, RuleFunction, describe
-from dsl.semantics.program import Operation
+from dsl.semantics.program import Batch, Operation, Taken
 from dsl.source import Span
 
 Call = Callable[[RuleFunction, list[Argument], Span], Object]
@@ -38,9 +38,8 @@ def gradient(context: Context, value: Argument, by: Argument, span: Span) -> Obj
     derived = _derive(context, algebra, operation, found, span)
     if derived is None:
         return POISON
-    results = [
-        filled(algebra, algebra.compute(one), target.shape) for one, target in zip(derived, found, strict=True)
-    ]
+    results = [filled(algebra, algebra.compute(one), target.shape) for one, target in zip(derived, found, strict=True)]
+    context.program.gradients.append(Taken(value=operation, wanted=tuple(found), results=tuple(results), span=span))
     return Items(tuple(results)) if isinstance(by.value, Items) else results[0]
 
 
@@ -48,15 +47,15 @@ def minimize(
     context: Context,
     algorithm: Algorithm,
     bound: dict[str, Argument],
-    options: Sequence[Argument],
     call: Call,
     span: Span,
 ) -> None:
     """Update each model that the loss depends on by an optimizer, with the mean gradient of a batch.
 
-    `options` are handed on to the optimizer. A row that each tuple chooses is updated tuple by tuple.
+    Options are handed on to the optimizer. A row that each tuple chooses is updated tuple by tuple.
     """
     optimizer = bound["optimizer"]
+    options = [argument for name, argument in bound.items() if name.startswith("**")]
     if isinstance(optimizer.value, Poison) or any(isinstance(one.value, Poison) for one in options):
         algorithm.complete = False
         return
@@ -92,6 +91,7 @@ def minimize(
     if wanted is None or size is None or derived is None:
         algorithm.complete = False
         return
+    means: list[Operation] = []
     for target, polynomial in zip(wanted, derived, strict=True):
         by_tuple = target.op is Op.GATHER and target.operands[1].per_tuple
         if by_tuple or (size.size == 1 and size.meta is None and algorithm.batch is None):
@@ -99,16 +99,18 @@ def minimize(
         else:
             value = _mean(context, algorithm, algebra, polynomial, size, span)
         value = filled(algebra, value, target.shape)
+        means.append(value)
         arguments = [Argument(target, span), Argument(value, span), *options]
         updated = call(optimizer.value, arguments, span)
         if isinstance(updated, Poison):
             algorithm.complete = False
             return
         methods.set_model(context, algorithm, target, Argument(updated, span), span)
+    context.program.gradients.append(Taken(value=loss, wanted=tuple(wanted), results=tuple(means), span=span))
 
 
 def _mean(
-    context: Context, algorithm: Algorithm, algebra: Algebra, polynomial: Polynomial, size: methods.Batch, span: Span
+    context: Context, algorithm: Algorithm, algebra: Algebra, polynomial: Polynomial, size: Batch, span: Span
 ) -> Operation:
     """The mean over a batch; what is the same for all of its tuples stays outside the merge."""
     operations = context.program.operations

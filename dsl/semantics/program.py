@@ -67,6 +67,16 @@ Terms = tuple[tuple[tuple[Operation, ...], float], ...]
 """A sum of products of operations, each times a number."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """A gradient that was taken: of `value`, by each of `wanted`; `results` compute it."""
+
+    value: Operation
+    wanted: tuple[Operation, ...]
+    results: tuple[Operation, ...]
+    span: Span
+
+
 class Program:
     """Records operations; equal constants are one operation.
 
@@ -79,12 +89,15 @@ class Program:
     derivatives
         By id: what a value is a function of, and its derivative by each, where they are not its operands'; nothing
         for a value that is flat, or counts as such.
+    gradients
+        Those that were taken, in order.
     """
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
         self.names: dict[int, str] = {}
         self.derivatives: dict[int, tuple[tuple[Operation, Terms], ...]] = {}
+        self.gradients: list[Taken] = []
         self._constants: dict[int | DimExpr, Operation] = {}
 
     def add(
@@ -232,6 +245,8 @@ class Checked:
         What the set… methods said; `epochs` 1 if nothing.
     batch
         None without a merge.
+    gradients
+        Those that were taken.
     """
 
     name: str
@@ -248,3 +263,4 @@ class Checked:
     convergence: Operation | None
     epochs: int
     batch: Batch | None
+    gradients: tuple[Taken, ...] = ()

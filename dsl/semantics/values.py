@@ -222,9 +222,7 @@ def stopped(context: Context, value: Argument, span: Span) -> Object:
         return POISON
     # a leaf cannot be recorded twice; the larger of it and itself is the same bits
     op, operands = (Op.MAX, (operand, operand)) if operand.op in LEAVES else (operand.op, operand.operands)
-    again = context.program.add(
-        op, operands, operand.shape, span, axis=operand.axis, merge_op=operand.merge_op
-    )
+    again = context.program.add(op, operands, operand.shape, span, axis=operand.axis, merge_op=operand.merge_op)
     context.program.derivatives[again.id] = ()
     return again
 

@@ -142,7 +142,7 @@ def test_the_syntax_tree_and_the_graph_need_no_table() -> None:
 def test_every_stage_has_a_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compile", LOGISTIC, "--emit", "list"]) == 0
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-    assert names == ["ast", "hdfg", "svg", *(one.name for one in PASSES if one.shown), "cost", "bundle"]
+    assert names == ["ast", "gradients", "hdfg", "svg", *(one.name for one in PASSES if one.shown), "cost", "bundle"]
     texts = {}
     for name in names[:-1]:
         assert main(["compile", LOGISTIC, "--features", "9", "--emit", name]) == 0
@@ -150,7 +150,7 @@ def test_every_stage_has_a_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert "packed: %" in texts["forms"]
     assert "sigmoid" in texts["schedules"]
     assert main(["compile", LOGISTIC, "--features", "9", "--emit", "schedule"]) == USAGE
-    assert "stage 'schedule' does not exist\nHint: The stages are ast, hdfg," in capsys.readouterr().err
+    assert "stage 'schedule' does not exist\nHint: The stages are ast, gradients," in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("stage", ["program", "strider"])

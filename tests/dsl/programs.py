@@ -18,9 +18,10 @@ CONSTANTS = ("0", "1", "-2", "0.5", "0.125", "-1e-3", "3e38", "1e-38", "7")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kinds:
-    """Names in force, by shape ("" for a scalar, "n", "k", "kn")."""
+    """Names in force, by shape ("" for a scalar, "n", "k", "kn"), and the functions of one value."""
 
     names: dict[str, tuple[str, ...]]
+    unary: tuple[str, ...] = UNARY
 
     def of(self, shape: str) -> tuple[str, ...]:
         return self.names.get(shape, ())
@@ -41,7 +42,7 @@ def expressions(draw: st.DrawFn, kinds: Kinds, shape: str, depth: int) -> str:
     if way == "negative":
         return f"-({draw(expressions(kinds, shape, inner))})"
     if way == "call":
-        return f"dana.{draw(st.sampled_from(UNARY))}({draw(expressions(kinds, shape, inner))})"
+        return f"dana.{draw(st.sampled_from(kinds.unary))}({draw(expressions(kinds, shape, inner))})"
     if way == "outer":
         left, right = draw(expressions(kinds, "k", inner)), draw(expressions(kinds, "n", inner))
         return f"dana.expand({_anchored(left, kinds.of('k')[0])}, 2) * ({_anchored(right, kinds.of('n')[0])})"

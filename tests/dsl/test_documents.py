@@ -42,7 +42,8 @@ def test_row(construct: str, example: str, shape: str) -> None:
     elif construct == "`rule.setModel(value)`":  # works where there is one model
         prelude = prelude.replace(ALGO, "rule = dana.algo(w, x, y)").replace("+ b", "")
     text = prelude + example * ("dana.algo" not in example) + "\n"
-    checked = compile_rule(text if "setModel" in example else text + "rule.setModel(b, 2 * b)\n").checked
+    trains = "setModel" in example or "minimize" in example
+    checked = compile_rule(text if trains else text + "rule.setModel(b, 2 * b)\n").checked
     if shape == "–":
         return
     name = re.match(r"\w+", example.split("; ")[1] if "import" in example else example)
@@ -54,7 +55,7 @@ def test_row(construct: str, example: str, shape: str) -> None:
     assert shape_text(last.shape) == shape
 
 
-@pytest.mark.parametrize("block", [0, 2, 3, 4])
+@pytest.mark.parametrize("block", [0, 2, 3, 4, 5])
 def test_whole_rules_compile(block: int) -> None:
     assert compile_rule(BLOCKS[block]).report == ""
 

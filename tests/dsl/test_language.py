@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 
@@ -26,9 +27,10 @@ def test_signatures_agree(name: str) -> None:
 def test_methods_agree() -> None:
     source = inspect.getsource(dana.language.Algo)
     for name, signature in METHODS.items():
-        shown = ", ".join(["self", *signature.parameters, *([f"*{signature.rest}"] if signature.rest else [])])
+        more = [f"*{signature.rest}"] if signature.rest else []
+        more += [f"**{signature.options}"] if signature.options else []
         header = source.split(f"def {name}(")[1].split(") ->")[0]
-        assert ", ".join(part.split(":")[0] for part in header.split(", ")) == shown
+        assert re.findall(r"(?:^|,)\s*([\w*]+)", header) == ["self", *signature.parameters, *more]
 
 
 def test_every_name_is_exported_and_documented() -> None:

@@ -28,7 +28,12 @@ def factors(algebra: Algebra, operation: Operation) -> tuple[tuple[Operation, Po
     own = algebra.program.derivatives.get(operation.id)
     if own is not None:
         return tuple(
-            (operand, Polynomial.of((tuple(sorted(algebra.first(f).id for f in product)), number) for product, number in terms))
+            (
+                operand,
+                Polynomial.of(
+                    (tuple(sorted(algebra.first(f).id for f in product)), number) for product, number in terms
+                ),
+            )
             for operand, terms in own
         )
     return tuple(zip(operation.operands, RULES[operation.op](algebra, operation), strict=True))

@@ -202,9 +202,7 @@ class Algebra:
         factors = sorted((self.program.operations[factor] for factor in product), key=lambda one: (_size(one), one.id))
         if not factors:
             return self.number(number)
-        if number < 0 and number != -1:
-            factors.insert(0, self.number(number))
-        elif number not in (1.0, -1.0):
+        if (number < 0 and number != -1) or number not in (1.0, -1.0):
             factors.insert(0, self.number(number))
         value = factors[0]
         if number == -1 and len(factors) == 1:

@@ -208,7 +208,11 @@ def _sum_along(algebra: Algebra, asked: Polynomial, place: int, extent: Dim, *, 
     if not keep:
         common = tuple(_drop(algebra, one, place).id for one in common)
     if all(not product for product, _ in inside.terms):
-        count = ONE.scaled(extent) if isinstance(extent, int) else algebra.atom(algebra.program.constant(extent, algebra.span))
+        count = (
+            ONE.scaled(extent)
+            if isinstance(extent, int)
+            else algebra.atom(algebra.program.constant(extent, algebra.span))
+        )
         total = algebra.product(inside, count)
     elif _counts_a_class(algebra, inside):
         total = ONE.scaled(inside.terms[0][1])

@@ -1,0 +1,332 @@
+"""`dana.gradient` against derivatives that others wrote (autograd) and against finite differences, in binary64.
+
+The graph is evaluated in binary64 for this, so that what is compared is the formula and not its rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import autograd
+import autograd.numpy as anp
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import hwgen.spec.numerics as numerics
+from dsl import RuleError, compile_rule
+from dsl.hdfg.graph import LEAVES, Graph, Op
+from dsl.hdfg.interpreter import Interpreter
+from tests.dsl.programs import Kinds, expressions
+from tests.dsl.scale import randomised
+
+Values = Mapping[str, Any]
+
+UNARY = {
+    Op.NEG: lambda a: -a,
+    Op.SIGMOID: lambda a: 1 / (1 + anp.exp(-a)),
+    Op.TANH: anp.tanh,
+    Op.GAUSSIAN: lambda a: anp.exp(-a * a),
+    Op.SQRT: anp.sqrt,
+    Op.EXP: anp.exp,
+    Op.LOG: anp.log,
+    Op.ABS: anp.abs,
+}
+BINARY = {
+    Op.ADD: lambda a, b: a + b,
+    Op.SUB: lambda a, b: a - b,
+    Op.MUL: lambda a, b: a * b,
+    Op.DIV: lambda a, b: a / b,
+    Op.MAX: anp.maximum,
+    Op.MIN: anp.minimum,
+    Op.LT: lambda a, b: 1.0 * (a < b),
+    Op.GT: lambda a, b: 1.0 * (a > b),
+    Op.LE: lambda a, b: 1.0 * (a <= b),
+    Op.GE: lambda a, b: 1.0 * (a >= b),
+    Op.EQ: lambda a, b: 1.0 * (a == b),
+}
+REDUCED = {Op.SIGMA: anp.sum, Op.PI: anp.prod, Op.AMAX: anp.max}
+BENDS = (Op.ABS, Op.MAX, Op.MIN)
+
+
+class Bent(Exception):
+    """A value lies where its derivative is a matter of convention."""
+
+
+def evaluate(graph: Graph, wanted: int, values: Values, *, strict: bool = False) -> Any:
+    """A node's value for one tuple, in binary64, by NumPy as autograd follows it."""
+    found: dict[int, Any] = {}
+    for node in graph.nodes[: wanted + 1]:
+        operands = [found[one] for one in node.inputs]
+        if node.op in UNARY:
+            found[node.id] = UNARY[node.op](*operands)
+        elif node.op in BINARY:
+            found[node.id] = BINARY[node.op](*operands)
+        elif node.op is Op.WHERE:
+            found[node.id] = anp.where(operands[0] != 0, operands[1], operands[2])
+        elif node.op in REDUCED:
+            found[node.id] = REDUCED[node.op](operands[0], axis=node.axis)
+        elif node.op is Op.EXPAND:
+            found[node.id] = anp.expand_dims(operands[0], node.axis)
+        elif node.op is Op.GATHER:
+            found[node.id] = operands[0][int(operands[1])]
+        elif node.op is Op.CONST:
+            found[node.id] = node.value
+        elif node.op is Op.ARANGE:
+            found[node.id] = np.arange(float(graph.concrete_shape(node.id)[0]))
+        else:
+            found[node.id] = values[str(node.name)]
+        if strict and node.op in BENDS:
+            left, right = (operands * 2)[:2] if len(operands) > 1 else (operands[0], 0.0)
+            if np.any(np.abs(np.asarray(left) - np.asarray(right)) < 1e-12):
+                raise Bent
+        if strict and not np.all(np.isfinite(found[node.id])):
+            raise Bent
+    return found[wanted]
+
+
+def columns(graph: Graph, seed: int) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    leaves = [graph.nodes[one] for one in (*graph.models, *graph.inputs)]
+    found = {str(leaf.name): rng.normal(size=graph.concrete_shape(leaf.id)) for leaf in leaves}
+    return found | {str(graph.nodes[one].name): graph.nodes[one].value for one in graph.metas}
+
+
+def by_others(graph: Graph, values: Values) -> dict[str, Any]:
+    """The derivatives of the loss by each model, by autograd."""
+
+    def loss(models: Mapping[str, Any]) -> Any:
+        assert graph.loss is not None
+        return evaluate(graph, graph.loss, {**values, **models})
+
+    names = [str(graph.nodes[one].name) for one in graph.models]
+    found: dict[str, Any] = autograd.grad(loss)({name: values[name] for name in names})
+    return found
+
+
+def by_us(graph: Graph, values: Values) -> dict[str, Any]:
+    """What the rule's text makes of them: each model's new value."""
+    return {str(graph.nodes[one.model].name): evaluate(graph, one.value, values) for one in graph.updates}
+
+
+def agree(graph: Graph, seed: int, tolerance: float = 1e-9) -> None:
+    values = columns(graph, seed)
+    with np.errstate(all="ignore"):
+        mine, theirs = by_us(graph, values), by_others(graph, values)
+    assert set(mine) <= set(theirs)
+    for name, value in mine.items():
+        expected = np.asarray(theirs[name])
+        assert np.shape(value) == expected.shape, name
+        scale = max(1.0, float(np.max(np.abs(expected), initial=0)))
+        np.testing.assert_allclose(value, expected, rtol=tolerance, atol=tolerance * scale, err_msg=name)
+
+
+HEAD = """import dana
+n, k = {n}, {k}
+w = dana.model([n])
+b = dana.model()
+v = dana.model([k])
+M = dana.model([k, n])
+x = dana.input([n])
+z = dana.input([k])
+y = dana.output()
+lr = dana.meta(0.125)
+rule = dana.algo(w, b, v, M, x, z, y)
+"""
+TAIL = """
+loss = loss + 0.25 * (dana.sigma(w * x, 1) + b * y + dana.sigma(dana.sigma(M * x, 2) * v, 1))
+rule.setLoss(loss)
+gw, gb, gv, gM = dana.gradient(loss, [w, b, v, M])
+rule.setModel(w, gw)
+rule.setModel(b, gb)
+rule.setModel(v, gv)
+rule.setModel(M, gM)
+"""
+NAMES = {"": ("b", "y", "lr"), "n": ("w", "x"), "k": ("v", "z"), "kn": ("M",)}
+SMOOTH = ("sigmoid", "tanh", "gaussian", "sqrt", "exp", "log", "abs")
+"""Without `floor` and `round`, which binary64 cannot evaluate by binary32's formula."""
+
+
+@st.composite
+def losses(draw: st.DrawFn) -> str:
+    kinds = Kinds(names=dict(NAMES), unary=SMOOTH)
+    text = HEAD.format(n=draw(st.integers(1, 5)), k=draw(st.integers(1, 4)))
+    text += f"h = ({draw(expressions(kinds, 'n', 3))}) + 0 * x\n"
+    text += f"H = ({draw(expressions(kinds, 'kn', 3))}) + 0 * M\n"
+    more = Kinds(names={**NAMES, "n": ("w", "x", "h"), "kn": ("M", "H")}, unary=SMOOTH)
+    return text + f"loss = {draw(expressions(more, '', 3))}" + TAIL
+
+
+compared = 0
+
+
+@randomised(160)
+@given(losses(), st.integers(0, 2**20))
+def check_random(text: str, seed: int) -> None:
+    global compared
+    graph = compile_rule(text).hdfg
+    values = columns(graph, seed)
+    try:
+        with np.errstate(all="ignore"):
+            assert graph.loss is not None
+            evaluate(graph, graph.loss, values, strict=True)
+            theirs = by_others(graph, values)
+    except Bent:
+        assume(False)
+    assume(all(np.all(np.isfinite(one)) for one in theirs.values()))
+    assume(all(np.max(np.abs(one), initial=0) < 1e12 for one in theirs.values()))
+    agree(graph, seed, tolerance=1e-7)
+    compared += 1
+
+
+def test_random_losses() -> None:
+    check_random()
+    assert compared > 80
+
+
+RULES = {
+    "logistic": """
+p = dana.sigmoid(dana.sigma(w * x, 1) + b)
+loss = -(y * dana.log(p) + (1 - y) * dana.log(1 - p))""",
+    "product with zeros": """
+loss = dana.pi(dana.max(w, 0) * x, 1) + dana.sigma(dana.pi(M * dana.expand(v, 2), 2), 1)""",
+    "largest": """
+loss = dana.amax(w * x, 1) + dana.amax(dana.amax(M * x, 2) * v, 1)""",
+    "fixed rows": """
+loss = dana.sigma(M[0] * M[0] * x, 1) + dana.sigma(M[k - 1] * w, 1)""",
+    "perceptron": """
+hidden = dana.tanh(dana.sigma(M * x, 2) + v)
+loss = (dana.sigma(hidden * z, 1) + b - y) * (dana.sigma(hidden * z, 1) + b - y) * 0.5""",
+    "the same weight at every step": """
+s = v
+for step in range(4):
+    s = dana.tanh(dana.sigma(M * x, 2) * s + b * z)
+loss = dana.sigma(s * s, 1)""",
+    "norm": """
+loss = dana.norm(w - x, 1) + dana.norm(dana.norm(M * x, 2), 1)""",
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", [name for name in RULES if name != "product with zeros"])  # there autograd gives NaN
+def test_rules(name: str, seed: int) -> None:
+    agree(compile_rule(HEAD.format(n=5, k=3) + RULES[name] + TAIL).hdfg, seed)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_finite_differences(name: str) -> None:
+    graph = compile_rule(HEAD.format(n=5, k=3) + RULES[name] + TAIL).hdfg
+    values = columns(graph, 4)
+    assert graph.loss is not None
+    step = 1e-5
+    for model, mine in by_us(graph, values).items():
+        for place in np.ndindex(np.shape(mine)):
+            sides = []
+            for side in (step, -step):
+                moved = np.array(values[model])
+                moved[place] += side
+                sides.append(evaluate(graph, graph.loss, {**values, model: moved}))
+            assert np.asarray(mine)[place] == pytest.approx((sides[0] - sides[1]) / (2 * step), rel=1e-6, abs=1e-6)
+
+
+def gradient_of(loss: str, head: str = "w = dana.model()\nx = dana.input()\n") -> float:
+    text = f"import dana\n{head}rule = dana.algo(w, x)\nrule.setModel(w, dana.gradient({loss}, w))\n"
+    graph = compile_rule(text).hdfg
+    models = Interpreter(graph, numerics).train({"x": np.zeros(1, np.float32)}, models={"w": np.float32(0)}).models
+    return float(models["w"])
+
+
+@pytest.mark.parametrize(
+    ("loss", "slope"),
+    [
+        ("dana.max(w, 0)", 0),
+        ("dana.max(0, w)", 0),
+        ("dana.min(w, 0)", 0),
+        ("dana.abs(w)", 0),
+        ("dana.sqrt(w * w)", 0),
+        ("dana.max(w, x)", 1),
+        ("dana.max(x, w)", 0),
+        ("w + dana.floor(w + 0.5)", 1),
+        ("dana.round(w) * w + w", 1),
+        ("w * (w >= 0) + w", 2),
+        ("w * dana.stop_gradient(w + 3)", 3),
+        ("dana.stop_gradient(w) * w + w", 1),
+        ("dana.log(dana.sigmoid(w + 100))", 0),
+        ("dana.log(dana.sigmoid(w - 100))", 1),
+        ("dana.log(1 - dana.sigmoid(w + 100))", -1),
+    ],
+)
+def test_where_a_function_bends_or_saturates(loss: str, slope: float) -> None:
+    assert gradient_of(loss) == slope
+
+
+@pytest.mark.parametrize("z", [-1000.0, -100.0, -20.0, -1.0, 0.0, 1.0, 20.0, 100.0, 1000.0])
+def test_log_loss_is_right_for_every_score(z: float) -> None:
+    text = """import dana
+w = dana.model()
+x = dana.input()
+y = dana.output()
+rule = dana.algo(w, x, y)
+p = dana.sigmoid(x)
+rule.setModel(w)
+rule.setLoss(-(y * dana.log(p) + (1 - y) * dana.log(1 - p)))
+"""
+    for label in (0.0, 1.0):
+        columns = {"x": np.float32([z]), "y": np.float32([label])}
+        loss = Interpreter(compile_rule(text).hdfg, numerics).train(columns).losses[0]
+        assert loss == pytest.approx(np.logaddexp(0, -z if label else z), rel=1e-6, abs=2**-23)
+
+
+def test_a_gradient_of_a_gradient() -> None:
+    assert gradient_of("dana.gradient(w * w * w + 3 * w * w, w) + 5 * w") == 11
+
+
+def computed(text: str) -> int:
+    """How many operations a rule has, without its leaves."""
+    return sum(node.op not in LEAVES for node in compile_rule(text).hdfg.nodes)
+
+
+BY_HAND = HEAD.format(n=5, k=3) + "p = dana.sigmoid(dana.sigma(w * x, 1) + b)\n"
+PAIRS = {
+    "log loss": (
+        "loss = -(y * dana.log(p) + (1 - y) * dana.log(1 - p))\ng = dana.gradient(loss, w)",
+        "loss = -(y * dana.log(p) + (1 - y) * dana.log(1 - p))\ng = (p - y) * x",
+    ),
+    "squares": (
+        "e = dana.sigma(w * x, 1) - y\nloss = 0.5 * e * e\ng = dana.gradient(loss, w)",
+        "e = dana.sigma(w * x, 1) - y\nloss = 0.5 * e * e\ng = e * x",
+    ),
+    "squares of a perceptron": (
+        "e = dana.sigma(v * dana.max(dana.sigma(M * x, 2), 0), 1) - y\nloss = e * e / 2\ng = dana.gradient(loss, M)",
+        "h = dana.max(dana.sigma(M * x, 2), 0)\ne = dana.sigma(v * h, 1) - y\nloss = e * e / 2\n"
+        "g = dana.expand(e * (dana.sigma(M * x, 2) > 0) * v, 2) * x",
+    ),
+    "hinge": (
+        "loss = dana.max(0, 1 - y * dana.sigma(w * x, 1))\ng = dana.gradient(loss, w)",
+        "m = y * dana.sigma(w * x, 1)\nloss = dana.max(0, 1 - m)\ng = -((1 - m > 0) * y) * x",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_costs_what_it_costs_by_hand(name: str) -> None:
+    model = "M" if "M)" in PAIRS[name][0] else "w"
+    tail = f"\nrule.setLoss(loss)\nrule.setModel({model}, g)"
+    taken, by_hand = (computed(BY_HAND + text + tail) for text in PAIRS[name])
+    assert taken <= by_hand
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("rule.setModel(w, dana.gradient(w * x, w))", "a gradient is taken of a scalar"),
+        ("rule.setModel(w, dana.gradient(dana.sigma(x, 1), w))", "it is not computed from this"),
+        ("rule.setModel(w, dana.gradient(dana.sigma(w > x, 1), w))", "a comparison has no slope"),
+        ('m = rule.merge(dana.sigma(w * x, 1), 8, "+")\nrule.setModel(w, dana.gradient(m, w))', "take the gradient of"),
+    ],
+)
+def test_says_where_there_is_none(text: str, told: str) -> None:
+    with pytest.raises(RuleError, match=told):
+        compile_rule(HEAD.format(n=5, k=3) + text)
