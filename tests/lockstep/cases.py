@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -130,9 +130,11 @@ def _parts_case(rng: random.Random, config: MachineConfig, n: int, *, rough: boo
     return finished(config, random_rule(rng, n), schema, b"".join(pages), features=["x"])
 
 
-def network_case(rng: random.Random, config: MachineConfig) -> Case:
-    """A case whose threads share the work of a batch, where the machine has threads that can cross."""
-    source = network_rule(rng)
+def network_case(
+    rng: random.Random, config: MachineConfig, rule: Callable[[random.Random], str] = network_rule
+) -> Case:
+    """A case whose threads share the work of a batch, where the machine has threads that can cross; or of `rule`."""
+    source = rule(rng)
     n = int(source.split("dana.input([")[1].split("]")[0])
     columns = (attribute("x", "real[]", array_length=n), attribute("y", "real"))
     return case_of(rng, config, source, TableSchema(relation="t", attributes=columns))

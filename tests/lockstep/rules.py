@@ -153,6 +153,24 @@ def network_rule(rng: random.Random) -> str:
     return "\n".join(lines) + "\n"
 
 
+def loss_rule(rng: random.Random) -> str:
+    """A loss, and an optimizer that makes it small: derivatives by the compiler, means of short batches too."""
+    k, n = rng.choice([1, 3, 9]), rng.choice([2, 17, 31])
+    batch = rng.choice(["1", "7", "16", "50", "dana.all"])
+    optimizer = rng.choice(["adam", "rmsprop", "adagrad", "momentum", "sgd"])
+    act = rng.choice(["dana.tanh({})", "dana.max({}, 0)", "dana.abs({})", "dana.gaussian({})"])
+    lines = ["import dana", f"W = dana.model([{k}, {n}], init=dana.normal(0, 0.3))"]
+    lines += [f"v = dana.model([{k}], init=dana.normal(0, 1))", "b = dana.model()", f"x = dana.input([{n}])"]
+    lines += ["y = dana.output()", "rate = dana.meta(0.01)", "rule = dana.algo(W, v, b, x, y)"]
+    lines += [f"h = {act.format('dana.sigma(W * x, 2)')}", "s = dana.sigma(v * h, 1) + b", "p = dana.sigmoid(s)"]
+    loss = rng.choice(
+        ["-(y * dana.log(p) + (1 - y) * dana.log(1 - p))", "(s - y) * (s - y) / 2", "dana.max(0, 1 - y * s)"]
+    )
+    penalty = rng.choice(["", " + 0.01 * dana.norm(v, 1)", " + 0.1 * dana.amax(h, 1)"])
+    lines += [f"rule.setLoss({loss}{penalty})", f"rule.minimize(dana.optimizers.{optimizer}, rate=rate, batch={batch})"]
+    return "\n".join([*lines, "rule.setPrediction(p)", f"rule.setEpochs({rng.choice([1, 2, 3])})"]) + "\n"
+
+
 def rows_rule(rng: random.Random, n: int, *, rows: tuple[int, int], batches: list[int]) -> str:
     """Factors of a matrix: rows of models chosen by the columns i and j, read and updated; features x besides."""
     k = rng.choice([1, 2, 3, 8, 10, 17])

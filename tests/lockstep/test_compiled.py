@@ -34,6 +34,7 @@ from tests.lockstep.cases import (
 )
 from tests.lockstep.compiled import CompiledSimulator, LateSimulator
 from tests.lockstep.machines import random_config
+from tests.lockstep.rules import loss_rule
 from tests.lockstep.test_language import generated
 from tests.storage.schemas import attribute
 
@@ -67,12 +68,17 @@ def network(rng: random.Random) -> Case:
     return network_case(rng, replace(random_config(rng), threads=rng.choice([2, 4]), clusters=1, tuple_depth=256))
 
 
+def losses(rng: random.Random) -> Case:
+    return network_case(rng, random_config(rng), loss_rule)
+
+
 def parts(rng: random.Random) -> Case:
     return parts_case(rng, random_config(rng), rough=rng.random() < 0.5)
 
 
 @pytest.mark.parametrize(
-    ("made", "count", "least"), [(columns, 50, 50), (rows, 30, 30), (network, 10, 10), (parts, 14, 14)]
+    ("made", "count", "least"),
+    [(columns, 50, 50), (rows, 30, 30), (network, 10, 10), (losses, 16, 16), (parts, 14, 14)],
 )
 def test_code_gives_the_engine_s_bits(made: Callable[[random.Random], Case], count: int, least: int) -> None:
     compiled = sum(assert_compiled(made(random.Random(f"compiled {seed}"))) for seed in range(count * SCALE))
