@@ -220,6 +220,31 @@ def amax(value: Operand, axis: int | None = None) -> Value:
     _refuse("amax")
 
 
+def amin(value: Operand, axis: int | None = None) -> Value:
+    """The smallest along an axis, counted from 1: ``dana.amin(distance, 1)``."""
+    _refuse("amin")
+
+
+def argmax(value: Operand, axis: int | None = None) -> Value:
+    """Where the largest along an axis is, counted from 0, the first of equals: ``dana.argmax(score)``."""
+    _refuse("argmax")
+
+
+def argmin(value: Operand, axis: int | None = None) -> Value:
+    """Where the smallest along an axis is, counted from 0, the first of equals: ``dana.argmin(distance)``."""
+    _refuse("argmin")
+
+
+def softmax(value: Operand, axis: int | None = None) -> Value:
+    """Probabilities from scores along an axis, whatever their size: ``dana.softmax(score)``."""
+    _refuse("softmax")
+
+
+def log_softmax(value: Operand, axis: int | None = None) -> Value:
+    """Logarithms of the probabilities that `softmax` gives, also of those that are too small for a number."""
+    _refuse("log_softmax")
+
+
 def norm(value: Operand, axis: int | None = None) -> Value:
     """Euclidean norm along an axis, counted from 1: ``dana.norm(grad, 1)``."""
     _refuse("norm")
@@ -369,7 +394,10 @@ __all__ = [
     "algo",
     "all",
     "amax",
+    "amin",
     "arange",
+    "argmax",
+    "argmin",
     "column_deviation",
     "column_mean",
     "column_scale",
@@ -381,6 +409,7 @@ __all__ = [
     "input",
     "inter",
     "log",
+    "log_softmax",
     "max",
     "meta",
     "min",
@@ -394,6 +423,7 @@ __all__ = [
     "setState",
     "sigma",
     "sigmoid",
+    "softmax",
     "sqrt",
     "state",
     "tanh",

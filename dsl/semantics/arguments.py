@@ -37,12 +37,15 @@ class Signature:
         Parameter names, in order; all of them may be passed by position or by name.
     rest
         Name of a parameter that takes any number of further positional arguments, or None.
+    instead
+        What those look for who call it with other arguments.
     """
 
     name: str
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     rest: str | None = None
+    instead: str = ""
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -81,7 +84,7 @@ def bind(
                 place,
                 label="no such parameter",
                 expected=str(signature),
-                help=did_you_mean(argument.name, signature.parameters),
+                help=did_you_mean(argument.name, signature.parameters) or signature.instead,
             )
             fine = False
         elif argument.name in bound:
@@ -105,6 +108,7 @@ def bind(
             label="incomplete call",
             expected=str(signature),
             found=_count(len(arguments)),
+            help=signature.instead,
         )
         fine = False
     return bound if fine else None
@@ -118,6 +122,7 @@ def _report_surplus(context: Context, signature: Signature, argument: Argument, 
         label="one too many",
         expected=str(signature),
         found=_count(count),
+        help=signature.instead,
     )
     return False
 

@@ -154,10 +154,6 @@ def soft_threshold(g: Floats, w: Floats) -> Floats:
     return w
 
 
-def softmax(g: Floats, w: Floats) -> Floats:
-    return np.asarray(np.exp(g[-1]) / np.sum(np.exp(g[-1])))
-
-
 CASES: dict[str, tuple[str, Callable[[Floats, Floats], Floats]]] = {
     "sgd": ("sgd(w, g, lr)", sgd),
     "momentum": ("momentum(w, g, lr)", momentum),
@@ -175,7 +171,6 @@ CASES: dict[str, tuple[str, Callable[[Floats, Floats], Floats]]] = {
     "l2": ("sgd(w, l2(w, g, 0.2), lr)", l2),
     "l1": ("sgd(w, l1(w, g, 0.2), lr)", l1),
     "soft_threshold": ("soft_threshold(sgd(w, g, lr), 0.05)", soft_threshold),
-    "softmax": ("0 * lr * w + softmax(g, 3)", softmax),
 }
 
 
@@ -214,29 +209,6 @@ def test_a_steady_rate_forgets_what_is_a_hundred_batches_old() -> None:
     np.testing.assert_allclose(found, w, rtol=2e-5)
 
 
-@pytest.mark.parametrize(
-    ("score", "largest", "smallest"),
-    [([1.0, 5.0, 3.0], 1, 0), ([2.0, 2.0, 1.0], 0, 2), ([-1.0, -1.0, -1.0], 0, 0), ([0.0, 1.0, 1.0], 1, 0)],
-)
-def test_the_place_of_the_largest_is_the_first_of_equals(score: list[float], largest: int, smallest: int) -> None:
-    found = trained("0 * w + argmax(g, 3) + 10 * argmin(g, 3)", np.array([score]))
-    np.testing.assert_array_equal(found, largest + 10 * smallest)
-
-
-@pytest.mark.parametrize(
-    "score", [[0.0, -100.0, -1000.0], [1000.0, 999.0, -3e38], [-1e30, -1e30, -1e30], [88.0, 100.0, 99.0]]
-)
-def test_softmax_of_any_scores(score: list[float]) -> None:
-    away = np.array(score) - max(score)
-    np.testing.assert_allclose(
-        trained("0 * w + softmax(g, 3)", np.array([score])), np.exp(away) / np.exp(away).sum(), atol=1e-6
-    )
-
-
-def test_the_place_of_the_largest_is_none_where_a_score_is_none() -> None:
-    assert np.isnan(trained("0 * w + argmax(g, 3)", np.array([[1.0, np.nan, 2.0]]))).all()
-
-
 def test_a_model_at_0_has_no_l1_penalty() -> None:
     x = np.array([[0.25, -0.5, 0.0]])
     np.testing.assert_array_equal(trained("l1(0 * w, g, 0.2)", x), x[0])
@@ -254,5 +226,5 @@ def test_every_function_is_covered() -> None:
     offered = {
         name for module in (dana.functions, dana.optimizers) for name, thing in vars(module).items() if callable(thing)
     }
-    elsewhere = {"argmax", "argmin", "one_hot", "standardized"}  # tests/runtime/test_training.py has the last
+    elsewhere = {"one_hot", "standardized"}  # tests/runtime/test_training.py has the last
     assert offered == set(CASES) | elsewhere
