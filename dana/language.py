@@ -190,7 +190,8 @@ def inter(shape: Shape = ()) -> Value:
 def state(like: Operand, shape: Shape = (), init: float | Start = 0.0) -> Value:
     """Declare a model that a function keeps for itself: ``velocity = dana.state(w)``.
 
-    It has the shape of `like` unless another is given, and belongs to the algo without being listed there.
+    It has the shape of `like` unless another is given, and belongs to the algo without being listed there. A row that
+    an input chooses, ``dana.state(U[i])``, has a state for each row.
     """
     _refuse("state")
 

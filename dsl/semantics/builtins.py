@@ -12,7 +12,7 @@ from dsl.binary32 import round32
 from dsl.hdfg.dims import Dim, DimExpr, Shape, shape_text, symbol
 from dsl.hdfg.graph import Op
 from dsl.hdfg.init import Init, InitKind
-from dsl.limits import MAX_EXTENT, MAX_INTEGER
+from dsl.limits import MAX_EXTENT, MAX_INTEGER, MAX_RANK
 from dsl.semantics import algorithm
 from dsl.semantics.arguments import Argument
 from dsl.semantics.axes import along_axis, expand
@@ -67,6 +67,8 @@ def _declare(context: Context, kind: str, bound: Bound, span: Span) -> Object:
         shape = owner.shape
     if "shape" in bound:
         shape = to_shape(context, bound["shape"].value, bound["shape"].span)
+    if owner is not None and shape is not None and owner.row_per_tuple:
+        shape = _for_each_row(context, owner, shape, bound["shape"].span if "shape" in bound else span)
     value: float | None = None
     if kind == "dim" and "extent" in bound:
         argument = bound["extent"]
@@ -84,6 +86,21 @@ def _declare(context: Context, kind: str, bound: Bound, span: Span) -> Object:
     if shape is None or init is None or (classes is None and "classes" in bound):
         return POISON
     return Declaration(kind=kind, span=span, shape=shape, value=value, init=init, owner=owner, classes=classes)
+
+
+def _for_each_row(context: Context, row: Operation, shape: Shape, span: Span) -> Shape | None:
+    """The shape of a model that has a state for each row of the model of which one is chosen per tuple."""
+    if len(shape) < MAX_RANK:
+        return (row.operands[0].shape[0], *shape)
+    context.report(
+        "E402",
+        "too many axes",
+        span,
+        label=f"shape {shape_text(shape)} for each row of {row.operands[0].name}",
+        expected=f"at most {MAX_RANK - 1} for each row",
+        found=str(len(shape)),
+    )
+    return None
 
 
 def _classes(context: Context, argument: Argument, shape: Shape | None) -> Dim | None:

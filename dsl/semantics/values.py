@@ -62,7 +62,10 @@ def binary(context: Context, operator: str, left: Argument, right: Argument, spa
             found=f"{describe(left.value)} and {describe(right.value)}",
             help="divide with /" if operator == "//" else "",
         )
-    return elementwise(context, OPERATORS[operator], (left, right), span, whole)
+    value = elementwise(context, OPERATORS[operator], (left, right), span, whole)
+    if operator == "/" and isinstance(value, Operation) and isinstance(right.value, Constant) and right.value.name:
+        context.program.divisors[value.id] = right.value.name
+    return value
 
 
 def negative(context: Context, operand: Argument, span: Span) -> Object:
@@ -105,7 +108,7 @@ def together(context: Context, operands: Sequence[tuple[Operation, Argument]], s
             Note(message="one value for each tuple", span=per_tuple.span),
             Note(message="one value for the whole batch", span=merged.span),
         ),
-        help="merge the value per tuple too, or do this operation before the merge",
+        help="merge the value per tuple too; what a batch gave reaches the rows of the next one, by a dana.state",
     )
     return False
 

@@ -20,6 +20,7 @@ from tests.lockstep.cases import (
     network_case,
     parts_case,
     random_case,
+    row_states_case,
     run,
 )
 from tests.lockstep.machines import random_config
@@ -72,6 +73,13 @@ def test_rows_as_long_as_a_small_scratchpad_holds() -> None:
 def test_functions_along_an_axis(seed: int) -> None:
     rng = random.Random(f"axes {seed}")
     case = axes_case(rng, random_config(rng))
+    assert_same(run(case, Simulator(case.bundle.config)), interpret(case), case.source)
+
+
+@pytest.mark.parametrize("seed", range(20 * SCALE))
+def test_states_for_each_row(seed: int) -> None:
+    rng = random.Random(f"row states {seed}")
+    case = row_states_case(rng, replace(random_config(rng), index_depth=rng.choice([2, 16])))
     assert_same(run(case, Simulator(case.bundle.config)), interpret(case), case.source)
 
 
