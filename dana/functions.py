@@ -1,8 +1,8 @@
-"""Functions of values, in rule text: classes, probabilities, the largest and the smallest of a vector.
+"""Functions of values, in rule text: classes as vectors, columns of one scale.
 
-Comes in: vectors of a rule. Goes out: values. A rule imports these functions as it would in Python::
+Comes in: values of a rule. Goes out: values. A rule imports these functions as it would in Python::
 
-    from dana.functions import argmax, one_hot, softmax
+    from dana.functions import one_hot, standardized
 
 The front end reads this file as text; Python imports it for editors and notebooks only. Must not: hold anything but
 rule text.
@@ -16,24 +16,6 @@ import dana
 def one_hot(number: dana.Number, count: dana.Dim) -> dana.Value:
     """The vector of `count` elements that is 1 at `number`, counted from 0, and 0 elsewhere."""
     return dana.arange(count) == number
-
-
-def softmax(score: dana.Value, count: dana.Dim) -> dana.Value:
-    """Probabilities from a vector of `count` scores, whatever their size: the largest is taken off first."""
-    power = dana.exp(score - dana.amax(score))
-    return power * (1 / dana.sigma(power, 1))  # the sum is 1 or more
-
-
-def argmax(score: dana.Value, count: dana.Dim) -> dana.Value:
-    """Where the largest of a vector of `count` elements is, counted from 0; the first of equals; a NaN if one is."""
-    top = dana.amax(score)
-    place = -dana.amax(dana.where(score == top, -dana.arange(count), -count))
-    return dana.where(top == top, place, top)
-
-
-def argmin(score: dana.Value, count: dana.Dim) -> dana.Value:
-    """Where the smallest of a vector of `count` elements is, counted from 0; the first of equals."""
-    return argmax(-score, count)
 
 
 def standardized(value: dana.Value) -> dana.Value:

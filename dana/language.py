@@ -204,7 +204,8 @@ def inter(shape: Shape = ()) -> Value:
 def state(like: Operand, shape: Shape = (), init: float | Start = 0.0) -> Value:
     """Declare a model that a function keeps for itself: ``velocity = dana.state(w)``.
 
-    It has the shape of `like` unless another is given, and belongs to the algo without being listed there.
+    It has the shape of `like` unless another is given, and belongs to the algo without being listed there. A row that
+    an input chooses, ``dana.state(U[i])``, has a state for each row.
     """
     _refuse("state")
 
@@ -232,6 +233,31 @@ def pi(value: Operand, axis: int | None = None) -> Value:
 def amax(value: Operand, axis: int | None = None) -> Value:
     """The largest along an axis, counted from 1: ``dana.amax(score, 1)``."""
     _refuse("amax")
+
+
+def amin(value: Operand, axis: int | None = None) -> Value:
+    """The smallest along an axis, counted from 1: ``dana.amin(distance, 1)``."""
+    _refuse("amin")
+
+
+def argmax(value: Operand, axis: int | None = None) -> Value:
+    """Where the largest along an axis is, counted from 0, the first of equals: ``dana.argmax(score)``."""
+    _refuse("argmax")
+
+
+def argmin(value: Operand, axis: int | None = None) -> Value:
+    """Where the smallest along an axis is, counted from 0, the first of equals: ``dana.argmin(distance)``."""
+    _refuse("argmin")
+
+
+def softmax(value: Operand, axis: int | None = None) -> Value:
+    """Probabilities from scores along an axis, whatever their size: ``dana.softmax(score)``."""
+    _refuse("softmax")
+
+
+def log_softmax(value: Operand, axis: int | None = None) -> Value:
+    """Logarithms of the probabilities that `softmax` gives, also of those that are too small for a number."""
+    _refuse("log_softmax")
 
 
 def norm(value: Operand, axis: int | None = None) -> Value:
@@ -397,7 +423,10 @@ __all__ = [
     "algo",
     "all",
     "amax",
+    "amin",
     "arange",
+    "argmax",
+    "argmin",
     "column_deviation",
     "column_mean",
     "column_scale",
@@ -410,6 +439,7 @@ __all__ = [
     "input",
     "inter",
     "log",
+    "log_softmax",
     "max",
     "meta",
     "min",
@@ -423,6 +453,7 @@ __all__ = [
     "setState",
     "sigma",
     "sigmoid",
+    "softmax",
     "sqrt",
     "state",
     "stop_gradient",

@@ -8,7 +8,8 @@ functions as it would in Python, and calls them once for each model::
     logistic.setModel(w, adam(w, gradient, lr))
 
 What they remember from batch to batch is a `dana.state`, such as ``w.velocity``: it belongs to the rule's models
-without being listed in ``dana.algo``. Gradients and rates may be any values of one batch; numbers may be metas. The
+without being listed in ``dana.algo``. For a row that each tuple chooses, ``adam(U[i], gradient)``, there is one for
+each row. Gradients and rates may be any values of one batch; numbers may be metas. The
 front end reads this file as text; Python imports it for editors and notebooks only. Must not: hold anything but rule
 text.
 

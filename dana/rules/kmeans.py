@@ -1,7 +1,7 @@
 """K-means by mini-batches: a row belongs to all of k centres at first, in the end to the nearest; predicts which."""
 
 import dana
-from dana.functions import argmin, one_hot, standardized
+from dana.functions import one_hot, standardized
 from dana.optimizers import inverse_decay, running_mean
 
 k = dana.dim(8)  # centres
@@ -15,7 +15,7 @@ kmeans = dana.algo(C, rows, spread, x)
 
 away = standardized(x) - C
 distance = dana.sigma(away * away, 2)
-nearest = argmin(distance, k)
+nearest = dana.argmin(distance)
 least = dana.sigma(distance * one_hot(nearest, k), 1)
 warm = dana.max(inverse_decay(heat, 0.03) * spread, 1e-30)
 part = dana.exp((least - distance) * (1 / warm))

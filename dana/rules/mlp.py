@@ -1,7 +1,7 @@
 """Two-layer perceptron: h rectified units, k classes; predicts the probability of each."""
 
 import dana
-from dana.functions import one_hot, softmax, standardized
+from dana.functions import one_hot, standardized
 from dana.optimizers import adam, inverse_decay
 
 n = dana.dim()
@@ -18,7 +18,7 @@ lr = dana.meta(0.005)
 mlp = dana.algo(W, b, V, c, x, y, weight)
 z = standardized(x)
 hidden = dana.max(dana.sigma(W * z, 2) + b, 0)
-p = softmax(dana.sigma(V * hidden, 2) + c, k)
+p = dana.softmax(dana.sigma(V * hidden, 2) + c)
 error = weight * (p - one_hot(y, k))
 back = (hidden > 0) * dana.sigma(V * dana.expand(error, 2), 1)
 rate = inverse_decay(lr)

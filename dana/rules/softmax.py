@@ -2,7 +2,6 @@
 
 import dana
 from dana.functions import one_hot, standardized
-from dana.functions import softmax as shares
 from dana.optimizers import l2, nesterov, steady_rate
 
 n = dana.dim()
@@ -18,7 +17,7 @@ penalty = dana.meta(0.0001)
 softmax = dana.algo(W, b, x, y, weight)
 
 z = standardized(x)
-p = shares(dana.sigma(W * z, 2) + b, k)
+p = dana.softmax(dana.sigma(W * z, 2) + b)
 error = weight * (p - one_hot(y, k))
 rate = steady_rate(lr, softmax.merge(dana.max(weight, 1e-30) * (dana.sigma(z * z, 1) + 1), 64, "+") / 128 + penalty)
 gradient = l2(W, softmax.merge(dana.expand(error, 2) * z, 64, "+") / 64, penalty)

@@ -18,6 +18,7 @@ from dsl.semantics.objects import (
     POISON,
     Algorithm,
     AllTuples,
+    Constant,
     Declaration,
     Items,
     Nothing,
@@ -205,7 +206,8 @@ def batch_of(context: Context, argument: Argument) -> Batch | None:
             )
             return None
     size = to_whole(context, argument.value, argument.span, what="the batch size", at_least=1, at_most=MAX_EXTENT)
-    return None if size is None else Batch(size=size, span=argument.span)
+    name = argument.value.name if isinstance(argument.value, Constant) else None
+    return None if size is None else Batch(size=size, name=name, span=argument.span)
 
 
 def _merge_sign(context: Context, argument: Argument) -> str | None:
@@ -258,7 +260,8 @@ def set_state(context: Context, state: Argument, argument: Argument, span: Span)
     target = state.value
     if isinstance(target, Poison):
         return
-    if not isinstance(target, Operation) or target not in context.states:
+    model = target.operands[0] if isinstance(target, Operation) and target.op is Op.GATHER else target
+    if not isinstance(target, Operation) or model not in context.states:
         is_model = isinstance(target, Operation) and target.op is Op.MODEL
         context.report(
             "E506",

@@ -39,6 +39,8 @@ class Signature:
         Name of a parameter that takes any number of further positional arguments, or None.
     options
         Name of a parameter that takes any number of further arguments by name, or None.
+    instead
+        What those look for who call it with other arguments.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Signature:
     optional: tuple[str, ...] = ()
     rest: str | None = None
     options: str | None = None
+    instead: str = ""
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -92,7 +95,7 @@ def bind(
                 place,
                 label="no such parameter",
                 expected=str(signature),
-                help=did_you_mean(argument.name, signature.parameters),
+                help=did_you_mean(argument.name, signature.parameters) or signature.instead,
             )
             fine = False
             continue
@@ -117,6 +120,7 @@ def bind(
             label="incomplete call",
             expected=str(signature),
             found=_count(len(arguments)),
+            help=signature.instead,
         )
         fine = False
     return bound if fine else None
@@ -130,6 +134,7 @@ def _report_surplus(context: Context, signature: Signature, argument: Argument, 
         label="one too many",
         expected=str(signature),
         found=_count(count),
+        help=signature.instead,
     )
     return False
 

@@ -12,15 +12,16 @@ from dsl.binary32 import round32
 from dsl.hdfg.dims import Dim, DimExpr, Shape, shape_text, symbol
 from dsl.hdfg.graph import Op
 from dsl.hdfg.init import Init, InitKind
-from dsl.limits import MAX_EXTENT, MAX_INTEGER
+from dsl.limits import MAX_EXTENT, MAX_INTEGER, MAX_RANK
 from dsl.semantics import algorithm, minimizing
 from dsl.semantics.arguments import Argument
+from dsl.semantics.axes import along_axis, expand
 from dsl.semantics.coercion import to_dim, to_number, to_shape, to_value, to_whole
 from dsl.semantics.context import Context
-from dsl.semantics.library import BINARY_OPS, COLUMN_STARTS, DECLARATIONS, GROUP_OPS, ROUNDINGS, UNARY_OPS
+from dsl.semantics.library import ALONG_AXIS, BINARY_OPS, COLUMN_STARTS, DECLARATIONS, ROUNDINGS, UNARY_OPS
 from dsl.semantics.objects import POISON, Declaration, Nothing, Object, Poison, Start, describe
 from dsl.semantics.program import Operation
-from dsl.semantics.values import elementwise, expand, logarithm, norm, reduction, rounding, stopped
+from dsl.semantics.values import elementwise, logarithm, rounding, stopped
 from dsl.source import Span
 
 Bound = dict[str, Argument]
@@ -36,10 +37,8 @@ def call(context: Context, name: str, bound: Bound, span: Span) -> Object:
         return elementwise(context, BINARY_OPS[name], (bound["left"], bound["right"]), span, span)
     if name in ROUNDINGS:
         return rounding(context, name, bound["value"], span)
-    if name in GROUP_OPS:
-        return reduction(context, name, GROUP_OPS[name], bound["value"], bound.get("axis"), span)
-    if name == "norm":
-        return norm(context, bound["value"], bound.get("axis"), span)
+    if name in ALONG_AXIS:
+        return along_axis(context, name, bound["value"], bound.get("axis"), span)
     if name == "where":
         return elementwise(context, Op.WHERE, (bound["condition"], bound["then"], bound["otherwise"]), span, span)
     if name == "gradient":
@@ -74,6 +73,8 @@ def _declare(context: Context, kind: str, bound: Bound, span: Span) -> Object:
         shape = owner.shape
     if "shape" in bound:
         shape = to_shape(context, bound["shape"].value, bound["shape"].span)
+    if owner is not None and shape is not None and owner.row_per_tuple:
+        shape = _for_each_row(context, owner, shape, bound["shape"].span if "shape" in bound else span)
     value: float | None = None
     if kind == "dim" and "extent" in bound:
         argument = bound["extent"]
@@ -91,6 +92,21 @@ def _declare(context: Context, kind: str, bound: Bound, span: Span) -> Object:
     if shape is None or init is None or (classes is None and "classes" in bound):
         return POISON
     return Declaration(kind=kind, span=span, shape=shape, value=value, init=init, owner=owner, classes=classes)
+
+
+def _for_each_row(context: Context, row: Operation, shape: Shape, span: Span) -> Shape | None:
+    """The shape of a model that has a state for each row of the model of which one is chosen per tuple."""
+    if len(shape) < MAX_RANK:
+        return (row.operands[0].shape[0], *shape)
+    context.report(
+        "E402",
+        "too many axes",
+        span,
+        label=f"shape {shape_text(shape)} for each row of {row.operands[0].name}",
+        expected=f"at most {MAX_RANK - 1} for each row",
+        found=str(len(shape)),
+    )
+    return None
 
 
 def _classes(context: Context, argument: Argument, shape: Shape | None) -> Dim | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from dsl.binary32 import round32
 from dsl.diagnostics import did_you_mean
+from dsl.hdfg.dims import shape_text
 from dsl.hdfg.graph import Op
 from dsl.hdfg.shapes import without_axis
 from dsl.limits import MAX_CALL_DEPTH, MAX_EXTENT, MAX_STEPS
@@ -19,7 +20,7 @@ from dsl.semantics.arguments import Argument, Signature, bind
 from dsl.semantics.coercion import to_whole
 from dsl.semantics.context import Call, Context
 from dsl.semantics.imports import library_object
-from dsl.semantics.library import DECLARATIONS, FAMILIAR_WORDS, FUNCTIONS, METHODS, NAMES, PYTHON_WORDS
+from dsl.semantics.library import BINARY_OPS, DECLARATIONS, FAMILIAR_WORDS, FUNCTIONS, METHODS, NAMES, PYTHON_WORDS
 from dsl.semantics.modules import MODULES, import_of, moved
 from dsl.semantics.objects import (
     POISON,
@@ -246,7 +247,11 @@ class Expressions:
             case Builtin(name=name) if name in DECLARATIONS or name in FUNCTIONS:
                 signature = DECLARATIONS.get(name) or FUNCTIONS[name]
                 bound = bind(self.context, signature, arguments, call.span)
-                return POISON if bound is None else builtins.call(self.context, name, bound, call.span)
+                if bound is None:
+                    return POISON
+                if name in BINARY_OPS:
+                    self._warn_of_axis(name, bound, call)
+                return builtins.call(self.context, name, bound, call.span)
             case Method(algorithm=owner, name=name):
                 bound = bind(self.context, METHODS[name], arguments, call.span)
                 if bound is None:
@@ -268,6 +273,22 @@ class Expressions:
             if isinstance(function, Operation | Constant)
             else "",
         )
+
+    def _warn_of_axis(self, name: str, bound: dict[str, Argument], call: ast.Call) -> None:
+        """Warn of `dana.max(w, 1)`, which looks like the largest along axis 1."""
+        value = bound["left"].value
+        literal = call.arguments[1] if len(call.arguments) > 1 else None
+        if not (isinstance(literal, ast.Number) and isinstance(literal.value, int) and isinstance(value, Operation)):
+            return
+        if 1 <= literal.value <= len(value.shape):
+            self.context.warn(
+                "W712",
+                f"dana.{name} compares each element with {literal.value}",
+                call.span,
+                label=f"shape {shape_text(value.shape)}, as before",
+                help=f"dana.a{name}(value, {literal.value}) looks along axis {literal.value}; "
+                f"write dana.{name}({literal.value}, value) if the elements are meant",
+            )
 
     def _range(self, arguments: list[Argument], span: Span) -> Object:
         bound = bind(self.context, RANGE, arguments, span)

@@ -36,6 +36,7 @@ def finish(context: Context) -> Checked | None:
         name=algorithm.name,
         operations=tuple(context.program.operations),
         names=dict(context.program.names),
+        divisors=dict(context.program.divisors),
         dims=tuple(context.dims),
         extents=tuple(context.extents.items()),
         inputs=tuple(member for member in algorithm.members if member.op is not Op.MODEL),
@@ -103,9 +104,9 @@ def _check_updates(context: Context, algorithm: Algorithm) -> None:
 
 
 def _clash(first: CheckedUpdate, second: CheckedUpdate) -> bool:
-    """Whether two updates write the same place at the same time.
+    """Whether two updates write the same place, whatever the table holds.
 
-    Rows chosen per tuple apply in the order of the text, so they never clash with each other.
+    Rows that different inputs choose may be the same for some tuple; they apply in the order of the text.
     """
     if first.model is not second.model:
         return False
@@ -113,7 +114,7 @@ def _clash(first: CheckedUpdate, second: CheckedUpdate) -> bool:
         return True
     if first.index.op is Op.CONST and second.index.op is Op.CONST:
         return first.index.value == second.index.value
-    return first.index.op is not second.index.op and Op.CONST in (first.index.op, second.index.op)
+    return first.index is second.index or Op.CONST in (first.index.op, second.index.op)
 
 
 def _check_update_value(context: Context, algorithm: Algorithm, update: CheckedUpdate) -> None:

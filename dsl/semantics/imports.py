@@ -105,6 +105,8 @@ class Imports:
 
 
 def _familiar(name: str) -> str:
+    if name in NAMES:
+        return f"write from dana import {name}"
     if import_of(name):
         return f"write {import_of(name)}"
     return f"write {FAMILIAR_WORDS[name]}" if name in FAMILIAR_WORDS else ""

@@ -32,14 +32,23 @@ COLUMN_STARTS = {
 }
 """Starts that the table decides, as they are without one."""
 GROUP_OPS = {"sigma": Op.SIGMA, "pi": Op.PI, "amax": Op.AMAX}
+ALONG_AXIS = (*GROUP_OPS, "norm", "amin", "argmax", "argmin", "softmax", "log_softmax")
+"""Functions that work along one axis."""
 
 FUNCTIONS = {
     **{name: Signature(name=f"dana.{name}", required=("value",)) for name in (*UNARY_OPS, *ROUNDINGS)},
-    **{name: Signature(name=f"dana.{name}", required=("left", "right")) for name in BINARY_OPS},
+    **{
+        name: Signature(
+            name=f"dana.{name}",
+            required=("left", "right"),
+            instead=f"dana.a{name}(value, axis) looks along an axis; dana.{name}(a, b) compares element by element",
+        )
+        for name in BINARY_OPS
+    },
     "where": Signature(name="dana.where", required=("condition", "then", "otherwise")),
-    **{name: Signature(name=f"dana.{name}", required=("value",), optional=("axis",)) for name in (*GROUP_OPS, "norm")},
     "gradient": Signature(name="dana.gradient", required=("value", "by")),
     "stop_gradient": Signature(name="dana.stop_gradient", required=("value",)),
+    **{name: Signature(name=f"dana.{name}", required=("value",), optional=("axis",)) for name in ALONG_AXIS},
     "expand": Signature(name="dana.expand", required=("value", "axis")),
     "arange": Signature(name="dana.arange", required=("count",)),
     "setState": Signature(name="dana.setState", required=("state", "value")),

@@ -55,9 +55,13 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A number known when the rule is compiled: `int`, a dim, or a `float` that is exactly binary32."""
+    """A number known when the rule is compiled: `int`, a dim, or a `float` that is exactly binary32.
+
+    `name` is the one that the rule gave it last.
+    """
 
     number: int | float | DimExpr
+    name: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,11 @@ class Operation:
     on_model: bool = False
     on_output: bool = False
 
+    @property
+    def row_per_tuple(self) -> bool:
+        """Whether it is the row of a model that an input of the tuple chooses."""
+        return self.op is Op.GATHER and self.operands[1].per_tuple
+
 
 class TooManyValues(Exception):
     """The unrolled rule has more operations than `MAX_VALUES`."""
@@ -98,6 +103,7 @@ class Program:
         self.names: dict[int, str] = {}
         self.derivatives: dict[int, tuple[tuple[Operation, Terms], ...]] = {}
         self.gradients: list[Taken] = []
+        self.divisors: dict[int, str] = {}
         self._constants: dict[int | DimExpr, Operation] = {}
 
     def add(
@@ -212,12 +218,15 @@ class Batch:
         Tuples, the default if `meta` is given; None: the whole table.
     meta
         The meta that holds the size.
+    name
+        What the rule calls the number.
     span
         Where the rule says so first.
     """
 
     size: int | None
     meta: Operation | None = None
+    name: str | None = None
     span: Span
 
 
@@ -233,6 +242,8 @@ class Checked:
         Everything elaborated, used or not.
     names
         The rule's names of operations, by id.
+    divisors
+        The rule's names of the numbers that divisions divide by, by the division's id.
     dims
         Declared dims, in order.
     extents
@@ -252,6 +263,7 @@ class Checked:
     name: str
     operations: tuple[Operation, ...]
     names: dict[int, str]
+    divisors: dict[int, str]
     dims: tuple[str, ...]
     extents: tuple[tuple[str, int], ...]
     inputs: tuple[Operation, ...]

@@ -5,11 +5,13 @@ Comes in: AST statements. Goes out: a filled `Context`. Must not: evaluate expre
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeGuard
 
 from dsl.diagnostics import Note
 from dsl.hdfg.dims import DimExpr, shape_text, symbol
 from dsl.hdfg.graph import Op
+from dsl.hdfg.shapes import without_axis
 from dsl.semantics import algorithm
 from dsl.semantics.arguments import Argument
 from dsl.semantics.context import Context
@@ -193,6 +195,8 @@ class Statements:
             )
         if isinstance(value, Operation) and self.context.module_call is None:
             self.context.program.name(value, name.id)
+        if isinstance(value, Constant):
+            value = replace(value, name=name.id)
         scope.names[name.id] = value
 
     def _declare(self, name: ast.Name, declaration: Declaration, scope: Scope) -> Object:
@@ -246,10 +250,15 @@ class Statements:
             context.metas.append(leaf)
         return leaf
 
-    def _declare_state(self, name: ast.Name, declaration: Declaration) -> Object:
-        """Make a model of a name that no rule can write: `w.velocity`, then `w.velocity.2` …"""
+    def _declare_state(self, name: ast.Name, declaration: Declaration) -> Operation:
+        """Make a model of a name that no rule can write: `w.velocity`, then `w.velocity.2` …
+
+        The state of a row that each tuple chooses is a row of such a model, chosen alike.
+        """
         program = self.context.program
-        owner = None if declaration.owner is None else program.names.get(declaration.owner.id)
+        like = declaration.owner
+        assert like is not None
+        owner = program.names.get(like.operands[0].id if like.op is Op.GATHER else like.id)
         full = f"{owner or 'state'}.{name.id}"
         count = sum(1 for state in self.context.states if f"{state.name}.".startswith(f"{full}."))
         state = program.leaf(
@@ -260,7 +269,9 @@ class Statements:
             init=declaration.init,
         )
         self.context.states.append(state)
-        return state
+        if not like.row_per_tuple:
+            return state
+        return program.add(Op.GATHER, (state, like.operands[1]), without_axis(state.shape, 0), declaration.span)
 
     def _declare_algorithm(self, name: ast.Name, declaration: Declaration) -> Algorithm | Poison:
         context = self.context

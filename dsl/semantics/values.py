@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from dsl.diagnostics import Note
 from dsl.hdfg.dims import DimExpr, shape_text
 from dsl.hdfg.graph import LEAVES, Op
-from dsl.hdfg.shapes import ShapeMismatch, broadcast, without_axis
-from dsl.limits import MAX_RANK
+from dsl.hdfg.shapes import ShapeMismatch, broadcast
 from dsl.semantics import arithmetic
 from dsl.semantics.arguments import Argument
-from dsl.semantics.coercion import to_value, to_whole
+from dsl.semantics.coercion import to_value
 from dsl.semantics.context import Context
 from dsl.semantics.objects import POISON, Constant, Object, Poison, describe
 from dsl.semantics.program import Operation, Terms
@@ -31,8 +30,6 @@ OPERATORS = {
     ">=": Op.GE,
     "==": Op.EQ,
 }
-
-COUNTED = "axes are counted from 1"
 
 WHOLE_FROM = 2**23
 """From here on every number of binary32 is whole."""
@@ -65,7 +62,10 @@ def binary(context: Context, operator: str, left: Argument, right: Argument, spa
             found=f"{describe(left.value)} and {describe(right.value)}",
             help="divide with /" if operator == "//" else "",
         )
-    return elementwise(context, OPERATORS[operator], (left, right), span, whole)
+    value = elementwise(context, OPERATORS[operator], (left, right), span, whole)
+    if operator == "/" and isinstance(value, Operation) and isinstance(right.value, Constant) and right.value.name:
+        context.program.divisors[value.id] = right.value.name
+    return value
 
 
 def negative(context: Context, operand: Argument, span: Span) -> Object:
@@ -108,7 +108,7 @@ def together(context: Context, operands: Sequence[tuple[Operation, Argument]], s
             Note(message="one value for each tuple", span=per_tuple.span),
             Note(message="one value for the whole batch", span=merged.span),
         ),
-        help="merge the value per tuple too, or do this operation before the merge",
+        help="merge the value per tuple too; what a batch gave reaches the rows of the next one, by a dana.state",
     )
     return False
 
@@ -144,26 +144,6 @@ def _report_shapes(
         notes=notes,
         help=help_text,
     )
-
-
-def reduction(context: Context, name: str, op: Op, value: Argument, axis: Argument | None, span: Span) -> Object:
-    """Record `sigma`, `pi` or `amax` along an axis that the rule counts from 1; a vector's axis may be left out."""
-    checked = reduced_axis(context, name, value, axis, span)
-    if checked is None:
-        return POISON
-    operand, position = checked
-    return context.program.add(op, (operand,), without_axis(operand.shape, position), span, axis=position)
-
-
-def norm(context: Context, value: Argument, axis: Argument | None, span: Span) -> Object:
-    """Record the Euclidean norm: sqrt(sigma(x * x))."""
-    checked = reduced_axis(context, "norm", value, axis, span)
-    if checked is None:
-        return POISON
-    operand, position = checked
-    square = context.program.add(Op.MUL, (operand, operand), operand.shape, span)
-    total = context.program.add(Op.SIGMA, (square,), without_axis(operand.shape, position), span, axis=position)
-    return context.program.add(Op.SQRT, (total,), total.shape, span)
 
 
 def rounding(context: Context, name: str, value: Argument, span: Span) -> Object:
@@ -225,73 +205,3 @@ def stopped(context: Context, value: Argument, span: Span) -> Object:
     again = context.program.add(op, operands, operand.shape, span, axis=operand.axis, merge_op=operand.merge_op)
     context.program.derivatives[again.id] = ()
     return again
-
-
-def expand(context: Context, value: Argument, axis: Argument, span: Span) -> Object:
-    """Record the value with a new axis of extent 1, its place in the result counted from 1."""
-    operand = to_value(context, value.value, value.span)
-    if operand is None or isinstance(axis.value, Poison):
-        return POISON
-    rank = len(operand.shape)
-    if rank == MAX_RANK:
-        return context.report(
-            "E402",
-            "too many axes",
-            value.span,
-            label=f"shape {shape_text(operand.shape)}",
-            expected=f"at most {MAX_RANK - 1} before expanding",
-            found=str(rank),
-        )
-    number = to_whole(context, axis.value, axis.span, what="the new axis", at_least=1, at_most=rank + 1, hint=COUNTED)
-    if number is None:
-        return POISON
-    shape = (*operand.shape[: number - 1], 1, *operand.shape[number - 1 :])
-    return context.program.add(Op.EXPAND, (operand,), shape, span, axis=number - 1)
-
-
-def reduced_axis(
-    context: Context, name: str, value: Argument, axis: Argument | None, span: Span
-) -> tuple[Operation, int] | None:
-    """Return the operand and the axis counted from 0, or None after a report."""
-    operand = to_value(context, value.value, value.span)
-    if operand is None or (axis is not None and isinstance(axis.value, Poison)):
-        return None
-    rank = len(operand.shape)
-    if rank == 0:
-        context.report(
-            "E404",
-            f"dana.{name} needs a value with at least one axis",
-            value.span,
-            label="a scalar",
-            expected="a vector, a matrix or a value of three axes",
-            found=describe(value.value),
-            help="a scalar needs no reduction; use it as it is",
-        )
-        return None
-    if axis is None:
-        if rank == 1:
-            return operand, 0
-        context.report(
-            "E405",
-            f"dana.{name} needs an axis",
-            span,
-            label=f"the value has shape {shape_text(operand.shape)}",
-            expected=f"an axis from 1 to {rank}",
-            help=f"write dana.{name}(value, 1) to reduce the first axis",
-        )
-        return None
-    number = to_whole(context, axis.value, axis.span, what="the axis", at_least=1, hint=COUNTED)
-    if number is None:
-        return None
-    if number > rank:
-        context.report(
-            "E405",
-            f"the value has no axis {number}",
-            axis.span,
-            label=f"the value has shape {shape_text(operand.shape)}",
-            expected="axis 1" if rank == 1 else f"an axis from 1 to {rank}",
-            found=str(number),
-            help="axes are counted from 1",
-        )
-        return None
-    return operand, number - 1

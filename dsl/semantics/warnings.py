@@ -6,7 +6,8 @@ Comes in: a checked rule. Goes out: warnings, none of which stops anything. Must
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from dsl.diagnostics import Note
 from dsl.hdfg.graph import COMPARISONS, FROM_ROW, Op
@@ -24,55 +25,72 @@ def warn(context: Context, checked: Checked) -> None:
     _without_model(context, checked)
 
 
-SCALING = frozenset({Op.MUL, Op.DIV, Op.NEG})
 NOT_NEGATIVE = frozenset({Op.SQRT, Op.EXP, Op.ABS})
 TO_ONE = frozenset({Op.SIGMOID, Op.GAUSSIAN}) | COMPARISONS
 KEEP_SIGN = frozenset({Op.SIGMA, Op.PI, Op.AMAX, Op.MERGE, Op.ADD, Op.MUL, Op.DIV, Op.MIN, Op.EXPAND})
 
 
+@dataclass(frozen=True, slots=True)
+class _Mean:
+    """How often a product was divided by the batch size, and how many merged values are its factors."""
+
+    merges: int = 0
+    divisions: int = 0
+    last: Operation | None = None
+
+    def __mul__(self, other: _Mean) -> _Mean:
+        return _Mean(self.merges + other.merges, self.divisions + other.divisions, self.last or other.last)
+
+
 def _scaled_twice(context: Context, checked: Checked) -> None:
-    """Warn of a merged value divided by the batch size that was divided by it before the merge, or after it already."""
+    """Warn of a product that is divided by the batch size more often than it has merged values."""
     if checked.batch is None:
         return
-    for division in checked.operations:
-        if not (division.merged and _divides_by_batch_size(division, checked)):
-            continue
-        multiples = (other for operand in division.operands for other in _scaled(operand))
-        earlier = next((other for other in multiples if _divides_by_batch_size(other, checked)), None)
-        if earlier is not None:
+    found: dict[Operation, _Mean] = {}
+    for operation in checked.operations:
+        mean = found[operation] = _mean(operation, found, checked)
+        before = found[operation.operands[0]].last if operation.op is Op.DIV else None
+        if mean.divisions > mean.merges > 0 and mean.last is operation and before is not None:
             context.warn(
                 "W706",
                 "a merged value is divided by the batch size twice",
-                division.span,
+                operation.span,
                 label="divided again",
-                notes=(Note(message="divided by it before", span=earlier.span),),
+                notes=(Note(message="divided by it before", span=before.span),),
                 help="a merge sums; one division makes it a mean",
             )
 
 
+def _mean(operation: Operation, found: Mapping[Operation, _Mean], checked: Checked) -> _Mean:
+    match operation.op:
+        case Op.MERGE:
+            return _Mean(merges=1) * found[operation.operands[0]]
+        case Op.NEG:
+            return found[operation.operands[0]]
+        case Op.MUL if not all(operand.per_tuple for operand in operation.operands):
+            # before the merge, what one factor was divided by is its own affair: 1/32 of a pixel, a mean of 32 units
+            return found[operation.operands[0]] * found[operation.operands[1]]
+        case Op.DIV:
+            mean = found[operation.operands[0]]
+            if (mean.merges or operation.per_tuple) and _divides_by_batch_size(operation, checked):
+                return replace(mean, divisions=mean.divisions + 1, last=operation)
+            return mean
+    return _Mean()
+
+
 def _divides_by_batch_size(operation: Operation, checked: Checked) -> bool:
     # a product with 1 / size is none: 0.01 times a mean over 100 may well be a learning rate
-    return operation.op is Op.DIV and _is_batch_size(operation.operands[1], checked)
-
-
-def _is_batch_size(operation: Operation, checked: Checked) -> bool:
-    assert checked.batch is not None
-    if checked.batch.meta is not None:
-        return operation is checked.batch.meta
-    return operation.op is Op.CONST and checked.batch.size not in (None, 1) and operation.value == checked.batch.size
-
-
-def _scaled(operation: Operation) -> Iterator[Operation]:
-    """Yield an operation and those that it is a multiple of, through merges."""
-    waiting = [operation]
-    seen: set[Operation] = set()
-    while waiting:
-        current = waiting.pop()
-        if current not in seen:
-            seen.add(current)
-            yield current
-            if current.op in SCALING or current.op is Op.MERGE:
-                waiting.extend(current.operands[:1] if current.op is Op.DIV else current.operands)
+    batch = checked.batch
+    dividend, divisor = operation.operands
+    if batch is None or dividend.op in FROM_ROW:
+        return False
+    if batch.meta is not None:
+        return divisor is batch.meta
+    if dividend.op is Op.SIGMA and dividend.operands[0].shape[dividend.axis or 0] == batch.size:
+        return False  # a mean along the axis
+    # of two names that hold one number only one is the batch size
+    same = checked.divisors.get(operation.id) == batch.name
+    return same and divisor.op is Op.CONST and divisor.value == batch.size != 1
 
 
 def _settled_test(context: Context, checked: Checked) -> None:

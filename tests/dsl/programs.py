@@ -49,7 +49,7 @@ def expressions(draw: st.DrawFn, kinds: Kinds, shape: str, depth: int) -> str:
     if way == "group":
         source, axis = draw(st.sampled_from(_groups(kinds, shape)))
         name = draw(st.sampled_from(kinds.of(source)))
-        function = draw(st.sampled_from(["sigma", "sigma", "pi", "norm"]))
+        function = draw(st.sampled_from(["sigma", "sigma", "pi", "norm", "amax", "amin", "argmax", "argmin"]))
         return f"dana.{function}({name} * ({draw(expressions(kinds, source, inner))}), {axis})"
     pair = [draw(expressions(kinds, part, inner)) for part in (shape, draw(st.sampled_from(_narrower(shape))))]
     left, right = draw(st.permutations(pair))

@@ -223,7 +223,7 @@ class Reference:
         return {
             index: fold(
                 [operands[0][(*index[:axis], i, *index[axis:])] for i in range(shapes[0][axis])],
-                "add" if node.op is Op.SIGMA else "mul",
+                {Op.SIGMA: "add", Op.PI: "mul", Op.AMAX: "max"}[node.op],
             )
             for index in indices(shape)
         }

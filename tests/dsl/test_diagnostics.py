@@ -47,6 +47,32 @@ def test_a_learning_rate_is_no_division() -> None:
     assert not rule.warnings
 
 
+MEANS = BODY.replace("rule = dana.algo(w", "h = dana.model([32])\nrule = dana.algo(w, h")
+MEANS += "e = dana.sigma(w * x, 1) - y\nunits, size = 32, 32\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "merged", "warned"),
+    [
+        ("e * x / 32", 'rule.merge({}, 32, "+") / 32', True),
+        ("e * x / size", 'rule.merge({}, size, "+") / size', True),
+        ("e * x / units", 'rule.merge({}, size, "+") / size', False),
+        ("e * (x / 32)", 'rule.merge({}, 32, "+") / 32', False),  # a feature in another unit
+        ("x / 32", 'rule.merge({}, 32, "+") / 32', False),
+        ("dana.sigma(h * e) / 32 + x", 'rule.merge({}, 32, "+") / 32', False),
+        ("dana.sigma(h * e) / 32", 'rule.merge({}, 32, "+") / 32', False),  # the mean of 32 units
+        ("-0.5 * (e / 32)", 'rule.merge({}, 32, "+") / 32', True),
+        ("e", 'rule.merge({0}, 32, "+") / 32 * rule.merge({0}, 32, "+") / 32', False),  # a product of two means
+        ("e", 'rule.merge({0}, 32, "+") / 32 * rule.merge({0}, 32, "+") / 32 / 32', True),
+        ("e", 'dana.sigma(h, 1) / 32 * rule.merge({}, 32, "+") / 32', False),
+    ],
+)
+def test_what_is_divided_by_the_batch_size_twice(before: str, merged: str, warned: bool) -> None:
+    text = f"rule.setModel(w, w - {merged.format(before)})\nrule.setModel(h, 0.5 * h)\n"
+    codes = [one.code for one in compile_rule(MEANS + text).warnings]
+    assert codes.count("W706") == warned
+
+
 def test_there_are_many_bad_programs() -> None:
     assert len(BAD) >= 60
 

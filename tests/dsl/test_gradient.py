@@ -16,6 +16,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import hwgen.spec.numerics as numerics
+from dana.compiler.passes import simplify
 from dsl import RuleError, compile_rule
 from dsl.hdfg.graph import LEAVES, Graph, Op
 from dsl.hdfg.interpreter import Interpreter
@@ -194,6 +195,12 @@ loss = -(y * dana.log(p) + (1 - y) * dana.log(1 - p))""",
 loss = dana.pi(dana.max(w, 0) * x, 1) + dana.sigma(dana.pi(M * dana.expand(v, 2), 2), 1)""",
     "largest": """
 loss = dana.amax(w * x, 1) + dana.amax(dana.amax(M * x, 2) * v, 1)""",
+    "cross entropy": """
+scores = dana.sigma(M * x, 2) + v
+loss = -dana.sigma(dana.log_softmax(scores) * (dana.arange(k) == 1), 1)""",
+    "attention": """
+shares = dana.softmax(M * x, 2)
+loss = dana.sigma(dana.sigma(shares * w, 2) * v, 1)""",
     "fixed rows": """
 loss = dana.sigma(M[0] * M[0] * x, 1) + dana.sigma(M[k - 1] * w, 1)""",
     "perceptron": """
@@ -284,12 +291,18 @@ def test_a_gradient_of_a_gradient() -> None:
 
 
 def computed(text: str) -> int:
-    """How many operations a rule has, without its leaves."""
-    return sum(node.op not in LEAVES for node in compile_rule(text).hdfg.nodes)
+    """How many operations a machine computes for a rule."""
+    return sum(node.op not in LEAVES for node in simplify(compile_rule(text).hdfg).nodes)
 
 
 BY_HAND = HEAD.format(n=5, k=3) + "p = dana.sigmoid(dana.sigma(w * x, 1) + b)\n"
 PAIRS = {
+    "cross entropy": (
+        "s = dana.sigma(M * x, 2)\nc = dana.arange(k) == y\nloss = -dana.sigma(dana.log_softmax(s) * c, 1)\n"
+        "g = dana.gradient(loss, M)\nrule.setPrediction(dana.softmax(s))",
+        "s = dana.sigma(M * x, 2)\nc = dana.arange(k) == y\nloss = -dana.sigma(dana.log_softmax(s) * c, 1)\n"
+        "p = dana.softmax(s)\ng = dana.expand(p - c, 2) * x\nrule.setPrediction(p)",
+    ),
     "log loss": (
         "loss = -(y * dana.log(p) + (1 - y) * dana.log(1 - p))\ng = dana.gradient(loss, w)",
         "loss = -(y * dana.log(p) + (1 - y) * dana.log(1 - p))\ng = (p - y) * x",
@@ -314,7 +327,8 @@ PAIRS = {
 def test_costs_what_it_costs_by_hand(name: str) -> None:
     model = "M" if "M)" in PAIRS[name][0] else "w"
     tail = f"\nrule.setLoss(loss)\nrule.setModel({model}, g)"
-    taken, by_hand = (computed(BY_HAND + text + tail) for text in PAIRS[name])
+    head = BY_HAND.replace("output()", "output(classes=k)") if name == "cross entropy" else BY_HAND
+    taken, by_hand = (computed(head + text + tail) for text in PAIRS[name])
     assert taken <= by_hand
 
 

@@ -107,7 +107,7 @@ def test_a_score_for_each_class() -> None:
 
 
 def test_the_place_of_another_vector_s_largest_has_no_form() -> None:
-    """As argmax() computes it, but of two vectors: it looks for the largest of one in the other."""
+    """As dana.argmax computes it, but of two vectors: it looks for the largest of one in the other."""
     text = "\n".join(
         [
             "import dana",

@@ -25,7 +25,7 @@ from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
 from hwgen.spec.strider import Fault
 from tests.lockstep.pages import damaged, rough_pages
-from tests.lockstep.rules import network_rule, random_rule, rows_rule
+from tests.lockstep.rules import axes_rule, network_rule, random_rule, row_states_rule, rows_rule
 from tests.storage.parts import misplaced, part_attribute, part_pages
 from tests.storage.schemas import attribute, random_value
 
@@ -138,6 +138,23 @@ def network_case(
     n = int(source.split("dana.input([")[1].split("]")[0])
     columns = (attribute("x", "real[]", array_length=n), attribute("y", "real"))
     return case_of(rng, config, source, TableSchema(relation="t", attributes=columns))
+
+
+def row_states_case(rng: random.Random, config: MachineConfig) -> Case:
+    """A case of states for each row of a model, for a machine with an index file."""
+    rows = rng.choice([1, 3, 20])
+    batches = [b for b in (1, 2, 3, 4) if 1 << (b - 1).bit_length() <= config.index_depth]
+    columns = (attribute("i", "integer"), attribute("j", "smallint"), attribute("y", "real"))
+    source = row_states_rule(rng, rows=rows, batches=batches)
+    numbers = {"i": rows, "j": rows}
+    return case_of(rng, config, source, TableSchema(relation="t", attributes=columns), numbers=numbers)
+
+
+def axes_case(rng: random.Random, config: MachineConfig) -> Case:
+    """A case of functions along an axis."""
+    n = rng.choice([1, 3, 8, 17])
+    columns = (attribute("x", "real[]", array_length=n), attribute("y", "real"))
+    return case_of(rng, config, axes_rule(rng, n), TableSchema(relation="t", attributes=columns))
 
 
 def case_of(

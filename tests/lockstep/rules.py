@@ -213,3 +213,41 @@ def rows_rule(rng: random.Random, n: int, *, rows: tuple[int, int], batches: lis
     lines.append("rule.setLoss(e * e)")
     lines.append(f"rule.setEpochs({rng.choice([1, 2, 3])})")
     return "\n".join(lines) + "\n"
+
+
+def axes_rule(rng: random.Random, n: int) -> str:
+    """A mixture of experts: functions along each axis of values of two and three axes."""
+    k = rng.choice([1, 2, 3, 5, 9])
+    start = "init=dana.uniform(-2, 2)"
+    lines = ["import dana", f"W = dana.model([{k}, {n}], {start})", f"T = dana.model([2, {k}, {n}], {start})"]
+    lines += [f"x = dana.input([{n}])", "y = dana.output()", "rule = dana.algo(W, T, x, y)"]
+    lines.append(f"share = dana.{rng.choice(['softmax', 'log_softmax'])}(W * x, {rng.choice([1, 2])})")
+    for name, source, axes in (("f", "W * x", 2), ("g", "T * share", 3)):
+        functions = rng.sample(["amax", "amin", "argmax", "argmin"], 2)
+        parts = [f"dana.{function}({source}, {axis})" for function, axis in zip(functions, (1, axes), strict=True)]
+        for _ in range(axes - 1):
+            parts = [f"dana.sigma({part}, 1)" for part in parts]
+        lines.append(f"{name} = {' + '.join(parts)}")
+    lines.append(f"near = dana.softmax(T * x, {rng.choice([1, 2, 3])})")
+    batch = rng.choice(["1", "3", "8", "dana.all"])
+    lines.append(f'rule.setModel(W, W + 0.01 * rule.merge(share * (f - y), {batch}, "{rng.choice(["+", "max"])}"))')
+    lines.append(f'rule.setModel(T, T - 0.1 * rule.merge(near * (g - y), {batch}, "+"))')
+    lines += ["rule.setLoss(f * f)", f"rule.setEpochs({rng.choice([1, 2])})"]
+    return "\n".join(lines) + "\n"
+
+
+def row_states_rule(rng: random.Random, *, rows: int, batches: list[int]) -> str:
+    """Embeddings with an optimiser for each row: states that the row's input chooses, vectors and numbers."""
+    k = rng.choice([1, 3, 8, 10])
+    optimizers = rng.sample(["adam", "rmsprop", "adagrad", "momentum", "nesterov"], 2)
+    start = "init=dana.uniform(-0.5, 0.5)"
+    lines = ["import dana", f"from dana.optimizers import {', '.join(optimizers)}"]
+    lines += [f"U = dana.model([{rows}, {k}], {start})", f"V = dana.model([{rows}, {k}], {start})", "b = dana.model()"]
+    lines += ["i = dana.input()", "j = dana.input()", "y = dana.output()", "rule = dana.algo(U, V, b, i, j, y)"]
+    lines.append("e = dana.sigma(U[i] * V[j], 1) + b - y")
+    lines.append(f"rule.setModel(U[i], {optimizers[0]}(U[i], e * V[j], 0.05))")
+    lines.append(f"rule.setModel(V[j], {optimizers[1]}(V[j], e * U[i], 0.05))")
+    batch = rng.choice(batches)
+    gradient = "e" if batch == 1 else f'rule.merge(e, {batch}, "+")'
+    lines += [f"rule.setModel(b, b - 0.01 * {gradient})", "rule.setLoss(e * e)", "rule.setEpochs(2)"]
+    return "\n".join(lines) + "\n"

@@ -12,7 +12,17 @@ from dana.simulator import Simulator
 from hwgen.harness import RtlMachine
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.strider import Fault
-from tests.lockstep.cases import Case, assert_same, interpret, network_case, parts_case, random_case, run
+from tests.lockstep.cases import (
+    Case,
+    assert_same,
+    axes_case,
+    interpret,
+    network_case,
+    parts_case,
+    random_case,
+    row_states_case,
+    run,
+)
 from tests.lockstep.rules import loss_rule
 
 SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
@@ -39,6 +49,9 @@ def test_models_and_cycles(name: str) -> None:
     cases = [random_case(random.Random(f"{name} {seed}"), config, rough=seed % 2 == 1) for seed in range(CASES * SCALE)]
     cases += [network_case(random.Random(f"{name} network {seed}"), config) for seed in range(2 * SCALE)]
     cases += [network_case(random.Random(f"{name} loss {seed}"), config, loss_rule) for seed in range(2 * SCALE)]
+    cases += [axes_case(random.Random(f"{name} axes {seed}"), config) for seed in range(SCALE)]
+    if config.index_depth:
+        cases += [row_states_case(random.Random(f"{name} row states {seed}"), config) for seed in range(SCALE)]
     cases += [parts_case(random.Random(f"{name} parts {seed}"), config) for seed in range(SCALE)]
     cases.append(_out_of_place(name, config, simulator))
     for case in cases:

@@ -12,7 +12,17 @@ from dana.simulator import Simulator
 from dana.storage.parts import build_part_pages
 from dana.storage.schema import TableSchema
 from hwgen.spec.config import MachineConfig
-from tests.lockstep.cases import assert_same, finished, interpret, network_case, parts_case, random_case, run
+from tests.lockstep.cases import (
+    assert_same,
+    axes_case,
+    finished,
+    interpret,
+    network_case,
+    parts_case,
+    random_case,
+    row_states_case,
+    run,
+)
 from tests.lockstep.machines import random_config
 from tests.storage.parts import part_attribute
 
@@ -57,6 +67,20 @@ def test_rows_as_long_as_a_small_scratchpad_holds() -> None:
         assert_same(run(case, Simulator(config)), interpret(case), case.source)
         longest = max(longest, case.schema.attributes[0].array_length or 0)
     assert longest > 300
+
+
+@pytest.mark.parametrize("seed", range(20 * SCALE))
+def test_functions_along_an_axis(seed: int) -> None:
+    rng = random.Random(f"axes {seed}")
+    case = axes_case(rng, random_config(rng))
+    assert_same(run(case, Simulator(case.bundle.config)), interpret(case), case.source)
+
+
+@pytest.mark.parametrize("seed", range(20 * SCALE))
+def test_states_for_each_row(seed: int) -> None:
+    rng = random.Random(f"row states {seed}")
+    case = row_states_case(rng, replace(random_config(rng), index_depth=rng.choice([2, 16])))
+    assert_same(run(case, Simulator(case.bundle.config)), interpret(case), case.source)
 
 
 MATRIX = """

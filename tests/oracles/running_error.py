@@ -270,7 +270,7 @@ class RealTraining:
         assert node.axis is not None
         if node.op is Op.EXPAND:
             return Bounded(*(np.expand_dims(part, node.axis) for part in operands[0]))
-        return fold(operands[0], node.axis, "add" if node.op is Op.SIGMA else "mul")
+        return fold(operands[0], node.axis, {Op.SIGMA: "add", Op.PI: "mul", Op.AMAX: "max"}[node.op])
 
     def _updated(
         self, state: Mapping[str, Bounded], each: list[dict[int, Bounded]], batch: Mapping[int, Bounded]

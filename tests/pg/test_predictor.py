@@ -105,7 +105,7 @@ RULES = {
         "dana.where(dana.sigma(w * x, 1) > t, 1, -1)",
     ),
     "norms": ("w = dana.model([n]); x = dana.input([n])", "w, x", "dana.norm(w - x, 1) + dana.exp(-dana.norm(x, 1))"),
-    "softmax": ("W = dana.model([3, n]); x = dana.input([n])", "W, x", "softmax(dana.sigma(W * x, 2), 3)"),
+    "softmax": ("W = dana.model([3, n]); x = dana.input([n])", "W, x", "dana.softmax(dana.sigma(W * x, 2))"),
     "a model for each class": ("v = dana.model([3]); x = dana.input([n])", "v, x", "v + 0 * dana.sigma(x, 1)"),
     "model only": ("w = dana.model([n]); x = dana.input([n])", "w, x", "dana.sigma(w, 1) + 0 * dana.sigma(x, 1)"),
 }
@@ -116,7 +116,6 @@ def rule_graph(declarations: str, names: str, prediction: str, n: int) -> Graph:
     text = "\n".join(
         [
             "import dana",
-            "from dana.functions import softmax",
             f"n = {n}",
             *declarations.split("; "),
             "y = dana.output(classes=3)",

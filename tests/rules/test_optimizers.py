@@ -76,14 +76,14 @@ def nesterov(g: Floats, w: Floats) -> Floats:
 
 def adagrad(g: Floats, w: Floats) -> Floats:
     """Duchi (2011): the rate over the root of the sum of squares."""
-    for t in range(1, STEPS + 1):
+    for t in range(1, len(g) + 1):
         w = w - 0.1 * g[t - 1] / (np.sqrt(np.sum(g[:t] ** 2, axis=0)) + 1e-8)
     return w
 
 
 def rmsprop(g: Floats, w: Floats) -> Floats:
     """Tieleman and Hinton (2012), the mean of squares written out as a sum of powers."""
-    for t in range(1, STEPS + 1):
+    for t in range(1, len(g) + 1):
         weights = 0.1 * 0.9 ** np.arange(t - 1, -1, -1)[:, None]
         w = w - 0.01 * g[t - 1] / (np.sqrt(np.sum(weights * g[:t] ** 2, axis=0)) + 1e-8)
     return w
@@ -154,10 +154,6 @@ def soft_threshold(g: Floats, w: Floats) -> Floats:
     return w
 
 
-def softmax(g: Floats, w: Floats) -> Floats:
-    return np.asarray(np.exp(g[-1]) / np.sum(np.exp(g[-1])))
-
-
 CASES: dict[str, tuple[str, Callable[[Floats, Floats], Floats]]] = {
     "sgd": ("sgd(w, g, lr)", sgd),
     "momentum": ("momentum(w, g, lr)", momentum),
@@ -175,7 +171,6 @@ CASES: dict[str, tuple[str, Callable[[Floats, Floats], Floats]]] = {
     "l2": ("sgd(w, l2(w, g, 0.2), lr)", l2),
     "l1": ("sgd(w, l1(w, g, 0.2), lr)", l1),
     "soft_threshold": ("soft_threshold(sgd(w, g, lr), 0.05)", soft_threshold),
-    "softmax": ("0 * lr * w + softmax(g, 3)", softmax),
 }
 
 
@@ -214,27 +209,48 @@ def test_a_steady_rate_forgets_what_is_a_hundred_batches_old() -> None:
     np.testing.assert_allclose(found, w, rtol=2e-5)
 
 
-@pytest.mark.parametrize(
-    ("score", "largest", "smallest"),
-    [([1.0, 5.0, 3.0], 1, 0), ([2.0, 2.0, 1.0], 0, 2), ([-1.0, -1.0, -1.0], 0, 0), ([0.0, 1.0, 1.0], 1, 0)],
-)
-def test_the_place_of_the_largest_is_the_first_of_equals(score: list[float], largest: int, smallest: int) -> None:
-    found = trained("0 * w + argmax(g, 3) + 10 * argmin(g, 3)", np.array([score]))
-    np.testing.assert_array_equal(found, largest + 10 * smallest)
+ROWS = """
+import dana
+from dana.optimizers import *
+
+U = dana.model([5, 3], init=0.5)
+i = dana.input()
+x = dana.input([3])
+lr = dana.meta(0.1)
+rule = dana.algo(U, i, x)
+rule.setModel(U[i], {value})
+"""
 
 
-@pytest.mark.parametrize(
-    "score", [[0.0, -100.0, -1000.0], [1000.0, 999.0, -3e38], [-1e30, -1e30, -1e30], [88.0, 100.0, 99.0]]
-)
-def test_softmax_of_any_scores(score: list[float]) -> None:
-    away = np.array(score) - max(score)
-    np.testing.assert_allclose(
-        trained("0 * w + softmax(g, 3)", np.array([score])), np.exp(away) / np.exp(away).sum(), atol=1e-6
-    )
+@pytest.mark.parametrize("name", ["momentum", "nesterov", "adagrad", "rmsprop", "adam"])
+def test_each_row_of_a_table_has_its_own_states(name: str) -> None:
+    """An optimiser of `U[i]` is one optimiser for each row, which sees the row's gradients alone, and counts them."""
+    value, formula = CASES[name]
+    x, row = gradients(), np.random.default_rng(3).integers(0, 4, STEPS)  # no tuple has the last row
+    graph = compile_rule(ROWS.format(value=value.replace("(w, g,", "(U[i], x,"))).hdfg
+    shapes = {str(graph.nodes[k].name): graph.concrete_shape(k) for k in graph.models}
+    assert all(shape[0] == 5 and key.startswith("U") for key, shape in shapes.items())
+    found = Interpreter(graph, numerics).train({"x": x, "i": row}).models["U"]
+    expected = [formula(x[row == r], np.full(3, 0.5)) for r in range(5)]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE)
+    assert np.unique(np.round(expected, 3), axis=0).shape == (5, 3), "all rows differ"
 
 
-def test_the_place_of_the_largest_is_none_where_a_score_is_none() -> None:
-    assert np.isnan(trained("0 * w + argmax(g, 3)", np.array([[1.0, np.nan, 2.0]]))).all()
+def test_states_of_rows_in_batches() -> None:
+    """A row that a batch has twice takes the later of its steps, its state too: both from before the batch."""
+    text = ROWS.replace("rule = dana.algo(U, i, x)", "b = dana.model()\nrule = dana.algo(U, b, i, x)")
+    text = text.format(value="momentum(U[i], x, lr)") + 'rule.setModel(b, rule.merge(dana.sigma(x), 4, "+"))\n'
+    x, row = gradients(), np.random.default_rng(4).integers(0, 5, STEPS)
+    found = Interpreter(compile_rule(text).hdfg, numerics).train({"x": x, "i": row}).models
+    u, velocity = np.full((5, 3), 0.5), np.zeros((5, 3))
+    for start in range(0, STEPS, 4):
+        before = velocity.copy(), u.copy()
+        for t in range(start, min(start + 4, STEPS)):
+            r = row[t]
+            velocity[r] = 0.9 * before[0][r] + 0.1 * x[t]
+            u[r] = before[1][r] - velocity[r]
+    np.testing.assert_allclose(found["U"], u, rtol=0, atol=TOLERANCE)
+    np.testing.assert_allclose(found["U.velocity"], velocity, rtol=0, atol=TOLERANCE)
 
 
 def test_a_model_at_0_has_no_l1_penalty() -> None:
@@ -254,5 +270,5 @@ def test_every_function_is_covered() -> None:
     offered = {
         name for module in (dana.functions, dana.optimizers) for name, thing in vars(module).items() if callable(thing)
     }
-    elsewhere = {"argmax", "argmin", "one_hot", "standardized"}  # tests/runtime/test_training.py has the last
+    elsewhere = {"one_hot", "standardized"}  # tests/runtime/test_training.py has the last
     assert offered == set(CASES) | elsewhere

@@ -391,7 +391,7 @@ def test_labels_say_how_many_classes_there_are(backend: str) -> None:
 @pytest.mark.parametrize(
     ("prediction", "kind"),
     [
-        ("softmax(score, k)", "probability"),
+        ("dana.softmax(score)", "probability"),
         ("power / dana.sigma(power, 1)", "probability"),
         ("power * (1 / dana.sigma(power, 1))", "probability"),
         ("(1 / dana.sigma(power, 1)) * power", "probability"),
@@ -405,7 +405,6 @@ def test_labels_say_how_many_classes_there_are(backend: str) -> None:
 )
 def test_what_a_prediction_is(prediction: str, kind: str) -> None:
     lines = CLASSES.splitlines()
-    lines[2:2] = ["from dana.functions import softmax"]
     lines += ["score = dana.sigma(W * x, 2)", "power = dana.exp(score)", f"classes.setPrediction({prediction})"]
     text = "\n".join(lines)
     assert prediction_kind(compile_rule(text.replace("output()", "output(classes=k)")).hdfg) == kind

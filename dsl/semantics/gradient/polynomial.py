@@ -87,14 +87,15 @@ class Algebra:
     def _key(
         self, op: Op, operands: Iterable[Operation], axis: int | None, leaf: Operation | None
     ) -> tuple[object, ...]:
-        if leaf is not None and (op is Op.MERGE or leaf.id in self.program.derivatives):
+        own = None if leaf is None else self.program.derivatives.get(leaf.id)
+        if leaf is not None and (op is Op.MERGE or own):
             return (leaf.id,)
         if leaf is not None and op in LEAVES:
             if op is Op.CONST and leaf.extent is None:
                 return op, bits_of(leaf.value or 0.0)
             return (op, leaf.extent) if op is Op.CONST else (op, leaf.shape) if op is Op.ARANGE else (leaf.id,)
         ids = [self._first[operand.id] for operand in operands]
-        return op, *(sorted(ids) if op in COMMUTATIVE else ids), axis
+        return op, *(sorted(ids) if op in COMMUTATIVE else ids), axis, own
 
     def add(self, op: Op, *operands: Operation, axis: int | None = None) -> Operation:
         """An operation on others, recorded unless the program has it already."""
@@ -202,7 +203,7 @@ class Algebra:
         factors = sorted((self.program.operations[factor] for factor in product), key=lambda one: (_size(one), one.id))
         if not factors:
             return self.number(number)
-        if (number < 0 and number != -1) or number not in (1.0, -1.0):
+        if number not in (1.0, -1.0):
             factors.insert(0, self.number(number))
         value = factors[0]
         if number == -1 and len(factors) == 1:

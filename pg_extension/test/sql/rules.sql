@@ -23,10 +23,10 @@ logistic.setPrediction(p)
 logistic.setEpochs(20)
 $rule$);
 
--- functions for classes: one_hot, softmax, argmax
+-- classes: one_hot, softmax, argmax
 SELECT dana_create_udf('classes', $rule$
 import dana
-from dana.functions import argmax, one_hot, softmax
+from dana.functions import one_hot
 
 k = dana.dim(3)
 n = dana.dim()
@@ -38,10 +38,10 @@ lr = dana.meta(0.5)
 classes = dana.algo(W, x, y)
 
 score = dana.sigma(W * x, 2)
-error = softmax(score, k) - one_hot(y, k)
+error = dana.softmax(score) - one_hot(y, k)
 classes.setModel(W - lr * classes.merge(dana.expand(error, 2) * x, 9, "+") / 9)
 classes.setLoss(dana.sigma(error * error, 1))
-classes.setPrediction(argmax(score, k))
+classes.setPrediction(dana.argmax(score))
 classes.setEpochs(60)
 $rule$);
 
