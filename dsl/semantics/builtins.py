@@ -16,11 +16,12 @@ from dsl.limits import MAX_EXTENT, MAX_INTEGER
 from dsl.semantics import algorithm
 from dsl.semantics.arguments import Argument
 from dsl.semantics.coercion import to_dim, to_number, to_shape, to_value, to_whole
+from dsl.semantics.composed import COMPOSED
 from dsl.semantics.context import Context
-from dsl.semantics.library import BINARY_OPS, COLUMN_STARTS, DECLARATIONS, GROUP_OPS, ROUNDINGS, UNARY_OPS
+from dsl.semantics.library import BINARY_OPS, COLUMN_STARTS, DECLARATIONS, GROUP_OPS, UNARY_OPS
 from dsl.semantics.objects import POISON, Declaration, Nothing, Object, Poison, Start, describe
 from dsl.semantics.program import Operation
-from dsl.semantics.values import elementwise, expand, norm, reduction, rounding
+from dsl.semantics.values import composed, elementwise, expand, norm, reduction
 from dsl.source import Span
 
 Bound = dict[str, Argument]
@@ -32,8 +33,8 @@ def call(context: Context, name: str, bound: Bound, span: Span) -> Object:
         return elementwise(context, UNARY_OPS[name], (bound["value"],), span, span)
     if name in BINARY_OPS:
         return elementwise(context, BINARY_OPS[name], (bound["left"], bound["right"]), span, span)
-    if name in ROUNDINGS:
-        return rounding(context, name, bound["value"], span)
+    if name in COMPOSED:
+        return composed(context, name, bound["value"], span)
     if name in GROUP_OPS:
         return reduction(context, name, GROUP_OPS[name], bound["value"], bound.get("axis"), span)
     if name == "norm":

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dsl.hdfg.init import Init, InitKind
 from dsl.hdfg.ops import UNARY, Op
 from dsl.semantics.arguments import Signature
+from dsl.semantics.composed import COMPOSED
 
 DECLARATIONS = {
     "dim": Signature(name="dana.dim", optional=("extent",)),
@@ -23,7 +24,6 @@ DECLARATIONS = {
 }
 
 UNARY_OPS = {op.value: op for op in Op if op in UNARY - {Op.NEG}}
-ROUNDINGS = ("floor", "round")
 BINARY_OPS = {op.value: op for op in (Op.MAX, Op.MIN)}
 COLUMN_STARTS = {
     "column_mean": Init(kind=InitKind.MEAN),
@@ -34,7 +34,7 @@ COLUMN_STARTS = {
 GROUP_OPS = {"sigma": Op.SIGMA, "pi": Op.PI, "amax": Op.AMAX}
 
 FUNCTIONS = {
-    **{name: Signature(name=f"dana.{name}", required=("value",)) for name in (*UNARY_OPS, *ROUNDINGS)},
+    **{name: Signature(name=f"dana.{name}", required=("value",)) for name in (*UNARY_OPS, *COMPOSED)},
     **{name: Signature(name=f"dana.{name}", required=("left", "right")) for name in BINARY_OPS},
     "where": Signature(name="dana.where", required=("condition", "then", "otherwise")),
     **{name: Signature(name=f"dana.{name}", required=("value",), optional=("axis",)) for name in (*GROUP_OPS, "norm")},

@@ -1,4 +1,4 @@
-"""Numbers that rounding may get wrong, and what the machine's `dana.floor` and `dana.round` of them are, by NumPy.
+"""Numbers that rounding may get wrong, and what the machine's operations made of others are of them, by NumPy.
 
 Every exponent with both signs, halves and quarters, neighbours of whole numbers and of 2^22 to 2^25, subnormals (a
 machine's operand is then a zero of the same sign, where NumPy's floor of a negative one is -1), zeros, infinities, NaN.
