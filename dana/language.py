@@ -265,6 +265,11 @@ def floor(value: Operand) -> Value:
     _refuse("floor")
 
 
+def ceil(value: Operand) -> Value:
+    """The smallest whole number that is not below, elementwise."""
+    _refuse("ceil")
+
+
 def round(value: Operand) -> Value:
     """The nearest whole number, halves to the even one, elementwise."""
     _refuse("round")
@@ -370,6 +375,7 @@ __all__ = [
     "all",
     "amax",
     "arange",
+    "ceil",
     "column_deviation",
     "column_mean",
     "column_scale",

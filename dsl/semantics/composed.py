@@ -39,4 +39,9 @@ def _floor(record: Record, value: Operation) -> Operation:
     return record(Op.SUB, near, record(Op.GT, near, value))
 
 
-COMPOSED: dict[str, Callable[[Record, Operation], Operation]] = {"floor": _floor, "round": _round}
+def _ceil(record: Record, value: Operation) -> Operation:
+    # one more than what is below would make 0 of -0.5, which has the sign of zero that it came from
+    return record(Op.NEG, _floor(record, record(Op.NEG, value)))
+
+
+COMPOSED: dict[str, Callable[[Record, Operation], Operation]] = {"floor": _floor, "ceil": _ceil, "round": _round}

@@ -74,7 +74,6 @@ FAMILIAR_WORDS = {
     "maximum": "dana.max(a, b)",
     "minimum": "dana.min(a, b)",
     "mse": "dana.sigma(e * e, 1) with e = p - y",
-    "ceil": "-dana.floor(-x)",
     "rint": "dana.round(x)",
     "eye": "dana.arange(n) == dana.expand(dana.arange(n), 2)",
     "T": "the axis to work along: dana.sigma(W * x, 2), or dana.sigma(W * z, 1)",
