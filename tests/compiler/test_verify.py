@@ -14,8 +14,8 @@ from dana.errors import InternalError
 from hwgen.spec import cycles
 from hwgen.spec.config import ALL_FUNCTIONS, FUNCTIONS, MachineConfig, functions_mask
 from hwgen.spec.engine import Instruction, Opcode, Section
-from hwgen.spec.engine_text import assemble
 from hwgen.spec.timing import DIVIDE_INTERVALS
+from tests.assembly.engine import assemble
 from tests.compiler.rules import ROOMY, RandomRule
 from tests.oracles import machine as oracle
 
