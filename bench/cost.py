@@ -2,7 +2,7 @@
 
 The machine is the one that a rule gets by itself, 64 units; tables have 54 float4 features. A rule's cycles are
 scheduled and counted, not measured: nothing runs here. The least is the largest of three: operations over units
-(`dana.compiler.cost`), the longest chain from one batch's models to the next one's, and the page link.
+(`dana.compiler.check.cost`), the longest chain from one batch's models to the next one's, and the page link.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dana import rules
 from dana.codesign.default import default_bundle
 from dana.codesign.sample import sample_pages
 from dana.compiler import bind
-from dana.compiler.cost import count_cost
+from dana.compiler.check.cost import count_cost
+from dana.compiler.passes import plan_of
 from dana.storage.schema import Attribute, TableSchema
 from dsl import compile_rule
 from dsl.hdfg.graph import Graph
@@ -52,7 +53,7 @@ def bundle_of(name: str) -> tuple[Bundle, Graph, TableSchema]:
 
 def _counted(name: str) -> Figure:
     bundle, graph, schema = bundle_of(name)
-    cost = count_cost(graph, bundle)
+    cost = count_cost(plan_of(graph), bundle)
     config = bundle.config
     link = config.page_beats / sample_pages(schema, page_size=config.page_size).rows
     least = {"units": cost.bound, "chain": cost.chain, "link": link}

@@ -7,7 +7,6 @@ files with what would be written.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
 
 from dana.predictor import program
@@ -16,21 +15,13 @@ from hwgen.export import manual, registers
 from hwgen.spec.numerics import fit
 
 ROOT = Path(__file__).parent.parent
-NUMERICS = "hwgen/spec/numerics"
-
-
-@cache
-def _coefficients() -> tuple[fit.Row, ...]:
-    return fit.fit()
-
 
 FILES: Mapping[str, Callable[[], str]] = {
     "dana/simulator/native/contract.h": headers.header,
     "pg_extension/src/predictor_codes.h": program.header,
     "docs/isa.md": manual.manual,
     "docs/registers.md": registers.register_map,
-    f"{NUMERICS}/coefficients.py": lambda: fit.python_source(_coefficients()),
-    f"{NUMERICS}/native/coefficients.h": lambda: fit.c_source(_coefficients()),
+    "hwgen/spec/numerics/native/coefficients.h": lambda: fit.c_source(fit.fit()),
 }
 """Path from the repository's root, and its text."""
 

@@ -305,6 +305,11 @@ def floor(value: Operand) -> Value:
     _refuse("floor")
 
 
+def ceil(value: Operand) -> Value:
+    """The smallest whole number that is not below, elementwise."""
+    _refuse("ceil")
+
+
 def round(value: Operand) -> Value:
     """The nearest whole number, halves to the even one, elementwise."""
     _refuse("round")
@@ -427,6 +432,7 @@ __all__ = [
     "arange",
     "argmax",
     "argmin",
+    "ceil",
     "column_deviation",
     "column_mean",
     "column_scale",

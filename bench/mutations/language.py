@@ -48,11 +48,21 @@ LANGUAGE = (
     *faults(
         "dsl/semantics",
         "tests/lockstep/test_rounding.py",
-        ("values.py", "WHOLE_FROM = 2**23", "WHOLE_FROM = 2**22", "halves from 2^22 on stay"),
-        ("values.py", "add(Op.WHERE, add(Op.LT, size, whole_from), near, size)", "near", "odd numbers above 2^23"),
-        ("values.py", "add(Op.MIN, near, add(Op.ADD, operand, operand))", "near", "all results are positive"),
-        ("values.py", "add(Op.ADD, operand, operand)", "operand", "1.5 is not rounded up"),
-        ("values.py", "add(Op.GT, near, operand)", "add(Op.GE, near, operand)", "floor of whole numbers is one less"),
+        ("composed.py", "WHOLE_FROM = 2**23", "WHOLE_FROM = 2**22", "halves from 2^22 on stay"),
+        (
+            "composed.py",
+            "record(Op.WHERE, record(Op.LT, size, WHOLE_FROM), near, size)",
+            "near",
+            "odd numbers above 2^23",
+        ),
+        ("composed.py", "record(Op.MIN, near, record(Op.ADD, value, value))", "near", "all results are positive"),
+        ("composed.py", "record(Op.ADD, value, value)", "value", "1.5 is not rounded up"),
+        (
+            "composed.py",
+            "record(Op.GT, near, value)",
+            "record(Op.GE, near, value)",
+            "floor of whole numbers is one less",
+        ),
     ),
     *faults(
         "dsl/semantics",

@@ -126,14 +126,15 @@ def _pass(rule: Rule, options: argparse.Namespace) -> bytes:
 def _cost(rule: Rule, options: argparse.Namespace) -> bytes:
     from dana.codesign.sample import sample_pages
     from dana.compiler import bind
-    from dana.compiler.cost import count_cost
+    from dana.compiler.check.cost import count_cost
+    from dana.compiler.passes import plan_of
     from dana.runtime.designs import compile_design
 
     request = _request(rule, options)
     schema, bundle = request.relation.schema, compile_design(request).bundle
     config = bundle.config
     sample = sample_pages(schema, page_size=config.page_size)
-    cost = count_cost(bind(rule.hdfg, schema, request.features, request.label).graph, bundle)
+    cost = count_cost(plan_of(bind(rule.hdfg, schema, request.features, request.label).graph), bundle)
     machine = f"{config.threads} threads of {config.clusters} clusters, {bundle.group} tuples of a thread in a round"
     beats = config.page_beats * sample.pages / sample.rows
     link = f"time on the page link  {beats:.2f} cycles of a tuple, {config.link_bytes} bytes each"

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from dana.compiler.check.hardware import require_hardware
+from dana.compiler.check.verify import check
 from dana.compiler.place.forms import Forms, choose_forms
 from dana.compiler.place.order import Order, order_updates
 from dana.compiler.place.repeat import find_repeats
@@ -22,8 +24,7 @@ from dana.compiler.place.rows import InputPlaces, place_inputs_for
 from dana.compiler.place.sections import Plan, join_rounds, plan_sections
 from dana.compiler.place.shards import Shards, choose_shards
 from dana.compiler.schedule.allocate import MemoryMap, allocate
-from dana.compiler.schedule.encode import Program, encode, image, indices, symbols
-from dana.compiler.schedule.hardware import require_hardware
+from dana.compiler.schedule.encode import encode, image, indices, symbols
 from dana.compiler.schedule.list_scheduling import Schedule, schedule_sections, schedules_text
 from dana.compiler.select.nodes import Selection, select
 from dana.compiler.simplify.constants import fold_constants
@@ -33,10 +34,8 @@ from dana.compiler.simplify.share import share_subexpressions
 from dana.compiler.strider.pages import StriderProgram
 from dana.compiler.strider.program import compile_strider
 from dana.compiler.target import Target
-from dana.compiler.verify import check_program
 from dsl.hdfg.graph import Graph
 from dsl.hdfg.text import graph_text
-from hwgen.spec.config import MachineConfig
 from hwgen.spec.engine import Section
 from hwgen.spec.strider_text import disassemble as strider_text
 
@@ -69,20 +68,6 @@ class Pass:
     def reads(self) -> tuple[str, ...]:
         """Names of what it reads."""
         return tuple(inspect.signature(self.run).parameters)
-
-
-def check(program: Program, memory: MemoryMap, inputs: InputPlaces, target: Target, config: MachineConfig) -> None:
-    """Raise InternalError, listing what is wrong, if the program breaks the machine's contract."""
-    check_program(
-        program.instructions,
-        program.sections,
-        config,
-        group=target.group,
-        tuple_rows=inputs.rows,
-        level_stride=memory.block,
-        levels=target.levels,
-        image_rows=memory.image,
-    )
 
 
 RULE = (

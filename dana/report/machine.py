@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dana.codesign.cycles import Cycles, measure_cycles
 from dana.codesign.sample import sample_pages
-from dana.compiler.verify import section_length, timing
+from dana.compiler.check.verify import section_length, timing
 from dana.errors import UsageError
 from dana.report.history import Run
 from dana.runtime.designs import DesignStore

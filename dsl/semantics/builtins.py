@@ -17,11 +17,12 @@ from dsl.semantics import algorithm, minimizing
 from dsl.semantics.arguments import Argument
 from dsl.semantics.axes import along_axis, expand
 from dsl.semantics.coercion import to_dim, to_number, to_shape, to_value, to_whole
+from dsl.semantics.composed import COMPOSED
 from dsl.semantics.context import Context
-from dsl.semantics.library import ALONG_AXIS, BINARY_OPS, COLUMN_STARTS, DECLARATIONS, ROUNDINGS, UNARY_OPS
+from dsl.semantics.library import ALONG_AXIS, BINARY_OPS, COLUMN_STARTS, DECLARATIONS, UNARY_OPS
 from dsl.semantics.objects import POISON, Declaration, Nothing, Object, Poison, Start, describe
 from dsl.semantics.program import Operation
-from dsl.semantics.values import elementwise, logarithm, rounding, stopped
+from dsl.semantics.values import composed, elementwise, logarithm, stopped
 from dsl.source import Span
 
 Bound = dict[str, Argument]
@@ -35,8 +36,8 @@ def call(context: Context, name: str, bound: Bound, span: Span) -> Object:
         return elementwise(context, UNARY_OPS[name], (bound["value"],), span, span)
     if name in BINARY_OPS:
         return elementwise(context, BINARY_OPS[name], (bound["left"], bound["right"]), span, span)
-    if name in ROUNDINGS:
-        return rounding(context, name, bound["value"], span)
+    if name in COMPOSED:
+        return composed(context, name, bound["value"], span)
     if name in ALONG_AXIS:
         return along_axis(context, name, bound["value"], bound.get("axis"), span)
     if name == "where":

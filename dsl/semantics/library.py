@@ -9,6 +9,7 @@ from __future__ import annotations
 from dsl.hdfg.init import Init, InitKind
 from dsl.hdfg.ops import UNARY, Op
 from dsl.semantics.arguments import Signature
+from dsl.semantics.composed import COMPOSED
 
 DECLARATIONS = {
     "dim": Signature(name="dana.dim", optional=("extent",)),
@@ -23,7 +24,6 @@ DECLARATIONS = {
 }
 
 UNARY_OPS = {op.value: op for op in Op if op in UNARY - {Op.NEG}}
-ROUNDINGS = ("floor", "round")
 BINARY_OPS = {op.value: op for op in (Op.MAX, Op.MIN)}
 COLUMN_STARTS = {
     "column_mean": Init(kind=InitKind.MEAN),
@@ -36,7 +36,7 @@ ALONG_AXIS = (*GROUP_OPS, "norm", "amin", "argmax", "argmin", "softmax", "log_so
 """Functions that work along one axis."""
 
 FUNCTIONS = {
-    **{name: Signature(name=f"dana.{name}", required=("value",)) for name in (*UNARY_OPS, *ROUNDINGS)},
+    **{name: Signature(name=f"dana.{name}", required=("value",)) for name in (*UNARY_OPS, *COMPOSED)},
     **{
         name: Signature(
             name=f"dana.{name}",
@@ -86,7 +86,6 @@ FAMILIAR_WORDS = {
     "maximum": "dana.max(a, b)",
     "minimum": "dana.min(a, b)",
     "mse": "dana.sigma(e * e, 1) with e = p - y",
-    "ceil": "-dana.floor(-x)",
     "rint": "dana.round(x)",
     "eye": "dana.arange(n) == dana.expand(dana.arange(n), 2)",
     "T": "the axis to work along: dana.sigma(W * x, 2), or dana.sigma(W * z, 1)",

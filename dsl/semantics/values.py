@@ -14,6 +14,7 @@ from dsl.hdfg.shapes import ShapeMismatch, broadcast
 from dsl.semantics import arithmetic
 from dsl.semantics.arguments import Argument
 from dsl.semantics.coercion import to_value
+from dsl.semantics.composed import COMPOSED
 from dsl.semantics.context import Context
 from dsl.semantics.objects import POISON, Constant, Object, Poison, describe
 from dsl.semantics.program import Operation, Terms
@@ -30,9 +31,6 @@ OPERATORS = {
     ">=": Op.GE,
     "==": Op.EQ,
 }
-
-WHOLE_FROM = 2**23
-"""From here on every number of binary32 is whole."""
 
 
 def binary(context: Context, operator: str, left: Argument, right: Argument, span: Span) -> Object:
@@ -146,25 +144,18 @@ def _report_shapes(
     )
 
 
-def rounding(context: Context, name: str, value: Argument, span: Span) -> Object:
-    """Record `round`, the nearest whole number, halves to the even one, or `floor`, the largest that is not above."""
+def composed(context: Context, name: str, value: Argument, span: Span) -> Object:
+    """Record the operations that one of `COMPOSED` is made of."""
     operand = to_value(context, value.value, value.span)
     if operand is None:
         return POISON
 
-    def add(op: Op, *operands: Operation) -> Operation:
-        return context.program.add(op, operands, operand.shape, span)
+    def record(op: Op, *operands: Operation | float) -> Operation:
+        values = [one if isinstance(one, Operation) else context.program.constant(one, span) for one in operands]
+        return context.program.add(op, values, operand.shape, span)
 
-    size = add(Op.ABS, operand)
-    whole_from = context.program.constant(WHOLE_FROM, span)
-    # a sum with 2^23 has no bits for fractions: the addition rounds
-    near = add(Op.SUB, add(Op.ADD, size, whole_from), whole_from)
-    near = add(Op.WHERE, add(Op.LT, size, whole_from), near, size)
-    # The sign comes from 2x, which is 0 (of its sign) or at least as large as what it bounds, as |round(x)| <= |2x|;
-    # a comparison with 0 could not tell -0 from 0.
-    near = add(Op.MAX, add(Op.MIN, near, add(Op.ADD, operand, operand)), add(Op.NEG, near))
-    result = near if name == "round" else add(Op.SUB, near, add(Op.GT, near, operand))
-    context.program.derivatives[result.id] = ()
+    result = COMPOSED[name](record, operand)
+    context.program.derivatives[result.id] = ()  # roundings are flat
     return result
 
 

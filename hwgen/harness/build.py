@@ -38,7 +38,7 @@ def _sources() -> bytes:
     digest = hashlib.sha256()
     for package in (hwgen.rtl, hwgen.spec):
         for folder in package.__path__:
-            for path in sorted(Path(folder).rglob("*.py")):
+            for path in sorted(path for kind in ("*.py", "*.h") for path in Path(folder).rglob(kind)):
                 digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.digest()
 

@@ -5,9 +5,10 @@ In: a value of any shape, a number of cycles. Out: the value at the end of so ma
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Signal, Value, ValueLike
 
 
 def delayed(m: Module, value: Any, cycles: int, *, name: str, reset_less: bool = True) -> Any:
@@ -28,3 +29,16 @@ def delayed(m: Module, value: Any, cycles: int, *, name: str, reset_less: bool =
         m.d.sync += stage.eq(value)
         value = stage
     return value
+
+
+def pipeline(m: Module) -> Callable[..., Signal]:
+    """`after(value, cycles=1)`: the bits of a value some cycles ago, in registers without reset.
+
+    For free-running pipelines, which have no valid bit: what they show before the first operands have come through
+    means nothing.
+    """
+
+    def after(value: ValueLike, cycles: int = 1) -> Any:
+        return delayed(m, Value.cast(value).as_unsigned(), cycles, name="stage")
+
+    return after

@@ -6,7 +6,8 @@ import pytest
 
 from dana.codesign.default import default_bundle
 from dana.compiler import bind
-from dana.compiler.cost import Cost, count_cost
+from dana.compiler.check.cost import Cost, count_cost
+from dana.compiler.passes import plan_of
 from dana.storage.schema import TableSchema
 from dsl import compile_rule
 from hwgen.spec import cycles
@@ -20,7 +21,7 @@ def cost_of(source: str, n: int, **design: int) -> Cost:
     columns += [attribute("x", "real[]", array_length=n), attribute("y", "real")]
     schema = TableSchema(relation="t", attributes=tuple(columns))
     binding = bind(compile_rule(source).hdfg, schema)
-    return count_cost(binding.graph, default_bundle(binding, schema, max_tuples=10_000, design=design))
+    return count_cost(plan_of(binding.graph), default_bundle(binding, schema, max_tuples=10_000, design=design))
 
 
 def test_operations_of_plain_sgd_are_counted_by_hand() -> None:

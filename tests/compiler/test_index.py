@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from dana.compiler.check.verify import find_problems
 from dana.compiler.schedule.allocate import MemoryMap
 from dana.compiler.schedule.encode import encode
 from dana.compiler.schedule.list_scheduling import Schedule, schedule
 from dana.compiler.select.ops import Access, Buffer, Home, Index, VectorOp
-from dana.compiler.verify import find_problems
 from dana.simulator import Simulator
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import MachineConfig

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
+from dana.compiler.check.verify import check, find_problems, section_length
 from dana.compiler.compile import compile_engine
-from dana.compiler.verify import check_program, find_problems, section_length
 from dana.errors import InternalError
 from hwgen.spec import cycles
 from hwgen.spec.config import ALL_FUNCTIONS, FUNCTIONS, MachineConfig, functions_mask
 from hwgen.spec.engine import Instruction, Opcode, Section
-from hwgen.spec.engine_text import assemble
 from hwgen.spec.timing import DIVIDE_INTERVALS
+from tests.assembly.engine import assemble
 from tests.compiler.rules import ROOMY, RandomRule
 from tests.oracles import machine as oracle
 
@@ -202,19 +202,15 @@ def test_a_wait_taken_away_from_a_compiled_program_is_found(seed: int) -> None:
     graph = RandomRule(seed).graph(batch=4)
     config = MachineConfig(threads=2, **ROOMY)
     compiled = compile_engine(graph, config, max_tuples=100)
-    arguments = {
-        "group": compiled.draft.target.group,
-        "tuple_rows": compiled.draft.inputs.rows,
-        "level_stride": compiled.draft.memory.block,
-        "levels": compiled.draft.target.levels,
-        "image_rows": compiled.draft.memory.image,
-    }
+    draft = compiled.draft
     waiting = [k for k, instruction in enumerate(compiled.program.instructions) if instruction.wait]
     for k in rng.sample(waiting, min(5, len(waiting))):
         program = list(compiled.program.instructions)
         program[k] = replace(program[k], wait=program[k].wait - 1)
         with pytest.raises(InternalError, match="the compiler made an illegal program"):
-            check_program(program, compiled.program.sections, config, **arguments)
+            check(
+                replace(compiled.program, instructions=tuple(program)), draft.memory, draft.inputs, draft.target, config
+            )
 
 
 def test_section_lengths_agree_with_the_oracle() -> None:

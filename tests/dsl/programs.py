@@ -10,8 +10,11 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
+from dsl.semantics.composed import COMPOSED
+from dsl.semantics.library import UNARY_OPS
+
 SCALAR = ""
-UNARY = ("sigmoid", "tanh", "gaussian", "sqrt", "exp", "log", "abs", "floor", "round")
+UNARY = (*UNARY_OPS, *COMPOSED)
 SIGNS = ("+", "-", "*", "/", "<", ">", "<=", ">=", "==")
 CONSTANTS = ("0", "1", "-2", "0.5", "0.125", "-1e-3", "3e38", "1e-38", "7")
 

@@ -12,6 +12,7 @@ import pytest
 from dana import rules
 from dana.errors import UsageError
 from dana.interchange.onnx_graph import onnx_model
+from dsl.semantics.composed import COMPOSED
 from tests.interchange.models import Case, library_case, rule_case
 from tests.oracles import rounding
 
@@ -136,8 +137,8 @@ def test_operations(name: str) -> None:
     made.check(run(onnx_model(made.model), made.rows))
 
 
-@pytest.mark.parametrize("name", rounding.MEANING)
-def test_rounding_is_numpy_s(name: str) -> None:
+@pytest.mark.parametrize("name", COMPOSED)
+def test_what_is_made_of_others_is_numpy_s(name: str) -> None:
     """Of negative subnormals, too, where onnxruntime, which does not flush, has another floor than we: -1, not 0."""
     made = rule_case("w = dana.model(); x = dana.input()", "w, x", f"dana.{name}(x)", {"x": ()})
     values = rounding.numbers()

@@ -1,4 +1,4 @@
-"""`dana.floor` and `dana.round` are NumPy's, on the interpreter, the simulator and in compiled code."""
+"""Operations made of others are NumPy's, on the interpreter, the simulator and in compiled code."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import pytest
 from dana.simulator import Simulator
 from dana.storage.builder import build_pages
 from dana.storage.schema import TableSchema
+from dsl.semantics.composed import COMPOSED
 from hwgen.spec.config import MachineConfig
 from tests.lockstep.cases import Case, Outcome, finished, interpret, run
 from tests.lockstep.compiled import CompiledSimulator
-from tests.oracles.rounding import MEANING, expected, numbers
+from tests.oracles.rounding import expected, numbers
 from tests.storage.schemas import attribute
 
 WIDTH = 64
@@ -46,8 +47,8 @@ def compiled(case: Case) -> Outcome:
     return found
 
 
-@pytest.mark.parametrize("name", MEANING)
-def test_rounding_is_numpy_s(name: str) -> None:
+@pytest.mark.parametrize("name", COMPOSED)
+def test_what_is_made_of_others_is_numpy_s(name: str) -> None:
     values = numbers()
     values = np.append(values, np.zeros(-len(values) % WIDTH, np.float32)).reshape(-1, WIDTH)
     case = rounding_case(name, values)

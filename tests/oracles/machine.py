@@ -3,7 +3,7 @@
 In: a Bundle and the rows of its tuples. Out: the scratchpads after an epoch and what the sequencer did. The rows of an
 instruction are computed at once unless one reads what an earlier one wrote. Results count as visible as soon as their
 instruction is over, so a program must keep the waits of docs/machine.md to mean the same here and there:
-`dana.compiler.verify` says whether it does. It must not read the compiler, the simulator or the RTL.
+`dana.compiler.check.verify` says whether it does. It must not read the compiler, the simulator or the RTL.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from dana.predictor.program import HEADER_WORDS, decode_predictor, encode_predic
 from dsl import compile_rule
 from dsl.hdfg.graph import Graph, Op
 from dsl.hdfg.interpreter import Interpreter
+from dsl.semantics.composed import COMPOSED
 from hwgen.spec import numerics
 from tests.dsl.programs import Kinds, expressions
 from tests.oracles import rounding
@@ -144,8 +145,8 @@ def test_bits_of_known_rules(library: ctypes.CDLL, name: str, n: int) -> None:
         compared(library, graph, seed)
 
 
-@pytest.mark.parametrize("name", rounding.MEANING)
-def test_rounding_is_numpy_s(library: ctypes.CDLL, name: str) -> None:
+@pytest.mark.parametrize("name", COMPOSED)
+def test_what_is_made_of_others_is_numpy_s(library: ctypes.CDLL, name: str) -> None:
     graph = rule_graph("w = dana.model(); x = dana.input()", "w, x", f"dana.{name}(x)", 1)
     values = rounding.numbers()
     found = predict(library, encode_predictor(graph), np.ones(1, np.float32), values[:, None])

@@ -13,8 +13,8 @@ from hwgen.spec import cycles, numerics
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.engine import Instruction, Mask, Opcode, Section, Source
-from hwgen.spec.engine_text import assemble
 from hwgen.spec.strider import Fault
+from tests.assembly.engine import assemble
 from tests.hwgen.engine.programs import CHOOSING, PLAIN, SPECIAL, Scheduler, random_bundle, random_tuples
 from tests.oracles.machine import EXCHANGED, Machine, MachineFault, garbage
 from tests.simulator.bundles import bits, fed, row_pages

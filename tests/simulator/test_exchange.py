@@ -13,7 +13,7 @@ from hwgen.spec import numerics
 from hwgen.spec.bundle import Bundle, BundleError
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.engine import Mask, Source
-from hwgen.spec.engine_text import assemble
+from tests.assembly.engine import assemble
 from tests.hwgen.engine.programs import random_bundle
 from tests.oracles.machine import Floats, Machine, MachineFault
 from tests.simulator.bundles import bits, fed, row_pages

@@ -12,8 +12,8 @@ from hwgen.spec.bundle import Bundle, BundleError
 from hwgen.spec.config import MachineConfig, functions_mask
 from hwgen.spec.counters import UNKNOWN_PAGE
 from hwgen.spec.engine import Opcode
-from hwgen.spec.engine_text import assemble
 from hwgen.spec.strider import Fault
+from tests.assembly.engine import assemble
 from tests.hwgen.engine.programs import BOUND, random_bundle
 from tests.oracles.machine import Machine, MachineFault
 from tests.simulator.bundles import bits, fed, row_pages

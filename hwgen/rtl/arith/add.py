@@ -14,7 +14,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hwgen.rtl.arith.pipeline import Pipeline
+from hwgen.rtl.delay import pipeline
 from hwgen.spec.timing import ADD_LATENCY
 
 QUIET_NAN = 0x7FC00000
@@ -40,18 +40,13 @@ class FloatAdd(wiring.Component):
 
     LATENCY = ADD_LATENCY
 
-    a: Signal
-    b: Signal
-    subtract: Signal
-    result: Signal
-
     def __init__(self, *, latency: int = ADD_LATENCY) -> None:
         self.latency = latency
         super().__init__({"a": In(32), "b": In(32), "subtract": In(1), "result": Out(32)})
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        after = Pipeline(m).after
+        after = pipeline(m)
 
         # 1: the larger magnitude first
         swap = self.a[:31] < self.b[:31]
@@ -128,6 +123,5 @@ class FloatAdd(wiring.Component):
             m.d.sync += result[:31].eq(0x7F800000)
         with m.If(nan):
             m.d.sync += result.eq(QUIET_NAN)
-        extra = self.latency - self.LATENCY
-        m.d.comb += self.result.eq(after(result, extra) if extra else result)
+        m.d.comb += self.result.eq(after(result, self.latency - self.LATENCY))
         return m

@@ -20,8 +20,8 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hwgen.rtl.arith.pipeline import Pipeline
 from hwgen.rtl.arith.reduce import is_nan
+from hwgen.rtl.delay import pipeline
 from hwgen.spec.timing import DIVIDE_INTERVALS, DIVIDE_LATENCY
 
 DIGITS = 26
@@ -71,12 +71,6 @@ class FloatDivide(wiring.Component):
 
     LATENCY = DIVIDE_LATENCY
 
-    a: Signal
-    b: Signal
-    square_root: Signal
-    start: Signal
-    result: Signal
-
     def __init__(self, *, divide: bool = True, root: bool = True, interval: int = DIVIDE_INTERVALS[0]) -> None:
         if interval not in DIVIDE_INTERVALS:
             raise ValueError(f"a division unit has an interval of {DIVIDE_INTERVALS}, not {interval}")
@@ -87,7 +81,7 @@ class FloatDivide(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        after = Pipeline(m).after
+        after = pipeline(m)
         take_root = self.square_root if self._choice else Const(int(self._root), 1)
 
         state = self._loaded(take_root)

@@ -18,9 +18,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.arith.normalize import EXPONENT_BITS, Normalize, Special
-from hwgen.rtl.arith.pipeline import Pipeline
 from hwgen.rtl.arith.reduce import Exponential, Logarithm, Place, Product, Sigmoid, times_ln2
 from hwgen.rtl.arith.table import VALUE_BITS, TablePolynomial
+from hwgen.rtl.delay import pipeline
 from hwgen.spec.numerics import layout
 from hwgen.spec.operations import Opcode, Unit
 
@@ -56,11 +56,6 @@ class FloatFunction(wiring.Component):
         As many edges later as the function has stages, for one cycle.
     """
 
-    a: Signal
-    function: Signal
-    start: Signal
-    result: Signal
-
     def __init__(self, functions: Iterable[Opcode] = FUNCTIONS, *, narrow: bool = True) -> None:
         self._functions = frozenset(functions)
         self._narrow = narrow
@@ -68,7 +63,7 @@ class FloatFunction(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        after = Pipeline(m).after
+        after = pipeline(m)
         places, product, double, n_ln2 = self._reductions(m)
 
         # the table
@@ -144,7 +139,7 @@ class FloatFunction(wiring.Component):
             multiples.append(log.multiple)
         n_ln2: Value = Const(0, 1)
         if multiples:
-            after = Pipeline(m).after
+            after = pipeline(m)
             n = after(_of_valid([(multiple.valid, multiple.n) for multiple in multiples]))
             carry = after(_of_valid([(multiple.valid, multiple.carry) for multiple in multiples]))
             n_ln2 = after(times_ln2(n, carry))

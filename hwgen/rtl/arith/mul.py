@@ -15,7 +15,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hwgen.rtl.arith.pipeline import Pipeline
+from hwgen.rtl.delay import pipeline
 from hwgen.spec.timing import MUL_LATENCY
 
 QUIET_NAN = 0x7FC00000
@@ -44,10 +44,6 @@ class FloatMul(wiring.Component):
 
     LATENCY = MUL_LATENCY
 
-    a: Signal
-    b: Signal
-    result: Signal
-
     def __init__(self, *, latency: int = MUL_LATENCY, narrow: bool = True) -> None:
         self.latency = latency
         self._narrow = narrow
@@ -55,7 +51,7 @@ class FloatMul(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        after = Pipeline(m).after
+        after = pipeline(m)
 
         # 1 and 2: the products of the significands; a zero operand keeps its hidden bit, its result is cleared
         low, high = _products(after, *(Cat(x[:23], Const(1, 1)) for x in (self.a, self.b)), narrow=self._narrow)
@@ -92,8 +88,7 @@ class FloatMul(wiring.Component):
             m.d.sync += result[:31].eq(0x7F800000)
         with m.If(nan):
             m.d.sync += result.eq(QUIET_NAN)
-        extra = self.latency - self.LATENCY
-        m.d.comb += self.result.eq(after(result, extra) if extra else result)
+        m.d.comb += self.result.eq(after(result, self.latency - self.LATENCY))
         return m
 
 

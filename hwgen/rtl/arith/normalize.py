@@ -12,7 +12,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hwgen.rtl.arith.pipeline import Pipeline
+from hwgen.rtl.delay import pipeline
 
 EXPONENT_BITS = 10
 KEPT_BITS = 24 + 1 + 15 + 1
@@ -55,12 +55,6 @@ class Normalize(wiring.Component):
 
     LATENCY = 3
 
-    magnitude: Signal
-    exponent: Signal
-    sign: Signal
-    special: Signal
-    result: Signal
-
     def __init__(self, *, width: int) -> None:
         self._width = width
         super().__init__(
@@ -75,7 +69,7 @@ class Normalize(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        after = Pipeline(m).after
+        after = pipeline(m)
         width = self._width
         # by halves, the last place in stage 3: at most 14 in stage 2
         steps = [1 << k for k in reversed(range((width - 1).bit_length()))]

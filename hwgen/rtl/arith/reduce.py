@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 
 from hwgen.rtl.arith.normalize import Special
-from hwgen.rtl.arith.pipeline import Pipeline
+from hwgen.rtl.delay import pipeline
 from hwgen.spec.numerics import layout
 
 
@@ -69,7 +69,7 @@ class Sigmoid:
     """
 
     def __init__(self, module: Module, a: Signal, sigmoid: Value | None, tanh: Value | None) -> None:
-        after = Pipeline(module).after
+        after = pipeline(module)
         exponent, fraction, sign = a[23:31], after(a[:23]), after(a[31])
         # 128 - exponent, 31 at most, of exponents up to 128; without a carry chain, which would take the exponent
         # inverted. Of 2a one less.
@@ -139,7 +139,7 @@ class Exponential:
     """
 
     def __init__(self, module: Module, a: Signal, exp: Value | None, gaussian: Value | None) -> None:
-        self._after = after = Pipeline(module).after
+        self._after = after = pipeline(module)
         significand, exponent = Cat(a[:23], Const(1, 1)), a[23:31]
         # what the shifter's registers are given: valid, source, by how many places, special, minus
         given: list[tuple[Value, Value, Value, Value, Value]] = []
@@ -186,7 +186,7 @@ class Logarithm:
     """
 
     def __init__(self, module: Module, a: Signal, valid: Value) -> None:
-        after = Pipeline(module).after
+        after = pipeline(module)
         exponent = a[23:31]
         halved = a[16:23] >= layout.LOG_SPLIT - 128
         # |e| is d + 1 or, of a negative d, its complement; e is 0 for d = -1

@@ -11,7 +11,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hwgen.rtl.arith.pipeline import Pipeline
+from hwgen.rtl.delay import pipeline
 from hwgen.spec.timing import SELECT_LATENCY
 
 ONE = 0x3F800000
@@ -62,12 +62,6 @@ class FloatSelect(wiring.Component):
     NATURAL = 3
     LATENCY = SELECT_LATENCY
 
-    a: Signal
-    b: Signal
-    operation: Signal
-    result: Signal
-    holds: Signal
-
     def __init__(self, *, latency: int = SELECT_LATENCY, second: bool = True) -> None:
         self.latency = latency
         self._second = second
@@ -77,7 +71,7 @@ class FloatSelect(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        after = Pipeline(m).after
+        after = pipeline(m)
 
         # 1: the magnitudes compared as integers, which is right unless both are zero or one is NaN
         below = after(self.a[:31] < self.b[:31])
@@ -137,6 +131,5 @@ class FloatSelect(wiring.Component):
             m.d.sync += result.eq(QUIET_NAN)
         with m.If(test):
             m.d.sync += result.eq(Mux(one, ONE, 0))
-        extra = self.latency - self.NATURAL
-        m.d.comb += Cat(self.result, self.holds).eq(after(Cat(result, holds), extra) if extra else Cat(result, holds))
+        m.d.comb += Cat(self.result, self.holds).eq(after(Cat(result, holds), self.latency - self.NATURAL))
         return m

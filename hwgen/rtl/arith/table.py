@@ -6,12 +6,12 @@ In: a row and a position in it. Out: ``y`` or ``1 - y`` in 2**-28, LATENCY edges
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Signal, signed
+from amaranth.hdl import Cat, Const, Module, signed
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from hwgen.rtl.arith.pipeline import Pipeline
+from hwgen.rtl.delay import pipeline
 from hwgen.spec.numerics import coefficients, layout
 
 ROW_BITS = (layout.ROWS - 1).bit_length()
@@ -38,11 +38,6 @@ class TablePolynomial(wiring.Component):
 
     LATENCY = 6
 
-    row: Signal
-    t: Signal
-    complement: Signal
-    y: Signal
-
     def __init__(self, *, rows: int = layout.ROWS) -> None:
         self._rows = rows
         super().__init__(
@@ -51,8 +46,7 @@ class TablePolynomial(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        pipe = Pipeline(m)
-        after = pipe.after
+        after = pipeline(m)
         m.submodules.rows = table = Memory(
             shape=layout.C0_BITS + layout.C1_BITS + layout.C2_BITS,
             depth=self._rows,

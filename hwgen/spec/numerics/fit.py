@@ -1,7 +1,7 @@
 """Fits the coefficient table: run ``python -m dana.generated`` after a change of layout.py.
 
-Out: the texts of ``coefficients.py`` and ``native/coefficients.h`` beside this file. Works in decimal and
-in exact integers, so that every machine writes the same table. Nothing imports this module at run time.
+Out: the text of ``native/coefficients.h``. Works in decimal and in exact integers, so that every machine writes the
+same table. Nothing imports this module at run time.
 
 Each row starts from the quadratic through the Chebyshev points of its segment. Its two upper coefficients are then
 rounded, the neighbours of the roundings are tried, and the best is kept under the very integer evaluation that the
@@ -159,28 +159,9 @@ def fit() -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def _listing(values: list[int], per_line: int) -> str:
-    lines = (values[k : k + per_line] for k in range(0, len(values), per_line))
-    return "\n".join("    " + ", ".join(map(str, line)) + "," for line in lines)
-
-
-def python_source(rows: tuple[Row, ...]) -> str:
-    """``coefficients.py``."""
-    parts = [
-        '"""The coefficient table of layout.py\'s formats. Written by ``python -m dana.generated``."""',
-        "",
-        "from typing import Final",
-        "",
-        "# fmt: off",
-    ]
-    for name, column in zip(("C0", "C1", "C2"), range(3), strict=True):
-        parts += [f"{name}: Final[tuple[int, ...]] = (", _listing([row[column] for row in rows], 10), ")"]
-    return "\n".join([*parts, "# fmt: on", ""])
-
-
 def c_source(rows: tuple[Row, ...]) -> str:
-    """``native/coefficients.h``: c1 and c2 share a word, c1 in its upper 18 bits, so that two gathers fetch a row."""
-    packed = [c1 * (1 << 14) + (c2 & 0x3FFF) for _, c1, c2 in rows]
+    """``native/coefficients.h``: c1 and c2 share a word, c1 in its upper bits, so that two gathers fetch a row."""
+    packed = [(c1 << layout.PACKED_BITS) + (c2 % (1 << layout.PACKED_BITS)) for _, c1, c2 in rows]
     parts = [
         "/* The coefficient table of layout.py's formats. Written by python -m dana.generated. */",
         "#ifndef DANA_COEFFICIENTS_H",
@@ -189,7 +170,9 @@ def c_source(rows: tuple[Row, ...]) -> str:
         "",
     ]
     for name, values in (("dn_c0", [row[0] for row in rows]), ("dn_c1_c2", packed)):
-        parts += [f"static const int32_t {name}[{layout.ROWS}] = {{", _listing(values, 10), "};", ""]
+        parts += [f"static const int32_t {name}[{layout.ROWS}] = {{"]
+        lines = (values[k : k + 10] for k in range(0, len(values), 10))
+        parts += [*("    " + ", ".join(map(str, line)) + "," for line in lines), "};", ""]
     for name in (
         "INNER_SHIFT",
         "OUTER_SHIFT",

@@ -32,6 +32,7 @@ T_BITS: Final = 18
 C0_BITS: Final = 29
 C1_BITS: Final = 18
 C2_BITS: Final = 13
+PACKED_BITS: Final = 14  # of a word, below c1, that C has c2 in
 C0_FRACTION: Final = 28
 C1_FRACTION: Final = 23
 C2_FRACTION: Final = 25

@@ -10,7 +10,7 @@ import pytest
 from hwgen.spec.columns import Column, ColumnType
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.strider import Fault, Instruction
-from hwgen.spec.strider_text import assemble
+from tests.assembly.strider import assemble
 from tests.hwgen.access import generate
 from tests.hwgen.access.bench import Bench
 from tests.hwgen.access.case import Case, Stop

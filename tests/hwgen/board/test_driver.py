@@ -22,9 +22,9 @@ from hwgen.spec import board, load, registers
 from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus, Command
 from hwgen.spec.bundle import BundleError
 from hwgen.spec.config import MachineConfig
-from hwgen.spec.engine_text import assemble
 from hwgen.spec.registers import Region, Register
 from hwgen.spec.strider import Fault
+from tests.assembly.engine import assemble
 from tests.hwgen.board.table import CONFIG, CONVERGES_BELOW, rule, simulated, table
 
 MANY = 1 << 20

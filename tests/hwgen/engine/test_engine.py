@@ -12,7 +12,7 @@ from hwgen.spec import cycles, numerics
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.engine import Section
-from hwgen.spec.engine_text import assemble
+from tests.assembly.engine import assemble
 from tests.hwgen.engine.bench import FINISHED, OVERFLOW, WRONG_INDEX, Delivery, EngineBench, Ran
 from tests.hwgen.engine.programs import random_bundle, random_tuples
 from tests.oracles.machine import Epoch, Machine, MachineFault, garbage, section_length

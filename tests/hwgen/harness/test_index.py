@@ -10,8 +10,8 @@ import pytest
 from hwgen.spec import cycles
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.counters import UNKNOWN_PAGE
-from hwgen.spec.engine_text import assemble
 from hwgen.spec.strider import Fault
+from tests.assembly.engine import assemble
 from tests.hwgen.engine.programs import random_bundle, random_tuples
 from tests.hwgen.harness.test_machine import CONFIG, everything, pair
 from tests.simulator.bundles import fed, row_pages

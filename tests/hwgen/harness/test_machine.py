@@ -25,9 +25,9 @@ from hwgen.spec.board import BoardRegion, BoardRegister, BoardStatus, Command
 from hwgen.spec.bundle import Bundle, BundleError
 from hwgen.spec.config import ConfigError, MachineConfig
 from hwgen.spec.engine import Instruction, Opcode, Section
-from hwgen.spec.engine_text import assemble
 from hwgen.spec.registers import Region, Register
 from hwgen.spec.strider import Fault
+from tests.assembly.engine import assemble
 from tests.compiler.test_stages import LOGISTIC
 from tests.hwgen.engine.programs import random_bundle, random_tuples
 from tests.oracles.machine import section_length

@@ -13,9 +13,9 @@ from hwgen.spec.bundle import MAGIC, VERSION, Bundle, BundleError, Symbol, colle
 from hwgen.spec.columns import Column, ColumnType
 from hwgen.spec.config import ConfigError, MachineConfig
 from hwgen.spec.engine import Section
-from hwgen.spec.engine_text import assemble
 from hwgen.spec.fields import EncodingError
-from hwgen.spec.strider_text import assemble as assemble_strider
+from tests.assembly.engine import assemble
+from tests.assembly.strider import assemble as assemble_strider
 
 PROGRAM, SECTIONS = assemble(
     "tuple:\n    mul s8 <- t0, s0\n    end wait=20\nbatch:\n    mov s0 <- s8\n    end wait=20\n"

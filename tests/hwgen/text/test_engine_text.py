@@ -7,7 +7,8 @@ import random
 import pytest
 
 from hwgen.spec.engine import FIELDS, Instruction, Mask, Opcode, Section, Source
-from hwgen.spec.engine_text import AssemblyError, assemble, disassemble
+from hwgen.spec.engine_text import disassemble
+from tests.assembly.engine import AssemblyError, assemble
 
 PROGRAM = """\
 tuple:

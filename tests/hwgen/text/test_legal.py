@@ -13,7 +13,7 @@ from hwgen.spec.bundle import Bundle, BundleError, Symbol
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.cycles import INDEX_LATENCY
 from hwgen.spec.engine import Instruction, Opcode, Section
-from hwgen.spec.engine_text import assemble
+from tests.assembly.engine import assemble
 from tests.hwgen.engine.programs import random_bundle
 
 CONFIG = MachineConfig(threads=4, scratch_depth=128, tuple_depth=64, program_depth=128, index_depth=8)

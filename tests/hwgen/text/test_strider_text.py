@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hwgen.spec.strider import WORD_BITS, Condition, Control, Fault, Instruction, Opcode
-from hwgen.spec.strider_text import AssemblyError, assemble, disassemble, instruction_text, is_valid
+from hwgen.spec.strider_text import disassemble, instruction_text, is_valid
+from tests.assembly.strider import AssemblyError, assemble
 
 PROGRAM = """\
     ins %t0, 24

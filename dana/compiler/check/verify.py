@@ -1,7 +1,7 @@
 """Checks an engine program against docs/machine.md, instruction by instruction and cycle by cycle.
 
-In: a program and the machine it is for. Out: everything in which it breaks the contract. It reads the document and
-`hwgen.spec` and nothing of the compiler, whose bugs it is there to find.
+In: a program and the machine it is for. Out: everything in which it breaks the contract. It follows the document and
+`hwgen.spec`; of the compiler, whose bugs it is there to find, it takes what is loaded and no reckoning.
 
 Checked besides the rules of `hwgen.spec.legal`, for every section: it ends; fields are in range; addresses lie in their
 memories; a row is read only when it has been written and its result can be read; results come out one a cycle; a row's
@@ -17,6 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dana.compiler.place.rows import InputPlaces
+from dana.compiler.schedule.allocate import MemoryMap
+from dana.compiler.schedule.encode import Program
+from dana.compiler.target import Target
 from dana.errors import InternalError
 from hwgen.spec import cycles, legal
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
@@ -39,28 +43,18 @@ class Machine:
     divide_interval: int
 
 
-def check_program(
-    program: Sequence[Instruction],
-    sections: Mapping[Section, int],
-    config: MachineConfig,
-    *,
-    group: int,
-    tuple_rows: int,
-    level_stride: int,
-    levels: int,
-    image_rows: int,
-) -> None:
-    """Raise InternalError, listing what is wrong, if a program breaks the machine's contract."""
+def check(program: Program, memory: MemoryMap, inputs: InputPlaces, target: Target, config: MachineConfig) -> None:
+    """Raise InternalError, listing what is wrong, if the program breaks the machine's contract."""
     problems = list(
         find_problems(
-            program,
-            sections,
+            program.instructions,
+            program.sections,
             config,
-            group=group,
-            tuple_rows=tuple_rows,
-            level_stride=level_stride,
-            levels=levels,
-            image_rows=image_rows,
+            group=target.group,
+            tuple_rows=inputs.rows,
+            level_stride=memory.block,
+            levels=target.levels,
+            image_rows=memory.image,
         )
     )
     if problems:

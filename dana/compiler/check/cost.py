@@ -1,6 +1,6 @@
 """What a rule costs the engine: instructions, cycles, and the least that the units would need.
 
-In: a bound graph and the Bundle made of it. Out: a `Cost`. It compiles nothing and knows no link and no page.
+In: the plan of a rule and the Bundle made of it. Out: a `Cost`. It compiles nothing and knows no link and no page.
 
 The bound counts arithmetic operations: an element of an elementwise operation, an addition of a sum, an addition of a
 merge are one each; what is computed once for a batch is divided by its tuples. All units could do them at once, and the
@@ -17,10 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from dana.compiler.passes import plan_of
+from dana.compiler.check.verify import section_length, timing
 from dana.compiler.place.sections import Plan
-from dana.compiler.verify import section_length, timing
-from dsl.hdfg.graph import ELEMENTWISE, REDUCTIONS, Graph, Node, Op
+from dsl.hdfg.graph import ELEMENTWISE, REDUCTIONS, Node, Op
 from hwgen.spec import cycles
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
 from hwgen.spec.engine import Instruction, Opcode, Section, Source
@@ -99,15 +98,14 @@ class Cost:
         return "\n".join(lines) + "\n"
 
 
-def count_cost(graph: Graph, bundle: Bundle) -> Cost:
+def count_cost(plan: Plan, bundle: Bundle) -> Cost:
     """What the Bundle's program takes, and the bounds of its rule on its machine.
 
     Parameters
     ----------
-    graph
-        Bound: the one that the Bundle was compiled from.
+    plan
+        Of the bound graph that the Bundle was compiled from.
     """
-    plan = plan_of(graph)
     config = bundle.config
     batch = bundle.round_tuples if bundle.batch == WHOLE_EPOCH else bundle.batch
     sections = {name: _section(bundle, name) for name in bundle.sections}

@@ -1,0 +1,47 @@
+"""Operations of one operand that are written as several of the graph's, exactly: a row of the table each.
+
+Comes in: an operand, and what records an operation on values of its shape. Goes out: the last of what was recorded.
+Every backend has these with the operations that they are made of. What they are in numbers is in docs/arithmetic.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from dsl.hdfg.ops import Op
+from dsl.semantics.program import Operation
+
+WHOLE_FROM = 2**23
+"""From here on every number of binary32 is whole."""
+
+
+class Record(Protocol):
+    """Records an operation; numbers among its operands are constants."""
+
+    def __call__(self, op: Op, *operands: Operation | float) -> Operation:
+        """The operation."""
+
+
+def _round(record: Record, value: Operation) -> Operation:
+    """The nearest whole number, halves to the even one."""
+    size = record(Op.ABS, value)
+    # a sum with 2^23 has no bits for fractions: the addition rounds
+    near = record(Op.SUB, record(Op.ADD, size, WHOLE_FROM), WHOLE_FROM)
+    near = record(Op.WHERE, record(Op.LT, size, WHOLE_FROM), near, size)
+    # The sign comes from 2x, which is 0 (of its sign) or at least as large as what it bounds, as |round(x)| <= |2x|;
+    # a comparison with 0 could not tell -0 from 0.
+    return record(Op.MAX, record(Op.MIN, near, record(Op.ADD, value, value)), record(Op.NEG, near))
+
+
+def _floor(record: Record, value: Operation) -> Operation:
+    near = _round(record, value)
+    return record(Op.SUB, near, record(Op.GT, near, value))
+
+
+def _ceil(record: Record, value: Operation) -> Operation:
+    # one more than what is below would make 0 of -0.5, which has the sign of zero that it came from
+    return record(Op.NEG, _floor(record, record(Op.NEG, value)))
+
+
+COMPOSED: dict[str, Callable[[Record, Operation], Operation]] = {"floor": _floor, "ceil": _ceil, "round": _round}
