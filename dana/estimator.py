@@ -32,7 +32,6 @@ from sklearn.utils.validation import (
 
 from dana import rules
 from dana.client.connection import Connection, connect
-from dana.client.predictions import PREDICTION
 from dana.session.frames import columns_of
 from dana.session.tables import Column, create_table
 
@@ -120,9 +119,10 @@ class DanaEstimator(BaseEstimator):
             self._finalizer = finalize(self, _unused.append, (self.dsn, self.model_))
 
     def _predicted(self, x: Any) -> NDArray[np.float64]:
-        """The rule's prediction for each row; NaN where the server has none."""
+        """The rule's prediction for each row, of several numbers [rows, numbers]; NaN where the server has none."""
         found = _session(self.dsn).predict(*self._model_and_rows(x))
-        return np.asarray(found[PREDICTION], dtype=np.float64)
+        columns = [np.asarray(each, dtype=np.float64) for _, each in found.items()]
+        return columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
 
     def _model_and_rows(self, x: Any) -> tuple[str, Any]:
         check_is_fitted(self)
@@ -189,7 +189,8 @@ class DanaRegressor(RegressorMixin, DanaEstimator):
     Parameters
     ----------
     rule
-        Name of a rule that predicts a number; ``linear``. One of `dana.rules` is registered where it is not there.
+        Name of a rule that predicts a number, or several; ``linear``. One of `dana.rules` is registered where it is not
+        there.
     hyper
         Values for the rule's metas.
     epochs
@@ -214,15 +215,19 @@ class DanaRegressor(RegressorMixin, DanaEstimator):
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train on the rows ``X``, a matrix or a data frame, and the numbers ``y``; each row counts by its weight."""
-        numbers = validate_data(self, "no_validation", y, y_numeric=True)
+        """Train on the rows ``X``, a matrix or a data frame, and the numbers ``y``; each row counts by its weight.
+
+        Of a rule with a vector for its output, ``y`` has a column for each element.
+        """
+        several = self.rule is not None and self.rule not in rules.NAMES
+        numbers = validate_data(self, "no_validation", y, y_numeric=True, multi_output=several)
         rows = self._rows(X, reset=True)
         check_consistent_length(rows, numbers)
         self._train(rows, numbers.astype(np.float64), self.rule or "linear", sample_weight)
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """A number for each row; NaN where a value that the model needs is missing."""
+        """A number for each row, or several; NaN where a value that the model needs is missing."""
         return self._predicted(X)
 
 
@@ -331,7 +336,10 @@ class DanaClassifier(ClassifierMixin, DanaEstimator):
         return self._known(X)
 
     def _known(self, x: Any) -> NDArray[np.float64]:
-        return self._complete(self._predicted(x))
+        predicted = self._predicted(x)
+        if predicted.ndim > 1:
+            raise ValueError(f"The rule {self.rule_} predicts {predicted.shape[1]} numbers, which choose no class")
+        return self._complete(predicted)
 
     def _complete(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
         missing = np.isnan(predicted.reshape(len(predicted), -1)).any(axis=1)

@@ -157,7 +157,7 @@ class Algo:
             """Say what a tuple's loss is; its mean over each epoch is the training curve."""
 
         def setPrediction(self, prediction: Operand) -> None:
-            """Say what is predicted from models and inputs: a scalar, or a number for each class of the output."""
+            """Say what is predicted from models and inputs: a scalar or a vector, of classes a number for each."""
 
         def setConvergence(self, condition: Operand) -> None:
             """Say when to stop: looked at after each epoch, on the last batch's values."""

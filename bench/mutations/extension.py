@@ -61,8 +61,8 @@ EXTENSION = (
     *faults(
         SRC,
         "tests/sources/test_metrics.py -k 'two_classes or regression or several or no_number'",
-        ("metrics.c", "distance * (label - state->mean)", "distance * distance", "the spread of the labels"),
-        ("metrics.c", "sqrtl(state->squared / state->rows)", "state->squared / state->rows", "no root"),
+        ("regression.c", "distance * (label - state->mean)", "distance * distance", "the spread of the labels"),
+        ("regression.c", "sqrtl(state->squared / state->rows)", "state->squared / state->rows", "no root"),
         ("metrics.c", "(below + negatives / 2.0L)", "(below + negatives)", "ties are won"),
     ),
     *faults(

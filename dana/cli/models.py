@@ -116,6 +116,9 @@ def run_predict(options: argparse.Namespace) -> int:
         how = read_predicting(db.session, options.model)
         function = how.function(labels=options.labels)
         titles, rows = predicted_rows(db.session, options.model, options.source, function=function, **asked)
+    if function == "dana_predict_array":
+        titles = [*titles[:-1], *how.titles()]
+        rows = [(*kept, *(numbers or [None] * how.width)) for *kept, numbers in rows]
     if options.output is None:
         shown = sys.stdout.isatty()
         values = ([printable(v) if shown and isinstance(v, str) else v for v in row] for row in [tuple(titles), *rows])

@@ -146,7 +146,7 @@ FIRST = [
 ]
 """Metrics in the order in which one reads them; others follow, the nested ones last."""
 
-NESTED = ("classes", "confusion")
+NESTED = ("classes", "confusion", "outputs")
 
 
 class Evaluation(dict[str, Any]):
@@ -193,6 +193,24 @@ class Evaluation(dict[str, Any]):
         """
         return self._matrix(pandas().Index(self._labels, name="predicted"), self.confusion_rows())
 
+    def per_output(self) -> Any:
+        """R², the root of the mean squared error and the mean absolute error of each output, as a ``pandas.DataFrame``.
+
+        Raises
+        ------
+        UsageError
+            The model predicts no several numbers.
+        """
+        pd = pandas()
+        rows = self.output_rows()
+        return pd.DataFrame(rows, index=pd.RangeIndex(1, len(rows) + 1, name="output"), columns=OUTPUT_METRICS)
+
+    def output_rows(self) -> list[list[Any]]:
+        """The values of `per_output`."""
+        if "outputs" not in self:
+            raise UsageError("these metrics are not of several numbers")
+        return [[one[name] for name in OUTPUT_METRICS] for one in self["outputs"]]
+
     def _matrix(self, columns: Any, rows: list[list[Any]]) -> Any:
         pd = pandas()
         return pd.DataFrame(rows, index=pd.Index(self._labels, name="label"), columns=columns)
@@ -220,7 +238,10 @@ class Evaluation(dict[str, Any]):
         return [list(row) for row in made]
 
     def tables(self) -> list[tuple[list[str], list[list[Any]]]]:
-        """Titles and rows of `per_class` and `confusion`; none for numbers."""
+        """Titles and rows of `per_class` and `confusion`, or of `per_output`; none for one number."""
+        if "outputs" in self:
+            outputs = [[k, *row] for k, row in enumerate(self.output_rows(), start=1)]
+            return [(["output", *OUTPUT_METRICS], outputs)]
         if "confusion" not in self:
             return []
         named = zip(self._labels, self.class_rows(), self.confusion_rows(), strict=True)
@@ -234,6 +255,7 @@ class Evaluation(dict[str, Any]):
 
 
 CLASS_METRICS = ["precision", "recall", "f1", "rows"]
+OUTPUT_METRICS = ["r2", "rmse", "mae"]
 
 
 class Explanation(str):

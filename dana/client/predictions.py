@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import psycopg
+from numpy.typing import NDArray
 from psycopg import sql
 
 from dana.errors import UsageError
@@ -56,16 +57,30 @@ class Predicting:
         Numbers that it predicts of a row.
     probable
         They are probabilities.
+    several
+        They are several, and say nothing of classes.
     """
 
     classes: list[str] | None
     type: str | None
     width: int
     probable: bool
+    several: bool
 
     def function(self, *, labels: bool = False) -> str:
         """The function of schema dana that predicts: labels, instead of the numbers of classes or of any prediction."""
-        return "dana_classify" if labels or (self.classes is not None and self.width > 1) else "dana_predict"
+        if labels or (self.classes is not None and self.width > 1):
+            return "dana_classify"
+        return "dana_predict_array" if self.several else "dana_predict"
+
+    def titles(self) -> list[str]:
+        """What the columns of its prediction are called."""
+        return [f"{PREDICTION}_{k}" for k in range(1, self.width + 1)] if self.several else [PREDICTION]
+
+    def numbers(self, values: list[list[float] | None]) -> NDArray[np.float32]:
+        """What ``dana_predict_array`` said of rows, [rows, width]; NaN of a row that has no prediction."""
+        none = [float("nan")] * self.width
+        return np.array([none if each is None else each for each in values], dtype=np.float32).reshape(-1, self.width)
 
     def labels(self) -> list[Any]:
         """The classes, as values of Python where the label has numbers or truth values."""
@@ -97,6 +112,7 @@ def read_predicting(session: psycopg.Connection[Any], model: str) -> Predicting:
         type=metadata.get("class_type"),
         width=1 if predictor is None else decode_predictor(predictor).width,
         probable=predicts == "probability",
+        several=predicts == "numbers",
     )
 
 
@@ -185,7 +201,7 @@ def _framed(rows: Predicted, added: Mapping[Any, Any]) -> Any:
     """The columns to keep and what was found, as a data frame where pandas is there."""
     columns = dict(zip(rows.names, rows.kept, strict=True))
     if twice := columns.keys() & added.keys():
-        raise UsageError(f"a column to keep must not be called {sorted(map(str, twice))[0]}, as one of the classes is")
+        raise UsageError(f"a column to keep must not be called {sorted(map(str, twice))[0]}, as a prediction is")
     try:
         import pandas as pd
     except ModuleNotFoundError:
@@ -238,8 +254,9 @@ class PredictingSession:
         -------
         pandas.DataFrame or dict
             The columns to keep, and ``prediction``: what the rule predicts; where that is a number for each class
-            (``softmax``), the label, as `classify` gives it. Of a frame in its order and, without `filter`, with its
-            index. Without pandas a dict of NumPy arrays.
+            (``softmax``), the label, as `classify` gives it; where it is several numbers otherwise, ``prediction_1``,
+            ``prediction_2`` and so on. Of a frame in its order and, without `filter`, with its index. Without pandas a
+            dict of NumPy arrays.
 
         Raises
         ------
@@ -251,8 +268,10 @@ class PredictingSession:
         how = read_predicting(self.session, model)
         if how.function() == "dana_classify":
             return self.classify(model, source, query=query, columns=columns, filter=filter)
-        rows = _predicted(self.session, model, source, "dana_predict", query=query, columns=columns, filter=filter)
+        rows = _predicted(self.session, model, source, how.function(), query=query, columns=columns, filter=filter)
         values = rows.values
+        if how.several:
+            return _framed(rows, dict(zip(how.titles(), how.numbers(values).T, strict=True)))
         if all(each is None or isinstance(each, float) for each in values):
             return _framed(rows, {PREDICTION: np.array(values, dtype=np.float32)})  # real; NULL is NaN
         return _framed(rows, {PREDICTION: values})
@@ -327,10 +346,9 @@ class PredictingSession:
                 f"model {model!r} predicts no probabilities of classes",
                 hint="predict() gives its numbers" + ("." if how.classes is None else ", classify() its classes."),
             )
-        rows = _predicted(self.session, model, source, "dana_scores", query=query, columns=columns, filter=filter)
-        none = [float("nan")] * how.width  # of a row that has no prediction
-        values = [none if each is None else each for each in rows.values]
-        found = np.array(values, dtype=np.float32).reshape(-1, how.width)
+        function = "dana_predict_array"
+        rows = _predicted(self.session, model, source, function, query=query, columns=columns, filter=filter)
+        found = how.numbers(rows.values)
         if how.width == 1:
             found = np.concatenate([1 - found, found], axis=1)
         return _framed(rows, {label: found[:, place] for place, label in enumerate(how.labels())})

@@ -3,7 +3,8 @@
 In: a `StoredModel`. Out: the bytes of a ModelProto with one input, ``features`` (float, rows × numbers). What chooses a
 class has the outputs that skl2onnx gives classifiers, ``label`` (int64 or string, rows) and ``probabilities`` (float,
 rows × classes; ``scores`` where the numbers are none, one for two classes). The last output, of others the only one, is
-``prediction`` (float, rows), what ``dana_predict`` gives. Each instruction of the predictor becomes one node, or a few;
+``prediction`` (float, rows), what ``dana_predict`` gives; of several numbers (float, rows × numbers), what
+``dana_predict_array`` gives. Each instruction of the predictor becomes one node, or a few;
 the result has the prediction's operations in binary32, but sums in the order of who runs it, and functions of its
 making.
 """
@@ -87,16 +88,18 @@ def onnx_model(model: StoredModel) -> bytes:
         raise SetupError(f"ONNX needs the package {error.name}; run: pip install 'dana-db[exchange]'") from None
     graph = _Graph(model.prediction, model.weights)
     labels, vector = model.class_labels, VECTORS.get(model.predicts, "scores")
-    nodes, constants = graph.build(vector, labels)
+    several = model.predicts == "numbers"
+    nodes, constants = graph.build("prediction" if several else vector, labels)
     read = {name for node in nodes for name in node.input}
     initializers = [one for one in constants if one.name in read]  # of others runtimes warn
     outputs = []
     if labels is not None:
         outputs.append(helper.make_tensor_value_info("label", INT64 if is_whole(labels) else STRING, ["rows"]))
-    if labels is not None or model.prediction.width > 1:
+    if labels is not None or (model.prediction.width > 1 and not several):
         width = 2 if model.prediction.width == 1 and vector == "probabilities" else model.prediction.width
         outputs.append(helper.make_tensor_value_info(vector, FLOAT, ["rows", width]))
-    outputs.append(helper.make_tensor_value_info("prediction", FLOAT, ["rows"]))
+    each = [model.prediction.width] if several else []
+    outputs.append(helper.make_tensor_value_info("prediction", FLOAT, ["rows", *each]))
     made = helper.make_model(
         helper.make_graph(
             nodes,
@@ -149,6 +152,8 @@ class _Graph:
             return self._nodes, list(self._initializers.values())
         shape = self._node("Concat", rows, self._ints(width), axis=0)
         each = self._node("Expand", self._node("Reshape", result, self._ints(-1, width)), shape, out=vector)
+        if vector == "prediction":
+            return self._nodes, list(self._initializers.values())
         number = self._node("ArgMax", each, axis=1, keepdims=0)  # the first of equals
         self._node("Cast", number, to=FLOAT, out="prediction")
         if labels is not None:

@@ -24,6 +24,11 @@ def pmml(model: StoredModel) -> str:
     UsageError
         The model cannot predict, or PMML has no form for how it predicts.
     """
+    if model.predicts == "numbers":
+        raise UsageError(
+            f"PMML has no form for the {model.prediction.width} numbers that model {model.name!r} predicts",
+            hint="Export it as ONNX.",
+        )
     found = scores(model.prediction, model.weights)
     if found is None:
         raise UsageError(

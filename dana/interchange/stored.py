@@ -40,7 +40,7 @@ class StoredModel:
     class_type
         SQL's name of the label's type, where that is known.
     predicts
-        ``probability``, ``score`` or ``number``.
+        ``probability``, ``score``, ``number``, or several ``numbers``.
     program
         What predicts; None where the rule has no prediction.
     preprocess

@@ -59,9 +59,18 @@ def left_out(metrics: Mapping[str, Any]) -> str:
 
 def by_class(metrics: Mapping[str, Any]) -> tuple[list[str], list[tuple[str, list[str]]]]:
     """Metrics of each class against the others: their names, and for each class their numbers."""
-    classes = [dict(one) for one in metrics.get("classes") or ()]
-    rows = [(str(one.pop("class")), [number(one[name]) for name in _ordered(one)]) for one in classes]
-    return [_title(name) for name in _ordered(classes[0] if classes else ())], rows
+    return _table({str(one["class"]): one for one in metrics.get("classes") or ()})
+
+
+def by_output(metrics: Mapping[str, Any]) -> tuple[list[str], list[tuple[str, list[str]]]]:
+    """The same of each of several numbers that are predicted, from 1."""
+    return _table({str(k): one for k, one in enumerate(metrics.get("outputs") or (), start=1)})
+
+
+def _table(parts: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[tuple[str, list[str]]]]:
+    names = _ordered(name for name in next(iter(parts.values()), ()) if name != "class")
+    rows = [(part, [number(one[name]) for name in names]) for part, one in parts.items()]
+    return [_title(name) for name in names], rows
 
 
 def confusion(metrics: Mapping[str, Any], two: tuple[str, str]) -> Confusion | None:

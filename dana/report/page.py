@@ -88,6 +88,7 @@ def _scored(run: Run, model: StoredModel | None, scores: Scores) -> dict[str, An
         "single": metrics.single(scores.metrics),
         "left_out": metrics.left_out(scores.metrics),
         "by_class": metrics.by_class(scores.metrics),
+        "by_output": metrics.by_output(scores.metrics),
         "confusion": metrics.confusion(scores.metrics, two),
         "drawings": [_inline(drawing) for drawing in score_charts(run, scores)],
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 from dana.runtime.trainer import Json, TrainingError, TrainRequest
 from dsl import compile_rule
@@ -49,9 +50,11 @@ def with_classes(request: TrainRequest) -> TrainRequest:
 
 
 def prediction_kind(graph: Graph) -> str:
-    """What a prediction is: a ``probability`` of classes, a ``score`` of them, or a ``number``."""
-    if graph.classes is None or graph.prediction is None:
+    """What a prediction is: a ``probability`` of classes, a ``score`` of them, a ``number``, or several ``numbers``."""
+    if graph.prediction is None:
         return "number"
+    if graph.classes is None:
+        return "number" if prod(graph.concrete_shape(graph.prediction)) == 1 else "numbers"
     node = graph.nodes[graph.prediction]
     likely = _is_softmax(graph, graph.prediction) if node.shape else node.op is Op.SIGMOID
     return "probability" if likely else "score"

@@ -79,7 +79,7 @@ class Design:
     classes
         Those of the label, as the backend wants them; None: any number is one.
     predicts
-        What a prediction is: ``number``, ``score`` or ``probability``.
+        What a prediction is: ``number``, ``numbers``, ``score`` or ``probability``.
     class_weights
         The model that holds the weights of the classes; None: they have none.
     statistics

@@ -154,7 +154,8 @@ class Graph:
     updates
         In order of the text.
     loss, prediction
-        Ids of scalars per tuple, or None. A prediction depends on no OUTPUT, and may be a vector of the classes.
+        Ids of scalars per tuple, or None. A prediction depends on no OUTPUT, and may be a vector: of the classes, where
+        there are some.
     convergence
         Id of a scalar, read at the end of each epoch on the last batch's values (other than zero: stop), or None.
     epochs

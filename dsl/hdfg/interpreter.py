@@ -139,7 +139,7 @@ class Interpreter:
         models: Mapping[str, npt.ArrayLike],
         metas: Mapping[str, float] | None = None,
     ) -> Floats:
-        """Return the rule's prediction for each tuple, `[tuples]`, or `[tuples, classes]` where it is a vector.
+        """Return the rule's prediction for each tuple, `[tuples]`, or `[tuples, numbers]` where it is a vector.
 
         Only the inputs that the prediction depends on are needed in `columns`.
 

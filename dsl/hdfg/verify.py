@@ -164,8 +164,9 @@ def _graph_problems(graph: Graph) -> Iterator[str]:
     ):
         if root is not None:
             shapes: tuple[Shape, ...] = ((),)
-            if word == "prediction" and graph.classes is not None:
-                shapes = ((), (graph.classes,))
+            if word == "prediction":
+                own = graph.nodes[root].shape
+                shapes = ((), (graph.classes,)) if graph.classes is not None else ((), own[:1])
             yield from (f"{word} {problem}" for problem in _root_problems(graph, graph.nodes[root], region, shapes))
     if graph.classes is not None and len([i for i in graph.inputs if graph.nodes[i].op is Op.OUTPUT]) > 1:
         yield "a graph with classes must have one output"

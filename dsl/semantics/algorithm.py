@@ -348,19 +348,22 @@ def _set_scalar(context: Context, algorithm: Algorithm, name: str, argument: Arg
     if value is None:
         algorithm.complete = False
         return
-    classes = [(member.classes,) for member in algorithm.members if member.classes is not None]
-    if value.shape != () and not (name == "setPrediction" and value.shape in classes):
-        vector = f", or a vector {shape_text(classes[0])}" if classes and name == "setPrediction" else ""
+    taken, advice, vectors = "a scalar", "reduce it with dana.sigma or dana.norm", False
+    if name == "setPrediction":
+        classes = [(member.classes,) for member in algorithm.members if member.classes is not None]
+        vectors = value.shape in classes if classes else len(value.shape) == 1
+        taken += f", or a vector {shape_text(classes[0])}" if classes else " or a vector"
+        if classes:
+            advice = "a vector has a number for each class of dana.output(classes=…)"
+    if value.shape != () and not vectors:
         context.report(
             "E407",
-            f"{name} takes a scalar{vector}",
+            f"{name} takes {taken}",
             argument.span,
             label=f"shape {shape_text(value.shape)}",
-            expected=f"a scalar{vector}",
+            expected=taken,
             found=f"shape {shape_text(value.shape)}",
-            help="a vector has a number for each class of dana.output(classes=…)"
-            if vector
-            else "reduce it with dana.sigma or dana.norm",
+            help=advice,
         )
     if name in algorithm.settings:
         _report_again(context, name, span, algorithm.settings[name][1])

@@ -314,7 +314,8 @@ CREATE FUNCTION dana_coefficients(model text, version integer DEFAULT NULL)
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 	AS $$
-	SELECT CASE WHEN jsonb_array_length(c.made -> 'values') > 1 THEN COALESCE(m.metadata -> 'classes' ->> (s.n - 1)::integer, (s.n - 1)::text) END,
+	SELECT CASE WHEN jsonb_array_length(c.made -> 'values') > 1 THEN COALESCE(m.metadata -> 'classes' ->> (s.n - 1)::integer,
+			(CASE m.metadata ->> 'predicts' WHEN 'numbers' THEN s.n ELSE s.n - 1 END)::text) END,
 		t.term, t.coefficient::double precision
 	FROM dana.dana_find_model($1 || COALESCE('@' || $2, '')) AS m, LATERAL (SELECT m.metadata -> 'coefficients') AS c (made),
 		jsonb_array_elements(c.made -> 'values') WITH ORDINALITY AS s (value, n),
@@ -389,6 +390,10 @@ CREATE FUNCTION dana_predict(model text, VARIADIC features "any") RETURNS real
 COMMENT ON FUNCTION dana_predict IS
 	'Prediction of a model ("name", or "name@version") for one row; features in the order of training, as columns or arrays, or a whole row, whose columns are found by name';
 
+CREATE FUNCTION dana_predict_array(model text, VARIADIC features "any") RETURNS real[]
+	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana_predict_array IS 'All numbers that a model predicts of a row: several where its rule predicts a vector, else one; features as for dana_predict()';
+
 CREATE FUNCTION dana_classify(model text, VARIADIC features "any") RETURNS text
 	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_classify IS 'The label that a model of a rule with classes gives a row; features as for dana_predict()';
@@ -407,13 +412,17 @@ CREATE FUNCTION dana.dana_classify(model text, VARIADIC features "any") RETURNS 
 	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_classify IS 'dana_classify(), likewise';
 
-CREATE FUNCTION dana.dana_scores(model text, VARIADIC features "any") RETURNS real[]
+CREATE FUNCTION dana.dana_predict_array(model text, VARIADIC features "any") RETURNS real[]
 	LANGUAGE c STABLE PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana.dana_scores IS 'All numbers that a rule predicts of a row: one, or one for each class';
+COMMENT ON FUNCTION dana.dana_predict_array IS 'dana_predict_array(), likewise';
 
 CREATE FUNCTION dana.dana_number(value "any") RETURNS double precision
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_number IS 'The number that a training makes of a value, before it is rounded to real: of a boolean, a date, a time ...';
+
+CREATE FUNCTION dana.dana_numbers(VARIADIC "values" "any") RETURNS real[]
+	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'dana_label_numbers';
+COMMENT ON FUNCTION dana.dana_numbers IS 'The numbers that a training makes of several values, arrays among them; NULL where one is';
 
 CREATE FUNCTION dana.dana_text(value "any") RETURNS text
 	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
@@ -441,7 +450,8 @@ COMMENT ON FUNCTION dana.dana_catalog_first() IS 'Whether operators of PostgreSQ
 -- Runs with the rights of the caller. Materialised, as a function in FROM is anyway. Not for parallel workers: nobody
 -- knows what a filter calls; the query inside may use workers of its own.
 CREATE FUNCTION dana_predict_table(
-	model text, source regclass, key text DEFAULT NULL, filter text DEFAULT NULL, OUT id text, OUT prediction real, OUT label text
+	model text, source regclass, key text DEFAULT NULL, filter text DEFAULT NULL, OUT id text, OUT prediction real, OUT label text,
+	OUT predictions real[]
 ) RETURNS SETOF record
 	LANGUAGE plpgsql STABLE ROWS 100000 COST 1000000
 	AS $$
@@ -449,14 +459,17 @@ DECLARE
 	safe boolean := dana.dana_catalog_first();
 	arguments text;
 	classes boolean;
+	several boolean;
+	functions text;
 BEGIN
 	IF model IS NULL OR source IS NULL THEN
 		RAISE null_value_not_allowed USING MESSAGE = pg_catalog.format('argument "%s" must not be null',
 			CASE WHEN model IS NULL THEN 'model' ELSE 'source' END);
 	END IF;
 	SELECT dana.dana_arguments(m.metadata, $1, $2),
-		m.metadata ? 'classes'::text AND m.metadata ->> 'predicts'::text <> 'number'::text
-	INTO arguments, classes FROM dana.dana_find_model($1) AS m;
+		m.metadata ? 'classes'::text AND m.metadata ->> 'predicts'::text <> 'number'::text,
+		m.metadata ->> 'predicts'::text = 'numbers'::text
+	INTO arguments, classes, several FROM dana.dana_find_model($1) AS m;
 	IF key IS NULL THEN
 		SELECT a.attname INTO key FROM pg_catalog.pg_index AS i
 		JOIN pg_catalog.pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
@@ -466,14 +479,16 @@ BEGIN
 		SELECT FROM pg_catalog.pg_class AS c WHERE c.oid OPERATOR(pg_catalog.=) source::pg_catalog.oid AND c.relkind = 'v') THEN
 		RAISE invalid_parameter_value USING MESSAGE = 'argument "key" must name a column of the view that tells its rows apart';
 	END IF;
-	RETURN QUERY EXECUTE pg_catalog.format(
-		E'SELECT dana.dana_text(%I), dana.dana_predict(%L::pg_catalog.text, %4$s), %3$s FROM %5$s AS r WHERE (%6$s\n)',
-		COALESCE(key, 'ctid'), model, CASE WHEN classes THEN pg_catalog.format('dana.dana_classify(%L::pg_catalog.text, %s)',
-			model, arguments) ELSE 'NULL::pg_catalog.text' END, arguments, source, COALESCE(filter, 'true'));
+	functions := CASE
+		WHEN several THEN 'NULL::pg_catalog.float4, NULL::pg_catalog.text, dana.dana_predict_array(%1$L::pg_catalog.text, %2$s)'
+		WHEN classes THEN 'dana.dana_predict(%1$L::pg_catalog.text, %2$s), dana.dana_classify(%1$L::pg_catalog.text, %2$s), NULL::pg_catalog.float4[]'
+		ELSE 'dana.dana_predict(%1$L::pg_catalog.text, %2$s), NULL::pg_catalog.text, NULL::pg_catalog.float4[]' END;
+	RETURN QUERY EXECUTE pg_catalog.format(E'SELECT dana.dana_text(%I), %s FROM %s AS r WHERE (%s\n)',
+		COALESCE(key, 'ctid'), pg_catalog.format(functions, model, arguments), source, COALESCE(filter, 'true'));
 END
 $$;
 COMMENT ON FUNCTION dana_predict_table IS
-	'Predictions for the rows of a table or view: the key column (by default the primary key, else ctid) as text, the prediction, and of a rule with classes the label that is predicted';
+	'Predictions for the rows of a table or view: the key column (by default the primary key, else ctid) as text; the prediction, or the predictions where a rule predicts several numbers; and of a rule with classes the label that is predicted';
 
 -- How good a model is
 
@@ -483,11 +498,19 @@ COMMENT ON FUNCTION dana.dana_class IS 'The number that a training gives a label
 
 CREATE FUNCTION dana.dana_regression_add(internal, double precision, double precision) RETURNS internal
 	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION dana.dana_regression_add IS 'Transition function of dana_regression_metrics()';
+COMMENT ON FUNCTION dana.dana_regression_add(internal, double precision, double precision) IS 'Transition function of dana_regression_metrics()';
 
 CREATE FUNCTION dana.dana_regression_final(internal) RETURNS jsonb
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana.dana_regression_final IS 'Final function of dana_regression_metrics()';
+
+CREATE FUNCTION dana.dana_regression_add(internal, real[], real[]) RETURNS internal
+	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'dana_regression_add_each';
+COMMENT ON FUNCTION dana.dana_regression_add(internal, real[], real[]) IS 'Transition function of dana_regression_metrics() with several labels';
+
+CREATE FUNCTION dana.dana_regression_final_each(internal) RETURNS jsonb
+	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_regression_final_each IS 'Final function of dana_regression_metrics() with several labels';
 
 CREATE FUNCTION dana.dana_classification_add(internal, double precision, double precision) RETURNS internal
 	LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
@@ -513,6 +536,11 @@ CREATE AGGREGATE dana_regression_metrics(label double precision, prediction doub
 	SFUNC = dana.dana_regression_add, STYPE = internal, FINALFUNC = dana.dana_regression_final, PARALLEL = SAFE
 );
 COMMENT ON AGGREGATE dana_regression_metrics(double precision, double precision) IS 'How far predictions are from labels: rows, mae, rmse, r2, and not_finite, the rows whose label or prediction is NaN or infinite, which have no part in the others, as JSON. Rows with a NULL are left out; NULL where there is no other';
+
+CREATE AGGREGATE dana_regression_metrics(labels real[], predictions real[]) (
+	SFUNC = dana.dana_regression_add, STYPE = internal, FINALFUNC = dana.dana_regression_final_each, PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE dana_regression_metrics(real[], real[]) IS 'The same of rows with several labels and as many predictions: mae, rmse and r2 are means over the labels, and outputs has those of each';
 
 CREATE AGGREGATE dana_classification_metrics(label double precision, prediction double precision) (
 	SFUNC = dana.dana_classification_add, STYPE = internal, FINALFUNC = dana.dana_classification_final, PARALLEL = SAFE
@@ -581,7 +609,7 @@ DECLARE
 BEGIN
 	-- before the folds are trained; what is one, but of other rules, is found behind them
 	SELECT pg_catalog.string_agg(pg_catalog.quote_literal(m), ', ') INTO unknown FROM pg_catalog.unnest(metrics) AS m WHERE m NOT IN ('rmse', 'mae', 'r2',
-		'log_loss', 'accuracy', 'precision', 'recall', 'f1', 'auc', 'confusion', 'classes', 'not_finite', 'other_labels', 'not_predicted');
+		'log_loss', 'accuracy', 'precision', 'recall', 'f1', 'auc', 'confusion', 'classes', 'outputs', 'not_finite', 'other_labels', 'not_predicted');
 	IF unknown IS NOT NULL THEN
 		RAISE invalid_parameter_value USING MESSAGE = pg_catalog.format('there is no metric %s', unknown),
 			HINT = 'There are rmse, mae, r2, for classes log_loss, accuracy, precision, recall, f1, confusion, classes, and for two of them auc.';
@@ -711,7 +739,7 @@ BEGIN
 		SELECT (t ->> 'n'::text)::integer AS n, (t ->> 'fold'::text)::integer AS fold, t -> 'tried'::text AS tried, t FROM pg_catalog.unnest(outcomes) AS t
 	), means AS (
 		SELECT t.n, m.key AS name, pg_catalog.avg((m.value #>> '{}'::text[])::float8) AS mean, pg_catalog.stddev_samp((m.value #>> '{}'::text[])::float8) AS deviation
-		FROM trials AS t, pg_catalog.jsonb_each((t.t -> 'scores'::text) - ARRAY['model', 'version', 'part', 'rows', 'confusion', 'classes']) AS m
+		FROM trials AS t, pg_catalog.jsonb_each((t.t -> 'scores'::text) - ARRAY['model', 'version', 'part', 'rows', 'confusion', 'classes', 'outputs']) AS m
 		GROUP BY t.n, m.key
 	), scored AS (
 		SELECT t.n, t.tried, (pg_catalog.array_agg(t.t ->> 'error'::text ORDER BY t.fold) FILTER (WHERE t.t ? 'error'::text))[1] AS error,

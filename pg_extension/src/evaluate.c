@@ -205,13 +205,15 @@ DANA_FUNCTION(dana_feature_list)
  * as numbers, and as classes where they look like some.
  */
 static char *
-judgement_of(bool classes)
+judgement_of(const char *predicts)
 {
 	const char *classified = dana_extension_name("dana_classification_metrics");
 	const char *other = "pg_catalog.count(*) FILTER (WHERE s.y IS NULL AND s.given)";
 	const char *unpredicted = "pg_catalog.count(s.y) FILTER (WHERE s.p IS NULL)";
 
-	if (!classes)
+	if (strcmp(predicts, "numbers") == 0)
+		return psprintf("%s(s.y, s.p)", dana_extension_name("dana_regression_metrics"));
+	if (strcmp(predicts, "number") == 0)
 		return psprintf("COALESCE(%s(s.y, s.p[1]::pg_catalog.float8, $2), '{}') OPERATOR(pg_catalog.||) "
 						"%s(s.y, s.p[1]::pg_catalog.float8)", classified, dana_extension_name("dana_regression_metrics"));
 	return psprintf("CASE WHEN %s = 0 THEN '{}' ELSE pg_catalog.jsonb_build_object('other_labels', %s) END "
@@ -220,14 +222,27 @@ judgement_of(bool classes)
 					"OPERATOR(pg_catalog.||) %s(s.y, s.p, $3, $2)", other, other, unpredicted, unpredicted, classified);
 }
 
+/* The label's number y, or its labels' numbers, and whether it is given */
 static char *
-label_of(const evaluation *asked, const evaluated_model *model)
+label_of(const evaluation *asked, const evaluated_model *model, bool several)
 {
-	dana_texts labels = dana_json_texts(model->metadata, "labels");
+	dana_texts	labels = dana_json_texts(model->metadata, "labels");
+	const char *label;
 
-	if (labels.count != 1)
+	if (labels.count < 1 || (labels.count > 1 && !several))
 		dana_error(OBJECT_NOT_IN_PREREQUISITE_STATE, "model \"%s\" has no label to compare with", asked->model);
-	return pstrdup(quote_identifier(labels.values[0]));
+	if (several)
+	{
+		StringInfoData list;
+
+		initStringInfo(&list);
+		for (int i = 0; i < labels.count; i++)
+			appendStringInfo(&list, "%s%s", i > 0 ? ", " : "", quote_identifier(labels.values[i]));
+		return psprintf("dana.dana_numbers(%s) AS y", list.data);
+	}
+	label = quote_identifier(labels.values[0]);
+	return psprintf(dana_json_is_null(model->metadata, "classes") ? "dana.dana_number(%s) AS y, (%s) IS NOT NULL AS given"
+					: "dana.dana_class(%s, $3) AS y, (%s) IS NOT NULL AS given", label, label);
 }
 
 /* Classes of the label as a text[]; empty where it is a number */
@@ -251,17 +266,15 @@ evaluate_model(const evaluation *asked, Snapshot snapshot)
 	MemoryContext		  caller = CurrentMemoryContext;
 	const char *predicts = dana_json_string(model.metadata, "predicts");
 	const bool	score = strcmp(predicts, "score") == 0; /* from 0 on it is the second class, a probability from 0.5 on */
-	const char *label = label_of(asked, &model);
+	const char *label = label_of(asked, &model, strcmp(predicts, "numbers") == 0);
+	dana_texts	labels = dana_json_texts(model.metadata, "labels");
 	dana_texts	features = dana_json_texts(model.metadata, "features");
-	dana_texts	needed = {.values = palloc(sizeof(char *) * (Max(features.count, 0) + 1))};
+	dana_texts	needed = {.values = palloc(sizeof(char *) * (Max(features.count, 0) + labels.count))};
 	/* the types of the metrics' arguments are exactly the declared ones; OFFSET: each prediction is made once */
 	char *text = psprintf("SELECT pg_catalog.jsonb_build_object('model', $4, 'version', $5, 'part', $6) "
-						  "OPERATOR(pg_catalog.||) %s FROM (SELECT %s AS y, (%s) IS NOT NULL AS given, "
-						  "dana.dana_scores($1, %s) AS p FROM %s AS r WHERE %s OFFSET 0) AS s",
-						  judgement_of(score || strcmp(predicts, "probability") == 0),
-						  psprintf(dana_json_is_null(model.metadata, "classes") ? "dana.dana_number(%s)"
-																				 : "dana.dana_class(%s, $3)", label),
-						  label, arguments_of(model.metadata), rows.from, rows.condition);
+						  "OPERATOR(pg_catalog.||) %s FROM (SELECT %s, "
+						  "dana.dana_predict_array($1, %s) AS p FROM %s AS r WHERE %s OFFSET 0) AS s",
+						  judgement_of(predicts), label, arguments_of(model.metadata), rows.from, rows.condition);
 	Oid		   types[] = {TEXTOID, FLOAT8OID, TEXTARRAYOID, TEXTOID, INT4OID, TEXTOID};
 	Datum	   values[] = {CStringGetTextDatum(model.reference),
 						   asked->threshold.isnull ? Float8GetDatum(0) : asked->threshold.value, classes_of(&model),
@@ -275,7 +288,8 @@ evaluate_model(const evaluation *asked, Snapshot snapshot)
 
 	for (; needed.count < features.count; needed.count++)
 		needed.values[needed.count] = features.values[needed.count];
-	needed.values[needed.count++] = dana_json_texts(model.metadata, "labels").values[0];
+	for (int i = 0; i < labels.count; i++)
+		needed.values[needed.count++] = labels.values[i];
 	dana_connect();
 	if (OidIsValid(rows.table))
 		require_columns_of(asked->model, &needed, rows.table);

@@ -1,8 +1,7 @@
 /*
- * dana_classification_metrics() and dana_regression_metrics(): aggregates over labels and predictions.
+ * dana_classification_metrics(): aggregates over labels and predictions of classes; and what all metrics have in common.
  *
- * Predictions that are not finite have no metrics, and are counted. Sums are long double, in which no square of a double
- * overflows.
+ * Predictions that are not finite have no metrics, and are counted.
  */
 #include "postgres.h"
 
@@ -12,19 +11,10 @@
 #include "utils/float.h"
 
 #include "dana.h"
+#include "metrics.h"
 
 /* binary32 has no number between 1 and 1 - 2^-24: what is predicted with certainty costs no more where it is wrong */
 #define LEAST_PROBABILITY 0x1p-24
-
-typedef struct regression
-{
-	int64		rows;
-	long double mean;	/* of the labels */
-	long double spread; /* sum of squares of their distances from it (Welford) */
-	long double absolute;
-	long double squared; /* sums of errors */
-	int64		not_finite;
-} regression;
 
 typedef struct scored
 {
@@ -66,9 +56,8 @@ typedef struct classification
 #define ST_DEFINE
 #include "lib/sort_template.h"
 
-/* Whether a row counts; and an aggregate's state, made with the first one that does. NULL, as the result: none has */
-static bool
-metrics_row(FunctionCallInfo fcinfo, Size size, void *state, MemoryContext *context)
+bool
+dana_metrics_row(FunctionCallInfo fcinfo, Size size, void *state, MemoryContext *context)
 {
 	const bool counts = !PG_ARGISNULL(1) && !PG_ARGISNULL(2);
 	void	 **of = state;
@@ -80,9 +69,8 @@ metrics_row(FunctionCallInfo fcinfo, Size size, void *state, MemoryContext *cont
 	return counts;
 }
 
-/* null where it is not known; as jsonb has it, a string where it is not finite */
-static void
-append_metric(StringInfo to, const char *name, bool known, double number)
+void
+dana_append_metric(StringInfo to, const char *name, bool known, double number)
 {
 	if (known && isfinite(number))
 		dana_json_number(to, name, number);
@@ -90,48 +78,10 @@ append_metric(StringInfo to, const char *name, bool known, double number)
 		dana_json_text(to, name, known ? double_to_shortest_decimal(number) : NULL);
 }
 
-static void
-append_ratio(StringInfo to, const char *name, double part, double whole)
+void
+dana_append_ratio(StringInfo to, const char *name, double part, double whole)
 {
-	append_metric(to, name, whole != 0, part / whole);
-}
-
-/* dana_regression_add(state, label, prediction) */
-DANA_FUNCTION(dana_regression_add)
-{
-	MemoryContext context;
-	regression	 *state;
-	long double	  label, error, distance;
-
-	if (!metrics_row(fcinfo, sizeof *state, &state, &context))
-		PG_RETURN_POINTER(state);
-	if (!isfinite(PG_GETARG_FLOAT8(1)) || !isfinite(PG_GETARG_FLOAT8(2)))
-	{
-		state->not_finite++;
-		PG_RETURN_POINTER(state);
-	}
-	label = PG_GETARG_FLOAT8(1);
-	error = label - PG_GETARG_FLOAT8(2);
-	distance = label - state->mean;
-	state->mean += distance / ++state->rows;
-	state->spread += distance * (label - state->mean);
-	state->absolute += fabsl(error);
-	state->squared += error * error;
-	PG_RETURN_POINTER(state);
-}
-
-DANA_FUNCTION(dana_regression_final)
-{
-	const regression *state = (const regression *)PG_GETARG_POINTER(0);
-	StringInfoData	  made;
-
-	dana_json_begin(&made);
-	dana_json_number(&made, "rows", state->rows);
-	append_metric(&made, "mae", state->rows > 0, state->absolute / state->rows);
-	append_metric(&made, "rmse", state->rows > 0, sqrtl(state->squared / state->rows));
-	append_metric(&made, "r2", state->spread != 0, 1 - state->squared / state->spread);
-	dana_json_number(&made, "not_finite", state->not_finite);
-	PG_RETURN_JSONB_P(dana_json_end(&made));
+	dana_append_metric(to, name, whole != 0, part / whole);
 }
 
 /* All rows have the first one's threshold: a metric has one */
@@ -191,7 +141,7 @@ DANA_FUNCTION(dana_classification_add)
 	MemoryContext	context;
 	classification *state;
 
-	if (metrics_row(fcinfo, sizeof *state, &state, &context))
+	if (dana_metrics_row(fcinfo, sizeof *state, &state, &context))
 	{
 		take_threshold(fcinfo, state, 3);
 		keep_pair(state, (scored){PG_GETARG_FLOAT8(2), PG_GETARG_FLOAT8(1)}, context);
@@ -235,7 +185,7 @@ DANA_FUNCTION(dana_classification_add_each)
 	const float4   *scores;
 	int				width;
 
-	if (!metrics_row(fcinfo, sizeof *state, &state, &context))
+	if (!dana_metrics_row(fcinfo, sizeof *state, &state, &context))
 		PG_RETURN_POINTER(state);
 	take_threshold(fcinfo, state, 4);
 	array = PG_GETARG_ARRAYTYPE_P(2);
@@ -305,18 +255,18 @@ of_confusion(const int64 *confusion, int width, const classification *state, boo
 		dana_json_open(&each, NULL, '{');
 		dana_json_text(&each, "class", i < state->names.count ? state->names.values[i] : psprintf("%d", i));
 		dana_json_number(&each, "rows", labelled);
-		append_ratio(&each, "precision", hits, chosen);
-		append_ratio(&each, "recall", hits, labelled);
-		append_ratio(&each, "f1", 2 * hits, labelled + chosen);
+		dana_append_ratio(&each, "precision", hits, chosen);
+		dana_append_ratio(&each, "recall", hits, labelled);
+		dana_append_ratio(&each, "f1", 2 * hits, labelled + chosen);
 		dana_json_close(&each, '}');
 	}
 	dana_json_close(&each, ']');
 	dana_json_number(&made, "rows", rows);
-	append_ratio(&made, "accuracy", right, rows);
-	append_ratio(&made, "precision", precision, occurring);
-	append_ratio(&made, "recall", recall, occurring);
-	append_ratio(&made, "f1", f1, occurring);
-	append_metric(&made, "log_loss", known && rows > 0, state->loss / Max(rows, 1));
+	dana_append_ratio(&made, "accuracy", right, rows);
+	dana_append_ratio(&made, "precision", precision, occurring);
+	dana_append_ratio(&made, "recall", recall, occurring);
+	dana_append_ratio(&made, "f1", f1, occurring);
+	dana_append_metric(&made, "log_loss", known && rows > 0, state->loss / Max(rows, 1));
 	dana_json_number(&made, "not_finite", state->not_finite);
 	appendStringInfo(&made, ",\"classes\":%s", each.data);
 	if (width <= SHOWN_CLASSES)
@@ -395,12 +345,12 @@ DANA_FUNCTION(dana_classification_final)
 	}
 	dana_json_begin(&made);
 	dana_json_number(&made, "rows", state->count);
-	append_ratio(&made, "accuracy", tp + tn, state->count);
-	append_ratio(&made, "precision", tp, tp + fp);
-	append_ratio(&made, "recall", tp, tp + fn);
-	append_ratio(&made, "f1", 2 * tp, 2 * tp + fp + fn);
-	append_metric(&made, "log_loss", state->probable && state->count > 0, loss / Max(state->count, 1));
-	append_ratio(&made, "auc", wins, (double)(tp + fn) * (fp + tn));
+	dana_append_ratio(&made, "accuracy", tp + tn, state->count);
+	dana_append_ratio(&made, "precision", tp, tp + fp);
+	dana_append_ratio(&made, "recall", tp, tp + fn);
+	dana_append_ratio(&made, "f1", 2 * tp, 2 * tp + fp + fn);
+	dana_append_metric(&made, "log_loss", state->probable && state->count > 0, loss / Max(state->count, 1));
+	dana_append_ratio(&made, "auc", wins, (double)(tp + fn) * (fp + tn));
 	dana_json_open(&made, "confusion", '{');
 	dana_json_number(&made, "tp", tp);
 	dana_json_number(&made, "fp", fp);

@@ -1,6 +1,6 @@
 /*
- * dana_predict(), dana_classify() and dana_probabilities(): evaluate a model's predictor in this backend, without a
- * worker.
+ * dana_predict(), dana_predict_array(), dana_classify() and dana_probabilities(): evaluate a model's predictor in this
+ * backend, without a worker.
  *
  * What a training did to columns (encode.c) is done to the features of a call (inputs.c). A NULL that nothing is put in
  * the place of makes the prediction NULL.
@@ -58,6 +58,7 @@ typedef struct loaded_model
 	dana_numbers	*numbers; /* of the features */
 	dana_texts		 classes; /* of the rule's label; count -1: it is a number */
 	bool			 probable; /* predictions are probabilities of them */
+	bool			 several; /* predictions are several numbers, and none of a class */
 } loaded_model;
 
 /* The models of a query; lives in fn_extra */
@@ -123,6 +124,7 @@ load_model(FunctionCallInfo fcinfo, const char *reference, loaded_model *model)
 		dana_error(DATA_CORRUPTED, "model \"%s\" has %d features and encodes %d", reference, features.count, count);
 	predicts = dana_json_string(metadata, "predicts");
 	model->probable = strcmp(predicts, "probability") == 0;
+	model->several = strcmp(predicts, "numbers") == 0;
 	model->classes = dana_json_texts(metadata, "classes");
 	if (!model->probable && strcmp(predicts, "score") != 0)
 		model->classes.count = -1;
@@ -284,6 +286,11 @@ DANA_FUNCTION(dana_predict)
 	const float	 *result = predict_row(fcinfo, &model);
 	int			  class;
 
+	if (model != NULL && model->several)
+		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						errmsg("model \"%s\" predicts %u numbers, and dana_predict() returns one", model->name,
+							   model->program.width),
+						errhint("dana_predict_array() returns all of them; (dana_predict_array(...))[1] is the first.")));
 	if (result == NULL)
 		PG_RETURN_NULL();
 	if (model->program.width == 1)
@@ -302,7 +309,8 @@ DANA_FUNCTION(dana_classify)
 	if (model != NULL && model->classes.count < 0)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						errmsg("model \"%s\" tells no classes apart", model->name),
-						errhint("Its rule does with dana.output(classes=...). dana_predict() gives its numbers.")));
+						errhint("Its rule does with dana.output(classes=...). %s gives what it predicts.",
+								model->several ? "dana_predict_array()" : "dana_predict()")));
 	if (result == NULL || class < 0 || class >= model->classes.count)
 		PG_RETURN_NULL();
 	PG_RETURN_TEXT_P(cstring_to_text(model->classes.values[class]));
@@ -336,14 +344,15 @@ DANA_FUNCTION(dana_probabilities)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						errmsg("model \"%s\" predicts no probabilities", model->name),
 						errdetail("A rule does whose prediction is a softmax, or of two classes a sigmoid."),
-						errhint("dana_classify() gives the class, dana_predict() what the rule predicts.")));
+						errhint(model->several ? "dana_predict_array() gives what the rule predicts."
+											   : "dana_classify() gives the class, dana_predict() what the rule predicts.")));
 	if (result == NULL)
 		PG_RETURN_NULL();
 	PG_RETURN_DATUM(predicted_array(model, result, true));
 }
 
-/* dana.dana_scores(model, features ...): all numbers of a prediction */
-DANA_FUNCTION(dana_scores)
+/* dana_predict_array(model, features ...): all numbers of a prediction */
+DANA_FUNCTION(dana_predict_array)
 {
 	loaded_model *model;
 	const float	 *result = predict_row(fcinfo, &model);

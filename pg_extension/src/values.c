@@ -305,6 +305,56 @@ DANA_FUNCTION(dana_number)
 	PG_RETURN_FLOAT8(dana_number_of(type, PG_GETARG_DATUM(0)));
 }
 
+/* Writes the numbers of arguments; a function of its own: see numerics.h on brackets and loops */
+static pg_noinline void
+write_numbers(const dana_numbers *numbers, int count, float *to)
+{
+	unsigned mode = dn_enter();
+
+	for (int i = 0; i < count; i++)
+	{
+		dana_numbers_write(&numbers[i], 0, to);
+		to += numbers[i].count;
+	}
+	dn_leave(mode);
+}
+
+/* dana_numbers(value, ...): the numbers of labels one after the other, as a training sees them; NULL where one is */
+DANA_FUNCTION(dana_label_numbers)
+{
+	const int	  count = PG_NARGS();
+	dana_type	 *types = fcinfo->flinfo->fn_extra;
+	dana_numbers *numbers = palloc(sizeof(dana_numbers) * count);
+	Datum		 *made;
+	float		 *values;
+	int			  total = 0;
+
+	if (types == NULL)
+	{
+		types = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, sizeof(dana_type) * count);
+		for (int i = 0; i < count; i++)
+			if (!dana_type_of(get_fn_expr_argtype(fcinfo->flinfo, i), &types[i]))
+				dana_error(DATATYPE_MISMATCH, "a value of type %s is not a number",
+						   format_type_be(get_fn_expr_argtype(fcinfo->flinfo, i)));
+		fcinfo->flinfo->fn_extra = types;
+	}
+	for (int i = 0; i < count; i++)
+	{
+		if (PG_ARGISNULL(i))
+			PG_RETURN_NULL();
+		dana_numbers_of(&types[i], PG_GETARG_DATUM(i), &numbers[i]);
+		if (numbers[i].present != NULL)
+			PG_RETURN_NULL();
+		total += numbers[i].count;
+	}
+	values = palloc(sizeof(float) * Max(total, 1));
+	write_numbers(numbers, count, values);
+	made = palloc(sizeof(Datum) * Max(total, 1));
+	for (int i = 0; i < total; i++)
+		made[i] = Float4GetDatum(values[i]);
+	PG_RETURN_ARRAYTYPE_P(construct_array(made, total, FLOAT4OID, sizeof(float4), true, TYPALIGN_INT));
+}
+
 char *
 dana_text_expression(const char *column, Oid type)
 {

@@ -110,6 +110,30 @@ def test_predictions_as_csv(db: Connection, pg_uri: str, tmp_path: Path, capsys:
         main(["predict", "[good]", "--source", "ranked.rows", "--query", "SELECT 1", "--dsn", pg_uri])
 
 
+SEVERAL = """
+import dana
+w = dana.model([2])
+x = dana.input()
+y = dana.output()
+several = dana.algo(w, x, y)
+several.setModel(w - 0.1 * (w * x - (1 - dana.arange(2)) * y) * x)
+several.setPrediction(w * x)
+"""
+
+
+def test_several_numbers_as_csv(db: Connection, pg_uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    db.create_rule("several", SEVERAL)
+    db.train("several", "ranked.rows", model="[good]", features=["a"], label="y")
+    expected = db.session.execute("SELECT k, dana_predict_array('[good]', a) FROM ranked.rows").fetchall()
+    assert main(["predict", "[good]", "--source", "ranked.rows", "--dsn", pg_uri]) == OK
+    head, *rows = csv.reader(capsys.readouterr().out.splitlines())
+    assert head == ["k", "prediction_1", "prediction_2"]
+    assert [(int(k), [float(one) for one in values]) for k, *values in rows] == expected
+    assert main(["predict", "[good]", "--query", "SELECT NULL::real AS a", "--dsn", pg_uri]) == OK
+    assert capsys.readouterr().out.splitlines() == ["prediction_1,prediction_2", ","]
+    db.drop_rule("several")
+
+
 def test_each_option_of_a_training_is_one_of_the_command() -> None:
     options = parser().parse_args(["train", "rule", "t"])
     assert set(training_options(options, TrainOptions)) == set(TrainOptions.__annotations__)

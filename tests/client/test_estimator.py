@@ -22,6 +22,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dana import estimator as module
 from dana.client.connection import Connection
+from dana.client.outcomes import Evaluation
+from dana.errors import UsageError
 from dana.estimator import DanaClassifier, DanaRegressor
 from dana.server.places import PAPER
 
@@ -140,6 +142,60 @@ def test_rows_that_come_class_by_class(pg_uri: str, session: psycopg.Connection[
     with Connection(psycopg.connect(pg_uri)) as db:
         weights = [next(iter(db.parameters(each.model_).values())).tobytes() for each in (first, same, other)]
     assert weights[0] == weights[1] != weights[2]
+
+
+TASKS = """
+import dana
+n = dana.dim()
+k = dana.dim()
+W = dana.model([k, n])
+x = dana.input([n])
+y = dana.output([k])
+tasks = dana.algo(W, x, y)
+p = dana.sigma(W * x, 2)
+tasks.setModel(W - 0.2 * tasks.merge(dana.expand(p - y, 2) * x, 16, "+") / 16)
+tasks.setPrediction(p)
+tasks.setEpochs(30)
+"""
+
+
+def test_several_numbers(pg_uri: str, session: psycopg.Connection[Any]) -> None:
+    with Connection(psycopg.connect(pg_uri, autocommit=True)) as db:
+        db.create_rule("tasks", TASKS)
+        x = np.random.default_rng(2).standard_normal((200, 3)).astype(np.float32)
+        y = x @ np.array([[1, 2], [-1, 0], [0.5, 3]])
+        fitted = DanaRegressor("tasks", dsn=pg_uri).fit(x, y)
+        predicted = fitted.predict(x)
+        assert predicted.shape == (200, 2)
+        np.testing.assert_allclose(predicted, y, atol=0.01)
+        assert fitted.score(x, y) > 0.999
+        assert fitted.predict(x[:1]).shape == (1, 2)
+        # the same from the client
+        rows = db.predict(fitted.model_, {"x": x})
+        assert list(rows.columns) == ["prediction_1", "prediction_2"]
+        np.testing.assert_array_equal(rows.to_numpy(), predicted.astype(np.float32))
+        with pytest.raises(UsageError, match="column to keep must not be called prediction_2"):
+            db.predict(fitted.model_, {"x": x, "prediction_2": y[:, 0]}, columns=["prediction_2"])
+        with pytest.raises(UsageError, match="tells no classes apart"):
+            db.classify(fitted.model_, {"x": x})
+        missing = db.predict(fitted.model_, query="SELECT NULL::real[] AS x")
+        assert missing.isna().to_numpy().tolist() == [[True, True]]
+        found = db.evaluate(fitted.model_, {"x": x, "y": y})
+        assert list(found)[-1] == "outputs"
+        assert found["r2"] > 0.999
+        assert found.per_output().shape == (2, 3)
+        assert found.to_frame().shape[0] == 1
+        ((titles, lines),) = found.tables()
+        assert titles == ["output", "r2", "rmse", "mae"]
+        assert [line[0] for line in lines] == [1, 2]
+        with pytest.raises(UsageError, match="not of several numbers"):
+            Evaluation({"r2": 0.5}).per_output()
+        classifier = DanaClassifier("tasks", dsn=pg_uri)
+        vars(classifier).update({name: each for name, each in vars(fitted).items() if name.endswith("_")})
+        with pytest.raises(ValueError, match="predicts 2 numbers, which choose no class"):
+            classifier.predict(x)
+    with pytest.raises(ValueError, match="y should be a 1d array"):
+        DanaRegressor(dsn=pg_uri).fit(x, y)
 
 
 def test_a_search_over_parameters(pg_uri: str, session: psycopg.Connection[Any]) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from dana import rules
 from dana.interchange.stored import StoredModel
 from dana.predictor.program import decode_predictor, encode_predictor
+from dana.runtime.classes import prediction_kind
 from dsl import compile_rule
 from dsl.hdfg.graph import Graph, Op
 from dsl.hdfg.init import OF_COLUMNS
@@ -75,6 +76,7 @@ def case(graph: Graph, columns: dict[str, Floats], *, seed: int, classes: tuple[
         labels=("y",),
         classes=classes,
         program=decode_predictor(encode_predictor(graph)),
+        predicts=prediction_kind(graph),
     )
     return Case(model=model, rows=np.asarray(rows, np.float32), expected=np.asarray(expected, np.float32))
 

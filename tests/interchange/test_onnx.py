@@ -26,10 +26,10 @@ def run(made: bytes, rows: np.ndarray) -> np.ndarray:
     vector = next((found[name] for name in ("probabilities", "scores") if name in found), None)
     prediction = np.asarray(found["prediction"])
     assert prediction.dtype == np.float32
-    assert prediction.shape == (len(rows),)
     if vector is None:
         assert names == ["prediction"]
         return prediction
+    assert prediction.shape == (len(rows),)
     assert names[-1] == "prediction"
     if "label" in names:
         assert names.index("label") == 0  # as skl2onnx has it, for who takes outputs by their place
@@ -116,6 +116,9 @@ OPERATIONS = {
         "W, v, x",
         "dana.sigma(v * dana.max(dana.sigma(W * x, 2), 0), 1)",
     ),
+    "several numbers": ("W = dana.model([5, 7]); x = dana.input([7])", "W, x", "dana.sigmoid(dana.sigma(W * x, 2))"),
+    "the model and a number": (*ONE, "w + 0 * dana.sigma(x, 1)"),
+    "several features": (*ONE, "x"),
     "sum of columns": ("W = dana.model([5, 7]); x = dana.input([7])", "W, x", "dana.sigma(dana.sigma(W, 1) * x, 1)"),
     "rows": ("U = dana.model([12, 7]); x = dana.input([7]); i = dana.input()", "U, x, i", "dana.sigma(U[i] * x, 1)"),
     "scalars": ("w = dana.model(); x = dana.input()", "w, x", "dana.sigmoid(w * x)"),
@@ -134,7 +137,10 @@ def operation_case(name: str) -> Case:
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_operations(name: str) -> None:
     made = operation_case(name)
-    made.check(run(onnx_model(made.model), made.rows))
+    for rows in (made.rows[:0], made.rows[:1], made.rows):
+        found = run(onnx_model(made.model), rows)
+        assert found.shape == made.expected[: len(rows)].shape
+    made.check(found)
 
 
 @pytest.mark.parametrize("name", COMPOSED)

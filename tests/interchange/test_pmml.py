@@ -46,6 +46,13 @@ def test_weighted_sums(name: str) -> None:
     made.check(PMMLLinearRegression(io.StringIO(text)).predict(made.rows))
 
 
+def test_several_numbers_are_refused() -> None:
+    made = rule_case("W = dana.model([5, 7]); x = dana.input([7])", "W, x", "dana.sigma(W * x, 2)", {"x": (7,)})
+    with pytest.raises(UsageError, match="no form for the 5 numbers that model 'm' predicts") as raised:
+        pmml(made.model)
+    assert "ONNX" in raised.value.hint
+
+
 def test_exponential() -> None:
     """The library leaves the normalisation to its caller."""
     made = library_case("poisson")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dana.report.metrics import by_class, confusion, left_out, single
+from dana.report.metrics import by_class, by_output, confusion, left_out, single
 
 TWO = {"auc": 0.9, "rows": 10, "f1": 0.5, "confusion": {"tp": 1, "fp": 2, "fn": 3, "tn": 4}, "not_finite": 0}
 MANY: dict[str, Any] = {
@@ -45,6 +45,12 @@ def test_each_class() -> None:
     assert titles == ["rows", "recall", "F1"]
     assert rows == [("ash", ["1,234", "0.8333", "none"]), ("oak", ["6", "1", "0.5"])]
     assert by_class(TWO) == ([], [])
+    outputs = [{"r2": 0.5, "mae": 1.0}, {"r2": None, "mae": 2.5}]
+    assert single({"r2": 0.5, "outputs": outputs}) == [("R²", "0.5")]
+    assert by_output({"outputs": outputs}) == (
+        ["R²", "mean absolute error"],
+        [("1", ["0.5", "1"]), ("2", ["none", "2.5"])],
+    )
 
 
 def test_what_is_left_out() -> None:
