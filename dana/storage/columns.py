@@ -39,14 +39,18 @@ def column_schema(columns: Mapping[str, NDArray[Any]], relation: str = "columns"
     if not 1 <= len(columns) <= MAX_COLUMNS:
         raise UsageError(f"a table has from 1 to {MAX_COLUMNS} columns, not {len(columns)}")
     return TableSchema(
-        relation=relation, attributes=tuple(_attribute(name, np.shape(values)) for name, values in columns.items())
+        relation=relation,
+        attributes=tuple(
+            column_attribute(name, values.shape[1] if values.ndim > 1 else None) for name, values in columns.items()
+        ),
     )
 
 
-def _attribute(name: str, shape: tuple[int, ...]) -> Attribute:
-    if len(shape) < 2:
+def column_attribute(name: str, elements: int | None = None) -> Attribute:
+    """A column of float4, or of arrays of it."""
+    if elements is None:
         return Attribute(name=name, type_oid=700, type_name="real", length=4, align="i")
-    return Attribute(name=name, type_oid=1021, type_name="real[]", length=-1, align="i", array_length=shape[1])
+    return Attribute(name=name, type_oid=1021, type_name="real[]", length=-1, align="i", array_length=elements)
 
 
 def column_pages(columns: Mapping[str, NDArray[Any]], *, page_size: int = 8192) -> NDArray[np.uint8]:
