@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, overload
 from dana.errors import UsageError
 
 if TYPE_CHECKING:
-    from dsl import Rule
+    from dana.trainable import TrainableRule
 
 
 class NotInRule(RuntimeError):
@@ -382,7 +382,7 @@ def column_scale(value: Value) -> Start:
 all = AllTuples()
 
 
-def rule(function: Callable[[], object]) -> Rule:
+def rule(function: Callable[[], object]) -> TrainableRule:
     """Make the body of a function a rule; the function is read, never called.
 
     Numbers that the function takes from the module around it become part of the rule. What is legal and surely not
@@ -404,15 +404,18 @@ def rule(function: Callable[[], object]) -> Rule:
     UsageError
         Python does not know the function's text, as in its own shell.
     """
-    from dsl.embed import rule_from_function  # the front end is loaded only when it is needed
+    from dana.trainable import TrainableRule  # the front end is loaded only when it is needed
+    from dsl.embed import function_source
 
     try:
-        rule = rule_from_function(function)
+        source = function_source(function)
     except OSError:
         raise UsageError(
             f"the text of {getattr(function, '__name__', 'the rule')} is needed, and Python did not keep it",
             hint="Write the function into a file or a notebook; create_rule also takes a rule as text.",
         ) from None
+    rule = TrainableRule(source.text, filename=source.filename, first_line=source.first_line)
+    _ = rule.hdfg
     if rule.warnings:
         warnings.warn(rule.report, stacklevel=2)
     return rule

@@ -1,6 +1,6 @@
 """Rule files: a path in, a rule out. Nothing in the file is executed.
 
-In: a path. Out: the text, or the `dsl.Rule`. It must not import the front end before a rule is loaded.
+In: a path. Out: the text, or the rule, to look at and to try. It must not import the front end before a rule is loaded.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dana.errors import UsageError
 
 if TYPE_CHECKING:
-    from dsl import Rule
+    from dana.trainable import TrainableRule
 
 
 def read_rule(file: str | PathLike[str]) -> str:
@@ -32,11 +32,12 @@ def read_rule(file: str | PathLike[str]) -> str:
         raise UsageError(f"{file} must be UTF-8 text; byte {error.start} is not") from None
 
 
-def load(file: str | PathLike[str]) -> Rule:
+def load(file: str | PathLike[str]) -> TrainableRule:
     """Read and compile a rule file; it is parsed, never executed.
 
     What is legal and surely not meant becomes a `UserWarning`. The rule has `name`, `source` and `hdfg`, the dataflow
-    graph, which draws itself: as text where it is printed, as a picture where a notebook shows it.
+    graph, which draws itself: as text where it is printed, as a picture where a notebook shows it. `fit`, `predict` and
+    `step` try it on arrays.
 
     Raises
     ------
@@ -45,9 +46,10 @@ def load(file: str | PathLike[str]) -> Rule:
     dsl.RuleError
         The text is no rule; the message shows every error in its place.
     """
-    from dsl import compile_rule
+    from dana.trainable import TrainableRule
 
-    rule = compile_rule(read_rule(file), filename=str(file))
+    rule = TrainableRule(read_rule(file), filename=str(file))
+    _ = rule.hdfg
     if rule.warnings:
         warnings.warn(rule.report, stacklevel=2)
     return rule

@@ -1,6 +1,6 @@
 """A rule written as a Python function.
 
-Comes in: a function under `@dana.rule`. Goes out: a `Rule` whose text stands alone: the imports and numbers that the
+Comes in: a function under `@dana.rule`. Goes out: a rule's text that stands alone: the imports and numbers that the
 function takes from its module are written above it. Must not: call the function.
 """
 
@@ -10,18 +10,16 @@ import inspect
 from collections.abc import Callable
 from types import ModuleType
 
-from dsl.frontend.rule import Rule
 from dsl.semantics.library import NAMES
 from dsl.semantics.modules import MODULES
+from dsl.source import Source
 
 
-def rule_from_function(function: Callable[[], object]) -> Rule:
-    """Return the rule that a function's body is.
+def function_source(function: Callable[[], object]) -> Source:
+    """Return the text of the rule that a function's body is.
 
     Raises
     ------
-    RuleError
-        With every error of the rule.
     OSError
         If Python does not know the function's source, as in `exec`.
     """
@@ -30,9 +28,7 @@ def rule_from_function(function: Callable[[], object]) -> Rule:
     indent = lines[0][: len(lines[0]) - len(lines[0].lstrip())]  # kept, so that columns are those of the file
     text = "".join(f"{indent}{line}\n" for line in preamble) + "".join(lines)
     filename = inspect.getsourcefile(function) or "<function>"
-    rule = Rule(text, filename=filename, first_line=first - len(preamble))
-    _ = rule.hdfg
-    return rule
+    return Source(text=text, filename=filename, first_line=first - len(preamble))
 
 
 def _preamble(function: Callable[[], object]) -> list[str]:

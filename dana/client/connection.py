@@ -6,11 +6,12 @@ SQL surface that psql has; nothing here compiles or trains.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace as replaced
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 import numpy as np
 import psycopg
@@ -302,6 +303,7 @@ class Connection(PredictingSession):
         """The jobs of your roles, the newest first, at most so many."""
         return jobs(self.session, limit=limit)
 
+    @overload
     def explain(
         self,
         rule: str,
@@ -309,8 +311,30 @@ class Connection(PredictingSession):
         *,
         device: str | None = None,
         search: bool = False,
+        format: Literal["text"] = "text",
         **options: Unpack[TrainOptions],
-    ) -> Explanation:
+    ) -> Explanation: ...
+    @overload
+    def explain(
+        self,
+        rule: str,
+        source: str | LoadedTable | None = None,
+        *,
+        device: str | None = None,
+        search: bool = False,
+        format: Literal["json"],
+        **options: Unpack[TrainOptions],
+    ) -> dict[str, Any]: ...
+    def explain(
+        self,
+        rule: str,
+        source: str | LoadedTable | None = None,
+        *,
+        device: str | None = None,
+        search: bool = False,
+        format: str = "text",
+        **options: Unpack[TrainOptions],
+    ) -> Explanation | dict[str, Any]:
         """What a training would run on, and how fast (``dana_explain``); ``print`` it. Nothing is trained.
 
         Parameters
@@ -319,9 +343,12 @@ class Connection(PredictingSession):
             Name of an FPGA.
         search
             Explain the best machine for it, not the one that the training would take.
+        format
+            ``text``, or ``json``: the numbers, in dicts.
         """
-        arguments = self._asked(rule, source) | {"training": given(options), "device": device, "search": search}
-        return Explanation("\n".join(row[0] for row in lines(self.session, "dana_explain", arguments)))
+        asked = {"training": given(options), "device": device, "search": search, "format": format}
+        text = "\n".join(row[0] for row in lines(self.session, "dana_explain", self._asked(rule, source) | asked))
+        return dict(json.loads(text)) if format == "json" else Explanation(text)
 
     def curve(self, run: int | TrainResult) -> Curve:
         """The epochs of a run, given its number or its result: losses, rows, cycles, seconds; a notebook draws them.

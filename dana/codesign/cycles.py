@@ -115,11 +115,16 @@ def measure_cycles(bundle: Bundle, sample: Sample) -> Cycles:
     step = batch // int(np.gcd(batch, sample.rows))
     times = max(-(-wanted // sample.rows), -(-8 * config.striders // sample.pages))
     times = -(-times // step) * step if step * sample.rows <= most else times
-    pages = times * sample.pages
+    long = 2 * times
+    if bundle.batch == WHOLE_EPOCH:
+        # an epoch is one batch, whose rounds the merge stack must count; of one page, all cycles are the page's
+        long = min(long, max(1, (bundle.round_tuples << bundle.levels) // sample.rows))
+        times = long // 2
+    pages = (long - times) * sample.pages
     simulator = Simulator(config)
     try:
         simulator.load(bundle)
-        first, second = _run(simulator, sample, times), _run(simulator, sample, 2 * times)
+        first, second = _run(simulator, sample, times), _run(simulator, sample, long)
     finally:
         simulator.close()
     slope = (second.cycles - first.cycles) / pages
@@ -128,7 +133,7 @@ def measure_cycles(bundle: Bundle, sample: Sample) -> Cycles:
         config=config,
         tuples=tuples,
         page=slope,
-        fixed=first.cycles - slope * pages,
+        fixed=second.cycles - slope * long * sample.pages,
         link=config.page_beats,
         unpacker=tuples * sum(column.beats(config.lanes) for column in bundle.columns) + 1,
         engine=(second.engine_busy - first.engine_busy) / pages,

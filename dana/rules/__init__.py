@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from dana.errors import UsageError
 
 if TYPE_CHECKING:
-    from dsl import Rule
+    from dana.trainable import TrainableRule
 
 __all__ = ["FOLDER", "NAMES", "summary", "text"]
 
@@ -61,9 +61,9 @@ def summary(name: str) -> str:
     return description.partition("\n")[0]
 
 
-def __getattr__(name: str) -> Rule:
+def __getattr__(name: str) -> TrainableRule:
     if name not in NAMES:
         raise AttributeError(f"module 'dana.rules' has no attribute {name!r}")
-    from dsl import compile_rule
+    from dana.trainable import TrainableRule
 
-    return compile_rule(text(name), filename=f"dana/rules/{name}.py")
+    return TrainableRule(text(name), filename=f"dana/rules/{name}.py")

@@ -8,19 +8,21 @@ must not open a connection.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dana.codesign.sample import fits
 from dana.runtime.machines import feed_pages
 from dana.runtime.stopping import run
-from dana.runtime.trainer import Notice, Relation, Sink, Training, TrainRequest
+from dana.runtime.trainer import Notice, Relation, Sink, Stream, Training, TrainRequest
 from dana.runtime.training import MachineTrainer
 from dana.runtime.weights import bind_request
 from dana.storage.columns import column_pages, column_schema
+from dana.storage.parts import build_part_pages
 from dsl import compile_rule
 from dsl.hdfg.graph import Graph, Op
 from dsl.hdfg.interpreter import Interpreter
@@ -70,11 +72,13 @@ class Trained:
     def predict(self, columns: Columns) -> Floats:
         """The rule's prediction for each row of a table that has the feature columns; a vector has shape (rows, k)."""
         values: dict[str, Floats] = {}
-        names = iter(self.features)
+        each = [np.asarray(columns[name], dtype=np.float32) for name in self.features]
+        features = np.concatenate([column.reshape(len(column), -1) for column in each], axis=1)
+        taken = 0
         for node in (self.graph.nodes[k] for k in self.graph.inputs if self.graph.nodes[k].op is Op.INPUT):
             shape = self.graph.concrete_shape(node.id)
-            taken = [np.asarray(columns[next(names)], dtype=np.float32) for _ in range(prod(shape))]
-            values[str(node.name)] = np.stack(taken, axis=1).reshape(-1, *shape)
+            values[str(node.name)] = features[:, taken : taken + prod(shape)].reshape(-1, *shape)
+            taken += prod(shape)
         return Interpreter(self.graph, numerics).predict(values, self.models, self.metas)
 
 
@@ -93,6 +97,7 @@ def train(
     standardize: bool | None = None,
     weight: str | None = None,
     class_weight: Mapping[str, float] | str | None = None,
+    models: Mapping[str, Floats] | None = None,
 ) -> Trained:
     """Train a rule over columns of numbers, as ``dana_train`` does over a table of them.
 
@@ -101,7 +106,9 @@ def train(
     source
         Text of the rule.
     columns
-        Values of shape (rows,) by name; rounded to binary32.
+        Values of shape (rows,), or (rows, elements) for an array, by name; rounded to binary32.
+    models
+        Values that they begin with, states included; None: as the rule says.
     features, label, epochs, patience, tolerance, hyper, backend, design, standardize, weight, class_weight
         As for ``dana_train``; a NaN or an infinity is an error.
 
@@ -111,12 +118,20 @@ def train(
         Rule, columns and arguments do not go together.
     """
     columns, classes = _numbered(compile_rule(source, filename="rule").hdfg, columns, label, hyper or {})
-    schema = column_schema(list(columns))
-    pages = column_pages(columns, page_size=PAGE_SIZE)
+    schema = column_schema(columns)
+    # rows that no page holds come as they do from a backend
+    rows = not fits(schema, page_size=PAGE_SIZE)
+    pages = None if rows else column_pages(columns, page_size=PAGE_SIZE)
     request = TrainRequest(
         rule="rule",
         source=source,
-        relation=Relation(name=schema.relation, pages=len(pages), page_size=PAGE_SIZE, attributes=schema.attributes),
+        relation=Relation(
+            name=schema.relation,
+            pages=None if pages is None else len(pages),
+            page_size=PAGE_SIZE,
+            attributes=schema.attributes,
+            rows=rows,
+        ),
         features=None if features is None else tuple(features),
         label=label,
         epochs=epochs,
@@ -129,10 +144,12 @@ def train(
         standardize=standardize,
         weight=weight,
         class_weight=class_weight,
+        warm_start_from=models,
     )
     training = MachineTrainer().open(request, _ignored)
     try:
-        outcome = run(training, request, feed=lambda sink: _feed(training, sink, pages), notify=_ignored)
+        fed = _frames(columns, training.stream) if pages is None else pages
+        outcome = run(training, request, feed=lambda sink: _feed(training, sink, fed), notify=_ignored)
     finally:
         training.close()
     result = outcome.result
@@ -168,6 +185,18 @@ def _numbered(
         return columns, tuple(str(k) for k in range(int(found[-1]) + 1))
     numbers = np.where(np.isfinite(values), np.searchsorted(found, values), values)
     return {**columns, name: numbers.astype(np.float32)}, tuple(f"{value:g}" for value in found)
+
+
+def _frames(columns: Columns, stream: Stream | None) -> NDArray[np.uint8]:
+    """The frames that a training asks for."""
+    assert stream is not None, "rows come as frames"
+    names = list(columns)
+    asked = {names[number - 1]: np.asarray(columns[names[number - 1]]) for number in stream.numbers}
+    if not stream.part:
+        return column_pages(asked, page_size=stream.page_size)
+    schema = replace(column_schema(asked), part=stream.part)
+    made = build_part_pages(schema, zip(*asked.values(), strict=True), page_size=stream.page_size)
+    return np.frombuffer(made, dtype=np.uint8).reshape(-1, stream.page_size)
 
 
 def _feed(training: Training, sink: Sink, pages: NDArray[np.uint8]) -> int:

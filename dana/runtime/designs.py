@@ -223,7 +223,7 @@ def compile_design(
         replace(binding, graph=bound),
         request.relation.schema,
         design=on_pages(request.design, request.relation.page_size),
-        max_tuples=_tuple_bound(request),
+        max_tuples=tuple_bound(request),
         notes=plan,
     )
     return _unpack(bundle)
@@ -240,7 +240,7 @@ def pass_results(request: TrainRequest) -> Results:
     design = compile_design(request)
     config, schema = design.bundle.config, request.relation.schema
     binding = bind_request(compile_rule(request.source, filename=request.rule).hdfg, request, design.extents)
-    engine = compile_engine(binding.graph, config, max_tuples=_tuple_bound(request))
+    engine = compile_engine(binding.graph, config, max_tuples=tuple_bound(request))
     return run(ACCESS, {**engine.results, "schema": schema, "uses": binding.uses})
 
 
@@ -302,7 +302,7 @@ def chosen_extents(defaults: Mapping[str, int], hyper: Json) -> dict[str, int]:
     return {name: _whole(f"{name!r} is an extent of the rule", hyper[name]) for name in defaults if name in hyper}
 
 
-def _tuple_bound(request: TrainRequest) -> int:
+def tuple_bound(request: TrainRequest) -> int:
     """More tuples than the table has; a power of two, so that a growing table seldom needs a new design."""
     if request.relation.pages is None:
         return MAX_TUPLES
@@ -323,7 +323,7 @@ def _key(request: TrainRequest, batch: int | None, extents: Mapping[str, int], j
         request.weight,
         request.class_weight is not None,
         sorted(on_pages(request.design, request.relation.page_size).items()),
-        _tuple_bound(request),
+        tuple_bound(request),
         batch,
         sorted(extents.items()),
         judges,

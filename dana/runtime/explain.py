@@ -19,6 +19,7 @@ from dana.runtime.designs import Design, DesignStore, chosen_extents
 from dana.runtime.streams import plan_stream
 from dana.runtime.trainer import ExplainRequest, Json, Stream, TrainRequest
 from dana.runtime.weights import bind_request
+from dana.runtime.why import why
 from dsl import compile_rule
 from hwgen.devices import Device, device_names, load_device
 from hwgen.spec.bundle import WHOLE_EPOCH
@@ -45,6 +46,7 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
         training.relation.schema, page_size=bundle.config.page_size, tuples=_per_page(request, training, stream)
     )
     cycles = measure_cycles(bundle, sample)
+    searched = training if found is None else replace(training, design=found.overrides)
     pages = training.relation.pages
     if pages is None and request.rows is not None:
         pages = sample.pages_of(request.rows)
@@ -70,6 +72,7 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
             "tuples_of_a_round": bundle.round_tuples,
         },
         "cycles": _cycles(cycles),
+        "why": why(searched, replace(design, bundle=bundle), sample, cycles),
         "epoch": None if pages is None else _epoch(cycles, pages),
         "area": _area(bundle.config, device),
         "search": None if found is None else _searched(found),
@@ -195,6 +198,7 @@ def lines(explained: Json) -> list[str]:
         f"  busy: link {busy['link']:.0%}, unpacker {busy['unpacker']:.0%}, engine {busy['engine']:.0%}, "
         f"units {busy['units']:.0%}",
     ]
+    made.append(f"  why: {explained['why']['text']}")
     epoch = explained["epoch"]
     if epoch is not None:
         made.append(

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from dsl.binary32 import round32
 from dsl.hdfg.arithmetic import Arithmetic, Floats
 from dsl.hdfg.evaluate import DataError, Evaluator, row_numbers
-from dsl.hdfg.graph import BindError, Graph, Op
+from dsl.hdfg.graph import LEAVES, BindError, Graph, Op
 from dsl.hdfg.start import start_values
 
 PREDICTED_AT_ONCE = 4096
@@ -43,6 +43,29 @@ class TrainResult:
     losses: tuple[float, ...]
     epochs: int
     converged: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What one batch gives.
+
+    Attributes
+    ----------
+    models
+        Values by name after the batch, states included.
+    loss
+        Mean over the batch's tuples; None if the rule sets none.
+    converged
+        Whether the convergence test holds after it; None if the rule sets none.
+    values
+        What the rule gives a name, by that name, computed from the models before the batch. Of what depends on a tuple
+        the tuples lie along axis 0. The last value counts where the text gives a name twice.
+    """
+
+    models: dict[str, Floats]
+    loss: float | None
+    converged: bool | None
+    values: dict[str, Floats]
 
 
 class Interpreter:
@@ -123,7 +146,7 @@ class Interpreter:
                 evaluator = last if stop == count else inner
                 values = evaluator.run(stop - start, batch, state, values_of_metas)
                 if graph.loss is not None:
-                    loss = self._arithmetic.tree(evaluator.per_tuple(graph.loss, values, stop - start), "add")
+                    loss = self._summed(graph.loss, values, evaluator, stop - start)
                     total, correction = self._kahan(total, correction, loss)
                 state = self._updated(state, values, evaluator, stop - start)
                 if stop == count and graph.convergence is not None:
@@ -132,6 +155,42 @@ class Interpreter:
             if graph.loss is not None:
                 losses.append(float(np.float64(total)) / count)
         return TrainResult(models=state, losses=tuple(losses), epochs=done, converged=converged)
+
+    def step(
+        self,
+        columns: Mapping[str, npt.ArrayLike],
+        models: Mapping[str, npt.ArrayLike] | None = None,
+        metas: Mapping[str, float] | None = None,
+    ) -> Step:
+        """Train on one batch, and tell what was computed on the way; parameters are those of `train`.
+
+        Raises
+        ------
+        DataError
+            As `train`; or there are more tuples than a batch has.
+        """
+        graph = self.graph
+        data, count = self._columns(columns, graph.inputs)
+        values_of_metas = self._metas(metas or {})
+        most = self._batch(values_of_metas) or count
+        if not 1 <= count <= max(most, 1):
+            wanted = "at least 1 tuple" if count == 0 else f"at most {most} as the rule says"
+            raise DataError(f"a batch of rule {graph.name!r} has {wanted}, not {count}")
+        state = self.start() | self._models(models or {})
+        named = {str(node.name): node.id for node in graph.nodes if node.name is not None and node.op not in LEAVES}
+        evaluator = Evaluator(graph, self._arithmetic, (*graph.training_roots, *named.values()))
+        values = evaluator.run(count, data, state, values_of_metas)
+        loss = converged = None
+        if graph.loss is not None:
+            loss = float(self._summed(graph.loss, values, evaluator, count)) / count
+        if graph.convergence is not None:
+            converged = bool(np.any(values[graph.convergence] != 0.0))
+        return Step(
+            models=self._updated(state, values, evaluator, count),
+            loss=loss,
+            converged=converged,
+            values={name: values[i] for name, i in named.items()},
+        )
 
     def predict(
         self,
@@ -167,6 +226,10 @@ class Interpreter:
         return result
 
     # one batch
+
+    def _summed(self, node: int, values: Mapping[int, Floats], evaluator: Evaluator, count: int) -> Floats:
+        """A tuple's value, summed over the batch as a merge does."""
+        return self._arithmetic.tree(evaluator.per_tuple(node, values, count), "add")
 
     def _updated(
         self, state: Mapping[str, Floats], values: Mapping[int, Floats], evaluator: Evaluator, count: int

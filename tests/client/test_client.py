@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import tomllib
@@ -60,6 +61,17 @@ def test_it_says_what_a_training_would_run_on(db: Connection) -> None:
     text = db.explain("client_logistic", "small", label="y", design={"threads": 2})
     assert text.startswith("Rule client_logistic on public.small\n  7 columns as features, label y; ")
     assert "Machine: 2 threads × " in text
+    numbers = db.explain("client_logistic", "small", label="y", device="xczu7ev", format="json")
+    assert numbers["labels"] == ["y"]
+    assert numbers["area"]["device"] == "xczu7ev"
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="format"):
+        db.explain("client_logistic", "small", label="y", format="xml")  # type: ignore[call-overload]
+
+
+def test_explain_takes_what_sql_s_takes(db: Connection) -> None:
+    declared = db.session.execute("SELECT proargnames FROM pg_proc WHERE proname = 'dana_explain'").fetchall()
+    taken = list(inspect.signature(Connection.explain).parameters)
+    assert {"training" if name == "options" else name for name in taken[1:]} == {*declared[0][0]}
 
 
 def test_epochs_are_told_where_somebody_looks(db: Connection, monkeypatch: pytest.MonkeyPatch) -> None:

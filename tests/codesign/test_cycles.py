@@ -73,6 +73,18 @@ def test_within_two_percent_of_the_simulator(schema: TableSchema, design: dict[s
     assert max(estimate.link, estimate.unpacker, estimate.engine, estimate.rows) <= estimate.page * 1.0001
 
 
+@pytest.mark.parametrize("pages", [1, 2, 3])
+def test_a_batch_without_end_over_a_few_pages(pages: int) -> None:
+    """The merge stack counts no more rounds than such a table has, and a few."""
+    schema = columns(5)
+    sample = sample_pages(schema, page_size=8192)
+    binding = bind(compile_rule(RULE.format(batch="dana.all"), filename="rule.py").hdfg, schema)
+    bundle = default_bundle(binding, schema, max_tuples=pages * sample.rows)
+    most = (bundle.round_tuples << bundle.levels) // sample.rows
+    assert most >= pages
+    assert measure_cycles(bundle, sample).epoch(most) == pytest.approx(counted(bundle, sample.data, most))
+
+
 def test_an_epoch_without_pages_costs_nothing_that_depends_on_them() -> None:
     assert measure_cycles(*compiled(columns(5), "64")).epoch(0) == 0
 

@@ -78,3 +78,11 @@ def test_no_program_is_below_the_bound(source: str) -> None:
 @pytest.mark.parametrize(("source", "n", "limit"), [(LOGISTIC, 2000, 1.2), (SOFTMAX, 784, 1.5), (PERCEPTRON, 784, 1.5)])
 def test_programs_stay_near_the_bound(source: str, n: int, limit: float) -> None:
     assert cost_of(source.replace('8, "+"', '64, "+"').replace('4, "+"', '64, "+"'), n).ratio <= limit
+
+
+@pytest.mark.parametrize(("source", "batch"), [(PLAIN_SGD, 1), (LOGISTIC, 64), (FACTORS, 4)])
+def test_lines_share_the_chain_and_the_operations(source: str, batch: int) -> None:
+    found = cost_of(source, 10)
+    assert sum(found.chain_lines.values()) == pytest.approx(found.chain * batch)
+    assert sum(found.work_lines.values()) == pytest.approx(found.operations + found.special)
+    assert {*found.chain_lines, *found.work_lines} <= set(range(1, source.count("\n") + 2))

@@ -56,7 +56,7 @@ def check(
 ) -> None:
     """Train for two epochs: hardware as simulator, cycles included, and both as the interpreter."""
     columns = {name: np.asarray(values, dtype=np.float32) for name, values in columns.items()}
-    schema = column_schema(list(columns))
+    schema = column_schema(columns)
     graph = replace(compile_rule(source).hdfg, epochs=2)
     classes = weight is not None and graph.classes is not None
     binding = bind(graph, schema, extents=extents, weight=weight, class_weight=classes)

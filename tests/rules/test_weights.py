@@ -60,7 +60,7 @@ def test_supervised_rules_take_weights() -> None:
 @pytest.mark.parametrize("name", WEIGHTED)
 def test_without_weights_the_bundle_is_that_of_a_rule_without(name: str) -> None:
     """Program, image and cycles: what nobody asks for costs nothing."""
-    schema = column_schema(list(table(name, count=50, features=3)))
+    schema = column_schema(table(name, count=50, features=3))
     made = [
         default_bundle(bind(compile_rule(text).hdfg, schema, extents=EXTENTS.get(name)), schema, max_tuples=1000)
         for text in (rules.text(name), without_weight(rules.text(name)))

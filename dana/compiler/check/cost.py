@@ -13,13 +13,14 @@ operations that lead from a model to its next value, one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 
 from dana.compiler.check.verify import section_length, timing
 from dana.compiler.place.sections import Plan
 from dsl.hdfg.graph import ELEMENTWISE, REDUCTIONS, Node, Op
+from dsl.source import Span
 from hwgen.spec import cycles
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
 from hwgen.spec.engine import Instruction, Opcode, Section, Source
@@ -66,6 +67,10 @@ class Cost:
         The least cycles for a tuple that the latencies between a model and its next value allow.
     kinds
         Cycles of a tuple by what issues in them; the rest are waits, the sequencer's among them.
+    chain_lines
+        Cycles of the chain by the rule's line, of a whole batch.
+    work_lines
+        Operations of a tuple by the rule's line, those of special function units in their cycles.
     """
 
     sections: Mapping[Section, SectionCost]
@@ -76,6 +81,8 @@ class Cost:
     bound: float
     chain: float
     kinds: Mapping[str, float]
+    chain_lines: Mapping[int, float]
+    work_lines: Mapping[int, float]
 
     @property
     def ratio(self) -> float:
@@ -121,6 +128,7 @@ def count_cost(plan: Plan, bundle: Bundle) -> Cost:
     kinds = {kind: sum(times.get(name, 0) * _busy(bundle, name, kind) for name in sections) / batch for kind in KINDS}
     kinds["waits"] = taken / batch - sum(kinds.values())
     operations = special = 0.0
+    work: list[tuple[Span | None, float]] = []
     for k in plan.section:
         count, busy = _work(plan, plan.graph.nodes[k], config.divide_interval)
         share = 1 / batch
@@ -132,6 +140,8 @@ def count_cost(plan: Plan, bundle: Bundle) -> Cost:
             share = (batch - 1) / batch  # n values are merged by n - 1 operations
         operations += share * count
         special += share * busy
+        work.append((plan.graph.nodes[k].span, share * (count + busy)))
+    chain = _chain(plan, batch)
     # the lanes and the special function units work beside one another: the slower of the two is the bound
     units = max(operations / config.units, special / (config.threads * config.clusters))
     return Cost(
@@ -141,25 +151,41 @@ def count_cost(plan: Plan, bundle: Bundle) -> Cost:
         operations=operations,
         special=special,
         bound=max(units, 1 / config.units),
-        chain=_chain(plan, batch) / batch,
+        chain=sum(latency for _, latency in chain) / batch,
         kinds=kinds,
+        chain_lines=_by_line(chain),
+        work_lines=_by_line(work),
     )
 
 
-def _chain(plan: Plan, batch: int) -> int:
-    """Cycles from a model to its own next value, of the model that takes longest."""
+def _by_line(parts: Iterable[tuple[Span | None, float]]) -> dict[int, float]:
+    """Sums by lines of the rule."""
+    lines: dict[int, float] = {}
+    for span, amount in parts:
+        if span is not None and amount:
+            lines[span.line] = lines.get(span.line, 0.0) + amount
+    return lines
+
+
+def _chain(plan: Plan, batch: int) -> list[tuple[Span | None, int]]:
+    """The way from a model to its own next value, of the model that takes longest: places in the text, and cycles."""
     graph = plan.graph
-    longest = 0
+    longest: list[tuple[Span | None, int]] = []
     for model in {update.model for update in graph.updates}:
-        after = {model: 0}
+        after, path = {model: 0}, dict[int, int]()
         for node in graph.nodes:
-            before = [after[operand] for operand in plan.operands(node.id) if operand in after]
+            before = [operand for operand in plan.operands(node.id) if operand in after]
             if before and node.id in plan.section:
-                after[node.id] = max(before) + _latency(plan, node, batch)
+                path[node.id] = max(before, key=lambda operand: after[operand])
+                after[node.id] = after[path[node.id]] + _latency(plan, node, batch)
         for update in graph.updates:
             value = plan.resolve(update.value)
             if update.model == model and value in after:
-                longest = max(longest, after[value] + (cycles.RESULT_LATENCY if update.index is not None else 0))
+                found = [(update.span, cycles.RESULT_LATENCY if update.index is not None else 0)]
+                while value != model:
+                    found.append((graph.nodes[value].span, _latency(plan, graph.nodes[value], batch)))
+                    value = path[value]
+                longest = max(longest, found, key=lambda way: sum(latency for _, latency in way))
     return longest
 
 

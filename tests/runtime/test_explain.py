@@ -1,0 +1,132 @@
+"""What a training would run on, for every rule and for tables of any number of rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dana
+from dana import rules
+from dana.codesign.sample import sample_pages
+from dana.runtime.designs import DesignStore
+from dana.runtime.explain import explain, lines
+from dana.runtime.streams import declared_request
+from dana.runtime.trainer import ExplainRequest, Json, Relation, TrainRequest
+from dana.server.places import CHECKOUT
+from dana.storage.columns import column_schema
+from dana.storage.declared import declared
+from dsl import compile_rule
+from tests.dsl.rules import RULES
+
+WHOLE = """\
+import dana
+n = dana.dim()
+w = dana.model([n])
+x = dana.input([n])
+y = dana.output()
+whole = dana.algo(w, x, y)
+error = dana.sigma(w * x, 1) - y
+whole.setModel(w - 0.001 * whole.merge(error * x, dana.all, "+"))
+whole.setLoss(error * error)
+"""
+ALL = {**{f"dana.rules.{name}": rules.text(name) for name in rules.NAMES}, **RULES, "whole": WHOLE}
+del ALL["extents"]  # no table says both extents of its matrix
+DIM = 3
+"""Of dims that the table would decide."""
+
+
+def asked(source: str, rows: int) -> ExplainRequest:
+    """For a table with the columns that a rule wants, arrays by its inputs' names."""
+    graph = compile_rule(source).hdfg
+    graph = graph.bind({**dict.fromkeys(graph.dims, DIM), **dict(graph.extents)})
+    table = {}
+    for k in graph.inputs:
+        shape = graph.concrete_shape(k)
+        if graph.nodes[k] is not graph.weight:
+            table[str(graph.nodes[k].name)] = np.zeros((1, prod(shape)) if shape else 1)
+    schema = column_schema(table)
+    pages = -(-rows // sample_pages(schema, page_size=8192).rows)
+    training = TrainRequest(
+        rule="rule",
+        source=source,
+        relation=Relation(name="t", pages=pages, page_size=8192, attributes=schema.attributes),
+        features=None,
+        label=None,
+        epochs=None,
+        hyper={},
+        backend="sim",
+        design={},
+    )
+    return ExplainRequest(training=training, device="xcvu9p", search=False, rows=rows, last=None)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"), [*((name, 40) for name in ALL), *((name, k) for name in ("whole", "matrix") for k in (0, 1, 455))]
+)
+def test_every_rule_is_explained(name: str, rows: int) -> None:
+    explained = explain(asked(ALL[name], rows), DesignStore())
+    assert explained["cycles"]["tuple"] > 0
+    assert (explained["epoch"]["cycles"] > 0) == (rows > 0)
+    assert all(lines(explained))
+    assert f"  why: {explained['why']['text']}" in lines(explained)
+
+
+def why(source: str, **design: int) -> dict[str, Any]:
+    request = asked(source, 455)
+    request = replace(request, training=replace(request.training, design=design))
+    explained = explain(request, DesignStore())
+    return {**explained["why"], "takes": explained["cycles"]["tuple"]}
+
+
+def test_a_batch_of_one_is_why_and_the_larger_is_measured() -> None:
+    slow = why(RULES["plain_sgd"])
+    merged = RULES["plain_sgd"].replace("w - 0.05 * e * x", 'sgd.merge(w - 0.05 * e * x, 64, "+") / 64')
+    assert slow["text"] == (
+        f"each row takes {slow['takes']:.2f} cycles, because the batch is 1 and each row waits for the models of the "
+        f"one before, 44 cycles of a row in line 7 (e = dana.sigma(w * x) - y); merge(…, 64) takes {slow['tuple']:.2f}"
+    )
+    assert (slow["cause"], slow["line"], slow["change"]) == ("batch", 7, {"batch": 64})
+    assert slow["takes"] > 5 * slow["tuple"]
+    assert why(merged.replace("sgd.setConvergence(dana.abs(e) < 1e-6)\n", ""))["takes"] == slow["tuple"]
+
+
+def test_a_small_batch_is_why() -> None:
+    slow = why(RULES["two_models"])
+    assert (slow["cause"], slow["change"]) == ("batch", {"batch": 64})
+    assert why(RULES["two_models"].replace(', 5, "+")', ', 64, "+")'))["takes"] == slow["tuple"]
+
+
+def test_a_larger_machine_is_measured() -> None:
+    slow = why(rules.text("linear"))
+    assert slow["cause"] == "striders"
+    assert slow["change"] is not None
+    assert why(rules.text("linear"), **slow["change"])["takes"] == slow["tuple"]
+    busy = why(rules.text("linear"), threads=1, clusters=1)
+    assert (busy["cause"], busy["change"]) == ("units", {"threads": 2})
+    assert "of the operations in line " in busy["text"]
+    assert why(rules.text("linear"), threads=2, clusters=1)["takes"] == busy["tuple"]
+
+
+def test_rows_that_are_written_one_after_the_other_are_why() -> None:
+    slow = why(RULES["rows"])
+    assert (slow["cause"], slow["change"]) == ("chain", None)
+    assert "because each row waits for the models of the one before" in slow["text"]
+
+
+def test_columns_that_an_array_would_replace_are_why() -> None:
+    rule = dana.load(CHECKOUT / "examples/paper/logistic.py")
+
+    def told(schema: str) -> Json:
+        request = declared_request(rule, declared(schema), label="y")
+        return explain(
+            ExplainRequest(training=request, device="xcvu9p", search=False, rows=None, last=None), DesignStore()
+        )
+
+    slow = told("a float4, b float4, c float4, y float4")
+    array = told("x float4[3], y float4")
+    assert (slow["why"]["cause"], slow["why"]["change"]) == ("striders", {"columns": "real[]"})
+    assert slow["why"]["tuple"] == array["cycles"]["tuple"] < slow["cycles"]["tuple"] / 1.25

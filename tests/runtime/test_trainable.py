@@ -1,0 +1,195 @@
+"""Rules tried on arrays: `fit`, `predict` and `step` are the database's training, and say what does not fit."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dana
+from dana.errors import UsageError
+from dana.runtime.arrays import train
+from dana.trainable import TrainableRule
+
+RANDOM = np.random.default_rng(3)
+X = RANDOM.standard_normal((50, 3)).astype(np.float32)
+Y = (X @ [1.0, -2.0, 0.5] + 0.25).astype(np.float32)
+STEPWISE = """\
+import dana
+n = dana.dim()
+w = dana.model([n])
+x = dana.input([n])
+y = dana.output()
+lr = dana.meta(0.5)
+line = dana.algo(w, x, y)
+error = dana.sigma(w * x, 1) - y
+gradient = line.merge(error * x, 4, "+")
+line.setModel(w - lr * gradient / 4)
+line.setLoss(error * error)
+line.setPrediction(dana.sigma(w * x, 1))
+line.setConvergence(dana.norm(gradient, 1) < 0.001)
+"""
+
+
+def line() -> TrainableRule:
+    return TrainableRule(STEPWISE, filename="line.py")
+
+
+def test_what_is_loaded_can_be_tried(tmp_path: Path) -> None:
+    file = tmp_path / "line.py"
+    file.write_text(STEPWISE)
+
+    @dana.rule
+    def inside() -> None:
+        w = dana.model([3])
+        x = dana.input([3])
+        y = dana.output()
+        rule = dana.algo(w, x, y)
+        rule.setModel(w - 0.1 * (dana.sigma(w * x, 1) - y) * x)
+        rule.setPrediction(dana.sigma(w * x, 1))
+
+    for rule in (dana.load(file), inside, dana.rules.linear):
+        rule.fit(X, Y, epochs=2)
+        assert rule.predict(X).shape == (50,)
+
+
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+def test_fit_is_the_training_of_a_table(backend: str) -> None:
+    rule = dana.rules.ridge
+    trained = rule.fit(X, Y, epochs=5, hyper={"penalty": 0.1}, backend=backend)
+    columns = {"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "y": Y}
+    table = train(rule.source.text, columns, epochs=5, hyper={"penalty": 0.1}, backend="sim")
+    assert list(trained.models) == list(table.models)
+    for name, values in table.models.items():
+        np.testing.assert_array_equal(trained.models[name].view(np.uint32), values.view(np.uint32))
+    assert trained.losses == table.losses
+    assert (trained.cycles is None) == (backend == "interp")
+    np.testing.assert_array_equal(rule.predict(X), table.predict(columns))
+    assert rule.trained is trained
+
+
+def test_a_step_is_an_epoch_of_one_batch() -> None:
+    start = {"w": np.array([0.1, 0.2, 0.3])}
+    step = line().step(X[:4], Y[:4], models=start, hyper={"lr": 0.25})
+    for backend in ("sim", "interp"):
+        trained = line().fit(X[:4], Y[:4], models=start, hyper={"lr": 0.25}, epochs=1, backend=backend)
+        np.testing.assert_array_equal(trained.models["w"].view(np.uint32), step.models["w"].view(np.uint32))
+        assert trained.losses == (step.loss,)
+        assert trained.converged == step.converged
+
+
+def test_a_step_shows_what_has_a_name() -> None:
+    w = np.array([0.5, -1.0, 2.0], np.float32)
+    step = line().step(X[:3], Y[:3], models={"w": w})
+    assert {*step.values} == {"error", "gradient"}
+    error = X[:3] @ w - Y[:3]
+    np.testing.assert_allclose(step.values["error"], error, rtol=1e-5)
+    np.testing.assert_allclose(step.values["gradient"], error @ X[:3], rtol=1e-5)
+    np.testing.assert_allclose(step.models["w"], w - 0.5 * error @ X[:3] / 4, rtol=1e-5)
+    assert step.loss == pytest.approx(np.mean(error**2), rel=1e-5)
+    assert step.converged is False
+
+
+def test_predictions_of_given_models() -> None:
+    w = np.array([0.5, -1.0, 2.0], np.float32)
+    np.testing.assert_allclose(line().predict(X, models={"w": w}), X @ w, rtol=1e-4, atol=1e-5)
+    assert line().predict(X[:0], models={"w": w}).shape == (0,)
+
+
+def test_several_inputs_come_by_name() -> None:
+    rule = dana.rules.lrmf
+    x = {"i": [0, 1, 2, 0], "j": [0, 1, 0, 1]}
+    rule.fit(x, [1.0, 2.0, 3.0, 4.0], epochs=3)
+    assert rule.predict(x).shape == (4,)
+    with pytest.raises(UsageError, match=r"X must be a mapping, because rule 'lrmf' has 2 inputs \(i, j\)"):
+        rule.predict([[0, 0]])
+
+
+MATRIX = """\
+import dana
+n = dana.dim()
+w = dana.model([2, n])
+x = dana.input([2, n])
+y = dana.output([2])
+weight = dana.weight()
+rule = dana.algo(w, x, y, weight)
+p = dana.sigma(w * x, 2)
+rule.setModel(w - 0.001 * rule.merge(weight * dana.expand(p - y, 2) * x, 8, "+"))
+rule.setLoss(weight * dana.sigma((p - y) * (p - y), 1))
+"""
+
+
+@pytest.mark.parametrize("width", [3, 1500, 9000])
+def test_matrices_vectors_and_rows_of_any_length(width: int) -> None:
+    x, y = RANDOM.standard_normal((5, 2, width)) / width, RANDOM.standard_normal((5, 2))
+    rule = TrainableRule(MATRIX)
+    weight = [1, 2, 0, 1, 0.5]
+    found = [rule.fit(x, y, weight=weight, epochs=1, backend=each) for each in ("sim", "interp")]
+    step = rule.step(x, y, weight=weight)
+    for one in found:
+        np.testing.assert_array_equal(one.models["w"].view(np.uint32), step.models["w"].view(np.uint32))
+
+
+NAN = np.where(np.arange(150).reshape(50, 3) == 10, np.nan, X)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        (X[:, 0], Y, r"x must have shape \(rows, n\), because it is of shape \[n\] in the rule, not \(50,\)"),
+        (X, Y[:, None], r"y must have shape \(rows,\), because it is a scalar in the rule, not \(50, 1\)"),
+        (X, Y[:49], "all arrays must have the same number of rows: x has 50, y has 49"),
+        (X[:0], Y[:0], "at least one row is needed, not 0"),
+        (NAN, Y, r"x must hold finite numbers of binary32, but x\[3, 1\] is nan"),
+        (X, np.float64(1e300) * Y, r"y must hold finite numbers of binary32, but y\[0\] is"),
+        ([["a"] * 3] * 50, Y, "x must be an array of numbers, not of <U1"),
+        ([[1.0], [1.0, 2.0]], Y, r"x must be an array of shape \(rows, n\); its rows have different lengths"),
+        (X, None, "y is missing: rule 'line' has the output y"),
+        ({}, Y, r"X must have an array for each input of rule 'line' \(x\); 'x' is missing"),
+        ({"x": X, "z": X}, Y, r"X must have an array for each input of rule 'line' \(x\); 'z' is none of them"),
+    ],
+)
+def test_arrays_that_do_not_fit(x: Any, y: Any, message: str) -> None:
+    for method in (line().fit, line().step):
+        with pytest.raises(UsageError, match=f"^{message}"):
+            method(x, y)
+
+
+def test_other_requests_that_do_not_fit() -> None:
+    with pytest.raises(UsageError, match="rule 'line' has not been trained"):
+        line().predict(X)
+    with pytest.raises(UsageError, match="axis 1 of w must have n = 3 elements, not 2"):
+        line().predict(X, models={"w": [1.0, 2.0]})
+    with pytest.raises(UsageError, match=r"models are those of rule 'line' by name \(w\); 'v' is none of them"):
+        line().step(X[:4], Y[:4], models={"v": [1.0]})
+    with pytest.raises(UsageError, match=r"by name \(w\); 'w' is missing"):
+        line().predict(X, models={})
+    with pytest.raises(UsageError, match="a batch of rule 'line' has at most 4 as the rule says, not 50"):
+        line().step(X, Y)
+    with pytest.raises(UsageError, match="rule 'line' takes no weights"):
+        line().fit(X, Y, weight=Y)
+    with pytest.raises(UsageError, match="weights must be at least 0, not -1"):
+        dana.rules.linear.fit(X, Y, weight=-np.ones(50))
+    with pytest.raises(UsageError, match="the rule has no hyperparameter 'rate'; it has: lr"):
+        line().step(X[:4], Y[:4], hyper={"rate": 1})
+    with pytest.raises(UsageError, match="backend must be one of sim, rtl, interp, not 'simulator'"):
+        line().fit(X, Y, backend="simulator")
+    with pytest.raises(UsageError, match="y must number classes, from 0 to 1, not -1"):
+        dana.rules.logistic.step(X[:4], [0, 1, -1, 1])
+
+
+def test_the_example_of_the_documents_is_a_test_that_passes(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "language.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text.partition("## From Python")[2], re.S)
+    (test,) = [block for block in blocks if "def test_" in block]
+    (tmp_path / "logistic.py").write_text(re.findall(r"```python\n(.*?)```", text, re.S)[0])
+    (tmp_path / "test_logistic.py").write_text(test)
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "test_logistic.py"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert re.search(r"^\d passed", ran.stdout, re.M), ran.stdout
