@@ -1,8 +1,8 @@
 """Why a row takes the cycles that it takes: what the machine waits for, the rule's line, and what would help.
 
 In: a request, its design, and the design's measured cycles. Out: numbers as JSON, a sentence among them. The wait is
-told from the compiled program (`dana.compiler.check.cost`) and the simulator's cycles; what something else would take is
-measured in the same way, on a design compiled for it. It changes nothing.
+told from the compiled program and the simulator's cycles; what something else would take is measured in the same way,
+on a design compiled for it. It changes nothing.
 """
 
 from __future__ import annotations
