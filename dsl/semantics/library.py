@@ -48,6 +48,8 @@ FUNCTIONS = {
     "where": Signature(name="dana.where", required=("condition", "then", "otherwise")),
     **{name: Signature(name=f"dana.{name}", required=("value",), optional=("axis",)) for name in ALONG_AXIS},
     "expand": Signature(name="dana.expand", required=("value", "axis")),
+    "concat": Signature(name="dana.concat", required=("first",), rest="more"),
+    "transpose": Signature(name="dana.transpose", required=("value",)),
     "arange": Signature(name="dana.arange", required=("count",)),
     "setState": Signature(name="dana.setState", required=("state", "value")),
     "uniform": Signature(name="dana.uniform", required=("low", "high"), optional=("seed",)),
@@ -86,7 +88,9 @@ FAMILIAR_WORDS = {
     "ceil": "-dana.floor(-x)",
     "rint": "dana.round(x)",
     "eye": "dana.arange(n) == dana.expand(dana.arange(n), 2)",
-    "T": "the axis to work along: dana.sigma(W * x, 2), or dana.sigma(W * z, 1)",
+    **dict.fromkeys(("concatenate", "cat", "hstack"), "dana.concat(a, b)"),
+    "stack": "[a, b], a value with one axis more",
+    "matmul": "W @ x",
     "sign": "(x > 0) - (x < 0)",
 }
 """What people who know NumPy or PyTorch look for, and what to write."""
