@@ -49,10 +49,16 @@ class Value:
         def __le__(self, other: Operand) -> Value: ...
         def __ge__(self, other: Operand) -> Value: ...
         def __eq__(self, other: Operand) -> Value: ...  # type: ignore[override]
+        def __matmul__(self, other: Operand) -> Value: ...
+        def __rmatmul__(self, other: Operand) -> Value: ...
         def __neg__(self) -> Value: ...
         def __pos__(self) -> Value: ...
-        def __getitem__(self, row: Value | int) -> Value:
-            """Row of a model, chosen by a scalar input or a number, counted from 0."""
+        @property
+        def T(self) -> Value:
+            """A matrix with its axes exchanged."""
+
+        def __getitem__(self, place: Place | tuple[Place, ...]) -> Value:
+            """Elements, counted from 0, or from the end below 0; a model's row may be chosen by a scalar input."""
 
 
 class Dim:
@@ -116,7 +122,8 @@ class AllTuples:
 
 
 Number = Value | float
-Operand = Number | Dim
+Operand = Number | Dim | Sequence["Operand"]
+Place = Value | Dim | int | slice
 MergeOp = Literal["+", "*", "max", "min", "mean"]
 Optimizer = Callable[..., Value]
 Shape = Sequence[Dim | int] | Dim | int
@@ -344,6 +351,16 @@ def stop_gradient(value: Operand) -> Value:
     _refuse("stop_gradient")
 
 
+def concat(first: Operand, *more: Operand) -> Value:
+    """Vectors and scalars one after the other: ``dana.concat(x, 1)``."""
+    _refuse("concat")
+
+
+def transpose(value: Operand) -> Value:
+    """A matrix with its axes exchanged: ``W.T``."""
+    _refuse("transpose")
+
+
 def expand(value: Operand, axis: int) -> Value:
     """Give a value a new axis of one element: ``dana.expand(e, 2) * x`` is the outer product of two vectors."""
     _refuse("expand")
@@ -439,6 +456,7 @@ __all__ = [
     "column_deviation",
     "column_mean",
     "column_scale",
+    "concat",
     "dim",
     "exp",
     "expand",
@@ -467,6 +485,7 @@ __all__ = [
     "state",
     "stop_gradient",
     "tanh",
+    "transpose",
     "uniform",
     "weight",
     "where",

@@ -147,6 +147,8 @@ class Graph:
         Names of the dims still to be bound, in order of declaration.
     extents
         What some of them are unless `bind` is told otherwise.
+    needs
+        What must be at least 1 once dims are bound, for the elements that the rule selects to exist.
     inputs
         Ids of INPUT, OUTPUT and WEIGHT nodes, in the order of `dana.algo`.
     models, metas
@@ -170,6 +172,7 @@ class Graph:
     nodes: tuple[Node, ...]
     dims: tuple[str, ...] = ()
     extents: tuple[tuple[str, int], ...] = ()
+    needs: tuple[DimExpr, ...] = ()
     inputs: tuple[int, ...] = ()
     models: tuple[int, ...] = ()
     metas: tuple[int, ...] = ()
@@ -249,7 +252,14 @@ class Graph:
         if unknown:
             known = ", ".join(self.dims) or "none"
             raise BindError(f"rule {self.name!r} has no dim {', '.join(unknown)}; its dims are: {known}")
-        bound = replace(self, nodes=tuple(_bind_node(node, dims) for node in self.nodes), dims=(), extents=())
+        for need in self.needs:
+            if need.evaluate(dims) < 1:
+                given = ", ".join(f"{name} = {dims[name]}" for name in need.names)
+                raise BindError(
+                    f"rule {self.name!r} selects elements that do not exist with {given}; needs {need} >= 1"
+                )
+        nodes = tuple(_bind_node(node, dims) for node in self.nodes)
+        bound = replace(self, nodes=nodes, dims=(), extents=(), needs=())
         _check_fixed_rows(bound)
         return bound
 

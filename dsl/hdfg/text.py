@@ -72,6 +72,8 @@ def _lines(graph: Graph, spans: bool) -> Iterator[str]:
     if graph.dims:
         extents = dict(graph.extents)
         yield f"dims {' '.join(f'{dim}={extents[dim]}' if dim in extents else dim for dim in graph.dims)}"
+    if graph.needs:
+        yield f"needs {' '.join(map(str, graph.needs))}"
     yield f"epochs {graph.epochs}"
     size = "all" if graph.batch is None else str(graph.batch)
     yield f"batch {size}" + (f" from %{graph.batch_meta}" if graph.batch_meta is not None else "")
@@ -152,7 +154,7 @@ class _Reader:
             )
         else:
             word, *rest = line.split()
-            if word not in ("hdfg", "dims", "epochs", "batch", "inputs", "models", "metas", *ROOTS):
+            if word not in ("hdfg", "dims", "needs", "epochs", "batch", "inputs", "models", "metas", *ROOTS):
                 raise ValueError(word)
             self._words[word] = rest
 
@@ -170,6 +172,7 @@ class _Reader:
                 for name, _, extent in (word.partition("=") for word in self._words.get("dims", ()))
                 if extent
             ),
+            needs=tuple(dim for dim in map(parse_dim, self._words.get("needs", ())) if isinstance(dim, DimExpr)),
             inputs=self._ids("inputs"),
             models=self._ids("models"),
             metas=self._ids("metas"),

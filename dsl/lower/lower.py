@@ -50,6 +50,7 @@ class _Lowering:
             checked.name,
             dims=checked.dims,
             extents=checked.extents,
+            needs=checked.needs,
             inputs=self._leaf_ids(checked.inputs),
             models=self._leaf_ids(checked.models),
             metas=self._leaf_ids(checked.metas),

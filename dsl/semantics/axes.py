@@ -40,7 +40,6 @@ class _Recorder:
     """Records operations of one call, along its axis."""
 
     def __init__(self, context: Context, axis: int, span: Span) -> None:
-        self._context = context
         self._program = context.program
         self.axis = axis
         self._span = span
@@ -61,7 +60,7 @@ class _Recorder:
         """Give what was reduced an axis of 1 where the axis was, so that it meets each element of the axis."""
         if self.axis == 0:  # an axis that is missing in front is repeated
             return reduced
-        return expanded(self._context, reduced, self.axis, self._span)
+        return self._program.expand(reduced, self.axis, self._span)
 
     def top(self, value: Operation) -> Operation:
         """Record the largest as a constant to gradients, where the result does not depend on it."""
@@ -77,7 +76,7 @@ class _Recorder:
         """Record 0, 1, 2 … along the axis."""
         places = self._program.arange(operand.shape[self.axis], self._span)
         for _ in operand.shape[self.axis + 1 :]:
-            places = expanded(self._context, places, len(places.shape), self._span)
+            places = self._program.expand(places, len(places.shape), self._span)
         return places
 
 
@@ -143,13 +142,7 @@ def expand(context: Context, value: Argument, axis: Argument, span: Span) -> Obj
             found=str(rank),
         )
     number = to_whole(context, axis.value, axis.span, what="the new axis", at_least=1, at_most=rank + 1, hint=COUNTED)
-    return POISON if number is None else expanded(context, operand, number - 1, span)
-
-
-def expanded(context: Context, operand: Operation, axis: int, span: Span) -> Operation:
-    """Record a new axis of extent 1."""
-    shape = (*operand.shape[:axis], 1, *operand.shape[axis:])
-    return context.program.add(Op.EXPAND, (operand,), shape, span, axis=axis)
+    return POISON if number is None else context.program.expand(operand, number - 1, span)
 
 
 def _reduced_axis(

@@ -19,6 +19,7 @@ from dsl.semantics.axes import along_axis, expand
 from dsl.semantics.coercion import to_dim, to_number, to_shape, to_value, to_whole
 from dsl.semantics.composed import COMPOSED
 from dsl.semantics.context import Context
+from dsl.semantics.elements import concat, transpose
 from dsl.semantics.library import ALONG_AXIS, BINARY_OPS, COLUMN_STARTS, DECLARATIONS, UNARY_OPS
 from dsl.semantics.objects import POISON, Declaration, Nothing, Object, Poison, Start, describe
 from dsl.semantics.program import Operation
@@ -48,6 +49,10 @@ def call(context: Context, name: str, bound: Bound, span: Span) -> Object:
         return stopped(context, bound["value"], span)
     if name == "expand":
         return expand(context, bound["value"], bound["axis"], span)
+    if name == "concat":
+        return concat(context, list(bound.values()), span)
+    if name == "transpose":
+        return transpose(context, bound["value"], span)
     if name == "arange":
         count = to_dim(context, bound["count"].value, bound["count"].span)
         return POISON if count is None else context.program.arange(count, span)

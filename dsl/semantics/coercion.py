@@ -1,13 +1,18 @@
 """Objects taken as what a place in the rule needs: a value, a whole number, a shape.
 
 Comes in: an object and the expression it came from. Goes out: the thing needed, or None after an error was reported (or
-when the object is poison, which was reported before). Must not: record operations other than constants.
+when the object is poison, which was reported before). Must not: record operations, constants and lists apart.
 """
 
 from __future__ import annotations
 
-from dsl.hdfg.dims import Dim, DimExpr, Shape
+from collections.abc import Sequence
+
+from dsl.diagnostics import Note
+from dsl.hdfg.dims import Dim, DimExpr, Shape, shape_text
+from dsl.hdfg.graph import Op
 from dsl.limits import MAX_EXTENT, MAX_INTEGER, MAX_RANK
+from dsl.semantics.arguments import Argument
 from dsl.semantics.context import Context
 from dsl.semantics.objects import Constant, Declaration, Items, Nothing, Object, Poison, RuleFunction, Text, describe
 from dsl.semantics.program import Operation
@@ -27,12 +32,14 @@ DECLARE_HELP = {
 
 
 def to_value(context: Context, thing: Object, span: Span) -> Operation | None:
-    """Take an object as a value of the dataflow; numbers become constants."""
+    """Take an object as a value of the dataflow; numbers become constants, lists vectors."""
     match thing:
         case Operation():
             return thing
         case Constant(number=number):
             return context.program.constant(number, span)
+        case Items():
+            return _stacked(context, thing.placed(span), span)
         case Poison():
             return None
         case Declaration(kind=kind):
@@ -46,7 +53,6 @@ def to_value(context: Context, thing: Object, span: Span) -> Operation | None:
             )
             return None
     hints = {
-        Items: "use the items one by one; a vector is a model, an input or a result of operations",
         RuleFunction: "call it with parentheses",
         Nothing: "the function must end with return",
         Text: "remove the quotes",
@@ -61,6 +67,69 @@ def to_value(context: Context, thing: Object, span: Span) -> Operation | None:
         help=hints.get(type(thing), ""),
     )
     return None
+
+
+def _stacked(context: Context, items: Sequence[tuple[Object, Span]], span: Span) -> Operation | None:
+    """Take a list as a value: numbers and scalars become a vector, values of one shape have a new first axis."""
+    if not items:
+        context.report(
+            "E301", "a value is needed here", span, label="an empty list", expected="at least one element in the list"
+        )
+        return None
+    values: list[Operation] = []
+    for item, place in items:
+        value = to_value(context, item, place)
+        if value is None:
+            return None
+        values.append(value)
+    shape = values[0].shape
+    other = next((k for k, value in enumerate(values) if value.shape != shape), None)
+    if other is not None or len(shape) == MAX_RANK:
+        place = span if other is None else items[other][1]
+        context.report(
+            "E403",
+            "the list is no value",
+            place,
+            label=f"shape {shape_text(shape if other is None else values[other].shape)}",
+            expected=f"at most {MAX_RANK - 1} axes"
+            if other is None
+            else f"the shape of the first, {shape_text(shape)}",
+            help="dana.concat(a, b) joins vectors of any length",
+        )
+        return None
+    if not together(context, [(v, Argument(v, place)) for v, (_, place) in zip(values, items, strict=True)], span):
+        return None
+    program, count = context.program, len(values)
+    if count == 1:
+        return program.expand(values[0], 0, span)
+    result = values[0]
+    for k, value in enumerate(values[1:], start=1):
+        mask = program.add(Op.EQ, (program.arange(count, span), program.constant(k, span)), (count,), span)
+        for _ in shape:
+            mask = program.expand(mask, len(mask.shape), span)
+        result = program.add(Op.WHERE, (mask, value, result), (count, *shape), span)
+    return result
+
+
+def together(context: Context, operands: Sequence[tuple[Operation, Argument]], span: Span) -> bool:
+    """Report and return False if values per tuple and values per batch meet in one operation."""
+    per_tuple = next((argument for value, argument in operands if value.per_tuple), None)
+    merged = next((argument for value, argument in operands if value.merged), None)
+    if per_tuple is None or merged is None:
+        return True
+    context.report(
+        "E503",
+        "a value per tuple meets a value per batch",
+        span,
+        label="these two do not exist at the same time",
+        expected="both before the merge, or both after it",
+        notes=(
+            Note(message="one value for each tuple", span=per_tuple.span),
+            Note(message="one value for the whole batch", span=merged.span),
+        ),
+        help="merge the value per tuple too; what a batch gave reaches the rows of the next one, by a dana.state",
+    )
+    return False
 
 
 def to_whole(

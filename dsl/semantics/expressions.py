@@ -7,18 +7,20 @@ Must not: run statements itself; bodies of rule functions are run by the callbac
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from dsl.binary32 import round32
 from dsl.diagnostics import did_you_mean
-from dsl.hdfg.dims import shape_text
+from dsl.hdfg import dims
+from dsl.hdfg.dims import DimExpr, shape_text
 from dsl.hdfg.graph import Op
 from dsl.hdfg.shapes import without_axis
 from dsl.limits import MAX_CALL_DEPTH, MAX_EXTENT, MAX_STEPS
 from dsl.semantics import algorithm, builtins, minimizing
 from dsl.semantics.arguments import Argument, Signature, bind
-from dsl.semantics.coercion import to_whole
+from dsl.semantics.coercion import to_value, to_whole
 from dsl.semantics.context import Call, Context
+from dsl.semantics.elements import Part, enough_axes, product, select, transpose
 from dsl.semantics.imports import library_object
 from dsl.semantics.library import BINARY_OPS, DECLARATIONS, FAMILIAR_WORDS, FUNCTIONS, METHODS, NAMES, PYTHON_WORDS
 from dsl.semantics.modules import MODULES, import_of, moved
@@ -154,6 +156,8 @@ class Expressions:
                 return owner.functions[name]
             case Algorithm() if name in METHODS:
                 return Method(owner, name)
+            case Operation() if name == "T":
+                return transpose(self.context, Argument(owner, attribute.value.span), attribute.span)
             case Namespace():
                 title, known, prefix = f"dana has no {name!r}", tuple(FUNCTIONS), "dana."
             case Module():
@@ -181,52 +185,70 @@ class Expressions:
         left = Argument(self.evaluate(chain.first, scope), chain.first.span)
         for link in chain.links:
             right = Argument(self.evaluate(link.operand, scope), link.operand.span)
-            value = binary(self.context, link.operator, left, right, link.span)
+            if link.operator == "@":
+                value = product(self.context, left, right, link.span)
+            else:
+                value = binary(self.context, link.operator, left, right, link.span)
             left = Argument(value, chain.span.to(link.operand.span))
         return left.value
 
     def _subscript(self, subscript: ast.Subscript, scope: Scope) -> Object:
         owner = self.evaluate(subscript.value, scope)
-        index = self.evaluate(subscript.index, scope)
-        place = subscript.index.span
-        if isinstance(owner, Poison) or isinstance(index, Poison):
+        index = subscript.index
+        several = isinstance(index, ast.Sequence) and index.bracket == "(" and bool(index.items)
+        written = index.items if isinstance(index, ast.Sequence) and several else (index,)
+        parts = [self._part(part, scope) for part in written]
+        if isinstance(owner, Poison) or any(isinstance(part.position, Poison) for part in parts):
             return POISON
         if isinstance(owner, Items):
-            last = len(owner.items) - 1
-            position = to_whole(self.context, index, place, what="the position", at_least=0, at_most=last)
-            return POISON if position is None else owner.items[position]
-        if not isinstance(owner, Operation) or owner.op is not Op.MODEL or not owner.shape:
-            return self.context.report(
-                "E313",
-                "only rows of a model can be selected",
-                subscript.value.span,
-                label="selected from",
-                expected="a model with at least one axis",
-                found=describe(owner),
-                help="declare a column that is needed alone as an input of its own"
-                if isinstance(owner, Operation)
-                else "",
-            )
-        row = self._row(owner, index, place)
-        if row is None:
+            return self._item(owner, parts, index.span)
+        value = to_value(self.context, owner, subscript.value.span)
+        if value is None or not enough_axes(self.context, value, parts):
             return POISON
-        return self.context.program.add(Op.GATHER, (owner, row), without_axis(owner.shape, 0), subscript.span)
+        if value.op is Op.MODEL and parts[0].position is not None:
+            row = self._row(value, parts[0])
+            if row is None:
+                return POISON
+            if row.op is not Op.CONST or row.extent is None:
+                rest = without_axis(value.shape, 0)
+                value = self.context.program.add(Op.GATHER, (value, row), rest, subscript.span)
+                parts = parts[1:]
+        return select(self.context, value, parts, subscript.span)
 
-    def _row(self, model: Operation, index: Object, place: Span) -> Operation | None:
+    def _part(self, index: ast.Expression, scope: Scope) -> Part:
+        if not isinstance(index, ast.Slice):
+            return Part(index.span, position=self.evaluate(index, scope))
+        ends = [None if end is None else self.evaluate(end, scope) for end in (index.start, index.stop)]
+        return Part(index.span, start=ends[0], stop=ends[1])
+
+    def _item(self, items: Items, parts: Sequence[Part], span: Span) -> Object:
+        """Return an item of a list."""
+        last = len(items.items) - 1
+        thing = parts[0].position if len(parts) == 1 and parts[0].position is not None else Nothing()
+        position = to_whole(self.context, thing, span, what="the position", at_least=-last - 1, at_most=last)
+        return POISON if position is None else items.items[position]
+
+    def _row(self, model: Operation, part: Part) -> Operation | None:
+        """Return what chooses a row of a model: an input, or a number."""
+        index, rows = part.position, model.shape[0]
         if isinstance(index, Operation) and index.op in (Op.INPUT, Op.OUTPUT) and index.shape == ():
             return index
-        rows = model.shape[0]
         if isinstance(index, Constant) and isinstance(index.number, int):
-            last = rows - 1 if isinstance(rows, int) else MAX_EXTENT
+            first, last = (-rows, rows - 1) if isinstance(rows, int) else (-MAX_EXTENT, MAX_EXTENT)
             hint = "rows are counted from 0"
-            number = to_whole(self.context, index, place, what="the row", at_least=0, at_most=last, hint=hint)
-            return None if number is None else self.context.program.constant(number, place)
+            number = to_whole(self.context, index, part.span, what="the row", at_least=first, at_most=last, hint=hint)
+            if number is None:
+                return None
+            place = number if number >= 0 else dims.add(rows, number)
+            return self.context.program.constant(place, part.span)
+        if isinstance(index, Constant) and isinstance(index.number, DimExpr):
+            return self.context.program.constant(index.number, part.span)
         self.context.report(
             "E314",
             "the row of a model is chosen by an input or a number",
-            place,
+            part.span,
             expected="a scalar input, or a whole number that is known when the rule is compiled",
-            found=describe(index),
+            found="nothing" if index is None else describe(index),
             help="rows are counted from 0; one index selects one row",
         )
         return None

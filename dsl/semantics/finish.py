@@ -37,6 +37,7 @@ def finish(context: Context) -> Checked | None:
         operations=tuple(context.program.operations),
         names=dict(context.program.names),
         divisors=dict(context.program.divisors),
+        needs=tuple(dict.fromkeys(context.program.needs)),
         dims=tuple(context.dims),
         extents=tuple(context.extents.items()),
         inputs=tuple(member for member in algorithm.members if member.op is not Op.MODEL),

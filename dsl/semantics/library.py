@@ -50,6 +50,8 @@ FUNCTIONS = {
     "stop_gradient": Signature(name="dana.stop_gradient", required=("value",)),
     **{name: Signature(name=f"dana.{name}", required=("value",), optional=("axis",)) for name in ALONG_AXIS},
     "expand": Signature(name="dana.expand", required=("value", "axis")),
+    "concat": Signature(name="dana.concat", required=("first",), rest="more"),
+    "transpose": Signature(name="dana.transpose", required=("value",)),
     "arange": Signature(name="dana.arange", required=("count",)),
     "setState": Signature(name="dana.setState", required=("state", "value")),
     "uniform": Signature(name="dana.uniform", required=("low", "high"), optional=("seed",)),
@@ -88,7 +90,9 @@ FAMILIAR_WORDS = {
     "mse": "dana.sigma(e * e, 1) with e = p - y",
     "rint": "dana.round(x)",
     "eye": "dana.arange(n) == dana.expand(dana.arange(n), 2)",
-    "T": "the axis to work along: dana.sigma(W * x, 2), or dana.sigma(W * z, 1)",
+    **dict.fromkeys(("concatenate", "cat", "hstack"), "dana.concat(a, b)"),
+    "stack": "[a, b], a value with one axis more",
+    "matmul": "W @ x",
     "sign": "(x > 0) - (x < 0)",
 }
 """What people who know NumPy or PyTorch look for, and what to write."""

@@ -82,6 +82,11 @@ class Items:
         """Return the items with their places."""
         return list(zip(self.items, self.spans or (otherwise,) * len(self.items), strict=True))
 
+    def joined(self, other: Items, span: Span, other_span: Span) -> Items:
+        """Return the items of both."""
+        placed = [*self.placed(span), *other.placed(other_span)]
+        return Items(tuple(item for item, _ in placed), tuple(place for _, place in placed))
+
 
 @dataclass(frozen=True, slots=True)
 class Namespace:

@@ -104,6 +104,8 @@ class Program:
         self.derivatives: dict[int, tuple[tuple[Operation, Terms], ...]] = {}
         self.gradients: list[Taken] = []
         self.divisors: dict[int, str] = {}
+        self.transposes: dict[Operation, Operation] = {}
+        self.needs: list[DimExpr] = []
         self._constants: dict[int | DimExpr, Operation] = {}
 
     def add(
@@ -139,6 +141,11 @@ class Program:
                 on_output=any(operand.on_output for operand in operands),
             )
         )
+
+    def expand(self, operand: Operation, axis: int, span: Span) -> Operation:
+        """Record a new axis of extent 1, its place counted from 0."""
+        shape = (*operand.shape[:axis], 1, *operand.shape[axis:])
+        return self.add(Op.EXPAND, (operand,), shape, span, axis=axis)
 
     def leaf(
         self,
@@ -244,6 +251,8 @@ class Checked:
         The rule's names of operations, by id.
     divisors
         The rule's names of the numbers that divisions divide by, by the division's id.
+    needs
+        What must be at least 1 for elements to exist that are selected.
     dims
         Declared dims, in order.
     extents
@@ -264,6 +273,7 @@ class Checked:
     operations: tuple[Operation, ...]
     names: dict[int, str]
     divisors: dict[int, str]
+    needs: tuple[DimExpr, ...]
     dims: tuple[str, ...]
     extents: tuple[tuple[str, int], ...]
     inputs: tuple[Operation, ...]

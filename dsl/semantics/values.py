@@ -13,10 +13,10 @@ from dsl.hdfg.graph import LEAVES, Op
 from dsl.hdfg.shapes import ShapeMismatch, broadcast
 from dsl.semantics import arithmetic
 from dsl.semantics.arguments import Argument
-from dsl.semantics.coercion import to_value
+from dsl.semantics.coercion import to_value, together
 from dsl.semantics.composed import COMPOSED
 from dsl.semantics.context import Context
-from dsl.semantics.objects import POISON, Constant, Object, Poison, describe
+from dsl.semantics.objects import POISON, Constant, Items, Object, Poison, describe
 from dsl.semantics.program import Operation, Terms
 from dsl.source import Span
 
@@ -36,6 +36,8 @@ OPERATORS = {
 def binary(context: Context, operator: str, left: Argument, right: Argument, span: Span) -> Object:
     """Apply an operator; numbers known at compile time are computed now. `span` is the operator's."""
     whole = left.span.to(right.span)
+    if operator == "+" and isinstance(left.value, Items) and isinstance(right.value, Items):
+        return left.value.joined(right.value, left.span, right.span)
     if isinstance(left.value, Constant) and isinstance(right.value, Constant):
         try:
             result = arithmetic.compute(operator, left.value.number, right.value.number)
@@ -88,27 +90,6 @@ def elementwise(context: Context, op: Op, operands: Sequence[Argument], span: Sp
     if not together(context, list(zip(found, operands, strict=True)), span):
         return POISON
     return context.program.add(op, found, shape, whole)
-
-
-def together(context: Context, operands: Sequence[tuple[Operation, Argument]], span: Span) -> bool:
-    """Report and return False if values per tuple and values per batch meet in one operation."""
-    per_tuple = next((argument for value, argument in operands if value.per_tuple), None)
-    merged = next((argument for value, argument in operands if value.merged), None)
-    if per_tuple is None or merged is None:
-        return True
-    context.report(
-        "E503",
-        "a value per tuple meets a value per batch",
-        span,
-        label="these two do not exist at the same time",
-        expected="both before the merge, or both after it",
-        notes=(
-            Note(message="one value for each tuple", span=per_tuple.span),
-            Note(message="one value for the whole batch", span=merged.span),
-        ),
-        help="merge the value per tuple too; what a batch gave reaches the rows of the next one, by a dana.state",
-    )
-    return False
 
 
 def _report_shapes(

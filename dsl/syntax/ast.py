@@ -80,6 +80,14 @@ class Subscript(Expression):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Slice(Expression):
+    """`start:stop` between brackets; either may be None."""
+
+    start: Expression | None
+    stop: Expression | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prefix(Expression):
     """`-operand` or `+operand`."""
 

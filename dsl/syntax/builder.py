@@ -287,6 +287,13 @@ class AstBuilder(Transformer[Token, Any]):
         span = _span(children)
         return ast.Subscript(span=span, value=value, index=index, depth=_depth(span, value, index))
 
+    def slice(self, children: Children) -> ast.Slice:
+        colon = next(k for k, child in enumerate(children) if isinstance(child, Token))
+        start, stop = next(iter(children[:colon]), None), next(iter(children[colon + 1 :]), None)
+        span = _span(children)
+        depth = _depth(span, *_nodes(children))
+        return ast.Slice(span=span, start=start, stop=stop, depth=depth)
+
     # atoms
 
     def name(self, children: Children) -> ast.Name:

@@ -115,7 +115,7 @@ def _expression(expression: ast.Expression) -> str:
             passed += [f"{keyword.name}={_expression(keyword.value)}" for keyword in keywords]
             return f"{_atom(function)}({', '.join(passed)})"
         case ast.Subscript(value=value, index=index):
-            return f"{_atom(value)}[{_expression(index)}]"
+            return f"{_atom(value)}[{_index(index)}]"
         case ast.Prefix(operator=operator, operand=operand):
             tight = isinstance(operand, (*ATOMS, ast.Prefix))
             return operator + (_expression(operand) if tight else _grouped(operand))
@@ -132,6 +132,15 @@ def _expression(expression: ast.Expression) -> str:
                 return f"[{inside}]"
             return f"({inside},)" if len(items) == 1 else f"({inside})"
     raise ValueError(f"no expression: {expression!r}")
+
+
+def _index(index: ast.Expression) -> str:
+    match index:
+        case ast.Slice(start=start, stop=stop):
+            return ":".join("" if end is None else _expression(end) for end in (start, stop))
+        case ast.Sequence(bracket="(", items=items) if items:
+            return ", ".join(map(_index, items)) + "," * (len(items) == 1)
+    return _expression(index)
 
 
 def _link(operand: ast.Expression, additive: bool) -> str:

@@ -98,7 +98,7 @@ NAMED = {
 CLOSING = {"RPAR": "(", "RSQB": "["}
 OPENING = {"RPAR": "LPAR", "RSQB": "LSQB"}
 STARTS_EXPRESSION = frozenset({"NAME", "NUMBER", "STRING", "LPAR", "LSQB", "SIGN"})
-OPERATORS = frozenset({"SIGN", "STAR", "FACTOR", "COMPARE"})
+OPERATORS = frozenset({"SIGN", "STAR", "FACTOR", "AT", "COMPARE"})
 
 
 def unexpected(token: Token, accepted: Collection[str], line: Sequence[Token]) -> Diagnostic:
@@ -203,11 +203,9 @@ def _advice(token: Token, line: Sequence[Token]) -> str:
     if before is not None and before.type in OPERATORS | {"EQUAL", "AUGMENT"} and token.type in {"NEWLINE", "RPAR"}:
         return f"write what follows {before.value!r}, or remove it"
     if token.type == "COLON" and any(t.type == "LSQB" for t in line[:position]):
-        return "slices are not part of the language; a row of a model is U[i]"
+        return "a slice has a start and a stop: x[1:3]"
     if token.type == "STAR" and before is not None and before.type in {"LPAR", "COMMA"}:
         return "arguments are passed one by one"
-    if token.type == "AT" and position:
-        return "for a product of matrix and vector, write dana.sigma(W * x, axis)"
     if line and line[0].type in {"DEF", "FOR"} and token.type == "NEWLINE":
         return f"the first line of a {'function' if line[0].type == 'DEF' else 'loop'} ends with ':'"
     if token.type in {"NAME", "NUMBER", "STRING"} and before is not None and before.type in {"NUMBER", "NAME", "RPAR"}:

@@ -42,7 +42,7 @@ WRONG = {
     'rule.merge(x, "+")': 'Missing positional argument "batch" in call to "merge" of "Algo"',
     'rule.merge(x, 8, "-")': 'Argument 3 to "merge" of "Algo" has incompatible type "Literal[\'-\']"',
     'dana.sigma(x, "1")': 'Argument 2 to "sigma" has incompatible type "str"',
-    "x @ w": 'Unsupported left operand type for @ ("Value")',
+    "x @ 0.5j": 'Unsupported operand types for @ ("Value" and "complex")',
     "x ** 2": 'Unsupported operand types for ** ("Value" and "int")',
     "x.sum()": '"Value" has no attribute "sum"',
     "dana.model([0.5])": 'List item 0 has incompatible type "float"',

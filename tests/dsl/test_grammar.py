@@ -19,7 +19,7 @@ from tests.dsl.scale import randomised
 NAMES = st.sampled_from(["a", "w", "x", "dana", "rule", "sigma", "größe", "_1"])
 NUMBERS = st.sampled_from(["0", "7", "1.5", ".5", "2.", "1e-3", "1_000", "1e999", "9007199254740992"])
 STRINGS = st.sampled_from(["'+'", '"max"', "''", r"'\''", "'a' \"b\""])
-SIGNS = st.sampled_from(["+", "-", "*", "/", "//", "%", "<", ">", "<=", ">=", "=="])
+SIGNS = st.sampled_from(["+", "-", "*", "/", "//", "%", "@", "<", ">", "<=", ">=", "=="])
 
 
 def compound(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
@@ -36,6 +36,7 @@ def compound(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         st.builds("{}({})".format, NAMES, arguments),
         st.builds("dana.sigma({}, {})".format, inner, inner),
         st.builds("{}[{}]".format, NAMES, inner),
+        st.builds("{}[{}:, :{}, {}:{}]".format, NAMES, inner, inner, inner, inner),
         st.just("()"),
     )
 

@@ -25,7 +25,7 @@ from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
 from hwgen.spec.strider import Fault
 from tests.lockstep.pages import damaged, rough_pages
-from tests.lockstep.rules import axes_rule, network_rule, random_rule, row_states_rule, rows_rule
+from tests.lockstep.rules import axes_rule, elements_rule, network_rule, random_rule, row_states_rule, rows_rule
 from tests.storage.parts import misplaced, part_attribute, part_pages
 from tests.storage.schemas import attribute, random_value
 
@@ -148,6 +148,13 @@ def row_states_case(rng: random.Random, config: MachineConfig) -> Case:
     source = row_states_rule(rng, rows=rows, batches=batches)
     numbers = {"i": rows, "j": rows}
     return case_of(rng, config, source, TableSchema(relation="t", attributes=columns), numbers=numbers)
+
+
+def elements_case(rng: random.Random, config: MachineConfig) -> Case:
+    """A case of elements, slices and products of matrices."""
+    n = rng.choice([2, 3, 8, 17])
+    columns = (attribute("x", "real[]", array_length=n), attribute("y", "real"))
+    return case_of(rng, config, elements_rule(rng, n), TableSchema(relation="t", attributes=columns))
 
 
 def axes_case(rng: random.Random, config: MachineConfig) -> Case:

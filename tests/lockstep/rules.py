@@ -253,3 +253,41 @@ def row_states_rule(rng: random.Random, *, rows: int, batches: list[int]) -> str
     gradient = "e" if batch == 1 else f'rule.merge(e, {batch}, "+")'
     lines += [f"rule.setModel(b, b - 0.01 * {gradient})", "rule.setLoss(e * e)", "rule.setEpochs(2)"]
     return "\n".join(lines) + "\n"
+
+
+def elements_rule(rng: random.Random, n: int) -> str:
+    """Elements, slices, lists, concatenations, transposes and products of values that a batch and a tuple have."""
+    k = rng.choice([2, 3, 5, 9])
+    start = "init=dana.uniform(-0.5, 0.5)"
+    lines = [
+        "import dana",
+        "n = dana.dim()",
+        f"W = dana.model([{k}, n], {start})",
+        f"M = dana.model([{k}, {k}], {start})",
+    ]
+    lines += [f"v = dana.model([{k}], {start})", "x = dana.input([n])", "y = dana.output()"]
+    lines.append("rule = dana.algo(W, M, v, x, y)")
+    first, last = rng.randrange(n), rng.randint(-n, -1)
+    stop = rng.randint(1, n)
+    lines.append(f"h = {rng.choice(['W @ x', 'x @ W.T', 'M @ (W @ x)', 'M.T @ v + W @ x'])}")
+    vectors = [
+        f"x[:{stop}]",
+        f"x[{rng.randrange(stop)}:{stop}]",
+        "h[1:]",
+        "W[-1]",
+        f"W[:, {first}]",
+        f"[x[{last}], y, 2]",
+    ]
+    lines.append(f"c = dana.concat({', '.join(rng.sample(vectors, 2))}, {rng.choice(['y', '-1', 'h'])})")
+    lines.append(f"e = dana.sigma(c) * 0.1 + x[{first}] * h[-1] - y")
+    matrices = ["[v, h]", "W[0:2]", "(dana.expand(h, 2) * x)[0:2, :]", f"dana.expand([e, y], 2) * W[1, {last}]"]
+    lines.append(f"p = {rng.choice(matrices)}")
+    batch = rng.choice(["1", "3", "8", "dana.all"])
+    merged = f'rule.merge({{}}, {batch}, "{rng.choice(["+", "+", "max"])}")'
+    lines.append(f"g = {merged.format('dana.expand(h * e, 2) * x')}")
+    turned = rng.choice(["M.T", "M @ M.T", "(g @ g.T) * 0.01", "M.T @ M"])
+    lines.append(f"rule.setModel(M, 0.5 * M + 0.1 * {turned} + {merged.format('e')} * 0.01)")
+    lines.append(f"rule.setModel(W, W - 0.01 * g * {rng.choice(['g[0, 0]', 'dana.sigma(g[:, 0])', '1'])})")
+    lines.append(f"rule.setModel(v, v + 0.01 * dana.sigma({merged.format('p')}, {rng.choice([1, 2])})[0])")
+    lines += ["rule.setLoss(e * e)", f"rule.setEpochs({rng.choice([1, 2])})"]
+    return "\n".join(lines) + "\n"

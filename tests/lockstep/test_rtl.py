@@ -16,6 +16,7 @@ from tests.lockstep.cases import (
     Case,
     assert_same,
     axes_case,
+    elements_case,
     interpret,
     network_case,
     parts_case,
@@ -50,6 +51,7 @@ def test_models_and_cycles(name: str) -> None:
     cases += [network_case(random.Random(f"{name} network {seed}"), config) for seed in range(2 * SCALE)]
     cases += [network_case(random.Random(f"{name} loss {seed}"), config, loss_rule) for seed in range(2 * SCALE)]
     cases += [axes_case(random.Random(f"{name} axes {seed}"), config) for seed in range(SCALE)]
+    cases += [elements_case(random.Random(f"{name} elements {seed}"), config) for seed in range(2 * SCALE)]
     if config.index_depth:
         cases += [row_states_case(random.Random(f"{name} row states {seed}"), config) for seed in range(SCALE)]
     cases += [parts_case(random.Random(f"{name} parts {seed}"), config) for seed in range(SCALE)]

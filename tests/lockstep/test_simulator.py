@@ -15,6 +15,7 @@ from hwgen.spec.config import MachineConfig
 from tests.lockstep.cases import (
     assert_same,
     axes_case,
+    elements_case,
     finished,
     interpret,
     network_case,
@@ -73,6 +74,13 @@ def test_rows_as_long_as_a_small_scratchpad_holds() -> None:
 def test_functions_along_an_axis(seed: int) -> None:
     rng = random.Random(f"axes {seed}")
     case = axes_case(rng, random_config(rng))
+    assert_same(run(case, Simulator(case.bundle.config)), interpret(case), case.source)
+
+
+@pytest.mark.parametrize("seed", range(30 * SCALE))
+def test_elements_and_products(seed: int) -> None:
+    rng = random.Random(f"elements {seed}")
+    case = elements_case(rng, random_config(rng))
     assert_same(run(case, Simulator(case.bundle.config)), interpret(case), case.source)
 
 

@@ -107,6 +107,11 @@ RULES = {
     ),
     "norms": ("w = dana.model([n]); x = dana.input([n])", "w, x", "dana.norm(w - x, 1) + dana.exp(-dana.norm(x, 1))"),
     "softmax": ("W = dana.model([3, n]); x = dana.input([n])", "W, x", "dana.softmax(dana.sigma(W * x, 2))"),
+    "elements": (
+        "W = dana.model([3, n]); x = dana.input([n])",
+        "W, x",
+        "(W @ x)[1] + x @ W[-1] * x[-1] + dana.concat(x[0], W[0:2, 0], 2) @ [1, -1, 0.5, x[:1][0]]",
+    ),
     "a model for each class": ("v = dana.model([3]); x = dana.input([n])", "v, x", "v + 0 * dana.sigma(x, 1)"),
     "model only": ("w = dana.model([n]); x = dana.input([n])", "w, x", "dana.sigma(w, 1) + 0 * dana.sigma(x, 1)"),
 }

@@ -1,0 +1,177 @@
+"""Elements, slices, lists, concatenation, transposes and products of matrices against NumPy, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dsl import Rule, compile_rule
+from dsl.hdfg.graph import BindError
+from dsl.hdfg.interpreter import Interpreter
+from hwgen.spec import numerics
+from tests.dsl.evaluated import evaluated
+
+RANDOM = np.random.default_rng(11)
+VALUES = {
+    "a": np.array([1.5, -0.0, np.inf, 0.0, -np.inf, 3.25], np.float32),
+    "b": RANDOM.standard_normal(3),
+    "s": np.float32(-2.5),
+    "A": RANDOM.integers(-9, 9, (3, 4)),
+    "B": RANDOM.integers(-9, 9, (4, 2)),
+    "C": RANDOM.integers(-9, 9, (2, 3, 4)),
+    "v": RANDOM.integers(-9, 9, 3),
+    "w": RANDOM.integers(-9, 9, 4),
+}
+SELECTED = [
+    "a[0]",
+    "a[3]",
+    "a[-1]",
+    "a[1:3]",
+    "a[:2]",
+    "a[-2:]",
+    "a[2:-1]",
+    "a[:]",
+    "a[5:6]",
+    "A[1]",
+    "A[-1]",
+    "A[2, 1]",
+    "A[:, 1]",
+    "A[1:, 2]",
+    "A[:2]",
+    "A[:, 1:3]",
+    "A[0:2, -3:-1]",
+    "C[1]",
+    "C[1, 2]",
+    "C[:, 2, 3]",
+    "C[0, 1:, :2]",
+    "C[:, :, 0]",
+]
+PRODUCTS = [
+    "A @ w",
+    "v @ A",
+    "v @ v",
+    "A @ B",
+    "A.T @ v",
+    "w @ A.T",
+    "B.T @ A.T",
+    "A @ A.T",
+    "A.T @ A",
+    "A.T",
+    "A.T[1:3]",
+    "v @ A @ B",
+]
+
+
+def python(expression: str) -> np.ndarray:
+    """What Python and NumPy make of it."""
+    arrays = {name: np.asarray(value, np.float32) for name, value in VALUES.items()}
+    return np.asarray(eval(expression, {"__builtins__": {}}, arrays), np.float32)
+
+
+@pytest.mark.parametrize("expression", SELECTED + PRODUCTS)
+def test_as_numpy_has_it(expression: str) -> None:
+    """Of models and of computed values, infinities and zeros of both signs among them; products of whole numbers."""
+    expected = python(expression)
+    for name in ("", "-"):
+        computed = expression if not name else "".join(f"(-{c})" if c in VALUES else c for c in expression)
+        found = evaluated(computed, expected.shape, **VALUES)
+        sign = -1 if name and "@" not in expression else (-1) ** (expression.count("@") + 1) if name else 1
+        np.testing.assert_array_equal(found.view(np.uint32), (np.float32(sign) * expected).view(np.uint32))
+
+
+JOINED = {
+    "dana.concat(a, b)": "a b",
+    "dana.concat(b, s, a, 7)": "b s a 7",
+    "dana.concat(s, -2)": "s -2",
+    "dana.concat(b)": "b",
+}
+
+
+@pytest.mark.parametrize("expression", JOINED)
+def test_joined(expression: str) -> None:
+    parts = [np.atleast_1d(VALUES.get(part, part)).astype(np.float32) for part in JOINED[expression].split()]
+    expected = np.concatenate(parts)
+    found = evaluated(expression, expected.shape, **VALUES)
+    np.testing.assert_array_equal(found.view(np.uint32), expected.view(np.uint32))
+
+
+LISTS = {
+    "[1, 2, 3] * b": np.float32([1, 2, 3]) * VALUES["b"].astype(np.float32),
+    "b + [s, 0.5, b[0]]": VALUES["b"].astype(np.float32) + np.float32([-2.5, 0.5, VALUES["b"][0]]),
+    "[[1, -2], [3, 4]]": np.float32([[1, -2], [3, 4]]),
+    "[v, 2 * v]": np.float32([VALUES["v"], 2 * VALUES["v"]]),
+    "[A, A + 1]": np.float32([VALUES["A"], VALUES["A"] + 1]),
+    "[s]": np.float32([-2.5]),
+    "[-0.0, 0.0]": np.float32([-0.0, 0.0]),
+    "[1, 2] + [s]": np.float32([1, 2, -2.5]),
+    "dana.sigma([1, 2, 4])": np.float32(7),
+}
+
+
+@pytest.mark.parametrize("expression", LISTS)
+def test_lists_are_vectors(expression: str) -> None:
+    expected = np.asarray(LISTS[expression], np.float32)
+    found = evaluated(expression, expected.shape, **VALUES)
+    np.testing.assert_array_equal(found.view(np.uint32), expected.view(np.uint32))
+
+
+def test_a_list_that_grows() -> None:
+    text = """import dana
+x = dana.input([4])
+w = dana.model([3])
+rule = dana.algo(w, x)
+powers = []
+for k in range(3):
+    powers = powers + [x[k] * k]
+rule.setModel(powers)
+"""
+    found = Interpreter(compile_rule(text).hdfg, numerics).train({"x": [[5, 6, 7, 8]]}).models["w"]
+    np.testing.assert_array_equal(found, [0, 6, 14])
+
+
+SYMBOLIC = """import dana
+n = dana.dim()
+x = dana.input([n])
+w = dana.model([n])
+rule = dana.algo(w, x)
+rule.setModel(w + {} - x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("expression", "least"),
+    [
+        ("x[0]", 1),
+        ("x[3]", 4),
+        ("x[-1]", 1),
+        ("x[-3]", 3),
+        ("dana.sigma(x[1:])", 2),
+        ("dana.sigma(x[:3])", 3),
+        ("dana.sigma(x[2:-1])", 4),
+        ("x[n - 2]", 2),
+    ],
+)
+def test_of_an_axis_that_the_table_decides(expression: str, least: int) -> None:
+    graph = compile_rule(SYMBOLIC.format(expression)).hdfg
+    for n in range(least, least + 3):
+        x = np.arange(1, n + 1, dtype=np.float32)
+        found = Interpreter(graph.bind({"n": n}), numerics).train({"x": [x]}).models["w"]
+        value = eval(expression.replace("dana.sigma", "sum"), {"x": x, "n": n, "sum": sum})
+        np.testing.assert_array_equal(found, value - x)
+    if least > 1:
+        with pytest.raises(BindError, match=f"n = {least - 1}"):
+            graph.bind({"n": least - 1})
+
+
+@pytest.mark.parametrize("expression", ["C[1]", "x[2, 1]", "U[i][2]", "U[i, 1]", "U[2][0:2]"])
+def test_selections_read_rows_of_models(expression: str) -> None:
+    text = f"""import dana
+U = dana.model([4, 3])
+C = dana.model([2, 3])
+i = dana.input()
+x = dana.input([3, 2])
+rule = dana.algo(U, C, i, x)
+rule.setModel(U[i], dana.sigma(U[i] + x[0, 0]) + U[i])
+rule.setModel(C, C + dana.sigma(dana.concat({expression}, 0)))
+"""
+    assert not Rule(text).diagnostics
