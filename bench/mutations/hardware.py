@@ -134,7 +134,13 @@ HARDWARE = (
         "old fault",
         MACHINE,
     ),
-    Mutation("machine.py", "host.merging.eq(engine.merging)", "host.merging.eq(engine.busy)", "wrong counter", MACHINE),
+    Mutation(
+        "machine.py",
+        "host.engine_busy.eq(engine.busy)",
+        "host.engine_busy.eq(engine.merging)",
+        "wrong counter",
+        MACHINE,
+    ),
     Mutation("board/pages.py", "slot == last_slot", "slot == self.slots", "a slot too many", RING),
     Mutation(
         "board/pages.py",

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from dana.codesign.cycles import Cycles, measure_cycles
 from dana.codesign.sample import sample_pages
-from dana.compiler.check.verify import section_length, timing
 from dana.errors import UsageError
 from dana.report.history import Run
 from dana.runtime.designs import DesignStore
@@ -102,10 +101,10 @@ def _section(bundle: Bundle, name: str) -> tuple[str, int, tuple[Bar, ...]]:
         if instruction.op is Opcode.END:
             break
         now += instruction.wait
-        length = instruction.rows * timing(instruction, bundle.config.divide_interval)[0]
+        length = instruction.rows * bundle.config.row_interval(instruction)
         bars.append(Bar(start=now, length=length, kind=_kind(instruction), text=_text(instruction)))
         now += length
-    return str(name), section_length(instructions, bundle.config.divide_interval), tuple(bars)
+    return str(name), bundle.config.section_length(instructions), tuple(bars)
 
 
 def _kind(instruction: Instruction) -> str:

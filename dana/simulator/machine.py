@@ -275,18 +275,8 @@ class Simulator:
         counters = structures.Counters()
         if not self._core.sim_end(self._usable(), ctypes.byref(counters)):
             raise InternalError("an epoch was ended before a Bundle was loaded")
-        return EpochCounters(
-            cycles=counters.cycles,
-            tuples=counters.tuples,
-            skipped=counters.skipped,
-            engine_busy=counters.engine_busy,
-            merging=counters.merging,
-            waiting_for_engine=counters.waiting_for_engine,
-            waiting_for_pages=counters.waiting_for_pages,
-            fault=Fault(counters.fault),
-            fault_page=counters.fault_page,
-            fault_pointer=counters.fault_pointer,
-        )
+        found = {field[0]: getattr(counters, field[0]) for field in structures.Counters._fields_}
+        return EpochCounters(**found | {"fault": Fault(counters.fault)})
 
     @property
     def walked_rows(self) -> int:

@@ -30,9 +30,10 @@ from dana.simulator.structures import (
     SymbolRows,
 )
 from hwgen.spec import columns, cycles, engine, strider
-from hwgen.spec.bundle import Bundle
+from hwgen.spec.bundle import SIZES, Bundle
 from hwgen.spec.config import MachineConfig
 
+CONTRACT = {name.lower(): number for name, number in vars(cycles).items() if isinstance(number, int)}
 NO_SECTION = -1
 UNLOADED = 2
 """Status of `sim_consume` where no Bundle is loaded."""
@@ -74,15 +75,9 @@ def library() -> ctypes.CDLL:
 def machine_data(config: MachineConfig) -> Machine:
     """A configuration and the constants of the cycle contract."""
     data = Machine(
-        result_latency=cycles.RESULT_LATENCY,
-        section_start=cycles.SECTION_START,
-        min_instruction=cycles.MIN_INSTRUCTION,
-        round_start=cycles.ROUND_START,
-        strider_start=cycles.STRIDER_START,
+        # what has the name of a number of the cycle contract is that
+        **{name: number for name, number in CONTRACT.items() if hasattr(Machine, name)},
         strider_bound=strider.STRIDER_BOUND,
-        unpack_stages=cycles.UNPACK_STAGES,
-        unpack_latency=cycles.UNPACK_LATENCY,
-        page_release=cycles.PAGE_RELEASE,
         page_beats=config.page_beats,
         **{name: value for name, value in config.to_json().items() if hasattr(Machine, name)},
     )
@@ -129,10 +124,6 @@ def bundle_data(bundle: Bundle) -> tuple[BundleData, list[npt.NDArray[Any]]]:
         image_rows=image.shape[0],
         n_symbols=len(bundle.symbols),
         sections=(ctypes.c_int32 * len(engine.Section))(*(bundle.sections.get(s, NO_SECTION) for s in engine.Section)),
-        group=bundle.group,
-        tuple_rows=bundle.tuple_rows,
-        level_stride=bundle.level_stride,
-        levels=bundle.levels,
-        batch=bundle.batch,
+        **{name: getattr(bundle, name) for name in SIZES},
     )
     return data, [program, instructions, descriptors, constants, image, symbols]

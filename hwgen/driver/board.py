@@ -144,7 +144,7 @@ class Board:
         """
         self._fits(bundle)
         blocks, afterwards = load.bundle_blocks(bundle, before=self._held), load.held(bundle)
-        self._bundle = None
+        self._bundle = None  # an access that fails half-way leaves no program to train with
         # whatever ends the loading
         self._holds(afterwards)
         self.stop()
@@ -155,7 +155,10 @@ class Board:
             self._held = afterwards
 
     def write_rows(self, row: int, rows: npt.ArrayLike) -> None:
-        """Write scratchpad rows of every thread, between trainings; `rows` holds bit patterns, shape [k, lanes]."""
+        """Write scratchpad rows of every thread, between trainings; `rows` holds bit patterns, shape [k, lanes].
+
+        Raises ValueError where they are of another shape, or there are no such rows.
+        """
         words = np.asarray(rows, dtype=np.uint32)
         if words.ndim != 2 or words.shape[1] != self.config.lanes:
             raise ValueError(f"rows must have shape [k, {self.config.lanes}], not {list(words.shape)}")
@@ -209,6 +212,7 @@ class Board:
             while self._status() & BoardStatus.BUSY:
                 if end is not None and time.monotonic() > end:
                     raise BoardError(f"the training must end within {seconds} s, but it has not; the board was stopped")
+                # cycles first: what is read after them is no older, so no standstill is counted too long
                 now, read = self._get(BoardRegister.CYCLES), self._get(BoardRegister.PAGES_READ)
                 filled = ready if whole else self._fill(data, count, epochs, slots, ready, read)
                 watch.look(now, (read, self._get(BoardRegister.EPOCHS_RUN), filled))
@@ -238,7 +242,7 @@ class Board:
         self._put(BoardRegister.INTERRUPT, 1)
 
     def read_rows(self, row: int, k: int) -> Words:
-        """Bit patterns of `k` scratchpad rows of thread 0, shape [k, lanes]."""
+        """Bit patterns of `k` scratchpad rows of thread 0, shape [k, lanes]; ValueError where there are no such."""
         self._check_rows(row, k)
         words = self._registers.read(load.address(Region.SCRATCH, row * self.config.lanes), k * self.config.lanes)
         return words.reshape(k, self.config.lanes)

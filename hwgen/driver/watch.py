@@ -9,8 +9,6 @@ from __future__ import annotations
 from hwgen.driver.errors import MachineHang
 from hwgen.spec import cycles
 from hwgen.spec.bundle import Bundle
-from hwgen.spec.config import LANES_PER_CLUSTER
-from hwgen.spec.engine import Instruction
 from hwgen.spec.strider import STRIDER_BOUND
 
 TUPLE_BYTES_LEAST = 28
@@ -24,20 +22,9 @@ def patience(bundle: Bundle) -> int:
     config = bundle.config
     slowest = max(cycles.STRIDER_CYCLES[instruction.op] for instruction in bundle.strider)
     strider = STRIDER_BOUND * config.page_size * slowest
-    sections = sum(_section_cycles(bundle.section(name), config.divide_interval) for name in bundle.sections)
+    sections = sum(cycles.SECTION_START + config.section_length(bundle.section(name)) for name in bundle.sections)
     tuples = config.page_size // TUPLE_BYTES_LEAST + 1
     return (config.striders + 1) * (strider + tuples * (bundle.levels + 1) * sections)
-
-
-def _section_cycles(section: tuple[Instruction, ...], divide_interval: int) -> int:
-    """At least the cycles of a section."""
-    return cycles.SECTION_START + sum(
-        instruction.wait
-        + instruction.rows
-        * cycles.element_interval(instruction.op, divide_interval)
-        * (LANES_PER_CLUSTER if instruction.op.special else 1)
-        for instruction in section
-    )
 
 
 class Watch:

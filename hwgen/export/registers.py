@@ -85,26 +85,22 @@ def header() -> str:
         "#define DANA_REGISTERS_H",
         "",
     ]
-    for region in (*Region, *BoardRegion):
-        lines.append(_define(f"REGION_{region.name}", 4 * (int(region) << registers.REGION_SHIFT)))
-    for member in Register:
-        lines.append(_define(member.name, board.byte_address(Region.CONTROL, member)))
-    for own in BoardRegister:
-        lines.append(_define(f"BOARD_{own.name}", board.byte_address(BoardRegion.BOARD, own)))
-    for k, name in enumerate(board.CONFIGURATION[1:], 1):
-        lines.append(_define(f"BOARD_{name.upper()}", board.byte_address(BoardRegion.BOARD, BoardRegister.THREADS + k)))
-    for status in BoardStatus:
-        lines.append(_define(f"STATUS_{status.name}", status))
-    for command in Command:
-        lines.append(_define(f"COMMAND_{command.name}", command))
-    for fault in Fault:
-        lines.append(_define(f"FAULT_{fault.name}", fault))
-    for name, value in (("MACHINE", registers.IDENTITY), ("BOARD", board.IDENTITY)):
-        lines.append(_define(f"IDENTITY_{name}", value))
-    lines.append(_define("NO_SECTION", registers.NO_SECTION))
-    lines += [_define("NOWHERE", board.NOWHERE), _define("ENDLESS", board.ENDLESS)]
+    values = {
+        **{f"REGION_{region.name}": board.byte_address(region) for region in (*Region, *BoardRegion)},
+        **{member.name: board.byte_address(Region.CONTROL, member) for member in Register},
+        **{f"BOARD_{own.name}": board.byte_address(BoardRegion.BOARD, own) for own in BoardRegister},
+        **{
+            f"BOARD_{name.upper()}": board.byte_address(BoardRegion.BOARD, BoardRegister.THREADS + k)
+            for k, name in enumerate(board.CONFIGURATION)
+        },
+        **{f"STATUS_{status.name}": status for status in BoardStatus},
+        **{f"COMMAND_{command.name}": command for command in Command},
+        **{f"FAULT_{fault.name}": fault for fault in Fault},
+        "IDENTITY_MACHINE": registers.IDENTITY,
+        "IDENTITY_BOARD": board.IDENTITY,
+        "NO_SECTION": registers.NO_SECTION,
+        "NOWHERE": board.NOWHERE,
+        "ENDLESS": board.ENDLESS,
+    }
+    lines += [f"#define DANA_{name} 0x{int(value):x}u" for name, value in values.items()]
     return "\n".join([*lines, "", "#endif", ""])
-
-
-def _define(name: str, value: int) -> str:
-    return f"#define DANA_{name} 0x{int(value):x}u"

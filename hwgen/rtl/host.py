@@ -21,20 +21,9 @@ from hwgen.rtl.engine.issue import program_write
 from hwgen.rtl.engine.sections import SECTIONS, section_settings
 from hwgen.rtl.engine.sequencer import scratch_access
 from hwgen.spec import registers
-from hwgen.spec.counters import UNKNOWN_PAGE
+from hwgen.spec.counters import COUNTERS, UNKNOWN_PAGE
 from hwgen.spec.registers import Region, Register
 from hwgen.spec.strider import Fault
-
-COUNTERS = {
-    Register.CYCLES: "cycles",
-    Register.TUPLES: "tuples",
-    Register.SKIPPED: "skipped",
-    Register.ENGINE_BUSY: "engine_busy",
-    Register.MERGING: "merging",
-    Register.WAITING_FOR_ENGINE: "waiting_for_engine",
-    Register.WAITING_FOR_PAGES: "waiting_for_pages",
-}
-"""Counters and the members that they come from."""
 
 
 def host_port() -> wiring.Signature:
@@ -101,7 +90,7 @@ class Host(wiring.Component):
                 "index_fault": In(1),
                 "tag": In(interfaces.POINTER_BITS),
                 "finished": In(1),
-                **{name: In(64) for name in COUNTERS.values()},
+                **{name: In(64) for name in COUNTERS},
             }
         )
 
@@ -221,7 +210,7 @@ class Host(wiring.Component):
     def _read(self, m: Module, region: Value, register: Value, status: dict[Register, Value]) -> None:
         values: dict[int, Value] = {Register.ID: Const(registers.IDENTITY, 32)}
         values |= {int(number): value for number, value in status.items()}
-        for first, name in COUNTERS.items():
+        for name, first in COUNTERS.items():
             counter = getattr(self, name)
             values[first] = counter[:32]
             values[first + 1] = counter[32:]

@@ -62,17 +62,11 @@ class Machine(wiring.Component):
             access.start.eq(host.start),
             access.stop.eq(host.stop),
             access.half_release.eq(engine.half_release),
-            host.scratch_word.eq(engine.scratch_word),
-            host.overflow.eq(engine.overflow),
-            host.index_fault.eq(engine.index_fault),
-            host.tag.eq(engine.tag),
-            host.finished.eq(engine.finished),
-            host.cycles.eq(engine.cycles),
-            host.tuples.eq(engine.tuples),
-            host.skipped.eq(access.skipped),
             host.engine_busy.eq(engine.busy),
-            host.merging.eq(engine.merging),
-            host.waiting_for_engine.eq(access.waiting_for_engine),
-            host.waiting_for_pages.eq(access.waiting_for_pages),
         ]
+        for part, names in (
+            (engine, ("scratch_word", "overflow", "index_fault", "tag", "finished", "cycles", "tuples", "merging")),
+            (access, ("skipped", "waiting_for_engine", "waiting_for_pages")),
+        ):
+            m.d.comb += [getattr(host, name).eq(getattr(part, name)) for name in names]
         return m

@@ -29,6 +29,9 @@ VERSION = 4
 WHOLE_EPOCH = 0xFFFFFFFF
 """Batch size that stands for "all tuples of the epoch"."""
 
+SIZES = ("batch", "group", "tuple_rows", "level_stride", "levels")
+"""Fields that are numbers, in the binary form under the same names."""
+
 Words = npt.NDArray[np.uint32]
 Floats = npt.NDArray[np.float32]
 
@@ -180,11 +183,7 @@ class Bundle:
         header = {
             "config": self.config.to_json(),
             "sections": {str(name): start for name, start in self.sections.items()},
-            "batch": self.batch,
-            "group": self.group,
-            "tuple_rows": self.tuple_rows,
-            "level_stride": self.level_stride,
-            "levels": self.levels,
+            **{name: getattr(self, name) for name in SIZES},
             "symbols": [[s.name, s.kind, list(s.shape), s.row] for s in self.symbols],
             "notes": dict(self.notes),
             "blocks": {name: int(words.size) for name, words in blocks.items()},
@@ -204,6 +203,7 @@ class Bundle:
         version, length = struct.unpack_from("<II", data, 8)
         if version != VERSION:
             raise BundleError(f"this program reads Bundle version {VERSION}, found {version}; compile the rule again")
+        # asked before anything else is read: a damaged header could name any length
         if struct.unpack("<I", data[-4:])[0] != zlib.crc32(data[:-4]):
             raise BundleError("the Bundle is damaged: its checksum does not match; compile the rule again")
         header = json.loads(data[16 : 16 + length])
@@ -223,11 +223,7 @@ class Bundle:
             strider=tuple(strider.Instruction.decode(int(word)) for word in words["strider"]),
             constants=tuple(int(word) for word in words["constants"]),
             columns=tuple(columns.Column.decode(int(low) | int(high) << 32) for low, high in pairs),
-            batch=header["batch"],
-            group=header["group"],
-            tuple_rows=header["tuple_rows"],
-            level_stride=header["level_stride"],
-            levels=header["levels"],
+            **{name: header[name] for name in SIZES},
             image=words["image"].reshape(-1, config.lanes),
             symbols=tuple(Symbol(name=n, kind=k, shape=tuple(s), row=r) for n, k, s, r in header["symbols"]),
             notes=header["notes"],

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from hwgen.spec.cycles import READER_LATENCY
+from hwgen.spec.cycles import READER_LATENCY, element_interval
 from hwgen.spec.engine import Instruction, Opcode
 from hwgen.spec.registers import REGION_SHIFT
 from hwgen.spec.timing import DIVIDE_INTERVALS
@@ -140,6 +140,16 @@ class MachineConfig:
         lacking = [op.name for op in sorted({instruction.op for instruction in program}) if not self.has(op)]
         crossed = not self.crossed and any(instruction.crossed for instruction in program)
         return lacking + ["crossed exchanges"] * crossed
+
+    def row_interval(self, instruction: Instruction) -> int:
+        """Cycles from one row of an instruction to the next."""
+        # one unit serves the lanes of its cluster, one after the other; a scalar function takes the first alone
+        lanes = LANES_PER_CLUSTER if instruction.op.special and not instruction.scalar else 1
+        return lanes * element_interval(instruction.op, self.divide_interval)
+
+    def section_length(self, section: Iterable[Instruction]) -> int:
+        """Cycles of a section, END included, SECTION_START not."""
+        return sum(instruction.wait + instruction.rows * self.row_interval(instruction) for instruction in section)
 
     @property
     def page_beats(self) -> int:

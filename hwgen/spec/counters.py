@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +51,10 @@ class EpochCounters:
     fault_pointer: int = 0
 
 
+COUNTERS = {field.name: Register[field.name.upper()] for field in fields(EpochCounters) if field.default is MISSING}
+"""Numbers of 64 bits, and the registers that begin with their lower halves."""
+
+
 def read_counters(read: Callable[[int, int], npt.NDArray[np.uint32]], fault: Fault) -> EpochCounters:
     """The last epoch's counters.
 
@@ -67,13 +71,7 @@ def read_counters(read: Callable[[int, int], npt.NDArray[np.uint32]], fault: Fau
         return int(low) | int(high) << 32
 
     return EpochCounters(
-        cycles=counter(Register.CYCLES),
-        tuples=counter(Register.TUPLES),
-        skipped=counter(Register.SKIPPED),
-        engine_busy=counter(Register.ENGINE_BUSY),
-        merging=counter(Register.MERGING),
-        waiting_for_engine=counter(Register.WAITING_FOR_ENGINE),
-        waiting_for_pages=counter(Register.WAITING_FOR_PAGES),
+        **{name: counter(register) for name, register in COUNTERS.items()},
         fault=fault,
         fault_page=int(read(Register.FAULT_PAGE, 1)[0]),
         fault_pointer=int(read(Register.FAULT_POINTER, 1)[0]),

@@ -38,22 +38,9 @@ STRIDER_START = 2
 FACTOR_BITS = 16
 """Bits of a Strider's factors; its product takes a cycle for each."""
 
-STRIDER_CYCLES = {
+STRIDER_CYCLES = dict.fromkeys(Opcode, 2) | {
     Opcode.READB: 4,
-    Opcode.EXTRB: 2,
-    Opcode.WRITEB: 2,
-    Opcode.EXTRBI: 2,
-    Opcode.CLN: 2,
-    Opcode.INS: 2,
-    Opcode.AD: 2,
-    Opcode.SUB: 2,
     Opcode.MUL: 3 + FACTOR_BITS,
-    Opcode.BENTR: 2,
-    Opcode.BEXIT: 2,
-    Opcode.BEQ: 2,
-    Opcode.BNE: 2,
-    Opcode.BLT: 2,
-    Opcode.JMP: 2,
     Opcode.CTL: 3,
 }
 """Cycles of each Strider instruction, whatever its operands, branches taken or not; writeB and `ctl end` take longer

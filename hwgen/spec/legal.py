@@ -14,8 +14,8 @@ from weakref import WeakValueDictionary
 
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle, BundleError
 from hwgen.spec.columns import ColumnType
-from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
-from hwgen.spec.cycles import INDEX_LATENCY, element_interval
+from hwgen.spec.config import MachineConfig
+from hwgen.spec.cycles import INDEX_LATENCY
 from hwgen.spec.engine import Instruction, Mask, Opcode, Section, Source
 from hwgen.spec.operations import Exchange
 from hwgen.spec.strider import CONFIGURATION
@@ -238,5 +238,4 @@ def _entries(section: Sequence[Instruction], config: MachineConfig) -> Iterator[
             if setter is not None and issue < set_at + setter.rows - 1 + INDEX_LATENCY:
                 yield k, OVERWRITTEN
             setter, set_at = instruction, issue
-        lanes = LANES_PER_CLUSTER if instruction.op.special and not instruction.scalar else 1
-        now = issue + instruction.rows * lanes * element_interval(instruction.op, config.divide_interval)
+        now = issue + instruction.rows * config.row_interval(instruction)

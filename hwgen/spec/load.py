@@ -107,7 +107,7 @@ def bundle_blocks(bundle: Bundle, *, before: Held | None = None) -> Iterator[Blo
 
 def _blocks(bundle: Bundle, before: Held) -> Iterator[Block]:
     config = bundle.config
-    yield _register(Register.CONTROL, RESET)
+    yield _register(Register.CONTROL, RESET)  # memories are written while nothing runs
     program = bundle.program_words().reshape(-1, WORD_U32)
     yield address(Region.PROGRAM), np.pad(program, ((0, 0), (0, INSTRUCTION_STRIDE - WORD_U32))).ravel()
     # zeros are no instruction and no descriptor: what a damaged page leads to is a fault, not an old program

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from dana.compiler.check.verify import check, find_problems, section_length
+from dana.compiler.check.verify import check, find_problems
 from dana.compiler.compile import compile_engine
 from dana.errors import InternalError
 from hwgen.spec import cycles
@@ -221,5 +221,6 @@ def test_section_lengths_agree_with_the_oracle() -> None:
         Instruction(op=Opcode.END, wait=4),
     )
     for interval in DIVIDE_INTERVALS:
-        assert section_length(body, interval) == oracle.section_length(body, interval) == 13 + 2 * interval + 16 + 5
+        length = MachineConfig(divide_interval=interval).section_length(body)
+        assert length == oracle.section_length(body, interval) == 13 + 2 * interval + 16 + 5
     assert Section.TUPLE in assemble(LEGAL)[1]

@@ -17,7 +17,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from dana.compiler.check.verify import section_length, timing
 from dana.compiler.place.sections import Plan
 from dsl.hdfg.graph import ELEMENTWISE, REDUCTIONS, Node, Op
 from dsl.source import Span
@@ -208,14 +207,14 @@ def _section(bundle: Bundle, name: Section) -> SectionCost:
     return SectionCost(
         instructions=len(bundle.section(name)) - 1,
         busy=sum(_busy(bundle, name, kind) for kind in KINDS),
-        length=section_length(bundle.section(name), bundle.config.divide_interval),
+        length=bundle.config.section_length(bundle.section(name)),
     )
 
 
 def _busy(bundle: Bundle, name: Section, kind: str) -> int:
     """Cycles in which rows of a kind issue in a section."""
     *body, _end = bundle.section(name)
-    return sum(i.rows * timing(i, bundle.config.divide_interval)[0] for i in body if _kind(i) == kind)
+    return sum(i.rows * bundle.config.row_interval(i) for i in body if _kind(i) == kind)
 
 
 def _kind(instruction: Instruction) -> str:

@@ -36,11 +36,10 @@ DATAFLOW = (Section.INIT, Section.TUPLE, Section.PUSH, Section.MERGE, Section.BA
 class Machine:
     """What the checks need to know of the machine and the Bundle."""
 
-    scratch_depth: int
+    config: MachineConfig
     half_rows: int
     level_stride: int
     levels: int
-    divide_interval: int
 
 
 def check(program: Program, memory: MemoryMap, inputs: InputPlaces, target: Target, config: MachineConfig) -> None:
@@ -75,11 +74,10 @@ def find_problems(
 ) -> Iterator[str]:
     """Everything in which a program breaks the machine's contract, a line for each."""
     machine = Machine(
-        scratch_depth=config.scratch_depth,
+        config=config,
         half_rows=group * tuple_rows,
         level_stride=level_stride,
         levels=levels,
-        divide_interval=config.divide_interval,
     )
     if len(program) > config.program_depth:
         yield f"{len(program)} instructions exceed the program memory of {config.program_depth}"
@@ -131,33 +129,38 @@ class _Timing:
         self.machine = machine
         self.now = 0
         self.defined = defined
-        self.ready = np.full(machine.scratch_depth, -1, dtype=np.int64)
+        self.ready = np.full(machine.config.scratch_depth, -1, dtype=np.int64)
         self.writes: list[Integers] = []
         self.levels = max(1, machine.levels) if section in (Section.MERGE, Section.PUSH) else 1
         self.setter: Instruction | None = None
 
     def run(self, instruction: Instruction) -> Iterator[str]:
         """One instruction's turn."""
-        interval, first, last = timing(instruction, self.machine.divide_interval)
-        rows = instruction.rows
+        rows, special = instruction.rows, instruction.op.special
+        interval = self.machine.config.row_interval(instruction)
+        lanes = LANES_PER_CLUSTER if special and not instruction.scalar else 1
+        step = interval // lanes
+        # from a row's issue until its result in the first and in the last lane can be read
+        first = cycles.SPECIAL_LATENCY[instruction.op] if special else cycles.RESULT_LATENCY
+        last = first + (lanes - 1) * step
         if instruction.wait + rows * interval < cycles.MIN_INSTRUCTION:
             yield f"takes {instruction.wait + rows * interval} cycles"
         issue = self.now + instruction.wait + np.arange(rows) * interval
         self.now += instruction.wait + rows * interval
-        lanes = 1 if not instruction.op.special or instruction.scalar else LANES_PER_CLUSTER
-        step = interval // lanes
         self.writes.append((issue[:, None] + first - 1 + np.arange(lanes) * step).ravel())
         if instruction.op is Opcode.SETX:
             self.setter = instruction
             yield from self._reads(instruction, issue, np.empty((1, 0), dtype=np.int64), last)
             return
         dst = self._addresses(instruction, "dst")
-        if dst.max() >= self.machine.scratch_depth:
-            yield f"writes row {dst.max()} of {self.machine.scratch_depth}"
+        if dst.max() >= self.machine.config.scratch_depth:
+            yield f"writes row {dst.max()} of {self.machine.config.scratch_depth}"
             return
         yield from self._reads(instruction, issue, dst, last)
+        # nothing interlocks: of two results for a row the one that comes out last would stay
         if (self.ready[dst] >= issue + first).any():
             yield f"overtakes the result of an earlier instruction in row {dst[self.ready[dst] >= issue + first][0]}"
+        # lanes without the condition, rows that no entry chooses, keep what they hold
         partly = instruction.op is Opcode.MOVC or instruction.dst_index
         if partly and not self.defined[dst].all():
             yield f"changes a part of row {dst[~self.defined[dst]][0]}, which nothing has written"
@@ -172,6 +175,7 @@ class _Timing:
             return
         written = np.concatenate(self.writes)
         cycle, count = np.unique(written, return_counts=True)
+        # one write port serves all units, whatever their latencies
         if (count > 1).any():
             yield f"two results are written in cycle {cycle[count > 1][0]} of the section"
         if written.max() > self.now + instruction.wait:
@@ -184,11 +188,11 @@ class _Timing:
         for name in operands:
             address = self._addresses(instruction, name)
             in_tuples = getattr(instruction, f"{name}_tuple")
-            depth = self.machine.half_rows if in_tuples else self.machine.scratch_depth
+            depth = self.machine.half_rows if in_tuples else self.machine.config.scratch_depth
             if address.max() >= depth:
                 yield f"reads row {address.max()} of {depth} ({name})"
                 continue
-            if in_tuples:
+            if in_tuples:  # the half is complete before its section begins
                 continue
             early = self.ready[address] > issue
             if early.any():
@@ -225,19 +229,3 @@ def _just_written(dst: Integers, address: Integers, issue: Integers, latency: in
     np.minimum.at(written, dst - low, issue)
     first = written[address[inside] - low]
     return bool(((first < issue[inside]) & (first + latency > issue[inside])).any())
-
-
-def timing(instruction: Instruction, divide_interval: int) -> tuple[int, int, int]:
-    """Cycles between two rows, and from a row's issue until its result in the first and the last lane can be read."""
-    if not instruction.op.special:
-        return 1, cycles.RESULT_LATENCY, cycles.RESULT_LATENCY
-    step, latency = cycles.element_interval(instruction.op, divide_interval), cycles.SPECIAL_LATENCY[instruction.op]
-    if instruction.scalar:
-        return step, latency, latency
-    return step * LANES_PER_CLUSTER, latency, latency + (LANES_PER_CLUSTER - 1) * step
-
-
-def section_length(instructions: Sequence[Instruction], divide_interval: int) -> int:
-    """Cycles of a section, END included, SECTION_START not."""
-    *body, end = instructions
-    return sum(i.wait + i.rows * timing(i, divide_interval)[0] for i in body) + end.wait + 1

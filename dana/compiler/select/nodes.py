@@ -38,14 +38,8 @@ class Selection:
     ----------
     ops
         Operations of each section that has some; `tuple` is always there.
-    literals
-        Bit pattern and buffer of each literal.
-    ranges
-        Buffer of each vector 0, 1, 2 …, by length and form.
-    metas, models
-        Node and buffer of the image.
-    state
-        Buffers that live as long as the epoch, without the image's.
+    literals, ranges, metas, models, state
+        See `Store`.
     loss, convergence
         Buffers of the two results, if the rule has them.
     block

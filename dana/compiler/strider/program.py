@@ -101,6 +101,7 @@ class _Writer(PageWriter):
         """A tuple with a null bitmap: whole up to the last used column, or with holes."""
         asm = self.asm
         asm.label("nulls")
+        # t_hoff must be that of so many attributes: a bit of each behind the header, then MAXALIGN (htup_details.h)
         asm.emit(Opcode.AD, NATTS, asm.constant(7), MASK)
         asm.emit(Opcode.EXTRBI, MASK, 3, 9)
         asm.emit(Opcode.AD, MASK, asm.constant(layout.TUPLE_HEADER_SIZE), MASK)
@@ -151,24 +152,18 @@ class _Writer(PageWriter):
             attribute = self.attributes[k]
             use = self.uses.get(k)
             if use is None and holes:
-                self._flush(base, runs, offset)
-                runs = []
-                self._settle(base, offset)
+                self._leave(base, runs, offset)
                 k = self._pass_absent(k)
                 base, offset, aligned = POINTER, 0, 1
                 continue
             if attribute.length < 0:
-                self._flush(base, runs, offset)
-                runs = []
-                self._settle(base, offset)
+                self._leave(base, runs, offset)
                 self._varlena(attribute, use)
                 base, offset, aligned = POINTER, 0, 1
                 k += 1
                 continue
             if attribute.alignment > aligned:
-                self._flush(base, runs, offset)
-                runs = []
-                self._settle(base, offset)
+                self._leave(base, runs, offset)
                 self.asm.emit(Opcode.CLN, POINTER, attribute.alignment.bit_length() - 1, POINTER)
                 base, offset, aligned = POINTER, 0, attribute.alignment
             offset = layout.align_up(offset, attribute.alignment)
@@ -178,8 +173,10 @@ class _Writer(PageWriter):
             k += 1
         self._flush(base, runs, offset)
 
-    def _settle(self, base: int, offset: int) -> None:
-        """%POINTER <- base + offset."""
+    def _leave(self, base: int, runs: list[Run], offset: int) -> None:
+        """Hand over what was passed; %POINTER <- base + offset."""
+        self._flush(base, runs, offset)
+        runs.clear()
         if base != POINTER or offset:
             self.asm.emit(Opcode.AD, base, self.asm.constant(offset), POINTER)
 
@@ -250,7 +247,7 @@ class _Writer(PageWriter):
         self.copy(FIRST, WORD)
         asm.emit(Opcode.EXTRBI, WORD, 0, 1)
         asm.branch(Opcode.BEQ, WORD, asm.constant(0), long)
-        asm.emit(Opcode.EXTRBI, FIRST, 1, 7)
+        asm.emit(Opcode.EXTRBI, FIRST, 1, 7)  # a short header: seven bits of length, its own byte counted (varatt.h)
         asm.emit(Opcode.AD, POINTER, FIRST, STOP)
         self.within(STOP, 0)
         asm.emit(Opcode.AD, POINTER, asm.constant(1), PAYLOAD)
@@ -263,6 +260,7 @@ class _Writer(PageWriter):
             asm.emit(Opcode.EXTRBI, FIRST, 0, 2)
             asm.branch(Opcode.BEQ, FIRST, asm.constant(layout.VARLENA_COMPRESSED), Fault.COMPRESSED.name)
         asm.emit(Opcode.EXTRBI, WORD, 2, 30)
+        # the length counts its own four bytes; one of fewer would have the walk stand still, or go back
         asm.branch(Opcode.BLT, WORD, asm.constant(4), Fault.TUPLE_SHORT.name)
         asm.emit(Opcode.AD, POINTER, WORD, STOP)
         self.within(STOP, 0)

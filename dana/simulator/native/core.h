@@ -170,8 +170,8 @@ struct sim_kernels
 {
 	/* a and b step (both), a or b stands still (row_a, row_b), last row masked (tail) */
 	sim_kernel both[SIM_LANE_CODES], row_a[SIM_LANE_CODES], row_b[SIM_LANE_CODES], tail[SIM_LANE_CODES];
-	/* exchanges of one operand (flip) and of two (cross), which may be the same */
-	sim_kernel flip[SIM_LANE_CODES], flip_tail[SIM_LANE_CODES], cross[SIM_LANE_CODES], cross_tail[SIM_LANE_CODES];
+	/* exchanges of two operands, which may be the same */
+	sim_kernel cross[SIM_LANE_CODES], cross_tail[SIM_LANE_CODES];
 	void (*special)(int op, size_t n, float *d, const float *a, const float *b);
 	/* the first element of each `width` of rows that are `step` apart, and back to all of them */
 	void (*collect)(float *to, const float *row, int rows, ptrdiff_t step, int unit, int width);
@@ -309,8 +309,6 @@ void sim_pipeline_run(struct sim *sim, const struct sim_code *code, int32_t half
 
 /* verify.c */
 bool sim_indexed(const struct sim_instruction *in);
-bool sim_reads_b(const struct sim_instruction *in);
-bool sim_crossed(const struct sim_instruction *in);
 int32_t sim_levels(const struct sim_bundle *bundle, int section);
 bool sim_verify(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *problem);
 

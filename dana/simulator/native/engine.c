@@ -158,8 +158,6 @@ choose(const struct sim *sim, struct sim_op *op)
 			d_inner = a_inner = b_inner = 1;
 		if (exchange && (!d_inner || !a_inner || !b_inner || in->tail_a != in->tail_b))
 			op->kernel = NULL;
-		else if (exchange && kernels->flip[in->op] != NULL && !sim_crossed(in))
-			op->kernel = (tail ? kernels->flip_tail : kernels->flip)[in->op];
 		else if (exchange)
 			op->kernel = (tail ? kernels->cross_tail : kernels->cross)[in->op];
 		else if (d_inner && tail)

@@ -31,21 +31,6 @@ sim_indexed(const struct sim_instruction *in)
 	return in->a_index || in->dst_index;
 }
 
-/* Whether operand b is read from a memory */
-bool
-sim_reads_b(const struct sim_instruction *in)
-{
-	return sim_is(SIM_WITH_B, in->op);
-}
-
-/* Whether lanes choose: an exchange whose operands differ, or one that writes one of two words */
-bool
-sim_crossed(const struct sim_instruction *in)
-{
-	return sim_is(SIM_CHOOSING, in->op) ||
-		   (in->source != SIM_MEMORY && (in->a != in->b || in->a_inner != in->b_inner || in->a_outer != in->b_outer));
-}
-
 /* Levels of the merge stack that a section runs at */
 int32_t
 sim_levels(const struct sim_bundle *bundle, int section)
@@ -70,7 +55,7 @@ addresses(const struct sim *sim, const struct sim_bundle *bundle, const struct s
 		return complain(problem, SIM_DST_OUTSIDE, position, d, scratch);
 	if (a >= (in->a_tuple ? tuples : scratch))
 		return complain(problem, SIM_A_OUTSIDE, position, a, in->a_tuple ? tuples : scratch);
-	if (sim_reads_b(in) && b >= (in->b_tuple ? tuples : scratch))
+	if (sim_is(SIM_WITH_B, in->op) && b >= (in->b_tuple ? tuples : scratch))
 		return complain(problem, SIM_B_OUTSIDE, position, b, in->b_tuple ? tuples : scratch);
 	return true;
 }
@@ -185,7 +170,7 @@ play(struct sim *sim, const struct sim_bundle *bundle, int s, int32_t level, str
 
 				for (int32_t k = 0; !in->a_tuple && k < (in->a_index ? care->entries : 1); k++)
 					read_row(sim, t, position, in->a + o * in->a_outer + i * in->a_inner + in->a_level * shift + k * (int64_t)care->entry_rows, cycle);
-				if (sim_reads_b(in) && !in->b_tuple)
+				if (sim_is(SIM_WITH_B, in->op) && !in->b_tuple)
 					read_row(sim, t, position, in->b + o * in->b_outer + i * in->b_inner, cycle);
 				if (!write_row(sim, t, in, position, in->dst + o * in->dst_outer + i * in->dst_inner + in->dst_level * shift,
 							   cycle, problem))
@@ -202,9 +187,9 @@ play(struct sim *sim, const struct sim_bundle *bundle, int s, int32_t level, str
 	return true;
 }
 
-/* Sections, their lengths, and which of their instructions need care */
-static bool
-engine(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *problem)
+/* Sections, their lengths, and which of their instructions need care; sim_engine_prepare() needs what it finds */
+bool
+sim_verify(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *problem)
 {
 	struct timing t = {.indexes = false};
 	bool fits = true;
@@ -253,12 +238,4 @@ engine(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *pro
 	}
 	free(t.rows);
 	return fits;
-}
-
-/* Looks at all of a Bundle; sim_engine_prepare() needs what it finds */
-bool
-sim_verify(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *problem)
-{
-	problem->section = -1;
-	return engine(sim, bundle, problem);
 }

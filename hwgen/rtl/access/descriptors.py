@@ -113,6 +113,7 @@ class Descriptors(wiring.Component):
             stored.eq(complete),
             number.eq(place),
             known.unusable.eq(~exists | ~column.count.any() | column.lane[lanes:].any()),
+            # the length may pass the page's, of which the difference would wrap around
             known.never.eq(length > config.page_size),
             known.limit.eq(config.page_size - length),
             known.beats.eq(beats),

@@ -51,10 +51,11 @@ class AccessEngine(wiring.Component):
         connect(m, flipped(self.rounds), unpacker.rounds)
         connect(m, flipped(self.fault), unpacker.fault)
         connect(m, unpacker.settings, flipped(self.settings))
+        connect(m, loader.write, store.write)
 
         stop, forget = Signal(), Signal()
         m.d.comb += [
-            stop.eq(self.stop | unpacker.halt),
+            stop.eq(self.stop | unpacker.halt),  # a fault stops all parts in the cycle in which it is told
             forget.eq(self.start | stop),
             loader.start.eq(self.start),
             loader.stop.eq(stop),
@@ -76,8 +77,6 @@ class AccessEngine(wiring.Component):
             intake.address.eq(self.image.address),
             intake.data.eq(self.image.data),
         ]
-        for member in ("valid", "strider", "line", "data"):
-            m.d.comb += getattr(store.write, member).eq(getattr(loader.write, member))
 
         # the host's writes reach the Striders three cycles later: translation takes two, and many may be far away
         m.submodules.translator = translator = Translator(config)

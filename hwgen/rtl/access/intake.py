@@ -137,9 +137,7 @@ class Intake(wiring.Component):
         # --- stages
         m.submodules.descriptors = descriptors = Descriptors(config)
         m.d.comb += [
-            descriptors.write.eq(self.write),
-            descriptors.address.eq(self.address),
-            descriptors.data.eq(self.data),
+            *(getattr(descriptors, name).eq(getattr(self, name)) for name in ("write", "address", "data")),
             descriptors.number.eq(stages[0].entry.number),
             descriptors.step.eq(free[1]),
         ]

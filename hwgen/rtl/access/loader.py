@@ -71,6 +71,7 @@ class Loader(wiring.Component):
         """`left` is at least 1, at least 2."""
 
         m.d.comb += self.page.req_valid.eq(request)
+        # after this cycle: the page requested in it takes a buffer, one that is released gives one back
         still_free = (free > 1) | (free.any() & ~request) | self.release
         m.d.sync += request.eq(running & still_free & Mux(request, several, some))
         with m.If(request):
@@ -90,7 +91,7 @@ class Loader(wiring.Component):
         last = Signal()
         m.d.comb += last.eq(line == config.page_beats - 1)
         m.d.sync += [
-            self.write.valid.eq(self.page.valid & running),
+            self.write.valid.eq(self.page.valid & running),  # beats of an epoch that was stopped still come
             self.write.data.eq(self.page.data),
             self.write.line.eq(line),
             self.write.strider.eq(strider),

@@ -134,9 +134,7 @@ class Strider(wiring.Component):
         m.submodules.registers = registers = Registers()
         m.submodules.page = page = PageWords(config)
         m.d.comb += [
-            page.write.eq(self.write),
-            page.line.eq(self.line),
-            page.data.eq(self.data),
+            *(getattr(page, name).eq(getattr(self, name)) for name in ("write", "line", "data")),
             page.address.eq(a),
             registers.clear.eq(idle),
             registers.host_write.eq(self.image.constant),

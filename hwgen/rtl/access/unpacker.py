@@ -93,11 +93,9 @@ class Unpacker(wiring.Component):
         config = self._config
         m = Module()
         m.submodules.places = places = Places(config)
+        wiring.connect(m, wiring.flipped(self.settings), places.settings)
         m.d.comb += [
             places.start.eq(self.start),
-            places.settings.batch.eq(self.settings.batch),
-            places.settings.group_log2.eq(self.settings.group_log2),
-            places.settings.tuple_rows.eq(self.settings.tuple_rows),
             places.half_release.eq(self.half_release),
         ]
 
@@ -155,7 +153,7 @@ class Unpacker(wiring.Component):
                 told.eq(0),
             ]
         with m.Else():
-            m.d.sync += told.eq(told | following)
+            m.d.sync += told.eq(told | following)  # once, though the tuple may wait long for a half
             with m.If(beat):
                 m.d.sync += [
                     begins.eq(0),
@@ -165,7 +163,7 @@ class Unpacker(wiring.Component):
                     ready_now.eq(job.beats == 2),
                     stalled.eq(job.beats != 2),
                 ]
-        with m.If(beat & (begins | ends)):
+        with m.If(beat & (begins | ends)):  # a tuple of one beat does both, and is over
             m.d.sync += opened.eq(~ends)
         self._count(m, has_job=column | page_end | refused, waits=column & ~beat, wrong=wrong)
         self._window(m, job, beat)
@@ -218,6 +216,7 @@ class Unpacker(wiring.Component):
         with m.If(self.ready):
             m.d.sync += [at.eq(self.job.at), ahead.eq(self.job.ahead), strider.eq(self.job.strider)]
         with m.Elif(beat):
+            # an address may pass the page's end here; no beat follows then
             m.d.sync += [at.eq(at + step), ahead.eq(ahead + step)]
 
     def _pages(self, m: Module, job: data.View, wrong: Value, page_end: Value, tell: Value, places: Places) -> None:
@@ -313,6 +312,7 @@ class Unpacker(wiring.Component):
         words = data.ArrayLayout(32, lanes)
         clean = Signal(words)
         m.d.comb += [clean[k].eq(canonical(m, self.row.word_select(k, 32), f"lane_{k}")) for k in range(lanes)]
+        # a row waits as long as an element is converted: writes keep the order of their beats, two never meet
         clean = delayed(m, clean, CONVERT_LATENCY - CANONICAL_LATENCY, name="clean")
         late = delayed(m, found, CONVERT_LATENCY, name="found")
 

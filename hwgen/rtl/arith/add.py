@@ -15,9 +15,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.delay import pipeline
+from hwgen.spec.numerics.binary32 import QUIET_NAN_BITS
 from hwgen.spec.timing import ADD_LATENCY
-
-QUIET_NAN = 0x7FC00000
 
 
 class FloatAdd(wiring.Component):
@@ -122,6 +121,6 @@ class FloatAdd(wiring.Component):
         with m.If(infinite):
             m.d.sync += result[:31].eq(0x7F800000)
         with m.If(nan):
-            m.d.sync += result.eq(QUIET_NAN)
+            m.d.sync += result.eq(QUIET_NAN_BITS)
         m.d.comb += self.result.eq(after(result, self.latency - self.LATENCY))
         return m

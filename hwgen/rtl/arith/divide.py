@@ -20,13 +20,13 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from hwgen.rtl.arith.normalize import packed
 from hwgen.rtl.arith.reduce import is_nan
 from hwgen.rtl.delay import pipeline
 from hwgen.spec.timing import DIVIDE_INTERVALS, DIVIDE_LATENCY
 
 DIGITS = 26
 """One before the point, 23 of the fraction, one that may be needed to normalise, one that rounds."""
-QUIET_NAN = 0x7FC00000
 
 EXPONENT_BITS = 10
 
@@ -115,16 +115,7 @@ class FloatDivide(wiring.Component):
         rounded = after((Cat(significand[:23], exponent) + Cat(Const(0, 23), less.replicate(10)) + up)[:33])
 
         # packed
-        exponent = rounded[23:].as_signed()
-        result = Signal(32, reset_less=True)
-        m.d.sync += result.eq(Cat(rounded[:31], sign))
-        with m.If(zero | (exponent < 1)):
-            m.d.sync += result[:31].eq(0)
-        with m.Elif(infinite | (exponent > 254)):
-            m.d.sync += result[:31].eq(0x7F800000)
-        with m.If(nan):
-            m.d.sync += result.eq(QUIET_NAN)
-        m.d.comb += self.result.eq(result)
+        m.d.comb += self.result.eq(packed(m, rounded, sign, zero=zero, infinite=infinite, nan=nan))
         return m
 
     def _loaded(self, take_root: Value) -> State:

@@ -15,10 +15,10 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from hwgen.rtl.arith.normalize import packed
 from hwgen.rtl.delay import pipeline
 from hwgen.spec.timing import MUL_LATENCY
 
-QUIET_NAN = 0x7FC00000
 LOW_BITS = 17
 NARROW_BITS = 18
 
@@ -79,15 +79,7 @@ class FloatMul(wiring.Component):
         rounded = after((Cat(significand[1:], exponent) + less_bias + up)[:33])
 
         # 6: what does not fit
-        exponent = rounded[23:].as_signed()
-        result = Signal(32, reset_less=True)
-        m.d.sync += result.eq(Cat(rounded[:31], sign))
-        with m.If(zero | (exponent < 1)):
-            m.d.sync += result[:31].eq(0)
-        with m.Elif(infinite | (exponent > 254)):
-            m.d.sync += result[:31].eq(0x7F800000)
-        with m.If(nan):
-            m.d.sync += result.eq(QUIET_NAN)
+        result = packed(m, rounded, sign, zero=zero, infinite=infinite, nan=nan)
         m.d.comb += self.result.eq(after(result, self.latency - self.LATENCY))
         return m
 

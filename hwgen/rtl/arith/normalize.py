@@ -8,11 +8,12 @@ overflow or underflow.
 from enum import IntEnum
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.delay import pipeline
+from hwgen.spec.numerics.binary32 import QUIET_NAN_BITS
 
 EXPONENT_BITS = 10
 KEPT_BITS = 24 + 1 + 15 + 1
@@ -30,6 +31,20 @@ class Special(IntEnum):
 
 
 SPECIAL_BITS = 3
+
+
+def packed(m: Module, rounded: Value, sign: Value, *, zero: Value, infinite: Value, nan: Value) -> Signal:
+    """A product's or quotient's binary32, a cycle later; `rounded`: 23 bits of fraction below a signed exponent."""
+    exponent = rounded[23:].as_signed()
+    result = Signal(32, reset_less=True)
+    m.d.sync += result.eq(Cat(rounded[:31], sign))
+    with m.If(zero | (exponent < 1)):  # tiny after rounding, too
+        m.d.sync += result[:31].eq(0)
+    with m.Elif(infinite | (exponent > 254)):
+        m.d.sync += result[:31].eq(0x7F800000)
+    with m.If(nan):  # behind the others, over which it wins
+        m.d.sync += result.eq(QUIET_NAN_BITS)
+    return result
 
 
 class Normalize(wiring.Component):
@@ -107,7 +122,7 @@ class Normalize(wiring.Component):
             with m.Case(Special.INFINITY):
                 m.d.comb += fixed.eq(Cat(Const(0x7F800000, 31), minus))
             with m.Case(Special.NAN):
-                m.d.comb += fixed.eq(0x7FC00000)
+                m.d.comb += fixed.eq(QUIET_NAN_BITS)
         is_fixed, fixed, sign = after(special != Special.NONE), after(fixed), after(minus)
 
         # 3: the last place, and rounding, which carries into the exponent

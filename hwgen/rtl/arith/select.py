@@ -12,10 +12,10 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.delay import pipeline
+from hwgen.spec.numerics.binary32 import QUIET_NAN_BITS
 from hwgen.spec.timing import SELECT_LATENCY
 
 ONE = 0x3F800000
-QUIET_NAN = 0x7FC00000
 OPERATION_BITS = 4
 
 
@@ -128,7 +128,7 @@ class FloatSelect(wiring.Component):
         with m.If(zero):
             m.d.sync += result[:31].eq(0)
         with m.If(nan):
-            m.d.sync += result.eq(QUIET_NAN)
+            m.d.sync += result.eq(QUIET_NAN_BITS)
         with m.If(test):
             m.d.sync += result.eq(Mux(one, ONE, 0))
         m.d.comb += Cat(self.result, self.holds).eq(after(Cat(result, holds), self.latency - self.NATURAL))

@@ -15,13 +15,11 @@ from hwgen.rtl.board import axi
 from hwgen.rtl.board.front import Front
 from hwgen.rtl.board.lite import LiteSlave
 from hwgen.rtl.board.pages import PageReader
-from hwgen.rtl.board.training import TrainingLoop
+from hwgen.rtl.board.training import SHOWN, TrainingLoop
 from hwgen.rtl.library import Library
 from hwgen.rtl.machine import Machine
 from hwgen.spec import board
 from hwgen.spec.config import MachineConfig
-
-SHOWN = ("busy", "trained", "converged", "stopped", "fault", "epochs_run", "cycles", "ended")
 
 
 def board_ports(config: MachineConfig) -> wiring.Signature:

@@ -12,9 +12,9 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.board.lite import word_access
-from hwgen.rtl.board.training import EPOCH_BITS, START, loss_write, settings
+from hwgen.rtl.board.training import EPOCH_BITS, SHOWN, START, loss_write, settings
 from hwgen.rtl.host import host_port, read_register
-from hwgen.rtl.interfaces import FAULT_BITS, PAGE_NUMBER_BITS
+from hwgen.rtl.interfaces import PAGE_NUMBER_BITS
 from hwgen.spec import board, registers
 from hwgen.spec.board import BoardRegion, BoardRegister, Command
 from hwgen.spec.config import MachineConfig
@@ -68,16 +68,9 @@ class Front(wiring.Component):
                 "slots": Out(32),
                 "ready": Out(32),
                 "loss": In(loss_write()),
-                "busy": In(1),
-                "trained": In(1),
-                "converged": In(1),
-                "stopped": In(1),
-                "fault": In(FAULT_BITS),
-                "epochs_run": In(32),
-                "cycles": In(64),
+                **{name: In(bits) for name, bits in SHOWN.items()},
                 "arrived": In(32),
                 "failed_page": In(PAGE_NUMBER_BITS),
-                "ended": In(1),
                 "irq": Out(1),
             }
         )
@@ -106,6 +99,7 @@ class Front(wiring.Component):
 
         count = Signal(range(registers.READ_LATENCY + 1))
         asked = Signal()
+        # held back, not refused, while the loop has the port; asked once, however long the word takes
         going = looked & ~ours & ~refused & ~self.taken & ~asked
         m.d.comb += [
             self.port.addr.eq(access.address),

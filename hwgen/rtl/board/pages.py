@@ -122,7 +122,7 @@ class PageReader(wiring.Component):
             with m.If(slot == last_slot):
                 m.d.sync += [number.eq(self.base[page_bits:]), slot.eq(0)]
         m.d.sync += [
-            wanted.eq(wanted + self.page.req_valid - whole),
+            wanted.eq(wanted + self.page.req_valid - whole),  # both may be in one cycle
             under_way.eq(under_way + accepted - (self.bus.rvalid & self.bus.rlast & under_way.any())),
         ]
         with m.If(self.drop | dropping):

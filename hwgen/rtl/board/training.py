@@ -26,6 +26,19 @@ SIGN = 31
 """Bit of a binary32 that does not tell zero from other values."""
 
 
+SHOWN = {
+    "busy": 1,
+    "trained": 1,
+    "converged": 1,
+    "stopped": 1,
+    "fault": FAULT_BITS,
+    "epochs_run": 32,
+    "cycles": 64,
+    "ended": 1,
+}
+"""What the loop says of a training, and its bits; `ended` is a pulse, the others are what registers show."""
+
+
 def loss_write() -> wiring.Signature:
     """The loss of an epoch that has ended."""
     return wiring.Signature({"valid": Out(1), "epoch": Out(EPOCH_BITS), "word": Out(32)})
@@ -69,14 +82,7 @@ class TrainingLoop(wiring.Component):
                 "idle": In(1),
                 "failed": In(1),
                 "loss": Out(loss_write()),
-                "busy": Out(1),
-                "trained": Out(1),
-                "converged": Out(1),
-                "stopped": Out(1),
-                "fault": Out(FAULT_BITS),
-                "epochs_run": Out(32),
-                "cycles": Out(64),
-                "ended": Out(1),
+                **{name: Out(bits) for name, bits in SHOWN.items()},
             }
         )
 
@@ -118,7 +124,7 @@ class TrainingLoop(wiring.Component):
                 self._ask(m, Register.STATUS)
                 m.next = "take status"
             with m.State("take status"), m.If(waited):
-                with m.If(self.failed):
+                with m.If(self.failed):  # first: of a page that came wrong the machine knows nothing
                     m.d.sync += self.fault.eq(Fault.BUS)
                     m.next = "reset"
                 with m.Elif(stopping):

@@ -19,6 +19,8 @@ from hwgen.rtl.library import Library
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 from hwgen.spec.engine import Opcode
 
+TO_LANES = ("a_address", "b_address", "a_tuple", "b_tuple", "identity", "adjacent_choice", "distant_choice", "subtract")
+"""Fields of the control bus that each lane takes as they are."""
 WORDS = data.ArrayLayout(32, LANES_PER_CLUSTER)
 
 
@@ -73,6 +75,7 @@ class Cluster(wiring.Component):
         m = Module()
         control = Signal(cluster_layout(self._config), reset_less=True)
         m.d.sync += control.eq(self.control)
+        # masks and `mine` are worked out beside the register, of what comes to it: a cycle later is too late
         absent = {name: self._absent(m, name) for name in ("a", "b")}
 
         # a write of the host is for one cluster alone
@@ -89,17 +92,10 @@ class Cluster(wiring.Component):
         for k, lane in enumerate(lanes):
             m.submodules[f"lane_{k}"] = lane
             m.d.comb += [
-                lane.a_address.eq(control.a_address),
-                lane.b_address.eq(control.b_address),
-                lane.a_tuple.eq(control.a_tuple),
-                lane.b_tuple.eq(control.b_tuple),
+                *(getattr(lane, name).eq(control[name]) for name in TO_LANES),
                 lane.a_absent.eq(absent["a"][k]),
                 lane.b_absent.eq(absent["b"][k]),
-                lane.identity.eq(control.identity),
-                lane.adjacent_choice.eq(control.adjacent_choice),
-                lane.distant_choice.eq(control.distant_choice),
                 *(lane.distant[slot].eq(self.distant[slot][k]) for slot in range(slots(self._config))),
-                lane.subtract.eq(control.subtract),
                 *([] if self._config.crossed else [lane.select.eq(control.select)]),
                 lane.side.eq(control.side != Side.NONE),
                 lane.side_word.eq(side),
@@ -155,6 +151,6 @@ class Cluster(wiring.Component):
         ]
         word = Signal(32, name="side_word", reset_less=True)
         m.d.sync += word.eq(Mux(control.side == Side.HOST, control.host_data, special.result))
-        with m.If(control.side == Side.NONE):
+        with m.If(control.side == Side.NONE):  # lanes join the word to their own result by or: lane.py
             m.d.sync += word.eq(0)
         return word

@@ -169,6 +169,7 @@ def thread_slots(config: MachineConfig) -> list[list[int]]:
 def _slots(config: MachineConfig) -> tuple[list[list[int]], list[list[int]]]:
     clusters = [[bit] for bit in range(cluster_distances(config))]
     threads = [[bit] for bit in range(thread_distances(config))]
+    # too many words for one choice in the lanes: the last two of a kind share one, chosen before (`distant`)
     while len(clusters) + len(threads) > MAX_SLOTS:
         crowded = clusters if len(clusters) > len(threads) else threads
         crowded[-2:] = [crowded[-2] + crowded[-1]]

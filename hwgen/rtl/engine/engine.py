@@ -13,10 +13,10 @@ from amaranth.lib.wiring import In, Out
 from hwgen.rtl.delay import delayed
 from hwgen.rtl.engine.control import LANE_BITS, choose, thread_slots
 from hwgen.rtl.engine.issue import program_write
-from hwgen.rtl.engine.sections import ADDRESS_BITS, section_settings
+from hwgen.rtl.engine.sections import ADDRESS_BITS, epoch_ports
 from hwgen.rtl.engine.sequencer import Sequencer, scratch_access
 from hwgen.rtl.engine.thread import Thread
-from hwgen.rtl.interfaces import hand_over, tuple_address_bits, tuple_write
+from hwgen.rtl.interfaces import tuple_address_bits, tuple_write
 from hwgen.rtl.library import Library
 from hwgen.spec.config import MachineConfig
 
@@ -44,21 +44,11 @@ class Engine(wiring.Component):
         self._library = library
         super().__init__(
             {
-                "start": In(1),
-                "stop": In(1),
-                "rounds": In(hand_over(config)),
+                **epoch_ports(config),
                 "rows": In(tuple_write(config)),
-                "settings": In(section_settings()),
                 "program": In(program_write()),
                 "scratch": In(scratch_access()),
                 "scratch_word": Out(32),
-                "half_release": Out(1),
-                "finished": Out(1),
-                "overflow": Out(1),
-                "cycles": Out(64),
-                "tuples": Out(64),
-                "busy": Out(64),
-                "merging": Out(64),
                 "index_fault": Out(1),
                 "tag": Out(ADDRESS_BITS),
             }
@@ -81,6 +71,7 @@ class Engine(wiring.Component):
         lane_enable = Signal.like(self.rows.lane_enable, reset_less=True)
         number = Signal.like(self.rows.thread, reset_less=True)
         row = Signal(threads[0].tuples.data.shape(), reset_less=True)
+        # registered once, for the bus comes from one corner and goes to all threads; each of them registers it again
         m.d.sync += [
             valid.eq(self.rows.valid),
             lane_enable.eq(self.rows.lane_enable),

@@ -89,6 +89,7 @@ class IndexFile(wiring.Component):
         m.d.sync += [
             significand.eq(Mux(zero, 0, Cat(self.word[:MANTISSA], Const(1)))),
             shift.eq(exponent - BIAS),
+            # -0 is row 0, and so is what is flushed; below 1, negative, beyond all bounds, infinite, NaN are no rows
             bad[0].eq(~zero & (self.word[31] | (exponent < BIAS) | (exponent >= FIRST_TOO_LARGE))),
         ]
         shifted = Signal(MANTISSA + BOUND_BITS, reset_less=True)
@@ -99,7 +100,9 @@ class IndexFile(wiring.Component):
             shifted.eq(significand << shift),
             bad[1].eq(bad[0]),
             number.eq(shifted[MANTISSA:]),
+            # bits below the point: no whole number
             bad[2].eq(bad[1] | shifted[:MANTISSA].any()),
+            # cut to an address: a number that would pass it is not below the bound, whose reach fits (setx_reach)
             product.eq(number * self.stride),
             bad[3].eq(bad[2] | (number >= self.bound)),
             value.eq(product),

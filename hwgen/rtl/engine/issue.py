@@ -83,6 +83,7 @@ class Program(wiring.Component):
             m.d.sync += held.eq(read.data[: INSTRUCTION.size])
         with m.If(self.take | filling[0]):
             m.d.sync += address.eq(address + 1)
+        # behind the others: what was fetched for the section before is forgotten
         with m.If(self.begin):
             m.d.sync += [address.eq(self.entry), filling.eq(1)]
         return m
@@ -235,6 +236,7 @@ class Issue(wiring.Component):
                 ]
             with m.Else():
                 m.d.sync += [inner.eq(inner - 1), inner_last.eq(inner == 2)]
+        # behind the counting, whose last step may be in this cycle: it wins
         with m.If(load):
             first_interval = intervals(following.op, self._config.divide_interval)
             m.d.sync += [
@@ -244,6 +246,7 @@ class Issue(wiring.Component):
                 gap.eq(first_interval),
                 gap_first.eq(1),
                 gap_last.eq(first_interval == 0),
+                # a special function takes the cluster's lanes one after the other, and a scalar lane 0 alone
                 in_turn.eq((following.op >= Opcode.SIGMOID) & ~following.scalar),
                 lane.eq(0),
                 lane_last.eq((following.op < Opcode.SIGMOID) | following.scalar),

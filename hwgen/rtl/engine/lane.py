@@ -99,6 +99,7 @@ class Lane(wiring.Component):
         m = Module()
         result = Signal(32)
         enable = Signal()
+        # both operands are read in one cycle, and block RAM has one port for that: two copies, written alike
         for name in ("a", "b"):
             scratch = memory.Memory(shape=32, depth=self._config.scratch_depth, init=[], attrs=UNORDERED)
             tuples = memory.Memory(shape=32, depth=self._config.tuple_depth, init=[], attrs=UNORDERED)
@@ -173,4 +174,4 @@ class Lane(wiring.Component):
             with m.Case(Result.MULTIPLY):
                 m.d.comb += result.eq(multiply.result)
             with m.Default():
-                m.d.comb += result.eq(other | self.side_word)
+                m.d.comb += result.eq(other | self.side_word)  # one of the two is 0

@@ -51,6 +51,21 @@ def section_settings() -> wiring.Signature:
     )
 
 
+RESULTS = {"half_release": 1, "finished": 1, "overflow": 1, "cycles": 64, "tuples": 64, "busy": 64, "merging": 64}
+"""What `SectionControl` says of an epoch, through the sequencer and the engine; their bits."""
+
+
+def epoch_ports(config: MachineConfig) -> dict[str, wiring.Member]:
+    """What `SectionControl`, the sequencer and the engine have alike."""
+    return {
+        "start": In(1),
+        "stop": In(1),
+        "rounds": In(hand_over(config)),
+        "settings": In(section_settings()),
+        **{name: Out(bits) for name, bits in RESULTS.items()},
+    }
+
+
 class Plan(IntEnum):
     """What comes after the section that runs."""
 
@@ -115,23 +130,13 @@ class SectionControl(wiring.Component):
         self._round = data.StructLayout({"count": count_bits(config), "batch_last": 1, "epoch_last": 1})
         super().__init__(
             {
-                "start": In(1),
-                "stop": In(1),
-                "rounds": In(hand_over(config)),
-                "settings": In(section_settings()),
+                **epoch_ports(config),
                 "section_end": In(1),
                 "begin": Out(1),
                 "entry": Out(ADDRESS_BITS),
                 "level_offset": Out(ADDRESS_BITS),
                 "half": Out(1),
                 "count": Out(count_bits(config)),
-                "half_release": Out(1),
-                "finished": Out(1),
-                "overflow": Out(1),
-                "cycles": Out(64),
-                "tuples": Out(64),
-                "busy": Out(64),
-                "merging": Out(64),
             }
         )
 
@@ -274,6 +279,7 @@ class SectionControl(wiring.Component):
                 remaining.eq(Mux(self._current.batch_last, q, q & ~(q + 1))),
                 clear.eq(_lowest(~q)),
             ]
+        # `remaining`, `lowest`, the plan: three cycles, which the shortest section takes
         m.d.sync += lowest.eq(_lowest(remaining))
 
         merging = (self._section == SECTIONS.index(Section.TUPLE)) | (self._section == SECTIONS.index(Section.MERGE))
@@ -282,7 +288,7 @@ class SectionControl(wiring.Component):
         with m.If(merging & self._exists(Section.MERGE) & lowest.any()):
             m.d.sync += [self._plan.eq(Plan.MERGE), planned_level.eq(_index(lowest))]
         with m.Elif(merging & ~self._current.batch_last):
-            with m.If(_index(clear) >= self.settings.levels):
+            with m.If(_index(clear) >= self.settings.levels):  # asked before PUSH exists: a stack of no level faults
                 m.d.sync += self._plan.eq(Plan.OVERFLOW)
             with m.Elif(self._exists(Section.PUSH)):
                 m.d.sync += [self._plan.eq(Plan.PUSH), planned_level.eq(_index(clear))]

@@ -32,8 +32,8 @@ from hwgen.rtl.engine.control import (
     write_layout,
 )
 from hwgen.rtl.engine.issue import Issue, program_write
-from hwgen.rtl.engine.sections import ADDRESS_BITS, SectionControl, section_settings
-from hwgen.rtl.interfaces import count_bits, hand_over
+from hwgen.rtl.engine.sections import ADDRESS_BITS, RESULTS, SectionControl, epoch_ports
+from hwgen.rtl.interfaces import count_bits
 from hwgen.spec import cycles
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 from hwgen.spec.engine import Mask, Opcode, Source
@@ -81,23 +81,13 @@ class Sequencer(wiring.Component):
         self._config = config
         super().__init__(
             {
-                "start": In(1),
-                "stop": In(1),
-                "rounds": In(hand_over(config)),
-                "settings": In(section_settings()),
+                **epoch_ports(config),
                 "program": In(program_write()),
                 "scratch": In(scratch_access()),
                 "control": Out(thread_layout(config)),
                 "half_base": Out(ADDRESS_BITS),
                 "count": Out(count_bits(config)),
                 "tag": Out(ADDRESS_BITS),
-                "half_release": Out(1),
-                "finished": Out(1),
-                "overflow": Out(1),
-                "cycles": Out(64),
-                "tuples": Out(64),
-                "busy": Out(64),
-                "merging": Out(64),
             }
         )
 
@@ -118,7 +108,7 @@ class Sequencer(wiring.Component):
             issue.level_offset.eq(sections.level_offset),
             self.count.eq(sections.count),
         ]
-        for name in ("half_release", "finished", "overflow", "cycles", "tuples", "busy", "merging"):
+        for name in RESULTS:
             m.d.comb += getattr(self, name).eq(getattr(sections, name))
 
         m.d.sync += self.half_base.eq((self.settings.tuple_rows << self.settings.group_log2)[:ADDRESS_BITS])
