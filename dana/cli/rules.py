@@ -27,6 +27,11 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     check.add_argument("files", nargs="+", type=Path, metavar="FILE")
     check.set_defaults(run=run_check)
 
+    fmt = commands.add_parser("fmt", help="lay rule files out, with ruff's formatter; what they mean stays")
+    fmt.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    fmt.add_argument("--check", action="store_true", help="write nothing; say which files would change, and fail")
+    fmt.set_defaults(run=run_fmt)
+
     compile_ = commands.add_parser("compile", help="show what a stage of the compiler makes of a rule file")
     compile_.add_argument("file", type=Path, metavar="FILE")
     compile_.add_argument(
@@ -67,6 +72,30 @@ def run_check(options: argparse.Namespace) -> int:
             code = FAILED
         else:
             print(printable(f"{file}: rule {rule.name}, no errors"))
+    return code
+
+
+def run_fmt(options: argparse.Namespace) -> int:
+    """Format every file; print those that change, and the reports of those that are no rules on stderr."""
+    from dana.formatting import formatted
+    from dana.rulefile import read_rule
+    from dsl import RuleError
+
+    code = 0
+    for file in options.files:
+        text = read_rule(file)
+        try:
+            made = formatted(text, filename=str(file))
+        except RuleError as error:
+            print(printable(str(error), lines=True), file=sys.stderr)
+            code = FAILED
+            continue
+        if made != text:
+            print(printable(f"{file}: {'would be ' if options.check else ''}formatted"))
+            if options.check:
+                code = FAILED
+            else:
+                file.write_text(made, encoding="utf-8")
     return code
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import re
 import subprocess
 import sys
+import tokenize
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,15 +20,19 @@ from dana.cli import main
 from dana.cli.entry import OK, USAGE
 from dana.codesign.sample import sample_pages
 from dana.compiler.passes import PASSES
-from dana.errors import UsageError
+from dana.errors import InternalError, SetupError, UsageError
+from dana.formatting import LINE_LENGTH, formatted
 from dana.runtime.designs import compile_design
 from dana.runtime.streams import plan_stream
 from dana.runtime.trainer import Relation, TrainRequest
 from dana.server.places import PAPER
 from dana.simulator import Simulator
 from dana.storage.declared import declared
+from dsl import Rule
+from dsl.hdfg.text import graph_text
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.strider import Fault
+from tests.dsl.rules import RULES as PROGRAMS
 
 LOGISTIC = str(PAPER / "logistic.py")
 RULES = [*sorted(PAPER.glob("*.py")), *(rules.FOLDER / f"{name}.py" for name in rules.NAMES)]
@@ -251,3 +258,70 @@ def test_a_schema_is_read_as_postgresql_would_describe_it() -> None:
 def test_what_is_no_schema_is_refused(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         declared(text)
+
+
+HAND_MADE = """\
+import dana
+# what it learns
+n=dana.dim( )
+w  = dana.model([n],
+    init = 0.5)   # from the middle
+x  = dana.input( [n] )
+y  = dana.output()
+line = dana.algo(w,x,y)
+error = dana.sigma(w*x,1)-y
+line.setModel(w-0.1*line.merge(error*x,16,'+')/16)
+"""
+
+
+@pytest.mark.parametrize("line_length", [30, LINE_LENGTH])
+@pytest.mark.parametrize("text", [*(file.read_text() for file in RULES), *PROGRAMS.values(), HAND_MADE])
+def test_formatting_keeps_meaning_and_comments_and_is_done_once(text: str, line_length: int) -> None:
+    made = formatted(text, filename="rule.py", line_length=line_length)
+    assert graph_text(Rule(made).hdfg, spans=False) == graph_text(Rule(text).hdfg, spans=False)
+    # ruff puts two blanks before a comment, and one behind its sign
+    assert [" ".join(one.split()) for one in comments(made)] == [" ".join(one.split()) for one in comments(text)]
+    assert formatted(made, filename="rule.py", line_length=line_length) == made
+
+
+def comments(text: str) -> list[str]:
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return [token.string for token in tokens if token.type == tokenize.COMMENT]
+
+
+def test_files_are_formatted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    odd, bad, good = tmp_path / "odd.py", tmp_path / "bad.py", tmp_path / "good.py"
+    odd.write_text(HAND_MADE)
+    bad.write_text(FIVE_ERRORS)
+    good.write_text(rules.text("ridge"))
+    assert main(["fmt", "--check", str(odd), str(good)]) == USAGE
+    assert capsys.readouterr().out == f"{odd}: would be formatted\n"
+    assert odd.read_text() == HAND_MADE
+    assert main(["fmt", str(bad), str(odd), str(good)]) == USAGE
+    said = capsys.readouterr()
+    assert said.out == f"{odd}: formatted\n"
+    assert "error[" in said.err
+    assert bad.read_text() == FIVE_ERRORS
+    assert good.read_text() == rules.text("ridge")
+    assert "w = dana.model([n], init=0.5)  # from the middle\n" in odd.read_text()
+    assert main(["fmt", "--check", str(odd), str(good)]) == OK
+    assert capsys.readouterr().out == ""
+
+
+def test_a_text_that_would_mean_something_else_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = subprocess.run
+
+    def changed(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[str]:
+        ran = run(*arguments, **options)
+        ran.stdout = ran.stdout.replace("0.1", "0.2")
+        return ran
+
+    monkeypatch.setattr(subprocess, "run", changed)
+    with pytest.raises(InternalError, match="would mean something else"):
+        formatted(HAND_MADE, filename="rule.py")
+
+
+def test_formatting_says_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dana.formatting.find_spec", lambda name: None)
+    with pytest.raises(SetupError, match="pip install 'dana-db\\[fmt\\]'"):
+        formatted(HAND_MADE, filename="rule.py")
