@@ -14,11 +14,7 @@ import numpy as np
 from bench.measure import Figure, interleaved_medians, main
 from bench.references import Pass, components, dense_factors, factors, linear, means, perceptron, softmax
 from bench.simulator import feed
-from bench.workload import array_table, column_table, compiled_rule, float_column, pages_of
-from dana.compiler.passes import simplify
-from dana.jit import compile_graph
-from dana.runtime.designs import bound_graph
-from dana.simulator import Simulator
+from bench.workload import array_table, column_table, compiled_rule, float_column, pages_of, with_code
 from dana.storage.schema import TableSchema
 
 LINEAR = {
@@ -100,9 +96,7 @@ def _beside(
 ) -> Figure:
     heap = pages_of(schema, rows)
     request, design = compiled_rule(rule, schema, pages=len(heap), label=label)
-    machine = Simulator(design.bundle.config)
-    machine.load(design.bundle)
-    machine.attach(compile_graph(simplify(bound_graph(request, design)), design.bundle))
+    machine = with_code(request, design)
 
     def epoch() -> None:
         machine.begin_epoch()

@@ -1,4 +1,4 @@
-"""The simulator alone: heap bytes a second on one core, beside what that core can read from memory.
+"""The simulator with the rule's code, as trainings have it: heap bytes a second beside what the core can read.
 
 The pages are as many as a table of the paper has, more than the caches hold, and in memory already.
 """
@@ -6,58 +6,58 @@ The pages are as many as a table of the paper has, more than the caches hold, an
 from __future__ import annotations
 
 import ctypes
+import time
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.measure import Figure, main, paired_medians
-from bench.workload import array_table, column_table, compiled, filled_pages
-from dana.runtime.machines import MACHINES
+from bench.workload import array_table, column_table, compiled_rule, filled_pages, with_code
+from dana.server.places import PAPER
 from dana.storage.schema import TableSchema
 from hwgen.spec.strider import Fault
 
 SINK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 """`dana.runtime.trainer.Sink.function`; a CFUNCTYPE lets go of the GIL."""
-PAGES_AT_ONCE = 16
-"""As many as the ring hands over in a run of the worker."""
+PAGES_AT_ONCE = 64
+"""As many as a training's cached pages are handed over at a time: dana/runtime/native/ring.c."""
 
 
 def run() -> list[Figure]:
     """Measure."""
     return [
-        _measured("54 float4 columns (Covertype)", 54, column_table(54), pages=18_157),
-        _measured("384 floats in an array (Patient)", 384, array_table(384), pages=10_700),
+        _measured("54 float4 columns (Covertype)", 54, column_table(54), pages=18_157, target=0.6),
+        _measured("384 floats in an array (Patient)", 384, array_table(384), pages=10_700, target=0.7),
     ]
 
 
-def _measured(name: str, features: int, schema: TableSchema, *, pages: int) -> Figure:
-    design = compiled(schema, pages=pages)
+def _measured(name: str, features: int, schema: TableSchema, *, pages: int, target: float) -> Figure:
+    request, design = compiled_rule("logistic", schema, pages=pages, folder=PAPER)
     heap = filled_pages(schema, features, pages=pages)
     as_much = np.ones(heap.nbytes // 4, dtype=np.float32)
-    machine = MACHINES["sim"](design.bundle.config)
+    machine = with_code(request, design)
 
     def epoch() -> None:
-        machine.begin_epoch(len(heap))
+        machine.begin_epoch()
         feed(machine.sink, heap)
         counters = machine.end_epoch()
-        if counters.fault != Fault.NONE:
-            raise RuntimeError(f"the simulator stopped: {counters}")
+        if counters.fault != Fault.NONE or machine.differs:
+            raise RuntimeError(f"the simulator stopped, or its code is wrong: {counters}")
 
     def read() -> None:
         np.dot(as_much, as_much)
 
     try:
-        machine.load(design.bundle)
-        simulated, reading = paired_medians(epoch, read, repeats=9)
+        simulated, reading = paired_medians(epoch, read, repeats=9, clock=time.thread_time)
     finally:
         machine.close()
     rate, bandwidth = heap.nbytes / simulated / 1e9, heap.nbytes / reading / 1e9
     return Figure(
         what=f"simulator, logistic, {name}, {heap.nbytes / 1e6:.0f} MB",
         measured=f"{rate:.1f} GB/s",
-        reference=f"one core reads {bandwidth:.1f} GB/s; absolute, GB/s",
-        ratio=rate,
-        target=5.0,
+        reference=f"one core reads {bandwidth:.1f} GB/s",
+        ratio=rate / bandwidth,
+        target=target,
         at_most=False,
     )
 

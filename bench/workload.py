@@ -12,10 +12,13 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from dana.compiler.passes import simplify
+from dana.jit import compile_graph
 from dana.rulefile import read_rule
-from dana.runtime.designs import Design, compile_design
+from dana.runtime.designs import Design, bound_graph, compile_design
 from dana.runtime.trainer import Relation, TrainRequest
 from dana.server.places import CHECKOUT, PAPER
+from dana.simulator import Simulator
 from dana.storage.builder import build_pages
 from dana.storage.schema import Attribute, TableSchema
 
@@ -68,6 +71,14 @@ def compiled_rule(
         design=dict(design),
     )
     return request, compile_design(request)
+
+
+def with_code(request: TrainRequest, design: Design) -> Simulator:
+    """A simulator with the rule's own code, as trainings that last have it."""
+    machine = Simulator(design.bundle.config)
+    machine.load(design.bundle)
+    machine.attach(compile_graph(simplify(bound_graph(request, design)), design.bundle))
+    return machine
 
 
 def pages_of(schema: TableSchema, rows: Sequence[Sequence[object]]) -> NDArray[np.uint8]:

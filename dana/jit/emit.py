@@ -11,7 +11,7 @@ from math import prod
 from llvmlite import ir
 
 from dana.jit.arithmetic import FLOAT, I32, I64, combine, tree
-from dana.jit.folds import Folds
+from dana.jit.folds import TOGETHER, Folds
 from dana.jit.memory import Merged, padded, strides
 from dana.jit.plan import FUNCTIONS, LANES, Nest, Phase
 from dana.jit.values import BLOCK, ZERO, Found, Index, Indices, Var
@@ -110,18 +110,21 @@ class Emitter(Folds):
                     self._store(value, self._own(k, (), ZERO))
             return
         vector = bool(nest.shape) and nest.shape[-1] > 1
-        with self._over_tuples(nest.phase) as t, self._axes(nest.shape, vector=vector) as idx:
-            done = []
-            for k in nest.nodes:
-                found = self._computed(k, idx, t, vector=vector)
-                self._caches[found.level][self._key(k, idx, t, vector=vector)] = found
-                done.append(found.value)
-            for k, value in zip(nest.nodes, done, strict=True):
-                if k in self.plan.stores:
-                    self._store(value, self._own(k, idx, t))
-            for update in nest.updates:
-                value = done[nest.nodes.index(update.value)]
-                self._store(value, self._own(update.model, idx, ZERO))
+        tuples = self._run if nest.phase is Phase.TUPLE else 1
+        together = TOGETHER if tuples % TOGETHER == 0 and vector else 1
+        with self._loop(tuples, together) as group, self._axes(nest.shape, vector=vector) as idx:
+            for t in map(group.plus, range(together)):  # what they share is loaded once
+                done = []
+                for k in nest.nodes:
+                    found = self._computed(k, idx, t, vector=vector)
+                    self._caches[found.level][self._key(k, idx, t, vector=vector)] = found
+                    done.append(found.value)
+                for k, value in zip(nest.nodes, done, strict=True):
+                    if k in self.plan.stores:
+                        self._store(value, self._own(k, idx, t))
+                for update in nest.updates:
+                    value = done[nest.nodes.index(update.value)]
+                    self._store(value, self._own(update.model, idx, ZERO))
 
     def _special(self, k: int) -> None:
         """A function over an array: its operands first, side by side."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
@@ -145,6 +146,50 @@ def test_many_pages_alike() -> None:
         counters, some = both(case, work=work)
         if counters.fault is Fault.NONE:
             assert some > 2 * 0.9 * (counters.tuples + counters.skipped), number
+
+
+def flipped(rng: random.Random, page: bytes) -> bytes:
+    """A bit differs, of a line pointer or near a tuple's beginning; a tuple lies elsewhere; two change places."""
+    found = bytearray(page)
+    rows, upper = (int.from_bytes(page[12:14], "little") - 24) // 4, int.from_bytes(page[14:16], "little")
+    row = rng.randrange(rows)
+    line = 24 + 4 * row
+    tuple_ = int.from_bytes(page[line : line + 4], "little") & 0x7FFF
+    length = int.from_bytes(page[line + 2 : line + 4], "little") >> 1
+    match rng.randrange(5):
+        case 0:
+            found[line + rng.randrange(4)] ^= 1 << rng.randrange(8)
+        case 1:  # the tuple aligned or not, at the header's bound or below it, at the page's end or behind it
+            moved = rng.choice([upper - 8, upper - 4, 8192 - length, 8192 - length // 8 * 8])
+            found[moved : moved + length] = page[tuple_ : tuple_ + length]
+            found[line : line + 2] = (moved | 1 << 15).to_bytes(2, "little")
+            found[14:16] = rng.choice([upper, upper - 8]).to_bytes(2, "little")
+            del found[8192:]
+        case 2:
+            other = 24 + 4 * rng.randrange(rows)
+            found[line : line + 4], found[other : other + 4] = page[other : other + 4], page[line : line + 4]
+        case _:
+            found[min(tuple_ + rng.randrange(64), 8191)] ^= 1 << rng.randrange(8)
+    return bytes(found)
+
+
+def test_rows_alike() -> None:
+    """Pages of rows with the same header and lengths, and then one with a row that differs in a bit."""
+    rng = random.Random("rows alike")
+    tuples = walked = 0
+    faults: set[Fault] = set()
+    for _ in range(600 * SCALE):
+        case = table_case(rng, nulls=0.0, damaged=False)
+        page = rng.choice(case.pages)
+        if page[12:14] == b"\x18\x00":
+            continue  # no rows
+        pages = (page,) * 3 + (flipped(rng, page), page)
+        counters, some = both(replace(case, pages=pages))
+        faults.add(counters.fault)
+        tuples += counters.tuples
+        walked += some
+    assert walked > tuples
+    assert len(faults) > 4, faults
 
 
 def body(rng: random.Random, columns: int) -> list[Instruction]:

@@ -14,7 +14,7 @@
  *   pipeline.c instructions whose results overlap             rounds.c   the sequencer
  *   kernels.c  inner loops, chosen by the processor's kind    survey.c   a pass that only looks at the values
  *   kernels.inc, exchange.inc, operations.h                   way.c      what a row can be, for walk.c
- *   portable.c kernels.inc for any processor
+ *   portable.c kernels.inc for any processor                 pattern.c  rows alike, for walk.c
  *   compiled.c a rule's own code in the place of engine.c and all that serves it
  */
 #ifndef DANA_SIMULATOR_CORE_H
@@ -98,7 +98,7 @@ struct sim_strider_op
 
 /* --- walks: walk.c --- */
 
-#define SIM_ROWS		16 /* rows that steps take are a multiple of this */
+#define SIM_ROWS		8 /* rows that steps take are a multiple of this */
 #define SIM_WAYS		8
 #define SIM_PATH_LENGTH 512 /* instructions of a row */
 #define SIM_RUNS 8
@@ -126,6 +126,32 @@ struct sim_way
 	int32_t tail;	/* cycles after the last push */
 };
 
+/* A tuple lies n and what is in the register from the page's first byte, at least or at most */
+struct sim_bound
+{
+	int64_t n;
+	uint8_t reg;
+	bool least;
+};
+
+#define SIM_BOUNDS	 8
+#define SIM_PIECE	 16 /* bytes that are compared at a time */
+#define SIM_COMPARED 64 /* of a tuple, from its first byte on */
+
+/* What rows of one way are like where they are alike: pattern.c */
+struct sim_pattern
+{
+	bool known;
+	int32_t way;
+	uint32_t line, bits, line_mask; /* the line pointer: bytes from the cursor, its bits, those that are compared */
+	uint32_t shift, mask;			/* where its tuple lies: bits >> shift & mask */
+	int32_t first, pieces;			/* of a tuple, that are compared */
+	uint8_t bytes[SIM_COMPARED + SIM_PIECE], masks[SIM_COMPARED + SIM_PIECE];
+	int32_t n_bounds;
+	struct sim_bound bounds[SIM_BOUNDS];
+	struct sim_handed handed[SIM_PATH_LENGTH];
+};
+
 struct sim_walk
 {
 	struct sim_way *ways[SIM_WAYS];
@@ -138,6 +164,10 @@ struct sim_walk
 	int32_t most;		   /* rows that there is room for */
 	int32_t rest;		   /* pages to be interpreted before the next is tried */
 	int32_t poor;		   /* pages in vain, one after the other */
+	int32_t spacing;	   /* from a way's value to the next one's: a few more than rows, for the cache's sake */
+	struct sim_pattern *pattern;
+	uint32_t unlike;	   /* pages of one way whose rows were not like the pattern */
+	uint32_t *tuples;	   /* [most]: where those of a page of rows alike lie */
 	uint8_t *which;		   /* [most]: the rows' ways */
 	uint32_t *cursors, *zeros, *ok; /* [most] */
 	uint64_t rows; /* since the Bundle was loaded */
@@ -333,8 +363,8 @@ void sim_fetch(struct sim *sim, const uint8_t *until);
 bool sim_fault(struct sim *sim, uint32_t code, uint32_t pointer);
 bool sim_column(struct sim *sim, const uint8_t *page, uint32_t descriptor, uint32_t address, int32_t gap,
 				uint32_t pointer);
-bool sim_tuples(struct sim *sim, const uint8_t *page, const struct sim_way *way, int32_t row, int32_t count,
-				int32_t rows);
+bool sim_tuples(struct sim *sim, const uint8_t *page, const struct sim_handed *handed, int32_t n_handed, int32_t row,
+				int32_t count, int32_t rows);
 void sim_page_end(struct sim *sim, uint32_t pointer);
 uint64_t sim_epoch_end(struct sim *sim);
 
@@ -362,6 +392,10 @@ struct sim_way *sim_way_build(struct sim *sim, const int32_t *path, int32_t n);
 void sim_way_free(struct sim_way *way);
 void sim_way_run(const struct sim_way *way, const uint32_t *registers, const uint8_t *page, uint32_t page_size,
 				 int32_t rows, uint32_t *ok);
+
+/* pattern.c */
+void sim_pattern_learn(struct sim *sim, int32_t number, const uint8_t *page, int32_t row);
+bool sim_pattern_run(const struct sim *sim, const uint8_t *page, int32_t rows);
 
 /* walk.c */
 enum sim_walked

@@ -83,7 +83,8 @@ sim_column(struct sim *sim, const uint8_t *page, uint32_t descriptor, uint32_t a
 
 /* Rows of a walk that are tuples and alike, of the page's `rows`, as many as the round takes at a time; false: a fault */
 bool
-sim_tuples(struct sim *sim, const uint8_t *page, const struct sim_way *way, int32_t row, int32_t count, int32_t rows)
+sim_tuples(struct sim *sim, const uint8_t *page, const struct sim_handed *handed, int32_t n_handed, int32_t row,
+		   int32_t count, int32_t rows)
 {
 	while (count > 0)
 	{
@@ -92,8 +93,8 @@ sim_tuples(struct sim *sim, const uint8_t *page, const struct sim_way *way, int3
 		if (!make_room(sim))
 			return false;
 		some = count < sim->e.phase.room ? count : sim->e.phase.room;
-		for (int32_t k = 0; k < way->n_handed; k++)
-			sim_copy(sim, way->handed[k].column, page, way->handed[k].address + row, way->handed[k].offset, some);
+		for (int32_t k = 0; k < n_handed; k++)
+			sim_copy(sim, handed[k].column, page, handed[k].address + row, handed[k].offset, some);
 		pass_tuples(sim, some);
 		row += some;
 		sim_fetch(sim, page + sim->ahead + sim->machine.page_size / rows * row);

@@ -63,11 +63,15 @@ sim_walk_prepare(struct sim *sim)
 		return false;
 	walk->head = -1;
 	walk->most = most;
+	walk->spacing = most + 5 * SIM_ROWS;
 	walk->which = calloc(1, (size_t)(most + SIM_ROWS));
 	walk->zeros = calloc(1, rows);
 	walk->cursors = calloc(1, rows);
 	walk->ok = calloc(1, rows);
-	return walk->which != NULL && walk->zeros != NULL && walk->cursors != NULL && walk->ok != NULL;
+	walk->tuples = calloc(1, rows);
+	walk->pattern = calloc(1, sizeof *walk->pattern);
+	return walk->which != NULL && walk->zeros != NULL && walk->cursors != NULL && walk->ok != NULL &&
+		   walk->tuples != NULL && walk->pattern != NULL;
 }
 
 void
@@ -83,6 +87,8 @@ sim_walk_free(struct sim *sim)
 	free(walk->zeros);
 	free(walk->cursors);
 	free(walk->ok);
+	free(walk->tuples);
+	free(walk->pattern);
 	free(walk);
 	sim->walk = NULL;
 }
@@ -96,6 +102,17 @@ count_rows(const struct sim *sim)
 	const uint32_t rows = cursor < limit ? (limit - cursor + walk->step - 1) / walk->step : 1;
 
 	return cursor <= INT32_MAX && rows <= (uint32_t)walk->most ? (int32_t)rows : 0;
+}
+
+/* All rows of a page have one way; so have the next page's, most likely */
+static void
+note_way(struct sim_walk *walk, int32_t way, int32_t rows, struct sim_shape *shape)
+{
+	memset(walk->which, way, (size_t)rows);
+	walk->favourite = way;
+	shape->runs = 1;
+	shape->ways[0] = (uint8_t)way;
+	shape->counts[0] = rows;
 }
 
 /* Finds each row's way, and how many runs of one way there are; false: there is a row that has none */
@@ -121,11 +138,10 @@ find_ways(struct sim *sim, const uint8_t *page, int32_t rows, struct sim_shape *
 		missing -= took; /* a row has one way at most: branches go one way */
 		if (took == rows)
 		{
-			memset(walk->which, w, (size_t)rows);
-			walk->favourite = w;
-			shape->runs = 1;
-			shape->ways[0] = (uint8_t)w;
-			shape->counts[0] = rows;
+			note_way(walk, w, rows, shape);
+			if ((walk->unlike & (walk->unlike + 1)) == 0) /* less and less often */
+				sim_pattern_learn(sim, w, page, 0);
+			walk->unlike++;
 			return true;
 		}
 		for (int32_t k = 0; k < rows && took > 0; k++)
@@ -146,18 +162,19 @@ find_ways(struct sim *sim, const uint8_t *page, int32_t rows, struct sim_shape *
 
 /* Hands over what the rows have; false: a fault */
 static bool
-hand_over(struct sim *sim, const uint8_t *page, const struct sim_shape *shape)
+hand_over(struct sim *sim, const uint8_t *page, const struct sim_shape *shape, bool by_pattern)
 {
 	struct sim_walk *walk = sim->walk;
 
 	for (int32_t row = 0, alike = shape->runs == 1 ? shape->rows : 1; row < shape->rows; row += alike, alike = 1)
 	{
 		const struct sim_way *way = walk->ways[walk->which[row]];
+		const struct sim_handed *handed = by_pattern ? walk->pattern->handed : way->handed;
 
 		while (row + alike < shape->rows && walk->which[row + alike] == walk->which[row])
 			alike++;
 		sim->e.skipped += (uint64_t)(alike * way->skipped);
-		if (way->tuples > 0 && !sim_tuples(sim, page, way, row, alike, shape->rows))
+		if (way->tuples > 0 && !sim_tuples(sim, page, handed, way->n_handed, row, alike, shape->rows))
 			return false;
 	}
 	return true;
@@ -170,12 +187,16 @@ sim_walk(struct sim *sim, const uint8_t *page, int32_t head, int32_t gap, uint32
 	struct sim_walk *walk = sim->walk;
 	const uint64_t bound = (uint64_t)sim->machine.strider_bound * (uint64_t)sim->machine.page_size;
 	struct sim_shape shape = {.before = gap};
+	bool alike;
 
 	if (sim->plain || head != walk->head || sim->e.open || sim->clock.on_page || walk->rest-- > 0)
 		return SIM_WALK_NOT;
 	walk->rest = 0;
 	shape.rows = count_rows(sim);
-	if (shape.rows == 0 || !find_ways(sim, page, shape.rows, &shape))
+	alike = shape.rows > 0 && sim_pattern_run(sim, page, shape.rows);
+	if (alike)
+		note_way(walk, walk->pattern->way, shape.rows, &shape);
+	else if (shape.rows == 0 || !find_ways(sim, page, shape.rows, &shape))
 	{
 		walk->poor = walk->poor < MOST_REST ? walk->poor + 1 : MOST_REST;
 		walk->rest = walk->poor;
@@ -186,7 +207,7 @@ sim_walk(struct sim *sim, const uint8_t *page, int32_t head, int32_t gap, uint32
 		return SIM_WALK_NOT;
 	shape.after = sim->strider[sim->strider[walk->ways[0]->path[walk->ways[0]->length - 1]].next].cost - 1;
 	sim_clock_page(sim, &shape);
-	if (!hand_over(sim, page, &shape))
+	if (!hand_over(sim, page, &shape, alike))
 		return SIM_WALK_FAULT;
 	walk->rows += (uint64_t)shape.rows;
 	sim_page_end(sim, sim->registers[0] + (walk->cursor == 0 ? (uint32_t)shape.rows * walk->step : 0));

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "step.h"
 
 #define VECTOR SIM_ROWS
 
@@ -17,34 +18,6 @@
 #else
 #define BY_PROCESSOR
 #endif
-
-enum kind
-{
-	/* values */
-	LOAD, /* d = y bytes of the page at a + x, shifted and masked; all of them on the page */
-	BITS, /* d = (a + x) >> shift & mask */
-	ADD,  /* d = a + b + x */
-	SUB,  /* d = a - b + x */
-	MUL,  /* d = low half of (a + x) times low half of (b + y) */
-	CLEAN, /* d = (a + x) & mask */
-	POP,  /* d = one bits of a + x */
-	/* conditions */
-	EQ, /* a + x == b + y */
-	NE,
-	LT,
-	GE
-};
-
-/* Registers rx and ry, which no row changes, are added to x and y; the last one is always zero */
-struct sim_step
-{
-	uint8_t kind, shift, rx, ry;
-	uint32_t x, y, mask;
-	uint32_t *d;
-	const uint32_t *a, *b;
-};
-
-#define NO_REGISTER SIM_REGISTERS
 
 /* A value in the middle of a way: value + register + offset; no value: zeros */
 struct symbol
@@ -192,9 +165,8 @@ add_step(struct maker *m, enum kind kind, uint8_t shift, uint32_t mask, struct s
 			s->rx == step.rx && s->ry == step.ry && s->x == step.x && s->y == step.y)
 			return (struct symbol){.value = s->d, .reg = NO_REGISTER};
 	}
-	/* a few floats more than rows, so that not all of them fall into the same lines of a cache */
 	if (kind < EQ)
-		step.d = way->values + (size_t)way->n_values++ * (size_t)(m->sim->walk->most + 5 * VECTOR);
+		step.d = way->values + (size_t)way->n_values++ * (size_t)m->sim->walk->spacing;
 	way->steps[way->n_steps++] = step;
 	return (struct symbol){.value = step.d, .reg = NO_REGISTER};
 }
@@ -340,7 +312,7 @@ new_way(const struct sim_walk *walk, const int32_t *path, int32_t n)
 	way->steps = calloc(2 * (size_t)n, sizeof *way->steps);
 	way->handed = calloc((size_t)n, sizeof *way->handed);
 	way->path = malloc((size_t)n * sizeof *way->path);
-	way->values = aligned_alloc(64, (size_t)n * (size_t)(walk->most + 5 * VECTOR) * sizeof *way->values);
+	way->values = aligned_alloc(64, (size_t)n * (size_t)walk->spacing * sizeof *way->values);
 	if (way->steps == NULL || way->handed == NULL || way->path == NULL || way->values == NULL)
 	{
 		sim_way_free(way);

@@ -1,0 +1,265 @@
+/*
+ * Rows alike: pages whose rows have the same bits wherever a way looks at them.
+ *
+ * In: a way, and a row that met its conditions. Out: the bits of the row's line pointer and of its tuple that the way's
+ * values come from, and bounds of where the tuple lies. A row with the same bits within the bounds has the same values,
+ * places as far from its tuple's first byte: so it meets the conditions, and where its columns lie is known.
+ */
+#include <string.h>
+
+#include "core.h"
+#include "step.h"
+
+#define FAR 0x10000 /* no place on a page is as far from another one */
+
+typedef uint64_t bytes_of __attribute__((vector_size(16), aligned(1), may_alias));
+
+/* What the rows alike have in common of a value */
+struct common
+{
+	enum
+	{
+		NOTHING,
+		NUMBER, /* its value */
+		PLACE	/* how far it is from the tuple's first byte */
+	} kind;
+	uint32_t n;
+};
+
+/* A pattern while a way's steps are gone through */
+struct maker
+{
+	const struct sim_walk *walk;
+	const struct sim_way *way;
+	struct sim_pattern *pattern;
+	const uint8_t *page;
+	int64_t page_size;
+	int32_t row; /* that met the conditions */
+	const uint32_t *line, *tuple; /* values: the line pointer, and of it where the tuple lies */
+	struct common of[SIM_PATH_LENGTH]; /* values */
+};
+
+static struct common *
+common_of(struct maker *m, const uint32_t *value)
+{
+	return &m->of[(value - m->way->values) / m->walk->spacing];
+}
+
+/* Of value + offset */
+static struct common
+sum(struct maker *m, const uint32_t *value, uint32_t offset)
+{
+	struct common found = {.kind = NUMBER};
+
+	if (value == m->walk->cursors)
+		return (struct common){.kind = NOTHING};
+	if (value != m->walk->zeros)
+		found = *common_of(m, value);
+	found.n += offset;
+	if (found.kind == PLACE && found.n >= FAR)
+		found.kind = NOTHING;
+	return found;
+}
+
+/* The bits of a value that steps look at */
+static uint32_t
+seen(const struct sim_way *way, const uint32_t *value)
+{
+	uint32_t mask = 0;
+
+	for (const struct sim_step *s = way->steps; s < way->steps + way->n_steps; s++)
+		if (s->kind == BITS && s->a == value && s->x == 0 && s->rx == NO_REGISTER)
+			mask |= s->mask << s->shift;
+		else if (s->a == value || s->b == value)
+			return UINT32_MAX;
+	return mask;
+}
+
+/* A tuple lies `n` and what is in a register from the page's first byte, at least or at most; false: no room */
+static bool
+bound(struct sim_pattern *pattern, bool least, uint8_t reg, int64_t n)
+{
+	int32_t k = 0;
+
+	while (k < pattern->n_bounds && (pattern->bounds[k].least != least || pattern->bounds[k].reg != reg))
+		k++;
+	if (k == SIM_BOUNDS)
+		return false;
+	if (k == pattern->n_bounds)
+		pattern->bounds[pattern->n_bounds++] = (struct sim_bound){.n = n, .reg = reg, .least = least};
+	else if (least == (n > pattern->bounds[k].n))
+		pattern->bounds[k].n = n;
+	return true;
+}
+
+/* A load: of the line pointer, or of the tuple's bytes, which are the same */
+static bool
+take_load(struct maker *m, const struct sim_step *s)
+{
+	struct sim_pattern *pattern = m->pattern;
+	const struct common at = sum(m, s->a, s->x);
+	const uint32_t mask = s->mask & seen(m->way, s->d);
+
+	if (s->d == m->line)
+	{
+		pattern->line = s->x;
+		return s->y == 4;
+	}
+	if (at.kind != PLACE || at.n + s->y > SIM_COMPARED)
+		return false;
+	for (uint32_t k = 0; k < s->y; k++)
+	{
+		pattern->masks[at.n + k] |= (uint8_t)(mask >> 8 * k);
+		pattern->bytes[at.n + k] = m->page[m->tuple[m->row] + at.n + k];
+	}
+	common_of(m, s->d)->kind = NUMBER;
+	return bound(pattern, false, NO_REGISTER, m->page_size - s->y - at.n);
+}
+
+/* A condition: it holds of all rows alike, or where their tuples lie within bounds */
+static bool
+take_condition(struct maker *m, const struct sim_step *s)
+{
+	const struct common a = sum(m, s->a, s->x), b = sum(m, s->b, s->y);
+	const bool any = s->rx != NO_REGISTER || s->ry != NO_REGISTER, at_least = s->kind == GE;
+
+	if (a.kind == NOTHING || b.kind == NOTHING)
+		return false;
+	if (a.kind == b.kind)
+		return !any;
+	if (s->kind == EQ || s->kind == NE || (a.kind == NUMBER ? a.n : b.n) >= FAR)
+		return false;
+	if (a.kind == PLACE) /* a >= b or a < b */
+		return s->rx == NO_REGISTER && (any <= (s->b == m->walk->zeros)) &&
+			   bound(m->pattern, at_least, s->ry, (int64_t)b.n - a.n - !at_least);
+	return s->ry == NO_REGISTER && (any <= (s->a == m->walk->zeros)) &&
+		   bound(m->pattern, !at_least, s->rx, (int64_t)a.n - b.n + !at_least);
+}
+
+/* Any step; false: rows alike do not have its value in common, nor how far it is from their tuples */
+static bool
+take_step(struct maker *m, const struct sim_step *s)
+{
+	struct sim_pattern *pattern = m->pattern;
+	const struct common a = sum(m, s->a, s->x), b = sum(m, s->b, s->y);
+	struct common *d;
+
+	if (s->kind >= EQ)
+		return take_condition(m, s);
+	if (s->rx != NO_REGISTER || s->ry != NO_REGISTER)
+		return false;
+	if (s->kind == LOAD)
+		return take_load(m, s);
+	d = common_of(m, s->d);
+	*d = (struct common){.kind = NUMBER, .n = s->d[m->row]};
+	if (s->a == m->line && s->kind == BITS && s->x == 0)
+	{
+		if (s->d != m->tuple)
+		{
+			pattern->line_mask |= s->mask << s->shift;
+			return true;
+		}
+		pattern->shift = s->shift;
+		pattern->mask = s->mask;
+		*d = (struct common){.kind = PLACE};
+		return true;
+	}
+	if (a.kind == NUMBER && b.kind == NUMBER)
+		return true;
+	if (s->kind == CLEAN && (~s->mask & ~pattern->mask) == 0) /* tuples are aligned alike */
+		pattern->line_mask |= ~s->mask << pattern->shift;
+	else if ((s->kind != ADD || a.kind + b.kind != NUMBER + PLACE) && (s->kind != SUB || b.kind != NUMBER))
+		return false;
+	*d = (struct common){.kind = PLACE, .n = d->n - m->tuple[m->row]};
+	return (a.kind == PLACE || b.kind == PLACE) && d->n < FAR;
+}
+
+/* Which bytes are compared: up to the last one that is looked at */
+static void
+choose_bytes(struct sim_pattern *pattern)
+{
+	int32_t first = 0, last = SIM_COMPARED;
+
+	while (last > 0 && pattern->masks[last - 1] == 0)
+		last--;
+	while (first < last && pattern->masks[first] == 0)
+		first++;
+	pattern->pieces = (last - first + SIM_PIECE - 1) / SIM_PIECE;
+	pattern->first = last > SIM_PIECE * pattern->pieces ? last - SIM_PIECE * pattern->pieces : 0;
+}
+
+/* Makes the pattern that of a row, whose values the way's steps have left; of some ways there is none */
+void
+sim_pattern_learn(struct sim *sim, int32_t number, const uint8_t *page, int32_t row)
+{
+	struct sim_walk *walk = sim->walk;
+	const struct sim_way *way = walk->ways[number];
+	struct sim_pattern *pattern = walk->pattern;
+	struct maker m = {.walk = walk, .way = way, .pattern = pattern, .page = page,
+					  .page_size = sim->machine.page_size, .row = row};
+	bool fits;
+
+	memset(pattern, 0, sizeof *pattern);
+	for (const struct sim_step *s = way->steps; s < way->steps + way->n_steps; s++)
+		if (s->kind == LOAD && s->a == walk->cursors)
+			m.line = s->d;
+		else if (s->kind == LOAD && m.tuple == NULL && s->a != walk->zeros)
+			m.tuple = s->a;
+	fits = m.line != NULL && m.tuple != NULL;
+	for (int32_t k = 0; k < way->n_steps && fits; k++)
+		fits = take_step(&m, &way->steps[k]);
+	for (int32_t k = 0; k < way->n_handed && fits; k++)
+	{
+		const struct common at = sum(&m, way->handed[k].address, way->handed[k].offset);
+
+		pattern->handed[k] = way->handed[k];
+		pattern->handed[k].address = walk->tuples;
+		pattern->handed[k].offset = at.n;
+		fits = at.kind == PLACE;
+	}
+	choose_bytes(pattern);
+	fits = fits && bound(pattern, false, NO_REGISTER, m.page_size - pattern->first - SIM_PIECE * pattern->pieces);
+	pattern->bits = m.line == NULL ? 0 : m.line[row];
+	pattern->way = number;
+	pattern->known = fits;
+}
+
+/* Whether a page's rows are all alike; where their tuples lie */
+bool
+sim_pattern_run(const struct sim *sim, const uint8_t *page, int32_t rows)
+{
+	const struct sim_walk *walk = sim->walk;
+	const struct sim_pattern *pattern = walk->pattern;
+	const uint64_t line = (uint64_t)sim->registers[walk->cursor] + pattern->line;
+	int64_t least = 0, most = sim->machine.page_size;
+	bytes_of differ = {0};
+
+	if (!pattern->known || line + (uint64_t)(rows - 1) * walk->step + 4 > (uint64_t)sim->machine.page_size)
+		return false;
+	for (int32_t k = 0; k < pattern->n_bounds; k++)
+	{
+		const struct sim_bound *one = &pattern->bounds[k];
+		const int64_t n = sim->registers[one->reg] + one->n;
+
+		if (sim->registers[one->reg] >= FAR)
+			return false;
+		if (one->least)
+			least = n > least ? n : least;
+		else
+			most = n < most ? n : most;
+	}
+	for (int32_t k = 0; k < rows; k++)
+	{
+		uint32_t bits, tuple;
+
+		memcpy(&bits, page + line + (uint64_t)k * walk->step, sizeof bits);
+		tuple = bits >> pattern->shift & pattern->mask;
+		if (((bits ^ pattern->bits) & pattern->line_mask) != 0 || tuple < least || tuple > most)
+			return false;
+		walk->tuples[k] = tuple;
+		for (int32_t at = pattern->first, piece = 0; piece < pattern->pieces; piece++, at += SIM_PIECE)
+			differ |= (*(const bytes_of *)(page + tuple + at) ^ *(const bytes_of *)(pattern->bytes + at)) &
+					  *(const bytes_of *)(pattern->masks + at);
+	}
+	return (differ[0] | differ[1]) == 0;
+}
