@@ -6,6 +6,8 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +49,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def shared_cluster(request: pytest.FixtureRequest, server_root: Path) -> Iterator[Cluster]:
-    with running_cluster(server_root, request.param, f"pg{request.param}") as cluster:
-        yield cluster
+def clusters(server_root: Path) -> Iterator[Callable[[int], Cluster]]:
+    """Clusters by major version: each file asks for all of them in turn, so they run until the end."""
+    with ExitStack() as running:
+        yield cache(lambda major: running.enter_context(running_cluster(server_root, major, f"pg{major}")))
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(request: pytest.FixtureRequest, clusters: Callable[[int], Cluster]) -> Cluster:
+    return clusters(request.param)
 
 
 @pytest.fixture
