@@ -19,8 +19,8 @@ from tests.pg.cluster import Cluster, running_cluster
 Session = psycopg.Connection[Any]
 
 
-ONE_VERSION = ("test_limits", "test_many", "test_predict", "test_refusals")
-"""Of C that has no line for one version or another: the newest version that is asked for tells."""
+ONE_VERSION = ("test_limits", "test_many", "test_memory", "test_predict", "test_refusals")
+"""Modules, or tests, of C that has no line for one version or another: the newest version that is asked for tells."""
 
 
 EVERYWHERE = ("cancel", "terminate", "kill -9 of the worker")
@@ -41,7 +41,7 @@ def _repeats(call: Any, newest: int) -> bool:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "shared_cluster" in metafunc.fixturenames:
         majors = [int(major) for major in metafunc.config.getoption("--postgresql").split(",")]
-        if metafunc.module.__name__.rpartition(".")[2] in ONE_VERSION:
+        if {metafunc.module.__name__.rpartition(".")[2], metafunc.function.__name__} & {*ONE_VERSION}:
             majors = [max(majors)]
         metafunc.parametrize(
             "shared_cluster", majors, indirect=True, scope="session", ids=[f"pg{major}" for major in majors]
