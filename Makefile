@@ -21,9 +21,10 @@ help:
 demo: $(STAMPS)/demo
 	$(BIN)/dana demo
 
+# hundreds of processes import what the first of them compiles, whatever the caller's environment says
 test: lint $(STAMPS)/icarus
 	$(MAKE) -C pg_extension check-headers PYTHON=$(CURDIR)/$(BIN)/python
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 bench: $(STAMPS)/test
 	$(BIN)/python -m bench

@@ -8,7 +8,7 @@ import pytest
 
 from dana.server.installation import MAJORS
 from tests.golden import Golden
-from tests.servers import connection, own_root, pg_uri, server, server_root, servers
+from tests.servers import connection, own_root, pg_uri, server, server_root, servers, share_installations
 
 __all__ = ["connection", "golden", "own_root", "pg_uri", "server", "server_root", "servers"]
 
@@ -39,6 +39,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         here = Path(__file__).parent
         items.sort(key=lambda item: not item.path.relative_to(here).as_posix().startswith(LONG))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        share_installations(config)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

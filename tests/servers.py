@@ -3,27 +3,58 @@
 `pg_uri` is a server for tests of the SQL surface: a new database on ``$DANA_TEST_PG_URI``, else a container built from
 the Dockerfile where a Docker engine answers, else the embedded server. `server` is the embedded server, once for each
 major version, for tests that need its files, processes or logs. Both last for the session; a test that changes
-settings, kills processes or stops a server starts one of its own in `server_root`.
+settings, kills processes or stops a server starts one of its own in `own_root`. What all of them run is made once,
+for all processes of a run of pytest: `share_installations`.
 """
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
+import shutil
 import tempfile
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from dana.server import installation, interpreter
+from dana.server.account import server_account
 from dana.server.embedded import EmbeddedServer
 from dana.server.installation import MAJORS
 from dana.server.places import CHECKOUT
 
 URI_VARIABLE = "DANA_TEST_PG_URI"
+SHARED_VARIABLE = "DANA_TEST_INSTALLATIONS"
+"""Set for the processes of a run: the folder that they share."""
+
+
+def share_installations(config: pytest.Config) -> None:
+    """Have this process, and those that xdist starts for it, make installations and the worker's Python once."""
+    folder = tempfile.TemporaryDirectory(prefix="dana-test-")
+    Path(folder.name).chmod(0o755)
+    os.environ[SHARED_VARIABLE] = folder.name
+    config.add_cleanup(folder.cleanup)
+
+
+def install(root: Path, major: int) -> None:
+    """Give ``root`` PostgreSQL with the extension, and the worker's Python."""
+    shared = Path(os.environ[SHARED_VARIABLE])
+    with open(shared / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        installation.prepare(shared, major)
+        interpreter.worker_interpreter(shared, server_account())
+    name = f"postgresql-{major}"
+    if not (root / name).exists():  # a tree of its own: tests add files
+        shutil.copytree(shared / name, root / name, symlinks=True, copy_function=os.link)
+    for tree in shared.glob("python-*"):
+        with suppress(FileExistsError):
+            (root / tree.name).symlink_to(tree)
 
 
 @pytest.fixture(scope="session")
@@ -49,6 +80,7 @@ def servers(server_root: Path) -> dict[int, EmbeddedServer]:
 def running(servers: dict[int, EmbeddedServer], root: Path, major: int) -> EmbeddedServer:
     """The session's embedded server of ``major``; started when it is first asked for."""
     if major not in servers:
+        install(root, major)
         servers[major] = EmbeddedServer.start(root, major)
     return servers[major]
 
@@ -60,22 +92,15 @@ def server(request: pytest.FixtureRequest, servers: dict[int, EmbeddedServer], s
 
 
 @pytest.fixture
-def own_root(server_root: Path) -> Iterator[Path]:
+def own_root() -> Iterator[Path]:
     """Folder for embedded servers of one test alone, which may stop, kill and break them."""
     with tempfile.TemporaryDirectory(prefix="dana-test-") as folder:
         root = Path(folder)
         root.chmod(0o755)
-        take_over(server_root, root)
+        install(root, MAJORS[-1])
         yield root
         for major in MAJORS:
             EmbeddedServer.at(root, major).stop()
-
-
-def take_over(made: Path, root: Path) -> None:
-    """Link into ``root`` what ``made`` has and what does not differ between servers: installations, interpreter."""
-    for pattern in ("postgresql-*", "python-*"):
-        for tree in made.glob(pattern):
-            (root / tree.name).symlink_to(tree)
 
 
 @pytest.fixture(scope="session")

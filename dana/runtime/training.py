@@ -60,6 +60,7 @@ from dsl import RuleError, compile_rule
 from dsl.hdfg.graph import Op
 from dsl.hdfg.text import parse_graph
 from dsl.render import render
+from dsl.syntax.parser import grammar
 from hwgen.cache import CacheFolder
 from hwgen.spec.bundle import Bundle, Symbol, collect, place
 from hwgen.spec.config import ConfigError
@@ -92,6 +93,7 @@ class MachineTrainer:
 
     def __init__(self, cache: CacheFolder | None = None) -> None:
         self._designs = DesignStore(cache)
+        grammar()  # here, where the sessions that are forked get it with the rest
 
     def check(self, source: str, notify: Notify) -> Json:
         """See `Trainer.check`."""

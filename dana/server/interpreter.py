@@ -34,8 +34,11 @@ UNUSED_LIBRARY = (
     "tkinter",
     "ensurepip",
     "config-*",
-    "__pycache__",
 )
+
+HALF_WRITTEN = "*.pyc.*"
+"""What another process is compiling. The rest of __pycache__ is copied: the account cannot write it, and without it
+each start of the worker would compile all that it imports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +68,7 @@ def worker_interpreter(root: Path, account: Account) -> Interpreter:
     source = root / "source"
     shutil.rmtree(source, ignore_errors=True)
     for package in PACKAGES:
-        shutil.copytree(CHECKOUT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(CHECKOUT / package, source / package, ignore=shutil.ignore_patterns(HALF_WRITTEN))
     ours = importlib.metadata.distribution(DISTRIBUTION)
     information = source / f"dana_db-{ours.version}.dist-info"
     information.mkdir()
@@ -127,7 +130,7 @@ def _copy_environment(prefix: Path) -> None:
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     library = part / "lib" / version
     base = Path(sys.base_prefix)
-    shutil.copytree(base / "lib" / version, library, ignore=shutil.ignore_patterns(*UNUSED_LIBRARY))
+    shutil.copytree(base / "lib" / version, library, ignore=shutil.ignore_patterns(*UNUSED_LIBRARY, HALF_WRITTEN))
     (part / "bin").mkdir()
     shutil.copy2(Path(sys.executable).resolve(), part / "bin" / "python3")
     for shared in (base / "lib").glob("libpython*.so*"):
@@ -138,7 +141,7 @@ def _copy_environment(prefix: Path) -> None:
             source = Path(str(distribution.locate_file(file))).resolve()
             # a few packages install data beside site-packages, with a path that climbs out of it
             target = (site / str(file)).resolve()
-            if source.is_file() and target.is_relative_to(part.resolve()) and "__pycache__" not in source.parts:
+            if source.is_file() and target.is_relative_to(part.resolve()):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(source, target)
     make_readable(part)

@@ -25,7 +25,8 @@ from dsl.syntax.reasons import unexpected
 
 
 @cache
-def _grammar() -> Lark:
+def grammar() -> Lark:
+    """The grammar with its tables, which take longer to make than a rule to read; once in a process."""
     return Lark.open(
         "rule.lark",
         rel_to=__file__,
@@ -49,7 +50,7 @@ def parse(source: Source) -> tuple[ast.Module, tuple[Diagnostic, ...]]:
     size = len(source.text.encode("utf-8", "surrogatepass"))
     if size > MAX_SOURCE_BYTES:
         return ast.Module(body=()), (_too_large(size),)
-    tokens = list(_grammar().lex(source.text))
+    tokens = list(grammar().lex(source.text))
     lines, diagnostics = lay_out(tokens, source)
     return ast.Module(body=_parse_lines(lines, diagnostics)), tuple(diagnostics)
 
@@ -109,7 +110,7 @@ def _bound_names(line: Line) -> list[str]:
 
 def _parse_line(decorators: Sequence[Line], line: Line) -> tuple[ast.Statement, ...] | Diagnostic:
     """Return the statements of a line, a block of its own taken as `pass`; or its error."""
-    parser: Any = _grammar().parse_interactive(start="statement")  # lark types its methods only in part
+    parser: Any = grammar().parse_interactive(start="statement")  # lark types its methods only in part
     owner = line
     try:
         for owner in (*decorators, line):

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from dana.server.places import HOME_VARIABLE
+from tests.servers import install
 
 
 @pytest.fixture
@@ -56,6 +57,7 @@ def test_psql_starts_what_does_not_run_and_hands_on_its_exit_code(home: Path) ->
 
 
 def test_the_other_major_version_is_another_server(home: Path) -> None:
+    install(home, 16)
     shell = dana("psql", "--major", "16", "-AtX", "-c", "SHOW server_version")
     assert shell.stdout.startswith("16."), shell.stderr
     assert dana("stop").stdout == "not running\n"

@@ -21,6 +21,7 @@ import psycopg
 from dana.server import cluster, installation, interpreter
 from dana.server.account import Account, server_account
 from dana.server.places import CHECKOUT
+from tests.servers import install
 
 HERE = Path(__file__).parent
 READY_TIMEOUT = 60.0
@@ -229,6 +230,7 @@ def children(parent: int) -> list[int]:
 def installed_server(root: Path, major: int) -> installation.Installation:
     """PostgreSQL with the extension: our own, or one that ``make test`` and ``check-headers`` fetched, copied."""
     if major in installation.MAJORS:
+        install(root, major)
         return installation.prepare(root, major)
     found = sorted((CHECKOUT / "build" / "postgresql").glob(f"{major}/*/bin/postgres"), key=_version)
     if not found:

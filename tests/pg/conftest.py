@@ -6,6 +6,8 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,8 @@ from tests.pg.cluster import Cluster, running_cluster
 Session = psycopg.Connection[Any]
 
 
-ONE_VERSION = ("test_limits", "test_many", "test_predict", "test_refusals")
-"""Of C that has no line for one version or another: the newest version that is asked for tells."""
+ONE_VERSION = ("test_limits", "test_many", "test_memory", "test_predict", "test_refusals")
+"""Modules, or tests, of C that has no line for one version or another: the newest version that is asked for tells."""
 
 
 EVERYWHERE = ("cancel", "terminate", "kill -9 of the worker")
@@ -39,7 +41,7 @@ def _repeats(call: Any, newest: int) -> bool:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "shared_cluster" in metafunc.fixturenames:
         majors = [int(major) for major in metafunc.config.getoption("--postgresql").split(",")]
-        if metafunc.module.__name__.rpartition(".")[2] in ONE_VERSION:
+        if {metafunc.module.__name__.rpartition(".")[2], metafunc.function.__name__} & {*ONE_VERSION}:
             majors = [max(majors)]
         metafunc.parametrize(
             "shared_cluster", majors, indirect=True, scope="session", ids=[f"pg{major}" for major in majors]
@@ -47,9 +49,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def shared_cluster(request: pytest.FixtureRequest, server_root: Path) -> Iterator[Cluster]:
-    with running_cluster(server_root, request.param, f"pg{request.param}") as cluster:
-        yield cluster
+def clusters(server_root: Path) -> Iterator[Callable[[int], Cluster]]:
+    """Clusters by major version: each file asks for all of them in turn, so they run until the end."""
+    with ExitStack() as running:
+        yield cache(lambda major: running.enter_context(running_cluster(server_root, major, f"pg{major}")))
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(request: pytest.FixtureRequest, clusters: Callable[[int], Cluster]) -> Cluster:
+    return clusters(request.param)
 
 
 @pytest.fixture

@@ -29,9 +29,10 @@ from dana.client.connection import Connection, connect
 from dana.demo import tour as demo
 from dana.server import cluster
 from dana.server.embedded import EmbeddedServer
+from dana.server.installation import DEFAULT_MAJOR
 from dana.server.places import CHECKOUT, HOME_VARIABLE
 from dsl import compile_rule
-from tests.servers import running, take_over
+from tests.servers import install
 
 DOCUMENTS = (
     "README.md",
@@ -201,15 +202,13 @@ def compare(shown: list[str], printed: list[str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def machine(server_root: Path, servers: dict[int, EmbeddedServer]) -> Iterator[EmbeddedServer]:
+def machine() -> Iterator[EmbeddedServer]:
     """An embedded server whose settings and roles documents may change, as the demo leaves it."""
-    major = EmbeddedServer.at(server_root).major
-    running(servers, server_root, major)
     with tempfile.TemporaryDirectory(prefix="dana-test-") as folder:
         root = Path(folder)
         root.chmod(0o755)
-        take_over(server_root, root)
-        server = EmbeddedServer.start(root, major)
+        install(root, DEFAULT_MAJOR)
+        server = EmbeddedServer.start(root)
         try:
             with warnings.catch_warnings(), connect(server.dsn) as db:
                 warnings.simplefilter("ignore")

@@ -18,7 +18,8 @@ import pytest
 from dana.errors import SetupError
 from dana.server.cluster import settings
 from dana.server.embedded import EmbeddedServer
-from tests.servers import take_over
+from dana.server.installation import MAJORS
+from tests.servers import install
 
 PATIENCE = 20.0
 
@@ -189,7 +190,7 @@ def test_a_server_that_cannot_start_says_why(own_root: Path) -> None:
 def test_a_path_too_long_for_a_socket_is_no_obstacle(own_root: Path) -> None:
     root = own_root / ("deep" * 30)
     root.mkdir()
-    take_over(own_root, root)
+    install(root, MAJORS[-1])
     server = EmbeddedServer.start(root)
     try:
         assert ask(server, "SELECT 1") == 1
