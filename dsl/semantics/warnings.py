@@ -70,12 +70,18 @@ def _mean(operation: Operation, found: Mapping[Operation, _Mean], checked: Check
         case Op.MUL if not all(operand.per_tuple for operand in operation.operands):
             # before the merge, what one factor was divided by is its own affair: 1/32 of a pixel, a mean of 32 units
             return found[operation.operands[0]] * found[operation.operands[1]]
+        case Op.DIV if _counts_tuples(operation.operands[1]):
+            return _Mean(divisions=1, last=operation)
         case Op.DIV:
             mean = found[operation.operands[0]]
             if (mean.merges or operation.per_tuple) and _divides_by_batch_size(operation, checked):
                 return replace(mean, divisions=mean.divisions + 1, last=operation)
             return mean
     return _Mean()
+
+
+def _counts_tuples(operation: Operation) -> bool:
+    return operation.op is Op.MERGE and operation.operands[0].op is Op.CONST
 
 
 def _divides_by_batch_size(operation: Operation, checked: Checked) -> bool:
