@@ -86,6 +86,7 @@ FAMILIAR_WORDS = {
     "minimum": "dana.min(a, b)",
     "mse": "dana.sigma(e * e, 1) with e = p - y",
     "ceil": "-dana.floor(-x)",
+    **dict.fromkeys(("mod", "fmod", "remainder"), "a % b"),
     "rint": "dana.round(x)",
     "eye": "dana.arange(n) == dana.expand(dana.arange(n), 2)",
     **dict.fromkeys(("concatenate", "cat", "hstack"), "dana.concat(a, b)"),
