@@ -137,7 +137,7 @@ class _Followed:
         return made.reshape(*read.shape, self._program.inputs + 1)
 
     def largest(self) -> Scores | None:
-        """The scores whose largest is chosen, of what `dana.functions` makes with ``argmax`` or ``softmax``."""
+        """The scores whose largest is chosen, of what ``dana.argmax`` or ``dana.softmax`` makes of them."""
         form = self.form()
         made = "argmax" if self._program.width == 1 else "softmax"
         if form is None or not form.scores or form.steps != _form_of(made, form.scores[1]):
@@ -184,13 +184,12 @@ def _form_of(function: str, count: int) -> list[object] | None:
     """The form of a function of so many scores, as the compiler writes it."""
     text = f"""
 import dana
-from dana.functions import {function}
 w = dana.model([{count}])
 x = dana.input([{count}])
 y = dana.output(classes={max(count, 2)})
 chosen = dana.algo(w, x, y)
 chosen.setModel(w, w + 0 * y)
-chosen.setPrediction({function}(w * x, {count}))
+chosen.setPrediction(dana.{function}(w * x))
 """
     program = decode_predictor(encode_predictor(compile_rule(text, filename=function).hdfg.bind({})))
     form = _Followed(program, np.ones(count, np.float32)).form()

@@ -58,7 +58,7 @@ def prediction_kind(graph: Graph) -> str:
 
 
 def _is_softmax(graph: Graph, root: int) -> bool:
-    """Whether it is powers over their sum, as `dana.functions.softmax` has it or in one division."""
+    """Whether it is powers over their sum, as `dana.softmax` has it or in one division."""
     nodes = graph.nodes
     if nodes[root].op is Op.DIV:
         power, total = nodes[root].inputs
