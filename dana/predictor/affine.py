@@ -137,7 +137,7 @@ class _Followed:
         return made.reshape(*read.shape, self._program.inputs + 1)
 
     def largest(self) -> Scores | None:
-        """The scores whose largest is chosen, of what ``dana.argmax`` or ``dana.softmax`` makes."""
+        """The scores whose largest is chosen, of what ``dana.argmax`` or ``dana.softmax`` makes of them."""
         form = self.form()
         made = "argmax" if self._program.width == 1 else "softmax"
         if form is None or not form.scores or form.steps != _form_of(made, form.scores[1]):

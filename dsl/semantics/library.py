@@ -88,6 +88,7 @@ FAMILIAR_WORDS = {
     "maximum": "dana.max(a, b)",
     "minimum": "dana.min(a, b)",
     "mse": "dana.sigma(e * e, 1) with e = p - y",
+    **dict.fromkeys(("mod", "fmod", "remainder"), "a % b"),
     "rint": "dana.round(x)",
     "eye": "dana.arange(n) == dana.expand(dana.arange(n), 2)",
     **dict.fromkeys(("concatenate", "cat", "hstack"), "dana.concat(a, b)"),

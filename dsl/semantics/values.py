@@ -51,21 +51,24 @@ def binary(context: Context, operator: str, left: Argument, right: Argument, spa
             )
         if result is not None:
             return Constant(result)
-    if operator not in OPERATORS:
-        if isinstance(left.value, Poison) or isinstance(right.value, Poison):
-            return POISON
-        return context.report(
-            "E310",
-            f"{operator!r} works on whole numbers only",
-            span,
-            expected="whole numbers that are known when the rule is compiled",
-            found=f"{describe(left.value)} and {describe(right.value)}",
-            help="divide with /" if operator == "//" else "",
-        )
+    if operator in ("//", "%"):
+        return _whole_division(context, operator, left, right, span, whole)
     value = elementwise(context, OPERATORS[operator], (left, right), span, whole)
     if operator == "/" and isinstance(value, Operation) and isinstance(right.value, Constant) and right.value.name:
         context.program.divisors[value.id] = right.value.name
     return value
+
+
+def _whole_division(
+    context: Context, operator: str, left: Argument, right: Argument, span: Span, whole: Span
+) -> Object:
+    """Record floor(a / b), or what it leaves of a: exact for whole numbers below 2^23, whose quotients do not meet."""
+    ratio = elementwise(context, Op.DIV, (left, right), span, whole)
+    quotient = rounding(context, "floor", Argument(ratio, whole), whole)
+    if operator == "//":
+        return quotient
+    taken = elementwise(context, Op.MUL, (Argument(quotient, whole), right), span, whole)
+    return elementwise(context, Op.SUB, (left, Argument(taken, whole)), span, whole)
 
 
 def negative(context: Context, operand: Argument, span: Span) -> Object:

@@ -57,7 +57,7 @@ MEANS += "e = dana.sigma(w * x, 1) - y\nunits, size = 32, 32\n"
         ("e * x / 32", 'rule.merge({}, 32, "+") / 32', True),
         ("e * x / size", 'rule.merge({}, size, "+") / size', True),
         ("e * x / units", 'rule.merge({}, size, "+") / size', False),
-        ("e * (x / 32)", 'rule.merge({}, 32, "+") / 32', False),  # a feature in another unit
+        ("e * (x * x / 32)", 'rule.merge({}, 32, "+") / 32', False),  # a feature in another unit
         ("x / 32", 'rule.merge({}, 32, "+") / 32', False),
         ("dana.sigma(h * e) / 32 + x", 'rule.merge({}, 32, "+") / 32', False),
         ("dana.sigma(h * e) / 32", 'rule.merge({}, 32, "+") / 32', False),  # the mean of 32 units

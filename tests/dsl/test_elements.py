@@ -175,3 +175,19 @@ rule.setModel(U[i], dana.sigma(U[i] + x[0, 0]) + U[i])
 rule.setModel(C, C + dana.sigma(dana.concat({expression}, 0)))
 """
     assert not Rule(text).diagnostics
+
+
+def test_whole_division_of_whole_numbers_is_exact() -> None:
+    """Of both signs up to 2^23, just below multiples above all; by Python's rule."""
+    random = np.random.default_rng(3)
+    b = np.concatenate([random.integers(1, 1 << 12, 3000), random.integers(1, 1 << 23, 1000)])
+    k = random.integers(0, (1 << 23) // b)
+    a = np.clip(k * b + random.integers(-1, 2, b.size), 0, (1 << 23) - 1) * random.choice([-1, 1], b.size)
+    b = b * random.choice([-1, 1], b.size)
+    np.testing.assert_array_equal(evaluated("a // b", a.shape, a=a, b=b), a // b)
+    np.testing.assert_array_equal(evaluated("a % b", a.shape, a=a, b=b), a % b)
+
+
+def test_whole_division_of_numbers() -> None:
+    found = evaluated("a % 1.5 + 100 * (a // 1.5)", (4,), a=[4, -4, 0.75, 1.5])
+    np.testing.assert_array_equal(found, [201, -299.5, 0.75, 100])
