@@ -28,11 +28,11 @@ COMPILER = (
     *faults(
         "dana/compiler",
         "tests/compiler/test_cost.py",
-        ("cost.py", "after[node.id] = max(before)", "after[node.id] = min(before)", "the shortest way to a node"),
-        ("cost.py", "longest = max(longest, after[value]", "longest = max(0, after[value]", "the last model's chain"),
+        ("cost.py", "path[node.id] = max(before,", "path[node.id] = min(before,", "the shortest way to a node"),
+        ("cost.py", "longest = max(longest, found", "longest = max([], found", "the last model's chain"),
         ("cost.py", "(shape[node.axis] - 1).bit_length()", "shape[node.axis]", "a sum takes a step for each element"),
         ("cost.py", "share = (batch - 1) / batch", "share = 1", "a merge of all tuples"),
-        ("cost.py", "chain=_chain(plan, batch) / batch", "chain=_chain(plan, batch)", "a chain for each tuple"),
+        ("cost.py", "for _, latency in chain) / batch", "for _, latency in chain)", "a chain for each tuple"),
     ),
     *faults(
         "dana/compiler",
