@@ -103,4 +103,36 @@ RUNTIME = (
         ("classes.py", "and given < found", "and False", "fewer classes than labels"),
         ("classes.py", "nodes[total].inputs == (power,)", "True", "a sum of other powers"),
     ),
+    *faults(
+        "dana/runtime",
+        "tests/runtime/test_trainable.py -k 'not rows_of and not documents'",
+        ("inputs.py", "if len({*rows.values()}) > 1:", "if False:", "arrays of unequal length"),
+        ("inputs.py", "if values.ndim != rows + len(node.shape):", "if False:", "arrays of other shapes"),
+        ("inputs.py", "wrong = np.argwhere(~np.isfinite(numbers))", "wrong: list[int] = []", "a NaN in an array"),
+        ("inputs.py", "| (values < 0) |", "|", "classes below 0"),
+        ("arrays.py", "warm_start_from=models,", "", "models to start from are left out"),
+    ),
+    *faults(
+        "dana/runtime",
+        "tests/runtime/test_explain.py -k 'why or measured'",
+        (
+            "why.py",
+            "GAIN * taken <= cycles.per_tuple:\n            said = (",
+            "False:\n            said = (",
+            "no larger batch",
+        ),
+        ("why.py", "max(BATCH, LARGER * bundle.batch)", "BATCH + bundle.batch", "another batch than is said"),
+        ("why.py", "{**request.design, **tried}", "{**request.design}", "the same machine is measured"),
+    ),
+    *faults(
+        "dana/codesign",
+        "tests/codesign/test_cycles.py -k few_pages",
+        ("cycles.py", "long = min(long, max(1, (", "long = max(long, min(1, (", "more rounds than the stack counts"),
+    ),
+    *faults(
+        "dana",
+        "tests/cli/test_rules.py -k 'mean_something or files_are_formatted'",
+        ("formatting.py", "if _meaning(ran.stdout, filename) != before:", "if False:", "a rule of another meaning"),
+        ("cli/rules.py", "if made != text:", "if True:", "files that are formatted change"),
+    ),
 )

@@ -67,10 +67,10 @@ def column_pages(columns: Mapping[str, NDArray[Any]], *, page_size: int = 8192) 
         No row, columns of different lengths, or a row that is longer than a page.
     """
     shapes = {name: np.shape(values) for name, values in columns.items()}
-    rows = {shape[:1] for shape in shapes.values() if len(shape) < 3}
-    if len(rows) != 1 or any(len(shape) > 2 or 0 in shape for shape in shapes.values()) or () in rows:
+    counts = {shape[:1] for shape in shapes.values() if len(shape) < 3}
+    if len(counts) != 1 or any(len(shape) > 2 or 0 in shape for shape in shapes.values()) or () in counts:
         raise UsageError(f"columns must be vectors or matrices of one length, not of shapes {list(shapes.values())}")
-    ((count,),) = rows
+    ((rows,),) = counts
     attributes = column_schema(columns).attributes
     empty = [0 if one.array_length is None else np.zeros(one.array_length) for one in attributes]
     stored = build_tuple(attributes, empty, short=False)
@@ -79,17 +79,17 @@ def column_pages(columns: Mapping[str, NDArray[Any]], *, page_size: int = 8192) 
     per_page = (page_size - layout.PAGE_HEADER_SIZE) // (stride + layout.ITEM_ID_SIZE)
     if per_page == 0:
         raise UsageError(f"a row of {len(columns)} columns takes {length} bytes, more than a page of {page_size} holds")
-    tuples = np.zeros((count, stride), dtype=np.uint8)
+    tuples = np.zeros((rows, stride), dtype=np.uint8)
     tuples[:, :length] = np.frombuffer(stored, dtype=np.uint8)
     words = tuples.view("<f4")
     lengths = [1 if one.array_length is None else _ARRAY_WORDS + one.array_length for one in attributes]
     ends = accumulate(lengths, initial=_HEADER // 4)
     next(ends)
     for values, end in zip(columns.values(), ends, strict=True):
-        each = np.asarray(values).reshape(count, -1)
+        each = np.asarray(values).reshape(rows, -1)
         words[:, end - each.shape[1] : end] = each
-    pages = np.zeros((-(-count // per_page), page_size), dtype=np.uint8)
-    full = count // per_page
+    pages = np.zeros((-(-rows // per_page), page_size), dtype=np.uint8)
+    full = rows // per_page
     _fill(pages[:full], tuples[: full * per_page].reshape(full, per_page, stride), length)
     if full < len(pages):
         _fill(pages[full:], tuples[None, full * per_page :], length)
