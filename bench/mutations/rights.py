@@ -218,8 +218,8 @@ RIGHTS: tuple[Mutation, ...] = (
         in_sources("operators.py::test_no_function_of_somebody_else_is_called"),
         (
             "dana.sql",
-            "dana.dana_predict(%L::pg_catalog.text, %4$s)",
-            "dana_predict(%L::pg_catalog.text, %4$s)",
+            "ELSE 'dana.dana_predict(%1$L",
+            "ELSE 'dana_predict(%1$L",
             "the function that fits best",
         ),
     ),
