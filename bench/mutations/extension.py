@@ -67,6 +67,15 @@ EXTENSION = (
     ),
     *faults(
         SRC,
+        "tests/sources/test_several.py -k 'metrics or refusals or labels'",
+        ("predict.c", "if (model != NULL && model->several)", "if (false)", "the largest of several numbers"),
+        ("regression.c", "known++;", "known = count;", "a mean over outputs that have no metric"),
+        ("regression.c", "add_error(&state->each[i], labels[i]", "add_error(&state->each[i], labels[0]", "one label"),
+        ("values.c", "to += numbers[i].count;", "to += 1;", "labels of several arrays"),
+        ("values.c", "if (numbers[i].present != NULL)", "if (false)", "a label that is NULL"),
+    ),
+    *faults(
+        SRC,
         "tests/sources/test_encoding.py -k 'by_hand or christ or rare or nulls_are or predictions'",
         ("encode.c", "encoder->width - 1 - category", "encoder->width - category", "the next category"),
         (

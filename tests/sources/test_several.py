@@ -207,6 +207,18 @@ def test_metrics_refuse(session: Session, values: str, error: type[Exception], m
         rows(session, f"SELECT dana_regression_metrics(y, p) FROM (VALUES {values}) AS s (y, p)")
 
 
+def test_labels_as_numbers(session: Session) -> None:
+    """Values of any type that trains, one after the other, as binary32."""
+    found = rows(
+        session,
+        "SELECT dana.dana_numbers('{1,2}'::float8[], true, '{{3},{4}}'::int[], 0.1::numeric),"
+        " dana.dana_numbers(1, NULL::int), dana.dana_numbers('{1,NULL}'::real[]), dana.dana_numbers('{}'::real[])",
+    )
+    assert found == [([1, 2, 1, 3, 4, pytest.approx(0.1)], None, None, [])]
+    with pytest.raises(errors.DatatypeMismatch, match="a value of type text is not a number"):
+        rows(session, "SELECT dana.dana_numbers(1, 'a'::text)")
+
+
 def test_labels_in_columns(session: Session) -> None:
     """A rule with several outputs; values of several types, and a NULL."""
     session.execute(
