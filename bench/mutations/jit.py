@@ -21,6 +21,7 @@ JIT = (
         ("emit.py", "self._outermost = t.level", "self._outermost = 0", "models are read once for all tuples"),
         ("emit.py", "self._builder.add(count, I64(self._run))", "count", "a batch's rows over each other"),
         ("emit.py", "y = builder.fsub(loss, correction)", "y = loss", "losses are added up without correction"),
+        ("values.py", "if place.spacing or k in self.plan.flushed:", "if True:", "a page's subnormals in a model"),
         (
             "memory.py",
             "return (*shape[:-1], -(-shape[-1] // LANES) * LANES)",

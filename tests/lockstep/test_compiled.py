@@ -168,6 +168,13 @@ def test_subnormals_of_a_page_are_zeros(
         assert assert_compiled(vector_case(SIGNS.format(n=len(x), update=update.format(value)), x))
 
 
+@pytest.mark.parametrize("value", ["x", "-x", "dana.where(y, x, a)", "dana.abs(x)", "x * 1", "dana.max(x, -1)"])
+def test_a_model_that_becomes_an_input(value: str) -> None:
+    """What no instruction has taken for a zero is none of itself: a subnormal number would stay one in the model."""
+    source = OLD.format(n=3, value=value)
+    assert assert_compiled(vector_case(source, [1e-40, 1.0, -1e-40]))
+
+
 @pytest.mark.parametrize("zero", [0.0, -0.0])
 def test_a_condition_is_true_unless_it_is_a_zero(zero: float) -> None:
     update = "dana.sigma(dana.where(x, 1, 0), 1)"

@@ -297,6 +297,72 @@ def test_random_loops() -> None:
     assert {Fault.NONE, Fault.OUT_OF_PAGE} <= faults
 
 
+def alike_case(rng: random.Random) -> Case:
+    """Rows whose words tell where their bytes lie, which are the same; what is done with them is random."""
+    config = MachineConfig(tuple_depth=64, scratch_depth=256, program_depth=64)
+    line, place, flags, next_ = 4, 5, 6, 7
+    step, zero, header, *numbers = range(32, 50)
+    first = rng.choice([512, 2048, 7040])  # of rows, 32 bytes apart
+    bounds = [first + 32 * k + near for k in (-2, -1, 0, 31, 32, 33) for near in (-1, 0, 1)]
+    constants = [4, 0, 160] + [rng.choice([0, 1, 4, 16, 300, 0xFFFFFFF8, *bounds]) for _ in range(15)]
+    program = [I(Opcode.INS, LIMIT, 2, 0), I(Opcode.READB, header, 2, 20), I(Opcode.BENTR)]
+    program += [I(Opcode.READB, CURSOR, 4, line), I(Opcode.AD, line, zero, place), I(Opcode.EXTRBI, place, 0, 13)]
+    program += [I(Opcode.AD, line, zero, flags), I(Opcode.EXTRBI, flags, 13, 3)]
+    places, values = [place], [flags, 20, 20]
+    for target in range(next_, next_ + rng.randint(2, 9)):
+        own, any_ = rng.choice(places), rng.choice(places + values + numbers)
+        match rng.randrange(5):
+            case 0:
+                program.append(I(Opcode.READB, own, rng.randint(1, 4), target))
+                if rng.random() < 0.5:
+                    program.append(I(Opcode.EXTRBI, target, rng.randrange(16), rng.randint(1, 9)))
+                values.append(target)
+            case 1:
+                program.append(I(Opcode.CLN, own, rng.choice([2, 3]), target))
+                places.append(target)
+            case 2:
+                program.append(
+                    I(rng.choice([Opcode.AD, Opcode.SUB]), own, rng.choice([20, *values, *numbers[:4]]), target)
+                )
+                places.append(target)
+            case _:
+                op, two = rng.choice([Opcode.BEQ, Opcode.BLT, Opcode.BLT]), [rng.choice([own, *values]), any_]
+                rng.shuffle(two)
+                program += [I(op, *two, 2), I(Opcode.CTL, Control.SKIP)]
+    program += [I(Opcode.WRITEB, rng.choice(places), 0, 0), I(Opcode.AD, CURSOR, step, CURSOR)]
+    program += [I(Opcode.BEXIT, Condition.GE, CURSOR, LIMIT), I(Opcode.CTL, Control.END)]
+    page = np.zeros(config.page_size, dtype=np.uint8)
+    lines = [first + 32 * k + (3 << 13) + (9 << 20) for k in range(32)]
+    page[:128].view("<u4")[:] = lines
+    page[160:162] = [first >> 5, 0]
+    page[256:] = np.tile(rng.choices([0, 0, 1, 8, 255], k=32), (config.page_size - 256) // 32)
+    page[259::32] = np.arange(len(page[259::32]))  # what is handed over tells where it lay
+    pages = [page.copy() for _ in range(7)]
+    for other in pages[3:6]:
+        row = rng.randrange(32)
+        if rng.random() < 0.6:
+            other[:128].view("<u4")[row] = lines[row] + 32 * (rng.choice([-2, -1, 32, 33]) - row)
+        else:
+            other[rng.choice([rng.randrange(128), 160, rng.randrange(first, first + 64)])] ^= 1 << rng.randrange(8)
+        other[161] = rng.choice([0, 0, 1, 255])
+    return Case(
+        config=config,
+        program=tuple(program),
+        constants=tuple(constants),
+        columns=(Column(count=1, row=0, type=ColumnType.FLOAT4, first=True, last=True),),
+        pages=tuple(one.tobytes() for one in pages),
+        tuple_rows=5,
+    )
+
+
+def test_random_loops_over_rows_alike() -> None:
+    rng = random.Random("loops over rows alike")
+    walked = 0
+    for _ in range(1500 * SCALE):
+        walked += both(alike_case(rng))[1]
+    assert walked > 200_000 * SCALE
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 @pytest.mark.parametrize("beyond", [0, 1])
 def test_a_row_that_points_behind_the_page_among_rows_that_are_walked(size: int, beyond: int) -> None:
