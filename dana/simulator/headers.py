@@ -30,7 +30,6 @@ LIMITS = {
     "UNKNOWN_PAGE": f"UINT32_C({UNKNOWN_PAGE:#x})",
     "ENGINE_CODES": str(ENGINE_CODES),
     "LANE_CODES": str(min(op for op in Opcode if op.special)),
-    "STRIDER_CODES": str(len(strider.Opcode)),
     "SECTIONS": str(len(engine.Section)),
     "BLOCK": str(BLOCK),
     "TALLY_SLOTS": str(TALLY_SLOTS),
@@ -41,8 +40,6 @@ STRIDER_NAMES = {"SUB": "SUBTRACT", "MUL": "MULTIPLY"}
 PROPERTIES: Mapping[str, tuple[str, Callable[[Opcode], bool]]] = {
     "WITH_B": ("that read an operand b", lambda op: op.reads_b),
     "SPECIAL": ("of a cluster's units", lambda op: op.special),
-    "EXCHANGED": ("that may have a partner's operand b", lambda op: op.exchange is not Exchange.NEVER),
-    "CHOOSING": ("that write one of the two words of an exchange", lambda op: op.chooses),
 }
 """Sets of operations, as bits of a word."""
 

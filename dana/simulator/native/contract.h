@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* Of all below: a core that was built from another text is not used */
-#define SIM_CONTRACT UINT64_C(0xceacfc549a8691a9)
+#define SIM_CONTRACT UINT64_C(0xf9d328ad731b71ec)
 #define SIM_CLUSTER 8
 #define SIM_TEMPORARIES 32
 #define SIM_REGISTERS 64
@@ -14,7 +14,6 @@
 #define SIM_UNKNOWN_PAGE UINT32_C(0xffffffff)
 #define SIM_ENGINE_CODES 64
 #define SIM_LANE_CODES 32
-#define SIM_STRIDER_CODES 16
 #define SIM_SECTIONS 6
 #define SIM_BLOCK 16
 #define SIM_TALLY_SLOTS 8192
@@ -157,8 +156,6 @@ enum sim_problem_kind
 /* Operations of a property: bit SIM_X of a word */
 #define SIM_WITH_B UINT64_C(0x2000034ffc) /* that read an operand b */
 #define SIM_SPECIAL UINT64_C(0x7f00000000) /* of a cluster's units */
-#define SIM_EXCHANGED UINT64_C(0x30ffc) /* that may have a partner's operand b */
-#define SIM_CHOOSING UINT64_C(0x30000) /* that write one of the two words of an exchange */
 
 static inline bool
 sim_is(uint64_t property, int32_t op)
