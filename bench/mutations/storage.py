@@ -60,8 +60,8 @@ STORAGE = (
         ("columns.py", "tuples[:, ::-1]", "tuples[:, :]", "tuples in page order"),
         (
             "columns.py",
-            "pages = np.zeros((-(-count // per_page)",
-            "pages = np.zeros((1 + count // per_page",
+            "pages = np.zeros((-(-rows // per_page)",
+            "pages = np.zeros((1 + rows // per_page",
             "an empty last page",
         ),
     ),

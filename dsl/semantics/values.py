@@ -64,7 +64,7 @@ def _whole_division(
 ) -> Object:
     """Record floor(a / b), or what it leaves of a: exact for whole numbers below 2^23, whose quotients do not meet."""
     ratio = elementwise(context, Op.DIV, (left, right), span, whole)
-    quotient = rounding(context, "floor", Argument(ratio, whole), whole)
+    quotient = composed(context, "floor", Argument(ratio, whole), whole)
     if operator == "//":
         return quotient
     taken = elementwise(context, Op.MUL, (Argument(quotient, whole), right), span, whole)
