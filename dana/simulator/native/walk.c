@@ -63,7 +63,7 @@ sim_walk_prepare(struct sim *sim)
 		return false;
 	walk->head = -1;
 	walk->most = most;
-	walk->spacing = most + 5 * SIM_ROWS;
+	walk->spacing = most + 10 * SIM_ROWS; /* whole lines of a cache */
 	walk->which = calloc(1, (size_t)(most + SIM_ROWS));
 	walk->zeros = calloc(1, rows);
 	walk->cursors = calloc(1, rows);
