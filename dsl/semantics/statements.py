@@ -134,14 +134,13 @@ class Statements:
     # names
 
     def _assign(self, targets: tuple[ast.Expression, ...], value: Object, span: Span, scope: Scope) -> None:
-        if isinstance(value, Declaration):
-            target = targets[0]
-            if len(targets) == 1 and isinstance(target, ast.Name):
-                scope.names[target.id] = self._declare(target, value, scope)
-                return
+        listed = value.items if isinstance(value, Items) else (value,)
+        declared = next((one for one in listed if isinstance(one, Declaration)), None)
+        alone = isinstance(value, Declaration) and not (targets and isinstance(targets[0], ast.Name))
+        if declared is not None and (len(targets) != 1 or alone):
             self.context.report(
                 "E304",
-                f"a {value.kind} needs a name of its own",
+                f"a {declared.kind} needs a name of its own",
                 span,
                 label="several names",
                 expected="one name left of =",
@@ -153,7 +152,10 @@ class Statements:
 
     def _bind_target(self, target: ast.Expression, value: Object, span: Span, scope: Scope) -> None:
         if isinstance(target, ast.Name):
-            self._bind(target, value, scope)
+            if isinstance(value, Declaration):
+                scope.names[target.id] = self._declare(target, value, scope)
+            else:
+                self._bind(target, value, scope)
             return
         assert isinstance(target, ast.Sequence)
         items: tuple[Object, ...] = (POISON,) * len(target.items)
