@@ -55,19 +55,45 @@ class RtlMachine:
         self._board = Board(self.rtl, self.rtl.pages, blank=True)
 
     def load(self, bundle: Bundle) -> None:
-        """Fill the memories, as `Board.load`."""
+        """Fill the memories: program, tables and the initial scratchpad; what was there before is gone.
+
+        Raises
+        ------
+        hwgen.driver.BoardError
+            The Bundle is for another machine.
+        hwgen.spec.bundle.BundleError
+            It breaks a rule of the machine.
+        """
         self._board.load(bundle)
 
     def write_rows(self, row: int, rows: npt.ArrayLike) -> None:
-        """Write scratchpad rows of every thread, as `Board.write_rows`."""
+        """Write scratchpad rows of every thread from `row` on; `rows` holds bit patterns, shape [k, lanes].
+
+        Raises
+        ------
+        ValueError
+            They are of another shape, or there are no such rows.
+        """
         self._board.write_rows(row, rows)
 
     def read_rows(self, row: int, count: int) -> Words:
-        """Bit patterns of scratchpad rows of thread 0, as `Board.read_rows`."""
+        """Bit patterns of `count` scratchpad rows of thread 0 from `row` on, shape [count, lanes].
+
+        Raises
+        ------
+        ValueError
+            There are no such rows.
+        """
         return self._board.read_rows(row, count)
 
     def run_epoch(self, pages: Any) -> EpochCounters:
-        """Run one epoch, as a training of one by `Board.train`."""
+        """Run one epoch over pages that follow one another in a buffer of bytes, from the model that is there.
+
+        Raises
+        ------
+        hwgen.driver.MachineHang
+            The machine did not come to an end.
+        """
         if self._stalls is not None:
             self.rtl.stall(int(self._stalls.choice(STALLS)), int(self._stalls.integers(1 << 63)))
         return self._board.train(pages, epochs=1, patience=self._patience).counters
