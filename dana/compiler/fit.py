@@ -50,7 +50,7 @@ def draft_for(plan: Plan, target: Target, *, sharded: bool = True, reorder: bool
     if not found.shards.of or found.shards.saved > CLEARLY * found.length:
         return found
     try:
-        whole = Draft.of(plan, target, sharded=False, reorder=reorder)
+        whole = Draft.of(plan, target, sharded=False, reorder=reorder, other=found)
     except LoopLimit:
         return found
     return found if found.length < (1 - WORTH) * whole.length else whole

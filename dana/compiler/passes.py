@@ -168,9 +168,14 @@ class Draft:
     results: Results
 
     @classmethod
-    def of(cls, plan: Plan, target: Target, *, sharded: bool, reorder: bool) -> Draft:
-        """Run the passes."""
-        results = run(TARGET, {"plan": plan, "target": target, "sharded": sharded, "reorder": reorder})
+    def of(cls, plan: Plan, target: Target, *, sharded: bool, reorder: bool, other: Draft | None = None) -> Draft:
+        """Run the passes; those before `shards` are the same in another draft of the plan for the target."""
+        given = {"plan": plan, "target": target, "sharded": sharded, "reorder": reorder}
+        first = 0
+        if other is not None:
+            first = next(k for k, one in enumerate(TARGET) if one.name == "shards")
+            given = {**other.results, **{name: given[name] for name in ("sharded", "reorder")}}
+        results = run(TARGET[first:], given)
         return cls(**{one.name: results[one.name] for one in fields(cls) if one.name != "results"}, results=results)
 
     @property

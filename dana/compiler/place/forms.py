@@ -129,6 +129,11 @@ class _Chooser:
         self.fixed = {k: form for k, form in fixed.items() if form is not None}
         self.free = [node.id for node in self.nodes if node.id not in self.fixed]
         self.of: dict[int, Form] = {}
+        # a sweep asks for the same rows again and again: they follow from a node's form, and its operand's if it folds
+        self.near = {k: self._near(k) for k in self.free}
+        self.folded = {node.id: self.operands[node.id][0] for node in self.nodes if self._folds(node)}
+        self.own: dict[tuple[int, Form, Form | None], float] = {}
+        self.other: dict[tuple[int, Form], float] = {}
 
     def choose(self) -> Forms:
         found: list[tuple[float, int, dict[int, Form]]] = []
@@ -178,7 +183,7 @@ class _Chooser:
         """Change the form of single values where that saves rows; returns whether any was changed."""
         changed = False
         for k in self.free:
-            near = self._near(k)
+            near = self.near[k]
             before = sum(map(self._cost, near))
             chosen = self.of[k]
             self.of[k] = Form.BROADCAST if chosen is Form.PACKED else Form.PACKED
@@ -207,8 +212,21 @@ class _Chooser:
     def _rows(self, k: int, form: Form) -> int:
         return prod(row_shape(self.shape[k], form, self.target.lanes))
 
+    def _folds(self, node: Node) -> bool:
+        """Whether a node reduces vectors, each to an element."""
+        if node.op not in REDUCTIONS or node.id not in self.operands:
+            return False
+        shape = self.shape[self.operands[node.id][0]]
+        return node.axis == len(shape) - 1 and not narrow(shape)
+
     def _own(self, k: int) -> float:
         """Rows that a node takes to compute."""
+        key = k, self.of[k], self.of[self.folded[k]] if k in self.folded else None
+        if key not in self.own:
+            self.own[key] = self._computing(k)
+        return self.own[key]
+
+    def _computing(self, k: int) -> float:
         node, form = self.graph.nodes[k], self.of[k]
         rows: float = self._rows(k, form)
         if node.op is Op.MODEL:
@@ -247,11 +265,11 @@ class _Chooser:
         form = self.of[k]
         if all(_found(demand, self.of) is form for demand in self.demands[k]):
             return 0
-        node = self.graph.nodes[k]
-        if node.op is Op.ARANGE:
-            return 0
-        weight = 1.0 if node.op is Op.MODEL else self._weight(k)
-        return weight * self._converting(k, form)
+        if (k, form) not in self.other:
+            node = self.graph.nodes[k]
+            weight = 1.0 if node.op is Op.MODEL else self._weight(k)
+            self.other[k, form] = 0 if node.op is Op.ARANGE else weight * self._converting(k, form)
+        return self.other[k, form]
 
     def _converting(self, k: int, form: Form) -> float:
         """Rows of a conversion from a form to the other."""
