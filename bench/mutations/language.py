@@ -6,6 +6,29 @@ from bench.mutations.fault import faults
 
 LANGUAGE = (
     *faults(
+        "dsl/semantics",
+        "tests/dsl/test_gradient.py",
+        (
+            "minimizing.py",
+            "total += algebra.product(algebra.atom(same), polynomial)",
+            "pass",
+            "a row that is chosen twice",
+        ),
+        (
+            "minimizing.py",
+            "sorted(followed(context.program, loss)",
+            "sorted(context.program.operations[:]",
+            "what is stopped moves",
+        ),
+        ("values.py", " or context.program.derivatives.keys() & {p.id, operand.id}:", ":", "a stopped sigmoid's slope"),
+        (
+            "values.py",
+            "Op.LOG, add(Op.ADD, one, add(Op.EXP",
+            "Op.LOG, add(Op.SUB, one, add(Op.EXP",
+            "log loss of large scores",
+        ),
+    ),
+    *faults(
         "dsl/semantics/gradient",
         "tests/dsl/test_gradient.py",
         (

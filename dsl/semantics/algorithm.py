@@ -138,7 +138,7 @@ def _merge(context: Context, algorithm: Algorithm, bound: Bound, span: Span) -> 
     batch = batch_of(context, bound["batch"])
     sign = _merge_sign(context, bound["op"])
     if batch is not None:
-        _keep_batch(context, algorithm, batch)
+        keep_batch(context, algorithm, batch)
     if value is None or batch is None or sign is None:
         algorithm.complete = False
         return POISON
@@ -151,15 +151,14 @@ def _merge(context: Context, algorithm: Algorithm, bound: Bound, span: Span) -> 
             expected="a value per tuple",
             help="merge once; after it there are no tuples left to join",
         )
-    return merge(context, algorithm, value, sign, batch, span)
+    if sign == "mean":
+        return mean(context, algorithm, value, span)
+    return context.program.add(Op.MERGE, (value,), value.shape, span, merge_op=sign)
 
 
-def merge(context: Context, algorithm: Algorithm, value: Operation, sign: str, batch: Batch, span: Span) -> Operation:
-    """Record a merge of a value per tuple; `sign` is one of `MERGE_SIGNS`' values."""
-    _keep_batch(context, algorithm, batch)
+def mean(context: Context, algorithm: Algorithm, value: Operation, span: Span) -> Operation:
+    """Record the mean of a value per tuple over the algorithm's batch."""
     program = context.program
-    if sign != "mean":
-        return program.add(Op.MERGE, (value,), value.shape, span, merge_op=sign)
     total = program.add(Op.MERGE, (value,), value.shape, span, merge_op="add")
     if algorithm.share is None:  # of one tuple; the last batch may be short, so that tuples are counted
         one = program.constant(1, span)
@@ -168,12 +167,8 @@ def merge(context: Context, algorithm: Algorithm, value: Operation, sign: str, b
     return program.add(Op.MUL, (total, algorithm.share), value.shape, span)
 
 
-def default_batch(algorithm: Algorithm, size: int, span: Span) -> Batch:
-    """The batch of the rule's merges; of `size` tuples if there are none."""
-    return algorithm.batch or Batch(size=size, span=span)
-
-
-def _keep_batch(context: Context, algorithm: Algorithm, batch: Batch) -> None:
+def keep_batch(context: Context, algorithm: Algorithm, batch: Batch) -> None:
+    """Take a batch as the algorithm's; report one that is not that of the merges before."""
     if algorithm.batch is None:
         algorithm.batch = batch
     elif (algorithm.batch.size, algorithm.batch.meta) != (batch.size, batch.meta):

@@ -16,7 +16,6 @@ from dsl.semantics.arguments import Argument
 from dsl.semantics.arithmetic import Number, negate
 from dsl.semantics.coercion import to_value, to_whole
 from dsl.semantics.context import Context
-from dsl.semantics.library import GROUP_OPS
 from dsl.semantics.objects import POISON, Object, Poison, describe
 from dsl.semantics.program import Operation
 from dsl.source import Span
@@ -25,15 +24,13 @@ COUNTED = "axes are counted from 1"
 
 
 def along_axis(context: Context, name: str, value: Argument, axis: Argument | None, span: Span) -> Object:
-    """Record a function of `dsl.semantics.library.ALONG_AXIS`; `span` is the whole call."""
+    """Record a function of `ALONG_AXIS`; `span` is the whole call."""
     checked = _reduced_axis(context, name, value, axis, span)
     if checked is None:
         return POISON
     operand, position = checked
     recorder = _Recorder(context, position, span)
-    if name in GROUP_OPS:
-        return recorder.reduced(GROUP_OPS[name], operand)
-    return DERIVED[name](recorder, operand)
+    return ALONG_AXIS[name](recorder, operand)
 
 
 class _Recorder:
@@ -115,7 +112,10 @@ def _log_softmax(record: _Recorder, value: Operation) -> Operation:
     return record.add(Op.SUB, away, record.again(record.add(Op.LOG, total)))
 
 
-DERIVED: dict[str, Callable[[_Recorder, Operation], Operation]] = {
+ALONG_AXIS: dict[str, Callable[[_Recorder, Operation], Operation]] = {
+    "sigma": lambda record, value: record.reduced(Op.SIGMA, value),
+    "pi": lambda record, value: record.reduced(Op.PI, value),
+    "amax": lambda record, value: record.reduced(Op.AMAX, value),
     "norm": _norm,
     "amin": _amin,
     "argmax": _argmax,
@@ -123,7 +123,7 @@ DERIVED: dict[str, Callable[[_Recorder, Operation], Operation]] = {
     "softmax": _softmax,
     "log_softmax": _log_softmax,
 }
-"""What is written as other operations."""
+"""Functions along one axis, and what each records."""
 
 
 def expand(context: Context, value: Argument, axis: Argument, span: Span) -> Object:

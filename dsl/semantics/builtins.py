@@ -15,12 +15,12 @@ from dsl.hdfg.init import Init, InitKind
 from dsl.limits import MAX_EXTENT, MAX_INTEGER, MAX_RANK
 from dsl.semantics import algorithm, minimizing
 from dsl.semantics.arguments import Argument
-from dsl.semantics.axes import along_axis, expand
+from dsl.semantics.axes import ALONG_AXIS, along_axis, expand
 from dsl.semantics.coercion import to_dim, to_number, to_shape, to_value, to_whole
 from dsl.semantics.composed import COMPOSED
 from dsl.semantics.context import Context
 from dsl.semantics.elements import concat, transpose
-from dsl.semantics.library import ALONG_AXIS, BINARY_OPS, COLUMN_STARTS, DECLARATIONS, UNARY_OPS
+from dsl.semantics.library import BINARY_OPS, COLUMN_STARTS, DECLARATIONS, UNARY_OPS
 from dsl.semantics.objects import POISON, Declaration, Nothing, Object, Poison, Start, describe
 from dsl.semantics.program import Operation
 from dsl.semantics.values import composed, elementwise, logarithm, stopped

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dsl.hdfg.init import Init, InitKind
 from dsl.hdfg.ops import UNARY, Op
 from dsl.semantics.arguments import Signature
+from dsl.semantics.axes import ALONG_AXIS
 from dsl.semantics.composed import COMPOSED
 
 DECLARATIONS = {
@@ -31,9 +32,6 @@ COLUMN_STARTS = {
     "column_scale": Init(kind=InitKind.SCALE, first=1.0),
 }
 """Starts that the table decides, as they are without one."""
-GROUP_OPS = {"sigma": Op.SIGMA, "pi": Op.PI, "amax": Op.AMAX}
-ALONG_AXIS = (*GROUP_OPS, "norm", "amin", "argmax", "argmin", "softmax", "log_softmax")
-"""Functions that work along one axis."""
 
 FUNCTIONS = {
     **{name: Signature(name=f"dana.{name}", required=("value",)) for name in (*UNARY_OPS, *COMPOSED)},

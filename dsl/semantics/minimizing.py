@@ -14,8 +14,7 @@ from dsl.semantics import algorithm as methods
 from dsl.semantics.arguments import Argument
 from dsl.semantics.coercion import to_value
 from dsl.semantics.context import Context
-from dsl.semantics.finish import reachable
-from dsl.semantics.gradient import Algebra, NoDerivative, Polynomial, filled, gradients
+from dsl.semantics.gradient import Algebra, NoDerivative, Polynomial, filled, followed, gradients
 from dsl.semantics.objects import POISON, Algorithm, Items, Object, Poison, RuleFunction, describe
 from dsl.semantics.program import Batch, Operation, Taken
 from dsl.source import Span
@@ -83,35 +82,69 @@ def minimize(
         algorithm.complete = False
         return
     loss, place = algorithm.settings["setLoss"]
-    batch = bound.get("batch")
-    size = methods.batch_of(context, batch) if batch is not None else methods.default_batch(algorithm, BATCH, span)
-    wanted = _models(context, algorithm, bound.get("models"), loss, place)
     algebra = Algebra(context.program, span)
-    derived = _derive(context, algebra, loss, wanted, span) if wanted is not None and size is not None else None
-    if wanted is None or size is None or derived is None:
+    wanted = _models(context, algorithm, bound.get("models"), loss, place)
+    derived = None if wanted is None else _derive(context, algebra, loss, wanted, span)
+    batch = _batch(context, algorithm, bound.get("batch"), wanted or [], span)
+    if wanted is None or derived is None or batch is None:
         algorithm.complete = False
         return
-    means: list[Operation] = []
+    alone = batch.size == 1 and batch.meta is None
+    if not alone and not all(target.row_per_tuple for target in wanted):
+        methods.keep_batch(context, algorithm, batch)
+    results: list[Operation] = []
     for target, polynomial in zip(wanted, derived, strict=True):
-        by_tuple = target.op is Op.GATHER and target.operands[1].per_tuple
-        if by_tuple or (size.size == 1 and size.meta is None and algorithm.batch is None):
+        if target.row_per_tuple:
+            value = algebra.compute(_of_row(algebra, target, wanted, derived))
+        elif alone and algorithm.batch is None:
             value = algebra.compute(polynomial)
         else:
-            value = _mean(context, algorithm, algebra, polynomial, size, span)
+            value = _mean(context, algorithm, algebra, polynomial, span)
         value = filled(algebra, value, target.shape)
-        means.append(value)
+        results.append(value)
         arguments = [Argument(target, span), Argument(value, span), *options]
         updated = call(optimizer.value, arguments, span)
         if isinstance(updated, Poison):
             algorithm.complete = False
             return
         methods.set_model(context, algorithm, target, Argument(updated, span), span)
-    context.program.gradients.append(Taken(value=loss, wanted=tuple(wanted), results=tuple(means), span=span))
+    context.program.gradients.append(Taken(value=loss, wanted=tuple(wanted), results=tuple(results), span=span))
 
 
-def _mean(
-    context: Context, algorithm: Algorithm, algebra: Algebra, polynomial: Polynomial, size: Batch, span: Span
-) -> Operation:
+def _batch(
+    context: Context, algorithm: Algorithm, given: Argument | None, wanted: list[Operation], span: Span
+) -> Batch | None:
+    """The batch that the rule says, or has; else 64, and single tuples where they choose rows."""
+    row = next((target for target in wanted if target.row_per_tuple), None)
+    if given is not None:
+        batch = methods.batch_of(context, given)
+    else:
+        batch = algorithm.batch or Batch(size=BATCH if row is None else 1, span=span)
+    if row is not None and batch is not None and (batch.size != 1 or batch.meta is not None):
+        context.warn(
+            "W713",
+            f"rows of {row.operands[0].name} are chosen in batches",
+            batch.span,
+            label="more than one tuple",
+            notes=(Note(message="a row that each tuple chooses", span=row.span),),
+            help="of the tuples of a batch that choose the same row only the last one counts; batch=1 takes each",
+        )
+    return batch
+
+
+def _of_row(algebra: Algebra, row: Operation, wanted: list[Operation], derived: list[Polynomial]) -> Polynomial:
+    """The derivative by a row that a tuple chooses, with that by each other row of the model which is the same one."""
+    total = Polynomial()
+    for other, polynomial in zip(wanted, derived, strict=True):
+        if other is row:
+            total += polynomial
+        elif other.row_per_tuple and other.operands[0] is row.operands[0]:
+            same = algebra.add(Op.EQ, row.operands[1], other.operands[1])
+            total += algebra.product(algebra.atom(same), polynomial)
+    return total
+
+
+def _mean(context: Context, algorithm: Algorithm, algebra: Algebra, polynomial: Polynomial, span: Span) -> Operation:
     """The mean over a batch; what is the same for all of its tuples stays outside the merge."""
     operations = context.program.operations
     by_tuple = [term for term in polynomial.terms if any(operations[factor].per_tuple for factor in term[0])]
@@ -122,16 +155,15 @@ def _mean(
     outside = tuple(factor for factor in common if not operations[factor].per_tuple)
     kept = tuple(factor for factor in common if operations[factor].per_tuple)
     value = algebra.compute(algebra.product(inside, Polynomial(((kept, 1.0),))))
-    merged = methods.merge(context, algorithm, value, "mean", size, span)
-    mean = algebra.product(algebra.atom(merged), Polynomial(((outside, number),)))
-    return algebra.compute(mean + rest)
+    mean = algebra.atom(methods.mean(context, algorithm, value, span))
+    return algebra.compute(algebra.product(mean, Polynomial(((outside, number),))) + rest)
 
 
 def _models(
     context: Context, algorithm: Algorithm, models: Argument | None, loss: Operation, place: Span
 ) -> list[Operation] | None:
     """What is updated: the models, or the rows of them, that the loss reads."""
-    read = sorted(reachable([loss]), key=lambda one: one.id)
+    read = sorted(followed(context.program, loss), key=lambda one: one.id)
     listed: list[tuple[Object, Span]]
     if models is None:
         done = {update.model for update in algorithm.updates}

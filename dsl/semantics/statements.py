@@ -136,8 +136,8 @@ class Statements:
     def _assign(self, targets: tuple[ast.Expression, ...], value: Object, span: Span, scope: Scope) -> None:
         listed = value.items if isinstance(value, Items) else (value,)
         declared = next((one for one in listed if isinstance(one, Declaration)), None)
-        alone = isinstance(value, Declaration) and not (targets and isinstance(targets[0], ast.Name))
-        if declared is not None and (len(targets) != 1 or alone):
+        one_each = len(targets) == 1 and isinstance(targets[0], ast.Sequence) is isinstance(value, Items)
+        if declared is not None and not one_each:
             self.context.report(
                 "E304",
                 f"a {declared.kind} needs a name of its own",

@@ -155,7 +155,7 @@ def logarithm(context: Context, value: Argument, span: Span) -> Object:
     one = context.program.constant(1, span)
     rest = operand.op is Op.SUB and operand.operands[0] is one
     p = operand.operands[1] if rest else operand
-    if p.op is not Op.SIGMOID:
+    if p.op is not Op.SIGMOID or context.program.derivatives.keys() & {p.id, operand.id}:  # stopped gradients stay so
         return elementwise(context, Op.LOG, (value,), span, span)
     z, zero = p.operands[0], context.program.constant(0, span)
 

@@ -260,6 +260,11 @@ def gradient_of(loss: str, head: str = "w = dana.model()\nx = dana.input()\n") -
         ("w * (w >= 0) + w", 2),
         ("w * dana.stop_gradient(w + 3)", 3),
         ("dana.stop_gradient(w) * w + w", 1),
+        ("w + dana.log(dana.stop_gradient(dana.sigmoid(w)))", 1),
+        ("w + dana.log(dana.stop_gradient(1 - dana.sigmoid(w)))", 1),
+        ("w + dana.log(1 - dana.stop_gradient(dana.sigmoid(w)))", 1),
+        ("w * x - x * w", 0),
+        ("w / 1e-30 / 1e30", 1),
         ("dana.log(dana.sigmoid(w + 100))", 0),
         ("dana.log(dana.sigmoid(w - 100))", 1),
         ("dana.log(1 - dana.sigmoid(w + 100))", -1),
@@ -288,6 +293,42 @@ rule.setLoss(-(y * dana.log(p) + (1 - y) * dana.log(1 - p)))
 
 def test_a_gradient_of_a_gradient() -> None:
     assert gradient_of("dana.gradient(w * w * w + 3 * w * w, w) + 5 * w") == 11
+
+
+ROWS = """import dana
+U, V = dana.model([4, 3], init=dana.normal(0, 1)), dana.model([4, 3], init=dana.normal(0, 1))
+b = dana.model()
+i, j, y = dana.input(), dana.input(), dana.output()
+rule = dana.algo(U, V, b, i, j, y)
+"""
+
+
+def updated(text: str, i: float, j: float) -> dict[str, np.ndarray]:
+    """What a step of the rule adds to each model."""
+    machine = Interpreter(compile_rule(ROWS + text).hdfg, numerics)
+    columns = {"i": np.float32([i]), "j": np.float32([j]), "y": np.float32([1])}
+    start, end = machine.start(), machine.train(columns).models
+    return {name: end[name] - start[name] for name in ("U", "V", "b")}
+
+
+def test_a_row_that_two_inputs_choose_has_the_derivative_of_both() -> None:
+    text = "rule.setLoss((U[i] @ U[j] + b - y) * dana.stop_gradient(1))\nrule.minimize(dana.optimizers.sgd, rate=1)\n"
+    start = Interpreter(compile_rule(ROWS + text).hdfg, numerics).start()["U"]
+    same, apart = updated(text, 2, 2)["U"], updated(text, 2, 0)["U"]
+    np.testing.assert_allclose(same[2], -2 * start[2], rtol=1e-6)
+    np.testing.assert_allclose(apart[[0, 2]], -start[[2, 0]], rtol=1e-6)
+    assert not same[[0, 1, 3]].any()
+    assert not apart[[1, 3]].any()
+
+
+def test_minimize_leaves_alone_what_is_stopped() -> None:
+    text = (
+        "e = U[i] @ dana.stop_gradient(V[j] + b) - y\nrule.setLoss(e * e)\nrule.minimize(dana.optimizers.sgd, rate=1)\n"
+    )
+    moved = updated(text, 1, 2)
+    assert moved["U"].any()
+    assert not moved["V"].any()
+    assert not moved["b"].any()
 
 
 def computed(text: str) -> int:

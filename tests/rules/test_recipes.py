@@ -307,8 +307,6 @@ def columns(rule: TrainableRule, name: str) -> dict[str, np.ndarray]:
         else:
             values = rng.normal(size=shape)
         found[str(node.name)] = values.astype(np.float32).astype(float)
-    if "j" in found:  # nobody likes an item better than itself
-        found["j"] = (found["i"] + 1 + rng.integers(0, 5, ROWS)) % 8
     return found
 
 

@@ -13,7 +13,7 @@ from dsl.hdfg.dims import Dim, Shape
 from dsl.hdfg.ops import ELEMENTWISE, Op
 from dsl.semantics.gradient.derivatives import factors
 from dsl.semantics.gradient.polynomial import MOST_TERMS, ONE, Algebra, Polynomial
-from dsl.semantics.program import Operation
+from dsl.semantics.program import Operation, Program
 
 
 class NoDerivative(Exception):
@@ -57,15 +57,25 @@ def gradients(algebra: Algebra, value: Operation, wanted: Sequence[Operation]) -
             continue
         if len(asked[operation.id].terms) > MOST_TERMS:
             asked[operation.id] = algebra.atom(algebra.compute(asked[operation.id]))
-        if operation.op is Op.GATHER and operation.id in targets:
-            continue
         for operand, part in _parts(algebra, operation, asked[operation.id], leading):
             if part.terms:
                 asked[operand.id] += part
-    found = [asked.get(algebra.first(one).id, Polynomial()) for one in wanted]
-    for one, polynomial in zip(wanted, found, strict=True):
-        if not polynomial.terms:
+    for one in wanted:
+        if algebra.first(one).id not in asked:
             raise _without_a_way(one, leading, algebra)
+    return [asked[algebra.first(one).id] for one in wanted]
+
+
+def followed(program: Program, value: Operation) -> set[Operation]:
+    """A value and what it is differentiated by: what stands below a flat value is not among it."""
+    found: set[Operation] = set()
+    waiting = [value]
+    while waiting:
+        operation = waiting.pop()
+        if operation not in found:
+            found.add(operation)
+            own = program.derivatives.get(operation.id)
+            waiting.extend(operation.operands if own is None else [operand for operand, _ in own])
     return found
 
 
