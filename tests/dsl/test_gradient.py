@@ -6,6 +6,7 @@ The graph is evaluated in binary64 for this, so that what is compared is the for
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import autograd
@@ -187,6 +188,30 @@ def test_random_losses() -> None:
     assert compared > 80
 
 
+OPERANDS = (("a", "c"), ("c", "a"), ("a", "a"), ("3", "a"))
+VECTORS = [
+    "-a",
+    "a < c",
+    "dana.where(a > c, a * a, c)",
+    "dana.where(c, a, c)",
+    "dana.softmax(a)",
+    "dana.log_softmax(a)",
+]
+VECTORS += [f"dana.{name}(a)" for name in SMOOTH]
+VECTORS += [f"{left} {sign} {right}" for sign in "+-*/" for left, right in OPERANDS]
+VECTORS += [f"dana.{name}({left}, {right})" for name in ("max", "min") for left, right in OPERANDS if left != right]
+SCALARS = [f"dana.sigma({vector})" for vector in VECTORS]
+SCALARS += ["a @ c", *(f"dana.{name}(a)" for name in ("norm", "pi", "amax", "amin"))]
+
+
+@pytest.mark.parametrize("value", SCALARS)
+def test_each_operation(value: str) -> None:
+    """Alone, where no other hides it; squared, so that not only 1 is asked of it."""
+    text = HEAD.format(n=4, k=2) + f"a, c = dana.abs(w) + 0.1, dana.abs(x) + 0.2\nlone = {value}\n"
+    text += "loss = lone * lone + dana.sigma(w * x)\nrule.setLoss(loss)\nrule.setModel(w, dana.gradient(loss, w))\n"
+    agree(compile_rule(text).hdfg, 7)
+
+
 RULES = {
     "logistic": """
 p = dana.sigmoid(dana.sigma(w * x, 1) + b)
@@ -236,6 +261,25 @@ def test_finite_differences(name: str) -> None:
                 moved[place] += side
                 sides.append(evaluate(graph, graph.loss, {**values, model: moved}))
             assert np.asarray(mine)[place] == pytest.approx((sides[0] - sides[1]) / (2 * step), rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("loss", "at", "slope"),
+    [
+        ("dana.pi(w)", [2, 0, 3], [0, 6, 0]),
+        ("dana.pi(w)", [0, 0, 3], [0, 0, 0]),
+        ("dana.amax(w)", [5, 1, 5], [0.5, 0, 0.5]),
+        ("dana.amin(w)", [2, 1, 5], [0, 1, 0]),
+        ("dana.norm(w)", [0, 0, 0], [0, 0, 0]),
+        ("dana.norm(w)", [3, 0, 4], [0.6, 0, 0.8]),
+    ],
+)
+def test_along_an_axis(loss: str, at: list[float], slope: list[float]) -> None:
+    text = "import dana\nw, x = dana.model([3]), dana.input()\nrule = dana.algo(w, x)\n"
+    text += f"rule.setModel(dana.gradient({loss}, w))\n"
+    models = {"w": np.float32(at)}
+    found = Interpreter(compile_rule(text).hdfg, numerics).train({"x": np.zeros(1, np.float32)}, models=models).models
+    np.testing.assert_allclose(found["w"], slope, rtol=1e-6)
 
 
 def gradient_of(loss: str, head: str = "w = dana.model()\nx = dana.input()\n") -> float:
@@ -332,8 +376,9 @@ def test_minimize_leaves_alone_what_is_stopped() -> None:
 
 
 def computed(text: str) -> int:
-    """How many operations a machine computes for a rule."""
-    return sum(node.op not in LEAVES for node in simplify(compile_rule(text).hdfg).nodes)
+    """How many elements a machine computes for a rule."""
+    graph = simplify(compile_rule(text).hdfg)
+    return sum(prod(graph.concrete_shape(node.id)) for node in graph.nodes if node.op not in LEAVES)
 
 
 BY_HAND = HEAD.format(n=5, k=3) + "p = dana.sigmoid(dana.sigma(w * x, 1) + b)\n"
@@ -356,6 +401,10 @@ PAIRS = {
         "e = dana.sigma(v * dana.max(dana.sigma(M * x, 2), 0), 1) - y\nloss = e * e / 2\ng = dana.gradient(loss, M)",
         "h = dana.max(dana.sigma(M * x, 2), 0)\ne = dana.sigma(v * h, 1) - y\nloss = e * e / 2\n"
         "g = dana.expand(e * (dana.sigma(M * x, 2) > 0) * v, 2) * x",
+    ),
+    "tanh of tanh": (
+        "t = dana.tanh(w * x)\nu = dana.tanh(t)\nloss = dana.sigma(u, 1)\ng = dana.gradient(loss, w)",
+        "t = dana.tanh(w * x)\nu = dana.tanh(t)\nloss = dana.sigma(u, 1)\ng = (1 - u * u) * (1 - t * t) * x",
     ),
     "hinge": (
         "loss = dana.max(0, 1 - y * dana.sigma(w * x, 1))\ng = dana.gradient(loss, w)",
