@@ -18,14 +18,13 @@ from numpy.typing import NDArray
 from dana.errors import UsageError
 from dana.storage import layout
 from dana.storage.builder import build_tuple
+from dana.storage.frames import ARRAY_HEADER, REAL, REAL_ARRAY
 from dana.storage.schema import Attribute, TableSchema
 
 MAX_COLUMNS = 1600
 """MaxHeapAttributeNumber of access/htup_details.h."""
 
 _HEADER = layout.align_up(layout.TUPLE_HEADER_SIZE, layout.MAXALIGN)
-_ARRAY_WORDS = 6
-"""Words before an array's elements: varlena header, ArrayType of utils/array.h, one extent, one lower bound."""
 
 
 def column_schema(columns: Mapping[str, NDArray[Any]], relation: str = "columns") -> TableSchema:
@@ -49,8 +48,8 @@ def column_schema(columns: Mapping[str, NDArray[Any]], relation: str = "columns"
 def column_attribute(name: str, elements: int | None = None) -> Attribute:
     """A column of float4, or of arrays of it."""
     if elements is None:
-        return Attribute(name=name, type_oid=700, type_name="real", length=4, align="i")
-    return Attribute(name=name, type_oid=1021, type_name="real[]", length=-1, align="i", array_length=elements)
+        return Attribute(name=name, type_oid=REAL, type_name="real", length=4, align="i")
+    return Attribute(name=name, type_oid=REAL_ARRAY, type_name="real[]", length=-1, align="i", array_length=elements)
 
 
 def column_pages(columns: Mapping[str, NDArray[Any]], *, page_size: int = 8192) -> NDArray[np.uint8]:
@@ -82,7 +81,7 @@ def column_pages(columns: Mapping[str, NDArray[Any]], *, page_size: int = 8192) 
     tuples = np.zeros((rows, stride), dtype=np.uint8)
     tuples[:, :length] = np.frombuffer(stored, dtype=np.uint8)
     words = tuples.view("<f4")
-    lengths = [1 if one.array_length is None else _ARRAY_WORDS + one.array_length for one in attributes]
+    lengths = [1 if one.array_length is None else ARRAY_HEADER // 4 + one.array_length for one in attributes]
     ends = accumulate(lengths, initial=_HEADER // 4)
     next(ends)
     for values, end in zip(columns.values(), ends, strict=True):
