@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from math import prod
 
 from dana.runtime.trainer import Json, TrainingError, TrainRequest
 from dsl import compile_rule
-from dsl.hdfg.graph import Graph, Op
+from dsl.hdfg.graph import Dim, Graph, Op
 
 
 def classes_of(graph: Graph, labels: Sequence[str]) -> Json | None:
@@ -30,12 +31,12 @@ def with_classes(request: TrainRequest) -> TrainRequest:
     TrainingError
         There are more classes than the rule or the caller says, or not the two that the rule tells apart.
     """
-    graph = compile_rule(request.source, filename=request.rule).hdfg
-    if graph.classes is None or request.classes is None:
+    classes = _told_apart(request.source, request.rule)
+    if classes is None or request.classes is None:
         return request
-    found, name = len(request.classes), str(graph.classes)
-    if isinstance(graph.classes, int):
-        if found > graph.classes or graph.classes == 2 != found:
+    found, name = len(request.classes), str(classes)
+    if isinstance(classes, int):
+        if found > classes or classes == 2 != found:
             raise TrainingError(f"the labels have {found} classes, but rule {request.rule!r} tells {name} apart")
         return request
     if name not in request.hyper:
@@ -47,6 +48,12 @@ def with_classes(request: TrainRequest) -> TrainRequest:
             hint=f"Leave {name!r} out, and it is as large as needed; or leave rows out.",
         )
     return request
+
+
+@lru_cache(maxsize=64)
+def _told_apart(source: str, rule: str) -> Dim | None:
+    """`Graph.classes` of a text: each training of a session asks, and a text takes milliseconds to read."""
+    return compile_rule(source, filename=rule).hdfg.classes
 
 
 def prediction_kind(graph: Graph) -> str:

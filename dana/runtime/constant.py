@@ -25,6 +25,9 @@ FEWEST = 30
 """Rows, of fewer of which chance says whether a model is better. They count by their share of the loss: of one positive
 label in ten thousand, the positives."""
 
+GROUPS = 256
+"""Labels with which the best constant is looked for, before all of them say what it is worth."""
+
 PREDICTED, LABEL = "_predicted", "_label"
 
 SCORES = np.concatenate([-(side := np.geomspace(1e-3, 50, 16))[::-1], [0.0], side])
@@ -82,7 +85,7 @@ def constant_loss(graph: Graph, values: Doubles, counts: Doubles, metas: Mapping
     weights = counts / counts.sum()
     numbers = {name: np.asarray(value, np.float32) for name, value in metas.items()}
 
-    def judged(constants: Doubles) -> tuple[float, float, int]:
+    def judged(constants: Doubles, values: Doubles, weights: Doubles) -> tuple[float, float, int]:
         """The least mean loss of constants, [constants, *shape]; how many rows it rests on; whose it is."""
         columns = {
             PREDICTED: np.repeat(constants.astype(np.float32), len(values), axis=0),
@@ -103,12 +106,20 @@ def constant_loss(graph: Graph, values: Doubles, counts: Doubles, metas: Mapping
             return None
         shares = np.zeros(shape)
         shares[values.astype(int)] = weights
-        loss, rows, _ = judged(np.stack([np.log(np.maximum(shares, 1e-12)), shares, np.zeros(shape)]))
+        loss, rows, _ = judged(np.stack([np.log(np.maximum(shares, 1e-12)), shares, np.zeros(shape)]), values, weights)
         return loss if rows >= FEWEST else None
     order = np.argsort(values)
     ranks = np.searchsorted(np.cumsum(weights[order]), np.linspace(0, 1, 33)[:-1])
     points = np.array(sorted({*SCORES.tolist(), float((values * weights).sum()), *values[order][ranks].tolist()}))
-    for _ in range(4):
-        loss, rows, least = judged(points)
+    few = _grouped(values[order], weights[order])
+    for last in (False, False, False, True):
+        loss, rows, least = judged(points, *((values, weights) if last else few))
         points = np.linspace(points[max(least - 1, 0)], points[min(least + 1, len(points) - 1)], 17)
     return loss if rows >= FEWEST else None
+
+
+def _grouped(values: Doubles, weights: Doubles) -> tuple[Doubles, Doubles]:
+    """Means of neighbours among sorted values, at most `GROUPS`, and their weights."""
+    starts = np.arange(0, len(values), -(-len(values) // GROUPS))
+    together = np.add.reduceat(weights, starts)
+    return np.add.reduceat(values * weights, starts) / together, together
