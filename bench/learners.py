@@ -1,7 +1,7 @@
 """Every shipped rule beside what a user would write: ns a row of one core, in turn, one pass each time.
 
-The simulator unpacks heap pages, standardises, adds the loss up and counts cycles; the references (`bench.references`,
-scikit-learn) get finished arrays of binary32, standardised before the clock starts. The ratio is to the fastest.
+The simulator unpacks heap pages, standardises, adds the loss up and counts cycles; the references (`dana.peers`) get
+finished arrays of binary32, standardised before the clock starts. The ratio is to the fastest.
 """
 
 from __future__ import annotations
@@ -12,23 +12,16 @@ from collections.abc import Mapping
 import numpy as np
 
 from bench.measure import Figure, interleaved_medians, main
-from bench.references import Pass, components, dense_factors, factors, linear, means, perceptron, softmax
 from bench.simulator import feed
 from bench.workload import array_table, column_table, compiled_rule, float_column, pages_of, with_code
+from dana.peers import scikit
+from dana.peers.learners import Learner, components, dense_factors, factors, linear, means, perceptron, softmax
 from dana.storage.schema import TableSchema
 
-LINEAR = {
-    "linear": ("squared", 0.0, {"loss": "squared_error", "penalty": None}),
-    "ridge": ("squared", 0.0, {"loss": "squared_error"}),
-    "lasso": ("squared", 1e-5, {"loss": "squared_error", "penalty": "l1"}),
-    "elastic_net": ("squared", 1e-5, {"loss": "squared_error", "penalty": "elasticnet"}),
-    "huber": ("huber", 0.0, {"loss": "huber"}),
-    "quantile": ("quantile", 0.0, {"loss": "epsilon_insensitive", "epsilon": 0.0}),
-    "poisson": ("poisson", 0.0, None),
-    "logistic": ("logistic", 0.0, {"loss": "log_loss"}),
-    "linear_svm": ("hinge", 0.0, {"loss": "squared_hinge"}),
-}
-"""Rule: its error, what a step takes off each weight, and arguments of scikit-learn's SGD, which has no Poisson."""
+THRESHOLDS = {"lasso": 1e-5, "elastic_net": 1e-5}
+"""What a step takes off each weight."""
+ERRORS = {"linear": "squared", "ridge": "squared", "lasso": "squared", "elastic_net": "squared", "linear_svm": "hinge"}
+"""Whose name is not the rule's."""
 
 
 def run() -> list[Figure]:
@@ -38,11 +31,11 @@ def run() -> list[Figure]:
     classes = (x[:, 0] > 0).astype(np.float32)
     targets = {"logistic": classes, "linear_svm": classes, "poisson": random.poisson(2.0, len(x)).astype(np.float32)}
     found = []
-    for rule, (error, threshold, options) in LINEAR.items():
+    for rule, options in scikit.SGD.items():
         y = targets.get(rule, x[:, 0] + x[:, 1])
-        others = {"numba": linear(x, y, error, threshold=threshold)}
+        others = {"numba": linear(x, y, ERRORS.get(rule, rule), threshold=THRESHOLDS.get(rule, 0.0))}
         if options is not None:
-            others["scikit-learn"] = _sgd(x, y, rule in ("logistic", "linear_svm"), options)
+            others["scikit-learn"] = scikit.sgd(x, y, rule)
         rows = [(*row, float(label)) for row, label in zip(x, y, strict=True)]
         found.append(_beside(f"{rule}, 54 columns", rule, column_table(54), rows, others))
     images = random.standard_normal((4000, 784)).astype(np.float32)
@@ -62,15 +55,15 @@ def run() -> list[Figure]:
         ),
         _beside(
             "mlp, 784-32-10, Adam", "mlp", array_table(784), pictures,
-            {"NumPy": perceptron(images, digits), "scikit-learn": _classifier(images, digits)}, target=0.6,
+            {"NumPy": perceptron(images, digits), "scikit-learn": scikit.network(images, digits)}, target=0.6,
         ),
         _beside(
             "kmeans, 8 x 54", "kmeans", column_table(54), unlabelled,
-            {"numba": means(x, 8), "scikit-learn": _centres(x, 8)}, label=None,
+            {"numba": means(x, 8), "scikit-learn": scikit.centres(x, 8)}, label=None,
         ),
         _beside(
             "pca, 2 of 54", "pca", column_table(54), unlabelled,
-            {"NumPy": components(x, 2), "scikit-learn": _incremental(x, 2)}, label=None,
+            {"NumPy": components(x, 2), "scikit-learn": scikit.components(x, 2)}, label=None,
         ),
         _beside(
             "lrmf, rank 10, 1,000 x 1,000", "lrmf", triples,
@@ -89,7 +82,7 @@ def _beside(
     rule: str,
     schema: TableSchema,
     rows: list[tuple[object, ...]],
-    others: Mapping[str, Pass],
+    others: Mapping[str, Learner],
     *,
     target: float = 1.0,
     label: str | None = "y",
@@ -106,7 +99,9 @@ def _beside(
 
     try:
         # each works on one core: what others do on this machine does not count
-        ours, *theirs = interleaved_medians((epoch, *others.values()), repeats=15, clock=time.thread_time)
+        ours, *theirs = interleaved_medians(
+            (epoch, *(other.train for other in others.values())), repeats=15, clock=time.thread_time
+        )
     finally:
         machine.close()
     nanoseconds = {name: seconds / len(rows) * 1e9 for name, seconds in zip(others, theirs, strict=True)}
@@ -118,38 +113,6 @@ def _beside(
         target=target,
         at_most=True,
     )
-
-
-def _sgd(x: object, y: object, classifies: bool, options: Mapping[str, object]) -> Pass:
-    from sklearn.linear_model import SGDClassifier, SGDRegressor
-
-    if classifies:
-        classifier = SGDClassifier(learning_rate="constant", eta0=1e-3, **options)
-        return lambda: classifier.partial_fit(x, y, classes=[0, 1])
-    regressor = SGDRegressor(learning_rate="constant", eta0=1e-3, **options)
-    return lambda: regressor.partial_fit(x, y)
-
-
-def _classifier(x: object, y: object) -> Pass:
-    from sklearn.neural_network import MLPClassifier
-
-    network = MLPClassifier((32,), batch_size=64, shuffle=False)
-    return lambda: network.partial_fit(x, y, classes=range(10))
-
-
-def _centres(x: object, k: int) -> Pass:
-    from sklearn.cluster import MiniBatchKMeans
-
-    def epoch() -> None:  # batches of its own size
-        MiniBatchKMeans(k, max_iter=1, n_init=1, init="random", max_no_improvement=None).fit(x)
-
-    return epoch
-
-
-def _incremental(x: object, k: int) -> Pass:
-    from sklearn.decomposition import IncrementalPCA
-
-    return lambda: IncrementalPCA(k, batch_size=64).fit(x)
 
 
 if __name__ == "__main__":

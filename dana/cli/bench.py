@@ -1,10 +1,20 @@
-"""Command ``dana bench``: the library of rules beside scikit-learn, on real data."""
+"""Commands ``dana bench``: rules beside scikit-learn on held-out rows; trainings beside what one would pick instead."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dana.cli.options import names
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from dana.peers.contest import Contest
 
 MISSED = 1
 """Exit code where a rule is less accurate than its counterpart by more than 1 %, on a raw table by more than 0.02."""
@@ -12,7 +22,7 @@ MISSED = 1
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this group's commands."""
-    bench = commands.add_parser("bench", help="measure: the rules' accuracy beside scikit-learn's")
+    bench = commands.add_parser("bench", help="measure: accuracy and speed beside what one would pick instead")
     kinds = bench.add_subparsers(required=True, metavar="WHAT")
     accuracy = kinds.add_parser("accuracy", help="each rule and its counterpart: same rows, same split, same metric")
     accuracy.add_argument("names", nargs="*", metavar="RULE", help="which rules (all)")
@@ -21,6 +31,32 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     accuracy.add_argument("--markdown", action="store_true", help="print the table of docs/rules.md, without times")
     accuracy.set_defaults(run=run_accuracy)
+    peers = kinds.add_parser(
+        "peers", help="a pass of training beside scikit-learn, LIBLINEAR, NumPy, numba, count(*): same rows, in turn"
+    )
+    peers.add_argument("cases", nargs="*", metavar="CASE", help="which tables of the paper's shapes (all)")
+    peers.add_argument("--scale", type=float, default=1.0, metavar="PART", help="of their rows, such as 0.1 (1)")
+    peers.add_argument("--table", help="a table of yours instead, which is only read")
+    peers.add_argument("--rule", default="logistic", help="what it is trained with (logistic)")
+    peers.add_argument("--label", metavar="COLUMN", help="its label")
+    peers.add_argument("--features", type=names, metavar="COLUMN,…", help="its features (all columns of numbers)")
+    peers.add_argument("--passes", type=_count, default=5, metavar="N", help="epochs of a training (5)")
+    peers.add_argument("--repeats", type=_count, default=3, metavar="N", help="trainings of each (3)")
+    peers.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    peers.add_argument("--html", type=Path, metavar="FILE", help="draw a page of them")
+    peers.add_argument("--history", type=Path, metavar="FILE", help="add the run to this file, not to your history")
+    peers.add_argument("--dsn", help="server to train on (the embedded one)")
+    peers.set_defaults(run=run_peers)
+    history = kinds.add_parser("history", help="what `dana bench peers` measured, run after run")
+    history.add_argument("case", nargs="?", metavar="CASE", help="this one alone")
+    history.add_argument("--history", type=Path, metavar="FILE", help="another file than yours")
+    history.set_defaults(run=run_history)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"a number from 1 on is expected, not {text!r}")
+    return int(text)
 
 
 def run_accuracy(options: argparse.Namespace) -> int:
@@ -58,3 +94,86 @@ def run_accuracy(options: argparse.Namespace) -> int:
         print(layout.format(*cells) + ("" if row.enough or options.markdown else "  worse"), flush=True)
     print(f"\n{sum(found)} of {len(found)} within 1 %, on raw tables within 0.02, or better")
     return 0 if all(found) else MISSED
+
+
+def run_peers(options: argparse.Namespace) -> int:
+    """Print a table for each case as soon as it is known; keep the run."""
+    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[variable] = "1"  # before NumPy is loaded, which reads it then
+    from rich.console import Console
+
+    from dana.cli.server import started
+    from dana.client.connection import connect
+    from dana.errors import UsageError
+    from dana.peers.cases import SHAPES, shaped
+    from dana.peers.contest import measure
+    from dana.peers.history import default_file, document, keep
+    from dana.peers.own import own
+
+    unknown = sorted(set(options.cases) - set(SHAPES))
+    if unknown or (options.table and options.cases):
+        what = f"there is no case {unknown[0]!r}" if unknown else "a table of yours is a case of its own"
+        raise UsageError(what, hint=f"Cases are {', '.join(map(repr, SHAPES))}; or one table with --table.")
+    console = Console()
+    contests = []
+    with connect(options.dsn or started(major=18).dsn) as db:
+        db.session.autocommit = True
+        for name in [options.table] if options.table else options.cases or SHAPES:
+            case = (
+                own(db.session, name, options.rule, label=options.label, features=options.features)
+                if options.table
+                else shaped(name, options.scale)
+            )
+            contests.append(measure(db, case, passes=options.passes, repeats=options.repeats))
+            console.print(_peers_table(contests[-1]))
+    run = document(contests)
+    keep(run, options.history or default_file())
+    if options.json is not None:
+        options.json.write_text(json.dumps(run, indent=1), encoding="utf-8")
+    if options.html is not None:
+        options.html.write_text(_page(run, contests), encoding="utf-8")
+    return 0
+
+
+def _page(run: dict[str, Any], contests: Sequence[Contest]) -> str:
+    from dana.errors import SetupError
+
+    try:
+        from dana.peers.page import render
+    except ModuleNotFoundError as error:
+        raise SetupError(f"pages need the package {error.name}; run: pip install 'dana-db[report]'") from None
+    return render(run, contests)
+
+
+def _peers_table(contest: Contest) -> Table:
+    from rich.table import Table
+
+    title = f"{contest.case}: {contest.rule}, {contest.rows:,} × {contest.columns:,}, {contest.passes} passes"
+    table = Table("", "ms of a pass", "DAnA = 1", contest.loss, "joules", "how", title=title, title_justify="left")
+    for line in contest.lines:
+        ratio = contest.ratio(line)
+        table.add_row(
+            line.peer,
+            "–" if line.seconds is None else f"{1e3 * line.seconds:,.1f}",
+            "–" if ratio is None else f"{ratio:.2f}",
+            "" if line.loss is None else f"{line.loss:.5g}",
+            "" if line.joules is None else f"{line.joules:.3g}",
+            line.how,
+            style="bold" if line.peer == contest.lines[0].peer else "" if line.trains else "dim",
+        )
+    return table
+
+
+def run_history(options: argparse.Namespace) -> int:
+    """Print the runs, the oldest first."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from dana.peers.history import default_file, read, trend
+
+    heads = ("when (UTC)", "commit", "machine", "case", "rows", "a pass", "fastest peer, DAnA = 1", "count(*)")
+    table = Table(*heads)
+    for row in trend(read(options.history or default_file()), options.case):
+        table.add_row(*row)
+    Console().print(table)
+    return 0

@@ -1,21 +1,39 @@
 """What a user would write in the place of a shipped rule, on arrays that are there: one pass over them, each time.
 
-In: rows and labels of binary32, standardised. Out: functions that train for one more pass, as fast as NumPy (BLAS on
-one thread) or numba with `fastmath` allow, with the rule's batches and steps; and scikit-learn's own. numba is no
-dependency of the project: `pip install numba`.
+In: rows and labels of binary32, standardised. Out: `Learner`s, as fast as NumPy (BLAS on one thread) or numba with
+`fastmath` allow, with the rule's batches and steps. numba is no dependency of the project: `pip install numba`; what
+needs it raises `ModuleNotFoundError` without.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
-Pass = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Learner:
+    """A model that learns from arrays.
+
+    Attributes
+    ----------
+    train
+        One more pass over the rows.
+    score
+        Of rows of shape (rows, columns): scores before any link, (rows,) or (rows, classes); of pairs, shape (rows, 2),
+        the predicted values; of what has centres, each row's squared distance to the nearest.
+    """
+
+    train: Callable[[], object]
+    score: Callable[[NDArray[Any]], NDArray[Any]]
+
+
 BATCH = 64
 RATE, KEEP = np.float32(0.01), np.float32(0.9)
 ERRORS: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {
@@ -43,13 +61,15 @@ def _poisson(z, y):  # type: ignore[no-untyped-def]
 ERRORS |= {"logistic": _logistic, "poisson": _poisson}
 
 
-def linear(x: Floats, y: Floats, error: str, *, threshold: float = 0.0) -> Pass:
+def linear(x: Floats, y: Floats, error: str, *, threshold: float = 0.0) -> Learner:
     """A linear model by Nesterov's steps, in numba; `threshold`: what each step takes off each weight."""
+    import numba
+
     judge: Any = numba.njit(fastmath=True)(ERRORS[error])
     taken = np.float32(threshold)
     w, v = (np.zeros(x.shape[1] + 1, np.float32) for _ in range(2))
 
-    @numba.njit(fastmath=True)  # type: ignore[untyped-decorator]
+    @numba.njit(fastmath=True)
     def epoch(x, y, w, v):  # type: ignore[no-untyped-def]
         n = x.shape[1]
         g = np.zeros(n + 1, np.float32)
@@ -73,7 +93,31 @@ def linear(x: Floats, y: Floats, error: str, *, threshold: float = 0.0) -> Pass:
                     w[k] = max(w[k] - taken, np.float32(0)) - max(-w[k] - taken, np.float32(0))
         return total
 
-    return lambda: epoch(x, y, w, v)
+    return Learner(lambda: epoch(x, y, w, v), lambda rows: rows @ w[:-1] + w[-1])
+
+
+def linear_in_numpy(x: Floats, y: Floats, error: str) -> Learner:
+    """The same steps in NumPy."""
+    slopes: dict[str, Callable[[Any, Any], Any]] = {
+        "squared": lambda z, y: z - y,
+        "logistic": lambda z, y: 1 / (1 + np.exp(-z)) - y,
+        "hinge": lambda z, y: -(2 * y - 1) * np.maximum(1 - (2 * y - 1) * z, 0),
+    }
+    slope = slopes[error]
+    w, v = (np.zeros(x.shape[1] + 1, np.float32) for _ in range(2))
+    gradient = np.empty_like(w)
+
+    def epoch() -> None:
+        for first in range(0, len(x), BATCH):
+            rows = x[first : first + BATCH]
+            errors = slope(rows @ w[:-1] + w[-1], y[first : first + BATCH])
+            np.dot(errors, rows, out=gradient[:-1])
+            gradient[-1] = errors.sum()
+            np.multiply(gradient, RATE / np.float32(BATCH), out=gradient)
+            v[...] = KEEP * v + gradient
+            w[...] -= gradient + KEEP * v
+
+    return Learner(epoch, lambda rows: rows @ w[:-1] + w[-1])
 
 
 def _shares(scores: Floats) -> Floats:
@@ -81,7 +125,7 @@ def _shares(scores: Floats) -> Floats:
     return np.asarray(powers / powers.sum(axis=1, keepdims=True), dtype=np.float32)
 
 
-def softmax(x: Floats, y: Floats) -> Pass:
+def softmax(x: Floats, y: Floats) -> Learner:
     """A layer, with Nesterov's steps, in NumPy."""
     wanted = np.eye(10, dtype=np.float32)[y.astype(int)]
     w, b = np.zeros((10, x.shape[1]), np.float32), np.zeros(10, np.float32)
@@ -97,10 +141,11 @@ def softmax(x: Floats, y: Floats) -> Pass:
                 velocity -= gradient
                 model += np.float32(0.9) * velocity - gradient
 
-    return epoch
+    return Learner(epoch, lambda rows: rows @ w.T + b)
 
 
-def perceptron(x: Floats, y: Floats) -> Pass:
+def perceptron(x: Floats, y: Floats) -> Learner:
+    """A hidden layer of 32 rectified units, with Adam's steps, in NumPy."""
     random = np.random.default_rng(1)
     wanted = np.eye(10, dtype=np.float32)[y.astype(int)]
     shapes = ((32, x.shape[1]), (32,), (10, 32), (10,))
@@ -123,10 +168,14 @@ def perceptron(x: Floats, y: Floats) -> Pass:
                 square += np.float32(0.001) * gradient * gradient
                 model -= np.float32(0.001) * mean / (np.sqrt(square) + np.float32(1e-8))
 
-    return epoch
+    def score(rows: NDArray[Any]) -> NDArray[Any]:
+        w, b, v, c = models
+        return np.asarray(np.maximum(rows @ w.T + b, 0) @ v.T + c)
+
+    return Learner(epoch, score)
 
 
-def components(x: Floats, k: int) -> Pass:
+def components(x: Floats, k: int) -> Learner:
     """Principal components by Sanger's rule, in NumPy."""
     w = np.random.default_rng(1).standard_normal((k, x.shape[1])).astype(np.float32) * np.float32(0.1)
 
@@ -140,14 +189,16 @@ def components(x: Floats, k: int) -> Pass:
             w[...] += (z.T @ rows - np.tril(z.T @ z) @ w) / size
         return total
 
-    return epoch
+    return Learner(epoch, lambda rows: rows @ w.T)
 
 
-def means(x: Floats, k: int) -> Pass:
+def means(x: Floats, k: int) -> Learner:
     """K-means by mini-batches, each row to its nearest centre, in numba."""
+    import numba
+
     centres = x[:k].copy()
 
-    @numba.njit(fastmath=True)  # type: ignore[untyped-decorator]
+    @numba.njit(fastmath=True)
     def epoch(x, centres):  # type: ignore[no-untyped-def]
         k, n = centres.shape
         counts, sums = np.ones(k, np.float32), np.zeros((k, n), np.float32)
@@ -171,20 +222,29 @@ def means(x: Floats, k: int) -> Pass:
                     centres[c, j] += sums[c, j] / counts[c]
         return total
 
-    return lambda: epoch(x, centres)
+    return Learner(lambda: epoch(x, centres), lambda rows: nearest(rows, centres))
 
 
-def factors(pairs: NDArray[np.int64], y: Floats) -> Pass:
-    """Matrix factorisation, rank 10, 1,000 x 1,000, a rating at a time, in numba."""
+def nearest(rows: NDArray[Any], centres: NDArray[Any]) -> NDArray[Any]:
+    """Squared distances of rows to the nearest of the centres, shape (rows,)."""
+    squares = (rows * rows).sum(axis=1)[:, None] - 2 * rows @ centres.T + (centres * centres).sum(axis=1)
+    return np.asarray(np.maximum(squares.min(axis=1), 0))
+
+
+def factors(pairs: NDArray[np.int64], y: Floats) -> Learner:
+    """Matrix factorisation, rank 10, a rating at a time, in numba."""
+    import numba
+
     random = np.random.default_rng(1)
-    u, v = (random.standard_normal((1000, 10)).astype(np.float32) * np.float32(0.1) for _ in range(2))
+    u, v = (random.standard_normal((n, 10)).astype(np.float32) * np.float32(0.1) for n in pairs.max(axis=0) + 1)
+    mean = np.zeros(1, np.float32)
 
-    @numba.njit(fastmath=True)  # type: ignore[untyped-decorator]
-    def epoch(u, v, pairs, y):  # type: ignore[no-untyped-def]
-        mean = total = np.float32(0)
+    @numba.njit(fastmath=True)
+    def epoch(u, v, mean, pairs, y):  # type: ignore[no-untyped-def]
+        total = np.float32(0)
         for row in range(len(y)):
             i, j = pairs[row, 0], pairs[row, 1]
-            error = mean - y[row]
+            error = mean[0] - y[row]
             for k in range(10):
                 error += u[i, k] * v[j, k]
             total += error * error
@@ -192,20 +252,26 @@ def factors(pairs: NDArray[np.int64], y: Floats) -> Pass:
                 a, b = u[i, k], v[j, k]
                 u[i, k] = a - np.float32(0.02) * (error * b + np.float32(0.02) * a)
                 v[j, k] = b - np.float32(0.02) * (error * a + np.float32(0.02) * b)
-            mean -= np.float32(0.01) * error
+            mean[0] -= np.float32(0.01) * error
         return total
 
-    return lambda: epoch(u, v, pairs, y)
+    def score(rows: NDArray[Any]) -> NDArray[Any]:
+        i, j = rows.astype(int).T
+        return np.asarray(mean[0] + (u[i] * v[j]).sum(axis=1))
+
+    return Learner(lambda: epoch(u, v, mean, pairs, y), score)
 
 
-def dense_factors(numbers: NDArray[np.int64], x: Floats) -> Pass:
+def dense_factors(numbers: NDArray[np.int64], x: Floats) -> Learner:
     """Matrix factorisation over whole rows, rank 10, a row at a time, in numba."""
+    import numba
+
     random = np.random.default_rng(1)
     u, v = (
         random.standard_normal(shape).astype(np.float32) * np.float32(0.1) for shape in ((1000, 10), (10, x.shape[1]))
     )
 
-    @numba.njit(fastmath=True)  # type: ignore[untyped-decorator]
+    @numba.njit(fastmath=True)
     def epoch(u, v, numbers, x):  # type: ignore[no-untyped-def]
         n = x.shape[1]
         error, known = np.zeros(n, np.float32), np.zeros(n, np.float32)
@@ -231,4 +297,4 @@ def dense_factors(numbers: NDArray[np.int64], x: Floats) -> Pass:
                 u[i, k] = a - np.float32(0.005) * (slope + np.float32(0.02) * count * a)
         return total
 
-    return lambda: epoch(u, v, numbers, x)
+    return Learner(lambda: epoch(u, v, numbers, x), lambda rows: u[rows.astype(int)] @ v)

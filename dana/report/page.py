@@ -6,23 +6,18 @@ text that came from the database is escaped; the only markup that is put in as i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import Any
-
-from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
 
 from dana.report import figure, metrics
 from dana.report.charts import measured_chart, roofline_chart, schedule_chart, use_chart
 from dana.report.curves import loss_chart, score_charts, thinned
 from dana.report.history import Run
 from dana.report.machine import Machine
+from dana.report.markup import inline, page_template, stylesheet
 from dana.report.prepared import prepared
 from dana.report.scores import Scores
 from dana.report.stored import StoredModel
-from dana.session.terminal import printable
 
 WHEN = {
     "init": "at the start of each epoch",
@@ -32,10 +27,6 @@ WHEN = {
     "batch": "at the end of each batch",
     "epoch": "at the end of each epoch",
 }
-INK = {figure.PAPER: "paper", figure.TEXT: "text", figure.LABEL: "label", figure.EDGE: "edge"}
-INK |= {figure.GRID: "grid", figure.FAINT: "faint", figure.LINE: "line"}
-"""Colours of a drawing that are others in the dark: variables of the page's style."""
-
 MAX_TERMS = 100
 
 
@@ -51,13 +42,10 @@ def render(run: Run, made: Machine | str, model: StoredModel | None = None, scor
     """
     machine, why = (None, made) if isinstance(made, str) else (made, "")
     scores, unscored = (None, scored) if isinstance(scored, str) else (scored, "")
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_finalize
-    )
-    environment.filters |= {"number": metrics.number}
-    template = environment.from_string(files("dana.report").joinpath("page.html").read_text(encoding="utf-8"))
+    template = page_template("dana.report", {"number": metrics.number})
     loss, measured = loss_chart(run), measured_chart(run)
     return template.render(
+        style=stylesheet(),
         run=run,
         model=model,
         unscored=unscored,
@@ -66,14 +54,14 @@ def render(run: Run, made: Machine | str, model: StoredModel | None = None, scor
         query=None if model is None else model.metadata.get("query"),
         terms=() if model is None else model.terms[:MAX_TERMS],
         heaviest=max((abs(one.effect or 0.0) for one in (() if model is None else model.terms)), default=0.0),
-        loss=_inline(loss),
+        loss=inline(loss),
         epochs=thinned(run.curve),
         machine=machine,
         why=why,
         colours=figure.COLOURS,
-        measured=_inline(measured),
-        use=None if machine is None else _inline(use_chart(machine)),
-        roofline=None if machine is None else _inline(roofline_chart(machine)),
+        measured=inline(measured),
+        use=None if machine is None else inline(use_chart(machine)),
+        roofline=None if machine is None else inline(roofline_chart(machine)),
         sections=[] if machine is None else [_section(machine, name) for name, _, _ in machine.sections],
     )
 
@@ -90,21 +78,8 @@ def _scored(run: Run, model: StoredModel | None, scores: Scores) -> dict[str, An
         "by_class": metrics.by_class(scores.metrics),
         "by_output": metrics.by_output(scores.metrics),
         "confusion": metrics.confusion(scores.metrics, two),
-        "drawings": [_inline(drawing) for drawing in score_charts(run, scores)],
+        "drawings": [inline(drawing) for drawing in score_charts(run, scores)],
     }
-
-
-def _inline(drawing: str | None) -> Markup | None:
-    """A drawing whose colours are the page's; its texts are between tags, and stay."""
-    if drawing is None:
-        return None
-    colours = re.compile("|".join(INK))
-    return Markup(re.sub(r"<[^<>]*>", lambda tag: colours.sub(lambda one: f"var(--{INK[one[0]]})", tag[0]), drawing))
-
-
-def _finalize(value: object) -> object:
-    """What is not markup of ours is shown as it is: a name must not turn round what stands beside it."""
-    return printable(value, lines=True) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _section(machine: Machine, name: str) -> dict[str, object]:
@@ -114,5 +89,5 @@ def _section(machine: Machine, name: str) -> dict[str, object]:
         "when": WHEN[name],
         "length": length,
         "count": len(bars),
-        "chart": _inline(schedule_chart(machine, name)) if bars else None,
+        "chart": inline(schedule_chart(machine, name)) if bars else None,
     }

@@ -13,7 +13,8 @@ from math import prod
 
 from dana.runtime.trainer import Json, TrainingError, TrainRequest
 from dsl import compile_rule
-from dsl.hdfg.graph import Dim, Graph, Op
+from dsl.hdfg.dims import Dim
+from dsl.hdfg.graph import Graph, Op
 
 
 def classes_of(graph: Graph, labels: Sequence[str]) -> Json | None:

@@ -90,6 +90,7 @@ def create_table(
     *,
     replace: bool = True,
     temporary: bool = False,
+    in_row: bool = False,
 ) -> int:
     """Create the table ``name`` with ``columns`` in it.
 
@@ -106,6 +107,8 @@ def create_table(
         Whether a table of that name is dropped first.
     temporary
         Whether the table goes when the session ends.
+    in_row
+        Arrays lie in their rows (STORAGE PLAIN); else PostgreSQL moves what is longer than 2 KB out of line.
 
     Returns
     -------
@@ -131,6 +134,10 @@ def create_table(
         if replace:
             cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))
         cursor.execute(sql.SQL("CREATE {} {} ({})").format(kind, table, sql.SQL(", ").join(definitions)))
+        for column, values in made.items():
+            if in_row and values.type.endswith("[]"):
+                plain = sql.SQL("ALTER TABLE {} ALTER COLUMN {} SET STORAGE PLAIN")
+                cursor.execute(plain.format(table, sql.Identifier(column)))
         with cursor.copy(sql.SQL("COPY {} FROM STDIN (FORMAT binary, FREEZE)").format(table)) as copy:
             copy.write(HEADER)
             for start in range(0, rows, ROWS_AT_ONCE):
