@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING, Any
 from dana.cli.options import names
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from dana.peers.contest import Contest
 
 MISSED = 1
 """Exit code where a rule is less accurate than its counterpart by more than 1 %, on a raw table by more than 0.02."""
+
+WIDTH = 160
+"""Of tables that go to a file."""
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -100,8 +104,6 @@ def run_peers(options: argparse.Namespace) -> int:
     """Print a table for each case as soon as it is known; keep the run."""
     for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = "1"  # before NumPy is loaded, which reads it then
-    from rich.console import Console
-
     from dana.cli.server import started
     from dana.client.connection import connect
     from dana.errors import UsageError
@@ -114,7 +116,7 @@ def run_peers(options: argparse.Namespace) -> int:
     if unknown or (options.table and options.cases):
         what = f"there is no case {unknown[0]!r}" if unknown else "a table of yours is a case of its own"
         raise UsageError(what, hint=f"Cases are {', '.join(map(repr, SHAPES))}; or one table with --table.")
-    console = Console()
+    console = _console()
     contests = []
     with connect(options.dsn or started(major=18).dsn) as db:
         db.session.autocommit = True
@@ -149,24 +151,33 @@ def _peers_table(contest: Contest) -> Table:
     from rich.table import Table
 
     title = f"{contest.case}: {contest.rule}, {contest.rows:,} × {contest.columns:,}, {contest.passes} passes"
-    table = Table("", "ms of a pass", "DAnA = 1", contest.loss, "joules", "how", title=title, title_justify="left")
+    energy = any(line.joules is not None for line in contest.lines)
+    heads = ("", "ms of a pass", "DAnA = 1", contest.loss, *(["joules"] if energy else []), "how")
+    table = Table(*heads, title=title, title_justify="left")
     for line in contest.lines:
-        ratio = contest.ratio(line)
+        ratio, joules = contest.ratio(line), "" if line.joules is None else f"{line.joules:.3g}"
         table.add_row(
             line.peer,
             "–" if line.seconds is None else f"{1e3 * line.seconds:,.1f}",
             "–" if ratio is None else f"{ratio:.2f}",
             "" if line.loss is None else f"{line.loss:.5g}",
-            "" if line.joules is None else f"{line.joules:.3g}",
+            *([joules] if energy else []),
             line.how,
-            style="bold" if line.peer == contest.lines[0].peer else "" if line.trains else "dim",
+            style="bold" if line is contest.lines[0] else "" if line.trains else "dim",
         )
     return table
 
 
+def _console() -> Console:
+    """A file or a pipe has no width; 80 columns would break every cell."""
+    from rich.console import Console
+
+    terminal = Console()
+    return terminal if terminal.is_terminal else Console(width=WIDTH)
+
+
 def run_history(options: argparse.Namespace) -> int:
     """Print the runs, the oldest first."""
-    from rich.console import Console
     from rich.table import Table
 
     from dana.peers.history import default_file, read, trend
@@ -175,5 +186,5 @@ def run_history(options: argparse.Namespace) -> int:
     table = Table(*heads)
     for row in trend(read(options.history or default_file()), options.case):
         table.add_row(*row)
-    Console().print(table)
+    _console().print(table)
     return 0
