@@ -39,6 +39,11 @@ class Code:
     kept: tuple[Any, ...]
     """What `data` points into."""
 
+    @property
+    def size(self) -> int:
+        """Bytes of the memory that it works on."""
+        return sum(one.nbytes for one in self.kept if isinstance(one, np.ndarray))
+
 
 def compile_graph(graph: Graph, bundle: Bundle) -> Code:
     """Compile.

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import math
 import os
 import platform
 import time
+from collections import OrderedDict
+from dataclasses import dataclass
 from functools import cache
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -29,10 +32,14 @@ if TYPE_CHECKING:  # LLVM is loaded where it is used
 
 log = logging.getLogger("dana.worker")
 
+KNOWN = 16
+"""Designs of whose trainings a process remembers how long they took, and the code."""
+KEPT = 1 << 24
+"""Bytes of code's memory, up to which it is kept for the next training."""
 VARIABLE = "DANA_COMPILED"
 """Environment variable of the worker: ``always`` or ``never`` in the place of judging by the time."""
 WORTH_SECONDS = 0.3
-"""Without code, from this time on, a training is worth the tenths of a second that LLVM takes."""
+"""Without code, from this time on, trainings of a design are worth the tenths of a second that LLVM takes."""
 WAIT_SECONDS = 0.3
 """Without code, from this time on, an epoch takes longer than waiting for the code and running that."""
 PER_BYTE, PER_OPERATION = 0.3e-9, 0.1e-9
@@ -44,8 +51,31 @@ PR_GET_MDWE = 66
 """prctl(2): whether memory that was writable is refused to become executable."""
 
 
+@dataclass(slots=True)
+class _Known:
+    """A design that this process trained: a Bundle, seconds of epochs without code, the code while nobody uses it."""
+
+    bundle: Bundle
+    seconds: float = 0.0
+    code: Code | None = None
+
+
+_known: OrderedDict[int, _Known] = OrderedDict()
+"""By the identity of the Bundle."""
+
+
+def _known_of(bundle: Bundle) -> _Known:
+    known = _known.setdefault(id(bundle), _Known(bundle))
+    _known.move_to_end(id(bundle))
+    while len(_known) > KNOWN:
+        _known.popitem(last=False)
+    return known
+
+
 class Compiled:
     """Has code made beside a training for which it pays, and attaches it to the simulator between two epochs.
+
+    Short trainings of one design, one after the other, pay together; and the code of one is there for the next.
 
     Parameters
     ----------
@@ -61,7 +91,10 @@ class Compiled:
         self._epochs = request.epochs or design.epochs
         self._mode = os.environ.get(VARIABLE)
         self._compilation: Thread | None = None
+        self._known = _known_of(design.bundle)
         self._code: Code | None = None
+        if self._mode != "never":  # code works on memory of its own, for one training at a time
+            self._code, self._known.code = self._known.code, None
         self._epoch_seconds = (request.relation.pages or 0) * page_seconds(design.bundle)
         self._begun: float | None = None
         self._told = False
@@ -74,13 +107,14 @@ class Compiled:
         if self._begun is not None:
             self._epoch_seconds = time.perf_counter() - self._begun
             self._epochs -= 1
+            self._known.seconds += 0.0 if self.attached else self._epoch_seconds
         self._begun = time.perf_counter()
         self._start()
-        if self._compilation is None or self.attached or self._epochs <= 0:
+        if self.attached or self._epochs <= 0:
             return
-        if self._mode == "always" or self._epoch_seconds > WAIT_SECONDS:
+        if self._compilation is not None and (self._mode == "always" or self._epoch_seconds > WAIT_SECONDS):
             self._compilation.join()
-        if not self._compilation.is_alive() and self._code is not None:
+        if self._code is not None:
             self._simulator.attach(self._code)
             self.attached = True
 
@@ -88,6 +122,8 @@ class Compiled:
         """Wait for what is being made: the next request may have less memory, and LLVM ends a process without."""
         if self._compilation is not None:
             self._compilation.join()
+        if self._code is not None and self._code.size <= KEPT and not self._simulator.differs:
+            self._known.code = self._code
 
     def after_epoch(self, notify: Notify) -> None:
         """Say so where the code was found to compute something else than the machine's program: that is our mistake."""
@@ -104,9 +140,9 @@ class Compiled:
 
     def _start(self) -> None:
         """Begin to compile, if the epochs that come take long enough without: as the table's size says, or the last."""
-        if self._compilation is not None or self._mode == "never":
+        if self._compilation is not None or self._code is not None or self._mode == "never":
             return
-        if self._mode != "always" and self._epochs * self._epoch_seconds <= WORTH_SECONDS:
+        if self._mode != "always" and self._known.seconds + self._epochs * self._epoch_seconds <= WORTH_SECONDS:
             return
         compilation = Thread(target=self._compile, name="compile")
         try:
@@ -132,6 +168,7 @@ class Compiled:
             code = compile_graph(graph, self._design.bundle)
         except Unsupported as why:
             log.info("rule %r trains without code of its own: %s", self._request.rule, why)
+            self._known.seconds = -math.inf
             return None
         log.info("compiled rule %r in %.0f ms", self._request.rule, 1000 * (time.perf_counter() - started))
         return code

@@ -39,12 +39,16 @@ def fresh() -> Iterator[None]:
 
 
 def trained(
-    epochs: int = 3, *, pages: int = 1, before: Callable[[int, MachineTraining], object] = lambda epoch, training: None
+    epochs: int = 3,
+    *,
+    pages: int = 1,
+    before: Callable[[int, MachineTraining], object] = lambda epoch, training: None,
+    trainer: MachineTrainer | None = None,
 ) -> tuple[dict[str, bytes], MachineTraining]:
     """Models and losses, and the training, which was closed."""
     known = relation(REALS, pages=pages)
     heap = build_pages(known.schema, rows(100), page_size=8192)
-    training = MachineTrainer().open(request(known, epochs=epochs), notify=lambda notice: None)
+    training = (trainer or MachineTrainer()).open(request(known, epochs=epochs), notify=lambda notice: None)
     assert isinstance(training, MachineTraining)
     losses = []
     for epoch in range(epochs):
@@ -75,6 +79,37 @@ def test_only_long_trainings_are_worth_it(monkeypatch: pytest.MonkeyPatch) -> No
     plain, never = trained(pages=1_000_000)
     assert not has_code(never)
     assert few == many == forced == plain
+
+
+def test_short_trainings_pay_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one design: the third finds that the ones before took long enough, and the fourth the code of the third."""
+    monkeypatch.setenv(compiled.VARIABLE, "never")
+    expected, _ = trained()
+    monkeypatch.delenv(compiled.VARIABLE)
+    trainer = MachineTrainer()
+    made: list[compiled.Compiled] = []
+    compile_ = compiled.Compiled._compile
+
+    def counted(self: compiled.Compiled) -> None:
+        made.append(self)
+        compile_(self)
+
+    monkeypatch.setattr(compiled.Compiled, "_compile", counted)
+    for number in range(4):
+        if number == 2:
+            for known in compiled._known.values():
+                known.seconds = compiled.WORTH_SECONDS
+        models, training = trained(trainer=trainer)
+        assert models == expected
+        assert len(made) == (number >= 2)
+        if number == 3:
+            assert has_code(training)
+    assert training._compiled is not None
+    code = training._compiled._known.code
+    assert code is not None
+    assert code.size <= compiled.KEPT
+    monkeypatch.setenv(compiled.VARIABLE, "never")
+    assert not has_code(trained(trainer=trainer)[1])
 
 
 def test_a_stream_of_rows_of_which_nobody_knows_how_many_come(monkeypatch: pytest.MonkeyPatch) -> None:
