@@ -9,12 +9,12 @@ STAMPS := .stamps
 NATIVE := $(shell find dana hwgen -name '*.c' -o -name '*.cpp' -o -name '*.h' -o -name '*.inc')
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test bench lint clean all install installcheck
+.PHONY: help demo test bench bench-quick lint clean all install installcheck
 
 help:
 	@echo 'make demo   train a table in a real PostgreSQL, on the simulator and on the generated hardware'
 	@echo 'make test   lint, types, import contracts, and the whole test suite'
-	@echo 'make bench  measure, as ratios to references of the same run'
+	@echo 'make bench  measure, as ratios to references of the same run; make bench-quick: in minutes'
 	@echo 'make lint   lint, types and import contracts alone'
 	@echo 'make clean  stop the embedded server and remove what the others made'
 
@@ -28,6 +28,9 @@ test: lint $(STAMPS)/icarus
 
 bench: $(STAMPS)/test
 	$(BIN)/python -m bench
+
+bench-quick: $(STAMPS)/test
+	$(BIN)/dana bench peers --scale 0.1 --html bench.html
 
 lint: $(STAMPS)/test
 	$(BIN)/ruff check .

@@ -16,6 +16,7 @@ NAMES = (
     "visibility",
     "beside",
     "simulator",
+    "peers",
     "learners",
     "fixed_cost",
     "many",

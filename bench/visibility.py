@@ -44,11 +44,7 @@ def copying(pages: int) -> float:
     source = np.ones((pages, PAGE_SIZE), np.uint8)
     ring = np.ones((pages, PAGE_SIZE), np.uint8)
 
-    def copy() -> None:
-        for page in range(pages):
-            ring[page] = source[page]
-
-    return seconds(copy, clock=time.process_time)
+    return seconds(lambda: np.copyto(ring, source), clock=time.process_time)
 
 
 def run() -> list[Figure]:

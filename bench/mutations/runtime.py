@@ -99,7 +99,7 @@ RUNTIME = (
     *faults(
         "dana/runtime",
         "tests/runtime/test_training.py -k 'classes or prediction_is or hyperparameter or row_stops or damaged'",
-        ("classes.py", "graph.classes == 2 != found", "False", "one class for a rule of two"),
+        ("classes.py", "classes == 2 != found", "False", "one class for a rule of two"),
         ("classes.py", "and given < found", "and False", "fewer classes than labels"),
         ("classes.py", "nodes[total].inputs == (power,)", "True", "a sum of other powers"),
     ),

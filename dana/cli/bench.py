@@ -119,7 +119,6 @@ def run_peers(options: argparse.Namespace) -> int:
     console = _console()
     contests = []
     with connect(options.dsn or started(major=18).dsn) as db:
-        db.session.autocommit = True
         for name in [options.table] if options.table else options.cases or SHAPES:
             case = (
                 own(db.session, name, options.rule, label=options.label, features=options.features)

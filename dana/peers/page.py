@@ -21,6 +21,7 @@ def render(run: Mapping[str, Any], contests: Sequence[Contest]) -> str:
         run=run,
         contests=[(contest, fastest(contest), inline(chart(contest))) for contest in contests],
         overview=inline(overview(contests)),
+        energy=any(line.joules is not None for contest in contests for line in contest.lines),
     )
 
 

@@ -79,6 +79,8 @@ NOT_RUN = {
     ("docs/proof.md", "DANA_MUTATE="): "minutes",
     ("docs/python.md", "pip install"): "a download",
     ("docs/rules.md", "dana bench accuracy"): "a minute; the page's tables are what it prints",
+    ("docs/rules.md", "dana bench peers"): "minutes; tests/client/test_peers.py",
+    ("docs/rules.md", "dana bench history"): "tests/client/test_peers.py",
     ("docs/rules.md", "z = standardized(x)…"): "a line of a rule",
     ("examples/README.md", "make demo"): FIRST,
     ("examples/README.md", ACTIVATE): FIRST,

@@ -1,0 +1,181 @@
+"""`dana bench peers`: everybody trains on the same rows to about the same loss, and nothing of it stays."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+import pytest
+from psycopg import sql
+
+from dana.cli import main
+from dana.cli.entry import OK, USAGE
+from dana.client.connection import Connection
+from dana.errors import UsageError
+from dana.peers import contest
+from dana.peers.cases import SHAPES, Case, prepared, shaped
+from dana.peers.contest import COUNT, DANA, EXPORT, LATER_PASS, ONE_PASS, Contest, measure
+from dana.peers.export import export
+from dana.peers.history import document, fastest, keep, read, trend
+from dana.peers.own import own
+
+pytestmark = pytest.mark.filterwarnings("ignore::dana.ServerWarning", "ignore::dana.ServerNotice")
+
+Session = psycopg.Connection[Any]
+TINY = 0.0
+"""As few rows as a case may have."""
+
+
+@pytest.fixture
+def db(pg_uri: str) -> Iterator[Connection]:
+    with psycopg.connect(pg_uri, autocommit=True) as session:
+        session.execute("CREATE SCHEMA peers")
+        session.execute("SET search_path = peers, public")
+        yield Connection(session)
+        session.execute("DROP SCHEMA peers CASCADE")
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_all_learn_the_same(db: Connection, name: str) -> None:
+    """The losses after ten passes are like each other, and better than knowing nothing."""
+    case = shaped(name, TINY)
+    if case.rule in ("softmax", "mlp", "lrmf"):  # a thousand rows are too few to learn from in so few passes
+        case = replace(
+            case, columns={key: np.tile(value, (4,) + (1,) * (value.ndim - 1)) for key, value in case.columns.items()}
+        )
+    found = measure(db, case, passes=10, repeats=1)
+    losses = {line.peer: line.loss for line in found.lines if line.trains and line.seconds is not None}
+    assert {DANA, *losses} >= {line.peer for line in found.lines if line.trains}
+    ignorant = case.judge(np.zeros((case.rows, 10) if case.rule in ("softmax", "mlp") else case.rows))
+    if case.rule == "kmeans":
+        ignorant = float((prepared(case) ** 2).sum(axis=1).mean())
+    for peer, loss in losses.items():
+        assert loss is not None
+        assert loss < ignorant, (peer, loss, ignorant)
+    assert (found.rows, found.columns) == (case.rows, prepared(case).shape[1])
+    assert found.pages * found.page_size > 4 * found.rows * found.columns
+    for line in (ONE_PASS, LATER_PASS, COUNT, EXPORT):
+        assert found.seconds(line) is not None
+    assert found.ratio(found.lines[0]) == 1
+    left = "SELECT (SELECT count(*) FROM pg_tables WHERE schemaname = 'peers'), (SELECT count(*) FROM dana.model)"
+    assert db.session.execute(left).fetchone() == (0, 0)
+    assert db.session.execute("SELECT FROM dana.rule WHERE name = %s", (contest.RULE,)).fetchone() is None
+
+
+def test_a_peer_that_is_not_installed(db: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)
+    found = measure(db, shaped("Remote Sensing LR", TINY), passes=1, repeats=1)
+    (line,) = (line for line in found.lines if line.peer == "numba")
+    assert (line.seconds, line.how) == (None, "not here; run: pip install numba")
+    assert fastest(found) not in (None, line)
+
+
+PATIENTS = """
+CREATE TABLE patients AS
+SELECT i AS id, 'p' || i AS name, sin(i)::numeric AS a, CASE WHEN i % 7 > 0 THEN cos(i) END AS b,
+    CASE WHEN i = 5 THEN float8 'NaN' ELSE i END AS c, ARRAY[sin(i), i]::float8[] AS pair, 2 - i % 2 AS class
+FROM generate_series(1, 200) AS i
+"""
+
+
+def test_a_table_of_one_s_own(db: Connection) -> None:
+    """Complete rows alone, classes numbered, and no column of text."""
+    db.session.execute(PATIENTS)
+    case = own(db.session, "patients", "logistic", label="class", features=["a", "b", "c"])
+    kept = [i for i in range(1, 201) if i % 7 and i != 5]
+    np.testing.assert_allclose(case.x[:, 0], np.sin(kept), rtol=1e-6)
+    np.testing.assert_array_equal(case.y, [1 - i % 2 for i in kept])
+    assert own(db.session, "patients", "logistic", label="class", features=None).features == ("x1", "x2", "x3", "x4")
+    arrays = own(db.session, "patients", "linear", label="a", features=["pair"])
+    np.testing.assert_allclose(arrays.x, [(np.sin(i), i) for i in range(1, 201)], rtol=1e-6)
+    found = measure(db, case, passes=1, repeats=1)
+    assert (found.case, found.rows, found.columns) == ("patients", len(kept), 3)
+    assert db.session.execute("SELECT count(*) FROM patients").fetchone() == (200,)
+
+
+@pytest.mark.parametrize(
+    ("rule", "label", "features", "message"),
+    [
+        ("poisson", "a", None, "rule 'poisson' has no peers"),
+        ("logistic", None, None, "rule 'logistic' takes a label: add --label COLUMN"),
+        ("kmeans", "a", None, "rule 'kmeans' takes no label"),
+        ("linear", "a", ["name"], "column 'name' of table patients holds no numbers"),
+        ("linear", "nothing", None, "table patients has no column 'nothing'"),
+        ("linear", "a", ["pair", "b"], "or one column that is an array"),
+        ("logistic", "id", ["a"], "tells 2 classes apart, of which the column 'id' has 200"),
+        ("lrmf", "a", ["id", "b"], "takes two features, the numbers of a row and of a column"),
+    ],
+)
+def test_a_table_that_does_not_fit(
+    db: Connection, rule: str, label: str | None, features: list[str] | None, message: str
+) -> None:
+    db.session.execute(PATIENTS)
+    with pytest.raises(UsageError, match=message):
+        own(db.session, "patients", rule, label=label, features=features)
+
+
+def test_an_export_has_the_rows_or_says_that_it_cannot(db: Connection) -> None:
+    query = "SELECT x::real, ARRAY[x, -x]::real[] FROM generate_series(1, 3) AS x"
+    numbers, pairs = export(db.session, sql.SQL(query), [None, 2])
+    np.testing.assert_array_equal(numbers, [1, 2, 3])
+    np.testing.assert_array_equal(pairs, [(1, -1), (2, -2), (3, -3)])
+    for wrong in ("SELECT NULL::real", "SELECT 1::real UNION ALL SELECT NULL", "SELECT 1::float8"):
+        with pytest.raises(UsageError, match="the rows must have no NULL"):
+            export(db.session, sql.SQL(wrong), [None])
+
+
+def test_the_command(pg_uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Tables, a file of figures, a page, a history."""
+    figures, page, history = tmp_path / "f.json", tmp_path / "f.html", tmp_path / "deep" / "h.jsonl"
+    asked = ["bench", "peers", "Remote Sensing SVM", "--scale", "0.001", "--passes", "2", "--repeats", "1"]
+    files = ["--json", str(figures), "--html", str(page), "--history", str(history)]
+    for _ in range(2):
+        assert main([*asked, *files, "--dsn", pg_uri]) == OK
+    shown = capsys.readouterr().out
+    assert "Remote Sensing SVM: linear_svm, 1,000 × 54, 2 passes" in shown
+    lines = json.loads(figures.read_text())["contests"][0]["lines"]
+    assert [line["peer"] for line in lines][:4] == [DANA, ONE_PASS, LATER_PASS, COUNT]
+    text = page.read_text()
+    assert text.count("<svg") == 2
+    assert all(line["peer"] in text and escape(line["how"]) in text for line in lines)
+    assert len(read(history)) == 2
+    assert main(["bench", "history", "--history", str(history)]) == OK
+    shown = capsys.readouterr().out
+    assert shown.count("Remote Sensing SVM") == 2
+    assert main(["bench", "history", "Patient", "--history", str(history)]) == OK
+    assert "Remote" not in capsys.readouterr().out
+    for wrong in (
+        ["bench", "peers", "Mars"],
+        ["bench", "peers", "Patient", "--table", "t"],
+        ["bench", "history", "--history", str(page)],
+    ):
+        assert main([*wrong]) == USAGE
+    assert "there is no case 'Mars'" in capsys.readouterr().err
+
+
+def test_a_history_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no history in"):
+        read(tmp_path / "none")
+    made = Contest(case="a", rule="linear", rows=1, columns=1, pages=1, page_size=8192, passes=1, repeats=1, loss="l")
+    keep(document([made]), tmp_path / "h")
+    assert read(tmp_path / "h")[0]["contests"] == [made]
+    (tmp_path / "h").write_text("{}\n")
+    with pytest.raises(UsageError, match="line 1, is no run"):
+        list(trend(read(tmp_path / "h")))
+
+
+def test_cases_are_the_same_each_time() -> None:
+    def both(name: str) -> tuple[Case, Case]:
+        return shaped(name, TINY), shaped(name, TINY)
+
+    for name in SHAPES:
+        one, other = both(name)
+        for column, values in one.columns.items():
+            np.testing.assert_array_equal(values, other.columns[column])
