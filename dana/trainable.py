@@ -67,7 +67,7 @@ class TrainableRule(Rule):
         weight
             How much each row counts, of shape (rows,).
         models
-            Values of all models, states included, to start from; None: as the rule says.
+            Values to start from; the others, states among them, start as the rule says.
         backend
             ``sim``, ``interp`` or ``rtl``: the same bits.
         epochs, class_weight, design, patience, tolerance, standardize
@@ -90,7 +90,7 @@ class TrainableRule(Rule):
 
         graph = self.hdfg
         columns = columns_of(graph, X, y, weight)
-        start = None if models is None else models_of(graph, models, graph.models)
+        start = None if models is None else models_of(graph, models, ())
         dims_of(graph, _shapes(columns, start or {}))  # whose errors speak of shapes, where a table's speak of columns
         self.trained = train(
             self.source.text,

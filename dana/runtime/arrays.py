@@ -108,7 +108,7 @@ def train(
     columns
         Values of shape (rows,), or (rows, elements) for an array, by name; rounded to binary32.
     models
-        Values that they begin with, states included; None: as the rule says.
+        Values that some of them begin with; the others begin as the rule says.
     features, label, epochs, patience, tolerance, hyper, backend, design, standardize, weight, class_weight
         As for ``dana_train``; a NaN or an infinity is an error.
 
@@ -145,6 +145,7 @@ def train(
         weight=weight,
         class_weight=class_weight,
         warm_start_from=models,
+        warm_start_whole=False,
     )
     training = MachineTrainer().open(request, _ignored)
     try:

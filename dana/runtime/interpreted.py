@@ -21,7 +21,7 @@ from dana.runtime.metas import meta_values
 from dana.runtime.notices import refuse_non_finite
 from dana.runtime.page_errors import no_rows_error, page_error
 from dana.runtime.provenance import provenance
-from dana.runtime.survey import Place, judge, starts_from_columns, statistics_of, survey_columns, wanted
+from dana.runtime.survey import Place, judge, started, statistics_of, survey_columns, wanted
 from dana.runtime.trainer import (
     EpochReport,
     Json,
@@ -167,9 +167,8 @@ class InterpretedTraining:
             good = np.isfinite(np.concatenate([one.reshape(len(one), -1) for one in columns.values()], axis=1))
             values, counts = np.unique(columns[label][good.all(axis=1)], return_counts=True)
             self.constant_loss = constant_loss(loss, values, counts.astype(float), self._metas)
-        if starts_from_columns(self._request):
-            starts = {one.model: survey.start(one) for one in statistics_of(self._binding.graph)}
-            self._models = {**self._models, **starts}
+        starts = started(self._request, statistics_of(self._binding.graph))
+        self._models = {**self._models, **{one.model: survey.start(one) for one in starts}}
         if self._request.class_weight == BALANCED and self._class_weights is not None:
             self._models[self._class_weights] = balanced_class_weights(survey)
 

@@ -42,14 +42,15 @@ def statistics_of(graph: Graph) -> tuple[Statistic, ...]:
     return tuple(Statistic(model=name, kind=init.kind, of=init.of) for name, init in found if init.kind in OF_COLUMNS)
 
 
-def starts_from_columns(request: TrainRequest) -> bool:
-    """Whether models may begin with statistics: a warm start has those of its model."""
-    return request.standardize is not False and request.warm_start_from is None
+def started(request: TrainRequest, statistics: tuple[Statistic, ...]) -> tuple[Statistic, ...]:
+    """The models that begin with statistics: a warm start has those of its model."""
+    known = request.warm_start_from or {}
+    return () if request.standardize is False else tuple(one for one in statistics if one.model not in known)
 
 
 def wanted(request: TrainRequest, statistics: tuple[Statistic, ...]) -> bool:
     """Whether a pass before the first epoch is needed: for statistics, weights, or because a page may hold a NaN."""
-    if (statistics and starts_from_columns(request)) or request.weight is not None or request.class_weight is not None:
+    if started(request, statistics) or request.weight is not None or request.class_weight is not None:
         return True
     return skips_non_finite(request) and request.relation.pages is not None  # frames hold numbers only
 

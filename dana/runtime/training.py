@@ -33,7 +33,7 @@ from dana.runtime.page_errors import no_rows_error, page_error, row_error
 from dana.runtime.provenance import machine_provenance, provenance
 from dana.runtime.stopping import check_stopping
 from dana.runtime.streams import plan_stream
-from dana.runtime.survey import judge, nothing_surveyed, starts_from_columns, survey_of, wanted
+from dana.runtime.survey import judge, nothing_surveyed, started, survey_of, wanted
 from dana.runtime.trainer import (
     EpochReport,
     ExplainRequest,
@@ -278,8 +278,8 @@ class MachineTraining:
         judge(self._request, survey, fills, self._design.labels, self._notify)
         if self._design.loss_text is not None:
             self.constant_loss = constant_loss(parse_graph(self._design.loss_text), *self._surveyed.values, self._metas)
-        if starts_from_columns(self._request):
-            self._write_models({one.model: survey.start(one) for one in self._design.statistics})
+        starts = started(self._request, self._design.statistics)
+        self._write_models({one.model: survey.start(one) for one in starts})
         if self._request.class_weight == BALANCED and self._design.class_weights is not None:
             self._write_models({self._design.class_weights: balanced_class_weights(survey)})
 

@@ -5,7 +5,7 @@ In: a request and the shapes of the rule's models. Out: values by name, checked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,28 +19,40 @@ def warm_values(
 ) -> dict[str, NDArray[np.float32]]:
     """Values to start from, by the names of the rule's models; empty for a cold start.
 
-    The training's own are the weights of its classes, `own`; those of the model that it starts from are left behind.
+    What an optimiser remembers is carried over where both have it, so that a rule may change its optimiser. The
+    training's own are the weights of its classes, `own`; those of the model that it starts from are left behind.
 
     Raises
     ------
     TrainingError
-        The trained model has other parameters than the rule, or other shapes.
+        The trained model has other parameters than the rule declares, or other shapes.
     """
     if request.warm_start_from is None:
         return {}
+    given = request.warm_start_from
     start = {
-        name: one
-        for name, one in request.warm_start_from.items()
-        if name != own and (name in shapes or not is_of_classes(name))
+        name: values
+        for name, values in given.items()
+        if name != own and (name in shapes or not (is_of_classes(name) or _remembered(name, given)))
     }
     found = {name: values.shape for name, values in start.items()}
-    shapes = {name: shape for name, shape in shapes.items() if name != own}
-    if found != shapes:
+    wanted = {
+        name: shape
+        for name, shape in shapes.items()
+        if name != own and (name in start or (request.warm_start_whole and not _remembered(name, shapes)))
+    }
+    if found != wanted:
         raise TrainingError(
-            f"the model to start from has {_listed(found)}, but the rule on this table has {_listed(shapes)}",
+            f"the model to start from has {_listed(found)}, but the rule on this table has {_listed(wanted)}",
             hint="Start from a model of the same rule and the same number of features.",
         )
     return {name: np.asarray(values, dtype=np.float32) for name, values in start.items()}
+
+
+def _remembered(name: str, models: Collection[str]) -> bool:
+    """Whether it is a state of a model, such as ``w.velocity``; ``x.mean``, an input's, is what weights rest on."""
+    model, point, _ = name.partition(".")
+    return bool(point) and model in models
 
 
 def _listed(shapes: Mapping[str, tuple[int, ...]]) -> str:

@@ -73,6 +73,21 @@ def test_fit_is_the_training_of_a_table(backend: str) -> None:
     assert rule.trained is trained
 
 
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+def test_some_models_to_start_from(backend: str) -> None:
+    """The others begin as the rule says: of states 0, of columns their means and scales."""
+    rule = dana.rules.ridge
+    values = X * [1, 100, 0.01] + [5, 0, 7]
+    cold = rule.fit(values, Y, epochs=1, backend=backend)
+    warm = rule.fit(values, Y, epochs=1, models={"w": np.ones(3)}, backend=backend)
+    for name in ("x.mean", "x.scale"):
+        np.testing.assert_array_equal(warm.models[name], cold.models[name])
+        assert not np.array_equal(cold.models[name], np.zeros(3))
+    assert not np.array_equal(warm.models["w"], cold.models["w"])
+    same = rule.fit(values, Y, epochs=1, models={"w": np.zeros(3)}, backend=backend)
+    np.testing.assert_array_equal(same.models["w"], cold.models["w"])
+
+
 def test_a_step_is_an_epoch_of_one_batch() -> None:
     start = {"w": np.array([0.1, 0.2, 0.3])}
     step = line().step(X[:4], Y[:4], models=start, hyper={"lr": 0.25})

@@ -248,6 +248,38 @@ def test_statistics_of_the_columns_start_the_states(columns: list[tuple[str, str
     assert (kept["x.mean"] == 2).all()
 
 
+SOURCE_OF_OPTIMISER = """
+import dana
+n = dana.dim()
+w, x, y = dana.model([n]), dana.input([n]), dana.output()
+line = dana.algo(w, x, y)
+line.setLoss((w @ x - y) * (w @ x - y))
+line.minimize(dana.optimizers.{}, batch=4)
+line.setPrediction(w @ x)
+"""
+
+
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+def test_a_warm_start_with_another_optimiser(backend: str) -> None:
+    """What only one of them remembers is left, or begins as the rule says; what both do is carried over."""
+    schema = relation(REALS)
+    pages = build_pages(schema.schema, rows(100), page_size=8192)
+    asked = {
+        name: request(schema, source=SOURCE_OF_OPTIMISER.format(name), backend=backend, epochs=2)
+        for name in ("sgd", "adam")
+    }
+    first = {one.name: one.values for one in train(asked["adam"], pages).parameters}
+    assert len(first) > 1
+    for name in asked:
+        warm = replace(asked[name], warm_start_from=first)
+        found = {one.name: one.values for one in train(warm, pages).parameters}
+        cold = {one.name: one.values for one in train(asked[name], pages).parameters}
+        assert not np.array_equal(found["w"], cold["w"])
+        assert set(found) == set(cold)
+    plain = {one.name: one.values for one in train(asked["sgd"], pages).parameters}
+    train(replace(asked["adam"], warm_start_from=plain), pages)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -261,6 +293,10 @@ def test_statistics_of_the_columns_start_the_states(columns: list[tuple[str, str
         ({"design": {"cores": 3}}, "no 'cores'"),
         ({"source": "import os"}, "os"),
         ({"warm_start_from": {"v": np.zeros(5, np.float32)}}, "has v[5], but the rule on this table has w[5]"),
+        (
+            {"warm_start_from": {"w": np.zeros(5, np.float32), "x.mean": np.zeros(5, np.float32)}},
+            "has w[5], x.mean[5], but the rule on this table has w[5]",
+        ),
     ],
 )
 def test_requests_that_cannot_be_met(changes: dict[str, Any], words: str) -> None:
