@@ -112,9 +112,11 @@ def constant_loss(graph: Graph, values: Doubles, counts: Doubles, metas: Mapping
     ranks = np.searchsorted(np.cumsum(weights[order]), np.linspace(0, 1, 33)[:-1])
     points = np.array(sorted({*SCORES.tolist(), float((values * weights).sum()), *values[order][ranks].tolist()}))
     few = _grouped(values[order], weights[order])
-    for last in (False, False, False, True):
-        loss, rows, least = judged(points, *((values, weights) if last else few))
+    for _ in range(3):
+        *_, least = judged(points, *few)
         points = np.linspace(points[max(least - 1, 0)], points[min(least + 1, len(points) - 1)], 17)
+    *_, least = judged(points, *few)
+    loss, rows, _ = judged(points[max(least - 1, 0) : least + 2], values, weights)
     return loss if rows >= FEWEST else None
 
 
