@@ -8,13 +8,13 @@ that hold the rule; it does not search, and knows no device.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
-from math import ceil, prod
+from dataclasses import dataclass, fields, replace
+from math import ceil, inf, prod
 from typing import Any
 
 from dana.compiler import Binding, compile_bundle
 from dana.compiler.fit import draft_for, group_for, in_rounds, least_group, power_of_two
-from dana.compiler.passes import Draft, plan_of
+from dana.compiler.passes import PLACED, TARGET, Draft, Results, plan_of, run
 from dana.compiler.place.rows import place_inputs
 from dana.compiler.place.sections import Plan
 from dana.compiler.select.nest import LoopLimit
@@ -26,7 +26,8 @@ from dana.storage import parts
 from dana.storage.schema import Attribute, TableSchema, Use
 from dana.storage.types import ARRAYS
 from dsl.hdfg.graph import Graph
-from hwgen.spec import cycles, strider
+from hwgen.spec import cycles as timing
+from hwgen.spec import strider
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import LANES_PER_CLUSTER, ConfigError, MachineConfig
 from hwgen.spec.engine import Opcode, Section
@@ -44,6 +45,9 @@ ROUND_ROWS = 16384
 
 ROUND_GROUP = 64
 """Tuples of a thread in a round beyond which joining rounds costs next to nothing."""
+
+SURELY = 1.05
+"""Times the cycles of a target that is known, from which on what others take at the least speaks against them."""
 
 AS_FAST = 0.05
 """Fraction of a tuple's cycles that a smaller division unit may cost."""
@@ -70,8 +74,8 @@ def default_bundle(
     notes: Mapping[str, Any] | None = None,
 ) -> Bundle:
     """`compile_bundle` for the machine of `default_config`."""
-    config = default_config(binding, schema, max_tuples=max_tuples, design=design)
-    return compile_bundle(binding, schema, config, max_tuples=max_tuples, notes=notes)
+    config, draft = _default(binding, schema, max_tuples, design)
+    return compile_bundle(binding, schema, config, max_tuples=max_tuples, notes=notes, known=draft)
 
 
 def default_config(
@@ -91,6 +95,13 @@ def default_config(
     UsageError
         `design` names no field, or a value that no machine can have; or the rule fits no machine.
     """
+    return _default(binding, schema, max_tuples, design)[0]
+
+
+def _default(
+    binding: Binding, schema: TableSchema, max_tuples: int, design: Mapping[str, int] | None
+) -> tuple[MachineConfig, Draft]:
+    """The machine, and the rule compiled for its target."""
     given = dict(design or {})
     graph = binding.graph
     _check(given)
@@ -110,7 +121,7 @@ def default_config(
     if plan.indexed:
         chosen["index_depth"] = max(2, target.group)
     chosen |= _access(draft, schema, binding.uses, given)
-    return _config({**chosen, **given})
+    return _config({**chosen, **given}), draft
 
 
 def on_pages(design: Mapping[str, int], page_size: int) -> dict[str, int]:
@@ -163,26 +174,34 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
     more = () if given.keys() & {"threads", "clusters"} else LARGER
     # operations in the rule's order keep fewer values at a time
     for tried, reorder in ((ways, True), (more, True), ((*ways, *more), False)):
-        for threads, clusters in tried:
-            target = Target(
+        targets = (
+            Target(
                 threads=threads,
                 lanes=clusters * LANES_PER_CLUSTER,
                 group=1,
                 divide_interval=interval,
                 crossed=bool(given.get("crossed", 1)),
             )
+            for threads, clusters in tried
+        )
+        sketches = [_sketched(plan, target, max_tuples, given) for target in targets]
+        for sketch in sorted(sketches, key=lambda one: one.cycles):
+            fitting = min((cycles for over, cycles, _, _ in found if not over), default=inf)
+            if sketch.cycles > SURELY * fitting:
+                break
+            lanes = sketch.target.lanes
             try:
-                draft = _roomy(plan, target, max_tuples, given, reorder=reorder)
+                draft = _roomy(plan, sketch, max_tuples, given, reorder=reorder, at_most=fitting)
             except LoopLimit as error:
                 limit = error
                 continue
-            over = max(0.0, draft.memory.rows / _max_rows(target.lanes) - 1)
-            found.append((over, _cycles_per_tuple(draft, tuples), clusters, draft))
+            over = max(0.0, draft.memory.rows / _max_rows(lanes) - 1)
+            found.append((over, _cycles_per_tuple(draft, tuples), lanes, draft))
         if any(not way[0] for way in found):
             break
     if not found:
         raise DoesNotFit(
-            f"rule {plan.graph.name!r} is too large for {clusters} clusters: {limit}",
+            f"rule {plan.graph.name!r} is too large for {ways[-1][1]} clusters: {limit}",
             hint="Use models of fewer elements.",
         )
     oversized, _, _, draft = min(found, key=lambda option: option[:3])
@@ -196,7 +215,8 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
     for slower in DIVIDE_INTERVALS if "divide_interval" not in given else ():
         if slower == interval or _divisions(draft, tuples) * (slower - interval) > AS_FAST * least:
             continue
-        other = _roomy(plan, replace(draft.target, divide_interval=slower), max_tuples, given, reorder=reorder)
+        sketch = _sketched(plan, replace(draft.target, divide_interval=slower), max_tuples, given)
+        other = _roomy(plan, sketch, max_tuples, given, reorder=reorder)
         if _cycles_per_tuple(other, tuples) <= (1 + AS_FAST) * least:
             return other
     return draft
@@ -224,34 +244,71 @@ def _check_size(graph: Graph) -> None:
         )
 
 
-def _roomy(plan: Plan, target: Target, max_tuples: int, given: Mapping[str, int], *, reorder: bool) -> Draft:
-    """The rule in rounds as large as the memory that a machine is given by itself, or by the user, holds."""
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """A target with the largest rounds that memory may hold, before anything is scheduled.
+
+    Attributes
+    ----------
+    placed
+        As `Draft.of` takes it.
+    cycles
+        Cycles of a tuple at the least, about.
+    """
+
+    target: Target
+    placed: Results
+    cycles: float
+
+
+def _sketched(plan: Plan, target: Target, max_tuples: int, given: Mapping[str, int]) -> Sketch:
     tuples = plan.batch_tuples(max_tuples)
     rows = place_inputs(plan.graph, target.lanes).rows
-    least = least_group(plan, tuples)
     group = group_for(rows, tuples, threads=target.threads, tuple_depth=given.get("tuple_depth", _depth(rows)))
-    group = max(least, min(group, given.get("index_depth", group)) if plan.indexed else group)
+    group = max(least_group(plan, tuples), min(group, given.get("index_depth", group)) if plan.indexed else group)
+    target = in_rounds(plan, target, group, max_tuples=max_tuples)
+    passes = [one for one in TARGET if one.name in (*PLACED, "shards")]
+    made = run(passes, {"plan": plan, "target": target, "sharded": True})
+    issued: Mapping[Section, float] = made["forms"].rows
+    rounds = -(-tuples // target.round_tuples)
+    cycles = rounds * issued[Section.TUPLE] + issued[Section.BATCH] - made["shards"].saved
+    return Sketch(target, {name: made[name] for name in ("plan", *PLACED)}, cycles / tuples)
+
+
+def _roomy(
+    plan: Plan, sketch: Sketch, max_tuples: int, given: Mapping[str, int], *, reorder: bool, at_most: float = inf
+) -> Draft:
+    """The rule in rounds as large as the memory that a machine is given by itself, or by the user, holds.
+
+    Parameters
+    ----------
+    at_most
+        Cycles of a tuple that another target takes.
+    """
+    tuples, target, placed = plan.batch_tuples(max_tuples), sketch.target, sketch.placed
+    least, group = least_group(plan, tuples), sketch.target.group
     most = given.get("scratch_depth", min(ROUND_ROWS, MAX_WORDS // target.lanes))
     while True:
         try:
-            draft = draft_for(plan, in_rounds(plan, target, group, max_tuples=max_tuples), reorder=reorder)
+            draft = draft_for(plan, target, reorder=reorder, at_most=at_most * tuples, placed=placed)
             if group == least or draft.memory.rows <= most:
                 return draft
         except LoopLimit:
             if group == least:
                 raise
         group //= 2
+        target, placed = in_rounds(plan, target, group, max_tuples=max_tuples), {}
 
 
 def _cycles_per_tuple(draft: Draft, tuples: int) -> float:
     """Cycles of a batch, by tuple."""
 
     def length(section: Section) -> int:
-        return cycles.SECTION_START + draft.schedules[section].length if section in draft.schedules else 0
+        return timing.SECTION_START + draft.schedules[section].length if section in draft.schedules else 0
 
     rounds = -(-tuples // draft.target.round_tuples)
     joined = (rounds - 1) * (length(Section.PUSH) + length(Section.MERGE))
-    batch = rounds * (cycles.ROUND_START + length(Section.TUPLE)) + joined + length(Section.BATCH)
+    batch = rounds * (timing.ROUND_START + length(Section.TUPLE)) + joined + length(Section.BATCH)
     return batch / tuples
 
 
@@ -287,7 +344,7 @@ def _access(draft: Draft, schema: TableSchema, uses: Sequence[Use], given: Mappi
     tuple_bytes = pages.ITEM_ID_SIZE + pages.align_up(pages.TUPLE_HEADER_SIZE + 1 + width, pages.MAXALIGN)
     tuples = 1 / len(parts.cut(schema)) if schema.part else max(1, page_size // tuple_bytes)
     # about 26 instructions for a line pointer and a header, 3 for each run of columns, 50 to check an array
-    step = cycles.STRIDER_CYCLES[strider.Opcode.AD]
+    step = timing.STRIDER_CYCLES[strider.Opcode.AD]
     arrays = sum(schema.attributes[use.attribute].length < 0 for use in uses)
     page_cycles = step * (26 * max(1, tuples) + tuples * (3 * columns + 50 * arrays))
     round_cycles = draft.schedules[Section.TUPLE].length

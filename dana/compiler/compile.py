@@ -55,7 +55,9 @@ class EngineProgram:
         }
 
 
-def compile_engine(graph: Graph, config: MachineConfig, *, max_tuples: int) -> EngineProgram:
+def compile_engine(
+    graph: Graph, config: MachineConfig, *, max_tuples: int, known: Draft | None = None
+) -> EngineProgram:
     """Compile a rule.
 
     Parameters
@@ -66,6 +68,8 @@ def compile_engine(graph: Graph, config: MachineConfig, *, max_tuples: int) -> E
         The machine.
     max_tuples
         Tuples that an epoch has at most; counts for rules whose batch is the whole table.
+    known
+        A draft of the graph that was made on the way to the config, if there is one.
 
     Raises
     ------
@@ -73,7 +77,7 @@ def compile_engine(graph: Graph, config: MachineConfig, *, max_tuples: int) -> E
         The machine is too small.
     """
     rule = run(RULE, {"graph": graph})
-    draft = fit(rule["plan"], config, max_tuples=max_tuples)
+    draft = fit(rule["plan"], config, max_tuples=max_tuples, known=known)
     made = run(PROGRAM, {**draft.results, "config": config})
     return EngineProgram(
         draft=draft,
@@ -92,6 +96,7 @@ def compile_bundle(
     *,
     max_tuples: int,
     notes: Mapping[str, Any] | None = None,
+    known: Draft | None = None,
 ) -> Bundle:
     """Compile a rule for a table and a machine.
 
@@ -104,6 +109,8 @@ def compile_bundle(
     notes
         Added to the Bundle's notes, which say for the tag of each fault INDEX which column chooses a row of which
         model, and how many it has; where the inputs lie in a tuple's rows; and which columns fill them.
+    known
+        As `compile_engine` takes it.
 
     Raises
     ------
@@ -111,7 +118,7 @@ def compile_bundle(
         The rule, the table and the machine do not go together; says by how much and what would.
     """
     graph = binding.graph
-    engine = compile_engine(graph, config, max_tuples=max_tuples)
+    engine = compile_engine(graph, config, max_tuples=max_tuples, known=known)
     inputs = engine.draft.inputs
     access = run(ACCESS, {"schema": schema, "uses": binding.uses, "inputs": inputs, "config": config})["strider"]
     column = {use.input: schema.attributes[use.attribute].name for use in binding.uses}

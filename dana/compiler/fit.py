@@ -7,8 +7,9 @@ for nothing less says how many rows and instructions they take.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
-from dana.compiler.passes import Draft
+from dana.compiler.passes import Draft, Results
 from dana.compiler.place.rows import place_inputs
 from dana.compiler.place.sections import Plan
 from dana.compiler.select.nest import LoopLimit
@@ -29,7 +30,15 @@ WORTH = 0.02
 """Fraction of the cycles that shards have to save: they take instructions, and lanes that can cross."""
 
 
-def draft_for(plan: Plan, target: Target, *, sharded: bool = True, reorder: bool = True) -> Draft:
+def draft_for(
+    plan: Plan,
+    target: Target,
+    *,
+    sharded: bool = True,
+    reorder: bool = True,
+    at_most: float = inf,
+    placed: Results | None = None,
+) -> Draft:
     """Compile for a target; only the fields of instructions bound it.
 
     Parameters
@@ -39,18 +48,23 @@ def draft_for(plan: Plan, target: Target, *, sharded: bool = True, reorder: bool
         to save some.
     reorder
         Whether operations may leave the rule's order.
+    at_most
+        Length of a draft that nobody would take; no second way is tried for it.
+    placed
+        As `Draft.of` takes it.
     """
     if not sharded:
-        return Draft.of(plan, target, sharded=False, reorder=reorder)
+        return Draft.of(plan, target, sharded=False, reorder=reorder, placed=placed)
     try:
-        found = Draft.of(plan, target, sharded=True, reorder=reorder)
+        found = Draft.of(plan, target, sharded=True, reorder=reorder, placed=placed)
     except LoopLimit:
-        return Draft.of(plan, target, sharded=False, reorder=reorder)
-    # compiling twice doubles the time: only where the estimate is too close to trust
-    if not found.shards.of or found.shards.saved > CLEARLY * found.length:
+        return Draft.of(plan, target, sharded=False, reorder=reorder, placed=placed)
+    # compiling twice doubles the time: only where the estimate is too close to trust, and the target is not hopeless
+    saved = found.shards.saved / found.length
+    if not found.shards.of or saved > CLEARLY or (1 - CLEARLY) * found.length > at_most:
         return found
     try:
-        whole = Draft.of(plan, target, sharded=False, reorder=reorder, other=found)
+        whole = Draft.of(plan, target, sharded=False, reorder=reorder, placed=found.placed)
     except LoopLimit:
         return found
     return found if found.length < (1 - WORTH) * whole.length else whole
@@ -124,8 +138,13 @@ def group_for(tuple_rows: int, tuples: int, *, threads: int, tuple_depth: int) -
     return group
 
 
-def fit(plan: Plan, config: MachineConfig, *, max_tuples: int) -> Draft:
+def fit(plan: Plan, config: MachineConfig, *, max_tuples: int, known: Draft | None = None) -> Draft:
     """The largest group that the batch can use and the machine can hold.
+
+    Parameters
+    ----------
+    known
+        What `draft_for` gave for some target of the same rule: it need not be made again.
 
     Raises
     ------
@@ -162,7 +181,11 @@ def fit(plan: Plan, config: MachineConfig, *, max_tuples: int) -> Draft:
             if not sharded and (draft is None or not draft.shards.of):
                 continue  # the one before had no shards, or was too large without them too
             try:
-                draft = draft_for(plan, target, sharded=sharded, reorder=reorder)
+                draft = (
+                    known
+                    if known is not None and sharded and reorder and known.target == target
+                    else draft_for(plan, target, sharded=sharded, reorder=reorder)
+                )
             except LoopLimit as error:
                 limit = error
                 continue

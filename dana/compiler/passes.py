@@ -93,6 +93,9 @@ TARGET = (
 """What is done for a target. Given: plan, target, sharded (whether threads may share work), reorder (whether operations
 may leave the rule's order)."""
 
+PLACED = tuple(one.name for one in TARGET[: [one.name for one in TARGET].index("shards")])
+"""Names of the passes before `shards`."""
+
 PROGRAM = (
     Pass("program", encode, "the instructions"),
     Pass("image", image, "the rows that the host loads", shown=False),
@@ -112,9 +115,11 @@ Results = Mapping[str, Any]
 
 
 def run(passes: Iterable[Pass], given: Results) -> dict[str, Any]:
-    """What is given and what the passes made, by name."""
+    """What is given and what the passes made, by name; a pass whose result is given does not run."""
     results = dict(given)
     for one in passes:
+        if one.name in given:
+            continue
         results[one.name] = made = one.run(**{name: results[name] for name in one.reads})
         results[one.makes or one.name] = made
     return results
@@ -168,15 +173,16 @@ class Draft:
     results: Results
 
     @classmethod
-    def of(cls, plan: Plan, target: Target, *, sharded: bool, reorder: bool, other: Draft | None = None) -> Draft:
-        """Run the passes; those before `shards` are the same in another draft of the plan for the target."""
+    def of(cls, plan: Plan, target: Target, *, sharded: bool, reorder: bool, placed: Results | None = None) -> Draft:
+        """Run the passes; those whose results another draft of the plan for the target has, in `placed`, are spared."""
         given = {"plan": plan, "target": target, "sharded": sharded, "reorder": reorder}
-        first = 0
-        if other is not None:
-            first = next(k for k, one in enumerate(TARGET) if one.name == "shards")
-            given = {**other.results, **{name: given[name] for name in ("sharded", "reorder")}}
-        results = run(TARGET[first:], given)
+        results = run(TARGET, {**given, **(placed or {})})
         return cls(**{one.name: results[one.name] for one in fields(cls) if one.name != "results"}, results=results)
+
+    @property
+    def placed(self) -> Results:
+        """What was made before `shards`, which is the same whether they are wanted or not."""
+        return {name: self.results[name] for name in ("plan", *PLACED)}
 
     @property
     def instructions(self) -> int:

@@ -39,10 +39,17 @@ SWEEPS = 8
 
 @dataclass(frozen=True, slots=True)
 class Forms:
-    """The form of every node's value."""
+    """The form of every node's value.
+
+    Attributes
+    ----------
+    rows
+        By section what its operations and conversions issue, about; so many cycles it takes at the least.
+    """
 
     plan: Plan
     of: Mapping[int, Form]
+    rows: Mapping[Section, float]
 
     def wanted(self, k: int, position: int) -> Form:
         """The form in which a node reads its operand at `position`."""
@@ -146,7 +153,11 @@ class _Chooser:
             found.append((sum(self._own(k) + self._conversion(k) for k in self.of), len(found), self.of))
             if not self.free:
                 break
-        return Forms(self.plan, min(found, key=lambda option: option[:2])[2])
+        *_, self.of = min(found, key=lambda option: option[:2])
+        rows = dict.fromkeys(Section, 0.0)
+        for k in self.plan.section:
+            rows[Section.TUPLE if self.graph.nodes[k].op is Op.MERGE else self.plan.section[k]] += self._cost(k)
+        return Forms(self.plan, self.of, rows)
 
     # --- starting points ------------------------------------------------------------------------------------------
 
