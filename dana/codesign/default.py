@@ -215,8 +215,10 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
     for slower in DIVIDE_INTERVALS if "divide_interval" not in given else ():
         if slower == interval or _divisions(draft, tuples) * (slower - interval) > AS_FAST * least:
             continue
-        sketch = _sketched(plan, replace(draft.target, divide_interval=slower), max_tuples, given)
-        other = _roomy(plan, sketch, max_tuples, given, reorder=reorder)
+        sketch = _sketched(plan, replace(draft.target, divide_interval=slower), max_tuples, given, draft.target.group)
+        # with shards or without, as the faster unit: nobody asks again
+        shared = bool(draft.shards.of)
+        other = _roomy(plan, sketch, max_tuples, given, sharded=shared, reorder=reorder, at_most=0)
         if _cycles_per_tuple(other, tuples) <= (1 + AS_FAST) * least:
             return other
     return draft
@@ -246,7 +248,7 @@ def _check_size(graph: Graph) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """A target with the largest rounds that memory may hold, before anything is scheduled.
+    """A target, before anything is scheduled.
 
     Attributes
     ----------
@@ -261,11 +263,15 @@ class Sketch:
     cycles: float
 
 
-def _sketched(plan: Plan, target: Target, max_tuples: int, given: Mapping[str, int]) -> Sketch:
+def _sketched(
+    plan: Plan, target: Target, max_tuples: int, given: Mapping[str, int], group: int | None = None
+) -> Sketch:
+    """With rounds of `group` tuples of a thread, or of as many as tuple memory may hold."""
     tuples = plan.batch_tuples(max_tuples)
-    rows = place_inputs(plan.graph, target.lanes).rows
-    group = group_for(rows, tuples, threads=target.threads, tuple_depth=given.get("tuple_depth", _depth(rows)))
-    group = max(least_group(plan, tuples), min(group, given.get("index_depth", group)) if plan.indexed else group)
+    if group is None:
+        rows = place_inputs(plan.graph, target.lanes).rows
+        group = group_for(rows, tuples, threads=target.threads, tuple_depth=given.get("tuple_depth", _depth(rows)))
+        group = max(least_group(plan, tuples), min(group, given.get("index_depth", group)) if plan.indexed else group)
     target = in_rounds(plan, target, group, max_tuples=max_tuples)
     passes = [one for one in TARGET if one.name in (*PLACED, "shards")]
     made = run(passes, {"plan": plan, "target": target, "sharded": True})
@@ -276,23 +282,36 @@ def _sketched(plan: Plan, target: Target, max_tuples: int, given: Mapping[str, i
 
 
 def _roomy(
-    plan: Plan, sketch: Sketch, max_tuples: int, given: Mapping[str, int], *, reorder: bool, at_most: float = inf
+    plan: Plan,
+    sketch: Sketch,
+    max_tuples: int,
+    given: Mapping[str, int],
+    *,
+    sharded: bool = True,
+    reorder: bool,
+    at_most: float = inf,
 ) -> Draft:
     """The rule in rounds as large as the memory that a machine is given by itself, or by the user, holds.
 
     Parameters
     ----------
+    sharded, reorder
+        As `draft_for` takes them.
     at_most
-        Cycles of a tuple that another target takes.
+        Cycles of a tuple beyond which the draft is of no use.
     """
     tuples, target, placed = plan.batch_tuples(max_tuples), sketch.target, sketch.placed
     least, group = least_group(plan, tuples), sketch.target.group
     most = given.get("scratch_depth", min(ROUND_ROWS, MAX_WORDS // target.lanes))
     while True:
+        # what takes too much memory with shards takes as much without
+        room = inf if group == least else most
         try:
-            draft = draft_for(plan, target, reorder=reorder, at_most=at_most * tuples, placed=placed)
-            if group == least or draft.memory.rows <= most:
-                return draft
+            draft = draft_for(
+                plan, target, sharded=sharded, reorder=reorder, at_most=at_most * tuples, rows=room, placed=placed
+            )
+            if group == least or draft.memory.rows <= most or _cycles_per_tuple(draft, tuples) > at_most > 0:
+                return draft  # smaller rounds take more cycles
         except LoopLimit:
             if group == least:
                 raise

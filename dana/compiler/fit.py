@@ -37,6 +37,7 @@ def draft_for(
     sharded: bool = True,
     reorder: bool = True,
     at_most: float = inf,
+    rows: float = inf,
     placed: Results | None = None,
 ) -> Draft:
     """Compile for a target; only the fields of instructions bound it.
@@ -48,8 +49,8 @@ def draft_for(
         to save some.
     reorder
         Whether operations may leave the rule's order.
-    at_most
-        Length of a draft that nobody would take; no second way is tried for it.
+    at_most, rows
+        Length, and rows of scratchpad, beyond which a draft is of no use; no second way is tried for it.
     placed
         As `Draft.of` takes it.
     """
@@ -61,7 +62,7 @@ def draft_for(
         return Draft.of(plan, target, sharded=False, reorder=reorder, placed=placed)
     # compiling twice doubles the time: only where the estimate is too close to trust, and the target is not hopeless
     saved = found.shards.saved / found.length
-    if not found.shards.of or saved > CLEARLY or (1 - CLEARLY) * found.length > at_most:
+    if not found.shards.of or saved > CLEARLY or (1 - CLEARLY) * found.length > at_most or found.memory.rows > rows:
         return found
     try:
         whole = Draft.of(plan, target, sharded=False, reorder=reorder, placed=found.placed)
@@ -144,7 +145,7 @@ def fit(plan: Plan, config: MachineConfig, *, max_tuples: int, known: Draft | No
     Parameters
     ----------
     known
-        What `draft_for` gave for some target of the same rule: it need not be made again.
+        What `draft_for` gave for a target that the machine was made for, which is taken if it is the machine's.
 
     Raises
     ------
@@ -172,6 +173,10 @@ def fit(plan: Plan, config: MachineConfig, *, max_tuples: int, known: Draft | No
         divide_interval=config.divide_interval,
         crossed=bool(config.crossed),
     )
+    if known is not None and _holds(config, known):
+        like = in_rounds(plan, target, known.target.group, max_tuples=max_tuples)
+        if known.target == like and least <= known.target.group <= group:
+            return known
     while True:
         target = in_rounds(plan, target, group, max_tuples=max_tuples)
         limit: LoopLimit | None = None
@@ -181,15 +186,11 @@ def fit(plan: Plan, config: MachineConfig, *, max_tuples: int, known: Draft | No
             if not sharded and (draft is None or not draft.shards.of):
                 continue  # the one before had no shards, or was too large without them too
             try:
-                draft = (
-                    known
-                    if known is not None and sharded and reorder and known.target == target
-                    else draft_for(plan, target, sharded=sharded, reorder=reorder)
-                )
+                draft = draft_for(plan, target, sharded=sharded, reorder=reorder)
             except LoopLimit as error:
                 limit = error
                 continue
-            if draft.memory.rows <= config.scratch_depth and draft.instructions <= config.program_depth:
+            if _holds(config, draft):
                 return draft
         if group == least:
             if draft is not None:
@@ -199,6 +200,10 @@ def fit(plan: Plan, config: MachineConfig, *, max_tuples: int, known: Draft | No
                 hint="Use more clusters.",
             ) from limit
         group //= 2
+
+
+def _holds(config: MachineConfig, draft: Draft) -> bool:
+    return draft.memory.rows <= config.scratch_depth and draft.instructions <= config.program_depth
 
 
 def _too_small(draft: Draft, config: MachineConfig) -> DoesNotFit:

@@ -14,7 +14,7 @@ model are then chosen by data. See `docs/machine.md` for sections, masks, indice
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 from hwgen.spec.fields import layout, pack, unpack
@@ -154,7 +154,7 @@ class Instruction:
 
     def encode(self) -> int:
         """The instruction's word."""
-        return pack(FIELDS, asdict(self))
+        return pack(FIELDS, {field.name: getattr(self, field.name) for field in FIELDS})
 
     @classmethod
     def decode(cls, word: int) -> Instruction:

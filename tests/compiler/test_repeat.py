@@ -5,6 +5,7 @@ Then `init` makes them so, the steps that would copy them are left out, and mode
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import wraps
 from typing import Any
 
@@ -73,7 +74,7 @@ def test_a_range_lies_in_the_image_in_either_form(monkeypatch: pytest.MonkeyPatc
         forms = choose_forms(*args, **fields)
         ranges = {node.id: Form.BROADCAST for node in forms.plan.graph.nodes if node.op is Op.ARANGE}
         assert ranges
-        return Forms(forms.plan, {**forms.of, **ranges})
+        return replace(forms, of={**forms.of, **ranges})
 
     monkeypatch.setattr(passes, "TARGET", with_pass("forms", broadcast_ranges))
     graph = compile_rule(RULE.format(update=LOST["a range"], batch=1)).hdfg.bind({})

@@ -137,20 +137,23 @@ class _Chooser:
         self.free = [node.id for node in self.nodes if node.id not in self.fixed]
         self.of: dict[int, Form] = {}
         # a sweep asks for the same rows again and again: they follow from a node's form, and its operand's if it folds
-        self.near = {k: self._near(k) for k in self.free}
+        self.near = {k: tuple(self._near(k)) for k in self.free}
+        self.costs: dict[int, float] = {}
         self.folded = {node.id: self.operands[node.id][0] for node in self.nodes if self._folds(node)}
-        self.own: dict[tuple[int, Form, Form | None], float] = {}
-        self.other: dict[tuple[int, Form], float] = {}
+        self.own: dict[int, float] = {}
+        self.other: dict[int, float] = {}
+        """By node and forms in one number: they are looked up most often of all."""
 
     def choose(self) -> Forms:
         found: list[tuple[float, int, dict[int, Form]]] = []
         # single changes get stuck where two values would have to change together: hence several starting points
         for start in (self._all(Form.PACKED), self._forward(), self._all(Form.BROADCAST)):
             self.of = start
+            self.costs = {k: self._cost(k) for k in self.of}
             for _ in range(SWEEPS):
                 if not self._sweep():
                     break
-            found.append((sum(self._own(k) + self._conversion(k) for k in self.of), len(found), self.of))
+            found.append((sum(self.costs.values()), len(found), self.of))
             if not self.free:
                 break
         *_, self.of = min(found, key=lambda option: option[:2])
@@ -192,13 +195,14 @@ class _Chooser:
 
     def _sweep(self) -> bool:
         """Change the form of single values where that saves rows; returns whether any was changed."""
-        changed = False
+        changed, costs = False, self.costs
         for k in self.free:
             near = self.near[k]
-            before = sum(map(self._cost, near))
             chosen = self.of[k]
             self.of[k] = Form.BROADCAST if chosen is Form.PACKED else Form.PACKED
-            if sum(map(self._cost, near)) < before:
+            after = [self._cost(other) for other in near]
+            if sum(after) < sum([costs[other] for other in near]):
+                costs.update(zip(near, after, strict=True))
                 changed = True
             else:
                 self.of[k] = chosen
@@ -232,7 +236,7 @@ class _Chooser:
 
     def _own(self, k: int) -> float:
         """Rows that a node takes to compute."""
-        key = k, self.of[k], self.of[self.folded[k]] if k in self.folded else None
+        key = 4 * k + 2 * (self.of[k] is Form.PACKED) + (k in self.folded and self.of[self.folded[k]] is Form.PACKED)
         if key not in self.own:
             self.own[key] = self._computing(k)
         return self.own[key]
@@ -273,14 +277,19 @@ class _Chooser:
 
     def _conversion(self, k: int) -> float:
         """Rows that it takes to have a value in both forms, if anyone wants it in the other."""
-        form = self.of[k]
-        if all(_found(demand, self.of) is form for demand in self.demands[k]):
+        of = self.of
+        form = of[k]
+        for demand in self.demands[k]:
+            if (of[demand] if type(demand) is int else demand) is not form:
+                break
+        else:
             return 0
-        if (k, form) not in self.other:
+        key = 2 * k + (form is Form.PACKED)
+        if key not in self.other:
             node = self.graph.nodes[k]
             weight = 1.0 if node.op is Op.MODEL else self._weight(k)
-            self.other[k, form] = 0 if node.op is Op.ARANGE else weight * self._converting(k, form)
-        return self.other[k, form]
+            self.other[key] = 0 if node.op is Op.ARANGE else weight * self._converting(k, form)
+        return self.other[key]
 
     def _converting(self, k: int, form: Form) -> float:
         """Rows of a conversion from a form to the other."""
