@@ -13,7 +13,7 @@ from dana.errors import UsageError
 from dana.session.terminal import printable
 
 if TYPE_CHECKING:
-    from dana.runtime.trainer import TrainRequest
+    from dana.runtime.trainer import Notice, TrainRequest
     from dsl import Rule
     from hwgen.spec.bundle import Bundle
 
@@ -161,7 +161,7 @@ def _cost(rule: Rule, options: argparse.Namespace) -> bytes:
     from dana.runtime.why import why
 
     request = _request(rule, options)
-    design = compile_design(request)
+    design = compile_design(request, notify=_said)
     bundle, config = design.bundle, design.bundle.config
     sample = sample_pages(request.relation.schema, page_size=config.page_size)
     cost = count_cost(plan_of(bound_graph(request, design)), bundle)
@@ -206,4 +206,8 @@ def _request(rule: Rule, options: argparse.Namespace) -> TrainRequest:
 def _compiled(rule: Rule, options: argparse.Namespace) -> Bundle:
     from dana.runtime.designs import compile_design
 
-    return compile_design(_request(rule, options)).bundle
+    return compile_design(_request(rule, options), notify=_said).bundle
+
+
+def _said(notice: Notice) -> None:
+    print(f"{notice.message} …", file=sys.stderr, flush=True)

@@ -26,7 +26,7 @@ from dana.predictor.program import encode_predictor
 from dana.runtime.classes import classes_of, prediction_kind
 from dana.runtime.constant import loss_graph
 from dana.runtime.survey import Statistic, statistics_of
-from dana.runtime.trainer import Json, TrainRequest
+from dana.runtime.trainer import Json, Level, Notice, Notify, TrainRequest
 from dana.runtime.weights import bind_request
 from dana.storage.schema import Attribute
 from dsl import compile_rule
@@ -42,6 +42,9 @@ VERSIONS = (version("dana-db"), bundles.VERSION)
 
 MAX_DESIGNS = 64
 """Designs cached in a process."""
+
+MANY_OPERATIONS = 1000
+"""Of a rule that takes seconds to compile."""
 
 SMALLEST_TUPLE = 28
 """Bytes that a tuple takes of a page at least: header and line pointer."""
@@ -120,7 +123,9 @@ class DesignStore:
         self._on_disk: set[str] = set()
         """Keys that were read from the folder, or written as far as that went."""
 
-    def get(self, request: TrainRequest, *, write: bool = True, judges: bool = False) -> Design:
+    def get(
+        self, request: TrainRequest, *, write: bool = True, judges: bool = False, notify: Notify | None = None
+    ) -> Design:
         """The rule's own design, unless the request changes what is compiled in: batch size, dims.
 
         Parameters
@@ -129,30 +134,38 @@ class DesignStore:
             Leave what was compiled in the folder.
         judges
             It computes the loss, and changes no model.
+        notify
+            Told of what takes seconds.
         """
         if self._folder is None and request.hyper:
             # nobody comes who would find the rule's own design, from which the next process knows of its dims
             design, defaults = None, dict(compile_rule(request.source, filename=request.rule).hdfg.extents)
         else:
-            design = self._get(request, None, {}, write, judges)
+            design = self._get(request, None, {}, write, judges, notify)
             defaults = design.extents
         extents = chosen_extents(defaults, request.hyper)
         if extents or design is None:
-            design = self._get(request, None, extents, write, judges)
+            design = self._get(request, None, extents, write, judges, notify)
         if design.batch_meta is not None and design.batch_meta in request.hyper:
             name = design.batch_meta
             batch = _whole(f"hyperparameter {name!r} is the batch size", request.hyper[name])
             if batch != design.bundle.batch:
-                design = self._get(request, batch, extents, write, judges)
+                design = self._get(request, batch, extents, write, judges, notify)
         return design
 
     def _get(
-        self, request: TrainRequest, batch: int | None, extents: Mapping[str, int], write: bool, judges: bool
+        self,
+        request: TrainRequest,
+        batch: int | None,
+        extents: Mapping[str, int],
+        write: bool,
+        judges: bool,
+        notify: Notify | None,
     ) -> Design:
         key = _key(request, batch, extents, judges)
         design = self._designs.get(key) or self._read(key)
         if design is None:
-            design = compile_design(request, batch, extents, judges=judges)
+            design = compile_design(request, batch, extents, judges=judges, notify=notify)
         if write and key not in self._on_disk:
             self._write(key, design)
         self._designs[key] = design
@@ -187,10 +200,11 @@ def compile_design(
     extents: Mapping[str, int] | None = None,
     *,
     judges: bool = False,
+    notify: Notify | None = None,
 ) -> Design:
     """Rule text to Bundle, for a table; `batch` and `extents` replace the rule's batch size and dims.
 
-    With `judges` it computes the loss, and changes no model.
+    With `judges` it computes the loss, and changes no model. `notify` is told of a rule that takes seconds.
 
     Raises
     ------
@@ -204,6 +218,15 @@ def compile_design(
     bound = binding.graph if batch is None else replace(binding.graph, batch=batch)
     if judges:
         bound = _judging(bound)
+    if notify is not None and len(bound.nodes) > MANY_OPERATIONS:
+        count = f"{len(bound.nodes):,} operations, its gradient's and unrolled loops' among them"
+        notify(
+            Notice(
+                level=Level.NOTICE,
+                message=f"rule {request.rule!r} has {count}: compiling it takes seconds",
+                hint="The next training on a table of these columns finds it compiled.",
+            )
+        )
     predictor = None if bound.prediction is None else encode_predictor(bound)
     plan = {
         "epochs": graph.epochs,

@@ -141,7 +141,7 @@ class MachineTrainer:
             request, stream = plan_stream(with_classes(request))
             if request.backend == "interp":
                 return InterpretedTraining(request, notify, stream)
-            design = self._designs.get(request)
+            design = self._designs.get(request, notify=notify)
             machine = MACHINES[request.backend](design.bundle.config)
         except (RuleError, UsageError, ConfigError) as error:
             _refuse(error)

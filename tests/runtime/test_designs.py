@@ -11,9 +11,33 @@ from dana import rules
 from dana.runtime import designs
 from dana.runtime.designs import DesignStore
 from dana.runtime.streams import declared_request
+from dana.runtime.trainer import Notice
 from dana.storage.declared import declared
 from dsl import compile_rule
 from hwgen.cache import CacheFolder
+
+LONG = """
+import dana
+w, x, y = dana.model(), dana.input(), dana.output()
+long = dana.algo(w, x, y)
+p = w
+for k in range({}):
+    p = p * x + w
+long.setModel(w, w - 0.001 * (p - y))
+long.setPrediction(w * x)
+"""
+
+
+@pytest.mark.parametrize(("turns", "said"), [(400, 0), (600, 1)])
+def test_what_takes_seconds_is_said(turns: int, said: int) -> None:
+    """Before it is compiled, and not again."""
+    rule = compile_rule(LONG.format(turns), filename="long")
+    request = declared_request(rule, declared("x float4, y float4"), label="y")
+    notices: list[Notice] = []
+    store = DesignStore()
+    for _ in range(2):
+        store.get(request, notify=notices.append)
+    assert ["compiling it takes seconds" in one.message for one in notices] == [True] * said
 
 
 def test_a_rule_with_other_dims_is_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
