@@ -114,6 +114,32 @@ RUNTIME = (
     ),
     *faults(
         "dana/runtime",
+        "tests/runtime/test_training.py -k 'optimiser or requests or columns'",
+        ("warm.py", "return bool(point) and model in models", "return bool(point)", "means of columns stay behind"),
+        ("warm.py", "(request.warm_start_whole and not _remembered(name, shapes))", "True", "states must be there"),
+        ("survey.py", " if one.model not in known", "", "columns' means in the place of a trained model's"),
+    ),
+    *faults(
+        "dana/runtime",
+        "tests/runtime/test_compiled.py -k pay_together",
+        ("compiled.py", "self._known.seconds + self._epochs", "self._epochs", "short trainings each for itself"),
+        ("compiled.py", "self._known.code = self._code", "pass", "the next training makes its code anew"),
+        ("compiled.py", 'if self._mode != "never":', "if True:", "code that nobody wants"),
+    ),
+    *faults(
+        "dana/runtime",
+        "tests/runtime/test_designs.py -k seconds",
+        ("designs.py", "len(bound.nodes) > MANY_OPERATIONS", "False", "seconds without a word"),
+    ),
+    *faults(
+        "dana",
+        "tests/codesign/test_default.py",
+        ("codesign/default.py", "SURELY * fitting", "0 * fitting", "the first target is taken"),
+        ("codesign/default.py", "key=lambda one: one.cycles", "key=lambda one: -one.cycles", "the slowest first"),
+        ("compiler/place/forms.py", "rows[Section.TUPLE if", "rows[Section.EPOCH if", "merges cost nothing"),
+    ),
+    *faults(
+        "dana/runtime",
         "tests/runtime/test_explain.py -k 'why or measured'",
         (
             "why.py",
