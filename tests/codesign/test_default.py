@@ -17,17 +17,18 @@ ENOUGH = 1.03
 
 
 @pytest.mark.parametrize(
-    ("name", "extents"),
+    ("name", "extents", "most"),
     [
-        ("logistic", {"n": 54}),
-        ("linear", {"n": 700}),
-        ("softmax", {"n": 100, "k": 10}),
-        ("mlp", {"n": 64, "h": 32, "k": 10}),
-        ("kmeans", {"n": 20, "k": 8}),
-        ("lrmf", {"m": 50, "n": 40, "k": 10}),
+        ("logistic", {"n": 54}, 5),
+        ("linear", {"n": 700}, 8),
+        ("softmax", {"n": 100, "k": 10}, 5),
+        ("mlp", {"n": 64, "h": 32, "k": 10}, 5),
+        ("kmeans", {"n": 20, "k": 8}, 5),
+        ("lrmf", {"m": 50, "n": 40, "k": 10}, 5),
     ],
 )
-def test_no_division_is_faster(name: str, extents: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_division_is_faster(name: str, extents: dict[str, int], most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`most` drafts are made to find the one; of `linear` all divisions are within a twentieth of each other."""
     graph = compile_rule(rules.text(name)).hdfg
     plan = plan_of(graph.bind(extents))
     tuples = plan.batch_tuples(10_000)
@@ -45,4 +46,4 @@ def test_no_division_is_faster(name: str, extents: dict[str, int], monkeypatch: 
     monkeypatch.setattr(Draft, "of", counted)
     chosen = default._divide(plan, 10_000, {})
     assert default._cycles_per_tuple(chosen, tuples) <= (1 + default.AS_FAST) * ENOUGH * least
-    assert len(made) < 2 * len(WAYS)
+    assert len(made) <= most
