@@ -107,7 +107,6 @@ class Compiled:
         if self._begun is not None:
             self._epoch_seconds = time.perf_counter() - self._begun
             self._epochs -= 1
-            self._known.seconds += 0.0 if self.attached else self._epoch_seconds
         self._begun = time.perf_counter()
         self._start()
         if self.attached or self._epochs <= 0:
@@ -127,6 +126,8 @@ class Compiled:
 
     def after_epoch(self, notify: Notify) -> None:
         """Say so where the code was found to compute something else than the machine's program: that is our mistake."""
+        if self._begun is not None and not self.attached:
+            self._known.seconds += time.perf_counter() - self._begun
         if self._simulator.differs and not self._told:
             self._told = True
             notify(

@@ -84,10 +84,11 @@ def test_only_long_trainings_are_worth_it(monkeypatch: pytest.MonkeyPatch) -> No
 def test_short_trainings_pay_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one design: the third finds that the ones before took long enough, and the fourth the code of the third."""
     monkeypatch.setenv(compiled.VARIABLE, "never")
-    expected, _ = trained()
+    expected, _ = trained(1)
     monkeypatch.delenv(compiled.VARIABLE)
     trainer = MachineTrainer()
     made: list[compiled.Compiled] = []
+    spent: list[float] = []
     compile_ = compiled.Compiled._compile
 
     def counted(self: compiled.Compiled) -> None:
@@ -95,16 +96,17 @@ def test_short_trainings_pay_together(monkeypatch: pytest.MonkeyPatch) -> None:
         compile_(self)
 
     monkeypatch.setattr(compiled.Compiled, "_compile", counted)
+    monkeypatch.setattr(compiled, "WORTH_SECONDS", np.inf)
     for number in range(4):
         if number == 2:
-            for known in compiled._known.values():
-                known.seconds = compiled.WORTH_SECONDS
-        models, training = trained(trainer=trainer)
+            monkeypatch.setattr(compiled, "WORTH_SECONDS", spent[-1])
+        models, training = trained(1, trainer=trainer)
         assert models == expected
         assert len(made) == (number >= 2)
-        if number == 3:
-            assert has_code(training)
-    assert training._compiled is not None
+        assert training._compiled is not None
+        spent.append(training._compiled._known.seconds)
+    assert 0 < spent[0] < spent[1] <= spent[2] == spent[3]
+    assert has_code(training)
     code = training._compiled._known.code
     assert code is not None
     assert code.size <= compiled.KEPT
