@@ -151,6 +151,9 @@ def to_whole(
     match thing:
         case Constant(number=int(number)) if at_least <= number <= at_most:
             return number
+        case Constant(number=DimExpr() as dim) if str(dim) in context.extents:
+            extent = context.extents[str(dim)]
+            help_text = f"{extent} is only its default, which a training may change; write {extent} where it is fixed"
         case Constant(number=DimExpr()):
             help_text = "dims are known only when the rule meets a table; write a number"
         case Operation():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsl import compile_rule
+from dsl import Rule, compile_rule
 from dsl.hdfg.dims import Dim, add, evaluate, multiply, subtract, symbol
 from dsl.hdfg.graph import BindError
 from dsl.hdfg.text import graph_text, parse_graph
@@ -102,3 +102,9 @@ def test_an_extent_by_default_holds_until_somebody_says_otherwise() -> None:
         assert bound.extents == ()
     with pytest.raises(BindError, match="missing: n"):
         graph.bind({"k": 3})
+
+
+def test_the_default_of_a_dim_is_no_number_to_count_to() -> None:
+    text = "import dana\nn = dana.dim(4)\nfor i in range(n):\n    pass\n"
+    (found, *_) = Rule(text).diagnostics
+    assert found.help == "4 is only its default, which a training may change; write 4 where it is fixed"
