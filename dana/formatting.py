@@ -18,8 +18,8 @@ LINE_LENGTH = 120
 """Columns of a line, as the rules that come along have them."""
 
 
-def formatted(text: str, *, filename: str, line_length: int = LINE_LENGTH) -> str:
-    """Lay a rule out.
+def formatted(text: str, *, filename: str, line_length: int = LINE_LENGTH, modules: str = "") -> str:
+    """Lay a rule out; `modules` are those that it imports, which stay as they are (`dana.rulefile.modules_beside`).
 
     Raises
     ------
@@ -28,14 +28,14 @@ def formatted(text: str, *, filename: str, line_length: int = LINE_LENGTH) -> st
     SetupError
         ruff is not installed.
     """
-    before = _meaning(text, filename)
+    before = _meaning(text + modules, filename)
     if find_spec("ruff") is None:
         raise SetupError("dana fmt needs the package ruff, which is not installed: pip install 'dana-db[fmt]'")
     command = [sys.executable, "-m", "ruff", "format", "--isolated", "--line-length", str(line_length), "-"]
     ran = subprocess.run(command, input=text, capture_output=True, encoding="utf-8", check=False)
     if ran.returncode:
         raise InternalError(f"ruff cannot format {filename}, which is a rule: {ran.stderr.strip()}")
-    if _meaning(ran.stdout, filename) != before:
+    if _meaning(ran.stdout + modules, filename) != before:
         raise InternalError(f"{filename} would mean something else when it is formatted; it is left as it is")
     return ran.stdout
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from dana.trainable import TrainableRule
 
 
-def read_rule(file: str | PathLike[str]) -> str:
-    """Text of a rule file.
+def read_text(file: str | PathLike[str]) -> str:
+    """Text of a file, alone.
 
     Raises
     ------
@@ -30,6 +30,43 @@ def read_rule(file: str | PathLike[str]) -> str:
         raise UsageError(f"cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise UsageError(f"{file} must be UTF-8 text; byte {error.start} is not") from None
+
+
+def read_rule(file: str | PathLike[str]) -> str:
+    """Text of a rule file, with the modules behind it that it imports from its folder (`modules_beside`).
+
+    Raises
+    ------
+    UsageError
+        A file cannot be read, or is not UTF-8.
+    """
+    text = read_text(file)
+    return text + modules_beside(text, Path(file).parent)
+
+
+def modules_beside(text: str, folder: Path) -> str:
+    """What a rule's text imports from a folder, and what that imports, as `dsl.sections` has it; often nothing.
+
+    A module that is not there, or lies elsewhere by a link, is left out: the rule's check says so, with the line.
+    """
+    from dsl.sections import section, sections
+    from dsl.source import Source
+    from dsl.syntax.imports import imported
+    from dsl.syntax.parser import parse
+
+    texts = sections(text)
+    added: dict[str, str] = {}
+    waiting = list(texts.values())
+    while waiting:
+        names = imported(parse(Source(text=waiting.pop(), filename="<rule>"))[0].body)
+        for name in names:
+            path = folder / f"{name}.py"
+            here = name.isidentifier() and path.is_file() and path.resolve().parent == folder.resolve()
+            if here and name not in texts and name not in added and name != "dana":
+                added[name] = read_text(path)
+                waiting.append(added[name])
+    made = "".join(section(name, one) for name, one in added.items())
+    return "\n" + made if made and text and not text.endswith("\n") else made
 
 
 def load(file: str | PathLike[str]) -> TrainableRule:

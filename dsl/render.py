@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from dsl.diagnostics import Diagnostic
+from dsl.sections import place
 from dsl.source import Source, Span
 
 WINDOW = 100
@@ -35,19 +36,22 @@ def render_one(diagnostic: Diagnostic, source: Source) -> str:
     out = [f"{diagnostic.severity}[{diagnostic.code}]: {diagnostic.title}"]
     marks = [_Mark(diagnostic.span, diagnostic.label, "^")] if diagnostic.span else []
     marks += [_Mark(note.span, note.message, "-") for note in diagnostic.notes if note.span]
-    shift = source.first_line - 1
-    gutter = max((len(str(mark.span.line + shift)) for mark in marks), default=1)
+    places = [place(source, mark.span.line) for mark in marks]
+    gutter = max((len(str(line)) for _, line in places), default=1)
     blank = " " * gutter
-    place = f":{diagnostic.span.line + shift}:{diagnostic.span.column}" if diagnostic.span else ""
-    out.append(f"{blank}--> {source.filename}{place}")
-    for previous, mark in zip([None, *marks], marks, strict=False):
+    file, number = places[0] if diagnostic.span else (source.filename, 0)
+    out.append(f"{blank}--> {file}" + (f":{number}:{diagnostic.span.column}" if diagnostic.span else ""))
+    for previous, mark, (home, number) in zip([None, *marks], marks, places, strict=False):
         line = source.lines[mark.span.line - 1] if mark.span.line <= len(source.lines) else ""
         shown, first, last = _window(line, mark.span)
+        if home != file:
+            file = home
+            out.append(f"{blank}::: {file}:{number}:{mark.span.column}")
         if previous is None:
             out.append(f"{blank} |")
         # a line that the window shows differently must be shown again
         if previous is None or previous.span.line != mark.span.line or len(line) > WINDOW:
-            out.append(f"{mark.span.line + shift:>{gutter}} | {_printable(shown)}".rstrip())
+            out.append(f"{number:>{gutter}} | {_printable(shown)}".rstrip())
         carets = mark.sign * max(1, _width(shown[first:last]))
         out.append(f"{blank} | {' ' * _width(shown[:first])}{carets} {mark.text}".rstrip())
     remarks = [("expected", diagnostic.expected), ("found", diagnostic.found)]

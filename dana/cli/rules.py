@@ -78,14 +78,14 @@ def run_check(options: argparse.Namespace) -> int:
 def run_fmt(options: argparse.Namespace) -> int:
     """Format every file; print those that change, and the reports of those that are no rules on stderr."""
     from dana.formatting import formatted
-    from dana.rulefile import read_rule
+    from dana.rulefile import modules_beside, read_text
     from dsl import RuleError
 
     code = 0
     for file in options.files:
-        text = read_rule(file)
+        text = read_text(file)
         try:
-            made = formatted(text, filename=str(file))
+            made = formatted(text, filename=str(file), modules=modules_beside(text, file.parent))
         except RuleError as error:
             print(printable(str(error), lines=True), file=sys.stderr)
             code = FAILED

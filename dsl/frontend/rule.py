@@ -6,6 +6,7 @@ Must not: do a stage's work itself.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 from dsl.diagnostics import Diagnostic, Diagnostics, RuleError
@@ -13,11 +14,12 @@ from dsl.hdfg.dims import shape_text
 from dsl.hdfg.graph import Graph
 from dsl.lower import lower
 from dsl.render import render
+from dsl.sections import sections
 from dsl.semantics.check import check
 from dsl.semantics.program import Checked
 from dsl.source import Source
 from dsl.syntax import ast
-from dsl.syntax.parser import parse
+from dsl.syntax.parser import parse, too_large
 
 
 class Rule:
@@ -50,22 +52,28 @@ class Rule:
         return f"<Rule {self.name}({', '.join(shown)}) of {self.source.filename}>"
 
     @cached_property
-    def _parsed(self) -> tuple[ast.Module, tuple[Diagnostic, ...]]:
-        return parse(self.source)
+    def _parsed(self) -> tuple[dict[str, ast.Module], tuple[Diagnostic, ...]]:
+        if large := too_large(self.source):
+            return {"": ast.Module(body=())}, (large,)
+        parts = sections(self.source.text)
+        read = {name: parse(replace(self.source, text=text)) for name, text in parts.items()}
+        found = tuple(one for _, errors in read.values() for one in errors)
+        return {name: module for name, (module, _) in read.items()}, found
 
     @cached_property
     def _elaborated(self) -> tuple[Checked | None, Diagnostics]:
-        module, found = self._parsed
+        modules, found = self._parsed
+        module = modules[""]
         diagnostics = Diagnostics()
         diagnostics.extend(found)
         # a text of which nothing was read has no further errors worth reporting
-        checked = check(module, diagnostics) if module.body or not found else None
+        checked = check(module, diagnostics, modules) if module.body or not found else None
         return checked, diagnostics
 
     @property
     def ast(self) -> ast.Module:
         """The syntax tree; lines with errors are `Broken` statements."""
-        return self._parsed[0]
+        return self._parsed[0][""]
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:

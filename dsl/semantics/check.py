@@ -6,6 +6,8 @@ Must not: raise for bad rules.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dsl.diagnostics import Diagnostics
 from dsl.limits import MAX_VALUES
 from dsl.semantics.context import Context, GiveUp
@@ -16,11 +18,14 @@ from dsl.semantics.warnings import warn
 from dsl.syntax import ast
 
 
-def check(module: ast.Module, diagnostics: Diagnostics) -> Checked | None:
-    """Elaborate a rule; findings are added to `diagnostics`, which may hold syntax errors already."""
+def check(module: ast.Module, diagnostics: Diagnostics, own: Mapping[str, ast.Module] | None = None) -> Checked | None:
+    """Elaborate a rule; findings are added to `diagnostics`, which may hold syntax errors already.
+
+    `own` are the rule's own modules by name.
+    """
     context = Context(diagnostics=diagnostics)
     try:
-        checked = _elaborate(context, module)
+        checked = _elaborate(context, module, own or {})
     except GiveUp:
         return None
     if checked is not None:
@@ -28,9 +33,9 @@ def check(module: ast.Module, diagnostics: Diagnostics) -> Checked | None:
     return checked
 
 
-def _elaborate(context: Context, module: ast.Module) -> Checked | None:
+def _elaborate(context: Context, module: ast.Module, own: Mapping[str, ast.Module]) -> Checked | None:
     try:
-        Statements(context).run_module(module)
+        Statements(context, own).run_module(module)
     except TooManyValues as error:
         context.report(
             "E607",

@@ -152,10 +152,9 @@ def to_whole(
         case Constant(number=int(number)) if at_least <= number <= at_most:
             return number
         case Constant(number=DimExpr() as dim) if str(dim) in context.extents:
-            default = context.extents[str(dim)]
+            extent = context.extents[str(dim)]
             help_text = (
-                f"a training may choose {dim}, and what depends on it here is fixed before: write {dim} = {default} in "
-                f"place of dana.dim({default})"
+                f"a training may choose {dim}, {extent} is its default; where it is fixed write {dim} = {extent}"
             )
         case Constant(number=DimExpr()):
             help_text = "dims are known only when the rule meets a table; write a number"

@@ -152,8 +152,8 @@ class Expressions:
                 return library_object(name)
             case Namespace() if f"dana.{name}" in MODULES:
                 return self._load(f"dana.{name}")
-            case Module() if name in owner.functions:
-                return owner.functions[name]
+            case Module() if name in owner.offered:
+                return owner.offered[name]
             case Algorithm() if name in METHODS:
                 return Method(owner, name)
             case Operation() if name == "T":
@@ -161,7 +161,7 @@ class Expressions:
             case Namespace():
                 title, known, prefix = f"dana has no {name!r}", tuple(FUNCTIONS), "dana."
             case Module():
-                title, known, prefix = f"{owner.name} has no {name!r}", tuple(owner.functions), ""
+                title, known, prefix = f"{owner.name} has no {name!r}", tuple(owner.offered), ""
             case Algorithm():
                 title, known, prefix = f"an algo has no method {name!r}", tuple(METHODS), f"{owner.name}."
             case _:
@@ -379,8 +379,8 @@ class Expressions:
         scope.names.update(function.defaults)
         scope.names.update({name: argument.value for name, argument in bound.items()})
         module = function.scope.module
-        # what goes wrong inside a module is shown where the rule calls it
-        body = node.body if module is None else moved(node.body, span)
+        # what goes wrong inside a module of ours is shown where the rule calls it
+        body = moved(node.body, span) if module in MODULES else node.body
         self.context.calls.append(Call(span=span, module=module, name=node.name))
         try:
             return self._run_body(body, scope)

@@ -1,20 +1,23 @@
 """Imports: what `import` and `from … import` bind.
 
 Comes in: import statements and the scope they stand in. Goes out: names bound; modules of functions run, once for a
-rule. Must not: know any module but `dana` and those of `dsl.semantics.modules`.
+rule. Must not: know any module but `dana`, those of `dsl.semantics.modules` and the rule's own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 
 from dsl.diagnostics import did_you_mean
 from dsl.semantics.context import Context
-from dsl.semantics.library import ELSEWHERE, FAMILIAR_WORDS, NAMES
+from dsl.semantics.library import ELSEWHERE, FAMILIAR_WORDS, NAMES, PYTHON_WORDS
 from dsl.semantics.modules import MODULES, import_of, statements
 from dsl.semantics.objects import POISON, AllTuples, Builtin, Module, Namespace, Object, Scope
 from dsl.source import Span
 from dsl.syntax import ast
+
+OWN = "a module of your own is a file beside the rule's, or a part of its text below a line # %% module name"
 
 Run = Callable[[tuple[ast.Statement, ...], Scope], None]
 
@@ -33,18 +36,26 @@ class Imports:
         State of the elaboration.
     run
         Runs statements in a scope.
+    own
+        The rule's own modules; the rule itself is "".
     """
 
-    def __init__(self, context: Context, run: Run) -> None:
+    def __init__(self, context: Context, run: Run, own: Mapping[str, ast.Module]) -> None:
         self.context = context
         self._run = run
+        self._own = {name: module.body for name, module in own.items() if name not in ("", "dana")}
+        self._known = (*MODULES, *self._own)
+        self._running: list[str] = []
         self._modules: dict[str, Module] = {}
 
     def module(self, name: str) -> Module:
-        """Return a module of `MODULES`; its functions are elaborated where they are called."""
+        """Return a module of `MODULES`, or of the rule's own; its functions are elaborated where they are called."""
         if name not in self._modules:
             scope = Scope(module=name)
-            self._run(statements(name), scope)
+            scope.names["range"] = Builtin("range")
+            self._running.append(name)
+            self._run(self._own[name] if name in self._own else statements(name), scope)
+            self._running.pop()
             self._modules[name] = Module(name, scope)
         return self._modules[name]
 
@@ -60,19 +71,21 @@ class Imports:
         first = alias.bound.split(".")[0]
         if alias.name == "dana" or (alias.name in MODULES and alias.bound == alias.name):
             scope.names[first] = Namespace()
-        elif alias.name in MODULES:
+        elif alias.name in self._known and not self._cyclic(alias.name, alias.span):
             scope.names[first] = self.module(alias.name)
         else:
             scope.names[first] = POISON
-            self._report_module(alias.name, alias.span)
+            if alias.name not in self._running:
+                self._report_module(alias.name, alias.span)
 
     def _from_import(self, statement: ast.FromImport, scope: Scope) -> None:
         if statement.module == "dana":
             offered: dict[str, Object] = {name: library_object(name) for name in NAMES}
-        elif statement.module in MODULES:
-            offered = dict(self.module(statement.module).functions)
+        elif statement.module in self._known and not self._cyclic(statement.module, statement.span):
+            offered = dict(self.module(statement.module).offered)
         else:
-            self._report_module(statement.module, statement.span)
+            if statement.module not in self._running:
+                self._report_module(statement.module, statement.span)
             scope.names.update({alias.bound: POISON for alias in statement.aliases or ()})
             return
         if statement.aliases is None:
@@ -93,14 +106,27 @@ class Imports:
                     help=_familiar(alias.name) or did_you_mean(alias.name, offered),
                 )
 
+    def _cyclic(self, name: str, span: Span) -> bool:
+        """Whether a module is being run already, which is reported."""
+        if name in self._running:
+            self.context.report(
+                "E202",
+                f"{name} imports itself: {' imports '.join((*self._running, name))}",
+                span,
+                label="while it is being imported",
+                help="put what both modules need into a third one",
+            )
+        return name in self._running
+
     def _report_module(self, name: str, span: Span) -> None:
+        is_python = name.split(".")[0] in {*PYTHON_WORDS, *sys.stdlib_module_names}
         self.context.report(
             "E202",
             f"{name} cannot be imported into a rule",
             span,
             label="not available in rules",
-            expected=" or ".join(("dana", *MODULES)),
-            help=did_you_mean(name, MODULES) or ELSEWHERE,
+            expected=" or ".join(("dana", *self._known)),
+            help=did_you_mean(name, self._known) or (ELSEWHERE if is_python else OWN),
         )
 
 

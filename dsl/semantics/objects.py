@@ -117,10 +117,12 @@ class Module:
     scope: Scope
 
     @property
-    def functions(self) -> dict[str, RuleFunction]:
-        """What can be imported from it."""
+    def offered(self) -> dict[str, Object]:
+        """What can be imported from it: functions and constants."""
         found = {name: thing for name, thing in self.scope.names.items() if not name.startswith("_")}
-        return {name: thing for name, thing in found.items() if isinstance(thing, RuleFunction)}
+        return {
+            name: thing for name, thing in found.items() if isinstance(thing, RuleFunction | Constant | Text | Items)
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ Comes in: AST statements. Goes out: a filled `Context`. Must not: evaluate expre
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeGuard
 
@@ -17,6 +18,7 @@ from dsl.semantics.arguments import Argument
 from dsl.semantics.context import Context
 from dsl.semantics.expressions import Expressions
 from dsl.semantics.imports import Imports
+from dsl.semantics.modules import MODULES
 from dsl.semantics.objects import (
     POISON,
     Algorithm,
@@ -50,9 +52,9 @@ LEAF_OPS = {
 class Statements:
     """Runs statements against a context."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, own: Mapping[str, ast.Module]) -> None:
         self.context = context
-        self._imports = Imports(context, self._run)
+        self._imports = Imports(context, self._run, own)
         self.expressions = Expressions(context, self._run_function, self._imports.module)
         self._functions: list[RuleFunction] = []
 
@@ -209,12 +211,13 @@ class Statements:
         if kind == "state":
             return self._declare_state(name, declaration)
         if not scope.top_level or context.calls:
+            home = "function" if scope.module is None else "module"
             return context.report(
                 "E206",
-                f"a {kind} is declared inside a function",
+                f"a {kind} is declared inside a {home}",
                 declaration.span,
-                label="inside a function",
-                expected="a statement that belongs to no function",
+                label=f"inside a {home}",
+                expected=f"a statement that belongs to no {home}",
                 help="declare it outside and pass it as an argument",
             )
         if name.id in context.declared:
@@ -342,7 +345,7 @@ class Statements:
             self._run_rule(node, defaults, scope)
             return
         function = RuleFunction(node, scope, defaults)
-        if scope.module is None:
+        if scope.module not in MODULES:
             self._functions.append(function)
         scope.names[node.name] = function
 

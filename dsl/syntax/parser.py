@@ -47,15 +47,18 @@ def parse(source: Source) -> tuple[ast.Module, tuple[Diagnostic, ...]]:
     Module, tuple of Diagnostic
         The statements, broken lines included, and what is wrong with the text.
     """
-    size = len(source.text.encode("utf-8", "surrogatepass"))
-    if size > MAX_SOURCE_BYTES:
-        return ast.Module(body=()), (_too_large(size),)
+    if large := too_large(source):
+        return ast.Module(body=()), (large,)
     tokens = list(grammar().lex(source.text))
     lines, diagnostics = lay_out(tokens, source)
     return ast.Module(body=_parse_lines(lines, diagnostics)), tuple(diagnostics)
 
 
-def _too_large(size: int) -> Diagnostic:
+def too_large(source: Source) -> Diagnostic | None:
+    """Return what is wrong with the text's length, if anything."""
+    size = len(source.text.encode("utf-8", "surrogatepass"))
+    if size <= MAX_SOURCE_BYTES:
+        return None
     return Diagnostic(
         code="E601",
         title="the rule text is too large",

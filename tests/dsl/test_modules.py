@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from argparse import Namespace
+from pathlib import Path
 
 import pytest
 
+from dana.cli.rules import run_check
+from dana.formatting import formatted
+from dana.rulefile import modules_beside, read_rule
 from dsl import Rule, compile_rule
 from dsl.hdfg.graph import Graph
 from dsl.hdfg.text import graph_text, parse_graph
+from dsl.limits import MAX_SOURCE_BYTES
 
 HEAD = "import dana\nn = dana.dim()\nw = dana.model([n])\nb = dana.model()\nx = dana.input([n])\n"
 ALGO = 'rule = dana.algo(w, b, x)\ng = rule.merge(x, 8, "+")\n'
@@ -116,3 +122,59 @@ def test_no_other_module_can_be_read() -> None:
 
 def compile_module(name: str) -> bool:
     return not Rule(f"from {name} import f\n{HEAD}{ALGO}rule.setModel(w, g)\n").diagnostics
+
+
+HELPERS = "from shared import KEEP\ndef smooth(old, new):\n    return KEEP * old + (1 - KEEP) * new\n"
+USES = f"import helpers\nfrom shared import KEEP\n{HEAD}{ALGO}rule.setModel(w, helpers.smooth(w, KEEP * g))\n"
+
+
+def laid(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text)
+    return folder / "rule.py"
+
+
+def test_a_rule_imports_the_files_beside_it_and_its_text_then_stands_alone(tmp_path: Path) -> None:
+    file = laid(tmp_path, rule=USES, helpers=HELPERS, shared="KEEP = 0.75\n", other="nobody imports this")
+    text = read_rule(file)
+    assert "nobody" not in text
+    functions = HELPERS.partition("\n")[2]
+    written = f"KEEP = 0.75\n{functions}{HEAD}{ALGO}rule.setModel(w, smooth(w, KEEP * g))\n"
+    assert graph_text(compile_rule(text).hdfg, spans=False) == graph_text(compile_rule(written).hdfg, spans=False)
+    assert run_check(Namespace(files=[file])) == 0
+    assert formatted(USES, filename="rule.py", modules=modules_beside(USES, tmp_path)).startswith("import helpers")
+
+
+@pytest.mark.parametrize(
+    ("helpers", "said"),
+    [
+        ("def smooth(a, b):\n    return a + missing\n", "helpers.py:2:16"),
+        ("def smooth(a, b):\n    return a +\n", "helpers.py:2:"),
+        ("\nv = dana.model()\ndef smooth(a, b):\n    return a\n", "helpers.py:2:"),
+        ("import dana\nv = dana.model()\ndef smooth(a, b):\n    return a\n", "declared inside a module"),
+        ("import shared\ndef smooth(a, b):\n    return a\n", "helpers imports shared imports helpers"),
+    ],
+)
+def test_errors_in_a_module_name_its_file_and_line(tmp_path: Path, helpers: str, said: str) -> None:
+    file = laid(tmp_path, rule=USES, helpers=helpers, shared="import helpers\nKEEP = 0.5\n")
+    rule = Rule(read_rule(file), filename=str(file))
+    if "imports" not in said:
+        (tmp_path / "shared.py").write_text("KEEP = 0.5\n")
+        rule = Rule(read_rule(file), filename=str(file))
+    assert said in rule.report
+
+
+def test_a_module_cannot_lie_outside_the_rule_s_folder(tmp_path: Path) -> None:
+    (tmp_path / "secret.py").write_text("KEEP = 1\n")
+    (inner := tmp_path / "inner").mkdir()
+    (inner / "helpers.py").symlink_to(tmp_path / "secret.py")
+    for line in ("from helpers import KEEP", "from ..secret import KEEP", "import inner.secret"):
+        assert modules_beside(f"{line}\n", inner) == ""
+    rule = Rule(f"from helpers import KEEP\n{HEAD}{ALGO}rule.setModel(w, KEEP * g)\n")
+    assert "a file beside the rule's" in rule.report
+
+
+def test_the_limit_of_a_text_holds_for_all_modules_together(tmp_path: Path) -> None:
+    half = "#" * (MAX_SOURCE_BYTES // 2)
+    file = laid(tmp_path, rule=USES, helpers=f"{HELPERS}{half}", shared=f"KEEP = 0.75\n{half}")
+    assert [one.code for one in Rule(read_rule(file)).diagnostics] == ["E601"]
