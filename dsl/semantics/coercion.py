@@ -153,9 +153,7 @@ def to_whole(
             return number
         case Constant(number=DimExpr() as dim) if str(dim) in context.extents:
             extent = context.extents[str(dim)]
-            help_text = (
-                f"a training may choose {dim}, {extent} is its default; where it is fixed write {dim} = {extent}"
-            )
+            help_text = f"a training may choose {dim}, {extent} by default; write {dim} = {extent} where it is fixed"
         case Constant(number=DimExpr()):
             help_text = "dims are known only when the rule meets a table; write a number"
         case Operation():
