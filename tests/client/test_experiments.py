@@ -31,24 +31,24 @@ def db(pg_uri: str) -> Iterator[Connection]:
             "ALTER TABLE small ADD side text; UPDATE small SET side = CASE WHEN x1 > 0 THEN 'a' ELSE 'b' END"
         )
         client = Connection(session)
-        client.create_rule("trials", dana.load(PAPER / "logistic.py"))
+        client.create_rule("attempts", dana.load(PAPER / "logistic.py"))
         yield client
         session.execute("DROP SCHEMA experiments CASCADE")
         session.execute(
-            "SELECT dana_drop_model(name) FROM (SELECT DISTINCT name FROM dana.model WHERE rule = 'trials') m"
+            "SELECT dana_drop_model(name) FROM (SELECT DISTINCT name FROM dana.model WHERE rule = 'attempts') m"
         )
-        client.drop_rule("trials")
+        client.drop_rule("attempts")
 
 
 def test_groups(db: Connection) -> None:
-    found = db.train_groups("trials", "small", group_by=["side"], features=FEATURES, label="y", model="m", epochs=2)
+    found = db.train_groups("attempts", "small", group_by=["side"], features=FEATURES, label="y", model="m", epochs=2)
     assert [(one.key, one.model, one.epochs, one.error) for one in found] == [
         ({"side": "a"}, "m[a]", 2, None),
         ({"side": "b"}, "m[b]", 2, None),
     ]
     assert sum(one.tuples or 0 for one in found) == 569
     failed = db.train_groups(
-        "trials", "small", group_by=["side"], features=FEATURES, label="y", filter="y > 1 OR side = 'a'"
+        "attempts", "small", group_by=["side"], features=FEATURES, label="y", filter="y > 1 OR side = 'a'"
     )
     assert [one.error for one in failed] == [None]
 
@@ -67,26 +67,26 @@ def test_weights(db: Connection) -> None:
 
 def test_cross_validation_and_search(db: Connection) -> None:
     folds = db.cross_validate(
-        "trials", "small", folds=3, features=FEATURES, label="y", metrics=["auc"], hyper={"lr": 0.2}
+        "attempts", "small", folds=3, features=FEATURES, label="y", metrics=["auc"], hyper={"lr": 0.2}
     )
     assert [one.fold for one in folds] == ["1", "2", "3", "mean", "deviation"]
     assert sum(one.tested or 0 for one in folds) == 569
     assert 0.5 < folds[3].metrics["auc"] <= 1
     grid = {"lr": [0.001, 0.1, 0.2]}
-    points = db.search("trials", "small", grid=grid, metric="auc", folds=3, features=FEATURES, label="y", keep="best")
+    points = db.search("attempts", "small", grid=grid, metric="auc", folds=3, features=FEATURES, label="y", keep="best")
     assert [one.rank for one in points] == sorted(one.rank or 0 for one in points)
     tried = next(one for one in points if one.hyper == {"lr": 0.2})
     assert tried.score == pytest.approx(folds[3].metrics["auc"])
     assert db.parameters("best")["w"].shape == (3,)
     query = {"query": "SELECT * FROM small", "key": "x1"}
-    points = db.search("trials", grid=[{"lr": 0.1}, {}], test_size=0.3, features=FEATURES, label="y", **query)  # type: ignore[arg-type]
+    points = db.search("attempts", grid=[{"lr": 0.1}, {}], test_size=0.3, features=FEATURES, label="y", **query)  # type: ignore[arg-type]
     assert len(points) == 2
 
 
 def test_what_users_named_is_no_markup(db: Connection, pg_uri: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Brackets in names are shown, and style nothing."""
     db.session.execute('CREATE TABLE "[red]small[/]" AS SELECT * FROM small')
-    job = db.start("train", "trials", '"[red]small[/]"', features=FEATURES, label="y", model="[bold]m[/bold]")
+    job = db.start("train", "attempts", '"[red]small[/]"', features=FEATURES, label="y", model="[bold]m[/bold]")
     assert db.wait(job, 60).state == "done"
     assert main(["jobs", "--dsn", pg_uri]) == OK
     printed = capsys.readouterr().out
@@ -115,18 +115,18 @@ def test_sequences_and_numpys_numbers_are_arguments() -> None:
 
 
 def test_jobs(db: Connection, pg_uri: str, capsys: pytest.CaptureFixture[str]) -> None:
-    job = db.start("train", "trials", "small", features=FEATURES, label="y", hyper={"lr": 0.5}, nulls=0)
+    job = db.start("train", "attempts", "small", features=FEATURES, label="y", hyper={"lr": 0.5}, nulls=0)
     done = db.wait(job, 60)
     assert (done.state, done.message) == ("done", None)
     assert done.result is not None
-    assert done.result[0]["model"] == "trials"
+    assert done.result[0]["model"] == "attempts"
     wrong = db.wait(
-        db.start("search", "trials", "small", grid={"lr": ["x"]}, training={"features": FEATURES, "label": "y"})
+        db.start("search", "attempts", "small", grid={"lr": ["x"]}, training={"features": FEATURES, "label": "y"})
     )
     assert (wrong.state, wrong.sqlstate) == ("failed", "22000")
     assert [one.id for one in db.jobs()[:2]] == [wrong.id, job]
     assert db.cancel(job) is False
-    long = db.start("train", "trials", "small", features=FEATURES, label="y", epochs=100_000, patience=0)
+    long = db.start("train", "attempts", "small", features=FEATURES, label="y", epochs=100_000, patience=0)
     assert db.wait(long, 0).state in ("queued", "running")
     assert main(["jobs", "--dsn", pg_uri, "--cancel", str(long)]) == OK
     assert "57014" in capsys.readouterr().out
@@ -139,16 +139,16 @@ def test_the_commands(db: Connection, pg_uri: str, capsys: pytest.CaptureFixture
     common = ["--dsn", pg_uri, "--features", "x1,x2,x3", "--label", "y"]
     table = "experiments.small"
     grid = ["--try", "lr=0.001,0.1", "--metric", "auc", "--test-size", "0.3", "--keep", "best"]
-    assert main(["search", "trials", table, *grid, *common]) == OK
+    assert main(["search", "attempts", table, *grid, *common]) == OK
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["rank", "lr", "score", "±", "deviation"]
     points = db.search(
-        "trials", "small", grid={"lr": [0.001, 0.1]}, metric="auc", test_size=0.3, features=FEATURES, label="y"
+        "attempts", "small", grid={"lr": [0.001, 0.1]}, metric="auc", test_size=0.3, features=FEATURES, label="y"
     )
     assert [line.split()[:3] for line in lines[1:]] == [
         [str(one.rank), f"{one.hyper['lr']:g}", f"{one.score:.6g}"] for one in points
     ]
     assert db.parameters("best")["w"].shape == (3,)
-    assert main(["train", "trials", table, "--background", *common]) == OK
+    assert main(["train", "attempts", table, "--background", *common]) == OK
     job = int(capsys.readouterr().out.split()[1])
     assert db.wait(job).state == "done"
