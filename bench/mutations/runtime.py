@@ -122,8 +122,8 @@ RUNTIME = (
     *faults(
         "dana/runtime",
         "tests/runtime/test_compiled.py -k pay_together",
-        ("compiled.py", "self._known.seconds + self._epochs", "self._epochs", "short trainings each for itself"),
-        ("compiled.py", "self._known.code = self._code", "pass", "the next training makes its code anew"),
+        ("compiled.py", "self._past.seconds + self._epochs", "self._epochs", "short trainings each for itself"),
+        ("compiled.py", "self._past.code = self._code", "pass", "the next training makes its code anew"),
         ("compiled.py", 'if self._mode != "never":', "if True:", "code that nobody wants"),
     ),
     *faults(

@@ -13,7 +13,7 @@ from math import ceil, inf, prod
 from typing import Any
 
 from dana.compiler import Binding, compile_bundle
-from dana.compiler.fit import draft_for, group_for, in_rounds, least_group, power_of_two
+from dana.compiler.fit import CLEARLY, draft_for, group_for, in_rounds, least_group, power_of_two
 from dana.compiler.passes import PLACED, TARGET, Draft, Results, plan_of, run
 from dana.compiler.place.rows import place_inputs
 from dana.compiler.place.sections import Plan
@@ -191,7 +191,7 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
                 break
             lanes = sketch.target.lanes
             try:
-                draft = _roomy(plan, sketch, max_tuples, given, reorder=reorder, at_most=fitting)
+                draft = _roomy(plan, sketch, max_tuples, given, reorder=reorder, best=fitting)
             except LoopLimit as error:
                 limit = error
                 continue
@@ -200,8 +200,9 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
         if any(not way[0] for way in found):
             break
     if not found:
+        widest = max(clusters for _, clusters in (*ways, *more))
         raise DoesNotFit(
-            f"rule {plan.graph.name!r} is too large for {ways[-1][1]} clusters: {limit}",
+            f"rule {plan.graph.name!r} is too large for {widest} clusters: {limit}",
             hint="Use models of fewer elements.",
         )
     oversized, _, _, draft = min(found, key=lambda option: option[:3])
@@ -215,10 +216,9 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
     for slower in DIVIDE_INTERVALS if "divide_interval" not in given else ():
         if slower == interval or _divisions(draft, tuples) * (slower - interval) > AS_FAST * least:
             continue
-        sketch = _sketched(plan, replace(draft.target, divide_interval=slower), max_tuples, given, draft.target.group)
         # with shards or without, as the faster unit: nobody asks again
-        shared = bool(draft.shards.of)
-        other = _roomy(plan, sketch, max_tuples, given, sharded=shared, reorder=reorder, at_most=0)
+        target, shared = replace(draft.target, divide_interval=slower), bool(draft.shards.of)
+        other = draft_for(plan, target, sharded=shared, reorder=reorder, close=lambda draft: False)
         if _cycles_per_tuple(other, tuples) <= (1 + AS_FAST) * least:
             return other
     return draft
@@ -263,15 +263,12 @@ class Sketch:
     cycles: float
 
 
-def _sketched(
-    plan: Plan, target: Target, max_tuples: int, given: Mapping[str, int], group: int | None = None
-) -> Sketch:
-    """With rounds of `group` tuples of a thread, or of as many as tuple memory may hold."""
+def _sketched(plan: Plan, target: Target, max_tuples: int, given: Mapping[str, int]) -> Sketch:
+    """With rounds of as many tuples as tuple memory may hold."""
     tuples = plan.batch_tuples(max_tuples)
-    if group is None:
-        rows = place_inputs(plan.graph, target.lanes).rows
-        group = group_for(rows, tuples, threads=target.threads, tuple_depth=given.get("tuple_depth", _depth(rows)))
-        group = max(least_group(plan, tuples), min(group, given.get("index_depth", group)) if plan.indexed else group)
+    rows = place_inputs(plan.graph, target.lanes).rows
+    group = group_for(rows, tuples, threads=target.threads, tuple_depth=given.get("tuple_depth", _depth(rows)))
+    group = max(least_group(plan, tuples), min(group, given.get("index_depth", group)) if plan.indexed else group)
     target = in_rounds(plan, target, group, max_tuples=max_tuples)
     passes = [one for one in TARGET if one.name in (*PLACED, "shards")]
     made = run(passes, {"plan": plan, "target": target, "sharded": True})
@@ -282,36 +279,30 @@ def _sketched(
 
 
 def _roomy(
-    plan: Plan,
-    sketch: Sketch,
-    max_tuples: int,
-    given: Mapping[str, int],
-    *,
-    sharded: bool = True,
-    reorder: bool,
-    at_most: float = inf,
+    plan: Plan, sketch: Sketch, max_tuples: int, given: Mapping[str, int], *, reorder: bool, best: float = inf
 ) -> Draft:
     """The rule in rounds as large as the memory that a machine is given by itself, or by the user, holds.
 
     Parameters
     ----------
-    sharded, reorder
-        As `draft_for` takes them.
-    at_most
-        Cycles of a tuple beyond which the draft is of no use.
+    best
+        Cycles of a tuple that another target takes.
     """
     tuples, target, placed = plan.batch_tuples(max_tuples), sketch.target, sketch.placed
     least, group = least_group(plan, tuples), sketch.target.group
     most = given.get("scratch_depth", min(ROUND_ROWS, MAX_WORDS // target.lanes))
+
+    def close(draft: Draft) -> bool:
+        """What takes too much memory with shards takes as much without."""
+        fits = draft.target.group == least or draft.memory.rows <= most
+        return fits and (1 - CLEARLY) * _cycles_per_tuple(draft, tuples) <= best
+
     while True:
-        # what takes too much memory with shards takes as much without
-        room = inf if group == least else most
         try:
-            draft = draft_for(
-                plan, target, sharded=sharded, reorder=reorder, at_most=at_most * tuples, rows=room, placed=placed
-            )
-            if group == least or draft.memory.rows <= most or _cycles_per_tuple(draft, tuples) > at_most > 0:
-                return draft  # smaller rounds take more cycles
+            draft = draft_for(plan, target, reorder=reorder, close=close, placed=placed)
+            # smaller rounds take more cycles
+            if group == least or draft.memory.rows <= most or _cycles_per_tuple(draft, tuples) > best:
+                return draft
         except LoopLimit:
             if group == least:
                 raise

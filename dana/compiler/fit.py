@@ -6,8 +6,8 @@ for nothing less says how many rows and instructions they take.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from math import inf
 
 from dana.compiler.passes import Draft, Results
 from dana.compiler.place.rows import place_inputs
@@ -36,8 +36,7 @@ def draft_for(
     *,
     sharded: bool = True,
     reorder: bool = True,
-    at_most: float = inf,
-    rows: float = inf,
+    close: Callable[[Draft], bool] = lambda draft: True,
     placed: Results | None = None,
 ) -> Draft:
     """Compile for a target; only the fields of instructions bound it.
@@ -47,10 +46,10 @@ def draft_for(
     sharded
         Whether threads may share the work of a batch. If few cycles can come of it, both ways are compiled, and it has
         to save some.
+    close
+        Whether a draft is good enough for its other way to be compiled, too.
     reorder
         Whether operations may leave the rule's order.
-    at_most, rows
-        Length, and rows of scratchpad, beyond which a draft is of no use; no second way is tried for it.
     placed
         As `Draft.of` takes it.
     """
@@ -60,9 +59,8 @@ def draft_for(
         found = Draft.of(plan, target, sharded=True, reorder=reorder, placed=placed)
     except LoopLimit:
         return Draft.of(plan, target, sharded=False, reorder=reorder, placed=placed)
-    # compiling twice doubles the time: only where the estimate is too close to trust, and the target is not hopeless
-    saved = found.shards.saved / found.length
-    if not found.shards.of or saved > CLEARLY or (1 - CLEARLY) * found.length > at_most or found.memory.rows > rows:
+    # compiling twice doubles the time: only where the estimate is too close to trust
+    if not found.shards.of or found.shards.saved > CLEARLY * found.length or not close(found):
         return found
     try:
         whole = Draft.of(plan, target, sharded=False, reorder=reorder, placed=found.placed)

@@ -13,8 +13,6 @@ import math
 import os
 import platform
 import time
-from collections import OrderedDict
-from dataclasses import dataclass
 from functools import cache
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -32,10 +30,8 @@ if TYPE_CHECKING:  # LLVM is loaded where it is used
 
 log = logging.getLogger("dana.worker")
 
-KNOWN = 16
-"""Designs of whose trainings a process remembers how long they took, and the code."""
-KEPT = 1 << 24
-"""Bytes of code's memory, up to which it is kept for the next training."""
+KEPT = 1 << 22
+"""Bytes of code's memory, up to which it is kept for the design's next training."""
 VARIABLE = "DANA_COMPILED"
 """Environment variable of the worker: ``always`` or ``never`` in the place of judging by the time."""
 WORTH_SECONDS = 0.3
@@ -49,27 +45,6 @@ ROOM = 400 << 20
 """Bytes that a process must still be allowed: LLVM ends the process where it gets no memory, and does not say so."""
 PR_GET_MDWE = 66
 """prctl(2): whether memory that was writable is refused to become executable."""
-
-
-@dataclass(slots=True)
-class _Known:
-    """A design that this process trained: a Bundle, seconds of epochs without code, the code while nobody uses it."""
-
-    bundle: Bundle
-    seconds: float = 0.0
-    code: Code | None = None
-
-
-_known: OrderedDict[int, _Known] = OrderedDict()
-"""By the identity of the Bundle."""
-
-
-def _known_of(bundle: Bundle) -> _Known:
-    known = _known.setdefault(id(bundle), _Known(bundle))
-    _known.move_to_end(id(bundle))
-    while len(_known) > KNOWN:
-        _known.popitem(last=False)
-    return known
 
 
 class Compiled:
@@ -91,10 +66,10 @@ class Compiled:
         self._epochs = request.epochs or design.epochs
         self._mode = os.environ.get(VARIABLE)
         self._compilation: Thread | None = None
-        self._known = _known_of(design.bundle)
+        self._past = design.past
         self._code: Code | None = None
         if self._mode != "never":  # code works on memory of its own, for one training at a time
-            self._code, self._known.code = self._known.code, None
+            self._code, self._past.code = self._past.code, None
         self._epoch_seconds = (request.relation.pages or 0) * page_seconds(design.bundle)
         self._begun: float | None = None
         self._told = False
@@ -122,12 +97,12 @@ class Compiled:
         if self._compilation is not None:
             self._compilation.join()
         if self._code is not None and self._code.size <= KEPT and not self._simulator.differs:
-            self._known.code = self._code
+            self._past.code = self._code
 
     def after_epoch(self, notify: Notify) -> None:
         """Say so where the code was found to compute something else than the machine's program: that is our mistake."""
         if self._begun is not None and not self.attached:
-            self._known.seconds += time.perf_counter() - self._begun
+            self._past.seconds += time.perf_counter() - self._begun
         if self._simulator.differs and not self._told:
             self._told = True
             notify(
@@ -143,7 +118,7 @@ class Compiled:
         """Begin to compile, if the epochs that come take long enough without: as the table's size says, or the last."""
         if self._compilation is not None or self._code is not None or self._mode == "never":
             return
-        if self._mode != "always" and self._known.seconds + self._epochs * self._epoch_seconds <= WORTH_SECONDS:
+        if self._mode != "always" and self._past.seconds + self._epochs * self._epoch_seconds <= WORTH_SECONDS:
             return
         compilation = Thread(target=self._compile, name="compile")
         try:
@@ -169,7 +144,7 @@ class Compiled:
             code = compile_graph(graph, self._design.bundle)
         except Unsupported as why:
             log.info("rule %r trains without code of its own: %s", self._request.rule, why)
-            self._known.seconds = -math.inf
+            self._past.seconds = -math.inf
             return None
         log.info("compiled rule %r in %.0f ms", self._request.rule, 1000 * (time.perf_counter() - started))
         return code

@@ -13,9 +13,10 @@ import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from importlib.metadata import version
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from dana.codesign.default import default_bundle, on_pages
 from dana.compiler import compile_engine
@@ -37,6 +38,9 @@ from hwgen.cache import CacheFolder
 from hwgen.spec import bundle as bundles
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle, BundleError
 
+if TYPE_CHECKING:  # LLVM is loaded where it is used
+    from dana.jit import Code
+
 VERSIONS = (version("dana-db"), bundles.VERSION)
 """What a design depends on besides its inputs."""
 
@@ -56,9 +60,25 @@ MAX_TUPLES = 1 << 28
 """Bound for rows that nobody has counted."""
 
 _compiled_in = attrgetter(
-    *(field.name for field in fields(Attribute) if field.name not in ("type_name", "out_of_line", "number", "by_value"))
+    *(one.name for one in fields(Attribute) if one.name not in ("type_name", "out_of_line", "number", "by_value"))
 )
 """What the compiler reads of a column; the others say what to stream, or what to write in an error."""
+
+
+@dataclass(slots=True)
+class Past:
+    """What trainings of a design leave for the next one of this process.
+
+    Attributes
+    ----------
+    seconds
+        That epochs without machine code took.
+    code
+        Machine code, while no training uses it.
+    """
+
+    seconds: float = 0.0
+    code: Code | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +111,8 @@ class Design:
         The graph of the loss of a constant prediction, where there is one.
     predictor
         Program for `dana_predict`, or None.
+    past
+        What this process knows of its trainings; no part of what was compiled.
     """
 
     bundle: Bundle
@@ -106,6 +128,7 @@ class Design:
     statistics: tuple[Statistic, ...]
     loss_text: str | None
     predictor: bytes | None
+    past: Past = field(default_factory=Past, compare=False)
 
 
 class DesignStore:

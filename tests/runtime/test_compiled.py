@@ -104,10 +104,10 @@ def test_short_trainings_pay_together(monkeypatch: pytest.MonkeyPatch) -> None:
         assert models == expected
         assert len(made) == (number >= 2)
         assert training._compiled is not None
-        spent.append(training._compiled._known.seconds)
+        spent.append(training._compiled._past.seconds)
     assert 0 < spent[0] < spent[1] <= spent[2] == spent[3]
     assert has_code(training)
-    code = training._compiled._known.code
+    code = training._compiled._past.code
     assert code is not None
     assert code.size <= compiled.KEPT
     monkeypatch.setenv(compiled.VARIABLE, "never")
