@@ -15,13 +15,21 @@ from bench.measure import Figure, interleaved_medians, main
 from bench.simulator import feed
 from bench.workload import array_table, column_table, compiled_rule, float_column, pages_of, with_code
 from dana.peers import scikit
-from dana.peers.learners import Learner, components, dense_factors, factors, linear, means, perceptron, softmax
+from dana.peers.learners import (
+    ERROR_OF,
+    Learner,
+    components,
+    dense_factors,
+    factors,
+    linear,
+    means,
+    perceptron,
+    softmax,
+)
 from dana.storage.schema import TableSchema
 
 THRESHOLDS = {"lasso": 1e-5, "elastic_net": 1e-5}
 """What a step takes off each weight."""
-ERRORS = {"linear": "squared", "ridge": "squared", "lasso": "squared", "elastic_net": "squared", "linear_svm": "hinge"}
-"""Whose name is not the rule's."""
 
 
 def run() -> list[Figure]:
@@ -33,7 +41,7 @@ def run() -> list[Figure]:
     found = []
     for rule, options in scikit.SGD.items():
         y = targets.get(rule, x[:, 0] + x[:, 1])
-        others = {"numba": linear(x, y, ERRORS.get(rule, rule), threshold=THRESHOLDS.get(rule, 0.0))}
+        others = {"numba": linear(x, y, ERROR_OF[rule], threshold=THRESHOLDS.get(rule, 0.0))}
         if options is not None:
             others["scikit-learn"] = scikit.sgd(x, y, rule)
         rows = [(*row, float(label)) for row, label in zip(x, y, strict=True)]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,9 +40,9 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "peers", help="a pass of training beside scikit-learn, LIBLINEAR, NumPy, numba, count(*): same rows, in turn"
     )
     peers.add_argument("cases", nargs="*", metavar="CASE", help="which tables of the paper's shapes (all)")
-    peers.add_argument("--scale", type=float, default=1.0, metavar="PART", help="of their rows, such as 0.1 (1)")
+    peers.add_argument("--scale", type=_scale, metavar="PART", help="of their rows, such as 0.1 (1)")
     peers.add_argument("--table", help="a table of yours instead, which is only read")
-    peers.add_argument("--rule", default="logistic", help="what it is trained with (logistic)")
+    peers.add_argument("--rule", help="what that is trained with (logistic)")
     peers.add_argument("--label", metavar="COLUMN", help="its label")
     peers.add_argument("--features", type=names, metavar="COLUMN,…", help="its features (all columns of numbers)")
     peers.add_argument("--passes", type=_count, default=5, metavar="N", help="epochs of a training (5)")
@@ -61,6 +62,16 @@ def _count(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"a number from 1 on is expected, not {text!r}")
     return int(text)
+
+
+def _scale(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"a number above 0 is expected, not {text!r}")
+    return value
 
 
 def run_accuracy(options: argparse.Namespace) -> int:
@@ -113,43 +124,52 @@ def run_peers(options: argparse.Namespace) -> int:
     from dana.peers.own import own
 
     unknown = sorted(set(options.cases) - set(SHAPES))
-    if unknown or (options.table and options.cases):
-        what = f"there is no case {unknown[0]!r}" if unknown else "a table of yours is a case of its own"
-        raise UsageError(what, hint=f"Cases are {', '.join(map(repr, SHAPES))}; or one table with --table.")
-    console = _console()
-    contests = []
+    if unknown:
+        raise UsageError(f"there is no case {unknown[0]!r}", hint=f"Cases are {', '.join(map(repr, SHAPES))}.")
+    if options.table and (options.cases or options.scale):
+        raise UsageError("a table of yours is a case of its own, with all of its rows")
+    if not options.table and (options.rule or options.label or options.features):
+        raise UsageError("--rule, --label and --features are for a table of yours", hint="Name it with --table.")
+    draw = None if options.html is None else _page()
+    contests: list[Contest] = []
     with connect(options.dsn or started(major=18).dsn) as db:
-        for name in [options.table] if options.table else options.cases or SHAPES:
-            case = (
-                own(db.session, name, options.rule, label=options.label, features=options.features)
-                if options.table
-                else shaped(name, options.scale)
-            )
-            contests.append(measure(db, case, passes=options.passes, repeats=options.repeats))
-            console.print(_peers_table(contests[-1]))
-    run = document(contests)
-    keep(run, options.history or default_file())
-    if options.json is not None:
-        options.json.write_text(json.dumps(run, indent=1), encoding="utf-8")
-    if options.html is not None:
-        options.html.write_text(_page(run, contests), encoding="utf-8")
+        try:
+            for name in [options.table] if options.table else options.cases or SHAPES:
+                case = (
+                    own(db.session, name, options.rule or "logistic", label=options.label, features=options.features)
+                    if options.table
+                    else shaped(name, options.scale or 1.0)
+                )
+                contests.append(measure(db, case, passes=options.passes, repeats=options.repeats))
+                _console().print(_peers_table(contests[-1]))
+        finally:  # what was measured is kept, whatever ends it
+            if contests:
+                run = document(contests)
+                keep(run, options.history or default_file())
+                if options.json is not None:
+                    options.json.write_text(json.dumps(run, indent=1), encoding="utf-8")
+                if draw is not None:
+                    options.html.write_text(draw(run, contests), encoding="utf-8")
     return 0
 
 
-def _page(run: dict[str, Any], contests: Sequence[Contest]) -> str:
+def _page() -> Callable[[Mapping[str, Any], Sequence[Contest]], str]:
+    """What draws, asked for before minutes are spent on measuring."""
     from dana.errors import SetupError
 
     try:
         from dana.peers.page import render
     except ModuleNotFoundError as error:
         raise SetupError(f"pages need the package {error.name}; run: pip install 'dana-db[report]'") from None
-    return render(run, contests)
+    return render
 
 
 def _peers_table(contest: Contest) -> Table:
     from rich.table import Table
 
     title = f"{contest.case}: {contest.rule}, {contest.rows:,} × {contest.columns:,}, {contest.passes} passes"
+    if contest.left_out:
+        title += f"; {contest.left_out:,} rows are left out, which have not a number in each column"
     energy = any(line.joules is not None for line in contest.lines)
     heads = ("", "ms of a pass", "DAnA = 1", contest.loss, *(["joules"] if energy else []), "how")
     table = Table(*heads, title=title, title_justify="left")

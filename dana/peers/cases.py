@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from dana.peers.learners import Floats, nearest
 
 Numbers = NDArray[Any]
+CENTRES = 8
+"""Of k-means."""
 JUDGED = 50_000
 """Rows, the first ones, that a loss is the mean over."""
 
@@ -117,6 +119,8 @@ class Case:
         Names of those that the rule gets; the label, if it has one, is column ``y``.
     hyper
         Values of the rule's metas and dims.
+    left_out
+        Rows of the user's table that are not among them.
     """
 
     name: str
@@ -124,6 +128,7 @@ class Case:
     columns: Mapping[str, Floats]
     features: tuple[str, ...]
     hyper: Mapping[str, float] = field(default_factory=dict)
+    left_out: int = 0
 
     @property
     def task(self) -> Task:
@@ -193,11 +198,11 @@ def _digits(rule: str, rows: int) -> Case:
 
 
 def _clusters(rows: int) -> Case:
-    random = np.random.default_rng(8)
+    random = np.random.default_rng(CENTRES)
     x = random.standard_normal((rows, 54), dtype=np.float32)
-    x += 2 * random.standard_normal((8, 54)).astype(np.float32)[random.integers(0, 8, rows)]
+    x += 2 * random.standard_normal((CENTRES, 54)).astype(np.float32)[random.integers(0, CENTRES, rows)]
     columns = _columns(x)
-    return Case(name="", rule="kmeans", columns=columns, features=tuple(columns), hyper={"k": 8})
+    return Case(name="", rule="kmeans", columns=columns, features=tuple(columns), hyper={"k": CENTRES})
 
 
 def _ratings(rows: int) -> Case:

@@ -1,8 +1,8 @@
 """One case: DAnA and everybody beside it, in turn, so that a busy moment of the machine falls on all.
 
 In: a session, a `Case`. Out: a `Contest`: seconds of a pass of each, and the loss that it reached after the same
-passes over the same rows. References get finished arrays, and one thread; what it takes to export the rows to them is
-a line of its own.
+passes over the same rows. References get standardised arrays in memory, and one thread; what it takes to export the
+rows to them is a line of its own. DAnA has two processes, the backend and its worker.
 """
 
 from __future__ import annotations
@@ -11,18 +11,21 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psycopg
 from psycopg import sql
 
 from dana import rules
 from dana.client.connection import Connection
+from dana.errors import UsageError
 from dana.peers import learners, scikit
-from dana.peers.cases import JUDGED, Case, prepared
+from dana.peers.cases import CENTRES, JUDGED, Case, prepared
 from dana.peers.export import export
 from dana.peers.learners import Floats, Learner
 from dana.session.frames import columns_of
@@ -30,9 +33,9 @@ from dana.session.tables import create_table
 
 TABLE = "dana_bench_rows"
 RULE = "dana_bench_rule"
+DROP_MODELS = "SELECT dana_drop_model(name) FROM (SELECT DISTINCT name FROM dana.model WHERE name = %s) AS m"
 DANA, ONE_PASS, LATER_PASS = "DAnA", "DAnA, one pass alone", "DAnA, each later pass"
 COUNT, COPY, READ, EXPORT = "count(*)", "copying its pages", "reading as much memory", "exporting to NumPy"
-ERRORS = {"logistic": "logistic", "linear_svm": "hinge", "linear": "squared"}
 NAMES = {"sklearn": "scikit-learn"}
 """Packages whose modules have another name."""
 ENERGY = Path("/sys/class/powercap/intel-rapl:0/energy_uj")
@@ -73,6 +76,8 @@ class Contest:
 
     Attributes
     ----------
+    left_out
+        Rows of the user's table that had no numbers in all columns.
     pages, page_size
         The table's, page_size in bytes.
     passes, repeats
@@ -86,13 +91,14 @@ class Contest:
     case: str
     rule: str
     rows: int
+    left_out: int
     columns: int
     pages: int
     page_size: int
     passes: int
     repeats: int
     loss: str
-    lines: tuple[Line, ...] = field(default=())
+    lines: tuple[Line, ...] = ()
 
     def seconds(self, peer: str) -> float | None:
         """Of a pass of one of them."""
@@ -132,13 +138,29 @@ def measure(db: Connection, case: Case, *, passes: int = 5, repeats: int = 3) ->
         Over the rows, in each training.
     repeats
         How often each is measured, in turn with the others.
+
+    Raises
+    ------
+    UsageError
+        A table is there that has the name of the comparison's.
+    psycopg.Error
+        You may not create a table, or register a rule.
     """
     session = db.session
-    create_table(session, TABLE, columns_of(case.columns), in_row=True)
-    session.execute(sql.SQL("VACUUM (FREEZE, ANALYZE) {}").format(sql.Identifier(TABLE)))
-    db.create_rule(RULE, rules.text(case.rule))
-    try:
+    with ExitStack() as made:
+        try:
+            create_table(session, TABLE, columns_of(case.columns), in_row=True, replace=False)
+        except psycopg.errors.DuplicateTable:
+            raise UsageError(
+                f"there is a table {TABLE} already, perhaps of a comparison that was killed", hint=f"DROP TABLE {TABLE}"
+            ) from None
+        made.callback(session.execute, sql.SQL("DROP TABLE {}").format(sql.Identifier(TABLE)))
+        session.execute(sql.SQL("VACUUM (FREEZE, ANALYZE) {}").format(sql.Identifier(TABLE)))
+        db.create_rule(RULE, rules.text(case.rule))
+        made.callback(db.drop_rule, RULE)
+        made.callback(session.execute, DROP_MODELS, (RULE,))
         session.execute("SET max_parallel_workers_per_gather = 0")
+        made.callback(session.execute, "RESET max_parallel_workers_per_gather")
         pages, page_size = session.execute(
             "SELECT pg_relation_size(%s) / s, s FROM (SELECT current_setting('block_size')::int AS s) AS b", (TABLE,)
         ).fetchall()[0]
@@ -151,13 +173,6 @@ def measure(db: Connection, case: Case, *, passes: int = 5, repeats: int = 3) ->
                 absent.append(Line(peer=name, how=how, trains=True, seconds=None))
         losses = {peer.name: peer.loss() for peer in present if peer.loss is not None}
         taken = _interleaved(present, repeats)
-    finally:
-        session.execute("RESET max_parallel_workers_per_gather")
-        session.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(TABLE)))
-        session.execute(
-            "SELECT dana_drop_model(name) FROM (SELECT DISTINCT name FROM dana.model WHERE name = %s) AS m", (RULE,)
-        )
-        db.drop_rule(RULE)
     lines = [
         Line(
             peer=peer.name, how=peer.how, trains=peer.trains, loss=losses.get(peer.name),
@@ -171,9 +186,18 @@ def measure(db: Connection, case: Case, *, passes: int = 5, repeats: int = 3) ->
         later = max(0.0, (passes * all_ - one) / (passes - 1))
         lines.insert(2, Line(peer=LATER_PASS, how=f"{passes} passes less one alone", trains=False, seconds=later))
     return Contest(
-        case=case.name, rule=case.rule, rows=case.rows, columns=case.x.shape[1], pages=pages, page_size=page_size,
-        passes=passes, repeats=repeats, loss=case.task.loss.name, lines=(*lines, *absent),
-    )  # fmt: skip
+        case=case.name,
+        rule=case.rule,
+        rows=case.rows,
+        left_out=case.left_out,
+        columns=case.x.shape[1],
+        pages=pages,
+        page_size=page_size,
+        passes=passes,
+        repeats=repeats,
+        loss=case.task.loss.name,
+        lines=(*lines, *absent),
+    )
 
 
 def _median_joules(joules: list[float | None]) -> float | None:
@@ -232,7 +256,11 @@ def _dana(db: Connection, case: Case, x: Floats, passes: int) -> _Peer:
 
     server = db.session.info.parameter_status("server_version")
     return _Peer(
-        name=DANA, how=f"dana_train, {_version('dana-db')} on PostgreSQL {server}", trains=True, run=run, loss=loss
+        name=DANA,
+        how=f"dana_train, {_version('dana-db')} on PostgreSQL {server}: two processes",
+        trains=True,
+        run=run,
+        loss=loss,
     )
 
 
@@ -330,10 +358,10 @@ def _learners(case: Case, x: Floats) -> list[tuple[str, str, Callable[[], Learne
     rule, y = case.rule, case.y
     sklearn = f"scikit-learn {_version('scikit-learn')}"
     numba, numpy = f"numba {_version('numba')}, fastmath, batches of 64", f"NumPy {np.__version__}, BLAS, batches of 64"
-    if rule in ERRORS:
+    if rule in learners.ERROR_OF:
         return [
-            ("numba", numba, lambda: learners.linear(x, y, ERRORS[rule])),
-            ("NumPy", numpy, lambda: learners.linear_in_numpy(x, y, ERRORS[rule])),
+            ("numba", numba, lambda: learners.linear(x, y, learners.ERROR_OF[rule])),
+            ("NumPy", numpy, lambda: learners.linear_in_numpy(x, y, learners.ERROR_OF[rule])),
             ("scikit-learn", f"{sklearn}: SGD, a row at a time", lambda: scikit.sgd(x, y, rule)),
         ]
     found: dict[str, list[tuple[str, str, Callable[[], Learner]]]] = {
@@ -346,8 +374,8 @@ def _learners(case: Case, x: Floats) -> list[tuple[str, str, Callable[[], Learne
             ("scikit-learn", f"{sklearn}: MLPClassifier, batches of 64", lambda: scikit.network(x, y)),
         ],
         "kmeans": [
-            ("numba", numba, lambda: learners.means(x, 8)),
-            ("scikit-learn", f"{sklearn}: MiniBatchKMeans, batches of its own", lambda: scikit.centres(x, 8)),
+            ("numba", numba, lambda: learners.means(x, CENTRES)),
+            ("scikit-learn", f"{sklearn}: MiniBatchKMeans, batches of its own", lambda: scikit.centres(x, CENTRES)),
         ],
         "lrmf": [
             (

@@ -46,6 +46,18 @@ ERRORS: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {
     ),
 }
 """Slope and loss of a row, by its score and its label."""
+ERROR_OF = {
+    "linear": "squared",
+    "ridge": "squared",
+    "lasso": "squared",
+    "elastic_net": "squared",
+    "huber": "huber",
+    "quantile": "quantile",
+    "poisson": "poisson",
+    "logistic": "logistic",
+    "linear_svm": "hinge",
+}
+"""The error of each linear rule."""
 
 
 def _logistic(z, y):  # type: ignore[no-untyped-def]

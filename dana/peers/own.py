@@ -5,22 +5,25 @@ In: a session, names. Out: a `Case`. The user's table is only read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import psycopg
 from psycopg import sql
 
+from dana.codesign.default import MAX_WORDS
 from dana.errors import UsageError
-from dana.peers.cases import TASKS, Case
+from dana.peers.cases import CENTRES, TASKS, Case
 from dana.peers.export import export
 from dana.peers.learners import Floats
 from dana.session.sources import table_of
 
 CLASSES = {"logistic": 2, "linear_svm": 2, "softmax": 10, "mlp": 10}
 """How many a rule's peers tell apart."""
-CENTRES = 8
+RANK = 10
+"""Of a factorisation, the peers' too."""
 COLUMNS = """
     SELECT a.attname, coalesce(e.typcategory, t.typcategory) = 'N', e.oid IS NOT NULL
     FROM pg_attribute AS a JOIN pg_type AS t ON t.oid = a.atttypid
@@ -28,18 +31,39 @@ COLUMNS = """
     WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
 
+FINITE = "{0}::double precision BETWEEN -1e38 AND 1e38"
+FINITE_ARRAY = (
+    "pg_catalog.array_length({0}, 1) = {1} AND pg_catalog.array_ndims({0}) = 1"
+    " AND (SELECT bool_and(e::double precision BETWEEN -1e38 AND 1e38) FROM pg_catalog.unnest({0}) AS e)"
+)
+CLASS = "(pg_catalog.array_position((SELECT pg_catalog.array_agg(DISTINCT {0}) FROM {1} WHERE {2}), {0}) - 1)::real"
+"""Its number from 0, in their order; a window would bring the rows into that order, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Whether a column holds numbers, and whether it is an array."""
+
+    number: bool
+    array: bool
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is a number."""
+        return self.number and not self.array
+
 
 def own(
     session: psycopg.Connection[Any], table: str, rule: str, *, label: str | None, features: Sequence[str] | None
 ) -> Case:
-    """The case of a rule on a table; rows with a NULL, NaN or infinity are left out.
+    """The case of a rule on a table; rows with a NULL, a NaN, an infinity or an array of another length are left out.
 
     Parameters
     ----------
     table
         As SQL would write it.
     label
-        Its column; None for a rule that has none.
+        Its column, for classes of any type; None for a rule that has none.
     features
         Columns, or one array of numbers; None: all columns of numbers but the label.
 
@@ -54,29 +78,44 @@ def own(
         wanted = "no label" if rule == "kmeans" else "a label: add --label COLUMN"
         raise UsageError(f"rule {rule!r} takes {wanted}")
     table = table_of(session, table)
-    known = {name: (number, array) for name, number, array in session.execute(COLUMNS, (table,)).fetchall()}
-    listed = list(features or (name for name, (number, array) in known.items() if number and not array))
-    names = [name for name in listed if name != label]
+    known = {name: Column(*kind) for name, *kind in session.execute(COLUMNS, (table,)).fetchall()}
+    names = [name for name in features or known if features or (known[name].plain and name != label)]
+    if label in names:
+        raise UsageError(f"column {label!r} is the label, and no feature")
     for name in (*names, *([] if label is None else [label])):
         if name not in known:
             raise UsageError(f"table {table} has no column {name!r}", hint=f"It has {', '.join(known)}.")
-        if not known[name][0]:
+        if not (known[name].number or (name == label and rule in CLASSES)):
             raise UsageError(
                 f"column {name!r} of table {table} holds no numbers, which the peers need",
                 hint="Name columns of numbers with --features.",
             )
-    if not names or (any(known[name][1] for name in names) and len(names) > 1):
+    if not names or (any(known[name].array for name in names) and len(names) > 1):
         raise UsageError("the features must be columns of numbers, or one column that is an array of them")
-    width = _length(session, table, names[0]) if known[names[0]][1] else None
-    query, widths = _complete(table, names, label, width)
+    if label is not None and known[label].array:
+        raise UsageError(f"column {label!r} of table {table} is an array, and no label")
+    width = _length(session, table, names[0]) if known[names[0]].array else None
+    complete = _complete(known, names, label, width)
+    if label is not None and rule in CLASSES:
+        _check_classes(session, table, rule, label, complete)
+    query, widths = _query(table, names, label, width, complete, classes=rule in CLASSES)
     values = export(session, query, widths)
-    if len(values[0]) == 0:
+    rows = len(values[0])
+    if rows == 0:
         raise UsageError(f"table {table} has no row in which all of these columns have numbers")
     columns = {"x": values[0]} if width is not None else {f"x{k + 1}": values[k] for k in range(len(names))}
-    features = tuple(columns)
+    found = tuple(columns)
     if label is not None:
-        columns["y"] = _numbered(values[-1], rule, label)
-    return Case(name=table, rule=rule, columns=columns, features=features, hyper=_extents(rule, values))
+        columns["y"] = values[-1]
+    all_rows = session.execute(sql.SQL("SELECT pg_catalog.count(*) FROM {}").format(sql.SQL(table))).fetchall()[0][0]
+    return Case(
+        name=table,
+        rule=rule,
+        columns=columns,
+        features=found,
+        hyper=_extents(rule, values),
+        left_out=max(0, all_rows - rows),
+    )
 
 
 def _length(session: psycopg.Connection[Any], table: str, column: str) -> int:
@@ -89,41 +128,45 @@ def _length(session: psycopg.Connection[Any], table: str, column: str) -> int:
 
 
 def _complete(
-    table: str, features: Sequence[str], label: str | None, width: int | None
+    columns: Mapping[str, Column], features: Sequence[str], label: str | None, width: int | None
+) -> sql.Composable:
+    """The condition that a row is complete."""
+    conditions = [
+        sql.SQL(FINITE if width is None else FINITE_ARRAY).format(sql.Identifier(name), width) for name in features
+    ]
+    if label is not None:
+        conditions.append(sql.SQL(FINITE if columns[label].number else "{} IS NOT NULL").format(sql.Identifier(label)))
+    return sql.SQL(" AND ").join(conditions)
+
+
+def _query(
+    table: str,
+    features: Sequence[str],
+    label: str | None,
+    width: int | None,
+    complete: sql.Composable,
+    *,
+    classes: bool,
 ) -> tuple[sql.Composable, list[int | None]]:
-    """A query of the rows that are complete, and its columns' widths."""
-    wanted, known = [], []
-    for name in (*features, *([] if label is None else [label])):
-        column = sql.Identifier(name)
-        if width is not None and name != label:
-            wanted.append(sql.SQL("{}::real[]").format(column))
-            known.append(
-                sql.SQL(
-                    "pg_catalog.array_length({0}, 1) = {1} AND pg_catalog.array_ndims({0}) = 1"
-                    " AND (SELECT bool_and(e::double precision BETWEEN -1e38 AND 1e38) FROM pg_catalog.unnest({0}) e)"
-                ).format(column, width)
-            )
-            continue
-        wanted.append(sql.SQL("{}::real").format(column))
-        known.append(sql.SQL("{}::double precision BETWEEN -1e38 AND 1e38").format(column))
-    query = sql.SQL("SELECT {} FROM {} WHERE {}").format(
-        sql.SQL(", ").join(wanted),
-        sql.SQL(table),
-        sql.SQL(" AND ").join(known),
-    )
-    return query, [*([None] * len(features) if width is None else [width]), *([] if label is None else [None])]
+    """A query of the complete rows, and its columns' widths."""
+    wanted = [sql.SQL("{}::real" if width is None else "{}::real[]").format(sql.Identifier(name)) for name in features]
+    widths = [width] * len(features)
+    place = sql.SQL(table)
+    if label is not None:
+        widths.append(None)
+        wanted.append(sql.SQL(CLASS if classes else "{}::real").format(sql.Identifier(label), place, complete))
+    return sql.SQL("SELECT {} FROM {} WHERE {}").format(sql.SQL(", ").join(wanted), place, complete), widths
 
 
-def _numbered(values: Floats, rule: str, label: str) -> Floats:
-    """Classes as numbers from 0."""
-    most = CLASSES.get(rule)
-    if most is None:
-        return values
-    classes, numbers = np.unique(values, return_inverse=True)
-    if not 2 <= len(classes) <= most:
+def _check_classes(
+    session: psycopg.Connection[Any], table: str, rule: str, label: str, complete: sql.Composable
+) -> None:
+    query = sql.SQL("SELECT pg_catalog.count(DISTINCT {}) FROM {} WHERE {}")
+    found = session.execute(query.format(sql.Identifier(label), sql.SQL(table), complete)).fetchall()[0][0]
+    most = CLASSES[rule]
+    if not 2 <= found <= most:
         few = "2 classes" if most == 2 else f"2 to {most} classes"
-        raise UsageError(f"rule {rule!r} tells {few} apart, of which the column {label!r} has {len(classes)}")
-    return numbers.astype(np.float32)
+        raise UsageError(f"rule {rule!r} tells {few} apart, of which the column {label!r} has {found:,}")
 
 
 def _extents(rule: str, values: Sequence[Floats]) -> dict[str, float]:
@@ -133,4 +176,11 @@ def _extents(rule: str, values: Sequence[Floats]) -> dict[str, float]:
         return {}
     if len(values) != 3 or any(one.ndim > 1 or (one != np.floor(one)).any() or one.min() < 0 for one in values[:2]):
         raise UsageError("rule 'lrmf' takes two features, the numbers of a row and of a column, from 0")
-    return {"m": float(values[0].max() + 1), "n": float(values[1].max() + 1)}
+    rows, columns = (int(one.max()) + 1 for one in values[:2])
+    if RANK * (rows + columns) > MAX_WORDS:
+        raise UsageError(
+            f"rule 'lrmf' holds at most {MAX_WORDS // RANK:,} rows and columns of a matrix; they are numbered up to "
+            f"{rows - 1:,} and {columns - 1:,}",
+            hint="Number them anew, as with dense_rank().",
+        )
+    return {"m": rows, "n": columns, "k": RANK}

@@ -15,12 +15,13 @@ import psycopg
 import pytest
 from psycopg import sql
 
+import dana
 from dana.cli import main
 from dana.cli.entry import OK, USAGE
 from dana.client.connection import Connection
 from dana.errors import UsageError
 from dana.peers import contest
-from dana.peers.cases import SHAPES, Case, prepared, shaped
+from dana.peers.cases import SHAPES, TASKS, Case, prepared, shaped
 from dana.peers.contest import COUNT, DANA, EXPORT, LATER_PASS, ONE_PASS, Contest, measure
 from dana.peers.export import export
 from dana.peers.history import document, fastest, keep, read, trend
@@ -43,8 +44,8 @@ def db(pg_uri: str) -> Iterator[Connection]:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_all_learn_the_same(db: Connection, name: str) -> None:
-    """The losses after ten passes are like each other, and better than knowing nothing."""
+def test_all_learn(db: Connection, name: str) -> None:
+    """After ten passes each loss is better than knowing nothing; nothing stays."""
     case = shaped(name, TINY)
     if case.rule in ("softmax", "mlp", "lrmf"):  # a thousand rows are too few to learn from in so few passes
         case = replace(
@@ -69,6 +70,41 @@ def test_all_learn_the_same(db: Connection, name: str) -> None:
     assert db.session.execute("SELECT FROM dana.rule WHERE name = %s", (contest.RULE,)).fetchone() is None
 
 
+@pytest.mark.parametrize("name", TASKS)
+def test_scores_are_what_the_rule_predicts(name: str) -> None:
+    """Of a model's parameters and standardised rows, as of the rows as they are."""
+    case = next(one for one in (shaped(shape, TINY) for shape in SHAPES) if one.rule == name)
+    rule = getattr(dana.rules, name)
+    labels = case.y if "y" in case.columns else None
+    x = case.x if name == "lrmf" else case.x * 3 + 5
+    inputs: Any = {"i": x[:, 0], "j": x[:, 1]} if name == "lrmf" else x
+    trained = rule.fit(inputs, labels, epochs=2, hyper=case.hyper)
+    predicted = rule.predict(inputs).astype(np.float64)
+    rows = case.x.astype(np.float64) if name == "lrmf" else prepared(case).astype(np.float64)
+    score = case.task.score(rows, {key: value.astype(np.float64) for key, value in trained.models.items()})
+    if name == "logistic":
+        score = 1 / (1 + np.exp(-score))
+    elif name in ("softmax", "mlp"):
+        score = np.exp(score) / np.exp(score).sum(axis=1, keepdims=True)
+    elif name == "kmeans":
+        away = rows[:, None, :] - trained.models["C"]
+        predicted = (away**2).sum(axis=2)[np.arange(len(rows)), predicted.astype(int)]
+    np.testing.assert_allclose(score, predicted, rtol=1e-3, atol=1e-4)
+
+
+def test_nothing_of_anybody_s_is_touched(db: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that has the comparison's name stays; where a rule cannot be made, the comparison's table goes."""
+    db.session.execute(f"CREATE TABLE {contest.TABLE} AS SELECT 1 AS mine")
+    with pytest.raises(UsageError, match="there is a table dana_bench_rows already"):
+        measure(db, shaped("Remote Sensing LR", TINY), passes=1, repeats=1)
+    assert db.session.execute(f"SELECT mine FROM {contest.TABLE}").fetchone() == (1,)
+    db.session.execute(f"DROP TABLE {contest.TABLE}")
+    monkeypatch.setattr(contest.rules, "text", lambda name: "no rule")
+    with pytest.raises(psycopg.errors.SyntaxError):
+        measure(db, shaped("Remote Sensing LR", TINY), passes=1, repeats=1)
+    assert db.session.execute("SELECT to_regclass(%s)", (contest.TABLE,)).fetchone() == (None,)
+
+
 def test_a_peer_that_is_not_installed(db: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)
     found = measure(db, shaped("Remote Sensing LR", TINY), passes=1, repeats=1)
@@ -80,7 +116,8 @@ def test_a_peer_that_is_not_installed(db: Connection, monkeypatch: pytest.Monkey
 PATIENTS = """
 CREATE TABLE patients AS
 SELECT i AS id, 'p' || i AS name, sin(i)::numeric AS a, CASE WHEN i % 7 > 0 THEN cos(i) END AS b,
-    CASE WHEN i = 5 THEN float8 'NaN' ELSE i END AS c, ARRAY[sin(i), i]::float8[] AS pair, 2 - i % 2 AS class
+    CASE WHEN i = 5 THEN float8 'NaN' ELSE i END AS c, ARRAY[sin(i), i]::float8[] AS pair, 2 - i % 2 AS class,
+    10000 * i AS large, CASE WHEN i <> 9 THEN (ARRAY['ill', 'well'])[i % 2 + 1] END AS "State"
 FROM generate_series(1, 200) AS i
 """
 
@@ -92,11 +129,21 @@ def test_a_table_of_one_s_own(db: Connection) -> None:
     kept = [i for i in range(1, 201) if i % 7 and i != 5]
     np.testing.assert_allclose(case.x[:, 0], np.sin(kept), rtol=1e-6)
     np.testing.assert_array_equal(case.y, [1 - i % 2 for i in kept])
-    assert own(db.session, "patients", "logistic", label="class", features=None).features == ("x1", "x2", "x3", "x4")
+    assert case.left_out == 200 - len(kept)
+    texts = own(db.session, "patients", "logistic", label="State", features=["a", "b", "c"])
+    np.testing.assert_array_equal(texts.y, [i % 2 for i in kept if i != 9])
+    assert texts.left_out == case.left_out + 1
+    assert own(db.session, "patients", "logistic", label="class", features=None).features == (
+        "x1",
+        "x2",
+        "x3",
+        "x4",
+        "x5",
+    )
     arrays = own(db.session, "patients", "linear", label="a", features=["pair"])
     np.testing.assert_allclose(arrays.x, [(np.sin(i), i) for i in range(1, 201)], rtol=1e-6)
     found = measure(db, case, passes=1, repeats=1)
-    assert (found.case, found.rows, found.columns) == ("patients", len(kept), 3)
+    assert (found.case, found.rows, found.left_out, found.columns) == ("patients", len(kept), case.left_out, 3)
     assert db.session.execute("SELECT count(*) FROM patients").fetchone() == (200,)
 
 
@@ -108,6 +155,10 @@ def test_a_table_of_one_s_own(db: Connection) -> None:
         ("kmeans", "a", None, "rule 'kmeans' takes no label"),
         ("linear", "a", ["name"], "column 'name' of table patients holds no numbers"),
         ("linear", "nothing", None, "table patients has no column 'nothing'"),
+        ("linear", "name", None, "column 'name' of table patients holds no numbers"),
+        ("linear", "a", ["a", "b"], "column 'a' is the label, and no feature"),
+        ("linear", "pair", ["a"], "column 'pair' of table patients is an array, and no label"),
+        ("lrmf", "a", ["id", "large"], "at most 104,857 rows and columns .* up to 200 and 2,000,000"),
         ("linear", "a", ["pair", "b"], "or one column that is an array"),
         ("logistic", "id", ["a"], "tells 2 classes apart, of which the column 'id' has 200"),
         ("lrmf", "a", ["id", "b"], "takes two features, the numbers of a row and of a column"),
@@ -163,7 +214,9 @@ def test_the_command(pg_uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_a_history_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no history in"):
         read(tmp_path / "none")
-    made = Contest(case="a", rule="linear", rows=1, columns=1, pages=1, page_size=8192, passes=1, repeats=1, loss="l")
+    made = Contest(
+        case="a", rule="linear", rows=1, left_out=0, columns=1, pages=1, page_size=8192, passes=1, repeats=1, loss="l"
+    )
     keep(document([made]), tmp_path / "h")
     assert read(tmp_path / "h")[0]["contests"] == [made]
     (tmp_path / "h").write_text("{}\n")
