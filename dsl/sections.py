@@ -8,8 +8,10 @@ Must not: read files.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
+from dsl.diagnostics import Diagnostic
 from dsl.source import Source
 
 MARK: Final = re.compile(r"^# %% module ([A-Za-z_][A-Za-z0-9_]*)[ \t]*\r?\n", re.MULTILINE)
@@ -28,6 +30,20 @@ def sections(text: str) -> dict[str, str]:
     for mark, end in zip(marks, ends[1:], strict=True):
         parts.setdefault(mark[1], "\n" * text.count("\n", 0, mark.end()) + text[mark.end() : end])
     return parts
+
+
+def repeated(text: str) -> Iterator[Diagnostic]:
+    """Yield what is wrong with names that two modules have; lines are those of the whole text."""
+    lines: dict[str, int] = {}
+    for mark in MARK.finditer(text):
+        line = text.count("\n", 0, mark.start()) + 1
+        if mark[1] in lines:
+            yield Diagnostic(
+                code="E204",
+                title=f"there are two modules {mark[1]}: lines {lines[mark[1]]} and {line} of the text",
+                help="give one of them another name",
+            )
+        lines.setdefault(mark[1], line)
 
 
 def place(source: Source, line: int) -> tuple[str, int]:

@@ -14,7 +14,7 @@ from dsl.hdfg.dims import shape_text
 from dsl.hdfg.graph import Graph
 from dsl.lower import lower
 from dsl.render import render
-from dsl.sections import sections
+from dsl.sections import repeated, sections
 from dsl.semantics.check import check
 from dsl.semantics.program import Checked
 from dsl.source import Source
@@ -57,7 +57,7 @@ class Rule:
             return {"": ast.Module(body=())}, (large,)
         parts = sections(self.source.text)
         read = {name: parse(replace(self.source, text=text)) for name, text in parts.items()}
-        found = tuple(one for _, errors in read.values() for one in errors)
+        found = (*(one for _, errors in read.values() for one in errors), *repeated(self.source.text))
         return {name: module for name, (module, _) in read.items()}, found
 
     @cached_property
