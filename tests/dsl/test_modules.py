@@ -14,9 +14,9 @@ from dana.formatting import formatted
 from dana.rulefile import modules_beside, read_rule
 from dsl import Rule, compile_rule
 from dsl.hdfg.graph import Graph
-from dsl.hdfg.text import graph_text
+from dsl.hdfg.text import graph_text, parse_graph
 from dsl.limits import MAX_SOURCE_BYTES
-from dsl.sections import parse_graph, section
+from dsl.sections import section
 
 HEAD = "import dana\nn = dana.dim()\nw = dana.model([n])\nb = dana.model()\nx = dana.input([n])\n"
 ALGO = 'rule = dana.algo(w, b, x)\ng = rule.merge(x, 8, "+")\n'
