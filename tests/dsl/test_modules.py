@@ -16,7 +16,6 @@ from dsl import Rule, compile_rule
 from dsl.hdfg.graph import Graph
 from dsl.hdfg.text import graph_text, parse_graph
 from dsl.limits import MAX_SOURCE_BYTES
-from dsl.sections import section
 
 HEAD = "import dana\nn = dana.dim()\nw = dana.model([n])\nb = dana.model()\nx = dana.input([n])\n"
 ALGO = 'rule = dana.algo(w, b, x)\ng = rule.merge(x, 8, "+")\n'
@@ -163,12 +162,6 @@ def test_errors_in_a_module_name_its_file_and_line(tmp_path: Path, helpers: str,
         (tmp_path / "shared.py").write_text("KEEP = 0.5\n")
         rule = Rule(read_rule(file), filename=str(file))
     assert said in rule.report
-
-
-def test_two_modules_of_one_name() -> None:
-    text = "".join(section(name, "KEEP = 1\n") for name in ("shared", "helpers", "shared"))
-    found = [one.title for one in Rule(text).diagnostics if one.code == "E204"]
-    assert found == ["there are two modules shared: lines 1 and 5 of the text"]
 
 
 def test_a_module_cannot_lie_outside_the_rule_s_folder(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from dana.compiler.passes import simplify
 from dana.jit import code, compile_graph
 from dana.runtime import compiled
 from dana.runtime.arrays import train
-from dana.runtime.trainer import Level, Notice
+from dana.runtime.trainer import Level, Notice, TrainingError
 from dana.runtime.training import MachineTrainer, MachineTraining
 from dana.simulator import Simulator
 from dana.storage.builder import build_pages
@@ -112,6 +112,45 @@ def test_short_trainings_pay_together(monkeypatch: pytest.MonkeyPatch) -> None:
     assert code.size <= compiled.KEPT
     monkeypatch.setenv(compiled.VARIABLE, "never")
     assert not has_code(trained(trainer=trainer)[1])
+
+
+BY_ROW = """
+import dana
+U, i, y = dana.model([9, 3], init=dana.normal(0, 1)), dana.input(), dana.output()
+rows = dana.algo(U, i, y)
+rows.setLoss((dana.sigma(U[i], 1) - y) * (dana.sigma(U[i], 1) - y))
+rows.minimize(dana.optimizers.sgd, rate=0.1, batch=4)
+rows.setPrediction(dana.sigma(U[i], 1))
+"""
+
+
+def test_code_is_as_new_after_a_training_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the middle of a batch, with rows that were chosen and not written."""
+    known = relation([("i", "real"), ("y", "real")])
+    random = np.random.default_rng(5)
+    good = [[float(k % 9), random.standard_normal()] for k in range(40)]
+    bad = [*good[:21], [9.0, 1.0], *good[21:]]
+
+    def fitted(trainer: MachineTrainer, rows: list[list[float]]) -> bytes:
+        training = trainer.open(request(known, source=BY_ROW, epochs=2), notify=lambda notice: None)
+        assert isinstance(training, MachineTraining)
+        try:
+            for _ in range(2):
+                feed(training, training.sink, build_pages(known.schema, rows, page_size=8192))
+                training.end_epoch()
+            return np.asarray(training.parameters()[0].values).tobytes()
+        finally:
+            training.close()
+
+    monkeypatch.setenv(compiled.VARIABLE, "never")
+    expected = fitted(MachineTrainer(), good)
+    monkeypatch.setenv(compiled.VARIABLE, "always")
+    trainer = MachineTrainer()
+    assert fitted(trainer, good) == expected
+    with pytest.raises(TrainingError, match="chooses rows of U"):
+        fitted(trainer, bad)
+    monkeypatch.setattr(compiled.Compiled, "_compile", lambda self: pytest.fail("the code is there"))
+    assert fitted(trainer, good) == expected
 
 
 def test_a_stream_of_rows_of_which_nobody_knows_how_many_come(monkeypatch: pytest.MonkeyPatch) -> None:
