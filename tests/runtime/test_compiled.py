@@ -131,8 +131,10 @@ def test_code_is_as_new_after_a_training_that_failed(monkeypatch: pytest.MonkeyP
     good = [[float(k % 9), random.standard_normal()] for k in range(40)]
     bad = [*good[:21], [9.0, 1.0], *good[21:]]
 
+    notices: list[Notice] = []
+
     def fitted(trainer: MachineTrainer, rows: list[list[float]]) -> bytes:
-        training = trainer.open(request(known, source=BY_ROW, epochs=2), notify=lambda notice: None)
+        training = trainer.open(request(known, source=BY_ROW, epochs=2), notify=notices.append)
         assert isinstance(training, MachineTraining)
         try:
             for _ in range(2):
@@ -149,8 +151,10 @@ def test_code_is_as_new_after_a_training_that_failed(monkeypatch: pytest.MonkeyP
     assert fitted(trainer, good) == expected
     with pytest.raises(TrainingError, match="chooses rows of U"):
         fitted(trainer, bad)
-    monkeypatch.setattr(compiled.Compiled, "_compile", lambda self: pytest.fail("the code is there"))
+    made: list[compiled.Compiled] = []
+    monkeypatch.setattr(compiled.Compiled, "_compile", made.append)
     assert fitted(trainer, good) == expected
+    assert (made, [one for one in notices if "differs" in one.message]) == ([], [])
 
 
 def test_a_stream_of_rows_of_which_nobody_knows_how_many_come(monkeypatch: pytest.MonkeyPatch) -> None:
