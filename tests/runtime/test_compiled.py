@@ -116,11 +116,14 @@ def test_short_trainings_pay_together(monkeypatch: pytest.MonkeyPatch) -> None:
 
 BY_ROW = """
 import dana
-U, i, y = dana.model([9, 3], init=dana.normal(0, 1)), dana.input(), dana.output()
-rows = dana.algo(U, i, y)
-rows.setLoss((dana.sigma(U[i], 1) - y) * (dana.sigma(U[i], 1) - y))
-rows.minimize(dana.optimizers.sgd, rate=0.1, batch=4)
-rows.setPrediction(dana.sigma(U[i], 1))
+U, b = dana.model([9, 3], init=dana.normal(0, 1)), dana.model()
+i, y = dana.input(), dana.output()
+rows = dana.algo(U, b, i, y)
+error = dana.sigma(U[i], 1) + b - y
+rows.setModel(U[i], U[i] - 0.1 * error)
+rows.setModel(b, b - 0.1 * rows.merge(error, 4, "mean"))
+rows.setLoss(error * error)
+rows.setPrediction(dana.sigma(U[i], 1) + b)
 """
 
 
