@@ -23,7 +23,7 @@ from psycopg import sql
 
 from dana import rules
 from dana.client.connection import Connection
-from dana.errors import UsageError
+from dana.errors import InternalError, UsageError
 from dana.peers import learners, scikit
 from dana.peers.cases import CENTRES, JUDGED, Case, prepared
 from dana.peers.export import export
@@ -276,7 +276,10 @@ def _train(db: Connection, case: Case, passes: int) -> None:
     asked: dict[str, Any] = {"label": "y"} if "y" in case.columns else {}
     if case.hyper:
         asked["hyper"] = case.hyper
-    db.train(RULE, TABLE, model=RULE, features=list(case.features), epochs=passes, **asked)
+    # all passes, and the model of the last, as the others have it
+    result = db.train(RULE, TABLE, model=RULE, features=list(case.features), epochs=passes, patience=0, **asked)
+    if result.epochs != passes or result.tuples != case.rows:
+        raise InternalError(f"{result.epochs} epochs of {result.tuples} rows, not {passes} of {case.rows}")
 
 
 def _count(db: Connection) -> _Peer:
