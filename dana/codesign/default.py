@@ -268,7 +268,8 @@ def _sketched(plan: Plan, target: Target, max_tuples: int, given: Mapping[str, i
     tuples = plan.batch_tuples(max_tuples)
     rows = place_inputs(plan.graph, target.lanes).rows
     group = group_for(rows, tuples, threads=target.threads, tuple_depth=given.get("tuple_depth", _depth(rows)))
-    group = max(least_group(plan, tuples), min(group, given.get("index_depth", group)) if plan.indexed else group)
+    least = least_group(plan, tuples, threads=target.threads)
+    group = max(least, min(group, given.get("index_depth", group)) if plan.indexed else group)
     target = in_rounds(plan, target, group, max_tuples=max_tuples)
     passes = [one for one in TARGET if one.name in (*PLACED, "shards")]
     made = run(passes, {"plan": plan, "target": target, "sharded": True})
@@ -289,7 +290,7 @@ def _roomy(
         Cycles of a tuple that another target takes.
     """
     tuples, target, placed = plan.batch_tuples(max_tuples), sketch.target, sketch.placed
-    least, group = least_group(plan, tuples), sketch.target.group
+    least, group = least_group(plan, tuples, threads=sketch.target.threads), sketch.target.group
     most = given.get("scratch_depth", min(ROUND_ROWS, MAX_WORDS // target.lanes))
 
     def close(draft: Draft) -> bool:

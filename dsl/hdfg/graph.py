@@ -156,8 +156,8 @@ class Graph:
     updates
         In order of the text.
     loss, prediction
-        Ids of scalars per tuple, or None. A prediction depends on no OUTPUT, and may be a vector: of the classes, where
-        there are some.
+        Ids of scalars per tuple, or None; the loss may be one of the batch. A prediction depends on no OUTPUT and no
+        MERGE, and may be a vector: of the classes, where there are some.
     convergence
         Id of a scalar, read at the end of each epoch on the last batch's values (other than zero: stop), or None.
     epochs
@@ -210,6 +210,22 @@ class Graph:
     def has_merge(self) -> bool:
         """Whether any value is merged; without, batches hold one tuple."""
         return any(node.op is Op.MERGE for node in self.nodes)
+
+    @property
+    def after_merges(self) -> frozenset[int]:
+        """The nodes of region BATCH that depend on a merge."""
+        found: set[int] = set()
+        for node in self.nodes:
+            if node.region is Region.BATCH and (node.op is Op.MERGE or not found.isdisjoint(node.inputs)):
+                found.add(node.id)
+        return frozenset(found)
+
+    @property
+    def returns_to_rows(self) -> bool:
+        """Whether a value of a batch is used in the batch's own tuples, which are then gone through again."""
+        after = self.after_merges
+        within = (node for node in self.nodes if node.region is Region.TUPLE or node.op is Op.MERGE)
+        return self.loss in after or any(not after.isdisjoint(node.inputs) for node in within)
 
     @property
     def classes(self) -> Dim | None:

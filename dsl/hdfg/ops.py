@@ -75,10 +75,11 @@ def operand_count(op: Op) -> int:
 class Region(StrEnum):
     """How often a node is computed.
 
-    An edge leads from CONST anywhere, from TUPLE to TUPLE or into a MERGE, from BATCH to BATCH; only the model leaves,
-    which are BATCH, are read by TUPLE nodes too. A value of models alone that both sides use appears once in each.
+    An edge leads from CONST anywhere, from TUPLE to TUPLE or into a MERGE, from BATCH to BATCH. TUPLE nodes read of
+    BATCH the model leaves, and what follows a merge: then the batch's tuples are gone through once more. A value of
+    models alone that both sides use appears once in each.
     """
 
     CONST = "const"  # once: depends on metas and constants only
-    TUPLE = "tuple"  # per tuple: depends on the tuple, or feeds something that is per tuple
+    TUPLE = "tuple"  # per tuple: depends on the tuple, or on models alone and feeds something that is per tuple
     BATCH = "batch"  # once per batch: depends on a merge, or on models only

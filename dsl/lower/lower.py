@@ -1,8 +1,8 @@
 """Checked program to hDFG: unused operations dropped, every operation put into its region.
 
 Comes in: `Checked`. Goes out: a verified `Graph`. A value of models alone that is used per tuple and per batch
-becomes two nodes, one in each region, so that regions meet in merges only. Must not: report errors; a checked rule has
-none.
+becomes two nodes, one in each region, so that of a batch's values a tuple reads only those that follow merges. Must
+not: report errors; a checked rule has none.
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ def _own_region(operation: Operation) -> Region | None:
     """Return the region that an operation's operands settle, or None if its users settle it."""
     if operation.op in LEAVES:
         return LEAF_REGIONS[operation.op]
-    if operation.merged:
-        return Region.BATCH
     if operation.per_tuple:
         return Region.TUPLE
+    if operation.merged:
+        return Region.BATCH
     return None if operation.on_model else Region.CONST

@@ -142,14 +142,14 @@ def _merge(context: Context, algorithm: Algorithm, bound: Bound, span: Span) -> 
     if value is None or batch is None or sign is None:
         algorithm.complete = False
         return POISON
-    if value.merged:
+    if value.of_batch:
         return context.report(
             "E501",
             "the value is merged already",
             bound["value"].span,
             label="one value for the whole batch",
             expected="a value per tuple",
-            help="merge once; after it there are no tuples left to join",
+            help="merge it together with something of a tuple, as in the mean of (x - mean) * (x - mean)",
         )
     if sign == "mean":
         return mean(context, algorithm, value, span)

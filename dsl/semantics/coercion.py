@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dsl.diagnostics import Note
 from dsl.hdfg.dims import Dim, DimExpr, Shape, shape_text
 from dsl.hdfg.graph import Op
 from dsl.limits import MAX_EXTENT, MAX_INTEGER, MAX_RANK
-from dsl.semantics.arguments import Argument
 from dsl.semantics.context import Context
 from dsl.semantics.objects import Constant, Declaration, Items, Nothing, Object, Poison, RuleFunction, Text, describe
 from dsl.semantics.program import Operation
@@ -97,8 +95,6 @@ def _stacked(context: Context, items: Sequence[tuple[Object, Span]], span: Span)
             help="dana.concat(a, b) joins vectors of any length",
         )
         return None
-    if not together(context, [(v, Argument(v, place)) for v, (_, place) in zip(values, items, strict=True)], span):
-        return None
     program, count = context.program, len(values)
     if count == 1:
         return program.expand(values[0], 0, span)
@@ -109,27 +105,6 @@ def _stacked(context: Context, items: Sequence[tuple[Object, Span]], span: Span)
             mask = program.expand(mask, len(mask.shape), span)
         result = program.add(Op.WHERE, (mask, value, result), (count, *shape), span)
     return result
-
-
-def together(context: Context, operands: Sequence[tuple[Operation, Argument]], span: Span) -> bool:
-    """Report and return False if values per tuple and values per batch meet in one operation."""
-    per_tuple = next((argument for value, argument in operands if value.per_tuple), None)
-    merged = next((argument for value, argument in operands if value.merged), None)
-    if per_tuple is None or merged is None:
-        return True
-    context.report(
-        "E503",
-        "a value per tuple meets a value per batch",
-        span,
-        label="these two do not exist at the same time",
-        expected="both before the merge, or both after it",
-        notes=(
-            Note(message="one value for each tuple", span=per_tuple.span),
-            Note(message="one value for the whole batch", span=merged.span),
-        ),
-        help="merge the value per tuple too; what a batch gave reaches the rows of the next one, by a dana.state",
-    )
-    return False
 
 
 def to_whole(

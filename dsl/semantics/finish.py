@@ -30,6 +30,7 @@ def finish(context: Context) -> Checked | None:
     _check_updates(context, algorithm)
     _check_settings(context, algorithm)
     _check_merges(context, algorithm)
+    _check_table(context, algorithm)
     if context.diagnostics.errors:
         return None
     checked = Checked(
@@ -121,35 +122,34 @@ def _clash(first: CheckedUpdate, second: CheckedUpdate) -> bool:
 def _check_update_value(context: Context, algorithm: Algorithm, update: CheckedUpdate) -> None:
     value = update.value
     if update.index is not None and update.index.per_tuple:
-        if value.merged:
+        if value.of_batch:
             context.report(
                 "E509",
                 "a row update takes a value per tuple",
                 update.span,
                 label=f"the row of {update.model.name} is chosen for each tuple",
-                expected="a value that no merge has joined",
+                expected="a value per tuple",
                 found="one value for the whole batch",
-                help="update the row from the tuple's own values",
+                help="update the row from the tuple's own values, together with the batch's if need be",
             )
     elif value.per_tuple and algorithm.batch is not None:
         _report_unmerged(context, update.span, f"the new value of {update.model.name}", algorithm)
 
 
 def _check_settings(context: Context, algorithm: Algorithm) -> None:
-    for name in ("setLoss", "setPrediction"):
-        if name in algorithm.settings:
-            value, span = algorithm.settings[name]
-            if value.merged:
-                context.report(
-                    "E510",
-                    f"{name} takes a value per tuple",
-                    span,
-                    label="one value for the whole batch",
-                    expected="a value that no merge has joined",
-                    help="the mean over the table is formed by itself" if name == "setLoss" else "",
-                )
     if "setPrediction" in algorithm.settings:
         value, span = algorithm.settings["setPrediction"]
+        if value.merged:
+            merge = min((one for one in reachable([value]) if one.op is Op.MERGE), key=lambda one: one.id)
+            context.report(
+                "E510",
+                "a prediction cannot use a value of a batch",
+                span,
+                label="depends on a merge",
+                expected="a value of models, inputs and metas",
+                notes=(Note(message="merged here", span=merge.span),),
+                help="a row that is predicted belongs to no batch; keep what batches gave in a dana.state and use that",
+            )
         if value.on_output:
             outputs = sorted({str(v.name) for v in reachable([value]) if v.op in (Op.OUTPUT, Op.WEIGHT)})
             context.report(
@@ -164,6 +164,27 @@ def _check_settings(context: Context, algorithm: Algorithm) -> None:
         value, span = algorithm.settings["setConvergence"]
         if value.per_tuple:
             _report_unmerged(context, span, "the convergence test", algorithm)
+
+
+def _check_table(context: Context, algorithm: Algorithm) -> None:
+    """Of a batch that is the whole table no machine holds the rows until they are needed again."""
+    if algorithm.batch is None or algorithm.batch.size is not None:
+        return
+    used = [update.value for update in (*algorithm.updates, *context.state_updates)]
+    used += [value for value, _ in algorithm.settings.values()]
+    again = [one for one in reachable(used) if one.per_tuple and one.merged]
+    again += [value for name, (value, _) in algorithm.settings.items() if name == "setLoss" and value.of_batch]
+    if again:
+        context.report(
+            "E503",
+            "a value of the whole table is used in its rows",
+            min(again, key=lambda one: one.id).span,
+            label="needs all rows of the batch once more",
+            expected="batches of a number of rows",
+            notes=(Note(message="the table is one batch", span=algorithm.batch.span),),
+            help="a machine holds the rows of one batch: write a number such as 64; what columns have for a mean and a "
+            "deviation is known before: dana.functions.standardized(x)",
+        )
 
 
 def _check_merges(context: Context, algorithm: Algorithm) -> None:

@@ -30,7 +30,7 @@ class Operation:
     per_tuple
         Depends on the tuple other than through a merge.
     merged
-        Depends on a merge.
+        Depends on a merge; if it is per tuple, too, the batch's tuples are needed once more.
     on_model
         Depends on a model.
     on_output
@@ -53,6 +53,11 @@ class Operation:
     merged: bool = False
     on_model: bool = False
     on_output: bool = False
+
+    @property
+    def of_batch(self) -> bool:
+        """Whether there is one for each batch, which a merge gives."""
+        return self.merged and not self.per_tuple
 
     @property
     def row_per_tuple(self) -> bool:

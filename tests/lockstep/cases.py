@@ -25,7 +25,15 @@ from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
 from hwgen.spec.strider import Fault
 from tests.lockstep.pages import damaged, rough_pages
-from tests.lockstep.rules import axes_rule, elements_rule, network_rule, random_rule, row_states_rule, rows_rule
+from tests.lockstep.rules import (
+    axes_rule,
+    elements_rule,
+    network_rule,
+    phases_rule,
+    random_rule,
+    row_states_rule,
+    rows_rule,
+)
 from tests.storage.parts import misplaced, part_attribute, part_pages
 from tests.storage.schemas import attribute, random_value
 
@@ -138,6 +146,18 @@ def network_case(
     n = int(source.split("dana.input([")[1].split("]")[0])
     columns = (attribute("x", "real[]", array_length=n), attribute("y", "real"))
     return case_of(rng, config, source, TableSchema(relation="t", attributes=columns))
+
+
+def phases_case(rng: random.Random, config: MachineConfig) -> Case:
+    """A case whose batches go through their tuples several times, each batch one round of the machine."""
+    group = config.tuple_depth // 2 // (-(-31 // config.lanes) + 2)
+    held = {b: 1 << (-(-b // config.threads) - 1).bit_length() for b in (1, 2, 3, 4, 7, 16, 50, 64, 100)}
+    batches = [b for b, share in held.items() if share <= group]
+    source = phases_rule(rng, batches=batches, chosen=min(config.index_depth, group))
+    n = int(source.split("dana.input([")[1].split("]")[0])
+    columns = [attribute("x", "real[]", array_length=n), attribute("y", "real")]
+    columns += [attribute("i", "smallint")] if "U[i]" in source else []
+    return case_of(rng, config, source, TableSchema(relation="t", attributes=tuple(columns)), numbers={"i": 4})
 
 
 def row_states_case(rng: random.Random, config: MachineConfig) -> Case:

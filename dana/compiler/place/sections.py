@@ -8,7 +8,8 @@ only the convergence test needs and what does not read a model, for by then the 
 A batch of one tuple (`single`) has nothing to merge: its merges are the values themselves, and `tuple` takes all the
 work of `batch`, whose instructions could not read the tuple. A rule that writes rows chosen by the tuple (`by_row`)
 does all its work in `tuple`, too, and a batch is one round. So does every rule on a machine that takes a batch in one
-round (`joined`): what follows the merges runs beside what precedes them, where the one does not need the other.
+round (`joined`): what follows the merges runs beside what precedes them, where the one does not need the other. A rule
+that uses a value of the batch in the batch's tuples again has to be taken so: its tuples are still in tuple memory.
 """
 
 from __future__ import annotations
@@ -99,6 +100,11 @@ class Plan:
         return self.single or self.by_row or self.joined
 
     @property
+    def in_one_round(self) -> bool:
+        """Whether every batch has to be one round: its tuples write rows in their order, or are needed again."""
+        return self.by_row or (self.graph.returns_to_rows and not self.single)
+
+    @property
     def alone(self) -> bool:
         """Whether one thread does all the work."""
         return self.single or self.by_row
@@ -133,7 +139,7 @@ def join_rounds(plan: Plan, target: Target) -> Plan:
 
 def plan_sections(graph: Graph) -> Plan:
     """Place every node that training needs, for a machine of which nothing is known."""
-    return _planned(graph, joined=False)
+    return _planned(graph, joined=graph.returns_to_rows and graph.batch != 1)
 
 
 def _planned(graph: Graph, *, joined: bool) -> Plan:
