@@ -159,6 +159,7 @@ def _graph_problems(graph: Graph) -> Iterator[str]:
         yield from (f"update of node {update.model} {problem}" for problem in _update_problems(graph, update))
     for word, root, region in (
         ("loss", graph.loss, Region.TUPLE),
+        ("test_loss", graph.test_loss, Region.TUPLE),
         ("prediction", graph.prediction, Region.TUPLE),
         ("convergence", graph.convergence, Region.BATCH),
     ):
