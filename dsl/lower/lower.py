@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from dsl.hdfg.builder import GraphBuilder
 from dsl.hdfg.graph import LEAVES, Graph, Op, Region, Update
-from dsl.semantics.finish import reachable, roots
-from dsl.semantics.program import Checked, CheckedUpdate, Operation
+from dsl.semantics.finish import roots
+from dsl.semantics.program import Checked, CheckedUpdate, Operation, reachable
 
 LEAF_REGIONS = {
     Op.INPUT: Region.TUPLE,

@@ -12,7 +12,7 @@ from dsl.hdfg.graph import FROM_ROW, Op
 from dsl.semantics.context import Context
 from dsl.semantics.objects import Algorithm
 from dsl.semantics.phases import in_phase
-from dsl.semantics.program import Checked, CheckedUpdate, Operation
+from dsl.semantics.program import Checked, CheckedUpdate, Operation, reachable
 from dsl.source import Span
 
 TEST_LOSS = "the loss of rows left out"
@@ -67,18 +67,6 @@ def roots(checked: Checked) -> list[Operation]:
     found = [value for update in checked.updates for value in (update.value, update.index) if value is not None]
     results = (checked.loss, checked.test_loss, checked.prediction, checked.convergence)
     return found + [value for value in results if value is not None]
-
-
-def reachable(operations: list[Operation]) -> set[Operation]:
-    """Return `operations` and everything they are computed from."""
-    seen: set[Operation] = set()
-    waiting = list(operations)
-    while waiting:
-        operation = waiting.pop()
-        if operation not in seen:
-            seen.add(operation)
-            waiting.extend(operation.operands)
-    return seen
 
 
 def _settle(context: Context, algorithm: Algorithm) -> Operation | None:

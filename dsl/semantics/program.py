@@ -63,6 +63,18 @@ class Operation:
         return self.op is Op.GATHER and self.operands[1].per_tuple
 
 
+def reachable(operations: list[Operation]) -> set[Operation]:
+    """Return `operations` and everything they are computed from."""
+    seen: set[Operation] = set()
+    waiting = list(operations)
+    while waiting:
+        operation = waiting.pop()
+        if operation not in seen:
+            seen.add(operation)
+            waiting.extend(operation.operands)
+    return seen
+
+
 class TooManyValues(Exception):
     """The unrolled rule has more operations than `MAX_VALUES`."""
 

@@ -13,8 +13,8 @@ from dsl.diagnostics import Note
 from dsl.hdfg.graph import COMPARISONS, FROM_ROW, Op
 from dsl.hdfg.init import OF_COLUMNS
 from dsl.semantics.context import Context
-from dsl.semantics.finish import reachable, roots
-from dsl.semantics.program import Checked, Operation
+from dsl.semantics.finish import roots
+from dsl.semantics.program import Checked, Operation, reachable
 
 
 def warn(context: Context, checked: Checked) -> None:
