@@ -65,6 +65,16 @@ class Value:
             """Elements, counted from 0, or from the end below 0; a model's row may be chosen by a scalar input."""
 
 
+class Given(Value):
+    """A value that a rule finds without declaring it."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __repr__(self) -> str:
+        return f"dana.{self.__name__}"
+
+
 class Dim:
     """The extent of an axis, bound to the table at train time; exists in rule text only.
 
@@ -402,6 +412,9 @@ def column_scale(value: Value) -> Start:
 
 all = AllTuples()
 
+training = Given("training")
+"""1 while a rule trains, 0 in what it predicts: ``dana.where(dana.training, a, b)`` is a while it trains, b later."""
+
 
 def rule(function: Callable[[], object]) -> TrainableRule:
     """Make the body of a function a rule; the function is read, never called.
@@ -489,6 +502,7 @@ __all__ = [
     "state",
     "stop_gradient",
     "tanh",
+    "training",
     "transpose",
     "uniform",
     "weight",

@@ -240,7 +240,7 @@ def compile_design(
     binding = bind_request(graph, request, extents)
     bound = binding.graph if batch is None else replace(binding.graph, batch=batch)
     if judges:
-        bound = _judging(bound)
+        bound = bound.judging
     if notify is not None and len(bound.nodes) > MANY_OPERATIONS:
         count = f"{len(bound.nodes):,} operations, its gradient's and unrolled loops' among them"
         notify(
@@ -262,7 +262,7 @@ def compile_design(
         "predicts": prediction_kind(binding.graph),
         "class_weights": class_weights_name(graph) if request.class_weight is not None else None,
         "statistics": [asdict(one) for one in statistics_of(graph)],
-        "loss_text": None if (loss := loss_graph(binding.graph)) is None else graph_text(loss),
+        "loss_text": None if (loss := loss_graph(binding.graph.judging)) is None else graph_text(loss),
         "predictor": None if predictor is None else base64.b64encode(predictor).decode(),
     }
     bundle = default_bundle(
@@ -290,18 +290,13 @@ def pass_results(request: TrainRequest) -> Results:
     return run(ACCESS, {**engine.results, "schema": schema, "uses": binding.uses})
 
 
-def _judging(graph: Graph) -> Graph:
-    """The rule's loss alone."""
-    return replace(graph, updates=(), convergence=None, prediction=None)
-
-
 def bound_graph(request: TrainRequest, design: Design, *, judges: bool = False) -> Graph:
     """What a design was compiled from: it may have come from a disk."""
     graph = compile_rule(request.source, filename=request.rule).hdfg
     bound = bind_request(graph, request, chosen_extents(design.extents, request.hyper)).graph
     if graph.has_merge:
         bound = replace(bound, batch=None if design.bundle.batch == WHOLE_EPOCH else design.bundle.batch)
-    return _judging(bound) if judges else bound
+    return bound.judging if judges else bound
 
 
 def _unpack(bundle: Bundle) -> Design:

@@ -158,6 +158,9 @@ class Graph:
     loss, prediction
         Ids of scalars per tuple, or None; the loss may be one of the batch. A prediction depends on no OUTPUT and no
         MERGE, and may be a vector: of the classes, where there are some.
+    test_loss
+        Id of the loss where the rule does not train, by which rows are judged that are left out; None where it is
+        `loss`.
     convergence
         Id of a scalar, read at the end of each epoch on the last batch's values (other than zero: stop), or None.
     epochs
@@ -178,6 +181,7 @@ class Graph:
     metas: tuple[int, ...] = ()
     updates: tuple[Update, ...] = ()
     loss: int | None = None
+    test_loss: int | None = None
     prediction: int | None = None
     convergence: int | None = None
     epochs: int = 1
@@ -236,6 +240,12 @@ class Graph:
     def weight(self) -> Node | None:
         """The weight of a tuple; None where the rule has none."""
         return next((self.nodes[k] for k in self.inputs if self.nodes[k].op is Op.WEIGHT), None)
+
+    @property
+    def judging(self) -> Graph:
+        """The rule's loss alone, as rows are judged that are left out: nothing trains."""
+        loss = self.loss if self.test_loss is None else self.test_loss
+        return replace(self, loss=loss, test_loss=None, updates=(), convergence=None, prediction=None)
 
     def concrete_shape(self, node: int) -> tuple[int, ...]:
         """Return the shape of a node as numbers.

@@ -178,6 +178,9 @@ class Interpreter:
             raise DataError(f"a batch of rule {graph.name!r} has {wanted}, not {count}")
         state = self.start() | self._models(models or {})
         named = {str(node.name): node.id for node in graph.nodes if node.name is not None and node.op not in LEAVES}
+        # a value that differs where the rule does not train is there twice
+        trained = graph.reachable(graph.training_roots)
+        named |= {name: node.id for node in graph.nodes if node.id in trained and (name := str(node.name)) in named}
         evaluator = Evaluator(graph, self._arithmetic, (*graph.training_roots, *named.values()))
         values = evaluator.run(count, data, state, values_of_metas)
         loss = converged = None

@@ -19,6 +19,7 @@ class Op(StrEnum):
     META = "meta"  # a scalar that can be changed at train time; `value` is its default
     CONST = "const"  # a scalar literal in `value`, or the extent of an axis in `extent`
     ARANGE = "arange"  # the vector 0, 1, 2 …
+    TRAINING = "training"  # 1 while a rule trains, else 0; a graph has the number that it is
     # elementwise
     ADD = "add"
     SUB = "sub"
@@ -54,7 +55,7 @@ class Op(StrEnum):
 
 FROM_ROW = frozenset({Op.INPUT, Op.OUTPUT, Op.WEIGHT})
 """Leaves that a column fills."""
-LEAVES = frozenset({Op.INPUT, Op.OUTPUT, Op.WEIGHT, Op.MODEL, Op.META, Op.CONST, Op.ARANGE})
+LEAVES = frozenset({Op.INPUT, Op.OUTPUT, Op.WEIGHT, Op.MODEL, Op.META, Op.CONST, Op.ARANGE, Op.TRAINING})
 UNARY = frozenset({Op.NEG, Op.SIGMOID, Op.TANH, Op.GAUSSIAN, Op.SQRT, Op.EXP, Op.LOG, Op.ABS})
 COMPARISONS = frozenset({Op.LT, Op.GT, Op.LE, Op.GE, Op.EQ})
 BINARY = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN}) | COMPARISONS

@@ -87,6 +87,7 @@ def _lines(graph: Graph, spans: bool) -> Iterator[str]:
         yield f"update %{update.model}{row} <- %{update.value}" + _span_text(update.span, spans)
     for word, root in (
         ("loss", graph.loss),
+        ("test_loss", graph.test_loss),
         ("prediction", graph.prediction),
         ("convergence", graph.convergence),
     ):
@@ -178,6 +179,7 @@ class _Reader:
             metas=self._ids("metas"),
             updates=tuple(self._updates),
             loss=self._id("loss"),
+            test_loss=self._id("test_loss"),
             prediction=self._id("prediction"),
             convergence=self._id("convergence"),
             epochs=int(self._words["epochs"][0]),
@@ -193,7 +195,7 @@ class _Reader:
         return ids[0] if ids else None
 
 
-ROOTS = ("loss", "prediction", "convergence")
+ROOTS = ("loss", "test_loss", "prediction", "convergence")
 
 
 def _full(pattern: re.Pattern[str], text: str) -> re.Match[str]:

@@ -162,6 +162,7 @@ def _graph_problems(graph: Graph) -> Iterator[str]:
         yield from (f"update of node {update.model} {problem}" for problem in _update_problems(graph, update))
     for word, root, region in (
         ("loss", graph.loss, Region.TUPLE),
+        ("test_loss", graph.test_loss, Region.TUPLE),
         ("prediction", graph.prediction, Region.TUPLE),
         ("convergence", graph.convergence, Region.BATCH),
     ):
@@ -185,7 +186,7 @@ def _root_problems(graph: Graph, node: Node, region: Region, shapes: tuple[Shape
         vector = "".join(f" or of shape {shape_text(one)}" for one in shapes if one)
         yield f"must be a scalar{vector}, not of shape {shape_text(node.shape)}"
     fits = node.region in (Region.CONST, region) or node.op is Op.MODEL
-    fits = fits or (node.id == graph.loss and node.id in graph.after_merges)
+    fits = fits or (node.id in (graph.loss, graph.test_loss) and node.id in graph.after_merges)
     if not fits and not (region is Region.BATCH and node.region is Region.TUPLE and not graph.has_merge):
         yield f"must be in region {region}, not {node.region}"
 

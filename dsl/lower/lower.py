@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from dsl.hdfg.builder import GraphBuilder
 from dsl.hdfg.graph import LEAVES, Graph, Op, Region, Update
-from dsl.semantics.finish import reachable, roots
-from dsl.semantics.program import Checked, CheckedUpdate, Operation
+from dsl.semantics.finish import roots
+from dsl.semantics.program import Checked, CheckedUpdate, Operation, reachable
 
 LEAF_REGIONS = {
     Op.INPUT: Region.TUPLE,
@@ -64,6 +64,7 @@ class _Lowering:
                 for update in checked.updates
             ),
             loss=None if checked.loss is None else self._id(checked.loss, Region.TUPLE),
+            test_loss=None if checked.test_loss is None else self._id(checked.test_loss, Region.TUPLE),
             prediction=None if checked.prediction is None else self._id(checked.prediction, Region.TUPLE),
             convergence=None if checked.convergence is None else self._id(checked.convergence, Region.BATCH),
             epochs=checked.epochs,
@@ -79,6 +80,7 @@ class _Lowering:
             self._need(update.value, _update_region(update))
         for root, region in (
             (checked.loss, Region.TUPLE),
+            (checked.test_loss, Region.TUPLE),
             (checked.prediction, Region.TUPLE),
             (checked.convergence, Region.BATCH),
         ):

@@ -12,7 +12,18 @@ from dsl.hdfg.dims import Dim, DimExpr, Shape, shape_text
 from dsl.hdfg.graph import Op
 from dsl.limits import MAX_EXTENT, MAX_INTEGER, MAX_RANK
 from dsl.semantics.context import Context
-from dsl.semantics.objects import Constant, Declaration, Items, Nothing, Object, Poison, RuleFunction, Text, describe
+from dsl.semantics.objects import (
+    Constant,
+    Declaration,
+    Given,
+    Items,
+    Nothing,
+    Object,
+    Poison,
+    RuleFunction,
+    Text,
+    describe,
+)
 from dsl.semantics.program import Operation
 from dsl.source import Span
 
@@ -36,6 +47,8 @@ def to_value(context: Context, thing: Object, span: Span) -> Operation | None:
             return thing
         case Constant(number=number):
             return context.program.constant(number, span)
+        case Given(op=op):
+            return context.program.given(op, span)
         case Items():
             return _stacked(context, thing.placed(span), span)
         case Poison():

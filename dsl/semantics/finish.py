@@ -5,12 +5,18 @@ Comes in: the filled `Context`. Goes out: `Checked`, or None with errors reporte
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dsl.diagnostics import Note
 from dsl.hdfg.graph import FROM_ROW, Op
 from dsl.semantics.context import Context
 from dsl.semantics.objects import Algorithm
-from dsl.semantics.program import Checked, CheckedUpdate, Operation
+from dsl.semantics.phases import in_phase
+from dsl.semantics.program import Checked, CheckedUpdate, Operation, reachable
 from dsl.source import Span
+
+TEST_LOSS = "the loss of rows left out"
+"""The setting that `setLoss` makes where the loss is another one while the rule trains."""
 
 
 def finish(context: Context) -> Checked | None:
@@ -27,6 +33,7 @@ def finish(context: Context) -> Checked | None:
             )
         return None
     algorithm.members += tuple(context.states)
+    test_loss = _settle(context, algorithm)
     _check_updates(context, algorithm)
     _check_settings(context, algorithm)
     _check_merges(context, algorithm)
@@ -48,6 +55,7 @@ def finish(context: Context) -> Checked | None:
         loss=_setting(algorithm, "setLoss"),
         prediction=_setting(algorithm, "setPrediction"),
         convergence=_setting(algorithm, "setConvergence"),
+        test_loss=test_loss,
         epochs=algorithm.epochs[0] if algorithm.epochs else 1,
         batch=algorithm.batch,
         gradients=tuple(context.program.gradients),
@@ -58,19 +66,22 @@ def finish(context: Context) -> Checked | None:
 def roots(checked: Checked) -> list[Operation]:
     """Return what the rule computes for its own sake."""
     found = [value for update in checked.updates for value in (update.value, update.index) if value is not None]
-    return found + [v for v in (checked.loss, checked.prediction, checked.convergence) if v is not None]
+    results = (checked.loss, checked.test_loss, checked.prediction, checked.convergence)
+    return found + [value for value in results if value is not None]
 
 
-def reachable(operations: list[Operation]) -> set[Operation]:
-    """Return `operations` and everything they are computed from."""
-    seen: set[Operation] = set()
-    waiting = list(operations)
-    while waiting:
-        operation = waiting.pop()
-        if operation not in seen:
-            seen.add(operation)
-            waiting.extend(operation.operands)
-    return seen
+def _settle(context: Context, algorithm: Algorithm) -> Operation | None:
+    """Put values in the place of those that depend on whether the rule trains; return the loss where it does not."""
+    program = context.program
+    for updates in (algorithm.updates, context.state_updates):
+        updates[:] = [replace(one, value=in_phase(program, one.value, training=True)) for one in updates]
+    loss = algorithm.settings.get("setLoss")
+    for name, (value, span) in algorithm.settings.items():
+        algorithm.settings[name] = in_phase(program, value, training=name != "setPrediction"), span
+    if loss is None or not loss[0].on_training:
+        return None
+    algorithm.settings[TEST_LOSS] = in_phase(program, loss[0], training=False), loss[1]
+    return algorithm.settings[TEST_LOSS][0]
 
 
 def _setting(algorithm: Algorithm, name: str) -> Operation | None:
@@ -137,6 +148,17 @@ def _check_update_value(context: Context, algorithm: Algorithm, update: CheckedU
 
 
 def _check_settings(context: Context, algorithm: Algorithm) -> None:
+    for name in (TEST_LOSS, "setPrediction"):
+        value, span = algorithm.settings.get(name, (None, algorithm.span))
+        if value is not None and any(operation.op is Op.TRAINING for operation in reachable([value])):
+            context.report(
+                "E516",
+                f"{name} needs a gradient that only a training has",
+                span,
+                label="a gradient of what depends on dana.training",
+                expected="a value that is there where dana.training is 0",
+                help="take the gradient of a value that is the same in trainings and predictions",
+            )
     if "setPrediction" in algorithm.settings:
         value, span = algorithm.settings["setPrediction"]
         if value.merged:
@@ -148,7 +170,8 @@ def _check_settings(context: Context, algorithm: Algorithm) -> None:
                 label="depends on a merge",
                 expected="a value of models, inputs and metas",
                 notes=(Note(message="merged here", span=merge.span),),
-                help="a row that is predicted belongs to no batch; keep what batches gave in a dana.state and use that",
+                help="a row that is predicted belongs to no batch; keep what batches gave in a dana.state, and write "
+                "dana.where(dana.training, of_batch, kept)",
             )
         if value.on_output:
             outputs = sorted({str(v.name) for v in reachable([value]) if v.op in (Op.OUTPUT, Op.WEIGHT)})
@@ -158,7 +181,8 @@ def _check_settings(context: Context, algorithm: Algorithm) -> None:
                 span,
                 label=f"depends on {', '.join(outputs)}",
                 expected="a value of models, inputs and metas",
-                help="outputs and weights are unknown when predicting; pass the value before it is compared with them",
+                help="outputs and weights are unknown when predicting; pass the value before it is compared with them, "
+                "or dana.where(dana.training, value, other)",
             )
     if "setConvergence" in algorithm.settings and algorithm.batch is not None:
         value, span = algorithm.settings["setConvergence"]

@@ -60,7 +60,10 @@ FUNCTIONS = {
 MARKERS = ("all", "rule")
 """Names that are no functions in a rule: the batch that is the whole table, and the decorator of notebooks."""
 
-NAMES = (*DECLARATIONS, *FUNCTIONS, *MARKERS)
+GIVEN = {op.value: op for op in (Op.TRAINING,)}
+"""Values that a rule finds without declaring them."""
+
+NAMES = (*DECLARATIONS, *FUNCTIONS, *MARKERS, *GIVEN)
 """Everything that `from dana import *` binds."""
 
 METHODS = {

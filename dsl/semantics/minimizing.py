@@ -16,6 +16,7 @@ from dsl.semantics.coercion import to_value
 from dsl.semantics.context import Context
 from dsl.semantics.gradient import Algebra, NoDerivative, Polynomial, filled, followed, gradients
 from dsl.semantics.objects import POISON, Algorithm, Items, Object, Poison, RuleFunction, describe
+from dsl.semantics.phases import in_phase
 from dsl.semantics.program import Batch, Operation, Taken
 from dsl.source import Span
 
@@ -27,11 +28,12 @@ BATCH = 64
 
 def gradient(context: Context, value: Argument, by: Argument, span: Span) -> Object:
     """The derivatives of a scalar by a value, or by each of a list; each has the shape of what it is taken by."""
-    operation = to_value(context, value.value, value.span)
+    asked = to_value(context, value.value, value.span)
+    operation = _training(context, asked)
     listed = by.value.placed(by.span) if isinstance(by.value, Items) else [(by.value, by.span)]
-    wanted = [to_value(context, one, place) for one, place in listed]
+    wanted = [_training(context, to_value(context, one, place)) for one, place in listed]
     found = [one for one in wanted if one is not None]
-    if operation is None or len(found) < len(wanted) or not _is_scalar(context, operation, value.span):
+    if asked is None or operation is None or len(found) < len(wanted) or not _is_scalar(context, operation, value.span):
         return POISON
     algebra = Algebra(context.program, span)
     derived = _derive(context, algebra, operation, found, span)
@@ -39,6 +41,8 @@ def gradient(context: Context, value: Argument, by: Argument, span: Span) -> Obj
         return POISON
     results = [filled(algebra, algebra.compute(one), target.shape) for one, target in zip(derived, found, strict=True)]
     context.program.gradients.append(Taken(value=operation, wanted=tuple(found), results=tuple(results), span=span))
+    if asked.on_training:
+        results = [context.program.while_training(one, span) for one in results]
     return Items(tuple(results)) if isinstance(by.value, Items) else results[0]
 
 
@@ -82,6 +86,7 @@ def minimize(
         algorithm.complete = False
         return
     loss, place = algorithm.settings["setLoss"]
+    loss = in_phase(context.program, loss, training=True)
     algebra = Algebra(context.program, span)
     wanted = _models(context, algorithm, bound.get("models"), loss, place)
     derived = None if wanted is None else _derive(context, algebra, loss, wanted, span)
@@ -219,6 +224,11 @@ def _derive(
             help=error.help,
         )
         return None
+
+
+def _training(context: Context, operation: Operation | None) -> Operation | None:
+    """A value as it is while the rule trains, which is when gradients are taken."""
+    return None if operation is None else in_phase(context.program, operation, training=True)
 
 
 def _is_scalar(context: Context, operation: Operation, place: Span) -> bool:

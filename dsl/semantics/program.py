@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dsl.binary32 import bits_of, round32
 from dsl.hdfg.dims import Dim, DimExpr, Shape
-from dsl.hdfg.graph import FROM_ROW, Op
+from dsl.hdfg.graph import FROM_ROW, LEAVES, Op
 from dsl.hdfg.init import ZEROS, Init
 from dsl.limits import MAX_VALUES
 from dsl.source import Span
@@ -35,6 +35,8 @@ class Operation:
         Depends on a model.
     on_output
         Depends on an output of the tuple, or on its weight.
+    on_training
+        Depends on whether the rule trains (`dsl.semantics.phases`).
     """
 
     id: int
@@ -53,6 +55,7 @@ class Operation:
     merged: bool = False
     on_model: bool = False
     on_output: bool = False
+    on_training: bool = False
 
     @property
     def of_batch(self) -> bool:
@@ -63,6 +66,18 @@ class Operation:
     def row_per_tuple(self) -> bool:
         """Whether it is the row of a model that an input of the tuple chooses."""
         return self.op is Op.GATHER and self.operands[1].per_tuple
+
+
+def reachable(operations: list[Operation]) -> set[Operation]:
+    """Return `operations` and everything they are computed from."""
+    seen: set[Operation] = set()
+    waiting = list(operations)
+    while waiting:
+        operation = waiting.pop()
+        if operation not in seen:
+            seen.add(operation)
+            waiting.extend(operation.operands)
+    return seen
 
 
 class TooManyValues(Exception):
@@ -101,6 +116,8 @@ class Program:
         for a value that is flat, or counts as such.
     gradients
         Those that were taken, in order.
+    phases
+        By id: what stands for a value where the rule does not train, and where it does.
     """
 
     def __init__(self) -> None:
@@ -108,10 +125,12 @@ class Program:
         self.names: dict[int, str] = {}
         self.derivatives: dict[int, tuple[tuple[Operation, Terms], ...]] = {}
         self.gradients: list[Taken] = []
+        self.phases: tuple[dict[int, Operation], dict[int, Operation]] = ({}, {})
         self.divisors: dict[int, str] = {}
         self.transposes: dict[Operation, Operation] = {}
         self.needs: list[DimExpr] = []
         self._constants: dict[int | DimExpr, Operation] = {}
+        self._given: dict[Op, Operation] = {}
 
     def add(
         self,
@@ -144,8 +163,18 @@ class Program:
                 merged=is_merge or any(operand.merged for operand in operands),
                 on_model=any(operand.on_model for operand in operands),
                 on_output=any(operand.on_output for operand in operands),
+                on_training=any(operand.on_training for operand in operands),
             )
         )
+
+    def stopped(self, operation: Operation, span: Span) -> Operation:
+        """Record a value again, as one that counts as constant when gradients are taken."""
+        # a leaf cannot be recorded twice; the larger of it and itself is the same bits
+        is_leaf = operation.op in LEAVES
+        op, operands = (Op.MAX, (operation, operation)) if is_leaf else (operation.op, operation.operands)
+        again = self.add(op, operands, operation.shape, span, axis=operation.axis, merge_op=operation.merge_op)
+        self.derivatives[again.id] = ()
+        return again
 
     def expand(self, operand: Operation, axis: int, span: Span) -> Operation:
         """Record a new axis of extent 1, its place counted from 0."""
@@ -190,6 +219,19 @@ class Program:
             known = self._record(Operation(id=self._next_id(span), op=Op.CONST, value=value, extent=extent, span=span))
             self._constants[key] = known
         return known
+
+    def given(self, op: Op, span: Span) -> Operation:
+        """Record a value that the rule finds without declaring it, such as `dana.training`."""
+        if op not in self._given:
+            self._given[op] = self._record(
+                Operation(id=self._next_id(span), op=op, span=span, on_training=op is Op.TRAINING)
+            )
+        return self._given[op]
+
+    def while_training(self, operation: Operation, span: Span) -> Operation:
+        """Record a value that is known while the rule trains only: elsewhere a TRAINING is left in its place."""
+        elsewhere = self._record(Operation(id=self._next_id(span), op=Op.TRAINING, shape=operation.shape, span=span))
+        return self.add(Op.WHERE, (self.given(Op.TRAINING, span), operation, elsewhere), operation.shape, span)
 
     def arange(self, count: Dim, span: Span) -> Operation:
         """Record the vector 0, 1, 2 … of `count` elements."""
@@ -268,6 +310,8 @@ class Checked:
         In the order of declaration.
     updates, loss, prediction, convergence, epochs
         What the set… methods said; `epochs` 1 if nothing.
+    test_loss
+        The loss where the rule does not train, if it differs.
     batch
         None without a merge.
     gradients
@@ -288,6 +332,7 @@ class Checked:
     loss: Operation | None
     prediction: Operation | None
     convergence: Operation | None
+    test_loss: Operation | None
     epochs: int
     batch: Batch | None
     gradients: tuple[Taken, ...] = ()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from dsl.diagnostics import Note
 from dsl.hdfg.dims import DimExpr, shape_text
-from dsl.hdfg.graph import LEAVES, Op
+from dsl.hdfg.graph import Op
 from dsl.hdfg.shapes import ShapeMismatch, broadcast
 from dsl.semantics import arithmetic
 from dsl.semantics.arguments import Argument
@@ -173,8 +173,4 @@ def stopped(context: Context, value: Argument, span: Span) -> Object:
     operand = to_value(context, value.value, value.span)
     if operand is None:
         return POISON
-    # a leaf cannot be recorded twice; the larger of it and itself is the same bits
-    op, operands = (Op.MAX, (operand, operand)) if operand.op in LEAVES else (operand.op, operand.operands)
-    again = context.program.add(op, operands, operand.shape, span, axis=operand.axis, merge_op=operand.merge_op)
-    context.program.derivatives[again.id] = ()
-    return again
+    return context.program.stopped(operand, span)

@@ -13,8 +13,8 @@ from dsl.diagnostics import Note
 from dsl.hdfg.graph import COMPARISONS, FROM_ROW, Op
 from dsl.hdfg.init import OF_COLUMNS
 from dsl.semantics.context import Context
-from dsl.semantics.finish import reachable, roots
-from dsl.semantics.program import Checked, Operation
+from dsl.semantics.finish import roots
+from dsl.semantics.program import Checked, Operation, reachable
 
 
 def warn(context: Context, checked: Checked) -> None:
@@ -47,7 +47,7 @@ def _scaled_twice(context: Context, checked: Checked) -> None:
     if checked.batch is None:
         return
     found: dict[Operation, _Mean] = {}
-    for operation in checked.operations:
+    for operation in (one for one in checked.operations if not one.on_training):
         mean = found[operation] = _mean(operation, found, checked)
         before = found[operation.operands[0]].last if operation.op is Op.DIV else None
         if mean.divisions > mean.merges > 0 and mean.last is operation and before is not None:
@@ -216,7 +216,8 @@ def _unused(context: Context, checked: Checked) -> None:
                 help="pass the value that the model becomes, as in w - lr * grad",
             )
     for operation in checked.operations:
-        if operation.op is Op.MERGE and operation not in used:
+        # what depends on whether the rule trains was recorded again
+        if operation.op is Op.MERGE and operation not in used and not operation.on_training:
             context.warn("W709", "nothing uses the merged value", operation.span, label="merged here", help="remove it")
     for meta in checked.metas:
         if meta not in used and (checked.batch is None or checked.batch.meta is not meta):
