@@ -59,6 +59,7 @@ def finish(context: Context) -> Checked | None:
         epochs=algorithm.epochs[0] if algorithm.epochs else 1,
         batch=algorithm.batch,
         gradients=tuple(context.program.gradients),
+        merges=frozenset(context.program.merges),
     )
     return checked if _check_members(context, algorithm, checked) else None
 

@@ -116,6 +116,10 @@ class Program:
         for a value that is flat, or counts as such.
     gradients
         Those that were taken, in order.
+    parts
+        Ids of gradients of values per tuple of which each tuple of a batch has the same part.
+    merges
+        Ids of merges that the rule's text asks for.
     phases
         By id: what stands for a value where the rule does not train, and where it does.
     """
@@ -126,6 +130,8 @@ class Program:
         self.derivatives: dict[int, tuple[tuple[Operation, Terms], ...]] = {}
         self.gradients: list[Taken] = []
         self.phases: tuple[dict[int, Operation], dict[int, Operation]] = ({}, {})
+        self.parts: set[int] = set()
+        self.merges: set[int] = set()
         self.divisors: dict[int, str] = {}
         self.transposes: dict[Operation, Operation] = {}
         self.needs: list[DimExpr] = []
@@ -316,6 +322,8 @@ class Checked:
         None without a merge.
     gradients
         Those that were taken.
+    merges
+        Ids of merges that the text asks for.
     """
 
     name: str
@@ -336,3 +344,4 @@ class Checked:
     epochs: int
     batch: Batch | None
     gradients: tuple[Taken, ...] = ()
+    merges: frozenset[int] = frozenset()

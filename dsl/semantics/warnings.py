@@ -216,8 +216,8 @@ def _unused(context: Context, checked: Checked) -> None:
                 help="pass the value that the model becomes, as in w - lr * grad",
             )
     for operation in checked.operations:
-        # what depends on whether the rule trains was recorded again
-        if operation.op is Op.MERGE and operation not in used and not operation.on_training:
+        # what depends on whether the rule trains was recorded again; what a gradient merges is its own affair
+        if operation.id in checked.merges and operation not in used and not operation.on_training:
             context.warn("W709", "nothing uses the merged value", operation.span, label="merged here", help="remove it")
     for meta in checked.metas:
         if meta not in used and (checked.batch is None or checked.batch.meta is not meta):
