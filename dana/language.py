@@ -385,6 +385,14 @@ def arange(count: Dim | int) -> Value:
     _refuse("arange")
 
 
+def random(shape: Shape | Value = (), seed: int = 0) -> Value:
+    """Random numbers from 0 to just below 1, others in each row and epoch: ``dana.random([n])``, ``dana.random(h)``.
+
+    A value's shape may stand for its extents. The same numbers on every machine; others for each call and seed.
+    """
+    _refuse("random")
+
+
 def uniform(low: float, high: float, seed: int = 0) -> Start:
     """Start a model with numbers from low to high: ``dana.model([n], init=dana.uniform(-0.1, 0.1))``."""
     _refuse("uniform")
@@ -414,6 +422,12 @@ all = AllTuples()
 
 training = Given("training")
 """1 while a rule trains, 0 in what it predicts: ``dana.where(dana.training, a, b)`` is a while it trains, b later."""
+epoch = Given("epoch")
+"""The number of the epoch, 0 in the first; a warm start counts on."""
+batch = Given("batch")
+"""The number of the batch in its epoch, 0 in the first."""
+rows = Given("rows")
+"""How many rows the training has."""
 
 
 def rule(function: Callable[[], object]) -> TrainableRule:
@@ -469,12 +483,14 @@ __all__ = [
     "arange",
     "argmax",
     "argmin",
+    "batch",
     "ceil",
     "column_deviation",
     "column_mean",
     "column_scale",
     "concat",
     "dim",
+    "epoch",
     "exp",
     "expand",
     "floor",
@@ -492,7 +508,9 @@ __all__ = [
     "normal",
     "output",
     "pi",
+    "random",
     "round",
+    "rows",
     "rule",
     "setState",
     "sigma",

@@ -15,7 +15,7 @@ from dana.jit.folds import TOGETHER, Folds
 from dana.jit.memory import Merged, padded, strides
 from dana.jit.plan import FUNCTIONS, LANES, Nest, Phase
 from dana.jit.values import BLOCK, ZERO, Found, Index, Indices, Var
-from dsl.hdfg.graph import REDUCTIONS, Update
+from dsl.hdfg.graph import REDUCTIONS, EachEpoch, Update
 
 
 class Emitter(Folds):
@@ -38,6 +38,8 @@ class Emitter(Folds):
             self._nests(Phase.BATCH)
             if self.plan.by_row:
                 self._builder.store(I64(0), self._address(self._state, self._waiting, []).value, align=4)
+            if self.plan.numbered:
+                self._builder.store(I64(0), self._address(self._state, self._numbered, []).value, align=4)
         for name, count in (("block", BLOCK), ("one", 1)):
             self._run = count
             with self._function(name):
@@ -48,6 +50,8 @@ class Emitter(Folds):
                     self._merge(-1, self.graph.loss)
                 if self.plan.by_row:
                     self._keep_rows()
+                if self.plan.numbered:
+                    self._count_rows()
         for name, is_last in self._ends("after", "last"):
             with self._function(name, slots=True):
                 self._nests(Phase.AFTER, wanted=None if is_last else self._wanted())
@@ -67,10 +71,15 @@ class Emitter(Folds):
 
     def _ends(self, name: str, last: str) -> list[tuple[str, bool]]:
         """The functions that end batches: the epoch's last has one of its own, where convergence is asked."""
-        if self.graph.convergence is not None:
+        if self.graph.convergence is not None or self._counting:
             return [(name, False), (last, True)]
         self.functions[last] = name
         return [(name, False)]
+
+    @property
+    def _counting(self) -> list[int]:
+        """Models that the end of an epoch changes."""
+        return [k for k in self.graph.models if self.plan.nodes[k].each_epoch is not None]
 
     def _wanted(self) -> frozenset[int]:
         """What is computed where convergence is not asked."""
@@ -78,13 +87,27 @@ class Emitter(Folds):
         return self.graph.reachable([*(update.value for update in self.graph.updates), *loss])
 
     def _end(self, is_last: bool) -> None:
-        if is_last:
-            assert self.graph.convergence is not None
+        if is_last and self.graph.convergence is not None:
             value = self._value(self.graph.convergence, (), ZERO, vector=False).value
             self._store(value, self._address(self._state, self.convergence, []))
         self._updates()
         if self.plan.by_row:
             self._write_rows()
+        for k in self._counting if is_last else ():
+            self._end_epoch(k)
+
+    def _end_epoch(self, k: int) -> None:
+        """What the end of an epoch makes of a model."""
+        node, place, builder = self.plan.nodes[k], self._own(k, (), ZERO).value, self._builder
+        value = FLOAT(node.init.first)
+        if node.each_epoch is EachEpoch.COUNT:
+            value = builder.fadd(builder.load(place, typ=FLOAT, align=4), FLOAT(1.0))
+        builder.store(value, place, align=4)
+
+    def _count_rows(self) -> None:
+        place = self._address(self._state, self._numbered, []).value
+        count = self._builder.load(place, typ=I64, align=4)
+        self._builder.store(self._builder.add(count, I64(self._run)), place, align=4)
 
     # --- nests ------------------------------------------------------------------------------------------------------
 

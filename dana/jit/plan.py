@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 
-from dsl.hdfg.graph import ELEMENTWISE, FROM_ROW, LEAVES, REDUCTIONS, Graph, Op, Update
+from dsl.hdfg.graph import ELEMENTWISE, LEAVES, PER_TUPLE, REDUCTIONS, Graph, Op, Update
 from hwgen.spec.operations import Opcode, Unit
 
 FUNCTIONS = {Op[opcode.name]: opcode for opcode in Opcode if opcode.unit is Unit.FUNCTION}
@@ -86,6 +86,11 @@ class Plan:
         self.flushed = {k for k in graph.inputs if all(map(self._flushes, self._readers(k)))}
         """Inputs whose subnormals no reader sees."""
 
+    @cached_property
+    def numbered(self) -> bool:
+        """Whether anything asks for a tuple's number in its batch."""
+        return any(self.nodes[k].op is Op.ROW for k in self.live)
+
     def _by_tuple(self, update: Update) -> bool:
         return update.index is not None and self.nodes[update.index].op is not Op.CONST
 
@@ -96,7 +101,7 @@ class Plan:
         phase: dict[int, Phase] = {}
         for k in sorted(self.live | set(self.graph.models)):
             node = self.nodes[k]
-            if node.op in FROM_ROW:
+            if node.op in PER_TUPLE:
                 phase[k] = Phase.TUPLE
             elif node.op is Op.MODEL:
                 phase[k] = Phase.BATCH if k in updated else Phase.EPOCH

@@ -17,6 +17,7 @@ from dana.jit.arithmetic import FLOAT, I32, I64, POINTER, operation
 from dana.jit.memory import Memory, Merged, Place, padded, strides
 from dana.jit.plan import FUNCTIONS, LANES, Phase, Plan
 from dsl.hdfg.graph import ELEMENTWISE, FROM_ROW, Op
+from dsl.hdfg.ops import ROW_NUMBERS
 from hwgen.spec.bundle import WHOLE_EPOCH
 
 BLOCK = 16
@@ -50,6 +51,7 @@ class Index:
 
 
 ZERO = Index()
+ZERO_FLOAT = FLOAT(0.0)
 Indices = tuple[Index, ...]
 
 
@@ -129,8 +131,12 @@ class Values:
         return prod(shape if tight else padded(shape))
 
     def _place_rows(self, batch: int) -> None:
-        """Rows that a batch's tuples choose: how many there are yet (an I64), numbers, and new values."""
+        """Rows that a batch's tuples choose: how many there are yet (an I64), numbers, and new values.
+
+        And how many tuples the batch has had, an I64 too.
+        """
         self._waiting = self.memory.room(LANES)
+        self._numbered = self.memory.room(LANES)
         self._chosen = {}
         for update in self.plan.by_row:
             size = prod(padded(self.plan.shape(update.model)[1:]))
@@ -285,6 +291,8 @@ class Values:
             return Found(FLOAT(node.value), 0)
         if node.op is Op.ARANGE:
             return self._range(idx[0], vector=vector)
+        if node.op is Op.ROW:
+            return self._number(t)
         if node.op in FROM_ROW:
             return self._input(k, idx, t, vector=vector)
         if node.op is Op.EXPAND:
@@ -315,6 +323,21 @@ class Values:
             return found
         ones = self._load(self._address(self._state, self.ones, []), vector=vector)
         return self._at(found.level, lambda builder: builder.fmul(found.value, ones.value))
+
+    def _number(self, t: Index) -> Found:
+        """Of a tuple in its batch, as a float."""
+        if not self.graph.has_merge:
+            return Found(ZERO_FLOAT, 0)
+        place = self._address(self._state, self._numbered, [])
+        first = self._cached("numbered", 0, lambda builder: builder.load(place.value, typ=I64, align=4))
+
+        def emit(builder: ir.IRBuilder) -> ir.Value:
+            number = builder.add(first.value, I64(t.const))
+            if t.var is not None:
+                number = builder.add(number, t.var.value)
+            return builder.sitofp(builder.and_(number, I64(ROW_NUMBERS - 1)), FLOAT)
+
+        return self._at(t.level, emit)
 
     def _range(self, index: Index, *, vector: bool) -> Found:
         lanes = ir.Constant(ir.VectorType(FLOAT, LANES), [FLOAT(float(i + index.const)) for i in range(LANES)])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from dsl.binary32 import round32
 from dsl.hdfg.dims import Dim, DimExpr, Shape, evaluate, names_of
@@ -23,6 +24,8 @@ from dsl.hdfg.ops import (
     FROM_ROW,
     LEAVES,
     MERGE_OPS,
+    NAMELESS,
+    PER_TUPLE,
     REDUCTIONS,
     UNARY,
     Op,
@@ -38,9 +41,12 @@ __all__ = [
     "FROM_ROW",
     "LEAVES",
     "MERGE_OPS",
+    "NAMELESS",
+    "PER_TUPLE",
     "REDUCTIONS",
     "UNARY",
     "BindError",
+    "EachEpoch",
     "Graph",
     "Node",
     "Op",
@@ -48,6 +54,13 @@ __all__ = [
     "Update",
     "operand_count",
 ]
+
+
+class EachEpoch(StrEnum):
+    """What the end of an epoch makes of a model, behind the last batch's updates."""
+
+    COUNT = "count"  # one more; no batch updates it
+    RESET = "reset"  # what it started with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +92,8 @@ class Node:
         MERGE: one of `MERGE_OPS`.
     init
         MODEL: how it starts.
+    each_epoch
+        MODEL of one number: what the end of an epoch makes of it, if anything.
     classes
         OUTPUT: its values are classes, numbered from 0 to one less than this; None: any number is a value.
     span
@@ -96,6 +111,7 @@ class Node:
     axis: int | None = None
     merge_op: str | None = None
     init: Init = ZEROS
+    each_epoch: EachEpoch | None = None
     classes: Dim | None = None
     span: Span | None = None
 
@@ -243,9 +259,11 @@ class Graph:
 
     @property
     def judging(self) -> Graph:
-        """The rule's loss alone, as rows are judged that are left out: nothing trains."""
+        """The rule's loss alone, as rows are judged that are left out: nothing trains, though what it counts with goes on."""
         loss = self.loss if self.test_loss is None else self.test_loss
-        return replace(self, loss=loss, test_loss=None, updates=(), convergence=None, prediction=None)
+        read = self.reachable([] if loss is None else [loss])
+        counting = tuple(u for u in self.updates if u.model in read and self.nodes[u.model].each_epoch is not None)
+        return replace(self, loss=loss, test_loss=None, updates=counting, convergence=None, prediction=None)
 
     def concrete_shape(self, node: int) -> tuple[int, ...]:
         """Return the shape of a node as numbers.

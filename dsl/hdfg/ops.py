@@ -19,6 +19,7 @@ class Op(StrEnum):
     META = "meta"  # a scalar that can be changed at train time; `value` is its default
     CONST = "const"  # a scalar literal in `value`, or the extent of an axis in `extent`
     ARANGE = "arange"  # the vector 0, 1, 2 …
+    ROW = "row"  # the tuple's number in its batch, modulo `ROW_NUMBERS`
     TRAINING = "training"  # 1 while a rule trains, else 0; a graph has the number that it is
     # elementwise
     ADD = "add"
@@ -55,12 +56,18 @@ class Op(StrEnum):
 
 FROM_ROW = frozenset({Op.INPUT, Op.OUTPUT, Op.WEIGHT})
 """Leaves that a column fills."""
-LEAVES = frozenset({Op.INPUT, Op.OUTPUT, Op.WEIGHT, Op.MODEL, Op.META, Op.CONST, Op.ARANGE, Op.TRAINING})
+LEAVES = frozenset({Op.INPUT, Op.OUTPUT, Op.WEIGHT, Op.MODEL, Op.META, Op.CONST, Op.ARANGE, Op.ROW, Op.TRAINING})
+PER_TUPLE = FROM_ROW | {Op.ROW}
+"""Leaves with a value for each tuple."""
+NAMELESS = frozenset({Op.CONST, Op.ARANGE, Op.ROW})
+"""Leaves that are alike wherever they stand."""
 UNARY = frozenset({Op.NEG, Op.SIGMOID, Op.TANH, Op.GAUSSIAN, Op.SQRT, Op.EXP, Op.LOG, Op.ABS})
 COMPARISONS = frozenset({Op.LT, Op.GT, Op.LE, Op.GE, Op.EQ})
 BINARY = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN}) | COMPARISONS
 ELEMENTWISE = UNARY | BINARY | {Op.WHERE}
 REDUCTIONS = frozenset({Op.SIGMA, Op.PI, Op.AMAX})
+ROW_NUMBERS = 1 << 23
+"""Tuples are counted modulo this, so that the number of a batch's first one and one of the batch have an exact sum."""
 MERGE_OPS = ("add", "mul", "max", "min")
 
 

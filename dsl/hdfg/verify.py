@@ -11,7 +11,20 @@ from collections.abc import Iterator
 
 from dsl.binary32 import round32
 from dsl.hdfg.dims import Shape, names_of, shape_text
-from dsl.hdfg.graph import FROM_ROW, LEAVES, MERGE_OPS, REDUCTIONS, Graph, Node, Op, Region, Update, operand_count
+from dsl.hdfg.graph import (
+    FROM_ROW,
+    LEAVES,
+    MERGE_OPS,
+    NAMELESS,
+    REDUCTIONS,
+    EachEpoch,
+    Graph,
+    Node,
+    Op,
+    Region,
+    Update,
+    operand_count,
+)
 from dsl.hdfg.shapes import ShapeMismatch, broadcast, result_shape
 
 LEAF_REGIONS = {
@@ -22,6 +35,7 @@ LEAF_REGIONS = {
     Op.META: Region.CONST,
     Op.CONST: Region.CONST,
     Op.ARANGE: Region.CONST,
+    Op.ROW: Region.TUPLE,
 }
 
 
@@ -77,10 +91,16 @@ def _attributes(node: Node) -> Iterator[str]:
         yield "must have a value if and only if it is a meta, and no extent"
     if node.value is not None and not (math.isnan(node.value) or round32(node.value) == node.value):
         yield f"must have a binary32 value, not {node.value!r}"
-    if node.op in LEAVES and node.op not in (Op.CONST, Op.ARANGE) and not node.name:
+    if node.op is Op.TRAINING:
+        yield "must be the number that it is in this graph"
+    if node.op in LEAVES and node.op not in NAMELESS and not node.name:
         yield "must have a name"
     if node.classes is not None and (node.op is not Op.OUTPUT or node.shape):
         yield "must be a scalar output to have classes"
+    if node.each_epoch is not None and (node.op is not Op.MODEL or node.shape):
+        yield "must be a scalar model to change with each epoch"
+    if node.op is Op.ROW and node.shape:
+        yield "must be a scalar"
     if node.op is Op.ARANGE and len(node.shape) != 1:
         yield "must be a vector"
     if any(isinstance(dim, int) and dim < 1 for dim in node.shape):
@@ -111,7 +131,7 @@ def _index_problems(index: Node) -> Iterator[str]:
 
 def _region(graph: Graph, node: Node, after: frozenset[int]) -> Iterator[str]:
     if node.op in LEAVES:
-        if node.region is not LEAF_REGIONS[node.op]:
+        if node.region is not LEAF_REGIONS.get(node.op, node.region):
             yield f"must be in region {LEAF_REGIONS[node.op]}, not {node.region}"
         return
     if node.op is Op.MERGE:
@@ -175,10 +195,10 @@ def _graph_problems(graph: Graph) -> Iterator[str]:
     if graph.classes is not None and len([i for i in graph.inputs if graph.nodes[i].op is Op.OUTPUT]) > 1:
         yield "a graph with classes must have one output"
     if graph.prediction is not None:
-        unknown = (Op.OUTPUT, Op.WEIGHT, Op.MERGE)
+        unknown = (Op.OUTPUT, Op.WEIGHT, Op.ROW, Op.MERGE)
         found = [i for i in graph.reachable([graph.prediction]) if graph.nodes[i].op in unknown]
         if found:
-            yield f"prediction must depend on no output, weight or merge, not on {found}"
+            yield f"prediction must depend on no output, weight, row number or merge, not on {found}"
 
 
 def _root_problems(graph: Graph, node: Node, region: Region, shapes: tuple[Shape, ...]) -> Iterator[str]:
@@ -196,6 +216,8 @@ def _update_problems(graph: Graph, update: Update) -> Iterator[str]:
     if model.op is not Op.MODEL:
         yield f"must write a model, not {model.op}"
         return
+    if model.each_epoch is EachEpoch.COUNT:
+        yield "must not write what counts epochs"
     target = model.shape if update.index is None else model.shape[1:]
     try:
         fits = broadcast(value.shape, target) == target

@@ -22,6 +22,7 @@ LEAF_REGIONS = {
     Op.META: Region.CONST,
     Op.CONST: Region.CONST,
     Op.ARANGE: Region.CONST,
+    Op.ROW: Region.TUPLE,
 }
 
 
@@ -108,6 +109,7 @@ class _Lowering:
                 value=operation.value,
                 extent=operation.extent,
                 init=operation.init,
+                each_epoch=operation.each_epoch,
                 classes=operation.classes,
                 span=operation.span,
             )

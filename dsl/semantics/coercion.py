@@ -12,6 +12,7 @@ from dsl.hdfg.dims import Dim, DimExpr, Shape, shape_text
 from dsl.hdfg.graph import Op
 from dsl.limits import MAX_EXTENT, MAX_INTEGER, MAX_RANK
 from dsl.semantics.context import Context
+from dsl.semantics.counting import given
 from dsl.semantics.objects import (
     Constant,
     Declaration,
@@ -47,8 +48,8 @@ def to_value(context: Context, thing: Object, span: Span) -> Operation | None:
             return thing
         case Constant(number=number):
             return context.program.constant(number, span)
-        case Given(op=op):
-            return context.program.given(op, span)
+        case Given(name=name):
+            return given(context, name, span)
         case Items():
             return _stacked(context, thing.placed(span), span)
         case Poison():

@@ -10,6 +10,7 @@ from dataclasses import replace
 from dsl.diagnostics import Note
 from dsl.hdfg.graph import FROM_ROW, Op
 from dsl.semantics.context import Context
+from dsl.semantics.counting import count_rows
 from dsl.semantics.objects import Algorithm
 from dsl.semantics.phases import in_phase
 from dsl.semantics.program import Checked, CheckedUpdate, Operation, reachable
@@ -33,6 +34,7 @@ def finish(context: Context) -> Checked | None:
             )
         return None
     algorithm.members += tuple(context.states)
+    count_rows(context)
     test_loss = _settle(context, algorithm)
     _check_updates(context, algorithm)
     _check_settings(context, algorithm)
@@ -149,6 +151,16 @@ def _check_update_value(context: Context, algorithm: Algorithm, update: CheckedU
 
 
 def _check_settings(context: Context, algorithm: Algorithm) -> None:
+    value, span = algorithm.settings.get("setPrediction", (None, algorithm.span))
+    if value is not None and any(operation.op is Op.ROW for operation in reachable([value])):
+        context.report(
+            "E517",
+            "a prediction cannot draw random numbers",
+            span,
+            label="depends on dana.random",
+            expected="a value of models, inputs and metas",
+            help="write dana.where(dana.training, random, other) for what is random while the rule trains alone",
+        )
     for name in (TEST_LOSS, "setPrediction"):
         value, span = algorithm.settings.get(name, (None, algorithm.span))
         if value is not None and any(operation.op is Op.TRAINING for operation in reachable([value])):

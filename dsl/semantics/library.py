@@ -11,6 +11,7 @@ from dsl.hdfg.ops import UNARY, Op
 from dsl.semantics.arguments import Signature
 from dsl.semantics.axes import ALONG_AXIS
 from dsl.semantics.composed import COMPOSED
+from dsl.semantics.counting import GIVEN
 
 DECLARATIONS = {
     "dim": Signature(name="dana.dim", optional=("extent",)),
@@ -51,6 +52,7 @@ FUNCTIONS = {
     "concat": Signature(name="dana.concat", required=("first",), rest="more"),
     "transpose": Signature(name="dana.transpose", required=("value",)),
     "arange": Signature(name="dana.arange", required=("count",)),
+    "random": Signature(name="dana.random", optional=("shape", "seed")),
     "setState": Signature(name="dana.setState", required=("state", "value")),
     "uniform": Signature(name="dana.uniform", required=("low", "high"), optional=("seed",)),
     "normal": Signature(name="dana.normal", required=("mean", "deviation"), optional=("seed",)),
@@ -59,9 +61,6 @@ FUNCTIONS = {
 
 MARKERS = ("all", "rule")
 """Names that are no functions in a rule: the batch that is the whole table, and the decorator of notebooks."""
-
-GIVEN = {op.value: op for op in (Op.TRAINING,)}
-"""Values that a rule finds without declaring them."""
 
 NAMES = (*DECLARATIONS, *FUNCTIONS, *MARKERS, *GIVEN)
 """Everything that `from dana import *` binds."""

@@ -191,7 +191,7 @@ class AllTuples:
 class Given:
     """`dana.training` and the like: a value that the rule finds without declaring it."""
 
-    op: Op
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,8 +276,8 @@ def describe(thing: Object) -> str:
             return f"the method {algorithm.name}.{name}"
         case AllTuples():
             return "dana.all"
-        case Given(op=op):
-            return f"dana.{op}"
+        case Given(name=name):
+            return f"dana.{name}"
         case Start():
             return "the start values of a model"
         case Nothing():

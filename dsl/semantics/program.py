@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dsl.binary32 import bits_of, round32
 from dsl.hdfg.dims import Dim, DimExpr, Shape
-from dsl.hdfg.graph import FROM_ROW, LEAVES, Op
+from dsl.hdfg.graph import FROM_ROW, LEAVES, PER_TUPLE, EachEpoch, Op
 from dsl.hdfg.init import ZEROS, Init
 from dsl.limits import MAX_VALUES
 from dsl.source import Span
@@ -25,7 +25,7 @@ class Operation:
     ----------
     id
         Its index in the program; operands have smaller ids.
-    op, operands, shape, axis, merge_op, value, extent, init, classes, name, span
+    op, operands, shape, axis, merge_op, value, extent, init, each_epoch, classes, name, span
         As in `dsl.hdfg.graph.Node`.
     per_tuple
         Depends on the tuple other than through a merge.
@@ -48,6 +48,7 @@ class Operation:
     value: float | None = None
     extent: DimExpr | None = None
     init: Init = ZEROS
+    each_epoch: EachEpoch | None = None
     classes: Dim | None = None
     name: str | None = None
     span: Span
@@ -196,6 +197,7 @@ class Program:
         *,
         value: float | None = None,
         init: Init = ZEROS,
+        each_epoch: EachEpoch | None = None,
         classes: Dim | None = None,
     ) -> Operation:
         """Record an input, output, weight, model or meta."""
@@ -205,6 +207,7 @@ class Program:
             shape=shape,
             value=value,
             init=init,
+            each_epoch=each_epoch,
             classes=classes,
             name=name,
             span=span,
@@ -227,10 +230,16 @@ class Program:
         return known
 
     def given(self, op: Op, span: Span) -> Operation:
-        """Record a value that the rule finds without declaring it, such as `dana.training`."""
+        """Record a leaf that nothing declares: TRAINING or ROW."""
         if op not in self._given:
             self._given[op] = self._record(
-                Operation(id=self._next_id(span), op=op, span=span, on_training=op is Op.TRAINING)
+                Operation(
+                    id=self._next_id(span),
+                    op=op,
+                    span=span,
+                    per_tuple=op in PER_TUPLE,
+                    on_training=op is Op.TRAINING,
+                )
             )
         return self._given[op]
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dsl.diagnostics import Note
-from dsl.hdfg.graph import COMPARISONS, FROM_ROW, Op
-from dsl.hdfg.init import OF_COLUMNS
+from dsl.hdfg.graph import COMPARISONS, FROM_ROW, PER_TUPLE, Op
+from dsl.hdfg.init import OF_TABLE
 from dsl.semantics.context import Context
 from dsl.semantics.finish import roots
 from dsl.semantics.program import Checked, Operation, reachable
@@ -127,7 +127,7 @@ def _settled_test(context: Context, checked: Checked) -> None:
         )
 
 
-CHANGING = FROM_ROW | {Op.MODEL}
+CHANGING = PER_TUPLE | {Op.MODEL}
 Range = tuple[float, float]
 
 
@@ -197,7 +197,7 @@ def _unused(context: Context, checked: Checked) -> None:
                 help="remove it from dana.algo if the rule does not need it",
             )
     for model in checked.models:
-        if model not in updated and model.init.kind not in OF_COLUMNS:
+        if model not in updated and model.init.kind not in OF_TABLE and model.each_epoch is None:
             kind, call = ("state", "dana.setState") if model in context.states else ("model", "setModel")
             context.warn(
                 "W702",

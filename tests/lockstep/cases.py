@@ -27,6 +27,7 @@ from hwgen.spec.strider import Fault
 from tests.lockstep.pages import damaged, rough_pages
 from tests.lockstep.rules import (
     axes_rule,
+    counting_rule,
     elements_rule,
     network_rule,
     phases_rule,
@@ -184,6 +185,13 @@ def axes_case(rng: random.Random, config: MachineConfig) -> Case:
     return case_of(rng, config, axes_rule(rng, n), TableSchema(relation="t", attributes=columns))
 
 
+def counting_case(rng: random.Random, config: MachineConfig) -> Case:
+    """A case of random numbers and of what counts epochs and batches."""
+    n = rng.choice([1, 3, 8, 17])
+    columns = (attribute("x", "real[]", array_length=n), attribute("y", "real"))
+    return case_of(rng, config, counting_rule(rng, n), TableSchema(relation="t", attributes=columns))
+
+
 def case_of(
     rng: random.Random,
     config: MachineConfig,
@@ -251,7 +259,7 @@ def interpret(case: Case) -> Outcome:
     interpreter = Interpreter(graph, numerics)
     if columns.tuples == 0:
         return Outcome(models=_bits(interpreter.start()), losses=[], converged=False, counters=[])
-    result = interpreter.train(columns.values)
+    result = interpreter.train(columns.values, interpreter.start())  # nobody has counted the rows
     return Outcome(models=_bits(result.models), losses=list(result.losses), converged=result.converged, counters=[])
 
 
