@@ -13,7 +13,7 @@ from llvmlite import ir
 from dana.jit.arithmetic import FLOAT, I32, I64, combine, tree
 from dana.jit.folds import TOGETHER, Folds
 from dana.jit.memory import Merged, padded, strides
-from dana.jit.plan import FUNCTIONS, LANES, Nest, Phase
+from dana.jit.plan import BATCH, EPOCH, FUNCTIONS, LANES, TUPLE, Nest, of_tuples
 from dana.jit.values import BLOCK, ZERO, Found, Index, Indices, Var
 from dsl.hdfg.graph import REDUCTIONS, EachEpoch, Update
 
@@ -26,7 +26,7 @@ class Emitter(Folds):
     def emit(self) -> ir.Module:
         """Write every function."""
         with self._function("begin"):
-            self._nests(Phase.EPOCH)
+            self._nests(EPOCH)
         if self.graph.has_merge:
             self._batches()
         else:
@@ -35,27 +35,46 @@ class Emitter(Folds):
 
     def _batches(self) -> None:
         with self._function("before"):
-            self._nests(Phase.BATCH)
+            self._nests(BATCH)
             if self.plan.by_row:
                 self._builder.store(I64(0), self._address(self._state, self._waiting, []).value, align=4)
-            if self.plan.numbered:
-                self._builder.store(I64(0), self._address(self._state, self._numbered, []).value, align=4)
-        for name, count in (("block", BLOCK), ("one", 1)):
-            self._run = count
-            with self._function(name):
-                self._nests(Phase.TUPLE)
-                for k in self.plan.merges:
-                    self._merge(k, self.plan.nodes[k].inputs[0])
-                if self.graph.loss is not None:
-                    self._merge(-1, self.graph.loss)
-                if self.plan.by_row:
-                    self._keep_rows()
-                if self.plan.numbered:
-                    self._count_rows()
+            self._begin_pass()
+        self._pass("block", "one", TUPLE)
+        for number, phase in enumerate(self.plan.passes[1:]):
+            with self._function(f"between_{number}", slots=True):
+                self._nests(phase - 1)
+                self._begin_pass()
+            self._pass(f"block_{number}", f"one_{number}", phase)
         for name, is_last in self._ends("after", "last"):
             with self._function(name, slots=True):
-                self._nests(Phase.AFTER, wanted=None if is_last else self._wanted())
+                self._nests(self.plan.last, wanted=None if is_last else self._wanted())
                 self._end(is_last)
+
+    def _pass(self, block: str, one: str, phase: int) -> None:
+        """A pass over the batch's tuples: for a block of them, and for one."""
+        plan, loss = self.plan, self.graph.loss
+        for name, count in ((block, BLOCK), (one, 1)):
+            self._run = count
+            with self._function(name, slots=phase > TUPLE):
+                self._nests(phase)
+                for k in plan.merges:
+                    if plan.phase[k] == phase + 1:
+                        self._merge(k, plan.nodes[k].inputs[0])
+                if loss is not None and plan.merged_in(plan.phase[loss]) == phase:
+                    self._merge(-1, loss)
+                if plan.by_row and phase == plan.passes[-1]:
+                    self._keep_rows()
+                if self._counts:
+                    self._count_rows()
+
+    @property
+    def _counts(self) -> bool:
+        """Whether a tuple's number in its batch is asked for, or where what lasts of it lies."""
+        return self.plan.numbered or bool(self.plan.lasting)
+
+    def _begin_pass(self) -> None:
+        if self._counts:
+            self._builder.store(I64(0), self._address(self._state, self._numbered, []).value, align=4)
 
     def _tuple_by_tuple(self) -> None:
         """Batches of one: each function takes the tuples that come, at least one."""
@@ -63,8 +82,8 @@ class Emitter(Folds):
             with self._function(name), self._loop(self._count) as t:
                 self._outermost = t.level  # what is read of models changes from turn to turn
                 self._tuple = t
-                self._nests(Phase.BATCH)
-                self._nests(Phase.TUPLE, wanted=None if is_last else self._wanted())
+                self._nests(BATCH)
+                self._nests(TUPLE, wanted=None if is_last else self._wanted())
                 if self.graph.loss is not None:
                     self._add_loss(self._value(self.graph.loss, (), ZERO, vector=False).value)
                 self._end(is_last)
@@ -111,9 +130,9 @@ class Emitter(Folds):
 
     # --- nests ------------------------------------------------------------------------------------------------------
 
-    def _nests(self, phase: Phase, *, wanted: frozenset[int] | None = None) -> None:
+    def _nests(self, phase: int, *, wanted: frozenset[int] | None = None) -> None:
         for nest in self.plan.nests:
-            if nest.phase is not phase or (wanted is not None and not wanted.intersection(nest.nodes)):
+            if nest.phase != phase or (wanted is not None and not wanted.intersection(nest.nodes)):
                 continue
             k = nest.nodes[0]
             op = self.plan.nodes[k].op
@@ -125,7 +144,7 @@ class Emitter(Folds):
                 self._elementwise(nest)
 
     def _elementwise(self, nest: Nest) -> None:
-        if not nest.shape and nest.phase is Phase.TUPLE and self._run > 1:
+        if not nest.shape and of_tuples(nest.phase) and self._run > 1:
             for k in nest.nodes:
                 value = self._computed_across(k)
                 self._caches[0]["across", k] = Found(value, 0)
@@ -133,7 +152,7 @@ class Emitter(Folds):
                     self._store(value, self._own(k, (), ZERO))
             return
         vector = bool(nest.shape) and nest.shape[-1] > 1
-        tuples = self._run if nest.phase is Phase.TUPLE else 1
+        tuples = self._run if of_tuples(nest.phase) else 1
         together = TOGETHER if tuples % TOGETHER == 0 and vector else 1
         with self._loop(tuples, together) as group, self._axes(nest.shape, vector=vector) as idx:
             for t in map(group.plus, range(together)):  # what they share is loaded once
@@ -153,7 +172,7 @@ class Emitter(Folds):
         """A function over an array: its operands first, side by side."""
         plan, shape, phase = self.plan, self.plan.shape(k), self.plan.phase[k]
         operand, builder = plan.nodes[k].inputs[0], self._builder
-        count = self._run if phase is Phase.TUPLE else 1
+        count = self._run if of_tuples(phase) else 1
         size = self._spacing(k)
         if not shape and count > 1:
             self._store(self._across(operand), self._address(self._state, self._operands, []))

@@ -15,7 +15,7 @@ from llvmlite import ir
 
 from dana.jit.arithmetic import FLOAT, I32, I64, POINTER, operation
 from dana.jit.memory import Memory, Merged, Place, padded, strides
-from dana.jit.plan import FUNCTIONS, LANES, Phase, Plan
+from dana.jit.plan import FUNCTIONS, LANES, Plan, of_tuples
 from dsl.hdfg.graph import ELEMENTWISE, FROM_ROW, Op
 from dsl.hdfg.ops import ROW_NUMBERS
 from hwgen.spec.bundle import WHOLE_EPOCH
@@ -96,14 +96,15 @@ class Values:
         self.module = ir.Module(name="rule")  # no name that a user chose is in the text
         kind = ir.FunctionType(ir.VoidType(), [I32, I64, POINTER, POINTER, POINTER])
         self._special_function = ir.Function(self.module, kind, SPECIAL)
-        self._place_values(33 if batch == WHOLE_EPOCH else batch.bit_length())
+        self._place_values(batch)
         self._place_rows(batch)
         self._run = 1
 
     # --- memory -----------------------------------------------------------------------------------------------------
 
-    def _place_values(self, levels: int) -> None:
+    def _place_values(self, batch: int) -> None:
         plan, memory = self.plan, self.memory
+        levels = 33 if batch == WHOLE_EPOCH else batch.bit_length()
         for k in (*self.graph.models, *self.graph.metas):
             memory.at[k] = memory.room(prod(padded(plan.shape(k))))
         self.merges: dict[int, int] = {}
@@ -112,7 +113,9 @@ class Values:
             if plan.nodes[k].op is Op.MERGE:
                 self._place_merge(k, size, levels, plan.nodes[k].merge_op or "")
             elif k in plan.stores:
-                tuples = self.block if plan.phase[k] is Phase.TUPLE else 1
+                tuples = self.block if of_tuples(plan.phase[k]) else 1
+                if k in plan.lasting:
+                    tuples = batch
                 memory.at[k] = memory.room(self._spacing(k) * tuples + LANES)
         if self.graph.loss is not None and self.graph.has_merge:
             self._place_merge(-1, 1, levels, "add")
@@ -249,8 +252,10 @@ class Values:
     def _terms(self, k: int, idx: Indices, t: Index) -> list[tuple[Index, int]]:
         shape = self.plan.shape(k)
         terms = list(zip(idx, strides(shape), strict=True))
-        if self.plan.phase[k] is Phase.TUPLE:
+        if of_tuples(self.plan.phase[k]):
             terms.append((t, self._spacing(k)))
+        if k in self.plan.lasting:
+            terms.append((Index(Var(self._first().value, 0)), self._spacing(k)))
         return terms
 
     def _own(self, k: int, idx: Indices, t: Index) -> Found:
@@ -267,7 +272,7 @@ class Values:
     # --- values -----------------------------------------------------------------------------------------------------
 
     def _key(self, k: int, idx: Indices, t: Index, *, vector: bool) -> object:
-        return k, idx, t if self.plan.phase[k] is Phase.TUPLE else None, vector
+        return k, idx, t if of_tuples(self.plan.phase[k]) else None, vector
 
     def _keep(self, value: ir.Value, k: int, idx: Indices, t: Index, *, vector: bool) -> None:
         """Store a kept value; where no loop ends meanwhile it is read from its register."""
@@ -324,12 +329,16 @@ class Values:
         ones = self._load(self._address(self._state, self.ones, []), vector=vector)
         return self._at(found.level, lambda builder: builder.fmul(found.value, ones.value))
 
+    def _first(self) -> Found:
+        """The number in its batch of the block's first tuple."""
+        place = self._address(self._state, self._numbered, [])
+        return self._cached("numbered", 0, lambda builder: builder.load(place.value, typ=I64, align=4))
+
     def _number(self, t: Index) -> Found:
         """Of a tuple in its batch, as a float."""
         if not self.graph.has_merge:
             return Found(ZERO_FLOAT, 0)
-        place = self._address(self._state, self._numbered, [])
-        first = self._cached("numbered", 0, lambda builder: builder.load(place.value, typ=I64, align=4))
+        first = self._first()
 
         def emit(builder: ir.IRBuilder) -> ir.Value:
             number = builder.add(first.value, I64(t.const))
@@ -395,7 +404,7 @@ class Values:
             return self._caches[0][key].value
         node, builder, count = self.plan.nodes[k], self._builder, self._run
         typ = ir.VectorType(FLOAT, count)
-        if self.plan.phase[k] is not Phase.TUPLE:
+        if not of_tuples(self.plan.phase[k]):
             value = self._splat(self._value(k, (), ZERO, vector=False), count).value
         elif k in self.plan.kept:
             value = builder.load(self._own(k, (), ZERO).value, typ=typ, align=4)

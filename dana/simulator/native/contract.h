@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* Of all below: a core that was built from another text is not used */
-#define SIM_CONTRACT UINT64_C(0xf9d328ad731b71ec)
+#define SIM_CONTRACT UINT64_C(0xc8b950048422ddeb)
 #define SIM_CLUSTER 8
 #define SIM_TEMPORARIES 32
 #define SIM_REGISTERS 64
@@ -258,11 +258,19 @@ struct sim_problem
 	int64_t found, limit;
 };
 
-/* A merge's stack: levels of `size` floats from `first` on; level k holds 2 to the power of k tuples. */
+/* A merge's stack: levels of `size` floats from `first` on; level k holds 2 to the power of k tuples. It is joined at
+ * the end of pass number `pass`, from 0. */
 struct sim_compiled_merge
 {
 	int64_t first, size;
-	int32_t op;
+	int32_t op, pass;
+};
+
+/* A pass over a batch's tuples behind the first: between: what precedes it, from what is merged till then; block, one:
+ * as of the first. The batch's tuples are all there. */
+struct sim_compiled_pass
+{
+	sim_compiled_function *between, *block, *one;
 };
 
 /* Rows of a hwgen.spec.bundle.Symbol, and where it lies in `state`: `leading` vectors of `last` floats, last 0: a
@@ -298,10 +306,11 @@ struct sim_compiled
 	float *state;
 	int64_t *slots;
 	const struct sim_compiled_merge *merges;
+	const struct sim_compiled_pass *passes;
 	const struct sim_compiled_symbol *symbols;
 	const struct sim_compiled_index *indices;
 	const struct sim_compiled_input *inputs;
-	int32_t n_merges, n_symbols, n_indices, n_inputs, loss;
+	int32_t n_merges, n_passes, n_symbols, n_indices, n_inputs, loss;
 };
 
 /* hwgen.spec.counters.EpochCounters. */
