@@ -13,7 +13,7 @@ from math import ceil, inf, prod
 from typing import Any
 
 from dana.compiler import Binding, compile_bundle
-from dana.compiler.fit import CLEARLY, draft_for, group_for, in_rounds, least_group, power_of_two
+from dana.compiler.fit import CLEARLY, MAX_GROUP, draft_for, group_for, in_rounds, least_group, power_of_two
 from dana.compiler.passes import PLACED, TARGET, Draft, Results, plan_of, run
 from dana.compiler.place.rows import place_inputs
 from dana.compiler.place.sections import Plan
@@ -107,7 +107,17 @@ def _default(
     _check(given)
     _check_size(graph)
     plan = plan_of(graph)
-    draft = _divide(plan, max_tuples, given)
+    try:
+        draft = _divide(plan, max_tuples, given)
+    except DoesNotFit as error:
+        fitting = _most_of_a_round(plan, max_tuples, given)
+        if not fitting:
+            raise
+        raise DoesNotFit(
+            f"rule {graph.name!r} uses values of a batch in its rows again, so that a batch is one round, and no machine "
+            f"has rounds of {plan.batch:,} such rows: {error.message}",
+            hint=f"Use batches of up to {fitting:,}.",
+        ) from error
     target = draft.target
     defaults = MachineConfig()
     chosen = {
@@ -174,7 +184,7 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
     more = () if given.keys() & {"threads", "clusters"} else LARGER
     # operations in the rule's order keep fewer values at a time
     for tried, reorder in ((ways, True), (more, True), ((*ways, *more), False)):
-        targets = (
+        targets = [
             Target(
                 threads=threads,
                 lanes=clusters * LANES_PER_CLUSTER,
@@ -183,8 +193,9 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
                 crossed=bool(given.get("crossed", 1)),
             )
             for threads, clusters in tried
-        )
-        sketches = [_sketched(plan, target, max_tuples, given) for target in targets]
+        ]
+        held = [target for target in targets if _holds_round(plan, target, tuples)]
+        sketches = [_sketched(plan, target, max_tuples, given) for target in held]
         for sketch in sorted(sketches, key=lambda one: one.cycles):
             fitting = min((cycles for over, cycles, _, _ in found if not over), default=inf)
             if sketch.cycles > SURELY * fitting:
@@ -199,6 +210,11 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
             found.append((over, _cycles_per_tuple(draft, tuples), lanes, draft))
         if any(not way[0] for way in found):
             break
+    if not found and limit is None:
+        raise DoesNotFit(
+            f"a round of {tuples:,} tuples is more than tuple memory holds, or {MAX_GROUP:,} to a thread",
+            hint="Merge smaller batches.",
+        )
     if not found:
         widest = max(clusters for _, clusters in (*ways, *more))
         raise DoesNotFit(
@@ -222,6 +238,27 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
         if _cycles_per_tuple(other, tuples) <= (1 + AS_FAST) * least:
             return other
     return draft
+
+
+def _holds_round(plan: Plan, target: Target, tuples: int) -> bool:
+    """Whether a machine can have the tuple memory for a batch that has to be one round."""
+    if not plan.in_one_round or plan.by_row:
+        return True
+    group = power_of_two(-(-tuples // target.threads))
+    return group <= MAX_GROUP and 2 * group * place_inputs(plan.graph, target.lanes).rows <= MAX_CONFIG.tuple_depth
+
+
+def _most_of_a_round(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> int:
+    """The largest power of two below a batch that has to be one round of which some machine holds one; 0 if none."""
+    size = 1 << (plan.batch_tuples(max_tuples) - 1).bit_length() >> 1
+    while size > 1 and plan.in_one_round:
+        try:
+            _divide(plan_of(replace(plan.graph, batch=size)), max_tuples, given)
+        except DoesNotFit:
+            size //= 2
+        else:
+            return size
+    return 0
 
 
 def _max_rows(lanes: int) -> int:

@@ -20,6 +20,7 @@ from tests.lockstep.cases import (
     interpret,
     network_case,
     parts_case,
+    phases_case,
     random_case,
     row_states_case,
     run,
@@ -52,6 +53,7 @@ def test_models_and_cycles(name: str) -> None:
     cases += [network_case(random.Random(f"{name} loss {seed}"), config, loss_rule) for seed in range(2 * SCALE)]
     cases += [axes_case(random.Random(f"{name} axes {seed}"), config) for seed in range(SCALE)]
     cases += [elements_case(random.Random(f"{name} elements {seed}"), config) for seed in range(2 * SCALE)]
+    cases += [phases_case(random.Random(f"{name} phases {seed}"), config) for seed in range(3 * SCALE)]
     if config.index_depth:
         cases += [row_states_case(random.Random(f"{name} row states {seed}"), config) for seed in range(SCALE)]
     cases += [parts_case(random.Random(f"{name} parts {seed}"), config) for seed in range(SCALE)]
