@@ -217,22 +217,23 @@ def kalman(models: Models, rows: list[Row]) -> Models:
 
 
 def normed(models: Models, rows: list[Row]) -> Models:
-    m = dict(models)
+    m = models | {"raw.running_mean": np.zeros(3), "raw.running_variance": np.ones(3)}
     learnt = ("W", "v", "scale", "shift")
 
-    def loss(part: Models, row: Row, mean: Any, square: Any) -> Any:
-        hidden = part["scale"] * (part["W"] @ row["x"] - mean) / np.sqrt(square - mean**2 + 1e-3) + part["shift"]
-        return (part["v"] @ anp.maximum(hidden, 0) - row["y"]) ** 2 / 2
+    def loss(part: Models, batch: list[Row]) -> Any:
+        raw = anp.stack([part["W"] @ row["x"] for row in batch])
+        centred = raw - anp.mean(raw, axis=0)
+        units = centred / anp.sqrt(anp.mean(centred**2, axis=0) + 1e-5) * part["scale"] + part["shift"]
+        error = anp.maximum(units, 0) @ part["v"] - np.array([row["y"] for row in batch])
+        return anp.mean(error**2) / 2
 
     slope = autograd.grad(loss)
     for batch in batches(rows):
-        slopes = [slope({name: m[name] for name in learnt}, row, m["mean"], m["square"]) for row in batch]
+        slopes = slope({name: m[name] for name in learnt}, batch)
         raw = np.array([m["W"] @ row["x"] for row in batch])
-        m |= {name: m[name] - 0.05 * np.mean([one[name] for one in slopes], axis=0) for name in learnt}
-        m |= {
-            "mean": 0.9 * m["mean"] + 0.1 * raw.mean(axis=0),
-            "square": 0.9 * m["square"] + 0.1 * (raw**2).mean(axis=0),
-        }
+        for name, found in (("running_mean", raw.mean(axis=0)), ("running_variance", raw.var(axis=0))):
+            m[f"raw.{name}"] = 0.9 * m[f"raw.{name}"] + 0.1 * found
+        m |= {name: m[name] - 0.05 * slopes[name] for name in learnt}
     return m
 
 
