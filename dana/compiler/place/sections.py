@@ -160,9 +160,7 @@ def _planned(graph: Graph, *, joined: bool) -> Plan:
         # a merge of per-tuple values has one value for the batch
         if node.op is not Op.MERGE and any(operand in per_tuple for operand in operands):
             per_tuple.add(node.id)
-        section[node.id] = (
-            Section.INIT if node.id in counted else _section(node, together=single or by_row or joined)
-        )
+        section[node.id] = Section.INIT if node.id in counted else _section(node, together=single or by_row or joined)
     plan = Plan(
         graph=graph,
         single=single,
