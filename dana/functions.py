@@ -1,4 +1,4 @@
-"""Functions of values, in rule text: classes as vectors, columns of one scale, values of one scale in a batch.
+"""Functions of values, in rule text: classes as vectors, one scale of columns or in a batch, values left out at random.
 
 Comes in: values of a rule. Goes out: values. A rule imports these functions as it would in Python::
 
@@ -16,6 +16,15 @@ import dana
 def one_hot(number: dana.Number, count: dana.Dim) -> dana.Value:
     """The vector of `count` elements that is 1 at `number`, counted from 0, and 0 elsewhere."""
     return dana.arange(count) == number
+
+
+def dropout(value: dana.Value, rate: dana.Number = 0.5) -> dana.Value:
+    """A value of which each element is 0 with a probability of `rate` while the rule trains, others in each row.
+
+    What stays is divided by 1 - rate, so that predictions, and the loss of rows left out, take the value as it is.
+    """
+    kept = (dana.random(value) >= rate) * (1 / (1 - rate))
+    return dana.where(dana.training, value * kept, value)
 
 
 def standardized(value: dana.Value) -> dana.Value:

@@ -124,9 +124,8 @@ class Emitter(Folds):
         builder.store(value, place, align=4)
 
     def _count_rows(self) -> None:
-        place = self._address(self._state, self._numbered, []).value
-        count = self._builder.load(place, typ=I64, align=4)
-        self._builder.store(self._builder.add(count, I64(self._run)), place, align=4)
+        place, builder = self._address(self._state, self._numbered, []).value, self._builder
+        builder.store(builder.add(I64(self._run), builder.load(place, typ=I64, align=4)), place, align=4)
 
     # --- nests ------------------------------------------------------------------------------------------------------
 

@@ -46,9 +46,7 @@ def started(request: TrainRequest, statistics: tuple[Statistic, ...]) -> tuple[S
     """The models that begin with statistics: a warm start has those of its model, but for the number of rows."""
     known = request.warm_start_from or {}
     columns = request.standardize is not False
-    return tuple(
-        one for one in statistics if one.kind is InitKind.ROWS or (columns and one.model not in known)
-    )
+    return tuple(one for one in statistics if one.kind is InitKind.ROWS or (columns and one.model not in known))
 
 
 def wanted(request: TrainRequest, statistics: tuple[Statistic, ...]) -> bool:

@@ -259,7 +259,7 @@ class Graph:
 
     @property
     def judging(self) -> Graph:
-        """The rule's loss alone, as rows are judged that are left out: nothing trains, though what it counts with goes on."""
+        """The rule's loss alone, as rows are judged that are left out: no model changes but those that count."""
         loss = self.loss if self.test_loss is None else self.test_loss
         read = self.reachable([] if loss is None else [loss])
         counting = tuple(u for u in self.updates if u.model in read and self.nodes[u.model].each_epoch is not None)

@@ -22,6 +22,7 @@ from dsl.semantics.objects import (
     Object,
     Poison,
     RuleFunction,
+    Start,
     Text,
     describe,
 )
@@ -68,6 +69,7 @@ def to_value(context: Context, thing: Object, span: Span) -> Operation | None:
         RuleFunction: "call it with parentheses",
         Nothing: "the function must end with return",
         Text: "remove the quotes",
+        Start: "a start belongs to init=; dana.random(shape) draws numbers for each row",
     }
     context.report(
         "E301",

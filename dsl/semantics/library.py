@@ -95,6 +95,8 @@ FAMILIAR_WORDS = {
     "stack": "[a, b], a value with one axis more",
     "matmul": "W @ x",
     "sign": "(x > 0) - (x < 0)",
+    **dict.fromkeys(("rand", "random_uniform"), "dana.random(shape)"),
+    "bernoulli": "dana.random(shape) < p",
 }
 """What people who know NumPy or PyTorch look for, and what to write."""
 
@@ -107,6 +109,6 @@ PYTHON_WORDS = {
     "int": "every value is a binary32 number already",
     "enumerate": "write for i in range(k):",
     "zip": "write for i in range(k):",
-    **dict.fromkeys(("np", "numpy", "torch", "tf", "jnp", "math", "random"), ELSEWHERE),
+    **dict.fromkeys(("np", "numpy", "torch", "tf", "jnp", "math"), ELSEWHERE),
 }
 """Names that Python programs take for granted, and what to do without them."""

@@ -333,7 +333,12 @@ def counting_rule(rng: random.Random, n: int) -> str:
     k = rng.choice([1, 3, 9])
     start = "init=dana.uniform(-0.5, 0.5)"
     lines = ["import dana", "n = dana.dim()", f"W = dana.model([{k}, n], {start})", "b = dana.model()"]
-    lines += ["x = dana.input([n])", "y = dana.output()", "lr = dana.meta(0.1)", f"size = dana.meta({rng.choice([5, 8])})"]
+    lines += [
+        "x = dana.input([n])",
+        "y = dana.output()",
+        "lr = dana.meta(0.1)",
+        f"size = dana.meta({rng.choice([5, 8])})",
+    ]
     lines.append("rule = dana.algo(W, b, x, y)")
     lines.append(f"u = dana.random({rng.choice(['x', 'W', '[n]', f'[{k}, n]'])}, seed={rng.randrange(9)})")
     lines.append("kept = dana.where(dana.training, dana.where(u < 0.3, 0, x / 0.7), x)")
@@ -343,7 +348,13 @@ def counting_rule(rng: random.Random, n: int) -> str:
     merged = f'rule.merge({{}}, {batch}, "{rng.choice(["+", "mean"])}")'
     rate = rng.choice(["lr", "lr / (1 + dana.epoch)", "lr / (1 + dana.epoch + 0.1 * dana.batch)", "lr * 8 / dana.rows"])
     lines.append(f"rule.setModel(W, W - 0.1 * {rate} * {merged.format('dana.expand(s * e, 2) * kept')})")
-    drawn = ["dana.random()", "dana.random() * y", "(dana.random() < 0.5) * dana.epoch", "dana.batch", "dana.random(3)[1]"]
+    drawn = [
+        "dana.random()",
+        "dana.random() * y",
+        "(dana.random() < 0.5) * dana.epoch",
+        "dana.batch",
+        "dana.random(3)[1]",
+    ]
     value = f"{rng.choice(drawn)} + {rng.choice(drawn)}"
     lines.append(f"rule.setModel(b, 0.5 * b + 0.1 * {merged.format(value)})")
     lines += [f"rule.setLoss({rng.choice(['e * e', 'e * e * dana.random()', 'e * e + dana.batch'])})"]

@@ -16,6 +16,7 @@ from hwgen.spec.config import MachineConfig
 from tests.lockstep.cases import (
     assert_same,
     axes_case,
+    counting_case,
     elements_case,
     finished,
     interpret,
@@ -83,6 +84,13 @@ def test_functions_along_an_axis(seed: int) -> None:
 def test_elements_and_products(seed: int) -> None:
     rng = random.Random(f"elements {seed}")
     case = elements_case(rng, random_config(rng))
+    assert_same(run(case, Simulator(case.bundle.config)), interpret(case), case.source)
+
+
+@pytest.mark.parametrize("seed", range(30 * SCALE))
+def test_random_numbers_and_counts(seed: int) -> None:
+    rng = random.Random(f"counting {seed}")
+    case = counting_case(rng, replace(random_config(rng), program_depth=1024, scratch_depth=4096))
     assert_same(run(case, Simulator(case.bundle.config)), interpret(case), case.source)
 
 

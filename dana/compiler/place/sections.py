@@ -2,9 +2,10 @@
 
 In: a simplified graph, then a target. Out: a `Plan`. No instructions are made here.
 
-`init` takes what depends on metas alone, once an epoch, and on what counts epochs. `tuple` takes what is per tuple; a value there that no tuple
-enters is computed once for all tuples of the round (`once`). `batch` takes what follows the merges. `epoch` takes what
-only the convergence test needs and what does not read a model, for by then the models are those after the batch.
+`init` takes what depends on metas and on the number of the epoch alone, once an epoch. `tuple` takes what is per tuple;
+a value there that no tuple enters is computed once for all tuples of the round (`once`). `batch` takes what follows the
+merges. `epoch` takes what only the convergence test needs and what does not read a model, for by then the models are
+those after the batch.
 A batch of one tuple (`single`) has nothing to merge: its merges are the values themselves, and `tuple` takes all the
 work of `batch`, whose instructions could not read the tuple. A rule that writes rows chosen by the tuple (`by_row`)
 does all its work in `tuple`, too, and a batch is one round. So does every rule on a machine that takes a batch in one
@@ -166,9 +167,7 @@ def _planned(graph: Graph, *, joined: bool) -> Plan:
         # a merge of per-tuple values has one value for the batch
         if node.op is not Op.MERGE and any(operand in per_tuple for operand in operands):
             per_tuple.add(node.id)
-        section[node.id] = (
-            Section.INIT if node.id in counted else _section(node, together=single or by_row or joined)
-        )
+        section[node.id] = Section.INIT if node.id in counted else _section(node, together=single or by_row or joined)
     plan = Plan(
         graph=graph,
         single=single,
