@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from dana.runtime.trainer import Json, Level, Notice, Notify, OutOfLine, SqlState, TrainingError, TrainRequest
 from dana.simulator.machine import Surveyed
+from dana.simulator.structures import SURVEY_BLOCK
 from dana.storage.types import SCALARS
 from dsl.hdfg.graph import Graph
 from dsl.hdfg.init import OF_COLUMNS, InitKind
@@ -157,20 +159,24 @@ def survey_columns(
     rows = np.concatenate(list(flat.values()), axis=1).astype(np.float64)
     good = np.isfinite(rows).all(axis=1)
     mean, squares = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
-    early = earlier = mean
-    count, total, sums = 0, 0.0, np.zeros(classes)
+    total, early, earlier = 0.0, mean, mean
     every = np.ones(len(rows)) if weight is None else columns[weight].astype(np.float64)
     numbers = np.full(len(rows), -1.0) if label is None else columns[label].astype(np.float64)
-    for row, one, number in zip(rows[good], every[good], numbers[good], strict=True):
+    sums = np.zeros(classes)
+    for one, number in zip(every[good], numbers[good], strict=True):
         if one >= 0 and 0 <= number < classes:
             sums[int(number)] += one
-        if not one > 0:
-            continue
-        count, total = count + 1, total + one
-        away = row - mean
-        mean = mean + away * (one / total)
-        squares = squares + one * (away * (row - mean))
-        if not count & count - 1:
+    counted = good & (every > 0)
+    values, weights = rows[counted], every[counted]
+    for first, last in pairwise(_block_ends(len(values))):
+        away = values[first:last] - mean
+        weighed = weights[first:last, None] * away
+        # added up one after the other, as NumPy's sum does not
+        block, block_squares = (np.cumsum(each, axis=0)[-1] for each in (weighed, weighed * away))
+        total = np.cumsum([total, *weights[first:last]])[-1]
+        mean = mean + block / total
+        squares = squares + np.maximum(block_squares - block * block / total, 0)
+        if not last & last - 1:
             early, earlier = mean, early
     deviation = np.sqrt(squares / (total or 1.0))
     ends = np.cumsum([values.shape[1] for values in flat.values()])[:-1]
@@ -180,7 +186,7 @@ def survey_columns(
         return {name: part.reshape(values.shape[1:]) for (name, values), part in parts}
 
     return Survey(
-        tuples=count,
+        tuples=len(values),
         mean=by_input(mean),
         deviation=by_input(deviation),
         bad=by_input((~np.isfinite(rows)).sum(axis=0).astype(np.float64)),
@@ -188,6 +194,12 @@ def survey_columns(
         negative=int((every[good] < 0).sum()),
         classes=sums,
     )
+
+
+def _block_ends(tuples: int) -> list[int]:
+    """Where the simulator's survey ends its blocks (dana/simulator/native/survey.c), from 0 on."""
+    powers = [1 << k for k in range(tuples.bit_length())]
+    return sorted({0, *powers, *range(SURVEY_BLOCK, tuples, SURVEY_BLOCK), tuples})
 
 
 class NotFinite(OutOfLine):

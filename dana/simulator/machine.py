@@ -132,7 +132,7 @@ class Simulator:
         self._address: int = address
         self._finalizer = weakref.finalize(self, self._core.sim_free, address)
         self._core.sim_set_plain(address, plain)
-        self._survey: tuple[structures.SurveyData, Surveyed] | None = None
+        self._survey: tuple[structures.SurveyData, Surveyed, Doubles] | None = None
         """What the core fills: kept as long as it may."""
 
     def close(self) -> None:
@@ -236,10 +236,11 @@ class Simulator:
     def begin_survey(self, found: Surveyed) -> None:
         """Start an epoch that trains nothing and adds what it sees to `found`, which has this machine's rows."""
         means = (found.tuples, found.mean, found.squares, found.bad, found.early, found.earlier)
-        arrays = (*means, found.weights, found.negative, found.classes)
+        sums = np.zeros((4, *found.mean.shape))  # of a block, and as they were before
+        arrays = (*means, sums[0], sums[1], sums[2:], found.weights, found.negative, found.classes)
         tally = None if found.tally is None else ctypes.addressof(found.tally)
         places = (tally, found.classes.size, found.weight, found.label)
-        self._survey = structures.SurveyData(*(array.ctypes.data for array in arrays), *places), found
+        self._survey = structures.SurveyData(*(array.ctypes.data for array in arrays), *places), found, sums
         self._core.sim_begin(self._usable(), ctypes.byref(self._survey[0]))
 
     def consume(self, pages: Pages) -> bool:

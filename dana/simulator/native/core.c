@@ -289,7 +289,9 @@ sim_end(struct sim *sim, struct sim_counters *counters)
 	dn_leave(mode);
 	counters->tuples = sim->e.tuples;
 	counters->skipped = sim->e.skipped;
-	if (sim->survey == NULL)
+	if (sim->survey != NULL)
+		sim_survey_end(sim);
+	else
 	{
 		counters->engine_busy = c->busy;
 		counters->merging = c->merging;

@@ -1,0 +1,67 @@
+"""What is known of a table's columns before the first epoch: the same bits by the simulator and by NumPy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dana import rules
+from dana.runtime.survey import survey_columns, survey_of
+from dana.runtime.training import MachineTrainer, MachineTraining
+from dana.storage.builder import build_pages
+from tests.runtime.test_training import feed, relation, request
+
+ROWS = (1, 2, 3, 63, 64, 65, 200, 1000)
+"""Rows around the ends of blocks."""
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("bad", [0, 3])
+def test_statistics_are_those_of_numpy(rows: int, weighted: bool, bad: int) -> None:
+    random = np.random.default_rng(rows)
+    names = ["x0", "x1", "x2", "y", "g"][: 5 if weighted else 4]
+    values = np.stack([random.normal(10.0**k, 1, rows) for k in range(len(names))], axis=1).astype(np.float32)
+    if weighted:
+        values[:, 4] = random.choice([0, 1e-3, 1, 2.5, 1e6], rows)
+        values[0, 4] = 1
+    for row in random.integers(0, rows, bad if rows > 3 else 0):
+        values[row, random.integers(3)] = random.choice([np.nan, np.inf, -np.inf])
+    table = relation([(name, "real") for name in names], pages=1)
+    pages = build_pages(table.schema, values)
+    table = replace(table, pages=len(pages) // table.page_size)
+    asked = request(
+        table, rule="linear", source=rules.text("linear"), label="y", weight="g" if weighted else None, nonfinite="keep"
+    )
+    training = MachineTrainer().open(asked, lambda notice: None)
+    assert isinstance(training, MachineTraining)
+    sink = training.survey
+    assert sink is not None
+    feed(training, sink, pages)
+    assert training._surveyor is not None
+    training._surveyor.end_epoch()
+    found = survey_of(training._surveyed, training._bundle.notes["inputs"])
+    inputs = {one["name"]: one["shape"] for one in training._bundle.notes["inputs"]}
+    training.close()
+
+    width = next(shape[0] for shape in inputs.values() if shape)
+    columns = {
+        name: values[:, :width] if shape else values[:, names.index("y" if name == "y" else "g")]
+        for name, shape in inputs.items()
+    }
+    expected = survey_columns(columns, weight=next((one for one in inputs if one not in "xy"), None))
+    assert found.tuples == expected.tuples
+    assert found.negative == expected.negative
+    for name in inputs:
+        for kind in ("mean", "deviation", "early", "bad"):
+            mine, theirs = (np.broadcast_to(getattr(one, kind)[name], inputs[name]) for one in (found, expected))
+            np.testing.assert_array_equal(mine, theirs, err_msg=f"{kind} of {name}")
+    good = np.isfinite(values).all(axis=1)
+    weights = values[good, 4].astype(float) if weighted else np.ones(good.sum())
+    exact = values[good, :width].astype(float)
+    mean = np.average(exact, axis=0, weights=weights)
+    np.testing.assert_allclose(found.mean["x"], mean, rtol=1e-12)
+    deviation = np.sqrt(np.average((exact - mean) ** 2, axis=0, weights=weights))
+    np.testing.assert_allclose(found.deviation["x"], deviation, rtol=1e-9, atol=1e-12)
