@@ -24,8 +24,10 @@
 #define BY_PROCESSOR
 #endif
 
-typedef float floats __attribute__((vector_size(SIM_CLUSTER * sizeof(float))));
-typedef double doubles __attribute__((vector_size(SIM_CLUSTER * sizeof(double))));
+/* As many as a register of AVX2 has; wider ones are taken apart through memory */
+#define VECTOR 4
+typedef float floats __attribute__((vector_size(VECTOR * sizeof(float))));
+typedef double doubles __attribute__((vector_size(VECTOR * sizeof(double))));
 
 static inline bool
 is_finite(const float *slot, int32_t rows, int32_t lanes, ptrdiff_t unit)
@@ -60,11 +62,13 @@ count_bad(const struct sim *sim, const float *slot)
 BY_PROCESSOR static void
 add(const struct sim *sim, const float *const *tuples, int32_t count, double weight)
 {
-	double *mean = sim->survey->mean, *sums = sim->survey->sums, *squares = sim->survey->sums_of_squares;
+	const double *mean = sim->survey->mean;
+	double *sums = sim->survey->sums, *squares = sim->survey->sums_of_squares;
 
 	for (int32_t r = 0; r < sim->tuple_rows; r++)
-		for (int32_t l = 0; l < sim->lanes; l += SIM_CLUSTER, mean += SIM_CLUSTER, sums += SIM_CLUSTER, squares += SIM_CLUSTER)
+		for (int32_t l = 0; l < sim->lanes; l += VECTOR, mean += VECTOR, sums += VECTOR, squares += VECTOR)
 		{
+			const ptrdiff_t element = (ptrdiff_t)r * sim->unit + l;
 			doubles centre, sum, square;
 
 			memcpy(&centre, mean, sizeof centre);
@@ -75,7 +79,7 @@ add(const struct sim *sim, const float *const *tuples, int32_t count, double wei
 				floats value;
 				doubles away, weighed;
 
-				memcpy(&value, tuples[t] + (ptrdiff_t)r * sim->unit + l, sizeof value);
+				memcpy(&value, tuples[t] + element, sizeof value);
 				away = __builtin_convertvector(value, doubles) - centre;
 				weighed = weight * away;
 				sum += weighed;
