@@ -51,10 +51,14 @@ def started(request: TrainRequest, statistics: tuple[Statistic, ...]) -> tuple[S
 
 
 def wanted(request: TrainRequest, statistics: tuple[Statistic, ...]) -> bool:
-    """Whether a pass before the first epoch is needed: for statistics, weights, or because a page may hold a NaN."""
-    if started(request, statistics) or request.weight is not None or request.class_weight is not None:
-        return True
-    return skips_non_finite(request) and request.relation.pages is not None  # frames hold numbers only
+    """Whether the rows are looked at: for what models begin with, or because a page may hold a NaN."""
+    # frames hold numbers only
+    return starts_models(request, statistics) or (skips_non_finite(request) and request.relation.pages is not None)
+
+
+def starts_models(request: TrainRequest, statistics: tuple[Statistic, ...]) -> bool:
+    """Whether that takes a pass before the first epoch: statistics of columns, and weights."""
+    return bool(started(request, statistics)) or request.weight is not None or request.class_weight is not None
 
 
 def skips_non_finite(request: TrainRequest) -> bool:
@@ -225,8 +229,8 @@ FAR = 5.0
 """Deviations of a mean of rows at random that chance does not bring about."""
 
 
-def judge(request: TrainRequest, survey: Survey, fills: Sequence[Place], labels: Sequence[str], notify: Notify) -> None:
-    """Say what a user should know: of features that they tell nothing, of labels that the rows lie in their order.
+def refuse_values(request: TrainRequest, survey: Survey) -> None:
+    """Raise where pages hold what only frames leave out.
 
     Raises
     ------
@@ -234,13 +238,24 @@ def judge(request: TrainRequest, survey: Survey, fills: Sequence[Place], labels:
         A value is none, and such rows are to be left out.
     NegativeWeight
         A weight is below 0.
-    TrainingError
-        All weights are 0.
     """
     if survey.negative:
         raise NegativeWeight(f"a weight in column {request.weight} of {request.relation.name} is negative")
     if skips_non_finite(request) and any(bad.any() for bad in survey.bad.values()):
         raise NotFinite(f"a value in use of {request.relation.name} is NaN or infinite")
+
+
+def judge(request: TrainRequest, survey: Survey, fills: Sequence[Place], labels: Sequence[str], notify: Notify) -> None:
+    """Say what a user should know: of features that they tell nothing, of labels that the rows lie in their order.
+
+    Raises
+    ------
+    TrainingError
+        All weights are 0.
+    NotFinite, NegativeWeight
+        As `refuse_values`.
+    """
+    refuse_values(request, survey)
     if not survey.tuples and request.weight is not None:
         raise TrainingError(
             f'every row of {request.relation.name} has the weight 0 in column "{request.weight}"',

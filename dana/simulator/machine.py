@@ -134,6 +134,8 @@ class Simulator:
         self._core.sim_set_plain(address, plain)
         self._survey: tuple[structures.SurveyData, Surveyed, Doubles] | None = None
         """What the core fills: kept as long as it may."""
+        self._both: ctypes.Array[ctypes.c_void_p] | None = None
+        """Of `sink_behind`, likewise."""
 
     def close(self) -> None:
         """Free what the machine holds; it must not be used any more."""
@@ -264,6 +266,16 @@ class Simulator:
         function = ctypes.cast(self._core.sim_consume, ctypes.c_void_p).value
         assert function is not None
         return function, self._usable()
+
+    def sink_behind(self, first: Simulator) -> tuple[int, int]:
+        """The same of a sink that gives pages to another machine first, while they are in the cache.
+
+        It returns what that machine does where that is not 0.
+        """
+        function = ctypes.cast(self._core.sim_consume_both, ctypes.c_void_p).value
+        assert function is not None
+        self._both = (ctypes.c_void_p * 2)(first._usable(), self._usable())
+        return function, ctypes.addressof(self._both)
 
     def end_epoch(self) -> EpochCounters:
         """End the epoch after its last page.
