@@ -114,8 +114,8 @@ def _default(
         if not fitting:
             raise
         raise DoesNotFit(
-            f"rule {graph.name!r} uses values of a batch in its rows again, so that a batch is one round, and no machine "
-            f"has rounds of {plan.batch:,} such rows: {error.message}",
+            f"rule {graph.name!r} uses values of a batch in its rows again, so that a batch is one round, and no "
+            f"machine has rounds of {plan.batch:,} such rows: {error.message}",
             hint=f"Use batches of up to {fitting:,}.",
         ) from error
     target = draft.target

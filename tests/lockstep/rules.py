@@ -181,7 +181,8 @@ def phases_rule(rng: random.Random, *, batches: list[int], chosen: int) -> str:
     k, n = rng.choice([1, 2, 5, 9]), rng.choice([1, 3, 8, 17, 31])
     batch = rng.choice(batches)
     rows = rng.choice([0, 4]) if batch <= chosen else 0
-    lines = ["import dana", f"W = dana.model([{k}, {n}], init=dana.normal(0, 0.5))", "a, b = dana.model(), dana.model()"]
+    lines = ["import dana", "a, b = dana.model(), dana.model()"]
+    lines += [f"W = dana.model([{k}, {n}], init=dana.normal(0, 0.5))"]
     lines += [f"v = dana.model([{k}], init=dana.normal(0, 1))", f"x = dana.input([{n}])", "y = dana.output()"]
     lines += [f"U = dana.model([{rows}, {k}])", "i = dana.input()"] if rows else []
     lines.append(f"rule = dana.algo({'U, i, ' if rows else ''}W, v, a, b, x, y)")

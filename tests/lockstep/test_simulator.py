@@ -115,8 +115,8 @@ def test_machines_give_the_same_bits_for_batches_in_phases() -> None:
     """Of one rule and table, whatever threads and clusters; the last batch is short."""
     for seed in range(4 * SCALE):
         cases = [
-            phases_case(random.Random(f"machines {seed}"), MachineConfig(threads=t, clusters=c, tuple_depth=2048, **DEEP))
-            for t, c in ((1, 1), (8, 1), (2, 4), (1, 8))
+            phases_case(random.Random(f"machines {seed}"), MachineConfig(threads=threads, clusters=clusters, **DEEP))
+            for threads, clusters in ((1, 1), (8, 1), (2, 4), (1, 8))
         ]
         assert len({(case.source, case.pages) for case in cases}) == 1
         first, *others = [run(case, Simulator(case.bundle.config)) for case in cases]
@@ -126,7 +126,7 @@ def test_machines_give_the_same_bits_for_batches_in_phases() -> None:
             assert other.losses == first.losses
 
 
-DEEP = {"scratch_depth": 16384, "strider_depth": 8192, "descriptor_depth": 1024}
+DEEP = {"scratch_depth": 16384, "tuple_depth": 2048, "strider_depth": 8192, "descriptor_depth": 1024}
 
 MATRIX = """
 import dana

@@ -74,8 +74,8 @@ def gradients(
     for one in wanted:
         if algebra.first(one).id not in asked:
             raise _without_a_way(one, leading, algebra)
-    found = [asked[algebra.first(one).id] for one in wanted]
-    return [batching.whole(part) if once and not one.per_tuple else part for one, part in zip(wanted, found, strict=True)]
+    found = [(one, asked[algebra.first(one).id]) for one in wanted]
+    return [batching.whole(part) if once and not one.per_tuple else part for one, part in found]
 
 
 def followed(program: Program, value: Operation) -> set[Operation]:
