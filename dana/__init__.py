@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dana.language import (
     Algo,
+    Batch,
     Dim,
     NotInRule,
     Number,
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Algo",
+    "Batch",
     "Dim",
     "NotInRule",
     "Number",

@@ -41,7 +41,7 @@ def standardized(value: dana.Value) -> dana.Value:
 def batch_norm(
     rule: dana.Algo,
     value: dana.Value,
-    batch: dana.Number,
+    batch: dana.Batch,
     scale: dana.Number = 1,
     shift: dana.Number = 0,
     keep: dana.Number = 0.9,

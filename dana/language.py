@@ -136,6 +136,7 @@ class AllTuples:
 
 
 Number = Value | float
+Batch = int | Value | AllTuples
 Operand = Number | Dim | Sequence["Operand"]
 Place = Value | Dim | int | slice
 MergeOp = Literal["+", "*", "max", "min", "mean"]
@@ -148,7 +149,7 @@ class Algo:
 
     if TYPE_CHECKING:
 
-        def merge(self, value: Operand, batch: int | Value | AllTuples, op: MergeOp) -> Value:
+        def merge(self, value: Operand, batch: Batch, op: MergeOp) -> Value:
             """Join a value of each tuple over a batch, by sum, product, maximum, minimum or mean.
 
             What feeds it is computed per tuple, on the models as they stood before the batch; what follows it once per
@@ -158,7 +159,7 @@ class Algo:
         def minimize(
             self,
             optimizer: Optimizer,
-            batch: int | Value | AllTuples = 64,
+            batch: Batch = 64,
             models: Value | Sequence[Value] = ...,
             **options: Operand,
         ) -> None:
@@ -471,6 +472,7 @@ def rule(function: Callable[[], object]) -> TrainableRule:
 
 __all__ = [
     "Algo",
+    "Batch",
     "Dim",
     "NotInRule",
     "Number",
