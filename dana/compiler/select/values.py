@@ -162,7 +162,7 @@ class Emitter:
             Of `VectorOp`.
         """
         views = [dst, a] if b is None else [dst, a, b]
-        for piece in pieces(extents, [view.steps for view in views], inner=inner, outer=outer):
+        for piece in pieces(tuple(extents), tuple(view.steps for view in views), inner=inner, outer=outer):
             accesses = [
                 Access(
                     buffer=view.buffer,
