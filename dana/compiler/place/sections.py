@@ -13,7 +13,7 @@ round (`joined`): what follows the merges runs beside what precedes them, where 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dana.compiler.target import Target
@@ -43,6 +43,8 @@ class Plan:
         Nodes that have a value for each tuple.
     alias
         Node that has the value of a merge, in a `single` plan.
+    reads
+        Operands of each node, resolved.
     """
 
     graph: Graph
@@ -52,6 +54,7 @@ class Plan:
     section: Mapping[int, Section]
     per_tuple: frozenset[int]
     alias: Mapping[int, int]
+    reads: Sequence[tuple[int, ...]]
 
     def resolve(self, node: int) -> int:
         """The node that computes a value."""
@@ -59,7 +62,7 @@ class Plan:
 
     def operands(self, node: int) -> tuple[int, ...]:
         """Operands of a node, resolved."""
-        return tuple(self.resolve(operand) for operand in self.graph.nodes[node].inputs)
+        return self.reads[node]
 
     def root(self, node: int) -> int:
         """The node whose rows a value lies in: an axis of one, new or reduced, and a fixed row of a model are views."""
@@ -143,8 +146,10 @@ def _planned(graph: Graph, *, joined: bool) -> Plan:
     section: dict[int, Section] = {}
     by_row = any(update.index is not None and graph.nodes[update.index].op is not Op.CONST for update in graph.updates)
     per_tuple: set[int] = set()
+    reads: list[tuple[int, ...]] = []
     for node in graph.nodes:
-        operands = [alias.get(operand, operand) for operand in node.inputs]
+        operands = tuple([alias.get(operand, operand) for operand in node.inputs])
+        reads.append(operands)
         if node.op in FROM_ROW:
             per_tuple.add(node.id)
         if node.op in LEAVES or node.id not in needed:
@@ -165,6 +170,7 @@ def _planned(graph: Graph, *, joined: bool) -> Plan:
         section=section,
         per_tuple=frozenset(per_tuple),
         alias=alias,
+        reads=reads,
     )
     section.update(dict.fromkeys(_epoch_nodes(plan), Section.EPOCH))
     return plan

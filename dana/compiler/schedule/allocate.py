@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from dana.compiler.schedule.list_scheduling import Schedule
 from dana.compiler.select.nodes import Selection
 from dana.compiler.select.ops import Access, Buffer, Home, VectorOp
@@ -141,13 +139,9 @@ def _over_operand(op: VectorOp, position: int, of_buffer: Mapping[Buffer, _Exten
 def _read_before_written(op: VectorOp, read: Access) -> bool:
     """Whether the result, laid over the operand from its first row, overwrites no row that is still to be read."""
     # an operation may read and write a row in one iteration: it reads first
-    rows = max(op.dst.buffer.rows, read.buffer.rows)
-    last_read = np.full(rows, -1)
-    first_write = np.full(rows, op.rows)
-    order = np.arange(op.rows)
-    np.maximum.at(last_read, op.touched(read), order)
-    np.minimum.at(first_write, op.touched(op.dst), order)
-    return bool((last_read <= first_write).all())
+    last_read = {row: turn for rows, turns in op.spans(read, last=True) for row, turn in zip(rows, turns, strict=True)}
+    written = ((row, turn) for rows, turns in op.spans(op.dst) for row, turn in zip(rows, turns, strict=True))
+    return all(last_read.get(row, -1) <= turn for row, turn in written)
 
 
 def _first_fit(extents: list[_Extent], rows: int, base: int) -> int:
