@@ -169,13 +169,14 @@ class _Chooser:
     def choose(self) -> Forms:
         found: list[tuple[float, int, list[bool]]] = []
         # single changes get stuck where two values would have to change together: hence several starting points
-        for start in (self._all(packed=True), self._forward(), self._all(packed=False)):
+        starts = [self._all(packed=True), self._all(packed=False)]
+        if (forward := self._forward()) not in starts:
+            starts.insert(1, forward)
+        for start in starts if self.free else starts[:1]:
             self._take(start)
             costs = {node.id: self._cost(node.id) for node in self.nodes}
             self._settle(costs)
             found.append((sum(costs.values()), len(found), start))
-            if not self.free:
-                break
         self._take(min(found, key=lambda option: option[:2])[-1])
         rows = dict.fromkeys(Section, 0.0)
         for k in self.plan.section:

@@ -285,7 +285,7 @@ class _Clock:
 
     def operands_ready(self, op: VectorOp) -> int:
         """First cycle in which the operation's first row may issue."""
-        earliest = max(0, *(self._rows_ready(op, access) for access in op.reads()))
+        earliest = max([self._rows_ready(op, access) for access in op.reads()])
         # entries that operations under way still use must not change; a row's later result has to come out later
         if op.op is Opcode.SETX:
             return max(earliest, *self._ready.get(op.dst.buffer, (0,)))

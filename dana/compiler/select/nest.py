@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from itertools import product
 from math import prod
 
@@ -64,7 +64,7 @@ class _Loop:
         return self.inner or self.outer
 
 
-@cache
+@lru_cache(1 << 10)
 def pieces(
     extents: tuple[int, ...], steps: tuple[tuple[int, ...], ...], *, inner: int | None = None, outer: int | None = None
 ) -> tuple[Piece, ...]:

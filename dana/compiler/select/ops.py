@@ -7,9 +7,8 @@ instructions. A `VectorOp` is an instruction whose operands lie in buffers that 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
 
 from hwgen.spec import cycles
 from hwgen.spec.config import LANES_PER_CLUSTER
@@ -107,7 +106,7 @@ Span = tuple[range, range]
 """Rows, and the iterations that use them; all of them in one iteration, if there is one."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VectorOp:
     """One instruction to be; the fields mean what `hwgen.spec.engine.FIELDS` says. A plain exchange has b = a.
 
@@ -117,6 +116,14 @@ class VectorOp:
         Of the machine.
     node
         Node of the graph that it computes, -1 for what no node asked for.
+    interval
+        Cycles from one row to the next.
+    busy
+        Cycles in which its rows issue.
+    first_latency, latency
+        Cycles from a row's issue until its result in the first lane, in all lanes can be read.
+    writes
+        The cycles in which results are written: bit c stands for c cycles after the first row's issue.
     """
 
     op: Opcode
@@ -134,50 +141,34 @@ class VectorOp:
     scalar: bool = False
     divide_interval: int = DIVIDE_INTERVALS[0]
     node: int = -1
+    rows: int = field(init=False, compare=False)
+    interval: int = field(init=False, compare=False)
+    busy: int = field(init=False, compare=False)
+    first_latency: int = field(init=False, compare=False)
+    latency: int = field(init=False, compare=False)
+    writes: int = field(init=False, compare=False)
 
-    @cached_property
-    def rows(self) -> int:
-        return self.inner * self.outer
-
-    @cached_property
-    def interval(self) -> int:
-        """Cycles from one row to the next."""
-        return self._elements * self._element_interval
-
-    @cached_property
-    def _elements(self) -> int:
-        """Results that a row takes one after the other."""
-        # a special function unit serves all lanes of its cluster
-        return LANES_PER_CLUSTER if self.op.special and not self.scalar else 1
-
-    @cached_property
-    def _element_interval(self) -> int:
-        return cycles.element_interval(self.op, self.divide_interval) if self.op.special else 1
-
-    @cached_property
-    def busy(self) -> int:
-        """Cycles in which its rows issue."""
-        return self.rows * self.interval
-
-    @cached_property
-    def first_latency(self) -> int:
-        """Cycles from a row's issue until its result in the first lane can be read."""
+    def __post_init__(self) -> None:
+        special = self.op.special
+        # a special function unit serves all lanes of its cluster, one after the other
+        results = LANES_PER_CLUSTER if special and not self.scalar else 1
+        apart = cycles.element_interval(self.op, self.divide_interval) if special else 1
+        rows, interval = self.inner * self.outer, results * apart
         if self.op is Opcode.SETX:
-            return cycles.INDEX_LATENCY
-        return cycles.SPECIAL_LATENCY[self.op] if self.op.special else cycles.RESULT_LATENCY
-
-    @cached_property
-    def latency(self) -> int:
-        """Cycles from a row's issue until its result in all lanes can be read."""
-        # the first lane's result comes first, the others' behind it: the row is whole with the last
-        return self.first_latency + (self._elements - 1) * self._element_interval
-
-    @cached_property
-    def writes(self) -> int:
-        """The cycles in which results are written: bit c stands for c cycles after the first row's issue."""
-        apart = self._element_interval
-        results = ((1 << self.busy) - 1) // ((1 << apart) - 1)
-        return results << self.first_latency - 1
+            first = cycles.INDEX_LATENCY
+        else:
+            first = cycles.SPECIAL_LATENCY[self.op] if special else cycles.RESULT_LATENCY
+        writes = ((1 << rows * interval) - 1) // ((1 << apart) - 1) << first - 1
+        for name, value in (
+            ("rows", rows),
+            ("interval", interval),
+            ("busy", rows * interval),
+            ("first_latency", first),
+            # the first lane's result comes first, the others' behind it: the row is whole with the last
+            ("latency", first + (results - 1) * apart),
+            ("writes", writes),
+        ):
+            object.__setattr__(self, name, value)
 
     def reads(self) -> Iterator[Access]:
         """Operands read from memory, entries of the index file included."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -65,7 +66,8 @@ class View:
         return replace(self, base=self.base + count * self.steps[loop])
 
 
-def dense(rows: Sequence[int]) -> tuple[int, ...]:
+@lru_cache(1 << 10)
+def dense(rows: tuple[int, ...]) -> tuple[int, ...]:
     """Steps of an array whose elements follow one another; none along an axis of one."""
     return tuple([prod(rows[k + 1 :]) if extent > 1 else 0 for k, extent in enumerate(rows)])
 
