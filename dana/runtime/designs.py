@@ -18,10 +18,9 @@ from importlib.metadata import version
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from dana.codesign.default import default_bundle, on_pages
-from dana.compiler import compile_engine
+from dana.codesign.default import default_bundle, default_results, on_pages
 from dana.compiler.binding.weights import class_weights_name
-from dana.compiler.passes import ACCESS, Results, run
+from dana.compiler.passes import Results
 from dana.errors import UsageError
 from dana.predictor.program import encode_predictor
 from dana.runtime.classes import classes_of, prediction_kind
@@ -283,11 +282,12 @@ def pass_results(request: TrainRequest) -> Results:
     RuleError, UsageError
         As `compile_design`.
     """
-    design = compile_design(request)
-    config, schema = design.bundle.config, request.relation.schema
-    binding = bind_request(compile_rule(request.source, filename=request.rule).hdfg, request, design.extents)
-    engine = compile_engine(binding.graph, config, max_tuples=tuple_bound(request))
-    return run(ACCESS, {**engine.results, "schema": schema, "uses": binding.uses})
+    return default_results(
+        bind_request(compile_rule(request.source, filename=request.rule).hdfg, request),
+        request.relation.schema,
+        design=on_pages(request.design, request.relation.page_size),
+        max_tuples=tuple_bound(request),
+    )
 
 
 def _judging(graph: Graph) -> Graph:

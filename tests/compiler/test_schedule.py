@@ -10,7 +10,7 @@ import pytest
 
 import dana.compiler.schedule.list_scheduling as scheduling
 from dana.compiler.fit import draft_for
-from dana.compiler.passes import Draft, plan_of
+from dana.compiler.passes import Draft, place, plan_of
 from dana.compiler.schedule.allocate import LINE, allocate
 from dana.compiler.schedule.list_scheduling import schedule
 from dana.compiler.select.ops import Access, Buffer, Home, Index, VectorOp
@@ -92,7 +92,7 @@ def random_draft(seed: int, *, reorder: bool, rows: bool = False) -> Draft:
     plan = plan_of(graph)
     group = 1 if plan.single else group
     target = Target(threads=threads, lanes=8, group=group, divide_interval=3, crossed=True)
-    return draft_for(plan, target, reorder=reorder)
+    return draft_for(place(plan, target), reorder=reorder)
 
 
 @pytest.mark.parametrize("rows", [False, True], ids=["", "rows"])
@@ -166,8 +166,8 @@ def histories(ops: list[VectorOp]) -> dict[tuple[object, ...], tuple[object, ...
                 *(writer.get(place) for place in read),
                 *((writer.get(target), readers.get(target)) for target in targets),
             )
-            for place in read:
-                readers[place] = readers.get(place, frozenset()) | {key}
+            for one in read:
+                readers[one] = readers.get(one, frozenset()) | {key}
             for target in targets:
                 writer[target], readers[target] = key, frozenset()
     return seen
