@@ -7,14 +7,14 @@ that hold the rule; it does not search, and knows no device.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from math import ceil, inf, prod
 from typing import Any
 
 from dana.compiler import Binding, compile_bundle, compile_engine
 from dana.compiler.fit import CLEARLY, batch_rows, draft_for, group_for, in_rounds, least_group, power_of_two
-from dana.compiler.passes import ACCESS, RULE, Draft, Results, place, run
+from dana.compiler.passes import ACCESS, RULE, Draft, Results, place, plan_of, run
 from dana.compiler.place.forms import Forms
 from dana.compiler.place.rows import place_inputs, row_shape
 from dana.compiler.place.sections import Plan
@@ -168,8 +168,20 @@ def _config(values: Mapping[str, int]) -> MachineConfig:
         raise UsageError(f"no such machine: {error}") from error
 
 
-def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
-    """The rule compiled for threads and clusters: of the divisions of 64 units the one of the fewest cycles a tuple."""
+def least_cycles(graph: Graph, *, max_tuples: int, design: Mapping[str, int]) -> float:
+    """Cycles of a tuple on the machine of `default_config` at the least, about: nothing is scheduled.
+
+    Raises
+    ------
+    UsageError
+        As `default_config`; or rounds of so many tuples are more than a machine takes.
+    """
+    plan = plan_of(graph)
+    return min(sketch.cycles for sketch in _sketches(plan, _ways(plan, design), max_tuples, design))
+
+
+def _ways(plan: Plan, given: Mapping[str, int]) -> list[tuple[int, int]]:
+    """Threads and clusters: the divisions of 64 units."""
     ways = [(CLUSTERS >> k, 1 << k) for k in range(CLUSTERS.bit_length())]
     if "threads" in given or "clusters" in given:
         threads = given.get("threads", max(1, CLUSTERS // max(1, given.get("clusters", 1))))
@@ -178,25 +190,19 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
     _config({"threads": ways[0][0], "clusters": ways[0][1]})
     if plan.alone:  # one thread's work: more of them would only repeat it
         ways = [(1, clusters) for _, clusters in ways] if "threads" not in given else ways
-    tuples = plan.batch_tuples(max_tuples)
+    return ways
+
+
+def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
+    """The rule compiled for threads and clusters: of the ways to divide units the one of the fewest cycles a tuple."""
+    ways, tuples = _ways(plan, given), plan.batch_tuples(max_tuples)
     interval = given.get("divide_interval", DIVIDE_INTERVALS[-1])
     found: list[tuple[float, float, int, Draft]] = []
     limit: LoopLimit | None = None
     more = () if given.keys() & {"threads", "clusters"} else LARGER
     # operations in the rule's order keep fewer values at a time
     for tried, reorder in ((ways, True), (more, True), ((*ways, *more), False)):
-        targets = (
-            Target(
-                threads=threads,
-                lanes=clusters * LANES_PER_CLUSTER,
-                group=1,
-                divide_interval=interval,
-                crossed=bool(given.get("crossed", 1)),
-            )
-            for threads, clusters in tried
-        )
-        rounds = (_largest_rounds(plan, target, max_tuples, given) for target in targets)
-        sketches = [_sketched(plan, target, max_tuples) for target in rounds]
+        sketches = _sketches(plan, tried, max_tuples, given)
         for sketch in sorted(sketches, key=lambda one: one.cycles):
             fitting = min((cycles for over, cycles, _, _ in found if not over), default=inf)
             if sketch.cycles > SURELY * fitting:
@@ -278,6 +284,29 @@ class Sketch:
     placed: Results
     cycles: float
     rows: int
+
+
+def _sketches(plan: Plan, ways: Iterable[tuple[int, int]], max_tuples: int, given: Mapping[str, int]) -> list[Sketch]:
+    """Of each way."""
+    return [
+        _sketched(
+            plan,
+            _largest_rounds(
+                plan,
+                Target(
+                    threads=threads,
+                    lanes=clusters * LANES_PER_CLUSTER,
+                    group=1,
+                    divide_interval=given.get("divide_interval", DIVIDE_INTERVALS[-1]),
+                    crossed=bool(given.get("crossed", 1)),
+                ),
+                max_tuples,
+                given,
+            ),
+            max_tuples,
+        )
+        for threads, clusters in ways
+    ]
 
 
 def _sketched(plan: Plan, target: Target, max_tuples: int) -> Sketch:
