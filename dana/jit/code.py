@@ -29,7 +29,7 @@ from hwgen.spec.engine import Opcode
 FUNCTIONS = frozenset({"begin", "before", "block", "one", "after", "last", "rows", "last_row"})
 MOST_MEMORY = 256 << 20
 MOST_TEXT = 4 << 20
-"""Bytes of what LLVM reads: some 60 ms, and a few MB of memory, for each 100 KB."""
+"""Bytes of what LLVM reads, about: some 100 ms, and a few MB of memory, for each 100 KB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +69,11 @@ def compile_graph(graph: Graph, bundle: Bundle) -> Code:
         inputs.append(_input(bundle, one))
         spacing = bundle.tuple_rows * lanes if inputs[-1].column < 0 else None
         places[k] = Place(number=number, stride=rows * lanes, spacing=spacing)
-    emitter = Emitter(plan, places, batch=bundle.batch)
+    emitter = Emitter(plan, places, batch=bundle.batch, most=MOST_TEXT)
     memory = emitter.memory
+    if 4 * memory.size > MOST_MEMORY:
+        raise Unsupported(f"its code would work on {4 * memory.size >> 20} MB, it may on {MOST_MEMORY >> 20}")
     text = str(emitter.emit())
-    if 4 * memory.size > MOST_MEMORY or len(text) > MOST_TEXT:
-        raise Unsupported("its code, or what that works on, would be too large")
     engine = _machine_code(text)
     if not _executable(engine.get_function_address("begin")):
         raise Unsupported("this process may not execute memory that it wrote")

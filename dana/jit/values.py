@@ -74,15 +74,11 @@ class Values:
         Where inputs lie, by node.
     batch
         Tuples of a batch, or `WHOLE_EPOCH`.
+    most
+        Bytes of text, about.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        places: Mapping[int, Place],
-        *,
-        batch: int,
-    ) -> None:
+    def __init__(self, plan: Plan, places: Mapping[int, Place], *, batch: int, most: int) -> None:
         self.plan = plan
         self.graph = plan.graph
         self.places = places
@@ -99,6 +95,7 @@ class Values:
         self._place_values(batch)
         self._place_rows(batch)
         self._run = 1
+        self._most, self._written = most, 0
 
     # --- memory -----------------------------------------------------------------------------------------------------
 
@@ -162,7 +159,7 @@ class Values:
         self._preheaders: list[ir.Block] = []
         self._caches: list[dict[object, Found]] = [{}]
         self._slots: list[Var] = []
-        self._outermost = 0
+        self._outermost = self._counted = 0
         self._many = False
         """More vectors are read than registers could hold from turn to turn."""
         if slots:
