@@ -70,8 +70,9 @@ def run_paper(options: argparse.Namespace) -> int:
         if not options.computed:
             measured, contests, server = _measure(options, scale, status.update)
     found = tables(Findings(evidence=known, device=device, modelled=modelled, measured=measured, contests=contests))
+    places = {key: place for place, key in enumerate(known.sources, 1)}
     for table in found:
-        _print(screen, table)
+        _print(screen, table, places)
     _print_marks(screen, known.sources)
     run: dict[str, Any] = circumstances() | {
         "device": device.name,
@@ -116,7 +117,7 @@ def _measure(
     return measured, peers, f"PostgreSQL {version}"
 
 
-def _print(screen: Console, table: Table) -> None:
+def _print(screen: Console, table: Table, places: Mapping[str, int]) -> None:
     from rich.table import Table as Drawn
 
     drawn = Drawn(title=table.title, title_justify="left", title_style="bold")
@@ -125,17 +126,19 @@ def _print(screen: Console, table: Table) -> None:
     for head, label in zip(table.heads, labels, strict=True):
         drawn.add_column(head, justify="left" if label else "right", overflow="fold")
     for name, cells in table.rows:
-        drawn.add_row(name, *map(_shown, cells))
+        drawn.add_row(name, *(_shown(cell, places) for cell in cells))
     screen.print()
     screen.print(drawn)
     for note in table.notes():
         screen.print(f"  {note}", style="dim", markup=False, highlight=False)
 
 
-def _shown(cell: Cell) -> Text:
+def _shown(cell: Cell, places: Mapping[str, int]) -> Text:
     from rich.text import Text
 
     letter = f" {cell.mark.letter}" if cell.mark.letter else ""
+    if cell.mark.value == "quoted":
+        letter += str(places[cell.source])
     return Text(cell.text + letter, style=STYLES.get(cell.mark.value, ""))
 
 
@@ -146,5 +149,5 @@ def _print_marks(screen: Console, sources: Mapping[str, str]) -> None:
     for mark, meaning in MEANINGS.items():
         screen.print(f"{mark.letter}  {meaning}", style=STYLES.get(mark.value, ""), markup=False, highlight=False)
     screen.print("Sources:")
-    for source in sources.values():
-        screen.print(f"  {source}", markup=False, highlight=False, soft_wrap=True)
+    for place, source in enumerate(sources.values(), 1):
+        screen.print(f"  {place}  {source}", markup=False, highlight=False, soft_wrap=True)

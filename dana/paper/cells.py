@@ -33,7 +33,7 @@ class Mark(StrEnum):
 MEANINGS = {
     Mark.COMPUTED: "computed: by this project's cycle and area model, and by arithmetic on other cells",
     Mark.MEASURED: "measured here, in this run",
-    Mark.QUOTED: "quoted, with its source",
+    Mark.QUOTED: "quoted, with the number of its source below",
     Mark.CHOSEN: "chosen here, since no source says",
 }
 

@@ -26,6 +26,9 @@ from dana.peers.export import export
 MOST = 128 << 20
 """Bytes of features of a table."""
 LEAST_ROWS = 64
+FEWER = 4
+CLEARLY = 1.5
+"""Times as long as a `FEWER`-th of the rows must rows take, so that the difference tells of more."""
 PASSES = 3
 RULES = {"svm": "linear_svm"}
 """Shipped rules that are called otherwise than the paper's."""
@@ -41,8 +44,8 @@ class Measured:
         On what it was measured, in words.
     warm, cold
         `dana_train`: of several passes; of one that reads from the disk.
-    deform
-        The server finds the features in its tuples, and does nothing with them: the least that feeding takes.
+    copied
+        The server finds the arrays in its tuples, and their floats are copied once: the least that feeding takes.
     export
         The server sends them to a client, which makes arrays.
     disk
@@ -52,8 +55,8 @@ class Measured:
     how: str
     warm: float | str
     cold: float | str
-    deform: float
-    export: float
+    copied: float | str
+    export: float | str
     disk: float | str
 
 
@@ -91,16 +94,20 @@ def measure_one(db: Connection, dataset: DataSet, *, scale: float, repeats: int)
     if some == rows:
         return Measured(how=f"{how}all rows", **large)
     # what does not grow with the rows must not be multiplied
-    few = some // 4
-    small = _times(db, _case(dataset, few), width, repeats, cold=False)
-    found = {}
-    for name, seconds in large.items():
-        less = small["warm" if name == "cold" else name]
-        if name != "disk" and not isinstance(seconds, str) and not isinstance(less, str):
-            slope = max(0.0, seconds - less) / (some - few)
-            seconds += slope * (rows - some)
-        found[name] = seconds
+    few = some // FEWER
+    small = _times(db, _case(dataset, few), width, repeats, cold=False) | {"disk": ""}
+    small["cold"] = small["warm"]
+    found = {name: _extended(large[name], small[name], rows=rows, some=some, few=few) for name in large}
     return Measured(how=f"{how}{some:,} and {few:,} rows, extended", **found)
+
+
+def _extended(seconds: float | str, less: float | str, *, rows: int, some: int, few: int) -> float | str:
+    """Seconds on all rows, by those on some and on few of them."""
+    if isinstance(seconds, str) or isinstance(less, str):
+        return seconds
+    if seconds < CLEARLY * less:
+        return f"measured on {some:,} rows, which take no longer than {few:,}: too few to tell of {rows:,}"
+    return seconds + (seconds - less) / (some - few) * (rows - some)
 
 
 def _times(db: Connection, case: Case, width: int, repeats: int, *, cold: bool) -> dict[str, Any]:
@@ -115,10 +122,12 @@ def _times(db: Connection, case: Case, width: int, repeats: int, *, cold: bool) 
             warm = _seconds(lambda: train(db, case, PASSES), repeats) / PASSES
         except psycopg.Error as error:
             warm = f"dana_train: {error.diag.message_primary or error}"
-        deform = _seconds(lambda: session.execute(lengths).fetchone(), repeats)
+        floats, copy = case.columns["x"], np.ones_like(case.columns["x"])
+        copied = _seconds(lambda: session.execute(lengths).fetchone(), repeats)
+        copied += _seconds(lambda: np.copyto(copy, floats), repeats)
         sent = _seconds(lambda: export(session, values, [width]), repeats)
         after, disk = _cold(db, case, warm) if cold else ("", "")
-    return {"warm": warm, "cold": after, "deform": deform, "export": sent, "disk": disk}
+    return {"warm": warm, "cold": after, "copied": copied, "export": sent, "disk": disk}
 
 
 def _cold(db: Connection, case: Case, warm: float | str) -> tuple[float | str, float | str]:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from dana.paper.cells import MEANINGS, Mark, Table, written
@@ -17,9 +16,12 @@ from dana.paper.tables import DANA, FED, FPGA, FPGA_COLD, HERE, HERE_COLD, MADLI
 from dana.report import figure
 from dana.report.markup import inline, page_template, stylesheet
 
-COLOURS = {Mark.COMPUTED: figure.LINE, Mark.MEASURED: figure.OTHER, Mark.QUOTED: "#7a4fa3"}
 MARKERS = ("o", "D", "s", "^", "v", "P", "X", "<", ">", "*", "p", "h", "d", "8")
-SHADES = ("#3b6ea5", "#e08a2e", "#7a4fa3", "#3d8f6a", "#c44e52", "#8c6d31", "#5b8db8")
+SHADES = (
+    "#3b6ea5", "#e08a2e", "#7a4fa3", "#3d8f6a", "#c44e52", "#8c6d31", "#5b8db8",
+    "#d17aa8", "#6b7a3a", "#a04030", "#4aa3a2", "#b39b2f", "#555f6d", "#2f4b7c",
+)  # fmt: skip
+
 
 DOTS: dict[str, tuple[str, ...]] = {
     "end to end": (FPGA, FPGA_COLD, HERE, HERE_COLD, MADLIB, DANA),
@@ -43,6 +45,7 @@ def render(run: Mapping[str, Any], found: Sequence[Table], sources: Mapping[str,
         tables=[(table, inline(drawing(table)), table.notes()) for table in found],
         meanings=MEANINGS,
         sources=sources,
+        places={key: place for place, key in enumerate(sources, 1)},
     )
 
 
@@ -59,25 +62,18 @@ def dots(table: Table, heads: Sequence[str]) -> str:
     """Seconds, a line for each data set and a mark for each column."""
     out: list[str] = []
     with figure.drawn(1.0 + 0.3 * len(table.rows), table.title, out) as axes:
-        shown = []
-        for head, marker in zip(heads, MARKERS, strict=False):
-            points = [
-                (cell.value, place, cell.mark)
-                for place, (_, cell) in enumerate(table.column(head))
-                if cell.value is not None
-            ]
-            for seconds, place, mark in points:
-                axes.plot([seconds], [place], marker, color=COLOURS[mark], alpha=0.85, markersize=6)
-            if points:
-                colour = COLOURS[points[0][2]]
-                shown.append(
-                    Line2D([], [], linestyle="", marker=marker, color=colour, label=f"{head} ({points[0][2]})")
-                )
+        for head, marker, colour in zip(heads, MARKERS, SHADES, strict=False):
+            cells = [(place, cell) for place, (_, cell) in enumerate(table.column(head)) if cell.value is not None]
+            if cells:
+                label = f"{head} ({cells[0][1].mark})"
+                values = [cell.value for _, cell in cells]
+                places = [place for place, _ in cells]
+                axes.plot(values, places, marker, color=colour, alpha=0.85, markersize=6, label=label)
         axes.set_yticks(range(len(table.rows)), [name for name, _ in table.rows])
         axes.set_ylim(len(table.rows) - 0.5, -0.5)
         axes.grid(axis="both")
         _seconds(axes)
-        axes.legend(handles=shown, loc="upper left", bbox_to_anchor=(1, 1))
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
     return out[0]
 
 

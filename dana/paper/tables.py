@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 
-from dana.paper.cells import Cell, Mark, Table, by_name, computed, measured, missing, quoted, words
+from dana.paper.cells import Cell, Mark, Table, by_name, computed, measured, missing, quoted, words, written
 from dana.paper.evidence import CHOSEN, DataSet, Evidence, Figure, Statement
 from dana.paper.measured import Measured
 from dana.paper.model import LINKS, THREADS, Machine, Modelled
+from dana.peers.contest import DANA as OURS
 from dana.peers.contest import EXPORT, Contest
 from hwgen.devices import Device
 from hwgen.spec.config import LANES_PER_CLUSTER, PAGE_SIZES
@@ -50,14 +51,14 @@ class Findings:
 
     def fed(self, dataset: DataSet, machine: Machine | str, *, by: str) -> float | str:
         """Seconds of a pass of a machine without Striders: whichever takes longest of its engine, the link, and what
-        feeds it: `deform` or `export`."""
+        feeds it: `copied` or `export`."""
         if isinstance(machine, str):
             return machine
         if dataset.name not in self.measured:
             return "what feeding takes was not measured in this run"
         link = 4 * dataset.rows.value * dataset.columns.value / machine.bandwidth
-        feeding: float = getattr(self.measured[dataset.name], by)
-        return max(machine.engine, link, feeding)
+        feeding: float | str = getattr(self.measured[dataset.name], by)
+        return feeding if isinstance(feeding, str) else max(machine.engine, link, feeding)
 
     def cold(self, dataset: DataSet) -> float | str:
         """Seconds of a pass of the best machine whose pages come from this machine's disk."""
@@ -179,7 +180,7 @@ def _device(found: Findings) -> Table:
     return Table(
         name="device",
         title=f"The device: {device.name}, {device.part}",
-        about=f"A design takes at most {device.usable:.0%} of each resource, so that it can be routed.",
+        about=f"A design takes at most {written(device.usable, '%')} of each resource, so that it can be routed.",
         first="",
         heads=("the device", "for a design"),
         rows=by_name(rows),
@@ -272,14 +273,15 @@ def _striders(found: Findings) -> Table:
     for dataset in found.evidence.datasets:
         best = found.best(dataset)
         warm = best if isinstance(best, str) else best.seconds
-        fed, sent = (found.fed(dataset, best, by=by) for by in ("deform", "export"))
+        fed, sent = (found.fed(dataset, best, by=by) for by in ("copied", "export"))
         rows[dataset.name] = [_seconds(warm), _seconds(fed), _seconds(sent), _times(fed, warm), _times(sent, warm)]
     return Table(
         name="striders",
         title="With and without Striders, of a pass",
         about="The same machine without Striders gets tuples instead of pages: whichever takes longest of its engine, "
         "the link for the floats alone, and the feeding, measured here. The server: it finds the arrays in its tuples "
-        "and does no more, the least that it can take. A client: COPY in binary, into arrays.",
+        "and their floats are copied once, the least that it can take. A client: COPY in binary, into arrays. Below 1: "
+        "pages hold more than floats, and the link is what both wait for.",
         first="data set",
         heads=(STRIDERS, FED, SENT, "server ÷ Striders", "client ÷ Striders"),
         rows=by_name(rows),
@@ -341,7 +343,7 @@ def _tabla(found: Findings) -> Table:
         best, single = found.best(dataset), found.modelled[dataset.name].single
         warm = best if isinstance(best, str) else best.seconds
         alone = single if isinstance(single, str) else single.seconds
-        fed = found.fed(dataset, single, by="deform")
+        fed = found.fed(dataset, single, by="copied")
         shape = missing(single) if isinstance(single, str) else words(Mark.COMPUTED, f"1×{single.clusters}×8")
         rows[dataset.name] = [_seconds(warm), shape, _seconds(alone), _seconds(fed), _times(fed, warm)]
     return Table(
@@ -356,43 +358,47 @@ def _tabla(found: Findings) -> Table:
 
 
 def _libraries(found: Findings) -> Table:
-    """Measured peers of public data, then what was logged; a row for each."""
+    """Peers of public data, measured, then what was logged; a row for each."""
     rows: list[tuple[str, tuple[Cell, ...]]] = []
-    machines = {one.name: found.best(one) for one in found.evidence.datasets}
 
-    def row(dataset: str, who: str, cell: Cell, how: str, *, passes: int) -> None:
-        best = machines[dataset]
-        ratio = missing() if isinstance(best, str) or cell.value is None or not passes else cell.value / best.seconds
-        rows.append(
-            (
-                dataset,
-                (
-                    words(Mark.LABEL, who),
-                    cell,
-                    words(Mark.LABEL, how),
-                    ratio if isinstance(ratio, Cell) else computed(ratio, "×"),
-                ),
-            )
-        )
+    def row(dataset: DataSet, who: str, cell: Cell, how: str, *, passes: float) -> None:
+        best = found.best(dataset)
+        above = cell.value / passes if cell.value and passes else None
+        ratio = _times(above, best if isinstance(best, str) else best.seconds)
+        rows.append((dataset.name, (words(Mark.LABEL, who), cell, words(Mark.LABEL, how), ratio)))
 
-    for contest in found.contests:
-        part = f"of {contest.rows:,} rows" + (", ratings as triples" if contest.rule == "lrmf" else "")
-        whole = next(int(one.rows.value) for one in found.evidence.datasets if one.name == contest.case)
-        scaled = 1.0 if contest.rule == "lrmf" else whole / contest.rows
-        for line in contest.lines:
-            if line.trains or line.peer == EXPORT:
-                cell = measured(line.seconds and scaled * line.seconds, "s", part if scaled != 1 else "")
-                row(contest.case, line.peer, cell, line.how, passes=1)
-    for one in found.evidence.libraries:
-        how = "a training of one pass" if one.passes else "a training, or what comes before it"
-        row(one.dataset, one.what, quoted(one.figure, "s"), how, passes=one.passes)
+    for dataset in found.evidence.datasets:
+        for contest in found.contests:
+            # ratings as triples are as many as they are
+            triples = contest.rule == "lrmf"
+            part = 1.0 if triples else contest.rows / dataset.rows.value
+            for line in contest.lines if contest.case == dataset.name else ():
+                if line.trains or line.peer == EXPORT:
+                    note = (
+                        f"on {contest.rows:,} {'ratings, triples' if triples else 'rows'}"
+                        if triples or part < 1
+                        else ""
+                    )
+                    who = f"dana_train, rule {contest.rule}" if line.peer == OURS else line.peer
+                    row(dataset, who, measured(line.seconds, "s", note), line.how, passes=part)
+        for one in found.evidence.libraries:
+            if one.dataset == dataset.name:
+                how = (
+                    "a training of one pass"
+                    if one.passes
+                    else "before a training"
+                    if "CSV" in one.what
+                    else "a training"
+                )
+                row(dataset, one.what, quoted(one.figure, "s"), how, passes=one.passes)
     return Table(
         name="libraries",
         title="External libraries",
         about="Measured here: a pass on arrays that are in memory already, with one thread; the export that comes "
-        "before it is a line of its own. Quoted: what the paper's authors logged.",
+        "before it is a line of its own. Quoted: what the paper's authors logged; of how many passes a training was, "
+        "it does not say.",
         first="data set",
-        heads=("who", "a pass", "how", "÷ best machine"),
+        heads=("who", "a pass, or as said", "how", "÷ best machine"),
         rows=tuple(rows),
     )
 

@@ -29,6 +29,7 @@ from dana.peers.cases import CENTRES, JUDGED, Case, prepared
 from dana.peers.export import export
 from dana.peers.learners import Floats, Learner
 from dana.session.frames import columns_of
+from dana.session.notices import ServerWarning
 from dana.session.tables import create_table
 
 TABLE = "dana_bench_rows"
@@ -299,7 +300,9 @@ def train(db: Connection, case: Case, passes: int) -> None:
     if case.hyper:
         asked["hyper"] = case.hyper
     # all passes, and the model of the last, as the others have it
-    result = db.train(RULE, TABLE, model=RULE, features=list(case.features), epochs=passes, patience=0, **asked)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ServerWarning)  # that so few rows, or passes, teach nothing
+        result = db.train(RULE, TABLE, model=RULE, features=list(case.features), epochs=passes, patience=0, **asked)
     if result.epochs != passes or result.tuples != case.rows:
         raise InternalError(f"{result.epochs} epochs of {result.tuples} rows, not {passes} of {case.rows}")
 
