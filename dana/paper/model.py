@@ -134,33 +134,44 @@ def columns_of(dataset: DataSet) -> str:
     return f"i int4, x float4[{width}]" if dataset.rule == "lrmf_dense" else f"id int4, y float4, x float4[{width}]"
 
 
-def bound(dataset: DataSet, page_size: int) -> tuple[Binding, TableSchema, int]:
-    """The rule on the table; the columns and the page size that a machine sees, which are of frames for long rows."""
-    folder = FOLDER if dataset.rule == "lrmf_dense" else PAPER
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """A data set's rule on its table, as a machine sees it: on pages of the table, or of frames for long rows."""
+
+    binding: Binding
+    schema: TableSchema
+    sample: Sample
+
+
+def bound(dataset: DataSet, page_size: int) -> Bound:
+    """The rule on the table, whose pages have so many bytes."""
+    dense = dataset.rule == "lrmf_dense"
+    folder = FOLDER if dense else PAPER
     if not folder.is_dir():
         raise SetupError(f"the paper's rules are in a checkout's folder examples/paper; there is no {folder}")
     rule = load(folder / f"{dataset.rule}.py")
-    dense = dataset.rule == "lrmf_dense"
     schema = declared(columns_of(dataset))
     request = declared_request(rule, schema, label=None if dense else "y", page_size=page_size)
     relation = request.relation
     features = request.features or (["i", "x"] if dense else ["x"])
     extents = {"m": int(dataset.rows.value)} if dense else None
-    binding = bind(rule.hdfg, relation.schema, features, request.label, extents)
-    return binding, relation.schema, relation.page_size
+    return Bound(
+        binding=bind(rule.hdfg, relation.schema, features, request.label, extents),
+        schema=relation.schema,
+        sample=sample_pages(relation.schema, page_size=relation.page_size),
+    )
 
 
 def model(dataset: DataSet, *, device: Device, quick: bool) -> Modelled:
     """One data set."""
-    binding, schema, page_size = bound(dataset, PAGE_SIZE)
-    rows = int(dataset.rows.value)
-    sample = sample_pages(schema, page_size=page_size)
+    table = bound(dataset, PAGE_SIZE)
+    binding, sample, rows = table.binding, table.sample, int(dataset.rows.value)
     pages = sample.pages_of(rows)
     found: Exploration | None = None
     why = ""
     try:
         found = explore(
-            binding, schema, device, max_tuples=rows, page_size=page_size,
+            binding, table.schema, device, max_tuples=rows, page_size=sample.page_size,
             design={"clusters": QUICK_CLUSTERS} if quick else {},
         )  # fmt: skip
     except UsageError as error:
@@ -171,7 +182,7 @@ def model(dataset: DataSet, *, device: Device, quick: bool) -> Modelled:
     return Modelled(
         name=dataset.name,
         pages=pages,
-        page_size=page_size,
+        page_size=sample.page_size,
         density=f"{sample.rows / sample.pages:.0f} on a page" if sample.pages == 1 else f"{sample.pages} pages each",
         best=_machine(best, pages) if best else why,
         single=_machine(single, pages) if single else why or "no machine of one thread fits",
@@ -232,16 +243,15 @@ def _on_link(bundle: Bundle, sample: Sample, pages: int, times: float) -> Second
 
 def _on_pages(dataset: DataSet, best: Bundle, page_size: int) -> Seconds:
     """The best machine's division and link, for pages of another size."""
-    binding, schema, size = bound(dataset, page_size)
+    table = bound(dataset, page_size)
     config = best.config
     design = {
         "threads": config.threads, "clusters": config.clusters, "link_bytes": config.link_bytes,
-        "clock_hz": config.clock_hz, "striders": MOST_STRIDERS, "page_size": size,
+        "clock_hz": config.clock_hz, "striders": MOST_STRIDERS, "page_size": table.sample.page_size,
     }  # fmt: skip
-    sample = sample_pages(schema, page_size=size)
     rows = int(dataset.rows.value)
     try:
-        bundle = default_bundle(binding, schema, max_tuples=rows, design=design)
+        bundle = default_bundle(table.binding, table.schema, max_tuples=rows, design=design)
     except UsageError as error:
         return error.message
-    return measure_cycles(bundle, sample).seconds(sample.pages_of(rows))
+    return measure_cycles(bundle, table.sample).seconds(table.sample.pages_of(rows))

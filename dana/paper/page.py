@@ -63,12 +63,12 @@ def dots(table: Table, heads: Sequence[str]) -> str:
     out: list[str] = []
     with figure.drawn(1.0 + 0.3 * len(table.rows), table.title, out) as axes:
         for head, marker, colour in zip(heads, MARKERS, SHADES, strict=False):
-            cells = [(place, cell) for place, (_, cell) in enumerate(table.column(head)) if cell.value is not None]
-            if cells:
-                label = f"{head} ({cells[0][1].mark})"
-                values = [cell.value for _, cell in cells]
-                places = [place for place, _ in cells]
-                axes.plot(values, places, marker, color=colour, alpha=0.85, markersize=6, label=label)
+            cells = [cell for _, cell in table.column(head)]
+            points = [(cell.value, place) for place, cell in enumerate(cells) if cell.value is not None]
+            if points:
+                mark = next(cell.mark for cell in cells if cell.value is not None)
+                x, y = [x for x, _ in points], [y for _, y in points]
+                axes.plot(x, y, marker, color=colour, alpha=0.85, markersize=6, label=f"{head} ({mark})")
         axes.set_yticks(range(len(table.rows)), [name for name, _ in table.rows])
         axes.set_ylim(len(table.rows) - 0.5, -0.5)
         axes.grid(axis="both")
