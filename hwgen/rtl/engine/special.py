@@ -1,4 +1,4 @@
-"""The special function unit of a cluster: one unit for four functions, one for quotients and roots; of both only what
+"""The special function unit of a cluster: one unit for functions, one for quotients and roots; of both only what
 the machine's configuration asks for.
 
 In: the operands of one lane and which function. Out: the result, in the cycle that `hwgen.spec.timing` gives. It does
