@@ -23,18 +23,15 @@ from dsl.hdfg.graph import LEAVES, Graph, Op
 from dsl.hdfg.interpreter import Interpreter
 from tests.dsl.programs import Kinds, expressions
 from tests.dsl.scale import randomised
+from tests.oracles.functions import FUNCTIONS
 
 Values = Mapping[str, Any]
 
 UNARY = {
     Op.NEG: lambda a: -a,
-    Op.SIGMOID: lambda a: 1 / (1 + anp.exp(-a)),
-    Op.TANH: anp.tanh,
-    Op.GAUSSIAN: lambda a: anp.exp(-a * a),
     Op.SQRT: anp.sqrt,
-    Op.EXP: anp.exp,
-    Op.LOG: anp.log,
     Op.ABS: anp.abs,
+    **{Op(name): function.exact for name, function in FUNCTIONS.items()},
 }
 BINARY = {
     Op.ADD: lambda a, b: a + b,
@@ -147,7 +144,7 @@ rule.setModel(v, gv)
 rule.setModel(M, gM)
 """
 NAMES = {"": ("b", "y", "lr"), "n": ("w", "x"), "k": ("v", "z"), "kn": ("M",)}
-SMOOTH = ("sigmoid", "tanh", "gaussian", "sqrt", "exp", "log", "abs")
+SMOOTH = (*FUNCTIONS, "sqrt", "abs")
 """Without `floor` and `round`, which binary64 cannot evaluate by binary32's formula."""
 
 
