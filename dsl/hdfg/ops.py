@@ -55,7 +55,17 @@ class Op(StrEnum):
 FROM_ROW = frozenset({Op.INPUT, Op.OUTPUT, Op.WEIGHT})
 """Leaves that a column fills."""
 LEAVES = frozenset({Op.INPUT, Op.OUTPUT, Op.WEIGHT, Op.MODEL, Op.META, Op.CONST, Op.ARANGE})
-UNARY = frozenset({Op.NEG, Op.SIGMOID, Op.TANH, Op.GAUSSIAN, Op.SQRT, Op.EXP, Op.LOG, Op.ABS})
+FUNCTIONS = {
+    Op.SIGMOID: "1 / (1 + exp(-a)), absolute error below 2⁻²²",
+    Op.TANH: "hyperbolic tangent, within 4 ulp, near 0 too",
+    Op.GAUSSIAN: "exp(-a · a), within 4 ulp",
+    Op.SQRT: "square root, correctly rounded; NaN below 0",
+    Op.EXP: "e to the power of a, within 4 ulp",
+    Op.LOG: "natural logarithm, within 4 ulp; NaN below 0",
+    Op.ABS: "magnitude",
+}
+"""Those of one operand a that rules call by name, as documents and editors say what they are."""
+UNARY = frozenset({Op.NEG, *FUNCTIONS})
 COMPARISONS = frozenset({Op.LT, Op.GT, Op.LE, Op.GE, Op.EQ})
 BINARY = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN}) | COMPARISONS
 ELEMENTWISE = UNARY | BINARY | {Op.WHERE}
