@@ -16,7 +16,6 @@ from tests.oracles.functions import FUNCTIONS
 from tests.oracles.running_error import ULP, UNIT, Bounded, Doubles
 
 MORE_ULPS = 2.0  # of a function, beyond those of our own
-MORE_ABSOLUTE = 2.0**-21
 
 
 def predictions(program: Program, weights: Doubles, rows: Doubles) -> Bounded:
@@ -89,8 +88,10 @@ def _result(instruction: Instruction, memory: Bounded) -> Bounded:
         made = operation(a)
         if code not in FUNCTIONS:
             return made
-        more = MORE_ULPS * ULP * (np.abs(made.value) + made.error)
-        return Bounded(made.value, made.error + (MORE_ABSOLUTE if FUNCTIONS[code].absolute else more))
+        more = FUNCTIONS[code].others
+        return Bounded(
+            made.value, made.error + (MORE_ULPS * ULP * (np.abs(made.value) + made.error) if more is None else more)
+        )
     b = _at(memory, _addresses(second, extents))
     made = operation(a, b)
     if code is Op.MUL:  # nothing is rounded in a product with 0 or 1

@@ -28,6 +28,8 @@ class Function:
         Of NaN, infinity, -infinity, 0, -0.
     steepest
         The largest slope; infinite where it has none.
+    others
+        How much more other software may be off, absolute; None: two units in the last place.
     """
 
     meaning: str
@@ -35,6 +37,7 @@ class Function:
     absolute: bool = False
     at: tuple[float, float, float, float, float]
     steepest: float = INF
+    others: float | None = None
 
     def exact(self, x: Any) -> Any:
         """In binary64; autograd can derive it."""
@@ -43,7 +46,12 @@ class Function:
 
 FUNCTIONS = {
     "sigmoid": Function(
-        meaning="1 / (1 + exp(-x))", error=2.0**-23, absolute=True, at=(NAN, 1, 0, 0.5, 0.5), steepest=1 / 4
+        meaning="1 / (1 + exp(-x))",
+        error=2.0**-23,
+        absolute=True,
+        at=(NAN, 1, 0, 0.5, 0.5),
+        steepest=1 / 4,
+        others=2.0**-21,
     ),
     "tanh": Function(meaning="tanh(x)", error=3.3, at=(NAN, 1, -1, 0.0, -0.0), steepest=1.0),
     # at sqrt(1 / 2)

@@ -43,7 +43,7 @@ class Place:
     double: Value | None = None
     scale: Value | None = None
     product: Product | None = None
-    rows: int = layout.ROWS
+    rows: int = layout.SHARED_ROWS
 
 
 LN2_BITS = 39
@@ -126,7 +126,7 @@ class Sigmoid:
             double=double,
             scale=scale,
             product=product,
-            rows=layout.SIGMOID_ROWS if tanh is None else layout.ROWS,
+            rows=layout.SIGMOID_ROWS if tanh is None else layout.SHARED_ROWS,
         )
 
 

@@ -28,7 +28,8 @@ from typing import Final
 
 Real = Callable[[Decimal], Decimal]
 
-ROWS: Final = 512
+SHARED_ROWS: Final = 512  # all that the five functions have together
+ROWS: Final = SHARED_ROWS
 SIGMOID_ROWS: Final = 256
 EXP_BASE: Final = 256
 LOG_BASE: Final = 384

@@ -113,6 +113,7 @@ static const int32_t dn_c1_c2[512] = {
     0, 0,
 };
 
+#define DN_SHARED_ROWS 512
 #define DN_ROWS 512
 #define DN_SIGMOID_ROWS 256
 #define DN_EXP_BASE 256
