@@ -28,6 +28,8 @@ class Function:
         Of NaN, infinity, -infinity, 0, -0.
     steepest
         The largest slope; infinite where it has none.
+    slope_error
+        Relative, of a slope with a constant that binary32 rounds.
     others
         How much more other software may be off, absolute; None: two units in the last place.
     """
@@ -37,6 +39,7 @@ class Function:
     absolute: bool = False
     at: tuple[float, float, float, float, float]
     steepest: float = INF
+    slope_error: float = 0.0
     others: float | None = None
 
     def exact(self, x: Any) -> Any:
