@@ -3,8 +3,6 @@
 In: a name or a file. Out: a `Device`. It knows no machine and runs no tool.
 """
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass
 from importlib.resources import files

@@ -4,8 +4,6 @@ In: nothing. Out: `Opcode`, its columns as attributes. No hardware library. `pyt
 headers and the documents that repeat a column.
 """
 
-from __future__ import annotations
-
 from enum import Enum, IntEnum
 from typing import Self
 

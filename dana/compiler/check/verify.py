@@ -9,8 +9,6 @@ later result comes out later; turns take MIN_INSTRUCTION cycles; END waits for a
 choose obeys all of this.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

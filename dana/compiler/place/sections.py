@@ -11,8 +11,6 @@ does all its work in `tuple`, too, and a batch is one round. So does every rule 
 round (`joined`): what follows the merges runs beside what precedes them, where the one does not need the other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

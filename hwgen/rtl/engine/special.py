@@ -5,8 +5,6 @@ In: the operands of one lane and which function. Out: the result, in the cycle t
 not know where operands come from, nor who takes the result.
 """
 
-from __future__ import annotations
-
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
