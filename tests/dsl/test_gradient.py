@@ -145,7 +145,7 @@ rule.setModel(M, gM)
 """
 NAMES = {"": ("b", "y", "lr"), "n": ("w", "x"), "k": ("v", "z"), "kn": ("M",)}
 SMOOTH = (*(name for name, function in FUNCTIONS.items() if not function.slope_error), "sqrt", "abs")
-"""Without those that binary64 cannot evaluate by binary32's formula: `floor`, `round`, slopes with rounded constants."""
+"""Without what binary64 cannot evaluate by binary32's formula: `floor`, `round`, slopes with rounded constants."""
 
 
 @st.composite
