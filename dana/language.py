@@ -405,6 +405,11 @@ def tanh(value: Operand) -> Value:
     _refuse("tanh")
 
 
+def sinpi(value: Operand) -> Value:
+    """Of each element a: sin(π a), within 4 ulp for every a; exact where 2a is whole."""
+    _refuse("sinpi")
+
+
 def gaussian(value: Operand) -> Value:
     """Of each element a: exp(-a · a), within 4 ulp."""
     _refuse("gaussian")
@@ -487,6 +492,7 @@ __all__ = [
     "setState",
     "sigma",
     "sigmoid",
+    "sinpi",
     "softmax",
     "sqrt",
     "state",

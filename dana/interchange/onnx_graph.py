@@ -39,7 +39,7 @@ COMPARED = {
     Op.GE: "GreaterOrEqual",
     Op.EQ: "Equal",
 }
-SEVERAL = COMPARISONS | {Op.WHERE, Op.GAUSSIAN}
+SEVERAL = COMPARISONS | {Op.WHERE, Op.GAUSSIAN, Op.SINPI}
 """Operations that are more than one operator; every other that is elementwise is the one of its name."""
 
 VECTORS = {"probability": "probabilities"}
@@ -171,6 +171,9 @@ class _Graph:
         if code is Op.WHERE:
             zero = self._node("Equal", values[0], self._floats(np.zeros((1, 1, 1, 1), np.float32)))
             return self._node("Where", zero, values[2], values[1])
+        if code is Op.SINPI:
+            two, pi = (self._floats(np.full((1, 1, 1, 1), value, np.float32)) for value in (2, np.pi))
+            return self._node("Sin", self._node("Mul", self._node("Mod", values[0], two, fmod=1), pi))
         if code is Op.GAUSSIAN:
             return self._node("Exp", self._node("Neg", self._node("Mul", values[0], values[0])))
         if code is Op.SIGMA:

@@ -33,6 +33,7 @@ class Op(StrEnum):
     WHERE = "where"  # inputs (condition, then, otherwise); a condition other than zero holds, a NaN too
     SIGMOID = "sigmoid"
     TANH = "tanh"
+    SINPI = "sinpi"  # sin(pi*x)
     GAUSSIAN = "gaussian"  # exp(-x*x)
     SQRT = "sqrt"
     EXP = "exp"
@@ -58,6 +59,7 @@ LEAVES = frozenset({Op.INPUT, Op.OUTPUT, Op.WEIGHT, Op.MODEL, Op.META, Op.CONST,
 FUNCTIONS = {
     Op.SIGMOID: "1 / (1 + exp(-a)), absolute error below 2⁻²²",
     Op.TANH: "hyperbolic tangent, within 4 ulp, near 0 too",
+    Op.SINPI: "sin(π a), within 4 ulp for every a; exact where 2a is whole",
     Op.GAUSSIAN: "exp(-a · a), within 4 ulp",
     Op.SQRT: "square root, correctly rounded; NaN below 0",
     Op.EXP: "e to the power of a, within 4 ulp",

@@ -105,6 +105,8 @@ class Opcode(IntEnum):
     """A / B"""
     TANH = 38, 1, Unit.FUNCTION, NEVER, None, 12
     """Hyperbolic tangent of A"""
+    SINPI = 39, 1, Unit.FUNCTION, NEVER, None, 14
+    """sin(pi A)"""
 
     operands: int
     unit: Unit

@@ -15,6 +15,7 @@ enum predictor_code
 	PREDICTOR_EQ = 11,
 	PREDICTOR_SIGMOID = 32,
 	PREDICTOR_TANH = 38,
+	PREDICTOR_SINPI = 39,
 	PREDICTOR_GAUSSIAN = 33,
 	PREDICTOR_SQRT = 36,
 	PREDICTOR_EXP = 34,
@@ -44,6 +45,7 @@ enum predictor_code
 	CODE(EQ, 2, dn_eq(A, B)) \
 	CODE(SIGMOID, 1, dn_sigmoid(A)) \
 	CODE(TANH, 1, dn_tanh(A)) \
+	CODE(SINPI, 1, dn_sinpi(A)) \
 	CODE(GAUSSIAN, 1, dn_gaussian(A)) \
 	CODE(SQRT, 1, dn_sqrt(A)) \
 	CODE(EXP, 1, dn_exp(A)) \

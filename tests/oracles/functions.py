@@ -11,7 +11,7 @@ from typing import Any
 import autograd.numpy as anp
 
 NAN, INF = float("nan"), float("inf")
-NAMES = {name: getattr(anp, name) for name in ("exp", "log", "tanh")}
+NAMES = {name: getattr(anp, name) for name in ("exp", "log", "tanh", "sin", "cos", "rint", "fmod")} | {"M_PI": anp.pi}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +57,14 @@ FUNCTIONS = {
         others=2.0**-21,
     ),
     "tanh": Function(meaning="tanh(x)", error=3.3, at=(NAN, 1, -1, 0.0, -0.0), steepest=1.0),
+    "sinpi": Function(
+        meaning="sin(M_PI * (x - rint(x))) * cos(M_PI * fmod(rint(x), 2))",
+        error=3.0,
+        at=(NAN, NAN, NAN, 0.0, -0.0),
+        steepest=3.1416,
+        slope_error=2.0**-25,
+        others=2.0**-20,  # of an argument that was rounded
+    ),
     # at sqrt(1 / 2)
     "gaussian": Function(meaning="exp(-x * x)", error=2.0, at=(NAN, 0, 0, 1, 1), steepest=0.8578),
     "exp": Function(meaning="exp(x)", error=2.0, at=(NAN, INF, 0, 1, 1)),

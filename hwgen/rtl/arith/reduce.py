@@ -222,6 +222,37 @@ class Logarithm:
         )
 
 
+class HalfTurns:
+    """sinpi: |a| modulo 2 in 2**-25, folded to [0, 1/2], and the row's ratio times it: three edges.
+
+    What is below 1/2 may have places beyond those: there the ratio is multiplied by |a| itself.
+    """
+
+    def __init__(self, module: Module, a: Signal, valid: Value) -> None:
+        after = pipeline(module)
+        exponent = a[23:31]
+        # a zero's hidden bit is shifted out, as are whole turns: beyond 2**24 there is nothing else
+        amount = after(_within_63((150 - exponent)[:8]))
+        turned = after((Cat(Const(0, 25), after(a[:23]), Const(1, 1)) >> amount)[:26])
+        upper = turned[24]
+        folded = after(((turned[:25] ^ upper.replicate(25)) + upper)[:25])
+        small, exponent, fraction = after(exponent < 126, 3), after(exponent, 3), after(a[:23], 3)
+        quarter = after(turned[24] & ~turned[:24].any())
+        zero = Mux(small, exponent == 0, ~after(turned[:25].any()))
+        special = Mux(zero, Special.ZERO, Mux(quarter, Special.ONE, Special.NONE))
+        self.place = Place(
+            valid=after(valid, 3),
+            row=Cat(folded[layout.T_BITS : 24], Const(layout.SINPI_BASE >> 6, 4)),
+            t=_position(folded[: layout.T_BITS]),
+            special=Mux(exponent == 255, Special.NAN, special),
+            minus=after(a[31], 3) ^ (after(turned[25]) & ~zero),
+            # in 2**-24 of rows that have a quarter
+            scale=Mux(small, (exponent + (1024 - 124))[:10], 2),
+            product=Product(valid=after(valid, 3), m=Mux(small, Cat(fraction, Const(1, 1)), folded[1:25]), alone=True),
+            rows=layout.ROWS,
+        )
+
+
 def reductions(module: Module, a: Signal, wanted: Mapping[Opcode, Value]) -> tuple[list[Place], Value]:
     """Of those functions whose operand's strobe is given: where they are in the table, and n * ln 2 beside them."""
     places: list[Place] = []
@@ -245,6 +276,8 @@ def reductions(module: Module, a: Signal, wanted: Mapping[Opcode, Value]) -> tup
             places.append(exponential.place(after(n + carry), n_ln2))
     if log:
         places.append(log.place)
+    if Opcode.SINPI in wanted:
+        places.append(HalfTurns(module, a, wanted[Opcode.SINPI]).place)
     # what is no product does not look at it
     for place in places:
         if place.product is not None and place.product.alone:

@@ -9,7 +9,8 @@ arithmetic shifts:
     c1    18 bits signed, in 2**-23
     c2    13 bits signed, in 2**-25
 
-so both products fit an 18 x 18 multiplier, and one table of 512 rows of 60 bits serves all functions:
+so both products fit an 18 x 18 multiplier, and one table of rows of 60 bits serves all functions; none but sinpi needs
+more than 512:
 
     rows   0 … 127  sigmoid on [0, 4), 32 segments per unit
     rows 128 … 191  sigmoid on [4, 8), 16 segments per unit
@@ -18,6 +19,7 @@ so both products fit an 18 x 18 multiplier, and one table of 512 rows of 60 bits
     rows 256 … 383  exp on [-1/2, 1/2), 128 segments per unit, of which no argument reaches the first and last 18
     rows 384 … 511  log(1 + m) / m on [-1/2, 1/2), 128 segments per unit; likewise the first 26 and last 11
     TANH_ROWS       16 at a time among those: tanh(x) / x on [0, 3/4), 64 segments per unit
+    rows 512 … 575  sin(pi x) / 4x on [0, 1/2), 128 segments per unit
 """
 
 from collections.abc import Callable, Iterator
@@ -29,7 +31,8 @@ from typing import Final
 Real = Callable[[Decimal], Decimal]
 
 SHARED_ROWS: Final = 512  # all that the five functions have together
-ROWS: Final = SHARED_ROWS
+SINPI_BASE: Final = SHARED_ROWS
+ROWS: Final = SINPI_BASE + 64
 SIGMOID_ROWS: Final = 256
 EXP_BASE: Final = 256
 LOG_BASE: Final = 384
@@ -77,6 +80,15 @@ def _tanh_ratio(x: Decimal) -> Decimal:
     if x < Decimal("1e-9"):
         return 1 - x * x / 3
     return (1 - (-2 * x).exp()) / (1 + (-2 * x).exp()) / x
+
+
+def _sinpi_ratio(x: Decimal) -> Decimal:
+    pi = Decimal("3.14159265358979323846264338327950288419717")
+    term, total, square = pi / 4, Decimal(0), (pi * x) ** 2
+    for k in range(1, 40):
+        total += term
+        term *= -square / (2 * k * (2 * k + 1))
+    return total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,5 +156,13 @@ def segments() -> Iterator[Segment]:
             # of a small x the ratio must be 1
             within=Fraction(1, 2) if k > 0 else Fraction(0),
             pinned=0 if k == 0 else None,
+            round_at=C0_FRACTION - RATIO_FRACTION,
+        )
+    for k in range(64):
+        yield Segment(
+            row=SINPI_BASE + k,
+            function=_sinpi_ratio,
+            start=Fraction(k, 128),
+            width=Fraction(1, 128),
             round_at=C0_FRACTION - RATIO_FRACTION,
         )
