@@ -4,8 +4,6 @@ In: a plan and a machine. Out: a `Draft`, what the passes made for the target. P
 for nothing less says how many rows and instructions they take.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial

@@ -4,8 +4,6 @@ In: a rule's graph and the Bundle made of it. Out: `Code`; the code may run as l
 or written to a disk.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass

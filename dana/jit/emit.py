@@ -4,8 +4,6 @@ In: a `Plan`, where a tuple's inputs lie. Out: a module of functions for the beg
 batch, for a block of tuples and for one, and for a batch's end.
 """
 
-from __future__ import annotations
-
 from math import prod
 
 from llvmlite import ir

@@ -4,8 +4,6 @@ In: shapes, a plan. Out: first floats and steps. The last axis of a value of sev
 vectors.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from math import prod
 

@@ -215,7 +215,8 @@ def _functions(mask: int, interval: int) -> str:
         if {Opcode.DIV, Opcode.SQRT} & {*present}
         else ""
     )
-    return f"functions of a cluster: {' '.join(op.name.lower() for op in present) or 'none'}{divides}"
+    names = "all" if len(present) == len(FUNCTIONS) else " ".join(op.name.lower() for op in present) or "none"
+    return f"functions of a cluster: {names}{divides}"
 
 
 def _reads(reads: Json) -> str:

@@ -3,8 +3,6 @@
 In: fields of `hwgen.spec`. Out: `ctypes` structures; `headers` writes them in C, docstrings as comments.
 """
 
-from __future__ import annotations
-
 import ctypes
 from enum import IntEnum
 

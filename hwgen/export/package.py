@@ -4,8 +4,6 @@ In: a Bundle, a device, pages, and what training on them must give. Out: a folde
 manifest with their hashes. Nothing is trained or estimated here: expectations and figures come from the caller.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

@@ -3,8 +3,6 @@
 In: a package. Out: figures. The tools are yosys and nextpnr from PyPI, run as the scripts say; Vivado is for people.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from dsl.semantics.composed import COMPOSED
+from tests.oracles.functions import BOUNDED
 
 
 def random_rule(rng: random.Random, n: int) -> str:
@@ -86,7 +87,7 @@ def matrix_rule(rng: random.Random, n: int) -> str:
     lines = [line for line in lines if "model" not in line or line.split(" ")[0] in models.split(", ")]
     lines.append(f"rule = dana.algo({models}, {'pair' if halves else 'x'}, y)")
     lines += ["x = dana.sigma(pair * pair, 1)"] if halves else []
-    functions = ["sigmoid", "tanh", "gaussian", *COMPOSED]
+    functions = [*BOUNDED, *COMPOSED]
     act = rng.choice([f"dana.{name}({{}})" for name in functions] + ["dana.max(0, {})", "dana.exp(dana.min({}, 2))"])
     axis = rng.choice([1, 2])
     grads: dict[str, str] = {}

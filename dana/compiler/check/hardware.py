@@ -3,8 +3,6 @@
 In: a program and the machine. Out: nothing, or the error that names the values behind it. Memories are `fit.py`'s.
 """
 
-from __future__ import annotations
-
 from dana.compiler.place.forms import Forms
 from dana.compiler.place.sections import Plan
 from dana.compiler.schedule.encode import Program

@@ -13,8 +13,6 @@ round (`joined`): what follows the merges runs beside what precedes them, where 
 that uses a value of the batch in the batch's tuples again has to be taken so: its tuples are still in tuple memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
