@@ -74,6 +74,7 @@ unload(struct sim *sim)
 	sim->places = NULL;
 	sim->unproved = NULL;
 	memset(&sim->compiled, 0, sizeof sim->compiled);
+	memset(&sim->beginning, 0, sizeof sim->beginning);
 	sim->strider = NULL;
 	sim->columns = NULL;
 	sim->loaded = sim->begun = false;
