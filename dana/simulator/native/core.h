@@ -327,6 +327,7 @@ struct sim
 	const struct sim_survey *survey; /* what an epoch fills instead of training; NULL: it trains */
 	struct sim_compiled compiled;	 /* what runs instead of the engine; state NULL: nothing */
 	float *batched;					 /* tuples for it, one after the other: what does not lie on a page as it is read */
+	float *numbers;					 /* [n_inputs][most + 1]: of those, inputs that are one number */
 	const float **places;			 /* [most + 1][n_inputs]: where it reads them */
 	const uint8_t *until;			 /* the end of the pages that have come */
 	int32_t most;					 /* tuples that it takes at a time */
