@@ -12,6 +12,8 @@ from hwgen.spec import columns, engine, strider
 
 BLOCK = 16
 """Tuples that compiled code takes at a time."""
+SURVEY_BLOCK = 64
+"""Tuples whose distances a survey adds up before it moves the mean."""
 TALLY_SLOTS = 8192
 ENGINE_CODES = 1 << engine.FIELDS[0].width
 """Opcodes that the field of an engine instruction can name."""
@@ -51,11 +53,12 @@ class Tally(ctypes.Structure):
 class SurveyData(ctypes.Structure):
     """What a survey finds of a tuple's elements, arrays of [tuple_rows][lanes]; the caller's memory. One number each:
     tuples without NaN or infinity, sum of the weights, how many are below 0. early, earlier: the mean of as many tuples
-    as the largest power of two says, and of half of them. classes: sums of the weights by the label's class. tally: of
-    the label, or NULL. count: of classes. weight, label: rows of a tuple that they lie in, or -1."""
+    as the largest power of two says, and of half of them. sums, sums_of_squares: of the block that has begun, distances
+    from the mean. before: room for both. classes: sums of the weights by the label's class. tally: of the label, or
+    NULL. count: of classes. weight, label: rows of a tuple that they lie in, or -1."""
 
     _fields_ = (
-        *_at("double", "tuples mean squares bad early earlier weights negative classes"),
+        *_at("double", "tuples mean squares bad early earlier sums sums_of_squares before weights negative classes"),
         *_at("struct sim_tally", "tally"),
         *_i64("count weight label"),
     )

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* Of all below: a core that was built from another text is not used */
-#define SIM_CONTRACT UINT64_C(0xe5b89a2af28a4975)
+#define SIM_CONTRACT UINT64_C(0x7514ca51974d8f56)
 #define SIM_CLUSTER 8
 #define SIM_TEMPORARIES 32
 #define SIM_REGISTERS 64
@@ -16,6 +16,7 @@
 #define SIM_LANE_CODES 32
 #define SIM_SECTIONS 6
 #define SIM_BLOCK 16
+#define SIM_SURVEY_BLOCK 64
 #define SIM_TALLY_SLOTS 8192
 
 enum sim_opcode
@@ -191,11 +192,13 @@ struct sim_tally
 
 /* What a survey finds of a tuple's elements, arrays of [tuple_rows][lanes]; the caller's memory. One number each:
  * tuples without NaN or infinity, sum of the weights, how many are below 0. early, earlier: the mean of as many tuples
- * as the largest power of two says, and of half of them. classes: sums of the weights by the label's class. tally: of
- * the label, or NULL. count: of classes. weight, label: rows of a tuple that they lie in, or -1. */
+ * as the largest power of two says, and of half of them. sums, sums_of_squares: of the block that has begun, distances
+ * from the mean. before: room for both. classes: sums of the weights by the label's class. tally: of the label, or
+ * NULL. count: of classes. weight, label: rows of a tuple that they lie in, or -1. */
 struct sim_survey
 {
-	double *tuples, *mean, *squares, *bad, *early, *earlier, *weights, *negative, *classes;
+	double *tuples, *mean, *squares, *bad, *early, *earlier, *sums, *sums_of_squares, *before, *weights,
+		*negative, *classes;
 	struct sim_tally *tally;
 	int64_t count, weight, label;
 };
