@@ -143,10 +143,7 @@ def _input(bundle: Bundle, one: Mapping[str, Any]) -> Any:
 def _indices(bundle: Bundle, inputs: Mapping[str | None, int]) -> Any:
     """The columns that choose rows, by the tag of the fault."""
     fills = {column: name for column, name, _, _ in bundle.notes["fills"]}
-    found = [
-        structures.CompiledIndex(inputs[fills[column]], rows)
-        for column, _, rows in bundle.notes["indices"]
-    ]
+    found = [structures.CompiledIndex(inputs[fills[column]], rows) for column, _, rows in bundle.notes["indices"]]
     return (structures.CompiledIndex * max(1, len(found)))(*found)
 
 
