@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* Of all below: a core that was built from another text is not used */
-#define SIM_CONTRACT UINT64_C(0x51ebf4d1a258d07d)
+#define SIM_CONTRACT UINT64_C(0x6e2937b130af4b3a)
 #define SIM_CLUSTER 8
 #define SIM_TEMPORARIES 32
 #define SIM_REGISTERS 64
@@ -286,14 +286,14 @@ struct sim_compiled_symbol
 	int32_t into, out;
 };
 
-/* A scalar of each tuple, which chooses a row: its float where tuples are packed, rows of the model. */
+/* An input of each tuple, which chooses a row, and rows of the model. */
 struct sim_compiled_index
 {
-	int32_t first, rows;
+	int32_t input, rows;
 };
 
-/* An input of each tuple: its first float where tuples are packed; the column that is all of it, as it lies on a page,
- * or -1; floats that code may read of it. */
+/* An input of each tuple: its first float where tuples are packed; the column that is all of it, or -1; floats that
+ * code may read of it as it lies on a page, or 1: a number, which is packed beside those of other tuples. */
 struct sim_compiled_input
 {
 	int32_t first, column, floats;
