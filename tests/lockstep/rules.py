@@ -364,3 +364,18 @@ def counting_rule(rng: random.Random, n: int) -> str:
     if rng.random() < 0.4:
         lines.append("rule.setConvergence(dana.epoch + b > 1.2)")
     return "\n".join(lines) + "\n"
+
+
+def counting_rows_rule(rng: random.Random, *, rows: int, batches: list[int]) -> str:
+    """The same, of tuples that choose rows of a model: one thread does their work."""
+    k = rng.choice([1, 3, 8, 10])
+    lines = ["import dana", f"U = dana.model([{rows}, {k}], init=dana.uniform(-0.5, 0.5))", "b = dana.model()"]
+    lines += ["i = dana.input()", "y = dana.output()", "rule = dana.algo(U, b, i, y)", f"u = dana.random({k})"]
+    lines.append("e = dana.sigma(U[i] * (u < 0.5), 1) + b + 0.1 * dana.random() - y")
+    lines.append(
+        f"rule.setModel(U[i], U[i] - 0.1 * e * u + {rng.choice(['0', '0.01 * dana.batch', '0.1 * dana.epoch'])})"
+    )
+    batch = rng.choice(batches)
+    gradient = "e" if batch == 1 else f'rule.merge(e * dana.random(seed=3), {batch}, "+")'
+    lines += [f"rule.setModel(b, b - 0.01 * {gradient})", "rule.setLoss(e * e)", "rule.setEpochs(2)"]
+    return "\n".join(lines) + "\n"
