@@ -26,6 +26,17 @@ COMPILER = (
         ("binding/columns.py", "if not set(named) & set(taken):", "if True:", "the label as a feature"),
     ),
     *faults(
+        "dana",
+        "tests/codesign/test_default.py",
+        (
+            "compiler/place/sections.py",
+            "return self.by_row or (self.graph.returns_to_rows and not self.single)",
+            "return self.by_row",
+            "several rounds for a batch whose rows are needed again",
+        ),
+        ("codesign/default.py", "return group <= MAX_GROUP and", "return", "rounds of any length"),
+    ),
+    *faults(
         "dana/compiler",
         "tests/compiler/test_cost.py",
         ("check/cost.py", "= max(before, key", "= min(before, key", "the shortest way to a node"),

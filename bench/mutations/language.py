@@ -258,6 +258,28 @@ LANGUAGE = (
         ("binary32.py", "else math.copysign(0.0, number)", "else 0.0", "-0.0 loses its sign"),
     ),
     *faults(
+        "dsl/semantics",
+        "tests/dsl/test_batch_gradient.py",
+        (
+            "gradient/reverse.py",
+            "batching.mean(asked[operation.id]) if operation.of_batch else asked[operation.id]",
+            "asked[operation.id]",
+            "each row's part of a batch's value, not all rows' mean",
+        ),
+        (
+            "gradient/batches.py",
+            'algebra.add(Op.DIV, chosen, self._merged(chosen, "add"))',
+            "chosen",
+            "each of equal values is the largest alone",
+        ),
+        (
+            "gradient/batches.py",
+            "alone = algebra.add(Op.EQ, zeros, is_zero)",
+            "alone = is_zero",
+            "a product without a zero has no slope",
+        ),
+    ),
+    *faults(
         "dsl",
         "tests/dsl/test_programs.py",
         (
