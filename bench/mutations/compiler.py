@@ -238,7 +238,7 @@ COMPILER = (
             "batches without end on no stack",
         ),
         ("fit.py", "draft.memory.rows <= config.scratch_depth and", "", "more rows than the scratchpad has"),
-        ("fit.py", "if tuples > MAX_GROUP:", "if False:", "rows of data in any batch"),
+        ("fit.py", "if group > MAX_GROUP:", "if False:", "rows of data in any batch"),
     ),
     *faults(
         "dana/compiler",
