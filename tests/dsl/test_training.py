@@ -105,13 +105,13 @@ def test_gradients_are_those_of_a_training() -> None:
     lines = ("rule.setModel(seen, 1)", "rule.setLoss(loss)")
     found = compiled(
         "h = dana.where(dana.training, w * x, seen)",
-        "loss = dana.sigma(h * h) * dana.stop_gradient(dana.where(dana.training, seen, 1))",
+        "loss = dana.sigma(h * h) * dana.stop_gradient(dana.where(dana.training, dana.sigma(w), 1))",
         *lines,
         "rule.minimize(dana.optimizers.sgd, models=w)",
     )
     apart = compiled(
         "h = w * x",
-        "loss = dana.sigma(h * h) * dana.stop_gradient(seen)",
+        "loss = dana.sigma(h * h) * dana.stop_gradient(dana.sigma(w))",
         *lines,
         "rule.minimize(dana.optimizers.sgd, models=w)",
     )
