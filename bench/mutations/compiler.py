@@ -46,6 +46,17 @@ COMPILER = (
         ("binding/columns.py", "if not set(named) & set(taken):", "if True:", "the label as a feature"),
     ),
     *faults(
+        "dana",
+        "tests/codesign/test_default.py",
+        (
+            "compiler/place/sections.py",
+            "return self.by_row or (self.graph.returns_to_rows and not self.single)",
+            "return self.by_row",
+            "several rounds for a batch whose rows are needed again",
+        ),
+        ("codesign/default.py", "return group <= MAX_GROUP and", "return", "rounds of any length"),
+    ),
+    *faults(
         "dana/compiler",
         "tests/compiler/test_cost.py",
         ("check/cost.py", "= max(before, key", "= min(before, key", "the shortest way to a node"),
@@ -247,7 +258,7 @@ COMPILER = (
             "batches without end on no stack",
         ),
         ("fit.py", "draft.memory.rows <= config.scratch_depth and", "", "more rows than the scratchpad has"),
-        ("fit.py", "if tuples > MAX_GROUP:", "if False:", "rows of data in any batch"),
+        ("fit.py", "if group > MAX_GROUP:", "if False:", "rows of data in any batch"),
     ),
     *faults(
         "dana/compiler",

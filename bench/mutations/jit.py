@@ -28,6 +28,8 @@ JIT = (
         ("emit.py", "self._outermost = t.level", "self._outermost = 0", "models are read once for all tuples"),
         ("emit.py", "self._builder.add(count, I64(self._run))", "count", "a batch's rows over each other"),
         ("emit.py", "y = builder.fsub(loss, correction)", "y = loss", "losses are added up without correction"),
+        ("plan.py", "reads > self.phase[k] and any(", "False and any(", "a later pass reads the last block's values"),
+        ("emit.py", "if plan.phase[k] == phase + 1:", "if True:", "merges in every pass"),
         ("values.py", "if place.spacing or k in self.plan.flushed:", "if True:", "a page's subnormals in a model"),
         (
             "memory.py",
@@ -45,6 +47,8 @@ JIT = (
             "for (int32_t t = first; t < first + 1; t++)",
             "the first row of a round",
         ),
+        ("compiled.c", "if (code->merges[k].pass == number)", "if (true)", "merges joined before they are made"),
+        ("core.c", "compiled->n_passes > 0 && sim->most", "false && sim->most", "passes over parts of a batch"),
         ("compiled.c", "if (!(tuples >> level & 1))\n\t\t\tcontinue;", "", "levels that hold nothing"),
     ),
 )
