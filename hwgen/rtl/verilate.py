@@ -257,9 +257,10 @@ def _build(workshop: _Workshop, root: Path, top: str, *, translate: Sequence[str
         workshop.run([*compile_model, "libverilated.a"], "compile its run-time")
         return work / "model" / "libverilated.a"
 
-    # Verilator's own run-time takes longer to compile than a small design, and depends on the switches alone
+    # Verilator's own run-time takes longer to compile than a small design, and depends on the switches alone, but for
+    # the one that says whether the model has a file or many
     classes = (work / "model" / "Vdut_classes.mk").read_text()
-    switches, _, rest = classes.partition("VM_CLASSES_FAST")
+    switches, _, rest = re.sub(r"(VM_PARALLEL_BUILDS) = \d", r"\1", classes).partition("VM_CLASSES_FAST")
     library = _cached("libverilated.a", [options, switches, rest.partition("VM_GLOBAL_FAST")[2]], run_time)
     link = [compiler, "-shared", "model/fast.o", "model/slow.o", str(library), "-pthread", "-o", "dut.so"]
     workshop.run(link, f"link the model of {top}")
