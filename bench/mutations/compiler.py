@@ -7,6 +7,26 @@ from bench.mutations.fault import faults
 COMPILER = (
     *faults(
         "dana/compiler",
+        "tests/lockstep/test_simulator.py -k random_numbers",
+        ("select/rows.py", "(Section.INIT, Section.BATCH)", "(Section.INIT,)", "batches count on from one another"),
+        ("select/rows.py", "(0, group << distance)", "(0, 1 << distance)", "threads whose rows meet"),
+        ("select/rows.py", "threads=1 if plan.alone else emitter.threads", "threads=1", "threads are alike"),
+        (
+            "select/nodes.py",
+            "Opcode.ADD, model, model, self.store.literal(1.0)",
+            "Opcode.MOV, model, model",
+            "one epoch",
+        ),
+        ("select/nodes.py", "self.store.literal(node.init.first)", "self.store.literal(1.0)", "batches from 1 on"),
+        (
+            "place/sections.py",
+            "graph.nodes[k].region is Region.CONST for k",
+            "True for k",
+            "tuples' work once an epoch",
+        ),
+    ),
+    *faults(
+        "dana/compiler",
         "tests/compiler/test_binding.py",
         (
             "binding/columns.py",

@@ -7,6 +7,13 @@ from bench.mutations.fault import faults
 JIT = (
     *faults(
         "dana/jit",
+        "tests/lockstep/test_compiled.py -k counting",
+        ("emit.py", "builder.add(I64(self._run), builder.load", "builder.add(I64(1), builder.load", "a block is a row"),
+        ("emit.py", "for k in self._counting if is_last else ():", "for k in ():", "epochs are not counted"),
+        ("values.py", "number = builder.add(first.value, I64(t.const))", "number = first.value", "rows of a block"),
+    ),
+    *faults(
+        "dana/jit",
         "tests/lockstep/test_compiled.py",
         ("arithmetic.py", "if i + extent >= before:", "if i + extent > before:", "folds beyond what is left"),
         ("folds.py", "FLOAT(IDENTITIES[op])", "FLOAT(IDENTITIES[op] or 0.0)", "sums of -0.0 alone"),

@@ -14,15 +14,15 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import lru_cache
 from importlib.metadata import version
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from dana.codesign.default import default_bundle, on_pages
+from dana.codesign.default import default_bundle, default_results, on_pages
 from dana.codesign.device import bundle_for
-from dana.compiler import compile_engine
 from dana.compiler.binding.weights import class_weights_name
-from dana.compiler.passes import ACCESS, Results, run
+from dana.compiler.passes import Results
 from dana.errors import UsageError
 from dana.predictor.program import encode_predictor
 from dana.runtime.classes import classes_of, prediction_kind
@@ -149,12 +149,20 @@ class DesignStore:
         """Keys that were read from the folder, or written as far as that went."""
 
     def get(
-        self, request: TrainRequest, *, write: bool = True, judges: bool = False, notify: Notify | None = None
+        self,
+        request: TrainRequest,
+        *,
+        batch: int | None = None,
+        write: bool = True,
+        judges: bool = False,
+        notify: Notify | None = None,
     ) -> Design:
         """The rule's own design, unless the request changes what is compiled in: batch size, dims.
 
         Parameters
         ----------
+        batch
+            In the place of the rule's and the request's; of a rule that merges.
         write
             Leave what was compiled in the folder.
         judges
@@ -164,18 +172,18 @@ class DesignStore:
         """
         if self._folder is None and request.hyper:
             # nobody comes who would find the rule's own design, from which the next process knows of its dims
-            design, defaults = None, dict(compile_rule(request.source, filename=request.rule).hdfg.extents)
+            design, defaults = None, dict(rule_graph(request).extents)
         else:
             design = self._get(request, None, {}, write, judges, notify)
             defaults = design.extents
         extents = chosen_extents(defaults, request.hyper)
         if extents or design is None:
             design = self._get(request, None, extents, write, judges, notify)
-        if design.batch_meta is not None and design.batch_meta in request.hyper:
-            name = design.batch_meta
+        name = design.batch_meta
+        if batch is None and name is not None and name in request.hyper:
             batch = _whole(f"hyperparameter {name!r} is the batch size", request.hyper[name])
-            if batch != design.bundle.batch:
-                design = self._get(request, batch, extents, write, judges, notify)
+        if batch is not None and batch != design.bundle.batch:
+            design = self._get(request, batch, extents, write, judges, notify)
         return design
 
     def _get(
@@ -238,11 +246,11 @@ def compile_design(
     UsageError
         Rule, table and machine do not go together.
     """
-    graph = compile_rule(request.source, filename=request.rule).hdfg
+    graph = rule_graph(request)
     binding = bind_request(graph, request, extents)
     bound = binding.graph if batch is None else replace(binding.graph, batch=batch)
     if judges:
-        bound = _judging(bound)
+        bound = bound.judging
     if notify is not None and len(bound.nodes) > MANY_OPERATIONS:
         count = f"{len(bound.nodes):,} operations, its gradient's and unrolled loops' among them"
         notify(
@@ -264,7 +272,7 @@ def compile_design(
         "predicts": prediction_kind(binding.graph),
         "class_weights": class_weights_name(graph) if request.class_weight is not None else None,
         "statistics": [asdict(one) for one in statistics_of(graph)],
-        "loss_text": None if (loss := loss_graph(binding.graph)) is None else graph_text(loss),
+        "loss_text": None if (loss := loss_graph(binding.graph.judging)) is None else graph_text(loss),
         "predictor": None if predictor is None else base64.b64encode(predictor).decode(),
     }
     rule, schema, page_size = replace(binding, graph=bound), request.relation.schema, request.relation.page_size
@@ -288,6 +296,22 @@ def named_device(name: str, what: str) -> Device:
     return load_device(name)
 
 
+def rule_graph(request: TrainRequest) -> Graph:
+    """The graph of a request's rule.
+
+    Raises
+    ------
+    RuleError
+        The text is no rule.
+    """
+    return _graph(request.source, request.rule)
+
+
+@lru_cache(maxsize=8)  # a training and a question ask several times
+def _graph(source: str, name: str) -> Graph:
+    return compile_rule(source, filename=name).hdfg
+
+
 def pass_results(request: TrainRequest) -> Results:
     """What each pass of the compiler makes for a request, by the pass's name.
 
@@ -296,25 +320,21 @@ def pass_results(request: TrainRequest) -> Results:
     RuleError, UsageError
         As `compile_design`.
     """
-    design = compile_design(request)
-    config, schema = design.bundle.config, request.relation.schema
-    binding = bind_request(compile_rule(request.source, filename=request.rule).hdfg, request, design.extents)
-    engine = compile_engine(binding.graph, config, max_tuples=tuple_bound(request))
-    return run(ACCESS, {**engine.results, "schema": schema, "uses": binding.uses})
-
-
-def _judging(graph: Graph) -> Graph:
-    """The rule's loss alone."""
-    return replace(graph, updates=(), convergence=None, prediction=None)
+    return default_results(
+        bind_request(rule_graph(request), request),
+        request.relation.schema,
+        design=on_pages(request.design, request.relation.page_size),
+        max_tuples=tuple_bound(request),
+    )
 
 
 def bound_graph(request: TrainRequest, design: Design, *, judges: bool = False) -> Graph:
     """What a design was compiled from: it may have come from a disk."""
-    graph = compile_rule(request.source, filename=request.rule).hdfg
+    graph = rule_graph(request)
     bound = bind_request(graph, request, chosen_extents(design.extents, request.hyper)).graph
     if graph.has_merge:
         bound = replace(bound, batch=None if design.bundle.batch == WHOLE_EPOCH else design.bundle.batch)
-    return _judging(bound) if judges else bound
+    return bound.judging if judges else bound
 
 
 def _unpack(bundle: Bundle) -> Design:

@@ -14,12 +14,11 @@ from dana.codesign.area import area_of
 from dana.codesign.cycles import Cycles, measure_cycles
 from dana.codesign.sample import sample_pages
 from dana.codesign.search import Exploration, explore
-from dana.runtime.designs import Design, DesignStore, chosen_extents, named_device
+from dana.runtime.designs import Design, DesignStore, chosen_extents, named_device, rule_graph
 from dana.runtime.streams import plan_stream
 from dana.runtime.trainer import ExplainRequest, Json, Stream, TrainRequest
 from dana.runtime.weights import bind_request
 from dana.runtime.why import why
-from dsl import compile_rule
 from hwgen.devices import Device
 from hwgen.spec.bundle import WHOLE_EPOCH
 from hwgen.spec.config import FUNCTIONS, LANES_PER_CLUSTER, MachineConfig
@@ -71,7 +70,7 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
             "tuples_of_a_round": bundle.round_tuples,
         },
         "cycles": _cycles(cycles),
-        "why": why(searched, replace(design, bundle=bundle), sample, cycles),
+        "why": why(searched, replace(design, bundle=bundle), sample, cycles, designs),
         "epoch": None if pages is None else _epoch(cycles, pages),
         "area": _area(bundle.config, device),
         "search": None if found is None else _searched(found),
@@ -89,7 +88,7 @@ def _per_page(request: ExplainRequest, training: TrainRequest, stream: Stream | 
 
 def _search(training: TrainRequest, design: Design, device: Device, tuples: int | None) -> Exploration:
     schema = training.relation.schema
-    graph = compile_rule(training.source, filename=training.rule).hdfg
+    graph = rule_graph(training)
     extents = chosen_extents(design.extents, training.hyper)
     binding = bind_request(graph, training, extents)
     batch = design.bundle.batch

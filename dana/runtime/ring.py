@@ -24,6 +24,9 @@ HEADER_BYTES = 4096
 PAGE_SIZES = tuple(1 << k for k in range(10, 16))
 LEAST_SLOTS = 4
 _HEADER = struct.Struct("=QII")
+SPARED_BYTES = 256 << 20
+"""Memory of kept pages that stays for the next training: a page that is touched for the first time costs the kernel as
+much as copying it, and where the machine's host has to find it, thirty times as much."""
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 """A producer that could shrink the file would turn a read into SIGBUS."""
 
@@ -132,7 +135,7 @@ class Ring:
 
     def close(self) -> None:
         """Unmap the ring and drop the kept pages."""
-        self._drop()
+        self.release()
         self._consumer.ring = None
         self._memory.close()
 
@@ -154,13 +157,15 @@ class Ring:
         self._drop()
         if not pages:
             return
-        size = self._consumer.page_size
-        try:
-            self._cache = mmap.mmap(-1, pages * size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        except (OSError, OverflowError) as error:
-            raise MemoryError(f"no room to keep {pages} pages of {size} bytes") from error
-        with suppress(OSError):  # advice only, for fewer page faults; a kernel without huge pages refuses it
-            self._cache.madvise(mmap.MADV_HUGEPAGE)
+        size = pages * self._consumer.page_size
+        if self._cache is None or len(self._cache) < size:
+            self.release()
+            try:
+                self._cache = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            except (OSError, OverflowError) as error:
+                raise MemoryError(f"no room to keep {pages} pages in {size} bytes") from error
+            with suppress(OSError):  # advice only, for fewer page faults; a kernel without huge pages refuses it
+                self._cache.madvise(mmap.MADV_HUGEPAGE)
         self._consumer.cache = _address(self._cache)
         self._consumer.cache_pages = pages
         self._consumer.uncounted = uncounted
@@ -212,8 +217,8 @@ class Ring:
         outcome = Outcome.CALL_AGAIN
         while outcome is Outcome.CALL_AGAIN:  # signal handlers run between the calls
             outcome = Outcome(loop(ctypes.byref(consumer), function, context, *more))
-            if consumer.cache is None:  # outgrown
-                self._drop()
+            if consumer.cache is None and consumer.cache_pages:  # outgrown
+                self.release()
         match outcome:
             case Outcome.HUNG_UP:
                 raise ConnectionResetError("the backend closed the connection")
@@ -228,6 +233,14 @@ class Ring:
             raise ValueError("this ring is closed")
 
     def _drop(self) -> None:
+        """Keep no page; memory stays for the next ones where it is little."""
+        self._consumer.cache = None
+        self._consumer.cache_pages = self._kept = 0
+        if self._cache is not None and len(self._cache) > SPARED_BYTES:
+            self.release()
+
+    def release(self) -> None:
+        """Keep no page, and no memory for pages."""
         self._consumer.cache = None
         self._consumer.cache_pages = self._kept = 0
         if self._cache is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import select
 import signal
@@ -23,7 +24,7 @@ from typing import Any
 from dana.errors import UsageError
 from dana.runtime.attendance import GIVE_WAY, Attendance
 from dana.runtime.epochs import run_epochs
-from dana.runtime.memory import StartAnew, lacks_memory, megabytes, memory_at_most
+from dana.runtime.memory import StartAnew, lacks_memory, megabytes, memory_at_most, room_bytes
 from dana.runtime.protocol import (
     RELEASE,
     Channel,
@@ -44,6 +45,9 @@ SUPPORTED_SERVERS = range(14_00_00, 19_00_00)
 
 HANGUP_GRACE = 2.0
 """Seconds between the first, polite interruption of an abandoned request and the end of the process."""
+
+SPARING_SECONDS = 10.0
+"""An idle session gives the memory back that it spares for its next training."""
 
 GREETING_SECONDS = 60.0
 """What connects and does not greet for so long is no backend."""
@@ -213,7 +217,12 @@ class _Session:
         if not self.answered and seconds is not None:
             seconds = max(seconds, FIRST_REQUEST_SECONDS)
         channel, ended = self.channel.fileno(), self.attendance.fileno()
-        ready, _, _ = select.select([channel, ended] if self.answered else [channel], [], [], seconds)
+        waited_for = [channel, ended] if self.answered else [channel]
+        brief = SPARING_SECONDS if seconds is None else min(seconds, SPARING_SECONDS)
+        ready, _, _ = select.select(waited_for, [], [], brief)
+        if not ready:
+            self.ring.release()
+            ready, _, _ = select.select(waited_for, [], [], None if seconds is None else seconds - brief)
         return ready == [channel] and (not self.answered or self.attendance.busy())
 
     def _give_way(self, _signal: int, _frame: object) -> None:
@@ -309,6 +318,8 @@ class _Session:
         if request.max_memory:
             cache_bytes = min(cache_bytes, request.max_memory // 2)
         self.trainer.prepare(request.backend)
+        if request.max_memory or room_bytes() < math.inf:
+            self.ring.release()  # all memory counts, also what was spared
         with memory_at_most(request.max_memory, fresh=fresh):
             training = self.trainer.open(request, self.channel.send_notice)
             held_out = self.trainer.held_out(request) if request.held_out else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -16,9 +17,10 @@ from numpy.typing import NDArray
 
 from dana.runtime.trainer import Json, Level, Notice, Notify, OutOfLine, SqlState, TrainingError, TrainRequest
 from dana.simulator.machine import Surveyed
+from dana.simulator.structures import SURVEY_BLOCK
 from dana.storage.types import SCALARS
 from dsl.hdfg.graph import Graph
-from dsl.hdfg.init import OF_COLUMNS, InitKind
+from dsl.hdfg.init import OF_TABLE, InitKind
 from hwgen.spec.bundle import Bundle
 
 Doubles = NDArray[np.float64]
@@ -39,20 +41,25 @@ class Statistic:
 def statistics_of(graph: Graph) -> tuple[Statistic, ...]:
     """The models of a rule that the table's columns start."""
     found = ((str(node.name), node.init) for node in (graph.nodes[k] for k in graph.models))
-    return tuple(Statistic(model=name, kind=init.kind, of=init.of) for name, init in found if init.kind in OF_COLUMNS)
+    return tuple(Statistic(model=name, kind=init.kind, of=init.of) for name, init in found if init.kind in OF_TABLE)
 
 
 def started(request: TrainRequest, statistics: tuple[Statistic, ...]) -> tuple[Statistic, ...]:
-    """The models that begin with statistics: a warm start has those of its model."""
+    """The models that begin with statistics: a warm start has those of its model, but for the number of rows."""
     known = request.warm_start_from or {}
-    return () if request.standardize is False else tuple(one for one in statistics if one.model not in known)
+    columns = request.standardize is not False
+    return tuple(one for one in statistics if one.kind is InitKind.ROWS or (columns and one.model not in known))
 
 
 def wanted(request: TrainRequest, statistics: tuple[Statistic, ...]) -> bool:
-    """Whether a pass before the first epoch is needed: for statistics, weights, or because a page may hold a NaN."""
-    if started(request, statistics) or request.weight is not None or request.class_weight is not None:
-        return True
-    return skips_non_finite(request) and request.relation.pages is not None  # frames hold numbers only
+    """Whether the rows are looked at: for what models begin with, or because a page may hold a NaN."""
+    # frames hold numbers only
+    return starts_models(request, statistics) or (skips_non_finite(request) and request.relation.pages is not None)
+
+
+def starts_models(request: TrainRequest, statistics: tuple[Statistic, ...]) -> bool:
+    """Whether that takes a pass before the first epoch: statistics of columns, and weights."""
+    return bool(started(request, statistics)) or request.weight is not None or request.class_weight is not None
 
 
 def skips_non_finite(request: TrainRequest) -> bool:
@@ -96,6 +103,8 @@ class Survey:
 
     def start(self, statistic: Statistic) -> Floats:
         """The values that a model begins with."""
+        if statistic.kind is InitKind.ROWS:
+            return np.asarray(self.tuples, dtype=np.float32)
         if statistic.kind is InitKind.MEAN:
             return self.mean[statistic.of].astype(np.float32)
         deviation = self.deviation[statistic.of]
@@ -157,20 +166,24 @@ def survey_columns(
     rows = np.concatenate(list(flat.values()), axis=1).astype(np.float64)
     good = np.isfinite(rows).all(axis=1)
     mean, squares = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
-    early = earlier = mean
-    count, total, sums = 0, 0.0, np.zeros(classes)
+    total, early, earlier = 0.0, mean, mean
     every = np.ones(len(rows)) if weight is None else columns[weight].astype(np.float64)
     numbers = np.full(len(rows), -1.0) if label is None else columns[label].astype(np.float64)
-    for row, one, number in zip(rows[good], every[good], numbers[good], strict=True):
+    sums = np.zeros(classes)
+    for one, number in zip(every[good], numbers[good], strict=True):
         if one >= 0 and 0 <= number < classes:
             sums[int(number)] += one
-        if not one > 0:
-            continue
-        count, total = count + 1, total + one
-        away = row - mean
-        mean = mean + away * (one / total)
-        squares = squares + one * (away * (row - mean))
-        if not count & count - 1:
+    counted = good & (every > 0)
+    values, weights = rows[counted], every[counted]
+    for first, last in pairwise(_block_ends(len(values))):
+        away = values[first:last] - mean
+        weighed = weights[first:last, None] * away
+        # added up one after the other, as NumPy's sum does not
+        block, block_squares = (np.cumsum(each, axis=0)[-1] for each in (weighed, weighed * away))
+        total = np.cumsum([total, *weights[first:last]])[-1]
+        mean = mean + block / total
+        squares = squares + np.maximum(block_squares - block * block / total, 0)
+        if not last & last - 1:
             early, earlier = mean, early
     deviation = np.sqrt(squares / (total or 1.0))
     ends = np.cumsum([values.shape[1] for values in flat.values()])[:-1]
@@ -180,7 +193,7 @@ def survey_columns(
         return {name: part.reshape(values.shape[1:]) for (name, values), part in parts}
 
     return Survey(
-        tuples=count,
+        tuples=len(values),
         mean=by_input(mean),
         deviation=by_input(deviation),
         bad=by_input((~np.isfinite(rows)).sum(axis=0).astype(np.float64)),
@@ -188,6 +201,12 @@ def survey_columns(
         negative=int((every[good] < 0).sum()),
         classes=sums,
     )
+
+
+def _block_ends(tuples: int) -> list[int]:
+    """Where the simulator's survey ends its blocks (dana/simulator/native/survey.c), from 0 on."""
+    powers = [1 << k for k in range(tuples.bit_length())]
+    return sorted({0, *powers, *range(SURVEY_BLOCK, tuples, SURVEY_BLOCK), tuples})
 
 
 class NotFinite(OutOfLine):
@@ -213,8 +232,8 @@ FAR = 5.0
 """Deviations of a mean of rows at random that chance does not bring about."""
 
 
-def judge(request: TrainRequest, survey: Survey, fills: Sequence[Place], labels: Sequence[str], notify: Notify) -> None:
-    """Say what a user should know: of features that they tell nothing, of labels that the rows lie in their order.
+def refuse_values(request: TrainRequest, survey: Survey) -> None:
+    """Raise where pages hold what only frames leave out.
 
     Raises
     ------
@@ -222,13 +241,24 @@ def judge(request: TrainRequest, survey: Survey, fills: Sequence[Place], labels:
         A value is none, and such rows are to be left out.
     NegativeWeight
         A weight is below 0.
-    TrainingError
-        All weights are 0.
     """
     if survey.negative:
         raise NegativeWeight(f"a weight in column {request.weight} of {request.relation.name} is negative")
     if skips_non_finite(request) and any(bad.any() for bad in survey.bad.values()):
         raise NotFinite(f"a value in use of {request.relation.name} is NaN or infinite")
+
+
+def judge(request: TrainRequest, survey: Survey, fills: Sequence[Place], labels: Sequence[str], notify: Notify) -> None:
+    """Say what a user should know: of features that they tell nothing, of labels that the rows lie in their order.
+
+    Raises
+    ------
+    TrainingError
+        All weights are 0.
+    NotFinite, NegativeWeight
+        As `refuse_values`.
+    """
+    refuse_values(request, survey)
     if not survey.tuples and request.weight is not None:
         raise TrainingError(
             f'every row of {request.relation.name} has the weight 0 in column "{request.weight}"',

@@ -33,7 +33,7 @@ from dana.runtime.page_errors import no_rows_error, page_error, row_error
 from dana.runtime.provenance import machine_provenance, provenance
 from dana.runtime.stopping import check_stopping
 from dana.runtime.streams import plan_stream
-from dana.runtime.survey import judge, nothing_surveyed, started, survey_of, wanted
+from dana.runtime.survey import judge, nothing_surveyed, refuse_values, started, starts_models, survey_of, wanted
 from dana.runtime.trainer import (
     EpochReport,
     ExplainRequest,
@@ -42,6 +42,7 @@ from dana.runtime.trainer import (
     Level,
     Notice,
     Notify,
+    OutOfLine,
     Parameter,
     Sink,
     SqlState,
@@ -72,6 +73,12 @@ BACKENDS = (*MACHINES, "interp")
 
 MAX_CACHE_BYTES = 256 << 20
 """Bytes of designs on disk unless the user says otherwise."""
+
+
+BESIDE_FROM_PAGES = 500
+"""A second simulator, for a survey beside the first epoch, takes as long as streaming so many pages once more …"""
+BESIDE_UP_TO_WORDS = 1 << 22
+"""… where its scratchpad is small."""
 
 
 def design_cache(limit: int = MAX_CACHE_BYTES) -> CacheFolder:
@@ -236,8 +243,18 @@ class MachineTraining:
         self._surveyed = nothing_surveyed(
             self._bundle, weight=request.weight, label=label, classes=classes, tallied=design.loss_text is not None
         )
+        self._surveys_beside = (
+            isinstance(machine, Simulator)
+            and not starts_models(request, design.statistics)
+            and (request.relation.pages or 0) >= BESIDE_FROM_PAGES
+            and self._bundle.config.scratch_depth * self._bundle.config.units <= BESIDE_UP_TO_WORDS
+        )
+        """Nothing of the first epoch waits for the survey, which has its pages while they are in the cache."""
         if wanted(request, design.statistics):
-            self._surveyor = machine if isinstance(machine, Simulator) else _loaded(self._bundle)
+            if isinstance(machine, Simulator) and not self._surveys_beside:
+                self._surveyor = machine
+            else:
+                self._surveyor = _loaded(self._bundle)
 
     @property
     def design(self) -> Json:
@@ -259,7 +276,7 @@ class MachineTraining:
 
     @property
     def survey(self) -> Sink | None:
-        if self._surveyor is None:
+        if self._surveyor is None or self._surveys_beside:
             return None
         self._surveyor.begin_survey(self._surveyed)
         function, context = self._surveyor.sink
@@ -268,6 +285,8 @@ class MachineTraining:
     def end_survey(self) -> None:
         assert self._surveyor is not None
         counters = self._surveyor.end_epoch()
+        if self._surveyor is not self._machine:
+            self._surveyor.close()
         self._surveyor = None
         if counters.fault is not Fault.NONE:
             raise self._fault(counters)
@@ -287,6 +306,9 @@ class MachineTraining:
     def sink(self) -> Sink:
         self._begin()
         function, context = self._machine.sink
+        if self._surveyor is not None and isinstance(self._machine, Simulator):
+            self._surveyor.begin_survey(self._surveyed)
+            function, context = self._machine.sink_behind(self._surveyor)
         return Sink(function=function, context=context)
 
     def failure(self, status: int) -> Exception:
@@ -294,11 +316,19 @@ class MachineTraining:
         if status == NO_MEMORY:
             return MemoryError("no room for the pages of an epoch")
         counters = (self._surveyor or self._machine).end_epoch()
+        if counters.fault is Fault.NONE and self._surveyor is not None and self._surveys_beside:
+            try:  # a NaN among the numbers of rows is a fault of the machine, which such a row is not to come to
+                refuse_values(self._request, survey_of(self._surveyed, self._bundle.notes["inputs"]))
+            except OutOfLine as error:
+                return error
+            counters = self._machine.end_epoch()
         if counters.fault is Fault.NONE:
             return InternalError(f"the machine refused a page with status {status}")
         return self._fault(counters)
 
     def end_epoch(self) -> EpochReport:
+        if self._surveyor is not None:
+            self.end_survey()
         counters = self._machine.end_epoch()
         self._begun = False
         if counters.fault is not Fault.NONE:

@@ -15,7 +15,7 @@ from itertools import groupby
 from textwrap import fill
 from typing import Any
 
-from dana.simulator.structures import BLOCK, ENGINE_CODES, STRUCTURES, TALLY_SLOTS, ProblemKind
+from dana.simulator.structures import BLOCK, ENGINE_CODES, STRUCTURES, SURVEY_BLOCK, TALLY_SLOTS, ProblemKind
 from hwgen.spec import columns, engine, strider
 from hwgen.spec.bundle import WHOLE_EPOCH
 from hwgen.spec.config import LANES_PER_CLUSTER
@@ -32,6 +32,7 @@ LIMITS = {
     "LANE_CODES": str(min(op for op in Opcode if op.special)),
     "SECTIONS": str(len(engine.Section)),
     "BLOCK": str(BLOCK),
+    "SURVEY_BLOCK": str(SURVEY_BLOCK),
     "TALLY_SLOTS": str(TALLY_SLOTS),
 }
 STRIDER_NAMES = {"SUB": "SUBTRACT", "MUL": "MULTIPLY"}

@@ -132,8 +132,10 @@ class Simulator:
         self._address: int = address
         self._finalizer = weakref.finalize(self, self._core.sim_free, address)
         self._core.sim_set_plain(address, plain)
-        self._survey: tuple[structures.SurveyData, Surveyed] | None = None
+        self._survey: tuple[structures.SurveyData, Surveyed, Doubles] | None = None
         """What the core fills: kept as long as it may."""
+        self._both: ctypes.Array[ctypes.c_void_p] | None = None
+        """Of `sink_behind`, likewise."""
 
     def close(self) -> None:
         """Free what the machine holds; it must not be used any more."""
@@ -236,10 +238,11 @@ class Simulator:
     def begin_survey(self, found: Surveyed) -> None:
         """Start an epoch that trains nothing and adds what it sees to `found`, which has this machine's rows."""
         means = (found.tuples, found.mean, found.squares, found.bad, found.early, found.earlier)
-        arrays = (*means, found.weights, found.negative, found.classes)
+        sums = np.zeros((4, *found.mean.shape))  # of a block, and as they were before
+        arrays = (*means, sums[0], sums[1], sums[2:], found.weights, found.negative, found.classes)
         tally = None if found.tally is None else ctypes.addressof(found.tally)
         places = (tally, found.classes.size, found.weight, found.label)
-        self._survey = structures.SurveyData(*(array.ctypes.data for array in arrays), *places), found
+        self._survey = structures.SurveyData(*(array.ctypes.data for array in arrays), *places), found, sums
         self._core.sim_begin(self._usable(), ctypes.byref(self._survey[0]))
 
     def consume(self, pages: Pages) -> bool:
@@ -263,6 +266,16 @@ class Simulator:
         function = ctypes.cast(self._core.sim_consume, ctypes.c_void_p).value
         assert function is not None
         return function, self._usable()
+
+    def sink_behind(self, first: Simulator) -> tuple[int, int]:
+        """The same of a sink that gives pages to another machine first, while they are in the cache.
+
+        It returns what that machine does where that is not 0.
+        """
+        function = ctypes.cast(self._core.sim_consume_both, ctypes.c_void_p).value
+        assert function is not None
+        self._both = (ctypes.c_void_p * 2)(first._usable(), self._usable())
+        return function, ctypes.addressof(self._both)
 
     def end_epoch(self) -> EpochCounters:
         """End the epoch after its last page.

@@ -12,6 +12,8 @@ from hwgen.spec import columns, engine, strider
 
 BLOCK = 16
 """Tuples that compiled code takes at a time."""
+SURVEY_BLOCK = 64
+"""Tuples whose distances a survey adds up before it moves the mean."""
 TALLY_SLOTS = 8192
 ENGINE_CODES = 1 << engine.FIELDS[0].width
 """Opcodes that the field of an engine instruction can name."""
@@ -51,11 +53,12 @@ class Tally(ctypes.Structure):
 class SurveyData(ctypes.Structure):
     """What a survey finds of a tuple's elements, arrays of [tuple_rows][lanes]; the caller's memory. One number each:
     tuples without NaN or infinity, sum of the weights, how many are below 0. early, earlier: the mean of as many tuples
-    as the largest power of two says, and of half of them. classes: sums of the weights by the label's class. tally: of
-    the label, or NULL. count: of classes. weight, label: rows of a tuple that they lie in, or -1."""
+    as the largest power of two says, and of half of them. sums, sums_of_squares: of the block that has begun, distances
+    from the mean. before: room for both. classes: sums of the weights by the label's class. tally: of the label, or
+    NULL. count: of classes. weight, label: rows of a tuple that they lie in, or -1."""
 
     _fields_ = (
-        *_at("double", "tuples mean squares bad early earlier weights negative classes"),
+        *_at("double", "tuples mean squares bad early earlier sums sums_of_squares before weights negative classes"),
         *_at("struct sim_tally", "tally"),
         *_i64("count weight label"),
     )
@@ -138,9 +141,17 @@ class Problem(ctypes.Structure):
 
 
 class CompiledMerge(ctypes.Structure):
-    """A merge's stack: levels of `size` floats from `first` on; level k holds 2 to the power of k tuples."""
+    """A merge's stack: levels of `size` floats from `first` on; level k holds 2 to the power of k tuples. It is joined
+    at the end of pass number `pass`, from 0."""
 
-    _fields_ = (*_i64("first size"), *_i32("op"))
+    _fields_ = (*_i64("first size"), *_i32("op pass"))
+
+
+class CompiledPass(ctypes.Structure):
+    """A pass over a batch's tuples behind the first: between: what precedes it, from what is merged till then; block,
+    one: as of the first. The batch's tuples are all there."""
+
+    _fields_ = _at("sim_compiled_function", "between block one")
 
 
 class CompiledSymbol(ctypes.Structure):
@@ -175,10 +186,11 @@ class CompiledData(ctypes.Structure):
         *_at("float", "state"),
         *_at("int64_t", "slots"),
         *_at("const struct sim_compiled_merge", "merges"),
+        *_at("const struct sim_compiled_pass", "passes"),
         *_at("const struct sim_compiled_symbol", "symbols"),
         *_at("const struct sim_compiled_index", "indices"),
         *_at("const struct sim_compiled_input", "inputs"),
-        *_i32("n_merges n_symbols n_indices n_inputs loss"),
+        *_i32("n_merges n_passes n_symbols n_indices n_inputs loss"),
     )
 
 
@@ -202,6 +214,7 @@ STRUCTURES: dict[str, type[ctypes.Structure]] = {
     "bundle": BundleData,
     "problem": Problem,
     "compiled_merge": CompiledMerge,
+    "compiled_pass": CompiledPass,
     "compiled_symbol": CompiledSymbol,
     "compiled_index": CompiledIndex,
     "compiled_input": CompiledInput,

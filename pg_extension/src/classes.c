@@ -147,6 +147,7 @@ typedef struct label_look
 	dana_source			*source;
 	const char			*column;
 	int					 attribute; /* of the rows that are looked at */
+	bool				 on_page;	/* these are the table's own */
 	dana_label_type		 type;
 	label_value			*values; /* sorted */
 	int					 count;
@@ -174,7 +175,10 @@ look_at_label(TupleTableSlot *row, void *context)
 	label_look	 *look = context;
 	MemoryContext caller;
 	bool		  isnull;
-	Datum		  value = slot_getattr(row, look->attribute, &isnull);
+	/* a slot would take apart all columns before the label's, which is mostly the last one; where a tuple has it is known */
+	Datum value = look->on_page
+		? heap_getattr(ExecFetchSlotHeapTuple(row, false, NULL), look->attribute, row->tts_tupleDescriptor, &isnull)
+		: slot_getattr(row, look->attribute, &isnull);
 	char		 *text;
 	double		  number = NAN;
 	int			  first = 0, last = look->count;
@@ -247,6 +251,7 @@ look_at_rows(label_look *look)
 
 	if (source->heap && TupleDescAttr(RelationGetDescr(source->relation), look->attribute - 1)->attgenerated != 'v')
 	{
+		look->on_page = true;
 		dana_source_scan(source, training->filter, 0, look_at_label, look);
 		return;
 	}

@@ -136,6 +136,34 @@ def test_what_was_outgrown_is_given_back_at_once() -> None:
         assert not held[-1]
 
 
+def test_memory_stays_for_the_next_training() -> None:
+    """It is touched once: a page that is touched for the first time costs as much as copying it."""
+    with ringing() as (producer, ring, _):
+
+        def train(count: int) -> int:
+            """Keep a stream; how many pages the kernel had to find (getrusage)."""
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            ring.reset()
+            ring.keep(count)
+            thread = threading.Thread(target=producer.stream, args=(pages[:count],))
+            thread.start()
+            assert ring.stream(Collector(8192).address, 42) == (count, 0)
+            thread.join()
+            assert ring.kept == count
+            ring.keep(0)
+            assert ring.kept == 0
+            return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+        pages = numbered(3000, 8192)
+        private = private_memory()
+        train(3000)
+        assert private_memory() > private + (20 << 20)
+        assert train(2900) < 100
+        ring.release()
+        assert private_memory() < private + (4 << 20)
+        assert ring.replay(Collector(8192).address, 42) == (0, 0)
+
+
 def private_memory() -> int:
     status = Path("/proc/self/status").read_text()
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmData:"))) << 10

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* Of all below: a core that was built from another text is not used */
-#define SIM_CONTRACT UINT64_C(0xf9d328ad731b71ec)
+#define SIM_CONTRACT UINT64_C(0x9b5dde8b3d2dc889)
 #define SIM_CLUSTER 8
 #define SIM_TEMPORARIES 32
 #define SIM_REGISTERS 64
@@ -16,6 +16,7 @@
 #define SIM_LANE_CODES 32
 #define SIM_SECTIONS 6
 #define SIM_BLOCK 16
+#define SIM_SURVEY_BLOCK 64
 #define SIM_TALLY_SLOTS 8192
 
 enum sim_opcode
@@ -191,11 +192,13 @@ struct sim_tally
 
 /* What a survey finds of a tuple's elements, arrays of [tuple_rows][lanes]; the caller's memory. One number each:
  * tuples without NaN or infinity, sum of the weights, how many are below 0. early, earlier: the mean of as many tuples
- * as the largest power of two says, and of half of them. classes: sums of the weights by the label's class. tally: of
- * the label, or NULL. count: of classes. weight, label: rows of a tuple that they lie in, or -1. */
+ * as the largest power of two says, and of half of them. sums, sums_of_squares: of the block that has begun, distances
+ * from the mean. before: room for both. classes: sums of the weights by the label's class. tally: of the label, or
+ * NULL. count: of classes. weight, label: rows of a tuple that they lie in, or -1. */
 struct sim_survey
 {
-	double *tuples, *mean, *squares, *bad, *early, *earlier, *weights, *negative, *classes;
+	double *tuples, *mean, *squares, *bad, *early, *earlier, *sums, *sums_of_squares, *before, *weights,
+		*negative, *classes;
 	struct sim_tally *tally;
 	int64_t count, weight, label;
 };
@@ -258,11 +261,19 @@ struct sim_problem
 	int64_t found, limit;
 };
 
-/* A merge's stack: levels of `size` floats from `first` on; level k holds 2 to the power of k tuples. */
+/* A merge's stack: levels of `size` floats from `first` on; level k holds 2 to the power of k tuples. It is joined at
+ * the end of pass number `pass`, from 0. */
 struct sim_compiled_merge
 {
 	int64_t first, size;
-	int32_t op;
+	int32_t op, pass;
+};
+
+/* A pass over a batch's tuples behind the first: between: what precedes it, from what is merged till then; block, one:
+ * as of the first. The batch's tuples are all there. */
+struct sim_compiled_pass
+{
+	sim_compiled_function *between, *block, *one;
 };
 
 /* Rows of a hwgen.spec.bundle.Symbol, and where it lies in `state`: `leading` vectors of `last` floats, last 0: a
@@ -298,10 +309,11 @@ struct sim_compiled
 	float *state;
 	int64_t *slots;
 	const struct sim_compiled_merge *merges;
+	const struct sim_compiled_pass *passes;
 	const struct sim_compiled_symbol *symbols;
 	const struct sim_compiled_index *indices;
 	const struct sim_compiled_input *inputs;
-	int32_t n_merges, n_symbols, n_indices, n_inputs, loss;
+	int32_t n_merges, n_passes, n_symbols, n_indices, n_inputs, loss;
 };
 
 /* hwgen.spec.counters.EpochCounters. */

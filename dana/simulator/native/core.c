@@ -150,6 +150,8 @@ sim_attach(struct sim *sim, const struct sim_compiled *compiled)
 	sim->most = BATCHED / (int32_t)sizeof(float) / row / SIM_BLOCK * SIM_BLOCK;
 	if (sim->most < SIM_BLOCK)
 		sim->most = SIM_BLOCK;
+	if (compiled->n_passes > 0 && sim->most < sim->round_tuples) /* a batch, which is one round, has to be whole */
+		sim->most = sim->round_tuples;
 	if (compiled->n_indices > 0 && sim->most % sim->round_tuples != 0) /* whole rounds: see in_range() */
 		sim->most = SIM_BLOCK > sim->round_tuples ? SIM_BLOCK : sim->round_tuples;
 	free(sim->batched);
@@ -269,6 +271,16 @@ sim_consume(void *context, const uint8_t *pages, size_t n_pages)
 	return sim->e.fault == SIM_FAULT_NONE ? 0 : STOPPED;
 }
 
+/* The same for two machines, the one that looks first: of what it finds, the other's results may be worth nothing */
+SIM_EXPORT int
+sim_consume_both(void *context, const uint8_t *pages, size_t n_pages)
+{
+	struct sim *const *both = context;
+	const int status = sim_consume(both[0], pages, n_pages);
+
+	return status != 0 ? status : sim_consume(both[1], pages, n_pages);
+}
+
 /* Ends the epoch after its last page; false: nothing is loaded */
 SIM_EXPORT int32_t
 sim_end(struct sim *sim, struct sim_counters *counters)
@@ -289,7 +301,9 @@ sim_end(struct sim *sim, struct sim_counters *counters)
 	dn_leave(mode);
 	counters->tuples = sim->e.tuples;
 	counters->skipped = sim->e.skipped;
-	if (sim->survey == NULL)
+	if (sim->survey != NULL)
+		sim_survey_end(sim);
+	else
 	{
 		counters->engine_busy = c->busy;
 		counters->merging = c->merging;

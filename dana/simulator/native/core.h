@@ -382,6 +382,7 @@ void sim_compiled_keep(struct sim *sim, const uint8_t *pages);
 
 /* survey.c */
 void sim_survey_round(struct sim *sim);
+void sim_survey_end(struct sim *sim);
 
 /* strider.c */
 bool sim_strider_prepare(struct sim *sim, const struct sim_bundle *bundle);

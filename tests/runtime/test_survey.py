@@ -1,0 +1,135 @@
+"""What is known of a table's columns before the first epoch: the same bits by the simulator and by NumPy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dana import rules
+from dana.runtime import training as training_module
+from dana.runtime.survey import NotFinite, survey_columns, survey_of
+from dana.runtime.trainer import Notice, TrainingError, TrainResult
+from dana.runtime.training import MachineTrainer, MachineTraining
+from dana.storage.builder import build_pages
+from tests.runtime.test_training import LOGISTIC, feed, relation, request, train
+
+ROWS = (1, 2, 3, 63, 64, 65, 200, 1000)
+"""Rows around the ends of blocks."""
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("bad", [0, 3])
+def test_statistics_are_those_of_numpy(rows: int, weighted: bool, bad: int) -> None:
+    random = np.random.default_rng(rows)
+    names = ["x0", "x1", "x2", "y", "g"][: 5 if weighted else 4]
+    values = np.stack([random.normal(10.0**k, 1, rows) for k in range(len(names))], axis=1).astype(np.float32)
+    if weighted:
+        values[:, 4] = random.choice([0, 1e-3, 1, 2.5, 1e6], rows)
+        values[0, 4] = 1
+    for row in random.integers(0, rows, bad if rows > 3 else 0):
+        values[row, random.integers(3)] = random.choice([np.nan, np.inf, -np.inf])
+    table = relation([(name, "real") for name in names], pages=1)
+    pages = build_pages(table.schema, values)
+    table = replace(table, pages=len(pages) // table.page_size)
+    asked = request(
+        table, rule="linear", source=rules.text("linear"), label="y", weight="g" if weighted else None, nonfinite="keep"
+    )
+    training = MachineTrainer().open(asked, lambda notice: None)
+    assert isinstance(training, MachineTraining)
+    sink = training.survey
+    assert sink is not None
+    feed(training, sink, pages)
+    assert training._surveyor is not None
+    training._surveyor.end_epoch()
+    found = survey_of(training._surveyed, training._bundle.notes["inputs"])
+    inputs = {one["name"]: one["shape"] for one in training._bundle.notes["inputs"]}
+    training.close()
+
+    width = next(shape[0] for shape in inputs.values() if shape)
+    columns = {
+        name: values[:, :width] if shape else values[:, names.index("y" if name == "y" else "g")]
+        for name, shape in inputs.items()
+    }
+    expected = survey_columns(columns, weight=next((one for one in inputs if one not in "xy"), None))
+    assert found.tuples == expected.tuples
+    assert found.negative == expected.negative
+    for name in inputs:
+        for kind in ("mean", "deviation", "early", "bad"):
+            mine, theirs = (np.broadcast_to(getattr(one, kind)[name], inputs[name]) for one in (found, expected))
+            np.testing.assert_array_equal(mine, theirs, err_msg=f"{kind} of {name}")
+    good = np.isfinite(values).all(axis=1)
+    weights = values[good, 4].astype(float) if weighted else np.ones(good.sum())
+    exact = values[good, :width].astype(float)
+    mean = np.average(exact, axis=0, weights=weights)
+    np.testing.assert_allclose(found.mean["x"], mean, rtol=1e-12)
+    deviation = np.sqrt(np.average((exact - mean) ** 2, axis=0, weights=weights))
+    np.testing.assert_allclose(found.deviation["x"], deviation, rtol=1e-9, atol=1e-12)
+
+
+# beside the first epoch
+
+TABLE = relation([*((f"x{k}", "real") for k in range(5)), ("y", "real")], pages=1)
+RATINGS = """
+import dana
+U = dana.model([20, 3], init=0.1)
+i = dana.input()
+y = dana.output()
+ratings = dana.algo(U, i, y)
+error = dana.sigma(U[i], 1) - y
+ratings.setModel(U[i], U[i] - 0.1 * error)
+ratings.setLoss(error * error)
+"""
+
+
+@pytest.fixture(params=[False, True], ids=["before", "beside"])
+def beside(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the survey runs, whatever the table's size."""
+    monkeypatch.setattr(training_module, "BESIDE_FROM_PAGES", 0 if request.param else 1 << 60)
+
+
+def rated(numbers: list[float]) -> tuple[TrainResult, list[Notice]]:
+    table = relation([("i", "real"), ("y", "real")], pages=1)
+    told: list[Notice] = []
+    asked = request(table, rule="ratings", source=RATINGS, features=("i",), epochs=2)
+    return train(asked, build_pages(table.schema, [[one, 1.0] for one in numbers]), told.append), told
+
+
+@pytest.mark.usefixtures("beside")
+def test_a_nan_is_found_wherever_the_survey_runs() -> None:
+    values = np.random.default_rng(1).normal(size=(200, 6)).astype(np.float32)
+    values[:, 5] = values[:, 5] > 0
+    values[170, 2] = np.nan
+    asked = request(replace(TABLE, pages=len(pages := build_pages(TABLE.schema, values)) // 8192), source=LOGISTIC)
+    with pytest.raises(NotFinite, match="is NaN or infinite"):
+        train(asked, pages)
+
+
+@pytest.mark.usefixtures("beside")
+def test_a_row_without_a_number_is_left_out_before_it_chooses_one() -> None:
+    with pytest.raises(NotFinite):
+        rated([1.0, 2.0, np.nan, 3.0])
+    with pytest.raises(TrainingError, match="not such a whole number"):
+        rated([1.0, 25.0, 3.0])
+    assert rated([1.0, 2.0, 3.0])[0].parameters
+
+
+@pytest.mark.usefixtures("beside")
+def test_what_is_told_of_the_columns_is_the_same() -> None:
+    _, told = rated([7.0] * 40)
+    assert sorted(one.message.split()[1] for one in told if "a single value" in one.message) == ["i", "y"]
+
+
+def test_models_are_the_same_bits_wherever_the_survey_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(2).normal(size=(1000, 6)).astype(np.float32)
+    values[:, 5] = values[:, 5] > 0
+    pages = build_pages(TABLE.schema, values)
+    asked = request(replace(TABLE, pages=len(pages) // 8192), source=LOGISTIC, epochs=3)
+    found = []
+    for least in (0, 1 << 60):
+        monkeypatch.setattr(training_module, "BESIDE_FROM_PAGES", least)
+        found.append(train(asked, pages))
+    for mine, theirs in zip(found[0].parameters, found[1].parameters, strict=True):
+        assert mine.values.tobytes() == theirs.values.tobytes()
