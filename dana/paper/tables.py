@@ -252,8 +252,8 @@ def _end_to_end(found: Findings) -> Table:
     return Table(
         name="end to end",
         title="End to end, of a pass: warm and cold",
-        about="Machine: the modelled FPGA; cold, its pages come at the rate at which this machine's disk was read, of all "
-        "tables' the median where its own could not be. dana_train: this project's SQL function on this machine's "
+        about="Machine: the modelled FPGA; cold, its pages come at the rate at which this machine's disk was read, of "
+        "all tables' the median where its own could not be. dana_train: this project's SQL function on this machine's "
         "processor, with a rule that also standardises columns. MADlib: its cheapest method; the machine it ran on is "
         "another one. DAnA: seconds of a training, by its passes.",
         first="data set",
