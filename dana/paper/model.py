@@ -6,6 +6,7 @@ In: a data set and a device. Out: `Modelled`: seconds of a pass, by the simulato
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -121,7 +122,7 @@ def model_all(
     """
     found = {}
     # not forked: the caller may have threads
-    with ProcessPoolExecutor(max_workers=2, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(max_workers=len(os.sched_getaffinity(0)), mp_context=get_context("spawn")) as pool:
         for made in pool.map(partial(model, device=device, quick=quick), datasets):
             found[made.name] = made
             tell(made.name)

@@ -252,10 +252,10 @@ def _end_to_end(found: Findings) -> Table:
     return Table(
         name="end to end",
         title="End to end, of a pass: warm and cold",
-        about="Machine: the modelled FPGA; cold, its pages come at the rate at which this machine's disk was read. "
-        "dana_train: this project's SQL function on this machine's processor, with a rule that also standardises "
-        "columns. MADlib: its cheapest method, the machine it ran on is another one. DAnA: seconds of a training, by "
-        "its passes.",
+        about="Machine: the modelled FPGA; cold, its pages come at the rate at which this machine's disk was read, of "
+        "all tables' the median where its own could not be. dana_train: this project's SQL function on this machine's "
+        "processor, with a rule that also standardises columns. MADlib: its cheapest method; the machine it ran on is "
+        "another one. DAnA: seconds of a training, by its passes.",
         first="data set",
         heads=(FPGA, FPGA_COLD, HERE, HERE_COLD, MADLIB, DANA, "MADlib ÷ machine"),
         rows=by_name(rows),
