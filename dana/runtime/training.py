@@ -306,7 +306,7 @@ class MachineTraining:
     def sink(self) -> Sink:
         self._begin()
         function, context = self._machine.sink
-        if self._surveyor is not None and isinstance(self._machine, Simulator):
+        if self._surveys_beside and self._surveyor is not None and isinstance(self._machine, Simulator):
             self._surveyor.begin_survey(self._surveyed)
             function, context = self._machine.sink_behind(self._surveyor)
         return Sink(function=function, context=context)
@@ -327,7 +327,7 @@ class MachineTraining:
         return self._fault(counters)
 
     def end_epoch(self) -> EpochReport:
-        if self._surveyor is not None:
+        if self._surveys_beside and self._surveyor is not None:
             self.end_survey()
         counters = self._machine.end_epoch()
         self._begun = False
