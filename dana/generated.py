@@ -17,7 +17,7 @@ from hwgen.spec.numerics import fit
 
 ROOT = Path(__file__).parent.parent
 
-TYPES = ("Algo", "Dim", "NotInRule", "Number", "Value")
+TYPES = ("Algo", "Batch", "Dim", "NotInRule", "Number", "Value")
 """What `dana.language` offers beside the language's names."""
 
 

@@ -480,6 +480,7 @@ def round(value: Operand) -> Value:
 
 __all__ = [
     "Algo",
+    "Batch",
     "Dim",
     "NotInRule",
     "Number",

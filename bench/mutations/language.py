@@ -287,7 +287,7 @@ LANGUAGE = (
             "np.float32(init.second)",
             "the upper bound is reached",
         ),
-        ("start.py", "(init.seed ^ _hash_name(name))", "init.seed", "models of a seed start alike"),
+        ("start.py", "(init.seed ^ hash_name(name))", "init.seed", "models of a seed start alike"),
         ("start.py", "np.arange(1, count + 1,", "np.arange(0, count,", "draws begin one too early"),
     ),
     *faults(

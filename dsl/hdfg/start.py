@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from dsl.hdfg.draw import GOLDEN, MASK, hash_name, mix
 from dsl.hdfg.init import OF_TABLE, Init, InitKind
 
 UNIFORMS_PER_NORMAL = 12
@@ -37,7 +38,7 @@ def start_values(init: Init, name: str, shape: tuple[int, ...]) -> npt.NDArray[n
     size = int(np.prod(shape, dtype=np.int64))
     if init.kind is InitKind.CONSTANT or init.kind in OF_TABLE:
         return np.full(shape, init.first, dtype=np.float32)
-    start = _mix((init.seed ^ _hash_name(name)) & _MASK)
+    start = mix((init.seed ^ hash_name(name)) & MASK)
     if init.kind is InitKind.UNIFORM:
         draws = _draws(start, size) >> np.uint64(40)
         exact = init.first + (init.second - init.first) * (draws.astype(np.float64) / 2.0**24)
@@ -53,34 +54,10 @@ def start_values(init: Init, name: str, shape: tuple[int, ...]) -> npt.NDArray[n
     return rounded.reshape(shape)
 
 
-def draw(name: str, seed: int, number: int) -> int:
-    """Return one of the 64-bit numbers that a name and a seed stand for."""
-    return _mix((_mix((seed ^ _hash_name(name)) & _MASK) + (number + 1) * _GOLDEN) & _MASK)
-
-
-_MASK = (1 << 64) - 1
-_GOLDEN = 0x9E3779B97F4A7C15
-
-
-def _hash_name(name: str) -> int:
-    """FNV-1a of the name's UTF-8 bytes, 64 bits."""
-    value = 0xCBF29CE484222325
-    for byte in name.encode():
-        value = ((value ^ byte) * 0x100000001B3) & _MASK
-    return value
-
-
-def _mix(value: int) -> int:
-    """The finaliser of splitmix64 (Steele, Lea, Flood 2014)."""
-    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
-    return value ^ (value >> 31)
-
-
 def _draws(start: int, count: int) -> npt.NDArray[np.uint64]:
     """Return `count` 64-bit numbers of splitmix64 from `start`."""
     with np.errstate(over="ignore"):  # arithmetic modulo 2**64 is meant
-        value = np.uint64(start) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_GOLDEN)
+        value = np.uint64(start) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(GOLDEN)
         value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(value ^ (value >> np.uint64(31)))

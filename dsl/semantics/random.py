@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from dsl.binary32 import round32
 from dsl.hdfg.dims import Shape
+from dsl.hdfg.draw import draw
 from dsl.hdfg.graph import Op
 from dsl.hdfg.shapes import broadcast
-from dsl.hdfg.start import draw
 from dsl.semantics.context import Context
 from dsl.semantics.counting import given, row_number
 from dsl.semantics.program import Operation
