@@ -8,7 +8,8 @@ library when imported.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dana import language
+from dana import elementwise, language
+from dana.elementwise import *
 from dana.language import *
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ServerNotice", "ServerWarning", "connect", "load"]
 __all__ += language.__all__
+__all__ += elementwise.__all__
 
 _WHEN_USED = {
     "ServerNotice": "dana.session.notices",

@@ -6,7 +6,7 @@ names for editors. A test compares the files with what would be written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from dana.predictor import program
@@ -28,13 +28,20 @@ def _between(name: str, text: str, *, until: str = "") -> str:
     return f"{before}{mark}{line}\n{text}{rest[rest.index(until) :] if until else ''}"
 
 
-def _for_editors() -> str:
+def _listed(names: Iterable[str]) -> str:
+    return "__all__ = [\n" + "".join(f'    "{name}",\n' for name in sorted(names)) + "]\n"
+
+
+def _elementwise() -> str:
     functions = "".join(
-        f'def {name}(value: Operand) -> Value:\n    """Of each element a: {text}."""\n    _refuse("{name}")\n\n\n'
+        f'\n\ndef {name}(value: Operand) -> Value:\n    """Of each element a: {text}."""\n    refuse("{name}")\n'
         for name, text in SAID.items()
     )
-    names = "".join(f'    "{name}",\n' for name in sorted([*TYPES, *NAMES]))
-    return f"\n\n{functions}__all__ = [\n{names}]\n"
+    return f'''"""Written by python -m dana.generated: the functions of one operand, element by element; see `dana.language`."""
+
+from dana.language import Operand, Value, refuse
+
+{_listed(SAID)}{functions}'''
 
 
 def _for_readers() -> str:
@@ -45,7 +52,8 @@ def _for_readers() -> str:
 FILES: Mapping[str, Callable[[], str]] = {
     "dana/simulator/native/contract.h": headers.header,
     "pg_extension/src/predictor_codes.h": program.header,
-    "dana/language.py": lambda: _between("dana/language.py", _for_editors()),
+    "dana/elementwise.py": _elementwise,
+    "dana/language.py": lambda: _between("dana/language.py", _listed({*TYPES, *NAMES} - SAID.keys())),
     "docs/isa.md": manual.manual,
     "docs/language.md": lambda: _between("docs/language.md", _for_readers(), until="<!-- to here -->"),
     "docs/registers.md": registers.register_map,

@@ -21,7 +21,8 @@ class NotInRule(RuntimeError):
     """A name of the rule language was called by Python."""
 
 
-def _refuse(name: str) -> NoReturn:
+def refuse(name: str) -> NoReturn:
+    """Raise NotInRule: what a name of the language does when Python calls it."""
     raise NotInRule(
         f"dana.{name} describes a rule, which is read as text and never run by Python; put the statements into a "
         "function under @dana.rule, or into a file given to dana check, dana train or dana_create_udf"
@@ -190,37 +191,37 @@ class Algo:
 
 def dim(extent: int = 1) -> Dim:
     """Declare the extent of an axis that the table decides, ``n = dana.dim()``, or the caller: ``k = dana.dim(10)``."""
-    _refuse("dim")
+    refuse("dim")
 
 
 def model(shape: Shape = (), init: float | Start = 0.0) -> Value:
     """Declare state that training changes: ``w = dana.model([n])``; it starts at `init` everywhere."""
-    _refuse("model")
+    refuse("model")
 
 
 def input(shape: Shape = ()) -> Value:
     """Declare features of a tuple: ``x = dana.input([n])``."""
-    _refuse("input")
+    refuse("input")
 
 
 def output(shape: Shape = (), classes: Dim | int | None = None) -> Value:
     """Declare a label of a tuple: ``y = dana.output()``; with `classes` it is one of these, numbered from 0."""
-    _refuse("output")
+    refuse("output")
 
 
 def weight() -> Value:
     """Declare how much a row counts: ``weight = dana.weight()``; 1 unless a training names weights."""
-    _refuse("weight")
+    refuse("weight")
 
 
 def meta(value: float) -> Value:
     """Declare a number that can be changed at train time: ``lr = dana.meta(0.1)``."""
-    _refuse("meta")
+    refuse("meta")
 
 
 def inter(shape: Shape = ()) -> Value:
     """Declare the shape of a value that is assigned later: ``g = dana.inter([n])``."""
-    _refuse("inter")
+    refuse("inter")
 
 
 def state(like: Operand, shape: Shape = (), init: float | Start = 0.0) -> Value:
@@ -229,77 +230,77 @@ def state(like: Operand, shape: Shape = (), init: float | Start = 0.0) -> Value:
     It has the shape of `like` unless another is given, and belongs to the algo without being listed there. A row that
     an input chooses, ``dana.state(U[i])``, has a state for each row.
     """
-    _refuse("state")
+    refuse("state")
 
 
 def setState(state: Value, value: Operand) -> None:
     """Say what a state becomes after the batch: ``dana.setState(velocity, 0.9 * velocity + grad)``."""
-    _refuse("setState")
+    refuse("setState")
 
 
 def algo(*members: Value | Sequence[Value]) -> Algo:
     """Declare the rule over its models, inputs and outputs: ``rule = dana.algo(w, x, y)``; names the rule."""
-    _refuse("algo")
+    refuse("algo")
 
 
 def sigma(value: Operand, axis: int | None = None) -> Value:
     """Sum along an axis, counted from 1: ``dana.sigma(w * x, 1)``; a vector's axis may be left out."""
-    _refuse("sigma")
+    refuse("sigma")
 
 
 def pi(value: Operand, axis: int | None = None) -> Value:
     """Multiply along an axis, counted from 1: ``dana.pi(x, 1)``."""
-    _refuse("pi")
+    refuse("pi")
 
 
 def amax(value: Operand, axis: int | None = None) -> Value:
     """The largest along an axis, counted from 1: ``dana.amax(score, 1)``."""
-    _refuse("amax")
+    refuse("amax")
 
 
 def amin(value: Operand, axis: int | None = None) -> Value:
     """The smallest along an axis, counted from 1: ``dana.amin(distance, 1)``."""
-    _refuse("amin")
+    refuse("amin")
 
 
 def argmax(value: Operand, axis: int | None = None) -> Value:
     """Where the largest along an axis is, counted from 0, the first of equals: ``dana.argmax(score)``."""
-    _refuse("argmax")
+    refuse("argmax")
 
 
 def argmin(value: Operand, axis: int | None = None) -> Value:
     """Where the smallest along an axis is, counted from 0, the first of equals: ``dana.argmin(distance)``."""
-    _refuse("argmin")
+    refuse("argmin")
 
 
 def softmax(value: Operand, axis: int | None = None) -> Value:
     """Probabilities from scores along an axis, whatever their size: ``dana.softmax(score)``."""
-    _refuse("softmax")
+    refuse("softmax")
 
 
 def log_softmax(value: Operand, axis: int | None = None) -> Value:
     """Logarithms of the probabilities that `softmax` gives, also of those that are too small for a number."""
-    _refuse("log_softmax")
+    refuse("log_softmax")
 
 
 def norm(value: Operand, axis: int | None = None) -> Value:
     """Euclidean norm along an axis, counted from 1: ``dana.norm(grad, 1)``."""
-    _refuse("norm")
+    refuse("norm")
 
 
 def max(left: Operand, right: Operand) -> Value:
     """The larger of two, elementwise."""
-    _refuse("max")
+    refuse("max")
 
 
 def min(left: Operand, right: Operand) -> Value:
     """The smaller of two, elementwise."""
-    _refuse("min")
+    refuse("min")
 
 
 def where(condition: Operand, then: Operand, otherwise: Operand) -> Value:
     """`then` where the condition is other than zero, else `otherwise`; elementwise."""
-    _refuse("where")
+    refuse("where")
 
 
 @overload
@@ -308,32 +309,32 @@ def gradient(value: Operand, by: Value) -> Value: ...
 def gradient(value: Operand, by: Sequence[Value]) -> Sequence[Value]: ...
 def gradient(value: Operand, by: Value | Sequence[Value]) -> Value | Sequence[Value]:
     """The derivative of a scalar by a value, in its shape: ``dana.gradient(loss, w)``; of a list one by each."""
-    _refuse("gradient")
+    refuse("gradient")
 
 
 def stop_gradient(value: Operand) -> Value:
     """The same value, which `gradient` and `minimize` take for a constant."""
-    _refuse("stop_gradient")
+    refuse("stop_gradient")
 
 
 def concat(first: Operand, *more: Operand) -> Value:
     """Vectors and scalars one after the other: ``dana.concat(x, 1)``."""
-    _refuse("concat")
+    refuse("concat")
 
 
 def transpose(value: Operand) -> Value:
     """A matrix with its axes exchanged: ``W.T``."""
-    _refuse("transpose")
+    refuse("transpose")
 
 
 def expand(value: Operand, axis: int) -> Value:
     """Give a value a new axis of one element: ``dana.expand(e, 2) * x`` is the outer product of two vectors."""
-    _refuse("expand")
+    refuse("expand")
 
 
 def arange(count: Dim | int) -> Value:
     """Vector 0, 1, 2 … of `count` elements: ``dana.arange(k) == y`` is the one-hot vector of a class."""
-    _refuse("arange")
+    refuse("arange")
 
 
 def random(shape: Shape | Value = (), seed: int = 0) -> Value:
@@ -341,32 +342,32 @@ def random(shape: Shape | Value = (), seed: int = 0) -> Value:
 
     A value's shape may stand for its extents. The same numbers on every machine; others for each call and seed.
     """
-    _refuse("random")
+    refuse("random")
 
 
 def uniform(low: float, high: float, seed: int = 0) -> Start:
     """Start a model with numbers from low to high: ``dana.model([n], init=dana.uniform(-0.1, 0.1))``."""
-    _refuse("uniform")
+    refuse("uniform")
 
 
 def normal(mean: float, deviation: float, seed: int = 0) -> Start:
     """Start a model with normally distributed numbers: ``dana.model([n], init=dana.normal(0, 0.1))``."""
-    _refuse("normal")
+    refuse("normal")
 
 
 def column_mean(value: Value) -> Start:
     """Start a model with the mean of each column that fills an input: ``dana.state(x, init=dana.column_mean(x))``."""
-    _refuse("column_mean")
+    refuse("column_mean")
 
 
 def column_deviation(value: Value) -> Start:
     """Start a model with the standard deviation of each column that fills an input."""
-    _refuse("column_deviation")
+    refuse("column_deviation")
 
 
 def column_scale(value: Value) -> Start:
     """Start a model with 1 / the standard deviation of each column that fills an input, with 1 for a constant one."""
-    _refuse("column_scale")
+    refuse("column_scale")
 
 
 all = AllTuples()
@@ -421,63 +422,6 @@ def rule(function: Callable[[], object]) -> TrainableRule:
 
 
 # Written by python -m dana.generated: from here on
-
-
-def sigmoid(value: Operand) -> Value:
-    """Of each element a: 1 / (1 + exp(-a)), absolute error below 2⁻²²."""
-    _refuse("sigmoid")
-
-
-def tanh(value: Operand) -> Value:
-    """Of each element a: hyperbolic tangent, within 4 ulp, near 0 too."""
-    _refuse("tanh")
-
-
-def sinpi(value: Operand) -> Value:
-    """Of each element a: sin(π a), within 4 ulp for every a; exact where 2a is whole."""
-    _refuse("sinpi")
-
-
-def gaussian(value: Operand) -> Value:
-    """Of each element a: exp(-a · a), within 4 ulp."""
-    _refuse("gaussian")
-
-
-def sqrt(value: Operand) -> Value:
-    """Of each element a: square root, correctly rounded; NaN below 0."""
-    _refuse("sqrt")
-
-
-def exp(value: Operand) -> Value:
-    """Of each element a: e to the power of a, within 4 ulp."""
-    _refuse("exp")
-
-
-def log(value: Operand) -> Value:
-    """Of each element a: natural logarithm, within 4 ulp; NaN below 0."""
-    _refuse("log")
-
-
-def abs(value: Operand) -> Value:
-    """Of each element a: magnitude."""
-    _refuse("abs")
-
-
-def floor(value: Operand) -> Value:
-    """Of each element a: the largest whole number that is not above a."""
-    _refuse("floor")
-
-
-def ceil(value: Operand) -> Value:
-    """Of each element a: the smallest whole number that is not below a; -0 from -0.3."""
-    _refuse("ceil")
-
-
-def round(value: Operand) -> Value:
-    """Of each element a: the nearest whole number, halves to the even one: 2 from 2.5; -0 from -0.3."""
-    _refuse("round")
-
-
 __all__ = [
     "Algo",
     "Batch",
@@ -485,7 +429,6 @@ __all__ = [
     "NotInRule",
     "Number",
     "Value",
-    "abs",
     "algo",
     "all",
     "amax",
@@ -494,21 +437,16 @@ __all__ = [
     "argmax",
     "argmin",
     "batch",
-    "ceil",
     "column_deviation",
     "column_mean",
     "column_scale",
     "concat",
     "dim",
     "epoch",
-    "exp",
     "expand",
-    "floor",
-    "gaussian",
     "gradient",
     "input",
     "inter",
-    "log",
     "log_softmax",
     "max",
     "meta",
@@ -519,18 +457,13 @@ __all__ = [
     "output",
     "pi",
     "random",
-    "round",
     "rows",
     "rule",
     "setState",
     "sigma",
-    "sigmoid",
-    "sinpi",
     "softmax",
-    "sqrt",
     "state",
     "stop_gradient",
-    "tanh",
     "training",
     "transpose",
     "uniform",

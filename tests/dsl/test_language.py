@@ -10,6 +10,7 @@ import sys
 import pytest
 
 import dana
+import dana.elementwise
 import dana.language
 from dsl.semantics.library import DECLARATIONS, FUNCTIONS, METHODS, NAMES
 
@@ -35,7 +36,7 @@ def test_methods_agree() -> None:
 
 def test_every_name_is_exported_and_documented() -> None:
     assert set(NAMES) <= set(dana.__all__)
-    assert set(NAMES) <= set(dana.language.__all__)
+    assert set(NAMES) <= {*dana.language.__all__, *dana.elementwise.__all__}
     for name in NAMES:
         assert getattr(dana, name).__doc__
 

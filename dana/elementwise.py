@@ -1,0 +1,72 @@
+"""Written by python -m dana.generated: the functions of one operand, element by element; see `dana.language`."""
+
+from dana.language import Operand, Value, refuse
+
+__all__ = [
+    "abs",
+    "ceil",
+    "exp",
+    "floor",
+    "gaussian",
+    "log",
+    "round",
+    "sigmoid",
+    "sinpi",
+    "sqrt",
+    "tanh",
+]
+
+
+def sigmoid(value: Operand) -> Value:
+    """Of each element a: 1 / (1 + exp(-a)), absolute error below 2⁻²²."""
+    refuse("sigmoid")
+
+
+def tanh(value: Operand) -> Value:
+    """Of each element a: hyperbolic tangent, within 4 ulp, near 0 too."""
+    refuse("tanh")
+
+
+def sinpi(value: Operand) -> Value:
+    """Of each element a: sin(π a), within 4 ulp for every a; exact where 2a is whole."""
+    refuse("sinpi")
+
+
+def gaussian(value: Operand) -> Value:
+    """Of each element a: exp(-a · a), within 4 ulp."""
+    refuse("gaussian")
+
+
+def sqrt(value: Operand) -> Value:
+    """Of each element a: square root, correctly rounded; NaN below 0."""
+    refuse("sqrt")
+
+
+def exp(value: Operand) -> Value:
+    """Of each element a: e to the power of a, within 4 ulp."""
+    refuse("exp")
+
+
+def log(value: Operand) -> Value:
+    """Of each element a: natural logarithm, within 4 ulp; NaN below 0."""
+    refuse("log")
+
+
+def abs(value: Operand) -> Value:
+    """Of each element a: magnitude."""
+    refuse("abs")
+
+
+def floor(value: Operand) -> Value:
+    """Of each element a: the largest whole number that is not above a."""
+    refuse("floor")
+
+
+def ceil(value: Operand) -> Value:
+    """Of each element a: the smallest whole number that is not below a; -0 from -0.3."""
+    refuse("ceil")
+
+
+def round(value: Operand) -> Value:
+    """Of each element a: the nearest whole number, halves to the even one: 2 from 2.5; -0 from -0.3."""
+    refuse("round")
