@@ -1,4 +1,4 @@
-"""A network with batch norm and dropout, as an author writes it: trained on arrays and in SQL, by running statistics."""
+"""A network with batch norm and dropout, as an author writes it: on arrays and in SQL, judged by running statistics."""
 
 from __future__ import annotations
 
