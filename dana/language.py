@@ -287,56 +287,6 @@ def norm(value: Operand, axis: int | None = None) -> Value:
     _refuse("norm")
 
 
-def sigmoid(value: Operand) -> Value:
-    """1 / (1 + exp(-value)), elementwise."""
-    _refuse("sigmoid")
-
-
-def tanh(value: Operand) -> Value:
-    """Hyperbolic tangent, elementwise."""
-    _refuse("tanh")
-
-
-def gaussian(value: Operand) -> Value:
-    """exp(-value * value), elementwise."""
-    _refuse("gaussian")
-
-
-def sqrt(value: Operand) -> Value:
-    """Square root, elementwise."""
-    _refuse("sqrt")
-
-
-def exp(value: Operand) -> Value:
-    """e to the power of value, elementwise."""
-    _refuse("exp")
-
-
-def log(value: Operand) -> Value:
-    """Natural logarithm, elementwise."""
-    _refuse("log")
-
-
-def abs(value: Operand) -> Value:
-    """Magnitude, elementwise."""
-    _refuse("abs")
-
-
-def floor(value: Operand) -> Value:
-    """The largest whole number that is not above, elementwise."""
-    _refuse("floor")
-
-
-def ceil(value: Operand) -> Value:
-    """The smallest whole number that is not below, elementwise."""
-    _refuse("ceil")
-
-
-def round(value: Operand) -> Value:
-    """The nearest whole number, halves to the even one, elementwise."""
-    _refuse("round")
-
-
 def max(left: Operand, right: Operand) -> Value:
     """The larger of two, elementwise."""
     _refuse("max")
@@ -470,9 +420,66 @@ def rule(function: Callable[[], object]) -> TrainableRule:
     return rule
 
 
+# Written by python -m dana.generated: from here on
+
+
+def sigmoid(value: Operand) -> Value:
+    """Of each element a: 1 / (1 + exp(-a)), absolute error below 2⁻²²."""
+    _refuse("sigmoid")
+
+
+def tanh(value: Operand) -> Value:
+    """Of each element a: hyperbolic tangent, within 4 ulp, near 0 too."""
+    _refuse("tanh")
+
+
+def sinpi(value: Operand) -> Value:
+    """Of each element a: sin(π a), within 4 ulp for every a; exact where 2a is whole."""
+    _refuse("sinpi")
+
+
+def gaussian(value: Operand) -> Value:
+    """Of each element a: exp(-a · a), within 4 ulp."""
+    _refuse("gaussian")
+
+
+def sqrt(value: Operand) -> Value:
+    """Of each element a: square root, correctly rounded; NaN below 0."""
+    _refuse("sqrt")
+
+
+def exp(value: Operand) -> Value:
+    """Of each element a: e to the power of a, within 4 ulp."""
+    _refuse("exp")
+
+
+def log(value: Operand) -> Value:
+    """Of each element a: natural logarithm, within 4 ulp; NaN below 0."""
+    _refuse("log")
+
+
+def abs(value: Operand) -> Value:
+    """Of each element a: magnitude."""
+    _refuse("abs")
+
+
+def floor(value: Operand) -> Value:
+    """Of each element a: the largest whole number that is not above a."""
+    _refuse("floor")
+
+
+def ceil(value: Operand) -> Value:
+    """Of each element a: the smallest whole number that is not below a; -0 from -0.3."""
+    _refuse("ceil")
+
+
+def round(value: Operand) -> Value:
+    """Of each element a: the nearest whole number, halves to the even one: 2 from 2.5; -0 from -0.3."""
+    _refuse("round")
+
+
 __all__ = [
     "Algo",
-    "Batch",
     "Dim",
     "NotInRule",
     "Number",
@@ -517,6 +524,7 @@ __all__ = [
     "setState",
     "sigma",
     "sigmoid",
+    "sinpi",
     "softmax",
     "sqrt",
     "state",

@@ -4,8 +4,6 @@ In: a `Plan`, where a tuple's inputs lie. Out: a module of functions for the beg
 batch, for a block of tuples and for one, and for a batch's end.
 """
 
-from __future__ import annotations
-
 from math import prod
 
 from llvmlite import ir
@@ -13,9 +11,12 @@ from llvmlite import ir
 from dana.jit.arithmetic import FLOAT, I32, I64, combine, tree
 from dana.jit.folds import TOGETHER, Folds
 from dana.jit.memory import Merged, padded, strides
-from dana.jit.plan import BATCH, EPOCH, FUNCTIONS, LANES, TUPLE, Nest, of_tuples
+from dana.jit.plan import BATCH, EPOCH, FUNCTIONS, LANES, TUPLE, Nest, Unsupported, of_tuples
 from dana.jit.values import BLOCK, ZERO, Found, Index, Indices, Var
 from dsl.hdfg.graph import REDUCTIONS, EachEpoch, Update
+
+BYTES = 92
+"""Of an instruction's text, about."""
 
 
 class Emitter(Folds):
@@ -141,6 +142,15 @@ class Emitter(Folds):
                 self._special(k)
             else:
                 self._elementwise(nest)
+            self._bound()
+
+    def _bound(self) -> None:
+        """Give up before all is written where it gets longer than LLVM is given."""
+        closed = self._builder.function.blocks[self._counted : -1]
+        self._written += BYTES * sum(len(block.instructions) for block in closed)
+        self._counted += len(closed)
+        if self._written > self._most:
+            raise Unsupported(f"its code would be longer than the {self._most >> 20} MB that LLVM is given")
 
     def _elementwise(self, nest: Nest) -> None:
         if not nest.shape and of_tuples(nest.phase) and self._run > 1:

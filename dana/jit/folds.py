@@ -3,8 +3,6 @@
 In: reductions of a plan. Out: loops that store their results. No other order: see `dana.jit.arithmetic.folded`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 

@@ -4,8 +4,6 @@ In: a bound graph, simplified. Out: a `Plan`: nests of loops in the order in whi
 it stores. No order of the arithmetic is chosen here; it is the language's (docs/arithmetic.md).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -74,15 +74,11 @@ class Values:
         Where inputs lie, by node.
     batch
         Tuples of a batch, or `WHOLE_EPOCH`.
+    most
+        Bytes of text, about.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        places: Mapping[int, Place],
-        *,
-        batch: int,
-    ) -> None:
+    def __init__(self, plan: Plan, places: Mapping[int, Place], *, batch: int, most: int) -> None:
         self.plan = plan
         self.graph = plan.graph
         self.places = places
@@ -99,6 +95,7 @@ class Values:
         self._place_values(batch)
         self._place_rows(batch)
         self._run = 1
+        self._most, self._written = most, 0
 
     # --- memory -----------------------------------------------------------------------------------------------------
 
@@ -162,7 +159,7 @@ class Values:
         self._preheaders: list[ir.Block] = []
         self._caches: list[dict[object, Found]] = [{}]
         self._slots: list[Var] = []
-        self._outermost = 0
+        self._outermost = self._counted = 0
         self._many = False
         """More vectors are read than registers could hold from turn to turn."""
         if slots:
@@ -314,13 +311,10 @@ class Values:
     def _input(self, k: int, idx: Indices, t: Index, *, vector: bool) -> Found:
         """Of a tuple, from where it lies: on a page, subnormals are there."""
         place = self.places[k]
+        base = self._place(k, t)
         extents = (*self.plan.shape(k)[:-1], place.stride)  # a row for each vector, as a tuple's rows are
         steps = [prod(extents[axis + 1 :]) for axis in range(len(idx))]
         terms = list(zip(idx, steps, strict=True))
-        tuples = [] if place.spacing else [(self._tuple, self.tuple_floats), (t, self.tuple_floats)]
-        where = self._address(self._tuples, 2 * place.number, tuples)
-        key = ("input", k, None if place.spacing else t)
-        base = self._cached(key, where.level, lambda builder: builder.load(where.value, typ=POINTER))
         if place.spacing:  # all of them, one after the other
             terms += [(self._tuple, place.spacing), (t, place.spacing)]
         found = self._load(self._address(base, 0, terms), vector=vector)
@@ -347,6 +341,14 @@ class Values:
             return builder.sitofp(builder.and_(number, I64(ROW_NUMBERS - 1)), FLOAT)
 
         return self._at(t.level, emit)
+
+    def _place(self, k: int, t: Index) -> Found:
+        """Where an input of a tuple begins; of the first one, if it is packed."""
+        place = self.places[k]
+        tuples = [] if place.spacing else [(self._tuple, self.tuple_floats), (t, self.tuple_floats)]
+        where = self._address(self._tuples, 2 * place.number, tuples)
+        key = ("input", k, None if place.spacing else t)
+        return self._cached(key, where.level, lambda builder: builder.load(where.value, typ=POINTER))
 
     def _range(self, index: Index, *, vector: bool) -> Found:
         lanes = ir.Constant(ir.VectorType(FLOAT, LANES), [FLOAT(float(i + index.const)) for i in range(LANES)])
@@ -410,6 +412,8 @@ class Values:
             value = builder.load(self._own(k, (), ZERO).value, typ=typ, align=4)
         elif node.op in ELEMENTWISE:
             value = self._computed_across(k)
+        elif node.op in FROM_ROW and self.places[k].spacing == 1:
+            value = builder.load(self._place(k, ZERO).value, typ=typ, align=4)
         else:
             value = ir.Constant(typ, None)
             for t in range(count):

@@ -3,8 +3,6 @@
 In: fields of `hwgen.spec`. Out: `ctypes` structures; `headers` writes them in C, docstrings as comments.
 """
 
-from __future__ import annotations
-
 import ctypes
 from enum import IntEnum
 
@@ -162,14 +160,14 @@ class CompiledSymbol(ctypes.Structure):
 
 
 class CompiledIndex(ctypes.Structure):
-    """A scalar of each tuple, which chooses a row: its float where tuples are packed, rows of the model."""
+    """An input of each tuple, which chooses a row, and rows of the model."""
 
-    _fields_ = _i32("first rows")
+    _fields_ = _i32("input rows")
 
 
 class CompiledInput(ctypes.Structure):
-    """An input of each tuple: its first float where tuples are packed; the column that is all of it, as it lies on a
-    page, or -1; floats that code may read of it."""
+    """An input of each tuple: its first float where tuples are packed; the column that is all of it, or -1; floats that
+    code may read of it as it lies on a page, or 1: a number, which is packed beside those of other tuples."""
 
     _fields_ = _i32("first column floats")
 

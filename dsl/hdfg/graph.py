@@ -274,11 +274,11 @@ class Graph:
             If the node's shape depends on a dim that is not bound.
         """
         shape = self.nodes[node].shape
-        extents = tuple(dim for dim in shape if isinstance(dim, int))
-        if len(extents) != len(shape):
-            missing = ", ".join(sorted({name for dim in shape for name in names_of(dim)}))
-            raise BindError(f"node {node} of rule {self.name!r} has no concrete shape; bind {missing} first")
-        return extents
+        for dim in shape:
+            if not isinstance(dim, int):
+                missing = ", ".join(sorted({name for dim in shape for name in names_of(dim)}))
+                raise BindError(f"node {node} of rule {self.name!r} has no concrete shape; bind {missing} first")
+        return shape  # type: ignore[return-value]
 
     def bind(self, dims: Mapping[str, int]) -> Graph:
         """Return the graph with every dim replaced by its extent; dims that have one by default may be left out.

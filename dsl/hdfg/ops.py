@@ -35,6 +35,7 @@ class Op(StrEnum):
     WHERE = "where"  # inputs (condition, then, otherwise); a condition other than zero holds, a NaN too
     SIGMOID = "sigmoid"
     TANH = "tanh"
+    SINPI = "sinpi"  # sin(pi*x)
     GAUSSIAN = "gaussian"  # exp(-x*x)
     SQRT = "sqrt"
     EXP = "exp"
@@ -61,7 +62,18 @@ PER_TUPLE = FROM_ROW | {Op.ROW}
 """Leaves with a value for each tuple."""
 NAMELESS = frozenset({Op.CONST, Op.ARANGE, Op.ROW})
 """Leaves that are alike wherever they stand."""
-UNARY = frozenset({Op.NEG, Op.SIGMOID, Op.TANH, Op.GAUSSIAN, Op.SQRT, Op.EXP, Op.LOG, Op.ABS})
+FUNCTIONS = {
+    Op.SIGMOID: "1 / (1 + exp(-a)), absolute error below 2⁻²²",
+    Op.TANH: "hyperbolic tangent, within 4 ulp, near 0 too",
+    Op.SINPI: "sin(π a), within 4 ulp for every a; exact where 2a is whole",
+    Op.GAUSSIAN: "exp(-a · a), within 4 ulp",
+    Op.SQRT: "square root, correctly rounded; NaN below 0",
+    Op.EXP: "e to the power of a, within 4 ulp",
+    Op.LOG: "natural logarithm, within 4 ulp; NaN below 0",
+    Op.ABS: "magnitude",
+}
+"""Those of one operand a that rules call by name, as documents and editors say what they are."""
+UNARY = frozenset({Op.NEG, *FUNCTIONS})
 COMPARISONS = frozenset({Op.LT, Op.GT, Op.LE, Op.GE, Op.EQ})
 BINARY = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN}) | COMPARISONS
 ELEMENTWISE = UNARY | BINARY | {Op.WHERE}

@@ -6,8 +6,9 @@ Must not: implement anything.
 
 from __future__ import annotations
 
+from dsl.hdfg import ops
 from dsl.hdfg.init import Init, InitKind
-from dsl.hdfg.ops import UNARY, Op
+from dsl.hdfg.ops import Op
 from dsl.semantics.arguments import Signature
 from dsl.semantics.axes import ALONG_AXIS
 from dsl.semantics.composed import COMPOSED
@@ -25,7 +26,11 @@ DECLARATIONS = {
     "algo": Signature(name="dana.algo", rest="members"),
 }
 
-UNARY_OPS = {op.value: op for op in Op if op in UNARY - {Op.NEG}}
+UNARY_OPS = {op.value: op for op in ops.FUNCTIONS}
+SAID = {op.value: text for op, text in ops.FUNCTIONS.items()}
+SAID |= {name: str(made.__doc__)[0].lower() + str(made.__doc__)[1:-1] for name, made in COMPOSED.items()}
+"""What functions of one operand a are, in words."""
+
 BINARY_OPS = {op.value: op for op in (Op.MAX, Op.MIN)}
 COLUMN_STARTS = {
     "column_mean": Init(kind=InitKind.MEAN),

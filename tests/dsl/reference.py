@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 import hwgen.spec.numerics as numerics
 from dsl.hdfg.graph import Graph, Node, Op, Region
+from tests.oracles import functions as oracles
 
 Element = np.float32
 Tensor = dict[tuple[int, ...], Element]
@@ -77,11 +78,7 @@ FUNCTIONS: dict[Op, Callable[..., Element]] = {
     Op.EQ: lambda a, b: np.float32(a == b),
     Op.WHERE: lambda c, a, b: a if c != 0 else b,
     Op.SQRT: scalar(numerics.sqrt),
-    Op.EXP: scalar(numerics.exp),
-    Op.LOG: scalar(numerics.log),
-    Op.SIGMOID: scalar(numerics.sigmoid),
-    Op.TANH: scalar(numerics.tanh),
-    Op.GAUSSIAN: scalar(numerics.gaussian),
+    **{Op(name): scalar(getattr(numerics, name)) for name in oracles.FUNCTIONS},
     Op.ABS: lambda a: flush(abs(a)),
     Op.MAX: larger,
     Op.MIN: smaller,

@@ -27,6 +27,7 @@ from hwgen.spec.strider import Fault
 from tests.lockstep.pages import damaged, rough_pages
 from tests.lockstep.rules import (
     axes_rule,
+    counting_rows_rule,
     counting_rule,
     elements_rule,
     network_rule,
@@ -187,6 +188,12 @@ def axes_case(rng: random.Random, config: MachineConfig) -> Case:
 
 def counting_case(rng: random.Random, config: MachineConfig) -> Case:
     """A case of random numbers and of what counts epochs and batches."""
+    if config.index_depth and rng.random() < 0.4:
+        rows = rng.choice([1, 3, 20])
+        batches = [b for b in (1, 2, 3, 4, 7) if 1 << (b - 1).bit_length() <= config.index_depth]
+        by_row = (attribute("i", "integer"), attribute("y", "real"))
+        source = counting_rows_rule(rng, rows=rows, batches=batches)
+        return case_of(rng, config, source, TableSchema(relation="t", attributes=by_row), numbers={"i": rows})
     n = rng.choice([1, 3, 8, 17])
     columns = (attribute("x", "real[]", array_length=n), attribute("y", "real"))
     return case_of(rng, config, counting_rule(rng, n), TableSchema(relation="t", attributes=columns))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from dsl.semantics.composed import COMPOSED
+from tests.oracles.functions import BOUNDED
 
 
 def random_rule(rng: random.Random, n: int) -> str:
@@ -86,7 +87,7 @@ def matrix_rule(rng: random.Random, n: int) -> str:
     lines = [line for line in lines if "model" not in line or line.split(" ")[0] in models.split(", ")]
     lines.append(f"rule = dana.algo({models}, {'pair' if halves else 'x'}, y)")
     lines += ["x = dana.sigma(pair * pair, 1)"] if halves else []
-    functions = ["sigmoid", "tanh", "gaussian", *COMPOSED]
+    functions = [*BOUNDED, *COMPOSED]
     act = rng.choice([f"dana.{name}({{}})" for name in functions] + ["dana.max(0, {})", "dana.exp(dana.min({}, 2))"])
     axis = rng.choice([1, 2])
     grads: dict[str, str] = {}
@@ -362,4 +363,19 @@ def counting_rule(rng: random.Random, n: int) -> str:
     lines += ["rule.setPrediction(dana.sigma(s))", f"rule.setEpochs({rng.choice([1, 2, 3])})"]
     if rng.random() < 0.4:
         lines.append("rule.setConvergence(dana.epoch + b > 1.2)")
+    return "\n".join(lines) + "\n"
+
+
+def counting_rows_rule(rng: random.Random, *, rows: int, batches: list[int]) -> str:
+    """The same, of tuples that choose rows of a model: one thread does their work."""
+    k = rng.choice([1, 3, 8, 10])
+    lines = ["import dana", f"U = dana.model([{rows}, {k}], init=dana.uniform(-0.5, 0.5))", "b = dana.model()"]
+    lines += ["i = dana.input()", "y = dana.output()", "rule = dana.algo(U, b, i, y)", f"u = dana.random({k})"]
+    lines.append("e = dana.sigma(U[i] * (u < 0.5), 1) + b + 0.1 * dana.random() - y")
+    lines.append(
+        f"rule.setModel(U[i], U[i] - 0.1 * e * u + {rng.choice(['0', '0.01 * dana.batch', '0.1 * dana.epoch'])})"
+    )
+    batch = rng.choice(batches)
+    gradient = "e" if batch == 1 else f'rule.merge(e * dana.random(seed=3), {batch}, "+")'
+    lines += [f"rule.setModel(b, b - 0.01 * {gradient})", "rule.setLoss(e * e)", "rule.setEpochs(2)"]
     return "\n".join(lines) + "\n"

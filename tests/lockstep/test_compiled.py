@@ -79,7 +79,9 @@ def phases(rng: random.Random) -> Case:
 
 
 def counting(rng: random.Random) -> Case:
-    return counting_case(rng, replace(random_config(rng), program_depth=1024, scratch_depth=4096))
+    return counting_case(
+        rng, replace(random_config(rng), program_depth=1024, scratch_depth=4096, index_depth=rng.choice([0, 4, 16]))
+    )
 
 
 def parts(rng: random.Random) -> Case:

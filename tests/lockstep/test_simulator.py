@@ -90,7 +90,9 @@ def test_elements_and_products(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(30 * SCALE))
 def test_random_numbers_and_counts(seed: int) -> None:
     rng = random.Random(f"counting {seed}")
-    case = counting_case(rng, replace(random_config(rng), program_depth=1024, scratch_depth=4096))
+    case = counting_case(
+        rng, replace(random_config(rng), program_depth=1024, scratch_depth=4096, index_depth=rng.choice([0, 4, 16]))
+    )
     assert_same(run(case, Simulator(case.bundle.config)), interpret(case), case.source)
 
 

@@ -4,8 +4,6 @@ In: a bound graph and the number of lanes of a thread. Out: `InputPlaces`, the s
 reads these rows, and the column descriptors, which fill them. It must not know of tables, pages or schedules.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -23,6 +21,8 @@ class Form(Enum):
     """The last axis over the lanes: `ceil(n / lanes)` rows for each vector of n elements."""
     BROADCAST = "broadcast"
     """A row for each element, the element in every lane, as scalars lie."""
+
+    __hash__ = object.__hash__  # values are looked up by it: Enum's own hashes the name
 
 
 def row_shape(shape: tuple[int, ...], form: Form, lanes: int) -> tuple[int, ...]:

@@ -13,9 +13,7 @@ round (`joined`): what follows the merges runs beside what precedes them, where 
 that uses a value of the batch in the batch's tuples again has to be taken so: its tuples are still in tuple memory.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dana.compiler.target import Target
@@ -47,6 +45,8 @@ class Plan:
         Node that has the value of a merge, in a `single` plan.
     passing
         Nodes of `init` that nothing reads behind it.
+    reads
+        Operands of each node, resolved.
     """
 
     graph: Graph
@@ -57,6 +57,7 @@ class Plan:
     per_tuple: frozenset[int]
     alias: Mapping[int, int]
     passing: frozenset[int]
+    reads: Sequence[tuple[int, ...]]
 
     def resolve(self, node: int) -> int:
         """The node that computes a value."""
@@ -64,7 +65,7 @@ class Plan:
 
     def operands(self, node: int) -> tuple[int, ...]:
         """Operands of a node, resolved."""
-        return tuple(self.resolve(operand) for operand in self.graph.nodes[node].inputs)
+        return self.reads[node]
 
     def root(self, node: int) -> int:
         """The node whose rows a value lies in: an axis of one, new or reduced, and a fixed row of a model are views."""
@@ -154,8 +155,10 @@ def _planned(graph: Graph, *, joined: bool) -> Plan:
     by_row = any(update.index is not None and graph.nodes[update.index].op is not Op.CONST for update in graph.updates)
     per_tuple: set[int] = set()
     counted = _counted(graph)
+    reads: list[tuple[int, ...]] = []
     for node in graph.nodes:
-        operands = [alias.get(operand, operand) for operand in node.inputs]
+        operands = tuple([alias.get(operand, operand) for operand in node.inputs])
+        reads.append(operands)
         if node.op in PER_TUPLE:
             per_tuple.add(node.id)
         if node.op in LEAVES or node.id not in needed:
@@ -177,6 +180,7 @@ def _planned(graph: Graph, *, joined: bool) -> Plan:
         per_tuple=frozenset(per_tuple),
         alias=alias,
         passing=_passing(graph, counted, section),
+        reads=reads,
     )
     section.update(dict.fromkeys(_epoch_nodes(plan), Section.EPOCH))
     return plan

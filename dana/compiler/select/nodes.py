@@ -4,8 +4,6 @@ In: a plan, a target, and what was decided about each value. Out: a `Selection`.
 order in which they may run; nothing has an address, and no cycle is counted.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from math import prod
 

@@ -148,7 +148,8 @@ class Store:
     def put(self, k: int, value: Value) -> None:
         """Remember where a node's value lies."""
         repeats = value.form is Form.PACKED and k in self._repeats
-        self._values[k, value.form, value.grain] = replace(value, repeats=repeats)
+        kept = value if value.repeats == repeats else replace(value, repeats=repeats)
+        self._values[k, value.form, value.grain] = kept
 
     def __contains__(self, k: int) -> bool:
         """Whether a node's value was computed."""
@@ -162,8 +163,9 @@ class Store:
         """A node's value for an operation of `section`, converted, cut or joined if it does not lie so."""
         k = self.plan.resolve(k)
         form = form or self.forms.of[k]
-        if (k, form, grain) in self._values:
-            return self._values[k, form, grain]
+        found = self._values.get((k, form, grain))
+        if found is not None:
+            return found
         node = self.graph.nodes[k]
         if node.op is Op.ARANGE and grain is None:
             return self._range(k, form)

@@ -9,8 +9,6 @@ not, for they are the rule's interface. If every merge is dead the first one sta
 batches of one tuple; nothing is computed for it.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from dana.compiler.simplify.rewrite import Rewriter

@@ -4,8 +4,6 @@ In: a graph. Out: a graph with other nodes, renumbered, every reference into it 
 passes of `dana.compiler.simplify` do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -6,8 +6,6 @@
 Operands of commuting operations (they commute bit for bit) may stand in either order.
 """
 
-from __future__ import annotations
-
 from dana.compiler.simplify.rewrite import Rewriter, rewrite
 from dsl.binary32 import bits_of
 from dsl.hdfg.graph import LEAVES, NAMELESS, Graph, Node, Op

@@ -169,11 +169,11 @@ in_range(struct sim *sim)
 
 	for (int32_t k = 0; k < code->n_indices; k++)
 		for (int32_t t = 0; t < count; t++)
-			wrong |= !is_row(sim->batched[t * sim->fill.stride + code->indices[k].first], code->indices[k].rows);
+			wrong |= !is_row(*sim->places[t * code->n_inputs + code->indices[k].input], code->indices[k].rows);
 	for (int32_t first = 0; wrong && first < count; first += round)
 		for (int32_t k = 0; k < code->n_indices; k++)
 			for (int32_t t = first; t < first + round && t < count; t++)
-				if (!is_row(sim->batched[t * sim->fill.stride + code->indices[k].first], code->indices[k].rows))
+				if (!is_row(*sim->places[t * code->n_inputs + code->indices[k].input], code->indices[k].rows))
 				{
 					e->fault = SIM_FAULT_INDEX;
 					e->fault_page = SIM_UNKNOWN_PAGE;
