@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dana import rules
 from dana.compiler import compile_bundle
 from dana.compiler.binding.columns import bind
+from dana.server.places import CHECKOUT
 from dana.simulator import Simulator
 from dana.storage.columns import column_pages, column_schema
 from dsl import compile_rule
@@ -21,6 +22,7 @@ from tests.lockstep.test_rtl import MACHINES
 from tests.rules.tables import EXTENTS, table
 from tests.rules.test_optimizers import CASES, RULE, gradients
 
+NETWORK = (CHECKOUT / "examples" / "network.py").read_text(encoding="utf-8")
 CONFIG = MACHINES["two clusters"]
 """A machine that another test builds anyway; builds are kept."""
 
@@ -45,6 +47,13 @@ def test_weighted_rules(name: str, machines: tuple[RtlMachine, Simulator]) -> No
 @pytest.mark.parametrize("name", CASES)
 def test_optimisers(name: str, machines: tuple[RtlMachine, Simulator]) -> None:
     check(RULE.format(value=CASES[name][0]), {f"x{k + 1}": x for k, x in enumerate(gradients().T)}, machines)
+
+
+def test_a_network_with_batch_norm_and_dropout(machines: tuple[RtlMachine, Simulator]) -> None:
+    """Four of its batches, the last one short; of sixteen tuples, so that the machine's tuple memory holds them."""
+    x = np.random.default_rng(0).standard_normal((55, 3))
+    columns = {f"x{k}": column for k, column in enumerate(x.T)} | {"y": (x[:, 0] > x[:, 1] * x[:, 2]) * 1.0}
+    check(NETWORK.replace("64", "16"), columns, machines, {"h": 3, "k": 2})
 
 
 def check(
