@@ -89,7 +89,8 @@ class Compiled:
         self._start()
         if self.attached or self._epochs <= 0:
             return
-        if self._compilation is not None and (self._mode == "always" or self._epoch_seconds > self._scale * WAIT_SECONDS):
+        waits = self._mode == "always" or self._epoch_seconds > self._scale * WAIT_SECONDS
+        if self._compilation is not None and waits:
             self._compilation.join()
         if self._code is not None:
             self._simulator.attach(self._code)
