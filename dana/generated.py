@@ -1,7 +1,7 @@
 """Files that repeat what a table says: `python -m dana.generated` writes them again, after a change of the table.
 
-In: the tables of `hwgen.spec` and of the predictor. Out: headers in C, documents, the coefficients. A test compares the
-files with what would be written.
+In: the tables of `hwgen.spec`, of the language and of the predictor. Out: headers in C, documents, the coefficients,
+names for editors. A test compares the files with what would be written.
 """
 
 from __future__ import annotations
@@ -11,15 +11,43 @@ from pathlib import Path
 
 from dana.predictor import program
 from dana.simulator import headers
+from dsl.semantics.library import NAMES, SAID
 from hwgen.export import manual, registers
 from hwgen.spec.numerics import fit
 
 ROOT = Path(__file__).parent.parent
 
+TYPES = ("Algo", "Dim", "NotInRule", "Number", "Value")
+"""What `dana.language` offers beside the language's names."""
+
+
+def _between(name: str, text: str, *, until: str = "") -> str:
+    """A file with a text in the place of what is between its line that says so and the line `until`, or its end."""
+    before, mark, rest = (ROOT / name).read_text(encoding="utf-8").partition("Written by python -m dana.generated: ")
+    line, _, rest = rest.partition("\n")
+    return f"{before}{mark}{line}\n{text}{rest[rest.index(until) :] if until else ''}"
+
+
+def _for_editors() -> str:
+    functions = "".join(
+        f'def {name}(value: Operand) -> Value:\n    """Of each element a: {text}."""\n    _refuse("{name}")\n\n\n'
+        for name, text in SAID.items()
+    )
+    names = "".join(f'    "{name}",\n' for name in sorted([*TYPES, *NAMES]))
+    return f"\n\n{functions}__all__ = [\n{names}]\n"
+
+
+def _for_readers() -> str:
+    rows = "".join(f"| `dana.{name}(a)` | {text} | `v = dana.{name}(x)` | `[n]` |\n" for name, text in SAID.items())
+    return f"| construct | rule | example | gives |\n|---|---|---|---|\n{rows}"
+
+
 FILES: Mapping[str, Callable[[], str]] = {
     "dana/simulator/native/contract.h": headers.header,
     "pg_extension/src/predictor_codes.h": program.header,
+    "dana/language.py": lambda: _between("dana/language.py", _for_editors()),
     "docs/isa.md": manual.manual,
+    "docs/language.md": lambda: _between("docs/language.md", _for_readers(), until="<!-- to here -->"),
     "docs/registers.md": registers.register_map,
     "hwgen/spec/numerics/native/coefficients.h": lambda: fit.c_source(fit.fit()),
 }

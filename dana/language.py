@@ -65,6 +65,16 @@ class Value:
             """Elements, counted from 0, or from the end below 0; a model's row may be chosen by a scalar input."""
 
 
+class Given(Value):
+    """A value that a rule finds without declaring it."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __repr__(self) -> str:
+        return f"dana.{self.__name__}"
+
+
 class Dim:
     """The extent of an axis, bound to the table at train time; exists in rule text only.
 
@@ -126,6 +136,7 @@ class AllTuples:
 
 
 Number = Value | float
+Batch = int | Value | AllTuples
 Operand = Number | Dim | Sequence["Operand"]
 Place = Value | Dim | int | slice
 MergeOp = Literal["+", "*", "max", "min", "mean"]
@@ -138,7 +149,7 @@ class Algo:
 
     if TYPE_CHECKING:
 
-        def merge(self, value: Operand, batch: int | Value | AllTuples, op: MergeOp) -> Value:
+        def merge(self, value: Operand, batch: Batch, op: MergeOp) -> Value:
             """Join a value of each tuple over a batch, by sum, product, maximum, minimum or mean.
 
             What feeds it is computed per tuple, on the models as they stood before the batch; what follows it once per
@@ -148,7 +159,7 @@ class Algo:
         def minimize(
             self,
             optimizer: Optimizer,
-            batch: int | Value | AllTuples = 64,
+            batch: Batch = 64,
             models: Value | Sequence[Value] = ...,
             **options: Operand,
         ) -> None:
@@ -276,56 +287,6 @@ def norm(value: Operand, axis: int | None = None) -> Value:
     _refuse("norm")
 
 
-def sigmoid(value: Operand) -> Value:
-    """1 / (1 + exp(-value)), elementwise."""
-    _refuse("sigmoid")
-
-
-def tanh(value: Operand) -> Value:
-    """Hyperbolic tangent, elementwise."""
-    _refuse("tanh")
-
-
-def gaussian(value: Operand) -> Value:
-    """exp(-value * value), elementwise."""
-    _refuse("gaussian")
-
-
-def sqrt(value: Operand) -> Value:
-    """Square root, elementwise."""
-    _refuse("sqrt")
-
-
-def exp(value: Operand) -> Value:
-    """e to the power of value, elementwise."""
-    _refuse("exp")
-
-
-def log(value: Operand) -> Value:
-    """Natural logarithm, elementwise."""
-    _refuse("log")
-
-
-def abs(value: Operand) -> Value:
-    """Magnitude, elementwise."""
-    _refuse("abs")
-
-
-def floor(value: Operand) -> Value:
-    """The largest whole number that is not above, elementwise."""
-    _refuse("floor")
-
-
-def ceil(value: Operand) -> Value:
-    """The smallest whole number that is not below, elementwise."""
-    _refuse("ceil")
-
-
-def round(value: Operand) -> Value:
-    """The nearest whole number, halves to the even one, elementwise."""
-    _refuse("round")
-
-
 def max(left: Operand, right: Operand) -> Value:
     """The larger of two, elementwise."""
     _refuse("max")
@@ -375,6 +336,14 @@ def arange(count: Dim | int) -> Value:
     _refuse("arange")
 
 
+def random(shape: Shape | Value = (), seed: int = 0) -> Value:
+    """Random numbers from 0 to just below 1, others in each row and epoch: ``dana.random([n])``, ``dana.random(h)``.
+
+    A value's shape may stand for its extents. The same numbers on every machine; others for each call and seed.
+    """
+    _refuse("random")
+
+
 def uniform(low: float, high: float, seed: int = 0) -> Start:
     """Start a model with numbers from low to high: ``dana.model([n], init=dana.uniform(-0.1, 0.1))``."""
     _refuse("uniform")
@@ -401,6 +370,15 @@ def column_scale(value: Value) -> Start:
 
 
 all = AllTuples()
+
+training = Given("training")
+"""1 while a rule trains, 0 in what it predicts: ``dana.where(dana.training, a, b)`` is a while it trains, b later."""
+epoch = Given("epoch")
+"""The number of the epoch, 0 in the first; a warm start counts on."""
+batch = Given("batch")
+"""The number of the batch in its epoch, 0 in the first."""
+rows = Given("rows")
+"""How many rows the training has."""
 
 
 def rule(function: Callable[[], object]) -> TrainableRule:
@@ -442,6 +420,64 @@ def rule(function: Callable[[], object]) -> TrainableRule:
     return rule
 
 
+# Written by python -m dana.generated: from here on
+
+
+def sigmoid(value: Operand) -> Value:
+    """Of each element a: 1 / (1 + exp(-a)), absolute error below 2⁻²²."""
+    _refuse("sigmoid")
+
+
+def tanh(value: Operand) -> Value:
+    """Of each element a: hyperbolic tangent, within 4 ulp, near 0 too."""
+    _refuse("tanh")
+
+
+def sinpi(value: Operand) -> Value:
+    """Of each element a: sin(π a), within 4 ulp for every a; exact where 2a is whole."""
+    _refuse("sinpi")
+
+
+def gaussian(value: Operand) -> Value:
+    """Of each element a: exp(-a · a), within 4 ulp."""
+    _refuse("gaussian")
+
+
+def sqrt(value: Operand) -> Value:
+    """Of each element a: square root, correctly rounded; NaN below 0."""
+    _refuse("sqrt")
+
+
+def exp(value: Operand) -> Value:
+    """Of each element a: e to the power of a, within 4 ulp."""
+    _refuse("exp")
+
+
+def log(value: Operand) -> Value:
+    """Of each element a: natural logarithm, within 4 ulp; NaN below 0."""
+    _refuse("log")
+
+
+def abs(value: Operand) -> Value:
+    """Of each element a: magnitude."""
+    _refuse("abs")
+
+
+def floor(value: Operand) -> Value:
+    """Of each element a: the largest whole number that is not above a."""
+    _refuse("floor")
+
+
+def ceil(value: Operand) -> Value:
+    """Of each element a: the smallest whole number that is not below a; -0 from -0.3."""
+    _refuse("ceil")
+
+
+def round(value: Operand) -> Value:
+    """Of each element a: the nearest whole number, halves to the even one: 2 from 2.5; -0 from -0.3."""
+    _refuse("round")
+
+
 __all__ = [
     "Algo",
     "Dim",
@@ -456,12 +492,14 @@ __all__ = [
     "arange",
     "argmax",
     "argmin",
+    "batch",
     "ceil",
     "column_deviation",
     "column_mean",
     "column_scale",
     "concat",
     "dim",
+    "epoch",
     "exp",
     "expand",
     "floor",
@@ -479,16 +517,20 @@ __all__ = [
     "normal",
     "output",
     "pi",
+    "random",
     "round",
+    "rows",
     "rule",
     "setState",
     "sigma",
     "sigmoid",
+    "sinpi",
     "softmax",
     "sqrt",
     "state",
     "stop_gradient",
     "tanh",
+    "training",
     "transpose",
     "uniform",
     "weight",

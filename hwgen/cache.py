@@ -4,8 +4,6 @@ In: names, and what makes their files. Out: the files, as bytes or as paths. Sev
 each may be killed at any moment. It knows nothing of what it holds, and executes none of it.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

@@ -10,11 +10,11 @@ INTERCHANGE = (
         "tests/interchange/test_pmml.py",
         (
             "predictor/affine.py",
-            "or (code is Code.DIV and not b[..., -1:].all())",
+            "or (code is Op.DIV and not b[..., -1:].all())",
             "",
             "a coefficient is divided by zero",
         ),
-        ("predictor/affine.py", "if code is Code.MUL and not a[..., :-1].any():", "if False:", "a number times x"),
+        ("predictor/affine.py", "if code is Op.MUL and not a[..., :-1].any():", "if False:", "a number times x"),
         ("predictor/affine.py", "if b[..., :-1].any() or", "if", "a product of features is a weighted sum"),
         ("predictor/affine.py", "return -values[0]", "return values[0]", "signs"),
         ("predictor/affine.py", "Link.NONE if width == 1 else Link.LARGEST", "Link.NONE", "classes are numbers"),
@@ -39,7 +39,7 @@ INTERCHANGE = (
             'self._node("Where", zero, values[1], values[2])',
             "the other choice",
         ),
-        ("onnx_graph.py", 'Code.LE: "LessOrEqual"', 'Code.LE: "Less"', "<= is <"),
+        ("onnx_graph.py", 'Op.LE: "LessOrEqual"', 'Op.LE: "Less"', "<= is <"),
         ("onnx_graph.py", '"GreaterOrEqual", one, least', '"Greater", one, least', "a half is the first class"),
         ("onnx_graph.py", "0.5 if probable else 0", "0.5", "scores above a half"),
         (

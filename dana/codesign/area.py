@@ -77,6 +77,7 @@ FUNCTION_PARTS: dict[Opcode, tuple[Opcode | str, ...]] = {
     Opcode.EXP: (Opcode.EXP, EXPONENTIAL, TABLE),
     Opcode.LOG: (Opcode.LOG, PRODUCT, TABLE),
     Opcode.TANH: (Opcode.TANH, Opcode.SIGMOID, PRODUCT, TABLE),
+    Opcode.SINPI: (Opcode.SINPI, PRODUCT, TABLE),
     Opcode.SQRT: (Opcode.SQRT, Opcode.DIV),
     Opcode.DIV: (Opcode.DIV,),
 }
@@ -92,6 +93,7 @@ FUNCTION_AREAS: dict[str, dict[Opcode | str, Row]] = {
         PRODUCT: (94, 150, 2, 0),
         Opcode.LOG: (301, 383, 0, 0),
         Opcode.TANH: (78, 105, 0, 0),
+        Opcode.SINPI: (211, 115, 0, 1),
         Opcode.SQRT: (91, 3, 0, 0),
         Opcode.DIV: (160, 200, 0, 0),
     },
@@ -104,6 +106,7 @@ FUNCTION_AREAS: dict[str, dict[Opcode | str, Row]] = {
         PRODUCT: (197, 320, 3, 0),
         Opcode.LOG: (462, 343, 0, 0),
         Opcode.TANH: (105, 116, 0, 0),
+        Opcode.SINPI: (326, 130, 0, 2),
         Opcode.SQRT: (155, 3, 0, 0),
         Opcode.DIV: (281, 200, 0, 0),
     },

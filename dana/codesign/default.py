@@ -13,7 +13,7 @@ from math import ceil, inf, prod
 from typing import Any
 
 from dana.compiler import Binding, compile_bundle, compile_engine
-from dana.compiler.fit import CLEARLY, batch_rows, draft_for, group_for, in_rounds, least_group, power_of_two
+from dana.compiler.fit import CLEARLY, MAX_GROUP, batch_rows, draft_for, group_for, in_rounds, least_group, power_of_two
 from dana.compiler.passes import ACCESS, RULE, Draft, Results, place, plan_of, run
 from dana.compiler.place.forms import Forms
 from dana.compiler.place.rows import place_inputs, row_shape
@@ -118,7 +118,17 @@ def _default(
     _check_size(graph)
     rule = run(RULE, {"graph": graph})
     plan: Plan = rule["plan"]
-    draft = _divide(plan, max_tuples, given)
+    try:
+        draft = _divide(plan, max_tuples, given)
+    except DoesNotFit as error:
+        fitting = _most_of_a_round(plan, max_tuples, given)
+        if not fitting:
+            raise
+        raise DoesNotFit(
+            f"rule {graph.name!r} uses values of a batch in its rows again, so that a batch is one round, and no "
+            f"machine has rounds of {plan.batch:,} such rows: {error.message}",
+            hint=f"Use batches of up to {fitting:,}.",
+        ) from error
     target = draft.target
     defaults = MachineConfig()
     chosen = {
@@ -177,7 +187,7 @@ def least_cycles(graph: Graph, *, max_tuples: int, design: Mapping[str, int]) ->
         As `default_config`; or rounds of so many tuples are more than a machine takes.
     """
     plan = plan_of(graph)
-    return min(sketch.cycles for sketch in _sketches(plan, _ways(plan, design), max_tuples, design))
+    return min((sketch.cycles for sketch in _sketches(plan, _ways(plan, design), max_tuples, design)), default=inf)
 
 
 def _ways(plan: Plan, given: Mapping[str, int]) -> list[tuple[int, int]]:
@@ -219,6 +229,11 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
             found.append((over, _cycles_per_tuple(draft, tuples), lanes, draft))
         if any(not way[0] for way in found):
             break
+    if not found and limit is None:
+        raise DoesNotFit(
+            f"a round of {tuples:,} tuples is more than tuple memory holds, or {MAX_GROUP:,} to a thread",
+            hint="Merge smaller batches.",
+        )
     if not found:
         widest = max(clusters for _, clusters in (*ways, *more))
         raise DoesNotFit(
@@ -242,6 +257,27 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
         if _cycles_per_tuple(other, tuples) <= (1 + AS_FAST) * least:
             return other
     return draft
+
+
+def _holds_round(plan: Plan, target: Target, tuples: int) -> bool:
+    """Whether a machine can have the tuple memory for a batch that has to be one round."""
+    if not plan.in_one_round or plan.by_row:
+        return True
+    group = power_of_two(-(-tuples // target.threads))
+    return group <= MAX_GROUP and 2 * group * place_inputs(plan.graph, target.lanes).rows <= MAX_CONFIG.tuple_depth
+
+
+def _most_of_a_round(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> int:
+    """The largest power of two below a batch that has to be one round of which some machine holds one; 0 if none."""
+    size = 1 << (plan.batch_tuples(max_tuples) - 1).bit_length() >> 1
+    while size > 1 and plan.in_one_round:
+        try:
+            _divide(plan_of(replace(plan.graph, batch=size)), max_tuples, given)
+        except DoesNotFit:
+            size //= 2
+        else:
+            return size
+    return 0
 
 
 def _max_rows(lanes: int) -> int:
@@ -287,26 +323,20 @@ class Sketch:
 
 
 def _sketches(plan: Plan, ways: Iterable[tuple[int, int]], max_tuples: int, given: Mapping[str, int]) -> list[Sketch]:
-    """Of each way."""
-    return [
-        _sketched(
-            plan,
-            _largest_rounds(
-                plan,
-                Target(
-                    threads=threads,
-                    lanes=clusters * LANES_PER_CLUSTER,
-                    group=1,
-                    divide_interval=given.get("divide_interval", DIVIDE_INTERVALS[-1]),
-                    crossed=bool(given.get("crossed", 1)),
-                ),
-                max_tuples,
-                given,
-            ),
-            max_tuples,
+    """Of each way whose machines may hold a round."""
+    tuples = plan.batch_tuples(max_tuples)
+    targets = [
+        Target(
+            threads=threads,
+            lanes=clusters * LANES_PER_CLUSTER,
+            group=1,
+            divide_interval=given.get("divide_interval", DIVIDE_INTERVALS[-1]),
+            crossed=bool(given.get("crossed", 1)),
         )
         for threads, clusters in ways
     ]
+    held = [target for target in targets if _holds_round(plan, target, tuples)]
+    return [_sketched(plan, _largest_rounds(plan, target, max_tuples, given), max_tuples) for target in held]
 
 
 def _sketched(plan: Plan, target: Target, max_tuples: int) -> Sketch:
@@ -328,7 +358,7 @@ def _largest_rounds(plan: Plan, target: Target, max_tuples: int, given: Mapping[
     rows = place_inputs(plan.graph, target.lanes).rows
     group = group_for(rows, tuples, threads=target.threads, tuple_depth=given.get("tuple_depth", _depth(rows)))
     group = min(group, given.get("index_depth", group)) if plan.indexed else group
-    return replace(target, group=max(least_group(plan, tuples), group))
+    return replace(target, group=max(least_group(plan, tuples, threads=target.threads), group))
 
 
 def _roomy(
@@ -342,7 +372,8 @@ def _roomy(
         Cycles of a tuple that another target takes; None comes out where this one surely takes more.
     """
     tuples = plan.batch_tuples(max_tuples)
-    least, target = least_group(plan, tuples), sketch.target
+    target = sketch.target
+    least = least_group(plan, tuples, threads=target.threads)
     most = given.get("scratch_depth", min(ROUND_ROWS, MAX_WORDS // target.lanes))
 
     def close(draft: Draft) -> bool:

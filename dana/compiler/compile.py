@@ -4,8 +4,6 @@ In: a `Binding`, the table's schema and a machine. Out: the Bundle, everything t
 no rule text and no page, and chooses no machine: `dana.codesign` does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

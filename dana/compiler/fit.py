@@ -4,8 +4,6 @@ In: a plan and a machine. Out: a `Draft`, what the passes made for the target. P
 for nothing less says how many rows and instructions they take.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -96,20 +94,29 @@ def levels_for(plan: Plan, size: int, *, max_tuples: int, round_tuples: int) -> 
     return max((rounds - 1).bit_length(), int(size == WHOLE_EPOCH))
 
 
-def least_group(plan: Plan, tuples: int) -> int:
-    """Tuples of a thread that a round has to have: all of a batch, where tuples write rows one after the other.
+def least_group(plan: Plan, tuples: int, *, threads: int) -> int:
+    """Tuples of a thread that a round has to have: its share of a batch that has to be one round.
 
     Raises
     ------
     DoesNotFit
         No round can have so many.
     """
-    if not plan.by_row:
+    if not plan.in_one_round:
         return 1
-    if tuples > MAX_GROUP:
+    name = plan.graph.name
+    group = power_of_two(tuples if plan.by_row else -(-tuples // threads))
+    if group > MAX_GROUP and not plan.by_row:
         raise DoesNotFit(
-            f"rule {plan.graph.name!r} updates rows that the tuples choose, in batches of {tuples}; a machine does so "
-            f"in batches of up to {MAX_GROUP}",
+            f"rule {name!r} uses values of a batch in its rows again, so that a batch has to be one round; a machine "
+            f"of {threads} {'threads' if threads > 1 else 'thread'} has rounds of up to {threads * MAX_GROUP} tuples, "
+            f"and the batch has {tuples}",
+            hint="Merge smaller batches.",
+        )
+    if group > MAX_GROUP:
+        raise DoesNotFit(
+            f"rule {name!r} updates rows that the tuples choose, in batches of {tuples}; a machine does so in batches "
+            f"of up to {MAX_GROUP}",
             hint="Merge smaller batches.",
         )
     models = [
@@ -117,11 +124,11 @@ def least_group(plan: Plan, tuples: int) -> int:
     ]
     if tuples > 1 and (twice := [k for k in models if models.count(k) > 1]):
         raise DoesNotFit(
-            f"rule {plan.graph.name!r} updates several rows of {plan.graph.nodes[twice[0]].name} for each tuple, in "
+            f"rule {name!r} updates several rows of {plan.graph.nodes[twice[0]].name} for each tuple, in "
             f"batches of {tuples}; a machine does so in batches of one",
             hint="Leave the merge out, or give each row chosen a model of its own.",
         )
-    return power_of_two(tuples)
+    return group
 
 
 def _indexed_group(plan: Plan, config: MachineConfig, group: int, least: int) -> int:
@@ -160,7 +167,7 @@ def fit(plan: Plan, config: MachineConfig, *, max_tuples: int, known: Draft | No
     """
     tuples = plan.batch_tuples(max_tuples)
     rows = place_inputs(plan.graph, config.lanes).rows
-    least = least_group(plan, tuples)
+    least = least_group(plan, tuples, threads=config.threads)
     group = max(least, group_for(rows, tuples, threads=config.threads, tuple_depth=config.tuple_depth))
     if plan.indexed:
         group = _indexed_group(plan, config, group, least)

@@ -4,8 +4,6 @@ In: nothing. Out: the data type that every pass after `plan` reads, and the erro
 know memories: those are compared with what the passes made (`dana.compiler.fit`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from dana.errors import UsageError

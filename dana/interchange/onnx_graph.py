@@ -20,7 +20,8 @@ import numpy as np
 from dana.errors import SetupError, UsageError
 from dana.interchange.stored import Floats, StoredModel
 from dana.predictor.operands import Part, Read, place, reads, result_size, scratch
-from dana.predictor.program import Code, Instruction, Program
+from dana.predictor.program import Instruction, Program
+from dsl.hdfg.ops import COMPARISONS, ELEMENTWISE, Op
 
 if TYPE_CHECKING:
     import onnx
@@ -30,31 +31,17 @@ OPSET = 13
 
 IR_VERSION = 8
 
-REDUCED = {Code.PI: "ReduceProd", Code.AMAX: "ReduceMax"}
-NODES = {
-    Code.ADD: "Add",
-    Code.SUB: "Sub",
-    Code.MUL: "Mul",
-    Code.DIV: "Div",
-    Code.NEG: "Neg",
-    Code.SIGMOID: "Sigmoid",
-    Code.TANH: "Tanh",
-    Code.SQRT: "Sqrt",
-    Code.EXP: "Exp",
-    Code.LOG: "Log",
-    Code.ABS: "Abs",
-    Code.MAX: "Max",
-    Code.MIN: "Min",
+REDUCED = {Op.PI: "ReduceProd", Op.AMAX: "ReduceMax"}
+COMPARED = {
+    Op.LT: "Less",
+    Op.GT: "Greater",
+    Op.LE: "LessOrEqual",
+    Op.GE: "GreaterOrEqual",
+    Op.EQ: "Equal",
 }
-"""Operations that are one operator."""
+SEVERAL = COMPARISONS | {Op.WHERE, Op.GAUSSIAN, Op.SINPI}
+"""Operations that are more than one operator; every other that is elementwise is the one of its name."""
 
-COMPARISONS = {
-    Code.LT: "Less",
-    Code.GT: "Greater",
-    Code.LE: "LessOrEqual",
-    Code.GE: "GreaterOrEqual",
-    Code.EQ: "Equal",
-}
 VECTORS = {"probability": "probabilities"}
 """What an output of a number for each class is called, by what the model predicts."""
 
@@ -174,19 +161,22 @@ class _Graph:
     def _instruction(self, instruction: Instruction) -> str:
         code = instruction.code
         operands = reads(self._program, instruction)
-        if code is Code.GATHER:
+        if code is Op.GATHER:
             return self._gather(operands)
         values = [self._operand(operand) for operand in operands]
-        if code in NODES:
-            return self._node(NODES[code], *values)
-        if code in COMPARISONS:
-            return self._node("Cast", self._node(COMPARISONS[code], *values), to=FLOAT)
-        if code is Code.WHERE:
+        if code in ELEMENTWISE - SEVERAL:
+            return self._node(code.capitalize(), *values)
+        if code in COMPARED:
+            return self._node("Cast", self._node(COMPARED[code], *values), to=FLOAT)
+        if code is Op.WHERE:
             zero = self._node("Equal", values[0], self._floats(np.zeros((1, 1, 1, 1), np.float32)))
             return self._node("Where", zero, values[2], values[1])
-        if code is Code.GAUSSIAN:
+        if code is Op.SINPI:
+            two, pi = (self._floats(np.full((1, 1, 1, 1), value, np.float32)) for value in (2, np.pi))
+            return self._node("Sin", self._node("Mul", self._node("Mod", values[0], two, fmod=1), pi))
+        if code is Op.GAUSSIAN:
             return self._node("Exp", self._node("Neg", self._node("Mul", values[0], values[0])))
-        if code is Code.SIGMA:
+        if code is Op.SIGMA:
             return self._node("ReduceSum", values[0], self._ints(2), keepdims=1)
         return self._node(REDUCED[code], values[0], axes=[2], keepdims=1)
 

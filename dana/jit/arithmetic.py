@@ -4,8 +4,6 @@ In: values of one float or of vectors. Out: their sum, their fold … Each opera
 language's order (docs/arithmetic.md): no flag allows anything else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cache
 

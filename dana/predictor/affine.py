@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from dana.errors import UsageError
 from dana.predictor.operands import Part, Read, place, reads, result_size, scratch
-from dana.predictor.program import Code, Instruction, Program, decode_predictor, encode_predictor
+from dana.predictor.program import Instruction, Program, decode_predictor, encode_predictor
 from dsl import compile_rule
+from dsl.hdfg.ops import Op
 
 MAX_COEFFICIENTS = 1 << 26
 """Coefficients that are followed at most: half a gigabyte."""
@@ -33,7 +34,7 @@ class Link(Enum):
     LARGEST = "largest"  # which of them is the largest
 
 
-LINKS = {Code.SIGMOID: Link.LOGIT, Code.EXP: Link.EXP}
+LINKS = {Op.SIGMOID: Link.LOGIT, Op.EXP: Link.EXP}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,28 +100,28 @@ class _Followed:
 
     def _follow(self, instruction: Instruction) -> Doubles | None:
         code = instruction.code
-        if code is Code.GATHER:
+        if code is Op.GATHER:
             return None
         found = [self._value(read) for read in reads(self._program, instruction)]
         values = [value for value in found if value is not None]
         if len(values) != len(found):
             return None
-        if code is Code.SIGMA:
+        if code is Op.SIGMA:
             return np.asarray(np.sum(values[0], axis=1, keepdims=True))
-        if code is Code.NEG:
+        if code is Op.NEG:
             return -values[0]
-        if code not in (Code.ADD, Code.SUB, Code.MUL, Code.DIV):
+        if code not in (Op.ADD, Op.SUB, Op.MUL, Op.DIV):
             return None
         a, b = (np.broadcast_to(value, (*instruction.extents, value.shape[-1])) for value in values)
-        if code is Code.ADD:
+        if code is Op.ADD:
             return a + b
-        if code is Code.SUB:
+        if code is Op.SUB:
             return a - b
-        if code is Code.MUL and not a[..., :-1].any():
+        if code is Op.MUL and not a[..., :-1].any():
             a, b = b, a
-        if b[..., :-1].any() or (code is Code.DIV and not b[..., -1:].all()):
+        if b[..., :-1].any() or (code is Op.DIV and not b[..., -1:].all()):
             return None
-        return a * b[..., -1:] if code is Code.MUL else a / b[..., -1:]
+        return a * b[..., -1:] if code is Op.MUL else a / b[..., -1:]
 
     def _value(self, read: Read) -> Doubles | None:
         if read.part is Part.SCRATCH:

@@ -11,9 +11,8 @@ from enum import Enum
 from math import prod
 
 from dana.errors import UsageError
-from dana.predictor.program import Code, Instruction, Operand, Program
-
-REDUCTIONS = (Code.SIGMA, Code.PI, Code.AMAX)
+from dana.predictor.program import Instruction, Operand, Program
+from dsl.hdfg.ops import REDUCTIONS, Op, operand_count
 
 
 class Part(Enum):
@@ -48,14 +47,14 @@ class Read:
 
 def reads(program: Program, instruction: Instruction) -> list[Read]:
     """The operands of an instruction, in order; of a GATHER the table with all its rows, and the index."""
-    if instruction.code is Code.GATHER:
+    if instruction.code is Op.GATHER:
         table, index, rows = instruction.operands
         length = instruction.extents[2]
         return [
             _read(program, Operand(start=table.start, strides=(0, length, 1)), (1, rows.start, length)),
             _read(program, index, (1, 1, 1)),
         ]
-    operands = instruction.operands[: instruction.code.operands]
+    operands = instruction.operands[: operand_count(instruction.code)]
     return [_read(program, operand, instruction.extents) for operand in operands]
 
 

@@ -15,68 +15,48 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from math import prod
 
 from dana.errors import InternalError, UsageError
 from dsl.binary32 import round32
 from dsl.hdfg.graph import ELEMENTWISE, REDUCTIONS, Graph, Node, Op
 from dsl.hdfg.ops import operand_count
+from hwgen.spec.operations import Opcode
 
-MAGIC = 0x32504E44
-"""``DNP2``; the version is its last character."""
+MAGIC = 0x33504E44
+"""``DNP3``; the version is its last character."""
 
 HEADER_WORDS = 8
 AXES = 3
 
 
-class Code(IntEnum):
-    """Operation of an instruction. Stored programs have these numbers: a new one comes last."""
+OTHERS = {Op.SIGMA: 64, Op.PI: 65, Op.AMAX: 66, Op.GATHER: 67, Op.WHERE: 68}
+"""Numbers of operations that the machine has not, or makes of several."""
 
-    ADD = 0
-    SUB = 1
-    MUL = 2
-    DIV = 3
-    NEG = 4
-    LT = 5
-    GT = 6
-    LE = 7
-    GE = 8
-    EQ = 9
-    WHERE = 10
-    SIGMOID = 11
-    GAUSSIAN = 12
-    SQRT = 13
-    EXP = 14
-    LOG = 15
-    ABS = 16
-    MAX = 17
-    MIN = 18
-    SIGMA = 19
-    PI = 20
-    AMAX = 21
-    GATHER = 22
-    TANH = 23
+CODES = {op: Opcode[op.name].value for op in Op if op in ELEMENTWISE and op not in OTHERS} | OTHERS
+"""An instruction's operation as a number. Stored programs have these: the machine's own, which stay."""
 
-    @property
-    def operands(self) -> int:
-        """How many it reads."""
-        return operand_count(Op[self.name])
+OPERATIONS = {code: op for op, code in CODES.items()}
 
 
 def header() -> str:
     """The codes in C, ``predictor_codes.h``: CODE(name, operands, value) of each operation on one element."""
     lines = ["/* Operations of dana/predictor/program.py. Written by python -m dana.generated. */", "#pragma once", ""]
-    lines += ["enum predictor_code", "{", *(f"\tPREDICTOR_{code.name} = {code:d}," for code in Code)]
-    lines += [f"\tPREDICTOR_CODES = {len(Code)}", "};", "", "/* On one element each, of operands A, B, C */"]
+    lines += ["enum predictor_code", "{", *(f"\tPREDICTOR_{op.name} = {code}," for op, code in CODES.items())]
+    lines += [
+        f"\tPREDICTOR_CODES = {max(CODES.values()) + 1}",
+        "};",
+        "",
+        "/* On one element each, of operands A, B, C */",
+    ]
     elementwise = (
-        f"\tCODE({code.name}, {code.operands}, dn_{Op[code.name]}({', '.join('ABC'[: code.operands])}))"
-        for code in Code
-        if Op[code.name] in ELEMENTWISE
+        f"\tCODE({op.name}, {operand_count(op)}, dn_{op}({', '.join('ABC'[: operand_count(op)])}))"
+        for op in CODES
+        if op in ELEMENTWISE
     )
     lines += [" \\\n".join(["#define DANA_PREDICTOR_ELEMENTWISE(CODE)", *elementwise]), ""]
     lines += ["/* Operands of the others */"]
-    others = (f"\tCODE({code.name}, {code.operands})" for code in Code if Op[code.name] not in ELEMENTWISE)
+    others = (f"\tCODE({op.name}, {operand_count(op)})" for op in CODES if op not in ELEMENTWISE)
     return "\n".join([*lines, " \\\n".join(["#define DANA_PREDICTOR_OTHERS(CODE)", *others]), ""])
 
 
@@ -107,7 +87,7 @@ class Instruction:
         What it reads. GATHER: the model's first row, the index, and as third start the number of rows.
     """
 
-    code: Code
+    code: Op
     out: int
     extents: tuple[int, int, int]
     operands: tuple[Operand, Operand, Operand]
@@ -115,7 +95,7 @@ class Instruction:
     def words(self) -> list[int]:
         """Its 17 words."""
         parts = [part for operand in self.operands for part in (operand.start, *operand.strides)]
-        return [self.code, self.out, *self.extents, *parts]
+        return [CODES[self.code], self.out, *self.extents, *parts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,11 +147,13 @@ def decode_predictor(predictor: bytes) -> Program:
 
 def _instruction(words: tuple[int, ...]) -> Instruction:
     code, out, x, y, z, *rest = words
+    if code not in OPERATIONS:
+        raise ValueError(f"{code} is no operation")
     a, b, c = (
         Operand(start=start, strides=(one, two, three))
         for start, one, two, three in (rest[k : k + 1 + AXES] for k in range(0, len(rest), 1 + AXES))
     )
-    return Instruction(code=Code(code), out=out, extents=(x, y, z), operands=(a, b, c))
+    return Instruction(code=OPERATIONS[code], out=out, extents=(x, y, z), operands=(a, b, c))
 
 
 def encode_predictor(graph: Graph, metas: Mapping[str, float] | None = None) -> bytes:
@@ -288,7 +270,7 @@ class _Encoder:
         else:
             raise InternalError(f"a prediction cannot depend on {node.op}, node {node.id} of rule {self._graph.name!r}")
         a, b, c = (*operands, NOTHING, NOTHING, NOTHING)[:3]
-        return Instruction(code=Code[node.op.name], out=out, extents=extents, operands=(a, b, c))
+        return Instruction(code=node.op, out=out, extents=extents, operands=(a, b, c))
 
     def _three(self, shape: tuple[int, ...]) -> tuple[int, int, int]:
         if len(shape) > AXES:

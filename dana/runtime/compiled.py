@@ -90,7 +90,7 @@ class Compiled:
         if self.attached or self._epochs <= 0:
             return
         waits = self._mode == "always" or self._epoch_seconds > self._scale * WAIT_SECONDS
-        if self._compilation is not None and waits:
+        if waits and self._compilation is not None:
             self._compilation.join()
         if self._code is not None:
             self._simulator.attach(self._code)

@@ -20,6 +20,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from dana.codesign.default import default_bundle, default_results, on_pages
+from dana.codesign.device import bundle_for
 from dana.compiler.binding.weights import class_weights_name
 from dana.compiler.passes import Results
 from dana.errors import UsageError
@@ -35,6 +36,7 @@ from dsl.hdfg.graph import Graph
 from dsl.hdfg.init import InitKind
 from dsl.hdfg.text import graph_text
 from hwgen.cache import CacheFolder
+from hwgen.devices import Device, device_names, load_device
 from hwgen.spec import bundle as bundles
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle, BundleError
 
@@ -248,7 +250,7 @@ def compile_design(
     binding = bind_request(graph, request, extents)
     bound = binding.graph if batch is None else replace(binding.graph, batch=batch)
     if judges:
-        bound = _judging(bound)
+        bound = bound.judging
     if notify is not None and len(bound.nodes) > MANY_OPERATIONS:
         count = f"{len(bound.nodes):,} operations, its gradient's and unrolled loops' among them"
         notify(
@@ -270,17 +272,28 @@ def compile_design(
         "predicts": prediction_kind(binding.graph),
         "class_weights": class_weights_name(graph) if request.class_weight is not None else None,
         "statistics": [asdict(one) for one in statistics_of(graph)],
-        "loss_text": None if (loss := loss_graph(binding.graph)) is None else graph_text(loss),
+        "loss_text": None if (loss := loss_graph(binding.graph.judging)) is None else graph_text(loss),
         "predictor": None if predictor is None else base64.b64encode(predictor).decode(),
     }
-    bundle = default_bundle(
-        replace(binding, graph=bound),
-        request.relation.schema,
-        design=on_pages(request.design, request.relation.page_size),
-        max_tuples=tuple_bound(request),
-        notes=plan,
-    )
-    return _unpack(bundle)
+    rule, schema, page_size = replace(binding, graph=bound), request.relation.schema, request.relation.page_size
+    machine, most = on_pages(request.design, page_size), tuple_bound(request)
+    if request.device is None:
+        return _unpack(default_bundle(rule, schema, design=machine, max_tuples=most, notes=plan))
+    device = named_device(request.device, "dana.device")
+    return _unpack(bundle_for(rule, schema, device, design=machine, max_tuples=most, page_size=page_size, notes=plan))
+
+
+def named_device(name: str, what: str) -> Device:
+    """A device that comes with the package; `what` names it so.
+
+    Raises
+    ------
+    UsageError
+        There is none of that name. A path would be a file of the worker's account.
+    """
+    if name not in device_names():
+        raise UsageError(f"{what} must be one of {', '.join(device_names())}, not {name!r}")
+    return load_device(name)
 
 
 def rule_graph(request: TrainRequest) -> Graph:
@@ -315,18 +328,13 @@ def pass_results(request: TrainRequest) -> Results:
     )
 
 
-def _judging(graph: Graph) -> Graph:
-    """The rule's loss alone."""
-    return replace(graph, updates=(), convergence=None, prediction=None)
-
-
 def bound_graph(request: TrainRequest, design: Design, *, judges: bool = False) -> Graph:
     """What a design was compiled from: it may have come from a disk."""
     graph = rule_graph(request)
     bound = bind_request(graph, request, chosen_extents(design.extents, request.hyper)).graph
     if graph.has_merge:
         bound = replace(bound, batch=None if design.bundle.batch == WHOLE_EPOCH else design.bundle.batch)
-    return _judging(bound) if judges else bound
+    return bound.judging if judges else bound
 
 
 def _unpack(bundle: Bundle) -> Design:
@@ -394,6 +402,7 @@ def _key(request: TrainRequest, batch: int | None, extents: Mapping[str, int], j
         request.weight,
         request.class_weight is not None,
         sorted(on_pages(request.design, request.relation.page_size).items()),
+        request.device,
         tuple_bound(request),
         batch,
         sorted(extents.items()),

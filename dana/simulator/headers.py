@@ -4,8 +4,6 @@ In: enumerations, operations, limits, structures. Out: the header's text, which 
 Constants of the cycle contract are not in it: they come with struct sim_machine.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum

@@ -4,8 +4,6 @@ In: nothing. Out: the loaded library, a machine and a Bundle as the structures t
 taken here, and no number of the contract is named: they come from `hwgen.spec`.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 from functools import cache

@@ -3,8 +3,6 @@
 In: the core's problem and the Bundle. Out: the exception. What `hwgen.spec.legal` finds is refused before.
 """
 
-from __future__ import annotations
-
 from dana.simulator.structures import Problem, ProblemKind
 from hwgen.spec import engine
 from hwgen.spec.bundle import Bundle, BundleError

@@ -24,7 +24,7 @@ class Record(Protocol):
 
 
 def _round(record: Record, value: Operation) -> Operation:
-    """The nearest whole number, halves to the even one."""
+    """The nearest whole number, halves to the even one: 2 from 2.5; -0 from -0.3."""
     size = record(Op.ABS, value)
     # a sum with 2^23 has no bits for fractions: the addition rounds
     near = record(Op.SUB, record(Op.ADD, size, WHOLE_FROM), WHOLE_FROM)
@@ -35,13 +35,16 @@ def _round(record: Record, value: Operation) -> Operation:
 
 
 def _floor(record: Record, value: Operation) -> Operation:
+    """The largest whole number that is not above a."""
     near = _round(record, value)
     return record(Op.SUB, near, record(Op.GT, near, value))
 
 
 def _ceil(record: Record, value: Operation) -> Operation:
+    """The smallest whole number that is not below a; -0 from -0.3."""
     # one more than what is below would make 0 of -0.5, which has the sign of zero that it came from
     return record(Op.NEG, _floor(record, record(Op.NEG, value)))
 
 
 COMPOSED: dict[str, Callable[[Record, Operation], Operation]] = {"floor": _floor, "ceil": _ceil, "round": _round}
+"""By their names in a rule; documents and editors say of them what their docstrings say."""

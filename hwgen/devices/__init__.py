@@ -3,8 +3,6 @@
 In: a name or a file. Out: a `Device`. It knows no machine and runs no tool.
 """
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass
 from importlib.resources import files
@@ -100,11 +98,7 @@ def _parse(text: str, name: str) -> Device:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise DeviceError(f"the device {name} is no TOML: {error}") from None
-    types: dict[str, type] = {
-        field: {"str": str, "int": int, "float": float}[str(annotation)]
-        for field, annotation in Device.__annotations__.items()
-        if field != "name"
-    }
+    types: dict[str, type] = {field: kind for field, kind in Device.__annotations__.items() if field != "name"}
     missing, unknown = sorted(set(types) - set(values)), sorted(set(values) - set(types))
     if missing or unknown:
         raise DeviceError(

@@ -3,8 +3,6 @@
 In: a code. Out: size, package and speed grade. It runs no tool.
 """
 
-from __future__ import annotations
-
 import re
 
 SIZES = {"LFE5U": ("12", "25", "45", "85"), "LFE5UM": ("25", "45", "85"), "LFE5UM5G": ("25", "45", "85")}

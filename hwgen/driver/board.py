@@ -4,8 +4,6 @@ In: registers and a memory for pages, of whatever kind; Bundles; pages. Out: los
 order of accesses is that of `docs/registers.md`. It knows no bus, no file and no simulator.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

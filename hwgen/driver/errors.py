@@ -1,7 +1,5 @@
 """What a driver raises of a board."""
 
-from __future__ import annotations
-
 
 class BoardError(RuntimeError):
     """The board is not there, is another one, refuses an access, or does not come to an end."""

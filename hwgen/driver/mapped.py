@@ -4,8 +4,6 @@ In: paths. Out: the two sides of a `Board`. Files of this kind are `/dev/uio0`, 
 `resource0` for registers; `/dev/udmabuf0`, `/dev/mem` and `resource2` for pages. It knows no register.
 """
 
-from __future__ import annotations
-
 import fcntl
 import mmap
 import os

@@ -4,8 +4,6 @@ In: a Bundle; what the board says now and then. Out: an error once it has stood 
 take. It reads nothing itself.
 """
 
-from __future__ import annotations
-
 from hwgen.driver.errors import MachineHang
 from hwgen.spec import cycles
 from hwgen.spec.bundle import Bundle

@@ -4,8 +4,6 @@ In: a package's folder, and the two sides of a board, or none for its own Verilo
 figures. It writes nothing.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -9,8 +9,6 @@ multipliers and the LUTs between them. Eight lanes surround their cluster's spec
 side by side. Clusters stand beside each other; pages and tuples come from the rows below.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil

@@ -3,8 +3,6 @@
 In: nothing. Out: the list, and a waiver file. Everything else that `verilator --lint-only -Wall` knows must be silent.
 """
 
-from __future__ import annotations
-
 WAIVED = {
     "DECLFILENAME": "all modules are in one file",
     "UNUSEDSIGNAL": "Amaranth names parts of values that nothing reads",

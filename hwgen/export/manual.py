@@ -4,8 +4,6 @@ In: enumerations, fields and cycles of the specification. Out: Markdown. Nothing
 does not say; how sections, masks and indices work together is in `docs/machine.md`.
 """
 
-from __future__ import annotations
-
 from hwgen.export.texts import table, texts
 from hwgen.spec import columns, cycles, engine, strider
 from hwgen.spec.columns import ColumnType

@@ -4,8 +4,6 @@ In: the enumerations of the address map. Out: Markdown, C. Nothing is said here 
 a register without a text is an error.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 from hwgen.export.texts import table, texts

@@ -3,8 +3,6 @@
 In: a Bundle, a device, what the caller knows of design and estimates. Out: Markdown.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from hwgen.devices import Device

@@ -7,8 +7,6 @@ The board's buses have more signals than a package has pins, since they are mean
 so that nothing is optimised away and every path of the board starts and ends in a register.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

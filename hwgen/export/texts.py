@@ -3,8 +3,6 @@
 In: enumerations of `hwgen.spec`, rows. Out: text. A member without a text is an error, so no document has a gap.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import sys

@@ -4,8 +4,6 @@ In: a board's Verilog, as an exported package has it. Out: the `Registers` and t
 that what drives a board on an FPGA drives this one. All cycles run in C++.
 """
 
-from __future__ import annotations
-
 import ctypes
 import weakref
 

@@ -4,8 +4,6 @@ Generating Verilog takes seconds, and compiling it longer, so both are cached: t
 made from, the object by `hwgen.rtl.verilate`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import re

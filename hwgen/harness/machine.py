@@ -4,8 +4,6 @@ In: a configuration, Bundles, pages. Out: scratchpad rows and counters, as the s
 no register itself.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

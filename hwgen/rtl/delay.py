@@ -3,8 +3,6 @@
 In: a value of any shape, a number of cycles. Out: the value at the end of so many registers, of the same shape.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

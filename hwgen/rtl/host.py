@@ -4,8 +4,6 @@ In: one read or write a cycle, status and counters. Out: settings, writes to the
 that reaches the machine comes from a register. It holds no state of an epoch but its status.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import reduce
 from operator import or_

@@ -6,8 +6,6 @@ In: a `MachineConfig`, for the widths. Out: Amaranth signatures, each written fr
 All signals belong to the clock domain `sync`; a *pulse* is high for one cycle for each event.
 """
 
-from __future__ import annotations
-
 from amaranth.hdl import unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out

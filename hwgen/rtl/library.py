@@ -5,8 +5,6 @@ alone would write a copy of a module for each place where it stands, which makes
 machine with many units slow. Names are chosen by the caller: equal names must mean equal hardware.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

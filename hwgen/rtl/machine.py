@@ -3,8 +3,6 @@
 In: the host's accesses and pages. Out: page requests and what the host reads. One clock, one synchronous reset.
 """
 
-from __future__ import annotations
-
 from amaranth.hdl import Module, ResetSignal, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out

@@ -5,8 +5,6 @@ slave, whose byte addresses are four times the word addresses of the map. The bo
 until the last one or until the rule's convergence test holds; then it raises its interrupt.
 """
 
-from __future__ import annotations
-
 from dataclasses import fields
 from enum import IntEnum, IntFlag
 

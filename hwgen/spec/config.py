@@ -89,8 +89,8 @@ class MachineConfig:
         Cycles between two quotients or roots of a cluster: 27, 9, 3 or 1. A unit of 27 is the smallest, one of 1 has
         27 times its state.
     functions
-        Special functions that each cluster has, a sum of 1 (sigmoid), 2 (gaussian), 4 (exp), 8 (log), 16 (sqrt),
-        32 (division) and 64 (tanh). There is no hardware for the others, and programs that need them are refused.
+        Special functions that each cluster has: a bit for each, the lowest for the first of docs/isa.md (`FUNCTIONS`).
+        There is no hardware for the others, and programs that need them are refused.
     crossed
         1: lanes can choose in an exchange which operand they keep and which they send. 0: both are the same, there is
         no hardware to choose, and programs that need it are refused.

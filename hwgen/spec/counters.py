@@ -1,7 +1,5 @@
 """What a machine reports of an epoch; the same from every backend."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 

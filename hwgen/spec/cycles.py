@@ -4,8 +4,6 @@ The recurrences that use them are in `docs/machine.md`, section "Cycles". A cons
 and in nothing else: the simulator takes them from the Bundle's machine.
 """
 
-from __future__ import annotations
-
 from hwgen.spec import operations
 from hwgen.spec.operations import Unit
 from hwgen.spec.strider import Opcode

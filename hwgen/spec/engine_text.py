@@ -15,8 +15,6 @@ number differs by 8: one operand that all send and keep, or two, of which each l
 `setx x100+4o <- t3+5o outer=16` sets entries from numbers below 100, each 4 rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from hwgen.spec.engine import FIELDS, Instruction, Mask, Opcode, Section, Source

@@ -1,7 +1,5 @@
 """Bit fields of instruction words: one description from which encoders, decoders and documents are made."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ other results are there when they are read, and addresses right, is checked by t
 in its own way. It trusts nobody: a Bundle may be damaged, or made by somebody else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from weakref import WeakValueDictionary

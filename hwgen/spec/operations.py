@@ -4,8 +4,6 @@ In: nothing. Out: `Opcode`, its columns as attributes. No hardware library. `pyt
 headers and the documents that repeat a column.
 """
 
-from __future__ import annotations
-
 from enum import Enum, IntEnum
 from typing import Self
 
@@ -107,6 +105,8 @@ class Opcode(IntEnum):
     """A / B"""
     TANH = 38, 1, Unit.FUNCTION, NEVER, None, 12
     """Hyperbolic tangent of A"""
+    SINPI = 39, 1, Unit.FUNCTION, NEVER, None, 14
+    """sin(pi A)"""
 
     operands: int
     unit: Unit

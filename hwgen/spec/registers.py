@@ -4,8 +4,6 @@ The port is `addr`, `write`, `wdata`, `read`, `rdata`; a read's data is there `R
 which `read` is high. All memories are written while the machine is idle.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 ADDRESS_BITS = 24

@@ -19,8 +19,6 @@ Operands are written in the order of the fields. `hi, lo` of `ins` and `writeB` 
 word that is no valid instruction is written `.word 0x2fffff`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 

@@ -16,15 +16,22 @@ reduces(uint32_t code)
 	return code >= PREDICTOR_SIGMA && code <= PREDICTOR_AMAX;
 }
 
-/* Extents of the operand that instruction `i` reads as its operand `k`; false where it reads none there */
-static bool
-operand_extents(const predictor_instruction *i, int k, uint32_t extents[3])
+/* How many operands an operation reads; 0 of a number that is none's */
+static inline int
+operand_count(uint32_t code)
 {
 #define OPERANDS(name, operands, ...) [PREDICTOR_##name] = operands,
 	static const uint8_t operands[PREDICTOR_CODES] = {DANA_PREDICTOR_ELEMENTWISE(OPERANDS)
 														  DANA_PREDICTOR_OTHERS(OPERANDS)};
 
-	if (k >= operands[i->code])
+	return code < PREDICTOR_CODES ? operands[code] : 0;
+}
+
+/* Extents of the operand that instruction `i` reads as its operand `k`; false where it reads none there */
+static bool
+operand_extents(const predictor_instruction *i, int k, uint32_t extents[3])
+{
+	if (k >= operand_count(i->code))
 		return false;
 	memcpy(extents, i->extent, sizeof i->extent);
 	if (i->code == PREDICTOR_GATHER)
@@ -43,7 +50,7 @@ check_instruction(const predictor_instruction *i, uint64_t scratch_start, uint64
 	uint64_t total = 1;
 	uint64_t out;
 
-	if (i->code >= PREDICTOR_CODES)
+	if (operand_count(i->code) == 0)
 		return "unknown operation";
 	for (int axis = 0; axis < 3; axis++)
 	{

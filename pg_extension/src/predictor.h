@@ -11,7 +11,7 @@
 
 #include "predictor_codes.h"
 
-#define DANA_PREDICTOR_MAGIC		UINT32_C(0x32504e44) /* "DNP2" */
+#define DANA_PREDICTOR_MAGIC		UINT32_C(0x33504e44) /* "DNP3" */
 #define DANA_PREDICTOR_HEADER		8					 /* words */
 #define DANA_PREDICTOR_INSTRUCTIONS 4096
 #define DANA_PREDICTOR_FLOATS		(UINT32_C(1) << 28) /* of memory, and per instruction */

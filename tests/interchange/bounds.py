@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from dana.predictor.program import Code, Instruction, Operand, Program
-from dsl.hdfg.graph import Op
+from dana.predictor.program import Instruction, Operand, Program
+from dsl.hdfg.ops import COMPARISONS, UNARY, Op
 from tests.oracles import running_error as real
+from tests.oracles.functions import FUNCTIONS
 from tests.oracles.running_error import ULP, UNIT, Bounded, Doubles
 
-FUNCTIONS = (Code.EXP, Code.LOG, Code.GAUSSIAN, Code.TANH)
-COMPARISONS = (Code.LT, Code.GT, Code.LE, Code.GE, Code.EQ)
 MORE_ULPS = 2.0  # of a function, beyond those of our own
-MORE_OF_SIGMOID = 2.0**-21
 
 
 def predictions(program: Program, weights: Doubles, rows: Doubles) -> Bounded:
@@ -34,9 +32,9 @@ def predictions(program: Program, weights: Doubles, rows: Doubles) -> Bounded:
     with np.errstate(all="ignore"):
         for instruction in program.instructions:
             result = _result(instruction, memory)
-            if instruction.code is Code.EQ and instruction.operands[:2] in largest:
+            if instruction.code is Op.EQ and instruction.operands[:2] in largest:
                 result = Bounded(result.value, np.where(_told_apart(instruction, memory), 0.0, result.error))
-            if instruction.code is Code.AMAX and result.value[0].size == 1:
+            if instruction.code is Op.AMAX and result.value[0].size == 1:
                 whole = instruction.operands[0]
                 top = Operand(start=instruction.out, strides=(0, 0, 0))
                 largest.add((Operand(start=whole.start, strides=(0, 0, 1)), top))
@@ -69,30 +67,34 @@ def _at(memory: Bounded, addresses: np.ndarray[tuple[int, ...], np.dtype[np.int6
 def _result(instruction: Instruction, memory: Bounded) -> Bounded:
     code, extents = instruction.code, instruction.extents
     first, second, third = instruction.operands
-    if code is Code.GATHER:
+    if code is Op.GATHER:
         row = _at(memory, np.array([second.start])).value.astype(int)
         address = first.start + row * first.strides[0] + np.arange(extents[2]) * first.strides[2]
         return Bounded(*(np.take_along_axis(part, address, axis=1) for part in memory))
     a = _at(memory, _addresses(first, extents))
-    if code is Code.SIGMA:
+    if code is Op.SIGMA:
         size = np.sum(np.abs(a.value) + a.error, axis=2)
         inherited = np.sum(a.error, axis=2)
         return Bounded(np.sum(a.value, axis=2), inherited + 1.01 * UNIT * extents[1] * size)
-    if code is Code.AMAX:
+    if code is Op.AMAX:
         return Bounded(np.max(a.value, axis=2), np.max(a.error, axis=2))
-    if code is Code.PI:
+    if code is Op.PI:
         value, size = np.prod(a.value, axis=2), np.prod(np.abs(a.value) + a.error, axis=2)
         return Bounded(value, size - np.abs(value) + 1.01 * UNIT * extents[1] * size + real.TINY * extents[1])
-    operation = real.OPERATIONS[Op[code.name]]
-    if code is Code.WHERE:
+    operation = real.OPERATIONS[code]
+    if code is Op.WHERE:
         return operation(a, _at(memory, _addresses(second, extents)), _at(memory, _addresses(third, extents)))
-    if code in (Code.NEG, Code.ABS, Code.SQRT, Code.SIGMOID, *FUNCTIONS):
+    if code in UNARY:
         made = operation(a)
-        more = MORE_ULPS * ULP * (np.abs(made.value) + made.error) if code in FUNCTIONS else 0.0
-        return Bounded(made.value, made.error + more + (MORE_OF_SIGMOID if code is Code.SIGMOID else 0.0))
+        if code not in FUNCTIONS:
+            return made
+        more = FUNCTIONS[code].others
+        return Bounded(
+            made.value, made.error + (MORE_ULPS * ULP * (np.abs(made.value) + made.error) if more is None else more)
+        )
     b = _at(memory, _addresses(second, extents))
     made = operation(a, b)
-    if code is Code.MUL:  # nothing is rounded in a product with 0 or 1
+    if code is Op.MUL:  # nothing is rounded in a product with 0 or 1
         for one, other in ((a, b), (b, a)):
             known = (one.error == 0) & ((one.value == 0) | (one.value == 1)) & np.isfinite(other.value + other.error)
             made = Bounded(made.value, np.where(known, one.value * other.error, made.error))

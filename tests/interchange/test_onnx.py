@@ -15,6 +15,7 @@ from dana.interchange.onnx_graph import onnx_model
 from dsl.semantics.composed import COMPOSED
 from tests.interchange.models import Case, library_case, rule_case
 from tests.oracles import rounding
+from tests.oracles.functions import BOUNDED
 
 
 def run(made: bytes, rows: np.ndarray) -> np.ndarray:
@@ -101,8 +102,7 @@ ONE = ("w = dana.model([7]); x = dana.input([7])", "w, x")
 OPERATIONS = {
     "sqrt and abs": (*ONE, "dana.sigma(dana.sqrt(dana.abs(w * x)), 1)"),
     "exp and log": (*ONE, "dana.log(dana.sigma(dana.exp(w + x), 1))"),
-    "gaussian": (*ONE, "dana.sigma(dana.gaussian(w - x), 1)"),
-    "tanh": (*ONE, "dana.sigma(dana.tanh(w - x), 1)"),
+    **{name: (*ONE, f"dana.sigma(dana.{name}(w - x), 1)") for name in BOUNDED},
     "quotient": (*ONE, "dana.sigma(w / (2 + x * x), 1)"),
     "product": (*ONE, "dana.pi(1 + w * x / 4, 1)"),
     "comparisons": (*ONE, "dana.sigma((w < x) + 2 * (w <= x) + 4 * (w > x) + 8 * (w >= x) + 16 * (w == x), 1)"),

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dsl.hdfg.graph import Graph, Node, Op, Region, Update
+from tests.oracles.functions import FUNCTIONS
 
 Doubles = npt.NDArray[np.float64]
 
@@ -23,10 +24,6 @@ UNIT = 2.0**-24  # half a unit in the last place, relative: one rounding to near
 ULP = 2.0**-23
 TINY = 2.0**-126  # what flushing may take away
 LARGEST = 2.0**127
-TANH_ULP = 3.3  # docs/arithmetic.md
-FUNCTIONS_ULP = 2.0  # exp, gaussian and log: docs/arithmetic.md
-SIGMOID_ERROR = 2.0**-23  # absolute: docs/arithmetic.md
-STEEPEST_GAUSSIAN = 0.8578  # sqrt(2 / e), the largest slope of exp(-x * x)
 DOUBLE = 2.0**-50  # what our own arithmetic may be off, generously
 
 
@@ -83,27 +80,30 @@ def sqrt(a: Bounded) -> Bounded:
     return rounded(value, np.where((lowest >= 0) | (a.error == 0), inherited, np.inf))
 
 
-def exp(a: Bounded) -> Bounded:
-    value = np.exp(a.value)
-    return rounded(value, value * np.expm1(a.error), relative=FUNCTIONS_ULP * ULP)
+def of_function(name: str) -> Callable[[Bounded], Bounded]:
+    """What is claimed of it, and what its slope makes of its operand's error."""
+    function = FUNCTIONS[name]
+
+    def bounded(a: Bounded) -> Bounded:
+        value = np.asarray(function.exact(a.value))
+        inherited = INHERITED[name](a, value) if name in INHERITED else function.steepest * a.error
+        if function.absolute:
+            return rounded(value, inherited, relative=0.0, absolute=function.error)
+        return rounded(value, inherited, relative=function.error * ULP)
+
+    return bounded
 
 
-def gaussian(a: Bounded) -> Bounded:
-    return rounded(np.exp(-a.value * a.value), STEEPEST_GAUSSIAN * a.error, relative=FUNCTIONS_ULP * ULP)
-
-
-def tanh(a: Bounded) -> Bounded:
-    return rounded(np.tanh(a.value), a.error, relative=TANH_ULP * ULP)
-
-
-def log(a: Bounded) -> Bounded:
+def inherited_of_log(a: Bounded, value: Doubles) -> Doubles:
     with np.errstate(invalid="ignore"):
-        inherited = np.where(a.value > a.error, -np.log1p(-a.error / a.value), np.inf)
-    return rounded(np.log(a.value), inherited, relative=FUNCTIONS_ULP * ULP)
+        return np.asarray(np.where(a.value > a.error, -np.log1p(-a.error / a.value), np.inf))
 
 
-def sigmoid(a: Bounded) -> Bounded:
-    return rounded(1 / (1 + np.exp(-a.value)), a.error / 4, relative=0.0, absolute=SIGMOID_ERROR)
+INHERITED: dict[str, Callable[[Bounded, Doubles], Doubles]] = {
+    "exp": lambda a, value: value * np.expm1(a.error),
+    "log": inherited_of_log,
+}
+"""Of functions without a largest slope."""
 
 
 def compare(holds: Callable[[Doubles, Doubles], npt.NDArray[np.bool_]]) -> Callable[[Bounded, Bounded], Bounded]:
@@ -140,11 +140,7 @@ OPERATIONS: dict[Op, Callable[..., Bounded]] = {
     Op.NEG: neg,
     Op.ABS: absolute,
     Op.SQRT: sqrt,
-    Op.EXP: exp,
-    Op.GAUSSIAN: gaussian,
-    Op.LOG: log,
-    Op.SIGMOID: sigmoid,
-    Op.TANH: tanh,
+    **{Op(name): of_function(name) for name in FUNCTIONS},
     Op.LT: compare(np.less),
     Op.GT: compare(np.greater),
     Op.LE: compare(np.less_equal),
@@ -210,8 +206,8 @@ class RealTraining:
                 total, error, magnitude = 0.0, 0.0, 0.0
                 for start in range(0, count, size):
                     tuples = range(start, min(start + size, count))
-                    each = [self._values({name: column[t] for name, column in data.items()}, state) for t in tuples]
-                    batch = self._batch(each, state)
+                    rows = [{name: column[t] for name, column in data.items()} for t in tuples]
+                    each, batch = self._values(rows, state)
                     if graph.loss is not None:
                         part = tree([values[graph.loss] for values in each], "add")
                         total += float(part.value)
@@ -232,28 +228,24 @@ class RealTraining:
         return bool(test.value != 0)
 
     def _values(
-        self, columns: Mapping[str, npt.NDArray[np.float32]], state: Mapping[str, Bounded]
-    ) -> dict[int, Bounded]:
-        """Everything that one tuple gives; batch values of models alone too, for batches of one."""
-        values: dict[int, Bounded] = {}
+        self, rows: list[Mapping[str, npt.NDArray[np.float32]]], state: Mapping[str, Bounded]
+    ) -> tuple[list[dict[int, Bounded]], dict[int, Bounded]]:
+        """What each tuple of a batch has, what the batch has among it; and the last tuple's, for batches of one."""
+        each: list[dict[int, Bounded]] = [{} for _ in rows]
         for node in self.graph.nodes:
             if node.op in (Op.INPUT, Op.OUTPUT):
-                values[node.id] = exact(columns[str(node.name)])
+                found = [exact(row[str(node.name)]) for row in rows]
             elif node.op is Op.MODEL:
-                values[node.id] = state[str(node.name)]
-            elif node.region in (Region.CONST, Region.TUPLE):
-                values[node.id] = self._value(node, values)
-        return values
-
-    def _batch(self, each: list[dict[int, Bounded]], state: Mapping[str, Bounded]) -> dict[int, Bounded]:
-        values = dict(each[-1])
-        for node in self.graph.nodes:
-            if node.op is Op.MERGE:
-                parts = [one[node.inputs[0]] for one in each]
-                values[node.id] = tree(parts, str(node.merge_op))
-            elif node.region is Region.BATCH and node.op is not Op.MODEL:
-                values[node.id] = self._value(node, values)
-        return values
+                found = [state[str(node.name)]] * len(rows)
+            elif node.op is Op.MERGE:
+                found = [tree([one[node.inputs[0]] for one in each], str(node.merge_op))] * len(rows)
+            elif node.region is Region.TUPLE:
+                found = [self._value(node, one) for one in each]
+            else:
+                found = [self._value(node, each[0])] * len(rows)
+            for one, value in zip(each, found, strict=True):
+                one[node.id] = value
+        return each, each[-1]
 
     def _value(self, node: Node, values: Mapping[int, Bounded]) -> Bounded:
         if node.op in (Op.CONST, Op.META):

@@ -11,8 +11,9 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from dana.predictor.program import encode_predictor
+from dana.predictor.program import CODES, MAGIC, encode_predictor
 from dsl import compile_rule
+from dsl.hdfg.ops import Op
 from tests.pg.conftest import Session
 
 errors = psycopg.errors
@@ -271,8 +272,8 @@ def test_long_evaluations_can_be_cancelled(session: Session, train: Train) -> No
     """A predictor that repeats one large operation 4,000 times, written by hand."""
     train("m", [1, 2])
     n = 1 << 24
-    add = [0, 3, 1, 1, n, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]
-    words = [0x32504E44, 2, 3, 0, n, 4000, 5, 1, *([*add[:1], 5, *add[2:]] * 4000)]
+    add = [CODES[Op.ADD], 3, 1, 1, n, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]
+    words = [MAGIC, 2, 3, 0, n, 4000, 5, 1, *([*add[:1], 5, *add[2:]] * 4000)]
     session.execute("UPDATE dana.model SET predictor = %s WHERE name = 'm'", (struct.pack(f"<{len(words)}I", *words),))
     session.execute("UPDATE dana.model SET weights = '{1,2,3}' WHERE name = 'm'")
     session.execute("SET statement_timeout = '500ms'")

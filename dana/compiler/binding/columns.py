@@ -10,8 +10,6 @@ column or as many scalar columns as it has elements, a matrix's rows one after t
 is a dim takes what the inputs after it do not need.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod

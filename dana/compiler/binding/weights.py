@@ -5,8 +5,6 @@ label's class, their product, or 1; the simplifier drops what 1 multiplies, so a
 The weights of the classes are a model that nothing updates, `<weight>.classes`: their values need no new design.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from dana.compiler.simplify.rewrite import Rewriter

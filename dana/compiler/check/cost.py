@@ -11,8 +11,6 @@ The chain is a second bound: a batch begins when the models of the one before ar
 operations that lead from a model to its next value, one after the other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod

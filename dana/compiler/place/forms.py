@@ -13,8 +13,6 @@ which rows are selected (broadcast, so that an element has an address), and on a
 sums over a last axis (broadcast). A broadcast model lies in rows of its own: `init` broadcasts the image's, `epoch`
 packs it again."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod

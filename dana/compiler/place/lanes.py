@@ -4,8 +4,6 @@ In: lengths of vectors, the lanes of a thread. Out: numbers, to choose by how va
 emit the operations; they and these numbers agree on how a vector divides into rows (`blocks`).
 """
 
-from __future__ import annotations
-
 from dana.compiler.place.rows import Form
 
 

@@ -8,8 +8,6 @@ of the old model has run; where that cannot be (a reader depends on the node its
 and is moved at the end.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass

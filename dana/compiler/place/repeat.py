@@ -8,8 +8,6 @@ whose elements lie in the first lanes only. So rows that a tuple gathers and bro
 of an epoch, if all that is written over them repeats by itself: results of crossed folds and of packing do, and what is
 computed from them lane by lane."""
 
-from __future__ import annotations
-
 from dana.compiler.place.forms import Forms, narrow
 from dana.compiler.place.rows import Form
 from dana.compiler.place.sections import Plan

@@ -4,8 +4,6 @@ In: a bound graph and the number of lanes of a thread. Out: `InputPlaces`, the s
 reads these rows, and the column descriptors, which fill them. It must not know of tables, pages or schedules.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property

@@ -17,8 +17,6 @@ where whole values and shards meet (`sharding.py`). The wait for a joined model 
 stay whole. Rules whose work one thread does alone have nothing to share.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise

@@ -7,8 +7,6 @@ read no later than it is written.
     image | state | block | stack, level by level | temporaries
 """
 
-from __future__ import annotations
-
 from bisect import insort
 from collections.abc import Mapping
 from dataclasses import dataclass

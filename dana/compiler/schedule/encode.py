@@ -3,8 +3,6 @@
 In: a selection, its schedules and memory map. Out: what a Bundle holds of them. It decides nothing any more.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ whose number has the bit clear go into one row, the others into another, in both
 the lane number the rows become twice as many, until each holds one element. Broadcast to packed: two rows become one,
 lanes whose bit is clear keep the first and the others the second, until one row is left."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

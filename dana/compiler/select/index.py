@@ -4,8 +4,6 @@ In: a model, a value or room for one, and the number of a row for each tuple. Ou
 set of entries at a time, so they are set anew where another model or another number is asked for.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import prod
 

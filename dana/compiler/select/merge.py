@@ -5,8 +5,6 @@ thread, or a shard of it in each; and the sections that join the blocks of sever
 not have are the operation's identity from the first step on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise

@@ -8,8 +8,6 @@ loop; of the rest one that steps by single rows becomes the inner loop, one beco
 unrolled: the choice is the one of fewest instructions, and among those the one with the tuples in the outer loop.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache

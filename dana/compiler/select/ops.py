@@ -4,8 +4,6 @@ In: nothing. Out: the data types that selection makes, scheduling orders, alloca
 instructions. A `VectorOp` is an instruction whose operands lie in buffers that have no address yet.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum

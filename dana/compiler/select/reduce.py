@@ -16,8 +16,6 @@ Row steps run in place where the value may be overwritten; else the first writes
 takes the elements that the first left alone from where they are.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from dana.compiler.place.lanes import blocks

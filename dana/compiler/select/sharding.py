@@ -9,8 +9,6 @@ that nothing is there that nobody wrote. To join them, the same is done backward
 words of the one whose bit is clear, then of the one whose bit is set.
 """
 
-from __future__ import annotations
-
 from dana.compiler.place.shards import shares
 from dana.compiler.select.values import Emitter, Value, View
 from hwgen.spec.engine import Opcode, Section, Source

@@ -3,8 +3,6 @@
 In: the places. Out: the runs of rows in which a row and the one a distance away keep their places. It emits nothing.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from dana.compiler.select.values import View

@@ -89,6 +89,12 @@ class Store:
             self.literals[bits] = self._image(f"{value:g}", 1)
         return Value(buffer=self.literals[bits])
 
+    def counted(self, count: int) -> Value:
+        """0, 1, 2 … of the image, one for each tuple of the group."""
+        value = self.emitter.placed(f"0..{count - 1}", Home.IMAGE, (count,), Form.BROADCAST)
+        buffer = self.ranges.setdefault((count, Form.BROADCAST), value.buffer)
+        return replace(value, buffer=buffer, shape=(), stride=1)
+
     def _range(self, k: int, form: Form) -> Value:
         shape = self.graph.concrete_shape(k)
         value = self.emitter.placed(f"0..{shape[0] - 1}", Home.IMAGE, shape, form)

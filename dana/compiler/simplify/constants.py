@@ -6,8 +6,6 @@
 Dropped are x * 1, x / 1, x - 0 and -(-x). x + 0 is not among them: it turns -0 into +0.
 """
 
-from __future__ import annotations
-
 import math
 
 from dana.compiler.simplify.rewrite import Rewriter, rewrite

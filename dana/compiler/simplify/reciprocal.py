@@ -7,8 +7,6 @@ A division takes a special function unit for dozens of cycles, a multiplication 
 reciprocal is not a normal binary32 number stay.
 """
 
-from __future__ import annotations
-
 import math
 
 from dana.compiler.simplify.rewrite import Rewriter, rewrite

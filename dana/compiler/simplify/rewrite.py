@@ -4,8 +4,6 @@ In: a graph. Out: a graph with other nodes, renumbered, every reference into it 
 passes of `dana.compiler.simplify` do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -68,6 +66,7 @@ class Rewriter:
                 for update in graph.updates
             ),
             loss=carried(graph.loss),
+            test_loss=carried(graph.test_loss),
             prediction=carried(graph.prediction),
             convergence=carried(graph.convergence),
             batch_meta=carried(graph.batch_meta),

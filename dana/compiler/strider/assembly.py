@@ -4,8 +4,6 @@ In: instructions with symbolic targets. Out: encoded instructions and the %cr re
 and nothing of pages or schemas.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from hwgen.spec.strider import CONFIGURATION, TEMPORARIES, Control, Fault, Instruction, Opcode

@@ -4,8 +4,6 @@ In: where the rule's inputs lie in tuple memory; what a tuple is made of, from a
 registers and descriptors. Every offset is checked before it is used, fault for fault as `dana.storage.reader` does.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

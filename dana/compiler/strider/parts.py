@@ -5,8 +5,6 @@ In: a schema whose rows are cut into parts, the columns in use, where their elem
 the parts of a row follow one another only the unpacker sees: the descriptors say that they must.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from dana.compiler.place.rows import InputPlaces

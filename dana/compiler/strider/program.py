@@ -6,8 +6,6 @@ NULL in a used column and hands the others, column run by column run, to the unp
 `dana.storage.reader` does in Python, fault for fault.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

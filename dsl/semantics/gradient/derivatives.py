@@ -9,6 +9,7 @@ two equal operands of `max` or `min` the first counts. Comparisons are flat, as 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from dsl.hdfg.ops import COMPARISONS, Op
@@ -62,6 +63,13 @@ def _tanh(algebra: Algebra, operation: Operation) -> tuple[Polynomial, ...]:
     return (ONE + algebra.product(value, value).scaled(-1),)
 
 
+def _sinpi(algebra: Algebra, operation: Operation) -> tuple[Polynomial, ...]:
+    # cos(pi x) is 1 - 2 sinpi(x / 2)^2: a half of x is exact, x + 1/2 may be rounded
+    half = algebra.add(Op.MUL, operation.operands[0], algebra.number(0.5))
+    value = algebra.atom(algebra.add(Op.SINPI, half))
+    return ((ONE + algebra.product(value, value).scaled(-2)).scaled(math.pi),)
+
+
 def _gaussian(algebra: Algebra, operation: Operation) -> tuple[Polynomial, ...]:
     return (algebra.product(algebra.atom(operation), algebra.atom(operation.operands[0])).scaled(-2),)
 
@@ -105,6 +113,7 @@ RULES: dict[Op, Rule] = {
     Op.NEG: lambda algebra, operation: (ONE.scaled(-1),),
     Op.SIGMOID: _sigmoid,
     Op.TANH: _tanh,
+    Op.SINPI: _sinpi,
     Op.GAUSSIAN: _gaussian,
     Op.SQRT: _sqrt,
     Op.EXP: lambda algebra, operation: (algebra.atom(operation),),

@@ -10,8 +10,6 @@ time and only one beat arrives at a time: its block RAMs are used to their depth
 Neither checks an address: what lies behind the page's end is read from its beginning, and is for others to ignore.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from amaranth.hdl import C, Cat, Module, Mux, Signal, Value, unsigned

@@ -4,8 +4,6 @@ flushed, NaN canonical.
 In: a row of float4 (`canonical`), or the eight bytes that begin with an element (`Converter`). Out: binary32.
 """
 
-from __future__ import annotations
-
 from typing import assert_never
 
 from amaranth.hdl import C, Cat, Module, Mux, Signal, Value

@@ -4,8 +4,6 @@ In: 32-bit words of `hwgen.spec.columns`, the lower one of a descriptor first. O
 column, a cycle after its number. Nothing is computed between the memory and the unpacker.
 """
 
-from __future__ import annotations
-
 from amaranth.hdl import C, Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory

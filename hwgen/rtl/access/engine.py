@@ -4,8 +4,6 @@ In: what `hwgen.rtl.interfaces.access_engine` says. It places the parts and join
 with their queues, intake, unpacker. Timing and meaning are those of `docs/machine.md`, sections 4 and 5.
 """
 
-from __future__ import annotations
-
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import connect, flipped

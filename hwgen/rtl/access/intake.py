@@ -13,8 +13,6 @@ The last three are the UNPACK_STAGES stages of `hwgen.spec.cycles`: each holds o
 next stage is free.
 """
 
-from __future__ import annotations
-
 from amaranth.hdl import Array, C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out

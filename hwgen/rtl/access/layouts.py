@@ -1,7 +1,5 @@
 """What travels between the parts of the access engine: layouts, from the machine's configuration alone."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 from amaranth.hdl import C, Value

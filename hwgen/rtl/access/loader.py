@@ -5,8 +5,6 @@ which Strider's buffer, which line. Pages go round-robin to the Striders, so the
 they were filled: a count of the free ones is all that is kept of them. It does not look at what the pages hold.
 """
 
-from __future__ import annotations
-
 from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out

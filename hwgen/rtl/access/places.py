@@ -4,8 +4,6 @@ In: tuples that begin and end, halves that the engine released. Out: where the t
 full. It counts; when a round is handed over is for the unpacker to say.
 """
 
-from __future__ import annotations
-
 from amaranth.hdl import C, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out

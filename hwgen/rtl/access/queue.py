@@ -4,8 +4,6 @@ In: entries. Out: the oldest one. An entry can be taken in the cycle after it wa
 cycle after it was taken: there is no path from one side to the other within a cycle.
 """
 
-from __future__ import annotations
-
 from amaranth.hdl import C, Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory

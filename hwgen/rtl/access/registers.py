@@ -4,8 +4,6 @@ In: numbers of registers, a result, the host's constants. Out: their values. All
 cleared, one in a cycle, while the Strider has no page: they are 0 when one comes.
 """
 
-from __future__ import annotations
-
 from amaranth.hdl import C, Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory

@@ -17,8 +17,6 @@ A result is written in the cycle behind the last one, in which the next instruct
 can follow are there when a branch is decided, so that a taken one costs no more than another.
 """
 
-from __future__ import annotations
-
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory

@@ -5,8 +5,6 @@ choices as single bits. Doing this before the memory, once for all Striders, tak
 shortest cycle. A translated word has 36 bits, as many as a row of block RAM, so it takes no more memory either.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 from amaranth.hdl import C, Cat, Module, Signal, Value

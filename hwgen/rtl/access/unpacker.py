@@ -10,8 +10,6 @@ memory, rounds, pages that are done, the fault that ends an epoch. It works on o
                     beat and is handed over UNPACK_LATENCY later
 """
 
-from __future__ import annotations
-
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out

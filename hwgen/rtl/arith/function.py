@@ -1,4 +1,4 @@
-"""sigmoid, tanh, gaussian, exp and log: a datapath of table and polynomial, and the argument reductions wanted.
+"""Functions of a table and a polynomial: the datapath that they share, and the argument reductions wanted.
 
 In: an operand, which function, and a strobe. Out: the function's value, as many edges later as it has `stages`.
 A new operand may come in every cycle, as long as no two results fall in the same one: every shared stage is equally
@@ -6,11 +6,11 @@ far from the operand, or equally far from the result, for any two functions that
 
     reduction (1 to 6 edges)   where in the table: `reduce.py`
     table (6)                  c0 + (c1 + c2 t) t: `table.py`
-    product (2)                log: times m, plus e ln 2; tanh of a small argument: times it; the others wait
+    product (2)                what the reduction asks for: times m, plus n ln 2; the others wait
     packing (3)                `normalize.py`
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
@@ -18,24 +18,25 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.arith.normalize import EXPONENT_BITS, Normalize, Special
-from hwgen.rtl.arith.reduce import Exponential, Logarithm, Place, Product, Sigmoid, times_ln2
+from hwgen.rtl.arith.reduce import of_valid, reductions
 from hwgen.rtl.arith.table import VALUE_BITS, TablePolynomial
 from hwgen.rtl.delay import pipeline
 from hwgen.spec.numerics import layout
 from hwgen.spec.operations import Opcode, Unit
 
-FUNCTION_BITS = 3
 NARROW_BITS = 18
 LOW_BITS = 17
 LOG_BITS = 55
 
-
 FUNCTIONS = tuple(op for op in Opcode if op.unit is Unit.FUNCTION)
 """What a `FloatFunction` computes."""
 
+FUNCTION_BITS = (len([op for op in Opcode if op.special]) - 1).bit_length()
+"""Low bits of a special function's code, which tell it from the others."""
+
 
 class FloatFunction(wiring.Component):
-    """Any of sigmoid, tanh, gaussian, exp and log of a.
+    """Any function of a that has a `Unit.FUNCTION`.
 
     Parameters
     ----------
@@ -48,7 +49,7 @@ class FloatFunction(wiring.Component):
     ----------
     a : Signal(32), in
         Operand; counts with ``start``.
-    function : Signal(3), in
+    function : Signal(FUNCTION_BITS), in
         Low bits of the code of a function that the unit can do; counts with ``start``.
     start : Signal(1), in
         There is an operand in this cycle.
@@ -64,32 +65,36 @@ class FloatFunction(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         after = pipeline(m)
-        places, product, double, n_ln2 = self._reductions(m)
+        wanted = {f: self.start & (self.function == code(f)) for f in FUNCTIONS if f in self._functions}
+        places, n_ln2 = reductions(m, self.a, wanted)
+        products = [place.product for place in places if place.product is not None]
 
         # the table
-        rows = layout.SIGMOID_ROWS if self._functions <= {Opcode.SIGMOID} else layout.ROWS
-        m.submodules.table = table = TablePolynomial(rows=rows)
+        m.submodules.table = table = TablePolynomial(rows=max(place.rows for place in places))
         m.d.comb += [
-            table.row.eq(_of_valid([(place.valid, place.row) for place in places])),
-            table.t.eq(_of_valid([(place.valid, place.t) for place in places])),
-            table.complement.eq(_of_valid([(place.valid, place.complement) for place in places])),
+            table.row.eq(of_valid([(place.valid, place.row) for place in places])),
+            table.t.eq(of_valid([(place.valid, place.t) for place in places])),
+            table.complement.eq(of_valid([(place.valid, place.complement) for place in places])),
         ]
         y = table.y
-        special = after(_of_valid([(place.valid, place.special) for place in places]), 7)
-        minus = after(_of_valid([(place.valid, place.minus) for place in places]), 8)
+        special = after(of_valid([(place.valid, place.special) for place in places]), 7)
+        minus = after(of_valid([(place.valid, place.minus) for place in places]), 8)
         scales = [(place.valid, place.scale) for place in places if place.scale is not None]
 
         # the product
-        width, fraction_bits = (LOG_BITS, layout.LOG_FRACTION) if product else (VALUE_BITS, layout.C0_FRACTION)
+        width, fraction_bits = (LOG_BITS, layout.LOG_FRACTION) if products else (VALUE_BITS, layout.C0_FRACTION)
         exponent: Value = Const(127 + (width - 1 - fraction_bits) + 1, EXPONENT_BITS)
         # 2y - 1 of y from 1/2 to 1
-        value = Mux(after(double, 6), Cat(Const(0, 1), y[:-2], y[-1]), y) if double is not None else y
+        value = y
+        for place in places:
+            if place.double is not None:
+                value = Mux(after(place.double, 6), Cat(Const(0, 1), y[:-2], y[-1]), value)
         magnitude: Value = Cat(Const(0, fraction_bits - layout.C0_FRACTION), after(value))
-        if product:
-            factor = after(_of_valid([(p.valid, p.m) for p in product]), 6)
-            less = after(_of_valid([(p.valid, p.less) for p in product]), 7)
+        if products:
+            factor = after(of_valid([(p.valid, p.m) for p in products]), 6)
+            less = after(of_valid([(p.valid, p.less) for p in products]), 7)
             total = _log_sum(after, y=y, m=factor, n_ln2=after(n_ln2, 7), less=less, narrow=self._narrow)
-            magnitude = Mux(after(Cat(p.valid for p in product).any(), 7), total, magnitude)
+            magnitude = Mux(after(Cat(p.valid for p in products).any(), 7), total, magnitude)
         if scales:
             scale: Value = Const(0, EXPONENT_BITS)
             for valid, own in scales:
@@ -114,57 +119,10 @@ class FloatFunction(wiring.Component):
         ]
         return m
 
-    def _reductions(self, m: Module) -> tuple[list[Place], list[Product], Value | None, Value]:
-        """Where operands are in the table, what is multiplied, whether 2y - 1 is wanted, n * ln 2.
-
-        All of it as it is when the table is read.
-        """
-        wanted = {f: self.start & (self.function == code(f)) for f in FUNCTIONS if f in self._functions}
-        places: list[Place] = []
-        product: list[Product] = []
-        double: Value | None = None
-        log, exponential = None, None
-        multiples = []
-        if wanted.keys() & {Opcode.SIGMOID, Opcode.TANH}:
-            sigmoid = Sigmoid(m, self.a, wanted.get(Opcode.SIGMOID), wanted.get(Opcode.TANH))
-            places.append(sigmoid.place)
-            if Opcode.TANH in wanted:
-                product.append(sigmoid.product)
-                double = sigmoid.double
-        if wanted.keys() & {Opcode.EXP, Opcode.GAUSSIAN}:
-            exponential = Exponential(m, self.a, wanted.get(Opcode.EXP), wanted.get(Opcode.GAUSSIAN))
-            multiples.append(exponential.multiple)
-        if Opcode.LOG in wanted:
-            log = Logarithm(m, self.a, wanted[Opcode.LOG])
-            multiples.append(log.multiple)
-        n_ln2: Value = Const(0, 1)
-        if multiples:
-            after = pipeline(m)
-            n = after(_of_valid([(multiple.valid, multiple.n) for multiple in multiples]))
-            carry = after(_of_valid([(multiple.valid, multiple.carry) for multiple in multiples]))
-            n_ln2 = after(times_ln2(n, carry))
-            if exponential:
-                places.append(exponential.place(after(n + carry), n_ln2))
-        if log:
-            places.append(log.place)
-            product.append(log.product)
-        # of a product that nothing is added to; what is no product does not look at it
-        if Opcode.TANH in wanted:
-            n_ln2 = Mux(product[0].valid, 0, n_ln2)
-        return places, product, double, n_ln2
-
 
 def code(op: Opcode) -> int:
     """A special function on the control bus."""
     return op & (1 << FUNCTION_BITS) - 1
-
-
-def _of_valid(choices: Sequence[tuple[Value, Value]]) -> Value:
-    """The value of which the first member is true; of the last if none is."""
-    *others, (_, chosen) = choices
-    for valid, value in others:
-        chosen = Mux(valid, value, chosen)
-    return chosen
 
 
 def _log_sum(after: Callable[..., Signal], *, y: Value, m: Value, n_ln2: Value, less: Value, narrow: bool) -> Value:

@@ -4,21 +4,34 @@ In: an operand and whether it is there. Out, some edges later: where the table i
 the table need. Each family of functions has its own reduction; they meet at the table.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 
 from hwgen.rtl.arith.normalize import Special
 from hwgen.rtl.delay import pipeline
 from hwgen.spec.numerics import layout
+from hwgen.spec.operations import Opcode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """That m * y is wanted, 24 bits of m; subtracted from n * ln 2 if ``less``, and nothing but it if ``alone``."""
+
+    valid: Value
+    m: Value
+    less: Value = field(default_factory=lambda: Const(0, 1))
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """What a reduction hands to the table, all of it in one cycle.
 
-    ``special`` is what the result will be in any case; ``minus`` the result's sign; ``complement`` asks for 1 - y;
-    ``scale`` is the power of two that the value is multiplied by (10 bits), or None where it is always 0.
+    ``special`` is what the result will be in any case; ``minus`` the result's sign; ``complement`` asks for 1 - y,
+    ``double`` for 2y - 1; ``scale`` is the power of two that the value is multiplied by (10 bits), or None where it is
+    always 0. Rows are below ``rows``.
     """
 
     valid: Value
@@ -26,17 +39,11 @@ class Place:
     t: Value
     special: Value
     minus: Value
-    complement: Value
+    complement: Value = field(default_factory=lambda: Const(0, 1))
+    double: Value | None = None
     scale: Value | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Product:
-    """That m * y is wanted, 24 bits of m; subtracted from n * ln 2 if ``less``."""
-
-    valid: Value
-    m: Value
-    less: Value
+    product: Product | None = None
+    rows: int = layout.SHARED_ROWS
 
 
 LN2_BITS = 39
@@ -65,7 +72,7 @@ class Sigmoid:
     """sigmoid of a, and of 2a for tanh: one edge. |a| below 4 in steps of 2**-23, above by its own significand.
 
     tanh's first rows hold tanh(x) / x, which is multiplied by |a|: its ``product``. From other rows 2y - 1 is wanted,
-    which ``double`` says. Both come with ``place``.
+    which ``double`` says.
     """
 
     def __init__(self, module: Module, a: Signal, sigmoid: Value | None, tanh: Value | None) -> None:
@@ -98,11 +105,13 @@ class Sigmoid:
             Mux(four, Cat(Const(0, 1), fraction, Const(0b10, 2)), Cat(fraction, ~eight, Const(0b11, 2))),
         )
         row: Value = Cat(position[layout.T_BITS :], Const(0, 1))
+        double: Value | None = None
         scale: Value | None = None
+        product: Product | None = None
         if tanh is not None:
             ratio = is_tanh & (row[4:] < len(layout.TANH_ROWS))
-            self.double = is_tanh & ~ratio
-            self.product = Product(valid=ratio, m=Cat(fraction, Const(1, 1)), less=Const(0, 1))
+            double = is_tanh & ~ratio
+            product = Product(valid=ratio, m=Cat(fraction, Const(1, 1)), alone=True)
             upper = Array(first >> 4 for first in layout.TANH_ROWS)[row[4:6]]
             row = Cat(row[:4], Mux(ratio, upper, row[4:]))
             # the significand times a ratio of 25 bits is in 2**-48, of which the last place is cut off
@@ -114,7 +123,10 @@ class Sigmoid:
             special=special,
             minus=sign & is_tanh,
             complement=sign & ~is_tanh,
+            double=double,
             scale=scale,
+            product=product,
+            rows=layout.SIGMOID_ROWS if tanh is None else layout.SHARED_ROWS,
         )
 
 
@@ -174,7 +186,6 @@ class Exponential:
             t=_position(r[6:24]),
             special=self._special,
             minus=Const(0, 1),
-            complement=Const(0, 1),
             scale=((n ^ self._minus.replicate(10)) + self._minus)[:10],
         )
 
@@ -182,7 +193,7 @@ class Exponential:
 class Logarithm:
     """log: e * ln 2 + m * (log(1 + m) / m), of which the table holds the quotient.
 
-    ``multiple`` says what e is. Two edges after the operand there are ``place`` and ``product``.
+    ``multiple`` says what e is. Two edges after the operand there is ``place``.
     """
 
     def __init__(self, module: Module, a: Signal, valid: Value) -> None:
@@ -200,12 +211,83 @@ class Logarithm:
         minus = below & (~zero | halved)
         m = after(Mux(halved, Cat(fraction, Const(1, 1)), Cat(Const(0, 1), fraction)[:24]))
         magnitude = ((m[:23] ^ m[23].replicate(23)) + m[23])[:23]
-        self.product = Product(valid=after(valid, 2), m=magnitude, less=after(~zero & (below ^ halved)))
+        product = Product(valid=after(valid, 2), m=magnitude, less=after(~zero & (below ^ halved)))
         self.place = Place(
             valid=after(valid, 2),
             row=Cat(m[17:23], ~m[23], Const(0b11, 2)),
             t=_position(Cat(Const(0, 1), m[:17])),
             special=after(special, 2),
             minus=after(minus),
-            complement=Const(0, 1),
+            product=product,
         )
+
+
+class HalfTurns:
+    """sinpi: |a| modulo 2 in 2**-25, folded to [0, 1/2], and the row's ratio times it: three edges.
+
+    What is below 1/2 may have places beyond those: there the ratio is multiplied by |a| itself.
+    """
+
+    def __init__(self, module: Module, a: Signal, valid: Value) -> None:
+        after = pipeline(module)
+        exponent = a[23:31]
+        # a zero's hidden bit is shifted out, as are whole turns: beyond 2**24 there is nothing else
+        amount = after(_within_63((150 - exponent)[:8]))
+        turned = after((Cat(Const(0, 25), after(a[:23]), Const(1, 1)) >> amount)[:26])
+        upper = turned[24]
+        folded = after(((turned[:25] ^ upper.replicate(25)) + upper)[:25])
+        small, exponent, fraction = after(exponent < 126, 3), after(exponent, 3), after(a[:23], 3)
+        quarter = after(turned[24] & ~turned[:24].any())
+        zero = Mux(small, exponent == 0, ~after(turned[:25].any()))
+        special = Mux(zero, Special.ZERO, Mux(quarter, Special.ONE, Special.NONE))
+        self.place = Place(
+            valid=after(valid, 3),
+            row=Cat(folded[layout.T_BITS : 24], Const(layout.SINPI_BASE >> 6, 4)),
+            t=_position(folded[: layout.T_BITS]),
+            special=Mux(exponent == 255, Special.NAN, special),
+            minus=after(a[31], 3) ^ (after(turned[25]) & ~zero),
+            # in 2**-24 of rows that have a quarter
+            scale=Mux(small, (exponent + (1024 - 124))[:10], 2),
+            product=Product(valid=after(valid, 3), m=Mux(small, Cat(fraction, Const(1, 1)), folded[1:25]), alone=True),
+            rows=layout.ROWS,
+        )
+
+
+def reductions(module: Module, a: Signal, wanted: Mapping[Opcode, Value]) -> tuple[list[Place], Value]:
+    """Of those functions whose operand's strobe is given: where they are in the table, and n * ln 2 beside them."""
+    places: list[Place] = []
+    log, exponential = None, None
+    multiples = []
+    if wanted.keys() & {Opcode.SIGMOID, Opcode.TANH}:
+        places.append(Sigmoid(module, a, wanted.get(Opcode.SIGMOID), wanted.get(Opcode.TANH)).place)
+    if wanted.keys() & {Opcode.EXP, Opcode.GAUSSIAN}:
+        exponential = Exponential(module, a, wanted.get(Opcode.EXP), wanted.get(Opcode.GAUSSIAN))
+        multiples.append(exponential.multiple)
+    if Opcode.LOG in wanted:
+        log = Logarithm(module, a, wanted[Opcode.LOG])
+        multiples.append(log.multiple)
+    n_ln2: Value = Const(0, 1)
+    if multiples:
+        after = pipeline(module)
+        n = after(of_valid([(multiple.valid, multiple.n) for multiple in multiples]))
+        carry = after(of_valid([(multiple.valid, multiple.carry) for multiple in multiples]))
+        n_ln2 = after(times_ln2(n, carry))
+        if exponential:
+            places.append(exponential.place(after(n + carry), n_ln2))
+    if log:
+        places.append(log.place)
+    if Opcode.SINPI in wanted:
+        places.append(HalfTurns(module, a, wanted[Opcode.SINPI]).place)
+    # what is no product does not look at it
+    for place in places:
+        if place.product is not None and place.product.alone:
+            n_ln2 = Mux(place.product.valid, 0, n_ln2)
+    return places, n_ln2
+
+
+def of_valid(choices: Sequence[tuple[Value, Value]]) -> Value:
+    """The value of which the first member is true; of the last if none is."""
+    *others, (_, chosen) = choices
+    for valid, value in others:
+        chosen = Mux(valid, value, chosen)
+    return chosen

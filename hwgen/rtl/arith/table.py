@@ -14,7 +14,6 @@ from amaranth.lib.wiring import In, Out
 from hwgen.rtl.delay import pipeline
 from hwgen.spec.numerics import coefficients, layout
 
-ROW_BITS = (layout.ROWS - 1).bit_length()
 VALUE_BITS = layout.C0_FRACTION + 1
 
 
@@ -28,7 +27,8 @@ class TablePolynomial(wiring.Component):
 
     Attributes
     ----------
-    row : Signal(9), in
+    row : Signal, in
+        9 bits, or as many as the rows need.
     t : Signal(signed(18)), in
     complement : Signal(1), in
         Ask for 1 - y.
@@ -40,8 +40,9 @@ class TablePolynomial(wiring.Component):
 
     def __init__(self, *, rows: int = layout.ROWS) -> None:
         self._rows = rows
+        row_bits = (max(rows, layout.SHARED_ROWS) - 1).bit_length()
         super().__init__(
-            {"row": In(ROW_BITS), "t": In(signed(layout.T_BITS)), "complement": In(1), "y": Out(VALUE_BITS)}
+            {"row": In(row_bits), "t": In(signed(layout.T_BITS)), "complement": In(1), "y": Out(VALUE_BITS)}
         )
 
     def elaborate(self, platform: Any) -> Module:

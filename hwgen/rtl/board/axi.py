@@ -3,8 +3,6 @@
 In: widths. Out: signatures. No logic. Write channels of the page bus do not exist: a board reads pages and writes none.
 """
 
-from __future__ import annotations
-
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 

@@ -4,8 +4,6 @@ In: a `MachineConfig`. Out: one module with two buses, an interrupt, one clock a
 in the machine. What the buses mean is in `hwgen.spec.board`.
 """
 
-from __future__ import annotations
-
 from amaranth.hdl import Module, Mux
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out

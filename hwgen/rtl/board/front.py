@@ -4,8 +4,6 @@ In: accesses to words of the address map. Out: settings and commands, accesses t
 which the training loop leaves it free. What would disturb a training that runs is refused.
 """
 
-from __future__ import annotations
-
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory

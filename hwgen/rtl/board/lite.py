@@ -4,8 +4,6 @@ In: the bus. Out: accesses to 32-bit words, held until they are done. It knows n
 is refused here, since no register can be written in parts.
 """
 
-from __future__ import annotations
-
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out

@@ -9,8 +9,6 @@ received whatever happens; `drop` says that nobody wants it any more. Beats that
 forgotten: they answer what a board asked for that has been reset alone since.
 """
 
-from __future__ import annotations
-
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out

@@ -4,8 +4,6 @@ In: a command, the settings of a training. Out: accesses to the machine's regist
 training ended. It reads the rule's convergence test where the compiler put it; it computes nothing.
 """
 
-from __future__ import annotations
-
 from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out

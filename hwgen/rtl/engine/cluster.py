@@ -4,8 +4,6 @@ In: the thread's control bus, which is registered once more here. Out: the lanes
 clusters. What a row means is known; what a tuple or a section is, is not.
 """
 
-from __future__ import annotations
-
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out

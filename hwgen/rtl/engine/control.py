@@ -15,8 +15,6 @@ sent so that it leaves the cluster's register in the stage in which it is used:
 The index file, where there is one, adds to addresses between a thread's and its clusters' registers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from amaranth.hdl import Mux, Value

@@ -4,8 +4,6 @@ In: rounds and rows of tuples from the access engine, the host's accesses. Out: 
 stays in the scratchpads until the host reads it.
 """
 
-from __future__ import annotations
-
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out

@@ -4,8 +4,6 @@ In: the number, in the cycles after an instruction SETX issued, and which entry 
 whether the number names a row at all. It does not know which memory is addressed, nor by whom.
 """
 
-from __future__ import annotations
-
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out

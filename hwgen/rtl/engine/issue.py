@@ -4,8 +4,6 @@ In: the start of a section. Out: one row after the other, in the cycles that `do
 interlocks here; what a row does to a lane is decoded in `sequencer.py`.
 """
 
-from __future__ import annotations
-
 from amaranth.hdl import Array, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out

@@ -4,8 +4,6 @@ In: what the cluster decoded for its lanes, words of tuples, words of other lane
 kept twice, since two operands are read in one cycle and block RAM has one port for that. Stages as in `control.py`.
 """
 
-from __future__ import annotations
-
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out

@@ -5,8 +5,6 @@ order of `docs/machine.md`, section 3. What follows a section is worked out whil
 is shorter. It knows nothing of instructions.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 from amaranth.hdl import Cat, Const, Module, Mux, ResetInserter, Signal, Value

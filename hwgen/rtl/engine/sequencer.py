@@ -5,8 +5,6 @@ fields in the cycle in which it must leave (`control.py`). While no epoch runs, 
 take the same way. It holds no data of tuples or models.
 """
 
-from __future__ import annotations
-
 from amaranth.hdl import Array, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out

@@ -1,11 +1,9 @@
-"""The special function unit of a cluster: one unit for four functions, one for quotients and roots; of both only what
+"""The special function unit of a cluster: one unit for functions, one for quotients and roots; of both only what
 the machine's configuration asks for.
 
 In: the operands of one lane and which function. Out: the result, in the cycle that `hwgen.spec.timing` gives. It does
 not know where operands come from, nor who takes the result.
 """
-
-from __future__ import annotations
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 from amaranth.lib import wiring

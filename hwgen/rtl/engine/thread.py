@@ -4,8 +4,6 @@ In: the sequencer's control bus, which is registered here, and rows of tuples. O
 threads. It knows which tuples of the round are its own.
 """
 
-from __future__ import annotations
-
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out

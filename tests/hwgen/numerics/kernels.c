@@ -35,11 +35,6 @@ UNARY(canonical)
 UNARY(neg)
 UNARY(abs)
 UNARY(sqrt)
-UNARY(sigmoid)
-UNARY(tanh)
-UNARY(exp)
-UNARY(gaussian)
-UNARY(log)
 BINARY(add)
 BINARY(sub)
 BINARY(mul)
@@ -96,11 +91,8 @@ static double ulp_of(double y)
         return worst;                                                                          \
     }
 
-SWEEP(sigmoid, 1 / (1 + exp(-x)), 1)
-SWEEP(tanh, tanh(x), 0)
-SWEEP(exp, exp(x), 0)
-SWEEP(gaussian, exp(-x * x), 0)
-SWEEP(log, log(x), 0)
+#define FUNCTION(name, exact, absolute) UNARY(name) SWEEP(name, exact, absolute)
+FUNCTIONS /* a line of FUNCTION for each of tests/oracles/functions.py */
 
 /*
  * How many of every stride-th bit patterns have another root, or as an integer another binary32, than the value in double

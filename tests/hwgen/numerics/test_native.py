@@ -13,10 +13,10 @@ from hwgen.spec import numerics
 from hwgen.spec.columns import ColumnType
 from hwgen.spec.operations import Opcode, Unit
 from tests.hwgen import vectors
+from tests.oracles.functions import FUNCTIONS
 
 HEADERS = Path(numerics.__file__).parent / "native"
 FLAGS = ["-std=gnu11", "-ffp-contract=off", "-fno-math-errno", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
-FUNCTIONS = [op.name.lower() for op in Opcode if op.unit is Unit.FUNCTION]
 VARIANTS = {
     "scalar": ["-O1"],
     "portable": ["-O3", "-DDN_PORTABLE"],
@@ -32,9 +32,6 @@ BINARY = {name: getattr(numerics, name) for name in ("add", "sub", "mul", "div",
     "max": numerics.maximum,
     "min": numerics.minimum,
 }
-# the bounds that docs/arithmetic.md states
-ERRORS = {"sigmoid": 2.0**-23, "tanh": 3.3, "exp": 2.0, "gaussian": 2.0, "log": 2.0}
-
 Pointer = ctypes.c_void_p
 
 
@@ -54,7 +51,14 @@ def native(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     library = tmp_path_factory.mktemp("native") / f"{request.param}.so"
     source = Path(__file__).with_name("kernels.c")
     conversions = " ".join(f"CONVERSION({kind.convert.__name__}, {kind.c_type})" for kind in ColumnType)
-    flags = [*FLAGS, *VARIANTS[request.param], f"-I{HEADERS}", f"-DCONVERSIONS={conversions}"]
+    functions = " ".join(f"FUNCTION({name}, {f.meaning}, {f.absolute:d})" for name, f in FUNCTIONS.items())
+    flags = [
+        *FLAGS,
+        *VARIANTS[request.param],
+        f"-I{HEADERS}",
+        f"-DCONVERSIONS={conversions}",
+        f"-DFUNCTIONS={functions}",
+    ]
     command = [compiler, *flags, source, "-o", library, "-lm"]
     subprocess.run(command, check=True)
     return ctypes.CDLL(str(library))
@@ -109,7 +113,11 @@ def test_conversions(native: ctypes.CDLL, kind: ColumnType) -> None:
     vectors.same_bits(out, kind.convert(column))
 
 
-@pytest.mark.parametrize("name", ERRORS)
+def test_every_function_has_a_row() -> None:
+    assert FUNCTIONS.keys() == {op.name.lower() for op in Opcode if op.unit is Unit.FUNCTION}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_error_bound(native: ctypes.CDLL, name: str) -> None:
     """Every stride-th input; a stride of 1 (DANA_TEST_SCALE=4001) is all of them."""
     stride = max(1, round(4001 / vectors.scaled(1)))
@@ -119,4 +127,4 @@ def test_error_bound(native: ctypes.CDLL, name: str) -> None:
     worst = sweep(ctypes.c_uint64(0), ctypes.c_uint64(stride), ctypes.byref(wrong))
     assert wrong.value == 0
     # a bound that is far from what is reached would say nothing
-    assert ERRORS[name] / 2 < worst <= ERRORS[name]
+    assert FUNCTIONS[name].error / 2 < worst <= FUNCTIONS[name].error

@@ -249,6 +249,24 @@ static inline float dn_tanh(float x)
     return dn_unless_nan(x, bits | (dn_bits(x) & DN_SIGN));
 }
 
+/* sin(pi x), within 4 ulp: of |x| modulo 2, folded to [0, 1/2], times a ratio; below 1/2 of x itself, exactly. */
+static inline float dn_sinpi(float x)
+{
+    int32_t exponent = dn_exponent(x), small = exponent < 126;
+    uint32_t significand = dn_significand(x);
+    uint32_t place = significand << dn_clamp(exponent - 125) >> dn_clamp(125 - exponent);
+    uint32_t folded = ((place ^ (0u - (place >> 24 & 1))) + (place >> 24 & 1)) & 0x1ffffff;
+    int32_t zero = (int32_t)dn_select(small, exponent == 0, folded == 0);
+    int32_t y = dn_polynomial(DN_SINPI_BASE + (folded >> 18 & 63), (int32_t)(folded & 0x3ffff) - 0x20000);
+    uint32_t m = dn_select(small, significand, folded >> 1);
+    int64_t product = (int64_t)m * (y >> (DN_C0_FRACTION - DN_RATIO_FRACTION)) >> 1;
+    uint32_t scale = dn_select(small, (uint32_t)(exponent - 124), 2);
+    uint32_t bits = dn_bits((float)product) + (scale - DN_LOG_FRACTION) * DN_HIDDEN;
+    bits = dn_select(folded == 1 << 24, 127 * DN_HIDDEN, bits);
+    bits = dn_select(zero, 0, bits) | ((dn_bits(x) ^ (place << 6 & (0u - (uint32_t)!zero))) & DN_SIGN);
+    return dn_unless_nan(x, dn_select(exponent == 255, DN_QUIET_NAN, bits));
+}
+
 /* Bits of exp(±magnitude): `coarse` has it in 2**-8, `low` its lowest 32 bits in 2**-31; `flip` is -1 for the minus. */
 static inline uint32_t dn_exp_bits(uint32_t coarse, uint32_t low, int32_t flip)
 {
