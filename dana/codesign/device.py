@@ -1,18 +1,19 @@
 """A sensible machine that a device holds, where the user names a device and no machine.
 
 In: a bound rule, the table's columns, a device. Out: a Bundle for the machine of `dana.codesign.default` at the
-device's clock and link; where that is too large, for its units with smaller memories, or else for the best machine of
-the device. Unlike the search it takes the first that fits.
+device's clock and link; where that is too large, with smaller memories, halved in turns, or as many units in fewer
+threads; else for the best machine of the device, which takes longer to find.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
 from dana.codesign.area import area_of
 from dana.codesign.default import default_bundle
-from dana.codesign.search import explore, link_bytes
+from dana.codesign.search import SMALLEST_MEMORY, explore, link_bytes
 from dana.compiler.binding.columns import Binding
 from dana.errors import UsageError
 from dana.storage.schema import TableSchema
@@ -21,6 +22,8 @@ from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 
 RESOURCES = ("luts", "flipflops", "dsps", "block_rams")
+DEPTHS = ("tuple_depth", "scratch_depth")
+"""Memories that a machine may have less of: rounds are shorter then."""
 
 
 def holds(device: Device, config: MachineConfig) -> bool:
@@ -55,15 +58,27 @@ def bundle_for(
     link = min(link_bytes(device), 8 * LANES_PER_CLUSTER)
     asked = {"clock_hz": device.clock_hz, "link_bytes": link, **design}
     bundle = default_bundle(binding, schema, max_tuples=max_tuples, design=asked, notes=notes)
+    smaller = {**asked, "threads": bundle.config.threads, "clusters": bundle.config.clusters}
+    while not holds(device, bundle.config):
+        depths = {name: getattr(bundle.config, name) for name in DEPTHS if name not in design}
+        name = max(depths, key=lambda one: depths[one], default="")
+        try:
+            if not name or depths[name] <= SMALLEST_MEMORY:
+                break
+            smaller[name] = depths[name] // 2
+            bundle = default_bundle(binding, schema, max_tuples=max_tuples, design=smaller, notes=notes)
+        except UsageError:
+            break  # that holds the rule no longer
     if holds(device, bundle.config):
         return bundle
-    units = {"threads": bundle.config.threads, "clusters": bundle.config.clusters}
-
-    def best(fixed: Mapping[str, int]) -> Bundle:
-        found = explore(binding, schema, device, max_tuples=max_tuples, page_size=page_size, design=fixed)
-        return default_bundle(binding, schema, max_tuples=max_tuples, design={**asked, **found.overrides}, notes=notes)
-
-    try:
-        return best({**design, **units})
-    except UsageError:
-        return best(design)
+    # fewer threads hold fewer copies of the models
+    threads = bundle.config.threads if "threads" not in design and "clusters" not in design else 1
+    while threads > 1:
+        threads //= 2
+        ways = {"threads": threads, "clusters": bundle.config.units // threads // LANES_PER_CLUSTER}
+        with contextlib.suppress(UsageError):
+            other = default_bundle(binding, schema, max_tuples=max_tuples, design={**asked, **ways}, notes=notes)
+            if holds(device, other.config):
+                return other
+    found = explore(binding, schema, device, max_tuples=max_tuples, page_size=page_size, design=design)
+    return default_bundle(binding, schema, max_tuples=max_tuples, design={**asked, **found.overrides}, notes=notes)
