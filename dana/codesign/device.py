@@ -1,8 +1,8 @@
 """A sensible machine that a device holds, where the user names a device and no machine.
 
 In: a bound rule, the table's columns, a device. Out: a Bundle for the machine of `dana.codesign.default` at the
-device's clock and link; where that is too large, with smaller memories, halved in turns, or as many units in fewer
-threads; else for the best machine of the device, which takes longer to find.
+device's clock and link; where that is too large, as many units in fewer threads and with smaller
+memories; else for the best machine of the device, which takes longer to find.
 """
 
 from __future__ import annotations
@@ -58,27 +58,21 @@ def bundle_for(
     link = min(link_bytes(device), 8 * LANES_PER_CLUSTER)
     asked = {"clock_hz": device.clock_hz, "link_bytes": link, **design}
     bundle = default_bundle(binding, schema, max_tuples=max_tuples, design=asked, notes=notes)
-    smaller = {**asked, "threads": bundle.config.threads, "clusters": bundle.config.clusters}
-    while not holds(device, bundle.config):
-        depths = {name: getattr(bundle.config, name) for name in DEPTHS if name not in design}
-        name = max(depths, key=lambda one: depths[one], default="")
-        try:
-            if not name or depths[name] <= SMALLEST_MEMORY:
-                break
-            smaller[name] = depths[name] // 2
-            bundle = default_bundle(binding, schema, max_tuples=max_tuples, design=smaller, notes=notes)
-        except UsageError:
-            break  # that holds the rule no longer
     if holds(device, bundle.config):
         return bundle
-    # fewer threads hold fewer copies of the models
-    threads = bundle.config.threads if "threads" not in design and "clusters" not in design else 1
-    while threads > 1:
+    units, threads = bundle.config.units, bundle.config.threads
+    # fewer threads hold fewer copies of the models, and smaller memories mean shorter rounds
+    while threads > 1 and not design.keys() & {"threads", "clusters", *DEPTHS}:
         threads //= 2
-        ways = {"threads": threads, "clusters": bundle.config.units // threads // LANES_PER_CLUSTER}
-        with contextlib.suppress(UsageError):
-            other = default_bundle(binding, schema, max_tuples=max_tuples, design={**asked, **ways}, notes=notes)
-            if holds(device, other.config):
-                return other
+        smaller = {**asked, "threads": threads, "clusters": units // threads // LANES_PER_CLUSTER}
+        with contextlib.suppress(UsageError):  # that holds the rule no longer
+            while True:
+                other = default_bundle(binding, schema, max_tuples=max_tuples, design=smaller, notes=notes)
+                if holds(device, other.config):
+                    return other
+                name = max(DEPTHS, key=lambda one: getattr(other.config, one))
+                if getattr(other.config, name) <= SMALLEST_MEMORY:
+                    break
+                smaller[name] = getattr(other.config, name) // 2
     found = explore(binding, schema, device, max_tuples=max_tuples, page_size=page_size, design=design)
     return default_bundle(binding, schema, max_tuples=max_tuples, design={**asked, **found.overrides}, notes=notes)
