@@ -1,18 +1,19 @@
 """A sensible machine that a device holds, where the user names a device and no machine.
 
 In: a bound rule, the table's columns, a device. Out: a Bundle for the machine of `dana.codesign.default` at the
-device's clock and link; where that is too large, for its units with smaller memories, or else for the best machine of
-the device. Unlike the search it takes the first that fits.
+device's clock and link; where that is too large, as many units in fewer threads and with smaller
+memories; else for the best machine of the device, which takes longer to find.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
 from dana.codesign.area import area_of
 from dana.codesign.default import default_bundle
-from dana.codesign.search import explore, link_bytes
+from dana.codesign.search import SMALLEST_MEMORY, explore, link_bytes
 from dana.compiler.binding.columns import Binding
 from dana.errors import UsageError
 from dana.storage.schema import TableSchema
@@ -21,6 +22,8 @@ from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 
 RESOURCES = ("luts", "flipflops", "dsps", "block_rams")
+DEPTHS = ("tuple_depth", "scratch_depth")
+"""Memories that a machine may have less of: rounds are shorter then."""
 
 
 def holds(device: Device, config: MachineConfig) -> bool:
@@ -57,13 +60,19 @@ def bundle_for(
     bundle = default_bundle(binding, schema, max_tuples=max_tuples, design=asked, notes=notes)
     if holds(device, bundle.config):
         return bundle
-    units = {"threads": bundle.config.threads, "clusters": bundle.config.clusters}
-
-    def best(fixed: Mapping[str, int]) -> Bundle:
-        found = explore(binding, schema, device, max_tuples=max_tuples, page_size=page_size, design=fixed)
-        return default_bundle(binding, schema, max_tuples=max_tuples, design={**asked, **found.overrides}, notes=notes)
-
-    try:
-        return best({**design, **units})
-    except UsageError:
-        return best(design)
+    units, threads = bundle.config.units, bundle.config.threads
+    # fewer threads hold fewer copies of the models, and smaller memories mean shorter rounds
+    while threads > 1 and not design.keys() & {"threads", "clusters", *DEPTHS}:
+        threads //= 2
+        smaller = {**asked, "threads": threads, "clusters": units // threads // LANES_PER_CLUSTER}
+        with contextlib.suppress(UsageError):  # that holds the rule no longer
+            while True:
+                other = default_bundle(binding, schema, max_tuples=max_tuples, design=smaller, notes=notes)
+                if holds(device, other.config):
+                    return other
+                name = max(DEPTHS, key=lambda one: getattr(other.config, one))
+                if getattr(other.config, name) <= SMALLEST_MEMORY:
+                    break
+                smaller[name] = getattr(other.config, name) // 2
+    found = explore(binding, schema, device, max_tuples=max_tuples, page_size=page_size, design=design)
+    return default_bundle(binding, schema, max_tuples=max_tuples, design={**asked, **found.overrides}, notes=notes)
