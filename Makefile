@@ -9,7 +9,7 @@ STAMPS := .stamps
 NATIVE := $(shell find dana hwgen -name '*.c' -o -name '*.cpp' -o -name '*.h' -o -name '*.inc')
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test bench bench-quick lint clean all install installcheck
+.PHONY: help demo test bench bench-quick headers lint clean all install installcheck
 
 help:
 	@echo 'make demo   train a table in a real PostgreSQL, on the simulator and on the generated hardware'
@@ -21,10 +21,14 @@ help:
 demo: $(STAMPS)/demo
 	$(BIN)/dana demo
 
-# hundreds of processes import what the first of them compiles, whatever the caller's environment says
-test: lint $(STAMPS)/icarus
-	$(MAKE) -C pg_extension check-headers PYTHON=$(CURDIR)/$(BIN)/python
+# The extension is compiled for five versions while pip unpacks packages and mypy runs, which use one core each.
+# Hundreds of processes import what the first of them compiles, whatever the caller's environment says.
+test: $(STAMPS)/icarus
+	$(MAKE) --jobs 2 --output-sync=target lint headers
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+headers: $(STAMPS)/venv
+	$(MAKE) -C pg_extension check-headers PYTHON=$(CURDIR)/$(BIN)/python
 
 bench: $(STAMPS)/test
 	$(BIN)/python -m bench

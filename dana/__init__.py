@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dana import language
 from dana.language import *
+from dana.language import Batch as Batch  # mypy finds it with its name alone
 
 if TYPE_CHECKING:
     from dana import functions as functions

@@ -1,4 +1,4 @@
-"""Functions of values, in rule text: classes as vectors, columns of one scale.
+"""Functions of values, in rule text: classes as vectors, one scale of columns or in a batch, values left out at random.
 
 Comes in: values of a rule. Goes out: values. A rule imports these functions as it would in Python::
 
@@ -18,6 +18,15 @@ def one_hot(number: dana.Number, count: dana.Dim) -> dana.Value:
     return dana.arange(count) == number
 
 
+def dropout(value: dana.Value, rate: dana.Number = 0.5) -> dana.Value:
+    """A value of which each element is 0 with a probability of `rate` while the rule trains, others in each row.
+
+    What stays is divided by 1 - rate, so that predictions, and the loss of rows left out, take the value as it is.
+    """
+    kept = (dana.random(value) >= rate) * (1 / (1 - rate))
+    return dana.where(dana.training, value * kept, value)
+
+
 def standardized(value: dana.Value) -> dana.Value:
     """An input with mean 0 and deviation 1 in every column of the table that the rule is trained on.
 
@@ -27,3 +36,29 @@ def standardized(value: dana.Value) -> dana.Value:
     mean = dana.state(value, init=dana.column_mean(value))
     scale = dana.state(value, init=dana.column_scale(value))
     return (value - mean) * scale
+
+
+def batch_norm(
+    rule: dana.Algo,
+    value: dana.Value,
+    batch: dana.Batch,
+    scale: dana.Number = 1,
+    shift: dana.Number = 0,
+    keep: dana.Number = 0.9,
+    epsilon: dana.Number = 1e-5,
+) -> dana.Value:
+    """A value with mean 0 and deviation 1 in each batch, times `scale`, plus `shift` (Ioffe and Szegedy 2015).
+
+    Predictions use means and variances that run over the batches, of which each keeps a share: states, which belong to
+    the model. `scale` and `shift` are models where they are learnt.
+    """
+    mean = rule.merge(value, batch, "mean")
+    centred = value - mean
+    variance = rule.merge(centred * centred, batch, "mean")
+    running_mean = dana.state(value)
+    running_variance = dana.state(value, init=1)
+    dana.setState(running_mean, keep * running_mean + (1 - keep) * mean)
+    dana.setState(running_variance, keep * running_variance + (1 - keep) * variance)
+    middle = dana.where(dana.training, mean, running_mean)
+    width = dana.where(dana.training, variance, running_variance)
+    return (value - middle) / dana.sqrt(width + epsilon) * scale + shift

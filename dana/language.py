@@ -65,6 +65,16 @@ class Value:
             """Elements, counted from 0, or from the end below 0; a model's row may be chosen by a scalar input."""
 
 
+class Given(Value):
+    """A value that a rule finds without declaring it."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __repr__(self) -> str:
+        return f"dana.{self.__name__}"
+
+
 class Dim:
     """The extent of an axis, bound to the table at train time; exists in rule text only.
 
@@ -126,6 +136,7 @@ class AllTuples:
 
 
 Number = Value | float
+Batch = int | Value | AllTuples
 Operand = Number | Dim | Sequence["Operand"]
 Place = Value | Dim | int | slice
 MergeOp = Literal["+", "*", "max", "min", "mean"]
@@ -138,7 +149,7 @@ class Algo:
 
     if TYPE_CHECKING:
 
-        def merge(self, value: Operand, batch: int | Value | AllTuples, op: MergeOp) -> Value:
+        def merge(self, value: Operand, batch: Batch, op: MergeOp) -> Value:
             """Join a value of each tuple over a batch, by sum, product, maximum, minimum or mean.
 
             What feeds it is computed per tuple, on the models as they stood before the batch; what follows it once per
@@ -148,7 +159,7 @@ class Algo:
         def minimize(
             self,
             optimizer: Optimizer,
-            batch: int | Value | AllTuples = 64,
+            batch: Batch = 64,
             models: Value | Sequence[Value] = ...,
             **options: Operand,
         ) -> None:
@@ -325,6 +336,14 @@ def arange(count: Dim | int) -> Value:
     _refuse("arange")
 
 
+def random(shape: Shape | Value = (), seed: int = 0) -> Value:
+    """Random numbers from 0 to just below 1, others in each row and epoch: ``dana.random([n])``, ``dana.random(h)``.
+
+    A value's shape may stand for its extents. The same numbers on every machine; others for each call and seed.
+    """
+    _refuse("random")
+
+
 def uniform(low: float, high: float, seed: int = 0) -> Start:
     """Start a model with numbers from low to high: ``dana.model([n], init=dana.uniform(-0.1, 0.1))``."""
     _refuse("uniform")
@@ -351,6 +370,15 @@ def column_scale(value: Value) -> Start:
 
 
 all = AllTuples()
+
+training = Given("training")
+"""1 while a rule trains, 0 in what it predicts: ``dana.where(dana.training, a, b)`` is a while it trains, b later."""
+epoch = Given("epoch")
+"""The number of the epoch, 0 in the first; a warm start counts on."""
+batch = Given("batch")
+"""The number of the batch in its epoch, 0 in the first."""
+rows = Given("rows")
+"""How many rows the training has."""
 
 
 def rule(function: Callable[[], object]) -> TrainableRule:
@@ -464,12 +492,14 @@ __all__ = [
     "arange",
     "argmax",
     "argmin",
+    "batch",
     "ceil",
     "column_deviation",
     "column_mean",
     "column_scale",
     "concat",
     "dim",
+    "epoch",
     "exp",
     "expand",
     "floor",
@@ -487,7 +517,9 @@ __all__ = [
     "normal",
     "output",
     "pi",
+    "random",
     "round",
+    "rows",
     "rule",
     "setState",
     "sigma",
@@ -498,6 +530,7 @@ __all__ = [
     "state",
     "stop_gradient",
     "tanh",
+    "training",
     "transpose",
     "uniform",
     "weight",

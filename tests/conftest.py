@@ -23,6 +23,7 @@ LONG = (
     "lockstep",
     "rules/test_rtl.py",
     "rules/test_accuracy.py",
+    "paper/test_command.py",
     "runtime/test_builds.py",
     "client/test_notebook.py",
     "repo/test_commands.py",

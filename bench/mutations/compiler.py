@@ -7,6 +7,26 @@ from bench.mutations.fault import faults
 COMPILER = (
     *faults(
         "dana/compiler",
+        "tests/lockstep/test_simulator.py -k random_numbers",
+        ("select/rows.py", "(Section.INIT, Section.BATCH)", "(Section.INIT,)", "batches count on from one another"),
+        ("select/rows.py", "(0, group << distance)", "(0, 1 << distance)", "threads whose rows meet"),
+        ("select/rows.py", "threads=1 if plan.alone else emitter.threads", "threads=1", "threads are alike"),
+        (
+            "select/nodes.py",
+            "Opcode.ADD, model, model, self.store.literal(1.0)",
+            "Opcode.MOV, model, model",
+            "one epoch",
+        ),
+        ("select/nodes.py", "self.store.literal(node.init.first)", "self.store.literal(1.0)", "batches from 1 on"),
+        (
+            "place/sections.py",
+            "graph.nodes[k].region is Region.CONST for k",
+            "True for k",
+            "tuples' work once an epoch",
+        ),
+    ),
+    *faults(
+        "dana/compiler",
         "tests/compiler/test_binding.py",
         (
             "binding/columns.py",
@@ -24,6 +44,17 @@ COMPILER = (
             "a matrix of another size",
         ),
         ("binding/columns.py", "if not set(named) & set(taken):", "if True:", "the label as a feature"),
+    ),
+    *faults(
+        "dana",
+        "tests/codesign/test_default.py",
+        (
+            "compiler/place/sections.py",
+            "return self.by_row or (self.graph.returns_to_rows and not self.single)",
+            "return self.by_row",
+            "several rounds for a batch whose rows are needed again",
+        ),
+        ("codesign/default.py", "return group <= MAX_GROUP and", "return", "rounds of any length"),
     ),
     *faults(
         "dana/compiler",
@@ -227,7 +258,7 @@ COMPILER = (
             "batches without end on no stack",
         ),
         ("fit.py", "draft.memory.rows <= config.scratch_depth and", "", "more rows than the scratchpad has"),
-        ("fit.py", "if tuples > MAX_GROUP:", "if False:", "rows of data in any batch"),
+        ("fit.py", "if group > MAX_GROUP:", "if False:", "rows of data in any batch"),
     ),
     *faults(
         "dana/compiler",

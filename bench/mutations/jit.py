@@ -7,6 +7,13 @@ from bench.mutations.fault import faults
 JIT = (
     *faults(
         "dana/jit",
+        "tests/lockstep/test_compiled.py -k counting",
+        ("emit.py", "builder.add(I64(self._run), builder.load", "builder.add(I64(1), builder.load", "a block is a row"),
+        ("emit.py", "for k in self._counting if is_last else ():", "for k in ():", "epochs are not counted"),
+        ("values.py", "number = builder.add(first.value, I64(t.const))", "number = first.value", "rows of a block"),
+    ),
+    *faults(
+        "dana/jit",
         "tests/lockstep/test_compiled.py",
         ("arithmetic.py", "if i + extent >= before:", "if i + extent > before:", "folds beyond what is left"),
         ("folds.py", "FLOAT(IDENTITIES[op])", "FLOAT(IDENTITIES[op] or 0.0)", "sums of -0.0 alone"),
@@ -21,6 +28,8 @@ JIT = (
         ("emit.py", "self._outermost = t.level", "self._outermost = 0", "models are read once for all tuples"),
         ("emit.py", "self._builder.add(count, I64(self._run))", "count", "a batch's rows over each other"),
         ("emit.py", "y = builder.fsub(loss, correction)", "y = loss", "losses are added up without correction"),
+        ("plan.py", "reads > self.phase[k] and any(", "False and any(", "a later pass reads the last block's values"),
+        ("emit.py", "if plan.phase[k] == phase + 1:", "if True:", "merges in every pass"),
         ("values.py", "if place.spacing or k in self.plan.flushed:", "if True:", "a page's subnormals in a model"),
         (
             "memory.py",
@@ -38,6 +47,8 @@ JIT = (
             "for (int32_t t = first; t < first + 1; t++)",
             "the first row of a round",
         ),
+        ("compiled.c", "if (code->merges[k].pass == number)", "if (true)", "merges joined before they are made"),
+        ("core.c", "compiled->n_passes > 0 && sim->most", "false && sim->most", "passes over parts of a batch"),
         ("compiled.c", "if (!(tuples >> level & 1))\n\t\t\tcontinue;", "", "levels that hold nothing"),
     ),
 )

@@ -115,9 +115,19 @@ RUNTIME = (
     *faults(
         "dana/runtime",
         "tests/runtime/test_training.py -k 'optimiser or requests or columns'",
-        ("warm.py", "return bool(point) and model in models", "return bool(point)", "means of columns stay behind"),
+        (
+            "warm.py",
+            'return bool(point) and (model in models or model == "dana")',
+            "return bool(point)",
+            "means of columns stay behind",
+        ),
         ("warm.py", "(request.warm_start_whole and not _remembered(name, shapes))", "True", "states must be there"),
-        ("survey.py", " if one.model not in known", "", "columns' means in the place of a trained model's"),
+        (
+            "survey.py",
+            "(columns and one.model not in known)",
+            "columns",
+            "columns' means in the place of a trained model's",
+        ),
     ),
     *faults(
         "dana/runtime",

@@ -74,8 +74,10 @@ SIMULATOR = (
         ("pattern.c", "else if (least == (n > pattern->bounds[k].n))", "else if (0)", "the first bound alone"),
         ("pattern.c", "(int64_t)b.n - a.n - !at_least)", "(int64_t)b.n - a.n)", "a tuple at its bound"),
         ("pattern.c", "sim->registers[one->reg] + one->n", "one->n", "bounds that a page's header tells"),
-        ("pattern.c", "tuple < least ||", "", "a tuple below its bound"),
-        ("pattern.c", "|| tuple > most", "", "a tuple above its bound"),
+        ("pattern.c", "least = n > least ? n : least;", ";", "a tuple below its bound"),
+        ("pattern.c", "most = n < most ? n : most;", ";", "a tuple above its bound"),
+        ("strider.c", "known->pc > 0 && differ == 0", "known->pc > 0", "pages that begin otherwise"),
+        ("strider.c", "noted && note_load(known, page, a, in->b)", "note_load(known, page, a, in->b)", "loads far off"),
         ("pattern.c", "else if (s->a == value || s->b == value)", "else if (0)", "bytes that conditions look at"),
         (
             "pattern.c",

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from dana.cli import paper
 from dana.cli.options import names
+from dana.cli.screen import console, one_thread, positive, renderer
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
     from dana.peers.contest import Contest
 
 MISSED = 1
 """Exit code where a rule is less accurate than its counterpart by more than 1 %, on a raw table by more than 0.02."""
-
-WIDTH = 160
-"""Of tables that go to a file."""
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -40,7 +36,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "peers", help="a pass of training beside scikit-learn, LIBLINEAR, NumPy, numba, count(*): same rows, in turn"
     )
     peers.add_argument("cases", nargs="*", metavar="CASE", help="which tables of the paper's shapes (all)")
-    peers.add_argument("--scale", type=_scale, metavar="PART", help="of their rows, such as 0.1 (1)")
+    peers.add_argument("--scale", type=positive, metavar="PART", help="of their rows, such as 0.1 (1)")
     peers.add_argument("--table", help="a table of yours instead, which is only read")
     peers.add_argument("--rule", help="what that is trained with (logistic)")
     peers.add_argument("--label", metavar="COLUMN", help="its label")
@@ -52,6 +48,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     peers.add_argument("--history", type=Path, metavar="FILE", help="add the run to this file, not to your history")
     peers.add_argument("--dsn", help="server to train on (the embedded one)")
     peers.set_defaults(run=run_peers)
+    paper.register(kinds)
     history = kinds.add_parser("history", help="what `dana bench peers` measured, run after run")
     history.add_argument("case", nargs="?", metavar="CASE", help="this one alone")
     history.add_argument("--history", type=Path, metavar="FILE", help="another file than yours")
@@ -62,16 +59,6 @@ def _count(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"a number from 1 on is expected, not {text!r}")
     return int(text)
-
-
-def _scale(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"a number above 0 is expected, not {text!r}")
-    return value
 
 
 def run_accuracy(options: argparse.Namespace) -> int:
@@ -113,8 +100,7 @@ def run_accuracy(options: argparse.Namespace) -> int:
 
 def run_peers(options: argparse.Namespace) -> int:
     """Print a table for each case as soon as it is known; keep the run."""
-    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[variable] = "1"  # before NumPy is loaded, which reads it then
+    one_thread()
     from dana.cli.server import started
     from dana.client.connection import connect
     from dana.errors import UsageError
@@ -130,7 +116,7 @@ def run_peers(options: argparse.Namespace) -> int:
         raise UsageError("a table of yours is a case of its own, with all of its rows")
     if not options.table and (options.rule or options.label or options.features):
         raise UsageError("--rule, --label and --features are for a table of yours", hint="Name it with --table.")
-    draw = None if options.html is None else _page()
+    draw = None if options.html is None else renderer("dana.peers.page")
     contests: list[Contest] = []
     with connect(options.dsn or started(major=18).dsn) as db:
         try:
@@ -141,7 +127,7 @@ def run_peers(options: argparse.Namespace) -> int:
                     else shaped(name, options.scale or 1.0)
                 )
                 contests.append(measure(db, case, passes=options.passes, repeats=options.repeats))
-                _console().print(_peers_table(contests[-1]))
+                console().print(_peers_table(contests[-1]))
         finally:  # what was measured is kept, whatever ends it
             if contests:
                 run = document(contests)
@@ -151,17 +137,6 @@ def run_peers(options: argparse.Namespace) -> int:
                 if draw is not None:
                     options.html.write_text(draw(run, contests), encoding="utf-8")
     return 0
-
-
-def _page() -> Callable[[Mapping[str, Any], Sequence[Contest]], str]:
-    """What draws, asked for before minutes are spent on measuring."""
-    from dana.errors import SetupError
-
-    try:
-        from dana.peers.page import render
-    except ModuleNotFoundError as error:
-        raise SetupError(f"pages need the package {error.name}; run: pip install 'dana-db[report]'") from None
-    return render
 
 
 def _peers_table(contest: Contest) -> Table:
@@ -187,14 +162,6 @@ def _peers_table(contest: Contest) -> Table:
     return table
 
 
-def _console() -> Console:
-    """A file or a pipe has no width; 80 columns would break every cell."""
-    from rich.console import Console
-
-    terminal = Console()
-    return terminal if terminal.is_terminal else Console(width=WIDTH)
-
-
 def run_history(options: argparse.Namespace) -> int:
     """Print the runs, the oldest first."""
     from rich.table import Table
@@ -205,5 +172,5 @@ def run_history(options: argparse.Namespace) -> int:
     table = Table(*heads)
     for row in trend(read(options.history or default_file()), options.case):
         table.add_row(*row)
-    _console().print(table)
+    console().print(table)
     return 0

@@ -83,8 +83,10 @@ def run_export(options: argparse.Namespace) -> int:
 
 def run_synth(options: argparse.Namespace) -> int:
     """Run the tools and print their figures."""
+    from dana.codesign.area import area_of
     from dana.errors import SetupError
     from hwgen.export.synthesis import SynthesisError, synthesise, tools
+    from hwgen.spec.config import MachineConfig
 
     try:
         if not options.file.is_dir():
@@ -97,14 +99,16 @@ def run_synth(options: argparse.Namespace) -> int:
         made = synthesise(options.file, place=options.place, tell=lambda line: print(line, file=sys.stderr, flush=True))
     except SynthesisError as error:
         raise SetupError(str(error)) from None
-    print(f"{made.units} units on {made.device}:")
-    for name, value in (
-        ("LUTs", made.luts),
-        ("flip-flops", made.flipflops),
-        ("DSPs", made.dsps),
-        ("block RAMs", made.block_rams),
+    area = area_of(MachineConfig.from_json(dict(made.config)), made.family)
+    print(f"{made.units} units on {made.device}: packed, for each unit, and as estimated")
+    for name, value, estimate in (
+        ("LUTs", made.luts, area.luts),
+        ("flip-flops", made.flipflops, area.flipflops),
+        ("DSPs", made.dsps, area.dsps),
+        ("block RAMs", made.block_rams, area.block_rams),
     ):
-        print(f"  {name:<12}{value:>12,g}{value / made.units:>12,.1f} for each unit")
+        over = "" if not value else f" ({estimate / value - 1:+.1%})"
+        print(f"  {name:<12}{value:>12,g}{value / made.units:>12,.1f}{estimate:>12,}{over}")
     if made.clock_hz is not None:
         print(f"  {'clock':<12}{made.clock_hz / 1e6:>12,.1f} MHz, placed and routed")
     return 0

@@ -157,7 +157,7 @@ def _cost(rule: Rule, options: argparse.Namespace) -> bytes:
     from dana.codesign.sample import sample_pages
     from dana.compiler.check.cost import count_cost
     from dana.compiler.passes import plan_of
-    from dana.runtime.designs import bound_graph, compile_design
+    from dana.runtime.designs import DesignStore, bound_graph, compile_design
     from dana.runtime.why import why
 
     request = _request(rule, options)
@@ -165,7 +165,7 @@ def _cost(rule: Rule, options: argparse.Namespace) -> bytes:
     bundle, config = design.bundle, design.bundle.config
     sample = sample_pages(request.relation.schema, page_size=config.page_size)
     cost = count_cost(plan_of(bound_graph(request, design)), bundle)
-    reason = why(request, design, sample, measure_cycles(bundle, sample))["text"]
+    reason = why(request, design, sample, measure_cycles(bundle, sample), DesignStore(None))["text"]
     machine = f"{config.threads} threads of {config.clusters} clusters, {bundle.group} tuples of a thread in a round"
     beats = config.page_beats * sample.pages / sample.rows
     link = f"time on the page link  {beats:.2f} cycles of a tuple, {config.link_bytes} bytes each"

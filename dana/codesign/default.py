@@ -7,15 +7,16 @@ that hold the rule; it does not search, and knows no device.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from math import ceil, inf, prod
 from typing import Any
 
-from dana.compiler import Binding, compile_bundle
-from dana.compiler.fit import CLEARLY, draft_for, group_for, in_rounds, least_group, power_of_two
-from dana.compiler.passes import PLACED, TARGET, Draft, Results, plan_of, run
-from dana.compiler.place.rows import place_inputs
+from dana.compiler import Binding, compile_bundle, compile_engine
+from dana.compiler.fit import CLEARLY, MAX_GROUP, batch_rows, draft_for, group_for, in_rounds, least_group, power_of_two
+from dana.compiler.passes import ACCESS, RULE, Draft, Results, place, plan_of, run
+from dana.compiler.place.forms import Forms
+from dana.compiler.place.rows import place_inputs, row_shape
 from dana.compiler.place.sections import Plan
 from dana.compiler.select.nest import LoopLimit
 from dana.compiler.strider.program import compile_strider
@@ -74,8 +75,17 @@ def default_bundle(
     notes: Mapping[str, Any] | None = None,
 ) -> Bundle:
     """`compile_bundle` for the machine of `default_config`."""
-    config, draft = _default(binding, schema, max_tuples, design)
-    return compile_bundle(binding, schema, config, max_tuples=max_tuples, notes=notes, known=draft)
+    config, draft, rule = _default(binding, schema, max_tuples, design)
+    return compile_bundle(binding, schema, config, max_tuples=max_tuples, notes=notes, known=draft, rule=rule)
+
+
+def default_results(
+    binding: Binding, schema: TableSchema, *, max_tuples: int, design: Mapping[str, int] | None = None
+) -> Results:
+    """What each pass makes on the way to `default_bundle`, by its name."""
+    config, draft, rule = _default(binding, schema, max_tuples, design)
+    engine = compile_engine(binding.graph, config, max_tuples=max_tuples, known=draft, rule=rule)
+    return run(ACCESS, {**engine.results, "schema": schema, "uses": binding.uses})
 
 
 def default_config(
@@ -100,14 +110,25 @@ def default_config(
 
 def _default(
     binding: Binding, schema: TableSchema, max_tuples: int, design: Mapping[str, int] | None
-) -> tuple[MachineConfig, Draft]:
-    """The machine, and the rule compiled for its target."""
+) -> tuple[MachineConfig, Draft, Results]:
+    """The machine, the rule compiled for its target, and what the passes of `RULE` made."""
     given = dict(design or {})
     graph = binding.graph
     _check(given)
     _check_size(graph)
-    plan = plan_of(graph)
-    draft = _divide(plan, max_tuples, given)
+    rule = run(RULE, {"graph": graph})
+    plan: Plan = rule["plan"]
+    try:
+        draft = _divide(plan, max_tuples, given)
+    except DoesNotFit as error:
+        fitting = _most_of_a_round(plan, max_tuples, given)
+        if not fitting:
+            raise
+        raise DoesNotFit(
+            f"rule {graph.name!r} uses values of a batch in its rows again, so that a batch is one round, and no "
+            f"machine has rounds of {plan.batch:,} such rows: {error.message}",
+            hint=f"Use batches of up to {fitting:,}.",
+        ) from error
     target = draft.target
     defaults = MachineConfig()
     chosen = {
@@ -121,7 +142,7 @@ def _default(
     if plan.indexed:
         chosen["index_depth"] = max(2, target.group)
     chosen |= _access(draft, schema, binding.uses, given)
-    return _config({**chosen, **given}), draft
+    return _config({**chosen, **given}), draft, rule
 
 
 def on_pages(design: Mapping[str, int], page_size: int) -> dict[str, int]:
@@ -157,8 +178,20 @@ def _config(values: Mapping[str, int]) -> MachineConfig:
         raise UsageError(f"no such machine: {error}") from error
 
 
-def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
-    """The rule compiled for threads and clusters: of the divisions of 64 units the one of the fewest cycles a tuple."""
+def least_cycles(graph: Graph, *, max_tuples: int, design: Mapping[str, int]) -> float:
+    """Cycles of a tuple on the machine of `default_config` at the least, about: nothing is scheduled.
+
+    Raises
+    ------
+    UsageError
+        As `default_config`; or rounds of so many tuples are more than a machine takes.
+    """
+    plan = plan_of(graph)
+    return min((sketch.cycles for sketch in _sketches(plan, _ways(plan, design), max_tuples, design)), default=inf)
+
+
+def _ways(plan: Plan, given: Mapping[str, int]) -> list[tuple[int, int]]:
+    """Threads and clusters: the divisions of 64 units."""
     ways = [(CLUSTERS >> k, 1 << k) for k in range(CLUSTERS.bit_length())]
     if "threads" in given or "clusters" in given:
         threads = given.get("threads", max(1, CLUSTERS // max(1, given.get("clusters", 1))))
@@ -167,24 +200,19 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
     _config({"threads": ways[0][0], "clusters": ways[0][1]})
     if plan.alone:  # one thread's work: more of them would only repeat it
         ways = [(1, clusters) for _, clusters in ways] if "threads" not in given else ways
-    tuples = plan.batch_tuples(max_tuples)
+    return ways
+
+
+def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
+    """The rule compiled for threads and clusters: of the ways to divide units the one of the fewest cycles a tuple."""
+    ways, tuples = _ways(plan, given), plan.batch_tuples(max_tuples)
     interval = given.get("divide_interval", DIVIDE_INTERVALS[-1])
     found: list[tuple[float, float, int, Draft]] = []
     limit: LoopLimit | None = None
     more = () if given.keys() & {"threads", "clusters"} else LARGER
     # operations in the rule's order keep fewer values at a time
     for tried, reorder in ((ways, True), (more, True), ((*ways, *more), False)):
-        targets = (
-            Target(
-                threads=threads,
-                lanes=clusters * LANES_PER_CLUSTER,
-                group=1,
-                divide_interval=interval,
-                crossed=bool(given.get("crossed", 1)),
-            )
-            for threads, clusters in tried
-        )
-        sketches = [_sketched(plan, target, max_tuples, given) for target in targets]
+        sketches = _sketches(plan, tried, max_tuples, given)
         for sketch in sorted(sketches, key=lambda one: one.cycles):
             fitting = min((cycles for over, cycles, _, _ in found if not over), default=inf)
             if sketch.cycles > SURELY * fitting:
@@ -195,10 +223,17 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
             except LoopLimit as error:
                 limit = error
                 continue
+            if draft is None:
+                continue
             over = max(0.0, draft.memory.rows / _max_rows(lanes) - 1)
             found.append((over, _cycles_per_tuple(draft, tuples), lanes, draft))
         if any(not way[0] for way in found):
             break
+    if not found and limit is None:
+        raise DoesNotFit(
+            f"a round of {tuples:,} tuples is more than tuple memory holds, or {MAX_GROUP:,} to a thread",
+            hint="Merge smaller batches.",
+        )
     if not found:
         widest = max(clusters for _, clusters in (*ways, *more))
         raise DoesNotFit(
@@ -217,11 +252,32 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
         if slower == interval or _divisions(draft, tuples) * (slower - interval) > AS_FAST * least:
             continue
         # with shards or without, as the faster unit: nobody asks again
-        target, shared = replace(draft.target, divide_interval=slower), bool(draft.shards.of)
-        other = draft_for(plan, target, sharded=shared, reorder=reorder, close=lambda draft: False)
+        placed = place(plan, replace(draft.target, divide_interval=slower))
+        other = Draft.of(placed, sharded=bool(draft.shards.of), reorder=reorder)
         if _cycles_per_tuple(other, tuples) <= (1 + AS_FAST) * least:
             return other
     return draft
+
+
+def _holds_round(plan: Plan, target: Target, tuples: int) -> bool:
+    """Whether a machine can have the tuple memory for a batch that has to be one round."""
+    if not plan.in_one_round or plan.by_row:
+        return True
+    group = power_of_two(-(-tuples // target.threads))
+    return group <= MAX_GROUP and 2 * group * place_inputs(plan.graph, target.lanes).rows <= MAX_CONFIG.tuple_depth
+
+
+def _most_of_a_round(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> int:
+    """The largest power of two below a batch that has to be one round of which some machine holds one; 0 if none."""
+    size = 1 << (plan.batch_tuples(max_tuples) - 1).bit_length() >> 1
+    while size > 1 and plan.in_one_round:
+        try:
+            _divide(plan_of(replace(plan.graph, batch=size)), max_tuples, given)
+        except DoesNotFit:
+            size //= 2
+        else:
+            return size
+    return 0
 
 
 def _max_rows(lanes: int) -> int:
@@ -253,43 +309,71 @@ class Sketch:
     Attributes
     ----------
     placed
-        As `Draft.of` takes it.
+        What `place` made for it.
     cycles
         Cycles of a tuple at the least, about.
+    rows
+        Rows of scratchpad that it takes at the least.
     """
 
     target: Target
     placed: Results
     cycles: float
+    rows: int
 
 
-def _sketched(plan: Plan, target: Target, max_tuples: int, given: Mapping[str, int]) -> Sketch:
-    """With rounds of as many tuples as tuple memory may hold."""
+def _sketches(plan: Plan, ways: Iterable[tuple[int, int]], max_tuples: int, given: Mapping[str, int]) -> list[Sketch]:
+    """Of each way whose machines may hold a round."""
+    tuples = plan.batch_tuples(max_tuples)
+    targets = [
+        Target(
+            threads=threads,
+            lanes=clusters * LANES_PER_CLUSTER,
+            group=1,
+            divide_interval=given.get("divide_interval", DIVIDE_INTERVALS[-1]),
+            crossed=bool(given.get("crossed", 1)),
+        )
+        for threads, clusters in ways
+    ]
+    held = [target for target in targets if _holds_round(plan, target, tuples)]
+    return [_sketched(plan, _largest_rounds(plan, target, max_tuples, given), max_tuples) for target in held]
+
+
+def _sketched(plan: Plan, target: Target, max_tuples: int) -> Sketch:
+    tuples = plan.batch_tuples(max_tuples)
+    target = in_rounds(plan, target, target.group, max_tuples=max_tuples)
+    placed = place(plan, target)
+    forms: Forms = placed["forms"]
+    cycles = batch_rows(placed, -(-tuples // target.round_tuples)) - placed["shards"].saved
+    # the largest value that each tuple has, which lies somewhere for all of them
+    own = [k for k in forms.plan.section if k in forms.plan.per_tuple and forms.plan.root(k) == k]
+    shapes = (row_shape(plan.graph.concrete_shape(k), forms.of[k], target.lanes) for k in own)
+    rows = target.group * max(map(prod, shapes), default=0) if target.group > 1 else 0
+    return Sketch(target, placed, cycles / tuples, rows)
+
+
+def _largest_rounds(plan: Plan, target: Target, max_tuples: int, given: Mapping[str, int]) -> Target:
+    """The target with rounds of as many tuples as tuple memory may hold."""
     tuples = plan.batch_tuples(max_tuples)
     rows = place_inputs(plan.graph, target.lanes).rows
     group = group_for(rows, tuples, threads=target.threads, tuple_depth=given.get("tuple_depth", _depth(rows)))
-    group = max(least_group(plan, tuples), min(group, given.get("index_depth", group)) if plan.indexed else group)
-    target = in_rounds(plan, target, group, max_tuples=max_tuples)
-    passes = [one for one in TARGET if one.name in (*PLACED, "shards")]
-    made = run(passes, {"plan": plan, "target": target, "sharded": True})
-    issued: Mapping[Section, float] = made["forms"].rows
-    rounds = -(-tuples // target.round_tuples)
-    cycles = rounds * issued[Section.TUPLE] + issued[Section.BATCH] - made["shards"].saved
-    return Sketch(target, {name: made[name] for name in ("plan", *PLACED)}, cycles / tuples)
+    group = min(group, given.get("index_depth", group)) if plan.indexed else group
+    return replace(target, group=max(least_group(plan, tuples, threads=target.threads), group))
 
 
 def _roomy(
     plan: Plan, sketch: Sketch, max_tuples: int, given: Mapping[str, int], *, reorder: bool, best: float = inf
-) -> Draft:
+) -> Draft | None:
     """The rule in rounds as large as the memory that a machine is given by itself, or by the user, holds.
 
     Parameters
     ----------
     best
-        Cycles of a tuple that another target takes.
+        Cycles of a tuple that another target takes; None comes out where this one surely takes more.
     """
-    tuples, target, placed = plan.batch_tuples(max_tuples), sketch.target, sketch.placed
-    least, group = least_group(plan, tuples), sketch.target.group
+    tuples = plan.batch_tuples(max_tuples)
+    target = sketch.target
+    least = least_group(plan, tuples, threads=target.threads)
     most = given.get("scratch_depth", min(ROUND_ROWS, MAX_WORDS // target.lanes))
 
     def close(draft: Draft) -> bool:
@@ -297,17 +381,19 @@ def _roomy(
         fits = draft.target.group == least or draft.memory.rows <= most
         return fits and (1 - CLEARLY) * _cycles_per_tuple(draft, tuples) <= best
 
-    while True:
-        try:
-            draft = draft_for(plan, target, reorder=reorder, close=close, placed=placed)
-            # smaller rounds take more cycles
-            if group == least or draft.memory.rows <= most or _cycles_per_tuple(draft, tuples) > best:
-                return draft
-        except LoopLimit:
-            if group == least:
-                raise
-        group //= 2
-        target, placed = in_rounds(plan, target, group, max_tuples=max_tuples), {}
+    # smaller rounds take more cycles
+    while sketch.cycles <= SURELY * best:
+        smallest = sketch.target.group == least
+        if smallest or sketch.rows <= most:
+            try:
+                draft = draft_for(sketch.placed, reorder=reorder, close=close)
+                if smallest or draft.memory.rows <= most or _cycles_per_tuple(draft, tuples) > best:
+                    return draft
+            except LoopLimit:
+                if smallest:
+                    raise
+        sketch = _sketched(plan, replace(target, group=sketch.target.group // 2), max_tuples)
+    return None
 
 
 def _cycles_per_tuple(draft: Draft, tuples: int) -> float:

@@ -157,7 +157,7 @@ def explore(
     sample = sample_pages(schema, page_size=page_size, tuples=tuples)
     job = _Job(binding, schema, device, max_tuples, sample)
     given = dict(design or {})
-    fixed = {"clock_hz": device.clock_hz, "link_bytes": _link_bytes(device), **on_pages(given, page_size)}
+    fixed = {"clock_hz": device.clock_hz, "link_bytes": link_bytes(device), **on_pages(given, page_size)}
     found: list[Candidate] = []
     refused: UsageError | None = None
     # where one thread does all the work, more of them would only repeat it
@@ -195,7 +195,7 @@ def _choices(given: Mapping[str, int], name: str, all_of_them: tuple[int, ...]) 
     return (given[name],) if name in given else all_of_them
 
 
-def _link_bytes(device: Device) -> int:
+def link_bytes(device: Device) -> int:
     """The widest link that the device's bandwidth fills and that a machine can have."""
     return min(WIDEST_LINK, max(8, 1 << int(device.link_bytes).bit_length() - 1))
 
@@ -279,7 +279,7 @@ def _bound(found: list[Candidate], device: Device) -> float:
     logic = [c for c in found if max(use for name, use in c.uses.items() if name != "block_rams") <= 1]
     work = min(candidate.cycles.rows * candidate.bundle.config.units for candidate in found)
     page_size = found[0].bundle.config.page_size
-    return max(page_size / _link_bytes(device), work / max(candidate.bundle.config.units for candidate in logic))
+    return max(page_size / link_bytes(device), work / max(candidate.bundle.config.units for candidate in logic))
 
 
 def _nothing_fits(job: _Job, found: list[Candidate], given: Mapping[str, int], retry: Mapping[str, int]) -> UsageError:

@@ -54,7 +54,12 @@ class EngineProgram:
 
 
 def compile_engine(
-    graph: Graph, config: MachineConfig, *, max_tuples: int, known: Draft | None = None
+    graph: Graph,
+    config: MachineConfig,
+    *,
+    max_tuples: int,
+    known: Draft | None = None,
+    rule: Results | None = None,
 ) -> EngineProgram:
     """Compile a rule.
 
@@ -68,13 +73,15 @@ def compile_engine(
         Tuples that an epoch has at most; counts for rules whose batch is the whole table.
     known
         A draft of the graph that was made on the way to the config, if there is one.
+    rule
+        What the passes of `RULE` made, if they have run.
 
     Raises
     ------
     DoesNotFit
         The machine is too small.
     """
-    rule = run(RULE, {"graph": graph})
+    rule = rule or run(RULE, {"graph": graph})
     draft = fit(rule["plan"], config, max_tuples=max_tuples, known=known)
     made = run(PROGRAM, {**draft.results, "config": config})
     return EngineProgram(
@@ -95,6 +102,7 @@ def compile_bundle(
     max_tuples: int,
     notes: Mapping[str, Any] | None = None,
     known: Draft | None = None,
+    rule: Results | None = None,
 ) -> Bundle:
     """Compile a rule for a table and a machine.
 
@@ -107,8 +115,8 @@ def compile_bundle(
     notes
         Added to the Bundle's notes, which say for the tag of each fault INDEX which column chooses a row of which
         model, and how many it has; where the inputs lie in a tuple's rows; and which columns fill them.
-    known
-        As `compile_engine` takes it.
+    known, rule
+        As `compile_engine` takes them.
 
     Raises
     ------
@@ -116,7 +124,7 @@ def compile_bundle(
         The rule, the table and the machine do not go together; says by how much and what would.
     """
     graph = binding.graph
-    engine = compile_engine(graph, config, max_tuples=max_tuples, known=known)
+    engine = compile_engine(graph, config, max_tuples=max_tuples, known=known, rule=rule)
     inputs = engine.draft.inputs
     access = run(ACCESS, {"schema": schema, "uses": binding.uses, "inputs": inputs, "config": config})["strider"]
     column = {use.input: schema.attributes[use.attribute].name for use in binding.uses}

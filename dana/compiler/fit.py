@@ -4,10 +4,11 @@ In: a plan and a machine. Out: a `Draft`, what the passes made for the target. P
 for nothing less says how many rows and instructions they take.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
-from dana.compiler.passes import Draft, Results
+from dana.compiler.passes import Draft, Results, place
 from dana.compiler.place.rows import place_inputs
 from dana.compiler.place.sections import Plan
 from dana.compiler.select.nest import LoopLimit
@@ -16,7 +17,7 @@ from dana.errors import InternalError
 from dsl.hdfg.graph import Op
 from hwgen.spec.bundle import WHOLE_EPOCH
 from hwgen.spec.config import MachineConfig
-from hwgen.spec.engine import FIELDS
+from hwgen.spec.engine import FIELDS, Section
 
 MAX_GROUP = 1 << max(field.width for field in FIELDS if field.name == "outer") - 1
 """Tuples of a thread in a round: a power of two that the outer loop counts to."""
@@ -29,18 +30,18 @@ WORTH = 0.02
 
 
 def draft_for(
-    plan: Plan,
-    target: Target,
+    placed: Results,
     *,
     sharded: bool = True,
     reorder: bool = True,
     close: Callable[[Draft], bool] = lambda draft: True,
-    placed: Results | None = None,
 ) -> Draft:
     """Compile for a target; only the fields of instructions bound it.
 
     Parameters
     ----------
+    placed
+        What `place` made for it.
     sharded
         Whether threads may share the work of a batch. If few cycles can come of it, both ways are compiled, and it has
         to save some.
@@ -48,23 +49,30 @@ def draft_for(
         Whether a draft is good enough for its other way to be compiled, too.
     reorder
         Whether operations may leave the rule's order.
-    placed
-        As `Draft.of` takes it.
     """
-    if not sharded:
-        return Draft.of(plan, target, sharded=False, reorder=reorder, placed=placed)
+    draft = partial(Draft.of, placed, reorder=reorder)
+    saved = placed["shards"].saved
+    # half of what would be worth it is not off by as much again
+    if not sharded or saved < WORTH / 2 * batch_rows(placed):
+        return draft(sharded=False)
     try:
-        found = Draft.of(plan, target, sharded=True, reorder=reorder, placed=placed)
+        found = draft(sharded=True)
     except LoopLimit:
-        return Draft.of(plan, target, sharded=False, reorder=reorder, placed=placed)
+        return draft(sharded=False)
     # compiling twice doubles the time: only where the estimate is too close to trust
-    if not found.shards.of or found.shards.saved > CLEARLY * found.length or not close(found):
+    if saved > CLEARLY * found.length or not close(found):
         return found
     try:
-        whole = Draft.of(plan, target, sharded=False, reorder=reorder, placed=found.placed)
+        whole = draft(sharded=False)
     except LoopLimit:
         return found
     return found if found.length < (1 - WORTH) * whole.length else whole
+
+
+def batch_rows(placed: Results, rounds: int = 1) -> float:
+    """Rows that operations of a batch issue, and so cycles that it takes at the least, about; without shards."""
+    rows: Mapping[Section, float] = placed["forms"].rows
+    return rounds * rows[Section.TUPLE] + rows[Section.BATCH]
 
 
 def in_rounds(plan: Plan, target: Target, group: int, *, max_tuples: int) -> Target:
@@ -86,20 +94,29 @@ def levels_for(plan: Plan, size: int, *, max_tuples: int, round_tuples: int) -> 
     return max((rounds - 1).bit_length(), int(size == WHOLE_EPOCH))
 
 
-def least_group(plan: Plan, tuples: int) -> int:
-    """Tuples of a thread that a round has to have: all of a batch, where tuples write rows one after the other.
+def least_group(plan: Plan, tuples: int, *, threads: int) -> int:
+    """Tuples of a thread that a round has to have: its share of a batch that has to be one round.
 
     Raises
     ------
     DoesNotFit
         No round can have so many.
     """
-    if not plan.by_row:
+    if not plan.in_one_round:
         return 1
-    if tuples > MAX_GROUP:
+    name = plan.graph.name
+    group = power_of_two(tuples if plan.by_row else -(-tuples // threads))
+    if group > MAX_GROUP and not plan.by_row:
         raise DoesNotFit(
-            f"rule {plan.graph.name!r} updates rows that the tuples choose, in batches of {tuples}; a machine does so "
-            f"in batches of up to {MAX_GROUP}",
+            f"rule {name!r} uses values of a batch in its rows again, so that a batch has to be one round; a machine "
+            f"of {threads} {'threads' if threads > 1 else 'thread'} has rounds of up to {threads * MAX_GROUP} tuples, "
+            f"and the batch has {tuples}",
+            hint="Merge smaller batches.",
+        )
+    if group > MAX_GROUP:
+        raise DoesNotFit(
+            f"rule {name!r} updates rows that the tuples choose, in batches of {tuples}; a machine does so in batches "
+            f"of up to {MAX_GROUP}",
             hint="Merge smaller batches.",
         )
     models = [
@@ -107,11 +124,11 @@ def least_group(plan: Plan, tuples: int) -> int:
     ]
     if tuples > 1 and (twice := [k for k in models if models.count(k) > 1]):
         raise DoesNotFit(
-            f"rule {plan.graph.name!r} updates several rows of {plan.graph.nodes[twice[0]].name} for each tuple, in "
+            f"rule {name!r} updates several rows of {plan.graph.nodes[twice[0]].name} for each tuple, in "
             f"batches of {tuples}; a machine does so in batches of one",
             hint="Leave the merge out, or give each row chosen a model of its own.",
         )
-    return power_of_two(tuples)
+    return group
 
 
 def _indexed_group(plan: Plan, config: MachineConfig, group: int, least: int) -> int:
@@ -150,7 +167,7 @@ def fit(plan: Plan, config: MachineConfig, *, max_tuples: int, known: Draft | No
     """
     tuples = plan.batch_tuples(max_tuples)
     rows = place_inputs(plan.graph, config.lanes).rows
-    least = least_group(plan, tuples)
+    least = least_group(plan, tuples, threads=config.threads)
     group = max(least, group_for(rows, tuples, threads=config.threads, tuple_depth=config.tuple_depth))
     if plan.indexed:
         group = _indexed_group(plan, config, group, least)
@@ -175,6 +192,7 @@ def fit(plan: Plan, config: MachineConfig, *, max_tuples: int, known: Draft | No
             return known
     while True:
         target = in_rounds(plan, target, group, max_tuples=max_tuples)
+        placed = place(plan, target)
         limit: LoopLimit | None = None
         draft: Draft | None = None
         # shards take instructions; operations in the rule's order keep fewer values at a time
@@ -182,7 +200,7 @@ def fit(plan: Plan, config: MachineConfig, *, max_tuples: int, known: Draft | No
             if not sharded and (draft is None or not draft.shards.of):
                 continue  # the one before had no shards, or was too large without them too
             try:
-                draft = draft_for(plan, target, sharded=sharded, reorder=reorder)
+                draft = draft_for(placed, sharded=sharded, reorder=reorder)
             except LoopLimit as error:
                 limit = error
                 continue

@@ -93,8 +93,8 @@ TARGET = (
 """What is done for a target. Given: plan, target, sharded (whether threads may share work), reorder (whether operations
 may leave the rule's order)."""
 
-PLACED = tuple(one.name for one in TARGET[: [one.name for one in TARGET].index("shards")])
-"""Names of the passes before `shards`."""
+PLACED = TARGET[: [one.name for one in TARGET].index("shards") + 1]
+"""Those that need no operations, and show what they will take."""
 
 PROGRAM = (
     Pass("program", encode, "the instructions"),
@@ -150,6 +150,11 @@ def simplify(graph: Graph) -> Graph:
     return plan_of(graph).graph
 
 
+def place(plan: Plan, target: Target) -> Results:
+    """What the passes of `PLACED` make, with shards wherever they save rows."""
+    return run(PLACED, {"plan": plan, "target": target, "sharded": True})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """A rule compiled for a target, on memories without end: what the passes of `TARGET` made.
@@ -173,16 +178,11 @@ class Draft:
     results: Results
 
     @classmethod
-    def of(cls, plan: Plan, target: Target, *, sharded: bool, reorder: bool, placed: Results | None = None) -> Draft:
-        """Run the passes; those whose results another draft of the plan for the target has, in `placed`, are spared."""
-        given = {"plan": plan, "target": target, "sharded": sharded, "reorder": reorder}
-        results = run(TARGET, {**given, **(placed or {})})
+    def of(cls, placed: Results, *, sharded: bool, reorder: bool) -> Draft:
+        """Run the other passes on what `place` made; without its shards unless `sharded`."""
+        decided = {name: made for name, made in placed.items() if sharded or name != "shards"}
+        results = run(TARGET, {**decided, "sharded": sharded, "reorder": reorder})
         return cls(**{one.name: results[one.name] for one in fields(cls) if one.name != "results"}, results=results)
-
-    @property
-    def placed(self) -> Results:
-        """What was made before `shards`, which is the same whether they are wanted or not."""
-        return {name: self.results[name] for name in ("plan", *PLACED)}
 
     @property
     def instructions(self) -> int:

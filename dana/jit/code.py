@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dana.jit.emit import Emitter
 from dana.jit.memory import Place, strides
-from dana.jit.plan import LANES, Plan, Unsupported
+from dana.jit.plan import AFTER, LANES, Plan, Unsupported
 from dana.jit.values import SPECIAL
 from dana.simulator import native, structures
 from dsl.hdfg.graph import Graph
@@ -24,9 +24,10 @@ from hwgen.spec.bundle import Bundle, Symbol
 from hwgen.spec.columns import ColumnType
 from hwgen.spec.engine import Opcode
 
+FUNCTIONS = frozenset({"begin", "before", "block", "one", "after", "last", "rows", "last_row"})
 MOST_MEMORY = 256 << 20
 MOST_TEXT = 4 << 20
-"""Bytes of what LLVM reads: some 60 ms, and a few MB of memory, for each 100 KB."""
+"""Bytes of what LLVM reads, about: some 100 ms, and a few MB of memory, for each 100 KB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +65,13 @@ def compile_graph(graph: Graph, bundle: Bundle) -> Code:
         one = by_name[graph.nodes[k].name]
         rows = -(-(one["shape"] or [1])[-1] // lanes)
         inputs.append(_input(bundle, one))
-        spacing = bundle.tuple_rows * lanes if inputs[-1].column < 0 else None
+        spacing = bundle.tuple_rows * lanes if inputs[-1].column < 0 else 1 if inputs[-1].floats == 1 else None
         places[k] = Place(number=number, stride=rows * lanes, spacing=spacing)
-    emitter = Emitter(plan, places, batch=bundle.batch)
+    emitter = Emitter(plan, places, batch=bundle.batch, most=MOST_TEXT)
     memory = emitter.memory
+    if 4 * memory.size > MOST_MEMORY:
+        raise Unsupported(f"its code would work on {4 * memory.size >> 20} MB, it may on {MOST_MEMORY >> 20}")
     text = str(emitter.emit())
-    if 4 * memory.size > MOST_MEMORY or len(text) > MOST_TEXT:
-        raise Unsupported("its code, or what that works on, would be too large")
     engine = _machine_code(text)
     if not _executable(engine.get_function_address("begin")):
         raise Unsupported("this process may not execute memory that it wrote")
@@ -78,26 +79,46 @@ def compile_graph(graph: Graph, bundle: Bundle) -> Code:
     state[emitter.ones : emitter.ones + LANES] = 1.0
     slots = np.zeros(len(memory.merged) + 1, dtype=np.int64)
     merges = (structures.CompiledMerge * max(1, len(memory.merged)))(
-        *(structures.CompiledMerge(one.first, one.size, Opcode[one.op.upper()]) for one in memory.merged)
+        *(
+            structures.CompiledMerge(one.first, one.size, Opcode[one.op.upper()], number)
+            for one, number in zip(memory.merged, _merged_in(plan), strict=False)
+        )
+    )
+    passes = (structures.CompiledPass * len(plan.passes))(
+        *(
+            structures.CompiledPass(
+                *(engine.get_function_address(f"{name}_{number}") for name in ("between", "block", "one"))
+            )
+            for number in range(len(plan.passes) - 1)
+        )
     )
     symbols = _symbols(plan, emitter, bundle)
-    indices = _indices(bundle, by_name)
+    numbers = {graph.nodes[k].name: place.number for k, place in places.items()}
+    indices = _indices(bundle, numbers)
     filled = (structures.CompiledInput * max(1, len(inputs)))(*inputs)
     data = structures.CompiledData(
-        **{key: engine.get_function_address(name) for key, name in emitter.functions.items()},
+        **{key: engine.get_function_address(name) for key, name in emitter.functions.items() if key in FUNCTIONS},
         state=state.ctypes.data,
         slots=slots.ctypes.data,
         merges=ctypes.addressof(merges),
+        passes=ctypes.addressof(passes),
         symbols=ctypes.addressof(symbols),
         indices=ctypes.addressof(indices),
         inputs=ctypes.addressof(filled),
         n_indices=len(bundle.notes["indices"]),
         n_inputs=len(inputs),
         n_merges=len(plan.merges),
+        n_passes=len(plan.passes) - 1,
         n_symbols=len(symbols),
         loss=len(plan.merges) if graph.has_merge and graph.loss is not None else -1,
     )
-    return Code(data=data, kept=(engine, state, slots, merges, symbols, indices, filled))
+    return Code(data=data, kept=(engine, state, slots, merges, passes, symbols, indices, filled))
+
+
+def _merged_in(plan: Plan) -> list[int]:
+    """The number of the pass at whose end each merge is joined; the loss comes behind the others."""
+    found = [(plan.phase[k] - AFTER) // 2 for k in plan.merges]
+    return [*found, len(plan.passes) - 1]
 
 
 def _aligned(floats: int) -> NDArray[np.float32]:
@@ -122,27 +143,25 @@ def _symbols(plan: Plan, emitter: Emitter, bundle: Bundle) -> Any:
 
 
 def _input(bundle: Bundle, one: Mapping[str, Any]) -> Any:
-    """Where an input of the Bundle's notes is packed to, and the column that is all of it as it lies on a page.
+    """Where an input of the Bundle's notes is packed to, and the column that is all of it.
 
-    A scalar is packed: copying it takes no longer than noting where it lies, and code need not look there.
+    A number is packed: copying it takes no longer than noting where it lies, and code need not look there.
     """
     shape, lanes = one["shape"], bundle.config.lanes
     count = int(np.prod(shape, dtype=np.int64))
     rows = range(one["row"], one["row"] + -(-count // lanes))
     found = [k for k, column in enumerate(bundle.columns) if column.row in rows]
-    packed = len(found) != 1 or count == 1 or (len(shape) > 1 and shape[-1] % lanes)
-    if packed or (bundle.columns[found[0]].count, bundle.columns[found[0]].type) != (count, ColumnType.FLOAT4):
+    packed = len(found) != 1 or bundle.columns[found[0]].count != count or (len(shape) > 1 and shape[-1] % lanes)
+    if packed or (count > 1 and bundle.columns[found[0]].type != ColumnType.FLOAT4):
         found = [-1]
-    return structures.CompiledInput(one["row"] * lanes, found[0], -(-count // LANES) * LANES)
+    floats = 1 if count == 1 and found != [-1] else -(-count // LANES) * LANES
+    return structures.CompiledInput(one["row"] * lanes, found[0], floats)
 
 
-def _indices(bundle: Bundle, inputs: Mapping[str | None, Any]) -> Any:
+def _indices(bundle: Bundle, inputs: Mapping[str | None, int]) -> Any:
     """The columns that choose rows, by the tag of the fault."""
     fills = {column: name for column, name, _, _ in bundle.notes["fills"]}
-    found = [
-        structures.CompiledIndex(inputs[fills[column]]["row"] * bundle.config.lanes, rows)
-        for column, _, rows in bundle.notes["indices"]
-    ]
+    found = [structures.CompiledIndex(inputs[fills[column]], rows) for column, _, rows in bundle.notes["indices"]]
     return (structures.CompiledIndex * max(1, len(found)))(*found)
 
 

@@ -11,9 +11,12 @@ from llvmlite import ir
 from dana.jit.arithmetic import FLOAT, I32, I64, combine, tree
 from dana.jit.folds import TOGETHER, Folds
 from dana.jit.memory import Merged, padded, strides
-from dana.jit.plan import FUNCTIONS, LANES, Nest, Phase
+from dana.jit.plan import BATCH, EPOCH, FUNCTIONS, LANES, TUPLE, Nest, Unsupported, of_tuples
 from dana.jit.values import BLOCK, ZERO, Found, Index, Indices, Var
-from dsl.hdfg.graph import REDUCTIONS, Update
+from dsl.hdfg.graph import REDUCTIONS, EachEpoch, Update
+
+BYTES = 92
+"""Of an instruction's text, about."""
 
 
 class Emitter(Folds):
@@ -24,7 +27,7 @@ class Emitter(Folds):
     def emit(self) -> ir.Module:
         """Write every function."""
         with self._function("begin"):
-            self._nests(Phase.EPOCH)
+            self._nests(EPOCH)
         if self.graph.has_merge:
             self._batches()
         else:
@@ -33,23 +36,46 @@ class Emitter(Folds):
 
     def _batches(self) -> None:
         with self._function("before"):
-            self._nests(Phase.BATCH)
+            self._nests(BATCH)
             if self.plan.by_row:
                 self._builder.store(I64(0), self._address(self._state, self._waiting, []).value, align=4)
-        for name, count in (("block", BLOCK), ("one", 1)):
-            self._run = count
-            with self._function(name):
-                self._nests(Phase.TUPLE)
-                for k in self.plan.merges:
-                    self._merge(k, self.plan.nodes[k].inputs[0])
-                if self.graph.loss is not None:
-                    self._merge(-1, self.graph.loss)
-                if self.plan.by_row:
-                    self._keep_rows()
+            self._begin_pass()
+        self._pass("block", "one", TUPLE)
+        for number, phase in enumerate(self.plan.passes[1:]):
+            with self._function(f"between_{number}", slots=True):
+                self._nests(phase - 1)
+                self._begin_pass()
+            self._pass(f"block_{number}", f"one_{number}", phase)
         for name, is_last in self._ends("after", "last"):
             with self._function(name, slots=True):
-                self._nests(Phase.AFTER, wanted=None if is_last else self._wanted())
+                self._nests(self.plan.last, wanted=None if is_last else self._wanted())
                 self._end(is_last)
+
+    def _pass(self, block: str, one: str, phase: int) -> None:
+        """A pass over the batch's tuples: for a block of them, and for one."""
+        plan, loss = self.plan, self.graph.loss
+        for name, count in ((block, BLOCK), (one, 1)):
+            self._run = count
+            with self._function(name, slots=phase > TUPLE):
+                self._nests(phase)
+                for k in plan.merges:
+                    if plan.phase[k] == phase + 1:
+                        self._merge(k, plan.nodes[k].inputs[0])
+                if loss is not None and plan.merged_in(plan.phase[loss]) == phase:
+                    self._merge(-1, loss)
+                if plan.by_row and phase == plan.passes[-1]:
+                    self._keep_rows()
+                if self._counts:
+                    self._count_rows()
+
+    @property
+    def _counts(self) -> bool:
+        """Whether a tuple's number in its batch is asked for, or where what lasts of it lies."""
+        return self.plan.numbered or bool(self.plan.lasting)
+
+    def _begin_pass(self) -> None:
+        if self._counts:
+            self._builder.store(I64(0), self._address(self._state, self._numbered, []).value, align=4)
 
     def _tuple_by_tuple(self) -> None:
         """Batches of one: each function takes the tuples that come, at least one."""
@@ -57,18 +83,23 @@ class Emitter(Folds):
             with self._function(name), self._loop(self._count) as t:
                 self._outermost = t.level  # what is read of models changes from turn to turn
                 self._tuple = t
-                self._nests(Phase.BATCH)
-                self._nests(Phase.TUPLE, wanted=None if is_last else self._wanted())
+                self._nests(BATCH)
+                self._nests(TUPLE, wanted=None if is_last else self._wanted())
                 if self.graph.loss is not None:
                     self._add_loss(self._value(self.graph.loss, (), ZERO, vector=False).value)
                 self._end(is_last)
 
     def _ends(self, name: str, last: str) -> list[tuple[str, bool]]:
         """The functions that end batches: the epoch's last has one of its own, where convergence is asked."""
-        if self.graph.convergence is not None:
+        if self.graph.convergence is not None or self._counting:
             return [(name, False), (last, True)]
         self.functions[last] = name
         return [(name, False)]
+
+    @property
+    def _counting(self) -> list[int]:
+        """Models that the end of an epoch changes."""
+        return [k for k in self.graph.models if self.plan.nodes[k].each_epoch is not None]
 
     def _wanted(self) -> frozenset[int]:
         """What is computed where convergence is not asked."""
@@ -76,19 +107,32 @@ class Emitter(Folds):
         return self.graph.reachable([*(update.value for update in self.graph.updates), *loss])
 
     def _end(self, is_last: bool) -> None:
-        if is_last:
-            assert self.graph.convergence is not None
+        if is_last and self.graph.convergence is not None:
             value = self._value(self.graph.convergence, (), ZERO, vector=False).value
             self._store(value, self._address(self._state, self.convergence, []))
         self._updates()
         if self.plan.by_row:
             self._write_rows()
+        for k in self._counting if is_last else ():
+            self._end_epoch(k)
+
+    def _end_epoch(self, k: int) -> None:
+        """What the end of an epoch makes of a model."""
+        node, place, builder = self.plan.nodes[k], self._own(k, (), ZERO).value, self._builder
+        value = FLOAT(node.init.first)
+        if node.each_epoch is EachEpoch.COUNT:
+            value = builder.fadd(builder.load(place, typ=FLOAT, align=4), FLOAT(1.0))
+        builder.store(value, place, align=4)
+
+    def _count_rows(self) -> None:
+        place, builder = self._address(self._state, self._numbered, []).value, self._builder
+        builder.store(builder.add(I64(self._run), builder.load(place, typ=I64, align=4)), place, align=4)
 
     # --- nests ------------------------------------------------------------------------------------------------------
 
-    def _nests(self, phase: Phase, *, wanted: frozenset[int] | None = None) -> None:
+    def _nests(self, phase: int, *, wanted: frozenset[int] | None = None) -> None:
         for nest in self.plan.nests:
-            if nest.phase is not phase or (wanted is not None and not wanted.intersection(nest.nodes)):
+            if nest.phase != phase or (wanted is not None and not wanted.intersection(nest.nodes)):
                 continue
             k = nest.nodes[0]
             op = self.plan.nodes[k].op
@@ -98,9 +142,18 @@ class Emitter(Folds):
                 self._special(k)
             else:
                 self._elementwise(nest)
+            self._bound()
+
+    def _bound(self) -> None:
+        """Give up before all is written where it gets longer than LLVM is given."""
+        closed = self._builder.function.blocks[self._counted : -1]
+        self._written += BYTES * sum(len(block.instructions) for block in closed)
+        self._counted += len(closed)
+        if self._written > self._most:
+            raise Unsupported(f"its code would be longer than the {self._most >> 20} MB that LLVM is given")
 
     def _elementwise(self, nest: Nest) -> None:
-        if not nest.shape and nest.phase is Phase.TUPLE and self._run > 1:
+        if not nest.shape and of_tuples(nest.phase) and self._run > 1:
             for k in nest.nodes:
                 value = self._computed_across(k)
                 self._caches[0]["across", k] = Found(value, 0)
@@ -108,7 +161,7 @@ class Emitter(Folds):
                     self._store(value, self._own(k, (), ZERO))
             return
         vector = bool(nest.shape) and nest.shape[-1] > 1
-        tuples = self._run if nest.phase is Phase.TUPLE else 1
+        tuples = self._run if of_tuples(nest.phase) else 1
         together = TOGETHER if tuples % TOGETHER == 0 and vector else 1
         with self._loop(tuples, together) as group, self._axes(nest.shape, vector=vector) as idx:
             for t in map(group.plus, range(together)):  # what they share is loaded once
@@ -128,7 +181,7 @@ class Emitter(Folds):
         """A function over an array: its operands first, side by side."""
         plan, shape, phase = self.plan, self.plan.shape(k), self.plan.phase[k]
         operand, builder = plan.nodes[k].inputs[0], self._builder
-        count = self._run if phase is Phase.TUPLE else 1
+        count = self._run if of_tuples(phase) else 1
         size = self._spacing(k)
         if not shape and count > 1:
             self._store(self._across(operand), self._address(self._state, self._operands, []))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from llvmlite import ir
 
 from dana.jit.arithmetic import FLOAT, FOLDS, I32, Vectors, combine, folded, mask
-from dana.jit.plan import LANES, Phase
+from dana.jit.plan import BATCH, LANES, of_tuples
 from dana.jit.values import ZERO, Index, Indices, Values, Var
 from hwgen.spec.numerics import IDENTITIES
 
@@ -29,8 +29,8 @@ class Folds(Values):
     """Writes reductions."""
 
     @contextmanager
-    def _over_tuples(self, phase: Phase) -> Iterator[Index]:
-        if phase is not Phase.TUPLE:
+    def _over_tuples(self, phase: int) -> Iterator[Index]:
+        if not of_tuples(phase):
             yield ZERO
             return
         with self._loop(self._run) as t:
@@ -57,11 +57,11 @@ class Folds(Values):
     def _fold_last(self, k: int, operand: int, extent: int, op: str) -> None:
         """A fold over the last axis: of several results at once, so that what they share is loaded once."""
         plan, shape = self.plan, self.plan.shape(k)
-        tuples = self._run if plan.phase[k] is Phase.TUPLE else 1
+        tuples = self._run if of_tuples(plan.phase[k]) else 1
         rows = -(-extent // LANES)
         if rows <= FEW and (shape or tuples > 1):  # side by side along what lies side by side in memory
             count = shape[-1] if shape else tuples
-            phase = plan.phase[k] if shape else Phase.AFTER
+            phase = plan.phase[k] if shape else BATCH
             with self._over_tuples(phase) as t, self._axes(shape[:-1], vector=False) as idx:
                 whole = count - count % SIDE
                 for first, stop in ((0, whole), (whole, count)):

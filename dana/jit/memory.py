@@ -14,7 +14,8 @@ from dana.jit.plan import LANES
 class Place:
     """An input: its number among a tuple's, the floats from row to row of a matrix.
 
-    `spacing`: from a tuple's to the next one's where it is packed, and its subnormals flushed; None: it is on a page.
+    `spacing`: from a tuple's to the next one's where it is packed, and its subnormals flushed, 1: a number; None: it is
+    on a page.
     """
 
     number: int

@@ -6,10 +6,9 @@ it stores. No order of the arithmetic is chosen here; it is the language's (docs
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from enum import IntEnum
 from functools import cached_property
 
-from dsl.hdfg.graph import ELEMENTWISE, FROM_ROW, LEAVES, REDUCTIONS, Graph, Op, Update
+from dsl.hdfg.graph import ELEMENTWISE, LEAVES, PER_TUPLE, REDUCTIONS, Graph, Op, Update
 from hwgen.spec.operations import Opcode, Unit
 
 FUNCTIONS = {Op[opcode.name]: opcode for opcode in Opcode if opcode.unit is Unit.FUNCTION}
@@ -25,13 +24,20 @@ class Unsupported(Exception):
     """The rule is one that the simulator's engine runs alone; the text says why."""
 
 
-class Phase(IntEnum):
-    """How often a value is computed."""
+EPOCH = 0
+"""The phase of what is computed from metas and constants."""
+BATCH = 1
+"""From models as they stand before a batch."""
+TUPLE = 2
+"""Of each tuple. What a tuple computes from what is merged comes in a second pass over the batch's tuples, two phases
+later, and so on."""
+AFTER = 3
+"""From what is merged of the first pass; two phases later from what is merged of the second …"""
 
-    EPOCH = 0  # from metas and constants
-    BATCH = 1  # from models as they stand before a batch
-    TUPLE = 2
-    AFTER = 3  # from what is merged
+
+def of_tuples(phase: int) -> bool:
+    """Whether a phase is a pass over tuples."""
+    return phase >= TUPLE and phase % 2 == 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,7 +52,7 @@ class Nest:
         Models whose new values the loops store where they lie.
     """
 
-    phase: Phase
+    phase: int
     shape: tuple[int, ...]
     nodes: list[int] = field(default_factory=list)
     updates: list[Update] = field(default_factory=list)
@@ -71,6 +77,7 @@ class Plan:
         """Updates of a row that each tuple of a batch chooses: made at its end, in the order of the tuples."""
         self.uses = self._uses()
         self.phase = self._phases()
+        self.passes = [*range(TUPLE, self.last, 2)] if graph.has_merge else [TUPLE]
         self.kept = {k for k in sorted(self.live) if self._keeps(k)}
         self.nests: list[Nest] = []
         self.merges = [k for k in sorted(self.kept) if self.nodes[k].op is Op.MERGE]
@@ -81,35 +88,62 @@ class Plan:
             self._enter(k)
         self.copied = [u for u in graph.updates if u not in self.by_row and not self._stored_in_place(u)]
         self.stores = {k for k in self.kept if self._is_stored(k)}
+        self.lasting = {k for k in self.stores if of_tuples(self.phase[k]) and self._read_later(k)}
+        """Values of tuples that a later pass reads: of the whole batch."""
         self.flushed = {k for k in graph.inputs if all(map(self._flushes, self._readers(k)))}
         """Inputs whose subnormals no reader sees."""
+
+    @cached_property
+    def numbered(self) -> bool:
+        """Whether anything asks for a tuple's number in its batch."""
+        return any(self.nodes[k].op is Op.ROW for k in self.live)
 
     def _by_tuple(self, update: Update) -> bool:
         return update.index is not None and self.nodes[update.index].op is not Op.CONST
 
     # --- phases and uses --------------------------------------------------------------------------------------------
 
-    def _phases(self) -> dict[int, Phase]:
+    def _phases(self) -> dict[int, int]:
         updated = {update.model for update in self.graph.updates}
-        phase: dict[int, Phase] = {}
+        phase: dict[int, int] = {}
         for k in sorted(self.live | set(self.graph.models)):
             node = self.nodes[k]
-            if node.op in FROM_ROW:
-                phase[k] = Phase.TUPLE
+            if node.op in PER_TUPLE:
+                phase[k] = TUPLE
             elif node.op is Op.MODEL:
-                phase[k] = Phase.BATCH if k in updated else Phase.EPOCH
+                phase[k] = BATCH if k in updated else EPOCH
             elif node.op is Op.MERGE:
-                phase[k] = Phase.AFTER
+                phase[k] = self.merged_in(phase[node.inputs[0]]) + 1
             else:
-                phase[k] = max((phase[i] for i in node.inputs), default=Phase.EPOCH)
-        last = Phase.AFTER if self.graph.has_merge else Phase.TUPLE
+                phase[k] = max((phase[i] for i in node.inputs), default=EPOCH)
+                if phase[k] >= AFTER and any(of_tuples(phase[i]) for i in node.inputs):
+                    phase[k] += phase[k] % 2  # of tuples and of what is merged: the next pass
+        read = [phase[k] for k in (self.graph.loss, *(u.value for u in self.by_row)) if k is not None]
+        merged = [phase[k] for k in self.live if self.nodes[k].op is Op.MERGE]
+        last = max([AFTER, *merged, *(self.merged_in(one) + 1 for one in read)]) if self.graph.has_merge else TUPLE
+        self.last = last
         at_once = {self.graph.loss, *(update.value for update in self.by_row)}
         at_once.update(self.nodes[k].inputs[0] for k in self.live if self.nodes[k].op is Op.MERGE)
         for k in sorted(self.live, reverse=True):  # with their readers, where these are all at a batch's end
             computed = self.nodes[k].op not in LEAVES and self.nodes[k].op not in VIEWS and k not in at_once
-            if phase[k] is Phase.BATCH and computed and all(r < 0 or phase[r] is last for r in self.uses[k]):
+            if phase[k] == BATCH and computed and all(r < 0 or phase[r] == last for r in self.uses[k]):
                 phase[k] = last
         return phase
+
+    @staticmethod
+    def merged_in(phase: int) -> int:
+        """The pass at whose end a value of a phase is merged, or the first that has it."""
+        return max(TUPLE, phase + phase % 2)
+
+    def _read_later(self, k: int) -> bool:
+        """Whether a value of tuples is read in a pass after its own."""
+        if self.phase[k] < self.passes[-1] and any(k in self._reads(update.value) for update in self.by_row):
+            return True
+        for other in self.kept:
+            reads = self.phase[other] - (self.nodes[other].op is Op.MERGE)
+            if reads > self.phase[k] and any(i == k for i, _ in self.sources(other)):
+                return True
+        return False
 
     def _uses(self) -> dict[int, list[int]]:
         """Readers of each value, through views; -1 is a root."""
@@ -168,7 +202,7 @@ class Plan:
         node = self.nodes[k]
         return node.op in (Op.CONST, Op.ARANGE) or (bool(node.inputs) and all(map(self._constant, node.inputs)))
 
-    def _space(self, reader: int) -> tuple[Phase, tuple[int, ...]]:
+    def _space(self, reader: int) -> tuple[int, tuple[int, ...]]:
         """Over what a reader's loops run: a reduction's and a merge's over their operand."""
         node = self.nodes[reader]
         if node.op in REDUCTIONS or node.op is Op.MERGE:
@@ -180,7 +214,7 @@ class Plan:
         return all(self._size(k) > self._size(i) for i in self.nodes[k].inputs)
 
     def _size(self, k: int) -> int:
-        size = LANES if self.phase[k] is Phase.TUPLE else 1
+        size = LANES if of_tuples(self.phase[k]) else 1
         for extent in self.shape(k):
             size *= extent
         return size
@@ -225,7 +259,7 @@ class Plan:
         phase, shape = self.phase[k], self.shape(k)
         earliest = 0
         for i, _ in self.sources(k):  # beside one of its own phase and shape: what it reads whole has another shape
-            if i in self.nest_of and self.phase[i] is phase:
+            if i in self.nest_of and self.phase[i] == phase:
                 earliest = max(earliest, self.nest_of[i])
         if elementwise:
             for number in range(earliest, len(self.nests)):
@@ -240,14 +274,13 @@ class Plan:
     def _stored_in_place(self, update: Update) -> bool:
         """Have a nest store new values where the old ones lie, if nothing reads those afterwards."""
         value, model = update.value, update.model
-        last = Phase.AFTER if self.graph.has_merge else Phase.TUPLE
         if update.index is not None or self.shape(value) != self.shape(model):
             return False
         if value not in self.nest_of or value in self.merges:
             return False
         number = self.nest_of[value]
         nest = self.nests[number]
-        if not nest.elementwise or nest.phase is not last:
+        if not nest.elementwise or nest.phase != self.last:
             return False
         if any(model in self._reads(other.value) for other in self.graph.updates):
             return False

@@ -15,8 +15,9 @@ from llvmlite import ir
 
 from dana.jit.arithmetic import FLOAT, I32, I64, POINTER, operation
 from dana.jit.memory import Memory, Merged, Place, padded, strides
-from dana.jit.plan import FUNCTIONS, LANES, Phase, Plan
+from dana.jit.plan import FUNCTIONS, LANES, Plan, of_tuples
 from dsl.hdfg.graph import ELEMENTWISE, FROM_ROW, Op
+from dsl.hdfg.ops import ROW_NUMBERS
 from hwgen.spec.bundle import WHOLE_EPOCH
 
 BLOCK = 16
@@ -50,6 +51,7 @@ class Index:
 
 
 ZERO = Index()
+ZERO_FLOAT = FLOAT(0.0)
 Indices = tuple[Index, ...]
 
 
@@ -72,15 +74,11 @@ class Values:
         Where inputs lie, by node.
     batch
         Tuples of a batch, or `WHOLE_EPOCH`.
+    most
+        Bytes of text, about.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        places: Mapping[int, Place],
-        *,
-        batch: int,
-    ) -> None:
+    def __init__(self, plan: Plan, places: Mapping[int, Place], *, batch: int, most: int) -> None:
         self.plan = plan
         self.graph = plan.graph
         self.places = places
@@ -94,14 +92,16 @@ class Values:
         self.module = ir.Module(name="rule")  # no name that a user chose is in the text
         kind = ir.FunctionType(ir.VoidType(), [I32, I64, POINTER, POINTER, POINTER])
         self._special_function = ir.Function(self.module, kind, SPECIAL)
-        self._place_values(33 if batch == WHOLE_EPOCH else batch.bit_length())
+        self._place_values(batch)
         self._place_rows(batch)
         self._run = 1
+        self._most, self._written = most, 0
 
     # --- memory -----------------------------------------------------------------------------------------------------
 
-    def _place_values(self, levels: int) -> None:
+    def _place_values(self, batch: int) -> None:
         plan, memory = self.plan, self.memory
+        levels = 33 if batch == WHOLE_EPOCH else batch.bit_length()
         for k in (*self.graph.models, *self.graph.metas):
             memory.at[k] = memory.room(prod(padded(plan.shape(k))))
         self.merges: dict[int, int] = {}
@@ -110,7 +110,9 @@ class Values:
             if plan.nodes[k].op is Op.MERGE:
                 self._place_merge(k, size, levels, plan.nodes[k].merge_op or "")
             elif k in plan.stores:
-                tuples = self.block if plan.phase[k] is Phase.TUPLE else 1
+                tuples = self.block if of_tuples(plan.phase[k]) else 1
+                if k in plan.lasting:
+                    tuples = batch
                 memory.at[k] = memory.room(self._spacing(k) * tuples + LANES)
         if self.graph.loss is not None and self.graph.has_merge:
             self._place_merge(-1, 1, levels, "add")
@@ -129,8 +131,12 @@ class Values:
         return prod(shape if tight else padded(shape))
 
     def _place_rows(self, batch: int) -> None:
-        """Rows that a batch's tuples choose: how many there are yet (an I64), numbers, and new values."""
+        """Rows that a batch's tuples choose: how many there are yet (an I64), numbers, and new values.
+
+        And how many tuples the batch has had, an I64 too.
+        """
         self._waiting = self.memory.room(LANES)
+        self._numbered = self.memory.room(LANES)
         self._chosen = {}
         for update in self.plan.by_row:
             size = prod(padded(self.plan.shape(update.model)[1:]))
@@ -153,7 +159,7 @@ class Values:
         self._preheaders: list[ir.Block] = []
         self._caches: list[dict[object, Found]] = [{}]
         self._slots: list[Var] = []
-        self._outermost = 0
+        self._outermost = self._counted = 0
         self._many = False
         """More vectors are read than registers could hold from turn to turn."""
         if slots:
@@ -243,8 +249,10 @@ class Values:
     def _terms(self, k: int, idx: Indices, t: Index) -> list[tuple[Index, int]]:
         shape = self.plan.shape(k)
         terms = list(zip(idx, strides(shape), strict=True))
-        if self.plan.phase[k] is Phase.TUPLE:
+        if of_tuples(self.plan.phase[k]):
             terms.append((t, self._spacing(k)))
+        if k in self.plan.lasting:
+            terms.append((Index(Var(self._first().value, 0)), self._spacing(k)))
         return terms
 
     def _own(self, k: int, idx: Indices, t: Index) -> Found:
@@ -261,7 +269,7 @@ class Values:
     # --- values -----------------------------------------------------------------------------------------------------
 
     def _key(self, k: int, idx: Indices, t: Index, *, vector: bool) -> object:
-        return k, idx, t if self.plan.phase[k] is Phase.TUPLE else None, vector
+        return k, idx, t if of_tuples(self.plan.phase[k]) else None, vector
 
     def _keep(self, value: ir.Value, k: int, idx: Indices, t: Index, *, vector: bool) -> None:
         """Store a kept value; where no loop ends meanwhile it is read from its register."""
@@ -285,6 +293,8 @@ class Values:
             return Found(FLOAT(node.value), 0)
         if node.op is Op.ARANGE:
             return self._range(idx[0], vector=vector)
+        if node.op is Op.ROW:
+            return self._number(t)
         if node.op in FROM_ROW:
             return self._input(k, idx, t, vector=vector)
         if node.op is Op.EXPAND:
@@ -301,13 +311,10 @@ class Values:
     def _input(self, k: int, idx: Indices, t: Index, *, vector: bool) -> Found:
         """Of a tuple, from where it lies: on a page, subnormals are there."""
         place = self.places[k]
+        base = self._place(k, t)
         extents = (*self.plan.shape(k)[:-1], place.stride)  # a row for each vector, as a tuple's rows are
         steps = [prod(extents[axis + 1 :]) for axis in range(len(idx))]
         terms = list(zip(idx, steps, strict=True))
-        tuples = [] if place.spacing else [(self._tuple, self.tuple_floats), (t, self.tuple_floats)]
-        where = self._address(self._tuples, 2 * place.number, tuples)
-        key = ("input", k, None if place.spacing else t)
-        base = self._cached(key, where.level, lambda builder: builder.load(where.value, typ=POINTER))
         if place.spacing:  # all of them, one after the other
             terms += [(self._tuple, place.spacing), (t, place.spacing)]
         found = self._load(self._address(base, 0, terms), vector=vector)
@@ -315,6 +322,33 @@ class Values:
             return found
         ones = self._load(self._address(self._state, self.ones, []), vector=vector)
         return self._at(found.level, lambda builder: builder.fmul(found.value, ones.value))
+
+    def _first(self) -> Found:
+        """The number in its batch of the block's first tuple."""
+        place = self._address(self._state, self._numbered, [])
+        return self._cached("numbered", 0, lambda builder: builder.load(place.value, typ=I64, align=4))
+
+    def _number(self, t: Index) -> Found:
+        """Of a tuple in its batch, as a float."""
+        if not self.graph.has_merge:
+            return Found(ZERO_FLOAT, 0)
+        first = self._first()
+
+        def emit(builder: ir.IRBuilder) -> ir.Value:
+            number = builder.add(first.value, I64(t.const))
+            if t.var is not None:
+                number = builder.add(number, t.var.value)
+            return builder.sitofp(builder.and_(number, I64(ROW_NUMBERS - 1)), FLOAT)
+
+        return self._at(t.level, emit)
+
+    def _place(self, k: int, t: Index) -> Found:
+        """Where an input of a tuple begins; of the first one, if it is packed."""
+        place = self.places[k]
+        tuples = [] if place.spacing else [(self._tuple, self.tuple_floats), (t, self.tuple_floats)]
+        where = self._address(self._tuples, 2 * place.number, tuples)
+        key = ("input", k, None if place.spacing else t)
+        return self._cached(key, where.level, lambda builder: builder.load(where.value, typ=POINTER))
 
     def _range(self, index: Index, *, vector: bool) -> Found:
         lanes = ir.Constant(ir.VectorType(FLOAT, LANES), [FLOAT(float(i + index.const)) for i in range(LANES)])
@@ -372,12 +406,14 @@ class Values:
             return self._caches[0][key].value
         node, builder, count = self.plan.nodes[k], self._builder, self._run
         typ = ir.VectorType(FLOAT, count)
-        if self.plan.phase[k] is not Phase.TUPLE:
+        if not of_tuples(self.plan.phase[k]):
             value = self._splat(self._value(k, (), ZERO, vector=False), count).value
         elif k in self.plan.kept:
             value = builder.load(self._own(k, (), ZERO).value, typ=typ, align=4)
         elif node.op in ELEMENTWISE:
             value = self._computed_across(k)
+        elif node.op in FROM_ROW and self.places[k].spacing == 1:
+            value = builder.load(self._place(k, ZERO).value, typ=typ, align=4)
         else:
             value = ir.Constant(typ, None)
             for t in range(count):

@@ -180,7 +180,8 @@ def _columns(x: Floats) -> dict[str, Floats]:
     return {f"x{k + 1}": x[:, k] for k in range(x.shape[1])}
 
 
-def _numbers(rule: str, rows: int, columns: int, *, array: bool) -> Case:
+def numbers(rule: str, rows: int, columns: int, *, array: bool) -> Case:
+    """Rows of N(0, 1) with the rule's labels; `array`: in one column, an array."""
     random = np.random.default_rng(columns)
     x, score = _rows(random, rows, columns)
     noise = random.standard_normal(rows).astype(np.float32)
@@ -216,11 +217,11 @@ def _ratings(rows: int) -> Case:
 
 
 SHAPES: dict[str, tuple[int, Callable[[int], Case]]] = {
-    "Remote Sensing LR": (581_102, lambda rows: _numbers("logistic", rows, 54, array=False)),
-    "Remote Sensing SVM": (581_102, lambda rows: _numbers("linear_svm", rows, 54, array=False)),
-    "WLAN": (19_937, lambda rows: _numbers("logistic", rows, 520, array=True)),
-    "Patient": (53_500, lambda rows: _numbers("linear", rows, 384, array=True)),
-    "Blog Feedback": (52_397, lambda rows: _numbers("linear", rows, 280, array=True)),
+    "Remote Sensing LR": (581_102, lambda rows: numbers("logistic", rows, 54, array=False)),
+    "Remote Sensing SVM": (581_102, lambda rows: numbers("linear_svm", rows, 54, array=False)),
+    "WLAN": (19_937, lambda rows: numbers("logistic", rows, 520, array=True)),
+    "Patient": (53_500, lambda rows: numbers("linear", rows, 384, array=True)),
+    "Blog Feedback": (52_397, lambda rows: numbers("linear", rows, 280, array=True)),
     "Netflix": (1_000_209, _ratings),
     "Digits softmax": (20_000, lambda rows: _digits("softmax", rows)),
     "Digits MLP": (20_000, lambda rows: _digits("mlp", rows)),

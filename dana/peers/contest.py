@@ -11,7 +11,7 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -29,6 +29,7 @@ from dana.peers.cases import CENTRES, JUDGED, Case, prepared
 from dana.peers.export import export
 from dana.peers.learners import Floats, Learner
 from dana.session.frames import columns_of
+from dana.session.notices import ServerWarning
 from dana.session.tables import create_table
 
 TABLE = "dana_bench_rows"
@@ -36,6 +37,8 @@ RULE = "dana_bench_rule"
 DROP_MODELS = "SELECT dana_drop_model(name) FROM (SELECT DISTINCT name FROM dana.model WHERE name = %s) AS m"
 DANA, ONE_PASS, LATER_PASS = "DAnA", "DAnA, one pass alone", "DAnA, each later pass"
 COUNT, COPY, READ, EXPORT = "count(*)", "copying its pages", "reading as much memory", "exporting to NumPy"
+MAX_IN_ROW = 2000
+"""Elements of an array that a page of 8 KB holds in its row."""
 NAMES = {"sklearn": "scikit-learn"}
 """Packages whose modules have another name."""
 ENERGY = Path("/sys/class/powercap/intel-rapl:0/energy_uj")
@@ -146,24 +149,7 @@ def measure(db: Connection, case: Case, *, passes: int = 5, repeats: int = 3) ->
     psycopg.Error
         You may not create a table, or register a rule.
     """
-    session = db.session
-    with ExitStack() as made:
-        try:
-            create_table(session, TABLE, columns_of(case.columns), in_row=True, replace=False)
-        except psycopg.errors.DuplicateTable:
-            raise UsageError(
-                f"there is a table {TABLE} already, perhaps of a comparison that was killed", hint=f"DROP TABLE {TABLE}"
-            ) from None
-        made.callback(session.execute, sql.SQL("DROP TABLE {}").format(sql.Identifier(TABLE)))
-        session.execute(sql.SQL("VACUUM (FREEZE, ANALYZE) {}").format(sql.Identifier(TABLE)))
-        db.create_rule(RULE, rules.text(case.rule))
-        made.callback(db.drop_rule, RULE)
-        made.callback(session.execute, DROP_MODELS, (RULE,))
-        session.execute("SET max_parallel_workers_per_gather = 0")
-        made.callback(session.execute, "RESET max_parallel_workers_per_gather")
-        pages, page_size = session.execute(
-            "SELECT pg_relation_size(%s) / s, s FROM (SELECT current_setting('block_size')::int AS s) AS b", (TABLE,)
-        ).fetchall()[0]
+    with staged(db, case) as (pages, page_size):
         present, absent = [], []
         for name, make in _makers(db, case, passes, pages * page_size):
             try:
@@ -198,6 +184,36 @@ def measure(db: Connection, case: Case, *, passes: int = 5, repeats: int = 3) ->
         loss=case.task.loss.name,
         lines=(*lines, *absent),
     )
+
+
+@contextmanager
+def staged(db: Connection, case: Case) -> Iterator[tuple[int, int]]:
+    """The case's table and its rule, dropped in the end with the rule's models; gives its pages and their bytes.
+
+    Raises
+    ------
+    UsageError
+        A table is there that has the name of the comparison's.
+    """
+    session = db.session
+    with ExitStack() as made:
+        widest = max(values.shape[1] if values.ndim == 2 else 1 for values in case.columns.values())
+        try:
+            create_table(session, TABLE, columns_of(case.columns), in_row=widest <= MAX_IN_ROW, replace=False)
+        except psycopg.errors.DuplicateTable:
+            raise UsageError(
+                f"there is a table {TABLE} already, perhaps of a comparison that was killed", hint=f"DROP TABLE {TABLE}"
+            ) from None
+        made.callback(session.execute, sql.SQL("DROP TABLE {}").format(sql.Identifier(TABLE)))
+        session.execute(sql.SQL("VACUUM (FREEZE, ANALYZE) {}").format(sql.Identifier(TABLE)))
+        db.create_rule(RULE, rules.text(case.rule))
+        made.callback(db.drop_rule, RULE)
+        made.callback(session.execute, DROP_MODELS, (RULE,))
+        session.execute("SET max_parallel_workers_per_gather = 0")
+        made.callback(session.execute, "RESET max_parallel_workers_per_gather")
+        yield session.execute(
+            "SELECT pg_relation_size(%s) / s, s FROM (SELECT current_setting('block_size')::int AS s) AS b", (TABLE,)
+        ).fetchall()[0]
 
 
 def _median_joules(joules: list[float | None]) -> float | None:
@@ -246,12 +262,12 @@ def _makers(db: Connection, case: Case, passes: int, size: int) -> Iterator[tupl
 
 def _dana(db: Connection, case: Case, x: Floats, passes: int) -> _Peer:
     def loss() -> float:
-        _train(db, case, passes)
+        train(db, case, passes)
         models = {name: np.asarray(one, np.float64) for name, one in db.parameters(RULE).items()}
         return case.judge(case.task.score(x[:JUDGED].astype(np.float64), models))
 
     def run() -> float:
-        _train(db, case, passes)
+        train(db, case, passes)
         return passes
 
     server = db.session.info.parameter_status("server_version")
@@ -266,18 +282,27 @@ def _dana(db: Connection, case: Case, x: Floats, passes: int) -> _Peer:
 
 def _one_pass(db: Connection, case: Case) -> _Peer:
     def run() -> float:
-        _train(db, case, 1)
+        train(db, case, 1)
         return 1
 
     return _Peer(name=ONE_PASS, how="dana_train with epochs => 1, all that it takes", trains=False, run=run)
 
 
-def _train(db: Connection, case: Case, passes: int) -> None:
+def train(db: Connection, case: Case, passes: int) -> None:
+    """Train on the staged table, from the start.
+
+    Raises
+    ------
+    psycopg.Error
+        The server refuses.
+    """
     asked: dict[str, Any] = {"label": "y"} if "y" in case.columns else {}
     if case.hyper:
         asked["hyper"] = case.hyper
     # all passes, and the model of the last, as the others have it
-    result = db.train(RULE, TABLE, model=RULE, features=list(case.features), epochs=passes, patience=0, **asked)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ServerWarning)  # that so few rows, or passes, teach nothing
+        result = db.train(RULE, TABLE, model=RULE, features=list(case.features), epochs=passes, patience=0, **asked)
     if result.epochs != passes or result.tuples != case.rows:
         raise InternalError(f"{result.epochs} epochs of {result.tuples} rows, not {passes} of {case.rows}")
 

@@ -27,13 +27,17 @@ def default_file() -> Path:
 
 def document(contests: Sequence[Contest]) -> dict[str, Any]:
     """A run: when, where, what, and each contest's lines."""
+    return circumstances() | {"contests": [asdict(one) for one in contests]}
+
+
+def circumstances() -> dict[str, Any]:
+    """Of a run: when, where, what."""
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": _processor(),
         "cores": len(os.sched_getaffinity(0)),
         "version": version("dana-db"),
         "commit": _commit(),
-        "contests": [asdict(one) for one in contests],
     }
 
 

@@ -38,6 +38,8 @@ WORTH_SECONDS = 0.3
 """Without code, from this time on, trainings of a design are worth the tenths of a second that LLVM takes."""
 WAIT_SECONDS = 0.3
 """Without code, from this time on, an epoch takes longer than waiting for the code and running that."""
+SHORT = 300
+"""Instructions of a machine's program, from which on both times grow with it: an unrolled rule takes LLVM seconds."""
 PER_BYTE, PER_OPERATION = 0.3e-9, 0.1e-9
 """Seconds of the simulator without code, for a byte of a page and an operation on a number; roughly."""
 PROCESSORS = ("x86_64", "AMD64")
@@ -64,6 +66,7 @@ class Compiled:
         self._simulator = simulator
         self._judges = judges
         self._epochs = request.epochs or design.epochs
+        self._scale = max(1.0, len(design.bundle.program) / SHORT)
         self._mode = os.environ.get(VARIABLE)
         self._compilation: Thread | None = None
         self._past = design.past
@@ -86,7 +89,8 @@ class Compiled:
         self._start()
         if self.attached or self._epochs <= 0:
             return
-        if self._compilation is not None and (self._mode == "always" or self._epoch_seconds > WAIT_SECONDS):
+        waits = self._mode == "always" or self._epoch_seconds > self._scale * WAIT_SECONDS
+        if waits and self._compilation is not None:
             self._compilation.join()
         if self._code is not None:
             self._simulator.attach(self._code)
@@ -118,7 +122,8 @@ class Compiled:
         """Begin to compile, if the epochs that come take long enough without: as the table's size says, or the last."""
         if self._compilation is not None or self._code is not None or self._mode == "never":
             return
-        if self._mode != "always" and self._past.seconds + self._epochs * self._epoch_seconds <= WORTH_SECONDS:
+        without = self._past.seconds + self._epochs * self._epoch_seconds
+        if self._mode != "always" and without <= self._scale * WORTH_SECONDS:
             return
         compilation = Thread(target=self._compile, name="compile")
         try:

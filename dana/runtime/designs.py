@@ -14,14 +14,15 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import lru_cache
 from importlib.metadata import version
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from dana.codesign.default import default_bundle, on_pages
-from dana.compiler import compile_engine
+from dana.codesign.default import default_bundle, default_results, on_pages
+from dana.codesign.device import bundle_for
 from dana.compiler.binding.weights import class_weights_name
-from dana.compiler.passes import ACCESS, Results, run
+from dana.compiler.passes import Results
 from dana.errors import UsageError
 from dana.predictor.program import encode_predictor
 from dana.runtime.classes import classes_of, prediction_kind
@@ -35,6 +36,7 @@ from dsl.hdfg.graph import Graph
 from dsl.hdfg.init import InitKind
 from dsl.hdfg.text import graph_text
 from hwgen.cache import CacheFolder
+from hwgen.devices import Device, device_names, load_device
 from hwgen.spec import bundle as bundles
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle, BundleError
 
@@ -147,12 +149,20 @@ class DesignStore:
         """Keys that were read from the folder, or written as far as that went."""
 
     def get(
-        self, request: TrainRequest, *, write: bool = True, judges: bool = False, notify: Notify | None = None
+        self,
+        request: TrainRequest,
+        *,
+        batch: int | None = None,
+        write: bool = True,
+        judges: bool = False,
+        notify: Notify | None = None,
     ) -> Design:
         """The rule's own design, unless the request changes what is compiled in: batch size, dims.
 
         Parameters
         ----------
+        batch
+            In the place of the rule's and the request's; of a rule that merges.
         write
             Leave what was compiled in the folder.
         judges
@@ -162,18 +172,18 @@ class DesignStore:
         """
         if self._folder is None and request.hyper:
             # nobody comes who would find the rule's own design, from which the next process knows of its dims
-            design, defaults = None, dict(compile_rule(request.source, filename=request.rule).hdfg.extents)
+            design, defaults = None, dict(rule_graph(request).extents)
         else:
             design = self._get(request, None, {}, write, judges, notify)
             defaults = design.extents
         extents = chosen_extents(defaults, request.hyper)
         if extents or design is None:
             design = self._get(request, None, extents, write, judges, notify)
-        if design.batch_meta is not None and design.batch_meta in request.hyper:
-            name = design.batch_meta
+        name = design.batch_meta
+        if batch is None and name is not None and name in request.hyper:
             batch = _whole(f"hyperparameter {name!r} is the batch size", request.hyper[name])
-            if batch != design.bundle.batch:
-                design = self._get(request, batch, extents, write, judges, notify)
+        if batch is not None and batch != design.bundle.batch:
+            design = self._get(request, batch, extents, write, judges, notify)
         return design
 
     def _get(
@@ -236,11 +246,11 @@ def compile_design(
     UsageError
         Rule, table and machine do not go together.
     """
-    graph = compile_rule(request.source, filename=request.rule).hdfg
+    graph = rule_graph(request)
     binding = bind_request(graph, request, extents)
     bound = binding.graph if batch is None else replace(binding.graph, batch=batch)
     if judges:
-        bound = _judging(bound)
+        bound = bound.judging
     if notify is not None and len(bound.nodes) > MANY_OPERATIONS:
         count = f"{len(bound.nodes):,} operations, its gradient's and unrolled loops' among them"
         notify(
@@ -262,17 +272,44 @@ def compile_design(
         "predicts": prediction_kind(binding.graph),
         "class_weights": class_weights_name(graph) if request.class_weight is not None else None,
         "statistics": [asdict(one) for one in statistics_of(graph)],
-        "loss_text": None if (loss := loss_graph(binding.graph)) is None else graph_text(loss),
+        "loss_text": None if (loss := loss_graph(binding.graph.judging)) is None else graph_text(loss),
         "predictor": None if predictor is None else base64.b64encode(predictor).decode(),
     }
-    bundle = default_bundle(
-        replace(binding, graph=bound),
-        request.relation.schema,
-        design=on_pages(request.design, request.relation.page_size),
-        max_tuples=tuple_bound(request),
-        notes=plan,
-    )
-    return _unpack(bundle)
+    rule, schema, page_size = replace(binding, graph=bound), request.relation.schema, request.relation.page_size
+    machine, most = on_pages(request.design, page_size), tuple_bound(request)
+    if request.device is None:
+        return _unpack(default_bundle(rule, schema, design=machine, max_tuples=most, notes=plan))
+    device = named_device(request.device, "dana.device")
+    return _unpack(bundle_for(rule, schema, device, design=machine, max_tuples=most, page_size=page_size, notes=plan))
+
+
+def named_device(name: str, what: str) -> Device:
+    """A device that comes with the package; `what` names it so.
+
+    Raises
+    ------
+    UsageError
+        There is none of that name. A path would be a file of the worker's account.
+    """
+    if name not in device_names():
+        raise UsageError(f"{what} must be one of {', '.join(device_names())}, not {name!r}")
+    return load_device(name)
+
+
+def rule_graph(request: TrainRequest) -> Graph:
+    """The graph of a request's rule.
+
+    Raises
+    ------
+    RuleError
+        The text is no rule.
+    """
+    return _graph(request.source, request.rule)
+
+
+@lru_cache(maxsize=8)  # a training and a question ask several times
+def _graph(source: str, name: str) -> Graph:
+    return compile_rule(source, filename=name).hdfg
 
 
 def pass_results(request: TrainRequest) -> Results:
@@ -283,25 +320,21 @@ def pass_results(request: TrainRequest) -> Results:
     RuleError, UsageError
         As `compile_design`.
     """
-    design = compile_design(request)
-    config, schema = design.bundle.config, request.relation.schema
-    binding = bind_request(compile_rule(request.source, filename=request.rule).hdfg, request, design.extents)
-    engine = compile_engine(binding.graph, config, max_tuples=tuple_bound(request))
-    return run(ACCESS, {**engine.results, "schema": schema, "uses": binding.uses})
-
-
-def _judging(graph: Graph) -> Graph:
-    """The rule's loss alone."""
-    return replace(graph, updates=(), convergence=None, prediction=None)
+    return default_results(
+        bind_request(rule_graph(request), request),
+        request.relation.schema,
+        design=on_pages(request.design, request.relation.page_size),
+        max_tuples=tuple_bound(request),
+    )
 
 
 def bound_graph(request: TrainRequest, design: Design, *, judges: bool = False) -> Graph:
     """What a design was compiled from: it may have come from a disk."""
-    graph = compile_rule(request.source, filename=request.rule).hdfg
+    graph = rule_graph(request)
     bound = bind_request(graph, request, chosen_extents(design.extents, request.hyper)).graph
     if graph.has_merge:
         bound = replace(bound, batch=None if design.bundle.batch == WHOLE_EPOCH else design.bundle.batch)
-    return _judging(bound) if judges else bound
+    return bound.judging if judges else bound
 
 
 def _unpack(bundle: Bundle) -> Design:
@@ -369,6 +402,7 @@ def _key(request: TrainRequest, batch: int | None, extents: Mapping[str, int], j
         request.weight,
         request.class_weight is not None,
         sorted(on_pages(request.design, request.relation.page_size).items()),
+        request.device,
         tuple_bound(request),
         batch,
         sorted(extents.items()),

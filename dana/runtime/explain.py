@@ -14,14 +14,12 @@ from dana.codesign.area import area_of
 from dana.codesign.cycles import Cycles, measure_cycles
 from dana.codesign.sample import sample_pages
 from dana.codesign.search import Exploration, explore
-from dana.errors import UsageError
-from dana.runtime.designs import Design, DesignStore, chosen_extents
+from dana.runtime.designs import Design, DesignStore, chosen_extents, named_device, rule_graph
 from dana.runtime.streams import plan_stream
 from dana.runtime.trainer import ExplainRequest, Json, Stream, TrainRequest
 from dana.runtime.weights import bind_request
 from dana.runtime.why import why
-from dsl import compile_rule
-from hwgen.devices import Device, device_names, load_device
+from hwgen.devices import Device
 from hwgen.spec.bundle import WHOLE_EPOCH
 from hwgen.spec.config import FUNCTIONS, LANES_PER_CLUSTER, MachineConfig
 from hwgen.spec.engine import Opcode
@@ -37,7 +35,7 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
     RuleError, UsageError
         As for the training itself; or there is no such device; or no machine fits it and one was asked for.
     """
-    device = _device(request.device)
+    device = named_device(request.device, "device")
     training, stream = plan_stream(request.training)
     design = designs.get(training, write=False)  # a question leaves nothing behind
     found = _search(training, design, device, _per_page(request, training, stream)) if request.search else None
@@ -72,19 +70,12 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
             "tuples_of_a_round": bundle.round_tuples,
         },
         "cycles": _cycles(cycles),
-        "why": why(searched, replace(design, bundle=bundle), sample, cycles),
+        "why": why(searched, replace(design, bundle=bundle), sample, cycles, designs),
         "epoch": None if pages is None else _epoch(cycles, pages),
         "area": _area(bundle.config, device),
         "search": None if found is None else _searched(found),
         "last_run": None if request.last is None else _last_run(request.last, bundle.config, cycles),
     }
-
-
-def _device(name: str) -> Device:
-    # by name only: a path would be a file of the worker's account
-    if name not in device_names():
-        raise UsageError(f"device must be one of {', '.join(device_names())}, not {name!r}")
-    return load_device(name)
 
 
 def _per_page(request: ExplainRequest, training: TrainRequest, stream: Stream | None) -> int | None:
@@ -97,7 +88,7 @@ def _per_page(request: ExplainRequest, training: TrainRequest, stream: Stream | 
 
 def _search(training: TrainRequest, design: Design, device: Device, tuples: int | None) -> Exploration:
     schema = training.relation.schema
-    graph = compile_rule(training.source, filename=training.rule).hdfg
+    graph = rule_graph(training)
     extents = chosen_extents(design.extents, training.hyper)
     binding = bind_request(graph, training, extents)
     batch = design.bundle.batch

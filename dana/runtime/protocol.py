@@ -329,6 +329,7 @@ def _training(fields: Json, page_size: int) -> TrainRequest:
         metadata=fields["metadata"],
         max_epochs=fields["max_epochs"],
         max_memory=fields["max_memory"],
+        device=fields["device"],
         caller=f"{fields['role']}@{fields['database']}",
         **options,
     )

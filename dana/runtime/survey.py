@@ -20,7 +20,7 @@ from dana.simulator.machine import Surveyed
 from dana.simulator.structures import SURVEY_BLOCK
 from dana.storage.types import SCALARS
 from dsl.hdfg.graph import Graph
-from dsl.hdfg.init import OF_COLUMNS, InitKind
+from dsl.hdfg.init import OF_TABLE, InitKind
 from hwgen.spec.bundle import Bundle
 
 Doubles = NDArray[np.float64]
@@ -41,13 +41,14 @@ class Statistic:
 def statistics_of(graph: Graph) -> tuple[Statistic, ...]:
     """The models of a rule that the table's columns start."""
     found = ((str(node.name), node.init) for node in (graph.nodes[k] for k in graph.models))
-    return tuple(Statistic(model=name, kind=init.kind, of=init.of) for name, init in found if init.kind in OF_COLUMNS)
+    return tuple(Statistic(model=name, kind=init.kind, of=init.of) for name, init in found if init.kind in OF_TABLE)
 
 
 def started(request: TrainRequest, statistics: tuple[Statistic, ...]) -> tuple[Statistic, ...]:
-    """The models that begin with statistics: a warm start has those of its model."""
+    """The models that begin with statistics: a warm start has those of its model, but for the number of rows."""
     known = request.warm_start_from or {}
-    return () if request.standardize is False else tuple(one for one in statistics if one.model not in known)
+    columns = request.standardize is not False
+    return tuple(one for one in statistics if one.kind is InitKind.ROWS or (columns and one.model not in known))
 
 
 def wanted(request: TrainRequest, statistics: tuple[Statistic, ...]) -> bool:
@@ -102,6 +103,8 @@ class Survey:
 
     def start(self, statistic: Statistic) -> Floats:
         """The values that a model begins with."""
+        if statistic.kind is InitKind.ROWS:
+            return np.asarray(self.tuples, dtype=np.float32)
         if statistic.kind is InitKind.MEAN:
             return self.mean[statistic.of].astype(np.float32)
         deviation = self.deviation[statistic.of]

@@ -157,6 +157,8 @@ class TrainRequest:
         Rows were left out for a test, and can be had.
     metadata
         What the caller wants kept in the model's metadata.
+    device
+        Name of the FPGA whose clock and link the machine has, and that it fits; None: of none.
     max_epochs
         Most epochs that are allowed; None: any number.
     max_memory
@@ -186,6 +188,7 @@ class TrainRequest:
     warm_start_whole: bool = True
     held_out: bool = False
     metadata: Json = field(default_factory=dict)
+    device: str | None = None
     max_epochs: int | None = None
     max_memory: int = 0
     caller: str = ""

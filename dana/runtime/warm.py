@@ -50,9 +50,12 @@ def warm_values(
 
 
 def _remembered(name: str, models: Collection[str]) -> bool:
-    """Whether it is a state of a model, such as ``w.velocity``; ``x.mean``, an input's, is what weights rest on."""
+    """Whether it is a state of a model, such as ``w.velocity``, or a count of the language's, such as ``dana.epoch``.
+
+    ``x.mean``, an input's, is what weights rest on.
+    """
     model, point, _ = name.partition(".")
-    return bool(point) and model in models
+    return bool(point) and (model in models or model == "dana")
 
 
 def _listed(shapes: Mapping[str, tuple[int, ...]]) -> str:

@@ -2,25 +2,25 @@
 
 In: a request, its design, and the design's measured cycles. Out: numbers as JSON, a sentence among them. The wait is
 told from the compiled program and the simulator's cycles; what something else would take is measured in the same way,
-on a design compiled for it. It changes nothing.
+on a design compiled for it, which the session finds again. It changes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from dana.codesign.cycles import Cycles, measure_cycles
-from dana.codesign.default import default_bundle, on_pages
+from dana.codesign.default import default_bundle, least_cycles, on_pages
 from dana.codesign.sample import Sample, sample_pages
 from dana.compiler.check.cost import Cost, count_cost
 from dana.compiler.passes import plan_of
 from dana.errors import UsageError
-from dana.runtime.designs import Design, bound_graph, chosen_extents, tuple_bound
+from dana.runtime.designs import Design, DesignStore, bound_graph, chosen_extents, rule_graph, tuple_bound
 from dana.runtime.trainer import Json, TrainRequest
 from dana.runtime.weights import bind_request
 from dana.storage.columns import column_attribute
-from dsl import compile_rule
 from dsl.hdfg.graph import Graph, Node, Op, Region
 from hwgen.spec.bundle import WHOLE_EPOCH
 from hwgen.spec.config import ConfigError
@@ -41,18 +41,20 @@ SHOWN = 50
 """Characters of a line that are shown."""
 
 
-def why(request: TrainRequest, design: Design, sample: Sample, cycles: Cycles) -> Json:
+def why(request: TrainRequest, design: Design, sample: Sample, cycles: Cycles, designs: DesignStore) -> Json:
     """Say it.
 
     Parameters
     ----------
     sample, cycles
         A page of the table, and the cycles measured on it, of the design's Bundle.
+    designs
+        Where others are found or made.
     """
     bundle = design.bundle
     cost = count_cost(plan_of(bound_graph(request, design)), bundle)
     if cycles.bottleneck != "engine":
-        return _reading(request, design, sample, cycles)
+        return _reading(request, design, sample, cycles, designs)
     line = _most(cost.chain_lines)
     chained = CHAINED * cost.chain >= cost.per_tuple
     each = "row" if bundle.batch == 1 else "batch"
@@ -61,7 +63,7 @@ def why(request: TrainRequest, design: Design, sample: Sample, cycles: Cycles) -
         waited += f", {cost.chain_lines[line]:.0f} cycles of a {each} in {_shown(request, line)}"
     if bundle.batch != WHOLE_EPOCH and (chained or bundle.batch < BATCH):
         larger = max(BATCH, LARGER * bundle.batch)
-        taken = _with_batch(request, design, sample, larger)
+        taken = _with_batch(request, design, sample, cycles, designs, larger)
         if taken is not None and GAIN * taken <= cycles.per_tuple:
             said = (
                 f"each row takes {cycles.per_tuple:.2f} cycles, because the batch is {bundle.batch} and {waited}; "
@@ -70,11 +72,11 @@ def why(request: TrainRequest, design: Design, sample: Sample, cycles: Cycles) -
             return _said("batch", line, said, {"batch": larger}, taken)
     if chained:
         said = f"each row takes {cycles.per_tuple:.2f} cycles, because {waited}; "
-        return _helped(request, design, sample, cycles, "chain", line, said, _twice_the_threads(design))
-    return _computing(request, design, sample, cycles, cost)
+        return _helped(request, designs, sample, cycles, "chain", line, said, _twice_the_threads(design))
+    return _computing(request, design, sample, cycles, cost, designs)
 
 
-def _reading(request: TrainRequest, design: Design, sample: Sample, cycles: Cycles) -> Json:
+def _reading(request: TrainRequest, design: Design, sample: Sample, cycles: Cycles, designs: DesignStore) -> Json:
     """Of a machine whose units wait for rows."""
     size = sample.page_size * sample.pages / sample.rows
     said = f"each row takes {cycles.per_tuple:.2f} cycles, in which the machine reads its {size:.0f} bytes of a page; "
@@ -86,18 +88,18 @@ def _reading(request: TrainRequest, design: Design, sample: Sample, cycles: Cycl
     gathered = _as_arrays(request, design)
     if cycles.bottleneck == "striders" and gathered is not None:
         pages = sample_pages(gathered.relation.schema, page_size=sample.page_size)
-        taken = _measured(gathered, design, pages, bound_graph(request, design), {})
+        taken = _taken(gathered, designs, pages)
         if taken is not None and GAIN * taken <= cycles.per_tuple:
             said += f"with an array, real[], in the place of its columns it takes {taken:.2f}"
             return _said("striders", None, said, {"columns": "real[]"}, taken)
     tried = {"striders": 2 * config.striders}
-    return _helped(request, design, sample, cycles, cycles.bottleneck, None, said, tried)
+    return _helped(request, designs, sample, cycles, cycles.bottleneck, None, said, tried)
 
 
 def _as_arrays(request: TrainRequest, design: Design) -> TrainRequest | None:
     """The request on a table in which the columns of an input are one; None where each input has its own column."""
     relation = request.relation
-    rule = compile_rule(request.source, filename=request.rule).hdfg
+    rule = rule_graph(request)
     binding = bind_request(rule, request, chosen_extents(design.extents, request.hyper))
     inputs = [use.input for use in binding.uses]
     if relation.part or len({*inputs}) == len(inputs):
@@ -115,13 +117,15 @@ def _as_arrays(request: TrainRequest, design: Design) -> TrainRequest | None:
     )
 
 
-def _computing(request: TrainRequest, design: Design, sample: Sample, cycles: Cycles, cost: Cost) -> Json:
+def _computing(
+    request: TrainRequest, design: Design, sample: Sample, cycles: Cycles, cost: Cost, designs: DesignStore
+) -> Json:
     """Of a machine whose units have enough to do."""
     line = _most(cost.work_lines)
     share = cost.work_lines[line] / sum(cost.work_lines.values()) if line else 0.0
     work = f", {share:.0%} of the operations in {_shown(request, line)}" if line else ""
     said = f"each row takes {cycles.per_tuple:.2f} cycles of {design.bundle.config.units} units{work}; "
-    return _helped(request, design, sample, cycles, "units", line, said, _twice_the_threads(design))
+    return _helped(request, designs, sample, cycles, "units", line, said, _twice_the_threads(design))
 
 
 def _twice_the_threads(design: Design) -> dict[str, int]:
@@ -130,7 +134,7 @@ def _twice_the_threads(design: Design) -> dict[str, int]:
 
 def _helped(
     request: TrainRequest,
-    design: Design,
+    designs: DesignStore,
     sample: Sample,
     cycles: Cycles,
     cause: str,
@@ -140,7 +144,7 @@ def _helped(
 ) -> Json:
     """With a machine that has twice of what is scarce, if that is worth it."""
     ((name, count),) = tried.items()
-    taken = _measured(request, design, sample, bound_graph(request, design), tried)
+    taken = _taken(replace(request, design={**request.design, **tried}), designs, sample)
     if taken is None:
         return _said(cause, line, f"{said}no machine has {count} {name} for this rule", None, None)
     if GAIN * taken > cycles.per_tuple:
@@ -152,11 +156,29 @@ def _said(cause: str, line: int | None, said: str, change: Json | None, taken: f
     return {"cause": cause, "line": line, "text": said, "change": change, "tuple": taken}
 
 
-def _with_batch(request: TrainRequest, design: Design, sample: Sample, batch: int) -> float | None:
-    """Cycles of a tuple with a larger batch; None where there is none, or it does not fit."""
+def _with_batch(
+    request: TrainRequest, design: Design, sample: Sample, cycles: Cycles, designs: DesignStore, batch: int
+) -> float | None:
+    """Cycles of a tuple with a larger batch; None where there is none, it does not fit, or it is not worth it."""
     graph = bound_graph(request, design)
-    batched = replace(graph, batch=batch) if graph.has_merge else _merged(graph, batch)
-    return None if batched is None else _measured(request, design, sample, batched, {})
+    if not graph.has_merge:
+        merged = _merged(graph, batch)
+        return None if merged is None else _measured(request, design, sample, merged)
+    machine = on_pages(request.design, request.relation.page_size)
+    with suppress(UsageError, ConfigError):  # counted before anything is compiled
+        least = least_cycles(replace(graph, batch=batch), max_tuples=tuple_bound(request), design=machine)
+        if GAIN * least <= cycles.per_tuple:
+            return _taken(request, designs, sample, batch=batch)
+    return None
+
+
+def _taken(request: TrainRequest, designs: DesignStore, sample: Sample, batch: int | None = None) -> float | None:
+    """Cycles of a tuple of the design for a request; None where there is none."""
+    try:
+        bundle = designs.get(request, batch=batch, write=False).bundle
+    except (UsageError, ConfigError):
+        return None
+    return measure_cycles(bundle, sample).per_tuple
 
 
 def _merged(graph: Graph, batch: int) -> Graph | None:
@@ -181,17 +203,14 @@ def _merged(graph: Graph, batch: int) -> Graph | None:
     return replace(graph, nodes=tuple(nodes), updates=tuple(updates), convergence=None, batch=batch)
 
 
-def _measured(
-    request: TrainRequest, design: Design, sample: Sample, graph: Graph, tried: Mapping[str, int]
-) -> float | None:
-    """Cycles of a tuple of another graph, or on another machine; None where there is no such machine."""
-    rule = compile_rule(request.source, filename=request.rule).hdfg
-    binding = bind_request(rule, request, chosen_extents(design.extents, request.hyper))
+def _measured(request: TrainRequest, design: Design, sample: Sample, graph: Graph) -> float | None:
+    """Cycles of a tuple of another graph; None where no machine holds it."""
+    binding = bind_request(rule_graph(request), request, chosen_extents(design.extents, request.hyper))
     try:
         bundle = default_bundle(
             replace(binding, graph=graph),
             request.relation.schema,
-            design=on_pages({**request.design, **tried}, request.relation.page_size),
+            design=on_pages(request.design, request.relation.page_size),
             max_tuples=tuple_bound(request),
         )
     except (UsageError, ConfigError):

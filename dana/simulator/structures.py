@@ -139,9 +139,17 @@ class Problem(ctypes.Structure):
 
 
 class CompiledMerge(ctypes.Structure):
-    """A merge's stack: levels of `size` floats from `first` on; level k holds 2 to the power of k tuples."""
+    """A merge's stack: levels of `size` floats from `first` on; level k holds 2 to the power of k tuples. It is joined
+    at the end of pass number `pass`, from 0."""
 
-    _fields_ = (*_i64("first size"), *_i32("op"))
+    _fields_ = (*_i64("first size"), *_i32("op pass"))
+
+
+class CompiledPass(ctypes.Structure):
+    """A pass over a batch's tuples behind the first: between: what precedes it, from what is merged till then; block,
+    one: as of the first. The batch's tuples are all there."""
+
+    _fields_ = _at("sim_compiled_function", "between block one")
 
 
 class CompiledSymbol(ctypes.Structure):
@@ -152,14 +160,14 @@ class CompiledSymbol(ctypes.Structure):
 
 
 class CompiledIndex(ctypes.Structure):
-    """A scalar of each tuple, which chooses a row: its float where tuples are packed, rows of the model."""
+    """An input of each tuple, which chooses a row, and rows of the model."""
 
-    _fields_ = _i32("first rows")
+    _fields_ = _i32("input rows")
 
 
 class CompiledInput(ctypes.Structure):
-    """An input of each tuple: its first float where tuples are packed; the column that is all of it, as it lies on a
-    page, or -1; floats that code may read of it."""
+    """An input of each tuple: its first float where tuples are packed; the column that is all of it, or -1; floats that
+    code may read of it as it lies on a page, or 1: a number, which is packed beside those of other tuples."""
 
     _fields_ = _i32("first column floats")
 
@@ -176,10 +184,11 @@ class CompiledData(ctypes.Structure):
         *_at("float", "state"),
         *_at("int64_t", "slots"),
         *_at("const struct sim_compiled_merge", "merges"),
+        *_at("const struct sim_compiled_pass", "passes"),
         *_at("const struct sim_compiled_symbol", "symbols"),
         *_at("const struct sim_compiled_index", "indices"),
         *_at("const struct sim_compiled_input", "inputs"),
-        *_i32("n_merges n_symbols n_indices n_inputs loss"),
+        *_i32("n_merges n_passes n_symbols n_indices n_inputs loss"),
     )
 
 
@@ -203,6 +212,7 @@ STRUCTURES: dict[str, type[ctypes.Structure]] = {
     "bundle": BundleData,
     "problem": Problem,
     "compiled_merge": CompiledMerge,
+    "compiled_pass": CompiledPass,
     "compiled_symbol": CompiledSymbol,
     "compiled_index": CompiledIndex,
     "compiled_input": CompiledInput,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dsl.binary32 import round32
 from dsl.hdfg.dims import Dim, DimExpr, Shape, names_of
-from dsl.hdfg.graph import Graph, Node, Op, Region, Update
+from dsl.hdfg.graph import EachEpoch, Graph, Node, Op, Region, Update
 from dsl.hdfg.init import ZEROS, Init
 from dsl.hdfg.shapes import result_shape
 from dsl.hdfg.verify import verify
@@ -30,6 +30,7 @@ class GraphBuilder:
         value: float | None = None,
         extent: DimExpr | None = None,
         init: Init = ZEROS,
+        each_epoch: EachEpoch | None = None,
         classes: Dim | None = None,
         span: Span | None = None,
     ) -> int:
@@ -44,6 +45,7 @@ class GraphBuilder:
                 value=None if value is None else round32(value),
                 extent=extent,
                 init=init,
+                each_epoch=each_epoch,
                 classes=classes,
                 span=span,
             )
@@ -88,6 +90,7 @@ class GraphBuilder:
         metas: tuple[int, ...] = (),
         updates: tuple[Update, ...],
         loss: int | None = None,
+        test_loss: int | None = None,
         prediction: int | None = None,
         convergence: int | None = None,
         epochs: int = 1,
@@ -107,6 +110,7 @@ class GraphBuilder:
             metas=metas,
             updates=updates,
             loss=loss,
+            test_loss=test_loss,
             prediction=prediction,
             convergence=convergence,
             epochs=epochs,

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from dsl.hdfg.arithmetic import Arithmetic, Floats, function
 from dsl.hdfg.graph import ELEMENTWISE, FROM_ROW, Graph, Node, Op, Region
+from dsl.hdfg.ops import ROW_NUMBERS
 
 REDUCTION_OPS = {Op.SIGMA: "add", Op.PI: "mul", Op.AMAX: "max"}
 
@@ -91,6 +92,8 @@ class Evaluator:
             return np.asarray(node.value, dtype=np.float32)
         if node.op is Op.ARANGE:
             return np.arange(self._graph.concrete_shape(node.id)[0], dtype=np.float32)
+        if node.op is Op.ROW:
+            return (np.arange(count) % ROW_NUMBERS).astype(np.float32)
         if node.name is not None and node.op in FROM_ROW:
             return columns[node.name]
         if node.name is not None and node.op is Op.MODEL:

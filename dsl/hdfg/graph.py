@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from dsl.binary32 import round32
 from dsl.hdfg.dims import Dim, DimExpr, Shape, evaluate, names_of
@@ -23,6 +24,8 @@ from dsl.hdfg.ops import (
     FROM_ROW,
     LEAVES,
     MERGE_OPS,
+    NAMELESS,
+    PER_TUPLE,
     REDUCTIONS,
     UNARY,
     Op,
@@ -38,9 +41,12 @@ __all__ = [
     "FROM_ROW",
     "LEAVES",
     "MERGE_OPS",
+    "NAMELESS",
+    "PER_TUPLE",
     "REDUCTIONS",
     "UNARY",
     "BindError",
+    "EachEpoch",
     "Graph",
     "Node",
     "Op",
@@ -48,6 +54,13 @@ __all__ = [
     "Update",
     "operand_count",
 ]
+
+
+class EachEpoch(StrEnum):
+    """What the end of an epoch makes of a model, behind the last batch's updates."""
+
+    COUNT = "count"  # one more; no batch updates it
+    RESET = "reset"  # what it started with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +92,8 @@ class Node:
         MERGE: one of `MERGE_OPS`.
     init
         MODEL: how it starts.
+    each_epoch
+        MODEL of one number: what the end of an epoch makes of it, if anything.
     classes
         OUTPUT: its values are classes, numbered from 0 to one less than this; None: any number is a value.
     span
@@ -96,6 +111,7 @@ class Node:
     axis: int | None = None
     merge_op: str | None = None
     init: Init = ZEROS
+    each_epoch: EachEpoch | None = None
     classes: Dim | None = None
     span: Span | None = None
 
@@ -156,8 +172,11 @@ class Graph:
     updates
         In order of the text.
     loss, prediction
-        Ids of scalars per tuple, or None. A prediction depends on no OUTPUT, and may be a vector: of the classes, where
-        there are some.
+        Ids of scalars per tuple, or None; the loss may be one of the batch. A prediction depends on no OUTPUT and no
+        MERGE, and may be a vector: of the classes, where there are some.
+    test_loss
+        Id of the loss where the rule does not train, by which rows are judged that are left out; None where it is
+        `loss`.
     convergence
         Id of a scalar, read at the end of each epoch on the last batch's values (other than zero: stop), or None.
     epochs
@@ -178,6 +197,7 @@ class Graph:
     metas: tuple[int, ...] = ()
     updates: tuple[Update, ...] = ()
     loss: int | None = None
+    test_loss: int | None = None
     prediction: int | None = None
     convergence: int | None = None
     epochs: int = 1
@@ -212,6 +232,22 @@ class Graph:
         return any(node.op is Op.MERGE for node in self.nodes)
 
     @property
+    def after_merges(self) -> frozenset[int]:
+        """The nodes of region BATCH that depend on a merge."""
+        found: set[int] = set()
+        for node in self.nodes:
+            if node.region is Region.BATCH and (node.op is Op.MERGE or not found.isdisjoint(node.inputs)):
+                found.add(node.id)
+        return frozenset(found)
+
+    @property
+    def returns_to_rows(self) -> bool:
+        """Whether a value of a batch is used in the batch's own tuples, which are then gone through again."""
+        after = self.after_merges
+        within = (node for node in self.nodes if node.region is Region.TUPLE or node.op is Op.MERGE)
+        return self.loss in after or any(not after.isdisjoint(node.inputs) for node in within)
+
+    @property
     def classes(self) -> Dim | None:
         """How many classes the rule's output numbers; None where any number is a label."""
         return next((one.classes for one in self.nodes if one.classes is not None), None)
@@ -220,6 +256,14 @@ class Graph:
     def weight(self) -> Node | None:
         """The weight of a tuple; None where the rule has none."""
         return next((self.nodes[k] for k in self.inputs if self.nodes[k].op is Op.WEIGHT), None)
+
+    @property
+    def judging(self) -> Graph:
+        """The rule's loss alone, as rows are judged that are left out: no model changes but those that count."""
+        loss = self.loss if self.test_loss is None else self.test_loss
+        read = self.reachable([] if loss is None else [loss])
+        counting = tuple(u for u in self.updates if u.model in read and self.nodes[u.model].each_epoch is not None)
+        return replace(self, loss=loss, test_loss=None, updates=counting, convergence=None, prediction=None)
 
     def concrete_shape(self, node: int) -> tuple[int, ...]:
         """Return the shape of a node as numbers.
@@ -230,11 +274,11 @@ class Graph:
             If the node's shape depends on a dim that is not bound.
         """
         shape = self.nodes[node].shape
-        extents = tuple(dim for dim in shape if isinstance(dim, int))
-        if len(extents) != len(shape):
-            missing = ", ".join(sorted({name for dim in shape for name in names_of(dim)}))
-            raise BindError(f"node {node} of rule {self.name!r} has no concrete shape; bind {missing} first")
-        return extents
+        for dim in shape:
+            if not isinstance(dim, int):
+                missing = ", ".join(sorted({name for dim in shape for name in names_of(dim)}))
+                raise BindError(f"node {node} of rule {self.name!r} has no concrete shape; bind {missing} first")
+        return shape  # type: ignore[return-value]
 
     def bind(self, dims: Mapping[str, int]) -> Graph:
         """Return the graph with every dim replaced by its extent; dims that have one by default may be left out.

@@ -19,10 +19,14 @@ class InitKind(StrEnum):
     MEAN = "mean"
     DEVIATION = "deviation"
     SCALE = "scale"
+    ROWS = "rows"
 
 
 OF_COLUMNS = frozenset({InitKind.MEAN, InitKind.DEVIATION, InitKind.SCALE})
 """Families that the table decides: statistics of the columns that fill an input."""
+
+OF_TABLE = OF_COLUMNS | {InitKind.ROWS}
+"""All that the table decides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +38,8 @@ class Init:
     kind
         CONSTANT: every element is `first`. UNIFORM: from `first` (inclusive) to `second` (exclusive).
         NORMAL: mean `first`, standard deviation `second`. MEAN, DEVIATION: mean and standard deviation of each of the
-        columns that fill `of`; SCALE: 1 / the deviation, 1 of a column that is constant. Without a table `first`.
+        columns that fill `of`; SCALE: 1 / the deviation, 1 of a column that is constant. ROWS: how many the table has.
+        Without a table `first`.
     first, second
         Binary32 numbers, see `kind`.
     seed

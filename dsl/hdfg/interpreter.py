@@ -16,7 +16,8 @@ import numpy.typing as npt
 from dsl.binary32 import round32
 from dsl.hdfg.arithmetic import Arithmetic, Floats
 from dsl.hdfg.evaluate import DataError, Evaluator, row_numbers
-from dsl.hdfg.graph import LEAVES, BindError, Graph, Op
+from dsl.hdfg.graph import LEAVES, BindError, EachEpoch, Graph, Op
+from dsl.hdfg.init import Init, InitKind
 from dsl.hdfg.start import start_values
 
 PREDICTED_AT_ONCE = 4096
@@ -90,12 +91,13 @@ class Interpreter:
         self.graph = graph
         self._arithmetic = arithmetic
 
-    def start(self) -> dict[str, Floats]:
-        """Return the models as the rule says they start."""
+    def start(self, rows: int | None = None) -> dict[str, Floats]:
+        """Return the models as the rule says they start, on a table of so many rows if that is known."""
         models = {}
         for i in self.graph.models:
             node = self.graph.nodes[i]
-            models[str(node.name)] = start_values(node.init, str(node.name), self.graph.concrete_shape(i))
+            init = Init(first=rows) if node.init.kind is InitKind.ROWS and rows is not None else node.init
+            models[str(node.name)] = start_values(init, str(node.name), self.graph.concrete_shape(i))
         return models
 
     def train(
@@ -130,7 +132,7 @@ class Interpreter:
             raise DataError(f"rule {graph.name!r} needs at least one tuple to train on")
         values_of_metas = self._metas(metas or {})
         size = min(self._batch(values_of_metas) or count, count)
-        state = self.start() | self._models(models or {})
+        state = self.start(count) | self._models(models or {})
         losses: list[float] = []
         limit = graph.epochs if epochs is None else epochs
         within = replace(graph, convergence=None).training_roots
@@ -152,6 +154,7 @@ class Interpreter:
                 if stop == count and graph.convergence is not None:
                     converged = bool(np.any(values[graph.convergence] != 0.0))
             done += 1
+            state |= self._after_epoch(state)
             if graph.loss is not None:
                 losses.append(float(np.float64(total)) / count)
         return TrainResult(models=state, losses=tuple(losses), epochs=done, converged=converged)
@@ -176,8 +179,11 @@ class Interpreter:
         if not 1 <= count <= max(most, 1):
             wanted = "at least 1 tuple" if count == 0 else f"at most {most} as the rule says"
             raise DataError(f"a batch of rule {graph.name!r} has {wanted}, not {count}")
-        state = self.start() | self._models(models or {})
+        state = self.start(count) | self._models(models or {})
         named = {str(node.name): node.id for node in graph.nodes if node.name is not None and node.op not in LEAVES}
+        # a value that differs where the rule does not train is there twice
+        trained = graph.reachable(graph.training_roots)
+        named |= {name: node.id for node in graph.nodes if node.id in trained and (name := str(node.name)) in named}
         evaluator = Evaluator(graph, self._arithmetic, (*graph.training_roots, *named.values()))
         values = evaluator.run(count, data, state, values_of_metas)
         loss = converged = None
@@ -264,6 +270,17 @@ class Interpreter:
             each = np.stack([part[1] for part in parts], axis=1)
             after[name][numbers] = each.reshape(-1, *each.shape[2:])
         return after
+
+    def _after_epoch(self, state: Mapping[str, Floats]) -> dict[str, Floats]:
+        """The models that the end of an epoch changes."""
+        counting = [node for node in (self.graph.nodes[i] for i in self.graph.models) if node.each_epoch is not None]
+        one = np.float32(1)
+        return {
+            str(node.name): np.asarray(self._arithmetic.add(state[str(node.name)], one))
+            if node.each_epoch is EachEpoch.COUNT
+            else start_values(node.init, str(node.name), ())
+            for node in counting
+        }
 
     def _kahan(
         self, total: npt.ArrayLike, correction: npt.ArrayLike, value: npt.ArrayLike

@@ -19,6 +19,8 @@ class Op(StrEnum):
     META = "meta"  # a scalar that can be changed at train time; `value` is its default
     CONST = "const"  # a scalar literal in `value`, or the extent of an axis in `extent`
     ARANGE = "arange"  # the vector 0, 1, 2 …
+    ROW = "row"  # the tuple's number in its batch, modulo `ROW_NUMBERS`
+    TRAINING = "training"  # 1 while a rule trains, else 0; a graph has the number that it is
     # elementwise
     ADD = "add"
     SUB = "sub"
@@ -55,7 +57,11 @@ class Op(StrEnum):
 
 FROM_ROW = frozenset({Op.INPUT, Op.OUTPUT, Op.WEIGHT})
 """Leaves that a column fills."""
-LEAVES = frozenset({Op.INPUT, Op.OUTPUT, Op.WEIGHT, Op.MODEL, Op.META, Op.CONST, Op.ARANGE})
+LEAVES = frozenset({Op.INPUT, Op.OUTPUT, Op.WEIGHT, Op.MODEL, Op.META, Op.CONST, Op.ARANGE, Op.ROW, Op.TRAINING})
+PER_TUPLE = FROM_ROW | {Op.ROW}
+"""Leaves with a value for each tuple."""
+NAMELESS = frozenset({Op.CONST, Op.ARANGE, Op.ROW})
+"""Leaves that are alike wherever they stand."""
 FUNCTIONS = {
     Op.SIGMOID: "1 / (1 + exp(-a)), absolute error below 2⁻²²",
     Op.TANH: "hyperbolic tangent, within 4 ulp, near 0 too",
@@ -72,6 +78,8 @@ COMPARISONS = frozenset({Op.LT, Op.GT, Op.LE, Op.GE, Op.EQ})
 BINARY = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN}) | COMPARISONS
 ELEMENTWISE = UNARY | BINARY | {Op.WHERE}
 REDUCTIONS = frozenset({Op.SIGMA, Op.PI, Op.AMAX})
+ROW_NUMBERS = 1 << 23
+"""Tuples are counted modulo this, so that the number of a batch's first one and one of the batch have an exact sum."""
 MERGE_OPS = ("add", "mul", "max", "min")
 
 
@@ -87,10 +95,11 @@ def operand_count(op: Op) -> int:
 class Region(StrEnum):
     """How often a node is computed.
 
-    An edge leads from CONST anywhere, from TUPLE to TUPLE or into a MERGE, from BATCH to BATCH; only the model leaves,
-    which are BATCH, are read by TUPLE nodes too. A value of models alone that both sides use appears once in each.
+    An edge leads from CONST anywhere, from TUPLE to TUPLE or into a MERGE, from BATCH to BATCH. TUPLE nodes read of
+    BATCH the model leaves, and what follows a merge: then the batch's tuples are gone through once more. A value of
+    models alone that both sides use appears once in each.
     """
 
     CONST = "const"  # once: depends on metas and constants only
-    TUPLE = "tuple"  # per tuple: depends on the tuple, or feeds something that is per tuple
+    TUPLE = "tuple"  # per tuple: depends on the tuple, or on models alone and feeds something that is per tuple
     BATCH = "batch"  # once per batch: depends on a merge, or on models only

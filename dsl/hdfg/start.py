@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dsl.hdfg.init import OF_COLUMNS, Init, InitKind
+from dsl.hdfg.init import OF_TABLE, Init, InitKind
 
 UNIFORMS_PER_NORMAL = 12
 """Irwin-Hall: the sum of 12 uniforms has variance 1; its mean is 6 and it stays within 6 deviations."""
@@ -35,7 +35,7 @@ def start_values(init: Init, name: str, shape: tuple[int, ...]) -> npt.NDArray[n
         decides is `first`, until somebody has looked at the table.
     """
     size = int(np.prod(shape, dtype=np.int64))
-    if init.kind is InitKind.CONSTANT or init.kind in OF_COLUMNS:
+    if init.kind is InitKind.CONSTANT or init.kind in OF_TABLE:
         return np.full(shape, init.first, dtype=np.float32)
     start = _mix((init.seed ^ _hash_name(name)) & _MASK)
     if init.kind is InitKind.UNIFORM:
@@ -51,6 +51,11 @@ def start_values(init: Init, name: str, shape: tuple[int, ...]) -> npt.NDArray[n
         rounded = np.minimum(rounded, np.nextafter(np.float32(init.second), np.float32(init.first)))
     rounded[np.abs(rounded) < np.float32(2.0**-126)] = 0.0
     return rounded.reshape(shape)
+
+
+def draw(name: str, seed: int, number: int) -> int:
+    """Return one of the 64-bit numbers that a name and a seed stand for."""
+    return _mix((_mix((seed ^ _hash_name(name)) & _MASK) + (number + 1) * _GOLDEN) & _MASK)
 
 
 _MASK = (1 << 64) - 1

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dsl.binary32 import round32
 from dsl.hdfg import dims
 from dsl.hdfg.dims import Dim, DimExpr
-from dsl.hdfg.graph import LEAVES, Graph, Node, Op, Region, Update
+from dsl.hdfg.graph import LEAVES, NAMELESS, EachEpoch, Graph, Node, Op, Region, Update
 from dsl.hdfg.init import ZEROS, Init, InitKind
 from dsl.hdfg.verify import verify
 from dsl.source import Span
@@ -87,6 +87,7 @@ def _lines(graph: Graph, spans: bool) -> Iterator[str]:
         yield f"update %{update.model}{row} <- %{update.value}" + _span_text(update.span, spans)
     for word, root in (
         ("loss", graph.loss),
+        ("test_loss", graph.test_loss),
         ("prediction", graph.prediction),
         ("convergence", graph.convergence),
     ):
@@ -96,7 +97,7 @@ def _lines(graph: Graph, spans: bool) -> Iterator[str]:
 
 def _node_line(node: Node) -> str:
     words = [f"%{node.id} = {node.op}"]
-    if node.op in LEAVES and node.op is not Op.ARANGE and node.name:
+    if node.op in LEAVES - NAMELESS and node.name:
         words.append(node.name)
     words += [f"%{i}" for i in node.inputs]
     if node.value is not None:
@@ -112,8 +113,10 @@ def _node_line(node: Node) -> str:
     if node.init != ZEROS:
         of = f",{node.init.of}" if node.init.of else ""
         words.append(f"init={node.init.kind},{node.init.first!r},{node.init.second!r},{node.init.seed}{of}")
+    if node.each_epoch is not None:
+        words.append(f"epoch={node.each_epoch}")
     words.append(f": {node.region} [{','.join(str(dim) for dim in node.shape)}]")
-    if (node.op not in LEAVES or node.op is Op.ARANGE) and node.name:
+    if node.op not in LEAVES - NAMELESS and node.name:
         words.append(f"as {node.name}")
     return " ".join(words)
 
@@ -178,6 +181,7 @@ class _Reader:
             metas=self._ids("metas"),
             updates=tuple(self._updates),
             loss=self._id("loss"),
+            test_loss=self._id("test_loss"),
             prediction=self._id("prediction"),
             convergence=self._id("convergence"),
             epochs=int(self._words["epochs"][0]),
@@ -193,7 +197,7 @@ class _Reader:
         return ids[0] if ids else None
 
 
-ROOTS = ("loss", "prediction", "convergence")
+ROOTS = ("loss", "test_loss", "prediction", "convergence")
 
 
 def _full(pattern: re.Pattern[str], text: str) -> re.Match[str]:
@@ -214,7 +218,7 @@ def _read_node(line: str) -> Node:
     marked = dict(word.split("=", 1) for word in words if "=" in word)
     plain = [word for word in words if "=" not in word and not word.startswith("%")]
     name = match["name"]
-    if op in LEAVES and op not in (Op.CONST, Op.ARANGE):
+    if op in LEAVES - NAMELESS:
         name = plain.pop(0)
     shape = match["shape"]
     return Node(
@@ -230,6 +234,7 @@ def _read_node(line: str) -> Node:
         axis=int(marked["axis"]) if "axis" in marked else None,
         merge_op=marked.get("op"),
         init=_read_init(marked.get("init")),
+        each_epoch=EachEpoch(marked["epoch"]) if "epoch" in marked else None,
         span=_read_span(match["span"]),
     )
 

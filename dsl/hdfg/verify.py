@@ -11,7 +11,20 @@ from collections.abc import Iterator
 
 from dsl.binary32 import round32
 from dsl.hdfg.dims import Shape, names_of, shape_text
-from dsl.hdfg.graph import FROM_ROW, LEAVES, MERGE_OPS, REDUCTIONS, Graph, Node, Op, Region, Update, operand_count
+from dsl.hdfg.graph import (
+    FROM_ROW,
+    LEAVES,
+    MERGE_OPS,
+    NAMELESS,
+    REDUCTIONS,
+    EachEpoch,
+    Graph,
+    Node,
+    Op,
+    Region,
+    Update,
+    operand_count,
+)
 from dsl.hdfg.shapes import ShapeMismatch, broadcast, result_shape
 
 LEAF_REGIONS = {
@@ -22,6 +35,7 @@ LEAF_REGIONS = {
     Op.META: Region.CONST,
     Op.CONST: Region.CONST,
     Op.ARANGE: Region.CONST,
+    Op.ROW: Region.TUPLE,
 }
 
 
@@ -45,6 +59,7 @@ def verify(graph: Graph) -> None:
 
 
 def _node_problems(graph: Graph) -> Iterator[str]:
+    after = graph.after_merges
     for position, node in enumerate(graph.nodes):
         where = f"node {node.id} ({node.op})"
         if node.id != position:
@@ -59,7 +74,7 @@ def _node_problems(graph: Graph) -> Iterator[str]:
         yield from (f"{where} {problem}" for problem in _attributes(node))
         if node.op not in LEAVES:
             yield from (f"{where} {problem}" for problem in _shape(graph, node))
-        yield from (f"{where} {problem}" for problem in _region(graph, node))
+        yield from (f"{where} {problem}" for problem in _region(graph, node, after))
 
 
 def _attributes(node: Node) -> Iterator[str]:
@@ -76,10 +91,16 @@ def _attributes(node: Node) -> Iterator[str]:
         yield "must have a value if and only if it is a meta, and no extent"
     if node.value is not None and not (math.isnan(node.value) or round32(node.value) == node.value):
         yield f"must have a binary32 value, not {node.value!r}"
-    if node.op in LEAVES and node.op not in (Op.CONST, Op.ARANGE) and not node.name:
+    if node.op is Op.TRAINING:
+        yield "must be the number that it is in this graph"
+    if node.op in LEAVES and node.op not in NAMELESS and not node.name:
         yield "must have a name"
     if node.classes is not None and (node.op is not Op.OUTPUT or node.shape):
         yield "must be a scalar output to have classes"
+    if node.each_epoch is not None and (node.op is not Op.MODEL or node.shape):
+        yield "must be a scalar model to change with each epoch"
+    if node.op is Op.ROW and node.shape:
+        yield "must be a scalar"
     if node.op is Op.ARANGE and len(node.shape) != 1:
         yield "must be a vector"
     if any(isinstance(dim, int) and dim < 1 for dim in node.shape):
@@ -108,22 +129,22 @@ def _index_problems(index: Node) -> Iterator[str]:
         yield f"must be indexed by a whole number, not by {index.value}"
 
 
-def _region(graph: Graph, node: Node) -> Iterator[str]:
+def _region(graph: Graph, node: Node, after: frozenset[int]) -> Iterator[str]:
     if node.op in LEAVES:
-        if node.region is not LEAF_REGIONS[node.op]:
+        if node.region is not LEAF_REGIONS.get(node.op, node.region):
             yield f"must be in region {LEAF_REGIONS[node.op]}, not {node.region}"
         return
     if node.op is Op.MERGE:
         if node.region is not Region.BATCH:
             yield f"must be in region batch, not {node.region}"
         source = graph.nodes[node.inputs[0]]
-        if source.region is Region.BATCH and source.op is not Op.MODEL:
-            yield "must merge a value per tuple, a model or a const, not a value per batch"
+        if source.region is Region.BATCH and source.op is not Op.MODEL and source.id not in after:
+            yield "must merge a value per tuple, or one that the batch's tuples share, not one of models per batch"
         return
     operands = [graph.nodes[i] for i in node.inputs]
     for operand in operands:
         allowed = operand.region in (Region.CONST, node.region) or (
-            operand.op is Op.MODEL and node.region is Region.TUPLE
+            node.region is Region.TUPLE and (operand.op is Op.MODEL or operand.id in after)
         )
         if not allowed:
             yield f"in region {node.region} must not read node {operand.id} in region {operand.region}"
@@ -153,12 +174,15 @@ def _graph_problems(graph: Graph) -> Iterator[str]:
         yield f"epochs and batch must be at least 1, not {graph.epochs} and {graph.batch}"
     if not graph.has_merge and (graph.batch != 1 or graph.batch_meta is not None):
         yield f"a graph without merge must have batches of 1, not {graph.batch}"
+    if graph.batch is None and graph.returns_to_rows:
+        yield "a graph whose batch is the whole table must not use values of the batch in its tuples"
     if graph.batch_meta is not None and graph.batch_meta not in graph.metas:
         yield f"batch_meta must be a meta, not node {graph.batch_meta}"
     for update in graph.updates:
         yield from (f"update of node {update.model} {problem}" for problem in _update_problems(graph, update))
     for word, root, region in (
         ("loss", graph.loss, Region.TUPLE),
+        ("test_loss", graph.test_loss, Region.TUPLE),
         ("prediction", graph.prediction, Region.TUPLE),
         ("convergence", graph.convergence, Region.BATCH),
     ):
@@ -171,9 +195,10 @@ def _graph_problems(graph: Graph) -> Iterator[str]:
     if graph.classes is not None and len([i for i in graph.inputs if graph.nodes[i].op is Op.OUTPUT]) > 1:
         yield "a graph with classes must have one output"
     if graph.prediction is not None:
-        outputs = [i for i in graph.reachable([graph.prediction]) if graph.nodes[i].op in (Op.OUTPUT, Op.WEIGHT)]
-        if outputs:
-            yield f"prediction must depend on no output or weight, not on {outputs}"
+        unknown = (Op.OUTPUT, Op.WEIGHT, Op.ROW, Op.MERGE)
+        found = [i for i in graph.reachable([graph.prediction]) if graph.nodes[i].op in unknown]
+        if found:
+            yield f"prediction must depend on no output, weight, row number or merge, not on {found}"
 
 
 def _root_problems(graph: Graph, node: Node, region: Region, shapes: tuple[Shape, ...]) -> Iterator[str]:
@@ -181,6 +206,7 @@ def _root_problems(graph: Graph, node: Node, region: Region, shapes: tuple[Shape
         vector = "".join(f" or of shape {shape_text(one)}" for one in shapes if one)
         yield f"must be a scalar{vector}, not of shape {shape_text(node.shape)}"
     fits = node.region in (Region.CONST, region) or node.op is Op.MODEL
+    fits = fits or (node.id in (graph.loss, graph.test_loss) and node.id in graph.after_merges)
     if not fits and not (region is Region.BATCH and node.region is Region.TUPLE and not graph.has_merge):
         yield f"must be in region {region}, not {node.region}"
 
@@ -190,6 +216,8 @@ def _update_problems(graph: Graph, update: Update) -> Iterator[str]:
     if model.op is not Op.MODEL:
         yield f"must write a model, not {model.op}"
         return
+    if model.each_epoch is EachEpoch.COUNT:
+        yield "must not write what counts epochs"
     target = model.shape if update.index is None else model.shape[1:]
     try:
         fits = broadcast(value.shape, target) == target

@@ -1,8 +1,8 @@
 """Checked program to hDFG: unused operations dropped, every operation put into its region.
 
 Comes in: `Checked`. Goes out: a verified `Graph`. A value of models alone that is used per tuple and per batch
-becomes two nodes, one in each region, so that regions meet in merges only. Must not: report errors; a checked rule has
-none.
+becomes two nodes, one in each region, so that of a batch's values a tuple reads only those that follow merges. Must
+not: report errors; a checked rule has none.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from dsl.hdfg.builder import GraphBuilder
 from dsl.hdfg.graph import LEAVES, Graph, Op, Region, Update
-from dsl.semantics.finish import reachable, roots
-from dsl.semantics.program import Checked, CheckedUpdate, Operation
+from dsl.semantics.finish import roots
+from dsl.semantics.program import Checked, CheckedUpdate, Operation, reachable
 
 LEAF_REGIONS = {
     Op.INPUT: Region.TUPLE,
@@ -22,6 +22,7 @@ LEAF_REGIONS = {
     Op.META: Region.CONST,
     Op.CONST: Region.CONST,
     Op.ARANGE: Region.CONST,
+    Op.ROW: Region.TUPLE,
 }
 
 
@@ -64,6 +65,7 @@ class _Lowering:
                 for update in checked.updates
             ),
             loss=None if checked.loss is None else self._id(checked.loss, Region.TUPLE),
+            test_loss=None if checked.test_loss is None else self._id(checked.test_loss, Region.TUPLE),
             prediction=None if checked.prediction is None else self._id(checked.prediction, Region.TUPLE),
             convergence=None if checked.convergence is None else self._id(checked.convergence, Region.BATCH),
             epochs=checked.epochs,
@@ -79,6 +81,7 @@ class _Lowering:
             self._need(update.value, _update_region(update))
         for root, region in (
             (checked.loss, Region.TUPLE),
+            (checked.test_loss, Region.TUPLE),
             (checked.prediction, Region.TUPLE),
             (checked.convergence, Region.BATCH),
         ):
@@ -106,6 +109,7 @@ class _Lowering:
                 value=operation.value,
                 extent=operation.extent,
                 init=operation.init,
+                each_epoch=operation.each_epoch,
                 classes=operation.classes,
                 span=operation.span,
             )
@@ -137,8 +141,8 @@ def _own_region(operation: Operation) -> Region | None:
     """Return the region that an operation's operands settle, or None if its users settle it."""
     if operation.op in LEAVES:
         return LEAF_REGIONS[operation.op]
-    if operation.merged:
-        return Region.BATCH
     if operation.per_tuple:
         return Region.TUPLE
+    if operation.merged:
+        return Region.BATCH
     return None if operation.on_model else Region.CONST

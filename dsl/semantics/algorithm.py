@@ -142,29 +142,39 @@ def _merge(context: Context, algorithm: Algorithm, bound: Bound, span: Span) -> 
     if value is None or batch is None or sign is None:
         algorithm.complete = False
         return POISON
-    if value.merged:
+    if value.id in context.program.parts and sign in ("add", "mean"):
+        tuples = share(context, algorithm, span)
+        return value if sign == "mean" else context.program.add(Op.DIV, (value, tuples), value.shape, span)
+    if value.of_batch:
         return context.report(
             "E501",
             "the value is merged already",
             bound["value"].span,
             label="one value for the whole batch",
             expected="a value per tuple",
-            help="merge once; after it there are no tuples left to join",
+            help="merge it together with something of a tuple, as in the mean of (x - mean) * (x - mean)",
         )
-    if sign == "mean":
-        return mean(context, algorithm, value, span)
-    return context.program.add(Op.MERGE, (value,), value.shape, span, merge_op=sign)
+    result = mean(context, algorithm, value, span) if sign == "mean" else None
+    merge = result.operands[0] if result else context.program.add(Op.MERGE, (value,), value.shape, span, merge_op=sign)
+    context.program.merges.add(merge.id)
+    return result or merge
 
 
 def mean(context: Context, algorithm: Algorithm, value: Operation, span: Span) -> Operation:
     """Record the mean of a value per tuple over the algorithm's batch."""
     program = context.program
     total = program.add(Op.MERGE, (value,), value.shape, span, merge_op="add")
-    if algorithm.share is None:  # of one tuple; the last batch may be short, so that tuples are counted
+    return program.add(Op.MUL, (total, share(context, algorithm, span)), value.shape, span)
+
+
+def share(context: Context, algorithm: Algorithm, span: Span) -> Operation:
+    """Record 1 / the tuples of a batch, once; the last batch may be short, so that tuples are counted."""
+    if algorithm.share is None:
+        program = context.program
         one = program.constant(1, span)
         count = program.add(Op.MERGE, (one,), (), span, merge_op="add")
         algorithm.share = program.add(Op.DIV, (one, count), (), span)
-    return program.add(Op.MUL, (total, algorithm.share), value.shape, span)
+    return algorithm.share
 
 
 def keep_batch(context: Context, algorithm: Algorithm, batch: Batch) -> None:

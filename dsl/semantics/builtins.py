@@ -23,6 +23,7 @@ from dsl.semantics.elements import concat, transpose
 from dsl.semantics.library import BINARY_OPS, COLUMN_STARTS, DECLARATIONS, UNARY_OPS
 from dsl.semantics.objects import POISON, Declaration, Nothing, Object, Poison, Start, describe
 from dsl.semantics.program import Operation
+from dsl.semantics.random import random
 from dsl.semantics.values import composed, elementwise, logarithm, stopped
 from dsl.source import Span
 
@@ -56,6 +57,8 @@ def call(context: Context, name: str, bound: Bound, span: Span) -> Object:
     if name == "arange":
         count = to_dim(context, bound["count"].value, bound["count"].span)
         return POISON if count is None else context.program.arange(count, span)
+    if name == "random":
+        return _random(context, bound, span)
     if name == "setState":
         algorithm.set_state(context, bound["state"], bound["value"], span)
         return Nothing()
@@ -180,15 +183,28 @@ def _column_start(context: Context, name: str, argument: Argument) -> Object:
     )
 
 
+def _random(context: Context, bound: Bound, span: Span) -> Object:
+    """Random numbers of a shape: extents as a declaration has them, or a value's."""
+    shape: Shape | None = ()
+    if "shape" in bound:
+        argument = bound["shape"]
+        like = argument.value
+        shape = like.shape if isinstance(like, Operation) else to_shape(context, like, argument.span)
+    seed = _seed(context, bound)
+    return POISON if shape is None or seed is None else random(context, shape, seed, span)
+
+
+def _seed(context: Context, bound: Bound) -> int | None:
+    if "seed" not in bound:
+        return 0
+    argument = bound["seed"]
+    return to_whole(context, argument.value, argument.span, what="the seed", at_least=0, at_most=MAX_INTEGER)
+
+
 def _start(context: Context, name: str, bound: Bound) -> Object:
     words = ("low", "high") if name == "uniform" else ("mean", "deviation")
     numbers = [to_number(context, bound[word].value, bound[word].span, what=word) for word in words]
-    seed: int | None = 0
-    if "seed" in bound:
-        seed_argument = bound["seed"]
-        seed = to_whole(
-            context, seed_argument.value, seed_argument.span, what="the seed", at_least=0, at_most=MAX_INTEGER
-        )
+    seed = _seed(context, bound)
     first, second = numbers
     if first is None or second is None or seed is None:
         return POISON

@@ -36,6 +36,7 @@ def check(module: ast.Module, diagnostics: Diagnostics, own: Mapping[str, ast.Mo
 def _elaborate(context: Context, module: ast.Module, own: Mapping[str, ast.Module]) -> Checked | None:
     try:
         Statements(context, own).run_module(module)
+        return finish(context)
     except TooManyValues as error:
         context.report(
             "E607",
@@ -46,4 +47,3 @@ def _elaborate(context: Context, module: ast.Module, own: Mapping[str, ast.Modul
             help="work on whole vectors and matrices instead of looping over elements",
         )
         return None
-    return finish(context)

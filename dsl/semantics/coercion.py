@@ -8,13 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dsl.diagnostics import Note
 from dsl.hdfg.dims import Dim, DimExpr, Shape, shape_text
 from dsl.hdfg.graph import Op
 from dsl.limits import MAX_EXTENT, MAX_INTEGER, MAX_RANK
-from dsl.semantics.arguments import Argument
 from dsl.semantics.context import Context
-from dsl.semantics.objects import Constant, Declaration, Items, Nothing, Object, Poison, RuleFunction, Text, describe
+from dsl.semantics.counting import given
+from dsl.semantics.objects import (
+    Constant,
+    Declaration,
+    Given,
+    Items,
+    Nothing,
+    Object,
+    Poison,
+    RuleFunction,
+    Start,
+    Text,
+    describe,
+)
 from dsl.semantics.program import Operation
 from dsl.source import Span
 
@@ -38,6 +49,8 @@ def to_value(context: Context, thing: Object, span: Span) -> Operation | None:
             return thing
         case Constant(number=number):
             return context.program.constant(number, span)
+        case Given(name=name):
+            return given(context, name, span)
         case Items():
             return _stacked(context, thing.placed(span), span)
         case Poison():
@@ -56,6 +69,7 @@ def to_value(context: Context, thing: Object, span: Span) -> Operation | None:
         RuleFunction: "call it with parentheses",
         Nothing: "the function must end with return",
         Text: "remove the quotes",
+        Start: "a start belongs to init=; dana.random(shape) draws numbers for each row",
     }
     context.report(
         "E301",
@@ -97,8 +111,6 @@ def _stacked(context: Context, items: Sequence[tuple[Object, Span]], span: Span)
             help="dana.concat(a, b) joins vectors of any length",
         )
         return None
-    if not together(context, [(v, Argument(v, place)) for v, (_, place) in zip(values, items, strict=True)], span):
-        return None
     program, count = context.program, len(values)
     if count == 1:
         return program.expand(values[0], 0, span)
@@ -109,27 +121,6 @@ def _stacked(context: Context, items: Sequence[tuple[Object, Span]], span: Span)
             mask = program.expand(mask, len(mask.shape), span)
         result = program.add(Op.WHERE, (mask, value, result), (count, *shape), span)
     return result
-
-
-def together(context: Context, operands: Sequence[tuple[Operation, Argument]], span: Span) -> bool:
-    """Report and return False if values per tuple and values per batch meet in one operation."""
-    per_tuple = next((argument for value, argument in operands if value.per_tuple), None)
-    merged = next((argument for value, argument in operands if value.merged), None)
-    if per_tuple is None or merged is None:
-        return True
-    context.report(
-        "E503",
-        "a value per tuple meets a value per batch",
-        span,
-        label="these two do not exist at the same time",
-        expected="both before the merge, or both after it",
-        notes=(
-            Note(message="one value for each tuple", span=per_tuple.span),
-            Note(message="one value for the whole batch", span=merged.span),
-        ),
-        help="merge the value per tuple too; what a batch gave reaches the rows of the next one, by a dana.state",
-    )
-    return False
 
 
 def to_whole(

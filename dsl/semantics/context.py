@@ -49,6 +49,10 @@ class Context:
         Models that functions keep for themselves, in order; they belong to the algo without being listed.
     state_updates
         What they become.
+    given
+        The states among them that the language keeps (`dsl.semantics.counting`), by name.
+    random_calls
+        Calls of `dana.random` so far.
     calls
         Calls of rule functions under way, outermost first.
     """
@@ -62,6 +66,8 @@ class Context:
     algorithm: Algorithm | None = None
     states: list[Operation] = field(default_factory=list)
     state_updates: list[CheckedUpdate] = field(default_factory=list)
+    given: dict[str, Operation] = field(default_factory=dict)
+    random_calls: int = 0
     calls: list[Call] = field(default_factory=list)
     steps: int = 0
 

@@ -16,7 +16,7 @@ from dsl.hdfg.graph import Op
 from dsl.hdfg.shapes import broadcast, without_axis
 from dsl.limits import MAX_RANK
 from dsl.semantics.arguments import Argument
-from dsl.semantics.coercion import to_value, together
+from dsl.semantics.coercion import to_value
 from dsl.semantics.context import Context
 from dsl.semantics.objects import POISON, Constant, Object, Poison, describe
 from dsl.semantics.program import Operation
@@ -184,8 +184,6 @@ def concat(context: Context, arguments: Sequence[Argument], span: Span) -> Objec
                 expected="a vector or a scalar",
                 help="a list of values of one shape is a value with one axis more: [a, b]",
             )
-    if not together(context, parts, span):
-        return POISON
     total: Dim = 0
     for value, _ in parts:
         total = dims.add(total, value.shape[0] if value.shape else 1)

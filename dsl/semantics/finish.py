@@ -5,12 +5,19 @@ Comes in: the filled `Context`. Goes out: `Checked`, or None with errors reporte
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dsl.diagnostics import Note
 from dsl.hdfg.graph import FROM_ROW, Op
 from dsl.semantics.context import Context
+from dsl.semantics.counting import count_rows
 from dsl.semantics.objects import Algorithm
-from dsl.semantics.program import Checked, CheckedUpdate, Operation
+from dsl.semantics.phases import in_phase
+from dsl.semantics.program import Checked, CheckedUpdate, Operation, reachable
 from dsl.source import Span
+
+TEST_LOSS = "the loss of rows left out"
+"""The setting that `setLoss` makes where the loss is another one while the rule trains."""
 
 
 def finish(context: Context) -> Checked | None:
@@ -27,9 +34,12 @@ def finish(context: Context) -> Checked | None:
             )
         return None
     algorithm.members += tuple(context.states)
+    count_rows(context)
+    test_loss = _settle(context, algorithm)
     _check_updates(context, algorithm)
     _check_settings(context, algorithm)
     _check_merges(context, algorithm)
+    _check_table(context, algorithm)
     if context.diagnostics.errors:
         return None
     checked = Checked(
@@ -47,9 +57,11 @@ def finish(context: Context) -> Checked | None:
         loss=_setting(algorithm, "setLoss"),
         prediction=_setting(algorithm, "setPrediction"),
         convergence=_setting(algorithm, "setConvergence"),
+        test_loss=test_loss,
         epochs=algorithm.epochs[0] if algorithm.epochs else 1,
         batch=algorithm.batch,
         gradients=tuple(context.program.gradients),
+        merges=frozenset(context.program.merges),
     )
     return checked if _check_members(context, algorithm, checked) else None
 
@@ -57,19 +69,22 @@ def finish(context: Context) -> Checked | None:
 def roots(checked: Checked) -> list[Operation]:
     """Return what the rule computes for its own sake."""
     found = [value for update in checked.updates for value in (update.value, update.index) if value is not None]
-    return found + [v for v in (checked.loss, checked.prediction, checked.convergence) if v is not None]
+    results = (checked.loss, checked.test_loss, checked.prediction, checked.convergence)
+    return found + [value for value in results if value is not None]
 
 
-def reachable(operations: list[Operation]) -> set[Operation]:
-    """Return `operations` and everything they are computed from."""
-    seen: set[Operation] = set()
-    waiting = list(operations)
-    while waiting:
-        operation = waiting.pop()
-        if operation not in seen:
-            seen.add(operation)
-            waiting.extend(operation.operands)
-    return seen
+def _settle(context: Context, algorithm: Algorithm) -> Operation | None:
+    """Put values in the place of those that depend on whether the rule trains; return the loss where it does not."""
+    program = context.program
+    for updates in (algorithm.updates, context.state_updates):
+        updates[:] = [replace(one, value=in_phase(program, one.value, training=True)) for one in updates]
+    loss = algorithm.settings.get("setLoss")
+    for name, (value, span) in algorithm.settings.items():
+        algorithm.settings[name] = in_phase(program, value, training=name != "setPrediction"), span
+    if loss is None or not loss[0].on_training:
+        return None
+    algorithm.settings[TEST_LOSS] = in_phase(program, loss[0], training=False), loss[1]
+    return algorithm.settings[TEST_LOSS][0]
 
 
 def _setting(algorithm: Algorithm, name: str) -> Operation | None:
@@ -121,35 +136,56 @@ def _clash(first: CheckedUpdate, second: CheckedUpdate) -> bool:
 def _check_update_value(context: Context, algorithm: Algorithm, update: CheckedUpdate) -> None:
     value = update.value
     if update.index is not None and update.index.per_tuple:
-        if value.merged:
+        if value.of_batch:
             context.report(
                 "E509",
                 "a row update takes a value per tuple",
                 update.span,
                 label=f"the row of {update.model.name} is chosen for each tuple",
-                expected="a value that no merge has joined",
+                expected="a value per tuple",
                 found="one value for the whole batch",
-                help="update the row from the tuple's own values",
+                help="update the row from the tuple's own values, together with the batch's if need be",
             )
     elif value.per_tuple and algorithm.batch is not None:
         _report_unmerged(context, update.span, f"the new value of {update.model.name}", algorithm)
 
 
 def _check_settings(context: Context, algorithm: Algorithm) -> None:
-    for name in ("setLoss", "setPrediction"):
-        if name in algorithm.settings:
-            value, span = algorithm.settings[name]
-            if value.merged:
-                context.report(
-                    "E510",
-                    f"{name} takes a value per tuple",
-                    span,
-                    label="one value for the whole batch",
-                    expected="a value that no merge has joined",
-                    help="the mean over the table is formed by itself" if name == "setLoss" else "",
-                )
+    value, span = algorithm.settings.get("setPrediction", (None, algorithm.span))
+    if value is not None and any(operation.op is Op.ROW for operation in reachable([value])):
+        context.report(
+            "E517",
+            "a prediction cannot draw random numbers",
+            span,
+            label="depends on dana.random",
+            expected="a value of models, inputs and metas",
+            help="write dana.where(dana.training, random, other) for what is random while the rule trains alone",
+        )
+    for name in (TEST_LOSS, "setPrediction"):
+        value, span = algorithm.settings.get(name, (None, algorithm.span))
+        if value is not None and any(operation.op is Op.TRAINING for operation in reachable([value])):
+            context.report(
+                "E516",
+                f"{name} needs a gradient that only a training has",
+                span,
+                label="a gradient of what depends on dana.training",
+                expected="a value that is there where dana.training is 0",
+                help="take the gradient of a value that is the same in trainings and predictions",
+            )
     if "setPrediction" in algorithm.settings:
         value, span = algorithm.settings["setPrediction"]
+        if value.merged:
+            merge = min((one for one in reachable([value]) if one.op is Op.MERGE), key=lambda one: one.id)
+            context.report(
+                "E510",
+                "a prediction cannot use a value of a batch",
+                span,
+                label="depends on a merge",
+                expected="a value of models, inputs and metas",
+                notes=(Note(message="merged here", span=merge.span),),
+                help="a row that is predicted belongs to no batch; keep what batches gave in a dana.state, and write "
+                "dana.where(dana.training, of_batch, kept)",
+            )
         if value.on_output:
             outputs = sorted({str(v.name) for v in reachable([value]) if v.op in (Op.OUTPUT, Op.WEIGHT)})
             context.report(
@@ -158,12 +194,34 @@ def _check_settings(context: Context, algorithm: Algorithm) -> None:
                 span,
                 label=f"depends on {', '.join(outputs)}",
                 expected="a value of models, inputs and metas",
-                help="outputs and weights are unknown when predicting; pass the value before it is compared with them",
+                help="outputs and weights are unknown when predicting; pass the value before it is compared with them, "
+                "or dana.where(dana.training, value, other)",
             )
     if "setConvergence" in algorithm.settings and algorithm.batch is not None:
         value, span = algorithm.settings["setConvergence"]
         if value.per_tuple:
             _report_unmerged(context, span, "the convergence test", algorithm)
+
+
+def _check_table(context: Context, algorithm: Algorithm) -> None:
+    """Of a batch that is the whole table no machine holds the rows until they are needed again."""
+    if algorithm.batch is None or algorithm.batch.size is not None:
+        return
+    used = [update.value for update in (*algorithm.updates, *context.state_updates)]
+    used += [value for value, _ in algorithm.settings.values()]
+    again = [one for one in reachable(used) if one.per_tuple and one.merged]
+    again += [value for name, (value, _) in algorithm.settings.items() if name == "setLoss" and value.of_batch]
+    if again:
+        context.report(
+            "E503",
+            "a value of the whole table is used in its rows",
+            min(again, key=lambda one: one.id).span,
+            label="needs all rows of the batch once more",
+            expected="batches of a number of rows",
+            notes=(Note(message="the table is one batch", span=algorithm.batch.span),),
+            help="a machine holds the rows of one batch: write a number such as 64; what columns have for a mean and a "
+            "deviation is known before: dana.functions.standardized(x)",
+        )
 
 
 def _check_merges(context: Context, algorithm: Algorithm) -> None:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 
 from dsl.diagnostics import did_you_mean
 from dsl.semantics.context import Context
+from dsl.semantics.counting import GIVEN
 from dsl.semantics.library import ELSEWHERE, FAMILIAR_WORDS, NAMES, PYTHON_WORDS
 from dsl.semantics.modules import MODULES, import_of, statements
-from dsl.semantics.objects import POISON, AllTuples, Builtin, Module, Namespace, Object, Scope
+from dsl.semantics.objects import POISON, AllTuples, Builtin, Given, Module, Namespace, Object, Scope
 from dsl.source import Span
 from dsl.syntax import ast
 
@@ -24,6 +25,8 @@ Run = Callable[[tuple[ast.Statement, ...], Scope], None]
 
 def library_object(name: str) -> Object:
     """Return what `dana.<name>` stands for."""
+    if name in GIVEN:
+        return Given(name)
     return AllTuples() if name == "all" else Builtin(name)
 
 

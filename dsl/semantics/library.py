@@ -12,6 +12,7 @@ from dsl.hdfg.ops import Op
 from dsl.semantics.arguments import Signature
 from dsl.semantics.axes import ALONG_AXIS
 from dsl.semantics.composed import COMPOSED
+from dsl.semantics.counting import GIVEN
 
 DECLARATIONS = {
     "dim": Signature(name="dana.dim", optional=("extent",)),
@@ -56,6 +57,7 @@ FUNCTIONS = {
     "concat": Signature(name="dana.concat", required=("first",), rest="more"),
     "transpose": Signature(name="dana.transpose", required=("value",)),
     "arange": Signature(name="dana.arange", required=("count",)),
+    "random": Signature(name="dana.random", optional=("shape", "seed")),
     "setState": Signature(name="dana.setState", required=("state", "value")),
     "uniform": Signature(name="dana.uniform", required=("low", "high"), optional=("seed",)),
     "normal": Signature(name="dana.normal", required=("mean", "deviation"), optional=("seed",)),
@@ -65,7 +67,7 @@ FUNCTIONS = {
 MARKERS = ("all", "rule")
 """Names that are no functions in a rule: the batch that is the whole table, and the decorator of notebooks."""
 
-NAMES = (*DECLARATIONS, *FUNCTIONS, *MARKERS)
+NAMES = (*DECLARATIONS, *FUNCTIONS, *MARKERS, *GIVEN)
 """Everything that `from dana import *` binds."""
 
 METHODS = {
@@ -98,6 +100,8 @@ FAMILIAR_WORDS = {
     "stack": "[a, b], a value with one axis more",
     "matmul": "W @ x",
     "sign": "(x > 0) - (x < 0)",
+    **dict.fromkeys(("rand", "random_uniform"), "dana.random(shape)"),
+    "bernoulli": "dana.random(shape) < p",
 }
 """What people who know NumPy or PyTorch look for, and what to write."""
 
@@ -110,6 +114,6 @@ PYTHON_WORDS = {
     "int": "every value is a binary32 number already",
     "enumerate": "write for i in range(k):",
     "zip": "write for i in range(k):",
-    **dict.fromkeys(("np", "numpy", "torch", "tf", "jnp", "math", "random"), ELSEWHERE),
+    **dict.fromkeys(("np", "numpy", "torch", "tf", "jnp", "math"), ELSEWHERE),
 }
 """Names that Python programs take for granted, and what to do without them."""

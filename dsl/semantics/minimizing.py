@@ -14,8 +14,9 @@ from dsl.semantics import algorithm as methods
 from dsl.semantics.arguments import Argument
 from dsl.semantics.coercion import to_value
 from dsl.semantics.context import Context
-from dsl.semantics.gradient import Algebra, NoDerivative, Polynomial, filled, followed, gradients
+from dsl.semantics.gradient import Algebra, Batching, NoDerivative, Polynomial, filled, followed, gradients
 from dsl.semantics.objects import POISON, Algorithm, Items, Object, Poison, RuleFunction, describe
+from dsl.semantics.phases import in_phase
 from dsl.semantics.program import Batch, Operation, Taken
 from dsl.source import Span
 
@@ -27,18 +28,24 @@ BATCH = 64
 
 def gradient(context: Context, value: Argument, by: Argument, span: Span) -> Object:
     """The derivatives of a scalar by a value, or by each of a list; each has the shape of what it is taken by."""
-    operation = to_value(context, value.value, value.span)
+    asked = to_value(context, value.value, value.span)
+    operation = _training(context, asked)
     listed = by.value.placed(by.span) if isinstance(by.value, Items) else [(by.value, by.span)]
-    wanted = [to_value(context, one, place) for one, place in listed]
+    wanted = [_training(context, to_value(context, one, place)) for one, place in listed]
     found = [one for one in wanted if one is not None]
-    if operation is None or len(found) < len(wanted) or not _is_scalar(context, operation, value.span):
+    if asked is None or operation is None or len(found) < len(wanted) or not _is_scalar(context, operation, value.span):
         return POISON
-    algebra = Algebra(context.program, span)
-    derived = _derive(context, algebra, operation, found, span)
+    batching = _batching(context, span)
+    algebra = batching.algebra
+    derived = _derive(context, batching, operation, found, span)
     if derived is None:
         return POISON
     results = [filled(algebra, algebra.compute(one), target.shape) for one, target in zip(derived, found, strict=True)]
     context.program.gradients.append(Taken(value=operation, wanted=tuple(found), results=tuple(results), span=span))
+    if not operation.of_batch:
+        context.program.parts.update(one.id for one in results if one.of_batch)
+    if asked.on_training:
+        results = [context.program.while_training(one, span) for one in results]
     return Items(tuple(results)) if isinstance(by.value, Items) else results[0]
 
 
@@ -82,9 +89,11 @@ def minimize(
         algorithm.complete = False
         return
     loss, place = algorithm.settings["setLoss"]
-    algebra = Algebra(context.program, span)
+    loss = in_phase(context.program, loss, training=True)
+    batching = _batching(context, span)
+    algebra = batching.algebra
     wanted = _models(context, algorithm, bound.get("models"), loss, place)
-    derived = None if wanted is None else _derive(context, algebra, loss, wanted, span)
+    derived = None if wanted is None else _derive(context, batching, loss, wanted, span, of_each=True)
     batch = _batch(context, algorithm, bound.get("batch"), wanted or [], span)
     if wanted is None or derived is None or batch is None:
         algorithm.complete = False
@@ -99,7 +108,7 @@ def minimize(
         elif alone and algorithm.batch is None:
             value = algebra.compute(polynomial)
         else:
-            value = _mean(context, algorithm, algebra, polynomial, span)
+            value = _mean(context, algorithm, batching, polynomial, span)
         value = filled(algebra, value, target.shape)
         results.append(value)
         arguments = [Argument(target, span), Argument(value, span), *options]
@@ -144,19 +153,20 @@ def _of_row(algebra: Algebra, row: Operation, wanted: list[Operation], derived: 
     return total
 
 
-def _mean(context: Context, algorithm: Algorithm, algebra: Algebra, polynomial: Polynomial, span: Span) -> Operation:
+def _mean(context: Context, algorithm: Algorithm, batching: Batching, polynomial: Polynomial, span: Span) -> Operation:
     """The mean over a batch; what is the same for all of its tuples stays outside the merge."""
-    operations = context.program.operations
-    by_tuple = [term for term in polynomial.terms if any(operations[factor].per_tuple for factor in term[0])]
-    rest = Polynomial(tuple(term for term in polynomial.terms if term not in by_tuple))
-    if not by_tuple:
-        return algebra.compute(rest)
-    common, number, inside = algebra.split(Polynomial(tuple(by_tuple)))
-    outside = tuple(factor for factor in common if not operations[factor].per_tuple)
-    kept = tuple(factor for factor in common if operations[factor].per_tuple)
-    value = algebra.compute(algebra.product(inside, Polynomial(((kept, 1.0),))))
-    mean = algebra.atom(methods.mean(context, algorithm, value, span))
-    return algebra.compute(algebra.product(mean, Polynomial(((outside, number),))) + rest)
+    each, rest = batching.split(polynomial)
+    return batching.algebra.compute(
+        batching.joined(each, lambda value: methods.mean(context, algorithm, value, span)) + rest
+    )
+
+
+def _batching(context: Context, span: Span) -> Batching:
+    def counted() -> Operation:
+        assert context.algorithm is not None, "what is merged belongs to an algo"
+        return methods.share(context, context.algorithm, span)
+
+    return Batching(Algebra(context.program, span), counted)
 
 
 def _models(
@@ -204,10 +214,16 @@ def _models(
 
 
 def _derive(
-    context: Context, algebra: Algebra, value: Operation, wanted: list[Operation], span: Span
+    context: Context,
+    batching: Batching,
+    value: Operation,
+    wanted: list[Operation],
+    span: Span,
+    *,
+    of_each: bool = False,
 ) -> list[Polynomial] | None:
     try:
-        return gradients(algebra, value, wanted)
+        return gradients(batching, value, wanted, of_each=of_each)
     except NoDerivative as error:
         context.report(
             "E521",
@@ -219,6 +235,11 @@ def _derive(
             help=error.help,
         )
         return None
+
+
+def _training(context: Context, operation: Operation | None) -> Operation | None:
+    """A value as it is while the rule trains, which is when gradients are taken."""
+    return None if operation is None else in_phase(context.program, operation, training=True)
 
 
 def _is_scalar(context: Context, operation: Operation, place: Span) -> bool:

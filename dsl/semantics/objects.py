@@ -188,6 +188,13 @@ class AllTuples:
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """`dana.training` and the like: a value that the rule finds without declaring it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """`dana.uniform(...)`, `dana.column_mean(x)` …: how a model starts; `like` is the input whose columns decide."""
 
@@ -219,6 +226,7 @@ Object = (
     | Algorithm
     | Method
     | AllTuples
+    | Given
     | Start
     | Nothing
     | Poison
@@ -268,6 +276,8 @@ def describe(thing: Object) -> str:
             return f"the method {algorithm.name}.{name}"
         case AllTuples():
             return "dana.all"
+        case Given(name=name):
+            return f"dana.{name}"
         case Start():
             return "the start values of a model"
         case Nothing():

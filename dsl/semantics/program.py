@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dsl.binary32 import bits_of, round32
 from dsl.hdfg.dims import Dim, DimExpr, Shape
-from dsl.hdfg.graph import FROM_ROW, Op
+from dsl.hdfg.graph import FROM_ROW, LEAVES, PER_TUPLE, EachEpoch, Op
 from dsl.hdfg.init import ZEROS, Init
 from dsl.limits import MAX_VALUES
 from dsl.source import Span
@@ -25,16 +25,18 @@ class Operation:
     ----------
     id
         Its index in the program; operands have smaller ids.
-    op, operands, shape, axis, merge_op, value, extent, init, classes, name, span
+    op, operands, shape, axis, merge_op, value, extent, init, each_epoch, classes, name, span
         As in `dsl.hdfg.graph.Node`.
     per_tuple
         Depends on the tuple other than through a merge.
     merged
-        Depends on a merge.
+        Depends on a merge; if it is per tuple, too, the batch's tuples are needed once more.
     on_model
         Depends on a model.
     on_output
         Depends on an output of the tuple, or on its weight.
+    on_training
+        Depends on whether the rule trains (`dsl.semantics.phases`).
     """
 
     id: int
@@ -46,6 +48,7 @@ class Operation:
     value: float | None = None
     extent: DimExpr | None = None
     init: Init = ZEROS
+    each_epoch: EachEpoch | None = None
     classes: Dim | None = None
     name: str | None = None
     span: Span
@@ -53,11 +56,29 @@ class Operation:
     merged: bool = False
     on_model: bool = False
     on_output: bool = False
+    on_training: bool = False
+
+    @property
+    def of_batch(self) -> bool:
+        """Whether there is one for each batch, which a merge gives."""
+        return self.merged and not self.per_tuple
 
     @property
     def row_per_tuple(self) -> bool:
         """Whether it is the row of a model that an input of the tuple chooses."""
         return self.op is Op.GATHER and self.operands[1].per_tuple
+
+
+def reachable(operations: list[Operation]) -> set[Operation]:
+    """Return `operations` and everything they are computed from."""
+    seen: set[Operation] = set()
+    waiting = list(operations)
+    while waiting:
+        operation = waiting.pop()
+        if operation not in seen:
+            seen.add(operation)
+            waiting.extend(operation.operands)
+    return seen
 
 
 class TooManyValues(Exception):
@@ -96,6 +117,12 @@ class Program:
         for a value that is flat, or counts as such.
     gradients
         Those that were taken, in order.
+    parts
+        Ids of gradients of values per tuple of which each tuple of a batch has the same part.
+    merges
+        Ids of merges that the rule's text asks for.
+    phases
+        By id: what stands for a value where the rule does not train, and where it does.
     """
 
     def __init__(self) -> None:
@@ -103,10 +130,14 @@ class Program:
         self.names: dict[int, str] = {}
         self.derivatives: dict[int, tuple[tuple[Operation, Terms], ...]] = {}
         self.gradients: list[Taken] = []
+        self.phases: tuple[dict[int, Operation], dict[int, Operation]] = ({}, {})
+        self.parts: set[int] = set()
+        self.merges: set[int] = set()
         self.divisors: dict[int, str] = {}
         self.transposes: dict[Operation, Operation] = {}
         self.needs: list[DimExpr] = []
         self._constants: dict[int | DimExpr, Operation] = {}
+        self._given: dict[Op, Operation] = {}
 
     def add(
         self,
@@ -139,8 +170,18 @@ class Program:
                 merged=is_merge or any(operand.merged for operand in operands),
                 on_model=any(operand.on_model for operand in operands),
                 on_output=any(operand.on_output for operand in operands),
+                on_training=any(operand.on_training for operand in operands),
             )
         )
+
+    def stopped(self, operation: Operation, span: Span) -> Operation:
+        """Record a value again, as one that counts as constant when gradients are taken."""
+        # a leaf cannot be recorded twice; the larger of it and itself is the same bits
+        is_leaf = operation.op in LEAVES
+        op, operands = (Op.MAX, (operation, operation)) if is_leaf else (operation.op, operation.operands)
+        again = self.add(op, operands, operation.shape, span, axis=operation.axis, merge_op=operation.merge_op)
+        self.derivatives[again.id] = ()
+        return again
 
     def expand(self, operand: Operation, axis: int, span: Span) -> Operation:
         """Record a new axis of extent 1, its place counted from 0."""
@@ -156,6 +197,7 @@ class Program:
         *,
         value: float | None = None,
         init: Init = ZEROS,
+        each_epoch: EachEpoch | None = None,
         classes: Dim | None = None,
     ) -> Operation:
         """Record an input, output, weight, model or meta."""
@@ -165,6 +207,7 @@ class Program:
             shape=shape,
             value=value,
             init=init,
+            each_epoch=each_epoch,
             classes=classes,
             name=name,
             span=span,
@@ -185,6 +228,25 @@ class Program:
             known = self._record(Operation(id=self._next_id(span), op=Op.CONST, value=value, extent=extent, span=span))
             self._constants[key] = known
         return known
+
+    def given(self, op: Op, span: Span) -> Operation:
+        """Record a leaf that nothing declares: TRAINING or ROW."""
+        if op not in self._given:
+            self._given[op] = self._record(
+                Operation(
+                    id=self._next_id(span),
+                    op=op,
+                    span=span,
+                    per_tuple=op in PER_TUPLE,
+                    on_training=op is Op.TRAINING,
+                )
+            )
+        return self._given[op]
+
+    def while_training(self, operation: Operation, span: Span) -> Operation:
+        """Record a value that is known while the rule trains only: elsewhere a TRAINING is left in its place."""
+        elsewhere = self._record(Operation(id=self._next_id(span), op=Op.TRAINING, shape=operation.shape, span=span))
+        return self.add(Op.WHERE, (self.given(Op.TRAINING, span), operation, elsewhere), operation.shape, span)
 
     def arange(self, count: Dim, span: Span) -> Operation:
         """Record the vector 0, 1, 2 … of `count` elements."""
@@ -263,10 +325,14 @@ class Checked:
         In the order of declaration.
     updates, loss, prediction, convergence, epochs
         What the set… methods said; `epochs` 1 if nothing.
+    test_loss
+        The loss where the rule does not train, if it differs.
     batch
         None without a merge.
     gradients
         Those that were taken.
+    merges
+        Ids of merges that the text asks for.
     """
 
     name: str
@@ -283,6 +349,8 @@ class Checked:
     loss: Operation | None
     prediction: Operation | None
     convergence: Operation | None
+    test_loss: Operation | None
     epochs: int
     batch: Batch | None
     gradients: tuple[Taken, ...] = ()
+    merges: frozenset[int] = frozenset()

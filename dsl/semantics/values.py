@@ -1,4 +1,4 @@
-"""Operations on values: shapes checked, per-tuple and per-batch values kept apart, then recorded.
+"""Operations on values: shapes checked, then recorded.
 
 Comes in: objects and their places. Goes out: the resulting object, or poison after a report. Must not: walk the AST.
 """
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 from dsl.diagnostics import Note
 from dsl.hdfg.dims import DimExpr, shape_text
-from dsl.hdfg.graph import LEAVES, Op
+from dsl.hdfg.graph import Op
 from dsl.hdfg.shapes import ShapeMismatch, broadcast
 from dsl.semantics import arithmetic
 from dsl.semantics.arguments import Argument
-from dsl.semantics.coercion import to_value, together
+from dsl.semantics.coercion import to_value
 from dsl.semantics.composed import COMPOSED
 from dsl.semantics.context import Context
 from dsl.semantics.objects import POISON, Constant, Items, Object, Poison, describe
@@ -90,8 +90,6 @@ def elementwise(context: Context, op: Op, operands: Sequence[Argument], span: Sp
             shape = broadcast(shape, value.shape)
         except ShapeMismatch as mismatch:
             return _report_shapes(context, operands, found, i, mismatch, span)
-    if not together(context, list(zip(found, operands, strict=True)), span):
-        return POISON
     return context.program.add(op, found, shape, whole)
 
 
@@ -175,8 +173,4 @@ def stopped(context: Context, value: Argument, span: Span) -> Object:
     operand = to_value(context, value.value, value.span)
     if operand is None:
         return POISON
-    # a leaf cannot be recorded twice; the larger of it and itself is the same bits
-    op, operands = (Op.MAX, (operand, operand)) if operand.op in LEAVES else (operand.op, operand.operands)
-    again = context.program.add(op, operands, operand.shape, span, axis=operand.axis, merge_op=operand.merge_op)
-    context.program.derivatives[again.id] = ()
-    return again
+    return context.program.stopped(operand, span)

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dsl.diagnostics import Note
-from dsl.hdfg.graph import COMPARISONS, FROM_ROW, Op
-from dsl.hdfg.init import OF_COLUMNS
+from dsl.hdfg.graph import COMPARISONS, FROM_ROW, PER_TUPLE, Op
+from dsl.hdfg.init import OF_TABLE
 from dsl.semantics.context import Context
-from dsl.semantics.finish import reachable, roots
-from dsl.semantics.program import Checked, Operation
+from dsl.semantics.finish import roots
+from dsl.semantics.program import Checked, Operation, reachable
 
 
 def warn(context: Context, checked: Checked) -> None:
@@ -47,7 +47,7 @@ def _scaled_twice(context: Context, checked: Checked) -> None:
     if checked.batch is None:
         return
     found: dict[Operation, _Mean] = {}
-    for operation in checked.operations:
+    for operation in (one for one in checked.operations if not one.on_training):
         mean = found[operation] = _mean(operation, found, checked)
         before = found[operation.operands[0]].last if operation.op is Op.DIV else None
         if mean.divisions > mean.merges > 0 and mean.last is operation and before is not None:
@@ -127,7 +127,7 @@ def _settled_test(context: Context, checked: Checked) -> None:
         )
 
 
-CHANGING = FROM_ROW | {Op.MODEL}
+CHANGING = PER_TUPLE | {Op.MODEL}
 Range = tuple[float, float]
 
 
@@ -197,7 +197,7 @@ def _unused(context: Context, checked: Checked) -> None:
                 help="remove it from dana.algo if the rule does not need it",
             )
     for model in checked.models:
-        if model not in updated and model.init.kind not in OF_COLUMNS:
+        if model not in updated and model.init.kind not in OF_TABLE and model.each_epoch is None:
             kind, call = ("state", "dana.setState") if model in context.states else ("model", "setModel")
             context.warn(
                 "W702",
@@ -216,7 +216,8 @@ def _unused(context: Context, checked: Checked) -> None:
                 help="pass the value that the model becomes, as in w - lr * grad",
             )
     for operation in checked.operations:
-        if operation.op is Op.MERGE and operation not in used:
+        # what depends on whether the rule trains was recorded again; what a gradient merges is its own affair
+        if operation.id in checked.merges and operation not in used and not operation.on_training:
             context.warn("W709", "nothing uses the merged value", operation.span, label="merged here", help="remove it")
     for meta in checked.metas:
         if meta not in used and (checked.batch is None or checked.batch.meta is not meta):

@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,13 +38,18 @@ class Synthesis:
     ----------
     device, units
         As the manifest says.
+    family, config
+        The device's family, the machine's fields: what its area can be estimated from.
     luts, flipflops, dsps, block_rams
-        As yosys counts them, before packing; a RAMB18 is half a block RAM. Carries are not counted as LUTs.
+        What yosys's cells take when they are packed: on Lattice's devices a carry cell takes two LUTs; a RAMB18 is half
+        a block RAM.
     clock_hz
         What the routed design reaches; None where it was not placed.
     """
 
     device: str
+    family: str
+    config: Mapping[str, int]
     units: int
     luts: int
     flipflops: int
@@ -99,6 +104,8 @@ def synthesise(folder: Path, *, place: bool, tell: Callable[[str], None] = lambd
     counted = COUNTS[family](cells)
     return Synthesis(
         device=device["name"],
+        family=family,
+        config=config,
         units=8 * config["threads"] * config["clusters"],
         luts=int(counted["luts"]),
         flipflops=int(counted["flipflops"]),
@@ -115,7 +122,7 @@ def _count(cells: dict[str, int], weights: dict[str, float]) -> float:
 def _ecp5(cells: dict[str, Any]) -> dict[str, float]:
     return {
         # a distributed memory of 16 words by 4 bits stands on four LUTs, and two that write it
-        "luts": _count(cells, {"LUT4": 1, "TRELLIS_DPR16X4": 6}),
+        "luts": _count(cells, {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 6}),
         "flipflops": _count(cells, {"TRELLIS_FF": 1}),
         "dsps": _count(cells, {"MULT18X18D": 1}),
         "block_rams": _count(cells, {"DP16KD": 1, "PDPW16KD": 1}),
@@ -125,7 +132,7 @@ def _ecp5(cells: dict[str, Any]) -> dict[str, float]:
 def _nexus(cells: dict[str, Any]) -> dict[str, float]:
     return {
         # a choice between two LUTs takes both of a slice
-        "luts": _count(cells, {"LUT4": 1, "WIDEFN9": 2, "INV": 1, "DPR16X4": 6}),
+        "luts": _count(cells, {"LUT4": 1, "CCU2": 2, "WIDEFN9": 2, "INV": 1, "DPR16X4": 6}),
         "flipflops": _count(cells, {"FD1P3BX": 1, "FD1P3DX": 1, "FD1P3IX": 1, "FD1P3JX": 1}),
         "dsps": _count(cells, {"MULT9X9": 0.5, "MULT18X18": 1, "MULT18X36": 2, "MULT36X36": 4}),
         "block_rams": _count(cells, {"DP16K": 1, "PDP16K": 1, "PDPSC16K": 1}),

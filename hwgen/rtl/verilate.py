@@ -39,6 +39,8 @@ VERILATOR_FLAGS: Final = (
 # hidden and non-unique symbols: several designs, each with Verilator's run-time inside, live in one process
 CXX_FLAGS: Final = ("-fPIC", "-fvisibility=hidden", "-fno-gnu-unique", "-ffp-contract=off", "-w")
 _OUTPUT_TAIL: Final = 4000
+_SMALL: Final = 100_000
+"""Bytes of C++ that are compiled, unoptimised, in the time that the headers take."""
 
 MAX_CACHE_BYTES: Final = 1 << 30
 """Bytes of compiled designs that stay on disk unless `limit_cache` says otherwise."""
@@ -246,22 +248,50 @@ def _build(workshop: _Workshop, root: Path, top: str, *, translate: Sequence[str
     # the wheel's makefile names the compilers of the machine that built the wheel
     compile_model = [make, "-C", "model", "-f", "Vdut.mk", f"-j{jobs}", f"CXX={compiler}", f"LINK={compiler}"]
     compile_model += ["AR=ar", f"PYTHON3={sys.executable}", f"VERILATOR_ROOT={root}"]
-    # ... nor how g++ is given the precompiled header that larger designs have
-    compile_model += ["CFG_CXXFLAGS_PCH_I=-include"]
     # what Verilator calls slow runs once, when the model is made, and is half of the code
     compile_model += [f"OPT_FAST={options}", f"OPT_SLOW={options} -O0", f"OPT_GLOBAL={options}"]
-    workshop.run([*compile_model, "libVdut.a"], f"compile the model of {top}")
+    united = two_units(work / "model", driver="../driver.cpp")
+    workshop.run([*compile_model, *united, "fast.o", "slow.o"], f"compile the model of {top} and its driver")
 
     def run_time(_folder: Path, _lock: int) -> Path:
         workshop.run([*compile_model, "libverilated.a"], "compile its run-time")
         return work / "model" / "libverilated.a"
 
-    # Verilator's own run-time takes longer to compile than a small design, and depends on the switches alone
+    # Verilator's own run-time takes longer to compile than a small design, and depends on the switches alone, but for
+    # the one that says whether the model has a file or many
     classes = (work / "model" / "Vdut_classes.mk").read_text()
-    switches, _, rest = classes.partition("VM_CLASSES_FAST")
+    switches, _, rest = re.sub(r"(VM_PARALLEL_BUILDS) = \d", r"\1", classes).partition("VM_CLASSES_FAST")
     library = _cached("libverilated.a", [options, switches, rest.partition("VM_GLOBAL_FAST")[2]], run_time)
-    link = [compiler, "-std=gnu++17", "-shared", *options.split(), "-I.", "-Imodel"]
-    link += [f"-I{root / 'include'}", f"-I{root / 'include' / 'vltstd'}", "driver.cpp"]
-    link += ["model/libVdut.a", str(library), "-pthread", "-o", "dut.so"]
-    workshop.run(link, f"compile the driver of {top}")
+    link = [compiler, "-shared", "model/fast.o", "model/slow.o", str(library), "-pthread", "-o", "dut.so"]
+    workshop.run(link, f"link the model of {top}")
     return work / "dut.so"
+
+
+def two_units(model: Path, *, driver: str = "") -> list[str]:
+    """Have make compile what Verilator wrote into ``model`` as two units, ``fast.o`` and ``slow.o``.
+
+    Verilator's headers take longer to read, even to precompile, than most of its files to compile; of a small design
+    all is in the first.
+
+    Parameters
+    ----------
+    model : Path
+        Folder that Verilator filled.
+    driver : str, optional
+        A source that belongs to the fast unit, relative to the folder.
+
+    Returns
+    -------
+    list of str
+        Variables for make's command line.
+    """
+    sources = sorted(path.name for path in model.glob("*.cpp"))
+    slow = [name for name in sources if name.endswith("Slow.cpp")]
+    if sum((model / name).stat().st_size for name in slow) < _SMALL:
+        slow = []
+    fast = [name for name in sources if name not in slow]
+    for unit, names in (("fast", [*fast, driver] if driver else fast), ("slow", slow)):
+        (model / f"{unit}.cpp").write_text("".join(f'#include "{name}"\n' for name in names))
+        # the rules ask for a precompiled header
+        (model / f"none.{unit}.gch").touch()
+    return ["VM_FAST=fast", "VM_SLOW=slow", "VK_PCH_H=none", "VK_PCH_I_FAST=", "VK_PCH_I_SLOW="]

@@ -35,6 +35,7 @@ _PG_init(void)
 {
 	dana_session_define();
 	dana_bounds_define();
+	dana_training_define();
 	dana_notices_define();
 	MarkGUCPrefixReserved("dana");
 }

@@ -10,6 +10,7 @@
 #include <sched.h>
 
 #include "commands/dbcommands.h"
+#include "utils/guc.h"
 
 #include "dana.h"
 #include "training.h"
@@ -23,6 +24,8 @@ typedef struct training_member
 } training_member;
 
 #define MEMBER(name, type, sent) {#name, type, offsetof(dana_training, name), sent}
+
+static char *device;
 
 static const training_member members[] = {
 	MEMBER(rule, TEXTOID, false),
@@ -43,6 +46,21 @@ static const training_member members[] = {
 	MEMBER(seed, INT4OID, false),
 	MEMBER(warm_start_from, TEXTOID, false),
 };
+
+void
+dana_training_define(void)
+{
+	DefineCustomStringVariable("dana.device", 
+							   "FPGA that the machines of trainings fit, at whose clock and link they are modelled.",
+							   "Its name, as dana design knows it; empty: machines are of no device.", &device, "",
+							   PGC_USERSET, 0, NULL, NULL, NULL);
+}
+
+const char *
+dana_device(void)
+{
+	return device[0] == '\0' ? NULL : device;
+}
 
 static const training_member *
 member_of(const char *name)
@@ -366,6 +384,7 @@ dana_training_request(const dana_training *training, const char *rule, dana_sour
 		dana_model_append_weights(request, training->warm_start_from);
 	dana_json_text(request, "role", GetUserNameFromId(GetUserId(), true));
 	dana_json_text(request, "database", get_database_name(MyDatabaseId));
+	dana_json_text(request, "device", dana_device());
 	dana_json_number(request, "max_epochs", dana_max_epochs);
 	dana_json_number(request, "max_memory", (double)dana_max_memory * 1024 * 1024);
 	/* the worker keeps off this CPU while we stream */

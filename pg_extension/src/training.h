@@ -157,6 +157,11 @@ dana_training_held_out(const dana_training *training)
 	return training->held_out != NULL && training->group == NULL;
 }
 
+extern void dana_training_define(void);
+
+/* dana.device: the FPGA that machines are made for, or NULL */
+extern const char *dana_device(void);
+
 /* The TRAIN message, for the text of a rule */
 extern StringInfo dana_training_request(const dana_training *training, const char *rule, dana_source *source);
 

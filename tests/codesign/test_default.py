@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from dana import rules
 from dana.codesign import default
+from dana.compiler.binding.columns import bind
+from dana.compiler.fit import fit
 from dana.compiler.passes import Draft, plan_of
+from dana.compiler.target import DoesNotFit
+from dana.storage.schema import TableSchema
 from dsl import compile_rule
+from hwgen.spec.config import MachineConfig
+from tests.storage.schemas import attribute
+
+AGAIN = """
+import dana
+n = dana.dim()
+w, x, y = dana.model([n]), dana.input([n]), dana.output()
+rule = dana.algo(w, x, y)
+error = w @ (x - rule.merge(x, {batch}, "mean")) - y
+rule.setLoss(error * error)
+rule.minimize(dana.optimizers.sgd, batch={batch})
+"""
+"""Uses a value of the batch in its rows."""
 
 WAYS = [(default.CLUSTERS >> k, 1 << k) for k in range(default.CLUSTERS.bit_length())]
 ENOUGH = 1.03
@@ -47,3 +65,35 @@ def test_no_division_is_faster(name: str, extents: dict[str, int], most: int, mo
     chosen = default._divide(plan, 10_000, {})
     assert default._cycles_per_tuple(chosen, tuples) <= (1 + default.AS_FAST) * ENOUGH * least
     assert len(made) <= most
+
+
+@pytest.mark.parametrize("batch", [1, 2, 64, 100, 2048])
+def test_a_batch_that_is_gone_through_again_is_one_round(batch: int) -> None:
+    draft = default._divide(plan_of(compile_rule(AGAIN.format(batch=batch)).hdfg.bind({"n": 20})), 10_000, {})
+    assert draft.target.round_tuples >= batch
+    assert draft.target.levels == 0
+
+
+@pytest.mark.parametrize("batch", [40_000, 1_000_000])
+def test_a_batch_that_no_machine_holds_is_an_error_with_one_that_fits(batch: int) -> None:
+    """And that one does fit."""
+    columns = (attribute("x", "real[]", array_length=200), attribute("y", "real"))
+    schema = TableSchema(relation="t", attributes=columns)
+
+    def made(batch: int) -> None:
+        graph = compile_rule(AGAIN.format(batch=batch)).hdfg
+        default.default_config(bind(graph, schema, ["x"], "y"), schema, max_tuples=2_000_000)
+
+    with pytest.raises(DoesNotFit, match=f"no machine has rounds of {batch:,} such rows") as error:
+        made(batch)
+    fits = int(re.findall("batches of up to ([0-9,]+)", error.value.hint)[0].replace(",", ""))
+    assert 256 <= fits < batch
+    made(fits)
+
+
+def test_a_machine_too_small_for_a_batch_says_so() -> None:
+    plan = plan_of(compile_rule(AGAIN.format(batch=100)).hdfg.bind({"n": 20}))
+    with pytest.raises(DoesNotFit, match=r"^128 tuples of rule .* and tuple memory has 64"):
+        fit(plan, MachineConfig(tuple_depth=64), max_tuples=1000)
+    with pytest.raises(DoesNotFit, match="a batch has to be one round; a machine of 1 thread has rounds of up to 2048"):
+        fit(plan_of(compile_rule(AGAIN.format(batch=5000)).hdfg.bind({"n": 2})), MachineConfig(), max_tuples=9000)

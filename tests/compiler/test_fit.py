@@ -236,6 +236,24 @@ met.setModel(W, W - met.merge(dana.expand(dana.sigma(W * x, 2) - z, 2) * x, 4, "
 """
 
 
+RANDOM = """\
+import dana
+w = dana.model([20])
+x = dana.input([20])
+drawn = dana.algo(w, x)
+drawn.setModel(w, w - drawn.merge((dana.random(x) < 0.5) * x, 64, "+"))
+"""
+
+
+def test_threads_that_cannot_cross_do_not_know_their_numbers() -> None:
+    graph, plain = compile_rule(RANDOM).hdfg, MachineConfig(threads=4, crossed=0, **ROOMY)
+    with pytest.raises(DoesNotFit, match="draws random numbers, for which threads must know their numbers") as caught:
+        compiled(graph, plain)
+    assert str(caught.value).endswith("Hint: Set crossed to 1, or threads to 1.")
+    for fitting in (replace(plain, crossed=1), replace(plain, threads=1)):
+        assert compiled(graph, fitting).program.instructions
+
+
 @pytest.mark.parametrize(
     ("source", "name", "what"), [(NUMBERED, "numbered", "w"), (SUMMED, "summed", "c"), (MET, "met", "z")]
 )

@@ -12,7 +12,7 @@ from dana.compiler.select.nest import MAX_INNER, MAX_OUTER, LoopLimit, Piece, pi
 Rows = list[tuple[int, ...]]
 
 
-def visited(found: list[Piece]) -> Rows:
+def visited(found: tuple[Piece, ...]) -> Rows:
     """Rows of all operands, iteration by iteration."""
     return sorted(
         tuple(at + o * far + i * near for at, far, near in zip(p.offsets, p.outer_steps, p.inner_steps, strict=True))
@@ -20,6 +20,10 @@ def visited(found: list[Piece]) -> Rows:
         for o in range(p.outer)
         for i in range(p.inner)
     )
+
+
+def mapped(extents: list[int], steps: list[list[int]], **loops: int | None) -> tuple[Piece, ...]:
+    return pieces(tuple(extents), tuple(tuple(operand) for operand in steps), **loops)
 
 
 def expected(extents: list[int], steps: list[list[int]]) -> Rows:
@@ -40,7 +44,7 @@ def test_every_iteration_once(seed: int) -> None:
     steps = [dense[0], *repeated]
     inner = rng.choice([None, len(extents) - 1])
     outer = rng.choice([None, 0]) if inner != 0 else None
-    found = pieces(extents, steps, inner=inner, outer=outer)
+    found = mapped(extents, steps, inner=inner, outer=outer)
     assert visited(found) == expected(extents, steps)
     assert all(max(p.inner_steps) <= 1 for p in found)
     if outer == 0:
@@ -62,11 +66,11 @@ def test_every_iteration_once(seed: int) -> None:
     ],
 )
 def test_instructions(extents: list[int], steps: list[list[int]], instructions: int) -> None:
-    assert len(pieces(extents, steps)) == instructions
+    assert len(mapped(extents, steps)) == instructions
 
 
 def test_loops_that_have_to_be_one_instructions_are_refused_beyond_its_fields() -> None:
     with pytest.raises(LoopLimit):
-        pieces([4, MAX_INNER + 1], [[MAX_INNER + 1, 1]], inner=1)
+        mapped([4, MAX_INNER + 1], [[MAX_INNER + 1, 1]], inner=1)
     with pytest.raises(LoopLimit):
-        pieces([4, 2], [[1 << 14, 1]], outer=0)
+        mapped([4, 2], [[1 << 14, 1]], outer=0)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from dana.compiler.fit import draft_for
-from dana.compiler.passes import plan_of
+from dana.compiler.passes import place, plan_of
 from dana.compiler.place.rows import place_inputs
 from dana.compiler.target import Target
 from dsl.hdfg.graph import Graph
@@ -115,6 +115,6 @@ def test_the_rules_order_keeps_fewer_rows_than_the_scheduled_order() -> None:
     target = Target(threads=1, lanes=8, group=16, divide_interval=9, crossed=True)
     plans = [plan_of(RandomRule(seed).graph(batch=16, size=25)) for seed in range(20)]
     scheduled, in_order = (
-        sum(draft_for(plan, target, reorder=reorder).memory.rows for plan in plans) for reorder in (True, False)
+        sum(draft_for(place(plan, target), reorder=reorder).memory.rows for plan in plans) for reorder in (True, False)
     )
     assert in_order <= 0.95 * scheduled

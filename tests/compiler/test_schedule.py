@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 import dana.compiler.schedule.list_scheduling as scheduling
 from dana.compiler.fit import draft_for
-from dana.compiler.passes import Draft, plan_of
+from dana.compiler.passes import Draft, place, plan_of
 from dana.compiler.schedule.allocate import LINE, allocate
 from dana.compiler.schedule.list_scheduling import schedule
 from dana.compiler.select.ops import Access, Buffer, Home, Index, VectorOp
@@ -77,7 +78,7 @@ def test_results_of_two_units_never_meet() -> None:
     found = schedule(ops)
     now, written = 0, []
     for o, wait in found.issue:
-        written += list(now + wait + o.write_cycles())
+        written += [now + wait + cycle for cycle in range(o.writes.bit_length()) if o.writes >> cycle & 1]
         now += wait + o.rows * o.interval
     assert len(set(written)) == len(written)
     assert now + found.end_wait >= max(written)
@@ -91,7 +92,7 @@ def random_draft(seed: int, *, reorder: bool, rows: bool = False) -> Draft:
     plan = plan_of(graph)
     group = 1 if plan.single else group
     target = Target(threads=threads, lanes=8, group=group, divide_interval=3, crossed=True)
-    return draft_for(plan, target, reorder=reorder)
+    return draft_for(place(plan, target), reorder=reorder)
 
 
 @pytest.mark.parametrize("rows", [False, True], ids=["", "rows"])
@@ -129,10 +130,20 @@ def test_what_is_cut_is_whole_for_those_who_read_rows_by_number() -> None:
     issued = [o for o, _ in scheduling._in_gaps(ops).issue]
     parts = [o for o in issued if o.dst.buffer is model]
     assert len(parts) > 1
-    assert sorted(row for part in parts for row in part.touched(part.dst)) == list(range(40))
+    assert sorted(row for part in parts for row in touched(part, part.dst)) == list(range(40))
     assert histories(issued) == histories(ops)
 
 
+def touched(o: VectorOp, access: Access) -> Integers:
+    """Rows of an operand's buffer in the order in which they are used; with an index, shape [numbers, rows]."""
+    outer = np.arange(o.outer)[:, None] * access.outer
+    rows = np.asarray(access.base + (outer + np.arange(o.inner)[None, :] * access.inner).ravel())
+    if access.index is None or not access.indexed:
+        return rows
+    return np.asarray(rows + np.arange(access.index.bound)[:, None] * access.index.stride)
+
+
+Integers = npt.NDArray[np.int64]
 Place = tuple[Buffer, int]
 
 
@@ -155,8 +166,8 @@ def histories(ops: list[VectorOp]) -> dict[tuple[object, ...], tuple[object, ...
                 *(writer.get(place) for place in read),
                 *((writer.get(target), readers.get(target)) for target in targets),
             )
-            for place in read:
-                readers[place] = readers.get(place, frozenset()) | {key}
+            for one in read:
+                readers[one] = readers.get(one, frozenset()) | {key}
             for target in targets:
                 writer[target], readers[target] = key, frozenset()
     return seen
@@ -164,7 +175,7 @@ def histories(ops: list[VectorOp]) -> dict[tuple[object, ...], tuple[object, ...
 
 def _places(o: VectorOp, access: Access) -> list[tuple[Place, ...]]:
     """Rows that each row of an operation touches."""
-    return [tuple((access.buffer, row) for row in rows) for rows in np.atleast_2d(o.touched(access)).T.tolist()]
+    return [tuple((access.buffer, row) for row in rows) for rows in np.atleast_2d(touched(o, access)).T.tolist()]
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -179,10 +190,10 @@ def test_live_buffers_never_overlap(seed: int) -> None:
         order = np.arange(o.rows)
         for access in o.reads():
             if access.buffer.home is Home.TEMP:
-                for row in o.touched(access)[order]:
+                for row in touched(o, access)[order]:
                     assert owner[memory.address[access.buffer] + row] == (access.buffer, row)
                     checked += 1
-        for row in o.touched(o.dst):
+        for row in touched(o, o.dst):
             owner[memory.address[o.dst.buffer] + row] = (o.dst.buffer, row)
     assert checked or not any(o.dst.buffer.home is Home.TEMP for o in ops)
     assert max((memory.address[o.dst.buffer] + o.dst.buffer.rows for o in ops), default=0) <= memory.rows

@@ -13,7 +13,7 @@ import pytest
 from dana.compiler import passes
 from dana.compiler.compile import compile_engine
 from dana.compiler.fit import draft_for
-from dana.compiler.passes import plan_of
+from dana.compiler.passes import place, plan_of
 from dana.compiler.place import shards
 from dana.compiler.place.forms import choose_forms
 from dana.compiler.place.shards import ACROSS, Shards, choose_shards, parts_of, shares
@@ -283,7 +283,7 @@ def test_a_loop_too_long_for_shards_leaves_the_program_without(monkeypatch: pyte
 def test_shards_take_fewer_cycles() -> None:
     graph = compile_rule(NETWORK.format(batch=16)).hdfg
     target = replace(TARGET, divide_interval=1)
-    whole, sharded = (draft_for(plan_of(graph), target, sharded=sharded).length for sharded in (False, True))
+    whole, sharded = (draft_for(place(plan_of(graph), target), sharded=sharded).length for sharded in (False, True))
     assert sharded < 0.8 * whole
 
 

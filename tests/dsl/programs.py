@@ -106,6 +106,13 @@ def rules(draw: st.DrawFn, *, axes: int = 2, depth: int = 3) -> str:
             lines.append(f'g{i} = rule.merge({value}, {size}, "{sign}")')
             after[shape].append(f"g{i}")
             total = {SCALAR: f"g{i}", "kn": f"dana.sigma(dana.sigma(g{i}, 2), 1)"}.get(shape, f"dana.sigma(g{i}, 1)")
+        if size != "dana.all" and draw(st.booleans()):  # the batch's values in its rows again
+            again = {key: [*old, *(one for one in after[key] if one[0] == "g")] for key, old in names.items()}
+            shape = draw(st.sampled_from(shapes))
+            value = _anchored(draw(expressions(_kinds(again), shape, depth)), names[shape][0])
+            lines += [f"u = {value}", f'h = rule.merge(u, {size}, "{draw(st.sampled_from(["+", "*", "max"]))}")']
+            after[shape].append("h")
+            loss += " + u" if shape == SCALAR else ""
         lines.append(f"rule.setConvergence({total} < 0.5)")
         batch_names = after
     else:

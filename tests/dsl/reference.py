@@ -142,8 +142,7 @@ class Reference:
             total = rest = np.float32(0)
             for start in range(0, count, size):
                 tuples = list(range(start, min(start + size, count)))
-                each = [self._per_tuple(t, columns, state) for t in tuples]
-                batch = self._per_batch(each, state)
+                each, batch = self._values(tuples, columns, state)
                 if self.graph.loss is not None:
                     value = tree([values[self.graph.loss][()] for values in each], "add")
                     y = add(value, -rest)
@@ -167,35 +166,33 @@ class Reference:
             result[str(self.graph.nodes[i].name)] = array
         return result
 
-    def _per_tuple(
-        self, t: int, columns: Mapping[str, npt.NDArray[np.float32]], state: Mapping[str, Tensor]
-    ) -> dict[int, Tensor]:
-        values: dict[int, Tensor] = {}
+    def _values(
+        self, tuples: list[int], columns: Mapping[str, npt.NDArray[np.float32]], state: Mapping[str, Tensor]
+    ) -> tuple[list[dict[int, Tensor]], dict[int, Tensor]]:
+        """What each tuple of a batch has, and what the batch has, which its tuples have too."""
+        each: list[dict[int, Tensor]] = [{} for _ in tuples]
+        batch: dict[int, Tensor] = {}
         for node in self.graph.nodes:
             if node.op in (Op.INPUT, Op.OUTPUT):
-                values[node.id] = tensor(columns[str(node.name)][t])
+                found = [tensor(columns[str(node.name)][t]) for t in tuples]
             elif node.op is Op.MODEL:
-                values[node.id] = state[str(node.name)]
-            elif node.region in (Region.CONST, Region.TUPLE):
-                values[node.id] = self._value(node, values)
-        return values
-
-    def _per_batch(self, each: list[dict[int, Tensor]], state: Mapping[str, Tensor]) -> dict[int, Tensor]:
-        values = dict(each[-1]) if not self.graph.has_merge else {}
-        for node in self.graph.nodes:
-            if node.op is Op.MODEL:
-                values[node.id] = state[str(node.name)]
-            elif node.region is Region.CONST:
-                values[node.id] = each[0][node.id]
+                found = [state[str(node.name)]] * len(tuples)
             elif node.op is Op.MERGE:
-                source = node.inputs[0]
-                values[node.id] = {
-                    index: tree([one[source][index] for one in each], str(node.merge_op))
+                parts = [one[node.inputs[0]] for one in each]
+                joined = {
+                    index: tree([part[index] for part in parts], str(node.merge_op))
                     for index in indices(self.shapes[node.id])
                 }
-            elif node.region is Region.BATCH:
-                values[node.id] = self._value(node, values)
-        return values
+                found = [joined] * len(tuples)
+            elif node.region is Region.TUPLE:
+                found = [self._value(node, one) for one in each]
+            else:
+                found = [self._value(node, each[0])] * len(tuples)
+            for one, value in zip(each, found, strict=True):
+                one[node.id] = value
+            if node.region is not Region.TUPLE or not self.graph.has_merge:
+                batch[node.id] = found[-1]
+        return each, batch
 
     def _value(self, node: Node, values: Mapping[int, Tensor]) -> Tensor:
         shape = self.shapes[node.id]

@@ -105,7 +105,7 @@ GRAPH = graph_text(compile_rule(RULES["logistic"]).hdfg, spans=False)
         ("update %0 <- %13", "update %1 <- %13", "must write a model"),
         ("update %0 <- %13", "update %0[%13] <- %11", "indexed by a scalar input or const"),
         ("loss %16", "loss %8", "must be a scalar"),
-        ("loss %16", "loss %21", "region tuple, not batch"),
+        ("prediction %6", "prediction %21", "region tuple, not batch"),
         ("prediction %6", "prediction %16", "depend on no output"),
         ("convergence %21", "convergence %16", "region batch, not tuple"),
         ("dims n\n", "", "dims must be"),

@@ -25,7 +25,17 @@ from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
 from hwgen.spec.strider import Fault
 from tests.lockstep.pages import damaged, rough_pages
-from tests.lockstep.rules import axes_rule, elements_rule, network_rule, random_rule, row_states_rule, rows_rule
+from tests.lockstep.rules import (
+    axes_rule,
+    counting_rows_rule,
+    counting_rule,
+    elements_rule,
+    network_rule,
+    phases_rule,
+    random_rule,
+    row_states_rule,
+    rows_rule,
+)
 from tests.storage.parts import misplaced, part_attribute, part_pages
 from tests.storage.schemas import attribute, random_value
 
@@ -140,6 +150,18 @@ def network_case(
     return case_of(rng, config, source, TableSchema(relation="t", attributes=columns))
 
 
+def phases_case(rng: random.Random, config: MachineConfig) -> Case:
+    """A case whose batches go through their tuples several times, each batch one round of the machine."""
+    group = config.tuple_depth // 2 // (-(-31 // config.lanes) + 2)
+    held = {b: 1 << (-(-b // config.threads) - 1).bit_length() for b in (1, 2, 3, 4, 7, 16, 50, 64, 100)}
+    batches = [b for b, share in held.items() if share <= group]
+    source = phases_rule(rng, batches=batches, chosen=min(config.index_depth, group))
+    n = int(source.split("dana.input([")[1].split("]")[0])
+    columns = [attribute("x", "real[]", array_length=n), attribute("y", "real")]
+    columns += [attribute("i", "smallint")] if "U[i]" in source else []
+    return case_of(rng, config, source, TableSchema(relation="t", attributes=tuple(columns)), numbers={"i": 4})
+
+
 def row_states_case(rng: random.Random, config: MachineConfig) -> Case:
     """A case of states for each row of a model, for a machine with an index file."""
     rows = rng.choice([1, 3, 20])
@@ -162,6 +184,19 @@ def axes_case(rng: random.Random, config: MachineConfig) -> Case:
     n = rng.choice([1, 3, 8, 17])
     columns = (attribute("x", "real[]", array_length=n), attribute("y", "real"))
     return case_of(rng, config, axes_rule(rng, n), TableSchema(relation="t", attributes=columns))
+
+
+def counting_case(rng: random.Random, config: MachineConfig) -> Case:
+    """A case of random numbers and of what counts epochs and batches."""
+    if config.index_depth and rng.random() < 0.4:
+        rows = rng.choice([1, 3, 20])
+        batches = [b for b in (1, 2, 3, 4, 7) if 1 << (b - 1).bit_length() <= config.index_depth]
+        by_row = (attribute("i", "integer"), attribute("y", "real"))
+        source = counting_rows_rule(rng, rows=rows, batches=batches)
+        return case_of(rng, config, source, TableSchema(relation="t", attributes=by_row), numbers={"i": rows})
+    n = rng.choice([1, 3, 8, 17])
+    columns = (attribute("x", "real[]", array_length=n), attribute("y", "real"))
+    return case_of(rng, config, counting_rule(rng, n), TableSchema(relation="t", attributes=columns))
 
 
 def case_of(
@@ -231,7 +266,7 @@ def interpret(case: Case) -> Outcome:
     interpreter = Interpreter(graph, numerics)
     if columns.tuples == 0:
         return Outcome(models=_bits(interpreter.start()), losses=[], converged=False, counters=[])
-    result = interpreter.train(columns.values)
+    result = interpreter.train(columns.values, interpreter.start())  # nobody has counted the rows
     return Outcome(models=_bits(result.models), losses=list(result.losses), converged=result.converged, counters=[])
 
 

@@ -174,6 +174,42 @@ def loss_rule(rng: random.Random) -> str:
     return "\n".join([*lines, "rule.setPrediction(p)", f"rule.setEpochs({rng.choice([1, 2, 3])})"]) + "\n"
 
 
+def phases_rule(rng: random.Random, *, batches: list[int], chosen: int) -> str:
+    """A layer whose units are normalised over the batch: values of a batch in its rows, merged once more, and again.
+
+    Batches of up to `chosen` may choose rows of a model, too.
+    """
+    k, n = rng.choice([1, 2, 5, 9]), rng.choice([1, 3, 8, 17, 31])
+    batch = rng.choice(batches)
+    rows = rng.choice([0, 4]) if batch <= chosen else 0
+    lines = ["import dana", "a, b = dana.model(), dana.model()"]
+    lines += [f"W = dana.model([{k}, {n}], init=dana.normal(0, 0.5))"]
+    lines += [f"v = dana.model([{k}], init=dana.normal(0, 1))", f"x = dana.input([{n}])", "y = dana.output()"]
+    lines += [f"U = dana.model([{rows}, {k}])", "i = dana.input()"] if rows else []
+    lines.append(f"rule = dana.algo({'U, i, ' if rows else ''}W, v, a, b, x, y)")
+    lines += [f"h = dana.sigma(W * x, 2){' + U[i]' if rows else ''}", f"size = {batch}"]
+    centre = rng.choice(['rule.merge(h, size, "mean")', 'rule.merge(h, size, "max")', 'rule.merge(h * y, size, "min")'])
+    lines += [f"centred = h - {centre}", 'width = rule.merge(centred * centred, size, "mean")']
+    scale = rng.choice(["dana.sqrt(width + 0.01)", "(1 + dana.amax(width, 1))", "(dana.max(width, b) + 1)"])
+    lines.append(f"z = {rng.choice(['centred', 'h', 'dana.tanh(centred)'])} / {scale}")
+    if rng.random() < 0.5:
+        lines.append('z = z * rule.merge(dana.sigma(z, 1) * a + 1, size, "+") / size')
+    lines += ["p = dana.sigma(v * z, 1)", f"e = {rng.choice(['p - y', 'dana.sigmoid(p) - y', 'dana.min(1, p - y)'])}"]
+    if rng.random() < 0.3:  # a batch's value, made of models and merged values, in elementwise work of other shapes
+        lines.append('e = e + 0.1 * dana.sigma(v * rule.merge(z, size, "+"), 1)')
+    lines.append('rule.setModel(v, v - 0.1 * rule.merge(e * z, size, "mean"))')
+    lines.append('rule.setModel(W, W - 0.1 * rule.merge(dana.expand(e * v, 2) * x, size, "mean"))')
+    lines.append('rule.setModel(a, a + 0.1 * rule.merge(e, size, "mean"))')
+    lines.append("rule.setModel(b, 0.9 * b + 0.1 * dana.sigma(width, 1))" if rng.random() < 0.7 else "")
+    lines.append("rule.setModel(U[i], U[i] - 0.1 * e * z)" if rows else "")
+    lines.append(rng.choice(["rule.setLoss(e * e)", "rule.setLoss(e * e + dana.sigma(width, 1))", ""]))
+    lines.append(rng.choice(["rule.setLoss(dana.sigma(width, 1))", ""]) if not lines[-1] else "")
+    lines.append(f"rule.setEpochs({rng.choice([1, 2, 3])})")
+    if rng.random() < 0.5:
+        lines.append("rule.setConvergence(dana.sigma(width, 1) < 0.3)")
+    return "\n".join(lines) + "\n"
+
+
 def rows_rule(rng: random.Random, n: int, *, rows: tuple[int, int], batches: list[int]) -> str:
     """Factors of a matrix: rows of models chosen by the columns i and j, read and updated; features x besides."""
     k = rng.choice([1, 2, 3, 8, 10, 17])
@@ -291,4 +327,55 @@ def elements_rule(rng: random.Random, n: int) -> str:
     lines.append(f"rule.setModel(W, W - 0.01 * g * {rng.choice(['g[0, 0]', 'dana.sigma(g[:, 0])', '1'])})")
     lines.append(f"rule.setModel(v, v + 0.01 * dana.sigma({merged.format('p')}, {rng.choice([1, 2])})[0])")
     lines += ["rule.setLoss(e * e)", f"rule.setEpochs({rng.choice([1, 2])})"]
+    return "\n".join(lines) + "\n"
+
+
+def counting_rule(rng: random.Random, n: int) -> str:
+    """Random numbers of tuples, and numbers of epochs and batches, wherever a rule may have them."""
+    k = rng.choice([1, 3, 9])
+    start = "init=dana.uniform(-0.5, 0.5)"
+    lines = ["import dana", "n = dana.dim()", f"W = dana.model([{k}, n], {start})", "b = dana.model()"]
+    lines += [
+        "x = dana.input([n])",
+        "y = dana.output()",
+        "lr = dana.meta(0.1)",
+        f"size = dana.meta({rng.choice([5, 8])})",
+    ]
+    lines.append("rule = dana.algo(W, b, x, y)")
+    lines.append(f"u = dana.random({rng.choice(['x', 'W', '[n]', f'[{k}, n]'])}, seed={rng.randrange(9)})")
+    lines.append("kept = dana.where(dana.training, dana.where(u < 0.3, 0, x / 0.7), x)")
+    lines.append("s = dana.sigma(W * kept, 2)")
+    lines.append("e = dana.sigma(dana.tanh(s)) + b - y")
+    batch = rng.choice(["1", "3", "8", "50", "100", "size", "dana.all"])
+    merged = f'rule.merge({{}}, {batch}, "{rng.choice(["+", "mean"])}")'
+    rate = rng.choice(["lr", "lr / (1 + dana.epoch)", "lr / (1 + dana.epoch + 0.1 * dana.batch)", "lr * 8 / dana.rows"])
+    lines.append(f"rule.setModel(W, W - 0.1 * {rate} * {merged.format('dana.expand(s * e, 2) * kept')})")
+    drawn = [
+        "dana.random()",
+        "dana.random() * y",
+        "(dana.random() < 0.5) * dana.epoch",
+        "dana.batch",
+        "dana.random(3)[1]",
+    ]
+    value = f"{rng.choice(drawn)} + {rng.choice(drawn)}"
+    lines.append(f"rule.setModel(b, 0.5 * b + 0.1 * {merged.format(value)})")
+    lines += [f"rule.setLoss({rng.choice(['e * e', 'e * e * dana.random()', 'e * e + dana.batch'])})"]
+    lines += ["rule.setPrediction(dana.sigma(s))", f"rule.setEpochs({rng.choice([1, 2, 3])})"]
+    if rng.random() < 0.4:
+        lines.append("rule.setConvergence(dana.epoch + b > 1.2)")
+    return "\n".join(lines) + "\n"
+
+
+def counting_rows_rule(rng: random.Random, *, rows: int, batches: list[int]) -> str:
+    """The same, of tuples that choose rows of a model: one thread does their work."""
+    k = rng.choice([1, 3, 8, 10])
+    lines = ["import dana", f"U = dana.model([{rows}, {k}], init=dana.uniform(-0.5, 0.5))", "b = dana.model()"]
+    lines += ["i = dana.input()", "y = dana.output()", "rule = dana.algo(U, b, i, y)", f"u = dana.random({k})"]
+    lines.append("e = dana.sigma(U[i] * (u < 0.5), 1) + b + 0.1 * dana.random() - y")
+    lines.append(
+        f"rule.setModel(U[i], U[i] - 0.1 * e * u + {rng.choice(['0', '0.01 * dana.batch', '0.1 * dana.epoch'])})"
+    )
+    batch = rng.choice(batches)
+    gradient = "e" if batch == 1 else f'rule.merge(e * dana.random(seed=3), {batch}, "+")'
+    lines += [f"rule.setModel(b, b - 0.01 * {gradient})", "rule.setLoss(e * e)", "rule.setEpochs(2)"]
     return "\n".join(lines) + "\n"

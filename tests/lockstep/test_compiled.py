@@ -24,10 +24,12 @@ from tests.dsl.scale import randomised
 from tests.lockstep.cases import (
     Case,
     assert_same,
+    counting_case,
     finished,
     interpret,
     network_case,
     parts_case,
+    phases_case,
     random_case,
     rows_case,
     run,
@@ -72,20 +74,38 @@ def losses(rng: random.Random) -> Case:
     return network_case(rng, random_config(rng), loss_rule)
 
 
+def phases(rng: random.Random) -> Case:
+    return phases_case(rng, random_config(rng))
+
+
+def counting(rng: random.Random) -> Case:
+    return counting_case(
+        rng, replace(random_config(rng), program_depth=1024, scratch_depth=4096, index_depth=rng.choice([0, 4, 16]))
+    )
+
+
 def parts(rng: random.Random) -> Case:
     return parts_case(rng, random_config(rng), rough=rng.random() < 0.5)
 
 
 @pytest.mark.parametrize(
     ("made", "count", "least"),
-    [(columns, 50, 50), (rows, 30, 30), (network, 10, 10), (losses, 16, 16), (parts, 14, 14)],
+    [
+        (columns, 50, 50),
+        (rows, 30, 30),
+        (network, 10, 10),
+        (losses, 16, 16),
+        (parts, 14, 14),
+        (counting, 16, 16),
+        (phases, 30, 30),
+    ],
 )
 def test_code_gives_the_engine_s_bits(made: Callable[[random.Random], Case], count: int, least: int) -> None:
     compiled = sum(assert_compiled(made(random.Random(f"compiled {seed}"))) for seed in range(count * SCALE))
     assert compiled >= least * SCALE
 
 
-@pytest.mark.parametrize("made", [columns, rows, network])
+@pytest.mark.parametrize("made", [columns, rows, network, phases, counting])
 def test_code_from_any_epoch_on(made: Callable[[random.Random], Case]) -> None:
     """A training that has begun without goes on with code, as if it had always had it."""
     changed = 0

@@ -16,10 +16,12 @@ from tests.lockstep.cases import (
     Case,
     assert_same,
     axes_case,
+    counting_case,
     elements_case,
     interpret,
     network_case,
     parts_case,
+    phases_case,
     random_case,
     row_states_case,
     run,
@@ -28,7 +30,13 @@ from tests.lockstep.rules import loss_rule
 
 SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
 
-DEPTHS = {"scratch_depth": 4096, "tuple_depth": 512, "strider_depth": 8192, "descriptor_depth": 1024}
+DEPTHS = {
+    "program_depth": 1024,
+    "scratch_depth": 4096,
+    "tuple_depth": 512,
+    "strider_depth": 8192,
+    "descriptor_depth": 1024,
+}
 MACHINES = {
     "smallest": MachineConfig(striders=1, queue_depth=2, link_bytes=8, link_latency=4, **DEPTHS),
     "two clusters": MachineConfig(clusters=2, striders=2, link_bytes=32, index_depth=16, divide_interval=9, **DEPTHS),
@@ -52,6 +60,8 @@ def test_models_and_cycles(name: str) -> None:
     cases += [network_case(random.Random(f"{name} loss {seed}"), config, loss_rule) for seed in range(2 * SCALE)]
     cases += [axes_case(random.Random(f"{name} axes {seed}"), config) for seed in range(SCALE)]
     cases += [elements_case(random.Random(f"{name} elements {seed}"), config) for seed in range(2 * SCALE)]
+    cases += [phases_case(random.Random(f"{name} phases {seed}"), config) for seed in range(3 * SCALE)]
+    cases += [counting_case(random.Random(f"{name} counting {seed}"), config) for seed in range(2 * SCALE)]
     if config.index_depth:
         cases += [row_states_case(random.Random(f"{name} row states {seed}"), config) for seed in range(SCALE)]
     cases += [parts_case(random.Random(f"{name} parts {seed}"), config) for seed in range(SCALE)]

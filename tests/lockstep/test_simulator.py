@@ -6,6 +6,7 @@ import os
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from dana.simulator import Simulator
@@ -15,11 +16,13 @@ from hwgen.spec.config import MachineConfig
 from tests.lockstep.cases import (
     assert_same,
     axes_case,
+    counting_case,
     elements_case,
     finished,
     interpret,
     network_case,
     parts_case,
+    phases_case,
     random_case,
     row_states_case,
     run,
@@ -84,12 +87,48 @@ def test_elements_and_products(seed: int) -> None:
     assert_same(run(case, Simulator(case.bundle.config)), interpret(case), case.source)
 
 
+@pytest.mark.parametrize("seed", range(30 * SCALE))
+def test_random_numbers_and_counts(seed: int) -> None:
+    rng = random.Random(f"counting {seed}")
+    case = counting_case(
+        rng, replace(random_config(rng), program_depth=1024, scratch_depth=4096, index_depth=rng.choice([0, 4, 16]))
+    )
+    assert_same(run(case, Simulator(case.bundle.config)), interpret(case), case.source)
+
+
 @pytest.mark.parametrize("seed", range(20 * SCALE))
 def test_states_for_each_row(seed: int) -> None:
     rng = random.Random(f"row states {seed}")
     case = row_states_case(rng, replace(random_config(rng), index_depth=rng.choice([2, 16])))
     assert_same(run(case, Simulator(case.bundle.config)), interpret(case), case.source)
 
+
+def test_batches_in_phases() -> None:
+    again = 0
+    for seed in range(40 * SCALE):
+        rng = random.Random(f"phases {seed}")
+        case = phases_case(rng, random_config(rng))
+        assert_same(run(case, Simulator(case.bundle.config)), interpret(case), case.source)
+        again += case.bundle.batch > 1
+    assert again > 20 * SCALE
+
+
+def test_machines_give_the_same_bits_for_batches_in_phases() -> None:
+    """Of one rule and table, whatever threads and clusters; the last batch is short."""
+    for seed in range(4 * SCALE):
+        cases = [
+            phases_case(random.Random(f"machines {seed}"), MachineConfig(threads=threads, clusters=clusters, **DEEP))
+            for threads, clusters in ((1, 1), (8, 1), (2, 4), (1, 8))
+        ]
+        assert len({(case.source, case.pages) for case in cases}) == 1
+        first, *others = [run(case, Simulator(case.bundle.config)) for case in cases]
+        for other in others:
+            assert other.models.keys() == first.models.keys()
+            assert all(np.array_equal(other.models[name], first.models[name]) for name in first.models)
+            assert other.losses == first.losses
+
+
+DEEP = {"scratch_depth": 16384, "tuple_depth": 2048, "strider_depth": 8192, "descriptor_depth": 1024}
 
 MATRIX = """
 import dana

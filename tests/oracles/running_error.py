@@ -206,8 +206,8 @@ class RealTraining:
                 total, error, magnitude = 0.0, 0.0, 0.0
                 for start in range(0, count, size):
                     tuples = range(start, min(start + size, count))
-                    each = [self._values({name: column[t] for name, column in data.items()}, state) for t in tuples]
-                    batch = self._batch(each, state)
+                    rows = [{name: column[t] for name, column in data.items()} for t in tuples]
+                    each, batch = self._values(rows, state)
                     if graph.loss is not None:
                         part = tree([values[graph.loss] for values in each], "add")
                         total += float(part.value)
@@ -228,28 +228,24 @@ class RealTraining:
         return bool(test.value != 0)
 
     def _values(
-        self, columns: Mapping[str, npt.NDArray[np.float32]], state: Mapping[str, Bounded]
-    ) -> dict[int, Bounded]:
-        """Everything that one tuple gives; batch values of models alone too, for batches of one."""
-        values: dict[int, Bounded] = {}
+        self, rows: list[Mapping[str, npt.NDArray[np.float32]]], state: Mapping[str, Bounded]
+    ) -> tuple[list[dict[int, Bounded]], dict[int, Bounded]]:
+        """What each tuple of a batch has, what the batch has among it; and the last tuple's, for batches of one."""
+        each: list[dict[int, Bounded]] = [{} for _ in rows]
         for node in self.graph.nodes:
             if node.op in (Op.INPUT, Op.OUTPUT):
-                values[node.id] = exact(columns[str(node.name)])
+                found = [exact(row[str(node.name)]) for row in rows]
             elif node.op is Op.MODEL:
-                values[node.id] = state[str(node.name)]
-            elif node.region in (Region.CONST, Region.TUPLE):
-                values[node.id] = self._value(node, values)
-        return values
-
-    def _batch(self, each: list[dict[int, Bounded]], state: Mapping[str, Bounded]) -> dict[int, Bounded]:
-        values = dict(each[-1])
-        for node in self.graph.nodes:
-            if node.op is Op.MERGE:
-                parts = [one[node.inputs[0]] for one in each]
-                values[node.id] = tree(parts, str(node.merge_op))
-            elif node.region is Region.BATCH and node.op is not Op.MODEL:
-                values[node.id] = self._value(node, values)
-        return values
+                found = [state[str(node.name)]] * len(rows)
+            elif node.op is Op.MERGE:
+                found = [tree([one[node.inputs[0]] for one in each], str(node.merge_op))] * len(rows)
+            elif node.region is Region.TUPLE:
+                found = [self._value(node, one) for one in each]
+            else:
+                found = [self._value(node, each[0])] * len(rows)
+            for one, value in zip(each, found, strict=True):
+                one[node.id] = value
+        return each, each[-1]
 
     def _value(self, node: Node, values: Mapping[int, Bounded]) -> Bounded:
         if node.op in (Op.CONST, Op.META):

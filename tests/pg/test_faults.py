@@ -119,7 +119,11 @@ LOST_WORKER: dict[str, type[psycopg.Error] | None] = {
 FAULTS = {
     "cancel": Fault(act=cancel, error=errors.QueryCanceled, message="due to user request"),
     "statement_timeout": Fault(
-        error=errors.QueryCanceled, message="due to statement timeout", setting="statement_timeout"
+        error=errors.QueryCanceled,
+        message="due to statement timeout",
+        setting="statement_timeout",
+        # it signals itself what a cancel signals it, at every moment: at a lock, at the worker, among rows
+        moments=("looking at labels", "compiling", "rows of a query"),
     ),
     "training_timeout": Fault(
         error=errors.QueryCanceled,

@@ -302,7 +302,9 @@ def test_limits_are_not_the_users(cluster: Cluster, session: Session) -> None:
     try:
         with cluster.connect("limited") as user:
             user.execute("SELECT dana_holdout(1, 0.5)")  # loads the library
-            settings = user.execute("SELECT name FROM pg_settings WHERE name ~ '^dana' AND name <> 'dana.notices'")
+            settings = user.execute(
+                "SELECT name FROM pg_settings WHERE name ~ '^dana' AND name NOT IN ('dana.device', 'dana.notices')"
+            )
             for (setting,) in settings.fetchall():
                 with pytest.raises((errors.InsufficientPrivilege, errors.CantChangeRuntimeParam)):
                     user.execute(f"SET {setting} TO DEFAULT")

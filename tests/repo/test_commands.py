@@ -77,6 +77,7 @@ NOT_RUN = {
     ("docs/proof.md", "python -m bench"): "minutes to hours",
     ("docs/proof.md", "DANA_SEED="): "minutes",
     ("docs/proof.md", "DANA_MUTATE="): "minutes",
+    ("docs/paper.md", "dana bench paper"): "minutes; tests/paper/test_command.py",
     ("docs/python.md", "pip install"): "a download",
     ("docs/rules.md", "dana bench accuracy"): "a minute; the page's tables are what it prints",
     ("docs/rules.md", "dana bench peers"): "minutes; tests/client/test_peers.py",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 from dana.trainable import TrainableRule
 from dsl.hdfg.interpreter import Interpreter
 from hwgen.spec import numerics
+from tests.oracles.uniform import uniform
 
 TEXT = (Path(__file__).parents[2] / "docs/recipes.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^### (.*?)\n.*?```python\n(.*?)```", TEXT, re.S | re.M)
@@ -217,23 +219,52 @@ def kalman(models: Models, rows: list[Row]) -> Models:
 
 
 def normed(models: Models, rows: list[Row]) -> Models:
-    m = dict(models)
+    m = models | {"raw.running_mean": np.zeros(3), "raw.running_variance": np.ones(3)}
     learnt = ("W", "v", "scale", "shift")
 
-    def loss(part: Models, row: Row, mean: Any, square: Any) -> Any:
-        hidden = part["scale"] * (part["W"] @ row["x"] - mean) / np.sqrt(square - mean**2 + 1e-3) + part["shift"]
-        return (part["v"] @ anp.maximum(hidden, 0) - row["y"]) ** 2 / 2
+    def loss(part: Models, batch: list[Row]) -> Any:
+        raw = anp.stack([part["W"] @ row["x"] for row in batch])
+        centred = raw - anp.mean(raw, axis=0)
+        units = centred / anp.sqrt(anp.mean(centred**2, axis=0) + 1e-5) * part["scale"] + part["shift"]
+        error = anp.maximum(units, 0) @ part["v"] - np.array([row["y"] for row in batch])
+        return anp.mean(error**2) / 2
 
     slope = autograd.grad(loss)
     for batch in batches(rows):
-        slopes = [slope({name: m[name] for name in learnt}, row, m["mean"], m["square"]) for row in batch]
+        slopes = slope({name: m[name] for name in learnt}, batch)
         raw = np.array([m["W"] @ row["x"] for row in batch])
-        m |= {name: m[name] - 0.05 * np.mean([one[name] for one in slopes], axis=0) for name in learnt}
-        m |= {
-            "mean": 0.9 * m["mean"] + 0.1 * raw.mean(axis=0),
-            "square": 0.9 * m["square"] + 0.1 * (raw**2).mean(axis=0),
-        }
+        for name, found in (("running_mean", raw.mean(axis=0)), ("running_variance", raw.var(axis=0))):
+            m[f"raw.{name}"] = 0.9 * m[f"raw.{name}"] + 0.1 * found
+        m |= {name: m[name] - 0.05 * slopes[name] for name in learnt}
     return m
+
+
+def numbered(rows: list[Row]) -> list[list[tuple[Row, Any]]]:
+    """Batches of rows, each with a function from an element to its random number."""
+    return [
+        [(row, partial(uniform, number, epoch=epoch)) for number, row in enumerate(rows)][k : k + BATCH]
+        for epoch in range(EPOCHS)
+        for k in range(0, len(rows), BATCH)
+    ]
+
+
+def thinned(models: Models, rows: list[Row]) -> Models:
+    def loss(m: Models, row: Row, kept: Any) -> Any:
+        return log_loss(m["v"] @ (anp.tanh(m["W"] @ row["x"]) * kept), row["y"])
+
+    slope, models = autograd.grad(loss), dict(models)
+    for batch in numbered(rows):
+        slopes = [slope(models, row, np.array([2.0 * (u(e) >= 0.5) for e in range(8)])) for row, u in batch]
+        models = {name: models[name] - 0.5 * np.mean([one[name] for one in slopes], axis=0) for name in models}
+    return models
+
+
+def coarse(models: Models, rows: list[Row]) -> Models:
+    w = models["w"]
+    for batch in numbered(rows):
+        each = [(w @ row["x"] - row["y"]) * row["x"] / 0.25 + [float(u(e)) for e in range(5)] for row, u in batch]
+        w = w - 0.1 * 0.25 * np.mean(np.floor(each), axis=0)
+    return {"w": w}
 
 
 def ranking(models: Models, rows: list[Row]) -> Models:
@@ -277,6 +308,8 @@ ORACLES: dict[str, Callable[[Models, list[Row]], Models]] = {
     "convolution": descent(convolution, 0.1),
     "autoencoder": descent(autoencoder, 0.1),
     "batch norm with running statistics": normed,
+    "dropout": thinned,
+    "gradients rounded at random": coarse,
     "mixture of experts": descent(experts, 0.1),
     "three quantiles at once": descent(quantiles, 0.05),
     "student's t": descent(student, 0.05, keep=0.9),

@@ -35,6 +35,7 @@ def train_fields(**changes: Any) -> dict[str, Any]:
         "warm_start_from": None,
         "role": "r",
         "database": "d",
+        "device": None,
         "max_epochs": None,
         "max_memory": 0,
         "cpu": -1,

@@ -102,6 +102,31 @@ def test_designs_devices_and_the_search(session: Session, table: str) -> None:
     assert again["last_run"]["error"] == pytest.approx(0, abs=0.05)
 
 
+def test_the_device_of_a_session(session: Session, table: str) -> None:
+    """Its clock and link are the machine's, modelled seconds are by them, and the model is the same."""
+    taken = "SELECT cycles, modelled_seconds, design FROM dana.run ORDER BY id DESC LIMIT 1"
+    weights = "SELECT weights FROM dana.model WHERE name = 'sums' ORDER BY version DESC LIMIT 1"
+    session.execute("SELECT dana_train('sums', 't')")
+    model = session.execute(weights).fetchone()
+    session.execute("SET dana.device = 'lfe5um5g-85'")
+    try:
+        found = explained(session, "t")
+        assert found["area"]["device"] == "lfe5um5g-85"
+        assert found["area"]["fits"]
+        assert (found["machine"]["clock_hz"], found["machine"]["link_bytes"]) == (80_000_000, 16)
+        assert explained(session, "t", device="xczu7ev")["area"]["device"] == "xczu7ev"
+        session.execute("SELECT dana_train('sums', 't')")
+        cycles, seconds, design = session.execute(taken).fetchone() or (0, 0, {})
+        assert design["config"] == {k: v for k, v in found["machine"].items() if k not in ("lanes", "units")}
+        assert seconds == pytest.approx(cycles / 80e6)
+        assert session.execute(weights).fetchone() == model
+        session.execute("SET dana.device = '/etc/hostname'")
+        with pytest.raises(errors.InvalidParameterValue, match=r"dana\.device must be one of lfcpnx-100, .*, not"):
+            session.execute("SELECT dana_train('sums', 't')")
+    finally:
+        session.execute("RESET dana.device")
+
+
 def test_rows_that_have_no_pages(session: Session, table: str) -> None:
     session.execute("ALTER TABLE t ALTER COLUMN a TYPE numeric")
     session.execute("ANALYZE t")

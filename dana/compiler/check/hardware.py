@@ -23,6 +23,12 @@ def require_hardware(plan: Plan, forms: Forms, program: Program, config: Machine
         )
     if config.lacking(program.instructions):
         moved = [_described(graph.nodes[k]) for k in forms.converted()]
+        if not moved:
+            raise DoesNotFit(
+                f"rule {graph.name!r} draws random numbers, for which threads must know their numbers; the machine's "
+                "exchanges do not cross, so it cannot tell them",
+                hint="Set crossed to 1, or threads to 1.",
+            )
         named = ", ".join(moved[:3]) + (f" and {len(moved) - 3} other values" if len(moved) > 3 else "")
         raise DoesNotFit(
             f"rule {graph.name!r} needs elements of {named} in other lanes than they lie in; the machine's exchanges "

@@ -9,6 +9,8 @@ later result comes out later; turns take MIN_INSTRUCTION cycles; END waits for a
 choose obeys all of this.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,6 +27,8 @@ from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 from hwgen.spec.engine import Instruction, Mask, Opcode, Section
 
 Integers = npt.NDArray[np.int64]
+
+NEVER = 1 << 62
 
 DATAFLOW = (Section.INIT, Section.TUPLE, Section.PUSH, Section.MERGE, Section.BATCH, Section.EPOCH)
 """Sections in an order in which each runs after those whose results it reads."""
@@ -143,27 +147,32 @@ class _Timing:
         last = first + (lanes - 1) * step
         if instruction.wait + rows * interval < cycles.MIN_INSTRUCTION:
             yield f"takes {instruction.wait + rows * interval} cycles"
-        issue = self.now + instruction.wait + np.arange(rows) * interval
+        issue = _rows(self.now + instruction.wait, 1, 0, rows, interval)
         self.now += instruction.wait + rows * interval
-        self.writes.append((issue[:, None] + first - 1 + np.arange(lanes) * step).ravel())
+        results = issue + (first - 1)
+        self.writes.append(results if lanes == 1 else (results[:, None] + np.arange(lanes) * step).ravel())
         if instruction.op is Opcode.SETX:
             self.setter = instruction
-            yield from self._reads(instruction, issue, np.empty((1, 0), dtype=np.int64), last)
+            yield from self._reads(instruction, issue, None, last)
             return
-        dst = self._addresses(instruction, "dst")
-        if dst.max() >= self.machine.config.scratch_depth:
-            yield f"writes row {dst.max()} of {self.machine.config.scratch_depth}"
+        dst = self._operand(instruction, "dst")
+        if dst.high >= self.machine.config.scratch_depth:
+            yield f"writes row {dst.high} of {self.machine.config.scratch_depth}"
             return
         yield from self._reads(instruction, issue, dst, last)
         # nothing interlocks: of two results for a row the one that comes out last would stay
-        if (self.ready[dst] >= issue + first).any():
-            yield f"overtakes the result of an earlier instruction in row {dst[self.ready[dst] >= issue + first][0]}"
+        overtaken = self.ready[dst.rows] >= issue + first
+        if overtaken.any():
+            yield f"overtakes the result of an earlier instruction in row {dst.rows[overtaken][0]}"
         # lanes without the condition, rows that no entry chooses, keep what they hold
         partly = instruction.op is Opcode.MOVC or instruction.dst_index
-        if partly and not self.defined[dst].all():
-            yield f"changes a part of row {dst[~self.defined[dst]][0]}, which nothing has written"
-        np.maximum.at(self.ready, dst, np.broadcast_to(issue, dst.shape) + last)
-        self.defined[dst] = True
+        if partly and not self.defined[dst.rows].all():
+            yield f"changes a part of row {dst.rows[~self.defined[dst.rows]][0]}, which nothing has written"
+        if dst.rows.ndim == 1:  # later rows issue later: of two results for a row the last one stays
+            self.ready[dst.rows] = np.maximum(self.ready[dst.rows], issue + last)
+        else:
+            np.maximum.at(self.ready, dst.rows, np.broadcast_to(issue + last, dst.rows.shape))
+        self.defined[dst.rows] = True
 
     def end(self, instruction: Instruction) -> Iterator[str]:
         """The end of the section."""
@@ -179,42 +188,61 @@ class _Timing:
         if written.max() > self.now + instruction.wait:
             yield f"ends in cycle {self.now + instruction.wait}, before the result of cycle {written.max()}"
 
-    def _reads(self, instruction: Instruction, issue: Integers, dst: Integers, latency: int) -> Iterator[str]:
-        operands = ["a"]
-        if instruction.op.reads_b:
-            operands.append("b")
-        for name in operands:
-            address = self._addresses(instruction, name)
+    def _reads(self, instruction: Instruction, issue: Integers, dst: _Operand | None, latency: int) -> Iterator[str]:
+        for name in ("a", "b") if instruction.op.reads_b else ("a",):
+            operand = self._operand(instruction, name)
             in_tuples = getattr(instruction, f"{name}_tuple")
             depth = self.machine.half_rows if in_tuples else self.machine.config.scratch_depth
-            if address.max() >= depth:
-                yield f"reads row {address.max()} of {depth} ({name})"
+            if operand.high >= depth:
+                yield f"reads row {operand.high} of {depth} ({name})"
                 continue
             if in_tuples:  # the half is complete before its section begins
                 continue
+            address = operand.rows
             early = self.ready[address] > issue
             if early.any():
                 yield f"reads row {address[early][0]} before its result is there ({name})"
-            if instruction.indexed:
-                # stricter than the machine: which row comes when is not looked at
-                if np.isin(address, dst).any():
-                    yield f"may read a row that it writes ({name})"
-            elif dst.size and _just_written(dst[0], address[0], issue, latency):
-                yield f"reads a row that it has just written ({name})"
-            undefined = ~self.defined[address]
-            if undefined.any():
-                yield f"reads row {address[undefined][0]}, which nothing has written ({name})"
+            if dst is not None and operand.low <= dst.high and dst.low <= operand.high:
+                if instruction.indexed:
+                    # stricter than the machine: which row comes when is not looked at
+                    if np.isin(address, dst.rows).any():
+                        yield f"may read a row that it writes ({name})"
+                elif _just_written(np.atleast_2d(dst.rows)[0], np.atleast_2d(address)[0], issue, latency):
+                    yield f"reads a row that it has just written ({name})"
+            defined = self.defined[address]
+            if not defined.all():
+                yield f"reads row {address[~defined][0]}, which nothing has written ({name})"
 
-    def _addresses(self, instruction: Instruction, name: str) -> Integers:
-        """Rows that an operand may name, shape [levels or entries of an index, rows]."""
-        o = np.arange(instruction.outer)[:, None] * getattr(instruction, f"{name}_outer")
-        i = np.arange(instruction.inner)[None, :] * getattr(instruction, f"{name}_inner")
-        rows = (getattr(instruction, name) + o + i).reshape(1, -1)
+    def _operand(self, instruction: Instruction, name: str) -> _Operand:
+        """Rows that an operand may name."""
+        base = getattr(instruction, name)
+        loops = [(instruction.inner, getattr(instruction, f"{name}_inner"))]
+        loops.append((instruction.outer, getattr(instruction, f"{name}_outer")))
+        rows = _rows(base, instruction.outer, loops[1][1], *loops[0])
+        # the levels of the stack, or all that an entry of an index may say
         if getattr(instruction, f"{name}_index", 0) and self.setter is not None:
-            return np.asarray(rows + np.arange(max(1, self.setter.dst))[:, None] * self.setter.dst_outer)
-        if not getattr(instruction, f"{name}_level", 0):
-            return np.asarray(rows)
-        return np.asarray(rows + np.arange(self.levels)[:, None] * self.machine.level_stride)
+            loops.append((max(1, self.setter.dst), self.setter.dst_outer))
+        elif getattr(instruction, f"{name}_level", 0):
+            loops.append((self.levels, self.machine.level_stride))
+        if len(loops) > 2:
+            rows = rows + np.arange(loops[2][0])[:, None] * loops[2][1]
+        return _Operand(rows, base, base + sum((extent - 1) * step for extent, step in loops))
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """Rows in the order in which they are used, or shape [levels or entries of an index, rows]; lowest and highest."""
+
+    rows: Integers
+    low: int
+    high: int
+
+
+def _rows(base: int, outer: int, far: int, inner: int, near: int) -> Integers:
+    """`base + o * far + i * near` for o below outer and i below inner."""
+    if outer == 1 or far == inner * near:
+        return base + np.arange(outer * inner) * near
+    return (base + np.arange(outer)[:, None] * far + np.arange(inner) * near).ravel()
 
 
 def _just_written(dst: Integers, address: Integers, issue: Integers, latency: int) -> bool:
@@ -223,7 +251,7 @@ def _just_written(dst: Integers, address: Integers, issue: Integers, latency: in
     inside = (address >= low) & (address <= high)
     if not inside.any():
         return False
-    written = np.full(high - low + 1, np.iinfo(np.int64).max // 2)
+    written = np.full(high - low + 1, NEVER)
     np.minimum.at(written, dst - low, issue)
     first = written[address[inside] - low]
     return bool(((first < issue[inside]) & (first + latency > issue[inside])).any())

@@ -13,7 +13,7 @@ which rows are selected (broadcast, so that an element has an address), and on a
 sums over a last axis (broadcast). A broadcast model lies in rows of its own: `init` broadcasts the image's, `epoch`
 packs it again."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -21,7 +21,7 @@ from dana.compiler.place.lanes import rows_to_broadcast, rows_to_pack, rows_to_r
 from dana.compiler.place.rows import Form, row_shape
 from dana.compiler.place.sections import Plan
 from dana.compiler.target import Target
-from dsl.hdfg.graph import ELEMENTWISE, FROM_ROW, LEAVES, REDUCTIONS, Node, Op
+from dsl.hdfg.graph import ELEMENTWISE, FROM_ROW, LEAVES, REDUCTIONS, Node, Op, Update
 from hwgen.spec import cycles
 from hwgen.spec.config import LANES_PER_CLUSTER
 from hwgen.spec.engine import Opcode, Section
@@ -35,6 +35,10 @@ IMPOSSIBLE = 1e9
 SWEEPS = 8
 
 
+Demand = Form | int
+"""A form in which a value is wanted, or the node whose form that is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Forms:
     """The form of every node's value.
@@ -43,19 +47,28 @@ class Forms:
     ----------
     rows
         By section what its operations and conversions issue, about; so many cycles it takes at the least.
+    demands
+        For each computed node how it reads its operands.
+    stores
+        For each update how it reads its value.
     """
 
     plan: Plan
     of: Mapping[int, Form]
     rows: Mapping[Section, float]
+    demands: Mapping[int, Sequence[Demand]]
+    stores: Sequence[Demand]
 
     def wanted(self, k: int, position: int) -> Form:
         """The form in which a node reads its operand at `position`."""
-        return _found(_wanted(self.plan, k, position), self.of)
+        return self._found(self.demands[k][position])
 
     def stored(self, number: int) -> Form:
         """The form in which update `number` reads its value."""
-        return _found(_stored(self.plan, number), self.of)
+        return self._found(self.stores[number])
+
+    def _found(self, demand: Demand) -> Form:
+        return demand if isinstance(demand, Form) else self.of[demand]
 
     def converted(self) -> list[int]:
         """Nodes whose values are needed in both forms."""
@@ -85,18 +98,9 @@ def narrow(shape: tuple[int, ...]) -> bool:
     return not shape or shape[-1] == 1
 
 
-Demand = Form | int
-"""A form in which a value is wanted, or the node whose form that is."""
-
-
-def _found(demand: Demand, of: Mapping[int, Form]) -> Form:
-    return demand if isinstance(demand, Form) else of[demand]
-
-
-def _wanted(plan: Plan, k: int, position: int) -> Demand:
+def _wanted(plan: Plan, k: int, operand: int) -> Demand:
     graph = plan.graph
-    node, operand = graph.nodes[k], plan.operands(k)[position]
-    shape = graph.concrete_shape(operand)
+    node, shape = graph.nodes[k], graph.concrete_shape(operand)
     if narrow(shape):
         return Form.BROADCAST
     if node.op in REDUCTIONS and node.axis == len(shape) - 1:
@@ -105,8 +109,7 @@ def _wanted(plan: Plan, k: int, position: int) -> Demand:
     return Form.BROADCAST if narrow(graph.concrete_shape(k)) else k
 
 
-def _stored(plan: Plan, number: int) -> Demand:
-    update = plan.graph.updates[number]
+def _stored(plan: Plan, update: Update) -> Demand:
     return Form.BROADCAST if narrow(plan.graph.concrete_shape(plan.resolve(update.value))) else update.model
 
 
@@ -120,45 +123,64 @@ class _Chooser:
         self.by_row |= {update.model for update in graph.updates if update.index is not None}
         self.shape = {node.id: graph.concrete_shape(node.id) for node in self.nodes}
         self.operands = {k: plan.operands(k) for k in plan.section}
-        self.readers: dict[int, list[int]] = {node.id: [] for node in self.nodes}
-        self.demands: dict[int, list[Demand]] = {node.id: [] for node in self.nodes}
-        for k, operands in self.operands.items():
-            for position, operand in enumerate(operands):
-                self.readers[operand].append(k)
-                self.demands[operand].append(_wanted(plan, k, position))
-        self.written: dict[int, list[int]] = {}
-        for number, update in enumerate(graph.updates):
-            self.demands[plan.resolve(update.value)].append(_stored(plan, number))
-            self.written.setdefault(update.model, []).append(plan.resolve(update.value))
+        self.demands = {k: [_wanted(plan, k, o) for o in operands] for k, operands in self.operands.items()}
+        self.stores = [_stored(plan, update) for update in graph.updates]
         fixed = {node.id: self._fixed(node) for node in self.nodes}
         self.fixed = {k: form for k, form in fixed.items() if form is not None}
         self.free = [node.id for node in self.nodes if node.id not in self.fixed]
-        self.of: dict[int, Form] = {}
-        # a sweep asks for the same rows again and again: they follow from a node's form, and its operand's if it folds
-        self.near = {k: tuple(self._near(k)) for k in self.free}
-        self.costs: dict[int, float] = {}
+        self.packed: list[bool] = []
+        """By node whether its value is packed; behind them False and True, for demands of a form."""
+        self.asked = [0] * len(graph.nodes)
+        """By node how many readers and updates ask for its value."""
+        self.wants: list[int] = []
+        """By node how many of them want it packed."""
+        self.asking: dict[int, list[int]] = {}
+        """The values that a node wants in its own form, or in a form."""
+        self.near: dict[int, set[int]] = {k: {k, *self.operands.get(k, ())} for k in self.free}
+        """Nodes whose cost the form of a node changes."""
+        for k, operands in self.operands.items():
+            for operand, demand in zip(operands, self.demands[k], strict=True):
+                self._ask(operand, demand, k)
+        for update, demand in zip(graph.updates, self.stores, strict=True):
+            value = plan.resolve(update.value)
+            self._ask(value, demand, value)
+            self.near.get(update.model, set()).add(value)
+        self.touching: dict[int, list[int]] = {}
+        """The free nodes whose form changes the cost of a node."""
+        for k, near in self.near.items():
+            for other in near:
+                self.touching.setdefault(other, []).append(k)
+        # a node's rows follow from its form, and its operand's if it folds
         self.folded = {node.id: self.operands[node.id][0] for node in self.nodes if self._folds(node)}
         self.own: dict[int, float] = {}
         self.other: dict[int, float] = {}
-        """By node and forms in one number: they are looked up most often of all."""
+
+    def _ask(self, value: int, demand: Demand, reader: int) -> None:
+        self.asked[value] += 1
+        self.asking.setdefault(self._place(demand), []).append(value)
+        self.near.get(value, set()).add(reader)
+
+    def _place(self, demand: Demand) -> int:
+        """Where `packed` has a demand's form."""
+        return demand if isinstance(demand, int) else len(self.graph.nodes) + (demand is Form.PACKED)
 
     def choose(self) -> Forms:
-        found: list[tuple[float, int, dict[int, Form]]] = []
+        found: list[tuple[float, int, list[bool]]] = []
         # single changes get stuck where two values would have to change together: hence several starting points
-        for start in (self._all(Form.PACKED), self._forward(), self._all(Form.BROADCAST)):
-            self.of = start
-            self.costs = {k: self._cost(k) for k in self.of}
-            for _ in range(SWEEPS):
-                if not self._sweep():
-                    break
-            found.append((sum(self.costs.values()), len(found), self.of))
-            if not self.free:
-                break
-        *_, self.of = min(found, key=lambda option: option[:2])
+        starts = [self._all(packed=True), self._all(packed=False)]
+        if (forward := self._forward()) not in starts:
+            starts.insert(1, forward)
+        for start in starts if self.free else starts[:1]:
+            self._take(start)
+            costs = {node.id: self._cost(node.id) for node in self.nodes}
+            self._settle(costs)
+            found.append((sum(costs.values()), len(found), start))
+        self._take(min(found, key=lambda option: option[:2])[-1])
         rows = dict.fromkeys(Section, 0.0)
         for k in self.plan.section:
             rows[Section.TUPLE if self.graph.nodes[k].op is Op.MERGE else self.plan.section[k]] += self._cost(k)
-        return Forms(self.plan, self.of, rows)
+        of = {node.id: self._form(node.id) for node in self.nodes}
+        return Forms(self.plan, of, rows, self.demands, self.stores)
 
     # --- starting points ------------------------------------------------------------------------------------------
 
@@ -176,44 +198,71 @@ class _Chooser:
         last = node.op in REDUCTIONS and node.axis == len(self.graph.nodes[node.inputs[0]].shape) - 1
         return Form.BROADCAST if last and not self.target.crossed else None
 
-    def _all(self, form: Form) -> dict[int, Form]:
-        return {node.id: self.fixed.get(node.id, form) for node in self.nodes}
+    def _all(self, *, packed: bool) -> list[bool]:
+        start = [packed] * len(self.graph.nodes) + [False, True]
+        for k, form in self.fixed.items():
+            start[k] = form is Form.PACKED
+        return start
 
-    def _forward(self) -> dict[int, Form]:
+    def _forward(self) -> list[bool]:
         """What is computed from a broadcast vector is broadcast."""
-        of = self._all(Form.PACKED)
-        for node in self.nodes:
-            operands = self.operands.get(node.id, ())
-            if node.id not in self.fixed and any(
-                of[o] is Form.BROADCAST and not narrow(self.shape[o]) and self.shape[o] == self.shape[node.id]
-                for o in operands
-            ):
-                of[node.id] = Form.BROADCAST
-        return of
-
-    def _sweep(self) -> bool:
-        """Change the form of single values where that saves rows; returns whether any was changed."""
-        changed, costs = False, self.costs
+        start = self._all(packed=True)
         for k in self.free:
-            near = self.near[k]
-            chosen = self.of[k]
-            self.of[k] = Form.BROADCAST if chosen is Form.PACKED else Form.PACKED
-            after = [self._cost(other) for other in near]
-            if sum(after) < sum([costs[other] for other in near]):
-                costs.update(zip(near, after, strict=True))
-                changed = True
-            else:
-                self.of[k] = chosen
-        return changed
+            operands, shape = self.operands.get(k, ()), self.shape[k]
+            start[k] = not any(not start[o] and self.shape[o] == shape and not narrow(shape) for o in operands)
+        return start
 
-    def _near(self, k: int) -> set[int]:
-        """Nodes whose cost the form of a node changes."""
-        return {k, *self.readers[k], *self.written.get(k, ()), *self.operands.get(k, ())}
+    def _take(self, packed: list[bool]) -> None:
+        self.packed, self.wants = packed, [0] * len(packed)
+        for k, values in self.asking.items():
+            for value in values:
+                self.wants[value] += packed[k]
+
+    def _settle(self, costs: dict[int, float]) -> None:
+        """Change the form of single values as long as that saves rows."""
+        near = {k: tuple(others) for k, others in self.near.items()}
+        waiting = set(self.free)
+        for _ in range(SWEEPS):
+            # a value is looked at again where a cost that it changes has changed
+            again: set[int] = set()
+            for k in self.free:
+                if k not in waiting and k not in again:
+                    continue
+                again.discard(k)
+                self._turn(k)
+                after = [self._cost(other) for other in near[k]]
+                if sum(after) < sum([costs[other] for other in near[k]]):
+                    costs.update(zip(near[k], after, strict=True))
+                    again.update(*(self.touching[other] for other in near[k]))
+                else:
+                    self._turn(k)
+            waiting = again
+            if not waiting:
+                break
+
+    def _turn(self, k: int) -> None:
+        """Give a value the other form."""
+        self.packed[k] = not self.packed[k]
+        change = 1 if self.packed[k] else -1
+        for value in self.asking.get(k, ()):
+            self.wants[value] += change
+
+    def _form(self, k: int) -> Form:
+        return Form.PACKED if self.packed[k] else Form.BROADCAST
 
     # --- rows -----------------------------------------------------------------------------------------------------
 
     def _cost(self, k: int) -> float:
-        return self._own(k) + self._conversion(k)
+        """Rows that a node takes to compute, and its value to be in both forms if anyone wants it in the other."""
+        packed = self.packed[k]
+        key = 4 * k + 2 * packed + self.packed[self.folded.get(k, -2)]
+        if (own := self.own.get(key)) is None:
+            own = self.own[key] = self._computing(k)
+        if self.wants[k] == (self.asked[k] if packed else 0):
+            return own
+        if (other := self.other.get(key)) is None:
+            other = self.other[key] = self._conversion(k)
+        return own + other
 
     def _weight(self, k: int) -> float:
         if k in self.plan.per_tuple:
@@ -232,15 +281,9 @@ class _Chooser:
         shape = self.shape[self.operands[node.id][0]]
         return node.axis == len(shape) - 1 and not narrow(shape)
 
-    def _own(self, k: int) -> float:
-        """Rows that a node takes to compute."""
-        key = 4 * k + 2 * (self.of[k] is Form.PACKED) + (k in self.folded and self.of[self.folded[k]] is Form.PACKED)
-        if key not in self.own:
-            self.own[key] = self._computing(k)
-        return self.own[key]
-
     def _computing(self, k: int) -> float:
-        node, form = self.graph.nodes[k], self.of[k]
+        """Rows that a node takes to compute."""
+        node, form = self.graph.nodes[k], self._form(k)
         rows: float = self._rows(k, form)
         if node.op is Op.MODEL:
             return ONCE_AN_EPOCH * self._converting(k, Form.PACKED) if form is Form.BROADCAST and node.shape else 0
@@ -268,26 +311,16 @@ class _Chooser:
             rows = self._rows(operand, form)
             return rows - rows // shape[node.axis]
         # rows of a vector are added to one row; what is left in it takes exchanges
-        rows, vectors = self._rows(operand, self.of[operand]), prod(shape[:-1])
-        if self.of[operand] is Form.BROADCAST:
+        rows, vectors = self._rows(operand, self._form(operand)), prod(shape[:-1])
+        if not self.packed[operand]:
             return rows - vectors + (self._converting(node.id, Form.BROADCAST) if form is Form.PACKED else 0)
         return rows - vectors + rows_to_reduce(vectors, shape[-2] if len(shape) > 1 else 1, form, self.target.lanes)
 
     def _conversion(self, k: int) -> float:
-        """Rows that it takes to have a value in both forms, if anyone wants it in the other."""
-        of = self.of
-        form = of[k]
-        for demand in self.demands[k]:
-            if (of[demand] if type(demand) is int else demand) is not form:
-                break
-        else:
-            return 0
-        key = 2 * k + (form is Form.PACKED)
-        if key not in self.other:
-            node = self.graph.nodes[k]
-            weight = 1.0 if node.op is Op.MODEL else self._weight(k)
-            self.other[key] = 0 if node.op is Op.ARANGE else weight * self._converting(k, form)
-        return self.other[key]
+        """Rows that it takes to have a value in both forms."""
+        node = self.graph.nodes[k]
+        weight = 1.0 if node.op is Op.MODEL else self._weight(k)
+        return 0 if node.op is Op.ARANGE else weight * self._converting(k, self._form(k))
 
     def _converting(self, k: int, form: Form) -> float:
         """Rows of a conversion from a form to the other."""

@@ -12,6 +12,7 @@ import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from dana.compiler.place.forms import Forms
 from dana.compiler.place.sections import Plan
@@ -36,9 +37,10 @@ class Kind(IntEnum):
     ROWS = 5
     """Write the rows of model node `id` that the tuples say."""
 
+    __hash__ = int.__hash__  # steps are looked up by it: Enum's own hashes the name
 
-@dataclass(frozen=True, slots=True, order=True)
-class Step:
+
+class Step(NamedTuple):
     kind: Kind
     id: int = 0
 
@@ -70,15 +72,15 @@ class Order:
 
 def order_updates(plan: Plan, forms: Forms, shards: Shards) -> Order:
     """Order the section in which models are written."""
-    graph = plan.graph
+    graph, section = plan.graph, plan.update_section
     before: dict[Step, set[Step]] = {}
     reads: dict[Step, set[int]] = {}
 
     def add(step: Step, values: tuple[int, ...]) -> None:
-        before[step] = {Step(Kind.NODE, v) for v in values if plan.section.get(v) is plan.update_section}
-        reads[step] = {plan.root(v) for v in values if graph.nodes[plan.root(v)].op is Op.MODEL}
+        before[step] = {Step(Kind.NODE, v) for v in values if plan.section.get(v) is section}
+        reads[step] = {root for root in map(plan.root, values) if graph.nodes[root].op is Op.MODEL}
 
-    for k in plan.of(plan.update_section):
+    for k in plan.of(section):
         add(Step(Kind.NODE, k), plan.operands(k))
     if graph.loss is not None:
         add(Step(Kind.LOSS), (plan.resolve(graph.loss),))

@@ -22,6 +22,8 @@ class Form(Enum):
     BROADCAST = "broadcast"
     """A row for each element, the element in every lane, as scalars lie."""
 
+    __hash__ = object.__hash__  # values are looked up by it: Enum's own hashes the name
+
 
 def row_shape(shape: tuple[int, ...], form: Form, lanes: int) -> tuple[int, ...]:
     """The rows of a value as an array: packed, the last axis counts rows of lanes; broadcast, it counts elements."""

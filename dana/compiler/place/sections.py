@@ -2,20 +2,22 @@
 
 In: a simplified graph, then a target. Out: a `Plan`. No instructions are made here.
 
-`init` takes what depends on metas alone, once an epoch. `tuple` takes what is per tuple; a value there that no tuple
-enters is computed once for all tuples of the round (`once`). `batch` takes what follows the merges. `epoch` takes what
-only the convergence test needs and what does not read a model, for by then the models are those after the batch.
+`init` takes what depends on metas and on the number of the epoch alone, once an epoch. `tuple` takes what is per tuple;
+a value there that no tuple enters is computed once for all tuples of the round (`once`). `batch` takes what follows the
+merges. `epoch` takes what only the convergence test needs and what does not read a model, for by then the models are
+those after the batch.
 A batch of one tuple (`single`) has nothing to merge: its merges are the values themselves, and `tuple` takes all the
 work of `batch`, whose instructions could not read the tuple. A rule that writes rows chosen by the tuple (`by_row`)
 does all its work in `tuple`, too, and a batch is one round. So does every rule on a machine that takes a batch in one
-round (`joined`): what follows the merges runs beside what precedes them, where the one does not need the other.
+round (`joined`): what follows the merges runs beside what precedes them, where the one does not need the other. A rule
+that uses a value of the batch in the batch's tuples again has to be taken so: its tuples are still in tuple memory.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dana.compiler.target import Target
-from dsl.hdfg.graph import FROM_ROW, LEAVES, REDUCTIONS, Graph, Node, Op, Region
+from dsl.hdfg.graph import LEAVES, PER_TUPLE, REDUCTIONS, EachEpoch, Graph, Node, Op, Region
 from hwgen.spec.bundle import WHOLE_EPOCH
 from hwgen.spec.engine import Section
 
@@ -41,6 +43,10 @@ class Plan:
         Nodes that have a value for each tuple.
     alias
         Node that has the value of a merge, in a `single` plan.
+    passing
+        Nodes of `init` that nothing reads behind it.
+    reads
+        Operands of each node, resolved.
     """
 
     graph: Graph
@@ -50,6 +56,8 @@ class Plan:
     section: Mapping[int, Section]
     per_tuple: frozenset[int]
     alias: Mapping[int, int]
+    passing: frozenset[int]
+    reads: Sequence[tuple[int, ...]]
 
     def resolve(self, node: int) -> int:
         """The node that computes a value."""
@@ -57,7 +65,7 @@ class Plan:
 
     def operands(self, node: int) -> tuple[int, ...]:
         """Operands of a node, resolved."""
-        return tuple(self.resolve(operand) for operand in self.graph.nodes[node].inputs)
+        return self.reads[node]
 
     def root(self, node: int) -> int:
         """The node whose rows a value lies in: an axis of one, new or reduced, and a fixed row of a model are views."""
@@ -97,6 +105,11 @@ class Plan:
         return self.single or self.by_row or self.joined
 
     @property
+    def in_one_round(self) -> bool:
+        """Whether every batch has to be one round: its tuples write rows in their order, or are needed again."""
+        return self.by_row or (self.graph.returns_to_rows and not self.single)
+
+    @property
     def alone(self) -> bool:
         """Whether one thread does all the work."""
         return self.single or self.by_row
@@ -131,7 +144,7 @@ def join_rounds(plan: Plan, target: Target) -> Plan:
 
 def plan_sections(graph: Graph) -> Plan:
     """Place every node that training needs, for a machine of which nothing is known."""
-    return _planned(graph, joined=False)
+    return _planned(graph, joined=graph.returns_to_rows and graph.batch != 1)
 
 
 def _planned(graph: Graph, *, joined: bool) -> Plan:
@@ -141,9 +154,12 @@ def _planned(graph: Graph, *, joined: bool) -> Plan:
     section: dict[int, Section] = {}
     by_row = any(update.index is not None and graph.nodes[update.index].op is not Op.CONST for update in graph.updates)
     per_tuple: set[int] = set()
+    counted = _counted(graph)
+    reads: list[tuple[int, ...]] = []
     for node in graph.nodes:
-        operands = [alias.get(operand, operand) for operand in node.inputs]
-        if node.op in FROM_ROW:
+        operands = tuple([alias.get(operand, operand) for operand in node.inputs])
+        reads.append(operands)
+        if node.op in PER_TUPLE:
             per_tuple.add(node.id)
         if node.op in LEAVES or node.id not in needed:
             continue
@@ -154,7 +170,7 @@ def _planned(graph: Graph, *, joined: bool) -> Plan:
         # a merge of per-tuple values has one value for the batch
         if node.op is not Op.MERGE and any(operand in per_tuple for operand in operands):
             per_tuple.add(node.id)
-        section[node.id] = _section(node, together=single or by_row or joined)
+        section[node.id] = Section.INIT if node.id in counted else _section(node, together=single or by_row or joined)
     plan = Plan(
         graph=graph,
         single=single,
@@ -163,9 +179,40 @@ def _planned(graph: Graph, *, joined: bool) -> Plan:
         section=section,
         per_tuple=frozenset(per_tuple),
         alias=alias,
+        passing=_passing(graph, counted, section),
+        reads=reads,
     )
     section.update(dict.fromkeys(_epoch_nodes(plan), Section.EPOCH))
     return plan
+
+
+def _counted(graph: Graph) -> frozenset[int]:
+    """Nodes that follow from the number of the epoch, and from nothing else that changes."""
+    found = {node.id for node in graph.nodes if node.each_epoch is EachEpoch.COUNT}
+    leaves = frozenset(found)
+    for node in graph.nodes:
+        lasting = [k in found or graph.nodes[k].region is Region.CONST for k in node.inputs]
+        if node.op is not Op.MERGE and all(lasting) and not found.isdisjoint(node.inputs):
+            found.add(node.id)
+    return frozenset(found) - leaves
+
+
+def _passing(graph: Graph, counted: frozenset[int], section: Mapping[int, Section]) -> frozenset[int]:
+    """Nodes of `init` on the way to what the number of the epoch decides, and read by nothing else."""
+    if not counted:
+        return frozenset()
+    roots = set(graph.training_roots)
+    readers: dict[int, list[int]] = {}
+    for k in section:
+        for operand in graph.nodes[k].inputs:
+            readers.setdefault(operand, []).append(k)
+    found: set[int] = set()
+    for k in sorted(section, reverse=True):
+        on_the_way = all(reader in counted or reader in found for reader in readers.get(k, ()))
+        in_init = section[k] is Section.INIT and all(section[reader] is Section.INIT for reader in readers.get(k, ()))
+        if in_init and on_the_way and k not in roots:
+            found.add(k)
+    return frozenset(found)
 
 
 def _section(node: Node, *, together: bool) -> Section:
@@ -192,7 +239,7 @@ def _epoch_nodes(plan: Plan) -> set[int]:
         movable = plan.section.get(k) is plan.update_section and graph.nodes[k].op is not Op.MERGE
         # metas and literals keep their rows; models are new by then and the tuple's rows belong to the unpacker
         roots = [graph.nodes[plan.root(o)].op for o in plan.operands(k)]
-        lasting = all(op not in FROM_ROW and op is not Op.MODEL for op in roots)
+        lasting = all(op not in PER_TUPLE and op is not Op.MODEL for op in roots)
         if movable and lasting and all(user in chosen for user in users.get(k, ())):
             chosen.add(k)
     return chosen

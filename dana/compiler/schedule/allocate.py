@@ -7,10 +7,10 @@ read no later than it is written.
     image | state | block | stack, level by level | temporaries
 """
 
+from bisect import insort
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-import numpy as np
+from operator import attrgetter
 
 from dana.compiler.schedule.list_scheduling import Schedule
 from dana.compiler.select.nodes import Selection
@@ -102,7 +102,7 @@ def _place_temporaries(
         for access in (op.dst, *op.reads()):
             last[access.buffer] = position
     # until the batch begins, rounds to come may still be joined with the block
-    extents = [_Extent(address[b], b.rows, max(last.get(b, 0), first_batch - 1)) for b in block]
+    extents = [_Extent(address[b], b.rows, max(last.get(b, 0), first_batch - 1)) for b in block]  # by their first rows
     of_buffer = dict(zip(block, extents, strict=True))
     top = base
     for position, op in enumerate(ops):
@@ -114,7 +114,7 @@ def _place_temporaries(
         extent = _over_operand(op, position, of_buffer, last[target])
         if extent is None:
             extent = _Extent(_first_fit(extents, target.rows, base), target.rows, last[target])
-            extents.append(extent)
+            insort(extents, extent, key=attrgetter("start"))
         address[target] = extent.start
         of_buffer[target] = extent
         top = max(top, extent.stop)
@@ -138,21 +138,20 @@ def _over_operand(op: VectorOp, position: int, of_buffer: Mapping[Buffer, _Exten
 
 def _read_before_written(op: VectorOp, read: Access) -> bool:
     """Whether the result, laid over the operand from its first row, overwrites no row that is still to be read."""
+    reads, writes = [*op.spans(read, last=True)], [*op.spans(op.dst)]
     # an operation may read and write a row in one iteration: it reads first
-    rows = max(op.dst.buffer.rows, read.buffer.rows)
-    last_read = np.full(rows, -1)
-    first_write = np.full(rows, op.rows)
-    order = np.arange(op.rows)
-    np.maximum.at(last_read, op.touched(read), order)
-    np.minimum.at(first_write, op.touched(op.dst), order)
-    return bool((last_read <= first_write).all())
+    if reads == writes:
+        return True
+    last_read = {row: turn for rows, turns in reads for row, turn in zip(rows, turns, strict=True)}
+    written = ((row, turn) for rows, turns in writes for row, turn in zip(rows, turns, strict=True))
+    return all(last_read.get(row, -1) <= turn for row, turn in written)
 
 
 def _first_fit(extents: list[_Extent], rows: int, base: int) -> int:
     """Lowest row above `base` from which `rows` rows are free."""
     start = base
-    for extent in sorted(extents, key=lambda e: e.start):
+    for extent in extents:
         if extent.start - start >= rows:
-            return start
+            break
         start = max(start, extent.stop)
     return start

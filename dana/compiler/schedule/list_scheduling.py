@@ -26,11 +26,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
+from operator import sub
 
 from dana.compiler.select.nodes import Selection
-from dana.compiler.select.ops import Access, Buffer, Integers, VectorOp
+from dana.compiler.select.ops import Access, Buffer, VectorOp
 from dana.errors import InternalError
 from hwgen.spec import cycles
 from hwgen.spec.engine import Mask, Opcode, Section
@@ -71,7 +70,7 @@ class Schedule:
     @property
     def busy(self) -> int:
         """Cycles in which rows issue."""
-        return sum(op.rows * op.interval for op, _ in self.issue)
+        return sum(op.busy for op, _ in self.issue)
 
 
 def schedule_sections(selection: Selection, *, reorder: bool) -> Mapping[Section, Schedule]:
@@ -178,7 +177,7 @@ def _fitting(
         op, begin = ops[k], clock.first(ops[k], start[k])
         # the first of those behind it that matters more: one before it would have gone, or does not fit either
         until = next((turn[other] for other in order[at + 1 :] if priority[other] > priority[k]), None)
-        if until is None or begin + op.rows * op.interval <= until:
+        if until is None or begin + op.busy <= until:
             return k, op.rows
         if until - begin >= LEAST_PART and _divisible(op):
             return k, until - begin
@@ -218,7 +217,7 @@ def _chosen(ops: Sequence[VectorOp], available: list[tuple[int, int]], start: Ma
         return best[1]
     for other in heapq.nsmallest(CANDIDATES, available):
         op = ops[other[1]]
-        if clock.first(op, start[other[1]]) + op.rows * op.interval <= begin:
+        if clock.first(op, start[other[1]]) + op.busy <= begin:
             available.remove(other)
             available.append(best)
             heapq.heapify(available)
@@ -227,7 +226,7 @@ def _chosen(ops: Sequence[VectorOp], available: list[tuple[int, int]], start: Ma
 
 
 def _least_wait(op: VectorOp) -> int:
-    return max(0, cycles.MIN_INSTRUCTION - op.rows * op.interval)
+    return max(0, cycles.MIN_INSTRUCTION - op.busy)
 
 
 def _dependences(ops: Sequence[VectorOp]) -> tuple[list[set[int]], list[dict[int, bool]]]:
@@ -264,7 +263,7 @@ def _priorities(ops: Sequence[VectorOp], after: list[dict[int, bool]]) -> list[i
     length = [0] * len(ops)
     for k in reversed(range(len(ops))):
         op = ops[k]
-        rows = op.rows * op.interval
+        rows = op.busy
         length[k] = max(
             [
                 rows + op.latency,
@@ -280,53 +279,61 @@ class _Clock:
     def __init__(self) -> None:
         self.now = 0
         self.last_write = -1
-        self._ready: dict[Buffer, Integers] = {}
-        self._port = np.zeros(1024, dtype=np.bool_)
+        self._ready: dict[Buffer, list[int]] = {}
+        self._port = 0
+        """The cycles in which results come out: bit c stands for c cycles from now."""
 
     def operands_ready(self, op: VectorOp) -> int:
         """First cycle in which the operation's first row may issue."""
-        # row r issues r intervals behind the first: what it reads may be ready that much later
-        offsets = np.arange(op.rows) * op.interval
-        earliest = 0
-        for access in op.reads():
-            ready = self._ready.get(access.buffer)
-            if ready is not None:
-                earliest = max(earliest, int((ready[op.touched(access)] - offsets).max()))
-        ready = self._ready.get(op.dst.buffer)
+        earliest = max([self._rows_ready(op, access) for access in op.reads()])
         # entries that operations under way still use must not change; a row's later result has to come out later
-        if ready is not None and op.op is Opcode.SETX:
-            earliest = max(earliest, int(ready.max()))
-        elif ready is not None:
-            earliest = max(earliest, int((ready[op.touched(op.dst)] - offsets).max()) - op.first_latency + 1)
+        if op.op is Opcode.SETX:
+            return max(earliest, *self._ready.get(op.dst.buffer, (0,)))
+        return max(earliest, self._rows_ready(op, op.dst) - op.first_latency + 1)
+
+    def _rows_ready(self, op: VectorOp, access: Access) -> int:
+        """First cycle in which the operation's first row may issue for rows of an operand to be ready."""
+        ready = self._ready.get(access.buffer)
+        if ready is None:
+            return 0
+        earliest = 0
+        # row r issues r intervals behind the first: what it reads may be ready that much later
+        for rows, turns in op.spans(access):
+            first = turns.start * op.interval
+            if len(rows) == 1:
+                earliest = max(earliest, ready[rows.start] - first)
+            elif len(turns) == 1:
+                earliest = max(earliest, max(ready[rows.start : rows.stop : rows.step]) - first)
+            else:
+                offsets = range(first, turns.stop * op.interval, turns.step * op.interval)
+                earliest = max(earliest, *map(sub, ready[rows.start : rows.stop : rows.step], offsets))
         return earliest
 
     def first(self, op: VectorOp, start: int) -> int:
         """Cycle in which the operation's first row issues, if it goes next and its operands are there at `start`."""
         first = max(start, self.now + _least_wait(op))
         # one write port: no two results may come out in one cycle, whichever units they come from
-        writes = op.write_cycles()
-        while len(self._port) <= first + int(writes[-1]) + len(writes):
-            self._port = np.concatenate([self._port, np.zeros_like(self._port)])
-        while (taken := np.flatnonzero(self._port[first + writes])).size:
+        while taken := self._port >> first - self.now & op.writes:
             # of adjacent cycles the last that is taken must lie before the first
-            first += 1 if op.op.special else int(taken[-1]) + 1
-            if len(self._port) <= first + int(writes[-1]):
-                self._port = np.concatenate([self._port, np.zeros_like(self._port)])
+            first += 1 if op.op.special else taken.bit_length() - op.first_latency + 1
         return first
 
     def issue(self, op: VectorOp, start: int) -> int:
         """Let the operation's turn begin; returns its wait."""
-        first, writes = self.first(op, start), op.write_cycles()
-        self._port[first + writes] = True
-        self.last_write = max(self.last_write, first + int(writes[-1]))
+        first = self.first(op, start)
+        self.last_write = max(self.last_write, first + op.writes.bit_length() - 1)
         wait = first - self.now
-        self.now = first + op.rows * op.interval
-        ready = self._ready.setdefault(op.dst.buffer, np.full(op.dst.buffer.rows, LONG_AGO))
-        # of several results for a row the last one counts
-        results = first + np.arange(op.rows) * op.interval + op.latency
-        touched = op.touched(op.dst)
-        if op.dst.indexed:  # ufunc.at does not broadcast its operand
-            np.maximum.at(ready, touched.ravel(), np.tile(results, len(touched)))
-        else:
-            ready[touched] = results
+        self._port = (self._port | op.writes << wait) >> wait + op.busy
+        self.now += wait + op.busy
+        ready = self._ready.get(op.dst.buffer)
+        if ready is None:
+            ready = self._ready[op.dst.buffer] = [LONG_AGO] * op.dst.buffer.rows
+        # of several results for a row the last one counts, which comes out later than all before
+        for rows, turns in op.spans(op.dst, last=True):
+            result = first + turns.start * op.interval + op.latency
+            if len(turns) == 1:
+                ready[rows.start : rows.stop : rows.step] = [result] * len(rows)
+            else:
+                results = range(result, first + turns.stop * op.interval + op.latency, turns.step * op.interval)
+                ready[rows.start : rows.stop : rows.step] = results
         return wait

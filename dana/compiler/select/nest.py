@@ -8,8 +8,9 @@ loop; of the rest one that steps by single rows becomes the inner loop, one beco
 unrolled: the choice is the one of fewest instructions, and among those the one with the tuples in the outer loop.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from math import prod
 
@@ -61,9 +62,10 @@ class _Loop:
         return self.inner or self.outer
 
 
+@lru_cache(1 << 10)
 def pieces(
-    extents: Sequence[int], steps: Sequence[Sequence[int]], *, inner: int | None = None, outer: int | None = None
-) -> list[Piece]:
+    extents: tuple[int, ...], steps: tuple[tuple[int, ...], ...], *, inner: int | None = None, outer: int | None = None
+) -> tuple[Piece, ...]:
     """Map a nest.
 
     Parameters
@@ -81,7 +83,7 @@ def pieces(
         A loop that has to be the inner or outer one counts or steps too far.
     """
     if 0 in extents:
-        return []
+        return ()
     # a loop that runs once needs none, whatever its step
     loops = [
         _Loop(extent, tuple(s[k] for s in steps), inner=k == inner, outer=k == outer, tuples=k == 0)
@@ -98,7 +100,7 @@ def pieces(
     )
     if count > MAX_PIECES:
         raise LoopLimit(f"a loop nest of {list(extents)} takes {count} instructions")
-    return list(_unrolled(chosen, len(steps)))
+    return tuple(_unrolled(chosen, len(steps)))
 
 
 MAX_PIECES = 1 << 14

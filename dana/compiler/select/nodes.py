@@ -17,11 +17,12 @@ from dana.compiler.select.index import IndexFile
 from dana.compiler.select.merge import merge_levels, merge_round
 from dana.compiler.select.ops import Buffer, Home, VectorOp
 from dana.compiler.select.reduce import reduce_axis
+from dana.compiler.select.rows import number_tuples
 from dana.compiler.select.store import Store
 from dana.compiler.select.values import Emitter, Value
 from dana.compiler.target import Target
 from dana.errors import InternalError
-from dsl.hdfg.graph import BINARY, ELEMENTWISE, REDUCTIONS, UNARY, Node, Op
+from dsl.hdfg.graph import BINARY, ELEMENTWISE, REDUCTIONS, UNARY, EachEpoch, Node, Op
 from hwgen.spec.engine import Opcode, Section
 
 OPCODES = {op: Opcode[op.name] for op in ELEMENTWISE - {Op.WHERE}}
@@ -108,6 +109,12 @@ class _Selector:
 
     def select(self, levels: int) -> Selection:
         self.store.load_models()
+        rows = [node.id for node in self.graph.nodes if node.op is Op.ROW]
+        if rows:
+            self.emitter.node = rows[0]
+            numbers = number_tuples(self.emitter, self.store, self.plan, several=levels > 0)
+            for k in rows:
+                self.store.put(k, numbers)
         for k in self.plan.of(Section.INIT):
             self._lasting(k)
         if not self.plan.together:
@@ -150,7 +157,7 @@ class _Selector:
 
     def _lasting(self, k: int) -> None:
         """Compute a node in `init`, for all of the epoch."""
-        if self.graph.nodes[k].op is Op.EXPAND:
+        if self.graph.nodes[k].op is Op.EXPAND or k in self.plan.passing:
             self._node(k, Section.INIT)
             return
         # temporaries of `init` are dead before the first tuple
@@ -394,6 +401,20 @@ class _Selector:
         if nodes:
             self._leave_test(Section.EPOCH)
         self.store.leave_models()
+        for k in self.graph.models:
+            self._end_epoch(k)
+
+    def _end_epoch(self, k: int) -> None:
+        """What the end of an epoch makes of a model."""
+        node = self.graph.nodes[k]
+        if node.each_epoch is None:
+            return
+        self.emitter.node = k
+        model = self.store.own(k)
+        if node.each_epoch is EachEpoch.COUNT:
+            self.emitter.elementwise(Section.EPOCH, Opcode.ADD, model, model, self.store.literal(1.0))
+        else:
+            self.emitter.elementwise(Section.EPOCH, Opcode.MOV, model, self.store.literal(node.init.first))
 
 
 def _parts(block: list[tuple[Opcode, Buffer]]) -> list[tuple[Opcode, int, int]]:

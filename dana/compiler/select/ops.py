@@ -5,18 +5,13 @@ instructions. A `VectorOp` is an instruction whose operands lie in buffers that 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-
-import numpy as np
-import numpy.typing as npt
 
 from hwgen.spec import cycles
 from hwgen.spec.config import LANES_PER_CLUSTER
 from hwgen.spec.engine import Mask, Opcode, Source
 from hwgen.spec.timing import DIVIDE_INTERVALS
-
-Integers = npt.NDArray[np.int64]
 
 
 class Home(Enum):
@@ -105,6 +100,10 @@ class Access:
         return f"{self.buffer.name}[{self.base}{steps}{'+level' if self.level else ''}{'+x' if self.indexed else ''}]"
 
 
+Span = tuple[range, range]
+"""Rows, and the iterations that use them; all of them in one iteration, if there is one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorOp:
     """One instruction to be; the fields mean what `hwgen.spec.engine.FIELDS` says. A plain exchange has b = a.
@@ -115,6 +114,14 @@ class VectorOp:
         Of the machine.
     node
         Node of the graph that it computes, -1 for what no node asked for.
+    interval
+        Cycles from one row to the next.
+    busy
+        Cycles in which its rows issue.
+    first_latency, latency
+        Cycles from a row's issue until its result in the first lane, in all lanes can be read.
+    writes
+        The cycles in which results are written: bit c stands for c cycles after the first row's issue.
     """
 
     op: Opcode
@@ -132,43 +139,34 @@ class VectorOp:
     scalar: bool = False
     divide_interval: int = DIVIDE_INTERVALS[0]
     node: int = -1
+    rows: int = field(init=False, compare=False)
+    interval: int = field(init=False, compare=False)
+    busy: int = field(init=False, compare=False)
+    first_latency: int = field(init=False, compare=False)
+    latency: int = field(init=False, compare=False)
+    writes: int = field(init=False, compare=False)
 
-    @property
-    def rows(self) -> int:
-        return self.inner * self.outer
-
-    @property
-    def interval(self) -> int:
-        """Cycles from one row to the next."""
-        if not self.op.special:
-            return 1
+    def __post_init__(self) -> None:
+        special = self.op.special
         # a special function unit serves all lanes of its cluster, one after the other
-        return self._element_interval * (1 if self.scalar else LANES_PER_CLUSTER)
-
-    @property
-    def _element_interval(self) -> int:
-        return cycles.element_interval(self.op, self.divide_interval)
-
-    @property
-    def first_latency(self) -> int:
-        """Cycles from a row's issue until its result in the first lane can be read."""
+        results = LANES_PER_CLUSTER if special and not self.scalar else 1
+        apart = cycles.element_interval(self.op, self.divide_interval) if special else 1
+        rows, interval = self.inner * self.outer, results * apart
         if self.op is Opcode.SETX:
-            return cycles.INDEX_LATENCY
-        return cycles.SPECIAL_LATENCY[self.op] if self.op.special else cycles.RESULT_LATENCY
-
-    @property
-    def latency(self) -> int:
-        """Cycles from a row's issue until its result in all lanes can be read."""
-        # the first lane's result comes first, the others' behind it: the row is whole with the last
-        lanes = LANES_PER_CLUSTER if self.op.special and not self.scalar else 1
-        return self.first_latency + (lanes - 1) * self.interval // LANES_PER_CLUSTER
-
-    def write_cycles(self) -> Integers:
-        """Cycles after the first row's issue in which results are written, rising."""
-        rows = np.arange(self.rows) * self.interval + self.first_latency - 1
-        if not self.op.special or self.scalar:
-            return rows
-        return np.asarray((rows[:, None] + np.arange(LANES_PER_CLUSTER) * self._element_interval).ravel())
+            first = cycles.INDEX_LATENCY
+        else:
+            first = cycles.SPECIAL_LATENCY[self.op] if special else cycles.RESULT_LATENCY
+        writes = ((1 << rows * interval) - 1) // ((1 << apart) - 1) << first - 1
+        for name, value in (
+            ("rows", rows),
+            ("interval", interval),
+            ("busy", rows * interval),
+            ("first_latency", first),
+            # the first lane's result comes first, the others' behind it: the row is whole with the last
+            ("latency", first + (results - 1) * apart),
+            ("writes", writes),
+        ):
+            object.__setattr__(self, name, value)
 
     def reads(self) -> Iterator[Access]:
         """Operands read from memory, entries of the index file included."""
@@ -181,14 +179,28 @@ class VectorOp:
                 yield Access(buffer=access.index.buffer, outer=1)
                 break
 
-    def touched(self, access: Access) -> Integers:
-        """Rows of an operand's buffer in the order in which they are used; with an index, shape [numbers, rows]."""
-        o = np.arange(self.outer)[:, None] * access.outer
-        rows = np.asarray(access.base + (o + np.arange(self.inner)[None, :] * access.inner).ravel())
-        if access.index is None or not access.indexed:
-            return rows
-        # whichever number a tuple has: a hazard with any of these rows is one
-        return np.asarray(rows + np.arange(access.index.bound)[:, None] * access.index.stride)
+    def spans(self, access: Access, *, last: bool = False) -> Iterator[Span]:
+        """Rows of an operand's buffer, each with the first iteration that uses it, or with the last one."""
+        turn, loops = 0, []
+        for extent, step, apart in ((self.outer, access.outer, self.inner), (self.inner, access.inner, 1)):
+            if step and extent > 1:
+                loops.append((extent, step, apart))
+            elif last:
+                turn += (extent - 1) * apart
+        if len(loops) == 2 and loops[0][1] == loops[1][0] * loops[1][1]:
+            loops = [(self.rows, loops[1][1], 1)]
+        extent, step, apart = loops.pop() if loops else (1, 1, 1)
+        around, far, later = loops.pop() if loops else (1, 0, 0)
+        for o in range(around):
+            base, first = access.base + o * far, turn + o * later
+            rows = range(base, base + extent * step, step)
+            if access.index is None or not access.indexed:
+                yield rows, range(first, first + extent * apart, apart)
+                continue
+            # whichever number a tuple has: a hazard with any of these rows is one
+            for k, row in enumerate(rows):
+                every = range(row, row + access.index.bound * access.index.stride, access.index.stride)
+                yield every, range(first + k * apart, first + k * apart + 1)
 
     def __str__(self) -> str:
         text = f"{self.op.name.lower()} {self.dst} <- {self.a}"

@@ -89,6 +89,12 @@ class Store:
             self.literals[bits] = self._image(f"{value:g}", 1)
         return Value(buffer=self.literals[bits])
 
+    def counted(self, count: int) -> Value:
+        """0, 1, 2 … of the image, one for each tuple of the group."""
+        value = self.emitter.placed(f"0..{count - 1}", Home.IMAGE, (count,), Form.BROADCAST)
+        buffer = self.ranges.setdefault((count, Form.BROADCAST), value.buffer)
+        return replace(value, buffer=buffer, shape=(), stride=1)
+
     def _range(self, k: int, form: Form) -> Value:
         shape = self.graph.concrete_shape(k)
         value = self.emitter.placed(f"0..{shape[0] - 1}", Home.IMAGE, shape, form)
@@ -142,7 +148,8 @@ class Store:
     def put(self, k: int, value: Value) -> None:
         """Remember where a node's value lies."""
         repeats = value.form is Form.PACKED and k in self._repeats
-        self._values[k, value.form, value.grain] = replace(value, repeats=repeats)
+        kept = value if value.repeats == repeats else replace(value, repeats=repeats)
+        self._values[k, value.form, value.grain] = kept
 
     def __contains__(self, k: int) -> bool:
         """Whether a node's value was computed."""
@@ -156,8 +163,9 @@ class Store:
         """A node's value for an operation of `section`, converted, cut or joined if it does not lie so."""
         k = self.plan.resolve(k)
         form = form or self.forms.of[k]
-        if (k, form, grain) in self._values:
-            return self._values[k, form, grain]
+        found = self._values.get((k, form, grain))
+        if found is not None:
+            return found
         node = self.graph.nodes[k]
         if node.op is Op.ARANGE and grain is None:
             return self._range(k, form)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -65,9 +66,10 @@ class View:
         return replace(self, base=self.base + count * self.steps[loop])
 
 
-def dense(rows: Sequence[int]) -> tuple[int, ...]:
+@lru_cache(1 << 10)
+def dense(rows: tuple[int, ...]) -> tuple[int, ...]:
     """Steps of an array whose elements follow one another; none along an axis of one."""
-    return tuple(prod(rows[k + 1 :]) if extent > 1 else 0 for k, extent in enumerate(rows))
+    return tuple([prod(rows[k + 1 :]) if extent > 1 else 0 for k, extent in enumerate(rows)])
 
 
 class Emitter:
@@ -91,8 +93,11 @@ class Emitter:
 
     def row_shape(self, value: Value) -> tuple[int, ...]:
         """Rows of one value, or of a thread's shard of it, as an array."""
-        rows = row_shape(value.shape, value.form, self.lanes)
-        return rows if value.grain is None else shard_of(rows, value.grain, self.threads)
+        return self._row_shape(value.shape, value.form, value.grain)
+
+    def _row_shape(self, shape: tuple[int, ...], form: Form, grain: Grain) -> tuple[int, ...]:
+        rows = row_shape(shape, form, self.lanes)
+        return rows if grain is None else shard_of(rows, grain, self.threads)
 
     def parts(self, value: Value) -> tuple[int, int, int]:
         """(vectors, chunks, rows of each), as `shards.parts_of`; a whole value is one chunk."""
@@ -111,16 +116,15 @@ class Emitter:
         self, name: str, home: Home, shape: tuple[int, ...], form: Form, *, grain: Grain = None, owned: bool = False
     ) -> Value:
         """A value, whole or a shard, in a buffer of its size."""
-        value = Value(buffer=Buffer(name=name, rows=0, home=home), shape=shape, form=form, grain=grain, owned=owned)
-        return replace(value, buffer=replace(value.buffer, rows=self.rows(value)))
+        buffer = Buffer(name=name, rows=prod(self._row_shape(shape, form, grain)), home=home)
+        return Value(buffer=buffer, shape=shape, form=form, grain=grain, owned=owned)
 
     def temporary(
         self, name: str, shape: tuple[int, ...], form: Form, *, per_tuple: bool, grain: Grain = None
     ) -> Value:
         """Room for a value, or for one for each tuple of the group."""
-        value = self.placed(name, Home.TEMP, shape, form, grain=grain, owned=True)
-        room = self.room(name, self.row_shape(value), per_tuple=per_tuple)
-        return replace(value, buffer=room.buffer, stride=room.steps[0])
+        room = self.room(name, self._row_shape(shape, form, grain), per_tuple=per_tuple)
+        return Value(buffer=room.buffer, shape=shape, form=form, stride=room.steps[0], grain=grain, owned=True)
 
     def room(self, name: str, rows: tuple[int, ...], *, per_tuple: bool) -> View:
         """Room for an array of rows, or for one for each tuple of the group."""
@@ -162,7 +166,7 @@ class Emitter:
             Of `VectorOp`.
         """
         views = [dst, a] if b is None else [dst, a, b]
-        for piece in pieces(extents, [view.steps for view in views], inner=inner, outer=outer):
+        for piece in pieces(tuple(extents), tuple(view.steps for view in views), inner=inner, outer=outer):
             accesses = [
                 Access(
                     buffer=view.buffer,

@@ -66,6 +66,7 @@ class Rewriter:
                 for update in graph.updates
             ),
             loss=carried(graph.loss),
+            test_loss=carried(graph.test_loss),
             prediction=carried(graph.prediction),
             convergence=carried(graph.convergence),
             batch_meta=carried(graph.batch_meta),

@@ -8,7 +8,7 @@ Operands of commuting operations (they commute bit for bit) may stand in either 
 
 from dana.compiler.simplify.rewrite import Rewriter, rewrite
 from dsl.binary32 import bits_of
-from dsl.hdfg.graph import LEAVES, Graph, Node, Op
+from dsl.hdfg.graph import LEAVES, NAMELESS, Graph, Node, Op
 
 COMMUTING = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.EQ})
 
@@ -19,7 +19,7 @@ def share_subexpressions(graph: Graph) -> Graph:
 
     def rule(rewriter: Rewriter, node: Node) -> int | None:
         # leaves of one kind differ by name, even if all else is equal
-        if node.op in LEAVES and node.op not in (Op.CONST, Op.ARANGE):
+        if node.op in LEAVES - NAMELESS:
             return None
         inputs = tuple(operand.id for operand in rewriter.operands(node))
         if node.op in COMMUTING:

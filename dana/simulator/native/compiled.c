@@ -124,14 +124,24 @@ add_loss(struct sim_epoch *e, float loss)
 	e->loss[0] = total;
 }
 
+/* What a pass over the batch merged */
+static void
+end_pass(struct sim *sim, int32_t number)
+{
+	const struct sim_compiled *code = &sim->compiled;
+
+	for (int32_t k = 0; k < code->n_merges; k++)
+		if (code->merges[k].pass == number)
+			finish(code, k, sim->e.joined);
+}
+
 static void
 end_batch(struct sim *sim, const float *const *tuples, bool epoch_last)
 {
 	const struct sim_compiled *code = &sim->compiled;
 	struct sim_epoch *e = &sim->e;
 
-	for (int32_t k = 0; k < code->n_merges; k++)
-		finish(code, k, e->joined);
+	end_pass(sim, code->n_passes);
 	if (code->loss >= 0)
 	{
 		finish(code, code->loss, e->joined);
@@ -159,11 +169,11 @@ in_range(struct sim *sim)
 
 	for (int32_t k = 0; k < code->n_indices; k++)
 		for (int32_t t = 0; t < count; t++)
-			wrong |= !is_row(sim->batched[t * sim->fill.stride + code->indices[k].first], code->indices[k].rows);
+			wrong |= !is_row(*sim->places[t * code->n_inputs + code->indices[k].input], code->indices[k].rows);
 	for (int32_t first = 0; wrong && first < count; first += round)
 		for (int32_t k = 0; k < code->n_indices; k++)
 			for (int32_t t = first; t < first + round && t < count; t++)
-				if (!is_row(sim->batched[t * sim->fill.stride + code->indices[k].first], code->indices[k].rows))
+				if (!is_row(*sim->places[t * code->n_inputs + code->indices[k].input], code->indices[k].rows))
 				{
 					e->fault = SIM_FAULT_INDEX;
 					e->fault_page = SIM_UNKNOWN_PAGE;
@@ -187,27 +197,43 @@ run_rows(struct sim *sim, int32_t count, bool epoch_last)
 }
 
 static void
-run_blocks(struct sim *sim, int32_t count, bool epoch_last)
+run_pass(struct sim *sim, sim_compiled_function *block, sim_compiled_function *one, int32_t count)
 {
 	const struct sim_compiled *code = &sim->compiled;
 	const float *const *tuple = sim->places;
 	const ptrdiff_t stride = code->n_inputs;
 	struct sim_epoch *e = &sim->e;
 
-	if (e->joined == 0)
-		code->before(code->state, tuple, code->slots, 0);
 	for (; count >= SIM_BLOCK; count -= SIM_BLOCK, tuple += SIM_BLOCK * stride)
 	{
-		code->block(code->state, tuple, code->slots, __builtin_ctzll(~(e->joined / SIM_BLOCK)));
+		block(code->state, tuple, code->slots, __builtin_ctzll(~(e->joined / SIM_BLOCK)));
 		e->joined += SIM_BLOCK;
 	}
 	for (; count > 0; count--, tuple += stride)
 	{
-		code->one(code->state, tuple, code->slots, __builtin_ctzll(~e->joined));
+		one(code->state, tuple, code->slots, __builtin_ctzll(~e->joined));
 		e->joined++;
 	}
+}
+
+static void
+run_blocks(struct sim *sim, int32_t count, bool epoch_last)
+{
+	const struct sim_compiled *code = &sim->compiled;
+	struct sim_epoch *e = &sim->e;
+
+	if (e->joined == 0)
+		code->before(code->state, sim->places, code->slots, 0);
+	run_pass(sim, code->block, code->one, count);
+	for (int32_t k = 0; k < code->n_passes; k++) /* the batch is whole: sim_attach() */
+	{
+		end_pass(sim, k);
+		code->passes[k].between(code->state, sim->places, code->slots, 0);
+		e->joined = 0;
+		run_pass(sim, code->passes[k].block, code->passes[k].one, count);
+	}
 	if (epoch_last || e->joined == sim->batch)
-		end_batch(sim, tuple - stride, epoch_last);
+		end_batch(sim, sim->places + (ptrdiff_t)(count - 1) * code->n_inputs, epoch_last);
 }
 
 /* Runs the tuples that have come, before the next one comes or the epoch ends; false: a fault */

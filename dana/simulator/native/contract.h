@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* Of all below: a core that was built from another text is not used */
-#define SIM_CONTRACT UINT64_C(0x565420d1809b7f7d)
+#define SIM_CONTRACT UINT64_C(0x6e2937b130af4b3a)
 #define SIM_CLUSTER 8
 #define SIM_TEMPORARIES 32
 #define SIM_REGISTERS 64
@@ -262,11 +262,19 @@ struct sim_problem
 	int64_t found, limit;
 };
 
-/* A merge's stack: levels of `size` floats from `first` on; level k holds 2 to the power of k tuples. */
+/* A merge's stack: levels of `size` floats from `first` on; level k holds 2 to the power of k tuples. It is joined at
+ * the end of pass number `pass`, from 0. */
 struct sim_compiled_merge
 {
 	int64_t first, size;
-	int32_t op;
+	int32_t op, pass;
+};
+
+/* A pass over a batch's tuples behind the first: between: what precedes it, from what is merged till then; block, one:
+ * as of the first. The batch's tuples are all there. */
+struct sim_compiled_pass
+{
+	sim_compiled_function *between, *block, *one;
 };
 
 /* Rows of a hwgen.spec.bundle.Symbol, and where it lies in `state`: `leading` vectors of `last` floats, last 0: a
@@ -278,14 +286,14 @@ struct sim_compiled_symbol
 	int32_t into, out;
 };
 
-/* A scalar of each tuple, which chooses a row: its float where tuples are packed, rows of the model. */
+/* An input of each tuple, which chooses a row, and rows of the model. */
 struct sim_compiled_index
 {
-	int32_t first, rows;
+	int32_t input, rows;
 };
 
-/* An input of each tuple: its first float where tuples are packed; the column that is all of it, as it lies on a page,
- * or -1; floats that code may read of it. */
+/* An input of each tuple: its first float where tuples are packed; the column that is all of it, or -1; floats that
+ * code may read of it as it lies on a page, or 1: a number, which is packed beside those of other tuples. */
 struct sim_compiled_input
 {
 	int32_t first, column, floats;
@@ -302,10 +310,11 @@ struct sim_compiled
 	float *state;
 	int64_t *slots;
 	const struct sim_compiled_merge *merges;
+	const struct sim_compiled_pass *passes;
 	const struct sim_compiled_symbol *symbols;
 	const struct sim_compiled_index *indices;
 	const struct sim_compiled_input *inputs;
-	int32_t n_merges, n_symbols, n_indices, n_inputs, loss;
+	int32_t n_merges, n_passes, n_symbols, n_indices, n_inputs, loss;
 };
 
 /* hwgen.spec.counters.EpochCounters. */

@@ -74,6 +74,7 @@ unload(struct sim *sim)
 	sim->places = NULL;
 	sim->unproved = NULL;
 	memset(&sim->compiled, 0, sizeof sim->compiled);
+	memset(&sim->beginning, 0, sizeof sim->beginning);
 	sim->strider = NULL;
 	sim->columns = NULL;
 	sim->loaded = sim->begun = false;
@@ -150,16 +151,19 @@ sim_attach(struct sim *sim, const struct sim_compiled *compiled)
 	sim->most = BATCHED / (int32_t)sizeof(float) / row / SIM_BLOCK * SIM_BLOCK;
 	if (sim->most < SIM_BLOCK)
 		sim->most = SIM_BLOCK;
+	if (compiled->n_passes > 0 && sim->most < sim->round_tuples) /* a batch, which is one round, has to be whole */
+		sim->most = sim->round_tuples;
 	if (compiled->n_indices > 0 && sim->most % sim->round_tuples != 0) /* whole rounds: see in_range() */
 		sim->most = SIM_BLOCK > sim->round_tuples ? SIM_BLOCK : sim->round_tuples;
 	free(sim->batched);
 	free(sim->places);
 	free(sim->unproved);
-	sim->batched = memory((size_t)sim->most + 1, (size_t)row);
+	sim->batched = memory((size_t)sim->most + 1, (size_t)(row + compiled->n_inputs));
 	sim->places = calloc(((size_t)sim->most + 1) * (size_t)compiled->n_inputs + 1, sizeof *sim->places);
 	sim->unproved = memory(2 * (size_t)sim->machine.scratch_depth, (size_t)sim->unit);
 	if (sim->batched == NULL || sim->places == NULL || sim->unproved == NULL)
 		return false;
+	sim->numbers = sim->batched + (ptrdiff_t)(sim->most + 1) * row;
 	sim->compiled = *compiled;
 	for (int32_t k = 0; k < sim->machine.descriptor_depth; k++)
 		sim->columns[k].input = -1;
@@ -170,7 +174,9 @@ sim_attach(struct sim *sim, const struct sim_compiled *compiled)
 		if (input->column >= 0)
 			sim->columns[input->column].input = i;
 		for (int32_t t = 0; t <= sim->most; t++)
-			sim->places[t * compiled->n_inputs + i] = sim->batched + (ptrdiff_t)t * row + input->first;
+			sim->places[t * compiled->n_inputs + i] = input->floats == 1
+														  ? sim->numbers + i * (sim->most + 1) + t
+														  : sim->batched + (ptrdiff_t)t * row + input->first;
 	}
 	sim->differs = false;
 	return true;

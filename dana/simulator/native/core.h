@@ -26,6 +26,7 @@
 
 #include "contract.h"
 
+#define CACHE_LINE 64
 #define SIM_EXPORT __attribute__((visibility("default")))
 
 /* The geometry of an engine instruction's loops, in floats; a row is `unit` floats: [thread][lane] */
@@ -90,6 +91,17 @@ struct sim_strider_op
 	int32_t next, target;
 	uint32_t value; /* of two fields */
 	uint32_t mask;
+};
+
+#define SIM_BEGINNING 3 /* words of a page's beginning */
+
+/* What a program has come to before its loop, where a page begins with these bits; strider.c */
+struct sim_beginning
+{
+	int32_t pc; /* of the loop's `bentr`; 0: unknown */
+	int32_t gap;
+	uint32_t executed, registers[SIM_TEMPORARIES];
+	uint64_t bytes[SIM_BEGINNING], masks[SIM_BEGINNING];
 };
 
 #define SIM_MAX_STRIDERS 64
@@ -303,6 +315,7 @@ struct sim
 	int32_t n_strider;
 	uint32_t registers[SIM_REGISTERS + 1]; /* the last one is zero: walk.c */
 	struct sim_column *columns; /* [descriptor_depth] */
+	struct sim_beginning beginning;
 	struct sim_walk *walk;
 	bool plain;					/* interpret every instruction */
 	struct sim_clock clock;
@@ -314,6 +327,7 @@ struct sim
 	const struct sim_survey *survey; /* what an epoch fills instead of training; NULL: it trains */
 	struct sim_compiled compiled;	 /* what runs instead of the engine; state NULL: nothing */
 	float *batched;					 /* tuples for it, one after the other: what does not lie on a page as it is read */
+	float *numbers;					 /* [n_inputs][most + 1]: of those, inputs that are one number */
 	const float **places;			 /* [most + 1][n_inputs]: where it reads them */
 	const uint8_t *until;			 /* the end of the pages that have come */
 	int32_t most;					 /* tuples that it takes at a time */

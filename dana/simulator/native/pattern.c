@@ -224,6 +224,35 @@ sim_pattern_learn(struct sim *sim, int32_t number, const uint8_t *page, int32_t 
 	pattern->known = fits;
 }
 
+/* Where the tuples lie, if all rows have the pattern's bits; `pieces` is a constant, so that they stay in registers */
+static inline __attribute__((always_inline)) bool
+compare(const struct sim_walk *walk, const uint8_t *page, const uint8_t *line, int32_t rows, uint32_t least, uint32_t span,
+		int32_t pieces)
+{
+	const struct sim_pattern *pattern = walk->pattern;
+	const uint32_t wanted = pattern->bits, line_mask = pattern->line_mask, shift = pattern->shift, mask = pattern->mask;
+	const uint32_t step = walk->step;
+	const bytes_of *bytes = (const bytes_of *)(pattern->bytes + pattern->first);
+	const bytes_of *masks = (const bytes_of *)(pattern->masks + pattern->first);
+	uint32_t *tuples = walk->tuples;
+	bytes_of differ = {0};
+
+	page += pattern->first;
+	for (int32_t k = 0; k < rows; k++, line += step)
+	{
+		uint32_t bits, tuple;
+
+		memcpy(&bits, line, sizeof bits);
+		tuple = bits >> shift & mask;
+		if (((bits ^ wanted) & line_mask) != 0 || tuple - least > span)
+			return false;
+		tuples[k] = tuple;
+		for (int32_t piece = 0; piece < pieces; piece++)
+			differ |= (((const bytes_of *)(page + tuple))[piece] ^ bytes[piece]) & masks[piece];
+	}
+	return (differ[0] | differ[1]) == 0;
+}
+
 /* Whether a page's rows are all alike; where their tuples lie */
 bool
 sim_pattern_run(const struct sim *sim, const uint8_t *page, int32_t rows)
@@ -232,7 +261,6 @@ sim_pattern_run(const struct sim *sim, const uint8_t *page, int32_t rows)
 	const struct sim_pattern *pattern = walk->pattern;
 	const uint64_t line = (uint64_t)sim->registers[walk->cursor] + pattern->line;
 	int64_t least = 0, most = sim->machine.page_size;
-	bytes_of differ = {0};
 
 	if (!pattern->known || line + (uint64_t)(rows - 1) * walk->step + 4 > (uint64_t)sim->machine.page_size)
 		return false;
@@ -248,18 +276,16 @@ sim_pattern_run(const struct sim *sim, const uint8_t *page, int32_t rows)
 		else
 			most = n < most ? n : most;
 	}
-	for (int32_t k = 0; k < rows; k++)
+	if (least > most)
+		return false;
+#define COMPARE(pieces) compare(walk, page, page + line, rows, (uint32_t)least, (uint32_t)(most - least), pieces)
+	switch (pattern->pieces)
 	{
-		uint32_t bits, tuple;
-
-		memcpy(&bits, page + line + (uint64_t)k * walk->step, sizeof bits);
-		tuple = bits >> pattern->shift & pattern->mask;
-		if (((bits ^ pattern->bits) & pattern->line_mask) != 0 || tuple < least || tuple > most)
-			return false;
-		walk->tuples[k] = tuple;
-		for (int32_t at = pattern->first, piece = 0; piece < pattern->pieces; piece++, at += SIM_PIECE)
-			differ |= (*(const bytes_of *)(page + tuple + at) ^ *(const bytes_of *)(pattern->bytes + at)) &
-					  *(const bytes_of *)(pattern->masks + at);
+		case 1:
+			return COMPARE(1);
+		case 2:
+			return COMPARE(2);
+		default:
+			return COMPARE(pattern->pieces);
 	}
-	return (differ[0] | differ[1]) == 0;
 }

@@ -139,6 +139,41 @@ holds(uint32_t condition, uint32_t x, uint32_t y)
 	}
 }
 
+/* --- beginnings -------------------------------------------------------------------------------------------------- */
+
+/* Whether a page begins with the bits that the program was seen to look at before its loop */
+static bool
+begins_alike(const struct sim_beginning *known, const uint8_t *page)
+{
+	uint64_t differ = 0, bytes;
+
+	for (int32_t k = 0; k < SIM_BEGINNING; k++)
+	{
+		memcpy(&bytes, page + k * (int32_t)sizeof bytes, sizeof bytes);
+		differ |= (bytes ^ known->bytes[k]) & known->masks[k];
+	}
+	return known->pc > 0 && differ == 0;
+}
+
+/* A load before the loop; false: of bytes that are not compared */
+static bool
+note_load(struct sim_beginning *known, const uint8_t *page, uint32_t at, uint32_t n)
+{
+	if (at + n > sizeof known->bytes)
+		return false;
+	memset((uint8_t *)known->masks + at, UINT8_MAX, n);
+	memcpy(known->bytes, page, sizeof known->bytes);
+	return true;
+}
+
+/* Has the page come near, from its first line upwards, as the processor foresees: tuples lie, and are read, downwards */
+static void
+touch(const uint8_t *page, uint32_t page_size)
+{
+	for (uint32_t k = 0; k < page_size; k += CACHE_LINE)
+		(void)*(const volatile uint8_t *)(page + k);
+}
+
 /* Runs the program on the epoch's next page; false: a fault */
 bool
 sim_page(struct sim *sim, const uint8_t *page)
@@ -150,11 +185,26 @@ sim_page(struct sim *sim, const uint8_t *page)
 	int32_t pc = 0, head = 0;
 	int32_t gap = 0; /* cycles since the clock's `turn` */
 	int32_t recorded = -1, record[SIM_PATH_LENGTH]; /* of a row, for walk.c; -1: nothing is recorded */
+	struct sim_beginning *known = &sim->beginning;
+	const bool alike = !sim->plain && begins_alike(known, page);
+	bool noted = !alike; /* nothing but bits of the page's first bytes has been looked at, and nothing done */
 
 	if (sim->fetched > page + sim->ahead - page_size && sim->ahead > 0)
 		sim_fetch(sim, page + sim->ahead);
 	sim->fetched = page + sim->ahead;
-	memset(r, 0, sizeof(uint32_t) * SIM_TEMPORARIES);
+	touch(page, page_size);
+	if (alike)
+	{
+		memcpy(r, known->registers, sizeof known->registers);
+		pc = known->pc;
+		gap = known->gap;
+		executed = known->executed;
+	}
+	else
+	{
+		memset(r, 0, sizeof(uint32_t) * SIM_TEMPORARIES);
+		memset(known, 0, sizeof *known);
+	}
 	for (;;)
 	{
 		const struct sim_strider_op *in = &sim->strider[pc];
@@ -177,12 +227,14 @@ sim_page(struct sim *sim, const uint8_t *page)
 				if ((uint64_t)a + in->b > page_size)
 					return sim_fault(sim, SIM_FAULT_OUT_OF_PAGE, r[0]);
 				r[in->c] = read_bytes(page + a, in->b);
+				noted = noted && note_load(known, page, a, in->b);
 				break;
 			case SIM_EXTRB:
 			case SIM_EXTRBI:
 				r[in->a] = a >> in->b & in->mask;
 				break;
 			case SIM_WRITEB:
+				noted = false;
 				if (a >= page_size)
 					return sim_fault(sim, SIM_FAULT_OUT_OF_PAGE, r[0]);
 				if (!sim_column(sim, page, in->value, a, gap - 1, r[0]))
@@ -220,6 +272,14 @@ sim_page(struct sim *sim, const uint8_t *page)
 				pc = in->target;
 				break;
 			case SIM_BENTR:
+				if (noted)
+				{
+					known->pc = (int32_t)(in - sim->strider);
+					known->gap = gap - in->cost;
+					known->executed = executed - 1;
+					memcpy(known->registers, r, sizeof known->registers);
+				}
+				noted = false;
 				head = pc;
 				recorded = -1;
 				switch (sim_walk(sim, page, head, gap, executed))
@@ -242,6 +302,7 @@ sim_page(struct sim *sim, const uint8_t *page)
 				recorded = sim_walk_wanted(sim, head) ? 0 : -1;
 				break;
 			case SIM_CTL:
+				noted = noted && in->a == SIM_CTL_POP;
 				switch (in->a)
 				{
 					case SIM_CTL_END:

@@ -6,8 +6,6 @@
  */
 #include "core.h"
 
-#define CACHE_LINE 64
-
 /* Ends the epoch; for returning from functions that say whether it goes on */
 bool
 sim_fault(struct sim *sim, uint32_t code, uint32_t pointer)
@@ -54,7 +52,7 @@ void
 sim_fetch(struct sim *sim, const uint8_t *until)
 {
 	for (; sim->fetched < until; sim->fetched += CACHE_LINE)
-		__builtin_prefetch(sim->fetched);
+		__builtin_prefetch(sim->fetched, 0, 2);
 }
 
 /* A column that a Strider handed over, `gap` cycles after the one before; false: a fault */

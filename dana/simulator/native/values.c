@@ -103,16 +103,30 @@ point(const struct sim *sim, const struct sim_column *column, const uint8_t *pag
 	const struct sim_compiled_input *input = &code->inputs[column->input];
 	const uint8_t *last = sim->until - sizeof(float) * (size_t)input->floats;
 	const float **place = sim->places + sim->e.phase.in_round * code->n_inputs + column->input;
-	float *packed = sim->e.slot + input->first;
 
-	for (int32_t k = 0; k < tuples; k++, place += code->n_inputs, packed += sim->fill.stride)
-	{
-		const uint8_t *from = page + (uint32_t)(at[k] + offset);
+	for (int32_t k = 0; k < tuples; k++)
+		place[k * code->n_inputs] = (const float *)(page + (uint32_t)(at[k] + offset));
+	for (int32_t k = 0; k < tuples && page + sim->machine.page_size > last; k++, place += code->n_inputs)
+		if ((const uint8_t *)*place > last)
+			*place = memcpy(sim->e.slot + k * sim->fill.stride + input->first, *place, (size_t)column->bytes);
+}
 
-		*place = (const float *)from;
-		if (from > last)
-			*place = memcpy(packed, from, (size_t)column->bytes);
-	}
+/* Numbers, one of each tuple, side by side for code */
+static void
+collect(const struct sim *sim, const struct sim_column *column, const uint8_t *page, const uint32_t *at, uint32_t offset,
+		int32_t tuples)
+{
+	float *to = sim->numbers + column->input * (sim->most + 1) + sim->e.phase.in_round;
+
+	if (column->type == SIM_FLOAT4)
+		for (int32_t k = 0; k < tuples; k++)
+		{
+			memcpy(&to[k], page + (uint32_t)(at[k] + offset), sizeof *to);
+			to[k] = dn_flush(to[k]);
+		}
+	else
+		for (int32_t k = 0; k < tuples; k++)
+			to[k] = convert(column->type, page + (uint32_t)(at[k] + offset));
 }
 
 /* A column of successive tuples of the round, from page + at[k] + offset */
@@ -135,17 +149,9 @@ sim_copy(const struct sim *sim, const struct sim_column *column, const uint8_t *
 	};
 
 	if (sim->fast && column->input >= 0)
-		point(sim, column, page, at, offset, tuples);
+		(sim->compiled.inputs[column->input].floats == 1 ? collect : point)(sim, column, page, at, offset, tuples);
 	else if (column->type == SIM_FLOAT4 && !column->scalar)
 		sim->kernels->floats(&places, page, at, offset, tuples);
-	else if (column->type == SIM_FLOAT4 && column->count == 1 && sim->fast)
-		for (int32_t k = 0; k < tuples; k++)
-		{
-			float x;
-
-			memcpy(&x, page + (uint32_t)(at[k] + offset), sizeof x);
-			places.first[k * places.step] = dn_flush(x);
-		}
 	else if (column->type == SIM_FLOAT4 && column->count == 1)
 		sim->kernels->spread(&places, page, at, offset, tuples);
 	else

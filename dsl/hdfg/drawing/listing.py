@@ -57,7 +57,12 @@ def _sections(graph: Graph, words: Words) -> list[tuple[str, list[Row]]]:
     for node in graph.nodes:
         if node.op not in LEAVES and not words.is_inline(node.id):
             sections[node.region].append((words.name(node.id), f"= {words.formula(node)}", shape_text(node.shape)))
-    for title, result in (("loss", graph.loss), ("prediction", graph.prediction), ("convergence", graph.convergence)):
+    for title, result in (
+        ("loss", graph.loss),
+        ("test loss", graph.test_loss),
+        ("prediction", graph.prediction),
+        ("convergence", graph.convergence),
+    ):
         if result is not None:
             region = Region.BATCH if title == "convergence" and graph.has_merge else Region.TUPLE
             sections[region].append((title, f"= {words.name(result)}", ""))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from dsl.hdfg.dims import Dim, Shape
 from dsl.hdfg.ops import ELEMENTWISE, Op
+from dsl.semantics.gradient.batches import Batching
 from dsl.semantics.gradient.derivatives import factors
 from dsl.semantics.gradient.polynomial import MOST_TERMS, ONE, Algebra, Polynomial
 from dsl.semantics.program import Operation, Program
@@ -36,19 +37,28 @@ class NoDerivative(Exception):
         self.help = help
 
 
-def gradients(algebra: Algebra, value: Operation, wanted: Sequence[Operation]) -> list[Polynomial]:
+def gradients(
+    batching: Batching, value: Operation, wanted: Sequence[Operation], *, of_each: bool = False
+) -> list[Polynomial]:
     """The derivatives of a scalar by values that it is computed from; where each is wanted it counts as free.
+
+    Of a scalar that each tuple has: for each tuple its part, the parts' sum over the batch being the derivative of the
+    scalars' sum. So tuples whose values are merged get what the others' scalars owe them. A scalar of the batch counts
+    once; with `of_each` for each of the tuples.
 
     Raises
     ------
     NoDerivative
         If an operation on the way has none, or no way leads to what is wanted.
     """
+    algebra = batching.algebra
     targets = {algebra.first(one).id for one in wanted}
     leading = _leading(algebra, value, targets)
     asked: dict[int, Polynomial] = defaultdict(Polynomial)
+    once = False
     if value.id in leading:
-        asked[value.id] = ONE
+        once = value.of_batch and not of_each and any(algebra.program.operations[k].op is Op.MERGE for k in leading)
+        asked[value.id] = algebra.atom(batching.share) if once else ONE
     for operation in reversed([algebra.program.operations[one] for one in sorted(leading)]):
         if operation.id not in asked:
             continue  # only flat operations lead on from here
@@ -57,13 +67,15 @@ def gradients(algebra: Algebra, value: Operation, wanted: Sequence[Operation]) -
             continue
         if len(asked[operation.id].terms) > MOST_TERMS:
             asked[operation.id] = algebra.atom(algebra.compute(asked[operation.id]))
-        for operand, part in _parts(algebra, operation, asked[operation.id], leading):
+        own = batching.mean(asked[operation.id]) if operation.of_batch else asked[operation.id]
+        for operand, part in _parts(batching, operation, own, leading):
             if part.terms:
                 asked[operand.id] += part
     for one in wanted:
         if algebra.first(one).id not in asked:
             raise _without_a_way(one, leading, algebra)
-    return [asked[algebra.first(one).id] for one in wanted]
+    found = [(one, asked[algebra.first(one).id]) for one in wanted]
+    return [batching.whole(part) if once and not one.per_tuple else part for one, part in found]
 
 
 def followed(program: Program, value: Operation) -> set[Operation]:
@@ -126,9 +138,10 @@ def _local(algebra: Algebra, operation: Operation) -> tuple[tuple[Operation, Pol
 
 
 def _parts(
-    algebra: Algebra, operation: Operation, asked: Polynomial, leading: set[int]
+    batching: Batching, operation: Operation, asked: Polynomial, leading: set[int]
 ) -> list[tuple[Operation, Polynomial]]:
     """What an operation asks of each operand that leads to a target."""
+    algebra = batching.algebra
     if operation.op in ELEMENTWISE or operation.id in algebra.program.derivatives:
         return [
             (operand, _summed(algebra, algebra.product(asked, factor), operation.shape, operand.shape))
@@ -150,11 +163,7 @@ def _parts(
         case Op.GATHER:
             return [(operand, _one_row(algebra, asked, operation))]
         case Op.MERGE:
-            raise NoDerivative(
-                operation,
-                "a merged value has no derivative for each tuple",
-                "take the gradient of the value per tuple, and merge that",
-            )
+            return [(operand, batching.merged(operation, asked))]
     return []
 
 
@@ -175,10 +184,14 @@ def _expanded(algebra: Algebra, asked: Polynomial, operation: Operation) -> Poly
 
 def _squeezed(algebra: Algebra, asked: Polynomial, operation: Operation) -> Polynomial:
     """What is asked of an expanded value, without the new axis."""
-    rank, axis = len(operation.shape), _axis(operation)
+    return _dropped(algebra, asked, _axis(operation) - len(operation.shape))
+
+
+def _dropped(algebra: Algebra, polynomial: Polynomial, place: int) -> Polynomial:
+    """A polynomial without an axis of one element, counted from the end."""
     return Polynomial.of(
-        (tuple(sorted(_drop(algebra, one, axis - rank).id for one in product)), number)
-        for product, number in asked.terms
+        (tuple(sorted(_drop(algebra, one, place).id for one in product)), number)
+        for product, number in polynomial.terms
     )
 
 
@@ -213,17 +226,15 @@ def _sum_along(algebra: Algebra, asked: Polynomial, place: int, extent: Dim, *, 
     if len(outside) == 1:  # factors that are the same along the axis are taken out of the sum
         common = next(iter(outside))
         inside = Polynomial.of((tuple(one for one in product if along(one)), n) for product, n in asked.terms)
+    elif not any(along(one) for one in asked.factors):
+        same = asked if keep else _dropped(algebra, asked, place)
+        return algebra.product(same, _count(algebra, extent))
     else:
         common, inside = (), asked
     if not keep:
         common = tuple(_drop(algebra, one, place).id for one in common)
     if all(not product for product, _ in inside.terms):
-        count = (
-            ONE.scaled(extent)
-            if isinstance(extent, int)
-            else algebra.atom(algebra.program.constant(extent, algebra.span))
-        )
-        total = algebra.product(inside, count)
+        total = algebra.product(inside, _count(algebra, extent))
     elif _counts_a_class(algebra, inside):
         total = ONE.scaled(inside.terms[0][1])
     else:
@@ -233,6 +244,13 @@ def _sum_along(algebra: Algebra, asked: Polynomial, place: int, extent: Dim, *, 
             result = algebra.add(Op.EXPAND, result, axis=len(value.shape) + place)
         total = algebra.atom(result)
     return algebra.product(total, Polynomial(((common, 1.0),)))
+
+
+def _count(algebra: Algebra, extent: Dim) -> Polynomial:
+    """The number of elements along an axis."""
+    if isinstance(extent, int):
+        return ONE.scaled(extent)
+    return algebra.atom(algebra.program.constant(extent, algebra.span))
 
 
 def _counts_a_class(algebra: Algebra, polynomial: Polynomial) -> bool:

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 from dsl.hdfg.dims import shape_text
 from dsl.hdfg.ops import LEAVES
-from dsl.semantics.finish import reachable
-from dsl.semantics.program import Checked, Operation, Taken
+from dsl.semantics.program import Checked, Operation, Taken, reachable
 
 
 def gradients_text(checked: Checked) -> str:

@@ -88,7 +88,7 @@ class Bench:
 
 @cache
 def _load(config: MachineConfig) -> ctypes.CDLL:
-    library = ctypes.CDLL(str(verilate(verilog(config), "access_engine", DRIVER)))
+    library = ctypes.CDLL(str(verilate(verilog(config), "access_engine", DRIVER, optimize="-O1")))
     library.bench_new.restype = ctypes.c_void_p
     library.bench_run.restype = ctypes.c_int64
     return library

@@ -60,7 +60,11 @@ class Unit:
         if text is None:
             text = verilog.convert(component, name="unit", strip_internal_attrs=True)
         built = verilate(
-            text, "unit", Path(__file__).with_name("unit_driver.cpp"), files={"ports.h": "\n".join([*header, ""])}
+            text,
+            "unit",
+            Path(__file__).with_name("unit_driver.cpp"),
+            files={"ports.h": "\n".join([*header, ""])},
+            optimize="-O1",
         )
         self._run = ctypes.CDLL(str(built)).run
 

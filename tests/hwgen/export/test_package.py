@@ -173,9 +173,10 @@ def test_yosys_makes_what_the_areas_say(name: str, tmp_path: Path, capsys: pytes
     counted = {name: float(count.replace(",", "")) for name, count in counts}
     config = MachineConfig.from_json(json.loads((package / MANIFEST).read_text())["config"])
     area = area_of(config, load_device(name).family)
-    # the estimate's LUTs are those that are packed, with carries
-    estimated = {"flip-flops": area.flipflops, "DSPs": area.dsps, "block RAMs": area.block_rams}
-    assert {name: counted[name] for name in estimated} == pytest.approx(estimated, rel=0.05)
+    estimated = {"LUTs": area.luts, "flip-flops": area.flipflops, "DSPs": area.dsps, "block RAMs": area.block_rams}
+    assert counted == pytest.approx(estimated, rel=0.05)
+    beside = re.findall(r"^  \S.*? +[\d,.]+ +[\d,.]+ +([\d,]+) \([+-][\d.]+%\)$", said.out, re.MULTILINE)
+    assert [int(one.replace(",", "")) for one in beside] == list(estimated.values())
 
 
 def run(command: list[str], folder: Path) -> str:

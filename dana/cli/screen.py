@@ -1,0 +1,52 @@
+"""What the commands of ``dana bench`` have in common: where they print, what draws their pages, BLAS on one thread."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDTH = 160
+"""Of tables that go to a file."""
+
+
+def console(width: int = WIDTH) -> Console:
+    """A file or a pipe has no width; 80 columns would break every cell."""
+    from rich.console import Console
+
+    terminal = Console()
+    return terminal if terminal.is_terminal else Console(width=width)
+
+
+def renderer(module: str) -> Callable[..., str]:
+    """A page's `render`, asked for before minutes are spent on measuring."""
+    from dana.errors import SetupError
+
+    try:
+        found: Callable[..., str] = import_module(module).render
+    except ModuleNotFoundError as error:
+        raise SetupError(f"pages need the package {error.name}; run: pip install 'dana-db[report]'") from None
+    return found
+
+
+def one_thread() -> None:
+    """Keep BLAS from using several; before NumPy is loaded, which reads it then."""
+    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[variable] = "1"
+
+
+def positive(text: str) -> float:
+    """An argument that is a number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"a number above 0 is expected, not {text!r}")
+    return value

@@ -1,0 +1,431 @@
+"""The tables and figures of the paper's evaluation, cell by cell.
+
+In: what was computed (`dana.paper.model`), measured (`dana.paper.measured`) and quoted (`dana.paper.evidence`). Out:
+`Table`s. Nothing is computed here but ratios.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, log
+
+from dana.paper.cells import Cell, Mark, Table, by_name, computed, measured, missing, quoted, words, written
+from dana.paper.evidence import CHOSEN, DataSet, Evidence, Figure, Statement
+from dana.paper.measured import Measured
+from dana.paper.model import LINKS, THREADS, Machine, Modelled
+from dana.peers.contest import DANA as OURS
+from dana.peers.contest import EXPORT, Contest
+from hwgen.devices import Device
+from hwgen.spec.config import LANES_PER_CLUSTER, PAGE_SIZES
+
+NO_SOURCE = "no source says"
+FPGA, FPGA_COLD = "machine, warm", "machine, cold"
+HERE, HERE_COLD = "dana_train here, warm", "dana_train here, cold"
+MADLIB, DANA = "MADlib", "DAnA, as quoted"
+STRIDERS, FED, SENT = "with Striders", "fed by the server", "fed by a client"
+ALGORITHMS = {"logistic": "logistic regression", "svm": "SVM", "linear": "linear regression", "lrmf_dense": "LRMF"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """All there is to print.
+
+    Attributes
+    ----------
+    measured
+        By data set; empty where nothing was measured.
+    contests
+        Of `dana bench peers`.
+    """
+
+    evidence: Evidence
+    device: Device
+    modelled: Mapping[str, Modelled]
+    measured: Mapping[str, Measured]
+    contests: Sequence[Contest]
+
+    def best(self, dataset: DataSet) -> Machine | str:
+        """The best machine, or why there is none."""
+        return self.modelled[dataset.name].best
+
+    def fed(self, dataset: DataSet, machine: Machine | str, *, by: str) -> float | str:
+        """Seconds of a pass of a machine without Striders: whichever takes longest of its engine, the link, and what
+        feeds it: `copied` or `export`."""
+        if isinstance(machine, str):
+            return machine
+        if dataset.name not in self.measured:
+            return "what feeding takes was not measured in this run"
+        link = 4 * dataset.rows.value * dataset.columns.value / machine.bandwidth
+        feeding: float | str = getattr(self.measured[dataset.name], by)
+        return feeding if isinstance(feeding, str) else max(machine.engine, link, feeding)
+
+    def cold(self, dataset: DataSet) -> float | str:
+        """Seconds of a pass of the best machine whose pages come from this machine's disk."""
+        made, here = self.modelled[dataset.name], self.measured.get(dataset.name)
+        if isinstance(made.best, str):
+            return made.best
+        rates = [one.disk for one in self.measured.values() if not isinstance(one.disk, str)]
+        if not rates:
+            return "the disk was not measured in this run"
+        rate = here.disk if here and not isinstance(here.disk, str) else sorted(rates)[len(rates) // 2]
+        return max(made.best.seconds, made.pages * made.page_size / rate)
+
+    def madlib(self, dataset: DataSet) -> Statement | None:
+        """Its cheapest method."""
+        methods = [one for one in self.evidence.madlib if one.dataset == dataset.name]
+        return min(methods, key=lambda one: one.figure.value, default=None)
+
+
+def tables(found: Findings) -> list[Table]:
+    """All of them."""
+    return [
+        _claims(found),
+        _datasets(found),
+        _device(found),
+        _machines(found),
+        _end_to_end(found),
+        _striders(found),
+        _threads(found),
+        _link(found),
+        _pages(found),
+        _tabla(found),
+        _libraries(found),
+        _madlib(found),
+    ]
+
+
+def _seconds(found: float | str | None) -> Cell:
+    return missing() if found is None else computed(found, "s")
+
+
+def _times(above: float | str | None, below: float | str | None) -> Cell:
+    """How many times longer; where one is missing, its own cell says why."""
+    if above is None or below is None or isinstance(above, str) or isinstance(below, str):
+        return missing()
+    return computed(above / below, "×")
+
+
+def _mean(ratios: Sequence[float]) -> float | str:
+    return exp(sum(map(log, ratios)) / len(ratios)) if ratios else "no data set has both"
+
+
+def _claims(found: Findings) -> Table:
+    """What the paper says of itself, beside what its counterpart comes to here."""
+    ratios = [
+        statement.figure.value / best.seconds
+        for dataset in found.evidence.datasets
+        if (statement := found.madlib(dataset)) and isinstance(best := found.best(dataset), Machine)
+    ]
+    note = "MADlib's cheapest method over the best machine, warm, of a pass; geometric mean"
+    ours = [computed(_mean(ratios), "×", note), computed(max(ratios), "×") if ratios else missing()]
+    ours.append(missing("no Greenplum was measured"))
+    return Table(
+        name="claims",
+        title="What the paper says of itself",
+        about="Ours: the modelled machine beside MADlib as this project measured it, of a pass. The paper's are end to "
+        "end, on its own machines.",
+        first="",
+        heads=("the paper", "ours"),
+        rows=tuple(
+            (one.what, (quoted(one.figure, "×"), cell)) for one, cell in zip(found.evidence.claims, ours, strict=True)
+        ),
+    )
+
+
+def _datasets(found: Findings) -> Table:
+    rows = {}
+    for dataset in found.evidence.datasets:
+        made, dense = found.modelled[dataset.name], dataset.rule == "lrmf_dense"
+        tuples, width = dataset.rows, dataset.columns
+        rows[dataset.name] = [
+            words(Mark.QUOTED, ALGORITHMS[dataset.rule] + (", rank 10, dense rows" if dense else ""), width.source),
+            quoted(width),
+            quoted(tuples),
+            words(Mark.COMPUTED, f"{made.density}, of {made.page_size >> 10} KB"),
+            computed(made.pages),
+            computed(made.pages * made.page_size / 1e6, "MB"),
+        ]
+    return Table(
+        name="datasets",
+        title="Data sets",
+        about="The paper's 14 workloads: public data, and synthetic ones (S/N, S/E) by their shapes. A table has an "
+        "id, a label and an array of floats; of a factorisation, a row's number and the row. Pages are this project's "
+        "count, from PostgreSQL's layout; rows that no page of 32 KB holds come in frames.",
+        first="data set",
+        heads=("algorithm", "columns", "tuples", "on pages", "pages", "size"),
+        rows=by_name(rows),
+    )
+
+
+def _device(found: Findings) -> Table:
+    device = found.device
+    source = "device" if device.name == "xcvu9p" else CHOSEN
+    rows = {
+        name: [quoted(Figure(value, source)), computed(value * device.usable)]
+        for name, value in (
+            ("LUTs", device.luts),
+            ("flip-flops", device.flipflops),
+            ("DSPs", device.dsps),
+            ("block RAMs", device.block_rams),
+        )
+    }
+    rows["clock"] = [quoted(Figure(device.clock_hz / 1e6, CHOSEN), "MHz"), missing()]
+    rows["pages come at"] = [quoted(Figure(device.page_bandwidth / 1e9, CHOSEN), "GB/s"), missing()]
+    link = next((one.best for one in found.modelled.values() if isinstance(one.best, Machine)), None)
+    used = (
+        missing() if link is None else computed(max(_bandwidths(found)) / 1e9, "GB/s", "a link's width is a power of 2")
+    )
+    rows["that a link takes"] = [missing(), used]
+    return Table(
+        name="device",
+        title=f"The device: {device.name}, {device.part}",
+        about=f"A design takes at most {written(device.usable, '%')} of each resource, so that it can be routed.",
+        first="",
+        heads=("the device", "for a design"),
+        rows=by_name(rows),
+    )
+
+
+def _bandwidths(found: Findings) -> list[float]:
+    return [one.best.bandwidth for one in found.modelled.values() if isinstance(one.best, Machine)]
+
+
+def _machines(found: Findings) -> Table:
+    rows = {}
+    for dataset in found.evidence.datasets:
+        best = found.best(dataset)
+        if isinstance(best, str):
+            rows[dataset.name] = [missing(best), *[missing()] * 10]
+            continue
+        units = best.threads * best.clusters * LANES_PER_CLUSTER
+        rows[dataset.name] = [
+            words(Mark.COMPUTED, f"{best.threads}×{best.clusters}×{LANES_PER_CLUSTER} = {units}"),
+            computed(best.striders),
+            *(computed(best.uses[name], "%") for name in ("luts", "flipflops", "dsps", "block_rams")),
+            computed(best.per_tuple),
+            words(Mark.COMPUTED, best.waits_for),
+            computed(best.link_use, "%"),
+            computed(best.unit_use, "%"),
+            computed(best.seconds, "s"),
+        ]
+    return Table(
+        name="machines",
+        title="The best machine for each data set",
+        about="Of those that the search tries, the fastest that fits, and of those as fast the smallest. Units are "
+        "threads × clusters × 8; LUT to RAM, of what a design may take, by estimate.",
+        first="data set",
+        heads=(
+            "units",
+            "Striders",
+            "LUT",
+            "FF",
+            "DSP",
+            "RAM",
+            "cycles of a tuple",
+            "waits for",
+            "link",
+            "busy",
+            "a pass",
+        ),
+        rows=by_name(rows),
+    )
+
+
+def _end_to_end(found: Findings) -> Table:
+    evidence = found.evidence
+    trainings = {one.dataset: one for one in evidence.trainings}
+    rows = {}
+    for dataset in evidence.datasets:
+        best, here, theirs = found.best(dataset), found.measured.get(dataset.name), found.madlib(dataset)
+        warm = best if isinstance(best, str) else best.seconds
+        training = trainings.get(dataset.name)
+        rows[dataset.name] = [
+            _seconds(warm),
+            _seconds(found.cold(dataset)),
+            measured(here.warm if here else None, "s", here.how if here else ""),
+            measured(here.cold if here else None, "s"),
+            missing() if theirs is None else quoted(theirs.figure, "s", theirs.what),
+            missing(f"DAnA: {NO_SOURCE}") if training is None else _per_pass(training),
+            _times(theirs.figure.value if theirs else None, warm),
+        ]
+    return Table(
+        name="end to end",
+        title="End to end, of a pass: warm and cold",
+        about="Machine: the modelled FPGA; cold, its pages come at the rate at which this machine's disk was read, of "
+        "all tables' the median where its own could not be. dana_train: this project's SQL function on this machine's "
+        "processor, with a rule that also standardises columns. MADlib: its cheapest method; the machine it ran on is "
+        "another one. DAnA: seconds of a training, by its passes.",
+        first="data set",
+        heads=(FPGA, FPGA_COLD, HERE, HERE_COLD, MADLIB, DANA, "MADlib ÷ machine"),
+        rows=by_name(rows),
+    )
+
+
+def _per_pass(training: Statement) -> Cell:
+    each = Figure(training.figure.value / training.passes, training.figure.source)
+    passes = f", {training.passes} passes" if training.passes > 1 else ", 1 pass"
+    return quoted(each, "s", f"DAnA {training.figure.value:g} s{passes}")
+
+
+def _striders(found: Findings) -> Table:
+    rows = {}
+    for dataset in found.evidence.datasets:
+        best = found.best(dataset)
+        warm = best if isinstance(best, str) else best.seconds
+        fed, sent = (found.fed(dataset, best, by=by) for by in ("copied", "export"))
+        rows[dataset.name] = [_seconds(warm), _seconds(fed), _seconds(sent), _times(fed, warm), _times(sent, warm)]
+    return Table(
+        name="striders",
+        title="With and without Striders, of a pass",
+        about="The same machine without Striders gets tuples instead of pages: whichever takes longest of its engine, "
+        "the link for the floats alone, and the feeding, measured here. The server: it finds the arrays in its tuples "
+        "and their floats are copied once, the least that it can take. A client: COPY in binary, into arrays. Below 1: "
+        "pages hold more than floats, and the link is what both wait for.",
+        first="data set",
+        heads=(STRIDERS, FED, SENT, "server ÷ Striders", "client ÷ Striders"),
+        rows=by_name(rows),
+    )
+
+
+def _threads(found: Findings) -> Table:
+    return Table(
+        name="threads",
+        title="Threads, of a pass",
+        about="The fastest machine of so many threads that fits; all give the same model. Where none fits: what the "
+        "smallest takes of what a design may. Where rows are trained one after the other, more threads gain nothing.",
+        first="data set",
+        heads=tuple(map(str, THREADS)),
+        rows=by_name(
+            {
+                name: [_of_threads(made, made.threads[count]) for count in THREADS]
+                for name, made in found.modelled.items()
+            }
+        ),
+    )
+
+
+def _of_threads(made: Modelled, seconds: float | str) -> Cell:
+    """What keeps a number of threads from fitting is worth a cell."""
+    if isinstance(seconds, str) and isinstance(made.best, Machine):
+        return words(Mark.COMPUTED, seconds)
+    return _seconds(seconds)
+
+
+def _link(found: Findings) -> Table:
+    return Table(
+        name="link",
+        title="Bandwidth of the page link, of a pass",
+        about="The best machine with 64 Striders, on a link of a quarter to four times its width.",
+        first="data set",
+        heads=tuple(f"{times:g} ×" for times in LINKS),
+        rows=by_name({name: [_seconds(made.links[times]) for times in LINKS] for name, made in found.modelled.items()}),
+    )
+
+
+def _pages(found: Findings) -> Table:
+    return Table(
+        name="pages",
+        title="Page sizes, of a pass",
+        about="The best machine's threads, clusters and link with 64 Striders, for tables on pages of other sizes. "
+        "Rows that such a page does not hold come in frames, whose size does not follow the table's.",
+        first="data set",
+        heads=tuple(f"{size >> 10} KB" for size in PAGE_SIZES),
+        rows=by_name(
+            {name: [_seconds(made.page_sizes[size]) for size in PAGE_SIZES] for name, made in found.modelled.items()}
+        ),
+    )
+
+
+def _tabla(found: Findings) -> Table:
+    rows = {}
+    for dataset in found.evidence.datasets:
+        best, single = found.best(dataset), found.modelled[dataset.name].single
+        warm = best if isinstance(best, str) else best.seconds
+        alone = single if isinstance(single, str) else single.seconds
+        fed = found.fed(dataset, single, by="copied")
+        shape = missing(single) if isinstance(single, str) else words(Mark.COMPUTED, f"1×{single.clusters}×8")
+        rows[dataset.name] = [_seconds(warm), shape, _seconds(alone), _seconds(fed), _times(fed, warm)]
+    return Table(
+        name="tabla",
+        title="Beside a machine like TABLA, of a pass",
+        about="One thread, the fastest that fits, fed by the server as without Striders: a machine of this project, "
+        "programmed and scheduled as its others, and no measurement of TABLA.",
+        first="data set",
+        heads=("best machine", "one thread", "with Striders", FED, "fed ÷ best"),
+        rows=by_name(rows),
+    )
+
+
+def _libraries(found: Findings) -> Table:
+    """Peers of public data, measured, then what was logged; a row for each."""
+    rows: list[tuple[str, tuple[Cell, ...]]] = []
+
+    def row(dataset: DataSet, who: str, cell: Cell, how: str, *, passes: float) -> None:
+        best = found.best(dataset)
+        above = cell.value / passes if cell.value and passes else None
+        ratio = _times(above, best if isinstance(best, str) else best.seconds)
+        rows.append((dataset.name, (words(Mark.LABEL, who), cell, words(Mark.LABEL, how), ratio)))
+
+    for dataset in found.evidence.datasets:
+        for contest in found.contests:
+            # ratings as triples are as many as they are
+            triples = contest.rule == "lrmf"
+            part = 1.0 if triples else contest.rows / dataset.rows.value
+            for line in contest.lines if contest.case == dataset.name else ():
+                if line.trains or line.peer == EXPORT:
+                    note = (
+                        f"on {contest.rows:,} {'ratings, triples' if triples else 'rows'}"
+                        if triples or part < 1
+                        else ""
+                    )
+                    who = f"dana_train, rule {contest.rule}" if line.peer == OURS else line.peer
+                    row(dataset, who, measured(line.seconds, "s", note), line.how, passes=part)
+        for one in found.evidence.libraries:
+            if one.dataset == dataset.name:
+                how = (
+                    "a training of one pass"
+                    if one.passes
+                    else "before a training"
+                    if "CSV" in one.what
+                    else "a training"
+                )
+                row(dataset, one.what, quoted(one.figure, "s"), how, passes=one.passes)
+    return Table(
+        name="libraries",
+        title="External libraries",
+        about="Measured here: a pass on arrays that are in memory already, with one thread; the export that comes "
+        "before it is a line of its own. Quoted: what the paper's authors logged; of how many passes a training was, "
+        "it does not say.",
+        first="data set",
+        heads=("who", "a pass, or as said", "how", "÷ best machine"),
+        rows=tuple(rows),
+    )
+
+
+def _madlib(found: Findings) -> Table:
+    rows = []
+    for one in found.evidence.madlib:
+        best = found.modelled[one.dataset].best
+        here = found.measured.get(one.dataset)
+        warm = here.warm if here and not isinstance(here.warm, str) else None
+        rows.append(
+            (
+                one.dataset,
+                (
+                    words(Mark.LABEL, one.what),
+                    quoted(one.figure, "s"),
+                    _times(one.figure.value, best if isinstance(best, str) else best.seconds),
+                    _times(one.figure.value, warm),
+                ),
+            )
+        )
+    return Table(
+        name="madlib",
+        title="MADlib, of a pass, method by method",
+        about="MADlib is not on the embedded server: its times are this project's, of another machine and day. Its own "
+        "default flags (-O2 -mno-sse2) are 1.1 to 4.3 times slower.",
+        first="data set",
+        heads=("method", "a pass", "÷ best machine", "÷ dana_train here"),
+        rows=tuple(rows),
+    )

@@ -1,0 +1,65 @@
+"""A machine that names a device fits it, whatever the default would be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import dana
+from dana import rules
+from dana.codesign.default import default_bundle
+from dana.codesign.device import bundle_for, holds
+from dana.compiler import Binding, bind
+from dana.errors import UsageError
+from dana.storage.declared import declared
+from dana.storage.schema import TableSchema
+from hwgen.devices import device_names, load_device
+from hwgen.spec.bundle import Bundle
+
+
+def bound(name: str, columns: str) -> tuple[Binding, TableSchema]:
+    schema = declared(columns)
+    return bind(dana.load(rules.FOLDER / f"{name}.py").hdfg, schema), schema
+
+
+def made(name: str, columns: str, device: str, **design: int) -> Bundle:
+    binding, schema = bound(name, columns)
+    machine = {"page_size": 8192, **design}
+    return bundle_for(
+        binding, schema, load_device(device), max_tuples=100_000, page_size=8192, design=machine, notes={"of": name}
+    )
+
+
+@pytest.mark.parametrize("device", device_names())
+def test_the_device_s_clock_and_link(device: str) -> None:
+    """64 units where they fit, and fewer where they do not."""
+    found, bundle = load_device(device), made("logistic", "x float4[54], y float4", device)
+    assert holds(found, bundle.config)
+    assert bundle.config.clock_hz == found.clock_hz
+    assert bundle.config.link_bytes <= max(8, found.link_bytes)
+    assert bundle.notes["of"] == "logistic"
+    assert (bundle.config.units == 64) is (found.family == "xcup")
+
+
+def test_a_perceptron_of_digits_fits_where_the_default_does_not() -> None:
+    device = load_device("xcvu9p")
+    binding, schema = bound("mlp", "x float4[784], y float4")
+    default = default_bundle(binding, schema, max_tuples=60_000)
+    assert not holds(device, default.config)
+    bundle = made("mlp", "x float4[784], y float4", "xcvu9p")
+    assert holds(device, bundle.config)
+
+
+def test_what_the_user_asks_for_is_not_changed() -> None:
+    bundle = made("logistic", "x float4[54], y float4", "lfe5um5g-85", threads=1, clusters=1, clock_hz=50_000_000)
+    assert (bundle.config.units, bundle.config.clock_hz) == (8, 50_000_000)
+    with pytest.raises(UsageError, match="no machine for this rule fits lfe5um5g-85"):
+        made("logistic", "x float4[54], y float4", "lfe5um5g-85", threads=8, clusters=2)
+
+
+def test_a_device_that_is_full_holds_nothing() -> None:
+    config = made("logistic", "x float4[54], y float4", "xcvu9p").config
+    device = load_device("xcvu9p")
+    for resource in ("luts", "flipflops", "dsps", "block_rams"):
+        assert not holds(replace(device, **{resource: 1}), config)

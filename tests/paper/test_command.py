@@ -1,0 +1,236 @@
+"""`dana bench paper`, quick: each of 14 data sets in each table, each cell marked, and nothing only remembered."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from dana.cli import main
+from dana.cli.entry import OK, USAGE
+from dana.client.connection import Connection
+from dana.paper.cells import Cell, Mark, Table, computed, written
+from dana.paper.cold import NotCold, chill, disk_rate
+from dana.paper.evidence import evidence
+from dana.paper.page import curves, dots
+from dana.peers.history import read
+from tests.paper.recalled import RATIOS, RECALLED
+from tests.paper.test_evidence import DATASETS
+
+OF_DATASETS = ("datasets", "machines", "end to end", "striders", "threads", "link", "pages", "tabla")
+TABLES = ("claims", *OF_DATASETS[:1], "device", *OF_DATASETS[1:], "libraries", "madlib")
+VOID = {"meta", "br", "link", "hr", "img"}
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What the command wrote."""
+
+    document: dict[str, Any]
+    page: str
+    printed: str
+    history: Path
+
+    def table(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = next(one for one in self.document["tables"] if one["name"] == name)
+        return found
+
+    def cells(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        for table in self.document["tables"]:
+            for row in table["rows"]:
+                for cell in row["cells"]:
+                    yield table["name"], row["name"], cell
+
+
+@pytest.fixture(scope="module")
+def ran(pg_uri: str, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    folder = tmp_path_factory.mktemp("paper")
+    figures, page, history = (folder / name for name in ("f.json", "f.html", "history"))
+    asked = ["bench", "paper", "--quick", "--scale", "0.01", "--dsn", pg_uri, "--history", str(history)]
+    with redirect_stdout(io.StringIO()) as printed:
+        assert main([*asked, "--json", str(figures), "--html", str(page)]) == OK
+    return Ran(json.loads(figures.read_text()), page.read_text(), printed.getvalue(), history)
+
+
+def test_each_data_set_is_in_each_table(ran: Ran) -> None:
+    assert tuple(one["name"] for one in ran.document["tables"]) == TABLES
+    for name in OF_DATASETS:
+        assert tuple(row["name"] for row in ran.table(name)["rows"]) == DATASETS, name
+    assert {row["name"] for row in ran.table("libraries")["rows"]} <= set(DATASETS)
+
+
+def test_the_document_has_a_shape(ran: Ran) -> None:
+    kinds = {
+        "time": str, "machine": str, "cores": int, "version": str, "device": str, "quick": bool, "measured": bool,
+        "scale": float, "server": str, "sources": dict, "tables": list,
+    }  # fmt: skip
+    for key, kind in kinds.items():
+        assert isinstance(ran.document[key], kind), key
+    assert set(ran.document) == {*kinds, "commit"}
+    for table in ran.document["tables"]:
+        assert set(table) == {"name", "title", "about", "columns", "rows"}
+        for row in table["rows"]:
+            assert len(row["cells"]) == len(table["columns"])
+    for _, _, cell in ran.cells():
+        assert set(cell) == {"text", "value", "unit", "mark", "note", "source"}
+        assert cell["value"] is None or isinstance(cell["value"], float | int)
+
+
+def test_each_cell_says_where_it_is_from(ran: Ran) -> None:
+    marks = {mark.value for mark in Mark}
+    for table, row, cell in ran.cells():
+        assert cell["mark"] in marks
+        where = (table, row, cell)
+        if cell["mark"] == "quoted":
+            assert cell["source"] in ran.document["sources"], where
+        else:
+            assert cell["source"] in ("", "chosen"), where
+        assert (cell["mark"] in ("missing", "label")) <= (cell["value"] is None), where
+    # what is missing has its reason in its row
+    for table in ran.document["tables"]:
+        if table["name"] in ("machines", "link", "pages", "striders", "tabla"):
+            for row in table["rows"]:
+                missing = [cell for cell in row["cells"] if cell["mark"] == "missing"]
+                assert not missing or any(cell["note"] for cell in missing), (table["name"], row["name"])
+
+
+def test_nothing_only_remembered_is_printed(ran: Ran) -> None:
+    for table, row, cell in ran.cells():
+        if cell["mark"] in ("quoted", "chosen"):
+            assert cell["value"] not in RECALLED, (table, row, cell)
+    claims = [row["cells"][0]["value"] for row in ran.table("claims")["rows"]]
+    assert claims == [8.3, 28.2, 4.0]
+    assert set(claims) & set(RATIOS) == set()
+    for number in RECALLED:
+        assert f"{number:,}" not in ran.page
+
+
+def test_what_does_not_compile_is_shown_with_its_reason(ran: Ran) -> None:
+    rows = {row["name"]: row["cells"] for row in ran.table("machines")["rows"]}
+    for name in ("S/N LRMF", "S/E LRMF"):
+        assert {cell["mark"] for cell in rows[name]} == {"missing"}
+        assert "rows of 64 lanes of scratchpad" in rows[name][0]["note"]
+        assert rows[name][0]["note"] in unescape(ran.page)
+    assert {cell["mark"] for cell in rows["WLAN"]} == {"computed"}
+
+
+def test_what_is_printed_says_it_too(ran: Ran) -> None:
+    lines = ran.printed.splitlines()
+    (line,) = (one for one in lines if "LIBLINEAR 2.20 multicore, logistic, e = 1, 16 threads" in one)
+    place = list(ran.document["sources"]).index("logs") + 1
+    assert f"151 s q{place}" in line
+    assert any("│ S/E SVM" in one and "1,000,000 *" in one for one in lines)
+    assert f"  {place}  {ran.document['sources']['logs']}" in lines
+    assert any("S/E LRMF: rule 'lrmf_dense' takes" in one for one in lines)
+
+
+def test_measured_cells(ran: Ran) -> None:
+    rows = {row["name"]: row["cells"] for row in ran.table("end to end")["rows"]}
+    columns = ran.table("end to end")["columns"]
+    warm = columns.index("dana_train here, warm")
+    for name in DATASETS:
+        cell = rows[name][warm]
+        assert cell["mark"] == "measured" or cell["note"], name
+    assert rows["Remote Sensing LR"][columns.index("MADlib")]["mark"] == "quoted"
+    peers = {cell["text"] for row in ran.table("libraries")["rows"] for cell in row["cells"][:1]}
+    assert {"scikit-learn", "LIBLINEAR", "numba", "NumPy", "exporting to NumPy"} <= peers
+    assert [one["case"] if isinstance(one, dict) else one.case for one in read(ran.history)[0]["contests"]] == [
+        "Remote Sensing LR", "Remote Sensing SVM", "WLAN", "Patient", "Blog Feedback", "Netflix",
+    ]  # fmt: skip
+
+
+class Tags(HTMLParser):
+    """That each tag that is opened is closed, in its turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_well_formed(ran: Ran) -> None:
+    tags = Tags()
+    tags.feed(ran.page)
+    tags.close()
+    assert tags.open == []
+    assert tags.seen.count("svg") == 7
+    assert tags.seen.count("h2") == len(TABLES) + 1
+    for source in evidence().sources.values():
+        assert source in unescape(ran.page)
+    for mark in ("computed", "measured", "quoted", "chosen", "missing"):
+        assert f'class="n {mark}"' in ran.page
+
+
+def test_nothing_is_measured_where_nothing_shall_be(capsys: pytest.CaptureFixture[str]) -> None:
+    for wrong in (["--scale", "0.1"], ["--dsn", "x"], ["--history", "x"]):
+        assert main(["bench", "paper", "--computed", *wrong]) == USAGE
+    assert "--computed measures nothing" in capsys.readouterr().err
+    assert main(["bench", "paper", "--device", "abacus"]) == USAGE
+    assert "no device 'abacus'" in capsys.readouterr().err
+
+
+def test_a_cold_table_is_in_no_memory(pg_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with psycopg.connect(pg_uri, autocommit=True) as session:
+        session.execute("CREATE TABLE chilled AS SELECT i, 0.5::real AS x FROM generate_series(1, 200000) AS i")
+        try:
+            files = chill(Connection(session).session, "chilled")
+            assert sum(file.stat().st_size for file in files) > 200_000 * 28
+            assert disk_rate(files) > 0
+            # it is in memory now, and a system that keeps it there would be said to
+            monkeypatch.setattr(os, "posix_fadvise", lambda *_: None)
+            session.execute("SELECT count(*) FROM chilled")
+            with pytest.raises(NotCold, match="the system keeps the files in memory"):
+                chill(Connection(session).session, "chilled")
+        finally:
+            session.execute("DROP TABLE chilled")
+
+
+def test_arrays_out_of_line_are_not_cold(pg_uri: str) -> None:
+    with psycopg.connect(pg_uri, autocommit=True) as session:
+        session.execute("CREATE TABLE chilled AS SELECT array_agg(random()::real) AS x FROM generate_series(1, 5000)")
+        try:
+            with pytest.raises(NotCold, match="arrays that lie out of line"):
+                chill(Connection(session).session, "chilled")
+        finally:
+            session.execute("DROP TABLE chilled")
+
+
+def test_numbers_as_people_read_them() -> None:
+    assert [written(value, "s") for value in (12.0, 3.456, 0.01812, 0.0000123)] == [
+        "12 s",
+        "3.46 s",
+        "18.1 ms",
+        "12.3 µs",
+    ]
+    assert (written(0.66, "%"), written(1234567, ""), written(28.2, "×")) == ("66 %", "1,234,567", "28.2 ×")
+
+
+def test_drawings_show_what_is_there() -> None:
+    rows = (("a", (computed(1.0, "s"), computed("no"))), ("b", (computed(2.0, "s"), computed(4.0, "s"))))
+    table = Table(name="t", title="t", about="", first="", heads=("one", "two"), rows=rows)
+    assert "one (computed)" not in dots(table, ("two",))  # drawn as paths; no such series either
+    assert dots(table, ("one", "two")).count("<svg") == 1
+    assert curves(table, "across", "up", "one").startswith("<svg")
+    assert rows[0][1][1] == Cell(text="–", mark=Mark.MISSING, note="no")
+    assert table.notes() == ["a: no"]
