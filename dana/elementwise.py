@@ -1,4 +1,4 @@
-"""Written by python -m dana.generated: the functions of one operand, element by element; see `dana.language`."""
+"""Written by python -m dana.generated: functions of one operand, for editors; see `dana.language`."""
 
 from dana.language import Operand, Value, refuse
 

@@ -37,7 +37,7 @@ def _elementwise() -> str:
         f'\n\ndef {name}(value: Operand) -> Value:\n    """Of each element a: {text}."""\n    refuse("{name}")\n'
         for name, text in SAID.items()
     )
-    return f'''"""Written by python -m dana.generated: the functions of one operand, element by element; see `dana.language`."""
+    return f'''"""Written by python -m dana.generated: functions of one operand, for editors; see `dana.language`."""
 
 from dana.language import Operand, Value, refuse
 

@@ -339,7 +339,7 @@ CALLS: tuple[Mutation, ...] = (
     *faults(
         "dana/runtime",
         in_sources("explain.py::test_refusals"),
-        ("explain.py", "if name not in device_names():", "if False:", "any file as a device"),
+        ("designs.py", "if name not in device_names():", "if False:", "any file as a device"),
     ),
     *faults(
         "dana/jit",

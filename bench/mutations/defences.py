@@ -350,7 +350,7 @@ CONTENT = (
     *faults(
         "dana/runtime",
         "tests/sources/test_explain.py -k 'test_refusals and pg18'",
-        ("explain.py", "if name not in device_names():", "if False:", "devices by any name"),
+        ("designs.py", "if name not in device_names():", "if False:", "devices by any name"),
     ),
 )
 

@@ -45,7 +45,12 @@ LANGUAGE = (
         ),
         ("derivatives.py", "if right.op is Op.CONST else", "if False else", "relu climbs at 0"),
         ("derivatives.py", "algebra.number(SMALLEST)", "algebra.number(0.0)", "a norm at 0"),
-        ("derivatives.py", "scaled(-2)", "scaled(2)", "a bell upside down"),
+        (
+            "derivatives.py",
+            "operation.operands[0])).scaled(-2)",
+            "operation.operands[0])).scaled(2)",
+            "a bell upside down",
+        ),
         ("reverse.py", "(own == 1 and whole[place] != 1)", "False", "an axis of one element, repeated, is not summed"),
         (
             "reverse.py",
