@@ -49,16 +49,18 @@ def batch_norm(
 ) -> dana.Value:
     """A value with mean 0 and deviation 1 in each batch, times `scale`, plus `shift` (Ioffe and Szegedy 2015).
 
-    Predictions use means and variances that run over the batches, of which each keeps a share: states, which belong to
-    the model. `scale` and `shift` are models where they are learnt.
+    Predictions use means and variances that run over the batches, states that belong to the model: a batch takes 1 - keep
+    of them, a short one as much less as it has fewer rows. `scale` and `shift` are models where they are learnt. Every row
+    counts, whatever it weighs; of a batch of one row nothing is left.
     """
     mean = rule.merge(value, batch, "mean")
     centred = value - mean
     variance = rule.merge(centred * centred, batch, "mean")
     running_mean = dana.state(value)
     running_variance = dana.state(value, init=1)
-    dana.setState(running_mean, keep * running_mean + (1 - keep) * mean)
-    dana.setState(running_variance, keep * running_variance + (1 - keep) * variance)
+    share = (1 - keep) * rule.merge(1, batch, "+") / batch
+    dana.setState(running_mean, running_mean + share * (mean - running_mean))
+    dana.setState(running_variance, running_variance + share * (variance - running_variance))
     middle = dana.where(dana.training, mean, running_mean)
     width = dana.where(dana.training, variance, running_variance)
     return (value - middle) / dana.sqrt(width + epsilon) * scale + shift

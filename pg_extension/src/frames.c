@@ -407,10 +407,11 @@ tell_what_is_left_out(const dana_frames *frames)
 	for (int i = 0; i < frames->source->layout.columns; i++)
 	{
 		const frame_column *column = &frames->column[i];
+		const bool			label = i == frames->source->layout.columns - 1; /* which nothing fills */
 
-		if (column->nulls == frames->rows && i < frames->source->layout.columns - 1) /* not the label */
+		if (column->nulls == frames->rows && !label)
 			empty = column->name;
-		if (column->nulls > 0)
+		if (column->nulls > 0 && !label)
 			hint = "With nulls => 'mean' a NULL counts as the mean of its column.";
 		if (column->nulls > 0)
 			appendStringInfo(&text, ", \"%s\" is null (" UINT64_FORMAT ")", column->name, column->nulls);
