@@ -49,9 +49,9 @@ def batch_norm(
 ) -> dana.Value:
     """A value with mean 0 and deviation 1 in each batch, times `scale`, plus `shift` (Ioffe and Szegedy 2015).
 
-    Predictions use means and variances that run over the batches, states that belong to the model: a batch takes 1 - keep
-    of them, a short one as much less as it has fewer rows. `scale` and `shift` are models where they are learnt. Every row
-    counts, whatever it weighs; of a batch of one row nothing is left.
+    Predictions use means and variances that run over the batches, states that belong to the model: a batch takes
+    1 - keep of them, a short one as much less as it has fewer rows. `scale` and `shift` are models where they are
+    learnt. Every row counts, whatever it weighs; of a batch of one row nothing is left.
     """
     mean = rule.merge(value, batch, "mean")
     centred = value - mean

@@ -137,7 +137,7 @@ class AllTuples:
 
 
 Number = Value | float
-Batch = int | Value | AllTuples
+Batch = int | Value
 Operand = Number | Dim | Sequence["Operand"]
 Place = Value | Dim | int | slice
 MergeOp = Literal["+", "*", "max", "min", "mean"]
@@ -150,7 +150,7 @@ class Algo:
 
     if TYPE_CHECKING:
 
-        def merge(self, value: Operand, batch: Batch, op: MergeOp) -> Value:
+        def merge(self, value: Operand, batch: Batch | AllTuples, op: MergeOp) -> Value:
             """Join a value of each tuple over a batch, by sum, product, maximum, minimum or mean.
 
             What feeds it is computed per tuple, on the models as they stood before the batch; what follows it once per
@@ -160,7 +160,7 @@ class Algo:
         def minimize(
             self,
             optimizer: Optimizer,
-            batch: Batch = 64,
+            batch: Batch | AllTuples = 64,
             models: Value | Sequence[Value] = ...,
             **options: Operand,
         ) -> None:
