@@ -69,14 +69,18 @@ def test_rows_that_repeat(what: str, batch: int, clusters: int) -> None:
 def test_a_range_lies_in_the_image_in_either_form(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is broadcast, but wanted packed, is not packed by exchanges: it does not repeat."""
 
+    asked: list[Forms] = []
+
     @wraps(choose_forms)
     def broadcast_ranges(*args: Any, **fields: Any) -> Forms:
         forms = choose_forms(*args, **fields)
         ranges = {node.id: Form.BROADCAST for node in forms.plan.graph.nodes if node.op is Op.ARANGE}
         assert ranges
+        asked.append(forms)
         return replace(forms, of={**forms.of, **ranges})
 
-    monkeypatch.setattr(passes, "TARGET", with_pass("forms", broadcast_ranges))
+    monkeypatch.setattr(passes, "PLACED", with_pass("forms", broadcast_ranges)[: len(passes.PLACED)])
     graph = compile_rule(RULE.format(update=LOST["a range"], batch=1)).hdfg.bind({})
     columns = random_columns(graph, 11, 1)
     assert_same(graph, columns, train(graph, columns, MachineConfig(clusters=2, **ROOMY), epochs=2))
+    assert asked

@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import random
 from dataclasses import replace
-from functools import wraps
-from typing import Any
 
 import pytest
 
-from dana.compiler import passes
 from dana.compiler.compile import compile_engine
 from dana.compiler.fit import draft_for
-from dana.compiler.passes import place, plan_of
+from dana.compiler.passes import Draft, Results, place, plan_of
 from dana.compiler.place import shards
 from dana.compiler.place.forms import choose_forms
 from dana.compiler.place.shards import ACROSS, Shards, choose_shards, parts_of, shares
@@ -24,7 +21,7 @@ from dsl import compile_rule
 from dsl.hdfg.graph import Graph
 from dsl.hdfg.text import parse_graph
 from hwgen.spec.config import MachineConfig
-from tests.compiler.rules import ROOMY, RandomRule, assert_same, random_columns, tells_elements_apart, train, with_pass
+from tests.compiler.rules import ROOMY, RandomRule, assert_same, random_columns, tells_elements_apart, train
 
 SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
 
@@ -267,15 +264,16 @@ def test_a_program_memory_too_small_for_shards_gets_the_program_without() -> Non
 
 
 def test_a_loop_too_long_for_shards_leaves_the_program_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    @wraps(choose_shards)
-    def limited(*args: Any, sharded: bool, **fields: Any) -> Shards:
+    made = Draft.of
+
+    def limited(placed: Results, *, sharded: bool, reorder: bool) -> Draft:
         if sharded:
             raise LoopLimit("an inner loop of many rows")
-        return choose_shards(*args, sharded=sharded, **fields)
+        return made(placed, sharded=sharded, reorder=reorder)
 
     graph = parse_graph(VECTORS + CASES["independent"][0])
     assert compile_engine(graph, MachineConfig(threads=4), max_tuples=40).draft.shards.of
-    monkeypatch.setattr(passes, "TARGET", with_pass("shards", limited))
+    monkeypatch.setattr(Draft, "of", limited)
     found = compile_engine(graph, MachineConfig(threads=4), max_tuples=40)
     assert not found.draft.shards.of
 

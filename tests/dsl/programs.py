@@ -110,7 +110,10 @@ def rules(draw: st.DrawFn, *, axes: int = 2, depth: int = 3) -> str:
             again = {key: [*old, *(one for one in after[key] if one[0] == "g")] for key, old in names.items()}
             shape = draw(st.sampled_from(shapes))
             value = _anchored(draw(expressions(_kinds(again), shape, depth)), names[shape][0])
-            lines += [f"u = {value}", f'h = rule.merge(u, {size}, "{draw(st.sampled_from(["+", "*", "max"]))}")']
+            lines += [
+                f"u = {value} + 0 * y",
+                f'h = rule.merge(u, {size}, "{draw(st.sampled_from(["+", "*", "max"]))}")',
+            ]
             after[shape].append("h")
             loss += " + u" if shape == SCALAR else ""
         lines.append(f"rule.setConvergence({total} < 0.5)")

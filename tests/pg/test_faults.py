@@ -22,7 +22,6 @@ import pytest
 
 from tests.pg.cluster import Cluster
 from tests.pg.moments import (
-    COMPILING,
     FIRST_STREAM,
     LOGISTIC,
     MOMENTS,
@@ -339,7 +338,7 @@ def test_memory(workshop: Workshop) -> None:
             session.execute(f"SET dana.max_memory = '{least}MB'")
             assert_trains(workshop, session)
             with pytest.raises(errors.OutOfMemory, match=r"needs more memory than the \d+ MB of dana\.max_memory"):
-                session.execute(f"SELECT {COMPILING}")
+                session.execute(f"SELECT {FIRST_STREAM}")
             session.execute("RESET dana.max_memory")
             assert_trains(workshop, session)
 

@@ -72,7 +72,7 @@ def test_lines_are_the_same_numbers(session: Session, table: str) -> None:
     told = "\n".join(text)
     for value in (
         f"= {numbers['machine']['units']} units",
-        "functions of a cluster: sigmoid ",
+        "functions of a cluster: all, ",
         f", {numbers['machine']['divide_interval']} cycles between two quotients or roots",
         f"{numbers['program']['engine']} instructions of",
         f"{numbers['cycles']['tuple']:.2f} of a tuple, waits for {numbers['cycles']['waits_for']}",
