@@ -316,6 +316,9 @@ class Expressions:
         bound = bind(self.context, RANGE, arguments, span)
         if bound is None:
             return POISON
+        for argument in bound.values():
+            if isinstance(argument.value, Constant) and isinstance(argument.value.number, DimExpr):
+                self.context.unroll(argument.value.number)
         words = {name: "length" if len(bound) == 1 else name for name in RANGE.parameters}
         numbers = [
             to_whole(self.context, bound[name].value, bound[name].span, what=f"the {words[name]} of range")

@@ -319,6 +319,10 @@ class Checked:
         Declared dims, in order.
     extents
         Default extents of some of them.
+    counted
+        Dims that loops count, and what they are here.
+    symbolic
+        Shapes of what is declared, by name, and the number of its classes: whatever those dims are.
     inputs, models
         In the order of `dana.algo`.
     metas
@@ -342,6 +346,8 @@ class Checked:
     needs: tuple[DimExpr, ...]
     dims: tuple[str, ...]
     extents: tuple[tuple[str, int], ...]
+    counted: tuple[tuple[str, int], ...]
+    symbolic: dict[str, tuple[Shape, Dim | None]]
     inputs: tuple[Operation, ...]
     models: tuple[Operation, ...]
     metas: tuple[Operation, ...]
