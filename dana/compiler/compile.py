@@ -114,7 +114,8 @@ def compile_bundle(
         Tuples that an epoch has at most; counts for rules whose batch is the whole table.
     notes
         Added to the Bundle's notes, which say for the tag of each fault INDEX which columns choose a row of which
-        model, with an array's element counted from 1, and how many rows there are; where the inputs lie in a tuple's rows; and which columns fill them.
+        model, with an array's element counted from 1, and how many rows there are; where the inputs lie in a tuple's
+        rows; and which columns fill them.
     known, rule
         As `compile_engine` takes them.
 

@@ -205,7 +205,7 @@ class Expressions:
         value = to_value(self.context, owner, subscript.value.span)
         if value is None or not enough_axes(self.context, value, parts):
             return POISON
-        if value.op is Op.MODEL and isinstance(parts[0].position, Operation):
+        if value.op is Op.MODEL and isinstance(parts[0].position, Operation | Items):
             return self._rows(value, parts, subscript.span)
         if value.op is Op.MODEL and parts[0].position is not None:
             row = self._fixed_row(value, parts[0])
@@ -233,17 +233,21 @@ class Expressions:
     def _rows(self, model: Operation, parts: Sequence[Part], span: Span) -> Object:
         """The row of a model that a number of the tuple chooses; of a vector of numbers a list, a row for each."""
         index, place = parts[0].position, parts[0].span
-        assert isinstance(index, Operation)
-        if not index.per_tuple or index.merged or len(index.shape) > 1:
+        listed = index.items if isinstance(index, Items) else (index,)
+        if not all(isinstance(one, Operation) and one.per_tuple and not one.merged for one in listed):
             return self._no_row(parts[0])
-        numbers = elements(self.context, index, place) if index.shape else [index]
+        numbers: Sequence[Object] | None = listed
+        if isinstance(index, Operation) and len(index.shape) == 1:
+            numbers = elements(self.context, index, place)
         if numbers is None:
             return POISON
-        rest, found = without_axis(model.shape, 0), []
+        rest, found = without_axis(model.shape, 0), list[Object]()
         for number in numbers:
+            if not isinstance(number, Operation) or number.shape:
+                return self._no_row(parts[0])
             row = self.context.program.add(Op.GATHER, (model, number), rest, span)
             found.append(select(self.context, row, parts[1:], span))
-        return Items(tuple(found)) if index.shape else found[0]
+        return found[0] if isinstance(index, Operation) and not index.shape else Items(tuple(found))
 
     def _fixed_row(self, model: Operation, part: Part) -> Operation | None:
         """Return the number of a row that is known when the rule is compiled."""

@@ -302,11 +302,15 @@ def chosen_rule(rng: random.Random, *, rows: int, f: int, batches: list[int]) ->
     lines += ["for row in T[c]:", "    s = s + row", "for one in b[c]:", "    p = p + one"]
     batch = rng.choice(batches)
     near = "dana.argmin(dana.sigma((C - z) * (C - z), 2), 1)"
-    number = rng.choice(["c[0]", "c[0]", "c[0]", near, f"dana.floor(dana.min(dana.abs(z[1]), {rows - 1}))", f"{rows - 1} - c[{f - 1}]"])
+    number = rng.choice(
+        ["c[0]", "c[0]", "c[0]", near, f"dana.floor(dana.min(dana.abs(z[1]), {rows - 1}))", f"{rows - 1} - c[{f - 1}]"]
+    )
     lines += [f"n = {number}", f"e = p + dana.sigma(s * T[c[{f - 1}]], 1) + 0.1 * C[n, 1] - y"]
     if rng.random() < 0.5:
         lines += ["rule.setLoss(e * e)"]
-        lines += [f"rule.minimize(dana.optimizers.{rng.choice(['sgd', 'adam'])}, batch={batch}, models=[T, b], rate=0.01)"]
+        lines += [
+            f"rule.minimize(dana.optimizers.{rng.choice(['sgd', 'adam'])}, batch={batch}, models=[T, b], rate=0.01)"
+        ]
     else:
         lines += ["rule.setModel(T[c[0]], T[c[0]] - 0.01 * e * s)", "rule.setModel(b[n], e)", "rule.setLoss(e * e)"]
     lines += ["rule.setModel(C[n], C[n] + 0.1 * (z - C[n]))"] if rng.random() < 0.8 else []
