@@ -232,22 +232,22 @@ class Expressions:
 
     def _rows(self, model: Operation, parts: Sequence[Part], span: Span) -> Object:
         """The row of a model that a number of the tuple chooses; of a vector of numbers a list, a row for each."""
-        index, place = parts[0].position, parts[0].span
+        index = parts[0].position
         listed = index.items if isinstance(index, Items) else (index,)
-        if not all(isinstance(one, Operation) and one.per_tuple and not one.merged for one in listed):
+        if any(isinstance(one, Poison) for one in listed):
+            return POISON
+        found = [one for one in listed if isinstance(one, Operation) and one.per_tuple and not one.merged]
+        of_vector = isinstance(index, Operation) and len(index.shape) == 1
+        if len(found) < len(listed) or (not of_vector and any(one.shape for one in found)):
             return self._no_row(parts[0])
-        numbers: Sequence[Object] | None = listed
-        if isinstance(index, Operation) and len(index.shape) == 1:
-            numbers = elements(self.context, index, place)
+        numbers = elements(self.context, found[0], parts[0].span) if of_vector else found
         if numbers is None:
             return POISON
-        rest, found = without_axis(model.shape, 0), list[Object]()
+        rest, rows = without_axis(model.shape, 0), list[Object]()
         for number in numbers:
-            if not isinstance(number, Operation) or number.shape:
-                return self._no_row(parts[0])
             row = self.context.program.add(Op.GATHER, (model, number), rest, span)
-            found.append(select(self.context, row, parts[1:], span))
-        return found[0] if isinstance(index, Operation) and not index.shape else Items(tuple(found))
+            rows.append(select(self.context, row, parts[1:], span))
+        return Items(tuple(rows)) if of_vector or isinstance(index, Items) else rows[0]
 
     def _fixed_row(self, model: Operation, part: Part) -> Operation | None:
         """Return the number of a row that is known when the rule is compiled."""
