@@ -233,6 +233,11 @@ def state(like: Operand, shape: Shape = (), init: float | Start = 0.0) -> Value:
     refuse("state")
 
 
+def require(condition: Operand) -> None:
+    """Refuse numbers and metas for which a condition does not hold: ``dana.require(rate < 1)``, mostly in a function."""
+    refuse("require")
+
+
 def setState(state: Value, value: Operand) -> None:
     """Say what a state becomes after the batch: ``dana.setState(velocity, 0.9 * velocity + grad)``."""
     refuse("setState")
@@ -459,6 +464,7 @@ __all__ = [
     "random",
     "rows",
     "rule",
+    "require",
     "setState",
     "sigma",
     "softmax",

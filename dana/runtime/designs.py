@@ -27,11 +27,12 @@ from dana.errors import UsageError
 from dana.predictor.program import encode_predictor
 from dana.runtime.classes import classes_of, prediction_kind
 from dana.runtime.constant import loss_graph
+from dana.runtime.metas import meta_values, refuse_unmet
 from dana.runtime.survey import Statistic, statistics_of
 from dana.runtime.trainer import Json, Level, Notice, Notify, TrainRequest
 from dana.runtime.weights import bind_request
 from dana.storage.schema import Attribute
-from dsl import compile_rule
+from dsl import Rule, compile_rule
 from dsl.hdfg.graph import Graph
 from dsl.hdfg.init import InitKind
 from dsl.hdfg.text import graph_text
@@ -304,12 +305,30 @@ def rule_graph(request: TrainRequest) -> Graph:
     RuleError
         The text is no rule.
     """
-    return _graph(request.source, request.rule)
+    return _rule(request.source, request.rule).hdfg
+
+
+def check_hyper(request: TrainRequest) -> None:
+    """See that the caller's numbers are hyperparameters of the rule, and such as it can be trained with.
+
+    Raises
+    ------
+    RuleError
+        The text is no rule.
+    TrainingError
+        A name that the rule does not have, no number, or one that breaks what the rule asks for by `dana.require`.
+    """
+    if not request.hyper:
+        return  # the defaults were checked with the text
+    rule = _rule(request.source, request.rule)
+    graph = rule.hdfg
+    defaults = {str(graph.nodes[k].name): float(graph.nodes[k].value or 0.0) for k in graph.metas}
+    refuse_unmet(rule, meta_values(defaults, request.hyper, dict(graph.extents)))
 
 
 @lru_cache(maxsize=8)  # a training and a question ask several times
-def _graph(source: str, name: str) -> Graph:
-    return compile_rule(source, filename=name).hdfg
+def _rule(source: str, name: str) -> Rule:
+    return compile_rule(source, filename=name)
 
 
 def pass_results(request: TrainRequest) -> Results:

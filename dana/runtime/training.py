@@ -22,7 +22,7 @@ from dana.runtime.classes import with_classes
 from dana.runtime.coefficients import coefficients
 from dana.runtime.compiled import Compiled
 from dana.runtime.constant import constant_loss
-from dana.runtime.designs import Design, DesignStore
+from dana.runtime.designs import Design, DesignStore, check_hyper
 from dana.runtime.explain import explain, lines
 from dana.runtime.heldout import HeldOutRows
 from dana.runtime.interpreted import InterpretedTraining
@@ -145,6 +145,7 @@ class MachineTrainer:
             raise TrainingError(f"epochs must be at least 1, not {request.epochs}")
         check_stopping(request)
         try:
+            check_hyper(request)
             request, stream = plan_stream(with_classes(request))
             if request.backend == "interp":
                 return InterpretedTraining(request, notify, stream)
@@ -175,6 +176,7 @@ class MachineTrainer:
     def explain(self, request: ExplainRequest) -> Json:
         """See `Trainer.explain`."""
         try:
+            check_hyper(request.training)
             explained = explain(replace(request, training=with_classes(request.training)), self._designs)
         except (RuleError, UsageError, ConfigError) as error:
             _refuse(error)

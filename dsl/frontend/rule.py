@@ -6,6 +6,7 @@ Must not: do a stage's work itself.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -17,6 +18,7 @@ from dsl.render import render
 from dsl.sections import repeated, sections
 from dsl.semantics.check import check
 from dsl.semantics.program import Checked
+from dsl.semantics.requirements import unmet
 from dsl.source import Source
 from dsl.syntax import ast
 from dsl.syntax.parser import parse, too_large
@@ -114,6 +116,13 @@ class Rule:
             If the text has errors.
         """
         return lower(self.checked)
+
+    def unmet(self, metas: Mapping[str, float]) -> tuple[Diagnostic, ...]:
+        """What the rule and its functions ask of their numbers and what these metas break, the others at their defaults.
+
+        Of the defaults alone nothing is left: it would be among the errors of the text.
+        """
+        return tuple(unmet(self.checked.requirements, metas))
 
     @property
     def name(self) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from dsl.diagnostics import Diagnostic, Diagnostics, Note, Severity
 from dsl.limits import MAX_STEPS
 from dsl.semantics.objects import POISON, Algorithm, Poison
-from dsl.semantics.program import CheckedUpdate, Operation, Program
+from dsl.semantics.program import CheckedUpdate, Operation, Program, Requirement
 from dsl.source import Span
 
 
@@ -53,6 +53,8 @@ class Context:
         The states among them that the language keeps (`dsl.semantics.counting`), by name.
     random_calls
         Calls of `dana.random` so far.
+    requirements
+        Conditions of `dana.require` that metas may still break.
     calls
         Calls of rule functions under way, outermost first.
     """
@@ -68,6 +70,7 @@ class Context:
     state_updates: list[CheckedUpdate] = field(default_factory=list)
     given: dict[str, Operation] = field(default_factory=dict)
     random_calls: int = 0
+    requirements: list[Requirement] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     steps: int = 0
 

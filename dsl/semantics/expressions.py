@@ -43,6 +43,7 @@ from dsl.semantics.objects import (
     describe,
 )
 from dsl.semantics.program import Operation
+from dsl.semantics.requirements import require
 from dsl.semantics.values import binary, negative
 from dsl.source import Span
 from dsl.syntax import ast
@@ -271,6 +272,10 @@ class Expressions:
                 bound = bind(self.context, signature, arguments, call.span)
                 if bound is None:
                     return POISON
+                if name == "require":
+                    written = (*call.arguments, *(keyword.value for keyword in call.keywords))[0]
+                    require(self.context, bound["condition"], written, scope, call.span)
+                    return Nothing()
                 if name in BINARY_OPS:
                     self._warn_of_axis(name, bound, call)
                 return builtins.call(self.context, name, bound, call.span)
