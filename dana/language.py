@@ -234,7 +234,7 @@ def state(like: Operand, shape: Shape = (), init: float | Start = 0.0) -> Value:
 
 
 def require(condition: Operand) -> None:
-    """Refuse numbers and metas for which a condition does not hold: ``dana.require(rate < 1)``, mostly in a function."""
+    """Refuse numbers and metas that break a condition, mostly in a function: ``dana.require(rate < 1)``."""
     refuse("require")
 
 
@@ -462,9 +462,9 @@ __all__ = [
     "output",
     "pi",
     "random",
+    "require",
     "rows",
     "rule",
-    "require",
     "setState",
     "sigma",
     "softmax",

@@ -36,8 +36,9 @@ class TrainableRule(Rule):
     -----
     Everywhere ``X`` is the array of the rule's only input, with the rows along axis 0, or a mapping with an array for
     each input by its name; ``y`` the same of its outputs, None where it has none. Numbers are rounded to binary32; of a
-    rule with classes `fit` takes labels that are texts, too. A NaN, an infinity, a missing or a misshapen array is a `UsageError`. ``hyper`` are new values for metas and for dims
-    that have a default; all other dims follow from the shapes.
+    rule with classes `fit` takes labels that are texts, too. A NaN, an infinity, a missing or a misshapen array is a
+    `UsageError`. ``hyper`` are new values for metas and for dims that have a default; all other dims follow from the
+    shapes.
     """
 
     def __init__(self, text: str, *, filename: str = "<rule>", first_line: int = 1) -> None:

@@ -103,9 +103,9 @@ class Trained:
                 f"rule {self.graph.name!r} tells no classes apart", hint="Its output must be dana.output(classes=…)."
             )
         if predicted.ndim > 1:
-            return self.labels[np.argmax(predicted, axis=1)]
+            return np.asarray(self.labels[np.argmax(predicted, axis=1)])
         least = 0.5 if prediction_kind(self.graph) == "probability" else 0
-        return self.labels[(predicted >= least).astype(np.intp)]
+        return np.asarray(self.labels[(predicted >= least).astype(np.intp)])
 
 
 def train(
@@ -203,7 +203,7 @@ def _texts(labels: NDArray[Any]) -> tuple[str, ...]:
 def _numbered(
     graph: Graph, columns: Columns, label: str | None, hyper: Mapping[str, float]
 ) -> tuple[Columns, NDArray[Any] | None]:
-    """The columns with classes numbered from 0, and the labels in their order, as pg_extension/src/classes.c does it."""
+    """The columns with classes numbered from 0, and the labels in order, as pg_extension/src/classes.c does it."""
     if graph.classes is None or not columns:
         return columns, None
     output = next(str(graph.nodes[k].name) for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT)

@@ -308,8 +308,11 @@ def rule_graph(request: TrainRequest) -> Graph:
     return _rule(request.source, request.rule).hdfg
 
 
-def check_hyper(request: TrainRequest) -> None:
+def check_hyper(request: TrainRequest, notify: Notify) -> None:
     """See that the caller's numbers are hyperparameters of the rule, and such as it can be trained with.
+
+    `notify` is told of batches of one row where the rule compares rows with their batch; of the rule's own its text's
+    warnings tell.
 
     Raises
     ------
@@ -324,6 +327,16 @@ def check_hyper(request: TrainRequest) -> None:
     graph = rule.hdfg
     defaults = {str(graph.nodes[k].name): float(graph.nodes[k].value or 0.0) for k in graph.metas}
     refuse_unmet(rule, meta_values(defaults, request.hyper, dict(graph.extents)))
+    size = None if graph.batch_meta is None else graph.nodes[graph.batch_meta].name
+    if request.hyper.get(str(size)) == 1 and graph.returns_to_rows:
+        notify(
+            Notice(
+                level=Level.WARNING,
+                message=f"rule {request.rule!r} uses values of a batch in the batch's rows, and {size} = 1 makes each "
+                "row a batch: a mean is the row itself, and a variance 0",
+                hint="Give a larger batch.",
+            )
+        )
 
 
 @lru_cache(maxsize=8)  # a training and a question ask several times

@@ -18,7 +18,7 @@ from dana.runtime.constant import constant_loss, loss_graph
 from dana.runtime.designs import chosen_extents
 from dana.runtime.machines import NO_MEMORY, PageCollector
 from dana.runtime.metas import meta_values
-from dana.runtime.notices import refuse_non_finite
+from dana.runtime.notices import refuse_non_finite, tell_crossed
 from dana.runtime.page_errors import no_rows_error, page_error
 from dana.runtime.provenance import provenance
 from dana.runtime.survey import Place, judge, started, statistics_of, survey_columns, wanted
@@ -120,6 +120,8 @@ class InterpretedTraining:
         self._binding = bind_request(rule, request, chosen)
         graph = self._binding.graph
         self._request = request
+        places = [(request.relation.attributes[use.attribute].name, use.input) for use in self._binding.uses]
+        tell_crossed(request, [one for one in places if one[0] in self._binding.features], notify)
         self._collector = PageCollector(request.relation.page_size)
         self._interpreter = Interpreter(graph, numerics)
         defaults = {str(graph.nodes[k].name): float(graph.nodes[k].value or 0.0) for k in graph.metas}

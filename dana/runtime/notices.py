@@ -6,7 +6,18 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dana.runtime.trainer import EpochReport, Level, Notice, Parameter, Relation, SqlState, TrainingError
+from dana.compiler.binding.columns import crossed
+from dana.runtime.trainer import (
+    EpochReport,
+    Level,
+    Notice,
+    Notify,
+    Parameter,
+    Relation,
+    SqlState,
+    TrainingError,
+    TrainRequest,
+)
 
 
 def skipped_notice(relation: Relation, report: EpochReport) -> Notice:
@@ -17,6 +28,23 @@ def skipped_notice(relation: Relation, report: EpochReport) -> Notice:
         message=f"{report.skipped:,} of {rows:,} rows of {relation.name} are left out: "
         "a column in use is null, NaN or infinite",
         hint="With nulls => 'mean' a NULL counts as the mean of its column.",
+    )
+
+
+def tell_crossed(request: TrainRequest, fills: Iterable[tuple[str, str]], notify: Notify) -> None:
+    """Say of columns and the inputs that they fill where a column has the name of another input."""
+    pairs = list(fills)
+    if not crossed(pairs):
+        return
+    inputs = list(dict.fromkeys(name for _, name in pairs))
+    listed = [f"{', '.join(column for column, name in pairs if name == one)} to {one}" for one in inputs]
+    notify(
+        Notice(
+            level=Level.NOTICE,
+            message=f"columns of {request.relation.name} are taken in the order of features, not by name: "
+            + "; ".join(listed),
+            hint=f"The rule's inputs are, in order, {', '.join(inputs)}: name the columns in that order.",
+        )
     )
 
 

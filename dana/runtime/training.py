@@ -28,7 +28,7 @@ from dana.runtime.heldout import HeldOutRows
 from dana.runtime.interpreted import InterpretedTraining
 from dana.runtime.machines import MACHINES, NO_MEMORY, StreamingMachine, load_backend
 from dana.runtime.metas import meta_values
-from dana.runtime.notices import refuse_non_finite
+from dana.runtime.notices import refuse_non_finite, tell_crossed
 from dana.runtime.page_errors import no_rows_error, page_error, row_error
 from dana.runtime.provenance import machine_provenance, provenance
 from dana.runtime.stopping import check_stopping
@@ -145,7 +145,7 @@ class MachineTrainer:
             raise TrainingError(f"epochs must be at least 1, not {request.epochs}")
         check_stopping(request)
         try:
-            check_hyper(request)
+            check_hyper(request, notify)
             request, stream = plan_stream(with_classes(request))
             if request.backend == "interp":
                 return InterpretedTraining(request, notify, stream)
@@ -176,7 +176,7 @@ class MachineTrainer:
     def explain(self, request: ExplainRequest) -> Json:
         """See `Trainer.explain`."""
         try:
-            check_hyper(request.training)
+            check_hyper(request.training, lambda notice: None)
             explained = explain(replace(request, training=with_classes(request.training)), self._designs)
         except (RuleError, UsageError, ConfigError) as error:
             _refuse(error)
@@ -227,6 +227,7 @@ class MachineTraining:
         self._begun = False
         self.constant_loss: float | None = None
         self._bundle = design.bundle
+        fills = self._bundle.notes["fills"]
         self._metas = meta_values(design.metas, request.hyper, design.extents)
         machine.load(self._bundle)
         lanes = self._bundle.config.lanes
@@ -235,13 +236,15 @@ class MachineTraining:
             machine.write_rows(symbol.row, rows.view(np.uint32))
         shapes = {symbol.name: symbol.shape for symbol in self._bundle.of_kind("model")}
         self._write_models(warm_values(request, shapes, design.class_weights))
+        aside = {*design.labels, request.weight}
+        tell_crossed(request, ((column, name) for column, name, _, _ in fills if column not in aside), notify)
         classes = 0
         if design.class_weights is not None:
             (classes,) = shapes[design.class_weights]
             self._write_models({design.class_weights: given_class_weights(request, classes)})
         self._compiled = Compiled(request, design, machine, judges=judges) if isinstance(machine, Simulator) else None
         self._surveyor: Simulator | None = None
-        label = next((column for column, _, _, _ in self._bundle.notes["fills"] if column in design.labels), None)
+        label = next((column for column, _, _, _ in fills if column in design.labels), None)
         self._surveyed = nothing_surveyed(
             self._bundle, weight=request.weight, label=label, classes=classes, tallied=design.loss_text is not None
         )

@@ -118,7 +118,7 @@ class Rule:
         return lower(self.checked)
 
     def unmet(self, metas: Mapping[str, float]) -> tuple[Diagnostic, ...]:
-        """What the rule and its functions ask of their numbers and what these metas break, the others at their defaults.
+        """What the rule and its functions ask of numbers and these metas break, the others at their defaults.
 
         Of the defaults alone nothing is left: it would be among the errors of the text.
         """

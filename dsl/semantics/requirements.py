@@ -8,7 +8,7 @@ anything; no root of a graph leads here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from dsl.diagnostics import Diagnostic
 from dsl.hdfg.graph import Op

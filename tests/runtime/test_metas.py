@@ -11,10 +11,10 @@ import pytest
 
 from dana import rules
 from dana.errors import UsageError
-from dana.runtime.designs import chosen_extents
+from dana.runtime.designs import check_hyper, chosen_extents
 from dana.runtime.metas import meta_values
 from dana.runtime.streams import declared_request
-from dana.runtime.trainer import TrainingError
+from dana.runtime.trainer import Level, Notice, TrainingError
 from dana.runtime.weights import given_class_weights
 from dana.storage.declared import declared
 from dana.trainable import TrainableRule
@@ -111,6 +111,22 @@ def test_numbers_that_make_no_sense(call: str) -> None:
         assert broken.title.startswith(f"{call.split('(')[0]} needs ")
         assert f"= {number:g}, the meta m" in broken.found
     assert not rule.unmet({"m": right})
+
+
+def test_batches_of_one_row_that_a_training_chooses() -> None:
+    """Values of a batch in its rows are the rows themselves; a rule that only sums has batches of any size."""
+    text = (
+        "import dana\nw = dana.model([3])\nx = dana.input([3])\nsize = dana.meta(8)\nrule = dana.algo(w, x)\n"
+        'v = {}\nrule.setModel(w + rule.merge(v * v, size, "mean"))\n'
+    )
+    columns = declared("x float4[3]")
+    for value, warned in (('x - rule.merge(x, size, "mean")', True), ("x", False)):
+        asked = declared_request(Rule(text.format(value)), columns)
+        told: list[Notice] = []
+        for size in (1, 2):
+            check_hyper(replace(asked, hyper={"size": size}), told.append)
+        assert [one.level for one in told] == [Level.WARNING] * warned
+        assert all("and size = 1 makes each row a batch" in one.message for one in told)
 
 
 DROPPED = """\

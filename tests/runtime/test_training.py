@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dana import rules
 from dana.runtime.classes import prediction_kind
 from dana.runtime.stopping import run
 from dana.runtime.trainer import (
@@ -292,10 +293,18 @@ def test_a_warm_start_with_another_optimiser(backend: str) -> None:
         ({"design": {"threads": 3}}, "threads must be a power of two"),
         ({"design": {"cores": 3}}, "no 'cores'"),
         ({"source": "import os"}, "os"),
-        ({"warm_start_from": {"v": np.zeros(5, np.float32)}}, "has v[5], but the rule on this table has w[5]"),
+        ({"warm_start_from": {"w": np.zeros(3, np.float32)}}, "on this table: w has shape [3], not [5]"),
+        (
+            {"warm_start_from": {k: np.zeros(5, np.float32) for k in ("w", *"abcde")}},
+            "on this table: it has a, b, c and 2 more, which the rule has not",
+        ),
+        (
+            {"warm_start_from": {"v": np.zeros(5, np.float32)}},
+            "does not fit rule 'logistic' on this table: it has no w; it has v, which the rule has not",
+        ),
         (
             {"warm_start_from": {"w": np.zeros(5, np.float32), "x.mean": np.zeros(5, np.float32)}},
-            "has w[5], x.mean[5], but the rule on this table has w[5]",
+            "on this table: it has x.mean, which the rule has not",
         ),
     ],
 )
@@ -486,3 +495,53 @@ def test_rows_in_the_order_of_their_labels_are_said(labels: list[float], said: b
     asked = request(replace(table, pages=len(pages) // 8192), source=STANDARDIZED, backend=backend)
     train(asked, pages, notices.append)
     assert any("lie in the order of their labels in column y" in one.message for one in notices) is said
+
+
+ROWS_OF_BOTH = """
+import dana
+n = dana.dim()
+x = dana.input([n])
+i = dana.input()
+y = dana.output()
+w = dana.model([n])
+b = dana.model([9])
+rule = dana.algo(w, b, x, i, y)
+e = w @ x + b[i] - y
+rule.setModel(w, w - 0.1 * e * x)
+rule.setModel(b[i], b[i] - 0.1 * e)
+rule.setLoss(e * e)
+"""
+
+
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+def test_columns_that_have_the_name_of_another_input(backend: str) -> None:
+    table = relation([("i", "real"), ("u", "real"), ("v", "real"), ("y", "real")])
+    pages = b"".join(build_pages(table.schema, [(k % 9, k / 10, -k / 7, k / 5) for k in range(20)], page_size=8192))
+    asked = request(table, rule="both", source=ROWS_OF_BOTH, backend=backend, epochs=1)
+    with pytest.raises(TrainingError) as raised:
+        train(asked, pages)
+    assert raised.value.message == (
+        "column 'i' of public.t would fill input x, though the rule has an input i: "
+        "columns are taken in the table's order (x would take i, u; i would take v)"
+    )
+    assert raised.value.hint.startswith("Name them in the order of the rule's inputs (x, i)")
+    told: list[Notice] = []
+    train(replace(asked, features=("u", "v", "i")), pages, told.append)
+    assert not told
+    swapped = request(
+        relation([("i", "real"), ("j", "real"), ("y", "real")]),
+        rule="lrmf",
+        source=rules.text("lrmf"),
+        backend=backend,
+        epochs=1,
+        features=("j", "i"),
+    )
+    pages = b"".join(build_pages(swapped.relation.schema, [(1, 2, 3), (2, 1, 4)], page_size=8192))
+    train(swapped, pages, told.append)
+    assert [one.message for one in told] == [
+        "columns of public.t are taken in the order of features, not by name: j to i; i to j"
+    ]
+    assert told[0].hint == "The rule's inputs are, in order, i, j: name the columns in that order."
+    told.clear()
+    train(replace(swapped, features=None), pages, told.append)
+    assert not told
