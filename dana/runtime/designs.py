@@ -252,15 +252,8 @@ def compile_design(
     bound = binding.graph if batch is None else replace(binding.graph, batch=batch)
     if judges:
         bound = bound.judging
-    if notify is not None and len(bound.nodes) > MANY_OPERATIONS:
-        count = f"{len(bound.nodes):,} operations, its gradient's and unrolled loops' among them"
-        notify(
-            Notice(
-                level=Level.NOTICE,
-                message=f"rule {request.rule!r} has {count}: compiling it takes seconds",
-                hint="The next training on a table of these columns finds it compiled.",
-            )
-        )
+    if notify is not None:
+        _tell_size(request, bound, notify)
     predictor = None if bound.prediction is None else encode_predictor(bound)
     plan = {
         "epochs": graph.epochs,
@@ -282,6 +275,19 @@ def compile_design(
         return _unpack(default_bundle(rule, schema, design=machine, max_tuples=most, notes=plan))
     device = named_device(request.device, "dana.device")
     return _unpack(bundle_for(rule, schema, device, design=machine, max_tuples=most, page_size=page_size, notes=plan))
+
+
+def _tell_size(request: TrainRequest, graph: Graph, notify: Notify) -> None:
+    """Say of a rule that takes seconds to compile, before it does."""
+    if len(graph.nodes) > MANY_OPERATIONS:
+        count = f"{len(graph.nodes):,} operations, its gradient's and unrolled loops' among them"
+        notify(
+            Notice(
+                level=Level.NOTICE,
+                message=f"rule {request.rule!r} has {count}: compiling it takes seconds",
+                hint="The next training on a table of these columns finds it compiled.",
+            )
+        )
 
 
 def named_device(name: str, what: str) -> Device:
@@ -344,16 +350,18 @@ def _rule(source: str, name: str) -> Rule:
     return compile_rule(source, filename=name)
 
 
-def pass_results(request: TrainRequest) -> Results:
-    """What each pass of the compiler makes for a request, by the pass's name.
+def pass_results(request: TrainRequest, notify: Notify) -> Results:
+    """What each pass of the compiler makes for a request, by the pass's name; `notify` as in `compile_design`.
 
     Raises
     ------
     RuleError, UsageError
         As `compile_design`.
     """
+    binding = bind_request(rule_graph(request), request)
+    _tell_size(request, binding.graph, notify)
     return default_results(
-        bind_request(rule_graph(request), request),
+        binding,
         request.relation.schema,
         design=on_pages(request.design, request.relation.page_size),
         max_tuples=tuple_bound(request),

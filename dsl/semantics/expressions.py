@@ -27,9 +27,11 @@ from dsl.semantics.modules import MODULES, import_of, moved
 from dsl.semantics.objects import (
     POISON,
     Algorithm,
+    AllTuples,
     Builtin,
     Constant,
     Declaration,
+    Given,
     Items,
     Method,
     Module,
@@ -298,6 +300,8 @@ class Expressions:
             found=describe(function),
             help="put an operator such as * before the parenthesis to multiply"
             if isinstance(function, Operation | Constant)
+            else "write it without parentheses"
+            if isinstance(function, Given | AllTuples)
             else "",
         )
 
