@@ -114,6 +114,7 @@ class InterpretedTraining:
         self._notify = notify
         self.stream = stream
         self.constant_loss: float | None = None
+        self.not_finite = ""
         rule = compile_rule(request.source, filename=request.rule).hdfg
         chosen = chosen_extents(dict(rule.extents), request.hyper)
         self._extents = {**dict(rule.extents), **chosen}
@@ -162,7 +163,7 @@ class InterpretedTraining:
             label=inputs[self._binding.labels[0]] if self._classes else None,
             classes=self._classes,
         )
-        judge(self._request, survey, self._fills, self._binding.labels, self._notify)
+        self.not_finite = judge(self._request, survey, self._fills, self._binding.labels, self._notify)
         loss = loss_graph(self._binding.graph)
         if loss is not None:
             label = next(name for column, name, _, _ in self._fills if column in self._binding.labels)
@@ -221,7 +222,7 @@ class InterpretedTraining:
 
     def finish(self, parameters: Sequence[Parameter]) -> TrainResult:
         graph = self._binding.graph
-        refuse_non_finite(parameters)
+        refuse_non_finite(parameters, self._request, self.not_finite)
         predictor = None if graph.prediction is None else encode_predictor(graph, self._metas)
         return TrainResult(
             parameters=parameters,

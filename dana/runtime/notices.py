@@ -48,8 +48,15 @@ def tell_crossed(request: TrainRequest, fills: Iterable[tuple[str, str]], notify
     )
 
 
-def diverged_error(what: str) -> TrainingError:
-    """The SQL error for a training that came to a NaN or an infinity."""
+def diverged_error(what: str, request: TrainRequest, kept: str = "") -> TrainingError:
+    """The SQL error for a training that came to a NaN or an infinity; `kept` are the columns that hold some already."""
+    if kept:
+        return TrainingError(
+            f"the training came to no number: {what}",
+            sqlstate=SqlState.DATA_EXCEPTION,
+            detail=f"Columns of {request.relation.name} hold NaN or infinite values, which are kept: {kept}.",
+            hint="Leave such rows out with nonfinite => 'skip', or have the rule put numbers in their place.",
+        )
     return TrainingError(
         f"the training diverged: {what}",
         sqlstate=SqlState.DATA_EXCEPTION,
@@ -58,9 +65,10 @@ def diverged_error(what: str) -> TrainingError:
     )
 
 
-def refuse_non_finite(parameters: Iterable[Parameter]) -> None:
+def refuse_non_finite(parameters: Iterable[Parameter], request: TrainRequest, kept: str) -> None:
     """Raise where a model holds a NaN or an infinity: it would predict nothing of use, and is not kept."""
     for parameter in parameters:
         bad = int(np.count_nonzero(~np.isfinite(parameter.values)))
         if bad:
-            raise diverged_error(f"{bad} of {parameter.values.size} elements of {parameter.name} are NaN or infinite")
+            what = f"{bad} of {parameter.values.size} elements of {parameter.name} are NaN or infinite"
+            raise diverged_error(what, request, kept)

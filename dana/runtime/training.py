@@ -226,6 +226,7 @@ class MachineTraining:
         self._cycles = 0
         self._begun = False
         self.constant_loss: float | None = None
+        self.not_finite = ""
         self._bundle = design.bundle
         fills = self._bundle.notes["fills"]
         self._metas = meta_values(design.metas, request.hyper, design.extents)
@@ -255,7 +256,7 @@ class MachineTraining:
             and self._bundle.config.scratch_depth * self._bundle.config.units <= BESIDE_UP_TO_WORDS
         )
         """Nothing of the first epoch waits for the survey, which has its pages while they are in the cache."""
-        if wanted(request, design.statistics):
+        if not judges and wanted(request, design.statistics):
             if isinstance(machine, Simulator) and not self._surveys_beside:
                 self._surveyor = machine
             else:
@@ -299,7 +300,7 @@ class MachineTraining:
             raise no_rows_error(self._request, counters.skipped)
         survey = survey_of(self._surveyed, self._bundle.notes["inputs"])
         fills = self._bundle.notes["fills"]
-        judge(self._request, survey, fills, self._design.labels, self._notify)
+        self.not_finite = judge(self._request, survey, fills, self._design.labels, self._notify)
         if self._design.loss_text is not None:
             self.constant_loss = constant_loss(parse_graph(self._design.loss_text), *self._surveyed.values, self._metas)
         starts = started(self._request, self._design.statistics)
@@ -370,7 +371,7 @@ class MachineTraining:
         predictor = self._design.predictor
         if predictor is not None:
             predictor = with_metas(predictor, list(self._metas.values()))
-        refuse_non_finite(parameters)
+        refuse_non_finite(parameters, self._request, self.not_finite)
         return TrainResult(
             parameters=parameters,
             predictor=predictor,

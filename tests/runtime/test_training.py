@@ -199,11 +199,26 @@ def test_nan_and_infinity_are_asked_for_as_rows_or_end_the_training(backend: str
     with pytest.raises(OutOfLine, match="NaN or infinite"):
         train(request(table, backend=backend), pages)
     lossless = LOGISTIC.replace("logistic.setLoss((p - y) * (p - y))\n", "")
-    with pytest.raises(TrainingError, match="the training diverged: 5 of 5 elements of w") as raised:
-        train(request(table, backend=backend, nonfinite="keep", source=lossless), pages)
+    told: list[Notice] = []
+    with pytest.raises(TrainingError, match="the training came to no number: 5 of 5 elements of w") as raised:
+        train(request(table, backend=backend, nonfinite="keep", source=lossless), pages, told.append)
     assert raised.value.sqlstate == "22000"
-    with pytest.raises(TrainingError, match="the training diverged: the loss of epoch 1 is nan"):
+    assert raised.value.detail == "Columns of public.t hold NaN or infinite values, which are kept: x2 (1)."
+    assert "rate" not in raised.value.hint
+    assert "columns of public.t hold NaN or infinite values, which are kept: x2 (1)" in [one.message for one in told]
+    with pytest.raises(TrainingError, match="the training came to no number: the loss of epoch 1 is nan") as raised:
         train(request(table, backend=backend, nonfinite="keep"), pages)
+    assert "x2 (1)" in raised.value.detail
+
+
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+def test_a_training_that_runs_away_though_all_values_are_numbers(backend: str) -> None:
+    table = relation(REALS)
+    source = LOGISTIC.replace("dana.sigmoid(dana.sigma(w * x, 1))", "dana.sigma(w * x, 1)")
+    asked = request(table, backend=backend, nonfinite="keep", hyper={"lr": 1e38}, source=source)
+    with pytest.raises(TrainingError, match="the training diverged: ") as raised:
+        train(asked, build_pages(table.schema, rows(10)))
+    assert "Lower the learning rate" in raised.value.hint
 
 
 STANDARDIZED = LOGISTIC.replace("p = dana", "z = dana.functions.standardized(x)\np = dana").replace("w * x", "w * z")
@@ -516,7 +531,7 @@ rule.setLoss(e * e)
 @pytest.mark.parametrize("backend", ["sim", "interp"])
 def test_columns_that_have_the_name_of_another_input(backend: str) -> None:
     table = relation([("i", "real"), ("u", "real"), ("v", "real"), ("y", "real")])
-    pages = b"".join(build_pages(table.schema, [(k % 9, k / 10, -k / 7, k / 5) for k in range(20)], page_size=8192))
+    pages = build_pages(table.schema, [(k % 9, k / 10, -k / 7, k / 5) for k in range(20)], page_size=8192)
     asked = request(table, rule="both", source=ROWS_OF_BOTH, backend=backend, epochs=1)
     with pytest.raises(TrainingError) as raised:
         train(asked, pages)
@@ -536,7 +551,7 @@ def test_columns_that_have_the_name_of_another_input(backend: str) -> None:
         epochs=1,
         features=("j", "i"),
     )
-    pages = b"".join(build_pages(swapped.relation.schema, [(1, 2, 3), (2, 1, 4)], page_size=8192))
+    pages = build_pages(swapped.relation.schema, [(1, 2, 3), (2, 1, 4)], page_size=8192)
     train(swapped, pages, told.append)
     assert [one.message for one in told] == [
         "columns of public.t are taken in the order of features, not by name: j to i; i to j"
