@@ -296,8 +296,8 @@ def judge(request: TrainRequest, survey: Survey, fills: Sequence[Place], labels:
             Notice(
                 level=Level.NOTICE,
                 message=f"columns of {request.relation.name} hold NaN or infinite values, which are kept: {bad}",
-                hint="What is computed of them is mostly NaN, and so are the models then: nonfinite => 'skip' leaves such "
-                "rows out.",
+                hint="What is computed of them is mostly NaN, and so are the models then: nonfinite => 'skip' leaves "
+                "such rows out.",
             )
         )
     _judge_numbers(request, survey, [one for one in fills if one[0] not in labels], notify)
