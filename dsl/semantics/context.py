@@ -5,6 +5,9 @@ Comes in: reports and declarations of the other modules here. Goes out: `Context
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field
 
 from dsl.diagnostics import Diagnostic, Diagnostics, Note, Severity
@@ -78,6 +81,18 @@ class Context:
     def module_call(self) -> Call | None:
         """The outermost call of a module's function that is under way: what happens in it is no text of the rule."""
         return next((call for call in self.calls if call.module is not None), None)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Leave the program as it is, whatever is recorded in the block: it is computed for its own sake."""
+        program = {name: copy(value) for name, value in vars(self.program).items()}
+        mine = {name: copy(getattr(self, name)) for name in ("states", "state_updates", "given", "random_calls")}
+        try:
+            yield
+        finally:
+            vars(self.program).update(program)
+            for name, value in mine.items():
+                setattr(self, name, value)
 
     def report(
         self,

@@ -260,10 +260,10 @@ class Expressions:
 
     def _call(self, call: ast.Call, scope: Scope) -> Object:
         function = self.evaluate(call.function, scope)
-        arguments = [Argument(self.evaluate(argument, scope), argument.span) for argument in call.arguments]
-        for keyword in call.keywords:
-            value = self.evaluate(keyword.value, scope)
-            arguments.append(Argument(value, keyword.value.span, keyword.name, keyword.span))
+        if function == Builtin("require"):
+            with self.context.aside():
+                return self._required(call, scope)
+        arguments = self._arguments(call, scope)
         match function:
             case Poison():
                 return POISON
@@ -274,10 +274,6 @@ class Expressions:
                 bound = bind(self.context, signature, arguments, call.span)
                 if bound is None:
                     return POISON
-                if name == "require":
-                    written = (*call.arguments, *(keyword.value for keyword in call.keywords))[0]
-                    require(self.context, bound["condition"], written, scope, call.span)
-                    return Nothing()
                 if name in BINARY_OPS:
                     self._warn_of_axis(name, bound, call)
                 return builtins.call(self.context, name, bound, call.span)
@@ -304,6 +300,21 @@ class Expressions:
             if isinstance(function, Given | AllTuples)
             else "",
         )
+
+    def _arguments(self, call: ast.Call, scope: Scope) -> list[Argument]:
+        arguments = [Argument(self.evaluate(argument, scope), argument.span) for argument in call.arguments]
+        for keyword in call.keywords:
+            value = self.evaluate(keyword.value, scope)
+            arguments.append(Argument(value, keyword.value.span, keyword.name, keyword.span))
+        return arguments
+
+    def _required(self, call: ast.Call, scope: Scope) -> Object:
+        bound = bind(self.context, FUNCTIONS["require"], self._arguments(call, scope), call.span)
+        if bound is None:
+            return POISON
+        written = (*call.arguments, *(keyword.value for keyword in call.keywords))[0]
+        require(self.context, bound["condition"], written, scope, call.span)
+        return Nothing()
 
     def _warn_of_axis(self, name: str, bound: dict[str, Argument], call: ast.Call) -> None:
         """Warn of `dana.max(w, 1)`, which looks like the largest along axis 1."""

@@ -2,7 +2,7 @@
 
 Comes in: the condition of a call, when the rule is compiled, and then metas that a training chooses. Goes out: an error
 where it does not hold. Of what only a row, a batch or a table decides nothing is said. Must not: cost a machine
-anything; no root of a graph leads here.
+anything: what a condition computes is no part of the program.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def require(context: Context, condition: Argument, written: ast.Expression, scop
     value = None if isinstance(condition.value, Poison) else to_value(context, condition.value, condition.span)
     if value is None:
         return
-    known = _numbers([value], {})[value.id]
+    known = _numbers([value], {})[value]
     if known is None and not context.calls:
         context.report(
             "E319",
@@ -61,9 +61,9 @@ def unmet(requirements: Iterable[Requirement], metas: Mapping[str, float]) -> It
     """The requirements that do not hold with these metas, the others at their defaults."""
     for one in requirements:
         known = _numbers([one.condition, *(value for _, value in one.terms)], metas)
-        if known[one.condition.id] == 0:
+        if known[one.condition] == 0:
             found = [
-                f"{name} = {known[value.id]:g}"
+                f"{name} = {known[value]:g}"
                 + (f", the meta {value.name}" if value.op is Op.META and value.name != name else "")
                 for name, value in one.terms
             ]
@@ -93,29 +93,29 @@ def _terms(context: Context, written: ast.Node, scope: Scope) -> Iterator[tuple[
                 yield from _terms(context, child, scope)
 
 
-def _numbers(roots: Iterable[Operation], metas: Mapping[str, float]) -> dict[int, float | None]:
-    """By id: the number of an operation; None where it depends on more than numbers and metas."""
-    known: dict[int, float | None] = {}
+def _numbers(roots: Iterable[Operation], metas: Mapping[str, float]) -> dict[Operation, float | None]:
+    """The numbers of operations; None where one depends on more than numbers and metas."""
+    known: dict[Operation, float | None] = {}
     waiting = list(roots)
     while waiting:
         operation = waiting[-1]
         settled = operation.op in SIGNS or operation.op is Op.NEG
-        missing = [one for one in operation.operands if settled and one.id not in known]
+        missing = [one for one in operation.operands if settled and one not in known]
         if missing:
             waiting += missing
             continue
         waiting.pop()
-        numbers = [number for one in operation.operands if (number := known.get(one.id)) is not None]
+        numbers = [number for one in operation.operands if (number := known.get(one)) is not None]
         if operation.op is Op.META:
-            known[operation.id] = metas.get(str(operation.name), operation.value)
+            known[operation] = metas.get(str(operation.name), operation.value)
         elif operation.op is Op.CONST:
-            known[operation.id] = operation.value
+            known[operation] = operation.value
         elif not settled or len(numbers) < len(operation.operands):
-            known[operation.id] = None
+            known[operation] = None
         elif operation.op is Op.NEG:
-            known[operation.id] = -numbers[0]
+            known[operation] = -numbers[0]
         else:
             result = arithmetic.compute(SIGNS[operation.op], *numbers)
             assert isinstance(result, int | float), "numbers make numbers"
-            known[operation.id] = result
+            known[operation] = result
     return known

@@ -309,7 +309,8 @@ MISSPELT = '{"label": "y", "hyper": {"penalti": 1}, "filter": "read(y)"}'
 )
 def test_a_hyperparameter_that_the_rule_does_not_have(session: Session, told: Told, call: str) -> None:
     session.execute(
-        "CREATE FUNCTION read(integer) RETURNS boolean LANGUAGE plpgsql STABLE AS $$ BEGIN RAISE 'a row is read'; END $$"
+        "CREATE FUNCTION read(integer) RETURNS boolean STABLE LANGUAGE plpgsql"
+        " AS $$ BEGIN RAISE 'a row is read'; END $$"
     )
     error = refused(session, f"SELECT * FROM {call}")
     assert described(error) == (
