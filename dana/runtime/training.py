@@ -397,8 +397,7 @@ class MachineTraining:
     def _fault(self, counters: EpochCounters) -> TrainingError:
         relation = self._request.relation
         if counters.fault is Fault.INDEX:
-            column, model, rows = self._bundle.notes["indices"][counters.fault_pointer]
-            return row_error(relation, column, model, rows)
+            return row_error(relation, self._bundle.notes["indices"][counters.fault_pointer])
         return page_error(counters.fault, relation, counters.fault_page, counters.fault_pointer)
 
     def adopt(self, parameters: Sequence[Parameter]) -> None:
