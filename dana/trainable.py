@@ -35,9 +35,10 @@ class TrainableRule(Rule):
     Notes
     -----
     Everywhere ``X`` is the array of the rule's only input, with the rows along axis 0, or a mapping with an array for
-    each input by its name; ``y`` the same of its outputs, None where it has none. Numbers are rounded to binary32. A
-    NaN, an infinity, a missing or a misshapen array is a `UsageError`. ``hyper`` are new values for metas and for dims
-    that have a default; all other dims follow from the shapes.
+    each input by its name; ``y`` the same of its outputs, None where it has none. Numbers are rounded to binary32; of a
+    rule with classes `fit` takes labels that are texts, too. A NaN, an infinity, a missing or a misshapen array is a
+    `UsageError`. ``hyper`` are new values for metas and for dims that have a default; all other dims follow from the
+    shapes.
     """
 
     def __init__(self, text: str, *, filename: str = "<rule>", first_line: int = 1) -> None:
@@ -147,6 +148,18 @@ class TrainableRule(Rule):
         with _data_errors():
             return Interpreter(graph, numerics).predict(inputs, state, metas)
 
+    def classify(self, X: Arrays) -> NDArray[Any]:
+        """The label of each row by the last `fit`, as ``dana_classify`` chooses it: texts where those were texts.
+
+        Raises
+        ------
+        UsageError
+            As `predict`; or the rule tells no classes apart.
+        """
+        predicted = self.predict(X)
+        assert self.trained is not None, "predict asks for it"
+        return self.trained.classify(predicted)
+
     def step(
         self,
         X: Arrays,
@@ -192,14 +205,16 @@ class TrainableRule(Rule):
     ) -> tuple[Graph, dict[str, float]]:
         """The graph with its dims, and the values of its metas."""
         from dana.runtime.inputs import bound, dims_of
-        from dana.runtime.metas import meta_values
+        from dana.runtime.metas import meta_values, refuse_unmet
 
         extents = dict(self.hdfg.extents)
         dims = dims_of(graph, shapes)
         if graph.dims:
             dims = _with_hyper(graph, dims, hyper)
         defaults = {str(graph.nodes[k].name): float(graph.nodes[k].value or 0.0) for k in graph.metas}
-        return bound(graph, dims), meta_values(defaults, hyper or {}, extents)
+        metas = meta_values(defaults, hyper or {}, extents)
+        refuse_unmet(self, metas)
+        return bound(graph, dims), metas
 
 
 def _with_hyper(graph: Graph, dims: Mapping[str, int], hyper: Mapping[str, float] | None) -> dict[str, int]:

@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dana.codesign.sample import fits
-from dana.runtime.designs import graph_of
+from dana.errors import UsageError
+from dana.runtime.classes import prediction_kind, with_classes
+from dana.runtime.designs import chosen_extents, graph_of
 from dana.runtime.machines import feed_pages
 from dana.runtime.stopping import run
 from dana.runtime.trainer import Notice, Relation, Sink, Stream, Training, TrainRequest
@@ -55,8 +57,9 @@ class Trained:
         Whether the rule's convergence test ended it, or its loss no longer improved.
     features
         Columns that fill the inputs, in order.
-    classes
-        The label's values in the order of their numbers; None where any number is one.
+    labels
+        The label's values in the order of their numbers, as they were given: texts or numbers; None where any number is
+        one.
     """
 
     graph: Graph
@@ -67,7 +70,12 @@ class Trained:
     cycles: int | None
     converged: bool
     features: tuple[str, ...]
-    classes: tuple[str, ...] | None
+    labels: NDArray[Any] | None
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """Texts of `labels`."""
+        return None if self.labels is None else _texts(self.labels)
 
     def predict(self, columns: Columns) -> Floats:
         """The rule's prediction for each row of a table that has the feature columns; a vector has shape (rows, k)."""
@@ -80,6 +88,23 @@ class Trained:
             values[str(node.name)] = features[:, taken : taken + prod(shape)].reshape(-1, *shape)
             taken += prod(shape)
         return Interpreter(self.graph, numerics).predict(values, self.models, self.metas)
+
+    def classify(self, predicted: Floats) -> NDArray[Any]:
+        """The label that each prediction chooses, by the rule of ``dana_classify``.
+
+        Raises
+        ------
+        UsageError
+            The rule tells no classes apart.
+        """
+        if self.labels is None:
+            raise UsageError(
+                f"rule {self.graph.name!r} tells no classes apart", hint="Its output must be dana.output(classes=…)."
+            )
+        if predicted.ndim > 1:
+            return np.asarray(self.labels[np.argmax(predicted, axis=1)])
+        least = 0.5 if prediction_kind(self.graph) == "probability" else 0
+        return np.asarray(self.labels[(predicted >= least).astype(np.intp)])
 
 
 def train(
@@ -106,7 +131,8 @@ def train(
     source
         Text of the rule.
     columns
-        Values of shape (rows,), or (rows, elements) for an array, by name; rounded to binary32.
+        Values of shape (rows,), or (rows, elements) for an array, by name; rounded to binary32. Labels of a rule with
+        classes may be texts.
     models
         Values that some of them begin with; the others begin as the rule says.
     features, label, epochs, patience, tolerance, hyper, backend, design, standardize, weight, class_weight
@@ -118,13 +144,13 @@ def train(
         Rule, columns and arguments do not go together.
     """
     graph = graph_of(source, "rule")
-    columns, classes = _numbered(graph, columns, label, hyper or {})
+    columns, labels = _numbered(graph, columns, label, hyper or {})
     schema = column_schema(columns)
     # rows that no page holds come as they do from a backend
     rows = not fits(schema, page_size=PAGE_SIZE)
     pages = None if rows else column_pages(columns, page_size=PAGE_SIZE)
     request = TrainRequest(
-        rule="rule",
+        rule=graph.name,
         source=source,
         relation=Relation(
             name=schema.relation,
@@ -141,7 +167,7 @@ def train(
         hyper=dict(hyper or {}),
         backend=backend,
         design=dict(design or {}),
-        classes=classes,
+        classes=None if labels is None else _texts(labels),
         standardize=standardize,
         weight=weight,
         class_weight=class_weight,
@@ -155,8 +181,7 @@ def train(
     finally:
         training.close()
     result = outcome.result
-    chosen = {name: extent for name, extent in result.metadata["dims"].items() if name in request.hyper}
-    binding = bind_request(graph, request, chosen)
+    binding = bind_request(graph, request, chosen_extents(dict(graph.extents), with_classes(request).hyper))
     return Trained(
         graph=binding.graph,
         models={parameter.name: parameter.values for parameter in result.parameters},
@@ -166,28 +191,35 @@ def train(
         cycles=outcome.cycles,
         converged=outcome.converged,
         features=binding.features,
-        classes=classes,
+        labels=labels,
     )
+
+
+def _texts(labels: NDArray[Any]) -> tuple[str, ...]:
+    return tuple(str(one) if isinstance(one, str) else f"{one:g}" for one in labels.tolist())
 
 
 def _numbered(
     graph: Graph, columns: Columns, label: str | None, hyper: Mapping[str, float]
-) -> tuple[Columns, tuple[str, ...] | None]:
-    """The columns with classes numbered from 0, and their names, as pg_extension/src/classes.c does it."""
+) -> tuple[Columns, NDArray[Any] | None]:
+    """The columns with classes numbered from 0, and the labels in order, as pg_extension/src/classes.c does it."""
     if graph.classes is None or not columns:
         return columns, None
     output = next(str(graph.nodes[k].name) for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT)
     name = label or (output if output in columns else list(columns)[-1])
     if name not in columns:
         return columns, None  # which the binding says in its own words
+    if np.asarray(columns[name]).dtype.kind == "U":
+        texts, places = np.unique(columns[name], return_inverse=True)  # code points: the order of UTF-8's bytes
+        return {**columns, name: places.astype(np.float32)}, texts
     values = np.asarray(columns[name], dtype=np.float32)
     found = np.unique(values[np.isfinite(values)])
     classes = graph.symbolic_classes
     wanted = classes if isinstance(classes, int) else hyper.get(str(classes), len(found))
     if len(found) and np.array_equal(found, np.floor(found)) and found[0] >= 0 and found[-1] < wanted:
-        return columns, tuple(str(k) for k in range(int(found[-1]) + 1))
+        return columns, np.arange(int(found[-1]) + 1)
     numbers = np.where(np.isfinite(values), np.searchsorted(found, values), values)
-    return {**columns, name: numbers.astype(np.float32)}, tuple(f"{value:g}" for value in found)
+    return {**columns, name: numbers.astype(np.float32)}, found
 
 
 def _frames(columns: Columns, stream: Stream | None) -> NDArray[np.uint8]:

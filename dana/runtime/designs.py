@@ -27,11 +27,12 @@ from dana.errors import UsageError
 from dana.predictor.program import encode_predictor
 from dana.runtime.classes import classes_of, prediction_kind
 from dana.runtime.constant import loss_graph
+from dana.runtime.metas import meta_values, refuse_unmet
 from dana.runtime.survey import Statistic, statistics_of
 from dana.runtime.trainer import Json, Level, Notice, Notify, TrainRequest
 from dana.runtime.weights import bind_request
 from dana.storage.schema import Attribute
-from dsl import compile_rule
+from dsl import Rule, compile_rule
 from dsl.hdfg.graph import Graph
 from dsl.hdfg.init import InitKind
 from dsl.hdfg.text import graph_text
@@ -250,15 +251,8 @@ def compile_design(
     bound = binding.graph if batch is None else replace(binding.graph, batch=batch)
     if judges:
         bound = bound.judging
-    if notify is not None and len(bound.nodes) > MANY_OPERATIONS:
-        count = f"{len(bound.nodes):,} operations, its gradient's and unrolled loops' among them"
-        notify(
-            Notice(
-                level=Level.NOTICE,
-                message=f"rule {request.rule!r} has {count}: compiling it takes seconds",
-                hint="The next training on a table of these columns finds it compiled.",
-            )
-        )
+    if notify is not None:
+        _tell_size(request, bound, notify)
     predictor = None if bound.prediction is None else encode_predictor(bound)
     plan = {
         "epochs": graph.epochs,
@@ -280,6 +274,19 @@ def compile_design(
         return _unpack(default_bundle(rule, schema, design=machine, max_tuples=most, notes=plan))
     device = named_device(request.device, "dana.device")
     return _unpack(bundle_for(rule, schema, device, design=machine, max_tuples=most, page_size=page_size, notes=plan))
+
+
+def _tell_size(request: TrainRequest, graph: Graph, notify: Notify) -> None:
+    """Say of a rule that takes seconds to compile, before it does."""
+    if len(graph.nodes) > MANY_OPERATIONS:
+        count = f"{len(graph.nodes):,} operations, its gradient's and unrolled loops' among them"
+        notify(
+            Notice(
+                level=Level.NOTICE,
+                message=f"rule {request.rule!r} has {count}: compiling it takes seconds",
+                hint="The next training on a table of these columns finds it compiled.",
+            )
+        )
 
 
 def named_device(name: str, what: str) -> Device:
@@ -306,22 +313,59 @@ def rule_graph(request: TrainRequest) -> Graph:
     return graph_of(request.source, request.rule)
 
 
-@lru_cache(maxsize=8)  # a training and a question ask several times
 def graph_of(source: str, name: str) -> Graph:
     """The graph of a text (`RuleError` if it is no rule); the same object while nobody asks for many others."""
-    return compile_rule(source, filename=name).hdfg
+    return _rule(source, name).hdfg
 
 
-def pass_results(request: TrainRequest) -> Results:
-    """What each pass of the compiler makes for a request, by the pass's name.
+def check_hyper(request: TrainRequest, notify: Notify) -> None:
+    """See that the caller's numbers are hyperparameters of the rule, and such as it can be trained with.
+
+    `notify` is told of batches of one row where the rule compares rows with their batch; of the rule's own its text's
+    warnings tell.
+
+    Raises
+    ------
+    RuleError
+        The text is no rule.
+    TrainingError
+        A name that the rule does not have, no number, or one that breaks what the rule asks for by `dana.require`.
+    """
+    if not request.hyper:
+        return  # the defaults were checked with the text
+    rule = _rule(request.source, request.rule)
+    graph = rule.hdfg
+    defaults = {str(graph.nodes[k].name): float(graph.nodes[k].value or 0.0) for k in graph.metas}
+    refuse_unmet(rule, meta_values(defaults, request.hyper, dict(graph.extents)))
+    size = None if graph.batch_meta is None else graph.nodes[graph.batch_meta].name
+    if request.hyper.get(str(size)) == 1 and graph.returns_to_rows:
+        notify(
+            Notice(
+                level=Level.WARNING,
+                message=f"rule {request.rule!r} uses values of a batch in the batch's rows, and {size} = 1 makes each "
+                "row a batch: a mean is the row itself, and a variance 0",
+                hint="Give a larger batch.",
+            )
+        )
+
+
+@lru_cache(maxsize=8)  # a training and a question ask several times
+def _rule(source: str, name: str) -> Rule:
+    return compile_rule(source, filename=name)
+
+
+def pass_results(request: TrainRequest, notify: Notify) -> Results:
+    """What each pass of the compiler makes for a request, by the pass's name; `notify` as in `compile_design`.
 
     Raises
     ------
     RuleError, UsageError
         As `compile_design`.
     """
+    binding = bind_request(rule_graph(request), request)
+    _tell_size(request, binding.graph, notify)
     return default_results(
-        bind_request(rule_graph(request), request),
+        binding,
         request.relation.schema,
         design=on_pages(request.design, request.relation.page_size),
         max_tuples=tuple_bound(request),

@@ -18,7 +18,7 @@ from dana.runtime.constant import constant_loss, loss_graph
 from dana.runtime.designs import chosen_extents, rule_graph
 from dana.runtime.machines import NO_MEMORY, PageCollector
 from dana.runtime.metas import meta_values
-from dana.runtime.notices import refuse_non_finite
+from dana.runtime.notices import refuse_non_finite, tell_crossed
 from dana.runtime.page_errors import no_rows_error, page_error
 from dana.runtime.provenance import provenance
 from dana.runtime.survey import Place, judge, started, statistics_of, survey_columns, wanted
@@ -113,12 +113,15 @@ class InterpretedTraining:
         self._notify = notify
         self.stream = stream
         self.constant_loss: float | None = None
+        self.not_finite = ""
         rule = rule_graph(request)
         chosen = chosen_extents(dict(rule.extents), request.hyper)
         self._binding = bind_request(rule, request, chosen)
         self._extents = self._binding.extents
         graph = self._binding.graph
         self._request = request
+        places = [(request.relation.attributes[use.attribute].name, use.input) for use in self._binding.uses]
+        tell_crossed(request, [one for one in places if one[0] in self._binding.features], notify)
         self._collector = PageCollector(request.relation.page_size)
         self._interpreter = Interpreter(graph, numerics)
         defaults = {str(graph.nodes[k].name): float(graph.nodes[k].value or 0.0) for k in graph.metas}
@@ -159,7 +162,7 @@ class InterpretedTraining:
             label=inputs[self._binding.labels[0]] if self._classes else None,
             classes=self._classes,
         )
-        judge(self._request, survey, self._fills, self._binding.labels, self._notify)
+        self.not_finite = judge(self._request, survey, self._fills, self._binding.labels, self._notify)
         loss = loss_graph(self._binding.graph)
         if loss is not None:
             label = next(name for column, name, _, _ in self._fills if column in self._binding.labels)
@@ -218,7 +221,7 @@ class InterpretedTraining:
 
     def finish(self, parameters: Sequence[Parameter]) -> TrainResult:
         graph = self._binding.graph
-        refuse_non_finite(parameters)
+        refuse_non_finite(parameters, self._request, self.not_finite)
         predictor = None if graph.prediction is None else encode_predictor(graph, self._metas)
         return TrainResult(
             parameters=parameters,

@@ -365,6 +365,10 @@ class Training(Protocol):
     def constant_loss(self) -> float | None:
         """The rule's loss of the best prediction that is the same for every row; None where nobody can tell."""
 
+    @property
+    def not_finite(self) -> str:
+        """Columns that hold NaN or infinite values, which it was to keep, and how many; empty where there are none."""
+
     def parameters(self) -> Sequence[Parameter]:
         """Copies of the models, states included, as the last epoch left them."""
 

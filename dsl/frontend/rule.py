@@ -18,6 +18,7 @@ from dsl.render import render
 from dsl.sections import repeated, sections
 from dsl.semantics.check import check
 from dsl.semantics.program import Checked
+from dsl.semantics.requirements import unmet
 from dsl.source import Source
 from dsl.syntax import ast
 from dsl.syntax.parser import parse, too_large
@@ -128,6 +129,13 @@ class Rule:
                 raise RuleError(diagnostics.errors, render(diagnostics.errors, self.source))
             self._traced[key] = lower(checked, self._trace)
         return self._traced[key]
+
+    def unmet(self, metas: Mapping[str, float]) -> tuple[Diagnostic, ...]:
+        """What the rule and its functions ask of numbers and these metas break, the others at their defaults.
+
+        Of the defaults alone nothing is left: it would be among the errors of the text.
+        """
+        return tuple(unmet(self.checked.requirements, metas))
 
     @property
     def name(self) -> str:

@@ -144,7 +144,7 @@ def to_whole(
             return number
         case Constant(number=DimExpr()):
             help_text = "dims are known only when the rule meets a table; write a number"
-        case Operation():
+        case Operation() | Given():
             help_text = "values are known only while training; write a number"
         case Constant(number=float()):
             help_text = "write it without a decimal point"

@@ -5,14 +5,16 @@ Comes in: reports and declarations of the other modules here. Goes out: `Context
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field
 
 from dsl.diagnostics import Diagnostic, Diagnostics, Note, Severity
 from dsl.hdfg.dims import Dim, DimExpr, Shape
 from dsl.limits import MAX_STEPS
 from dsl.semantics.objects import POISON, Algorithm, Poison
-from dsl.semantics.program import CheckedUpdate, Operation, Program
+from dsl.semantics.program import CheckedUpdate, Operation, Program, Requirement
 from dsl.source import Span
 
 
@@ -69,6 +71,8 @@ class Context:
         The states among them that the language keeps (`dsl.semantics.counting`), by name.
     random_calls
         Calls of `dana.random` so far.
+    requirements
+        Conditions of `dana.require` that metas may still break.
     calls
         Calls of rule functions under way, outermost first.
     """
@@ -87,6 +91,7 @@ class Context:
     state_updates: list[CheckedUpdate] = field(default_factory=list)
     given: dict[str, Operation] = field(default_factory=dict)
     random_calls: int = 0
+    requirements: list[Requirement] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     steps: int = 0
 
@@ -94,6 +99,18 @@ class Context:
     def module_call(self) -> Call | None:
         """The outermost call of a module's function that is under way: what happens in it is no text of the rule."""
         return next((call for call in self.calls if call.module is not None), None)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Leave the program as it is, whatever is recorded in the block: it is computed for its own sake."""
+        program = {name: copy(value) for name, value in vars(self.program).items()}
+        mine = {name: copy(getattr(self, name)) for name in ("states", "state_updates", "given", "random_calls")}
+        try:
+            yield
+        finally:
+            vars(self.program).update(program)
+            for name, value in mine.items():
+                setattr(self, name, value)
 
     def report(
         self,

@@ -64,6 +64,7 @@ def finish(context: Context) -> Checked | None:
         batch=algorithm.batch,
         gradients=tuple(context.program.gradients),
         merges=frozenset(context.program.merges),
+        requirements=tuple(context.requirements),
     )
     return checked if _check_members(context, algorithm, checked) else None
 

@@ -248,6 +248,15 @@ LEAF_WORDS = {
 }
 
 
+GIVEN_WORDS = {
+    "training": "which is 1 while the rule trains and 0 in its prediction",
+    "epoch": "the number of the epoch, which a training counts",
+    "batch": "the number of the batch in its epoch, which a training counts",
+    "rows": "how many rows train, which a training finds",
+}
+"""What those are that a rule finds without declaring them."""
+
+
 def describe(thing: Object) -> str:
     """Say what an object is, for "found:" lines."""
     match thing:
@@ -282,7 +291,7 @@ def describe(thing: Object) -> str:
         case AllTuples():
             return "dana.all"
         case Given(name=name):
-            return f"dana.{name}"
+            return f"dana.{name}, {GIVEN_WORDS[name]}"
         case Start():
             return "the start values of a model"
         case Nothing():

@@ -303,6 +303,31 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """A condition of numbers and metas that must hold.
+
+    Parameters
+    ----------
+    condition
+        Other than zero where it holds.
+    text
+        How it is written.
+    owner
+        The function that asks for it.
+    terms
+        What it speaks of, by name.
+    span
+        The call, in the rule's own text.
+    """
+
+    condition: Operation
+    text: str
+    owner: str
+    terms: tuple[tuple[str, Operation], ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
     """A rule without errors.
 
@@ -340,6 +365,8 @@ class Checked:
         Those that were taken.
     merges
         Ids of merges that the text asks for.
+    requirements
+        Conditions that metas may break.
     """
 
     name: str
@@ -363,3 +390,4 @@ class Checked:
     batch: Batch | None
     gradients: tuple[Taken, ...] = ()
     merges: frozenset[int] = frozenset()
+    requirements: tuple[Requirement, ...] = ()

@@ -9,7 +9,7 @@ import pytest
 
 from dana import rules
 from dana.runtime import designs
-from dana.runtime.designs import DesignStore
+from dana.runtime.designs import DesignStore, pass_results
 from dana.runtime.streams import declared_request
 from dana.runtime.trainer import Notice
 from dana.storage.declared import declared
@@ -37,6 +37,9 @@ def test_what_takes_seconds_is_said(turns: int, said: int) -> None:
     store = DesignStore()
     for _ in range(2):
         store.get(request, notify=notices.append)
+    assert ["compiling it takes seconds" in one.message for one in notices] == [True] * said
+    notices.clear()
+    pass_results(request, notices.append)
     assert ["compiling it takes seconds" in one.message for one in notices] == [True] * said
 
 

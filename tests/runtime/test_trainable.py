@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -246,3 +247,70 @@ def test_the_example_of_the_documents_is_a_test_that_passes(tmp_path: Path) -> N
         [sys.executable, "-m", "pytest", "-q", "test_logistic.py"], cwd=tmp_path, capture_output=True, text=True
     )
     assert re.search(r"^\d passed", ran.stdout, re.M), ran.stdout
+
+
+SEPARATE = X @ [1.0, -2.0, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("rule", "labels"),
+    [
+        ("logistic", np.where(SEPARATE > 0, "yes", "no")),
+        ("logistic", np.where(SEPARATE > 0, "yes", "no").astype(object)),
+        ("linear_svm", np.where(SEPARATE > 0, 1, -1)),
+        ("softmax", np.array(["äh", "ok", "zu"])[np.argmax(X, axis=1)]),
+        ("softmax", np.array([2.5, 7.0, -1.0])[np.argmax(X, axis=1)]),
+    ],
+)
+def test_labels_of_any_kind_are_numbered_as_a_table_s(rule: str, labels: Any) -> None:
+    names, numbers = np.unique(labels, return_inverse=True)
+    tried, plain = getattr(dana.rules, rule), getattr(dana.rules, rule)
+    trained = tried.fit(X, labels, epochs=30)
+    assert trained.classes == tuple(str(one) if isinstance(one, str) else f"{one:g}" for one in names.tolist())
+    assert trained.losses == plain.fit(X, numbers, epochs=30).losses
+    assert (tried.classify(X).dtype.kind == "U") == (names.dtype.kind in "UO")
+    assert (tried.classify(X) == labels).mean() > 0.9
+    assert (plain.classify(X) == numbers).mean() == (tried.classify(X) == labels).mean()
+
+
+def test_predictions_have_the_classes_that_were_fitted() -> None:
+    rule = dana.rules.softmax
+    for count in (3, 2):
+        rule.fit(X, np.argmax(X[:, :count], axis=1), epochs=2)
+        assert rule.predict(X).shape == (50, count)
+        assert rule.trained is not None
+        assert rule.trained.predict({"x": X}).shape == (50, count)
+    rule.fit(X, np.argmax(X, axis=1), epochs=2, hyper={"k": 5})
+    assert rule.predict(X).shape == (50, 5)
+
+
+def hint_of(call: Callable[[], object], message: str) -> str:
+    with pytest.raises(UsageError, match=message) as raised:
+        call()
+    return raised.value.hint
+
+
+def test_texts_that_are_no_labels() -> None:
+    texts = ["a"] * 25 + ["b"] * 25
+    assert "dana.output(classes=…)" in hint_of(
+        lambda: line().fit(X, texts), "y must be an array of numbers, not of <U1"
+    )
+    assert "numpy.unique" in hint_of(lambda: dana.rules.logistic.step(X, texts), "from 0 to 1, not be texts")
+    rule = line()
+    rule.fit(X, Y, epochs=1)
+    hint_of(lambda: rule.classify(X), "rule 'line' tells no classes apart")
+
+
+def test_errors_name_the_rule_and_what_was_meant() -> None:
+    logistic = dana.rules.logistic
+    hint_of(
+        lambda: logistic.fit(X, np.argmax(X, axis=1)), "^the labels have 3 classes, but rule 'logistic' tells 2 apart"
+    )
+    hint = hint_of(lambda: logistic.fit(X, SEPARATE > 0, hyper={"penaltee": 1}), "no hyperparameter 'penaltee'")
+    assert hint == "Did you mean 'penalty'?"
+
+
+def test_a_misspelt_hyperparameter_comes_before_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dana.runtime.designs.default_bundle", lambda *_, **__: pytest.fail("compiled"))
+    for backend in ("sim", "interp"):
+        hint_of(lambda backend=backend: line().fit(X, Y, hyper={"lrr": 1}, backend=backend), "no hyperparameter")

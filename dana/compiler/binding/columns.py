@@ -7,10 +7,11 @@ Without a choice, the label is the column that has the output's name, or else th
 number 1, and not in the bound graph; the features are the columns with the inputs' names, or else all other columns in
 the table's order. Inputs take columns in the order of `dana.algo`: a scalar takes one, a vector or matrix one array
 column or as many scalar columns as it has elements, a matrix's rows one after the other; an input with an extent that
-is a dim takes what the inputs after it do not need.
+is a dim takes what the inputs after it do not need. Where nobody chose, and a column would so fill another input than
+that of its name, nothing is guessed: it is an error.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -93,6 +94,8 @@ def bind(
     for position in (*chosen, *taken):
         schema.usable(position)
     uses, shapes = _assign(graph, schema, inputs, chosen, own)
+    if features is None:
+        _refuse_crossed(schema, inputs, uses)
     if graph.weight is not None:
         uses += _assign(graph, schema, [graph.weight], weights, own)[0]
     more_uses, more_shapes = _assign(graph, schema, outputs, labels, own)  # last, where a backend looks for the label
@@ -144,6 +147,32 @@ def _features(schema: TableSchema, inputs: Sequence[Node], taken: Sequence[int])
         if not set(named) & set(taken):
             return named
     return [k for k in schema.live() if k not in taken]
+
+
+def crossed(fills: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Of columns and the inputs that they fill: those whose column has the name of another input."""
+    pairs = list(fills)
+    names = {name for _, name in pairs}
+    return [(column, name) for column, name in pairs if column != name and column in names]
+
+
+def _refuse_crossed(schema: TableSchema, inputs: Sequence[Node], uses: Sequence[Use]) -> None:
+    wrong = crossed((schema.attributes[use.attribute].name, use.input) for use in uses)
+    if not wrong:
+        return
+    column, name = wrong[0]
+    order = ", ".join(_name(node) for node in inputs)
+    dealt = "; ".join(
+        f"{_name(node)} would take "
+        + ", ".join(schema.attributes[use.attribute].name for use in uses if use.input == node.name)
+        for node in inputs
+    )
+    raise BindingError(
+        f"column {column!r} of {schema.relation} would fill input {name}, though the rule has an input {column}: "
+        f"columns are taken in the table's order ({dealt})",
+        hint=f"Name them in the order of the rule's inputs ({order}) with features => ARRAY[…], or give every input a "
+        "column of its name.",
+    )
 
 
 def _unique(schema: TableSchema, positions: Sequence[int]) -> None:
