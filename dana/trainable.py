@@ -7,6 +7,7 @@ and a single batch are the interpreter's, which gives the same bits. It must not
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -79,6 +80,11 @@ class TrainableRule(Rule):
         Trained
             With `models` by name, `losses` by epoch, `cycles`, `converged`.
 
+        Warns
+        -----
+        UserWarning
+            What ``dana_train`` tells by a NOTICE or a WARNING.
+
         Raises
         ------
         UsageError
@@ -88,7 +94,9 @@ class TrainableRule(Rule):
         """
         from dana.runtime.arrays import train
         from dana.runtime.inputs import columns_of, dims_of, models_of
+        from dana.runtime.trainer import Level, Notice
 
+        said: list[Notice] = []
         graph = self.hdfg
         columns = columns_of(graph, X, y, weight)
         start = None if models is None else models_of(graph, models, ())
@@ -108,7 +116,10 @@ class TrainableRule(Rule):
             weight=None if weight is None or graph.weight is None else str(graph.weight.name),
             class_weight=class_weight,
             models=start,
+            notify=said.append,
         )
+        for text in dict.fromkeys(one.text for one in said if one.level in (Level.NOTICE, Level.WARNING)):
+            warnings.warn(text, stacklevel=2)
         return self.trained
 
     def predict(

@@ -21,7 +21,7 @@ from dana.runtime.classes import prediction_kind, with_classes
 from dana.runtime.designs import chosen_extents, graph_of
 from dana.runtime.machines import feed_pages
 from dana.runtime.stopping import run
-from dana.runtime.trainer import Notice, Relation, Sink, Stream, Training, TrainRequest
+from dana.runtime.trainer import Notify, Relation, Sink, Stream, Training, TrainRequest
 from dana.runtime.training import MachineTrainer
 from dana.runtime.weights import bind_request
 from dana.storage.columns import column_pages, column_schema
@@ -123,6 +123,7 @@ def train(
     weight: str | None = None,
     class_weight: Mapping[str, float] | str | None = None,
     models: Mapping[str, Floats] | None = None,
+    notify: Notify = lambda notice: None,
 ) -> Trained:
     """Train a rule over columns of numbers, as ``dana_train`` does over a table of them.
 
@@ -135,6 +136,8 @@ def train(
         classes may be texts.
     models
         Values that some of them begin with; the others begin as the rule says.
+    notify
+        Is told what a server's client would be.
     features, label, epochs, patience, tolerance, hyper, backend, design, standardize, weight, class_weight
         As for ``dana_train``; a NaN or an infinity is an error.
 
@@ -174,10 +177,10 @@ def train(
         warm_start_from=models,
         warm_start_whole=False,
     )
-    training = MachineTrainer().open(request, _ignored)
+    training = MachineTrainer().open(request, notify)
     try:
         fed = _frames(columns, training.stream) if pages is None else pages
-        outcome = run(training, request, feed=lambda sink: _feed(training, sink, fed), notify=_ignored)
+        outcome = run(training, request, feed=lambda sink: _feed(training, sink, fed), notify=notify)
     finally:
         training.close()
     result = outcome.result
@@ -239,7 +242,3 @@ def _feed(training: Training, sink: Sink, pages: NDArray[np.uint8]) -> int:
     if status:
         raise training.failure(status)
     return len(pages)
-
-
-def _ignored(notice: Notice) -> None:
-    """Nobody is told: what a notice warns of (values that are not finite) is in the models."""

@@ -80,6 +80,11 @@ class Notice:
     message: str
     hint: str = ""
 
+    @property
+    def text(self) -> str:
+        """The message, and the hint on a line of its own, as clients show a server's."""
+        return self.message + (f"\nHint: {self.hint}" if self.hint else "")
+
 
 Notify = Callable[[Notice], None]
 

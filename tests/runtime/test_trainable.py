@@ -314,3 +314,11 @@ def test_a_misspelt_hyperparameter_comes_before_the_compiler(monkeypatch: pytest
     monkeypatch.setattr("dana.runtime.designs.default_bundle", lambda *_, **__: pytest.fail("compiled"))
     for backend in ("sim", "interp"):
         hint_of(lambda backend=backend: line().fit(X, Y, hyper={"lrr": 1}, backend=backend), "no hyperparameter")
+
+
+def test_what_a_server_would_tell_is_a_warning() -> None:
+    rng = np.random.default_rng(3)
+    rule = dana.rules.linear
+    with pytest.warns(UserWarning, match=r"no better than a constant prediction, .*\nHint: The features may") as told:
+        rule.fit(rng.normal(size=(50, 3)), rng.normal(size=50), epochs=1, models={"w": np.full(3, 9.0)})
+    assert told[0].filename == __file__
