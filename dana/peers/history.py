@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from dana.errors import UsageError
-from dana.peers.contest import COUNT, DANA, Contest, Line
+from dana.peers.contest import Contest, Line
+from dana.peers.participants import COUNT, DANA
 from dana.server.places import CHECKOUT
 
 

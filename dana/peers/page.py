@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dana.peers.contest import DANA, Contest
+from dana.peers.contest import Contest
 from dana.peers.history import fastest
+from dana.peers.participants import DANA
 from dana.report import figure
 from dana.report.markup import inline, page_template, stylesheet
 

@@ -20,12 +20,13 @@ from dana.cli import main
 from dana.cli.entry import OK, USAGE
 from dana.client.connection import Connection
 from dana.errors import UsageError
-from dana.peers import contest
+from dana.peers import stage
 from dana.peers.cases import SHAPES, TASKS, Case, prepared, shaped
-from dana.peers.contest import COUNT, DANA, EXPORT, LATER_PASS, ONE_PASS, Contest, measure
+from dana.peers.contest import Contest, measure
 from dana.peers.export import export
 from dana.peers.history import document, fastest, keep, read, trend
 from dana.peers.own import own
+from dana.peers.participants import COUNT, DANA, EXPORT, LATER_PASS, ONE_PASS
 
 pytestmark = pytest.mark.filterwarnings("ignore::dana.ServerWarning", "ignore::dana.ServerNotice")
 
@@ -67,7 +68,7 @@ def test_all_learn(db: Connection, name: str) -> None:
     assert found.ratio(found.lines[0]) == 1
     left = "SELECT (SELECT count(*) FROM pg_tables WHERE schemaname = 'peers'), (SELECT count(*) FROM dana.model)"
     assert db.session.execute(left).fetchone() == (0, 0)
-    assert db.session.execute("SELECT FROM dana.rule WHERE name = %s", (contest.RULE,)).fetchone() is None
+    assert db.session.execute("SELECT FROM dana.rule WHERE name = %s", (stage.RULE,)).fetchone() is None
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -94,15 +95,15 @@ def test_scores_are_what_the_rule_predicts(name: str) -> None:
 
 def test_nothing_of_anybody_s_is_touched(db: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table that has the comparison's name stays; where a rule cannot be made, the comparison's table goes."""
-    db.session.execute(f"CREATE TABLE {contest.TABLE} AS SELECT 1 AS mine")
+    db.session.execute(f"CREATE TABLE {stage.TABLE} AS SELECT 1 AS mine")
     with pytest.raises(UsageError, match="there is a table dana_bench_rows already"):
         measure(db, shaped("Remote Sensing LR", TINY), passes=1, repeats=1)
-    assert db.session.execute(f"SELECT mine FROM {contest.TABLE}").fetchone() == (1,)
-    db.session.execute(f"DROP TABLE {contest.TABLE}")
-    monkeypatch.setattr(contest.rules, "text", lambda name: "no rule")
+    assert db.session.execute(f"SELECT mine FROM {stage.TABLE}").fetchone() == (1,)
+    db.session.execute(f"DROP TABLE {stage.TABLE}")
+    monkeypatch.setattr(stage.rules, "text", lambda name: "no rule")
     with pytest.raises(psycopg.errors.SyntaxError):
         measure(db, shaped("Remote Sensing LR", TINY), passes=1, repeats=1)
-    assert db.session.execute("SELECT to_regclass(%s)", (contest.TABLE,)).fetchone() == (None,)
+    assert db.session.execute("SELECT to_regclass(%s)", (stage.TABLE,)).fetchone() == (None,)
 
 
 def test_a_peer_that_is_not_installed(db: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
