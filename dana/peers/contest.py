@@ -16,8 +16,10 @@ from pathlib import Path
 
 from dana.client.connection import Connection
 from dana.peers.cases import Case
-from dana.peers.participants import DANA, LATER_PASS, ONE_PASS, makers
+from dana.peers.participants import DANA, LATER_PASS, makers
+from dana.peers.parts import Part, measure_parts
 from dana.peers.peer import NotHere, Peer
+from dana.peers.processors import Watch, watch_of
 from dana.peers.stage import staged
 
 NAMES = {"sklearn": "scikit-learn"}
@@ -44,6 +46,8 @@ class Line:
         On the first rows, after the passes of the contest.
     joules
         Of a pass, of the whole processor package; None where they cannot be read.
+    processors
+        Seconds of a pass that processors worked, all processes together; None where they cannot be seen.
     """
 
     peer: str
@@ -52,6 +56,7 @@ class Line:
     seconds: float | None
     loss: float | None = None
     joules: float | None = None
+    processors: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +75,8 @@ class Contest:
         Its name.
     lines
         DAnA's first.
+    parts
+        Where a pass goes; empty where nobody asked.
     """
 
     case: str
@@ -83,6 +90,7 @@ class Contest:
     repeats: int
     loss: str
     lines: tuple[Line, ...] = ()
+    parts: tuple[Part, ...] = ()
 
     def seconds(self, peer: str) -> float | None:
         """Of a pass of one of them."""
@@ -94,7 +102,7 @@ class Contest:
         return None if line.seconds is None or not ours else line.seconds / ours
 
 
-def measure(db: Connection, case: Case, *, passes: int = 5, repeats: int = 3) -> Contest:
+def measure(db: Connection, case: Case, *, passes: int = 5, repeats: int = 3, parts: bool = False) -> Contest:
     """Make the case's table, let everybody train on its rows, drop it.
 
     Parameters
@@ -103,6 +111,8 @@ def measure(db: Connection, case: Case, *, passes: int = 5, repeats: int = 3) ->
         Over the rows, in each training.
     repeats
         How often each is measured, in turn with the others.
+    parts
+        Whether to measure where a pass goes, too.
 
     Raises
     ------
@@ -119,19 +129,18 @@ def measure(db: Connection, case: Case, *, passes: int = 5, repeats: int = 3) ->
             except (ModuleNotFoundError, NotHere) as error:
                 absent.append(Line(peer=name, how=_why(error), trains=True, seconds=None))
         losses = {peer.name: peer.loss() for peer in present if peer.loss is not None}
-        taken = _interleaved(present, repeats)
+        taken = _interleaved(present, repeats, watch_of(db.session))
     lines = [
         Line(
             peer=peer.name, how=peer.how, trains=peer.trains, loss=losses.get(peer.name),
-            seconds=statistics.median(one for one, _ in taken[peer.name]),
-            joules=_median_joules([joules for _, joules in taken[peer.name]]),
+            seconds=statistics.median(one.seconds for one in taken[peer.name]),
+            joules=_median([one.joules for one in taken[peer.name]]),
+            processors=_median([one.processors for one in taken[peer.name]]),
         )
         for peer in present
     ]  # fmt: skip
     if passes > 1:
-        all_, one = (statistics.median(seconds for seconds, _ in taken[peer]) for peer in (DANA, ONE_PASS))
-        later = max(0.0, (passes * all_ - one) / (passes - 1))
-        lines.insert(2, Line(peer=LATER_PASS, how=f"{passes} passes less one alone", trains=False, seconds=later))
+        lines.insert(2, _later_pass(lines[0], lines[1], passes))
     return Contest(
         case=case.name,
         rule=case.rule,
@@ -144,6 +153,20 @@ def measure(db: Connection, case: Case, *, passes: int = 5, repeats: int = 3) ->
         repeats=repeats,
         loss=case.task.loss.name,
         lines=(*lines, *absent),
+        parts=measure_parts(db, case, pages=pages, repeats=repeats) if parts else (),
+    )
+
+
+def _later_pass(of_all: Line, alone: Line, passes: int) -> Line:
+    def less(all_: float | None, one: float | None) -> float | None:
+        return None if all_ is None or one is None else max(0.0, (passes * all_ - one) / (passes - 1))
+
+    return Line(
+        peer=LATER_PASS,
+        how=f"{passes} passes less one alone",
+        trains=False,
+        seconds=less(of_all.seconds, alone.seconds),
+        processors=less(of_all.processors, alone.processors),
     )
 
 
@@ -153,22 +176,32 @@ def _why(error: ModuleNotFoundError | NotHere) -> str:
     return f"not here; run: pip install {NAMES.get(error.name or '', error.name)}"
 
 
-def _median_joules(joules: list[float | None]) -> float | None:
-    known = [one for one in joules if one is not None]
-    return statistics.median(known) if known else None
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """By one training, of a pass."""
+
+    seconds: float
+    joules: float | None
+    processors: float | None
 
 
-def _interleaved(peers: list[Peer], repeats: int) -> Mapping[str, list[tuple[float, float | None]]]:
-    """Seconds and joules of a pass of each, in turn."""
-    taken: dict[str, list[tuple[float, float | None]]] = {peer.name: [] for peer in peers}
+def _median(known: list[float | None]) -> float | None:
+    there = [one for one in known if one is not None]
+    return statistics.median(there) if there else None
+
+
+def _interleaved(peers: list[Peer], repeats: int, watch: Watch | None) -> Mapping[str, list[_Taken]]:
+    """What a pass of each takes, in turn; `watch`: of the processors."""
+    taken: dict[str, list[_Taken]] = {peer.name: [] for peer in peers}
     for _ in range(repeats):
         for peer in peers:
-            before, start = _joules(), time.perf_counter()
+            worked, before, start = watch() if watch else None, _joules(), time.perf_counter()
             passes = peer.run()
             seconds, after = time.perf_counter() - start, _joules()
             # the counter begins again at 0 now and then
             used = None if before is None or after is None or after < before else (after - before) / passes
-            taken[peer.name].append((seconds / passes, used))
+            work = None if worked is None else worked() / passes
+            taken[peer.name].append(_Taken(seconds / passes, used, work))
     return taken
 
 

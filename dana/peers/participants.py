@@ -14,7 +14,7 @@ import numpy as np
 from psycopg import sql
 
 from dana.client.connection import Connection
-from dana.peers import inside, learners, scikit
+from dana.peers import inside, learners, madlib, scikit
 from dana.peers.cases import CENTRES, JUDGED, Case, prepared
 from dana.peers.compiled import compiled, how_compiled
 from dana.peers.export import export
@@ -23,7 +23,7 @@ from dana.peers.peer import Peer
 from dana.peers.stage import RULE, TABLE, train
 
 DANA, ONE_PASS, LATER_PASS = "DAnA", "DAnA, one pass alone", "DAnA, each later pass"
-COMPILED, LIBLINEAR = "C", "LIBLINEAR"
+COMPILED, LIBLINEAR, SCIKIT, MADLIB = "C", "LIBLINEAR", "scikit-learn", madlib.MADLIB
 COUNT, COPY, READ, EXPORT = "count(*)", "copying its pages", "reading as much memory", "exporting to NumPy"
 
 
@@ -48,6 +48,11 @@ def makers(
     yield COMPILED, lambda: _learner(COMPILED, how_compiled(), compiled(case, x, page_size=page_size), case, x, passes)
     if case.rule in inside.PYTHON:
         yield inside.IN_PYTHON, lambda: inside.python(db, case, passes, made)
+    for name, method in madlib.methods(db.session, case.rule).items():
+        yield (
+            name,
+            lambda method=method: madlib.madlib(db.session, case, x, method, passes=passes, made=made),  # type: ignore[misc]
+        )
     yield EXPORT, lambda: _exporting(db, case)
     for name, how, make in _learners(case, x):
         yield name, lambda name=name, how=how, make=make: _learner(name, how, make(), case, x, passes)  # type: ignore[misc]
@@ -166,20 +171,20 @@ def _learners(case: Case, x: Floats) -> list[tuple[str, str, Callable[[], Learne
         return [
             ("numba", numba, lambda: learners.linear(x, y, learners.ERROR_OF[rule])),
             ("NumPy", numpy, lambda: learners.linear_in_numpy(x, y, learners.ERROR_OF[rule])),
-            ("scikit-learn", f"{sklearn}: SGD, a row at a time", lambda: scikit.sgd(x, y, rule)),
+            (SCIKIT, f"{sklearn}: SGD, a row at a time", lambda: scikit.sgd(x, y, rule)),
         ]
     found: dict[str, list[tuple[str, str, Callable[[], Learner]]]] = {
         "softmax": [
             ("NumPy", numpy, lambda: learners.softmax(x, y)),
-            ("scikit-learn", f"{sklearn}: SGD, a row at a time, ten times", lambda: scikit.classes_by_sgd(x, y)),
+            (SCIKIT, f"{sklearn}: SGD, a row at a time, ten times", lambda: scikit.classes_by_sgd(x, y)),
         ],
         "mlp": [
             ("NumPy", numpy, lambda: learners.perceptron(x, y)),
-            ("scikit-learn", f"{sklearn}: MLPClassifier, batches of 64", lambda: scikit.network(x, y)),
+            (SCIKIT, f"{sklearn}: MLPClassifier, batches of 64", lambda: scikit.network(x, y)),
         ],
         "kmeans": [
             ("numba", numba, lambda: learners.means(x, CENTRES)),
-            ("scikit-learn", f"{sklearn}: MiniBatchKMeans, batches of its own", lambda: scikit.centres(x, CENTRES)),
+            (SCIKIT, f"{sklearn}: MiniBatchKMeans, batches of its own", lambda: scikit.centres(x, CENTRES)),
         ],
         "lrmf": [
             (

@@ -56,8 +56,8 @@ def staged(db: Connection, case: Case) -> Iterator[tuple[int, int]]:
         ).fetchall()[0]
 
 
-def train(db: Connection, case: Case, passes: int) -> None:
-    """Train on the staged table, from the start.
+def train(db: Connection, case: Case, passes: int, *, table: str = TABLE) -> None:
+    """Train on the staged table, or another of the case's rows, from the start.
 
     Raises
     ------
@@ -70,6 +70,6 @@ def train(db: Connection, case: Case, passes: int) -> None:
     # all passes, and the model of the last, as the others have it
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ServerWarning)  # that so few rows, or passes, teach nothing
-        result = db.train(RULE, TABLE, model=RULE, features=list(case.features), epochs=passes, patience=0, **asked)
+        result = db.train(RULE, table, model=RULE, features=list(case.features), epochs=passes, patience=0, **asked)
     if result.epochs != passes or result.tuples != case.rows:
         raise InternalError(f"{result.epochs} epochs of {result.tuples} rows, not {passes} of {case.rows}")
