@@ -96,20 +96,17 @@ def madlib(
         session.execute(call)
         return 1 if chosen.closed else passes
 
-    def loss() -> float:
-        run()
-        return case.judge(_scores(session, case, x[:JUDGED].astype(np.float64)))
-
     try:
         if session.execute("SELECT to_regclass(%s)", (ROWS,)).fetchall() == [(None,)]:
             _make(session, case, x)
             made.callback(session.execute, sql.SQL("DROP TABLE {}").format(sql.Identifier(ROWS)))
             made.callback(drop)
         run()
+        loss = case.judge(_scores(session, case, x[:JUDGED].astype(np.float64)))
     except psycopg.Error as error:
         raise NotHere(str(error.diag.message_primary or error)) from None
     how = f"{build}: float8[] in their rows, one process{', done after one pass' if chosen.closed else ''}"
-    return Peer(name=f"{MADLIB}, {method}", how=how, trains=True, run=run, loss=loss)
+    return Peer(name=f"{MADLIB}, {method}", how=how, trains=True, run=run, loss=lambda: loss)
 
 
 def _is_here(session: psycopg.Connection[Any]) -> bool:
