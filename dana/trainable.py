@@ -91,14 +91,16 @@ class TrainableRule(Rule):
         graph = self.hdfg
         columns = columns_of(graph, X, y, weight)
         start = None if models is None else models_of(graph, models, ())
-        dims_of(graph, _shapes(columns, start or {}))  # whose errors speak of shapes, where a table's speak of columns
+        # whose errors speak of shapes, where a table's speak of columns; and a table's columns have one axis
+        dims = _with_hyper(graph, dims_of(graph, _shapes(columns, start or {})), hyper)
+        chosen = {name: extent for name, extent in dims.items() if name in dict(graph.extents)}
         self.trained = train(
             self.source.text,
             {name: values.reshape(len(values), -1) if values.ndim > 2 else values for name, values in columns.items()},
             epochs=epochs,
             patience=patience,
             tolerance=tolerance,
-            hyper=hyper,
+            hyper={**(hyper or {}), **chosen},
             backend=backend,
             design=design,
             standardize=standardize,
@@ -189,17 +191,26 @@ class TrainableRule(Rule):
         self, graph: Graph, shapes: Mapping[str, tuple[int, ...]], hyper: Mapping[str, float] | None
     ) -> tuple[Graph, dict[str, float]]:
         """The graph with its dims, and the values of its metas."""
-        from dana.runtime.designs import chosen_extents
         from dana.runtime.inputs import bound, dims_of
         from dana.runtime.metas import meta_values
 
         extents = dict(self.hdfg.extents)
         dims = dims_of(graph, shapes)
-        for name, extent in chosen_extents(extents, hyper or {}).items():
-            if graph.dims and dims.setdefault(name, extent) != extent:
-                raise UsageError(f"{name} is {dims[name]} by the shapes of the arrays, not {extent}")
+        if graph.dims:
+            dims = _with_hyper(graph, dims, hyper)
         defaults = {str(graph.nodes[k].name): float(graph.nodes[k].value or 0.0) for k in graph.metas}
         return bound(graph, dims), meta_values(defaults, hyper or {}, extents)
+
+
+def _with_hyper(graph: Graph, dims: Mapping[str, int], hyper: Mapping[str, float] | None) -> dict[str, int]:
+    """The dims that shapes decide, and those that the caller chooses."""
+    from dana.runtime.designs import chosen_extents
+
+    both = dict(dims)
+    for name, extent in chosen_extents(dict(graph.extents), hyper or {}).items():
+        if both.setdefault(name, extent) != extent:
+            raise UsageError(f"{name} is {both[name]} by the shapes of the arrays, not {extent}")
+    return both
 
 
 def _shapes(columns: Mapping[str, NDArray[Any]], models: Mapping[str, NDArray[Any]]) -> dict[str, tuple[int, ...]]:

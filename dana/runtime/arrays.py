@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dana.codesign.sample import fits
+from dana.runtime.designs import graph_of
 from dana.runtime.machines import feed_pages
 from dana.runtime.stopping import run
 from dana.runtime.trainer import Notice, Relation, Sink, Stream, Training, TrainRequest
@@ -23,7 +24,6 @@ from dana.runtime.training import MachineTrainer
 from dana.runtime.weights import bind_request
 from dana.storage.columns import column_pages, column_schema
 from dana.storage.parts import build_part_pages
-from dsl import compile_rule
 from dsl.hdfg.graph import Graph, Op
 from dsl.hdfg.interpreter import Interpreter
 from hwgen.spec import numerics
@@ -117,7 +117,8 @@ def train(
     TrainingError
         Rule, columns and arguments do not go together.
     """
-    columns, classes = _numbered(compile_rule(source, filename="rule").hdfg, columns, label, hyper or {})
+    graph = graph_of(source, "rule")
+    columns, classes = _numbered(graph, columns, label, hyper or {})
     schema = column_schema(columns)
     # rows that no page holds come as they do from a backend
     rows = not fits(schema, page_size=PAGE_SIZE)
@@ -155,7 +156,7 @@ def train(
         training.close()
     result = outcome.result
     chosen = {name: extent for name, extent in result.metadata["dims"].items() if name in request.hyper}
-    binding = bind_request(compile_rule(source, filename="rule").hdfg, request, chosen)
+    binding = bind_request(graph, request, chosen)
     return Trained(
         graph=binding.graph,
         models={parameter.name: parameter.values for parameter in result.parameters},
@@ -181,7 +182,8 @@ def _numbered(
         return columns, None  # which the binding says in its own words
     values = np.asarray(columns[name], dtype=np.float32)
     found = np.unique(values[np.isfinite(values)])
-    wanted = graph.classes if isinstance(graph.classes, int) else hyper.get(str(graph.classes), len(found))
+    classes = graph.symbolic_classes
+    wanted = classes if isinstance(classes, int) else hyper.get(str(classes), len(found))
     if len(found) and np.array_equal(found, np.floor(found)) and found[0] >= 0 and found[-1] < wanted:
         return columns, tuple(str(k) for k in range(int(found[-1]) + 1))
     numbers = np.where(np.isfinite(values), np.searchsorted(found, values), values)

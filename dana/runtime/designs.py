@@ -170,21 +170,20 @@ class DesignStore:
         notify
             Told of what takes seconds.
         """
-        if self._folder is None and request.hyper:
-            # nobody comes who would find the rule's own design, from which the next process knows of its dims
-            design, defaults = None, dict(rule_graph(request).extents)
-        else:
-            design = self._get(request, None, {}, write, judges, notify)
-            defaults = design.extents
-        extents = chosen_extents(defaults, request.hyper)
-        if extents or design is None:
-            design = self._get(request, None, extents, write, judges, notify)
+        extents = chosen_extents(self._extents(request, judges), request.hyper) if request.hyper else {}
+        design = self._get(request, None, extents, write, judges, notify)
         name = design.batch_meta
         if batch is None and name is not None and name in request.hyper:
             batch = _whole(f"hyperparameter {name!r} is the batch size", request.hyper[name])
         if batch is not None and batch != design.bundle.batch:
             design = self._get(request, batch, extents, write, judges, notify)
         return design
+
+    def _extents(self, request: TrainRequest, judges: bool) -> Mapping[str, int]:
+        """Dims that have a default: the rule's own design knows them, if there is one, and its text takes longer."""
+        key = _key(request, None, {}, judges)
+        own = self._designs.get(key) or self._read(key)
+        return dict(rule_graph(request).extents) if own is None else own.extents
 
     def _get(
         self,
@@ -265,7 +264,7 @@ def compile_design(
         "epochs": graph.epochs,
         "metas": [[graph.nodes[k].name, graph.nodes[k].value] for k in graph.metas],
         "batch_meta": None if graph.batch_meta is None else graph.nodes[graph.batch_meta].name,
-        "extents": {**dict(graph.extents), **(extents or {})},
+        "extents": binding.extents,
         "features": list(binding.features),
         "labels": list(binding.labels),
         "classes": classes_of(binding.graph, binding.labels),
@@ -304,11 +303,12 @@ def rule_graph(request: TrainRequest) -> Graph:
     RuleError
         The text is no rule.
     """
-    return _graph(request.source, request.rule)
+    return graph_of(request.source, request.rule)
 
 
 @lru_cache(maxsize=8)  # a training and a question ask several times
-def _graph(source: str, name: str) -> Graph:
+def graph_of(source: str, name: str) -> Graph:
+    """The graph of a text (`RuleError` if it is no rule); the same object while nobody asks for many others."""
     return compile_rule(source, filename=name).hdfg
 
 

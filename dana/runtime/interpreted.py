@@ -15,7 +15,7 @@ from dana.predictor.program import encode_predictor
 from dana.runtime.classes import classes_of, prediction_kind
 from dana.runtime.coefficients import coefficients
 from dana.runtime.constant import constant_loss, loss_graph
-from dana.runtime.designs import chosen_extents
+from dana.runtime.designs import chosen_extents, rule_graph
 from dana.runtime.machines import NO_MEMORY, PageCollector
 from dana.runtime.metas import meta_values
 from dana.runtime.notices import refuse_non_finite
@@ -45,7 +45,6 @@ from dana.runtime.weights import (
 from dana.storage.parts import PartReader
 from dana.storage.reader import PageFault, read_page
 from dana.storage.schema import TableSchema, Use
-from dsl import compile_rule
 from dsl.hdfg.evaluate import DataError
 from dsl.hdfg.interpreter import Interpreter
 from hwgen.spec import numerics
@@ -114,10 +113,10 @@ class InterpretedTraining:
         self._notify = notify
         self.stream = stream
         self.constant_loss: float | None = None
-        rule = compile_rule(request.source, filename=request.rule).hdfg
+        rule = rule_graph(request)
         chosen = chosen_extents(dict(rule.extents), request.hyper)
-        self._extents = {**dict(rule.extents), **chosen}
         self._binding = bind_request(rule, request, chosen)
+        self._extents = self._binding.extents
         graph = self._binding.graph
         self._request = request
         self._collector = PageCollector(request.relation.page_size)

@@ -113,16 +113,17 @@ class MachineTrainer:
             notify(Notice(level=Level.WARNING, message=render((warning,), rule.source)))
 
         def described(nodes: tuple[int, ...]) -> list[dict[str, object]]:
-            return [
-                {"name": graph.nodes[k].name, "shape": [str(extent) for extent in graph.nodes[k].shape]} for k in nodes
-            ]
+            leaves = [graph.nodes[k] for k in nodes]
+            return [{"name": one.name, "shape": [str(dim) for dim in graph.symbolic_shape(one)]} for one in leaves]
+
+        classes = graph.symbolic_classes
 
         return {
             "name": graph.name,
             "models": described(graph.models),
             "inputs": described(tuple(k for k in graph.inputs if graph.nodes[k].op is not Op.WEIGHT)),
             "outputs": described(tuple(k for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT)),
-            "classes": graph.classes if isinstance(graph.classes, int | None) else str(graph.classes),
+            "classes": classes if isinstance(classes, int | None) else str(classes),
             "dims": dict(graph.extents),
             "metas": {str(graph.nodes[k].name): graph.nodes[k].value for k in graph.metas},
             "batch": graph.batch,
@@ -391,8 +392,7 @@ class MachineTraining:
     def _fault(self, counters: EpochCounters) -> TrainingError:
         relation = self._request.relation
         if counters.fault is Fault.INDEX:
-            column, model, rows = self._bundle.notes["indices"][counters.fault_pointer]
-            return row_error(relation, column, model, rows)
+            return row_error(relation, self._bundle.notes["indices"][counters.fault_pointer])
         return page_error(counters.fault, relation, counters.fault_page, counters.fault_pointer)
 
     def adopt(self, parameters: Sequence[Parameter]) -> None:

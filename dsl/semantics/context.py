@@ -5,9 +5,11 @@ Comes in: reports and declarations of the other modules here. Goes out: `Context
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dsl.diagnostics import Diagnostic, Diagnostics, Note, Severity
+from dsl.hdfg.dims import Dim, DimExpr, Shape
 from dsl.limits import MAX_STEPS
 from dsl.semantics.objects import POISON, Algorithm, Poison
 from dsl.semantics.program import CheckedUpdate, Operation, Program
@@ -16,6 +18,14 @@ from dsl.source import Span
 
 class GiveUp(Exception):
     """A limit is reached; what was found so far is reported."""
+
+
+class Unroll(Exception):
+    """A loop counts these dims: the rule is to be elaborated again, with their extents in their place."""
+
+    def __init__(self, extents: Mapping[str, int]) -> None:
+        super().__init__(f"a loop counts {', '.join(extents)}")
+        self.extents = extents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +53,12 @@ class Context:
         In order of declaration.
     extents
         Of the dims that have one unless the table or the caller says otherwise.
+    chosen
+        Extents that the table or the caller says, for dims that loops count.
+    counted
+        Those dims, as far as they are known, and what they are here.
+    symbolic
+        Shapes of what is declared, by name, and the number of its classes: whatever those dims are.
     algorithm
         The rule's algo once declared.
     states
@@ -62,6 +78,9 @@ class Context:
     declared: dict[str, Span] = field(default_factory=dict)
     dims: list[str] = field(default_factory=list)
     extents: dict[str, int] = field(default_factory=dict)
+    chosen: Mapping[str, int] = field(default_factory=dict)
+    counted: dict[str, int] = field(default_factory=dict)
+    symbolic: dict[str, tuple[Shape, Dim | None]] = field(default_factory=dict)
     metas: list[Operation] = field(default_factory=list)
     algorithm: Algorithm | None = None
     states: list[Operation] = field(default_factory=list)
@@ -92,6 +111,9 @@ class Context:
         called = [Note(message="in this call", span=call.span) for call in self.calls[-2:] if call.span != span]
         if self.module_call is not None:
             called.append(Note(message=f"found inside {self.module_call.name} of {self.module_call.module}"))
+        if self.counted:
+            extents = ", ".join(f"{name} = {extent}" for name, extent in self.counted.items())
+            called.append(Note(message=f"loops are unrolled for {extents}"))
         self.diagnostics.add(
             Diagnostic(
                 code=code,
@@ -117,6 +139,11 @@ class Context:
                 code=code, title=title, span=span, label=label, notes=notes, help=help, severity=Severity.WARNING
             )
         )
+
+    def unroll(self, length: DimExpr) -> None:
+        """Have the rule elaborated again with numbers for the dims of a loop's length, if each has one."""
+        if all(name in self.extents for name in length.names):
+            raise Unroll({name: self.chosen.get(name, self.extents[name]) for name in length.names})
 
     def step(self, span: Span, count: int = 1) -> None:
         """Count a statement, an expression or the items of a range against the budget."""

@@ -121,6 +121,8 @@ class Program:
         Ids of gradients of values per tuple of which each tuple of a batch has the same part.
     merges
         Ids of merges that the rule's text asks for.
+    elements
+        By value, axis, position: the same number is the same operation, so that rows which it chooses are, too.
     phases
         By id: what stands for a value where the rule does not train, and where it does.
     """
@@ -135,6 +137,7 @@ class Program:
         self.merges: set[int] = set()
         self.divisors: dict[int, str] = {}
         self.transposes: dict[Operation, Operation] = {}
+        self.elements: dict[tuple[Operation, int, Dim], Operation] = {}
         self.needs: list[DimExpr] = []
         self._constants: dict[int | DimExpr, Operation] = {}
         self._given: dict[Op, Operation] = {}
@@ -319,6 +322,10 @@ class Checked:
         Declared dims, in order.
     extents
         Default extents of some of them.
+    counted
+        Dims that loops count, and what they are here.
+    symbolic
+        Shapes of what is declared, by name, and the number of its classes: whatever those dims are.
     inputs, models
         In the order of `dana.algo`.
     metas
@@ -342,6 +349,8 @@ class Checked:
     needs: tuple[DimExpr, ...]
     dims: tuple[str, ...]
     extents: tuple[tuple[str, int], ...]
+    counted: tuple[tuple[str, int], ...]
+    symbolic: dict[str, tuple[Shape, Dim | None]]
     inputs: tuple[Operation, ...]
     models: tuple[Operation, ...]
     metas: tuple[Operation, ...]

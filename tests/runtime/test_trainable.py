@@ -150,6 +150,44 @@ def test_matrices_vectors_and_rows_of_any_length(width: int) -> None:
         np.testing.assert_array_equal(one.models["w"].view(np.uint32), step.models["w"].view(np.uint32))
 
 
+RECURRENT = """\
+import dana
+steps = dana.dim(3)
+d = dana.dim()
+w, v = dana.model([d], init=dana.uniform(-1, 1)), dana.model([steps], init=dana.uniform(-1, 1, seed=2))
+x, y = dana.input([steps, d]), dana.output()
+recurrent = dana.algo(w, v, x, y)
+h = 0
+states = []
+for t in range(steps):
+    h = dana.tanh(dana.sigma(w * x[t], 1) + h / 2)
+    states = states + [h]
+p = dana.sigma(v * states, 1)
+recurrent.setLoss((p - y) * (p - y))
+recurrent.minimize(dana.optimizers.sgd, rate=0.1, batch=8)
+recurrent.setPrediction(p)
+"""
+
+
+@pytest.mark.parametrize("steps", [1, 3, 5])
+def test_loops_that_count_a_dim_are_unrolled_for_the_arrays(steps: int) -> None:
+    """As in a rule that has the number in the dim's place: bit for bit, on every backend."""
+    x, y = RANDOM.standard_normal((20, steps, 4)), RANDOM.standard_normal(20)
+    rule, fixed = (
+        TrainableRule(text) for text in (RECURRENT, RECURRENT.replace("steps = dana.dim(3)", f"steps = {steps}"))
+    )
+    wanted = fixed.fit(x, y, epochs=3)
+    for backend in ("sim", "interp"):
+        found = rule.fit(x, y, epochs=3, backend=backend)
+        assert (found.extents, found.losses) == ({"steps": steps}, wanted.losses)
+        for name, values in wanted.models.items():
+            np.testing.assert_array_equal(found.models[name].view(np.uint32), values.view(np.uint32))
+        np.testing.assert_array_equal(rule.predict(x), fixed.predict(x))
+    np.testing.assert_array_equal(rule.step(x[:8], y[:8]).models["v"], fixed.step(x[:8], y[:8]).models["v"])
+    with pytest.raises(UsageError, match=f"steps is {steps} by the shapes of the arrays, not 9"):
+        rule.fit(x, y, hyper={"steps": 9})
+
+
 NAN = np.where(np.arange(150).reshape(50, 3) == 10, np.nan, X)
 
 
