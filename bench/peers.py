@@ -5,8 +5,9 @@ from __future__ import annotations
 from bench.measure import Figure, main
 from dana.client.connection import connect
 from dana.peers.cases import SHAPES, shaped
-from dana.peers.contest import DANA, measure
+from dana.peers.contest import measure
 from dana.peers.history import fastest
+from dana.peers.participants import DANA
 
 SCALE = 0.1
 

@@ -20,8 +20,9 @@ from dana.client.connection import Connection
 from dana.paper.cold import NotCold, chill, disk_rate
 from dana.paper.evidence import DataSet
 from dana.peers.cases import SHAPES, Case, numbers, shaped
-from dana.peers.contest import TABLE, Contest, measure, staged, train
+from dana.peers.contest import Contest, measure
 from dana.peers.export import export
+from dana.peers.stage import TABLE, staged, train
 
 MOST = 128 << 20
 """Bytes of features of a table."""

@@ -14,8 +14,9 @@ from dana.paper.cells import Cell, Mark, Table, by_name, computed, measured, mis
 from dana.paper.evidence import CHOSEN, DataSet, Evidence, Figure, Statement
 from dana.paper.measured import Measured
 from dana.paper.model import LINKS, THREADS, Machine, Modelled
-from dana.peers.contest import DANA as OURS
-from dana.peers.contest import EXPORT, Contest
+from dana.peers.contest import Contest
+from dana.peers.participants import DANA as OURS
+from dana.peers.participants import EXPORT
 from hwgen.devices import Device
 from hwgen.spec.config import LANES_PER_CLUSTER, PAGE_SIZES
 

@@ -18,6 +18,8 @@ from dana.peers.learners import Floats, nearest
 Numbers = NDArray[Any]
 CENTRES = 8
 """Of k-means."""
+MAX_IN_ROW = 2000
+"""Elements of an array that a page of 8 KB holds in its row."""
 JUDGED = 50_000
 """Rows, the first ones, that a loss is the mean over."""
 

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from dana.errors import UsageError
-from dana.peers.contest import COUNT, DANA, Contest, Line
+from dana.peers.contest import Contest, Line
+from dana.peers.participants import COUNT, DANA
+from dana.peers.parts import Part
 from dana.server.places import CHECKOUT
 
 
@@ -81,7 +83,14 @@ def read(file: Path) -> list[dict[str, Any]]:
         try:
             run = json.loads(line)
             run["contests"] = [
-                Contest(**one | {"lines": tuple(Line(**line) for line in one["lines"])}) for one in run["contests"]
+                Contest(
+                    **one
+                    | {
+                        "lines": tuple(Line(**line) for line in one["lines"]),
+                        "parts": tuple(Part(**part) for part in one.get("parts", ())),
+                    }
+                )
+                for one in run["contests"]
             ]
         except (ValueError, TypeError, KeyError) as error:
             raise UsageError(f"{file}, line {number}, is no run of the comparison: {error}") from None

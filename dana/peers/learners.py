@@ -7,7 +7,7 @@ needs it raises `ModuleNotFoundError` without.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -158,10 +158,8 @@ def softmax(x: Floats, y: Floats) -> Learner:
 
 def perceptron(x: Floats, y: Floats) -> Learner:
     """A hidden layer of 32 rectified units, with Adam's steps, in NumPy."""
-    random = np.random.default_rng(1)
     wanted = np.eye(10, dtype=np.float32)[y.astype(int)]
-    shapes = ((32, x.shape[1]), (32,), (10, 32), (10,))
-    models = [random.standard_normal(shape).astype(np.float32) * np.float32(0.1) for shape in shapes]
+    models = first_layers(x.shape[1])
     means, squares = ([np.zeros_like(model) for model in models] for _ in range(2))
 
     def epoch() -> None:
@@ -185,6 +183,19 @@ def perceptron(x: Floats, y: Floats) -> Learner:
         return np.asarray(np.maximum(rows @ w.T + b, 0) @ v.T + c)
 
     return Learner(epoch, score)
+
+
+def first_layers(n: int) -> list[Floats]:
+    """What a network of n features, 32 hidden units and 10 classes begins with: W, b, V, c."""
+    random = np.random.default_rng(1)
+    shapes = ((32, n), (32,), (10, 32), (10,))
+    return [random.standard_normal(shape).astype(np.float32) * np.float32(0.1) for shape in shapes]
+
+
+def first_factors(extents: Iterable[int]) -> list[Floats]:
+    """What factors of rank 10 begin with."""
+    random = np.random.default_rng(1)
+    return [random.standard_normal((n, 10)).astype(np.float32) * np.float32(0.1) for n in extents]
 
 
 def components(x: Floats, k: int) -> Learner:
@@ -247,8 +258,7 @@ def factors(pairs: NDArray[np.int64], y: Floats) -> Learner:
     """Matrix factorisation, rank 10, a rating at a time, in numba."""
     import numba
 
-    random = np.random.default_rng(1)
-    u, v = (random.standard_normal((n, 10)).astype(np.float32) * np.float32(0.1) for n in pairs.max(axis=0) + 1)
+    u, v = first_factors(pairs.max(axis=0) + 1)
     mean = np.zeros(1, np.float32)
 
     @numba.njit(fastmath=True)

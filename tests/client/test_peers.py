@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +20,22 @@ from psycopg import sql
 import dana
 from dana.cli import main
 from dana.cli.entry import OK, USAGE
+from dana.cli.peers import quoted_madlib
 from dana.client.connection import Connection
 from dana.errors import UsageError
-from dana.peers import contest
-from dana.peers.cases import SHAPES, TASKS, Case, prepared, shaped
-from dana.peers.contest import COUNT, DANA, EXPORT, LATER_PASS, ONE_PASS, Contest, measure
+from dana.peers import learners, stage
+from dana.peers.cases import CENTRES, SHAPES, TASKS, Case, numbers, prepared, shaped
+from dana.peers.compiled import compiled, compiler
+from dana.peers.contest import Contest, Line, measure
 from dana.peers.export import export
 from dana.peers.history import document, fastest, keep, read, trend
+from dana.peers.inside import IN_PYTHON as PYTHON
 from dana.peers.own import own
+from dana.peers.participants import COMPILED, COUNT, DANA, EXPORT, LATER_PASS, MADLIB, ONE_PASS, SCIKIT
+from dana.peers.peer import NotHere
+from dana.peers.processors import watch_of
+from dana.peers.summary import summary
+from dana.storage.columns import column_pages
 
 pytestmark = pytest.mark.filterwarnings("ignore::dana.ServerWarning", "ignore::dana.ServerNotice")
 
@@ -53,7 +63,9 @@ def test_all_learn(db: Connection, name: str) -> None:
         )
     found = measure(db, case, passes=10, repeats=1)
     losses = {line.peer: line.loss for line in found.lines if line.trains and line.seconds is not None}
-    assert {DANA, *losses} >= {line.peer for line in found.lines if line.trains}
+    elsewhere = {PYTHON, MADLIB}  # tests/client/test_peers_inside.py
+    assert {DANA, *losses, *elsewhere} >= {line.peer for line in found.lines if line.trains}
+    assert found.pages == len(column_pages(case.columns, page_size=found.page_size))  # C reads what the server has
     ignorant = case.judge(np.zeros((case.rows, 10) if case.rule in ("softmax", "mlp") else case.rows))
     if case.rule == "kmeans":
         ignorant = float((prepared(case) ** 2).sum(axis=1).mean())
@@ -67,7 +79,7 @@ def test_all_learn(db: Connection, name: str) -> None:
     assert found.ratio(found.lines[0]) == 1
     left = "SELECT (SELECT count(*) FROM pg_tables WHERE schemaname = 'peers'), (SELECT count(*) FROM dana.model)"
     assert db.session.execute(left).fetchone() == (0, 0)
-    assert db.session.execute("SELECT FROM dana.rule WHERE name = %s", (contest.RULE,)).fetchone() is None
+    assert db.session.execute("SELECT FROM dana.rule WHERE name = %s", (stage.RULE,)).fetchone() is None
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -94,15 +106,126 @@ def test_scores_are_what_the_rule_predicts(name: str) -> None:
 
 def test_nothing_of_anybody_s_is_touched(db: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table that has the comparison's name stays; where a rule cannot be made, the comparison's table goes."""
-    db.session.execute(f"CREATE TABLE {contest.TABLE} AS SELECT 1 AS mine")
+    db.session.execute(f"CREATE TABLE {stage.TABLE} AS SELECT 1 AS mine")
     with pytest.raises(UsageError, match="there is a table dana_bench_rows already"):
         measure(db, shaped("Remote Sensing LR", TINY), passes=1, repeats=1)
-    assert db.session.execute(f"SELECT mine FROM {contest.TABLE}").fetchone() == (1,)
-    db.session.execute(f"DROP TABLE {contest.TABLE}")
-    monkeypatch.setattr(contest.rules, "text", lambda name: "no rule")
+    assert db.session.execute(f"SELECT mine FROM {stage.TABLE}").fetchone() == (1,)
+    db.session.execute(f"DROP TABLE {stage.TABLE}")
+    monkeypatch.setattr(stage.rules, "text", lambda name: "no rule")
     with pytest.raises(psycopg.errors.SyntaxError):
         measure(db, shaped("Remote Sensing LR", TINY), passes=1, repeats=1)
-    assert db.session.execute("SELECT to_regclass(%s)", (contest.TABLE,)).fetchone() == (None,)
+    assert db.session.execute("SELECT to_regclass(%s)", (stage.TABLE,)).fetchone() == (None,)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_c_learns_what_arrays_teach(name: str) -> None:
+    """On pages, to the rounding of sums: of rows that leave a batch and a page unfinished."""
+    case = shaped(name, TINY)
+    x, y = prepared(case), case.y
+    others: dict[str, Callable[[], learners.Learner]] = {
+        "softmax": lambda: learners.softmax(x, y),
+        "mlp": lambda: learners.perceptron(x, y),
+        "kmeans": lambda: learners.means(x, CENTRES),
+        "lrmf": lambda: learners.factors(x.astype(np.int64), y),
+    }
+    other = others.get(case.rule, lambda: learners.linear(x, y, learners.ERROR_OF[case.rule]))()
+    given = x.copy()
+    made = compiled(case, x, page_size=8192)
+    assert len(x) % learners.BATCH
+    for _ in range(3):
+        made.train()
+        other.train()
+    np.testing.assert_allclose(made.score(x), other.score(x), rtol=2e-3, atol=2e-4)
+    np.testing.assert_array_equal(x, given)
+
+
+def test_c_where_there_is_no_compiler(db: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or one that refuses; nobody else minds."""
+    case = shaped("Remote Sensing LR", TINY)
+    for path, named, how in (
+        ("", "", re.escape("not here: there is no C compiler: cc, gcc, clang, or what $CC names")),
+        (os.defpath, "false", "not here: .*false -O3 -march=native -ffast-math failed: .*"),
+    ):
+        compiler.cache_clear()
+        monkeypatch.setenv("PATH", path)
+        monkeypatch.setenv("CC", named)
+        found = measure(db, case, passes=1, repeats=1)
+        (line,) = (line for line in found.lines if line.peer == COMPILED)
+        assert line.seconds is None
+        assert re.fullmatch(how, line.how)
+        assert found.seconds(DANA)
+    compiler.cache_clear()
+
+
+def test_c_reads_no_arrays_that_lie_elsewhere() -> None:
+    case = numbers("linear", 10, 2100, array=True)
+    with pytest.raises(NotHere, match=r"the rows do not lie in their pages: .* more than a page"):
+        compiled(case, prepared(case), page_size=8192)
+
+
+def test_where_a_pass_goes(db: Connection) -> None:
+    """All parts, of a table that is cut to the ring; nothing of it stays."""
+    found = measure(db, shaped("Remote Sensing LR", 0.01), passes=1, repeats=1, parts=True)
+    assert {(part.process, part.name) for part in found.parts} == {
+        ("backend", "copying"), ("backend", "visibility, hand-over"), ("both", "the statement itself"),
+        ("worker", "computing"), ("worker", "unpacking"), ("worker", "waiting for pages, survey"),
+    }  # fmt: skip
+    assert all(part.seconds >= 0 for part in found.parts)
+    assert sum(part.seconds for part in found.parts if part.process == "worker") > 0
+    left = """SELECT (SELECT count(*) FROM pg_tables WHERE schemaname = 'peers'), (SELECT count(*) FROM dana.model),
+        (SELECT count(*) FROM dana.rule WHERE name LIKE 'dana_bench%')"""
+    assert db.session.execute(left).fetchone() == (0, 0, 0)
+    ((ring, usual),) = db.session.execute(
+        "SELECT setting, boot_val FROM pg_settings WHERE name = 'dana.ring_pages'"
+    ).fetchall()
+    assert ring == usual
+
+
+def test_processors_are_watched(db: Connection) -> None:
+    """Work in this process and in the server counts, waiting does not."""
+    begin = watch_of(db.session)
+    if begin is None:
+        pytest.skip("the server's processes cannot be seen from here")
+    taken = begin()
+    db.session.execute("SELECT pg_sleep(0.3)")
+    waited = taken()
+    taken = begin()
+    db.session.execute("SELECT sum(sin(x)) FROM generate_series(1, 1000000) AS x")
+    worked = taken()
+    taken = begin()
+    np.sort(np.random.default_rng(1).random(3_000_000))
+    here = taken()
+    assert waited < 0.05 < min(worked, here)
+
+
+def test_what_it_comes_to() -> None:
+    """The geometric mean over measured and quoted times, of each case's largest size."""
+
+    def contest(case: str, rows: int, *lines: tuple[str, float | None, float | None]) -> Contest:
+        made = tuple(
+            Line(peer=peer, how="", trains=True, seconds=seconds, processors=work) for peer, seconds, work in lines
+        )
+        return Contest(
+            case=case, rule="linear", rows=rows, left_out=0, columns=1, pages=1, page_size=8192, passes=1, repeats=1,
+            loss="l", lines=made,
+        )  # fmt: skip
+
+    found = summary(
+        [
+            contest("WLAN", 19_937, (DANA, 2.0, 4.0), ("MADlib, irls", 90.0, 80.0), ("MADlib, cg", 80.0, 80.0)),
+            contest("WLAN", 10, (DANA, 1.0, 1.0), (SCIKIT, 9.0, 9.0)),
+            contest("Patient", 26_750, (DANA, 1.0, 2.0), (SCIKIT, 0.5, 4.0), (MADLIB, None, None)),
+            contest("mine", 5, (DANA, 1.0, None), (SCIKIT, 1.5, None)),
+        ],
+        {"WLAN": 1.0, "Patient": 20.0},
+    )
+    madlib, scikit = found.lines()
+    assert madlib.startswith("MADlib's cheapest method takes 20.0 times")
+    assert "WLAN 40.0, Patient 10.0 (quoted). Of processors' time: 10.0 times. Quoted: " in madlib
+    assert "ahead of scikit-learn in memory on 1 of 2" in scikit
+    assert scikit.endswith("by processors' time on 1.")
+    assert found.document()["times_madlib"] == pytest.approx(20)
+    assert list(summary([contest("mine", 5, (DANA, 1.0, None))], {}).lines()) == []
 
 
 def test_a_peer_that_is_not_installed(db: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,6 +266,8 @@ def test_a_table_of_one_s_own(db: Connection) -> None:
     arrays = own(db.session, "patients", "linear", label="a", features=["pair"])
     np.testing.assert_allclose(arrays.x, [(np.sin(i), i) for i in range(1, 201)], rtol=1e-6)
     found = measure(db, case, passes=1, repeats=1)
+    losses = {line.peer: line.loss for line in found.lines}
+    assert losses[COMPILED] == pytest.approx(losses["NumPy"], rel=1e-3)
     assert (found.case, found.rows, found.left_out, found.columns) == ("patients", len(kept), case.left_out, 3)
     assert db.session.execute("SELECT count(*) FROM patients").fetchone() == (200,)
 
@@ -185,23 +310,33 @@ def test_an_export_has_the_rows_or_says_that_it_cannot(db: Connection) -> None:
 def test_the_command(pg_uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Tables, a file of figures, a page, a history."""
     figures, page, history = tmp_path / "f.json", tmp_path / "f.html", tmp_path / "deep" / "h.jsonl"
-    asked = ["bench", "peers", "Remote Sensing SVM", "--scale", "0.001", "--passes", "2", "--repeats", "1"]
+    asked = ["bench", "peers", "Remote Sensing SVM", "--scale", "0.001,0.002", "--passes", "2", "--repeats", "1"]
     files = ["--json", str(figures), "--html", str(page), "--history", str(history)]
     for _ in range(2):
         assert main([*asked, *files, "--dsn", pg_uri]) == OK
     shown = capsys.readouterr().out
     assert "Remote Sensing SVM: linear_svm, 1,000 × 54, 2 passes" in shown
-    lines = json.loads(figures.read_text())["contests"][0]["lines"]
+    assert "Remote Sensing SVM: linear_svm, 1,162 × 54, 2 passes" in shown
+    assert "Where a pass goes, ns of a page: worker unpacking" in shown
+    assert "MADlib's cheapest method takes" in shown
+    run = json.loads(figures.read_text())
+    assert [one["rows"] for one in run["contests"]] == [1000, 1162]
+    assert [len(one["parts"]) for one in run["contests"]] == [0, 6]
+    assert [one["quoted"] for one in run["summary"]["madlib"]] == [True]
+    lines = run["contests"][0]["lines"]
     assert [line["peer"] for line in lines][:4] == [DANA, ONE_PASS, LATER_PASS, COUNT]
     text = page.read_text()
-    assert text.count("<svg") == 2
+    assert text.count("<svg") == 4  # all cases; the times, by rows, and where a pass goes
+    assert all(line in unescape(text) for line in summary(read(history)[1]["contests"], quoted_madlib()).lines())
     assert all(line["peer"] in text and escape(line["how"]) in text for line in lines)
     assert len(read(history)) == 2
     assert main(["bench", "history", "--history", str(history)]) == OK
     shown = capsys.readouterr().out
-    assert shown.count("Remote Sensing SVM") == 2
+    assert shown.count("Remote Sensing SVM") == 4
     assert main(["bench", "history", "Patient", "--history", str(history)]) == OK
     assert "Remote" not in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["bench", "peers", "--scale", "0.1,none"])
     for wrong in (
         ["bench", "peers", "Mars"],
         ["bench", "peers", "Patient", "--table", "t"],
