@@ -27,7 +27,6 @@ MADLIB = "MADlib"
 ROWS, OUT = "dana_bench_madlib", "dana_bench_madlib_out"
 MOST_IN_ROW = 1000
 """Elements of `float8[]` that a page of 8 KB holds in its row."""
-RANK = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class Method:
     Attributes
     ----------
     call
-        The statement, with places for the table, the result's table, the passes and the extents of a matrix.
+        The statement, with places for the table, the result's table and the passes.
     closed
         Whether it is done after one pass, whatever is asked for.
     """
@@ -56,13 +55,9 @@ METHODS: Mapping[str, Mapping[str, Method]] = {
             "'max_iter={passes}, tolerance=0, lambda=0')"
         )
     },
-    "lrmf": {
-        "igd": Method(
-            "SELECT madlib.lmf_igd_run('{out}', '{rows}', 'i', 'j', 'y', {m}, {n}, {rank}, 0.02, 0.1, {passes}, 0)"
-        )
-    },
 }
-"""By rule, those of MADlib 2.1 that go over rows as the rule does. A tolerance of 0: all passes."""
+"""By rule, those of MADlib 2.1 that go over rows as the rule does. A tolerance of 0: all passes. Its factorisation has
+not been seen to end."""
 
 
 def methods(session: psycopg.Connection[Any], rule: str) -> dict[str, str]:
@@ -85,8 +80,7 @@ def madlib(
     """
     build = _build(session)
     chosen = METHODS[case.rule][method]
-    extents = x.max(axis=0).astype(int) + 1 if case.rule == "lrmf" else (0, 0)
-    call = chosen.call.format(rows=ROWS, out=OUT, passes=passes, rank=RANK, m=extents[0], n=extents[1])
+    call = chosen.call.format(rows=ROWS, out=OUT, passes=passes)
 
     def drop() -> None:
         session.execute(f"DROP TABLE IF EXISTS {OUT}, {OUT}_summary")
@@ -102,7 +96,7 @@ def madlib(
             made.callback(session.execute, sql.SQL("DROP TABLE {}").format(sql.Identifier(ROWS)))
             made.callback(drop)
         run()
-        loss = case.judge(_scores(session, case, x[:JUDGED].astype(np.float64)))
+        loss = case.judge(_scores(session, x[:JUDGED].astype(np.float64)))
     except psycopg.Error as error:
         raise NotHere(str(error.diag.message_primary or error)) from None
     how = f"{build}: float8[] in their rows, one process{', done after one pass' if chosen.closed else ''}"
@@ -123,24 +117,15 @@ def _build(session: psycopg.Connection[Any]) -> str:
 
 
 def _make(session: psycopg.Connection[Any], case: Case, x: Floats) -> None:
-    columns: dict[str, NDArray[Any]]
-    if case.rule == "lrmf":
-        columns = {"i": x[:, 0].astype(np.int32) + 1, "j": x[:, 1].astype(np.int32) + 1, "y": case.y.astype(np.float64)}
-    else:
-        ones = np.ones((case.rows, 1))
-        labels = case.y.astype(np.float64) if case.rule == "linear" else case.y > 0
-        columns = {"x": np.hstack([ones, x.astype(np.float64)]), "y": labels}
+    ones = np.ones((case.rows, 1))
+    labels = case.y.astype(np.float64) if case.rule == "linear" else case.y > 0
+    columns = {"x": np.hstack([ones, x.astype(np.float64)]), "y": labels}
     in_row = x.shape[1] < MOST_IN_ROW
     create_table(session, ROWS, columns_of(columns), in_row=in_row, replace=False)
     session.execute(sql.SQL("VACUUM (FREEZE, ANALYZE) {}").format(sql.Identifier(ROWS)))
 
 
-def _scores(session: psycopg.Connection[Any], case: Case, x: NDArray[np.float64]) -> NDArray[Any]:
+def _scores(session: psycopg.Connection[Any], x: NDArray[np.float64]) -> NDArray[Any]:
     out = sql.Identifier(OUT)
-    if case.rule == "lrmf":
-        query = sql.SQL("SELECT matrix_u, matrix_v FROM {}").format(out)
-        u, v = (np.asarray(matrix, np.float64) for matrix in session.execute(query).fetchall()[0])
-        i, j = x.astype(int).T
-        return np.asarray((u[i] * v[j]).sum(axis=1))
     coefficients = np.asarray(session.execute(sql.SQL("SELECT coef FROM {}").format(out)).fetchall()[0][0], np.float64)
     return np.asarray(coefficients[0] + x @ coefficients[1:])
