@@ -72,10 +72,17 @@ def default_bundle(
     *,
     max_tuples: int,
     design: Mapping[str, int] | None = None,
+    widest_link: int | None = None,
     notes: Mapping[str, Any] | None = None,
 ) -> Bundle:
-    """`compile_bundle` for the machine of `default_config`."""
-    config, draft, rule = _default(binding, schema, max_tuples, design)
+    """`compile_bundle` for the machine of `default_config`.
+
+    Parameters
+    ----------
+    widest_link
+        Bytes of the link where `design` does not say, or as many as the machine stores in a cycle; None: some.
+    """
+    config, draft, rule = _default(binding, schema, max_tuples, design, widest_link)
     return compile_bundle(binding, schema, config, max_tuples=max_tuples, notes=notes, known=draft, rule=rule)
 
 
@@ -109,7 +116,11 @@ def default_config(
 
 
 def _default(
-    binding: Binding, schema: TableSchema, max_tuples: int, design: Mapping[str, int] | None
+    binding: Binding,
+    schema: TableSchema,
+    max_tuples: int,
+    design: Mapping[str, int] | None,
+    widest_link: int | None = None,
 ) -> tuple[MachineConfig, Draft, Results]:
     """The machine, the rule compiled for its target, and what the passes of `RULE` made."""
     given = dict(design or {})
@@ -130,6 +141,8 @@ def _default(
             hint=f"Use batches of up to {fitting:,}.",
         ) from error
     target = draft.target
+    if widest_link is not None:
+        given.setdefault("link_bytes", min(widest_link, 8 * target.lanes))
     defaults = MachineConfig()
     chosen = {
         "threads": target.threads,
@@ -431,8 +444,14 @@ def _access(draft: Draft, schema: TableSchema, uses: Sequence[Use], given: Mappi
     """Striders enough for the faster of link and engine, and memories for their program."""
     defaults = MachineConfig()
     page_size = given.get("page_size", defaults.page_size)
-    large = MachineConfig(
-        page_size=page_size, strider_depth=MAX_CONFIG.strider_depth, descriptor_depth=MAX_CONFIG.descriptor_depth
+    large = _config(
+        {
+            "page_size": page_size,
+            "clusters": draft.target.lanes // LANES_PER_CLUSTER,
+            "strider_depth": MAX_CONFIG.strider_depth,
+            "descriptor_depth": MAX_CONFIG.descriptor_depth,
+            **{name: given[name] for name in ("link_bytes", "link_rate") if name in given},
+        }
     )
     program = compile_strider(schema, uses, draft.inputs, large)
     columns = len(program.columns)
@@ -445,7 +464,7 @@ def _access(draft: Draft, schema: TableSchema, uses: Sequence[Use], given: Mappi
     page_cycles = step * (26 * max(1, tuples) + tuples * (3 * columns + 50 * arrays))
     round_cycles = draft.schedules[Section.TUPLE].length
     engine = tuples * round_cycles / draft.target.round_tuples
-    beats = page_size / given.get("link_bytes", defaults.link_bytes)
+    beats = large.page_cycles
     # a page's buffer is taken from its request to its last column
     unpacker = tuples * sum(column.beats(draft.target.lanes) for column in program.columns)
     taken = given.get("link_latency", defaults.link_latency) + beats + page_cycles + unpacker

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from dana.codesign.area import area_of
 from dana.codesign.default import default_bundle
-from dana.codesign.search import SMALLEST_MEMORY, explore, link_bytes
+from dana.codesign.search import SMALLEST_MEMORY, at_rate, explore, widest_link
 from dana.compiler.binding.columns import Binding
 from dana.errors import UsageError
 from dana.storage.schema import TableSchema
@@ -54,10 +55,9 @@ def bundle_for(
     UsageError
         No machine for this rule fits the device; says by how much, and what would.
     """
-    # a beat must not be wider than what a machine stores in a cycle, and one cluster stores the least
-    link = min(link_bytes(device), 8 * LANES_PER_CLUSTER)
-    asked = {"clock_hz": device.clock_hz, "link_bytes": link, **design}
-    bundle = default_bundle(binding, schema, max_tuples=max_tuples, design=asked, notes=notes)
+    made = partial(default_bundle, binding, schema, max_tuples=max_tuples, widest_link=widest_link(device), notes=notes)
+    asked = at_rate(device, design)
+    bundle = made(design=asked)
     if holds(device, bundle.config):
         return bundle
     units, threads = bundle.config.units, bundle.config.threads
@@ -67,7 +67,7 @@ def bundle_for(
         smaller = {**asked, "threads": threads, "clusters": units // threads // LANES_PER_CLUSTER}
         with contextlib.suppress(UsageError):  # that holds the rule no longer
             while True:
-                other = default_bundle(binding, schema, max_tuples=max_tuples, design=smaller, notes=notes)
+                other = made(design=smaller)
                 if holds(device, other.config):
                     return other
                 name = max(DEPTHS, key=lambda one: getattr(other.config, one))
@@ -75,4 +75,4 @@ def bundle_for(
                     break
                 smaller[name] = getattr(other.config, name) // 2
     found = explore(binding, schema, device, max_tuples=max_tuples, page_size=page_size, design=design)
-    return default_bundle(binding, schema, max_tuples=max_tuples, design={**asked, **found.overrides}, notes=notes)
+    return made(design={**asked, **found.overrides})

@@ -173,9 +173,7 @@ def _device(found: Findings) -> Table:
     rows["clock"] = [quoted(Figure(device.clock_hz / 1e6, CHOSEN), "MHz"), missing()]
     rows["pages come at"] = [quoted(Figure(device.page_bandwidth / 1e9, CHOSEN), "GB/s"), missing()]
     link = next((one.best for one in found.modelled.values() if isinstance(one.best, Machine)), None)
-    used = (
-        missing() if link is None else computed(max(_bandwidths(found)) / 1e9, "GB/s", "a link's width is a power of 2")
-    )
+    used = missing() if link is None else computed(max(_bandwidths(found)) / 1e9, "GB/s")
     rows["that a link takes"] = [missing(), used]
     return Table(
         name="device",
@@ -316,7 +314,7 @@ def _link(found: Findings) -> Table:
     return Table(
         name="link",
         title="Bandwidth of the page link, of a pass",
-        about="The best machine with 64 Striders, on a link of a quarter to four times its width.",
+        about="The best machine with 64 Striders, behind a memory of a quarter to four times the device's rate.",
         first="data set",
         heads=tuple(f"{times:g} ×" for times in LINKS),
         rows=by_name({name: [_seconds(made.links[times]) for times in LINKS] for name, made in found.modelled.items()}),

@@ -21,7 +21,7 @@ from dana.runtime.weights import bind_request
 from dana.runtime.why import why
 from hwgen.devices import Device
 from hwgen.spec.bundle import WHOLE_EPOCH
-from hwgen.spec.config import FUNCTIONS, LANES_PER_CLUSTER, MachineConfig
+from hwgen.spec.config import FUNCTIONS, LANES_PER_CLUSTER, RATE_CYCLES, MachineConfig
 from hwgen.spec.engine import Opcode
 
 RESOURCES = {"luts": "LUTs", "flipflops": "flip-flops", "dsps": "DSPs", "block_rams": "block RAMs"}
@@ -177,7 +177,7 @@ def lines(explained: Json) -> list[str]:
         f"{LANES_PER_CLUSTER} = {machine['units']} units, {_count(machine['striders'], 'Strider')}, "
         f"{machine['clock_hz'] / 1e6:.0f} MHz",
         f"  page store {machine['striders']} × {machine['page_size']} bytes, page link of {machine['link_bytes']} "
-        f"bytes a cycle",
+        f"bytes{_supply(machine)}",
         f"  words of a unit: {machine['scratch_depth']} of scratchpad, {machine['tuple_depth']} of tuple memory; "
         f"{machine['queue_depth']} entries of a Strider's queue",
         f"  {_functions(machine['functions'], machine['divide_interval'])}",
@@ -206,6 +206,12 @@ def lines(explained: Json) -> list[str]:
 
 def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _supply(machine: Json) -> str:
+    """What comes over the page link, in words: as much as it takes, or what the memory sends."""
+    sent = machine["link_rate"] / RATE_CYCLES
+    return f", at which {sent:.4g} arrive in a cycle" if 0 < sent < machine["link_bytes"] else " a cycle"
 
 
 def _functions(mask: int, interval: int) -> str:

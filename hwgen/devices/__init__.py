@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hwgen.devices.lattice import lattice_part
+from hwgen.spec.config import MAX_LINK_RATE, RATE_CYCLES
 
 WIDE_MULTIPLIERS = {"xcup": True, "ecp5": False, "nexus": False}
 """Whether a DSP multiplies 27 × 18 bits instead of 18 × 18, of each of `FAMILIES`."""
@@ -61,6 +62,10 @@ class Device:
     def link_bytes(self) -> float:
         """Bytes of pages that arrive in a cycle."""
         return self.page_bandwidth / self.clock_hz
+
+    def link_rate(self, clock_hz: int) -> int:
+        """`MachineConfig.link_rate` of a machine that runs at such a clock, whatever its link's width."""
+        return max(1, min(MAX_LINK_RATE, RATE_CYCLES * self.page_bandwidth // clock_hz))
 
 
 def device_names() -> tuple[str, ...]:

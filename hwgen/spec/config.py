@@ -33,12 +33,18 @@ def functions_mask(ops: Iterable[Opcode]) -> int:
     return sum(1 << FUNCTIONS.index(op) for op in set(ops) if op.special)
 
 
-NOT_HARDWARE = ("link_latency", "clock_hz")
+NOT_HARDWARE = ("link_latency", "link_rate", "clock_hz")
 """Fields that say how fast a machine runs, not which it is."""
 
 WIDEST_LINK = 128
 """Bytes of the widest data bus that AXI has (ARM IHI 0022): pages come over one. So a page has at least 64 beats, and a
 Strider has cleared its registers, one in a cycle, before the next one is there."""
+
+
+RATE_CYCLES = 1000
+"""Cycles in which `MachineConfig.link_rate` counts."""
+
+MAX_LINK_RATE = RATE_CYCLES * WIDEST_LINK
 
 
 class ConfigError(ValueError):
@@ -83,6 +89,9 @@ class MachineConfig:
     link_latency
         Cycles from a page's request to its first bytes, in the modelled link; at least one more than the page reader
         takes of them.
+    link_rate
+        Bytes of pages that the memory behind the modelled link sends in 1,000 cycles, where that is less than the link
+        is wide. 0: as many as the link takes.
     clock_hz
         The clock at which modelled times are stated.
     divide_interval
@@ -109,6 +118,7 @@ class MachineConfig:
     queue_depth: int = 16
     link_bytes: int = 32
     link_latency: int = 64
+    link_rate: int = 0
     clock_hz: int = 150_000_000
     divide_interval: int = DIVIDE_INTERVALS[0]
     functions: int = ALL_FUNCTIONS
@@ -153,8 +163,19 @@ class MachineConfig:
 
     @property
     def page_beats(self) -> int:
-        """Cycles that one page takes on the link."""
+        """Beats in which one page comes over the link."""
         return self.page_size // self.link_bytes
+
+    @property
+    def page_cycles(self) -> int:
+        """Cycles from a page's first to its last on the link, both included."""
+        slowed = -(-self.page_size * RATE_CYCLES // self.link_rate) if self.link_rate else 0
+        return max(self.page_beats, slowed)
+
+    @property
+    def page_rate(self) -> float:
+        """Bytes of pages that the link brings in a cycle, in the long run."""
+        return self.page_size / self.page_cycles
 
     def to_json(self) -> dict[str, int]:
         return dataclasses.asdict(self)
@@ -211,6 +232,8 @@ class MachineConfig:
                 f"link_latency must be from {READER_LATENCY + 1} to 65535 cycles, not {self.link_latency!r}: "
                 f"the page reader takes {READER_LATENCY} of them"
             )
+        if not 0 <= self.link_rate <= MAX_LINK_RATE:
+            problems.append(f"link_rate must be from 0 to {MAX_LINK_RATE}, not {self.link_rate!r}")
         if self.divide_interval not in DIVIDE_INTERVALS:
             problems.append(f"divide_interval must be one of {DIVIDE_INTERVALS}, not {self.divide_interval!r}")
         if not 0 <= self.functions <= ALL_FUNCTIONS:

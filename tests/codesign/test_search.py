@@ -61,6 +61,33 @@ def test_no_link_is_wider_than_a_bus(found: Exploration) -> None:
     assert fast.bundle.config.link_bytes == WIDEST_LINK > found.best.bundle.config.link_bytes
 
 
+def test_a_link_that_is_no_power_of_two_is_used_to_the_last_byte() -> None:
+    """The bound is the memory's rate, and the link may be wider than that and wait."""
+    found = explored(array(200), replace(DEVICE, page_bandwidth=2_800_000_000), threads=1, clusters=4)
+    config = found.best.bundle.config
+    assert found.bound == pytest.approx(8192 * DEVICE.clock_hz / 2.8e9)
+    assert config.link_bytes == 32 > 2.8e9 / DEVICE.clock_hz
+    assert found.best.cycles.link_use > 0.99
+    assert 0 <= found.gap < 0.02
+
+
+def test_a_link_that_waits_is_no_wider_than_it_must_be() -> None:
+    slow = explored(array(200), replace(DEVICE, page_bandwidth=2_800_000_000), threads=1, clusters=1).best
+    assert slow.cycles.bottleneck == "engine"
+    assert slow.bundle.config.link_bytes == 16
+
+
+def test_a_lower_clock_is_not_faster() -> None:
+    """Where the memory sets the pace, it is the same seconds at any clock."""
+    device = replace(DEVICE, page_bandwidth=1_600_000_000)
+    fast, slow = (
+        explored(array(200), replace(device, clock_hz=clock), threads=1, clusters=4).best.cycles.seconds(10_000)
+        for clock in (150_000_000, 125_000_000)
+    )
+    assert slow == pytest.approx(fast, rel=0.01)
+    assert fast == pytest.approx(10_000 * 8192 / 1.6e9, rel=0.01)
+
+
 def test_there_is_hardware_for_the_rules_functions_and_no_others(found: Exploration) -> None:
     used = functions_mask(instruction.op for instruction in found.best.bundle.program)
     assert {candidate.bundle.config.functions for candidate in found.candidates} == {used}

@@ -23,5 +23,6 @@ def random_config(rng: random.Random, *, units: int = 512) -> MachineConfig:
         queue_depth=rng.choice([2, 4, 16]),
         link_bytes=rng.choice([8, 16, 64]),
         link_latency=rng.choice([4, 10, 200]),
+        link_rate=rng.choice([0, 0, 5_900, 13_100, 90_000]),
         divide_interval=rng.choice([27, 9, 3, 1]),
     )
