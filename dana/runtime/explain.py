@@ -27,6 +27,10 @@ from hwgen.spec.engine import Opcode
 RESOURCES = {"luts": "LUTs", "flipflops": "flip-flops", "dsps": "DSPs", "block_rams": "block RAMs"}
 
 
+AREAS_OF = "xcvu9p"
+"""The device whose areas are shown of a machine that is made for none: the paper's."""
+
+
 def explain(request: ExplainRequest, designs: DesignStore) -> Json:
     """Explain.
 
@@ -35,8 +39,12 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
     RuleError, UsageError
         As for the training itself; or there is no such device; or no machine fits it and one was asked for.
     """
-    device = named_device(request.device, "device")
-    training, stream = plan_stream(request.training)
+    asked = request.training
+    device = named_device(asked.device or AREAS_OF, "dana.device")
+    if request.device is not None:
+        device = named_device(request.device, "device")
+        asked = replace(asked, device=device.name)
+    training, stream = plan_stream(asked)
     design = designs.get(training, write=False)  # a question leaves nothing behind
     found = _search(training, design, device, _per_page(request, training, stream)) if request.search else None
     bundle = design.bundle if found is None else found.best.bundle
@@ -62,6 +70,7 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
             "tuples": sample.rows,
             "pages_of_a_tuple": sample.pages,
         },
+        "made_for": training.device if found is None else device.name,
         "machine": {**bundle.config.to_json(), "lanes": bundle.config.lanes, "units": bundle.config.units},
         "program": {
             "engine": len(bundle.program),
@@ -175,7 +184,7 @@ def lines(explained: Json) -> list[str]:
         f"{_count(explained['epochs'], 'epoch')}",
         f"Machine: {_count(machine['threads'], 'thread')} × {_count(machine['clusters'], 'cluster')} × "
         f"{LANES_PER_CLUSTER} = {machine['units']} units, {_count(machine['striders'], 'Strider')}, "
-        f"{machine['clock_hz'] / 1e6:.0f} MHz",
+        f"{machine['clock_hz'] / 1e6:.0f} MHz, made for {explained['made_for'] or 'no device'}",
         f"  page store {machine['striders']} × {machine['page_size']} bytes, page link of {machine['link_bytes']} "
         f"bytes{_supply(machine)}",
         f"  words of a unit: {machine['scratch_depth']} of scratchpad, {machine['tuple_depth']} of tuple memory; "
@@ -197,8 +206,9 @@ def lines(explained: Json) -> list[str]:
             f"{epoch['bytes_per_second'] / 1e9:.1f} GB/s"
         )
     area = explained["area"]
+    other = "" if area["fits"] else f"; with dana.device = '{area['device']}' a machine is made that fits"
     made.append(f"Area on {area['device']}: {'fits' if area['fits'] else 'too big'}; of what a design may take")
-    made.append("  " + ", ".join(_part(area[name], written) for name, written in RESOURCES.items()))
+    made.append("  " + ", ".join(_part(area[name], written) for name, written in RESOURCES.items()) + other)
     if explained["search"] is not None:
         made += _search_lines(explained["search"])
     return made + _last_lines(explained["last_run"])
