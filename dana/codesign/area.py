@@ -271,8 +271,12 @@ def _sequencer_memory(config: MachineConfig) -> float:
 
 
 def _block_rams(depth: int, width: int) -> float:
-    """RAMB36 for a memory with one read and one write port; half of one is a RAMB18 or DP16KD, 512 words of 36 bits."""
-    return max(1, math.ceil(width * max(depth, 512) / 512 / 36)) / 2
+    """RAMB36 for a memory with one read and one write port; half of one is a RAMB18 or DP16KD, of one of `SHAPES`."""
+    return min(math.ceil(width / bits) * math.ceil(depth / words) for words, bits in SHAPES) / 2
+
+
+SHAPES = ((512, 36), (1024, 18), (2048, 9), (4096, 4), (8192, 2), (16384, 1))
+"""Words and bits of half a block RAM."""
 
 
 FAMILY_PARTS: dict[str, Callable[[MachineConfig], dict[str, Row]]] = {

@@ -1,8 +1,8 @@
 """A sensible machine for a rule on a table, where the user does not say which.
 
 In: a bound graph, the table's columns in use and what the user fixes. Out: a `MachineConfig`. It weighs the ways of
-dividing 64 units into threads and clusters by the cycles that they take, and rounds memories up to powers of two
-that hold the rule; it does not search, and knows no device.
+dividing 64 units into threads and clusters by the cycles that they take, and makes memories as deep as the
+rule wants, in whole block RAMs; it does not search, and knows no device.
 """
 
 from __future__ import annotations
@@ -13,7 +13,17 @@ from math import ceil, inf, prod
 from typing import Any
 
 from dana.compiler import Binding, compile_bundle, compile_engine
-from dana.compiler.fit import CLEARLY, MAX_GROUP, batch_rows, draft_for, group_for, in_rounds, least_group, power_of_two
+from dana.compiler.fit import (
+    CLEARLY,
+    MAX_GROUP,
+    batch_rows,
+    draft_for,
+    group_for,
+    in_rounds,
+    least_group,
+    power_of_two,
+    whole_blocks,
+)
 from dana.compiler.passes import ACCESS, RULE, Draft, Results, place, plan_of, run
 from dana.compiler.place.forms import Forms
 from dana.compiler.place.rows import place_inputs, row_shape
@@ -73,6 +83,7 @@ def default_bundle(
     max_tuples: int,
     design: Mapping[str, int] | None = None,
     widest_link: int | None = None,
+    at_most: Mapping[str, int] | None = None,
     notes: Mapping[str, Any] | None = None,
 ) -> Bundle:
     """`compile_bundle` for the machine of `default_config`.
@@ -81,8 +92,10 @@ def default_bundle(
     ----------
     widest_link
         Bytes of the link where `design` does not say, or as many as the machine stores in a cycle; None: some.
+    at_most
+        Depths of memories that the machine must do with; they are none that `design` names.
     """
-    config, draft, rule = _default(binding, schema, max_tuples, design, widest_link)
+    config, draft, rule = _default(binding, schema, max_tuples, design, widest_link, at_most)
     return compile_bundle(binding, schema, config, max_tuples=max_tuples, notes=notes, known=draft, rule=rule)
 
 
@@ -121,18 +134,20 @@ def _default(
     max_tuples: int,
     design: Mapping[str, int] | None,
     widest_link: int | None = None,
+    at_most: Mapping[str, int] | None = None,
 ) -> tuple[MachineConfig, Draft, Results]:
     """The machine, the rule compiled for its target, and what the passes of `RULE` made."""
     given = dict(design or {})
+    bounded = {**given, **(at_most or {})}
     graph = binding.graph
-    _check(given)
+    _check(bounded)
     _check_size(graph)
     rule = run(RULE, {"graph": graph})
     plan: Plan = rule["plan"]
     try:
-        draft = _divide(plan, max_tuples, given)
+        draft = _divide(plan, max_tuples, bounded)
     except DoesNotFit as error:
-        fitting = _most_of_a_round(plan, max_tuples, given)
+        fitting = _most_of_a_round(plan, max_tuples, bounded)
         if not fitting:
             raise
         raise DoesNotFit(
@@ -148,13 +163,14 @@ def _default(
         "threads": target.threads,
         "clusters": target.lanes // LANES_PER_CLUSTER,
         "divide_interval": target.divide_interval,
-        "scratch_depth": max(defaults.scratch_depth, power_of_two(draft.memory.rows)),
-        "tuple_depth": max(defaults.tuple_depth, power_of_two(2 * target.group * draft.inputs.rows)),
+        "scratch_depth": max(defaults.scratch_depth, whole_blocks(draft.memory.rows)),
+        "tuple_depth": max(defaults.tuple_depth, whole_blocks(2 * target.group * draft.inputs.rows)),
         "program_depth": max(defaults.program_depth, power_of_two(draft.instructions)),
     }
     if plan.indexed:
         chosen["index_depth"] = max(2, target.group)
     chosen |= _access(draft, schema, binding.uses, given)
+    chosen |= {name: min(chosen[name], most) for name, most in (at_most or {}).items()}
     return _config({**chosen, **given}), draft, rule
 
 

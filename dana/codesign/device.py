@@ -14,7 +14,7 @@ from typing import Any
 
 from dana.codesign.area import area_of
 from dana.codesign.default import default_bundle
-from dana.codesign.search import SMALLEST_MEMORY, at_rate, explore, widest_link
+from dana.codesign.search import SMALLEST_MEMORY, at_rate, explore, halved, widest_link
 from dana.compiler.binding.columns import Binding
 from dana.errors import UsageError
 from dana.storage.schema import TableSchema
@@ -65,14 +65,15 @@ def bundle_for(
     while threads > 1 and not design.keys() & {"threads", "clusters", *DEPTHS}:
         threads //= 2
         smaller = {**asked, "threads": threads, "clusters": units // threads // LANES_PER_CLUSTER}
+        at_most: dict[str, int] = {}
         with contextlib.suppress(UsageError):  # that holds the rule no longer
             while True:
-                other = made(design=smaller)
+                other = made(design=smaller, at_most=at_most)
                 if holds(device, other.config):
                     return other
                 name = max(DEPTHS, key=lambda one: getattr(other.config, one))
                 if getattr(other.config, name) <= SMALLEST_MEMORY:
                     break
-                smaller[name] = getattr(other.config, name) // 2
+                at_most[name] = halved(getattr(other.config, name))
     found = explore(binding, schema, device, max_tuples=max_tuples, page_size=page_size, design=design)
     return made(design={**asked, **found.overrides})

@@ -22,7 +22,7 @@ from dana.codesign.cycles import Cycles, measure_cycles
 from dana.codesign.default import default_bundle, on_pages
 from dana.codesign.sample import Sample, sample_pages
 from dana.compiler.binding.columns import Binding
-from dana.compiler.fit import power_of_two
+from dana.compiler.fit import BLOCK_ROWS, power_of_two
 from dana.compiler.passes import plan_of
 from dana.compiler.target import DoesNotFit
 from dana.errors import UsageError
@@ -223,11 +223,20 @@ def _links(device: Device) -> tuple[int, ...]:
     return (widest,) if widest <= max(NARROWEST_LINK, device.link_bytes) else (widest // 2, widest)
 
 
-def _fastest(job: _Job, overrides: Mapping[str, int]) -> Candidate:
+def halved(depth: int) -> int:
+    """Half of a memory, in whole block RAMs."""
+    return max(SMALLEST_MEMORY, depth // 2 // BLOCK_ROWS * BLOCK_ROWS)
+
+
+def _fastest(job: _Job, overrides: Mapping[str, int], at_most: Mapping[str, int] | None = None) -> Candidate:
     """The narrowest link and the least Striders that are as fast as the widest and the most, for one division."""
     choices = _choices(overrides, "striders", STRIDERS)
     most = default_bundle(
-        job.binding, job.schema, max_tuples=job.max_tuples, design={**overrides, "striders": choices[-1]}
+        job.binding,
+        job.schema,
+        max_tuples=job.max_tuples,
+        design={**overrides, "striders": choices[-1]},
+        at_most=at_most,
     )
     # hardware for the rule's operations and no others, unless the user wants it for other rules, too
     own = {
@@ -268,6 +277,7 @@ def _shrunk_to_fit(
         least = replace(candidate, area=area_of(config, job.device.family)).uses
         if max(use for name, use in least.items() if name != "block_rams") > 1:
             return candidate
+    at_most: dict[str, int] = {}
     for interval in reversed(DIVIDE_INTERVALS):
         if candidate.uses["luts"] <= 1 or "divide_interval" in given:
             break
@@ -278,16 +288,16 @@ def _shrunk_to_fit(
         while (
             name not in given and _lacks_memory(candidate) and getattr(candidate.bundle.config, name) > SMALLEST_MEMORY
         ):
-            smaller = {**overrides, name: getattr(candidate.bundle.config, name) // 2}
+            smaller = {**at_most, name: halved(getattr(candidate.bundle.config, name))}
             try:
-                candidate = _fastest(job, smaller)
+                candidate = _fastest(job, overrides, smaller)
             except DoesNotFit:
                 break
-            overrides = smaller
+            at_most = smaller
     # after the memories: in smaller ones, rounds are shorter, and threads share more of a batch's work
     if candidate.uses["luts"] > 1 and candidate.bundle.config.crossed and "crossed" not in given:
         with contextlib.suppress(DoesNotFit):
-            candidate = _fastest(job, {**overrides, "crossed": 0})
+            candidate = _fastest(job, {**overrides, "crossed": 0}, at_most)
     while "striders" not in given and not candidate.fits and candidate.bundle.config.striders > 1:
         bundle = candidate.bundle
         fewer = max(count for count in STRIDERS if count < bundle.config.striders)
@@ -362,11 +372,11 @@ def _device_that_fits(found: list[Candidate]) -> str:
 
 
 def _memory_that_fits(candidate: Candidate) -> str:
-    """The largest memories with which the machine would fit; halved in turns, the larger one first."""
+    """The largest memories with which the machine would fit; a block RAM less in turns, of the larger one."""
     config, family = candidate.bundle.config, candidate.device.family
     scratch, tuples = config.scratch_depth, config.tuple_depth
     while max(scratch, tuples) > SMALLEST_MEMORY:
-        scratch, tuples = (scratch // 2, tuples) if scratch > tuples else (scratch, tuples // 2)
+        scratch, tuples = (scratch - BLOCK_ROWS, tuples) if scratch > tuples else (scratch, tuples - BLOCK_ROWS)
         smaller = replace(config, scratch_depth=scratch, tuple_depth=tuples)
         if replace(candidate, area=area_of(smaller, family)).uses["block_rams"] <= 1:
             less = ["fewer features or smaller models"] if scratch < config.scratch_depth else []

@@ -44,6 +44,9 @@ Strider has cleared its registers, one in a cycle, before the next one is there.
 RATE_CYCLES = 1000
 """Cycles in which `MachineConfig.link_rate` counts."""
 
+MAX_DEPTH = 65536
+"""Words of a memory of a unit at the most."""
+
 MAX_LINK_RATE = RATE_CYCLES * WIDEST_LINK
 
 
@@ -70,9 +73,9 @@ class MachineConfig:
     page_size
         Bytes of a page, PostgreSQL's BLCKSZ.
     scratch_depth
-        binary32 words of scratchpad per unit. Power of two.
+        binary32 words of scratchpad per unit. A multiple of 16.
     tuple_depth
-        binary32 words of tuple memory per unit, both halves together. Power of two.
+        binary32 words of tuple memory per unit, both halves together. A multiple of 16.
     program_depth
         Instructions the engine holds. Power of two.
     strider_depth
@@ -200,8 +203,6 @@ class MachineConfig:
         powers = {
             "threads": (1, 64),
             "clusters": (1, 16),
-            "scratch_depth": (16, 65536),
-            "tuple_depth": (16, 65536),
             "program_depth": (16, 65536),
             "strider_depth": (16, 65536),
             "descriptor_depth": (2, 4096),
@@ -212,6 +213,10 @@ class MachineConfig:
             value = getattr(self, name)
             if not (_is_power_of_two(value) and low <= value <= high):
                 problems.append(f"{name} must be a power of two from {low} to {high}, not {value!r}")
+        for name in ("scratch_depth", "tuple_depth"):
+            value = getattr(self, name)
+            if not (16 <= value <= MAX_DEPTH and value % 16 == 0):
+                problems.append(f"{name} must be a multiple of 16 from 16 to {MAX_DEPTH}, not {value!r}")
         if self.index_depth and not (_is_power_of_two(self.index_depth) and 2 <= self.index_depth <= 4096):
             problems.append(f"index_depth must be 0 or a power of two from 2 to 4096, not {self.index_depth!r}")
         if self.link_bytes > WIDEST_LINK:

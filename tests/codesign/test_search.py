@@ -117,6 +117,18 @@ def test_memories_shrink_until_they_fit() -> None:
     assert min(depths) < max(depths)
 
 
+def test_a_memory_is_as_deep_as_the_rule_wants() -> None:
+    """In whole block RAMs, which need not be a power of two."""
+    deep = explored(array(1900), threads=1, clusters=1).best
+    depth = deep.bundle.config.scratch_depth
+    assert depth % 512 == 0
+    assert depth & (depth - 1)
+    words = max(symbol.row + symbol.rows(deep.bundle.config.lanes) for symbol in deep.bundle.symbols)
+    assert words <= depth
+    exact = replace(DEVICE, block_rams=deep.area.block_rams, usable=1.0)
+    assert explored(array(1900), exact, threads=1, clusters=1).best.fits
+
+
 def test_a_device_that_is_too_small_says_by_how_much() -> None:
     small = Device(
         name="small", family="xcup", part="none", luts=6_000, flipflops=5_000, dsps=500, block_rams=300,
@@ -136,8 +148,8 @@ def test_what_does_not_fit_says_what_would() -> None:
     device = load_device("lfe5um5g-85")
     with pytest.raises(UsageError, match=r"Without threads=64, a machine of \d+ units fits lfe5um5g-85\."):
         explored(columns(54), device, threads=64)
-    scarce = replace(device, block_rams=150)
+    scarce = replace(device, block_rams=140)
     with pytest.raises(
-        UsageError, match=r"block rams of 127 .*\n.*Its block RAMs would do for 2,048 words of .* 512 .*: fewer"
+        UsageError, match=r"block rams of 119 .*\n.*Its block RAMs would do for 2,048 words of .* 512 .*: fewer"
     ):
         explored(array(1900), scarce, threads=1, clusters=1)

@@ -39,7 +39,14 @@ DEPTHS = {
 }
 MACHINES = {
     "smallest": MachineConfig(striders=1, queue_depth=2, link_bytes=8, link_latency=4, **DEPTHS),
-    "two clusters": MachineConfig(clusters=2, striders=2, link_bytes=32, index_depth=16, divide_interval=9, **DEPTHS),
+    "two clusters": MachineConfig(
+        clusters=2,
+        striders=2,
+        link_bytes=32,
+        index_depth=16,
+        divide_interval=9,
+        **{**DEPTHS, "scratch_depth": 3984, "tuple_depth": 336},
+    ),
     "threads": MachineConfig(
         threads=4, striders=3, queue_depth=4, link_bytes=64, link_latency=7, link_rate=40_900, index_depth=2, **DEPTHS
     ),
