@@ -14,7 +14,7 @@ from typing import Any
 
 from dana.codesign.area import area_of
 from dana.codesign.default import default_bundle
-from dana.codesign.search import SMALLEST_MEMORY, at_rate, explore, halved, widest_link
+from dana.codesign.search import SMALLEST_MEMORY, at_rate, explore, halved, uses, widest_link, with_ultra
 from dana.compiler.binding.columns import Binding
 from dana.errors import UsageError
 from dana.storage.schema import TableSchema
@@ -22,15 +22,13 @@ from hwgen.devices import Device
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 
-RESOURCES = ("luts", "flipflops", "dsps", "block_rams")
 DEPTHS = ("tuple_depth", "scratch_depth")
 """Memories that a machine may have less of: rounds are shorter then."""
 
 
 def holds(device: Device, config: MachineConfig) -> bool:
     """Whether a design of the machine may be put on the device, by estimate."""
-    area = area_of(config, device.family)
-    return all(getattr(area, name) <= getattr(device, name) * device.usable for name in RESOURCES)
+    return max(uses(area_of(config, device.family), device).values()) <= 1
 
 
 def bundle_for(
@@ -57,7 +55,7 @@ def bundle_for(
     """
     made = partial(default_bundle, binding, schema, max_tuples=max_tuples, widest_link=widest_link(device), notes=notes)
     asked = at_rate(device, design)
-    bundle = made(design=asked)
+    bundle = with_ultra(made(design=asked), device, design)
     if holds(device, bundle.config):
         return bundle
     units, threads = bundle.config.units, bundle.config.threads
@@ -68,7 +66,7 @@ def bundle_for(
         at_most: dict[str, int] = {}
         with contextlib.suppress(UsageError):  # that holds the rule no longer
             while True:
-                other = made(design=smaller, at_most=at_most)
+                other = with_ultra(made(design=smaller, at_most=at_most), device, design)
                 if holds(device, other.config):
                     return other
                 name = max(DEPTHS, key=lambda one: getattr(other.config, one))

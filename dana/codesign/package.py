@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dana.codesign.search import Candidate, explore
+from dana.codesign.search import RESOURCES, Candidate, explore
 from dana.compiler import Binding
 from dana.errors import InternalError, SetupError
 from dana.simulator import Simulator
@@ -194,7 +194,9 @@ def _notes(found: Candidate) -> str:
         "| resource | estimate | of the device |",
         "|---|--:|--:|",
     ]
-    for name in ("luts", "flipflops", "dsps", "block_rams"):
+    for name in RESOURCES:
         value = getattr(found.area, name)
+        if not getattr(device, name):
+            continue
         lines.append(f"| {name.replace('_', ' ')} | {value:,} | {value / getattr(device, name):.0%} |")
     return "\n".join(lines)

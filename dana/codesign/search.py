@@ -15,7 +15,7 @@ import contextlib
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, inf
 
 from dana.codesign.area import Area, area_of
 from dana.codesign.cycles import Cycles, measure_cycles
@@ -29,7 +29,7 @@ from dana.errors import UsageError
 from dana.storage.schema import TableSchema
 from hwgen.devices import Device, device_names, load_device
 from hwgen.spec.bundle import Bundle
-from hwgen.spec.config import LANES_PER_CLUSTER, RATE_CYCLES, WIDEST_LINK, functions_mask
+from hwgen.spec.config import LANES_PER_CLUSTER, RATE_CYCLES, WIDEST_LINK, Ultra, functions_mask
 from hwgen.spec.timing import DIVIDE_INTERVALS
 
 THREADS = (1, 2, 4, 8, 16, 32, 64)
@@ -41,6 +41,7 @@ OVERRIDES = (
     "queue_depth",
     "tuple_depth",
     "scratch_depth",
+    "ultra",
     "link_bytes",
     "link_rate",
     "clock_hz",
@@ -50,6 +51,10 @@ OVERRIDES = (
 )
 OF_AREA = tuple(name for name in OVERRIDES if name not in ("link_bytes", "link_rate", "clock_hz"))
 """Overrides without which a machine may be smaller."""
+
+MEMORIES = ("block_rams", "ultra_rams")
+RESOURCES = ("luts", "flipflops", "dsps", *MEMORIES)
+"""Of `Area` and `Device`."""
 
 STRIDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 AS_FAST = 1.01
@@ -100,11 +105,7 @@ class Candidate:
     @property
     def uses(self) -> dict[str, float]:
         """Fraction of each resource that a design may take, by the name of `Area`'s fields."""
-        device, area = self.device, self.area
-        return {
-            name: getattr(area, name) / (getattr(device, name) * device.usable)
-            for name in ("luts", "flipflops", "dsps", "block_rams")
-        }
+        return uses(self.area, self.device)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +224,33 @@ def _links(device: Device) -> tuple[int, ...]:
     return (widest,) if widest <= max(NARROWEST_LINK, device.link_bytes) else (widest // 2, widest)
 
 
+def uses(area: Area, device: Device) -> dict[str, float]:
+    """Fraction that an area takes of what a design may take of the device, by resource; of none, 0 or endless."""
+    usable = {name: getattr(device, name) * device.usable for name in RESOURCES}
+    return {
+        name: getattr(area, name) / most if most else inf if getattr(area, name) else 0.0
+        for name, most in usable.items()
+    }
+
+
+def with_ultra(bundle: Bundle, device: Device, given: Mapping[str, int]) -> Bundle:
+    """The machine with the fewest memories of UltraRAM with which it fits the device, or lacks the least of it.
+
+    Parameters
+    ----------
+    given
+        Fields of the machine that are as the user says.
+    """
+    if "ultra" in given or not device.ultra_rams:
+        return bundle
+
+    def lacks(kinds: int) -> float:
+        return max(1.0, *uses(area_of(replace(bundle.config, ultra=kinds), device.family), device).values())
+
+    best = min(range(sum(Ultra) + 1), key=lambda kinds: (lacks(kinds), kinds.bit_count()))
+    return replace(bundle, config=replace(bundle.config, ultra=best))
+
+
 def halved(depth: int) -> int:
     """Half of a memory, in whole block RAMs."""
     return max(SMALLEST_MEMORY, depth // 2 // BLOCK_ROWS * BLOCK_ROWS)
@@ -253,7 +281,7 @@ def _fastest(job: _Job, overrides: Mapping[str, int], at_most: Mapping[str, int]
     bundles = [replace(narrow, config=replace(narrow.config, striders=count)) for count in choices]
     # cycles never grow with Striders
     least = bisect_left(range(len(choices) - 1), True, key=lambda k: job.measure(bundles[k]).page <= goal)
-    return _candidate(job, bundles[least])
+    return _candidate(job, with_ultra(bundles[least], job.device, overrides))
 
 
 def _candidate(job: _Job, bundle: Bundle) -> Candidate:
@@ -275,7 +303,7 @@ def _shrunk_to_fit(
         fields = {"striders": 1, "divide_interval": DIVIDE_INTERVALS[0], "crossed": given.get("crossed", 0)}
         config = replace(candidate.bundle.config, **fields)
         least = replace(candidate, area=area_of(config, job.device.family)).uses
-        if max(use for name, use in least.items() if name != "block_rams") > 1:
+        if max(use for name, use in least.items() if name not in MEMORIES) > 1:
             return candidate
     at_most: dict[str, int] = {}
     for interval in reversed(DIVIDE_INTERVALS):
@@ -301,12 +329,13 @@ def _shrunk_to_fit(
     while "striders" not in given and not candidate.fits and candidate.bundle.config.striders > 1:
         bundle = candidate.bundle
         fewer = max(count for count in STRIDERS if count < bundle.config.striders)
-        candidate = _candidate(job, replace(bundle, config=replace(bundle.config, striders=fewer)))
+        less = replace(bundle, config=replace(bundle.config, striders=fewer))
+        candidate = _candidate(job, with_ultra(less, job.device, given))
     return candidate
 
 
 def _lacks_memory(candidate: Candidate) -> bool:
-    return candidate.uses["block_rams"] > 1
+    return any(candidate.uses[name] > 1 for name in MEMORIES)
 
 
 def _bound(found: list[Candidate], device: Device, given: Mapping[str, int]) -> float:
@@ -314,7 +343,7 @@ def _bound(found: list[Candidate], device: Device, given: Mapping[str, int]) -> 
 
     The units are as many as any division has whose logic the device holds, whatever memory it would need.
     """
-    logic = [c for c in found if max(use for name, use in c.uses.items() if name != "block_rams") <= 1]
+    logic = [c for c in found if max(use for name, use in c.uses.items() if name not in MEMORIES) <= 1]
     work = min(candidate.cycles.rows * candidate.bundle.config.units for candidate in found)
     config = found[0].bundle.config
     # the user's rate, where there is one; else the device's, to the last byte
@@ -349,7 +378,7 @@ def _nothing_fits(job: _Job, found: list[Candidate], given: Mapping[str, int], r
             hints.append(f"Without {dropped}, a machine of {other.bundle.config.units} units fits {device.name}.")
         except UsageError:
             hints.append(f"Without {dropped}, nothing fits either.")
-    if smallest.uses["block_rams"] > 1:
+    if _lacks_memory(smallest):
         hints.append(_memory_that_fits(smallest))
     return UsageError(
         f"no machine for this rule fits {device.name}: the smallest, {config.units} units and {striders}, takes "
@@ -378,7 +407,7 @@ def _memory_that_fits(candidate: Candidate) -> str:
     while max(scratch, tuples) > SMALLEST_MEMORY:
         scratch, tuples = (scratch - BLOCK_ROWS, tuples) if scratch > tuples else (scratch, tuples - BLOCK_ROWS)
         smaller = replace(config, scratch_depth=scratch, tuple_depth=tuples)
-        if replace(candidate, area=area_of(smaller, family)).uses["block_rams"] <= 1:
+        if not _lacks_memory(replace(candidate, area=area_of(smaller, family))):
             less = ["fewer features or smaller models"] if scratch < config.scratch_depth else []
             less += ["a smaller batch"] if tuples < config.tuple_depth else []
             return (

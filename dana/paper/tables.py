@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 
+from dana.codesign.search import RESOURCES
 from dana.paper.cells import Cell, Mark, Table, by_name, computed, measured, missing, quoted, words, written
 from dana.paper.evidence import CHOSEN, DataSet, Evidence, Figure, Statement
 from dana.paper.measured import Measured
@@ -168,6 +169,7 @@ def _device(found: Findings) -> Table:
             ("flip-flops", device.flipflops),
             ("DSPs", device.dsps),
             ("block RAMs", device.block_rams),
+            ("UltraRAMs", device.ultra_rams),
         )
     }
     rows["clock"] = [quoted(Figure(device.clock_hz / 1e6, CHOSEN), "MHz"), missing()]
@@ -194,13 +196,13 @@ def _machines(found: Findings) -> Table:
     for dataset in found.evidence.datasets:
         best = found.best(dataset)
         if isinstance(best, str):
-            rows[dataset.name] = [missing(best), *[missing()] * 10]
+            rows[dataset.name] = [missing(best), *[missing()] * 11]
             continue
         units = best.threads * best.clusters * LANES_PER_CLUSTER
         rows[dataset.name] = [
             words(Mark.COMPUTED, f"{best.threads}×{best.clusters}×{LANES_PER_CLUSTER} = {units}"),
             computed(best.striders),
-            *(computed(best.uses[name], "%") for name in ("luts", "flipflops", "dsps", "block_rams")),
+            *(computed(best.uses[name], "%") for name in RESOURCES),
             computed(best.per_tuple),
             words(Mark.COMPUTED, best.waits_for),
             computed(best.link_use, "%"),
@@ -211,7 +213,7 @@ def _machines(found: Findings) -> Table:
         name="machines",
         title="The best machine for each data set",
         about="Of those that the search tries, the fastest that fits, and of those as fast the smallest. Units are "
-        "threads × clusters × 8; LUT to RAM, of what a design may take, by estimate.",
+        "threads × clusters × 8; LUT to URAM, of what a design may take, by estimate.",
         first="data set",
         heads=(
             "units",
@@ -220,6 +222,7 @@ def _machines(found: Findings) -> Table:
             "FF",
             "DSP",
             "RAM",
+            "URAM",
             "cycles of a tuple",
             "waits for",
             "link",

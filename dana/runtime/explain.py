@@ -24,7 +24,13 @@ from hwgen.spec.bundle import WHOLE_EPOCH
 from hwgen.spec.config import FUNCTIONS, LANES_PER_CLUSTER, RATE_CYCLES, MachineConfig
 from hwgen.spec.engine import Opcode
 
-RESOURCES = {"luts": "LUTs", "flipflops": "flip-flops", "dsps": "DSPs", "block_rams": "block RAMs"}
+RESOURCES = {
+    "luts": "LUTs",
+    "flipflops": "flip-flops",
+    "dsps": "DSPs",
+    "block_rams": "block RAMs",
+    "ultra_rams": "UltraRAMs",
+}
 
 
 AREAS_OF = "xcvu9p"
@@ -142,7 +148,9 @@ def _epoch(cycles: Cycles, pages: int) -> Json:
 def _area(config: MachineConfig, device: Device) -> Json:
     area = area_of(config, device.family)
     parts = {
-        name: {"used": getattr(area, name), "usable": int(getattr(device, name) * device.usable)} for name in RESOURCES
+        name: {"used": getattr(area, name), "usable": int(getattr(device, name) * device.usable)}
+        for name in RESOURCES
+        if getattr(device, name) or getattr(area, name)
     }
     return {"device": device.name, "fits": all(part["used"] <= part["usable"] for part in parts.values()), **parts}
 
@@ -208,7 +216,9 @@ def lines(explained: Json) -> list[str]:
     area = explained["area"]
     other = "" if area["fits"] else f"; with dana.device = '{area['device']}' a machine is made that fits"
     made.append(f"Area on {area['device']}: {'fits' if area['fits'] else 'too big'}; of what a design may take")
-    made.append("  " + ", ".join(_part(area[name], written) for name, written in RESOURCES.items()) + other)
+    made.append(
+        "  " + ", ".join(_part(area[name], written) for name, written in RESOURCES.items() if name in area) + other
+    )
     if explained["search"] is not None:
         made += _search_lines(explained["search"])
     return made + _last_lines(explained["last_run"])

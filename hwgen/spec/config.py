@@ -10,6 +10,7 @@ import dataclasses
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import IntFlag
 from typing import Any
 
 from hwgen.spec.cycles import READER_LATENCY, element_interval
@@ -48,6 +49,17 @@ MAX_DEPTH = 65536
 """Words of a memory of a unit at the most."""
 
 MAX_LINK_RATE = RATE_CYCLES * WIDEST_LINK
+
+
+class Ultra(IntFlag):
+    """Memories that may be UltraRAM, of which a word has 72 bits and a block 4,096 words, instead of block RAM."""
+
+    PAGES = 1
+    """The unpacker's copy of the pages."""
+    SCRATCH = 2
+    """Scratchpads."""
+    TUPLES = 4
+    """Tuple memories."""
 
 
 class ConfigError(ValueError):
@@ -97,6 +109,8 @@ class MachineConfig:
         is wide. 0: as many as the link takes.
     clock_hz
         The clock at which modelled times are stated.
+    ultra
+        Memories that are UltraRAM, a sum of `Ultra`: for devices that have some. It changes no cycle.
     divide_interval
         Cycles between two quotients or roots of a cluster: 27, 9, 3 or 1. A unit of 27 is the smallest, one of 1 has
         27 times its state.
@@ -123,6 +137,7 @@ class MachineConfig:
     link_latency: int = 64
     link_rate: int = 0
     clock_hz: int = 150_000_000
+    ultra: int = 0
     divide_interval: int = DIVIDE_INTERVALS[0]
     functions: int = ALL_FUNCTIONS
     crossed: int = 1
@@ -241,6 +256,8 @@ class MachineConfig:
             problems.append(f"link_rate must be from 0 to {MAX_LINK_RATE}, not {self.link_rate!r}")
         if self.divide_interval not in DIVIDE_INTERVALS:
             problems.append(f"divide_interval must be one of {DIVIDE_INTERVALS}, not {self.divide_interval!r}")
+        if not 0 <= self.ultra <= sum(Ultra):
+            problems.append(f"ultra must be from 0 to {sum(Ultra)}, not {self.ultra!r}")
         if not 0 <= self.functions <= ALL_FUNCTIONS:
             problems.append(f"functions must be from 0 to {ALL_FUNCTIONS}, not {self.functions!r}")
         if self.crossed not in (0, 1):

@@ -16,7 +16,7 @@ from hwgen.devices import Device, load_device
 from hwgen.spec.config import ALL_FUNCTIONS, WIDEST_LINK, functions_mask
 from tests.codesign.test_cycles import PAGES, RULE, array, columns, counted
 
-DEVICE = load_device("xczu7ev")
+DEVICE = replace(load_device("xczu7ev"), ultra_rams=0)
 
 
 def explored(schema: TableSchema, device: Device = DEVICE, **design: int) -> Exploration:
@@ -127,6 +127,22 @@ def test_a_memory_is_as_deep_as_the_rule_wants() -> None:
     assert words <= depth
     exact = replace(DEVICE, block_rams=deep.area.block_rams, usable=1.0)
     assert explored(array(1900), exact, threads=1, clusters=1).best.fits
+
+
+def test_memories_are_ultraram_where_block_ram_is_what_lacks() -> None:
+    """Of a device that has some; no cycle changes, and a device without is never asked for one."""
+    plain = explored(array(1900), threads=2, clusters=2).best
+    needs = plain.area.block_rams
+    assert plain.bundle.config.ultra == plain.area.ultra_rams == 0
+    scarce = replace(DEVICE, block_rams=needs // 2, usable=1.0)
+    with pytest.raises(UsageError, match="no machine for this rule fits"):
+        explored(array(1900), scarce, threads=2, clusters=2, **dict.fromkeys(("scratch_depth", "tuple_depth"), 4096))
+    mixed = explored(array(1900), replace(scarce, ultra_rams=1000), threads=2, clusters=2).best
+    assert mixed.fits
+    assert mixed.bundle.config.ultra
+    assert mixed.area.block_rams <= needs // 2
+    assert mixed.area.ultra_rams > 0
+    assert mixed.cycles.page == pytest.approx(plain.cycles.page, rel=0.01)
 
 
 def test_a_device_that_is_too_small_says_by_how_much() -> None:
