@@ -110,7 +110,7 @@ def _cells(candidate: Candidate, resources: Iterable[str]) -> list[str]:
         str(config.striders),
         f"{cycles.per_tuple:.2f}",
         cycles.bottleneck,
-        f"{100 * cycles.link_use:.0f}",
+        f"{100 * candidate.link_use:.0f}",
         f"{100 * cycles.unit_use:.0f}",
         *(f"{100 * uses[name]:.0f}" for name in resources),
     ]

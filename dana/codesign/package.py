@@ -186,9 +186,9 @@ def _notes(found: Candidate) -> str:
         "## What to expect",
         "",
         f"With {cycles.density}, a page takes {cycles.page:,.0f} cycles ({cycles.per_tuple:.2f} for a tuple), and "
-        f"waits for: {cycles.bottleneck}. The page link carries data in {cycles.link_use:.0%} of the time, the units "
-        f"compute in {cycles.unit_use:.0%} of it. Counted by the simulator, which is exact in cycles for a link of the "
-        "latency, width and rate below.",
+        f"waits for: {cycles.bottleneck}. The machine takes {found.link_use:.0%} of what the device's memory sends; "
+        f"the units compute in {cycles.unit_use:.0%} of the time. Counted by the simulator, "
+        "which is exact in cycles for a link of the latency, width and rate below.",
         *([] if supply is None else ["", f"{supply[0].upper()}{supply[1:]}."]),
         "",
         "| resource | estimate | of the device |",

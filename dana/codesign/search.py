@@ -93,6 +93,12 @@ class Candidate:
     device: Device
 
     @property
+    def link_use(self) -> float:
+        """Fraction of the bytes that come, of those that the device's memory sends, however wide the link is."""
+        config = self.bundle.config
+        return config.page_size * config.clock_hz / self.cycles.page / self.device.page_bandwidth
+
+    @property
     def fits(self) -> bool:
         """Whether the device holds it."""
         return self.use <= 1

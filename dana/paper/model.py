@@ -198,7 +198,7 @@ def _machine(candidate: Candidate, pages: int) -> Machine:
         uses=candidate.uses,
         per_tuple=cycles.per_tuple,
         waits_for=cycles.bottleneck,
-        link_use=cycles.link_use,
+        link_use=candidate.link_use,
         unit_use=cycles.unit_use,
         seconds=cycles.seconds(pages),
         engine=pages * cycles.engine / config.clock_hz,

@@ -67,13 +67,14 @@ def test_a_link_that_is_no_power_of_two_is_used_to_the_last_byte() -> None:
     config = found.best.bundle.config
     assert found.bound == pytest.approx(8192 * DEVICE.clock_hz / 2.8e9)
     assert config.link_bytes == 32 > 2.8e9 / DEVICE.clock_hz
-    assert found.best.cycles.link_use > 0.99
+    assert found.best.link_use > 0.99
     assert 0 <= found.gap < 0.02
 
 
 def test_a_link_that_waits_is_no_wider_than_it_must_be() -> None:
     slow = explored(array(200), replace(DEVICE, page_bandwidth=2_800_000_000), threads=1, clusters=1).best
     assert slow.cycles.bottleneck == "engine"
+    assert slow.link_use == pytest.approx(8192 * DEVICE.clock_hz / slow.cycles.page / 2.8e9)
     assert slow.bundle.config.link_bytes == 16
 
 
