@@ -240,7 +240,10 @@ def _too_small(draft: Draft, config: MachineConfig) -> DoesNotFit:
 
 
 def whole_blocks(rows: int) -> int:
-    """The least depth of a unit's memory that holds so many rows and leaves no part of a block RAM unused."""
+    """The least depth of a unit's memory that holds so many rows and leaves no part of a block RAM unused; of less than
+    one, a power of two."""
+    if rows < BLOCK_ROWS:
+        return max(16, power_of_two(rows))
     return -(-rows // BLOCK_ROWS) * BLOCK_ROWS
 
 
