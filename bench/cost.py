@@ -55,7 +55,7 @@ def _counted(name: str) -> Figure:
     bundle, graph, schema = bundle_of(name)
     cost = count_cost(plan_of(graph), bundle)
     config = bundle.config
-    link = config.page_beats / sample_pages(schema, page_size=config.page_size).rows
+    link = config.page_cycles / sample_pages(schema, page_size=config.page_size).rows
     least = {"units": cost.bound, "chain": cost.chain, "link": link}
     bounds = ", ".join(f"{bound} {cycles:.2f}" for bound, cycles in least.items())
     machine = f"{config.threads}×{config.clusters}×8 units, a quotient every {config.divide_interval}"

@@ -54,6 +54,7 @@ SIMULATOR = (
             "c->requested + sim->machine.link_latency",
             "two pages on the link",
         ),
+        ("clock.c", "sim->machine.page_cycles - 1", "sim->machine.page_size / 64 - 1", "a memory that keeps no rate"),
         ("unpack.c", "(e->open)", "(0)", "an epoch ends in a tuple"),
     ),
     *faults(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,31 +85,34 @@ def _print_machines(console: Console, found: Exploration) -> None:
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    headings = ("units", "Striders", "cycles", "waits for", "link%", "busy%", "LUT%", "DSP%", "RAM%", "")
-    for heading in headings:
+    resources = {"luts": "LUT%", "dsps": "DSP%", "block_rams": "RAM%"}
+    if any(candidate.area.ultra_rams for candidate in found.candidates):
+        resources["ultra_rams"] = "URAM%"
+    for heading in ("units", "Striders", "cycles", "waits for", "link%", "busy%", *resources.values(), ""):
         table.add_column(heading, justify="right", no_wrap=True)
     others = [candidate for candidate in found.candidates if candidate is not found.best]
     others.sort(key=lambda candidate: not candidate.fits)
     for candidate in [found.best, *others[:SHOWN]]:
-        table.add_row(*_cells(candidate), "best" if candidate is found.best else "" if candidate.fits else "too big")
+        said = "best" if candidate is found.best else "" if candidate.fits else "too big"
+        table.add_row(*_cells(candidate, resources), said)
     console.print(table)
     fitting = sum(candidate.fits for candidate in found.candidates)
     console.print(
-        f"units: threads × clusters × {LANES_PER_CLUSTER}; cycles: of a tuple; LUT, DSP, RAM: of what a design may "
+        f"units: threads × clusters × {LANES_PER_CLUSTER}; cycles: of a tuple; LUT to RAM: of what a design may "
         f"take. {len(found.candidates)} machines were tried, {fitting} fit."
     )
 
 
-def _cells(candidate: Candidate) -> list[str]:
+def _cells(candidate: Candidate, resources: Iterable[str]) -> list[str]:
     config, cycles, uses = candidate.bundle.config, candidate.cycles, candidate.uses
     return [
         f"{config.threads}×{config.clusters}×{LANES_PER_CLUSTER}={config.units}",
         str(config.striders),
         f"{cycles.per_tuple:.2f}",
         cycles.bottleneck,
-        f"{100 * cycles.link_use:.0f}",
+        f"{100 * candidate.link_use:.0f}",
         f"{100 * cycles.unit_use:.0f}",
-        *(f"{100 * uses[name]:.0f}" for name in ("luts", "dsps", "block_rams")),
+        *(f"{100 * uses[name]:.0f}" for name in resources),
     ]
 
 

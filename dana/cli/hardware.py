@@ -106,6 +106,7 @@ def run_synth(options: argparse.Namespace) -> int:
         ("flip-flops", made.flipflops, area.flipflops),
         ("DSPs", made.dsps, area.dsps),
         ("block RAMs", made.block_rams, area.block_rams),
+        *([("UltraRAMs", made.ultra_rams, area.ultra_rams)] if made.ultra_rams or area.ultra_rams else []),
     ):
         over = "" if not value else f" ({estimate / value - 1:+.1%})"
         print(f"  {name:<12}{value:>12,g}{value / made.units:>12,.1f}{estimate:>12,}{over}")

@@ -167,8 +167,8 @@ def _cost(rule: Rule, options: argparse.Namespace) -> bytes:
     cost = count_cost(plan_of(bound_graph(request, design)), bundle)
     reason = why(request, design, sample, measure_cycles(bundle, sample), designs)["text"]
     machine = f"{config.threads} threads of {config.clusters} clusters, {bundle.group} tuples of a thread in a round"
-    beats = config.page_beats * sample.pages / sample.rows
-    link = f"time on the page link  {beats:.2f} cycles of a tuple, {config.link_bytes} bytes each"
+    taken = config.page_cycles * sample.pages / sample.rows
+    link = f"time on the page link  {taken:.2f} cycles of a tuple, {config.page_rate:.4g} bytes each"
     return f"{machine}\n{cost.text()}{link}\nwhy: {reason}\n".encode()
 
 

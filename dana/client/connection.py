@@ -340,7 +340,7 @@ class Connection(PredictingSession):
         Parameters
         ----------
         device
-            Name of an FPGA.
+            Name of the FPGA that the machine is made for; None: the setting dana.device's, or none.
         search
             Explain the best machine for it, not the one that the training would take.
         format

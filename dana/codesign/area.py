@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from hwgen.spec import cycles
-from hwgen.spec.config import FUNCTIONS, LANES_PER_CLUSTER, MachineConfig
+from hwgen.spec.config import FUNCTIONS, LANES_PER_CLUSTER, MachineConfig, Ultra
 from hwgen.spec.engine import WORD_BITS, Opcode
 from hwgen.spec.timing import DIVIDE_INTERVALS
 
@@ -33,6 +33,7 @@ class Area:
     flipflops: int
     dsps: int
     block_rams: int
+    ultra_rams: int
     parts: dict[str, tuple[float, float, float, float]]
 
 
@@ -50,7 +51,9 @@ def area_of(config: MachineConfig, family: str) -> Area:
     parts = FAMILY_PARTS[family](config)
     totals = [sum(row[k] for row in parts.values()) for k in range(4)]
     luts, flipflops, dsps, block_rams = (math.ceil(total) for total in totals)
-    return Area(luts=luts, flipflops=flipflops, dsps=dsps, block_rams=block_rams, parts=parts)
+    return Area(
+        luts=luts, flipflops=flipflops, dsps=dsps, block_rams=block_rams, ultra_rams=_ultra_rams(config), parts=parts
+    )
 
 
 INDEX_FILE = {"xcup": (195.0, 157.0, 1.0), "ecp5": (230.0, 125.0, 1.0)}
@@ -170,10 +173,15 @@ def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
     beats, chosen = config.page_beats, 96 if config.has(Opcode.DIV) else 0
     shared_words = beats <= SHORT
     store_rows = config.striders * config.page_size // (8 * lanes)
-    store_in_luts = store_rows <= SHORT
+    store_in_luts = store_rows <= SHORT and not config.ultra & Ultra.PAGES
     depths = (config.scratch_depth, config.tuple_depth)
-    short = sum(depth <= SHORT for depth in depths)
-    lane_memory = 2 * sum(_block_rams(depth, 32) for depth in depths if depth > SHORT)
+    kinds = (Ultra.SCRATCH, Ultra.TUPLES)
+    lane_memory = 2 * sum(
+        _block_rams(depth, 32)
+        for depth, kind in zip(depths, kinds, strict=True)
+        if depth > SHORT and not config.ultra & kind
+    )
+    short = sum(depth <= SHORT and not config.ultra & kind for depth, kind in zip(depths, kinds, strict=True))
     return {
         "lanes": _times(units, ((632 if units > LANES_PER_CLUSTER else 600) + 80 * short, 1008, 2, lane_memory)),
         "functions": _times(clusters, _functions(config, "xcup")),
@@ -204,7 +212,7 @@ def _ultrascale_plus(config: MachineConfig) -> dict[str, Row]:
             + (config.striders * config.page_size * 8 / 41 if store_in_luts else 0),
             (64 if store_in_luts else 0) * lanes + _window(config),
             0,
-            0 if store_in_luts else 2 * _block_rams(store_rows, 32 * lanes),
+            0 if store_in_luts or config.ultra & Ultra.PAGES else 2 * _block_rams(store_rows, 32 * lanes),
         ),
         "unpacker": (42 * lanes + 1135, 219 * lanes + 1660, 0, 0),
         "access": (415 + 17 * config.striders, 8 * config.link_bytes + 700, 0, 0),
@@ -271,8 +279,30 @@ def _sequencer_memory(config: MachineConfig) -> float:
 
 
 def _block_rams(depth: int, width: int) -> float:
-    """RAMB36 for a memory with one read and one write port; half of one is a RAMB18 or DP16KD, 512 words of 36 bits."""
-    return max(1, math.ceil(width * max(depth, 512) / 512 / 36)) / 2
+    """RAMB36 for a memory with one read and one write port; half of one is a RAMB18 or DP16KD, of one of `SHAPES`."""
+    return min(math.ceil(width / bits) * math.ceil(depth / words) for words, bits in SHAPES) / 2
+
+
+def _ultra_rams(config: MachineConfig) -> int:
+    """UltraRAMs of a machine's memories, each of 4,096 words of 72 bits."""
+    piece = min(config.link_bytes, 4 * config.lanes)
+    pages = (
+        2 * (4 * config.lanes // piece) * _ultra(config.striders * config.page_size // (8 * config.lanes), 8 * piece)
+    )
+    of = {
+        Ultra.PAGES: pages,
+        Ultra.SCRATCH: 2 * config.units * _ultra(config.scratch_depth, 32),
+        Ultra.TUPLES: 2 * config.units * _ultra(config.tuple_depth, 32),
+    }
+    return sum(count for kind, count in of.items() if config.ultra & kind)
+
+
+def _ultra(depth: int, width: int) -> int:
+    return math.ceil(depth / 4096) * math.ceil(width / 72)
+
+
+SHAPES = ((512, 36), (1024, 18), (2048, 9), (4096, 4), (8192, 2), (16384, 1))
+"""Words and bits of half a block RAM."""
 
 
 FAMILY_PARTS: dict[str, Callable[[MachineConfig], dict[str, Row]]] = {

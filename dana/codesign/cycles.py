@@ -46,7 +46,8 @@ class Cycles:
     fixed
         Cycles of an epoch beyond those: the first page's way through the machine, and the last round.
     link, unpacker, engine
-        Cycles in which each is busy with a page: the least that a page can take.
+        Cycles in which each is busy with a page: the least that a page can take. The link is, too, while its memory has
+        nothing to send yet.
     rows
         Cycles of a page in which the units work, all of them at once.
     """
@@ -74,7 +75,7 @@ class Cycles:
 
     @property
     def link_use(self) -> float:
-        """Fraction of the page link's time in which it carries data."""
+        """Fraction of its time in which the page link brings a page, at the rate of the memory behind it."""
         return self.link / self.page
 
     @property
@@ -134,7 +135,7 @@ def measure_cycles(bundle: Bundle, sample: Sample) -> Cycles:
         tuples=tuples,
         page=slope,
         fixed=second.cycles - slope * long * sample.pages,
-        link=config.page_beats,
+        link=config.page_cycles,
         unpacker=tuples * sum(column.beats(config.lanes) for column in bundle.columns) + 1,
         engine=(second.engine_busy - first.engine_busy) / pages,
         rows=tuples * _rows_of_batch(bundle) / batch,

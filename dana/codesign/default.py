@@ -1,8 +1,8 @@
 """A sensible machine for a rule on a table, where the user does not say which.
 
 In: a bound graph, the table's columns in use and what the user fixes. Out: a `MachineConfig`. It weighs the ways of
-dividing 64 units into threads and clusters by the cycles that they take, and rounds memories up to powers of two
-that hold the rule; it does not search, and knows no device.
+dividing 64 units into threads and clusters by the cycles that they take, and makes memories as deep as the
+rule wants, in whole block RAMs; it does not search, and knows no device.
 """
 
 from __future__ import annotations
@@ -13,7 +13,17 @@ from math import ceil, inf, prod
 from typing import Any
 
 from dana.compiler import Binding, compile_bundle, compile_engine
-from dana.compiler.fit import CLEARLY, MAX_GROUP, batch_rows, draft_for, group_for, in_rounds, least_group, power_of_two
+from dana.compiler.fit import (
+    CLEARLY,
+    MAX_GROUP,
+    batch_rows,
+    draft_for,
+    group_for,
+    in_rounds,
+    least_group,
+    power_of_two,
+    whole_blocks,
+)
 from dana.compiler.passes import ACCESS, RULE, Draft, Results, place, plan_of, run
 from dana.compiler.place.forms import Forms
 from dana.compiler.place.rows import place_inputs, row_shape
@@ -72,10 +82,20 @@ def default_bundle(
     *,
     max_tuples: int,
     design: Mapping[str, int] | None = None,
+    widest_link: int | None = None,
+    at_most: Mapping[str, int] | None = None,
     notes: Mapping[str, Any] | None = None,
 ) -> Bundle:
-    """`compile_bundle` for the machine of `default_config`."""
-    config, draft, rule = _default(binding, schema, max_tuples, design)
+    """`compile_bundle` for the machine of `default_config`.
+
+    Parameters
+    ----------
+    widest_link
+        Bytes of the link where `design` does not say, or as many as the machine stores in a cycle; None: some.
+    at_most
+        Depths of memories that the machine must do with; they are none that `design` names.
+    """
+    config, draft, rule = _default(binding, schema, max_tuples, design, widest_link, at_most)
     return compile_bundle(binding, schema, config, max_tuples=max_tuples, notes=notes, known=draft, rule=rule)
 
 
@@ -109,19 +129,25 @@ def default_config(
 
 
 def _default(
-    binding: Binding, schema: TableSchema, max_tuples: int, design: Mapping[str, int] | None
+    binding: Binding,
+    schema: TableSchema,
+    max_tuples: int,
+    design: Mapping[str, int] | None,
+    widest_link: int | None = None,
+    at_most: Mapping[str, int] | None = None,
 ) -> tuple[MachineConfig, Draft, Results]:
     """The machine, the rule compiled for its target, and what the passes of `RULE` made."""
     given = dict(design or {})
+    bounded = {**given, **(at_most or {})}
     graph = binding.graph
-    _check(given)
+    _check(bounded)
     _check_size(graph)
     rule = run(RULE, {"graph": graph})
     plan: Plan = rule["plan"]
     try:
-        draft = _divide(plan, max_tuples, given)
+        draft = _divide(plan, max_tuples, bounded)
     except DoesNotFit as error:
-        fitting = _most_of_a_round(plan, max_tuples, given)
+        fitting = _most_of_a_round(plan, max_tuples, bounded)
         if not fitting:
             raise
         raise DoesNotFit(
@@ -130,18 +156,21 @@ def _default(
             hint=f"Use batches of up to {fitting:,} rows, or models of fewer elements.",
         ) from error
     target = draft.target
+    if widest_link is not None:
+        given.setdefault("link_bytes", min(widest_link, 8 * target.lanes))
     defaults = MachineConfig()
     chosen = {
         "threads": target.threads,
         "clusters": target.lanes // LANES_PER_CLUSTER,
         "divide_interval": target.divide_interval,
-        "scratch_depth": max(defaults.scratch_depth, power_of_two(draft.memory.rows)),
-        "tuple_depth": max(defaults.tuple_depth, power_of_two(2 * target.group * draft.inputs.rows)),
+        "scratch_depth": max(defaults.scratch_depth, whole_blocks(draft.memory.rows)),
+        "tuple_depth": max(defaults.tuple_depth, whole_blocks(2 * target.group * draft.inputs.rows)),
         "program_depth": max(defaults.program_depth, power_of_two(draft.instructions)),
     }
     if plan.indexed:
         chosen["index_depth"] = max(2, target.group)
     chosen |= _access(draft, schema, binding.uses, given)
+    chosen |= {name: min(chosen[name], most) for name, most in (at_most or {}).items()}
     return _config({**chosen, **given}), draft, rule
 
 
@@ -434,8 +463,14 @@ def _access(draft: Draft, schema: TableSchema, uses: Sequence[Use], given: Mappi
     """Striders enough for the faster of link and engine, and memories for their program."""
     defaults = MachineConfig()
     page_size = given.get("page_size", defaults.page_size)
-    large = MachineConfig(
-        page_size=page_size, strider_depth=MAX_CONFIG.strider_depth, descriptor_depth=MAX_CONFIG.descriptor_depth
+    large = _config(
+        {
+            "page_size": page_size,
+            "clusters": draft.target.lanes // LANES_PER_CLUSTER,
+            "strider_depth": MAX_CONFIG.strider_depth,
+            "descriptor_depth": MAX_CONFIG.descriptor_depth,
+            **{name: given[name] for name in ("link_bytes", "link_rate") if name in given},
+        }
     )
     program = compile_strider(schema, uses, draft.inputs, large)
     columns = len(program.columns)
@@ -448,7 +483,7 @@ def _access(draft: Draft, schema: TableSchema, uses: Sequence[Use], given: Mappi
     page_cycles = step * (26 * max(1, tuples) + tuples * (3 * columns + 50 * arrays))
     round_cycles = draft.schedules[Section.TUPLE].length
     engine = tuples * round_cycles / draft.target.round_tuples
-    beats = page_size / given.get("link_bytes", defaults.link_bytes)
+    beats = large.page_cycles
     # a page's buffer is taken from its request to its last column
     unpacker = tuples * sum(column.beats(draft.target.lanes) for column in program.columns)
     taken = given.get("link_latency", defaults.link_latency) + beats + page_cycles + unpacker

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from dana.codesign.area import area_of
 from dana.codesign.default import default_bundle
-from dana.codesign.search import SMALLEST_MEMORY, explore, link_bytes
+from dana.codesign.search import SMALLEST_MEMORY, at_rate, explore, halved, uses, widest_link, with_ultra
 from dana.compiler.binding.columns import Binding
 from dana.errors import UsageError
 from dana.storage.schema import TableSchema
@@ -21,15 +22,13 @@ from hwgen.devices import Device
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
 
-RESOURCES = ("luts", "flipflops", "dsps", "block_rams")
 DEPTHS = ("tuple_depth", "scratch_depth")
 """Memories that a machine may have less of: rounds are shorter then."""
 
 
 def holds(device: Device, config: MachineConfig) -> bool:
     """Whether a design of the machine may be put on the device, by estimate."""
-    area = area_of(config, device.family)
-    return all(getattr(area, name) <= getattr(device, name) * device.usable for name in RESOURCES)
+    return max(uses(area_of(config, device.family), device).values()) <= 1
 
 
 def bundle_for(
@@ -54,10 +53,9 @@ def bundle_for(
     UsageError
         No machine for this rule fits the device; says by how much, and what would.
     """
-    # a beat must not be wider than what a machine stores in a cycle, and one cluster stores the least
-    link = min(link_bytes(device), 8 * LANES_PER_CLUSTER)
-    asked = {"clock_hz": device.clock_hz, "link_bytes": link, **design}
-    bundle = default_bundle(binding, schema, max_tuples=max_tuples, design=asked, notes=notes)
+    made = partial(default_bundle, binding, schema, max_tuples=max_tuples, widest_link=widest_link(device), notes=notes)
+    asked = at_rate(device, design)
+    bundle = with_ultra(made(design=asked), device, design)
     if holds(device, bundle.config):
         return bundle
     units, threads = bundle.config.units, bundle.config.threads
@@ -65,14 +63,15 @@ def bundle_for(
     while threads > 1 and not design.keys() & {"threads", "clusters", *DEPTHS}:
         threads //= 2
         smaller = {**asked, "threads": threads, "clusters": units // threads // LANES_PER_CLUSTER}
+        at_most: dict[str, int] = {}
         with contextlib.suppress(UsageError):  # that holds the rule no longer
             while True:
-                other = default_bundle(binding, schema, max_tuples=max_tuples, design=smaller, notes=notes)
+                other = with_ultra(made(design=smaller, at_most=at_most), device, design)
                 if holds(device, other.config):
                     return other
                 name = max(DEPTHS, key=lambda one: getattr(other.config, one))
                 if getattr(other.config, name) <= SMALLEST_MEMORY:
                     break
-                smaller[name] = getattr(other.config, name) // 2
+                at_most[name] = halved(getattr(other.config, name))
     found = explore(binding, schema, device, max_tuples=max_tuples, page_size=page_size, design=design)
-    return default_bundle(binding, schema, max_tuples=max_tuples, design={**asked, **found.overrides}, notes=notes)
+    return made(design={**asked, **found.overrides})

@@ -6,6 +6,7 @@ expected model is the simulator's; the machine is the best that `dana.codesign` 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dana.codesign.search import Candidate, explore
+from dana.codesign.search import RESOURCES, Candidate, explore
 from dana.compiler import Binding
 from dana.errors import InternalError, SetupError
 from dana.simulator import Simulator
@@ -24,6 +25,7 @@ from dana.storage.types import ARRAYS, SCALARS
 from dsl import Rule
 from hwgen.devices import Device
 from hwgen.spec.bundle import Bundle
+from hwgen.spec.config import MachineConfig
 from hwgen.spec.engine_text import disassemble as engine_text
 from hwgen.spec.strider import Fault
 from hwgen.spec.strider_text import disassemble as strider_text
@@ -59,6 +61,11 @@ def export(
     table_pages
         Pages of the table that is to be trained on; for rules whose batch is the whole table.
 
+    Warns
+    -----
+    UserWarning
+        The device's memory sends pages more slowly than the machine's link takes them.
+
     Raises
     ------
     UsageError
@@ -71,6 +78,9 @@ def export(
     max_tuples = table_pages * page_size // 28
     found = explore(binding, schema, device, max_tuples=max_tuples, page_size=page_size, design=design).best
     bundle = found.bundle
+    supply = supply_of(bundle.config, device)
+    if supply is not None:
+        warnings.warn(supply, stacklevel=2)
     pages = _pages(schema, binding.labels, bundle.config.page_size)
     scratchpad, losses, converged = _train(bundle, pages)
     return package(
@@ -151,21 +161,42 @@ def _train(bundle: Bundle, pages: bytes) -> tuple[np.ndarray[Any, np.dtype[np.ui
         simulator.close()
 
 
+def supply_of(config: MachineConfig, device: Device) -> str | None:
+    """Where a machine's page link takes more than the device's memory sends: a sentence; else None."""
+    takes = config.link_bytes * config.clock_hz
+    if takes <= device.page_bandwidth:
+        return None
+    counted = (
+        "its cycles are counted with the wait"
+        if config.page_rate * config.clock_hz <= device.page_bandwidth
+        else "its cycles are counted as if it did not"
+    )
+    return (
+        f"the page link takes {config.link_bytes} bytes a cycle, {takes / 1e9:.1f} GB/s at "
+        f"{config.clock_hz / 1e6:g} MHz, {device.name} sends {device.page_bandwidth / 1e9:.1f} GB/s: the machine "
+        f"waits for pages, and {counted}"
+    )
+
+
 def _notes(found: Candidate) -> str:
     """What is expected of the design, in Markdown."""
     cycles, device = found.cycles, found.device
+    supply = supply_of(found.bundle.config, device)
     lines = [
         "## What to expect",
         "",
         f"With {cycles.density}, a page takes {cycles.page:,.0f} cycles ({cycles.per_tuple:.2f} for a tuple), and "
-        f"waits for: {cycles.bottleneck}. The page link carries data in {cycles.link_use:.0%} of the time, the units "
-        f"compute in {cycles.unit_use:.0%} of it. Counted by the simulator, which is exact in cycles for a link of the "
-        "latency and width below.",
+        f"waits for: {cycles.bottleneck}. The machine takes {found.link_use:.0%} of what the device's memory sends; "
+        f"the units compute in {cycles.unit_use:.0%} of the time. Counted by the simulator, "
+        "which is exact in cycles for a link of the latency, width and rate below.",
+        *([] if supply is None else ["", f"{supply[0].upper()}{supply[1:]}."]),
         "",
         "| resource | estimate | of the device |",
         "|---|--:|--:|",
     ]
-    for name in ("luts", "flipflops", "dsps", "block_rams"):
+    for name in RESOURCES:
         value = getattr(found.area, name)
+        if not getattr(device, name):
+            continue
         lines.append(f"| {name.replace('_', ' ')} | {value:,} | {value / getattr(device, name):.0%} |")
     return "\n".join(lines)

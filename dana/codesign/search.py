@@ -15,19 +15,21 @@ import contextlib
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import ceil, inf
 
 from dana.codesign.area import Area, area_of
 from dana.codesign.cycles import Cycles, measure_cycles
 from dana.codesign.default import default_bundle, on_pages
 from dana.codesign.sample import Sample, sample_pages
 from dana.compiler.binding.columns import Binding
+from dana.compiler.fit import BLOCK_ROWS, power_of_two
 from dana.compiler.passes import plan_of
 from dana.compiler.target import DoesNotFit
 from dana.errors import UsageError
 from dana.storage.schema import TableSchema
 from hwgen.devices import Device, device_names, load_device
 from hwgen.spec.bundle import Bundle
-from hwgen.spec.config import LANES_PER_CLUSTER, WIDEST_LINK, functions_mask
+from hwgen.spec.config import LANES_PER_CLUSTER, RATE_CYCLES, WIDEST_LINK, Ultra, functions_mask
 from hwgen.spec.timing import DIVIDE_INTERVALS
 
 THREADS = (1, 2, 4, 8, 16, 32, 64)
@@ -39,17 +41,27 @@ OVERRIDES = (
     "queue_depth",
     "tuple_depth",
     "scratch_depth",
+    "ultra",
     "link_bytes",
+    "link_rate",
+    "clock_hz",
     "divide_interval",
     "functions",
     "crossed",
 )
-OF_AREA = tuple(name for name in OVERRIDES if name != "link_bytes")
+OF_AREA = tuple(name for name in OVERRIDES if name not in ("link_bytes", "link_rate", "clock_hz"))
 """Overrides without which a machine may be smaller."""
+
+MEMORIES = ("block_rams", "ultra_rams")
+RESOURCES = ("luts", "flipflops", "dsps", *MEMORIES)
+"""Of `Area` and `Device`."""
 
 STRIDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 AS_FAST = 1.01
 """Machines whose cycles differ by less are taken as equally fast; the smaller one is better."""
+
+NARROWEST_LINK = 8
+"""Bytes of a link at the least."""
 
 SMALLEST_MEMORY = 512
 """Words of tuple memory of a lane that half a block RAM holds; less saves nothing."""
@@ -64,6 +76,8 @@ class _Job:
     device: Device
     max_tuples: int
     sample: Sample
+    links: tuple[int, ...]
+    """Bytes of the links that are tried, narrowest first."""
 
     def measure(self, bundle: Bundle) -> Cycles:
         return measure_cycles(bundle, self.sample)
@@ -79,6 +93,12 @@ class Candidate:
     device: Device
 
     @property
+    def link_use(self) -> float:
+        """Fraction of the bytes that come, of those that the device's memory sends, however wide the link is."""
+        config = self.bundle.config
+        return config.page_size * config.clock_hz / self.cycles.page / self.device.page_bandwidth
+
+    @property
     def fits(self) -> bool:
         """Whether the device holds it."""
         return self.use <= 1
@@ -91,11 +111,7 @@ class Candidate:
     @property
     def uses(self) -> dict[str, float]:
         """Fraction of each resource that a design may take, by the name of `Area`'s fields."""
-        device, area = self.device, self.area
-        return {
-            name: getattr(area, name) / (getattr(device, name) * device.usable)
-            for name in ("luts", "flipflops", "dsps", "block_rams")
-        }
+        return uses(self.area, self.device)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,9 +171,10 @@ def explore(
         No machine for this rule fits the device; says by how much, and what would. Or `design` wants other pages.
     """
     sample = sample_pages(schema, page_size=page_size, tuples=tuples)
-    job = _Job(binding, schema, device, max_tuples, sample)
     given = dict(design or {})
-    fixed = {"clock_hz": device.clock_hz, "link_bytes": link_bytes(device), **on_pages(given, page_size)}
+    fixed = at_rate(device, on_pages(given, page_size))
+    links = (given["link_bytes"],) if "link_bytes" in given else _links(device)
+    job = _Job(binding, schema, device, max_tuples, sample, links)
     found: list[Candidate] = []
     refused: UsageError | None = None
     # where one thread does all the work, more of them would only repeat it
@@ -166,7 +183,7 @@ def explore(
         for clusters in _choices(given, "clusters", CLUSTERS):
             overrides = {**fixed, "threads": threads, "clusters": clusters}
             # a beat must not be wider than what the machine stores in a cycle
-            overrides["link_bytes"] = min(fixed["link_bytes"], 8 * clusters * LANES_PER_CLUSTER)
+            overrides["link_bytes"] = min(links[-1], 8 * clusters * LANES_PER_CLUSTER)
             try:
                 candidate = _fastest(job, overrides)
             except DoesNotFit as error:
@@ -187,7 +204,7 @@ def explore(
     return Exploration(
         candidates=tuple(sorted(found, key=lambda candidate: candidate.cycles.page)),
         best=best,
-        bound=_bound(found, device),
+        bound=_bound(found, device, given),
     )
 
 
@@ -195,16 +212,65 @@ def _choices(given: Mapping[str, int], name: str, all_of_them: tuple[int, ...]) 
     return (given[name],) if name in given else all_of_them
 
 
-def link_bytes(device: Device) -> int:
-    """The widest link that the device's bandwidth fills and that a machine can have."""
-    return min(WIDEST_LINK, max(8, 1 << int(device.link_bytes).bit_length() - 1))
+def at_rate(device: Device, design: Mapping[str, int]) -> dict[str, int]:
+    """Overrides for a machine at the device's clock, whose pages come as fast as the device's memory sends them."""
+    clock = design.get("clock_hz", device.clock_hz)
+    # a clock that no machine has is refused when the machine is made
+    return {"clock_hz": clock, "link_rate": device.link_rate(max(1, clock)), **design}
 
 
-def _fastest(job: _Job, overrides: Mapping[str, int]) -> Candidate:
-    """The least Striders that are as fast as the most, for one division."""
+def widest_link(device: Device) -> int:
+    """Bytes of the narrowest link that takes all that the device's memory sends, or of the widest that there is."""
+    return min(WIDEST_LINK, max(NARROWEST_LINK, power_of_two(ceil(device.link_bytes))))
+
+
+def _links(device: Device) -> tuple[int, ...]:
+    """The widest link, and behind a memory that leaves it idle at times the next narrower one, which is smaller."""
+    widest = widest_link(device)
+    return (widest,) if widest <= max(NARROWEST_LINK, device.link_bytes) else (widest // 2, widest)
+
+
+def uses(area: Area, device: Device) -> dict[str, float]:
+    """Fraction that an area takes of what a design may take of the device, by resource; of none, 0 or endless."""
+    usable = {name: getattr(device, name) * device.usable for name in RESOURCES}
+    return {
+        name: getattr(area, name) / most if most else inf if getattr(area, name) else 0.0
+        for name, most in usable.items()
+    }
+
+
+def with_ultra(bundle: Bundle, device: Device, given: Mapping[str, int]) -> Bundle:
+    """The machine with the fewest memories of UltraRAM with which it fits the device, or lacks the least of it.
+
+    Parameters
+    ----------
+    given
+        Fields of the machine that are as the user says.
+    """
+    if "ultra" in given or not device.ultra_rams:
+        return bundle
+
+    def lacks(kinds: int) -> float:
+        return max(1.0, *uses(area_of(replace(bundle.config, ultra=kinds), device.family), device).values())
+
+    best = min(range(sum(Ultra) + 1), key=lambda kinds: (lacks(kinds), kinds.bit_count()))
+    return replace(bundle, config=replace(bundle.config, ultra=best))
+
+
+def halved(depth: int) -> int:
+    """Half of a memory, in whole block RAMs."""
+    return max(SMALLEST_MEMORY, depth // 2 // BLOCK_ROWS * BLOCK_ROWS)
+
+
+def _fastest(job: _Job, overrides: Mapping[str, int], at_most: Mapping[str, int] | None = None) -> Candidate:
+    """The narrowest link and the least Striders that are as fast as the widest and the most, for one division."""
     choices = _choices(overrides, "striders", STRIDERS)
     most = default_bundle(
-        job.binding, job.schema, max_tuples=job.max_tuples, design={**overrides, "striders": choices[-1]}
+        job.binding,
+        job.schema,
+        max_tuples=job.max_tuples,
+        design={**overrides, "striders": choices[-1]},
+        at_most=at_most,
     )
     # hardware for the rule's operations and no others, unless the user wants it for other rules, too
     own = {
@@ -212,11 +278,16 @@ def _fastest(job: _Job, overrides: Mapping[str, int]) -> Candidate:
         "crossed": int(any(instruction.crossed for instruction in most.program)),
     }
     chosen = {name: overrides.get(name, value) for name, value in own.items()}
-    bundles = [replace(most, config=replace(most.config, striders=count, **chosen)) for count in choices]
-    goal = AS_FAST * job.measure(bundles[-1]).page
+    most = replace(most, config=replace(most.config, **chosen))
+    goal = AS_FAST * job.measure(most).page
+    for link in job.links:
+        narrow = replace(most, config=replace(most.config, link_bytes=min(link, most.config.link_bytes)))
+        if narrow.config.link_bytes == most.config.link_bytes or job.measure(narrow).page <= goal:
+            break
+    bundles = [replace(narrow, config=replace(narrow.config, striders=count)) for count in choices]
     # cycles never grow with Striders
     least = bisect_left(range(len(choices) - 1), True, key=lambda k: job.measure(bundles[k]).page <= goal)
-    return _candidate(job, bundles[least])
+    return _candidate(job, with_ultra(bundles[least], job.device, overrides))
 
 
 def _candidate(job: _Job, bundle: Bundle) -> Candidate:
@@ -238,8 +309,9 @@ def _shrunk_to_fit(
         fields = {"striders": 1, "divide_interval": DIVIDE_INTERVALS[0], "crossed": given.get("crossed", 0)}
         config = replace(candidate.bundle.config, **fields)
         least = replace(candidate, area=area_of(config, job.device.family)).uses
-        if max(use for name, use in least.items() if name != "block_rams") > 1:
+        if max(use for name, use in least.items() if name not in MEMORIES) > 1:
             return candidate
+    at_most: dict[str, int] = {}
     for interval in reversed(DIVIDE_INTERVALS):
         if candidate.uses["luts"] <= 1 or "divide_interval" in given:
             break
@@ -250,36 +322,39 @@ def _shrunk_to_fit(
         while (
             name not in given and _lacks_memory(candidate) and getattr(candidate.bundle.config, name) > SMALLEST_MEMORY
         ):
-            smaller = {**overrides, name: getattr(candidate.bundle.config, name) // 2}
+            smaller = {**at_most, name: halved(getattr(candidate.bundle.config, name))}
             try:
-                candidate = _fastest(job, smaller)
+                candidate = _fastest(job, overrides, smaller)
             except DoesNotFit:
                 break
-            overrides = smaller
+            at_most = smaller
     # after the memories: in smaller ones, rounds are shorter, and threads share more of a batch's work
     if candidate.uses["luts"] > 1 and candidate.bundle.config.crossed and "crossed" not in given:
         with contextlib.suppress(DoesNotFit):
-            candidate = _fastest(job, {**overrides, "crossed": 0})
+            candidate = _fastest(job, {**overrides, "crossed": 0}, at_most)
     while "striders" not in given and not candidate.fits and candidate.bundle.config.striders > 1:
         bundle = candidate.bundle
         fewer = max(count for count in STRIDERS if count < bundle.config.striders)
-        candidate = _candidate(job, replace(bundle, config=replace(bundle.config, striders=fewer)))
+        less = replace(bundle, config=replace(bundle.config, striders=fewer))
+        candidate = _candidate(job, with_ultra(less, job.device, given))
     return candidate
 
 
 def _lacks_memory(candidate: Candidate) -> bool:
-    return candidate.uses["block_rams"] > 1
+    return any(candidate.uses[name] > 1 for name in MEMORIES)
 
 
-def _bound(found: list[Candidate], device: Device) -> float:
-    """Cycles of a page that neither the device's link nor its units can pass.
+def _bound(found: list[Candidate], device: Device, given: Mapping[str, int]) -> float:
+    """Cycles of a page that neither the device's memory nor its units can pass.
 
     The units are as many as any division has whose logic the device holds, whatever memory it would need.
     """
-    logic = [c for c in found if max(use for name, use in c.uses.items() if name != "block_rams") <= 1]
+    logic = [c for c in found if max(use for name, use in c.uses.items() if name not in MEMORIES) <= 1]
     work = min(candidate.cycles.rows * candidate.bundle.config.units for candidate in found)
-    page_size = found[0].bundle.config.page_size
-    return max(page_size / link_bytes(device), work / max(candidate.bundle.config.units for candidate in logic))
+    config = found[0].bundle.config
+    # the user's rate, where there is one; else the device's, to the last byte
+    sends = given["link_rate"] / RATE_CYCLES if given.get("link_rate") else device.page_bandwidth / config.clock_hz
+    return max(config.page_size / sends, work / max(candidate.bundle.config.units for candidate in logic))
 
 
 def _nothing_fits(job: _Job, found: list[Candidate], given: Mapping[str, int], retry: Mapping[str, int]) -> UsageError:
@@ -309,7 +384,7 @@ def _nothing_fits(job: _Job, found: list[Candidate], given: Mapping[str, int], r
             hints.append(f"Without {dropped}, a machine of {other.bundle.config.units} units fits {device.name}.")
         except UsageError:
             hints.append(f"Without {dropped}, nothing fits either.")
-    if smallest.uses["block_rams"] > 1:
+    if _lacks_memory(smallest):
         hints.append(_memory_that_fits(smallest))
     return UsageError(
         f"no machine for this rule fits {device.name}: the smallest, {config.units} units and {striders}, takes "
@@ -332,13 +407,13 @@ def _device_that_fits(found: list[Candidate]) -> str:
 
 
 def _memory_that_fits(candidate: Candidate) -> str:
-    """The largest memories with which the machine would fit; halved in turns, the larger one first."""
+    """The largest memories with which the machine would fit; a block RAM less in turns, of the larger one."""
     config, family = candidate.bundle.config, candidate.device.family
     scratch, tuples = config.scratch_depth, config.tuple_depth
     while max(scratch, tuples) > SMALLEST_MEMORY:
-        scratch, tuples = (scratch // 2, tuples) if scratch > tuples else (scratch, tuples // 2)
+        scratch, tuples = (scratch - BLOCK_ROWS, tuples) if scratch > tuples else (scratch, tuples - BLOCK_ROWS)
         smaller = replace(config, scratch_depth=scratch, tuple_depth=tuples)
-        if replace(candidate, area=area_of(smaller, family)).uses["block_rams"] <= 1:
+        if not _lacks_memory(replace(candidate, area=area_of(smaller, family))):
             less = ["fewer features or smaller models"] if scratch < config.scratch_depth else []
             less += ["a smaller batch"] if tuples < config.tuple_depth else []
             return (

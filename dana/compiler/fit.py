@@ -22,6 +22,9 @@ from hwgen.spec.engine import FIELDS, Section
 MAX_GROUP = 1 << max(field.width for field in FIELDS if field.name == "outer") - 1
 """Tuples of a thread in a round: a power of two that the outer loop counts to."""
 
+BLOCK_ROWS = 512
+"""Words of 32 bits that half a block RAM holds, on every family."""
+
 CLEARLY = 0.1
 """Fraction of a section's cycles that shards are to save, by rows, before nobody asks whether they do."""
 
@@ -177,7 +180,7 @@ def fit(plan: Plan, config: MachineConfig, *, max_tuples: int, known: Draft | No
             f"{what} of rule {plan.graph.name!r} take{'' if least > 1 else 's'} {least * rows} rows of {config.lanes} "
             f"lanes; two of them, one being filled while the other is worked on, need {2 * least * rows} rows, and "
             f"tuple memory has {config.tuple_depth}",
-            hint=f"Set tuple_depth to {power_of_two(2 * least * rows)}, or more clusters.",
+            hint=f"Set tuple_depth to {whole_blocks(2 * least * rows)}, or more clusters.",
         )
     target = Target(
         threads=config.threads,
@@ -232,8 +235,16 @@ def _too_small(draft: Draft, config: MachineConfig) -> DoesNotFit:
         f"rule {name!r} takes {memory.rows} rows of {config.lanes} lanes of scratchpad (models and literals "
         f"{memory.image}, sums {memory.state + memory.block}, merge stack {memory.stack}, temporaries "
         f"{memory.temporaries}), the machine has {config.scratch_depth}",
-        hint=f"Set scratch_depth to {power_of_two(memory.rows)}, or more clusters.",
+        hint=f"Set scratch_depth to {whole_blocks(memory.rows)}, or more clusters.",
     )
+
+
+def whole_blocks(rows: int) -> int:
+    """The least depth of a unit's memory that holds so many rows and leaves no part of a block RAM unused; of less than
+    one, a power of two."""
+    if rows < BLOCK_ROWS:
+        return max(16, power_of_two(rows))
+    return -(-rows // BLOCK_ROWS) * BLOCK_ROWS
 
 
 def power_of_two(least: int) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from math import ceil
 from multiprocessing import get_context
 
 from dana.codesign.cycles import measure_cycles
@@ -18,6 +19,7 @@ from dana.codesign.default import default_bundle
 from dana.codesign.sample import Sample, sample_pages
 from dana.codesign.search import Candidate, Exploration, explore
 from dana.compiler import Binding, bind
+from dana.compiler.fit import power_of_two
 from dana.compiler.passes import plan_of
 from dana.errors import SetupError, UsageError
 from dana.paper.evidence import DataSet
@@ -35,7 +37,7 @@ PAGE_SIZE = 32768
 """Of the tables, but where it is what changes."""
 THREADS = (1, 2, 4, 8, 16, 32, 64)
 LINKS = (0.25, 0.5, 1.0, 2.0, 4.0)
-"""Times the best machine's link."""
+"""Times the rate at which the device's memory sends pages."""
 MOST_STRIDERS = 64
 QUICK_CLUSTERS = 8
 """Of all machines of a quick search."""
@@ -56,8 +58,8 @@ class Machine:
         Of a pass over all rows, modelled.
     engine
         Of those, in which the engine works: what a pass takes where tuples are always there.
-    link_bytes
-        Bytes of a page that arrive in a cycle.
+    bandwidth
+        Bytes of pages that its link takes in a second at the most, of what the device's memory sends.
     """
 
     threads: int
@@ -70,13 +72,7 @@ class Machine:
     unit_use: float
     seconds: float
     engine: float
-    link_bytes: int
-    clock_hz: int
-
-    @property
-    def bandwidth(self) -> float:
-        """Bytes a second."""
-        return float(self.link_bytes * self.clock_hz)
+    bandwidth: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +184,7 @@ def model(dataset: DataSet, *, device: Device, quick: bool) -> Modelled:
         best=_machine(best, pages) if best else why,
         single=_machine(single, pages) if single else why or "no machine of one thread fits",
         threads=threads,
-        links={times: _on_link(best.bundle, sample, pages, times) if best else why for times in LINKS},
+        links={times: _on_link(best.bundle, sample, pages, device, times) if best else why for times in LINKS},
         page_sizes={size: _on_pages(dataset, best.bundle, size) if best else why for size in PAGE_SIZES},
     )
 
@@ -202,12 +198,11 @@ def _machine(candidate: Candidate, pages: int) -> Machine:
         uses=candidate.uses,
         per_tuple=cycles.per_tuple,
         waits_for=cycles.bottleneck,
-        link_use=cycles.link_use,
+        link_use=candidate.link_use,
         unit_use=cycles.unit_use,
         seconds=cycles.seconds(pages),
         engine=pages * cycles.engine / config.clock_hz,
-        link_bytes=config.link_bytes,
-        clock_hz=config.clock_hz,
+        bandwidth=config.page_rate * config.clock_hz,
     )
 
 
@@ -230,15 +225,16 @@ def _of_threads(found: Exploration, threads: int, pages: int, *, alone: bool) ->
     return f"{least.use:.1f} × {lacking.replace('_', ' ').replace('rams', 'RAM').removesuffix('s')}"
 
 
-def _on_link(bundle: Bundle, sample: Sample, pages: int, times: float) -> Seconds:
-    """The same machine, with as many Striders as there can be, on another link."""
+def _on_link(bundle: Bundle, sample: Sample, pages: int, device: Device, times: float) -> Seconds:
+    """The same machine, with as many Striders as there can be, behind a faster or slower memory."""
     config = bundle.config
-    width = int(config.link_bytes * times)
+    faster = replace(device, page_bandwidth=int(times * device.page_bandwidth))
+    width = max(config.link_bytes, power_of_two(ceil(faster.link_bytes))) if times > 1 else config.link_bytes
     if width > min(WIDEST_LINK, 8 * config.lanes):
         return f"no link of {width} bytes: " + (
             f"AXI has none beyond {WIDEST_LINK}" if width > WIDEST_LINK else "wider than what is stored in a cycle"
         )
-    changed = replace(config, link_bytes=width, striders=MOST_STRIDERS)
+    changed = replace(config, link_bytes=width, link_rate=faster.link_rate(config.clock_hz), striders=MOST_STRIDERS)
     return measure_cycles(replace(bundle, config=changed), sample).seconds(pages)
 
 
@@ -248,7 +244,8 @@ def _on_pages(dataset: DataSet, best: Bundle, page_size: int) -> Seconds:
     config = best.config
     design = {
         "threads": config.threads, "clusters": config.clusters, "link_bytes": config.link_bytes,
-        "clock_hz": config.clock_hz, "striders": MOST_STRIDERS, "page_size": table.sample.page_size,
+        "link_rate": config.link_rate, "clock_hz": config.clock_hz, "striders": MOST_STRIDERS,
+        "page_size": table.sample.page_size,
     }  # fmt: skip
     rows = int(dataset.rows.value)
     try:

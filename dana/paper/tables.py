@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 
+from dana.codesign.search import RESOURCES
 from dana.paper.cells import Cell, Mark, Table, by_name, computed, measured, missing, quoted, words, written
 from dana.paper.evidence import CHOSEN, DataSet, Evidence, Figure, Statement
 from dana.paper.measured import Measured
@@ -169,14 +170,13 @@ def _device(found: Findings) -> Table:
             ("flip-flops", device.flipflops),
             ("DSPs", device.dsps),
             ("block RAMs", device.block_rams),
+            ("UltraRAMs", device.ultra_rams),
         )
     }
     rows["clock"] = [quoted(Figure(device.clock_hz / 1e6, CHOSEN), "MHz"), missing()]
     rows["pages come at"] = [quoted(Figure(device.page_bandwidth / 1e9, CHOSEN), "GB/s"), missing()]
     link = next((one.best for one in found.modelled.values() if isinstance(one.best, Machine)), None)
-    used = (
-        missing() if link is None else computed(max(_bandwidths(found)) / 1e9, "GB/s", "a link's width is a power of 2")
-    )
+    used = missing() if link is None else computed(max(_bandwidths(found)) / 1e9, "GB/s")
     rows["that a link takes"] = [missing(), used]
     return Table(
         name="device",
@@ -197,13 +197,13 @@ def _machines(found: Findings) -> Table:
     for dataset in found.evidence.datasets:
         best = found.best(dataset)
         if isinstance(best, str):
-            rows[dataset.name] = [missing(best), *[missing()] * 10]
+            rows[dataset.name] = [missing(best), *[missing()] * 11]
             continue
         units = best.threads * best.clusters * LANES_PER_CLUSTER
         rows[dataset.name] = [
             words(Mark.COMPUTED, f"{best.threads}×{best.clusters}×{LANES_PER_CLUSTER} = {units}"),
             computed(best.striders),
-            *(computed(best.uses[name], "%") for name in ("luts", "flipflops", "dsps", "block_rams")),
+            *(computed(best.uses[name], "%") for name in RESOURCES),
             computed(best.per_tuple),
             words(Mark.COMPUTED, best.waits_for),
             computed(best.link_use, "%"),
@@ -214,7 +214,7 @@ def _machines(found: Findings) -> Table:
         name="machines",
         title="The best machine for each data set",
         about="Of those that the search tries, the fastest that fits, and of those as fast the smallest. Units are "
-        "threads × clusters × 8; LUT to RAM, of what a design may take, by estimate.",
+        "threads × clusters × 8; LUT to URAM, of what a design may take, by estimate.",
         first="data set",
         heads=(
             "units",
@@ -223,6 +223,7 @@ def _machines(found: Findings) -> Table:
             "FF",
             "DSP",
             "RAM",
+            "URAM",
             "cycles of a tuple",
             "waits for",
             "link",
@@ -317,7 +318,7 @@ def _link(found: Findings) -> Table:
     return Table(
         name="link",
         title="Bandwidth of the page link, of a pass",
-        about="The best machine with 64 Striders, on a link of a quarter to four times its width.",
+        about="The best machine with 64 Striders, behind a memory of a quarter to four times the device's rate.",
         first="data set",
         heads=tuple(f"{times:g} ×" for times in LINKS),
         rows=by_name({name: [_seconds(made.links[times]) for times in LINKS] for name, made in found.modelled.items()}),

@@ -33,7 +33,7 @@ def measured_chart(run: Run) -> str | None:
         ("engine waited for tuples", counted["waiting_for_tuples"]),
         ("engine merged batches", counted["merging"]),
         ("engine ran, merging included", counted["engine_busy"]),
-        ("link carried data", run.pages * MachineConfig(**run.config).page_beats),
+        ("link brought pages", run.pages * MachineConfig(**run.config).page_cycles),
     ]
     return _shares(f"{named(run)}, measured", parts, counted["cycles"], "of the {:,.0f} cycles of the run, %")
 
@@ -45,7 +45,7 @@ def use_chart(machine: Machine) -> str:
         ("units compute", cycles.rows),
         ("engine runs", cycles.engine),
         ("unpacker works", cycles.unpacker),
-        ("link carries data", cycles.link),
+        ("link brings pages", cycles.link),
     ]
     title = f"{machine.title}, {_units(machine)}: estimate for the long run"
     return _shares(title, parts, cycles.page, "of the {:,.0f} cycles that a page takes, %")
@@ -80,11 +80,11 @@ def roofline_chart(machine: Machine) -> str:
     operations = cycles.rows * config.units
     intensity = operations / config.page_size
     reached = operations / cycles.page
-    ridge = config.units / config.link_bytes
+    ridge = config.units / config.page_rate
     low, high = min(intensity, ridge) / 8, max(intensity, ridge) * 8
     out: list[str] = []
     with drawn(2.9, f"{machine.title}, {_units(machine)}: roofline (estimate for the long run)", out) as axes:
-        axes.plot([low, ridge, high], [low * config.link_bytes, config.units, config.units], color=EDGE)
+        axes.plot([low, ridge, high], [low * config.page_rate, config.units, config.units], color=EDGE)
         axes.plot([intensity], [reached], marker="o", color=COLOURS["exchange"], markersize=8)
         axes.annotate(
             f"{reached:.1f} operations a cycle,\n{intensity:.2f} a byte",
@@ -93,7 +93,9 @@ def roofline_chart(machine: Machine) -> str:
             textcoords="offset points",
         )
         axes.text(high, config.units * 1.08, f"{config.units} units", ha="right", va="bottom")
-        axes.text(ridge / 1.6, config.units * 0.85, f"link, {config.link_bytes} bytes a cycle", ha="right", va="bottom")
+        axes.text(
+            ridge / 1.6, config.units * 0.85, f"link, {config.page_rate:.4g} bytes a cycle", ha="right", va="bottom"
+        )
         axes.set_xscale("log", base=2)
         axes.set_yscale("log", base=2)
         for axis in (axes.xaxis, axes.yaxis):  # a number, not a formula, which takes longer than the whole drawing

@@ -21,10 +21,20 @@ from dana.runtime.weights import bind_request
 from dana.runtime.why import why
 from hwgen.devices import Device
 from hwgen.spec.bundle import WHOLE_EPOCH
-from hwgen.spec.config import FUNCTIONS, LANES_PER_CLUSTER, MachineConfig
+from hwgen.spec.config import FUNCTIONS, LANES_PER_CLUSTER, RATE_CYCLES, MachineConfig
 from hwgen.spec.engine import Opcode
 
-RESOURCES = {"luts": "LUTs", "flipflops": "flip-flops", "dsps": "DSPs", "block_rams": "block RAMs"}
+RESOURCES = {
+    "luts": "LUTs",
+    "flipflops": "flip-flops",
+    "dsps": "DSPs",
+    "block_rams": "block RAMs",
+    "ultra_rams": "UltraRAMs",
+}
+
+
+AREAS_OF = "xcvu9p"
+"""The device whose areas are shown of a machine that is made for none: the paper's."""
 
 
 def explain(request: ExplainRequest, designs: DesignStore) -> Json:
@@ -35,8 +45,12 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
     RuleError, UsageError
         As for the training itself; or there is no such device; or no machine fits it and one was asked for.
     """
-    device = named_device(request.device, "device")
-    training, stream = plan_stream(request.training)
+    asked = request.training
+    device = named_device(asked.device or AREAS_OF, "dana.device")
+    if request.device is not None:
+        device = named_device(request.device, "device")
+        asked = replace(asked, device=device.name)
+    training, stream = plan_stream(asked)
     design = designs.get(training, write=False)  # a question leaves nothing behind
     found = _search(training, design, device, _per_page(request, training, stream)) if request.search else None
     bundle = design.bundle if found is None else found.best.bundle
@@ -62,6 +76,7 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
             "tuples": sample.rows,
             "pages_of_a_tuple": sample.pages,
         },
+        "made_for": training.device if found is None else device.name,
         "machine": {**bundle.config.to_json(), "lanes": bundle.config.lanes, "units": bundle.config.units},
         "program": {
             "engine": len(bundle.program),
@@ -133,7 +148,9 @@ def _epoch(cycles: Cycles, pages: int) -> Json:
 def _area(config: MachineConfig, device: Device) -> Json:
     area = area_of(config, device.family)
     parts = {
-        name: {"used": getattr(area, name), "usable": int(getattr(device, name) * device.usable)} for name in RESOURCES
+        name: {"used": getattr(area, name), "usable": int(getattr(device, name) * device.usable)}
+        for name in RESOURCES
+        if getattr(device, name) or getattr(area, name)
     }
     return {"device": device.name, "fits": all(part["used"] <= part["usable"] for part in parts.values()), **parts}
 
@@ -175,9 +192,9 @@ def lines(explained: Json) -> list[str]:
         f"{_count(explained['epochs'], 'epoch')}",
         f"Machine: {_count(machine['threads'], 'thread')} × {_count(machine['clusters'], 'cluster')} × "
         f"{LANES_PER_CLUSTER} = {machine['units']} units, {_count(machine['striders'], 'Strider')}, "
-        f"{machine['clock_hz'] / 1e6:.0f} MHz",
+        f"{machine['clock_hz'] / 1e6:.0f} MHz, made for {explained['made_for'] or 'no device'}",
         f"  page store {machine['striders']} × {machine['page_size']} bytes, page link of {machine['link_bytes']} "
-        f"bytes a cycle",
+        f"bytes{_supply(machine)}",
         f"  words of a unit: {machine['scratch_depth']} of scratchpad, {machine['tuple_depth']} of tuple memory; "
         f"{machine['queue_depth']} entries of a Strider's queue",
         f"  {_functions(machine['functions'], machine['divide_interval'])}",
@@ -197,8 +214,11 @@ def lines(explained: Json) -> list[str]:
             f"{epoch['bytes_per_second'] / 1e9:.1f} GB/s"
         )
     area = explained["area"]
+    other = "" if area["fits"] else f"; with dana.device = '{area['device']}' a machine is made that fits"
     made.append(f"Area on {area['device']}: {'fits' if area['fits'] else 'too big'}; of what a design may take")
-    made.append("  " + ", ".join(_part(area[name], written) for name, written in RESOURCES.items()))
+    made.append(
+        "  " + ", ".join(_part(area[name], written) for name, written in RESOURCES.items() if name in area) + other
+    )
     if explained["search"] is not None:
         made += _search_lines(explained["search"])
     return made + _last_lines(explained["last_run"])
@@ -206,6 +226,12 @@ def lines(explained: Json) -> list[str]:
 
 def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _supply(machine: Json) -> str:
+    """What comes over the page link, in words: as much as it takes, or what the memory sends."""
+    sent = machine["link_rate"] / RATE_CYCLES
+    return f", at which {sent:.4g} arrive in a cycle" if 0 < sent < machine["link_bytes"] else " a cycle"
 
 
 def _functions(mask: int, interval: int) -> str:

@@ -208,7 +208,7 @@ class ExplainRequest:
     training
         The training that would be.
     device
-        Name of an FPGA.
+        Name of the FPGA that the machine is made for, in the place of the training's; None: the training's.
     search
         Explain the best machine of the device, not the one that the training would take.
     rows
@@ -218,7 +218,7 @@ class ExplainRequest:
     """
 
     training: TrainRequest
-    device: str
+    device: str | None
     search: bool
     rows: int | None
     last: Json | None

@@ -83,7 +83,7 @@ def _reading(request: TrainRequest, design: Design, sample: Sample, cycles: Cycl
     config = design.bundle.config
     if cycles.bottleneck == "link":
         return _said(
-            "link", None, f"{said}the page link brings no more than {config.link_bytes} in a cycle", None, None
+            "link", None, f"{said}the page link brings no more than {config.page_rate:.4g} in a cycle", None, None
         )
     gathered = _as_arrays(request, design)
     if cycles.bottleneck == "striders" and gathered is not None:

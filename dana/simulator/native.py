@@ -76,7 +76,7 @@ def machine_data(config: MachineConfig) -> Machine:
         # what has the name of a number of the cycle contract is that
         **{name: number for name, number in CONTRACT.items() if hasattr(Machine, name)},
         strider_bound=strider.STRIDER_BOUND,
-        page_beats=config.page_beats,
+        page_cycles=config.page_cycles,
         **{name: value for name, value in config.to_json().items() if hasattr(Machine, name)},
     )
     for strider_op, count in cycles.STRIDER_CYCLES.items():

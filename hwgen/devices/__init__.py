@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hwgen.devices.lattice import lattice_part
+from hwgen.spec.config import MAX_LINK_RATE, RATE_CYCLES
 
 WIDE_MULTIPLIERS = {"xcup": True, "ecp5": False, "nexus": False}
 """Whether a DSP multiplies 27 × 18 bits instead of 18 × 18, of each of `FAMILIES`."""
@@ -30,9 +31,9 @@ class Device:
     ----------
     name, family, part
         The file's name; one of `FAMILIES`; the order code that toolchains take.
-    luts, flipflops, dsps, block_rams
-        The whole device's. A LUT has 6 inputs in xcup, 4 in ecp5 and nexus; a DSP is a DSP48E2, a MULT18X18D or a
-        MULT18X18; a block RAM is a RAMB36, a DP16KD or an EBR.
+    luts, flipflops, dsps, block_rams, ultra_rams
+        The whole device's; a file names no UltraRAMs where there are none. A LUT has 6 inputs in xcup, 4 in ecp5 and
+        nexus; a DSP is a DSP48E2, a MULT18X18D or a MULT18X18; a block RAM is a RAMB36, a DP16KD or an EBR.
     usable
         Fraction of each that a design may take, so that it can still be routed.
     clock_hz
@@ -48,6 +49,7 @@ class Device:
     flipflops: int
     dsps: int
     block_rams: int
+    ultra_rams: int = 0
     usable: float
     clock_hz: int
     page_bandwidth: int
@@ -61,6 +63,10 @@ class Device:
     def link_bytes(self) -> float:
         """Bytes of pages that arrive in a cycle."""
         return self.page_bandwidth / self.clock_hz
+
+    def link_rate(self, clock_hz: int) -> int:
+        """`MachineConfig.link_rate` of a machine that runs at such a clock, whatever its link's width."""
+        return max(1, min(MAX_LINK_RATE, RATE_CYCLES * self.page_bandwidth // clock_hz))
 
 
 def device_names() -> tuple[str, ...]:
@@ -99,15 +105,15 @@ def _parse(text: str, name: str) -> Device:
     except tomllib.TOMLDecodeError as error:
         raise DeviceError(f"the device {name} is no TOML: {error}") from None
     types: dict[str, type] = {field: kind for field, kind in Device.__annotations__.items() if field != "name"}
-    missing, unknown = sorted(set(types) - set(values)), sorted(set(values) - set(types))
+    missing, unknown = sorted(set(types) - {"ultra_rams", *values}), sorted(set(values) - set(types))
     if missing or unknown:
         raise DeviceError(
             f"the device {name} must have exactly {', '.join(types)}"
             + (f"; {', '.join(missing)} missing" if missing else "")
             + (f"; {', '.join(unknown)} unknown" if unknown else "")
         )
-    for field, kind in types.items():
-        _check(name, field, values[field], kind)
+    for field, value in values.items():
+        _check(name, field, value, types[field])
     if values["family"] not in FAMILIES:
         raise DeviceError(f"family of the device {name} must be one of {', '.join(FAMILIES)}, not {values['family']!r}")
     if not 0 < values["usable"] <= 1:

@@ -97,7 +97,7 @@ def _simulated(folder: Path, config: MachineConfig) -> tuple[Registers, PageMemo
     from hwgen.harness import RtlBoard
 
     text = (folder / "rtl" / f"{board.TOP}.v").read_text()
-    rtl = RtlBoard(text, link_bytes=config.link_bytes, link_latency=config.link_latency)
+    rtl = RtlBoard(text, config)
     return rtl, rtl.pages
 
 

@@ -40,7 +40,7 @@ class Synthesis:
         As the manifest says.
     family, config
         The device's family, the machine's fields: what its area can be estimated from.
-    luts, flipflops, dsps, block_rams
+    luts, flipflops, dsps, block_rams, ultra_rams
         What yosys's cells take when they are packed: on Lattice's devices a carry cell takes two LUTs; a RAMB18 is half
         a block RAM.
     clock_hz
@@ -55,6 +55,7 @@ class Synthesis:
     flipflops: int
     dsps: int
     block_rams: float
+    ultra_rams: int
     clock_hz: float | None
 
 
@@ -111,6 +112,7 @@ def synthesise(folder: Path, *, place: bool, tell: Callable[[str], None] = lambd
         flipflops=int(counted["flipflops"]),
         dsps=int(counted["dsps"]),
         block_rams=counted["block_rams"],
+        ultra_rams=int(counted.get("ultra_rams", 0)),
         clock_hz=clock,
     )
 
@@ -150,6 +152,7 @@ def _xcup(cells: dict[str, Any]) -> dict[str, float]:
         "flipflops": _count(cells, {"FDRE": 1, "FDSE": 1, "FDCE": 1, "FDPE": 1}),
         "dsps": _count(cells, {"DSP48E2": 1}),
         "block_rams": _count(cells, {"RAMB36E2": 1, "RAMB18E2": 0.5}),
+        "ultra_rams": _count(cells, {"URAM288": 1}),
     }
 
 

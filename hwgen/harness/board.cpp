@@ -31,10 +31,14 @@ struct Board {
     uint64_t base = 0;
     uint32_t bytes = 0;    // of a beat
     uint32_t latency = 1;  // cycles from an address to its first beat
+    uint32_t page = 0;     // bytes
+    uint32_t slowed = 0;   // cycles from a page's first beat to its last, both included
+    uint64_t began = 0;    // the cycle in which the first beat of the page under way may come at the earliest
     uint32_t stall = 0;    // of 256 cycles on each channel of the page bus
     uint64_t random = 1;
     uint64_t now = 0;
     std::deque<Burst> bursts;
+    bool waiting = false;  // for the first beat of a page
 
     uint32_t draw() {  // xorshift64*
         random ^= random >> 12;
@@ -43,6 +47,16 @@ struct Board {
         return static_cast<uint32_t>(random * 0x2545F4914F6CDD1DULL >> 32);
     }
     bool pauses() { return stall != 0 && (draw() & 255) < stall; }
+
+    // Whether the memory has the next beat: beat k of the n of a page when (k + 1) / n of the page's cycles are over.
+    bool has_next() {
+        const Burst &burst = bursts.front();
+        if (now < burst.first) return false;
+        const uint64_t beat = (burst.address - base) % page / bytes;
+        if (beat == 0 && !waiting) began = now;
+        waiting = beat == 0;
+        return now >= began + ((beat + 1) * slowed * bytes + page - 1) / page - 1;
+    }
 
     void offer() {
         const Burst &burst = bursts.front();
@@ -58,7 +72,7 @@ struct Board {
     void low() {
         dut.clk = 0;
         dut.m_axi_arready = !pauses();
-        if (!dut.m_axi_rvalid && !bursts.empty() && now >= bursts.front().first && !pauses()) offer();
+        if (!dut.m_axi_rvalid && !bursts.empty() && has_next() && !pauses()) offer();
         dut.eval();
     }
 
@@ -116,12 +130,16 @@ struct Board {
 
 }  // namespace
 
-// The first beat of a burst comes `latency` cycles after its address was taken, or right behind the burst before it.
-EXPORT void *board_new(uint64_t base, uint32_t beat_bytes, uint32_t latency) try {
+// The first beat of a burst comes `latency` cycles after its address was taken, or right behind the burst before it; the
+// beats of a page take `page_cycles`, or as many cycles as there are of them.
+EXPORT void *board_new(uint64_t base, uint32_t beat_bytes, uint32_t latency, uint32_t page_bytes,
+                       uint32_t page_cycles) try {
     Board *board = new Board;
     board->base = base;
     board->bytes = beat_bytes;
     board->latency = latency;
+    board->page = page_bytes;
+    board->slowed = page_cycles;
     board->dut.rst = 1;
     for (uint32_t k = 0; k < RESET; ++k) board->low(), board->edge();
     board->dut.rst = 0;

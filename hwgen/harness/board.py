@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from hwgen.driver import BoardError
 from hwgen.harness.build import build
+from hwgen.spec.config import MachineConfig
 from hwgen.spec.cycles import READER_LATENCY
 
 BASE = 0x4000_0000
@@ -28,15 +29,15 @@ class RtlBoard:
     """The registers of a simulated board; its memory is `pages`.
 
     The memory answers such that the machine sees the page link of the cycle contract (`docs/machine.md`, section 5):
-    beats of one burst after another, the first `link_latency` cycles after the machine asked for a page. Of these the
-    page reader takes READER_LATENCY.
+    beats of one burst after another, the first `link_latency` cycles after the machine asked for a page, of which the
+    page reader takes READER_LATENCY; all of a page's in its `page_cycles`.
 
     Parameters
     ----------
     verilog
         Text of the module `dana_board` and of all below it.
-    link_bytes, link_latency
-        Of its configuration: bytes of a beat of the page bus, cycles.
+    config
+        The board's; of it the link and the size of pages count.
     memory_bytes
         Of its memory; None: as many as are put there.
 
@@ -48,11 +49,11 @@ class RtlBoard:
         There is not enough for one of them, or for the board.
     """
 
-    def __init__(self, verilog: str, *, link_bytes: int, link_latency: int, memory_bytes: int | None = None) -> None:
+    def __init__(self, verilog: str, config: MachineConfig, *, memory_bytes: int | None = None) -> None:
         library = ctypes.CDLL(str(build(verilog)))
         pointer, u32, u64 = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
         for name, result, arguments in (
-            ("board_new", pointer, [u64, u32, u32]),
+            ("board_new", pointer, [u64, u32, u32, u32, u32]),
             ("board_delete", None, [pointer]),
             ("board_stall", None, [pointer, u32, u64]),
             ("board_put", ctypes.c_bool, [pointer, u64, pointer, u64]),
@@ -64,7 +65,9 @@ class RtlBoard:
             function.restype = result
             function.argtypes = arguments
         self._library = library
-        self._handle = library.board_new(BASE, link_bytes, link_latency - READER_LATENCY)
+        self._handle = library.board_new(
+            BASE, config.link_bytes, config.link_latency - READER_LATENCY, config.page_size, config.page_cycles
+        )
         if not self._handle:
             raise MemoryError("no room for the simulated board")
         weakref.finalize(self, library.board_delete, self._handle)

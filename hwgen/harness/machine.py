@@ -49,7 +49,7 @@ class RtlMachine:
         self.config = config
         self._patience = patience
         self._stalls = None if stall_seed is None else np.random.default_rng(stall_seed)
-        self.rtl = RtlBoard(verilog_of(config), link_bytes=config.link_bytes, link_latency=config.link_latency)
+        self.rtl = RtlBoard(verilog_of(config), config)
         self._board = Board(self.rtl, self.rtl.pages, blank=True)
 
     def load(self, bundle: Bundle) -> None:

@@ -10,7 +10,7 @@ from amaranth.hdl import unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hwgen.spec.config import MachineConfig
+from hwgen.spec.config import MachineConfig, Ultra
 
 PAGE_NUMBER_BITS = 32
 POINTER_BITS = 32
@@ -25,6 +25,11 @@ def thread_bits(config: MachineConfig) -> int:
 def tuple_address_bits(config: MachineConfig) -> int:
     """Width of a tuple memory address."""
     return (config.tuple_depth - 1).bit_length()
+
+
+def ultra_style(config: MachineConfig, kind: Ultra) -> dict[str, str]:
+    """The attribute of a memory that is to be UltraRAM, as Vivado and yosys know it; none where it is not."""
+    return {"ram_style": "ultra"} if config.ultra & kind else {}
 
 
 def count_bits(config: MachineConfig) -> int:

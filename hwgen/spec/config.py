@@ -10,6 +10,7 @@ import dataclasses
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import IntFlag
 from typing import Any
 
 from hwgen.spec.cycles import READER_LATENCY, element_interval
@@ -33,12 +34,32 @@ def functions_mask(ops: Iterable[Opcode]) -> int:
     return sum(1 << FUNCTIONS.index(op) for op in set(ops) if op.special)
 
 
-NOT_HARDWARE = ("link_latency", "clock_hz")
+NOT_HARDWARE = ("link_latency", "link_rate", "clock_hz")
 """Fields that say how fast a machine runs, not which it is."""
 
 WIDEST_LINK = 128
 """Bytes of the widest data bus that AXI has (ARM IHI 0022): pages come over one. So a page has at least 64 beats, and a
 Strider has cleared its registers, one in a cycle, before the next one is there."""
+
+
+RATE_CYCLES = 1000
+"""Cycles in which `MachineConfig.link_rate` counts."""
+
+MAX_DEPTH = 65536
+"""Words of a memory of a unit at the most."""
+
+MAX_LINK_RATE = RATE_CYCLES * WIDEST_LINK
+
+
+class Ultra(IntFlag):
+    """Memories that may be UltraRAM, of which a word has 72 bits and a block 4,096 words, instead of block RAM."""
+
+    PAGES = 1
+    """The unpacker's copy of the pages."""
+    SCRATCH = 2
+    """Scratchpads."""
+    TUPLES = 4
+    """Tuple memories."""
 
 
 class ConfigError(ValueError):
@@ -64,9 +85,9 @@ class MachineConfig:
     page_size
         Bytes of a page, PostgreSQL's BLCKSZ.
     scratch_depth
-        binary32 words of scratchpad per unit. Power of two.
+        binary32 words of scratchpad per unit. A multiple of 16.
     tuple_depth
-        binary32 words of tuple memory per unit, both halves together. Power of two.
+        binary32 words of tuple memory per unit, both halves together. A multiple of 16.
     program_depth
         Instructions the engine holds. Power of two.
     strider_depth
@@ -83,8 +104,13 @@ class MachineConfig:
     link_latency
         Cycles from a page's request to its first bytes, in the modelled link; at least one more than the page reader
         takes of them.
+    link_rate
+        Bytes of pages that the memory behind the modelled link sends in 1,000 cycles, where that is less than the link
+        is wide. 0: as many as the link takes.
     clock_hz
         The clock at which modelled times are stated.
+    ultra
+        Memories that are UltraRAM, a sum of `Ultra`: for devices that have some. It changes no cycle.
     divide_interval
         Cycles between two quotients or roots of a cluster: 27, 9, 3 or 1. A unit of 27 is the smallest, one of 1 has
         27 times its state.
@@ -109,7 +135,9 @@ class MachineConfig:
     queue_depth: int = 16
     link_bytes: int = 32
     link_latency: int = 64
+    link_rate: int = 0
     clock_hz: int = 150_000_000
+    ultra: int = 0
     divide_interval: int = DIVIDE_INTERVALS[0]
     functions: int = ALL_FUNCTIONS
     crossed: int = 1
@@ -153,8 +181,19 @@ class MachineConfig:
 
     @property
     def page_beats(self) -> int:
-        """Cycles that one page takes on the link."""
+        """Beats in which one page comes over the link."""
         return self.page_size // self.link_bytes
+
+    @property
+    def page_cycles(self) -> int:
+        """Cycles from a page's first to its last on the link, both included."""
+        slowed = -(-self.page_size * RATE_CYCLES // self.link_rate) if self.link_rate else 0
+        return max(self.page_beats, slowed)
+
+    @property
+    def page_rate(self) -> float:
+        """Bytes of pages that the link brings in a cycle, in the long run."""
+        return self.page_size / self.page_cycles
 
     def to_json(self) -> dict[str, int]:
         return dataclasses.asdict(self)
@@ -179,8 +218,6 @@ class MachineConfig:
         powers = {
             "threads": (1, 64),
             "clusters": (1, 16),
-            "scratch_depth": (16, 65536),
-            "tuple_depth": (16, 65536),
             "program_depth": (16, 65536),
             "strider_depth": (16, 65536),
             "descriptor_depth": (2, 4096),
@@ -191,6 +228,10 @@ class MachineConfig:
             value = getattr(self, name)
             if not (_is_power_of_two(value) and low <= value <= high):
                 problems.append(f"{name} must be a power of two from {low} to {high}, not {value!r}")
+        for name in ("scratch_depth", "tuple_depth"):
+            value = getattr(self, name)
+            if not (16 <= value <= MAX_DEPTH and value % 16 == 0):
+                problems.append(f"{name} must be a multiple of 16 from 16 to {MAX_DEPTH}, not {value!r}")
         if self.index_depth and not (_is_power_of_two(self.index_depth) and 2 <= self.index_depth <= 4096):
             problems.append(f"index_depth must be 0 or a power of two from 2 to 4096, not {self.index_depth!r}")
         if self.link_bytes > WIDEST_LINK:
@@ -211,8 +252,12 @@ class MachineConfig:
                 f"link_latency must be from {READER_LATENCY + 1} to 65535 cycles, not {self.link_latency!r}: "
                 f"the page reader takes {READER_LATENCY} of them"
             )
+        if not 0 <= self.link_rate <= MAX_LINK_RATE:
+            problems.append(f"link_rate must be from 0 to {MAX_LINK_RATE}, not {self.link_rate!r}")
         if self.divide_interval not in DIVIDE_INTERVALS:
             problems.append(f"divide_interval must be one of {DIVIDE_INTERVALS}, not {self.divide_interval!r}")
+        if not 0 <= self.ultra <= sum(Ultra):
+            problems.append(f"ultra must be from 0 to {sum(Ultra)}, not {self.ultra!r}")
         if not 0 <= self.functions <= ALL_FUNCTIONS:
             problems.append(f"functions must be from 0 to {ALL_FUNCTIONS}, not {self.functions!r}")
         if self.crossed not in (0, 1):

@@ -16,7 +16,7 @@ from hwgen.devices import Device, load_device
 from hwgen.spec.config import ALL_FUNCTIONS, WIDEST_LINK, functions_mask
 from tests.codesign.test_cycles import PAGES, RULE, array, columns, counted
 
-DEVICE = load_device("xczu7ev")
+DEVICE = replace(load_device("xczu7ev"), ultra_rams=0)
 
 
 def explored(schema: TableSchema, device: Device = DEVICE, **design: int) -> Exploration:
@@ -61,6 +61,34 @@ def test_no_link_is_wider_than_a_bus(found: Exploration) -> None:
     assert fast.bundle.config.link_bytes == WIDEST_LINK > found.best.bundle.config.link_bytes
 
 
+def test_a_link_that_is_no_power_of_two_is_used_to_the_last_byte() -> None:
+    """The bound is the memory's rate, and the link may be wider than that and wait."""
+    found = explored(array(200), replace(DEVICE, page_bandwidth=2_800_000_000), threads=1, clusters=4)
+    config = found.best.bundle.config
+    assert found.bound == pytest.approx(8192 * DEVICE.clock_hz / 2.8e9)
+    assert config.link_bytes == 32 > 2.8e9 / DEVICE.clock_hz
+    assert found.best.link_use > 0.99
+    assert 0 <= found.gap < 0.02
+
+
+def test_a_link_that_waits_is_no_wider_than_it_must_be() -> None:
+    slow = explored(array(200), replace(DEVICE, page_bandwidth=2_800_000_000), threads=1, clusters=1).best
+    assert slow.cycles.bottleneck == "engine"
+    assert slow.link_use == pytest.approx(8192 * DEVICE.clock_hz / slow.cycles.page / 2.8e9)
+    assert slow.bundle.config.link_bytes == 16
+
+
+def test_a_lower_clock_is_not_faster() -> None:
+    """Where the memory sets the pace, it is the same seconds at any clock."""
+    device = replace(DEVICE, page_bandwidth=1_600_000_000)
+    fast, slow = (
+        explored(array(200), replace(device, clock_hz=clock), threads=1, clusters=4).best.cycles.seconds(10_000)
+        for clock in (150_000_000, 125_000_000)
+    )
+    assert slow == pytest.approx(fast, rel=0.01)
+    assert fast == pytest.approx(10_000 * 8192 / 1.6e9, rel=0.01)
+
+
 def test_there_is_hardware_for_the_rules_functions_and_no_others(found: Exploration) -> None:
     used = functions_mask(instruction.op for instruction in found.best.bundle.program)
     assert {candidate.bundle.config.functions for candidate in found.candidates} == {used}
@@ -90,6 +118,34 @@ def test_memories_shrink_until_they_fit() -> None:
     assert min(depths) < max(depths)
 
 
+def test_a_memory_is_as_deep_as_the_rule_wants() -> None:
+    """In whole block RAMs, which need not be a power of two."""
+    deep = explored(array(1900), threads=1, clusters=1).best
+    depth = deep.bundle.config.scratch_depth
+    assert depth % 512 == 0
+    assert depth & (depth - 1)
+    words = max(symbol.row + symbol.rows(deep.bundle.config.lanes) for symbol in deep.bundle.symbols)
+    assert words <= depth
+    exact = replace(DEVICE, block_rams=deep.area.block_rams, usable=1.0)
+    assert explored(array(1900), exact, threads=1, clusters=1).best.fits
+
+
+def test_memories_are_ultraram_where_block_ram_is_what_lacks() -> None:
+    """Of a device that has some; no cycle changes, and a device without is never asked for one."""
+    plain = explored(array(1900), threads=2, clusters=2).best
+    needs = plain.area.block_rams
+    assert plain.bundle.config.ultra == plain.area.ultra_rams == 0
+    scarce = replace(DEVICE, block_rams=needs // 2, usable=1.0)
+    with pytest.raises(UsageError, match="no machine for this rule fits"):
+        explored(array(1900), scarce, threads=2, clusters=2, **dict.fromkeys(("scratch_depth", "tuple_depth"), 4096))
+    mixed = explored(array(1900), replace(scarce, ultra_rams=1000), threads=2, clusters=2).best
+    assert mixed.fits
+    assert mixed.bundle.config.ultra
+    assert mixed.area.block_rams <= needs // 2
+    assert mixed.area.ultra_rams > 0
+    assert mixed.cycles.page == pytest.approx(plain.cycles.page, rel=0.01)
+
+
 def test_a_device_that_is_too_small_says_by_how_much() -> None:
     small = Device(
         name="small", family="xcup", part="none", luts=6_000, flipflops=5_000, dsps=500, block_rams=300,
@@ -109,8 +165,8 @@ def test_what_does_not_fit_says_what_would() -> None:
     device = load_device("lfe5um5g-85")
     with pytest.raises(UsageError, match=r"Without threads=64, a machine of \d+ units fits lfe5um5g-85\."):
         explored(columns(54), device, threads=64)
-    scarce = replace(device, block_rams=150)
+    scarce = replace(device, block_rams=140)
     with pytest.raises(
-        UsageError, match=r"block rams of 127 .*\n.*Its block RAMs would do for 2,048 words of .* 512 .*: fewer"
+        UsageError, match=r"block rams of 119 .*\n.*Its block RAMs would do for 2,048 words of .* 512 .*: fewer"
     ):
         explored(array(1900), scarce, threads=1, clusters=1)

@@ -170,7 +170,7 @@ factors.setModel(w, w - factors.merge(e, {batch}, "+"))
             {"index_depth": 1024},
             "1024 tuples of rule 'factors' take 3072 rows of 8 lanes; two of them, one "
             "being filled while the other is worked on, need 6144 rows, and tuple memory has 1024\n"
-            "Hint: Set tuple_depth to 8192, or more clusters.",
+            "Hint: Set tuple_depth to 6144, or more clusters.",
         ),
     ],
 )

@@ -39,10 +39,17 @@ DEPTHS = {
     "descriptor_depth": 1024,
 }
 MACHINES = {
-    "smallest": MachineConfig(striders=1, queue_depth=2, link_bytes=8, link_latency=4, **DEPTHS),
-    "two clusters": MachineConfig(clusters=2, striders=2, link_bytes=32, index_depth=16, divide_interval=9, **DEPTHS),
+    "smallest": MachineConfig(striders=1, queue_depth=2, link_bytes=8, link_latency=4, ultra=7, **DEPTHS),
+    "two clusters": MachineConfig(
+        clusters=2,
+        striders=2,
+        link_bytes=32,
+        index_depth=16,
+        divide_interval=9,
+        **{**DEPTHS, "scratch_depth": 3984, "tuple_depth": 336},
+    ),
     "threads": MachineConfig(
-        threads=4, striders=3, queue_depth=4, link_bytes=64, link_latency=7, index_depth=2, **DEPTHS
+        threads=4, striders=3, queue_depth=4, link_bytes=64, link_latency=7, link_rate=40_900, index_depth=2, **DEPTHS
     ),
     "wide": MachineConfig(
         threads=2, clusters=4, striders=4, link_bytes=128, page_size=16384, divide_interval=1, **DEPTHS

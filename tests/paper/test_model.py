@@ -29,11 +29,11 @@ def test_a_data_set_is_what_the_search_finds() -> None:
     assert made.best.seconds == best.cycles.seconds(1_941)
     assert made.best.uses == best.uses
     assert made.threads[best.bundle.config.threads] == made.best.seconds
-    # a machine that waits for its link is as fast as that is wide
+    # a machine that waits for its link is as fast as the memory behind it
     quarter, half, one = (made.links[times] for times in (0.25, 0.5, 1.0))
     assert quarter == pytest.approx(4 * one, rel=0.01)
     assert half == pytest.approx(2 * one, rel=0.01)
-    assert made.links[4.0] == "no link of 256 bytes: AXI has none beyond 128"
+    assert made.links[4.0] == "no link of 512 bytes: AXI has none beyond 128"
     assert made.page_sizes[PAGE_SIZE] == pytest.approx(made.best.seconds, rel=0.01)
     # 8 KB hold 7 of these rows where a quarter of 32 KB would hold 6.75, but waste more
     small = made.page_sizes[8192]

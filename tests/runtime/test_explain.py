@@ -12,6 +12,7 @@ import pytest
 import dana
 from dana import rules
 from dana.codesign.sample import sample_pages
+from dana.errors import UsageError
 from dana.runtime.designs import DesignStore
 from dana.runtime.explain import explain, lines
 from dana.runtime.streams import declared_request
@@ -61,7 +62,7 @@ def asked(source: str, rows: int) -> ExplainRequest:
         backend="sim",
         design={},
     )
-    return ExplainRequest(training=training, device="xcvu9p", search=False, rows=rows, last=None)
+    return ExplainRequest(training=training, device=None, search=False, rows=rows, last=None)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +74,23 @@ def test_every_rule_is_explained(name: str, rows: int) -> None:
     assert (explained["epoch"]["cycles"] > 0) == (rows > 0)
     assert all(lines(explained))
     assert f"  why: {explained['why']['text']}" in lines(explained)
+
+
+def test_a_machine_fits_the_device_that_it_is_made_for_and_says_which_that_is() -> None:
+    """784 pixels and 32 hidden units: the default machine's memories are more than a VU9P has."""
+    schema = declared("x float4[784], y float4")
+    training = declared_request(dana.load(rules.FOLDER / "mlp.py"), schema, label="y")
+    designs = DesignStore()
+    question = ExplainRequest(training=training, device=None, search=False, rows=None, last=None)
+    free, fitting = (explain(replace(question, device=device), designs) for device in (None, "xcvu9p"))
+    assert (free["made_for"], free["area"]["device"], free["area"]["fits"]) == (None, "xcvu9p", False)
+    assert (fitting["made_for"], fitting["area"]["device"], fitting["area"]["fits"]) == ("xcvu9p", "xcvu9p", True)
+    assert any(line.endswith("MHz, made for no device") for line in lines(free))
+    assert any(line.endswith("; with dana.device = 'xcvu9p' a machine is made that fits") for line in lines(free))
+    assert any(line.endswith("MHz, made for xcvu9p") for line in lines(fitting))
+    small = replace(question, training=replace(training, device="xcvu9p"), device="lfe5um5g-85")
+    with pytest.raises(UsageError, match="no machine for this rule fits lfe5um5g-85"):
+        explain(small, designs)
 
 
 def why(source: str, **design: int) -> dict[str, Any]:
@@ -122,9 +140,7 @@ def test_columns_that_an_array_would_replace_are_why() -> None:
 
     def told(schema: str) -> Json:
         request = declared_request(rule, declared(schema), label="y")
-        return explain(
-            ExplainRequest(training=request, device="xcvu9p", search=False, rows=None, last=None), DesignStore()
-        )
+        return explain(ExplainRequest(training=request, device=None, search=False, rows=None, last=None), DesignStore())
 
     slow = told("a float4, b float4, c float4, y float4")
     array = told("x float4[3], y float4")

@@ -150,7 +150,7 @@ arrive(struct sim *sim)
 
 	restore(sim);
 	c->requested = later(c->requested, *released) + 1;
-	c->last = later(c->requested + sim->machine.link_latency, c->last + 1) + sim->machine.page_beats - 1;
+	c->last = later(c->requested + sim->machine.link_latency, c->last + 1) + sim->machine.page_cycles - 1;
 	c->turn = c->last + sim->machine.strider_start;
 	c->pushes = 0;
 	for (int32_t k = 0; k < sim->machine.queue_depth; k++)

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* Of all below: a core that was built from another text is not used */
-#define SIM_CONTRACT UINT64_C(0x349350fa46e7d307)
+#define SIM_CONTRACT UINT64_C(0x2b2ea446c11801f8)
 #define SIM_CLUSTER 8
 #define SIM_TEMPORARIES 32
 #define SIM_REGISTERS 64
@@ -208,7 +208,7 @@ struct sim_survey
 struct sim_machine
 {
 	int32_t threads, clusters, striders, page_size, scratch_depth, tuple_depth, program_depth, strider_depth,
-		descriptor_depth, index_depth, queue_depth, page_beats, link_latency, result_latency, section_start,
+		descriptor_depth, index_depth, queue_depth, page_cycles, link_latency, result_latency, section_start,
 		min_instruction, round_start, strider_start, strider_bound, unpack_stages, unpack_latency, page_release;
 	int32_t strider_cycles[16];
 	int32_t special_latency[64], special_interval[64];

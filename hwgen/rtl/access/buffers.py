@@ -19,7 +19,8 @@ from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.access.layouts import UNSHARED, bits_for, exceeds, line_bits, page_bits, row_bytes, window_layout
 from hwgen.rtl.access.loader import beat_write
-from hwgen.spec.config import MachineConfig
+from hwgen.rtl.interfaces import ultra_style
+from hwgen.spec.config import MachineConfig, Ultra
 
 WORD = 4
 WINDOW_LATENCY = 5
@@ -107,13 +108,14 @@ class PageStore(wiring.Component):
         step = bits_for(pieces) if pieces > 1 else 0
         row_bits = (rows - 1).bit_length()
         offset_bits = (size - 1).bit_length()
+        attributes = UNSHARED | ultra_style(config, Ultra.PAGES)
         into = Cat(place[step + 1 :], self.write.strider)
         outputs = []
         for bank in range(2):
             address = self.window.at if bank else self.window.ahead
             words = []
             for k in range(pieces):
-                memory = Memory(shape=8 * piece, depth=rows * config.striders, init=[], attrs=UNSHARED)
+                memory = Memory(shape=8 * piece, depth=rows * config.striders, init=[], attrs=attributes)
                 m.submodules[f"bank_{bank}_{k}"] = memory
                 writer, reader = memory.write_port(), memory.read_port()
                 here = place[:step] == k if step else 1

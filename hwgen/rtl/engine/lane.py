@@ -22,12 +22,12 @@ from hwgen.rtl.engine.control import (
     scratch_address_bits,
     slots,
 )
-from hwgen.rtl.interfaces import tuple_address_bits
+from hwgen.rtl.interfaces import tuple_address_bits, ultra_style
 from hwgen.rtl.library import Library
-from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
+from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig, Ultra
 from hwgen.spec.cycles import ALU_LATENCY
 
-UNORDERED = {"no_rw_check": 1}
+UNORDERED: dict[str, int | str] = {"no_rw_check": 1}
 """No word is read in the cycle in which it is written: the compiler keeps rows apart, the halves keep tuples apart.
 Block RAM that does not promise the old word then needs nothing around it."""
 
@@ -99,8 +99,8 @@ class Lane(wiring.Component):
         enable = Signal()
         # both operands are read in one cycle, and block RAM has one port for that: two copies, written alike
         for name in ("a", "b"):
-            scratch = memory.Memory(shape=32, depth=self._config.scratch_depth, init=[], attrs=UNORDERED)
-            tuples = memory.Memory(shape=32, depth=self._config.tuple_depth, init=[], attrs=UNORDERED)
+            scratch = self._memory(self._config.scratch_depth, Ultra.SCRATCH)
+            tuples = self._memory(self._config.tuple_depth, Ultra.TUPLES)
             m.submodules[f"scratch_{name}"] = scratch
             m.submodules[f"tuples_{name}"] = tuples
             write, read = scratch.write_port(), scratch.read_port()
@@ -119,6 +119,9 @@ class Lane(wiring.Component):
             self._operand(m, name, read.data, tuple_read.data)
         self._arithmetic(m, result, enable)
         return m
+
+    def _memory(self, depth: int, kind: Ultra) -> memory.Memory:
+        return memory.Memory(shape=32, depth=depth, init=[], attrs=UNORDERED | ultra_style(self._config, kind))
 
     def _address(self, name: str) -> Value:
         """Stage 0."""

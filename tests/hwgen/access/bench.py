@@ -65,7 +65,7 @@ class Bench:
             [
                 config.link_bytes, config.link_latency, config.page_size, config.lanes,
                 len(case.pages), case.batch, case.group_log2, case.tuple_rows,
-                int(stall * 65536), seed, limit, grace, len(host) // 3, len(case.delays), stop_at, 0,
+                int(stall * 65536), seed, limit, grace, len(host) // 3, len(case.delays), stop_at, config.page_cycles,
             ],
             dtype=np.uint32,
         )  # fmt: skip

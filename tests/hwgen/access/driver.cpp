@@ -18,7 +18,7 @@ struct Setup {
     uint32_t pages, batch, group_log2, tuple_rows;
     uint32_t stall_threshold;  // of 2^16: how often a beat that could come does not
     uint32_t seed, cycle_limit, grace;
-    uint32_t host_writes, delays, stop_at, reserved;
+    uint32_t host_writes, delays, stop_at, page_cycles;
 };
 
 struct Request {
@@ -121,6 +121,7 @@ extern "C" __attribute__((visibility("default"))) int64_t bench_run(void *handle
     };
     std::deque<Request> requests;
     uint32_t beat = 0;
+    uint64_t began = 0;  // the cycle in which the first beat of the page under way may come at the earliest; 0: none is
     const uint32_t beats = setup->page_size / setup->link_bytes;
     std::deque<uint64_t> handed;
     uint64_t idle_at = 0, release_at = UINT64_MAX, round = 0, end_at = UINT64_MAX;
@@ -133,14 +134,17 @@ extern "C" __attribute__((visibility("default"))) int64_t bench_run(void *handle
         if (dut.stop) {
             requests.clear();
             beat = 0;
+            began = 0;
         }
-        if (!requests.empty() && cycle >= requests.front().cycle + (beat ? 0 : setup->link_latency) &&
+        if (!beat && !(requests.empty() || cycle < requests.front().cycle + setup->link_latency) && !began) began = cycle;
+        if (began && cycle >= began + ((beat + 1) * setup->page_cycles + beats - 1) / beats - 1 &&
             chance() >= setup->stall_threshold) {
             dut.page_valid = 1;
             put(dut.page_data, pages + uint64_t(requests.front().page) * setup->page_size + beat * setup->link_bytes,
                 setup->link_bytes);
             if (++beat == beats) {
                 beat = 0;
+                began = 0;
                 requests.pop_front();
             }
         }

@@ -16,7 +16,9 @@ MACHINES = {
     "rows as wide as the link": MachineConfig(
         striders=2, link_bytes=32, link_latency=10, tuple_depth=4096, strider_depth=4096, descriptor_depth=1024
     ),
-    "two rows in a beat": MachineConfig(threads=2, striders=1, link_bytes=64, link_latency=40, queue_depth=4, **_SMALL),
+    "two rows in a beat": MachineConfig(
+        threads=2, striders=1, link_bytes=64, link_latency=40, queue_depth=4, link_rate=26_540, **_SMALL
+    ),
     "wide": MachineConfig(threads=2, clusters=8, striders=5, link_bytes=128, link_latency=5, page_size=16384, **_SMALL),
 }
 if SCALE > 1:

@@ -189,7 +189,8 @@ class _Machine:
     def run(self) -> Outcome:
         case, config, out = self.case, self.case.config, self.out
         model = StriderModel(config, case.program, case.constants)
-        beats = config.page_beats
+        sent = min(config.link_rate or 1000 * config.link_bytes, 1000 * config.link_bytes)
+        taken = -(-1000 * config.page_size // sent)
         release: list[int] = []
         request = last = 0
         if not case.pages:
@@ -199,7 +200,7 @@ class _Machine:
             request = max(request + 1, free + 1)
             out.requests.append(request)
             first = max(request + config.link_latency, last + 1 if p else 0)
-            last = first + beats - 1
+            last = first + taken - 1
             turn = last + cycles.STRIDER_START
             takes: list[int] = []
             for k, entry in enumerate(model.run(page)):

@@ -37,7 +37,7 @@ def verilog() -> str:
 
 
 def made(memory_bytes: int = MANY, stall: int = 0) -> tuple[RtlBoard, Board]:
-    rtl = RtlBoard(verilog(), link_bytes=CONFIG.link_bytes, link_latency=CONFIG.link_latency, memory_bytes=memory_bytes)
+    rtl = RtlBoard(verilog(), CONFIG, memory_bytes=memory_bytes)
     rtl.stall(stall)
     return rtl, Board(rtl, rtl.pages)
 
