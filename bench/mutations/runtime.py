@@ -36,7 +36,7 @@ RUNTIME = (
     ),
     *faults(
         "dana/rules",
-        "tests/rules/test_accuracy.py -k 'counts or outliers and huber or linear_svm or empty or percent and quantile'",
+        "tests/rules/test_accuracy.py -k 'counts or far_off or outliers or empty or raw and quantile'",
         ("poisson.py", "bounded = dana.min(score, 40)", "bounded = score", "counts beyond any"),
         ("huber.py", "error = clip(p - y, bound)", "error = p - y", "errors without a bound"),
         ("linear_svm.py", "side = 2 * y - 1", "side = y", "a class without a side"),

@@ -159,8 +159,21 @@ def test_a_few_outliers_do_not_hold_a_training_down(name: str) -> None:
 
 
 def test_no_outlier_makes_counts_overflow() -> None:
-    """Whose expected number, were the score not bounded, is beyond binary32 after the first few batches."""
+    """Of a row that comes last, when the weights are learnt: its score is beyond what has a number in binary32."""
     columns, _ = outliers("poisson")
+    for name, values in columns.items():
+        values[-1] = 300 * (name != "y")
     found = train(rules.text("poisson"), columns, features=list(columns)[:-1], label=None)
     assert np.isfinite(found.losses).all()
     assert all(np.isfinite(model).all() for model in found.models.values())
+
+
+def test_labels_far_off_move_no_huber_regression() -> None:
+    random = np.random.default_rng(0)
+    x, weights = random.standard_normal((2000, 5)), random.standard_normal(5)
+    label = x @ weights + 0.1 * random.standard_normal(2000)
+    label[::20] += 100
+    columns = {f"x{k}": x[:, k].astype(np.float32) for k in range(5)} | {"y": label.astype(np.float32)}
+    found = train(rules.text("huber"), columns, features=list(columns)[:-1], label=None)
+    assert abs(found.models["b"]) < 0.2
+    np.testing.assert_allclose(found.models["w"] * found.models["x.scale"], weights, atol=0.1)
