@@ -80,9 +80,7 @@ class Ran:
 def _library(config: MachineConfig) -> ctypes.CDLL:
     modules = Library()
     modules.add("engine", lambda: Engine(config, modules))
-    built = verilate(
-        modules.verilog(), "engine", DRIVER, optimize="-O1", files=SHARED, verilator_flags=tuple(SHARED)
-    )
+    built = verilate(modules.verilog(), "engine", DRIVER, optimize="-O1", files=SHARED, verilator_flags=tuple(SHARED))
     library = ctypes.CDLL(str(built))
     library.bench_new.restype = ctypes.c_void_p
     return library
