@@ -62,8 +62,8 @@ class Value:
         def T(self) -> Value:
             """A matrix with its axes exchanged."""
 
-        def __getitem__(self, place: Place | tuple[Place, ...]) -> Value:
-            """Elements, counted from 0, or from the end below 0; a model's row may be chosen by a scalar input."""
+        def __getitem__(self, place: Place | Sequence[Value] | tuple[Place, ...]) -> Value:
+            """Elements, counted from 0, or from the end below 0; of a model the rows that a tuple's numbers choose."""
 
 
 class Given(Value):
@@ -231,6 +231,11 @@ def state(like: Operand, shape: Shape = (), init: float | Start = 0.0) -> Value:
     an input chooses, ``dana.state(U[i])``, has a state for each row.
     """
     refuse("state")
+
+
+def require(condition: Operand) -> None:
+    """Refuse numbers and metas that break a condition, mostly in a function: ``dana.require(rate < 1)``."""
+    refuse("require")
 
 
 def setState(state: Value, value: Operand) -> None:
@@ -457,6 +462,7 @@ __all__ = [
     "output",
     "pi",
     "random",
+    "require",
     "rows",
     "rule",
     "setState",

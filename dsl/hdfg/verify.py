@@ -123,8 +123,8 @@ def _shape(graph: Graph, node: Node) -> Iterator[str]:
 
 
 def _index_problems(index: Node) -> Iterator[str]:
-    if index.op not in (Op.INPUT, Op.OUTPUT, Op.CONST) or index.shape:
-        yield f"must be indexed by a scalar input or const, not by {index.op} of shape {shape_text(index.shape)}"
+    if index.shape or (index.op is not Op.CONST and index.region is not Region.TUPLE):
+        yield f"must be indexed by a scalar of the tuple or const, not by {index.op} of shape {shape_text(index.shape)}"
     if index.op is Op.CONST and (index.value is None or index.value != int(index.value) or index.value < 0):
         yield f"must be indexed by a whole number, not by {index.value}"
 
@@ -166,8 +166,11 @@ def _graph_problems(graph: Graph) -> Iterator[str]:
     if len(set(names)) != len(names):
         yield f"names of leaves must differ: {names}"
     free = {part for node in graph.nodes for dim in node.extents for part in names_of(dim)}
-    if free != set(graph.dims):
-        yield f"dims must be {sorted(free)}, not {graph.dims}"
+    counted = set() if graph.unrolled is None else {name for name, _ in graph.unrolled.extents}
+    if free | counted != set(graph.dims):
+        yield f"dims must be {sorted(free | counted)}, not {graph.dims}"
+    if free & counted or not counted <= set(dict(graph.extents)):
+        yield f"loops must count dims that have an extent and are numbers in all nodes, not {sorted(counted)}"
     if not set(dict(graph.extents)) <= set(graph.dims) or any(extent < 1 for _, extent in graph.extents):
         yield f"extents must be of {graph.dims} and at least 1, not {graph.extents}"
     if graph.epochs < 1 or (graph.batch is not None and graph.batch < 1):

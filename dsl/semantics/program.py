@@ -121,6 +121,8 @@ class Program:
         Ids of gradients of values per tuple of which each tuple of a batch has the same part.
     merges
         Ids of merges that the rule's text asks for.
+    elements
+        By value, axis, position: the same number is the same operation, so that rows which it chooses are, too.
     phases
         By id: what stands for a value where the rule does not train, and where it does.
     """
@@ -135,6 +137,7 @@ class Program:
         self.merges: set[int] = set()
         self.divisors: dict[int, str] = {}
         self.transposes: dict[Operation, Operation] = {}
+        self.elements: dict[tuple[Operation, int, Dim], Operation] = {}
         self.needs: list[DimExpr] = []
         self._constants: dict[int | DimExpr, Operation] = {}
         self._given: dict[Op, Operation] = {}
@@ -300,6 +303,31 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """A condition of numbers and metas that must hold.
+
+    Parameters
+    ----------
+    condition
+        Other than zero where it holds.
+    text
+        How it is written.
+    owner
+        The function that asks for it.
+    terms
+        What it speaks of, by name.
+    span
+        The call, in the rule's own text.
+    """
+
+    condition: Operation
+    text: str
+    owner: str
+    terms: tuple[tuple[str, Operation], ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
     """A rule without errors.
 
@@ -319,6 +347,10 @@ class Checked:
         Declared dims, in order.
     extents
         Default extents of some of them.
+    counted
+        Dims that loops count, and what they are here.
+    symbolic
+        Shapes of what is declared, by name, and the number of its classes: whatever those dims are.
     inputs, models
         In the order of `dana.algo`.
     metas
@@ -333,6 +365,8 @@ class Checked:
         Those that were taken.
     merges
         Ids of merges that the text asks for.
+    requirements
+        Conditions that metas may break.
     """
 
     name: str
@@ -342,6 +376,8 @@ class Checked:
     needs: tuple[DimExpr, ...]
     dims: tuple[str, ...]
     extents: tuple[tuple[str, int], ...]
+    counted: tuple[tuple[str, int], ...]
+    symbolic: dict[str, tuple[Shape, Dim | None]]
     inputs: tuple[Operation, ...]
     models: tuple[Operation, ...]
     metas: tuple[Operation, ...]
@@ -354,3 +390,4 @@ class Checked:
     batch: Batch | None
     gradients: tuple[Taken, ...] = ()
     merges: frozenset[int] = frozenset()
+    requirements: tuple[Requirement, ...] = ()
