@@ -51,6 +51,16 @@ def test_no_cluster_is_empty(data: str) -> None:
     assert len(set(found.tolist())) == 8
 
 
+def test_every_heap_of_rows_has_a_centre() -> None:
+    """Where centres that have the rows nearest to them, from the beginning, leave two heaps to one of them."""
+    random = np.random.default_rng(1)
+    x = np.repeat(6 * random.standard_normal((8, 5)), 100, axis=0) + 0.3 * random.standard_normal((800, 5))
+    x = x[random.permutation(800)]
+    columns = {f"x{k}": x[:, k].astype(np.float32) for k in range(5)}
+    found = train(rules.text("kmeans"), columns, features=list(columns), hyper={"k": 8}).predict(columns)
+    assert np.bincount(found.astype(np.int64)).tolist() == [100] * 8
+
+
 @pytest.mark.parametrize("data", ["diabetes", "wine"])
 def test_the_split_is_a_partition_standardised_by_the_training_rows(data: str) -> None:
     raw = CARRIED[data]()
