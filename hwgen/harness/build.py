@@ -18,8 +18,12 @@ from hwgen.spec.board import TOP
 from hwgen.spec.config import NOT_HARDWARE, MachineConfig
 
 DRIVER = Path(__file__).with_name("board.cpp")
-NOT_INLINED = ("lane", "special", "cluster", "thread")
-"""Verilator copies small modules into those that use them; these stay one function for all their instances."""
+SHARED = {
+    "modules.vlt": "`verilator_config\n"
+    + "".join(f'no_inline -module "{name}"\n' for name in ("lane", "special", "cluster", "thread"))
+}
+"""Verilator copies small modules into those that use them; these stay one function for all their instances. A file
+that goes among its arguments."""
 
 ZERO_WORD = re.compile(r"^ +\w+\[\d+\] = \d+'[hd]0+;\n", re.MULTILINE)
 """A line that sets a memory to zero before the start. Verilator makes code of each for each instance; it is told
@@ -56,13 +60,12 @@ def verilog_of(config: MachineConfig) -> str:
 
 def build(verilog: str) -> Path:
     """The shared object that simulates a board."""
-    modules = "\n".join(f'no_inline -module "{name}"' for name in NOT_INLINED)
     return verilate(
         ZERO_WORD.sub("", verilog),
         TOP,
         DRIVER,
         # as fast as -O2, and compiled in two thirds of the time
         optimize="-O1",
-        files={"modules.vlt": f"`verilator_config\n{modules}\n"},
-        verilator_flags=("--x-initial", "0", "modules.vlt"),
+        files=SHARED,
+        verilator_flags=("--x-initial", "0", *SHARED),
     )

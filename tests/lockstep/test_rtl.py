@@ -39,7 +39,9 @@ DEPTHS = {
     "descriptor_depth": 1024,
 }
 MACHINES = {
-    "smallest": MachineConfig(striders=1, queue_depth=2, link_bytes=8, link_latency=4, ultra=7, **DEPTHS),
+    "smallest": MachineConfig(
+        striders=1, queue_depth=2, link_bytes=8, link_latency=4, ultra=7, divide_interval=1, **DEPTHS
+    ),
     "two clusters": MachineConfig(
         clusters=2,
         striders=2,
@@ -52,9 +54,10 @@ MACHINES = {
         threads=4, striders=3, queue_depth=4, link_bytes=64, link_latency=7, link_rate=40_900, index_depth=2, **DEPTHS
     ),
     "wide": MachineConfig(
-        threads=2, clusters=4, striders=4, link_bytes=128, page_size=16384, divide_interval=1, **DEPTHS
+        threads=2, clusters=4, striders=4, link_bytes=128, page_size=16384, divide_interval=3, **DEPTHS
     ),
 }
+"""Every interval between two quotients; of 1, which has the most stages, in the machine with the fewest units."""
 CASES = 12
 """Cases for each machine, as many as its Verilator build takes to pay off."""
 

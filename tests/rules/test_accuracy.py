@@ -51,6 +51,16 @@ def test_no_cluster_is_empty(data: str) -> None:
     assert len(set(found.tolist())) == 8
 
 
+def test_every_heap_of_rows_has_a_centre() -> None:
+    """Where centres that have the rows nearest to them, from the beginning, leave two heaps to one of them."""
+    random = np.random.default_rng(1)
+    x = np.repeat(6 * random.standard_normal((8, 5)), 100, axis=0) + 0.3 * random.standard_normal((800, 5))
+    x = x[random.permutation(800)]
+    columns = {f"x{k}": x[:, k].astype(np.float32) for k in range(5)}
+    found = train(rules.text("kmeans"), columns, features=list(columns), hyper={"k": 8}).predict(columns)
+    assert np.bincount(found.astype(np.int64)).tolist() == [100] * 8
+
+
 @pytest.mark.parametrize("data", ["diabetes", "wine"])
 def test_the_split_is_a_partition_standardised_by_the_training_rows(data: str) -> None:
     raw = CARRIED[data]()
@@ -159,8 +169,21 @@ def test_a_few_outliers_do_not_hold_a_training_down(name: str) -> None:
 
 
 def test_no_outlier_makes_counts_overflow() -> None:
-    """Whose expected number, were the score not bounded, is beyond binary32 after the first few batches."""
+    """Of a row that comes last, when the weights are learnt: its score is beyond what has a number in binary32."""
     columns, _ = outliers("poisson")
+    for name, values in columns.items():
+        values[-1] = 300 * (name != "y")
     found = train(rules.text("poisson"), columns, features=list(columns)[:-1], label=None)
     assert np.isfinite(found.losses).all()
     assert all(np.isfinite(model).all() for model in found.models.values())
+
+
+def test_labels_far_off_move_no_huber_regression() -> None:
+    random = np.random.default_rng(0)
+    x, weights = random.standard_normal((2000, 5)), random.standard_normal(5)
+    label = x @ weights + 0.1 * random.standard_normal(2000)
+    label[::20] += 100
+    columns = {f"x{k}": x[:, k].astype(np.float32) for k in range(5)} | {"y": label.astype(np.float32)}
+    found = train(rules.text("huber"), columns, features=list(columns)[:-1], label=None)
+    assert abs(found.models["b"]) < 0.2
+    np.testing.assert_allclose(found.models["w"] * found.models["x.scale"], weights, atol=0.1)

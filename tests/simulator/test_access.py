@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import random
 
 import numpy as np
@@ -21,10 +20,10 @@ from hwgen.spec.strider import Condition, Control, Fault, Instruction, Opcode
 from tests.hwgen.access.case import Case, Outcome
 from tests.hwgen.access.generate import parted, walking, wild
 from tests.hwgen.access.oracle import expect
+from tests.hwgen.vectors import scaled
 from tests.oracles.machine import section_length
 from tests.simulator.bundles import bits, keeping
 
-SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
 SMALL = {"scratch_depth": 256, "tuple_depth": 64, "program_depth": 64}
 MACHINES = {
     "one lane group": MachineConfig(**SMALL),
@@ -150,7 +149,7 @@ def check(case: Case, rng: random.Random, *, kernels: str | None = None, plain: 
 def test_walking_programs(machine: str, plain: bool) -> None:
     rng = random.Random(f"walk {machine}")
     tuples = 0
-    for _ in range(12 * SCALE):
+    for _ in range(scaled(12)):
         case = walking(rng, MACHINES[machine], pages=rng.choice([0, 1, 2, 7]))
         tuples += check(case, rng, plain=plain).tuples
     assert tuples > 50
@@ -160,7 +159,7 @@ def test_walking_programs(machine: str, plain: bool) -> None:
 def test_walking_programs_on_all_kernels(kernels: str) -> None:
     rng = random.Random(f"kernels {kernels}")
     for machine in MACHINES.values():
-        for _ in range(3 * SCALE):
+        for _ in range(scaled(3)):
             check(walking(rng, machine, pages=2), rng, kernels=kernels)
 
 
@@ -170,7 +169,7 @@ def test_tuples_over_several_pages(plain: bool) -> None:
     faults: list[Fault] = []
     tuples = 0
     for machine in MACHINES.values():
-        for damaged in [False, True] * 3 * SCALE:
+        for damaged in [False, True] * scaled(3):
             case = parted(rng, machine, rows=rng.randint(1, 9), damaged=damaged)
             found = check(case, rng, plain=plain)
             faults.append(found.fault)
@@ -188,7 +187,7 @@ def test_wild_programs(loops: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(f"wild {loops}")
     faults: set[Fault] = set()
     for machine in MACHINES.values():
-        for _ in range(30 * SCALE):
+        for _ in range(scaled(30)):
             case = wild(rng, machine, pages=rng.choice([1, 3]), loops=loops)
             faults.add(check(case, rng).fault)
     assert {Fault.NONE, Fault.OUT_OF_PAGE, Fault.BAD_INSTRUCTION, Fault.TUPLE_PARTS} <= faults

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 
 import numpy as np
 import pytest
@@ -16,11 +15,11 @@ from hwgen.spec.engine import Instruction, Mask, Opcode, Section, Source
 from hwgen.spec.strider import Fault
 from tests.assembly.engine import assemble
 from tests.hwgen.engine.programs import CHOOSING, PLAIN, SPECIAL, Scheduler, random_bundle, random_tuples
+from tests.hwgen.vectors import scaled
 from tests.oracles.machine import EXCHANGED, Machine, MachineFault, garbage
 from tests.simulator.bundles import bits, fed, row_pages
 from tests.simulator.test_access import available
 
-SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
 SMALL = {"scratch_depth": 128, "tuple_depth": 128, "program_depth": 128}
 MACHINES = {
     "one cluster": MachineConfig(threads=1, clusters=1, crossed=0, **SMALL),
@@ -60,7 +59,7 @@ def run_both(bundle: Bundle, tuples: np.ndarray, kernels: str | None) -> None:
 def test_random_programs(machine: str, kernels: str) -> None:
     rng = np.random.default_rng([len(machine), len(kernels)])
     config = MACHINES[machine]
-    for _ in range(3 * SCALE):
+    for _ in range(scaled(3)):
         bundle = random_bundle(rng, config, batch=int(rng.choice(BATCHES)), size=20)
         count = int(rng.choice([0, 1, 2, bundle.round_tuples, 3 * bundle.round_tuples + 1, 40]))
         tuples = random_tuples(rng, bundle, count)
@@ -92,7 +91,7 @@ def test_every_operation_in_every_loop(kernels: str) -> None:
     rng = np.random.default_rng(7)
     ran = 0
     for op in (*PLAIN, *SPECIAL, *CHOOSING, *EXCHANGED):
-        for _ in range(5 * SCALE):
+        for _ in range(scaled(5)):
             config = list(MACHINES.values())[int(rng.integers(op.chooses, len(MACHINES)))]
             group, tuple_rows = int(rng.choice([1, 4, 8])), 5
             outer = int(rng.choice([1, 2, group]))
@@ -240,7 +239,7 @@ def test_results_under_way_are_not_seen(machine: str) -> None:
     rng = np.random.default_rng(len(machine))
     config = MACHINES[machine]
     differs = 0
-    for _ in range(60 * SCALE):
+    for _ in range(scaled(60)):
         bundle = overlapping_bundle(rng, config)
         m = int(rng.integers(1, config.threads + 1))
         tuples = numerics.flush(garbage((m, 1, config.lanes), int(rng.integers(1 << 31))))

