@@ -86,8 +86,8 @@ ratings.setLoss(error * error)
 
 @pytest.fixture(params=[False, True], ids=["before", "beside"])
 def beside(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the survey runs, whatever the table's size."""
-    monkeypatch.setattr(training_module, "BESIDE_FROM_PAGES", 0 if request.param else 1 << 60)
+    """Where the survey runs: where models begin with what it finds, before the first epoch."""
+    monkeypatch.setattr(training_module, "starts_models", lambda *asked: not request.param)
 
 
 def rated(numbers: list[float]) -> tuple[TrainResult, list[Notice]]:
@@ -128,8 +128,8 @@ def test_models_are_the_same_bits_wherever_the_survey_runs(monkeypatch: pytest.M
     pages = build_pages(TABLE.schema, values)
     asked = request(replace(TABLE, pages=len(pages) // 8192), source=LOGISTIC, epochs=3)
     found = []
-    for least in (0, 1 << 60):
-        monkeypatch.setattr(training_module, "BESIDE_FROM_PAGES", least)
+    for before in (False, True):
+        monkeypatch.setattr(training_module, "starts_models", lambda *asked, before=before: before)
         found.append(train(asked, pages))
     for mine, theirs in zip(found[0].parameters, found[1].parameters, strict=True):
         assert mine.values.tobytes() == theirs.values.tobytes()
