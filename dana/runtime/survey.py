@@ -322,11 +322,11 @@ def judge(request: TrainRequest, survey: Survey, fills: Sequence[Place], labels:
                 )
             )
     _judge_numbers(request, survey, [one for one in fills if one[0] not in labels], notify)
+    varies = {input: flags.reshape(-1).tolist() for input, flags in survey.varies.items()}
     constant = [
         column
         for column, input, element, count in fills
-        if column not in (*labels, request.weight)
-        and not survey.varies[input].reshape(-1)[element : element + count].any()
+        if column not in (*labels, request.weight) and not any(varies[input][element : element + count])
     ]
     if constant and survey.tuples > 1:
         columns, have = ("columns", "have") if len(constant) > 1 else ("column", "has")
@@ -344,12 +344,13 @@ def _judge_numbers(request: TrainRequest, survey: Survey, fills: Sequence[Place]
     """Say of which columns the machine's numbers are too coarse, and which of them number the rows."""
     types = {one.name: one.type_name for one in request.relation.attributes}
     coarse, counting = [], []
-    for column, input, element, _ in (one for one in fills if one[3] == 1 and one[0] in types):
+    # numbers that are real already lose nothing, and are not whole
+    for column, input, element, _ in (one for one in fills if one[3] == 1 and types.get(one[0], "real") != "real"):
         mean, deviation, early = (
             float(values[input].reshape(-1)[element]) for values in (survey.mean, survey.deviation, survey.early)
         )
         whole = types[column] in INTEGERS
-        exact = types[column] == "real" or (whole and abs(mean) + deviation < EXACT)
+        exact = whole and abs(mean) + deviation < EXACT
         if not exact and 0 < deviation * COARSE < abs(mean) / EXACT:
             coarse.append((column, mean))
         # of a + b × row: deviation b × n / √12, and the mean of the first ones is as far away as their number says

@@ -67,8 +67,9 @@ is_finite(const float *tuple, size_t elements)
 	return finite;
 }
 
-/* Adds what is at `count` places, each with the weights, to the block's sums of the elements from `element` on */
-static inline __attribute__((always_inline)) void
+/* Adds what is at `count` places, each with the weights, to the block's sums of the elements from `element` on; false:
+ * squares of binary32 are finite in binary64, and these are not */
+static inline __attribute__((always_inline)) bool
 add_vector(const struct sim_survey *survey, ptrdiff_t element, const uint8_t *const *at, ptrdiff_t offset, int32_t count,
 		   const doubles *weight)
 {
@@ -90,26 +91,29 @@ add_vector(const struct sim_survey *survey, ptrdiff_t element, const uint8_t *co
 	}
 	memcpy(survey->sums + element, &sum, sizeof sum);
 	memcpy(survey->sums_of_squares + element, &square, sizeof square);
+	for (int32_t k = 1; k < VECTOR; k++) /* nothing makes a NaN or an infinity finite again, nor a sum of squares less */
+		square[0] += square[k];
+	return square[0] < INFINITY;
 }
 
-/* Adds a column to the block's sums */
-BY_PROCESSOR static void
+/* Adds a column to the block's sums; false: one of it is NaN or infinite */
+BY_PROCESSOR static bool
 add(const struct sim_survey *survey, const struct taken *column, int32_t count, double weight)
 {
 	const int32_t n = column->count;
 	const doubles whole = {weight, weight, weight, weight};
 	doubles rest = whole;
+	bool finite = true;
 
 	for (int32_t k = 0; k + VECTOR <= n; k += VECTOR)
-		add_vector(survey, column->element + k, column->at, k, count, &whole);
+		finite &= add_vector(survey, column->element + k, column->at, k, count, &whole);
 	if (n % VECTOR == 0)
-		return;
+		return finite;
 	if (n > VECTOR)
 	{ /* once more the last ones, those that are in the sums with weight 0, which changes no finite sum */
 		for (int32_t k = 0; k < VECTOR - n % VECTOR; k++)
 			rest[k] = 0;
-		add_vector(survey, column->element + n - VECTOR, column->at, n - VECTOR, count, &rest);
-		return;
+		return finite & add_vector(survey, column->element + n - VECTOR, column->at, n - VECTOR, count, &rest);
 	}
 	for (int32_t k = 0; k < n; k++)
 	{
@@ -126,7 +130,9 @@ add(const struct sim_survey *survey, const struct taken *column, int32_t count, 
 		}
 		survey->sums[column->element + k] = sum;
 		survey->sums_of_squares[column->element + k] = square;
+		finite &= square < INFINITY;
 	}
+	return finite;
 }
 
 /* Looks which elements of a column differ from the first tuple's; false: one is NaN or infinite */
@@ -319,7 +325,7 @@ look_at_tuple(const struct sim *sim, const float *tuple)
 	if (*survey->tuples == 0)
 		memcpy(survey->first, tuple, elements * sizeof *tuple);
 	*survey->weights += weight;
-	add(survey, &all, 1, weight);
+	(void)add(survey, &all, 1, weight);
 	(void)compare(survey, &all, 1);
 	count_tuples(sim, 1);
 	if (survey->tally != NULL)
@@ -337,6 +343,13 @@ put(const struct sim *sim, const struct sim_column *column, const uint8_t *from,
 		tuple[k] = sim_number(column->type, from + k * size);
 }
 
+BY_PROCESSOR static void
+point(const uint8_t **at, const uint8_t *page, const uint32_t *address, uint32_t offset, int32_t count)
+{
+	for (int32_t t = 0; t < count; t++)
+		at[t] = page + (uint32_t)(address[t] + offset);
+}
+
 /* A column of `count` tuples from the page's row on, where it lies if it is binary32 and nothing flushes it by hand */
 static void
 take(const struct sim *sim, const uint8_t *page, const struct sim_handed *handed, int32_t row, int32_t count,
@@ -347,8 +360,7 @@ take(const struct sim *sim, const uint8_t *page, const struct sim_handed *handed
 
 	taken->element = (ptrdiff_t)column->row * sim->lanes + column->lane;
 	taken->count = column->count;
-	for (int32_t t = 0; t < count; t++)
-		taken->at[t] = page + (uint32_t)(handed->address[row + t] + handed->offset);
+	point(taken->at, page, handed->address + row, handed->offset, count);
 #ifndef DN_PORTABLE
 	if (column->type == SIM_FLOAT4)
 		return;
@@ -360,37 +372,56 @@ take(const struct sim *sim, const uint8_t *page, const struct sim_handed *handed
 	}
 }
 
+/* The block's sums of a column, as they were before it */
+static void
+keep_sums(const struct sim_survey *survey, const struct taken *column, double *before)
+{
+	const size_t size = (size_t)column->count * sizeof *before;
+
+	memcpy(before, survey->sums + column->element, size);
+	memcpy(before + column->count, survey->sums_of_squares + column->element, size);
+}
+
+static void
+restore_sums(const struct sim_survey *survey, const struct taken *column, const double *before)
+{
+	const size_t size = (size_t)column->count * sizeof *before;
+
+	memcpy(survey->sums + column->element, before, size);
+	memcpy(survey->sums_of_squares + column->element, before + column->count, size);
+}
+
 /* Takes tuples of a block as if all their elements were finite and of weight 1; false: they are not, nothing was added */
 static bool
 take_finite(const struct sim *sim, const uint8_t *page, const struct sim_handed *handed, int32_t n_handed, int32_t row,
 			int32_t count, float *labels)
 {
 	const struct sim_survey *survey = sim->survey;
-	const size_t elements = elements_of(sim), size = elements * sizeof(double);
 	struct taken column;
 	bool finite = true;
+	int32_t k;
 
-	memcpy(survey->before, survey->sums, size);
-	memcpy(survey->before + elements, survey->sums_of_squares, size);
-	for (int32_t k = 0; k < n_handed; k++)
+	for (k = 0; k < n_handed && finite; k++)
 	{
 		take(sim, page, &handed[k], row, count, &column);
 		if (handed[k].column->row == survey->label)
 			for (int32_t t = 0; t < count; t++)
 				labels[t] = number(column.at[t]);
 		if (survey->summed[handed[k].column->row])
-			add(survey, &column, count, 1);
+		{
+			keep_sums(survey, &column, survey->before + 2 * column.element);
+			finite = add(survey, &column, count, 1);
+		}
 		else
-			finite &= compare(survey, &column, count);
+			finite = compare(survey, &column, count);
 	}
-	/* squares of binary32 are finite in binary64, and nothing makes a NaN or an infinity finite again */
-	for (size_t k = 0; k < elements; k++)
-		finite &= survey->sums_of_squares[k] < INFINITY;
-	if (finite)
-		return true;
-	memcpy(survey->sums, survey->before, size);
-	memcpy(survey->sums_of_squares, survey->before + elements, size);
-	return false;
+	while (!finite && k-- > 0)
+	{
+		take(sim, page, &handed[k], row, 0, &column);
+		if (survey->summed[handed[k].column->row])
+			restore_sums(survey, &column, survey->before + 2 * column.element);
+	}
+	return finite;
 }
 
 /* Rows of a walk that are tuples and alike, before anything else is made of them */
