@@ -33,8 +33,8 @@ enum dana_outcome
 	MISBEHAVED	/* indices that no producer writes */
 };
 
-/* Pages per call of the sink when the pages come from the cache: small enough to notice a cancel soon. */
-#define CACHE_BATCH 64
+/* Pages per call of the sink, at most: what the processor's cache holds, and few enough to notice a cancel soon */
+#define BATCH 64
 
 /* A consumer and how far it is; class _Consumer of ring.py */
 typedef struct dana_consumer
@@ -185,7 +185,7 @@ EXPORT enum dana_outcome
 dana_ring_stream(dana_consumer *self, sink_function sink, void *context)
 {
 	dana_ring *ring = self->ring;
-	const uint32_t batch = DANA_RING_WAKE(self->slots);
+	const uint32_t batch = DANA_RING_WAKE(self->slots) < BATCH ? DANA_RING_WAKE(self->slots) : BATCH;
 	uint64_t head = self->fed;
 
 	for (;;)
@@ -256,7 +256,7 @@ dana_ring_discard(void *context, const uint8_t *pages, size_t n_pages)
 EXPORT enum dana_outcome
 dana_ring_replay(dana_consumer *self, sink_function sink, void *context, uint64_t pages)
 {
-	uint64_t n = pages - self->fed < CACHE_BATCH ? pages - self->fed : CACHE_BATCH;
+	uint64_t n = pages - self->fed < BATCH ? pages - self->fed : BATCH;
 	struct pollfd peer = {.fd = self->socket, .events = POLLRDHUP};
 
 	if (n == 0)
