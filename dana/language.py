@@ -62,8 +62,8 @@ class Value:
         def T(self) -> Value:
             """A matrix with its axes exchanged."""
 
-        def __getitem__(self, place: Place | tuple[Place, ...]) -> Value:
-            """Elements, counted from 0, or from the end below 0; a model's row may be chosen by a scalar input."""
+        def __getitem__(self, place: Place | Sequence[Value] | tuple[Place, ...]) -> Value:
+            """Elements, counted from 0, or from the end below 0; of a model the rows that a tuple's numbers choose."""
 
 
 class Given(Value):

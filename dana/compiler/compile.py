@@ -4,15 +4,15 @@ In: a `Binding`, the table's schema and a machine. Out: the Bundle, everything t
 no rule text and no page, and chooses no machine: `dana.codesign` does.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from dana.compiler.binding.columns import Binding
 from dana.compiler.fit import fit
 from dana.compiler.passes import ACCESS, PROGRAM, RULE, Draft, Results, run
-from dana.compiler.schedule.encode import Program
-from dana.storage.schema import TableSchema
+from dana.compiler.schedule.encode import Choice, Program
+from dana.storage.schema import TableSchema, Use
 from dsl.hdfg.graph import Graph
 from hwgen.spec.bundle import Bundle, Symbol, Words
 from hwgen.spec.config import MachineConfig
@@ -25,7 +25,7 @@ class EngineProgram:
     Attributes
     ----------
     indices
-        For the tag of each fault INDEX: the input that chooses a row, the model, its rows.
+        For the tag of each fault INDEX.
     results
         What every pass made, by name.
     """
@@ -34,7 +34,7 @@ class EngineProgram:
     program: Program
     image: Words
     symbols: tuple[Symbol, ...]
-    indices: list[tuple[str, str, int]]
+    indices: list[Choice]
     results: Results
 
     def fields(self) -> dict[str, Any]:
@@ -113,8 +113,9 @@ def compile_bundle(
     max_tuples
         Tuples that an epoch has at most; counts for rules whose batch is the whole table.
     notes
-        Added to the Bundle's notes, which say for the tag of each fault INDEX which column chooses a row of which
-        model, and how many it has; where the inputs lie in a tuple's rows; and which columns fill them.
+        Added to the Bundle's notes, which say for the tag of each fault INDEX which columns choose a row of which
+        model, with an array's element counted from 1, and how many rows there are; where the inputs lie in a tuple's
+        rows; and which columns fill them.
     known, rule
         As `compile_engine` takes them.
 
@@ -127,10 +128,8 @@ def compile_bundle(
     engine = compile_engine(graph, config, max_tuples=max_tuples, known=known, rule=rule)
     inputs = engine.draft.inputs
     access = run(ACCESS, {"schema": schema, "uses": binding.uses, "inputs": inputs, "config": config})["strider"]
-    column = {use.input: schema.attributes[use.attribute].name for use in binding.uses}
     places = [{"name": one.name, "shape": list(one.shape), "row": one.row} for one in inputs.places]
     fills = [[schema.attributes[u.attribute].name, u.input, u.element, u.count] for u in binding.uses]
-    indices = [[column[name], model, rows] for name, model, rows in engine.indices]
     return Bundle(
         config=config,
         **engine.fields(),
@@ -140,9 +139,21 @@ def compile_bundle(
         notes={
             "rule": graph.name,
             "table": schema.relation,
-            "indices": indices,
+            "indices": [_choice(choice, schema, binding.uses) for choice in engine.indices],
             "inputs": places,
             "fills": fills,
             **(notes or {}),
         },
     )
+
+
+def _choice(choice: Choice, schema: TableSchema, uses: Sequence[Use]) -> dict[str, Any]:
+    """What chooses rows of a model, with the columns of the table."""
+    columns, element = [], choice.element
+    for use in uses:
+        if use.input not in choice.inputs:
+            continue
+        if element is None or use.element <= element < use.element + use.count:
+            number = None if element is None or use.count == 1 else element - use.element + 1
+            columns.append((schema.attributes[use.attribute].name, number))
+    return {"columns": columns, **asdict(choice)}

@@ -67,6 +67,7 @@ def compile_graph(graph: Graph, bundle: Bundle) -> Code:
         inputs.append(_input(bundle, one))
         spacing = bundle.tuple_rows * lanes if inputs[-1].column < 0 else 1 if inputs[-1].floats == 1 else None
         places[k] = Place(number=number, stride=rows * lanes, spacing=spacing)
+    indices = _indices(bundle, {graph.nodes[k].name: place.number for k, place in places.items()})
     emitter = Emitter(plan, places, batch=bundle.batch, most=MOST_TEXT)
     memory = emitter.memory
     if 4 * memory.size > MOST_MEMORY:
@@ -93,8 +94,6 @@ def compile_graph(graph: Graph, bundle: Bundle) -> Code:
         )
     )
     symbols = _symbols(plan, emitter, bundle)
-    numbers = {graph.nodes[k].name: place.number for k, place in places.items()}
-    indices = _indices(bundle, numbers)
     filled = (structures.CompiledInput * max(1, len(inputs)))(*inputs)
     data = structures.CompiledData(
         **{key: engine.get_function_address(name) for key, name in emitter.functions.items() if key in FUNCTIONS},
@@ -159,9 +158,12 @@ def _input(bundle: Bundle, one: Mapping[str, Any]) -> Any:
 
 
 def _indices(bundle: Bundle, inputs: Mapping[str | None, int]) -> Any:
-    """The columns that choose rows, by the tag of the fault."""
-    fills = {column: name for column, name, _, _ in bundle.notes["fills"]}
-    found = [structures.CompiledIndex(inputs[fills[column]], rows) for column, _, rows in bundle.notes["indices"]]
+    """The elements of inputs that choose rows, by the tag of the fault."""
+    found = []
+    for one in bundle.notes["indices"]:
+        if one["element"] is None:
+            raise Unsupported(f"it computes which row of {one['model']} a tuple chooses")
+        found.append(structures.CompiledIndex(inputs[one["inputs"][0]], one["element"], one["rows"]))
     return (structures.CompiledIndex * max(1, len(found)))(*found)
 
 

@@ -365,7 +365,11 @@ class Values:
         node = self.plan.nodes[k]
         if node.op is Op.CONST:
             return Index(const=int(node.value or 0))
-        number = self._value(k, (), t, vector=False)
+        element = self.graph.element(k)
+        assert element is not None, "a row that is computed is refused before"
+        vector, position = element
+        place = (Index(const=position),) if self.plan.shape(vector) else ()
+        number = self._value(vector, place, t, vector=False)
         found = self._cached(("row", k, t), number.level, lambda builder: builder.fptosi(number.value, I64))
         key = ("var", k, t)
         cache = self._caches[found.level]

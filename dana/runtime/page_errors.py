@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from dana.runtime.trainer import OutOfLine, Relation, SqlState, TrainingError, TrainRequest
 from dana.storage.layout import ITEM_ID_SIZE, PAGE_HEADER_SIZE
@@ -50,16 +52,29 @@ def page_error(fault: Fault, relation: Relation, page: int, pointer: int) -> Tra
     )
 
 
-def row_error(relation: Relation, column: str, model: str, rows: int) -> TrainingError:
-    """The SQL error for a value that chooses a row which a model does not have."""
-    name = column if re.fullmatch("[a-z_][a-z0-9_]*", column) else '"' + column.replace('"', '""') + '"'
+def row_error(relation: Relation, choice: Mapping[str, Any]) -> TrainingError:
+    """The SQL error for a number of a row which a model does not have; `choice` is the Bundle's note of it."""
+    model, last = choice["model"], choice["rows"] - 1
+    columns = [_in_sql(*column) for column in choice["columns"]]
+    hint = f"Give {model} more rows, or see how the rule computes the number."
+    if choice["element"] is not None:
+        name = columns[0]
+        hint = (
+            f"Find it: SELECT * FROM {relation.name} WHERE {name} NOT BETWEEN 0 AND {last} "
+            f"OR {name} <> trunc({name}::numeric). Or give {model} more rows."
+        )
     return TrainingError(
-        f"column {column} of {relation.name} chooses rows of {model}, which are numbered from 0 to {rows - 1}, "
+        f"column{'s' * (len(columns) > 1)} {', '.join(columns)} of {relation.name} "
+        f"{'choose' if len(columns) > 1 else 'chooses'} rows of {model}, which are numbered from 0 to {last}, "
         "but a value is not such a whole number",
         sqlstate=SqlState.DATA_EXCEPTION,
-        hint=f"Find it: SELECT * FROM {relation.name} WHERE {name} NOT BETWEEN 0 AND {rows - 1} "
-        f"OR {name} <> trunc({name}::numeric). Or give {model} more rows.",
+        hint=hint,
     )
+
+
+def _in_sql(column: str, element: int | None) -> str:
+    name = column if re.fullmatch("[a-z_][a-z0-9_]*", column) else '"' + column.replace('"', '""') + '"'
+    return name if element is None else f"{name}[{element}]"
 
 
 def nulls_error(relation: Relation, skipped: int) -> TrainingError:

@@ -395,8 +395,7 @@ class MachineTraining:
                     refuse_values(self._request, survey_of(self._surveyed, self._bundle.notes["inputs"]))
                 except OutOfLine as error:
                     return error
-            column, model, rows = self._bundle.notes["indices"][counters.fault_pointer]
-            return row_error(relation, column, model, rows)
+            return row_error(relation, self._bundle.notes["indices"][counters.fault_pointer])
         return page_error(counters.fault, relation, counters.fault_page, counters.fault_pointer)
 
     def adopt(self, parameters: Sequence[Parameter]) -> None:

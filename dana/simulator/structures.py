@@ -165,9 +165,9 @@ class CompiledSymbol(ctypes.Structure):
 
 
 class CompiledIndex(ctypes.Structure):
-    """An input of each tuple, which chooses a row, and rows of the model."""
+    """An element of an input of each tuple, which chooses a row, and rows of the model."""
 
-    _fields_ = _i32("input rows")
+    _fields_ = _i32("input element rows")
 
 
 class CompiledInput(ctypes.Structure):

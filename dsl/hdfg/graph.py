@@ -352,6 +352,20 @@ class Graph:
                 raise BindError(f"axis {axis} of {name} must have {dim} = {dim.evaluate(found)} elements, not {extent}")
         return found
 
+    def element(self, k: int) -> tuple[int, int] | None:
+        """The input of which a value is one element, `x[1]`, and its position; of a scalar input itself 0."""
+        nodes = self.nodes
+        if nodes[k].op in FROM_ROW and not nodes[k].shape:
+            return k, 0
+        if nodes[k].op is not Op.SIGMA or nodes[nodes[k].inputs[0]].op is not Op.WHERE:
+            return None
+        mask, vector, rest = (nodes[i] for i in nodes[nodes[k].inputs[0]].inputs)
+        if mask.op is not Op.EQ or vector.op not in FROM_ROW or len(vector.shape) != 1 or rest.value != 0:
+            return None
+        numbers, position = (nodes[i] for i in mask.inputs)
+        known = numbers.op is Op.ARANGE and position.op is Op.CONST and position.value is not None
+        return (vector.id, int(position.value or 0)) if known else None
+
     def reachable(self, roots: Iterable[int]) -> frozenset[int]:
         """Return the ids of `roots` and of everything they are computed from."""
         seen: set[int] = set()

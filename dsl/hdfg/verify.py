@@ -123,8 +123,8 @@ def _shape(graph: Graph, node: Node) -> Iterator[str]:
 
 
 def _index_problems(index: Node) -> Iterator[str]:
-    if index.op not in (Op.INPUT, Op.OUTPUT, Op.CONST) or index.shape:
-        yield f"must be indexed by a scalar input or const, not by {index.op} of shape {shape_text(index.shape)}"
+    if index.shape or (index.op is not Op.CONST and index.region is not Region.TUPLE):
+        yield f"must be indexed by a scalar of the tuple or const, not by {index.op} of shape {shape_text(index.shape)}"
     if index.op is Op.CONST and (index.value is None or index.value != int(index.value) or index.value < 0):
         yield f"must be indexed by a whole number, not by {index.value}"
 

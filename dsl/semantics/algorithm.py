@@ -14,6 +14,7 @@ from dsl.limits import MAX_EPOCHS, MAX_EXTENT
 from dsl.semantics.arguments import Argument
 from dsl.semantics.coercion import to_value, to_whole
 from dsl.semantics.context import Context
+from dsl.semantics.elements import Part, select
 from dsl.semantics.objects import (
     POISON,
     Algorithm,
@@ -244,11 +245,39 @@ def _set_model(context: Context, algorithm: Algorithm, bound: Bound, span: Span)
         )
         algorithm.complete = False
         return
-    target = _target(context, algorithm, arguments, span)
-    if target is None:
+    several = arguments[0].value if len(arguments) == 2 else None
+    rows = several.placed(arguments[0].span) if isinstance(several, Items) else []
+    values = _row_each(context, arguments[-1], len(rows)) if rows else []
+    if values is None:
         algorithm.complete = False
-    else:
-        set_model(context, algorithm, target, arguments[-1], span)
+        return
+    pairs = [[Argument(row, place), value] for (row, place), value in zip(rows, values, strict=True)]
+    for pair in pairs or [arguments]:
+        target = _target(context, algorithm, pair, span)
+        if target is None:
+            algorithm.complete = False
+        else:
+            set_model(context, algorithm, target, pair[-1], span)
+
+
+def _row_each(context: Context, argument: Argument, count: int) -> list[Argument] | None:
+    """Return a new value for each of the rows that a list has, from a list or a value whose first axis counts them."""
+    value = argument.value
+    if isinstance(value, Items) and len(value.items) == count:
+        return [Argument(item, place) for item, place in value.placed(argument.span)]
+    if isinstance(value, Operation) and value.shape[:1] == (count,):
+        parts = [Part(argument.span, position=Constant(number)) for number in range(count)]
+        return [Argument(select(context, value, [part], argument.span), argument.span) for part in parts]
+    if not isinstance(value, Poison):
+        context.report(
+            "E406",
+            f"{count} rows need as many new values",
+            argument.span,
+            expected=f"a list of {count} values, or a value whose first axis has {count} elements",
+            found=f"a list of {len(value.items)}" if isinstance(value, Items) else describe(value),
+            help="write each in a loop: for row in U[c]: rule.setModel(row, …)",
+        )
+    return None
 
 
 def set_model(context: Context, algorithm: Algorithm, target: Operation, argument: Argument, span: Span) -> None:

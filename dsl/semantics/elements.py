@@ -67,14 +67,35 @@ def select(context: Context, value: Operation, parts: Sequence[Part], span: Span
     return value
 
 
+def elements(context: Context, vector: Operation, span: Span) -> list[Operation] | None:
+    """All elements of a vector, in order; those that were taken before are the same operations."""
+    extent = vector.shape[0]
+    if not isinstance(extent, int):
+        context.report(
+            "E302",
+            "a vector that chooses rows has a number of elements",
+            span,
+            label=f"shape {shape_text(vector.shape)}",
+            expected="a whole number, as in dana.input([4])",
+            found=f"{extent} elements, which a table decides",
+            help="each element is a row of its own, and rows are counted when the rule is compiled",
+        )
+        return None
+    parts = [Part(span, position=Constant(number)) for number in range(extent)]
+    return [one for part in parts if (one := _element(context, vector, 0, part, span)) is not None]
+
+
 def _element(context: Context, value: Operation, axis: int, part: Part, span: Span) -> Operation | None:
     extent = value.shape[axis]
     at = _place(context, extent, part.position, part.span)
     if at is None or not _within(context, (dims.add(at, 1), dims.subtract(extent, at)), value, extent, part.span):
         return None
-    position = context.program.constant(at, span)
-    mask = _mask(context, (context.program.arange(extent, span), position), (extent,), value.shape[axis + 1 :], span)
-    return _masked(context, mask, value, axis, span)
+    known = context.program.elements
+    if (value, axis, at) not in known:
+        operands = (context.program.arange(extent, span), context.program.constant(at, span))
+        mask = _mask(context, operands, (extent,), value.shape[axis + 1 :], span)
+        known[value, axis, at] = _masked(context, mask, value, axis, span)
+    return known[value, axis, at]
 
 
 def _slice(context: Context, value: Operation, axis: int, part: Part, span: Span) -> Operation | None:

@@ -20,7 +20,7 @@ from dsl.semantics import algorithm, builtins, minimizing
 from dsl.semantics.arguments import Argument, Signature, bind
 from dsl.semantics.coercion import to_value, to_whole
 from dsl.semantics.context import Call, Context
-from dsl.semantics.elements import Part, enough_axes, product, select, transpose
+from dsl.semantics.elements import Part, elements, enough_axes, product, select, transpose
 from dsl.semantics.imports import library_object
 from dsl.semantics.library import BINARY_OPS, DECLARATIONS, FAMILIAR_WORDS, FUNCTIONS, METHODS, NAMES, PYTHON_WORDS
 from dsl.semantics.modules import MODULES, import_of, moved
@@ -205,11 +205,13 @@ class Expressions:
         value = to_value(self.context, owner, subscript.value.span)
         if value is None or not enough_axes(self.context, value, parts):
             return POISON
+        if value.op is Op.MODEL and isinstance(parts[0].position, Operation | Items):
+            return self._rows(value, parts, subscript.span)
         if value.op is Op.MODEL and parts[0].position is not None:
-            row = self._row(value, parts[0])
+            row = self._fixed_row(value, parts[0])
             if row is None:
                 return POISON
-            if row.op is not Op.CONST or row.extent is None:
+            if row.extent is None:
                 rest = without_axis(value.shape, 0)
                 value = self.context.program.add(Op.GATHER, (value, row), rest, subscript.span)
                 parts = parts[1:]
@@ -228,11 +230,28 @@ class Expressions:
         position = to_whole(self.context, thing, span, what="the position", at_least=-last - 1, at_most=last)
         return POISON if position is None else items.items[position]
 
-    def _row(self, model: Operation, part: Part) -> Operation | None:
-        """Return what chooses a row of a model: an input, or a number."""
+    def _rows(self, model: Operation, parts: Sequence[Part], span: Span) -> Object:
+        """The row of a model that a number of the tuple chooses; of a vector of numbers a list, a row for each."""
+        index = parts[0].position
+        listed = index.items if isinstance(index, Items) else (index,)
+        if any(isinstance(one, Poison) for one in listed):
+            return POISON
+        found = [one for one in listed if isinstance(one, Operation) and one.per_tuple and not one.merged]
+        of_vector = isinstance(index, Operation) and len(index.shape) == 1
+        if len(found) < len(listed) or (not of_vector and any(one.shape for one in found)):
+            return self._no_row(parts[0])
+        numbers = elements(self.context, found[0], parts[0].span) if of_vector else found
+        if numbers is None:
+            return POISON
+        rest, rows = without_axis(model.shape, 0), list[Object]()
+        for number in numbers:
+            row = self.context.program.add(Op.GATHER, (model, number), rest, span)
+            rows.append(select(self.context, row, parts[1:], span))
+        return Items(tuple(rows)) if of_vector or isinstance(index, Items) else rows[0]
+
+    def _fixed_row(self, model: Operation, part: Part) -> Operation | None:
+        """Return the number of a row that is known when the rule is compiled."""
         index, rows = part.position, model.shape[0]
-        if isinstance(index, Operation) and index.op in (Op.INPUT, Op.OUTPUT) and index.shape == ():
-            return index
         if isinstance(index, Constant) and isinstance(index.number, int):
             first, last = (-rows, rows - 1) if isinstance(rows, int) else (-MAX_EXTENT, MAX_EXTENT)
             hint = "rows are counted from 0"
@@ -243,15 +262,21 @@ class Expressions:
             return self.context.program.constant(place, part.span)
         if isinstance(index, Constant) and isinstance(index.number, DimExpr):
             return self.context.program.constant(index.number, part.span)
-        self.context.report(
-            "E314",
-            "the row of a model is chosen by an input or a number",
-            part.span,
-            expected="a scalar input, or a whole number that is known when the rule is compiled",
-            found="nothing" if index is None else describe(index),
-            help="rows are counted from 0; one index selects one row",
-        )
+        self._no_row(part)
         return None
+
+    def _no_row(self, part: Part) -> Poison:
+        index = part.position
+        several = isinstance(index, Operation) and index.merged
+        return self.context.report(
+            "E314",
+            "the row of a model is chosen by a number of the tuple",
+            part.span,
+            expected="an input, a value computed from the tuple's inputs, a vector of such numbers, "
+            "or a whole number that is known when the rule is compiled",
+            found="nothing" if index is None else describe(index),
+            help="a value of the whole batch chooses no rows" if several else "rows are counted from 0",
+        )
 
     # calls
 

@@ -121,6 +121,8 @@ class Program:
         Ids of gradients of values per tuple of which each tuple of a batch has the same part.
     merges
         Ids of merges that the rule's text asks for.
+    elements
+        By value, axis, position: the same number is the same operation, so that rows which it chooses are, too.
     phases
         By id: what stands for a value where the rule does not train, and where it does.
     """
@@ -135,6 +137,7 @@ class Program:
         self.merges: set[int] = set()
         self.divisors: dict[int, str] = {}
         self.transposes: dict[Operation, Operation] = {}
+        self.elements: dict[tuple[Operation, int, Dim], Operation] = {}
         self.needs: list[DimExpr] = []
         self._constants: dict[int | DimExpr, Operation] = {}
         self._given: dict[Op, Operation] = {}

@@ -116,6 +116,11 @@ OPERATIONS = {
         "W, v, x",
         "dana.sigma(v * dana.max(dana.sigma(W * x, 2), 0), 1)",
     ),
+    "a computed row": (
+        "W = dana.model([5, 7]); x = dana.input([7])",
+        "W, x",
+        "dana.sigma(W[dana.argmax(dana.sigma(W * x, 2), 1)] * x, 1)",
+    ),
     "several numbers": ("W = dana.model([5, 7]); x = dana.input([7])", "W, x", "dana.sigmoid(dana.sigma(W * x, 2))"),
     "the model and a number": (*ONE, "w + 0 * dana.sigma(x, 1)"),
     "several features": (*ONE, "x"),

@@ -27,6 +27,7 @@ from hwgen.spec.strider import Fault
 from tests.lockstep.pages import damaged, rough_pages
 from tests.lockstep.rules import (
     axes_rule,
+    chosen_rule,
     counting_rows_rule,
     counting_rule,
     elements_rule,
@@ -172,6 +173,20 @@ def row_states_case(rng: random.Random, config: MachineConfig) -> Case:
     return case_of(rng, config, source, TableSchema(relation="t", attributes=columns), numbers=numbers)
 
 
+def chosen_case(rng: random.Random, config: MachineConfig) -> Case:
+    """A case of rows chosen by elements of a vector and by what a tuple computes, for a machine with an index file."""
+    rows, f = rng.choice([2, 5, 30]), rng.choice([1, 2, 3, 5])
+    batches = [b for b in (1, 1, 2, 3) if 1 << (b - 1).bit_length() <= config.index_depth]
+    columns = [attribute("c", rng.choice(["real[]", "double precision[]"]), array_length=f)]
+    if rng.random() < 0.4:
+        columns = [attribute(f"c{k}", rng.choice(["integer", "real", "smallint"])) for k in range(f)]
+    numbers = {column.name: rows for column in columns}
+    columns += [attribute("z", "real[]", array_length=3), attribute("y", "real")]
+    source = chosen_rule(rng, rows=rows, f=f, batches=batches)
+    schema = TableSchema(relation="t", attributes=tuple(columns))
+    return case_of(rng, config, source, schema, [a.name for a in columns[:-1]], numbers=numbers)
+
+
 def elements_case(rng: random.Random, config: MachineConfig) -> Case:
     """A case of elements, slices and products of matrices."""
     n = rng.choice([2, 3, 8, 17])
@@ -235,7 +250,8 @@ def _row(rng: random.Random, schema: TableSchema, numbers: Mapping[str, int]) ->
         elif rng.random() < 0.01:
             row.append(None)
         elif a.name in numbers:
-            row.append(rng.randrange(numbers[a.name]))
+            several = [rng.randrange(numbers[a.name]) for _ in range(a.array_length or 1)]
+            row.append(several[0] if a.array_length is None else np.array(several, dtype=float))
         elif a.name == "y":
             row.append(rng.choice([0.0, 1.0, -1.0, rng.gauss(0, 2)]))
         elif a.array_length is not None:

@@ -292,6 +292,31 @@ def row_states_rule(rng: random.Random, *, rows: int, batches: list[int]) -> str
     return "\n".join(lines) + "\n"
 
 
+def chosen_rule(rng: random.Random, *, rows: int, f: int, batches: list[int]) -> str:
+    """Rows of models chosen by each element of a vector, by some of them, and by numbers that the tuple computes."""
+    k = rng.choice([1, 3, 8, 10])
+    start = "init=dana.uniform(-0.5, 0.5)"
+    lines = ["import dana", f"T = dana.model([{rows}, {k}], {start})", f"b = dana.model([{rows}], {start})"]
+    lines += [f"C = dana.model([{rows}, 3], {start})", f"c = dana.input([{f}])", "z = dana.input([3])"]
+    lines += ["y = dana.output()", "rule = dana.algo(T, b, C, c, z, y)", "s = 0", "p = 0"]
+    lines += ["for row in T[c]:", "    s = s + row", "for one in b[c]:", "    p = p + one"]
+    batch = rng.choice(batches)
+    near = "dana.argmin(dana.sigma((C - z) * (C - z), 2), 1)"
+    number = rng.choice(
+        ["c[0]", "c[0]", "c[0]", near, f"dana.floor(dana.min(dana.abs(z[1]), {rows - 1}))", f"{rows - 1} - c[{f - 1}]"]
+    )
+    lines += [f"n = {number}", f"e = p + dana.sigma(s * T[c[{f - 1}]], 1) + 0.1 * C[n, 1] - y"]
+    if rng.random() < 0.5:
+        lines += ["rule.setLoss(e * e)"]
+        lines += [
+            f"rule.minimize(dana.optimizers.{rng.choice(['sgd', 'adam'])}, batch={batch}, models=[T, b], rate=0.01)"
+        ]
+    else:
+        lines += ["rule.setModel(T[c[0]], T[c[0]] - 0.01 * e * s)", "rule.setModel(b[n], e)", "rule.setLoss(e * e)"]
+    lines += ["rule.setModel(C[n], C[n] + 0.1 * (z - C[n]))"] if rng.random() < 0.8 else []
+    return "\n".join([*lines, f"rule.setEpochs({rng.choice([1, 2])})"]) + "\n"
+
+
 def elements_rule(rng: random.Random, n: int) -> str:
     """Elements, slices, lists, concatenations, transposes and products of values that a batch and a tuple have."""
     k = rng.choice([2, 3, 5, 9])

@@ -24,6 +24,7 @@ from tests.dsl.scale import randomised
 from tests.lockstep.cases import (
     Case,
     assert_same,
+    chosen_case,
     counting_case,
     finished,
     interpret,
@@ -84,6 +85,13 @@ def counting(rng: random.Random) -> Case:
     )
 
 
+def chosen(rng: random.Random) -> Case:
+    """Of some the row is computed, which code leaves to the engine."""
+    return chosen_case(
+        rng, replace(random_config(rng), program_depth=1024, scratch_depth=4096, index_depth=rng.choice([4, 16]))
+    )
+
+
 def parts(rng: random.Random) -> Case:
     return parts_case(rng, random_config(rng), rough=rng.random() < 0.5)
 
@@ -98,6 +106,7 @@ def parts(rng: random.Random) -> Case:
         (parts, 14, 14),
         (counting, 16, 16),
         (phases, 30, 30),
+        (chosen, 16, 6),
     ],
 )
 def test_code_gives_the_engine_s_bits(made: Callable[[random.Random], Case], count: int, least: int) -> None:

@@ -16,6 +16,7 @@ from tests.lockstep.cases import (
     Case,
     assert_same,
     axes_case,
+    chosen_case,
     counting_case,
     elements_case,
     interpret,
@@ -64,6 +65,7 @@ def test_models_and_cycles(name: str) -> None:
     cases += [counting_case(random.Random(f"{name} counting {seed}"), config) for seed in range(2 * SCALE)]
     if config.index_depth:
         cases += [row_states_case(random.Random(f"{name} row states {seed}"), config) for seed in range(SCALE)]
+        cases += [chosen_case(random.Random(f"{name} chosen {seed}"), config) for seed in range(2 * SCALE)]
     cases += [parts_case(random.Random(f"{name} parts {seed}"), config) for seed in range(SCALE)]
     cases.append(_out_of_place(name, config, simulator))
     for case in cases:

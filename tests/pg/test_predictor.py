@@ -99,6 +99,11 @@ RULES = {
         "U, x, i",
         "dana.sigma(U[i] * x, 1)",
     ),
+    "computed rows": (
+        "U = dana.model([12, n]); x = dana.input([n]); i = dana.input()",
+        "U, x, i",
+        "dana.sigma(U[dana.floor(i / 2)] * U[11 - i] * x, 1)",
+    ),
     "product": ("w = dana.model([n]); x = dana.input([n])", "w, x", "dana.pi(w - x / 2, 1)"),
     "choice": (
         "w = dana.model([n]); x = dana.input([n]); t = dana.meta(0.25)",
@@ -137,7 +142,7 @@ def rule_graph(declarations: str, names: str, prediction: str, n: int) -> Graph:
 @pytest.mark.parametrize("name", RULES)
 def test_bits_of_known_rules(library: ctypes.CDLL, name: str, n: int) -> None:
     graph = rule_graph(*RULES[name], n)
-    if name == "rows":
+    if "rows" in name:
         models = numbers(1, 12, n)
         x, i = numbers(2, 30, n), np.arange(30, dtype=np.float32) % 12
         with np.errstate(all="ignore"):

@@ -121,6 +121,19 @@ def factorization(m: Models, r: Row) -> Any:
     return (m["w"] @ r["x"] + pairs - r["y"]) ** 2 / 2
 
 
+def categories(models: Models, rows: list[Row]) -> Models:
+    """Row after row; a category that two columns have changes twice."""
+    w, V = models["w"].copy(), models["V"].copy()
+    for row in rows * EPOCHS:
+        c = row["c"].astype(int)
+        sums = V[c].sum(axis=0)
+        error = w[c].sum() + (sums @ sums - (V[c] ** 2).sum()) / 2 - row["y"]
+        slopes = error * (sums - V[c])
+        np.add.at(w, c, -0.02 * error)
+        np.add.at(V, c, -0.02 * slopes)
+    return {"w": w, "V": V}
+
+
 def descent(loss: Loss, rate: float, keep: float = 0.0, **options: float) -> Callable[[Models, list[Row]], Models]:
     """Gradient descent on the mean of each batch, with momentum."""
     slope = autograd.grad(loss)
@@ -314,6 +327,7 @@ ORACLES: dict[str, Callable[[Models, list[Row]], Models]] = {
     "three quantiles at once": descent(quantiles, 0.05),
     "student's t": descent(student, 0.05, keep=0.9),
     "factorization machine": descent(factorization, 0.02),
+    "factorization machine over categories": categories,
     "bayesian personalised ranking": ranking,
     "gaussian mixture": mixture,
 }
@@ -329,6 +343,8 @@ def columns(rule: TrainableRule, name: str) -> dict[str, np.ndarray]:
         shape = (ROWS, *graph.concrete_shape(one))
         if node.name in ("u", "i", "j"):
             values = rng.integers(0, 6, shape).astype(float)
+        elif name == "factorization machine over categories" and node.name == "c":
+            values = rng.integers(0, 5, shape).astype(float)
         elif node.name == "exposure" or name == "kalman filter":
             values = rng.uniform(0.5, 2, shape)
         elif node.classes is not None or (name == "ordinal regression" and node.name == "y"):
@@ -354,7 +370,7 @@ def test_recipe(name: str) -> None:
     rule = TrainableRule(RECIPES[name])
     assert rule.report == ""
     values = columns(rule, name)
-    graph = rule.hdfg.bind(dict.fromkeys(rule.hdfg.dims, 5))
+    graph = rule.hdfg.bind(dict.fromkeys(set(rule.hdfg.dims).difference(dict(rule.hdfg.extents)), 5))
     start = {model: value.astype(float) for model, value in Interpreter(graph, numerics).start().items()}
     inputs = {one: values[one] for one in values if one not in labels(rule)}
     outputs = {one: values[one] for one in labels(rule)}

@@ -122,6 +122,50 @@ def test_what_is_told_of_the_columns_is_the_same() -> None:
     assert sorted(one.message.split()[1] for one in told if "a single value" in one.message) == ["i", "y"]
 
 
+@pytest.mark.parametrize("kind", ["real", "double precision", "integer"])
+@pytest.mark.parametrize("features", [1, 3, 5, 8, 9, 20])
+@pytest.mark.parametrize("nulls", [False, True])
+def test_what_is_found_beside_is_what_numpy_finds(features: int, kind: str, nulls: bool) -> None:
+    """Columns that vary late, only in their zeros' signs, or not at all; vectors and what is left behind them."""
+    rows = 300
+    random = np.random.default_rng(features)
+    values = np.round(random.normal(100, 30, (rows, features + 1))).astype(np.float32)
+    values[:, features] = values[:, features] > 100
+    values[:, 0], values[rows - 1, 0] = 4, 5
+    if features > 2:
+        values[:, 1] = 7
+        values[:, 2] = np.where(np.arange(rows) % 3, 0, [[-0.0], [1e-40]][rows % 2]) if kind == "real" else 0
+    names = [*(f"x{k}" for k in range(features)), "y"]
+    table = relation([*((name, kind) for name in names[:-1]), ("y", "real")], pages=1)
+    cells = [[*map(float if kind != "integer" else int, row[:-1]), float(row[-1])] for row in values.tolist()]
+    left_out = [None] * (features + 1)
+    pages = build_pages(
+        table.schema, [one for k, row in enumerate(cells) for one in ([left_out] * (k % 7 == 3 and nulls) + [row])]
+    )
+    asked = request(replace(table, pages=len(pages) // table.page_size), source=LOGISTIC)
+    training = MachineTrainer().open(asked, lambda notice: None)
+    assert isinstance(training, MachineTraining)
+    assert training.survey is None
+    feed(training, training.sink, pages)
+    training._machine.end_epoch()
+    found = survey_of(training._surveyed, training._bundle.notes["inputs"])
+    assert training._surveyed.tally is not None
+    tally = dict(zip(*(each.tolist() for each in training._surveyed.values), strict=True))
+    training.close()
+
+    expected = survey_columns({"x": values[:, :features], "y": values[:, features]})
+    assert found.tuples == expected.tuples == rows
+    np.testing.assert_array_equal(found.varies["x"], expected.varies["x"])
+    assert found.varies["x"].tolist() == [
+        len({*column.tolist()}) > 1 for column in np.where(abs(values) < 1e-38, 0, values).T[:-1]
+    ]
+    for name in ("y",) if kind == "real" else ("x", "y"):
+        for each in ("mean", "deviation", "early"):
+            np.testing.assert_array_equal(getattr(found, each)[name], getattr(expected, each)[name])
+    assert np.isnan(found.mean["x"]).all() == (kind == "real"), "nobody asked"
+    assert tally == {number: (values[:, features] == number).sum() for number in (0.0, 1.0)}
+
+
 def test_models_are_the_same_bits_wherever_the_survey_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(2).normal(size=(1000, 6)).astype(np.float32)
     values[:, 5] = values[:, 5] > 0

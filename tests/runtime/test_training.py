@@ -154,40 +154,6 @@ def test_damaged_page_stops_the_training(backend: str) -> None:
     assert "pg_amcheck" in caught.value.hint
 
 
-FACTORS = """
-import dana
-U = dana.model([5, 3])
-V = dana.model([4, 3])
-i = dana.input()
-j = dana.input()
-r = dana.output()
-factors = dana.algo(U, V, i, j, r)
-e = dana.sigma(U[i] * V[j], 1) - r
-factors.setModel(U[i], U[i] - 0.1 * e * V[j])
-factors.setModel(V[j], V[j] - 0.1 * e * U[i])
-factors.setEpochs(2)
-"""
-RATINGS = [("i", "integer"), ("item", "real"), ("r", "real")]
-
-
-@pytest.mark.parametrize("backend", ["sim", "interp"])
-@pytest.mark.parametrize(
-    ("bad", "words"),
-    [([5, 0.0, 1.0], "U.* from 0 to 4"), ([-1, 0.0, 1.0], "U.* from 0 to 4"), ([1, 1.5, 1.0], "V.* from 0 to 3")],
-)
-def test_a_value_without_a_row_stops_the_training(backend: str, bad: list[Any], words: str) -> None:
-    table = relation(RATINGS)
-    content = [[k % 5, float(k % 4), 1.0] for k in range(40)]
-    asked = request(table, backend=backend, source=FACTORS, rule="factors", label="r", features=["i", "item"])
-    train(asked, build_pages(table.schema, content))
-    with pytest.raises(TrainingError, match=words) as caught:
-        train(asked, build_pages(table.schema, [*content, bad, *content]))
-    assert caught.value.sqlstate == "22000"
-    if backend == "sim":
-        assert "page" not in str(caught.value)
-        assert f"{'item' if bad[1] % 1 else 'i'} NOT BETWEEN 0 AND" in caught.value.hint
-
-
 @pytest.mark.parametrize("backend", ["sim", "interp"])
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_nan_and_infinity_are_asked_for_as_rows_or_end_the_training(backend: str, bad: float) -> None:

@@ -141,10 +141,38 @@ def symbols(plan: Plan, selection: Selection, memory: MemoryMap) -> tuple[Symbol
     return tuple(found)
 
 
-def indices(plan: Plan, selection: Selection) -> list[tuple[str, str, int]]:
-    """By tag of the fault INDEX: names of the input and of the model whose row it chooses, and the model's rows."""
-    graph, found = plan.graph, list[tuple[str, str, int]]()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What chooses rows of a model.
+
+    Attributes
+    ----------
+    inputs
+        Those that the number of the row is computed from.
+    element
+        Where the number is an element of the one input, its position.
+    model, rows
+        The model's name, and how many rows it has.
+    """
+
+    inputs: tuple[str, ...]
+    element: int | None
+    model: str
+    rows: int
+
+
+def indices(plan: Plan, selection: Selection) -> list[Choice]:
+    """By tag of the fault INDEX, what chooses the row."""
+    graph, found = plan.graph, list[Choice]()
     for number, model in selection.indices:
-        rows = graph.concrete_shape(model)[0]
-        found.append((graph.nodes[number].name or "", graph.nodes[model].name or "", rows))
+        element = graph.element(number)
+        from_ = sorted(graph.reachable([number]).intersection(graph.inputs)) if element is None else [element[0]]
+        found.append(
+            Choice(
+                inputs=tuple(graph.nodes[k].name or "" for k in from_),
+                element=None if element is None else element[1],
+                model=graph.nodes[model].name or "",
+                rows=graph.concrete_shape(model)[0],
+            )
+        )
     return found

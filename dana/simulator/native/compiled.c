@@ -157,6 +157,15 @@ is_row(float n, int32_t rows)
 	return (n >= 0.0f) & (n < (float)rows) & (n == (float)(int32_t)n); /* no branches */
 }
 
+/* By a tuple, as its column has it: the number of a row */
+static inline float
+chosen(const struct sim *sim, int32_t k, int32_t t)
+{
+	const struct sim_compiled_index *index = &sim->compiled.indices[k];
+
+	return sim->places[t * sim->compiled.n_inputs + index->input][index->element];
+}
+
 /* Whether the tuples choose rows that there are; else the fault of the first that does not, by round, index, tuple */
 static bool
 in_range(struct sim *sim)
@@ -169,11 +178,11 @@ in_range(struct sim *sim)
 
 	for (int32_t k = 0; k < code->n_indices; k++)
 		for (int32_t t = 0; t < count; t++)
-			wrong |= !is_row(*sim->places[t * code->n_inputs + code->indices[k].input], code->indices[k].rows);
+			wrong |= !is_row(chosen(sim, k, t), code->indices[k].rows);
 	for (int32_t first = 0; wrong && first < count; first += round)
 		for (int32_t k = 0; k < code->n_indices; k++)
 			for (int32_t t = first; t < first + round && t < count; t++)
-				if (!is_row(*sim->places[t * code->n_inputs + code->indices[k].input], code->indices[k].rows))
+				if (!is_row(chosen(sim, k, t), code->indices[k].rows))
 				{
 					e->fault = SIM_FAULT_INDEX;
 					e->fault_page = SIM_UNKNOWN_PAGE;

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* Of all below: a core that was built from another text is not used */
-#define SIM_CONTRACT UINT64_C(0xa350f4efe11a762)
+#define SIM_CONTRACT UINT64_C(0x74eee84c761a2e5)
 #define SIM_CLUSTER 8
 #define SIM_TEMPORARIES 32
 #define SIM_REGISTERS 64
@@ -291,10 +291,10 @@ struct sim_compiled_symbol
 	int32_t into, out;
 };
 
-/* An input of each tuple, which chooses a row, and rows of the model. */
+/* An element of an input of each tuple, which chooses a row, and rows of the model. */
 struct sim_compiled_index
 {
-	int32_t input, rows;
+	int32_t input, element, rows;
 };
 
 /* An input of each tuple: its first float where tuples are packed; the column that is all of it, or -1; floats that

@@ -292,7 +292,7 @@ def _one_row(algebra: Algebra, asked: Polynomial, operation: Operation) -> Polyn
         raise NoDerivative(
             operation,
             "the row is chosen by each tuple",
-            f"take the gradient by the row: dana.gradient(loss, {model.name}[{index.name}])",
+            f"take the gradient by the row: dana.gradient(loss, {model.name}[{index.name or '…'}])",
         )
     chosen = algebra.add(Op.EQ, algebra.program.arange(model.shape[0], algebra.span), index)
     for _ in model.shape[1:]:

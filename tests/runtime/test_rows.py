@@ -1,0 +1,78 @@
+"""Numbers that choose rows of a model which it does not have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dana.runtime.trainer import TrainingError
+from dana.storage.builder import build_pages
+from tests.runtime.test_training import relation, request, train
+
+FACTORS = """
+import dana
+U = dana.model([5, 3])
+V = dana.model([4, 3])
+i = dana.input()
+j = dana.input()
+r = dana.output()
+factors = dana.algo(U, V, i, j, r)
+e = dana.sigma(U[i] * V[j], 1) - r
+factors.setModel(U[i], U[i] - 0.1 * e * V[j])
+factors.setModel(V[j], V[j] - 0.1 * e * U[i])
+factors.setEpochs(2)
+"""
+RATINGS = [("i", "integer"), ("item", "real"), ("r", "real")]
+
+
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [([5, 0.0, 1.0], "U.* from 0 to 4"), ([-1, 0.0, 1.0], "U.* from 0 to 4"), ([1, 1.5, 1.0], "V.* from 0 to 3")],
+)
+def test_a_value_without_a_row_stops_the_training(backend: str, bad: list[Any], words: str) -> None:
+    table = relation(RATINGS)
+    content = [[k % 5, float(k % 4), 1.0] for k in range(40)]
+    asked = request(table, backend=backend, source=FACTORS, rule="factors", label="r", features=["i", "item"])
+    train(asked, build_pages(table.schema, content))
+    with pytest.raises(TrainingError, match=words) as caught:
+        train(asked, build_pages(table.schema, [*content, bad, *content]))
+    assert caught.value.sqlstate == "22000"
+    if backend == "sim":
+        assert "page" not in str(caught.value)
+        assert f"{'item' if bad[1] % 1 else 'i'} NOT BETWEEN 0 AND" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("number", "bad", "message", "hint"),
+    [
+        (
+            "c[1]",
+            [1.0, 7.0],
+            r'column "C 1"\[2\] of public.t chooses rows of U, .* from 0 to 4',
+            r'"C 1"[2] NOT BETWEEN 0 AND 4',
+        ),
+        ("2 * c[0] - c[1]", [1.0, 3.0], r'column "C 1" of public.t chooses rows of U', "Give U more rows, or see how"),
+    ],
+)
+def test_an_element_or_a_computed_number_without_a_row_is_named(
+    number: str, bad: list[float], message: str, hint: str
+) -> None:
+    source = f"""
+import dana
+U = dana.model([5])
+c = dana.input([2])
+r = dana.output()
+factors = dana.algo(U, c, r)
+factors.setModel(U[{number}], r)
+"""
+    table = relation([("C 1", "real[]"), ("r", "real")], array_length=2)
+    asked = request(table, source=source, rule="factors", label="r", features=["C 1"])
+    good = [[np.array([k % 3, k % 2]), 1.0] for k in range(40)]
+    good = [row for row in good if 0 <= 2 * row[0][0] - row[0][1] < 5]
+    train(asked, build_pages(table.schema, good))
+    with pytest.raises(TrainingError, match=message) as caught:
+        train(asked, build_pages(table.schema, [*good, [np.array(bad), 1.0], *good]))
+    assert hint in caught.value.hint
