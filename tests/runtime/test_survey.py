@@ -9,6 +9,7 @@ import pytest
 
 from dana import rules
 from dana.runtime import training as training_module
+from dana.runtime.compiled import VARIABLE
 from dana.runtime.survey import NotFinite, survey_columns, survey_of
 from dana.runtime.trainer import Notice, TrainingError, TrainResult
 from dana.runtime.training import MachineTrainer, MachineTraining
@@ -125,14 +126,19 @@ def test_what_is_told_of_the_columns_is_the_same() -> None:
 @pytest.mark.parametrize("kind", ["real", "double precision", "integer"])
 @pytest.mark.parametrize("features", [1, 3, 5, 8, 9, 20])
 @pytest.mark.parametrize("nulls", [False, True])
-def test_what_is_found_beside_is_what_numpy_finds(features: int, kind: str, nulls: bool) -> None:
+@pytest.mark.parametrize("code", ["always", "never"])
+def test_what_is_found_beside_is_what_numpy_finds(
+    features: int, kind: str, nulls: bool, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Columns that vary late, only in their zeros' signs, or not at all; vectors and what is left behind them."""
     rows = 300
+    monkeypatch.setenv(VARIABLE, code)
     random = np.random.default_rng(features)
     values = np.round(random.normal(100, 30, (rows, features + 1))).astype(np.float32)
     values[:, features] = values[:, features] > 100
-    values[:, 0], values[rows - 1, 0] = 4, 5
-    if features > 2:
+    for column in (0, features - 1):
+        values[:, column], values[rows - 1, column] = 4, 5
+    if features > 3:
         values[:, 1] = 7
         values[:, 2] = np.where(np.arange(rows) % 3, 0, [[-0.0], [1e-40]][rows % 2]) if kind == "real" else 0
     names = [*(f"x{k}" for k in range(features)), "y"]
