@@ -16,13 +16,10 @@ if TYPE_CHECKING:
     from dana import functions as functions
     from dana import optimizers as optimizers
     from dana import rules as rules
-    from dana.client.connection import connect
-    from dana.rulefile import load
-    from dana.session.notices import ServerNotice, ServerWarning
-
-__all__ = ["ServerNotice", "ServerWarning", "connect", "load"]
-__all__ += language.__all__
-__all__ += elementwise.__all__
+    from dana.client.connection import connect as connect
+    from dana.rulefile import load as load
+    from dana.session.notices import ServerNotice as ServerNotice
+    from dana.session.notices import ServerWarning as ServerWarning
 
 _WHEN_USED = {
     "ServerNotice": "dana.session.notices",
@@ -36,8 +33,11 @@ _MODULES = ("functions", "optimizers", "rules")
 """Modules that need no import statement of their own."""
 
 
-if not TYPE_CHECKING:  # a type checker would take every misspelt name for one of these
+if not TYPE_CHECKING:
+    # mypy reads no sums of lists, and would take a misspelt name for none of ours
+    __all__ = ["ServerNotice", "ServerWarning", "connect", "load", *language.__all__, *elementwise.__all__]
 
+    # a type checker would take every misspelt name for one of these
     def __getattr__(name: str) -> Any:
         if name in _MODULES:
             return import_module(f"dana.{name}")

@@ -23,6 +23,8 @@ def dropout(value: dana.Value, rate: dana.Number = 0.5) -> dana.Value:
 
     What stays is divided by 1 - rate, so that predictions, and the loss of rows left out, take the value as it is.
     """
+    dana.require(rate >= 0)
+    dana.require(rate < 1)
     kept = (dana.random(value) >= rate) * (1 / (1 - rate))
     return dana.where(dana.training, value * kept, value)
 
@@ -51,16 +53,23 @@ def batch_norm(
 
     Predictions use means and variances that run over the batches, states that belong to the model: a batch takes
     1 - keep of them, a short one as much less as it has fewer rows. `scale` and `shift` are models where they are
-    learnt. Every row counts, whatever it weighs; of a batch of one row nothing is left.
+    learnt. Every row counts, whatever it weighs. A batch has two rows or more: of one nothing would be left. Where the
+    last batch of a table is a single row, it becomes `shift`, and the running variances do not take it in.
     """
+    dana.require(batch > 1)
+    dana.require(keep >= 0)
+    dana.require(keep < 1)
+    dana.require(epsilon >= 0)
     mean = rule.merge(value, batch, "mean")
     centred = value - mean
     variance = rule.merge(centred * centred, batch, "mean")
     running_mean = dana.state(value)
     running_variance = dana.state(value, init=1)
-    share = (1 - keep) * rule.merge(1, batch, "+") / batch
+    rows = rule.merge(1, batch, "+")
+    share = (1 - keep) * rows / batch
+    spread = (1 - keep) * (rows - 1) / (batch - 1)  # a variance of n rows is one of n - 1 differences
     dana.setState(running_mean, running_mean + share * (mean - running_mean))
-    dana.setState(running_variance, running_variance + share * (variance - running_variance))
+    dana.setState(running_variance, running_variance + spread * (variance - running_variance))
     middle = dana.where(dana.training, mean, running_mean)
     width = dana.where(dana.training, variance, running_variance)
     return (value - middle) / dana.sqrt(width + epsilon) * scale + shift

@@ -233,6 +233,11 @@ def state(like: Operand, shape: Shape = (), init: float | Start = 0.0) -> Value:
     refuse("state")
 
 
+def require(condition: Operand) -> None:
+    """Refuse numbers and metas that break a condition, mostly in a function: ``dana.require(rate < 1)``."""
+    refuse("require")
+
+
 def setState(state: Value, value: Operand) -> None:
     """Say what a state becomes after the batch: ``dana.setState(velocity, 0.9 * velocity + grad)``."""
     refuse("setState")
@@ -457,6 +462,7 @@ __all__ = [
     "output",
     "pi",
     "random",
+    "require",
     "rows",
     "rule",
     "setState",

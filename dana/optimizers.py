@@ -30,6 +30,8 @@ def sgd(model: dana.Value, gradient: dana.Number, rate: dana.Number = 0.01) -> d
 
 def momentum(model: dana.Value, gradient: dana.Number, rate: dana.Number = 0.01, keep: dana.Number = 0.9) -> dana.Value:
     """Gradient descent with a heavy ball (Polyak 1964): each step keeps `keep` of the step before."""
+    dana.require(keep >= 0)
+    dana.require(keep < 1)
     velocity = dana.state(model)
     step = keep * velocity + rate * gradient
     dana.setState(velocity, step)
@@ -38,6 +40,8 @@ def momentum(model: dana.Value, gradient: dana.Number, rate: dana.Number = 0.01,
 
 def nesterov(model: dana.Value, gradient: dana.Number, rate: dana.Number = 0.01, keep: dana.Number = 0.9) -> dana.Value:
     """Accelerated gradient descent (Nesterov 1983), in the form that needs no gradient ahead (Sutskever 2013)."""
+    dana.require(keep >= 0)
+    dana.require(keep < 1)
     velocity = dana.state(model)
     step = rate * gradient
     ahead = keep * velocity + step
@@ -49,6 +53,7 @@ def adagrad(
     model: dana.Value, gradient: dana.Number, rate: dana.Number = 0.1, epsilon: dana.Number = 1e-8
 ) -> dana.Value:
     """A rate for each element, which falls with the squares that its gradient has summed up to (Duchi 2011)."""
+    dana.require(epsilon >= 0)
     squares = dana.state(model)
     total = squares + gradient * gradient
     dana.setState(squares, total)
@@ -63,6 +68,9 @@ def rmsprop(
     epsilon: dana.Number = 1e-8,
 ) -> dana.Value:
     """As `adagrad`, but old squares fade, so that the rate does not die (Tieleman and Hinton 2012)."""
+    dana.require(keep >= 0)
+    dana.require(keep < 1)
+    dana.require(epsilon >= 0)
     squares = dana.state(model)
     total = keep * squares + (1 - keep) * gradient * gradient
     dana.setState(squares, total)
@@ -78,6 +86,11 @@ def adam(
     epsilon: dana.Number = 1e-8,
 ) -> dana.Value:
     """Momentum with a rate for each element, corrected for the start from 0 (Kingma and Ba 2015)."""
+    dana.require(keep >= 0)
+    dana.require(keep < 1)
+    dana.require(keep_squares >= 0)
+    dana.require(keep_squares < 1)
+    dana.require(epsilon >= 0)
     mean = dana.state(model)
     square = dana.state(model)
     faded = dana.state(model, [], init=1)
@@ -99,6 +112,7 @@ def adam(
 
 def inverse_decay(rate: dana.Number, per_batch: dana.Number = 0.001) -> dana.Value:
     """The rate divided by 1 + `per_batch` × the batches before this one (Robbins and Monro 1951)."""
+    dana.require(per_batch >= 0)
     batches = dana.state(rate, [])
     dana.setState(batches, batches + 1)
     return rate / (1 + per_batch * batches)
@@ -106,6 +120,8 @@ def inverse_decay(rate: dana.Number, per_batch: dana.Number = 0.001) -> dana.Val
 
 def exponential_decay(rate: dana.Number, keep: dana.Number = 0.999) -> dana.Value:
     """The rate, of which each batch leaves `keep` to the next."""
+    dana.require(keep > 0)
+    dana.require(keep <= 1)
     share = dana.state(rate, [], init=1)
     dana.setState(share, keep * share)
     return rate * share
@@ -137,6 +153,8 @@ def steady_rate(rate: dana.Number, curvature: dana.Value) -> dana.Value:
 
 def running_mean(value: dana.Value, keep: dana.Number = 0.9) -> dana.Value:
     """The mean of a value over recent batches, each leaving `keep` of its weight to the next; no bias at the start."""
+    dana.require(keep >= 0)
+    dana.require(keep < 1)
     total = dana.state(value)
     weight = dana.state(value, [])
     new_total = keep * total + (1 - keep) * value
@@ -151,24 +169,29 @@ def running_mean(value: dana.Value, keep: dana.Number = 0.9) -> dana.Value:
 
 def clip(gradient: dana.Number, bound: dana.Number) -> dana.Value:
     """The gradient with every element brought into -`bound` … `bound`."""
+    dana.require(bound >= 0)
     return dana.max(-bound, dana.min(gradient, bound))
 
 
 def clip_norm(gradient: dana.Value, bound: dana.Number) -> dana.Value:
     """A vector's gradient, shortened to the length `bound` where it is longer."""
+    dana.require(bound >= 0)
     return gradient * dana.min(1, bound / dana.norm(gradient, 1))
 
 
 def l2(model: dana.Value, gradient: dana.Number, penalty: dana.Number) -> dana.Value:
     """The gradient with that of `penalty` / 2 × the sum of the model's squares."""
+    dana.require(penalty >= 0)
     return gradient + penalty * model
 
 
 def l1(model: dana.Value, gradient: dana.Number, penalty: dana.Number) -> dana.Value:
     """The gradient with a subgradient of `penalty` × the sum of the model's magnitudes."""
+    dana.require(penalty >= 0)
     return gradient + penalty * ((model > 0) - (model < 0))
 
 
 def soft_threshold(value: dana.Number, amount: dana.Number) -> dana.Value:
     """The value, brought towards 0 by `amount` and no further: the proximal step of an L1 penalty."""
+    dana.require(amount >= 0)
     return dana.max(value - amount, 0) + dana.min(value + amount, 0)

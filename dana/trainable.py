@@ -7,6 +7,7 @@ and a single batch are the interpreter's, which gives the same bits. It must not
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -35,9 +36,10 @@ class TrainableRule(Rule):
     Notes
     -----
     Everywhere ``X`` is the array of the rule's only input, with the rows along axis 0, or a mapping with an array for
-    each input by its name; ``y`` the same of its outputs, None where it has none. Numbers are rounded to binary32. A
-    NaN, an infinity, a missing or a misshapen array is a `UsageError`. ``hyper`` are new values for metas and for dims
-    that have a default; all other dims follow from the shapes.
+    each input by its name; ``y`` the same of its outputs, None where it has none. Numbers are rounded to binary32; of a
+    rule with classes `fit` takes labels that are texts, too. A NaN, an infinity, a missing or a misshapen array is a
+    `UsageError`. ``hyper`` are new values for metas and for dims that have a default; all other dims follow from the
+    shapes.
     """
 
     def __init__(self, text: str, *, filename: str = "<rule>", first_line: int = 1) -> None:
@@ -78,6 +80,11 @@ class TrainableRule(Rule):
         Trained
             With `models` by name, `losses` by epoch, `cycles`, `converged`.
 
+        Warns
+        -----
+        UserWarning
+            What ``dana_train`` tells by a NOTICE or a WARNING.
+
         Raises
         ------
         UsageError
@@ -87,25 +94,32 @@ class TrainableRule(Rule):
         """
         from dana.runtime.arrays import train
         from dana.runtime.inputs import columns_of, dims_of, models_of
+        from dana.runtime.trainer import Level, Notice
 
+        said: list[Notice] = []
         graph = self.hdfg
         columns = columns_of(graph, X, y, weight)
         start = None if models is None else models_of(graph, models, ())
-        dims_of(graph, _shapes(columns, start or {}))  # whose errors speak of shapes, where a table's speak of columns
+        # whose errors speak of shapes, where a table's speak of columns; and a table's columns have one axis
+        dims = _with_hyper(graph, dims_of(graph, _shapes(columns, start or {})), hyper)
+        chosen = {name: extent for name, extent in dims.items() if name in dict(graph.extents)}
         self.trained = train(
             self.source.text,
             {name: values.reshape(len(values), -1) if values.ndim > 2 else values for name, values in columns.items()},
             epochs=epochs,
             patience=patience,
             tolerance=tolerance,
-            hyper=hyper,
+            hyper={**(hyper or {}), **chosen},
             backend=backend,
             design=design,
             standardize=standardize,
             weight=None if weight is None or graph.weight is None else str(graph.weight.name),
             class_weight=class_weight,
             models=start,
+            notify=said.append,
         )
+        for text in dict.fromkeys(one.text for one in said if one.level in (Level.NOTICE, Level.WARNING)):
+            warnings.warn(text, stacklevel=2)
         return self.trained
 
     def predict(
@@ -144,6 +158,18 @@ class TrainableRule(Rule):
         graph, metas = self._bound(graph, _shapes(inputs, state), hyper)
         with _data_errors():
             return Interpreter(graph, numerics).predict(inputs, state, metas)
+
+    def classify(self, X: Arrays) -> NDArray[Any]:
+        """The label of each row by the last `fit`, as ``dana_classify`` chooses it: texts where those were texts.
+
+        Raises
+        ------
+        UsageError
+            As `predict`; or the rule tells no classes apart.
+        """
+        predicted = self.predict(X)
+        assert self.trained is not None, "predict asks for it"
+        return self.trained.classify(predicted)
 
     def step(
         self,
@@ -189,17 +215,28 @@ class TrainableRule(Rule):
         self, graph: Graph, shapes: Mapping[str, tuple[int, ...]], hyper: Mapping[str, float] | None
     ) -> tuple[Graph, dict[str, float]]:
         """The graph with its dims, and the values of its metas."""
-        from dana.runtime.designs import chosen_extents
         from dana.runtime.inputs import bound, dims_of
-        from dana.runtime.metas import meta_values
+        from dana.runtime.metas import meta_values, refuse_unmet
 
         extents = dict(self.hdfg.extents)
         dims = dims_of(graph, shapes)
-        for name, extent in chosen_extents(extents, hyper or {}).items():
-            if graph.dims and dims.setdefault(name, extent) != extent:
-                raise UsageError(f"{name} is {dims[name]} by the shapes of the arrays, not {extent}")
+        if graph.dims:
+            dims = _with_hyper(graph, dims, hyper)
         defaults = {str(graph.nodes[k].name): float(graph.nodes[k].value or 0.0) for k in graph.metas}
-        return bound(graph, dims), meta_values(defaults, hyper or {}, extents)
+        metas = meta_values(defaults, hyper or {}, extents)
+        refuse_unmet(self, metas)
+        return bound(graph, dims), metas
+
+
+def _with_hyper(graph: Graph, dims: Mapping[str, int], hyper: Mapping[str, float] | None) -> dict[str, int]:
+    """The dims that shapes decide, and those that the caller chooses."""
+    from dana.runtime.designs import chosen_extents
+
+    both = dict(dims)
+    for name, extent in chosen_extents(dict(graph.extents), hyper or {}).items():
+        if both.setdefault(name, extent) != extent:
+            raise UsageError(f"{name} is {both[name]} by the shapes of the arrays, not {extent}")
+    return both
 
 
 def _shapes(columns: Mapping[str, NDArray[Any]], models: Mapping[str, NDArray[Any]]) -> dict[str, tuple[int, ...]]:

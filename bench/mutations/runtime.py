@@ -139,7 +139,7 @@ RUNTIME = (
     *faults(
         "dana/runtime",
         "tests/runtime/test_designs.py -k seconds",
-        ("designs.py", "len(bound.nodes) > MANY_OPERATIONS", "False", "seconds without a word"),
+        ("designs.py", "len(graph.nodes) > MANY_OPERATIONS", "False", "seconds without a word"),
     ),
     *faults(
         "dana",

@@ -21,8 +21,10 @@ def add_training(command: argparse.ArgumentParser, declared: type) -> None:
     for name, hint in get_type_hints(declared, include_extras=True).items():
         kind, text = get_args(hint)
         flag, metavar = SHORT.get(name, (f"--{name.replace('_', '-')}", name.upper()))
-        action = "append" if name == "hyper" else "store"
-        command.add_argument(flag, dest=name, action=action, metavar=metavar, type=_reader(name, kind), help=text)
+        reader = _reader(name, kind)
+        # given again, a list grows: --features a --features b
+        action = "append" if name == "hyper" else "extend" if reader is names else "store"
+        command.add_argument(flag, dest=name, action=action, metavar=metavar, type=reader, help=text)
     command.add_argument("--dsn", help="server to train on (the embedded one)")
 
 

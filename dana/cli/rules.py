@@ -149,7 +149,7 @@ def _pass(rule: Rule, options: argparse.Namespace) -> bytes:
     from dana.compiler.passes import text_of
     from dana.runtime.designs import pass_results
 
-    return text_of(pass_results(_request(rule, options))[options.emit]).encode()
+    return text_of(pass_results(_request(rule, options), _said)[options.emit]).encode()
 
 
 def _cost(rule: Rule, options: argparse.Namespace) -> bytes:

@@ -66,7 +66,7 @@ def _rows(result: TrainResult) -> list[tuple[str, str]]:
     rows = [
         ("model", f"{result.model}, version {result.version}"),
         ("epochs", f"{result.epochs}, {ended}"),
-        ("tuples", f"{result.tuples:,}, {result.skipped:,} skipped, {result.pages:,} pages"),
+        ("tuples", f"{result.tuples:,}, {result.skipped:,} skipped; {result.pages:,} pages over all epochs"),
     ]
     if result.loss is not None:
         rows.append(("loss", f"{result.loss:.6g}"))

@@ -125,9 +125,9 @@ def _default(
         if not fitting:
             raise
         raise DoesNotFit(
-            f"rule {graph.name!r} uses values of a batch in its rows again, so that a batch is one round, and no "
-            f"machine has rounds of {plan.batch:,} such rows: {error.message}",
-            hint=f"Use batches of up to {fitting:,}.",
+            f"a batch of {plan.batch:,} rows is too large for rule {graph.name!r}: it uses values of the batch in the "
+            "batch's rows again, so that a machine has to hold a whole batch, and none is large enough",
+            hint=f"Use batches of up to {fitting:,} rows, or models of fewer elements.",
         ) from error
     target = draft.target
     defaults = MachineConfig()
@@ -218,6 +218,9 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
             if sketch.cycles > SURELY * fitting:
                 break
             lanes = sketch.target.lanes
+            smallest = sketch.target.group == least_group(plan, tuples, threads=sketch.target.threads)
+            if smallest and sketch.rows > _max_rows(lanes):
+                continue  # whatever order its operations have, which takes seconds to find
             try:
                 draft = _roomy(plan, sketch, max_tuples, given, reorder=reorder, best=fitting)
             except LoopLimit as error:
@@ -231,7 +234,7 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
             break
     if not found and limit is None:
         raise DoesNotFit(
-            f"a round of {tuples:,} tuples is more than tuple memory holds, or {MAX_GROUP:,} to a thread",
+            f"a round of {tuples:,} tuples is more than the memory of any machine holds, or {MAX_GROUP:,} to a thread",
             hint="Merge smaller batches.",
         )
     if not found:

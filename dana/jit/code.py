@@ -88,7 +88,10 @@ def compile_graph(graph: Graph, bundle: Bundle) -> Code:
     passes = (structures.CompiledPass * len(plan.passes))(
         *(
             structures.CompiledPass(
-                *(engine.get_function_address(f"{name}_{number}") for name in ("between", "block", "one"))
+                *(
+                    engine.get_function_address(name) if name in emitter.functions else None
+                    for name in (f"between_{number}", f"block_{number}", f"one_{number}")
+                )
             )
             for number in range(len(plan.passes) - 1)
         )

@@ -17,6 +17,9 @@ from dsl.hdfg.graph import REDUCTIONS, EachEpoch, Update
 
 BYTES = 92
 """Of an instruction's text, about."""
+MOST_OF_ONE = 256 << 10
+"""Bytes of a pass over one tuple, to which there is one over a block, of four times as many: its seconds in LLVM would
+be longer than what it saves."""
 
 
 class Emitter(Folds):
@@ -52,9 +55,12 @@ class Emitter(Folds):
                 self._end(is_last)
 
     def _pass(self, block: str, one: str, phase: int) -> None:
-        """A pass over the batch's tuples: for a block of them, and for one."""
+        """A pass over the batch's tuples: for one, and for a block of them unless that takes LLVM too long."""
         plan, loss = self.plan, self.graph.loss
-        for name, count in ((block, BLOCK), (one, 1)):
+        written = self._written
+        for name, count in ((one, 1), (block, BLOCK)):
+            if count > 1 and self._written - written > MOST_OF_ONE:
+                return
             self._run = count
             with self._function(name, slots=phase > TUPLE):
                 self._nests(phase)

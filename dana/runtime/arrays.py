@@ -16,14 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dana.codesign.sample import fits
+from dana.errors import UsageError
+from dana.runtime.classes import prediction_kind, with_classes
+from dana.runtime.designs import chosen_extents, graph_of
 from dana.runtime.machines import feed_pages
 from dana.runtime.stopping import run
-from dana.runtime.trainer import Notice, Relation, Sink, Stream, Training, TrainRequest
+from dana.runtime.trainer import Notify, Relation, Sink, Stream, Training, TrainRequest
 from dana.runtime.training import MachineTrainer
 from dana.runtime.weights import bind_request
 from dana.storage.columns import column_pages, column_schema
 from dana.storage.parts import build_part_pages
-from dsl import compile_rule
 from dsl.hdfg.graph import Graph, Op
 from dsl.hdfg.interpreter import Interpreter
 from hwgen.spec import numerics
@@ -55,8 +57,9 @@ class Trained:
         Whether the rule's convergence test ended it, or its loss no longer improved.
     features
         Columns that fill the inputs, in order.
-    classes
-        The label's values in the order of their numbers; None where any number is one.
+    labels
+        The label's values in the order of their numbers, as they were given: texts or numbers; None where any number is
+        one.
     """
 
     graph: Graph
@@ -67,7 +70,12 @@ class Trained:
     cycles: int | None
     converged: bool
     features: tuple[str, ...]
-    classes: tuple[str, ...] | None
+    labels: NDArray[Any] | None
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """Texts of `labels`."""
+        return None if self.labels is None else _texts(self.labels)
 
     def predict(self, columns: Columns) -> Floats:
         """The rule's prediction for each row of a table that has the feature columns; a vector has shape (rows, k)."""
@@ -80,6 +88,23 @@ class Trained:
             values[str(node.name)] = features[:, taken : taken + prod(shape)].reshape(-1, *shape)
             taken += prod(shape)
         return Interpreter(self.graph, numerics).predict(values, self.models, self.metas)
+
+    def classify(self, predicted: Floats) -> NDArray[Any]:
+        """The label that each prediction chooses, by the rule of ``dana_classify``.
+
+        Raises
+        ------
+        UsageError
+            The rule tells no classes apart.
+        """
+        if self.labels is None:
+            raise UsageError(
+                f"rule {self.graph.name!r} tells no classes apart", hint="Its output must be dana.output(classes=…)."
+            )
+        if predicted.ndim > 1:
+            return np.asarray(self.labels[np.argmax(predicted, axis=1)])
+        least = 0.5 if prediction_kind(self.graph) == "probability" else 0
+        return np.asarray(self.labels[(predicted >= least).astype(np.intp)])
 
 
 def train(
@@ -98,6 +123,7 @@ def train(
     weight: str | None = None,
     class_weight: Mapping[str, float] | str | None = None,
     models: Mapping[str, Floats] | None = None,
+    notify: Notify = lambda notice: None,
 ) -> Trained:
     """Train a rule over columns of numbers, as ``dana_train`` does over a table of them.
 
@@ -106,9 +132,12 @@ def train(
     source
         Text of the rule.
     columns
-        Values of shape (rows,), or (rows, elements) for an array, by name; rounded to binary32.
+        Values of shape (rows,), or (rows, elements) for an array, by name; rounded to binary32. Labels of a rule with
+        classes may be texts.
     models
         Values that some of them begin with; the others begin as the rule says.
+    notify
+        Is told what a server's client would be.
     features, label, epochs, patience, tolerance, hyper, backend, design, standardize, weight, class_weight
         As for ``dana_train``; a NaN or an infinity is an error.
 
@@ -117,13 +146,14 @@ def train(
     TrainingError
         Rule, columns and arguments do not go together.
     """
-    columns, classes = _numbered(compile_rule(source, filename="rule").hdfg, columns, label, hyper or {})
+    graph = graph_of(source, "rule")
+    columns, labels = _numbered(graph, columns, label, hyper or {})
     schema = column_schema(columns)
     # rows that no page holds come as they do from a backend
     rows = not fits(schema, page_size=PAGE_SIZE)
     pages = None if rows else column_pages(columns, page_size=PAGE_SIZE)
     request = TrainRequest(
-        rule="rule",
+        rule=graph.name,
         source=source,
         relation=Relation(
             name=schema.relation,
@@ -140,22 +170,21 @@ def train(
         hyper=dict(hyper or {}),
         backend=backend,
         design=dict(design or {}),
-        classes=classes,
+        classes=None if labels is None else _texts(labels),
         standardize=standardize,
         weight=weight,
         class_weight=class_weight,
         warm_start_from=models,
         warm_start_whole=False,
     )
-    training = MachineTrainer().open(request, _ignored)
+    training = MachineTrainer().open(request, notify)
     try:
         fed = _frames(columns, training.stream) if pages is None else pages
-        outcome = run(training, request, feed=lambda sink: _feed(training, sink, fed), notify=_ignored)
+        outcome = run(training, request, feed=lambda sink: _feed(training, sink, fed), notify=notify)
     finally:
         training.close()
     result = outcome.result
-    chosen = {name: extent for name, extent in result.metadata["dims"].items() if name in request.hyper}
-    binding = bind_request(compile_rule(source, filename="rule").hdfg, request, chosen)
+    binding = bind_request(graph, request, chosen_extents(dict(graph.extents), with_classes(request).hyper))
     return Trained(
         graph=binding.graph,
         models={parameter.name: parameter.values for parameter in result.parameters},
@@ -165,27 +194,35 @@ def train(
         cycles=outcome.cycles,
         converged=outcome.converged,
         features=binding.features,
-        classes=classes,
+        labels=labels,
     )
+
+
+def _texts(labels: NDArray[Any]) -> tuple[str, ...]:
+    return tuple(str(one) if isinstance(one, str) else f"{one:g}" for one in labels.tolist())
 
 
 def _numbered(
     graph: Graph, columns: Columns, label: str | None, hyper: Mapping[str, float]
-) -> tuple[Columns, tuple[str, ...] | None]:
-    """The columns with classes numbered from 0, and their names, as pg_extension/src/classes.c does it."""
+) -> tuple[Columns, NDArray[Any] | None]:
+    """The columns with classes numbered from 0, and the labels in order, as pg_extension/src/classes.c does it."""
     if graph.classes is None or not columns:
         return columns, None
     output = next(str(graph.nodes[k].name) for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT)
     name = label or (output if output in columns else list(columns)[-1])
     if name not in columns:
         return columns, None  # which the binding says in its own words
+    if np.asarray(columns[name]).dtype.kind == "U":
+        texts, places = np.unique(columns[name], return_inverse=True)  # code points: the order of UTF-8's bytes
+        return {**columns, name: places.astype(np.float32)}, texts
     values = np.asarray(columns[name], dtype=np.float32)
     found = np.unique(values[np.isfinite(values)])
-    wanted = graph.classes if isinstance(graph.classes, int) else hyper.get(str(graph.classes), len(found))
+    classes = graph.symbolic_classes
+    wanted = classes if isinstance(classes, int) else hyper.get(str(classes), len(found))
     if len(found) and np.array_equal(found, np.floor(found)) and found[0] >= 0 and found[-1] < wanted:
-        return columns, tuple(str(k) for k in range(int(found[-1]) + 1))
+        return columns, np.arange(int(found[-1]) + 1)
     numbers = np.where(np.isfinite(values), np.searchsorted(found, values), values)
-    return {**columns, name: numbers.astype(np.float32)}, tuple(f"{value:g}" for value in found)
+    return {**columns, name: numbers.astype(np.float32)}, found
 
 
 def _frames(columns: Columns, stream: Stream | None) -> NDArray[np.uint8]:
@@ -205,7 +242,3 @@ def _feed(training: Training, sink: Sink, pages: NDArray[np.uint8]) -> int:
     if status:
         raise training.failure(status)
     return len(pages)
-
-
-def _ignored(notice: Notice) -> None:
-    """Nobody is told: what a notice warns of (values that are not finite) is in the models."""

@@ -53,8 +53,8 @@ def with_classes(request: TrainRequest) -> TrainRequest:
 
 @lru_cache(maxsize=64)
 def _told_apart(source: str, rule: str) -> Dim | None:
-    """`Graph.classes` of a text: each training of a session asks, and a text takes milliseconds to read."""
-    return compile_rule(source, filename=rule).hdfg.classes
+    """`Graph.symbolic_classes` of a text: each training of a session asks, and a text takes milliseconds to read."""
+    return compile_rule(source, filename=rule).hdfg.symbolic_classes
 
 
 def prediction_kind(graph: Graph) -> str:

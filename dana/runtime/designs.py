@@ -27,11 +27,12 @@ from dana.errors import UsageError
 from dana.predictor.program import encode_predictor
 from dana.runtime.classes import classes_of, prediction_kind
 from dana.runtime.constant import loss_graph
+from dana.runtime.metas import meta_values, refuse_unmet
 from dana.runtime.survey import Statistic, statistics_of
 from dana.runtime.trainer import Json, Level, Notice, Notify, TrainRequest
 from dana.runtime.weights import bind_request
 from dana.storage.schema import Attribute
-from dsl import compile_rule
+from dsl import Rule, compile_rule
 from dsl.hdfg.graph import Graph
 from dsl.hdfg.init import InitKind
 from dsl.hdfg.text import graph_text
@@ -170,21 +171,20 @@ class DesignStore:
         notify
             Told of what takes seconds.
         """
-        if self._folder is None and request.hyper:
-            # nobody comes who would find the rule's own design, from which the next process knows of its dims
-            design, defaults = None, dict(rule_graph(request).extents)
-        else:
-            design = self._get(request, None, {}, write, judges, notify)
-            defaults = design.extents
-        extents = chosen_extents(defaults, request.hyper)
-        if extents or design is None:
-            design = self._get(request, None, extents, write, judges, notify)
+        extents = chosen_extents(self._extents(request, judges), request.hyper) if request.hyper else {}
+        design = self._get(request, None, extents, write, judges, notify)
         name = design.batch_meta
         if batch is None and name is not None and name in request.hyper:
             batch = _whole(f"hyperparameter {name!r} is the batch size", request.hyper[name])
         if batch is not None and batch != design.bundle.batch:
             design = self._get(request, batch, extents, write, judges, notify)
         return design
+
+    def _extents(self, request: TrainRequest, judges: bool) -> Mapping[str, int]:
+        """Dims that have a default: the rule's own design knows them, if there is one, and its text takes longer."""
+        key = _key(request, None, {}, judges)
+        own = self._designs.get(key) or self._read(key)
+        return dict(rule_graph(request).extents) if own is None else own.extents
 
     def _get(
         self,
@@ -251,21 +251,14 @@ def compile_design(
     bound = binding.graph if batch is None else replace(binding.graph, batch=batch)
     if judges:
         bound = bound.judging
-    if notify is not None and len(bound.nodes) > MANY_OPERATIONS:
-        count = f"{len(bound.nodes):,} operations, its gradient's and unrolled loops' among them"
-        notify(
-            Notice(
-                level=Level.NOTICE,
-                message=f"rule {request.rule!r} has {count}: compiling it takes seconds",
-                hint="The next training on a table of these columns finds it compiled.",
-            )
-        )
+    if notify is not None:
+        _tell_size(request, bound, notify)
     predictor = None if bound.prediction is None else encode_predictor(bound)
     plan = {
         "epochs": graph.epochs,
         "metas": [[graph.nodes[k].name, graph.nodes[k].value] for k in graph.metas],
         "batch_meta": None if graph.batch_meta is None else graph.nodes[graph.batch_meta].name,
-        "extents": {**dict(graph.extents), **(extents or {})},
+        "extents": binding.extents,
         "features": list(binding.features),
         "labels": list(binding.labels),
         "classes": classes_of(binding.graph, binding.labels),
@@ -281,6 +274,19 @@ def compile_design(
         return _unpack(default_bundle(rule, schema, design=machine, max_tuples=most, notes=plan))
     device = named_device(request.device, "dana.device")
     return _unpack(bundle_for(rule, schema, device, design=machine, max_tuples=most, page_size=page_size, notes=plan))
+
+
+def _tell_size(request: TrainRequest, graph: Graph, notify: Notify) -> None:
+    """Say of a rule that takes seconds to compile, before it does."""
+    if len(graph.nodes) > MANY_OPERATIONS:
+        count = f"{len(graph.nodes):,} operations, its gradient's and unrolled loops' among them"
+        notify(
+            Notice(
+                level=Level.NOTICE,
+                message=f"rule {request.rule!r} has {count}: compiling it takes seconds",
+                hint="The next training on a table of these columns finds it compiled.",
+            )
+        )
 
 
 def named_device(name: str, what: str) -> Device:
@@ -304,24 +310,62 @@ def rule_graph(request: TrainRequest) -> Graph:
     RuleError
         The text is no rule.
     """
-    return _graph(request.source, request.rule)
+    return graph_of(request.source, request.rule)
+
+
+def graph_of(source: str, name: str) -> Graph:
+    """The graph of a text (`RuleError` if it is no rule); the same object while nobody asks for many others."""
+    return _rule(source, name).hdfg
+
+
+def check_hyper(request: TrainRequest, notify: Notify) -> None:
+    """See that the caller's numbers are hyperparameters of the rule, and such as it can be trained with.
+
+    `notify` is told of batches of one row where the rule compares rows with their batch; of the rule's own its text's
+    warnings tell.
+
+    Raises
+    ------
+    RuleError
+        The text is no rule.
+    TrainingError
+        A name that the rule does not have, no number, or one that breaks what the rule asks for by `dana.require`.
+    """
+    if not request.hyper:
+        return  # the defaults were checked with the text
+    rule = _rule(request.source, request.rule)
+    graph = rule.hdfg
+    defaults = {str(graph.nodes[k].name): float(graph.nodes[k].value or 0.0) for k in graph.metas}
+    refuse_unmet(rule, meta_values(defaults, request.hyper, dict(graph.extents)))
+    size = None if graph.batch_meta is None else graph.nodes[graph.batch_meta].name
+    if request.hyper.get(str(size)) == 1 and graph.returns_to_rows:
+        notify(
+            Notice(
+                level=Level.WARNING,
+                message=f"rule {request.rule!r} uses values of a batch in the batch's rows, and {size} = 1 makes each "
+                "row a batch: a mean is the row itself, and a variance 0",
+                hint="Give a larger batch.",
+            )
+        )
 
 
 @lru_cache(maxsize=8)  # a training and a question ask several times
-def _graph(source: str, name: str) -> Graph:
-    return compile_rule(source, filename=name).hdfg
+def _rule(source: str, name: str) -> Rule:
+    return compile_rule(source, filename=name)
 
 
-def pass_results(request: TrainRequest) -> Results:
-    """What each pass of the compiler makes for a request, by the pass's name.
+def pass_results(request: TrainRequest, notify: Notify) -> Results:
+    """What each pass of the compiler makes for a request, by the pass's name; `notify` as in `compile_design`.
 
     Raises
     ------
     RuleError, UsageError
         As `compile_design`.
     """
+    binding = bind_request(rule_graph(request), request)
+    _tell_size(request, binding.graph, notify)
     return default_results(
-        bind_request(rule_graph(request), request),
+        binding,
         request.relation.schema,
         design=on_pages(request.design, request.relation.page_size),
         max_tuples=tuple_bound(request),

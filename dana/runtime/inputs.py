@@ -113,6 +113,12 @@ def check_classes(graph: Graph, columns: Mapping[str, Floats]) -> None:
     for node in (graph.nodes[k] for k in graph.inputs if graph.nodes[k].classes is not None):
         assert isinstance(node.classes, int), "the graph is bound"
         values = columns[str(node.name)]
+        if values.dtype.kind == "U":
+            raise UsageError(
+                f"{node.name} must number classes, from 0 to {node.classes - 1}, not be texts",
+                hint="One batch may lack a class: number all rows before, as in "
+                "labels, y = numpy.unique(y, return_inverse=True).",
+            )
         wrong = values[(values != np.floor(values)) | (values < 0) | (values >= node.classes)]
         if wrong.size:
             raise UsageError(f"{node.name} must number classes, from 0 to {node.classes - 1}, not {wrong.flat[0]:g}")
@@ -163,11 +169,19 @@ def _array(node: Node, given: ArrayLike, *, rows: bool = True) -> Floats:
         values = np.asarray(given)
     except ValueError:
         raise UsageError(f"{node.name} must be an array of shape {wanted}; its rows have different lengths") from None
-    if values.dtype.kind not in "biuf":
-        raise UsageError(f"{node.name} must be an array of numbers, not of {values.dtype}")
+    if values.dtype.kind == "O" and values.size and all(isinstance(one, str) for one in values.flat):
+        values = values.astype(str)
+    labels = values.dtype.kind == "U" and node.classes is not None
+    if values.dtype.kind not in "biuf" and not labels:
+        raise UsageError(
+            f"{node.name} must be an array of numbers, not of {values.dtype}",
+            hint="Texts are labels of a rule that says dana.output(classes=…)." if node.op is Op.OUTPUT else "",
+        )
     if values.ndim != rows + len(node.shape):
         found = _tuple(list(map(str, values.shape)))
         raise UsageError(f"{node.name} must have shape {wanted}, because it is {_kind(node)} in the rule, not {found}")
+    if labels:
+        return values
     with np.errstate(over="ignore"):
         numbers = np.asarray(values, dtype=np.float32)
     wrong = np.argwhere(~np.isfinite(numbers))

@@ -15,10 +15,10 @@ from dana.predictor.program import encode_predictor
 from dana.runtime.classes import classes_of, prediction_kind
 from dana.runtime.coefficients import coefficients
 from dana.runtime.constant import constant_loss, loss_graph
-from dana.runtime.designs import chosen_extents
+from dana.runtime.designs import chosen_extents, rule_graph
 from dana.runtime.machines import NO_MEMORY, PageCollector
 from dana.runtime.metas import meta_values
-from dana.runtime.notices import refuse_non_finite
+from dana.runtime.notices import refuse_non_finite, tell_crossed
 from dana.runtime.page_errors import no_rows_error, page_error
 from dana.runtime.provenance import provenance
 from dana.runtime.survey import Place, judge, started, statistics_of, survey_columns, wanted
@@ -45,7 +45,6 @@ from dana.runtime.weights import (
 from dana.storage.parts import PartReader
 from dana.storage.reader import PageFault, read_page
 from dana.storage.schema import TableSchema, Use
-from dsl import compile_rule
 from dsl.hdfg.evaluate import DataError
 from dsl.hdfg.interpreter import Interpreter
 from hwgen.spec import numerics
@@ -114,12 +113,15 @@ class InterpretedTraining:
         self._notify = notify
         self.stream = stream
         self.constant_loss: float | None = None
-        rule = compile_rule(request.source, filename=request.rule).hdfg
+        self.not_finite = ""
+        rule = rule_graph(request)
         chosen = chosen_extents(dict(rule.extents), request.hyper)
-        self._extents = {**dict(rule.extents), **chosen}
         self._binding = bind_request(rule, request, chosen)
+        self._extents = self._binding.extents
         graph = self._binding.graph
         self._request = request
+        places = [(request.relation.attributes[use.attribute].name, use.input) for use in self._binding.uses]
+        tell_crossed(request, [one for one in places if one[0] in self._binding.features], notify)
         self._collector = PageCollector(request.relation.page_size)
         self._interpreter = Interpreter(graph, numerics)
         defaults = {str(graph.nodes[k].name): float(graph.nodes[k].value or 0.0) for k in graph.metas}
@@ -160,7 +162,7 @@ class InterpretedTraining:
             label=inputs[self._binding.labels[0]] if self._classes else None,
             classes=self._classes,
         )
-        judge(self._request, survey, self._fills, self._binding.labels, self._notify)
+        self.not_finite = judge(self._request, survey, self._fills, self._binding.labels, self._notify)
         loss = loss_graph(self._binding.graph)
         if loss is not None:
             label = next(name for column, name, _, _ in self._fills if column in self._binding.labels)
@@ -219,7 +221,7 @@ class InterpretedTraining:
 
     def finish(self, parameters: Sequence[Parameter]) -> TrainResult:
         graph = self._binding.graph
-        refuse_non_finite(parameters)
+        refuse_non_finite(parameters, self._request, self.not_finite)
         predictor = None if graph.prediction is None else encode_predictor(graph, self._metas)
         return TrainResult(
             parameters=parameters,

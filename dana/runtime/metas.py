@@ -6,6 +6,9 @@ import math
 from collections.abc import Mapping
 
 from dana.runtime.trainer import Json, TrainingError
+from dsl import Rule
+from dsl.diagnostics import did_you_mean
+from dsl.render import render
 
 SHOWN = 60
 """Characters of a value that a message shows."""
@@ -26,12 +29,25 @@ def meta_values(
         if name in (extents or {}):
             continue
         if name not in defaults:
-            known = ", ".join(sorted({*defaults, *(extents or {})})) or "none"
-            raise TrainingError(f"the rule has no hyperparameter {name!r}; it has: {known}")
+            known = sorted({*defaults, *(extents or {})})
+            raise TrainingError(
+                f"the rule has no hyperparameter {name!r}; it has: {', '.join(known) or 'none'}",
+                hint=did_you_mean(name, known).replace("did", "Did", 1),
+            )
         if not _is_finite(value):
             raise TrainingError(f"hyperparameter {name!r} must be a finite number, not {_shortened(value)}")
         values[name] = float(value)
     return values
+
+
+def refuse_unmet(rule: Rule, metas: Mapping[str, float]) -> None:
+    """Raise TrainingError where metas break what a rule asks for by `dana.require`, with the place in its text."""
+    for one in rule.unmet(metas):
+        raise TrainingError(
+            f"{one.title}, but hyper makes it {one.found}",
+            detail=render((one,), rule.source),
+            hint="Choose another value.",
+        )
 
 
 def _is_finite(value: object) -> bool:

@@ -6,7 +6,18 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dana.runtime.trainer import EpochReport, Level, Notice, Parameter, Relation, SqlState, TrainingError
+from dana.compiler.binding.columns import crossed
+from dana.runtime.trainer import (
+    EpochReport,
+    Level,
+    Notice,
+    Notify,
+    Parameter,
+    Relation,
+    SqlState,
+    TrainingError,
+    TrainRequest,
+)
 
 
 def skipped_notice(relation: Relation, report: EpochReport) -> Notice:
@@ -20,8 +31,32 @@ def skipped_notice(relation: Relation, report: EpochReport) -> Notice:
     )
 
 
-def diverged_error(what: str) -> TrainingError:
-    """The SQL error for a training that came to a NaN or an infinity."""
+def tell_crossed(request: TrainRequest, fills: Iterable[tuple[str, str]], notify: Notify) -> None:
+    """Say of columns and the inputs that they fill where a column has the name of another input."""
+    pairs = list(fills)
+    if not crossed(pairs):
+        return
+    inputs = list(dict.fromkeys(name for _, name in pairs))
+    listed = [f"{', '.join(column for column, name in pairs if name == one)} to {one}" for one in inputs]
+    notify(
+        Notice(
+            level=Level.NOTICE,
+            message=f"columns of {request.relation.name} are taken in the order of features, not by name: "
+            + "; ".join(listed),
+            hint=f"The rule's inputs are, in order, {', '.join(inputs)}: name the columns in that order.",
+        )
+    )
+
+
+def diverged_error(what: str, request: TrainRequest, kept: str = "") -> TrainingError:
+    """The SQL error for a training that came to a NaN or an infinity; `kept` are the columns that hold some already."""
+    if kept:
+        return TrainingError(
+            f"the training came to no number: {what}",
+            sqlstate=SqlState.DATA_EXCEPTION,
+            detail=f"Columns of {request.relation.name} hold NaN or infinite values, which are kept: {kept}.",
+            hint="Leave such rows out with nonfinite => 'skip', or have the rule put numbers in their place.",
+        )
     return TrainingError(
         f"the training diverged: {what}",
         sqlstate=SqlState.DATA_EXCEPTION,
@@ -30,9 +65,10 @@ def diverged_error(what: str) -> TrainingError:
     )
 
 
-def refuse_non_finite(parameters: Iterable[Parameter]) -> None:
+def refuse_non_finite(parameters: Iterable[Parameter], request: TrainRequest, kept: str) -> None:
     """Raise where a model holds a NaN or an infinity: it would predict nothing of use, and is not kept."""
     for parameter in parameters:
         bad = int(np.count_nonzero(~np.isfinite(parameter.values)))
         if bad:
-            raise diverged_error(f"{bad} of {parameter.values.size} elements of {parameter.name} are NaN or infinite")
+            what = f"{bad} of {parameter.values.size} elements of {parameter.name} are NaN or infinite"
+            raise diverged_error(what, request, kept)

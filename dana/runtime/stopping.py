@@ -151,7 +151,7 @@ def run(
         pages += feed(training.sink)
         report = training.end_epoch()
         if report.loss is not None and not math.isfinite(report.loss):
-            raise diverged_error(f"the loss of epoch {epoch} is {report.loss}")
+            raise diverged_error(f"the loss of epoch {epoch} is {report.loss}", request, training.not_finite)
         if request.nulls == "error" and report.skipped:
             raise nulls_error(request.relation, report.skipped)
         parameters = training.parameters() if stopping.patience or held_out is not None else ()

@@ -12,10 +12,11 @@ from functools import lru_cache
 
 from dana.codesign.sample import fits
 from dana.compiler.binding.columns import Binding, BindingError, bind
+from dana.runtime.designs import chosen_extents, graph_of, rule_graph
 from dana.runtime.trainer import Json, Relation, Stream, TrainRequest
 from dana.storage.frames import framed, readable, rewritten, unique_names
 from dana.storage.schema import SchemaError, TableSchema
-from dsl import Rule, compile_rule
+from dsl import Rule
 
 MAX_BINDINGS = 64
 """Bindings cached in a process: a table with a column that no Strider reads asks for one at each training."""
@@ -43,6 +44,7 @@ def plan_stream(request: TrainRequest) -> tuple[TrainRequest, Stream | None]:
         request.classes,
         request.weight,
         request.class_weight is not None,
+        tuple(chosen_extents(dict(rule_graph(request).extents), request.hyper).items()),
     )
     used = [use.attribute for use in binding.uses]
     if not relation.rows and all(readable(relation.attributes[k]) for k in used):
@@ -128,13 +130,14 @@ def _bind(
     classes: tuple[str, ...] | None,
     weight: str | None,
     class_weight: bool,
+    extents: tuple[tuple[str, int], ...],
 ) -> tuple[Binding, TableSchema]:
     """The rule on the table as frames would hold it: which columns are in use, whatever a Strider makes of them."""
-    graph = compile_rule(source, filename=rule).hdfg
+    graph = graph_of(source, rule)
     # which column holds the labels, only the binding tells; so any column may, until we know
     columns = tuple(one if one.dropped else rewritten(one, labels=classes is not None) for one in schema.attributes)
     logical = replace(schema, attributes=columns)
-    binding = bind(graph, logical, features, label, weight=weight, class_weight=class_weight)
+    binding = bind(graph, logical, features, label, dict(extents), weight=weight, class_weight=class_weight)
     if classes is not None:
         _check_classes(schema, binding, weight)
     return binding, logical

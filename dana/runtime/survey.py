@@ -54,8 +54,9 @@ def started(request: TrainRequest, statistics: tuple[Statistic, ...]) -> tuple[S
 
 def wanted(request: TrainRequest, statistics: tuple[Statistic, ...]) -> bool:
     """Whether the rows are looked at: for what models begin with, or because a page may hold a NaN."""
-    # frames hold numbers only
-    return starts_models(request, statistics) or (skips_non_finite(request) and request.relation.pages is not None)
+    # frames hold numbers only, unless the caller keeps others
+    looks = request.nonfinite == "keep" or (skips_non_finite(request) and request.relation.pages is not None)
+    return looks or starts_models(request, statistics)
 
 
 def starts_models(request: TrainRequest, statistics: tuple[Statistic, ...]) -> bool:
@@ -282,8 +283,10 @@ def refuse_values(request: TrainRequest, survey: Survey) -> None:
         raise NotFinite(f"a value in use of {request.relation.name} is NaN or infinite")
 
 
-def judge(request: TrainRequest, survey: Survey, fills: Sequence[Place], labels: Sequence[str], notify: Notify) -> None:
+def judge(request: TrainRequest, survey: Survey, fills: Sequence[Place], labels: Sequence[str], notify: Notify) -> str:
     """Say what a user should know: of features that they tell nothing, of labels that the rows lie in their order.
+
+    Returns the columns whose values are not all finite, and how many of each are not; empty where all are.
 
     Raises
     ------
@@ -321,6 +324,16 @@ def judge(request: TrainRequest, survey: Survey, fills: Sequence[Place], labels:
                     hint="A model can learn nothing but that value.",
                 )
             )
+    bad = _not_finite(survey, fills)
+    if bad:
+        notify(
+            Notice(
+                level=Level.NOTICE,
+                message=f"columns of {request.relation.name} hold NaN or infinite values, which are kept: {bad}",
+                hint="What is computed of them is mostly NaN, and so are the models then: nonfinite => 'skip' leaves "
+                "such rows out.",
+            )
+        )
     _judge_numbers(request, survey, [one for one in fills if one[0] not in labels], notify)
     varies = {input: flags.reshape(-1).tolist() for input, flags in survey.varies.items()}
     constant = [
@@ -338,6 +351,16 @@ def judge(request: TrainRequest, survey: Survey, fills: Sequence[Place], labels:
                 "differences from one of them.",
             )
         )
+    return bad
+
+
+def _not_finite(survey: Survey, fills: Sequence[Place]) -> str:
+    """Columns with values that are NaN or infinite, and how many they have."""
+    counts = {
+        column: int(survey.bad[input].reshape(-1)[element : element + count].sum())
+        for column, input, element, count in fills
+    }
+    return ", ".join(f"{column} ({count})" for column, count in counts.items() if count)
 
 
 def _judge_numbers(request: TrainRequest, survey: Survey, fills: Sequence[Place], notify: Notify) -> None:

@@ -80,6 +80,11 @@ class Notice:
     message: str
     hint: str = ""
 
+    @property
+    def text(self) -> str:
+        """The message, and the hint on a line of its own, as clients show a server's."""
+        return self.message + (f"\nHint: {self.hint}" if self.hint else "")
+
 
 Notify = Callable[[Notice], None]
 
@@ -364,6 +369,10 @@ class Training(Protocol):
     @property
     def constant_loss(self) -> float | None:
         """The rule's loss of the best prediction that is the same for every row; None where nobody can tell."""
+
+    @property
+    def not_finite(self) -> str:
+        """Columns that hold NaN or infinite values, which it was to keep, and how many; empty where there are none."""
 
     def parameters(self) -> Sequence[Parameter]:
         """Copies of the models, states included, as the last epoch left them."""

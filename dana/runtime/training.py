@@ -22,13 +22,13 @@ from dana.runtime.classes import with_classes
 from dana.runtime.coefficients import coefficients
 from dana.runtime.compiled import Compiled
 from dana.runtime.constant import constant_loss
-from dana.runtime.designs import Design, DesignStore
+from dana.runtime.designs import Design, DesignStore, check_hyper
 from dana.runtime.explain import explain, lines
 from dana.runtime.heldout import HeldOutRows
 from dana.runtime.interpreted import InterpretedTraining
 from dana.runtime.machines import MACHINES, NO_MEMORY, StreamingMachine, load_backend
 from dana.runtime.metas import meta_values
-from dana.runtime.notices import refuse_non_finite
+from dana.runtime.notices import refuse_non_finite, tell_crossed
 from dana.runtime.page_errors import no_rows_error, page_error, row_error
 from dana.runtime.provenance import machine_provenance, provenance
 from dana.runtime.stopping import check_stopping
@@ -116,16 +116,17 @@ class MachineTrainer:
             notify(Notice(level=Level.WARNING, message=render((warning,), rule.source)))
 
         def described(nodes: tuple[int, ...]) -> list[dict[str, object]]:
-            return [
-                {"name": graph.nodes[k].name, "shape": [str(extent) for extent in graph.nodes[k].shape]} for k in nodes
-            ]
+            leaves = [graph.nodes[k] for k in nodes]
+            return [{"name": one.name, "shape": [str(dim) for dim in graph.symbolic_shape(one)]} for one in leaves]
+
+        classes = graph.symbolic_classes
 
         return {
             "name": graph.name,
             "models": described(graph.models),
             "inputs": described(tuple(k for k in graph.inputs if graph.nodes[k].op is not Op.WEIGHT)),
             "outputs": described(tuple(k for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT)),
-            "classes": graph.classes if isinstance(graph.classes, int | None) else str(graph.classes),
+            "classes": classes if isinstance(classes, int | None) else str(classes),
             "dims": dict(graph.extents),
             "metas": {str(graph.nodes[k].name): graph.nodes[k].value for k in graph.metas},
             "batch": graph.batch,
@@ -148,6 +149,7 @@ class MachineTrainer:
             raise TrainingError(f"epochs must be at least 1, not {request.epochs}")
         check_stopping(request)
         try:
+            check_hyper(request, notify)
             request, stream = plan_stream(with_classes(request))
             if request.backend == "interp":
                 return InterpretedTraining(request, notify, stream)
@@ -178,6 +180,7 @@ class MachineTrainer:
     def explain(self, request: ExplainRequest) -> Json:
         """See `Trainer.explain`."""
         try:
+            check_hyper(request.training, lambda notice: None)
             explained = explain(replace(request, training=with_classes(request.training)), self._designs)
         except (RuleError, UsageError, ConfigError) as error:
             _refuse(error)
@@ -227,7 +230,9 @@ class MachineTraining:
         self._cycles = 0
         self._begun = False
         self.constant_loss: float | None = None
+        self.not_finite = ""
         self._bundle = design.bundle
+        fills = self._bundle.notes["fills"]
         self._metas = meta_values(design.metas, request.hyper, design.extents)
         machine.load(self._bundle)
         lanes = self._bundle.config.lanes
@@ -236,13 +241,14 @@ class MachineTraining:
             machine.write_rows(symbol.row, rows.view(np.uint32))
         shapes = {symbol.name: symbol.shape for symbol in self._bundle.of_kind("model")}
         self._write_models(warm_values(request, shapes, design.class_weights))
+        aside = {*design.labels, request.weight}
+        tell_crossed(request, ((column, name) for column, name, _, _ in fills if column not in aside), notify)
         classes = 0
         if design.class_weights is not None:
             (classes,) = shapes[design.class_weights]
             self._write_models({design.class_weights: given_class_weights(request, classes)})
         self._compiled = Compiled(request, design, machine, judges=judges) if isinstance(machine, Simulator) else None
         beside = isinstance(machine, Simulator) and not starts_models(request, design.statistics)
-        fills = self._bundle.notes["fills"]
         label = next((column for column, _, _, _ in fills if column in design.labels), None)
         self._surveyed = nothing_surveyed(
             self._bundle,
@@ -252,7 +258,7 @@ class MachineTraining:
             tallied=design.loss_text is not None,
             summed=judged_by_sums(request, fills, design.labels) if beside else None,
         )
-        looks = wanted(request, design.statistics)
+        looks = not judges and wanted(request, design.statistics)
         self._surveys_beside = looks and beside
         """The first epoch is to survey its pages: nothing of it waits for what is found."""
         self._surveyor: Simulator | None = None
@@ -301,7 +307,7 @@ class MachineTraining:
         """Judge what a survey found, and have models begin with it."""
         survey = survey_of(self._surveyed, self._bundle.notes["inputs"])
         fills = self._bundle.notes["fills"]
-        judge(self._request, survey, fills, self._design.labels, self._notify)
+        self.not_finite = judge(self._request, survey, fills, self._design.labels, self._notify)
         if self._design.loss_text is not None:
             self.constant_loss = constant_loss(parse_graph(self._design.loss_text), *self._surveyed.values, self._metas)
         starts = started(self._request, self._design.statistics)
@@ -364,7 +370,7 @@ class MachineTraining:
         predictor = self._design.predictor
         if predictor is not None:
             predictor = with_metas(predictor, list(self._metas.values()))
-        refuse_non_finite(parameters)
+        refuse_non_finite(parameters, self._request, self.not_finite)
         return TrainResult(
             parameters=parameters,
             predictor=predictor,

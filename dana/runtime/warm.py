@@ -5,13 +5,16 @@ In: a request and the shapes of the rule's models. Out: values by name, checked.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dana.compiler.binding.weights import is_of_classes
 from dana.runtime.trainer import TrainingError, TrainRequest
+
+SHOWN = 3
+"""Differences of a kind that a message lists."""
 
 
 def warm_values(
@@ -43,8 +46,11 @@ def warm_values(
     }
     if found != wanted:
         raise TrainingError(
-            f"the model to start from has {_listed(found)}, but the rule on this table has {_listed(wanted)}",
-            hint="Start from a model of the same rule and the same number of features.",
+            f"the model to start from does not fit rule {request.rule!r} on this table: {_differences(found, wanted)}",
+            hint="Start from a model of the same rule, or leave warm_start_from out."
+            if found.keys() != wanted.keys()
+            else "Train on columns like those of that model, whose metadata list them (features, dims), "
+            "or leave warm_start_from out.",
         )
     return {name: np.asarray(values, dtype=np.float32) for name, values in start.items()}
 
@@ -58,5 +64,20 @@ def _remembered(name: str, models: Collection[str]) -> bool:
     return bool(point) and (model in models or model == "dana")
 
 
-def _listed(shapes: Mapping[str, tuple[int, ...]]) -> str:
-    return ", ".join(f"{name}[{', '.join(map(str, shape))}]" for name, shape in shapes.items()) or "no parameters"
+def _differences(found: Mapping[str, tuple[int, ...]], wanted: Mapping[str, tuple[int, ...]]) -> str:
+    missing = [name for name in wanted if name not in found]
+    unknown = [name for name in found if name not in wanted]
+    others = [
+        f"{name} has shape {list(found[name])}, not {list(shape)}"
+        for name, shape in wanted.items()
+        if name in found and found[name] != shape
+    ]
+    parts = [f"it has no {_first(missing)}"] if missing else []
+    parts += [f"it has {_first(unknown)}, which the rule has not"] if unknown else []
+    return "; ".join([*parts, _first(others)] if others else parts)
+
+
+def _first(things: Sequence[str]) -> str:
+    """Some of many."""
+    more = len(things) - SHOWN
+    return ", ".join(things[:SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -6,6 +6,7 @@ Must not: do a stage's work itself.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -17,6 +18,7 @@ from dsl.render import render
 from dsl.sections import repeated, sections
 from dsl.semantics.check import check
 from dsl.semantics.program import Checked
+from dsl.semantics.requirements import unmet
 from dsl.source import Source
 from dsl.syntax import ast
 from dsl.syntax.parser import parse, too_large
@@ -42,6 +44,7 @@ class Rule:
 
     def __init__(self, text: str, *, filename: str = "<rule>", first_line: int = 1) -> None:
         self.source = Source(text=text, filename=filename, first_line=first_line)
+        self._traced: dict[tuple[tuple[str, int], ...], Graph] = {}
 
     def __repr__(self) -> str:
         if self.diagnostics:
@@ -113,7 +116,26 @@ class Rule:
         RuleError
             If the text has errors.
         """
-        return lower(self.checked)
+        return lower(self.checked, self._trace)
+
+    def _trace(self, extents: Mapping[str, int]) -> Graph:
+        """The graph with these extents for dims that loops count."""
+        key = tuple(sorted(extents.items()))
+        if key not in self._traced:
+            modules, _ = self._parsed
+            diagnostics = Diagnostics()
+            checked = check(modules[""], diagnostics, modules, extents)
+            if checked is None:
+                raise RuleError(diagnostics.errors, render(diagnostics.errors, self.source))
+            self._traced[key] = lower(checked, self._trace)
+        return self._traced[key]
+
+    def unmet(self, metas: Mapping[str, float]) -> tuple[Diagnostic, ...]:
+        """What the rule and its functions ask of numbers and these metas break, the others at their defaults.
+
+        Of the defaults alone nothing is left: it would be among the errors of the text.
+        """
+        return tuple(unmet(self.checked.requirements, metas))
 
     @property
     def name(self) -> str:

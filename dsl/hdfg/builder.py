@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dsl.binary32 import round32
 from dsl.hdfg.dims import Dim, DimExpr, Shape, names_of
-from dsl.hdfg.graph import EachEpoch, Graph, Node, Op, Region, Update
+from dsl.hdfg.graph import EachEpoch, Graph, Node, Op, Region, Unrolled, Update
 from dsl.hdfg.init import ZEROS, Init
 from dsl.hdfg.shapes import result_shape
 from dsl.hdfg.verify import verify
@@ -84,6 +84,7 @@ class GraphBuilder:
         *,
         dims: tuple[str, ...] = (),
         extents: tuple[tuple[str, int], ...] = (),
+        unrolled: Unrolled | None = None,
         needs: tuple[DimExpr, ...] = (),
         inputs: tuple[int, ...],
         models: tuple[int, ...],
@@ -97,13 +98,15 @@ class GraphBuilder:
         batch: int | None = 1,
         batch_meta: int | None = None,
     ) -> Graph:
-        """Return the verified graph; of `dims` those stay that some node depends on."""
+        """Return the verified graph; of `dims` those stay that some node or loop depends on."""
         used = {part for node in self._nodes for dim in node.extents for part in names_of(dim)}
+        used |= set() if unrolled is None else {name for name, _ in unrolled.extents}
         graph = Graph(
             name=name,
             nodes=tuple(self._nodes),
             dims=tuple(dim for dim in dims if dim in used),
             extents=tuple((dim, extent) for dim, extent in extents if dim in used),
+            unrolled=unrolled,
             needs=tuple(need for need in needs if used >= set(need.names)),
             inputs=inputs,
             models=models,

@@ -10,8 +10,8 @@ test too. Elementwise operations broadcast by NumPy's rule without a node of the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from dsl.binary32 import round32
@@ -149,6 +149,25 @@ class BindError(ValueError):
     """A dim was left out, is unknown, or makes an axis shorter than one element."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unrolled:
+    """Loops that count dims: the graph has the numbers of one choice, and its text gives another for others.
+
+    Parameters
+    ----------
+    extents
+        The dims and what they are in this graph.
+    symbolic
+        By name, for inputs, outputs, models: the shape and the number of classes whatever the dims are.
+    trace
+        The graph of the same text for these extents of such dims, defaults for the others; None: its text is not known.
+    """
+
+    extents: tuple[tuple[str, int], ...]
+    symbolic: Mapping[str, tuple[Shape, Dim | None]] = field(default_factory=dict, compare=False)
+    trace: Callable[[Mapping[str, int]], Graph] | None = field(default=None, compare=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Graph:
     """A rule, checked and lowered.
@@ -163,6 +182,8 @@ class Graph:
         Names of the dims still to be bound, in order of declaration.
     extents
         What some of them are unless `bind` is told otherwise.
+    unrolled
+        Those of them that loops count; None: none.
     needs
         What must be at least 1 once dims are bound, for the elements that the rule selects to exist.
     inputs
@@ -191,6 +212,7 @@ class Graph:
     nodes: tuple[Node, ...]
     dims: tuple[str, ...] = ()
     extents: tuple[tuple[str, int], ...] = ()
+    unrolled: Unrolled | None = None
     needs: tuple[DimExpr, ...] = ()
     inputs: tuple[int, ...] = ()
     models: tuple[int, ...] = ()
@@ -265,6 +287,37 @@ class Graph:
         counting = tuple(u for u in self.updates if u.model in read and self.nodes[u.model].each_epoch is not None)
         return replace(self, loss=loss, test_loss=None, updates=counting, convergence=None, prediction=None)
 
+    def symbolic_shape(self, node: Node) -> Shape:
+        """The shape of an input, output or model as it is declared, whatever extents its dims have."""
+        symbolic = self.unrolled.symbolic if self.unrolled is not None else {}
+        return symbolic.get(str(node.name), (node.shape, None))[0]
+
+    @property
+    def symbolic_classes(self) -> Dim | None:
+        """How many classes the rule's output numbers, as it is declared."""
+        symbolic = self.unrolled.symbolic.values() if self.unrolled is not None else ()
+        return next((classes for _, classes in symbolic if classes is not None), self.classes)
+
+    def traced(self, dims: Mapping[str, int]) -> Graph:
+        """The graph with its loops unrolled for these dims; what other dims are says `bind`.
+
+        Raises
+        ------
+        BindError
+            The graph was read from its own text, which has loops no more.
+        RuleError
+            The rule's text is wrong with these.
+        """
+        if self.unrolled is None:
+            return self
+        wanted = {**dict(self.extents), **dims}
+        if all(wanted[name] == extent for name, extent in self.unrolled.extents):
+            return self
+        if self.unrolled.trace is None:
+            fixed = ", ".join(f"{name} = {extent}" for name, extent in self.unrolled.extents)
+            raise BindError(f"loops of rule {self.name!r} are unrolled for {fixed}; other extents need its text")
+        return self.unrolled.trace({name: wanted[name] for name, _ in self.extents})
+
     def concrete_shape(self, node: int) -> tuple[int, ...]:
         """Return the shape of a node as numbers.
 
@@ -287,7 +340,12 @@ class Graph:
         ------
         BindError
             If a dim is missing or unknown, an axis would have no element, or a model not the row that a number selects.
+        RuleError
+            If loops count a dim, and the rule's text is wrong with its extent.
         """
+        traced = self.traced(dims)
+        if traced is not self:
+            return traced.bind(dims)
         dims = {**dict(self.extents), **dims}
         missing = [name for name in self.dims if name not in dims]
         if missing:
@@ -303,7 +361,7 @@ class Graph:
                     f"rule {self.name!r} selects elements that do not exist with {given}; needs {need} >= 1"
                 )
         nodes = tuple(_bind_node(node, dims) for node in self.nodes)
-        bound = replace(self, nodes=nodes, dims=(), extents=(), needs=())
+        bound = replace(self, nodes=nodes, dims=(), extents=(), unrolled=None, needs=())
         _check_fixed_rows(bound)
         return bound
 
@@ -332,7 +390,7 @@ class Graph:
         for name, shape in shapes.items():
             if name not in leaves:
                 raise BindError(f"rule {self.name!r} has no input, output or model {name!r}")
-            declared = leaves[name].shape
+            declared = self.symbolic_shape(leaves[name])
             if len(declared) != len(shape):
                 raise BindError(f"{name} must have {len(declared)} axes as the rule says, not {len(shape)}")
             for axis, (dim, extent) in enumerate(zip(declared, shape, strict=True), start=1):

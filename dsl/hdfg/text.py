@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dsl.binary32 import round32
 from dsl.hdfg import dims
 from dsl.hdfg.dims import Dim, DimExpr
-from dsl.hdfg.graph import LEAVES, NAMELESS, EachEpoch, Graph, Node, Op, Region, Update
+from dsl.hdfg.graph import LEAVES, NAMELESS, EachEpoch, Graph, Node, Op, Region, Unrolled, Update
 from dsl.hdfg.init import ZEROS, Init, InitKind
 from dsl.hdfg.verify import verify
 from dsl.source import Span
@@ -72,6 +72,8 @@ def _lines(graph: Graph, spans: bool) -> Iterator[str]:
     if graph.dims:
         extents = dict(graph.extents)
         yield f"dims {' '.join(f'{dim}={extents[dim]}' if dim in extents else dim for dim in graph.dims)}"
+    if graph.unrolled is not None:
+        yield f"unrolled {' '.join(f'{dim}={extent}' for dim, extent in graph.unrolled.extents)}"
     if graph.needs:
         yield f"needs {' '.join(map(str, graph.needs))}"
     yield f"epochs {graph.epochs}"
@@ -157,7 +159,7 @@ class _Reader:
             )
         else:
             word, *rest = line.split()
-            if word not in ("hdfg", "dims", "needs", "epochs", "batch", "inputs", "models", "metas", *ROOTS):
+            if word not in WORDS:
                 raise ValueError(word)
             self._words[word] = rest
 
@@ -170,11 +172,8 @@ class _Reader:
             name=self._words["hdfg"][0],
             nodes=tuple(self._nodes),
             dims=tuple(word.split("=")[0] for word in self._words.get("dims", ())),
-            extents=tuple(
-                (name, int(extent))
-                for name, _, extent in (word.partition("=") for word in self._words.get("dims", ()))
-                if extent
-            ),
+            extents=self._extents("dims"),
+            unrolled=Unrolled(extents=self._extents("unrolled")) if "unrolled" in self._words else None,
             needs=tuple(dim for dim in map(parse_dim, self._words.get("needs", ())) if isinstance(dim, DimExpr)),
             inputs=self._ids("inputs"),
             models=self._ids("models"),
@@ -189,6 +188,10 @@ class _Reader:
             batch_meta=int(source[1].removeprefix("%")) if source else None,
         )
 
+    def _extents(self, word: str) -> tuple[tuple[str, int], ...]:
+        parts = (part.partition("=") for part in self._words.get(word, ()))
+        return tuple((name, int(extent)) for name, _, extent in parts if extent)
+
     def _ids(self, word: str) -> tuple[int, ...]:
         return tuple(int(part.removeprefix("%")) for part in self._words.get(word, ()))
 
@@ -198,6 +201,7 @@ class _Reader:
 
 
 ROOTS = ("loss", "test_loss", "prediction", "convergence")
+WORDS = ("hdfg", "dims", "unrolled", "needs", "epochs", "batch", "inputs", "models", "metas", *ROOTS)
 
 
 def _full(pattern: re.Pattern[str], text: str) -> re.Match[str]:

@@ -166,8 +166,11 @@ def _graph_problems(graph: Graph) -> Iterator[str]:
     if len(set(names)) != len(names):
         yield f"names of leaves must differ: {names}"
     free = {part for node in graph.nodes for dim in node.extents for part in names_of(dim)}
-    if free != set(graph.dims):
-        yield f"dims must be {sorted(free)}, not {graph.dims}"
+    counted = set() if graph.unrolled is None else {name for name, _ in graph.unrolled.extents}
+    if free | counted != set(graph.dims):
+        yield f"dims must be {sorted(free | counted)}, not {graph.dims}"
+    if free & counted or not counted <= set(dict(graph.extents)):
+        yield f"loops must count dims that have an extent and are numbers in all nodes, not {sorted(counted)}"
     if not set(dict(graph.extents)) <= set(graph.dims) or any(extent < 1 for _, extent in graph.extents):
         yield f"extents must be of {graph.dims} and at least 1, not {graph.extents}"
     if graph.epochs < 1 or (graph.batch is not None and graph.batch < 1):

@@ -7,10 +7,10 @@ not: report errors; a checked rule has none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from dsl.hdfg.builder import GraphBuilder
-from dsl.hdfg.graph import LEAVES, Graph, Op, Region, Update
+from dsl.hdfg.graph import LEAVES, Graph, Op, Region, Unrolled, Update
 from dsl.semantics.finish import roots
 from dsl.semantics.program import Checked, CheckedUpdate, Operation, reachable
 
@@ -26,14 +26,17 @@ LEAF_REGIONS = {
 }
 
 
-def lower(checked: Checked) -> Graph:
-    """Return the hDFG of a checked rule."""
-    return _Lowering(checked).run()
+def lower(checked: Checked, trace: Callable[[Mapping[str, int]], Graph] | None = None) -> Graph:
+    """Return the hDFG of a checked rule; `trace` gives that of its text for other extents (`Graph.traced`)."""
+    return _Lowering(checked, trace).run()
 
 
 class _Lowering:
-    def __init__(self, checked: Checked) -> None:
+    def __init__(self, checked: Checked, trace: Callable[[Mapping[str, int]], Graph] | None) -> None:
         self._checked = checked
+        self._unrolled = None
+        if checked.counted:
+            self._unrolled = Unrolled(extents=checked.counted, symbolic=checked.symbolic, trace=trace)
         self._builder = GraphBuilder()
         self._ids: dict[tuple[Operation, Region], int] = {}
         self._sides: dict[Operation, set[Region]] = {}
@@ -51,6 +54,7 @@ class _Lowering:
             checked.name,
             dims=checked.dims,
             extents=checked.extents,
+            unrolled=self._unrolled,
             needs=checked.needs,
             inputs=self._leaf_ids(checked.inputs),
             models=self._leaf_ids(checked.models),

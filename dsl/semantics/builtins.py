@@ -16,7 +16,7 @@ from dsl.limits import MAX_EXTENT, MAX_INTEGER, MAX_RANK
 from dsl.semantics import algorithm, minimizing
 from dsl.semantics.arguments import Argument
 from dsl.semantics.axes import ALONG_AXIS, along_axis, expand
-from dsl.semantics.coercion import to_dim, to_number, to_shape, to_value, to_whole
+from dsl.semantics.coercion import symbolic_dim, symbolic_shape, to_dim, to_number, to_shape, to_value, to_whole
 from dsl.semantics.composed import COMPOSED
 from dsl.semantics.context import Context
 from dsl.semantics.elements import concat, transpose
@@ -100,7 +100,17 @@ def _declare(context: Context, kind: str, bound: Bound, span: Span) -> Object:
     classes = _classes(context, bound["classes"], shape) if "classes" in bound else None
     if shape is None or init is None or (classes is None and "classes" in bound):
         return POISON
-    return Declaration(kind=kind, span=span, shape=shape, value=value, init=init, owner=owner, classes=classes)
+    return Declaration(
+        kind=kind,
+        span=span,
+        shape=shape,
+        symbolic=symbolic_shape(bound["shape"].value) if "shape" in bound else (),
+        value=value,
+        init=init,
+        owner=owner,
+        classes=classes,
+        symbolic_classes=symbolic_dim(bound["classes"].value) if "classes" in bound else None,
+    )
 
 
 def _for_each_row(context: Context, row: Operation, shape: Shape, span: Span) -> Shape | None:

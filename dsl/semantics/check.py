@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from dsl.diagnostics import Diagnostics
 from dsl.limits import MAX_VALUES
-from dsl.semantics.context import Context, GiveUp
+from dsl.semantics.context import Context, GiveUp, Unroll
 from dsl.semantics.finish import finish
 from dsl.semantics.program import Checked, TooManyValues
 from dsl.semantics.statements import Statements
@@ -18,19 +18,32 @@ from dsl.semantics.warnings import warn
 from dsl.syntax import ast
 
 
-def check(module: ast.Module, diagnostics: Diagnostics, own: Mapping[str, ast.Module] | None = None) -> Checked | None:
+def check(
+    module: ast.Module,
+    diagnostics: Diagnostics,
+    own: Mapping[str, ast.Module] | None = None,
+    chosen: Mapping[str, int] | None = None,
+) -> Checked | None:
     """Elaborate a rule; findings are added to `diagnostics`, which may hold syntax errors already.
 
-    `own` are the rule's own modules by name.
+    `own` are the rule's own modules by name; `chosen` extents in the place of defaults, for dims that loops count.
     """
-    context = Context(diagnostics=diagnostics)
-    try:
-        checked = _elaborate(context, module, own or {})
-    except GiveUp:
-        return None
-    if checked is not None:
-        warn(context, checked)
-    return checked
+    counted: dict[str, int] = {}
+    while True:  # once more for each loop that counts further dims, and those are few
+        found = Diagnostics()
+        found.extend((*diagnostics.errors, *diagnostics.warnings))
+        context = Context(diagnostics=found, chosen=chosen or {}, counted=counted)
+        try:
+            checked = _elaborate(context, module, own or {})
+        except GiveUp:
+            checked = None
+        except Unroll as loop:
+            counted = {**counted, **loop.extents}
+            continue
+        if checked is not None:
+            warn(context, checked)
+        diagnostics.extend((*found.errors, *found.warnings))
+        return checked
 
 
 def _elaborate(context: Context, module: ast.Module, own: Mapping[str, ast.Module]) -> Checked | None:

@@ -142,12 +142,9 @@ def to_whole(
     match thing:
         case Constant(number=int(number)) if at_least <= number <= at_most:
             return number
-        case Constant(number=DimExpr() as dim) if str(dim) in context.extents:
-            extent = context.extents[str(dim)]
-            help_text = f"a training may choose {dim}, {extent} by default; write {dim} = {extent} where it is fixed"
         case Constant(number=DimExpr()):
             help_text = "dims are known only when the rule meets a table; write a number"
-        case Operation():
+        case Operation() | Given():
             help_text = "values are known only while training; write a number"
         case Constant(number=float()):
             help_text = "write it without a decimal point"
@@ -183,6 +180,19 @@ def to_dim(context: Context, thing: Object, span: Span) -> Dim | None:
         help=help_text,
     )
     return None
+
+
+def symbolic_dim(thing: Object) -> Dim | None:
+    """What an extent that `to_dim` takes is whatever extents the dims have that loops count."""
+    if isinstance(thing, Constant) and isinstance(thing.number, int | DimExpr):
+        return thing.number if thing.symbolic is None else thing.symbolic
+    return None
+
+
+def symbolic_shape(thing: Object) -> Shape:
+    """The same of a shape that `to_shape` takes."""
+    dims = map(symbolic_dim, thing.items if isinstance(thing, Items) else (thing,))
+    return tuple(dim for dim in dims if dim is not None)
 
 
 def to_shape(context: Context, thing: Object, span: Span) -> Shape | None:

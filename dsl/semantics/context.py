@@ -5,17 +5,29 @@ Comes in: reports and declarations of the other modules here. Goes out: `Context
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field
 
 from dsl.diagnostics import Diagnostic, Diagnostics, Note, Severity
+from dsl.hdfg.dims import Dim, DimExpr, Shape
 from dsl.limits import MAX_STEPS
 from dsl.semantics.objects import POISON, Algorithm, Poison
-from dsl.semantics.program import CheckedUpdate, Operation, Program
+from dsl.semantics.program import CheckedUpdate, Operation, Program, Requirement
 from dsl.source import Span
 
 
 class GiveUp(Exception):
     """A limit is reached; what was found so far is reported."""
+
+
+class Unroll(Exception):
+    """A loop counts these dims: the rule is to be elaborated again, with their extents in their place."""
+
+    def __init__(self, extents: Mapping[str, int]) -> None:
+        super().__init__(f"a loop counts {', '.join(extents)}")
+        self.extents = extents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +55,12 @@ class Context:
         In order of declaration.
     extents
         Of the dims that have one unless the table or the caller says otherwise.
+    chosen
+        Extents that the table or the caller says, for dims that loops count.
+    counted
+        Those dims, as far as they are known, and what they are here.
+    symbolic
+        Shapes of what is declared, by name, and the number of its classes: whatever those dims are.
     algorithm
         The rule's algo once declared.
     states
@@ -53,6 +71,8 @@ class Context:
         The states among them that the language keeps (`dsl.semantics.counting`), by name.
     random_calls
         Calls of `dana.random` so far.
+    requirements
+        Conditions of `dana.require` that metas may still break.
     calls
         Calls of rule functions under way, outermost first.
     """
@@ -62,12 +82,16 @@ class Context:
     declared: dict[str, Span] = field(default_factory=dict)
     dims: list[str] = field(default_factory=list)
     extents: dict[str, int] = field(default_factory=dict)
+    chosen: Mapping[str, int] = field(default_factory=dict)
+    counted: dict[str, int] = field(default_factory=dict)
+    symbolic: dict[str, tuple[Shape, Dim | None]] = field(default_factory=dict)
     metas: list[Operation] = field(default_factory=list)
     algorithm: Algorithm | None = None
     states: list[Operation] = field(default_factory=list)
     state_updates: list[CheckedUpdate] = field(default_factory=list)
     given: dict[str, Operation] = field(default_factory=dict)
     random_calls: int = 0
+    requirements: list[Requirement] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     steps: int = 0
 
@@ -75,6 +99,18 @@ class Context:
     def module_call(self) -> Call | None:
         """The outermost call of a module's function that is under way: what happens in it is no text of the rule."""
         return next((call for call in self.calls if call.module is not None), None)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Leave the program as it is, whatever is recorded in the block: it is computed for its own sake."""
+        program = {name: copy(value) for name, value in vars(self.program).items()}
+        mine = {name: copy(getattr(self, name)) for name in ("states", "state_updates", "given", "random_calls")}
+        try:
+            yield
+        finally:
+            vars(self.program).update(program)
+            for name, value in mine.items():
+                setattr(self, name, value)
 
     def report(
         self,
@@ -92,6 +128,9 @@ class Context:
         called = [Note(message="in this call", span=call.span) for call in self.calls[-2:] if call.span != span]
         if self.module_call is not None:
             called.append(Note(message=f"found inside {self.module_call.name} of {self.module_call.module}"))
+        if self.counted:
+            extents = ", ".join(f"{name} = {extent}" for name, extent in self.counted.items())
+            called.append(Note(message=f"loops are unrolled for {extents}"))
         self.diagnostics.add(
             Diagnostic(
                 code=code,
@@ -117,6 +156,11 @@ class Context:
                 code=code, title=title, span=span, label=label, notes=notes, help=help, severity=Severity.WARNING
             )
         )
+
+    def unroll(self, length: DimExpr) -> None:
+        """Have the rule elaborated again with numbers for the dims of a loop's length, if each has one."""
+        if all(name in self.extents for name in length.names):
+            raise Unroll({name: self.chosen.get(name, self.extents[name]) for name in length.names})
 
     def step(self, span: Span, count: int = 1) -> None:
         """Count a statement, an expression or the items of a range against the budget."""

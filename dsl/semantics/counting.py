@@ -10,6 +10,7 @@ from dsl.hdfg.graph import EachEpoch, Op
 from dsl.hdfg.init import Init, InitKind
 from dsl.hdfg.ops import ROW_NUMBERS
 from dsl.semantics.context import Context
+from dsl.semantics.objects import GIVEN_WORDS
 from dsl.semantics.program import CheckedUpdate, Operation
 from dsl.source import Span
 
@@ -24,7 +25,7 @@ STATES = {
 }
 """By what follows "dana." in its name: how it begins, and what the end of an epoch makes of it."""
 
-GIVEN = ("training", "epoch", "batch", "rows")
+GIVEN = tuple(GIVEN_WORDS)
 
 
 def given(context: Context, name: str, span: Span) -> Operation:

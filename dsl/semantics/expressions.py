@@ -27,9 +27,11 @@ from dsl.semantics.modules import MODULES, import_of, moved
 from dsl.semantics.objects import (
     POISON,
     Algorithm,
+    AllTuples,
     Builtin,
     Constant,
     Declaration,
+    Given,
     Items,
     Method,
     Module,
@@ -43,6 +45,7 @@ from dsl.semantics.objects import (
     describe,
 )
 from dsl.semantics.program import Operation
+from dsl.semantics.requirements import require
 from dsl.semantics.values import binary, negative
 from dsl.source import Span
 from dsl.syntax import ast
@@ -282,10 +285,10 @@ class Expressions:
 
     def _call(self, call: ast.Call, scope: Scope) -> Object:
         function = self.evaluate(call.function, scope)
-        arguments = [Argument(self.evaluate(argument, scope), argument.span) for argument in call.arguments]
-        for keyword in call.keywords:
-            value = self.evaluate(keyword.value, scope)
-            arguments.append(Argument(value, keyword.value.span, keyword.name, keyword.span))
+        if function == Builtin("require"):
+            with self.context.aside():
+                return self._required(call, scope)
+        arguments = self._arguments(call, scope)
         match function:
             case Poison():
                 return POISON
@@ -318,8 +321,25 @@ class Expressions:
             found=describe(function),
             help="put an operator such as * before the parenthesis to multiply"
             if isinstance(function, Operation | Constant)
+            else "write it without parentheses"
+            if isinstance(function, Given | AllTuples)
             else "",
         )
+
+    def _arguments(self, call: ast.Call, scope: Scope) -> list[Argument]:
+        arguments = [Argument(self.evaluate(argument, scope), argument.span) for argument in call.arguments]
+        for keyword in call.keywords:
+            value = self.evaluate(keyword.value, scope)
+            arguments.append(Argument(value, keyword.value.span, keyword.name, keyword.span))
+        return arguments
+
+    def _required(self, call: ast.Call, scope: Scope) -> Object:
+        bound = bind(self.context, FUNCTIONS["require"], self._arguments(call, scope), call.span)
+        if bound is None:
+            return POISON
+        written = (*call.arguments, *(keyword.value for keyword in call.keywords))[0]
+        require(self.context, bound["condition"], written, scope, call.span)
+        return Nothing()
 
     def _warn_of_axis(self, name: str, bound: dict[str, Argument], call: ast.Call) -> None:
         """Warn of `dana.max(w, 1)`, which looks like the largest along axis 1."""
@@ -341,6 +361,9 @@ class Expressions:
         bound = bind(self.context, RANGE, arguments, span)
         if bound is None:
             return POISON
+        for argument in bound.values():
+            if isinstance(argument.value, Constant) and isinstance(argument.value.number, DimExpr):
+                self.context.unroll(argument.value.number)
         words = {name: "length" if len(bound) == 1 else name for name in RANGE.parameters}
         numbers = [
             to_whole(self.context, bound[name].value, bound[name].span, what=f"the {words[name]} of range")

@@ -50,6 +50,8 @@ def finish(context: Context) -> Checked | None:
         needs=tuple(dict.fromkeys(context.program.needs)),
         dims=tuple(context.dims),
         extents=tuple(context.extents.items()),
+        counted=tuple(context.counted.items()),
+        symbolic=dict(context.symbolic),
         inputs=tuple(member for member in algorithm.members if member.op is not Op.MODEL),
         models=algorithm.models,
         metas=tuple(context.metas),
@@ -62,6 +64,7 @@ def finish(context: Context) -> Checked | None:
         batch=algorithm.batch,
         gradients=tuple(context.program.gradients),
         merges=frozenset(context.program.merges),
+        requirements=tuple(context.requirements),
     )
     return checked if _check_members(context, algorithm, checked) else None
 

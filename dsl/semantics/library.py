@@ -58,6 +58,7 @@ FUNCTIONS = {
     "transpose": Signature(name="dana.transpose", required=("value",)),
     "arange": Signature(name="dana.arange", required=("count",)),
     "random": Signature(name="dana.random", optional=("shape", "seed")),
+    "require": Signature(name="dana.require", required=("condition",)),
     "setState": Signature(name="dana.setState", required=("state", "value")),
     "uniform": Signature(name="dana.uniform", required=("low", "high"), optional=("seed",)),
     "normal": Signature(name="dana.normal", required=("mean", "deviation"), optional=("seed",)),

@@ -57,11 +57,13 @@ class Scope:
 class Constant:
     """A number known when the rule is compiled: `int`, a dim, or a `float` that is exactly binary32.
 
-    `name` is the one that the rule gave it last.
+    `name` is the one that the rule gave it last. `symbolic` is what the number is whatever extents the dims have that
+    loops count; None where that says no more.
     """
 
     number: int | float | DimExpr
     name: str | None = field(default=None, compare=False)
+    symbolic: DimExpr | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +131,15 @@ class Module:
 class Declaration:
     """`dana.model(...)` and its like before they are given a name. `kind` is the name of the function.
 
-    `owner` is what a state is kept for; `classes` how many an output numbers.
+    `owner` is what a state is kept for; `classes` how many an output numbers. `symbolic` is the shape, and
+    `symbolic_classes` the classes, whatever extents the dims have that loops count.
     """
 
     kind: str
     span: Span
     shape: Shape = ()
+    symbolic: Shape = ()
+    symbolic_classes: Dim | None = None
     value: float | None = None
     init: Init = ZEROS
     members: tuple[tuple[Object, Span], ...] = ()
@@ -243,6 +248,15 @@ LEAF_WORDS = {
 }
 
 
+GIVEN_WORDS = {
+    "training": "which is 1 while the rule trains and 0 in its prediction",
+    "epoch": "the number of the epoch, which a training counts",
+    "batch": "the number of the batch in its epoch, which a training counts",
+    "rows": "how many rows train, which a training finds",
+}
+"""What those are that a rule finds without declaring them."""
+
+
 def describe(thing: Object) -> str:
     """Say what an object is, for "found:" lines."""
     match thing:
@@ -277,7 +291,7 @@ def describe(thing: Object) -> str:
         case AllTuples():
             return "dana.all"
         case Given(name=name):
-            return f"dana.{name}"
+            return f"dana.{name}, {GIVEN_WORDS[name]}"
         case Start():
             return "the start values of a model"
         case Nothing():

@@ -303,6 +303,31 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """A condition of numbers and metas that must hold.
+
+    Parameters
+    ----------
+    condition
+        Other than zero where it holds.
+    text
+        How it is written.
+    owner
+        The function that asks for it.
+    terms
+        What it speaks of, by name.
+    span
+        The call, in the rule's own text.
+    """
+
+    condition: Operation
+    text: str
+    owner: str
+    terms: tuple[tuple[str, Operation], ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
     """A rule without errors.
 
@@ -322,6 +347,10 @@ class Checked:
         Declared dims, in order.
     extents
         Default extents of some of them.
+    counted
+        Dims that loops count, and what they are here.
+    symbolic
+        Shapes of what is declared, by name, and the number of its classes: whatever those dims are.
     inputs, models
         In the order of `dana.algo`.
     metas
@@ -336,6 +365,8 @@ class Checked:
         Those that were taken.
     merges
         Ids of merges that the text asks for.
+    requirements
+        Conditions that metas may break.
     """
 
     name: str
@@ -345,6 +376,8 @@ class Checked:
     needs: tuple[DimExpr, ...]
     dims: tuple[str, ...]
     extents: tuple[tuple[str, int], ...]
+    counted: tuple[tuple[str, int], ...]
+    symbolic: dict[str, tuple[Shape, Dim | None]]
     inputs: tuple[Operation, ...]
     models: tuple[Operation, ...]
     metas: tuple[Operation, ...]
@@ -357,3 +390,4 @@ class Checked:
     batch: Batch | None
     gradients: tuple[Taken, ...] = ()
     merges: frozenset[int] = frozenset()
+    requirements: tuple[Requirement, ...] = ()

@@ -238,6 +238,8 @@ class Statements:
             context.dims.append(name.id)
             if declaration.value is not None:
                 context.extents[name.id] = int(declaration.value)
+            if name.id in context.counted:
+                return Constant(context.counted[name.id], symbolic=symbol(name.id))
             return Constant(symbol(name.id))
         if kind == "algo":
             return self._declare_algorithm(name, declaration)
@@ -250,8 +252,9 @@ class Statements:
             init=declaration.init,
             classes=declaration.classes,
         )
-        if isinstance(declaration.classes, DimExpr):  # the labels tell; where there are none, two
-            context.extents.setdefault(str(declaration.classes), 2)
+        context.symbolic[name.id] = declaration.symbolic, declaration.symbolic_classes
+        if isinstance(declaration.symbolic_classes, DimExpr):  # the labels tell; where there are none, two
+            context.extents.setdefault(str(declaration.symbolic_classes), 2)
         if kind == "meta":
             context.metas.append(leaf)
         return leaf

@@ -50,7 +50,7 @@ def binary(context: Context, operator: str, left: Argument, right: Argument, spa
                 found=f"{describe(left.value)} and {describe(right.value)}",
             )
         if result is not None:
-            return Constant(result)
+            return Constant(result, symbolic=_symbolic(operator, left.value, right.value))
     if operator in ("//", "%"):
         return _whole_division(context, operator, left, right, span, whole)
     value = elementwise(context, OPERATORS[operator], (left, right), span, whole)
@@ -69,6 +69,16 @@ def _whole_division(
         return quotient
     taken = elementwise(context, Op.MUL, (Argument(quotient, whole), right), span, whole)
     return elementwise(context, Op.SUB, (left, Argument(taken, whole)), span, whole)
+
+
+def _symbolic(operator: str, left: Constant, right: Constant) -> DimExpr | None:
+    if left.symbolic is None and right.symbolic is None:
+        return None
+    try:
+        result = arithmetic.compute(operator, left.symbolic or left.number, right.symbolic or right.number)
+    except arithmetic.StaticError:  # 7 // 2, which no polynomial says
+        return None
+    return result if isinstance(result, DimExpr) else None
 
 
 def negative(context: Context, operand: Argument, span: Span) -> Object:

@@ -23,6 +23,7 @@ def warn(context: Context, checked: Checked) -> None:
     _scaled_twice(context, checked)
     _settled_test(context, checked)
     _without_model(context, checked)
+    _alone(context, checked)
 
 
 NOT_NEGATIVE = frozenset({Op.SQRT, Op.EXP, Op.ABS})
@@ -168,6 +169,22 @@ def _not_negative(operation: Operation) -> bool:
     if operation.op is Op.MAX:
         return any(_not_negative(operand) for operand in operation.operands)
     return operation.op in KEEP_SIGN and all(_not_negative(operand) for operand in operation.operands)
+
+
+def _alone(context: Context, checked: Checked) -> None:
+    """Warn of batches of one row whose merged values are used in that row: a mean is the row itself."""
+    if checked.batch is None or checked.batch.size != 1:
+        return
+    again = [one for one in reachable(roots(checked)) if one.per_tuple and one.merged]
+    if again:
+        context.warn(
+            "W714",
+            "a value of a batch of one row is used in that row",
+            min(again, key=lambda one: one.id).span,
+            label="of one row, the mean and the sum are the row itself, and the variance is 0",
+            notes=(Note(message="one row is a batch", span=checked.batch.span),),
+            help="write a larger batch, such as 64",
+        )
 
 
 def _without_model(context: Context, checked: Checked) -> None:

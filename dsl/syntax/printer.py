@@ -53,22 +53,22 @@ def _statement(statement: ast.Statement) -> Iterator[str]:
         case ast.FromImport(module=module, aliases=aliases):
             yield f"from {module} import {'*' if aliases is None else _aliases(aliases)}"
         case ast.Assign(targets=targets, value=value):
-            yield " = ".join([*(_expression(target) for target in targets), _expression(value)])
+            yield " = ".join([*(expression_text(target) for target in targets), expression_text(value)])
         case ast.Annotated(target=target, annotation=annotation, value=value):
-            tail = "" if value is None else f" = {_expression(value)}"
-            yield f"{target.id}: {_expression(annotation)}{tail}"
+            tail = "" if value is None else f" = {expression_text(value)}"
+            yield f"{target.id}: {expression_text(annotation)}{tail}"
         case ast.Augmented(target=target, operator=operator, value=value):
-            yield f"{target.id} {operator}= {_expression(value)}"
+            yield f"{target.id} {operator}= {expression_text(value)}"
         case ast.Evaluate(value=value):
-            yield _expression(value)
+            yield expression_text(value)
         case ast.Return(value=value):
-            yield "return" if value is None else f"return {_expression(value)}"
+            yield "return" if value is None else f"return {expression_text(value)}"
         case ast.Pass():
             yield "pass"
         case ast.Function():
             yield from _function(statement)
         case ast.For(names=names, iterable=iterable, body=body):
-            yield f"for {', '.join(name.id for name in names)} in {_expression(iterable)}:"
+            yield f"for {', '.join(name.id for name in names)} in {expression_text(iterable)}:"
             yield from _block(body)
         case _:
             raise ValueError(f"a statement with an error has no text: {statement.span}")
@@ -76,16 +76,16 @@ def _statement(statement: ast.Statement) -> Iterator[str]:
 
 def _function(function: ast.Function) -> Iterator[str]:
     for decorator in function.decorators:
-        yield f"@{_expression(decorator)}"
+        yield f"@{expression_text(decorator)}"
     parameters = []
     for parameter in function.parameters:
         text = parameter.name
         if parameter.annotation is not None:
-            text += f": {_expression(parameter.annotation)}"
+            text += f": {expression_text(parameter.annotation)}"
         if parameter.default is not None:
-            text += f" = {_expression(parameter.default)}"
+            text += f" = {expression_text(parameter.default)}"
         parameters.append(text)
-    returns = "" if function.returns is None else f" -> {_expression(function.returns)}"
+    returns = "" if function.returns is None else f" -> {expression_text(function.returns)}"
     yield f"def {function.name}({', '.join(parameters)}){returns}:"
     yield from _block(function.body)
 
@@ -100,7 +100,8 @@ def _aliases(aliases: Iterable[ast.Alias]) -> str:
     return ", ".join(a.name if a.name == a.bound else f"{a.name} as {a.bound}" for a in aliases)
 
 
-def _expression(expression: ast.Expression) -> str:
+def expression_text(expression: ast.Expression) -> str:
+    """Write an expression."""
     match expression:
         case ast.Name(id=name):
             return name
@@ -111,14 +112,14 @@ def _expression(expression: ast.Expression) -> str:
         case ast.Attribute(value=value, name=name):
             return f"{_atom(value)}.{name}"
         case ast.Call(function=function, arguments=arguments, keywords=keywords):
-            passed = [_expression(argument) for argument in arguments]
-            passed += [f"{keyword.name}={_expression(keyword.value)}" for keyword in keywords]
+            passed = [expression_text(argument) for argument in arguments]
+            passed += [f"{keyword.name}={expression_text(keyword.value)}" for keyword in keywords]
             return f"{_atom(function)}({', '.join(passed)})"
         case ast.Subscript(value=value, index=index):
             return f"{_atom(value)}[{_index(index)}]"
         case ast.Prefix(operator=operator, operand=operand):
             tight = isinstance(operand, (*ATOMS, ast.Prefix))
-            return operator + (_expression(operand) if tight else _grouped(operand))
+            return operator + (expression_text(operand) if tight else _grouped(operand))
         case ast.Chain(first=first, links=links):
             additive = links[0].operator in "+-"
             parts = [_link(first, additive)]
@@ -127,7 +128,7 @@ def _expression(expression: ast.Expression) -> str:
         case ast.Comparison(left=left, operator=operator, right=right):
             return f"{_side(left)} {operator} {_side(right)}"
         case ast.Sequence(bracket=bracket, items=items):
-            inside = ", ".join(_expression(item) for item in items)
+            inside = ", ".join(expression_text(item) for item in items)
             if bracket == "[":
                 return f"[{inside}]"
             return f"({inside},)" if len(items) == 1 else f"({inside})"
@@ -137,32 +138,32 @@ def _expression(expression: ast.Expression) -> str:
 def _index(index: ast.Expression) -> str:
     match index:
         case ast.Slice(start=start, stop=stop):
-            return ":".join("" if end is None else _expression(end) for end in (start, stop))
+            return ":".join("" if end is None else expression_text(end) for end in (start, stop))
         case ast.Sequence(bracket="(", items=items) if items:
             return ", ".join(map(_index, items)) + "," * (len(items) == 1)
-    return _expression(index)
+    return expression_text(index)
 
 
 def _link(operand: ast.Expression, additive: bool) -> str:
     """Write an operand of a chain; only a product inside a sum needs no brackets."""
     product = additive and isinstance(operand, ast.Chain) and operand.links[0].operator not in "+-"
     if product or isinstance(operand, (*ATOMS, ast.Prefix, ast.Sequence)):
-        return _expression(operand)
+        return expression_text(operand)
     return _grouped(operand)
 
 
 def _side(operand: ast.Expression) -> str:
-    return _grouped(operand) if isinstance(operand, ast.Comparison) else _expression(operand)
+    return _grouped(operand) if isinstance(operand, ast.Comparison) else expression_text(operand)
 
 
 def _atom(expression: ast.Expression) -> str:
     if isinstance(expression, ast.Number) or not isinstance(expression, (*ATOMS, ast.Sequence)):
         return _grouped(expression)
-    return _expression(expression)
+    return expression_text(expression)
 
 
 def _grouped(expression: ast.Expression) -> str:
-    return _expression(expression) if isinstance(expression, ast.Sequence) else f"({_expression(expression)})"
+    return expression_text(expression) if isinstance(expression, ast.Sequence) else f"({expression_text(expression)})"
 
 
 def _quoted(text: str) -> str:

@@ -52,7 +52,7 @@ explain_training(FunctionCallInfo fcinfo)
 	StringInfoData request;
 
 	dana_training_from_call(fcinfo, 2, &training);
-	rule = dana_rule_read(training.rule);
+	rule = dana_training_rule(&training);
 	source = dana_source_open(&training.rows);
 	dana_classes_find(&training, source, rule.description);
 	dana_source_encode(source, &training, rule.description);

@@ -352,6 +352,17 @@ add_complete(dana_frames *frames, float *label)
 	return nonfinite;
 }
 
+/* The first column for which a row is left out */
+static const char *
+first_nonfinite(const dana_frames *frames)
+{
+	int i = 0;
+
+	while (frames->column[i].nonfinite == 0)
+		i++;
+	return frames->column[i].name;
+}
+
 bool
 dana_frames_add(TupleTableSlot *row, void *to)
 {
@@ -380,8 +391,12 @@ dana_frames_add(TupleTableSlot *row, void *to)
 		complete = false;
 		if (frames->source->asked.cleaning.nonfinite == DANA_NONFINITE_ERROR)
 			ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
-							errmsg("%s has a NaN or an infinity in a column in use", name_row(frames)),
-							errhint("Leave such rows out with nonfinite => 'skip', or fill them in.")));
+							errmsg("%s has a NaN or an infinity in column \"%s\"", name_row(frames), first_nonfinite(frames)),
+							frames->source->relation != NULL
+								? errhint("SELECT ctid, * FROM %s WHERE %s::text ~* 'nan|inf' finds such rows: fill them in, or "
+										  "leave them out with nonfinite => 'skip'.", frames->source->name,
+										  quote_identifier(first_nonfinite(frames)))
+								: errhint("Fill such rows in, or leave them out with nonfinite => 'skip'.")));
 	}
 	else if (!is_class(frames, label))
 		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),

@@ -320,7 +320,7 @@ train_groups(void *state)
 	dana_rows	  *rows;
 
 	grouping->one = AllocSetContextCreate(CurrentMemoryContext, "dana group", ALLOCSET_DEFAULT_SIZES);
-	grouping->rule = dana_rule_read(training->rule);
+	grouping->rule = dana_training_rule(training);
 	rows = open_rows(grouping);
 	dana_classes_find(training, grouping->source, grouping->rule.description);
 	grouping->source->stored = tuplestore_begin_heap(false, false, work_mem);

@@ -273,7 +273,7 @@ train_and_store(void *asked)
 	Datum				 row;
 
 	INSTR_TIME_SET_CURRENT(model.started);
-	rule = dana_rule_read(training->rule); /* first: a model without a name has the rule's */
+	rule = dana_training_rule(training); /* first: a model without a name has the rule's */
 	dana_model_check_name(training->model);
 	source = dana_source_open(&training->rows);
 	dana_progress_begin(training->rows.relation);

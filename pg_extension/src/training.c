@@ -264,6 +264,29 @@ dana_training_from_call(FunctionCallInfo fcinfo, int options, dana_training *tra
 	dana_training_parse(&arguments, training);
 }
 
+dana_rule
+dana_training_rule(const dana_training *training)
+{
+	const dana_arguments *given = &training->arguments;
+	const int			  hyper = dana_argument(given, "hyper");
+	dana_rule			  rule = dana_rule_read(training->rule);
+	dana_texts			  names = {.count = 0};
+	dana_texts			  known = dana_json_keys(dana_json_member(rule.description, "metas"));
+	dana_texts			  dims = dana_json_keys(dana_json_member(rule.description, "dims"));
+
+	if (!given->nulls[hyper])
+		names = dana_json_keys(DatumGetJsonbP(given->values[hyper]));
+	known.values = repalloc(known.values, sizeof(char *) * (known.count + dims.count + 1));
+	memcpy(known.values + known.count, dims.values, sizeof(char *) * dims.count);
+	known.count += dims.count;
+	for (int i = 0; i < names.count; i++)
+		if (!dana_is_one_of(names.values[i], &known))
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("rule \"%s\" has no hyperparameter \"%s\"", training->rule, names.values[i]),
+							known.count > 0 ? errhint("%s", dana_hint_of(names.values[i], &known)) : 0));
+	return rule;
+}
+
 void
 dana_training_restrict(dana_training *training, const char *condition)
 {

@@ -162,6 +162,9 @@ extern void dana_training_define(void);
 /* dana.device: the FPGA that machines are made for, or NULL */
 extern const char *dana_device(void);
 
+/* Its rule, which has the hyperparameters that are given: said before a row is read */
+extern dana_rule dana_training_rule(const dana_training *training);
+
 /* The TRAIN message, for the text of a rule */
 extern StringInfo dana_training_request(const dana_training *training, const char *rule, dana_source *source);
 

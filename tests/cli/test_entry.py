@@ -87,6 +87,9 @@ def test_training_s_arguments() -> None:
     )
     assert options.features == ["a", "b", "c"]
     assert dict(options.hyper) == {"lr": 0.5, "reg": 1e-3}
+    options = parser().parse_args(["train", "rule.py", "t", "--features", "a", "--features", "b,c", "--epochs", "3"])
+    assert options.features == ["a", "b", "c"]
+    assert options.epochs == 3
 
 
 @pytest.mark.parametrize("wrong", ["lr", "lr=", "lr=fast"])

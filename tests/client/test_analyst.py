@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pandas as pd
 import polars as pl
 import psycopg
@@ -22,6 +23,7 @@ from dana.client.outcomes import Curve, Evaluation, Explanation
 from dana.errors import UsageError
 from dana.server.places import PAPER
 from dana.session.results import Rows
+from dana.trainable import TrainableRule
 
 ROWS = 120
 OPTIONS: Any = {"features": ["a", "b"], "label": "y", "epochs": 5}
@@ -241,3 +243,39 @@ assert len(told) == 4, told
 
 def test_a_notebook_is_told_of_epochs(pg_uri: str) -> None:
     subprocess.run([sys.executable, "-c", NOTEBOOK, pg_uri, PAPER / "logistic.py"], check=True)
+
+
+RECURRENT = """
+import dana
+steps = dana.dim(3)
+d = dana.dim()
+w, x, y = dana.model([d], init=0.1), dana.input([steps, d]), dana.output()
+recurrent = dana.algo(w, x, y)
+h = 0
+for t in range(steps):
+    h = dana.tanh(dana.sigma(w * x[t], 1) + h / 2)
+recurrent.setLoss((h - y) * (h - y))
+recurrent.minimize(dana.optimizers.sgd, rate=0.1, batch=8)
+recurrent.setPrediction(h)
+"""
+
+
+@pytest.mark.parametrize("hyper", [{}, {"steps": 6}])
+def test_a_rule_whose_loop_counts_a_dim(db: Connection, hyper: dict[str, float]) -> None:
+    """Twelve columns are three steps of four numbers, or six of two: to training, prediction, export, explanation."""
+    random = np.random.default_rng(5)
+    x, y = random.standard_normal((40, 12)).astype(np.float32), random.standard_normal(40).astype(np.float32)
+    made = pd.DataFrame({f"x{k}": x[:, k] for k in range(12)} | {"y": y})
+    db.load(made, "unrolled")
+    db.create_rule("recurrent", RECURRENT)
+    db.train("recurrent", "unrolled", model="r", epochs=3, hyper=hyper, label="y", standardize=False)
+    rule = TrainableRule(RECURRENT.replace("dana.dim(3)", f"dana.dim({hyper.get('steps', 3):g})"), filename="rule")
+    trained = rule.fit(x.reshape(40, -1, 12 // int(hyper.get("steps", 3))), y, epochs=3)
+    wanted = rule.predict(x.reshape(40, -1, len(trained.models["w"])))
+    found = db.predict("r", "unrolled", columns=[])["prediction"].to_numpy(dtype=np.float32)
+    np.testing.assert_array_equal(found, wanted)
+    session = onnxruntime.InferenceSession(db.export_model("r", format="onnx"), providers=["CPUExecutionProvider"])
+    (exported,) = session.run(["prediction"], {"features": x})
+    np.testing.assert_allclose(exported, wanted, rtol=1e-5, atol=1e-6)
+    explained = db.explain("recurrent", "unrolled", hyper=hyper, label="y", format="json")
+    assert explained["cycles"]

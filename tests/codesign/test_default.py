@@ -84,7 +84,7 @@ def test_a_batch_that_no_machine_holds_is_an_error_with_one_that_fits(batch: int
         graph = compile_rule(AGAIN.format(batch=batch)).hdfg
         default.default_config(bind(graph, schema, ["x"], "y"), schema, max_tuples=2_000_000)
 
-    with pytest.raises(DoesNotFit, match=f"no machine has rounds of {batch:,} such rows") as error:
+    with pytest.raises(DoesNotFit, match=f"^a batch of {batch:,} rows is too large for rule") as error:
         made(batch)
     fits = int(re.findall("batches of up to ([0-9,]+)", error.value.hint)[0].replace(",", ""))
     assert 256 <= fits < batch

@@ -136,6 +136,50 @@ def test_a_matrix_takes_its_rows_one_after_the_other(array: bool) -> None:
         assert dealt == [(k, "p", k, 1) for k in range(6)] + [(6, "z", 0, 1), (7, "z", 1, 1), (8, "y", 0, 1)]
 
 
+GRID = """\
+import dana
+t = dana.dim(5)
+d = dana.dim(4)
+W = dana.model([t, d])
+x = dana.input([t, d])
+y = dana.output()
+rule = dana.algo(W, x, y)
+e = dana.sigma(dana.sigma(W * x, 1), 1) - y
+rule.setModel(W, W - 0.1 * e * x)
+"""
+
+
+def grid(width: int, text: str = GRID, extents: dict[str, int] | None = None, *, array: bool = True) -> list[int]:
+    """Shape of x on a table that has so many numbers for it."""
+    columns = [attribute(f"c{k}", "real") for k in range(width)]
+    if array:
+        columns = [attribute("x", "real[]", array_length=width)]
+    schema = TableSchema(relation="t", attributes=(*columns, attribute("y", "real")))
+    found = bind(graph(text), schema, None, "y", extents)
+    shape = found.graph.concrete_shape(found.graph.inputs[0])
+    assert found.extents == {name: extent for name, extent in zip("td", shape, strict=True) if name in found.extents}
+    return list(shape)
+
+
+@pytest.mark.parametrize("array", [True, False])
+@pytest.mark.parametrize("loop", ["", "for k in range(t):\n    e = e + k\n"])
+def test_defaults_are_what_columns_leave_open(loop: str, array: bool) -> None:
+    text = GRID.replace("rule.setModel", f"{loop}rule.setModel")
+    assert grid(20, text, array=array) == [5, 4]
+    assert grid(30, text, {"t": 6}, array=array) == [6, 5]
+    assert grid(30, text, {"d": 3}, array=array) == [10, 3]
+    assert grid(40, text.replace("dim(4)", "dim()"), array=array) == [5, 8]
+    with pytest.raises(BindingError, match=r"x (has|takes) 20 elements \(t = 5, d = 4\)"):
+        grid(18, text, array=array)
+    with pytest.raises(BindingError, match=r"a multiple of 5 elements \(t = 5\) as the rule says, but .* gives 18"):
+        grid(18, text.replace("dim(4)", "dim()"), array=True)
+
+
+def test_extents_that_nothing_says_are_asked_for() -> None:
+    with pytest.raises(BindingError, match=r"(?s)the shape of x does not follow.*default: t = dana\.dim\(5\)"):
+        grid(20, GRID.replace("dim(5)", "dim()").replace("dim(4)", "dim()"))
+
+
 def test_a_matrix_of_another_size_is_refused() -> None:
     columns = [attribute("p", "real[]", array_length=7)] + [attribute(name, "real") for name in ("z1", "z2", "y")]
     with pytest.raises(BindingError) as caught:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsl import compile_rule
+from dsl import RuleError, compile_rule
 from dsl.hdfg.dims import Dim, add, evaluate, multiply, subtract, symbol
 from dsl.hdfg.graph import BindError
 from dsl.hdfg.text import graph_text, parse_graph
@@ -50,6 +50,45 @@ def test_bind_gives_concrete_shapes() -> None:
 def test_bind_says_what_does_not_fit(values: dict[str, int], message: str) -> None:
     with pytest.raises(BindError, match=message):
         compile_rule(RULES["extents"]).hdfg.bind(values)
+
+
+COUNTED = """\
+import dana
+n = dana.dim()
+k = dana.dim(2)
+x = dana.input([n])
+y = dana.output(classes=k)
+W = dana.model([k + 1, n])
+rule = dana.algo(W, x, y)
+z = 0
+for j in range(k):
+    z = z + dana.sigma(W[j] * x, 1) * (y == j)
+rule.setModel(W, W - z / k)
+rule.setPrediction(W[k - 1] @ x)
+"""
+
+
+def test_a_loop_that_counts_a_dim_is_unrolled_for_its_extent() -> None:
+    """The graph is that of the text with a number in the dim's place, for its default and for others."""
+    graph = compile_rule(COUNTED).hdfg
+    assert (graph.dims, graph.extents, graph.symbolic_classes) == (("n", "k"), (("k", 2),), symbol("k"))
+    assert [str(dim) for dim in graph.symbolic_shape(graph.nodes[graph.models[0]])] == ["k+1", "n"]
+    assert graph.infer_dims({"W": (6, 4)}) == {"k": 5, "n": 4}
+    for dims in ({"n": 4}, {"n": 4, "k": 2}, {"n": 3, "k": 5}):
+        fixed = compile_rule(COUNTED.replace("dana.dim(2)", str(dims.get("k", 2))))
+        wanted = graph_text(fixed.hdfg.bind({"n": dims["n"]}), spans=False)
+        assert graph_text(graph.bind(dims), spans=False) == wanted
+    again = parse_graph(graph_text(graph))
+    assert again.bind({"n": 4}) == graph.bind({"n": 4})
+    with pytest.raises(BindError, match="loops of rule 'rule' are unrolled for k = 2; other extents need its text"):
+        again.bind({"n": 4, "k": 3})
+
+
+def test_what_is_wrong_with_another_extent_is_said_when_it_is_bound() -> None:
+    text = COUNTED.replace("W[k - 1] @ x", "W[7 - 7 // k] @ x")
+    rule = compile_rule(text.replace("dana.dim(2)", "dana.dim(8)"))
+    with pytest.raises(RuleError, match=r"(?s)the row does not fit.*loops are unrolled for k = 2"):
+        rule.hdfg.bind({"n": 4, "k": 2})
 
 
 def test_infer_dims_solves_axis_by_axis() -> None:

@@ -93,7 +93,9 @@ def test_every_function_of_a_module_has_a_row_with_its_defaults(module: ModuleTy
             assert re.sub("e-0", "e-", f"{name}({', '.join(words)})") in constructs
 
 
-def test_the_error_shown_is_what_a_user_sees() -> None:
-    shown = re.findall(r"```text\n(.*?)\n```", TEXT, re.S)[0]
-    bad = Path(__file__).parent / "bad" / "five_errors.rule"
-    assert shown in Rule(bad.read_text(encoding="utf-8"), filename=bad.name).report
+def test_the_errors_shown_are_what_a_user_sees() -> None:
+    shown = re.findall(r"```text\n(error.*? --> (\S+\.rule):.*?)\n```", TEXT, re.S)
+    assert len(shown) == 2
+    for text, name in shown:
+        bad = Path(__file__).parent / "bad" / name
+        assert text in Rule(bad.read_text(encoding="utf-8"), filename=name).report

@@ -37,7 +37,9 @@ def test_every_construct_of_the_reference_is_typed(tmp_path: Path) -> None:
 
 
 WRONG = {
-    "dana.sigmod(x)": 'Module has no attribute "sigmod"',
+    "dana.sigmod(x)": 'Module has no attribute "sigmod"; maybe "sigmoid"?',
+    "dana.modl([3])": 'Module has no attribute "modl"; maybe "model"?',
+    "dana.conect()": 'Module has no attribute "conect"; maybe "connect" or "concat"?',
     "rule.setmodel(x)": '"Algo" has no attribute "setmodel"; maybe "setModel"?',
     'rule.merge(x, "+")': 'Missing positional argument "batch" in call to "merge" of "Algo"',
     'rule.merge(x, 8, "-")': 'Argument 3 to "merge" of "Algo" has incompatible type "Literal[\'-\']"',

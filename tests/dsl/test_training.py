@@ -138,3 +138,17 @@ def test_the_values_of_a_step_are_those_of_a_training() -> None:
     values = Interpreter(graph, numerics).step({"x": X[:1], "y": Y[:1]}).values
     np.testing.assert_array_equal(values["h"], [[2, 4]])
     np.testing.assert_array_equal(values["only"], [2])
+
+
+def test_what_a_rule_requires_is_no_part_of_it() -> None:
+    """Graphs, their constants' order too, are those of the rule without it; so are the states that it counts by."""
+    text = (
+        "import dana\nw = dana.model([3])\nx = dana.input([3])\nm = dana.meta(0.5)\nrule = dana.algo(w, x)\n"
+        "def f(a):\n    {}\n    return 0.25 * a * dana.epoch / (a + 7)\n"
+        "rule.setModel(w, f(w) + f(m) + f(dana.epoch) + f(0.25) + x * (f(dana.random([3])) < 7))\n"
+    )
+    asked, plain = (
+        compile_rule(text.format(line)) for line in ("dana.require(3 * a / 7 - dana.random() < 7 * dana.batch)", "pass")
+    )
+    assert graph_text(asked.hdfg, spans=False) == graph_text(plain.hdfg, spans=False)
+    assert asked.warnings == plain.warnings

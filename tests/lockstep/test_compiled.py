@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dana.jit import Unsupported
+from dana.compiler.passes import simplify
+from dana.jit import Unsupported, compile_graph, emit
 from dana.simulator import Simulator
 from dana.storage.builder import build_pages
 from dana.storage.schema import TableSchema
@@ -112,6 +113,19 @@ def parts(rng: random.Random) -> Case:
 def test_code_gives_the_engine_s_bits(made: Callable[[random.Random], Case], count: int, least: int) -> None:
     compiled = sum(assert_compiled(made(random.Random(f"compiled {seed}"))) for seed in range(count * SCALE))
     assert compiled >= least * SCALE
+
+
+@pytest.mark.parametrize("made", [columns, rows, network, losses, phases, counting])
+def test_code_without_blocks(made: Callable[[random.Random], Case], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a rule gets whose code for a block would take LLVM seconds: tuples one by one, bit for bit the same."""
+    case = made(random.Random("alone"))
+    blocks = []
+    for most in (emit.MOST_OF_ONE, -1):
+        monkeypatch.setattr(emit, "MOST_OF_ONE", most)
+        data = compile_graph(simplify(case.binding.graph), case.bundle).data
+        blocks.append(bool(data.block) if case.binding.graph.has_merge else most > 0)
+    assert blocks == [True, False]
+    assert sum(assert_compiled(made(random.Random(f"alone {seed}"))) for seed in range(8 * SCALE)) >= 8 * SCALE
 
 
 @pytest.mark.parametrize("made", [columns, rows, network, phases, counting])

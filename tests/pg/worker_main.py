@@ -228,6 +228,7 @@ class PageTraining:
         return report
 
     constant_loss = None
+    not_finite = ""
 
     def parameters(self) -> list[Parameter]:
         weights = np.array(self._rule.weights, dtype=np.float32)

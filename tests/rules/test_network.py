@@ -49,6 +49,29 @@ def test_it_learns_and_predicts_rows_one_by_one() -> None:
     assert all((trained.models[name] > 0).all() and (trained.models[name] != 1).all() for name in running)
 
 
+LAST_ALONE = """
+import dana
+from dana.functions import batch_norm
+x = dana.input([3])
+b = dana.model()
+size = dana.meta(8)
+rule = dana.algo(b, x)
+v = batch_norm(rule, x, size, 2, 0.5)
+rule.setModel(b, b + rule.merge(dana.sigma(v), size, "+"))
+rule.setPrediction(dana.sigma(v))
+"""
+
+
+def test_a_last_batch_of_a_single_row_does_no_harm() -> None:
+    """It becomes the shift, and no variance: of the running ones nothing is taken away."""
+    x = np.random.default_rng(2).standard_normal((9, 3)) * 5
+    found = [TrainableRule(LAST_ALONE).fit(x[:count], epochs=1).models for count in (8, 9)]
+    np.testing.assert_allclose(found[1]["b"] - found[0]["b"], 3 * 0.5, atol=1e-4)
+    np.testing.assert_array_equal(*(one["x.running_variance"] for one in found))
+    assert (found[0]["x.running_mean"] != found[1]["x.running_mean"]).all()
+    assert (found[0]["x.running_variance"] > 1).any()
+
+
 def test_in_sql(pg_uri: str) -> None:
     x, label = rows(1500)
     columns = {f"x{k}": column for k, column in enumerate(x.T)} | {"kind": label}

@@ -246,8 +246,11 @@ def normed(models: Models, rows: list[Row]) -> Models:
     for batch in batches(rows):
         slopes = slope({name: m[name] for name in learnt}, batch)
         raw = np.array([m["W"] @ row["x"] for row in batch])
-        for name, found in (("running_mean", raw.mean(axis=0)), ("running_variance", raw.var(axis=0))):
-            m[f"raw.{name}"] = m[f"raw.{name}"] + 0.1 * len(batch) / BATCH * (found - m[f"raw.{name}"])
+        for name, found, share in (
+            ("running_mean", raw.mean(axis=0), len(batch) / BATCH),
+            ("running_variance", raw.var(axis=0), (len(batch) - 1) / (BATCH - 1)),
+        ):
+            m[f"raw.{name}"] = m[f"raw.{name}"] + 0.1 * share * (found - m[f"raw.{name}"])
         m |= {name: m[name] - 0.05 * slopes[name] for name in learnt}
     return m
 

@@ -172,6 +172,30 @@ def test_what_is_found_beside_is_what_numpy_finds(
     assert tally == {number: (values[:, features] == number).sum() for number in (0.0, 1.0)}
 
 
+def test_rows_that_are_kept_though_they_are_no_numbers_tell_nothing_else() -> None:
+    random = np.random.default_rng(3)
+    values = random.normal(size=(400, 12)).astype(np.float32)
+    values[:, 4] = 7
+    values[:, 11] = values[:, 11] > 0
+    for row in (5, 170, 171, 399):
+        values[row, 4], values[row, random.integers(4)] = 8, random.choice([np.nan, np.inf, -np.inf])
+    table = relation([*((f"x{k}", "real") for k in range(11)), ("y", "real")], pages=1)
+    asked = request(table, source=LOGISTIC, nonfinite="keep")
+    training = MachineTrainer().open(asked, lambda notice: None)
+    assert isinstance(training, MachineTraining)
+    feed(training, training.sink, build_pages(table.schema, values))
+    training._machine.end_epoch()
+    found = survey_of(training._surveyed, training._bundle.notes["inputs"])
+    training.close()
+
+    expected = survey_columns({"x": values[:, :11], "y": values[:, 11]})
+    assert found.tuples == 396
+    assert found.varies["x"].tolist() == [k != 4 for k in range(11)] == expected.varies["x"].tolist()
+    np.testing.assert_array_equal(found.bad["x"], expected.bad["x"])
+    for each in ("mean", "deviation", "early"):
+        np.testing.assert_array_equal(getattr(found, each)["y"], getattr(expected, each)["y"])
+
+
 def test_models_are_the_same_bits_wherever_the_survey_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(2).normal(size=(1000, 6)).astype(np.float32)
     values[:, 5] = values[:, 5] > 0

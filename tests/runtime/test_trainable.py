@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,44 @@ def test_matrices_vectors_and_rows_of_any_length(width: int) -> None:
         np.testing.assert_array_equal(one.models["w"].view(np.uint32), step.models["w"].view(np.uint32))
 
 
+RECURRENT = """\
+import dana
+steps = dana.dim(3)
+d = dana.dim()
+w, v = dana.model([d], init=dana.uniform(-1, 1)), dana.model([steps], init=dana.uniform(-1, 1, seed=2))
+x, y = dana.input([steps, d]), dana.output()
+recurrent = dana.algo(w, v, x, y)
+h = 0
+states = []
+for t in range(steps):
+    h = dana.tanh(dana.sigma(w * x[t], 1) + h / 2)
+    states = states + [h]
+p = dana.sigma(v * states, 1)
+recurrent.setLoss((p - y) * (p - y))
+recurrent.minimize(dana.optimizers.sgd, rate=0.1, batch=8)
+recurrent.setPrediction(p)
+"""
+
+
+@pytest.mark.parametrize("steps", [1, 3, 5])
+def test_loops_that_count_a_dim_are_unrolled_for_the_arrays(steps: int) -> None:
+    """As in a rule that has the number in the dim's place: bit for bit, on every backend."""
+    x, y = RANDOM.standard_normal((20, steps, 4)), RANDOM.standard_normal(20)
+    rule, fixed = (
+        TrainableRule(text) for text in (RECURRENT, RECURRENT.replace("steps = dana.dim(3)", f"steps = {steps}"))
+    )
+    wanted = fixed.fit(x, y, epochs=3)
+    for backend in ("sim", "interp"):
+        found = rule.fit(x, y, epochs=3, backend=backend)
+        assert (found.extents, found.losses) == ({"steps": steps}, wanted.losses)
+        for name, values in wanted.models.items():
+            np.testing.assert_array_equal(found.models[name].view(np.uint32), values.view(np.uint32))
+        np.testing.assert_array_equal(rule.predict(x), fixed.predict(x))
+    np.testing.assert_array_equal(rule.step(x[:8], y[:8]).models["v"], fixed.step(x[:8], y[:8]).models["v"])
+    with pytest.raises(UsageError, match=f"steps is {steps} by the shapes of the arrays, not 9"):
+        rule.fit(x, y, hyper={"steps": 9})
+
+
 NAN = np.where(np.arange(150).reshape(50, 3) == 10, np.nan, X)
 
 
@@ -208,3 +247,77 @@ def test_the_example_of_the_documents_is_a_test_that_passes(tmp_path: Path) -> N
         [sys.executable, "-m", "pytest", "-q", "test_logistic.py"], cwd=tmp_path, capture_output=True, text=True
     )
     assert re.search(r"^\d passed", ran.stdout, re.M), ran.stdout
+
+
+SEPARATE = X @ [1.0, -2.0, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("rule", "labels"),
+    [
+        ("logistic", np.where(SEPARATE > 0, "yes", "no")),
+        ("logistic", np.where(SEPARATE > 0, "yes", "no").astype(object)),
+        ("linear_svm", np.where(SEPARATE > 0, 1, -1)),
+        ("softmax", np.array(["äh", "ok", "zu"])[np.argmax(X, axis=1)]),
+        ("softmax", np.array([2.5, 7.0, -1.0])[np.argmax(X, axis=1)]),
+    ],
+)
+def test_labels_of_any_kind_are_numbered_as_a_table_s(rule: str, labels: Any) -> None:
+    names, numbers = np.unique(labels, return_inverse=True)
+    tried, plain = getattr(dana.rules, rule), getattr(dana.rules, rule)
+    trained = tried.fit(X, labels, epochs=30)
+    assert trained.classes == tuple(str(one) if isinstance(one, str) else f"{one:g}" for one in names.tolist())
+    assert trained.losses == plain.fit(X, numbers, epochs=30).losses
+    assert (tried.classify(X).dtype.kind == "U") == (names.dtype.kind in "UO")
+    assert (tried.classify(X) == labels).mean() > 0.9
+    assert (plain.classify(X) == numbers).mean() == (tried.classify(X) == labels).mean()
+
+
+def test_predictions_have_the_classes_that_were_fitted() -> None:
+    rule = dana.rules.softmax
+    for count in (3, 2):
+        rule.fit(X, np.argmax(X[:, :count], axis=1), epochs=2)
+        assert rule.predict(X).shape == (50, count)
+        assert rule.trained is not None
+        assert rule.trained.predict({"x": X}).shape == (50, count)
+    rule.fit(X, np.argmax(X, axis=1), epochs=2, hyper={"k": 5})
+    assert rule.predict(X).shape == (50, 5)
+
+
+def hint_of(call: Callable[[], object], message: str) -> str:
+    with pytest.raises(UsageError, match=message) as raised:
+        call()
+    return raised.value.hint
+
+
+def test_texts_that_are_no_labels() -> None:
+    texts = ["a"] * 25 + ["b"] * 25
+    assert "dana.output(classes=…)" in hint_of(
+        lambda: line().fit(X, texts), "y must be an array of numbers, not of <U1"
+    )
+    assert "numpy.unique" in hint_of(lambda: dana.rules.logistic.step(X, texts), "from 0 to 1, not be texts")
+    rule = line()
+    rule.fit(X, Y, epochs=1)
+    hint_of(lambda: rule.classify(X), "rule 'line' tells no classes apart")
+
+
+def test_errors_name_the_rule_and_what_was_meant() -> None:
+    logistic = dana.rules.logistic
+    hint_of(
+        lambda: logistic.fit(X, np.argmax(X, axis=1)), "^the labels have 3 classes, but rule 'logistic' tells 2 apart"
+    )
+    hint = hint_of(lambda: logistic.fit(X, SEPARATE > 0, hyper={"penaltee": 1}), "no hyperparameter 'penaltee'")
+    assert hint == "Did you mean 'penalty'?"
+
+
+def test_a_misspelt_hyperparameter_comes_before_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dana.runtime.designs.default_bundle", lambda *_, **__: pytest.fail("compiled"))
+    for backend in ("sim", "interp"):
+        hint_of(lambda backend=backend: line().fit(X, Y, hyper={"lrr": 1}, backend=backend), "no hyperparameter")
+
+
+def test_what_a_server_would_tell_is_a_warning() -> None:
+    rng = np.random.default_rng(3)
+    with pytest.warns(UserWarning, match=r"no better than a constant prediction, .*\nHint: The features may") as told:
+        dana.rules.linear.fit(rng.normal(50, 9, (700, 2)), rng.normal(1e6, 1000, 700))
+    assert told[0].filename == __file__

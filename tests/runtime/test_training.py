@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dana import rules
 from dana.runtime.classes import prediction_kind
 from dana.runtime.stopping import run
 from dana.runtime.trainer import (
@@ -164,11 +165,26 @@ def test_nan_and_infinity_are_asked_for_as_rows_or_end_the_training(backend: str
     with pytest.raises(OutOfLine, match="NaN or infinite"):
         train(request(table, backend=backend), pages)
     lossless = LOGISTIC.replace("logistic.setLoss((p - y) * (p - y))\n", "")
-    with pytest.raises(TrainingError, match="the training diverged: 5 of 5 elements of w") as raised:
-        train(request(table, backend=backend, nonfinite="keep", source=lossless), pages)
+    told: list[Notice] = []
+    with pytest.raises(TrainingError, match="the training came to no number: 5 of 5 elements of w") as raised:
+        train(request(table, backend=backend, nonfinite="keep", source=lossless), pages, told.append)
     assert raised.value.sqlstate == "22000"
-    with pytest.raises(TrainingError, match="the training diverged: the loss of epoch 1 is nan"):
+    assert raised.value.detail == "Columns of public.t hold NaN or infinite values, which are kept: x2 (1)."
+    assert "rate" not in raised.value.hint
+    assert "columns of public.t hold NaN or infinite values, which are kept: x2 (1)" in [one.message for one in told]
+    with pytest.raises(TrainingError, match="the training came to no number: the loss of epoch 1 is nan") as raised:
         train(request(table, backend=backend, nonfinite="keep"), pages)
+    assert "x2 (1)" in raised.value.detail
+
+
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+def test_a_training_that_runs_away_though_all_values_are_numbers(backend: str) -> None:
+    table = relation(REALS)
+    source = LOGISTIC.replace("dana.sigmoid(dana.sigma(w * x, 1))", "dana.sigma(w * x, 1)")
+    asked = request(table, backend=backend, nonfinite="keep", hyper={"lr": 1e38}, source=source)
+    with pytest.raises(TrainingError, match="the training diverged: ") as raised:
+        train(asked, build_pages(table.schema, rows(10)))
+    assert "Lower the learning rate" in raised.value.hint
 
 
 STANDARDIZED = LOGISTIC.replace("p = dana", "z = dana.functions.standardized(x)\np = dana").replace("w * x", "w * z")
@@ -258,10 +274,18 @@ def test_a_warm_start_with_another_optimiser(backend: str) -> None:
         ({"design": {"threads": 3}}, "threads must be a power of two"),
         ({"design": {"cores": 3}}, "no 'cores'"),
         ({"source": "import os"}, "os"),
-        ({"warm_start_from": {"v": np.zeros(5, np.float32)}}, "has v[5], but the rule on this table has w[5]"),
+        ({"warm_start_from": {"w": np.zeros(3, np.float32)}}, "on this table: w has shape [3], not [5]"),
+        (
+            {"warm_start_from": {k: np.zeros(5, np.float32) for k in ("w", *"abcde")}},
+            "on this table: it has a, b, c and 2 more, which the rule has not",
+        ),
+        (
+            {"warm_start_from": {"v": np.zeros(5, np.float32)}},
+            "does not fit rule 'logistic' on this table: it has no w; it has v, which the rule has not",
+        ),
         (
             {"warm_start_from": {"w": np.zeros(5, np.float32), "x.mean": np.zeros(5, np.float32)}},
-            "has w[5], x.mean[5], but the rule on this table has w[5]",
+            "on this table: it has x.mean, which the rule has not",
         ),
     ],
 )
@@ -452,3 +476,53 @@ def test_rows_in_the_order_of_their_labels_are_said(labels: list[float], said: b
     asked = request(replace(table, pages=len(pages) // 8192), source=STANDARDIZED, backend=backend)
     train(asked, pages, notices.append)
     assert any("lie in the order of their labels in column y" in one.message for one in notices) is said
+
+
+ROWS_OF_BOTH = """
+import dana
+n = dana.dim()
+x = dana.input([n])
+i = dana.input()
+y = dana.output()
+w = dana.model([n])
+b = dana.model([9])
+rule = dana.algo(w, b, x, i, y)
+e = w @ x + b[i] - y
+rule.setModel(w, w - 0.1 * e * x)
+rule.setModel(b[i], b[i] - 0.1 * e)
+rule.setLoss(e * e)
+"""
+
+
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+def test_columns_that_have_the_name_of_another_input(backend: str) -> None:
+    table = relation([("i", "real"), ("u", "real"), ("v", "real"), ("y", "real")])
+    pages = build_pages(table.schema, [(k % 9, k / 10, -k / 7, k / 5) for k in range(20)], page_size=8192)
+    asked = request(table, rule="both", source=ROWS_OF_BOTH, backend=backend, epochs=1)
+    with pytest.raises(TrainingError) as raised:
+        train(asked, pages)
+    assert raised.value.message == (
+        "column 'i' of public.t would fill input x, though the rule has an input i: "
+        "columns are taken in the table's order (x would take i, u; i would take v)"
+    )
+    assert raised.value.hint.startswith("Name them in the order of the rule's inputs (x, i)")
+    told: list[Notice] = []
+    train(replace(asked, features=("u", "v", "i")), pages, told.append)
+    assert not told
+    swapped = request(
+        relation([("i", "real"), ("j", "real"), ("y", "real")]),
+        rule="lrmf",
+        source=rules.text("lrmf"),
+        backend=backend,
+        epochs=1,
+        features=("j", "i"),
+    )
+    pages = build_pages(swapped.relation.schema, [(1, 2, 3), (2, 1, 4)], page_size=8192)
+    train(swapped, pages, told.append)
+    assert [one.message for one in told] == [
+        "columns of public.t are taken in the order of features, not by name: j to i; i to j"
+    ]
+    assert told[0].hint == "The rule's inputs are, in order, i, j: name the columns in that order."
+    told.clear()
+    train(replace(swapped, features=None), pages, told.append)
+    assert not told

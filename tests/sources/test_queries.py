@@ -264,7 +264,7 @@ def test_warm_start(session: Session, table: str) -> None:
         whole, _, _ = weights(session, f"{call}, epochs => 5")
         weights(session, f"{call}, model => 'half', epochs => 2")
         assert weights(session, f"{call}, warm_start_from => 'half', epochs => 3")[0] == whole
-        with pytest.raises(errors.InvalidParameterValue, match=r"has w\[1\], but the rule on this table has w\[2\]"):
+        with pytest.raises(errors.InvalidParameterValue, match=r"w has shape \[1\], not \[2\]"):
             weights(session, f"'t', features => '{{x,k}}', warm_start_from => 'half', backend => '{backend}'")
     with pytest.raises(errors.UndefinedObject, match='model "none" does not exist'):
         weights(session, "'t', features => '{x}', warm_start_from => 'none'")

@@ -290,3 +290,54 @@ def test_literals_are_read_as_what_the_columns_are(session: Session, told: Told)
     assert message == 'invalid input syntax for type double precision: "half"'
     message, _ = described(refused(session, "SELECT dana_predict('m', 0.5, 7, '2020-02-03')"))
     assert message == 'feature 2 of dana_predict() has type integer, which is not a text or an enum (column "word")'
+
+
+# what is wrong with a training, before its rows are read
+
+
+MISSPELT = '{"label": "y", "hyper": {"penalti": 1}, "filter": "read(y)"}'
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "dana_train('logistic', 't', label => 'y', hyper => '{\"penalti\": 1}', filter => 'read(y)')",
+        f"dana_train_groups('logistic', 't', '{{y}}', '{MISSPELT}')",
+        f"dana_explain('logistic', 't', '{MISSPELT}')",
+        f"dana.logistic('t', '{MISSPELT}')",
+    ],
+)
+def test_a_hyperparameter_that_the_rule_does_not_have(session: Session, told: Told, call: str) -> None:
+    session.execute(
+        "CREATE FUNCTION read(integer) RETURNS boolean STABLE LANGUAGE plpgsql"
+        " AS $$ BEGIN RAISE 'a row is read'; END $$"
+    )
+    error = refused(session, f"SELECT * FROM {call}")
+    assert described(error) == (
+        'rule "logistic" has no hyperparameter "penalti"',
+        'Perhaps you meant "penalty".',
+    )
+    assert described(refused(session, f"SELECT * FROM {call.replace('penalti', 'lr')}"))[0] == "a row is read"
+
+
+def test_numbers_that_a_rule_refuses(session: Session, told: Told) -> None:
+    error = refused(session, "SELECT * FROM dana_train('logistic', 't', label => 'y', hyper => '{\"penalty\": -1}')")
+    assert isinstance(error, errors.InvalidParameterValue)
+    assert described(error)[0] == "l2 needs penalty >= 0, but hyper makes it penalty = -1"
+    assert "gradient = l2(w, " in (error.diag.message_detail or "")
+
+
+def test_values_that_are_no_numbers(session: Session, told: Told) -> None:
+    session.execute("UPDATE t SET b = 'NaN' WHERE a = (SELECT max(a) FROM t)")
+    error = refused(
+        session, "SELECT * FROM dana_train('ridge', 't', features => '{a,b}', label => 'z', nonfinite => 'error')"
+    )
+    message, hint = described(error)
+    assert re.fullmatch('row [0-9]+ of .*t has a NaN or an infinity in column "b"', message or "")
+    query = (hint or "").partition(" finds such rows")[0]
+    assert session.execute(query).rowcount == 1  # type: ignore[arg-type]
+    for source in ("source => 't'", "query => 'SELECT * FROM t'"):
+        call = f"dana_train('ridge', {source}, features => '{{a,b}}', label => 'z', nonfinite => 'keep')"
+        error = refused(session, f"SELECT * FROM {call}")
+        assert "the training came to no number" in (described(error)[0] or "")
+        assert "b (1)" in (error.diag.message_detail or "")

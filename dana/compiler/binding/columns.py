@@ -7,10 +7,11 @@ Without a choice, the label is the column that has the output's name, or else th
 number 1, and not in the bound graph; the features are the columns with the inputs' names, or else all other columns in
 the table's order. Inputs take columns in the order of `dana.algo`: a scalar takes one, a vector or matrix one array
 column or as many scalar columns as it has elements, a matrix's rows one after the other; an input with an extent that
-is a dim takes what the inputs after it do not need.
+is a dim takes what the inputs after it do not need. Where nobody chose, and a column would so fill another input than
+that of its name, nothing is guessed: it is an error.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -18,6 +19,7 @@ from dana.compiler.binding.weights import weighted
 from dana.errors import UsageError
 from dana.storage.schema import SchemaError, TableSchema, Use
 from dana.storage.types import ARRAYS
+from dsl.hdfg.dims import Shape
 from dsl.hdfg.graph import BindError, Graph, Node, Op
 
 
@@ -33,6 +35,8 @@ class Binding:
     ----------
     graph
         The rule with every dim bound.
+    extents
+        What the dims are that have an extent by default.
     uses
         The columns it reads.
     features
@@ -42,6 +46,7 @@ class Binding:
     """
 
     graph: Graph
+    extents: dict[str, int]
     uses: tuple[Use, ...]
     features: tuple[str, ...]
     labels: tuple[str, ...]
@@ -77,7 +82,9 @@ def bind(
     """
     inputs = [graph.nodes[k] for k in graph.inputs if graph.nodes[k].op is Op.INPUT]
     outputs = [graph.nodes[k] for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT]
-    graph = weighted(graph, column=weight is not None, classes=class_weight)
+    own = extents or {}
+    plain = graph.traced(own)
+    graph = weighted(plain, column=weight is not None, classes=class_weight)
     # the weight first: no label or feature is chosen that the caller means as a weight
     weights = [] if weight is None else [schema.index(weight)]
     labels = _labels(schema, outputs, label, weights)
@@ -86,20 +93,26 @@ def bind(
     _unique(schema, [*chosen, *taken])
     for position in (*chosen, *taken):
         schema.usable(position)
-    uses, shapes = _assign(graph, schema, inputs, chosen)
+    uses, shapes = _assign(graph, schema, inputs, chosen, own)
+    if features is None:
+        _refuse_crossed(schema, inputs, uses)
     if graph.weight is not None:
-        uses += _assign(graph, schema, [graph.weight], weights)[0]
-    more_uses, more_shapes = _assign(graph, schema, outputs, labels)  # last, where a backend looks for the label
+        uses += _assign(graph, schema, [graph.weight], weights, own)[0]
+    more_uses, more_shapes = _assign(graph, schema, outputs, labels, own)  # last, where a backend looks for the label
     try:
         dims = graph.infer_dims({**shapes, **more_shapes})
-        for name, extent in (extents or {}).items():
+        for name, extent in own.items():
             if dims.setdefault(name, extent) != extent:
                 raise BindingError(f"{name} is {dims[name]} by the columns of {schema.relation}, not {extent}")
+        traced = plain.traced(dims)
+        if traced is not plain:  # the columns decide a dim that loops count
+            graph = weighted(traced, column=weight is not None, classes=class_weight)
         bound = graph.bind(dims) if graph.dims else graph
     except BindError as error:
         raise BindingError(f"{error}, in {schema.relation}") from error
     return Binding(
         graph=bound,
+        extents={name: dims.get(name, extent) for name, extent in graph.extents},
         uses=(*uses, *more_uses),
         features=tuple(schema.attributes[k].name for k in chosen),
         labels=tuple(schema.attributes[k].name for k in labels),
@@ -136,6 +149,32 @@ def _features(schema: TableSchema, inputs: Sequence[Node], taken: Sequence[int])
     return [k for k in schema.live() if k not in taken]
 
 
+def crossed(fills: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Of columns and the inputs that they fill: those whose column has the name of another input."""
+    pairs = list(fills)
+    names = {name for _, name in pairs}
+    return [(column, name) for column, name in pairs if column != name and column in names]
+
+
+def _refuse_crossed(schema: TableSchema, inputs: Sequence[Node], uses: Sequence[Use]) -> None:
+    wrong = crossed((schema.attributes[use.attribute].name, use.input) for use in uses)
+    if not wrong:
+        return
+    column, name = wrong[0]
+    order = ", ".join(_name(node) for node in inputs)
+    dealt = "; ".join(
+        f"{_name(node)} would take "
+        + ", ".join(schema.attributes[use.attribute].name for use in uses if use.input == node.name)
+        for node in inputs
+    )
+    raise BindingError(
+        f"column {column!r} of {schema.relation} would fill input {name}, though the rule has an input {column}: "
+        f"columns are taken in the table's order ({dealt})",
+        hint=f"Name them in the order of the rule's inputs ({order}) with features => ARRAY[…], or give every input a "
+        "column of its name.",
+    )
+
+
 def _unique(schema: TableSchema, positions: Sequence[int]) -> None:
     for at, position in enumerate(positions):
         if position in positions[:at]:
@@ -149,7 +188,7 @@ def _name(node: Node) -> str:
 
 
 def _assign(
-    graph: Graph, schema: TableSchema, nodes: Sequence[Node], columns: Sequence[int]
+    graph: Graph, schema: TableSchema, nodes: Sequence[Node], columns: Sequence[int], own: Mapping[str, int]
 ) -> tuple[list[Use], dict[str, tuple[int, ...]]]:
     """Deal the columns out to inputs in order; the shapes that come of it."""
     uses: list[Use] = []
@@ -162,18 +201,17 @@ def _assign(
                 f"no column of {schema.relation} is left for {name}",
                 hint="Name the columns with features => ARRAY[…].",
             )
-        extents = _extents(node, graph, shapes)
+        extents = _extents(node, graph, shapes, own)
         if schema.attributes[waiting[0]].type_oid in ARRAYS:
             column = waiting.pop(0)
             length = _array_length(schema, column, node, extents)
             uses.append(Use(attribute=column, input=name, element=0, count=length))
-            shapes[name] = _shape(node, length, extents)
+            shapes[name] = _shape(node, length, extents, graph)
             continue
-        count = _count(extents, len(waiting), nodes[at + 1 :])
+        count = _count(extents, len(waiting), [graph.symbolic_shape(one) for one in nodes[at + 1 :]])
         if count > len(waiting):
-            raise BindingError(
-                f"{name} has {count} elements, but {schema.relation} gives {len(waiting)} columns for it"
-            )
+            wanted = _elements(node, graph, extents)
+            raise BindingError(f"{name} has {wanted}, but {schema.relation} gives {len(waiting)} columns for it")
         for element in range(count):
             column = waiting.pop(0)
             if schema.attributes[column].type_oid in ARRAYS:
@@ -182,7 +220,7 @@ def _assign(
                     f"{schema.attributes[column].name!r} is an array among scalars"
                 )
             uses.append(Use(attribute=column, input=name, element=element, count=1))
-        shapes[name] = _shape(node, count, extents)
+        shapes[name] = _shape(node, count, extents, graph)
     if waiting:
         left = ", ".join(repr(schema.attributes[k].name) for k in waiting[:5])
         raise BindingError(
@@ -207,38 +245,61 @@ def _array_length(schema: TableSchema, column: int, node: Node, extents: Sequenc
     return length
 
 
-def _extents(node: Node, graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> list[int | None]:
-    """Extents of an input as far as the rule and the inputs before it say them."""
-    known = graph.infer_dims(shapes)
+def _extents(
+    node: Node, graph: Graph, shapes: Mapping[str, tuple[int, ...]], own: Mapping[str, int]
+) -> list[int | None]:
+    """Extents of an input as far as the rule, the caller and the inputs before it say them.
+
+    Columns decide one extent. Where more are open, those are the rule's own that it has by default.
+    """
+    decided = graph.infer_dims(shapes)
+    extents = _known(node, graph, {**own, **decided})
+    if extents.count(None) > 1:
+        return _known(node, graph, {**dict(graph.extents), **own, **decided})
+    return extents
+
+
+def _known(node: Node, graph: Graph, dims: Mapping[str, int]) -> list[int | None]:
     return [
         extent
         if isinstance(extent, int)
-        else (extent.evaluate(known) if all(name in known for name in extent.names) else None)
-        for extent in node.shape
+        else (extent.evaluate(dims) if all(name in dims for name in extent.names) else None)
+        for extent in graph.symbolic_shape(node)
     ]
 
 
-def _count(extents: Sequence[int | None], waiting: int, later: Sequence[Node]) -> int:
+def _count(extents: Sequence[int | None], waiting: int, later: Sequence[Shape]) -> int:
     """Scalar columns that an input takes of those that wait."""
     others = prod(extent for extent in extents if extent is not None)
     if None not in extents:
         return others
     # inputs behind this one get what they cannot do without
-    needed = sum(prod(extent for extent in node.shape if isinstance(extent, int)) for node in later)
+    needed = sum(prod(extent for extent in shape if isinstance(extent, int)) for shape in later)
     return max(1, (waiting - needed) // others) * others
 
 
-def _shape(node: Node, elements: int, extents: Sequence[int | None]) -> tuple[int, ...]:
+def _shape(node: Node, elements: int, extents: Sequence[int | None], graph: Graph) -> tuple[int, ...]:
     """Shape of an input that columns give so many elements; a matrix's rows follow one another."""
     if len(extents) < 2:
         return (elements,) if extents else ()
     if extents.count(None) > 1:
+        axes = zip(graph.symbolic_shape(node), extents, strict=True)
+        open_dims = [str(dim) for dim, extent in axes if extent is None]
         raise BindingError(
             f"the shape of {node.name} does not follow from its {elements} elements",
-            hint="Give all but one of its extents a number.",
+            hint=f"Give all but one of {' and '.join(open_dims)} a number, or a default: {open_dims[0]} = dana.dim(5).",
         )
     others = prod(extent for extent in extents if extent is not None)
     if elements % others or (None not in extents and elements != others):
-        wanted = f"{others}" if None not in extents else f"a multiple of {others}"
-        raise BindingError(f"{node.name} takes {wanted} elements as the rule says, but the table gives {elements}")
+        wanted = _elements(node, graph, extents)
+        raise BindingError(f"{node.name} takes {wanted} as the rule says, but the table gives {elements}")
     return tuple(elements // others if extent is None else extent for extent in extents)
+
+
+def _elements(node: Node, graph: Graph, extents: Sequence[int | None]) -> str:
+    """How many elements an input takes, and of which dims that is the product."""
+    others = prod(extent for extent in extents if extent is not None)
+    axes = zip(graph.symbolic_shape(node), extents, strict=True)
+    named = [f"{dim} = {extent}" for dim, extent in axes if extent is not None and dim != extent]
+    count = f"{others} elements" if None not in extents else f"a multiple of {others} elements"
+    return count + (f" ({', '.join(named)})" if named else "")

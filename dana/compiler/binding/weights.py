@@ -69,6 +69,8 @@ def weighted(graph: Graph, *, column: bool, classes: bool) -> Graph:
     made = rewriter.finish()
     inputs = [k if made.nodes[k].op in FROM_ROW else own for k in made.inputs]  # the weight's leaf, not the product
     made = replace(made, inputs=tuple(k for k in inputs if k is not None), models=(*made.models, *models))
+    if made.unrolled is not None:  # the rule's text knows nothing of these weights
+        made = replace(made, unrolled=replace(made.unrolled, trace=None))
     verify(made)
     return made
 

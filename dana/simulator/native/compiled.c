@@ -213,7 +213,7 @@ run_pass(struct sim *sim, sim_compiled_function *block, sim_compiled_function *o
 	const ptrdiff_t stride = code->n_inputs;
 	struct sim_epoch *e = &sim->e;
 
-	for (; count >= SIM_BLOCK; count -= SIM_BLOCK, tuple += SIM_BLOCK * stride)
+	for (; block != NULL && count >= SIM_BLOCK; count -= SIM_BLOCK, tuple += SIM_BLOCK * stride)
 	{
 		block(code->state, tuple, code->slots, __builtin_ctzll(~(e->joined / SIM_BLOCK)));
 		e->joined += SIM_BLOCK;

@@ -372,23 +372,24 @@ take(const struct sim *sim, const uint8_t *page, const struct sim_handed *handed
 	}
 }
 
-/* The block's sums of a column, as they were before it */
+/* What is known of a column, as it was before the block's tuples, or once more what it was */
 static void
-keep_sums(const struct sim_survey *survey, const struct taken *column, double *before)
+keep(const struct sim_survey *survey, const struct taken *column, bool back)
 {
+	double *before = survey->before + 2 * column->element;
+	void *const places[] = {survey->sums + column->element, survey->sums_of_squares + column->element};
 	const size_t size = (size_t)column->count * sizeof *before;
 
-	memcpy(before, survey->sums + column->element, size);
-	memcpy(before + column->count, survey->sums_of_squares + column->element, size);
+	for (int k = 0; k < 2; k++)
+		memcpy(back ? places[k] : before + k * column->count, back ? before + k * column->count : places[k], size);
 }
 
 static void
-restore_sums(const struct sim_survey *survey, const struct taken *column, const double *before)
+keep_bits(const struct sim_survey *survey, const struct taken *column, bool back)
 {
-	const size_t size = (size_t)column->count * sizeof *before;
+	void *before = survey->before + 2 * column->element, *differ = survey->differ + column->element;
 
-	memcpy(survey->sums + column->element, before, size);
-	memcpy(survey->sums_of_squares + column->element, before + column->count, size);
+	memcpy(back ? differ : before, back ? before : differ, (size_t)column->count * sizeof *survey->differ);
 }
 
 /* Takes tuples of a block as if all their elements were finite and of weight 1; false: they are not, nothing was added */
@@ -409,17 +410,19 @@ take_finite(const struct sim *sim, const uint8_t *page, const struct sim_handed 
 				labels[t] = number(column.at[t]);
 		if (survey->summed[handed[k].column->row])
 		{
-			keep_sums(survey, &column, survey->before + 2 * column.element);
+			keep(survey, &column, false);
 			finite = add(survey, &column, count, 1);
 		}
 		else
+		{
+			keep_bits(survey, &column, false);
 			finite = compare(survey, &column, count);
+		}
 	}
 	while (!finite && k-- > 0)
 	{
 		take(sim, page, &handed[k], row, 0, &column);
-		if (survey->summed[handed[k].column->row])
-			restore_sums(survey, &column, survey->before + 2 * column.element);
+		(survey->summed[handed[k].column->row] ? keep : keep_bits)(survey, &column, true);
 	}
 	return finite;
 }
