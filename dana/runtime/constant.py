@@ -115,8 +115,9 @@ def constant_loss(graph: Graph, values: Doubles, counts: Doubles, metas: Mapping
     for _ in range(3):
         *_, least = judged(points, *few)
         points = np.linspace(points[max(least - 1, 0)], points[min(least + 1, len(points) - 1)], 17)
-    *_, least = judged(points, *few)
-    loss, rows, _ = judged(points[max(least - 1, 0) : least + 2], values, weights)
+    loss, rows, least = judged(points, *few)
+    if len(few[0]) < len(values):
+        loss, rows, _ = judged(points[max(least - 1, 0) : least + 2], values, weights)
     return loss if rows >= FEWEST else None
 
 

@@ -220,14 +220,16 @@ class Channel:
 
     def _plain(self, value: Any) -> Any:
         """``value`` in JSON's types: non-finite numbers as the words that PostgreSQL reads, no NUL characters."""
+        if isinstance(value, str):
+            if value.isascii() and "\0" not in value:
+                return value
+            text = value.replace("\0", "\N{REPLACEMENT CHARACTER}")
+            text = text.encode("utf-8", "replace").decode()
+            return text.encode(self._replace, "replace").decode(self._replace) if self._replace else text
         if isinstance(value, dict):
             return {self._plain(str(key)): self._plain(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
             return [self._plain(item) for item in value]
-        if isinstance(value, str):
-            text = value.replace("\0", "\N{REPLACEMENT CHARACTER}")
-            text = text.encode("utf-8", "replace").decode()
-            return text.encode(self._replace, "replace").decode(self._replace) if self._replace else text
         if isinstance(value, np.generic):
             value = value.item()
         if isinstance(value, float) and not math.isfinite(value):

@@ -49,6 +49,9 @@ HANGUP_GRACE = 2.0
 SPARING_SECONDS = 10.0
 """An idle session gives the memory back that it spares for its next training."""
 
+ROOM_BESIDE_SPARED = 2 << 30
+"""A request that is bound to less gets what is spared as well."""
+
 GREETING_SECONDS = 60.0
 """What connects and does not greet for so long is no backend."""
 
@@ -204,7 +207,7 @@ class _Session:
                 self.attendance.idle()
                 break
             except Exception as error:
-                self.ring.keep(0)
+                self.ring.release()  # what is spared may have been what was missing
                 self._reply(self._error(error))
                 if isinstance(error, ProtocolError):
                     return
@@ -318,7 +321,7 @@ class _Session:
         if request.max_memory:
             cache_bytes = min(cache_bytes, request.max_memory // 2)
         self.trainer.prepare(request.backend)
-        if request.max_memory or room_bytes() < math.inf:
+        if min(room_bytes(), request.max_memory or math.inf) < ROOM_BESIDE_SPARED:
             self.ring.release()  # all memory counts, also what was spared
         with memory_at_most(request.max_memory, fresh=fresh):
             training = self.trainer.open(request, self.channel.send_notice)

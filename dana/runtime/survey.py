@@ -7,10 +7,11 @@ NaN or an infinity counts for nothing; whether there is one decides how the rows
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,7 +79,9 @@ class Survey:
         Rows of numbers with a weight above 0.
     mean, deviation
         By the rule's name of an input, in its shape; the deviation is that of the rows, not an estimate. A row counts
-        as often as its weight says.
+        as often as its weight says. NaN where nobody wanted them.
+    varies
+        Likewise, whether an element is not the same in all rows.
     bad
         Likewise, how often an element is NaN or infinite.
     early
@@ -92,6 +95,7 @@ class Survey:
     tuples: int
     mean: Mapping[str, Doubles]
     deviation: Mapping[str, Doubles]
+    varies: Mapping[str, NDArray[np.bool_]]
     bad: Mapping[str, Doubles]
     early: Mapping[str, Doubles]
     negative: int
@@ -119,25 +123,39 @@ class Survey:
 def survey_of(found: Surveyed, inputs: Iterable[Json]) -> Survey:
     """What the simulator saw, by input; `inputs` as a Bundle's notes have them."""
 
-    def by_input(rows: Doubles) -> dict[str, Doubles]:
+    def by_input(rows: NDArray[Any]) -> dict[str, NDArray[Any]]:
         return {one["name"]: _taken(rows[one["row"] :], tuple(one["shape"])) for one in inputs}
 
+    def sums(rows: Doubles) -> dict[str, Doubles]:
+        return by_input(np.where(summed, rows, np.nan))
+
+    summed = found.summed[:, None] != 0
     deviation = np.sqrt(found.squares / (float(found.weights) or 1.0))
     return Survey(
         tuples=int(found.tuples),
-        mean=by_input(found.mean),
-        deviation=by_input(deviation),
+        mean=sums(found.mean),
+        deviation=sums(deviation),
+        varies=by_input(np.where(summed, deviation > 0, found.varies)),
         bad=by_input(found.bad),
-        early=by_input(found.earlier),
+        early=sums(found.earlier),
         negative=int(found.negative),
         classes=found.classes,
     )
 
 
-def nothing_surveyed(bundle: Bundle, *, weight: str | None, label: str | None, classes: int, tallied: bool) -> Surveyed:
+def nothing_surveyed(
+    bundle: Bundle,
+    *,
+    weight: str | None,
+    label: str | None,
+    classes: int,
+    tallied: bool,
+    summed: Container[str] | None,
+) -> Surveyed:
     """What a survey is to fill, for a Bundle of `compile_bundle`, columns of it, and so many classes to count.
 
-    With `tallied` it counts how often each value of the label is there.
+    With `tallied` it counts how often each value of the label is there. `summed`: columns whose means and deviations
+    are wanted, and so those of all that fill the same input; None: of all.
     """
     rows = {one["name"]: one["row"] for one in bundle.notes["inputs"]}
     row = {column: rows[input] for column, input, _, _ in bundle.notes["fills"]}
@@ -147,13 +165,28 @@ def nothing_surveyed(bundle: Bundle, *, weight: str | None, label: str | None, c
         label=row.get(label, -1),
         classes=classes,
         tallied=tallied,
+        summed=None if summed is None else _rows_of(bundle, summed),
     )
 
 
-def _taken(rows: Doubles, shape: tuple[int, ...]) -> Doubles:
+def _rows_of(bundle: Bundle, columns: Container[str]) -> set[int]:
+    """Rows of a tuple that hold the inputs which these columns fill."""
+    filled = {input for column, input, _, _ in bundle.notes["fills"] if column in columns}
+    starts = sorted((one["row"], one["name"]) for one in bundle.notes["inputs"])
+    ends = [*(row for row, _ in starts[1:]), bundle.tuple_rows]
+    return {k for (row, name), end in zip(starts, ends, strict=True) if name in filled for k in range(row, end)}
+
+
+def judged_by_sums(request: TrainRequest, fills: Iterable[Place], labels: Sequence[str]) -> set[str]:
+    """Columns of which `judge` wants means and deviations, besides weights."""
+    exact = {one.name for one in request.relation.attributes if one.type_name == "real"}
+    return {*labels, *(column for column, _, _, count in fills if count == 1 and column not in exact)}
+
+
+def _taken(rows: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """Elements as the layout has them: the last axis over the lanes, a scalar in each of them."""
     if not shape:
-        return rows[0, 0]  # type: ignore[no-any-return]
+        return np.asarray(rows[0, 0])
     vectors = prod(shape[:-1])
     length = -(-shape[-1] // rows.shape[1])
     return rows[: vectors * length].reshape(vectors, -1)[:, : shape[-1]].reshape(shape)
@@ -189,7 +222,7 @@ def survey_columns(
     deviation = np.sqrt(squares / (total or 1.0))
     ends = np.cumsum([values.shape[1] for values in flat.values()])[:-1]
 
-    def by_input(numbers: Doubles) -> dict[str, Doubles]:
+    def by_input(numbers: NDArray[Any]) -> dict[str, NDArray[Any]]:
         parts = zip(columns.items(), np.split(numbers, ends), strict=True)
         return {name: part.reshape(values.shape[1:]) for (name, values), part in parts}
 
@@ -197,6 +230,7 @@ def survey_columns(
         tuples=len(values),
         mean=by_input(mean),
         deviation=by_input(deviation),
+        varies=by_input(deviation > 0),
         bad=by_input((~np.isfinite(rows)).sum(axis=0).astype(np.float64)),
         early=by_input(earlier),
         negative=int((every[good] < 0).sum()),
@@ -282,7 +316,7 @@ def judge(request: TrainRequest, survey: Survey, fills: Sequence[Place], labels:
         least = max(FAR / max(survey.first, 1) ** 0.5, 0.25)
         if (away > least * survey.deviation[input]).any():
             notify(_in_order(request, column))
-        if survey.tuples > 1 and not survey.deviation[input].any():
+        if survey.tuples > 1 and not survey.varies[input].any():
             notify(
                 Notice(
                     level=Level.WARNING,
@@ -301,11 +335,11 @@ def judge(request: TrainRequest, survey: Survey, fills: Sequence[Place], labels:
             )
         )
     _judge_numbers(request, survey, [one for one in fills if one[0] not in labels], notify)
+    varies = {input: flags.reshape(-1).tolist() for input, flags in survey.varies.items()}
     constant = [
         column
         for column, input, element, count in fills
-        if column not in (*labels, request.weight)
-        and not survey.deviation[input].reshape(-1)[element : element + count].any()
+        if column not in (*labels, request.weight) and not any(varies[input][element : element + count])
     ]
     if constant and survey.tuples > 1:
         columns, have = ("columns", "have") if len(constant) > 1 else ("column", "has")
@@ -333,12 +367,13 @@ def _judge_numbers(request: TrainRequest, survey: Survey, fills: Sequence[Place]
     """Say of which columns the machine's numbers are too coarse, and which of them number the rows."""
     types = {one.name: one.type_name for one in request.relation.attributes}
     coarse, counting = [], []
-    for column, input, element, _ in (one for one in fills if one[3] == 1 and one[0] in types):
+    # numbers that are real already lose nothing, and are not whole
+    for column, input, element, _ in (one for one in fills if one[3] == 1 and types.get(one[0], "real") != "real"):
         mean, deviation, early = (
             float(values[input].reshape(-1)[element]) for values in (survey.mean, survey.deviation, survey.early)
         )
         whole = types[column] in INTEGERS
-        exact = types[column] == "real" or (whole and abs(mean) + deviation < EXACT)
+        exact = whole and abs(mean) + deviation < EXACT
         if not exact and 0 < deviation * COARSE < abs(mean) / EXACT:
             coarse.append((column, mean))
         # of a + b × row: deviation b × n / √12, and the mean of the first ones is as far away as their number says

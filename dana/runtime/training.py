@@ -33,7 +33,16 @@ from dana.runtime.page_errors import no_rows_error, page_error, row_error
 from dana.runtime.provenance import machine_provenance, provenance
 from dana.runtime.stopping import check_stopping
 from dana.runtime.streams import plan_stream
-from dana.runtime.survey import judge, nothing_surveyed, refuse_values, started, starts_models, survey_of, wanted
+from dana.runtime.survey import (
+    judge,
+    judged_by_sums,
+    nothing_surveyed,
+    refuse_values,
+    started,
+    starts_models,
+    survey_of,
+    wanted,
+)
 from dana.runtime.trainer import (
     EpochReport,
     ExplainRequest,
@@ -73,12 +82,6 @@ BACKENDS = (*MACHINES, "interp")
 
 MAX_CACHE_BYTES = 256 << 20
 """Bytes of designs on disk unless the user says otherwise."""
-
-
-BESIDE_FROM_PAGES = 500
-"""A second simulator, for a survey beside the first epoch, takes as long as streaming so many pages once more …"""
-BESIDE_UP_TO_WORDS = 1 << 22
-"""… where its scratchpad is small."""
 
 
 def design_cache(limit: int = MAX_CACHE_BYTES) -> CacheFolder:
@@ -245,23 +248,22 @@ class MachineTraining:
             (classes,) = shapes[design.class_weights]
             self._write_models({design.class_weights: given_class_weights(request, classes)})
         self._compiled = Compiled(request, design, machine, judges=judges) if isinstance(machine, Simulator) else None
-        self._surveyor: Simulator | None = None
+        beside = isinstance(machine, Simulator) and not starts_models(request, design.statistics)
         label = next((column for column, _, _, _ in fills if column in design.labels), None)
         self._surveyed = nothing_surveyed(
-            self._bundle, weight=request.weight, label=label, classes=classes, tallied=design.loss_text is not None
+            self._bundle,
+            weight=request.weight,
+            label=label,
+            classes=classes,
+            tallied=design.loss_text is not None,
+            summed=judged_by_sums(request, fills, design.labels) if beside else None,
         )
-        self._surveys_beside = (
-            isinstance(machine, Simulator)
-            and not starts_models(request, design.statistics)
-            and (request.relation.pages or 0) >= BESIDE_FROM_PAGES
-            and self._bundle.config.scratch_depth * self._bundle.config.units <= BESIDE_UP_TO_WORDS
-        )
-        """Nothing of the first epoch waits for the survey, which has its pages while they are in the cache."""
-        if not judges and wanted(request, design.statistics):
-            if isinstance(machine, Simulator) and not self._surveys_beside:
-                self._surveyor = machine
-            else:
-                self._surveyor = _loaded(self._bundle)
+        looks = not judges and wanted(request, design.statistics)
+        self._surveys_beside = looks and beside
+        """The first epoch is to survey its pages: nothing of it waits for what is found."""
+        self._surveyor: Simulator | None = None
+        if looks and not beside:
+            self._surveyor = machine if isinstance(machine, Simulator) else _loaded(self._bundle)
 
     @property
     def design(self) -> Json:
@@ -283,7 +285,7 @@ class MachineTraining:
 
     @property
     def survey(self) -> Sink | None:
-        if self._surveyor is None or self._surveys_beside:
+        if self._surveyor is None:
             return None
         self._surveyor.begin_survey(self._surveyed)
         function, context = self._surveyor.sink
@@ -299,6 +301,10 @@ class MachineTraining:
             raise self._fault(counters)
         if not counters.tuples:
             raise no_rows_error(self._request, counters.skipped)
+        self._heed()
+
+    def _heed(self) -> None:
+        """Judge what a survey found, and have models begin with it."""
         survey = survey_of(self._surveyed, self._bundle.notes["inputs"])
         fills = self._bundle.notes["fills"]
         self.not_finite = judge(self._request, survey, fills, self._design.labels, self._notify)
@@ -313,9 +319,6 @@ class MachineTraining:
     def sink(self) -> Sink:
         self._begin()
         function, context = self._machine.sink
-        if self._surveys_beside and self._surveyor is not None and isinstance(self._machine, Simulator):
-            self._surveyor.begin_survey(self._surveyed)
-            function, context = self._machine.sink_behind(self._surveyor)
         return Sink(function=function, context=context)
 
     def failure(self, status: int) -> Exception:
@@ -323,25 +326,20 @@ class MachineTraining:
         if status == NO_MEMORY:
             return MemoryError("no room for the pages of an epoch")
         counters = (self._surveyor or self._machine).end_epoch()
-        if counters.fault is Fault.NONE and self._surveyor is not None and self._surveys_beside:
-            try:  # a NaN among the numbers of rows is a fault of the machine, which such a row is not to come to
-                refuse_values(self._request, survey_of(self._surveyed, self._bundle.notes["inputs"]))
-            except OutOfLine as error:
-                return error
-            counters = self._machine.end_epoch()
         if counters.fault is Fault.NONE:
             return InternalError(f"the machine refused a page with status {status}")
         return self._fault(counters)
 
     def end_epoch(self) -> EpochReport:
-        if self._surveys_beside and self._surveyor is not None:
-            self.end_survey()
         counters = self._machine.end_epoch()
         self._begun = False
         if counters.fault is not Fault.NONE:
             raise self._fault(counters)
         if not counters.tuples:
             raise no_rows_error(self._request, counters.skipped)
+        if self._surveys_beside:
+            self._surveys_beside = False
+            self._heed()
         self._cycles += counters.cycles
         if self._compiled is not None:
             self._compiled.after_epoch(self._notify)
@@ -395,9 +393,14 @@ class MachineTraining:
             self._compiled.close()
         self._machine.close()
 
-    def _fault(self, counters: EpochCounters) -> TrainingError:
+    def _fault(self, counters: EpochCounters) -> Exception:
         relation = self._request.relation
         if counters.fault is Fault.INDEX:
+            if self._surveys_beside:
+                try:  # a NaN among the numbers of rows is a fault of the machine, which such a row is not to come to
+                    refuse_values(self._request, survey_of(self._surveyed, self._bundle.notes["inputs"]))
+                except OutOfLine as error:
+                    return error
             return row_error(relation, self._bundle.notes["indices"][counters.fault_pointer])
         return page_error(counters.fault, relation, counters.fault_page, counters.fault_pointer)
 
@@ -415,7 +418,10 @@ class MachineTraining:
         if not self._begun:
             if self._compiled is not None:
                 self._compiled.before_epoch()
-            self._machine.begin_epoch(self._request.relation.pages)
+            if self._surveys_beside and isinstance(self._machine, Simulator):
+                self._machine.begin_epoch(beside=self._surveyed)
+            else:
+                self._machine.begin_epoch(self._request.relation.pages)
             self._begun = True
 
     def _read(self, symbol: Symbol) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -50,6 +51,10 @@ class Surveyed:
         Sum of the weights, and how many are below 0.
     classes
         Sums of the weights by the label's class.
+    first, differ
+        The first tuple's bits, and those in which another one's differ from them.
+    summed
+        Of each row, whether means and squares are wanted; shape [tuple_rows].
     weight, label
         Rows of a tuple that they lie in; -1: none, and each weight is 1.
     tally
@@ -65,19 +70,46 @@ class Surveyed:
     weights: Doubles
     negative: Doubles
     classes: Doubles
+    first: Words
+    differ: Words
+    summed: npt.NDArray[np.uint8]
     weight: int
     label: int
     tally: structures.Tally | None = None
 
     @classmethod
     def nothing(
-        cls, shape: tuple[int, ...], *, weight: int = -1, label: int = -1, classes: int = 0, tallied: bool = False
+        cls,
+        shape: tuple[int, int],
+        *,
+        weight: int = -1,
+        label: int = -1,
+        classes: int = 0,
+        tallied: bool = False,
+        summed: Container[int] | None = None,
     ) -> Surveyed:
-        """Of no tuples yet."""
+        """Of no tuples yet; `summed`: rows (None: all)."""
         numbers = {name: np.zeros(()) for name in ("tuples", "weights", "negative")}
         arrays = {name: np.zeros(shape) for name in ("mean", "squares", "bad", "early", "earlier")}
         tally = structures.Tally() if tallied and label >= 0 else None
-        return cls(**numbers, **arrays, classes=np.zeros(classes), weight=weight, label=label, tally=tally)
+        return cls(
+            **numbers,
+            **arrays,
+            classes=np.zeros(classes),
+            first=np.zeros(shape, np.uint32),
+            differ=np.zeros(shape, np.uint32),
+            summed=np.array([summed is None or row in summed for row in range(shape[0])], np.uint8),
+            weight=weight,
+            label=label,
+            tally=tally,
+        )
+
+    @property
+    def varies(self) -> npt.NDArray[np.bool_]:
+        """Whether an element differs from tuple to tuple, as a number: subnormals are zeros, which have two signs."""
+        exponents = np.uint32(0x7F800000)
+        zero = self.first & exponents == 0
+        return np.where(zero, self.differ & exponents, self.differ) != 0  # type: ignore[no-any-return]
 
     @property
     def values(self) -> tuple[Doubles, Doubles]:
@@ -132,10 +164,8 @@ class Simulator:
         self._address: int = address
         self._finalizer = weakref.finalize(self, self._core.sim_free, address)
         self._core.sim_set_plain(address, plain)
-        self._survey: tuple[structures.SurveyData, Surveyed, Doubles] | None = None
+        self._survey: tuple[structures.SurveyData, Surveyed, Doubles, npt.NDArray[np.float32]] | None = None
         """What the core fills: kept as long as it may."""
-        self._both: ctypes.Array[ctypes.c_void_p] | None = None
-        """Of `sink_behind`, likewise."""
 
     def close(self) -> None:
         """Free what the machine holds; it must not be used any more."""
@@ -223,26 +253,36 @@ class Simulator:
         self.consume(pages)
         return self.end_epoch()
 
-    def begin_epoch(self, n_pages: int | None = None) -> None:
+    def begin_epoch(self, n_pages: int | None = None, *, beside: Surveyed | None = None) -> None:
         """Start an epoch; one that was not ended is forgotten.
 
         Parameters
         ----------
         n_pages
             What other machines want to know beforehand; here the epoch has as many pages as come.
+        beside
+            What is to be filled besides, as by `begin_survey`.
         """
         del n_pages
         self._survey = None
-        self._core.sim_begin(self._usable(), None)
+        if beside is None:
+            self._core.sim_begin(self._usable(), None)
+        else:
+            self._begin_survey(beside, trains=True)
 
     def begin_survey(self, found: Surveyed) -> None:
         """Start an epoch that trains nothing and adds what it sees to `found`, which has this machine's rows."""
+        self._begin_survey(found, trains=False)
+
+    def _begin_survey(self, found: Surveyed, *, trains: bool) -> None:
         means = (found.tuples, found.mean, found.squares, found.bad, found.early, found.earlier)
         sums = np.zeros((4, *found.mean.shape))  # of a block, and as they were before
-        arrays = (*means, sums[0], sums[1], sums[2:], found.weights, found.negative, found.classes)
+        room = np.zeros((structures.SURVEY_BLOCK + 1, *found.mean.shape), np.float32)
+        doubles = (*means, sums[0], sums[1], sums[2:], found.weights, found.negative, found.classes)
+        arrays = (*doubles, found.first, found.differ, room, found.summed)
         tally = None if found.tally is None else ctypes.addressof(found.tally)
-        places = (tally, found.classes.size, found.weight, found.label)
-        self._survey = structures.SurveyData(*(array.ctypes.data for array in arrays), *places), found, sums
+        places = (tally, found.classes.size, found.weight, found.label, trains)
+        self._survey = structures.SurveyData(*(array.ctypes.data for array in arrays), *places), found, sums, room
         self._core.sim_begin(self._usable(), ctypes.byref(self._survey[0]))
 
     def consume(self, pages: Pages) -> bool:
@@ -266,16 +306,6 @@ class Simulator:
         function = ctypes.cast(self._core.sim_consume, ctypes.c_void_p).value
         assert function is not None
         return function, self._usable()
-
-    def sink_behind(self, first: Simulator) -> tuple[int, int]:
-        """The same of a sink that gives pages to another machine first, while they are in the cache.
-
-        It returns what that machine does where that is not 0.
-        """
-        function = ctypes.cast(self._core.sim_consume_both, ctypes.c_void_p).value
-        assert function is not None
-        self._both = (ctypes.c_void_p * 2)(first._usable(), self._usable())
-        return function, ctypes.addressof(self._both)
 
     def end_epoch(self) -> EpochCounters:
         """End the epoch after its last page.

@@ -52,13 +52,18 @@ class SurveyData(ctypes.Structure):
     """What a survey finds of a tuple's elements, arrays of [tuple_rows][lanes]; the caller's memory. One number each:
     tuples without NaN or infinity, sum of the weights, how many are below 0. early, earlier: the mean of as many tuples
     as the largest power of two says, and of half of them. sums, sums_of_squares: of the block that has begun, distances
-    from the mean. before: room for both. classes: sums of the weights by the label's class. tally: of the label, or
-    NULL. count: of classes. weight, label: rows of a tuple that they lie in, or -1."""
+    from the mean. before: room for both. classes: sums of the weights by the label's class. first: the first tuple's
+    bits; differ: those in which another one's differ. room: for a block of tuples and one more. summed, by row: whether
+    sums are wanted; else only the bits. tally: of the label, or NULL. count: of classes. weight, label: rows of a tuple
+    that they lie in, or -1. trains: whether the epoch trains besides."""
 
     _fields_ = (
         *_at("double", "tuples mean squares bad early earlier sums sums_of_squares before weights negative classes"),
+        *_at("uint32_t", "first differ"),
+        *_at("float", "room"),
+        *_at("const uint8_t", "summed"),
         *_at("struct sim_tally", "tally"),
-        *_i64("count weight label"),
+        *_i64("count weight label trains"),
     )
 
 

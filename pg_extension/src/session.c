@@ -30,7 +30,7 @@ dana_session_define(void)
 							   "Unix socket of the worker; a path without a leading slash is taken from the data directory.",
 							   NULL, &socket_path, "dana/worker.sock", PGC_SUSET, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("dana.ring_pages", "Pages of shared memory between a session and its worker.",
-							"Made when a session first trains, and kept.", &ring_pages, 64, 16, 8192, PGC_SUSET, 0, NULL,
+							"Made when a session first trains, and kept.", &ring_pages, 1024, 16, 8192, PGC_SUSET, 0, NULL,
 							NULL, NULL);
 }
 

@@ -33,6 +33,7 @@ SETTINGS = {
     "autovacuum": "off",
     "shared_buffers": "768MB",
     "max_prepared_transactions": "5",
+    "dana.ring_pages": "64",  # small streams come to its end
 }
 
 

@@ -14,7 +14,7 @@ from tests.pg.cluster import Cluster
 from tests.pg.conftest import Session
 
 RingCount = 64
-"""Default of dana.ring_pages."""
+"""dana.ring_pages of the tests' servers: fewer than by default, so that streams of few pages wait for room."""
 
 
 def one(session: Session, query: str, arguments: Any = None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pytest
 
 from dana import rules
 from dana.runtime import training as training_module
+from dana.runtime.compiled import VARIABLE
 from dana.runtime.survey import NotFinite, survey_columns, survey_of
 from dana.runtime.trainer import Notice, TrainingError, TrainResult
 from dana.runtime.training import MachineTrainer, MachineTraining
@@ -86,8 +87,8 @@ ratings.setLoss(error * error)
 
 @pytest.fixture(params=[False, True], ids=["before", "beside"])
 def beside(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the survey runs, whatever the table's size."""
-    monkeypatch.setattr(training_module, "BESIDE_FROM_PAGES", 0 if request.param else 1 << 60)
+    """Where the survey runs: where models begin with what it finds, before the first epoch."""
+    monkeypatch.setattr(training_module, "starts_models", lambda *asked: not request.param)
 
 
 def rated(numbers: list[float]) -> tuple[TrainResult, list[Notice]]:
@@ -122,14 +123,87 @@ def test_what_is_told_of_the_columns_is_the_same() -> None:
     assert sorted(one.message.split()[1] for one in told if "a single value" in one.message) == ["i", "y"]
 
 
+@pytest.mark.parametrize("kind", ["real", "double precision", "integer"])
+@pytest.mark.parametrize("features", [1, 3, 5, 8, 9, 20])
+@pytest.mark.parametrize("nulls", [False, True])
+@pytest.mark.parametrize("code", ["always", "never"])
+def test_what_is_found_beside_is_what_numpy_finds(
+    features: int, kind: str, nulls: bool, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Columns that vary late, only in their zeros' signs, or not at all; vectors and what is left behind them."""
+    rows = 300
+    monkeypatch.setenv(VARIABLE, code)
+    random = np.random.default_rng(features)
+    values = np.round(random.normal(100, 30, (rows, features + 1))).astype(np.float32)
+    values[:, features] = values[:, features] > 100
+    for column in (0, features - 1):
+        values[:, column], values[rows - 1, column] = 4, 5
+    if features > 3:
+        values[:, 1] = 7
+        values[:, 2] = np.where(np.arange(rows) % 3, 0, [[-0.0], [1e-40]][rows % 2]) if kind == "real" else 0
+    names = [*(f"x{k}" for k in range(features)), "y"]
+    table = relation([*((name, kind) for name in names[:-1]), ("y", "real")], pages=1)
+    cells = [[*map(float if kind != "integer" else int, row[:-1]), float(row[-1])] for row in values.tolist()]
+    left_out = [None] * (features + 1)
+    pages = build_pages(
+        table.schema, [one for k, row in enumerate(cells) for one in ([left_out] * (k % 7 == 3 and nulls) + [row])]
+    )
+    asked = request(replace(table, pages=len(pages) // table.page_size), source=LOGISTIC)
+    training = MachineTrainer().open(asked, lambda notice: None)
+    assert isinstance(training, MachineTraining)
+    assert training.survey is None
+    feed(training, training.sink, pages)
+    training._machine.end_epoch()
+    found = survey_of(training._surveyed, training._bundle.notes["inputs"])
+    assert training._surveyed.tally is not None
+    tally = dict(zip(*(each.tolist() for each in training._surveyed.values), strict=True))
+    training.close()
+
+    expected = survey_columns({"x": values[:, :features], "y": values[:, features]})
+    assert found.tuples == expected.tuples == rows
+    np.testing.assert_array_equal(found.varies["x"], expected.varies["x"])
+    assert found.varies["x"].tolist() == [
+        len({*column.tolist()}) > 1 for column in np.where(abs(values) < 1e-38, 0, values).T[:-1]
+    ]
+    for name in ("y",) if kind == "real" else ("x", "y"):
+        for each in ("mean", "deviation", "early"):
+            np.testing.assert_array_equal(getattr(found, each)[name], getattr(expected, each)[name])
+    assert np.isnan(found.mean["x"]).all() == (kind == "real"), "nobody asked"
+    assert tally == {number: (values[:, features] == number).sum() for number in (0.0, 1.0)}
+
+
+def test_rows_that_are_kept_though_they_are_no_numbers_tell_nothing_else() -> None:
+    random = np.random.default_rng(3)
+    values = random.normal(size=(400, 12)).astype(np.float32)
+    values[:, 4] = 7
+    values[:, 11] = values[:, 11] > 0
+    for row in (5, 170, 171, 399):
+        values[row, 4], values[row, random.integers(4)] = 8, random.choice([np.nan, np.inf, -np.inf])
+    table = relation([*((f"x{k}", "real") for k in range(11)), ("y", "real")], pages=1)
+    asked = request(table, source=LOGISTIC, nonfinite="keep")
+    training = MachineTrainer().open(asked, lambda notice: None)
+    assert isinstance(training, MachineTraining)
+    feed(training, training.sink, build_pages(table.schema, values))
+    training._machine.end_epoch()
+    found = survey_of(training._surveyed, training._bundle.notes["inputs"])
+    training.close()
+
+    expected = survey_columns({"x": values[:, :11], "y": values[:, 11]})
+    assert found.tuples == 396
+    assert found.varies["x"].tolist() == [k != 4 for k in range(11)] == expected.varies["x"].tolist()
+    np.testing.assert_array_equal(found.bad["x"], expected.bad["x"])
+    for each in ("mean", "deviation", "early"):
+        np.testing.assert_array_equal(getattr(found, each)["y"], getattr(expected, each)["y"])
+
+
 def test_models_are_the_same_bits_wherever_the_survey_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(2).normal(size=(1000, 6)).astype(np.float32)
     values[:, 5] = values[:, 5] > 0
     pages = build_pages(TABLE.schema, values)
     asked = request(replace(TABLE, pages=len(pages) // 8192), source=LOGISTIC, epochs=3)
     found = []
-    for least in (0, 1 << 60):
-        monkeypatch.setattr(training_module, "BESIDE_FROM_PAGES", least)
+    for before in (False, True):
+        monkeypatch.setattr(training_module, "starts_models", lambda *asked, before=before: before)
         found.append(train(asked, pages))
     for mine, theirs in zip(found[0].parameters, found[1].parameters, strict=True):
         assert mine.values.tobytes() == theirs.values.tobytes()

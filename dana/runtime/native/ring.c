@@ -12,6 +12,9 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #include "wire.h"
 
@@ -30,8 +33,8 @@ enum dana_outcome
 	MISBEHAVED	/* indices that no producer writes */
 };
 
-/* Pages per call of the sink when the pages come from the cache: small enough to notice a cancel soon. */
-#define CACHE_BATCH 64
+/* Pages per call of the sink, at most: what the processor's cache holds, and few enough to notice a cancel soon */
+#define BATCH 64
 
 /* A consumer and how far it is; class _Consumer of ring.py */
 typedef struct dana_consumer
@@ -149,6 +152,24 @@ give_back(dana_consumer *self, uint64_t tail, uint64_t head)
 	return FINISHED;
 }
 
+/*
+ * Keeps pages for later epochs, past the caches where the processor can: what is written there is not read before the
+ * next epoch, and an ordinary store would have it fetched first. The pages themselves are in the cache then, for the
+ * sink.
+ */
+static void
+keep(uint8_t *to, const uint8_t *pages, size_t size)
+{
+#ifdef __SSE2__
+	for (size_t at = 0; at < size; at += 4 * sizeof(__m128i))
+		for (size_t k = 0; k < 4; k++)
+			_mm_stream_si128((__m128i *)(to + at) + k, _mm_loadu_si128((const __m128i *)(pages + at) + k));
+	_mm_sfence();
+#else
+	memcpy(to, pages, size);
+#endif
+}
+
 /* Empties the ring, before the message that asks for a stream: until then the producer does not touch it */
 EXPORT void
 dana_ring_reset(dana_ring *ring)
@@ -164,7 +185,7 @@ EXPORT enum dana_outcome
 dana_ring_stream(dana_consumer *self, sink_function sink, void *context)
 {
 	dana_ring *ring = self->ring;
-	const uint32_t batch = DANA_RING_WAKE(self->slots);
+	const uint32_t batch = DANA_RING_WAKE(self->slots) < BATCH ? DANA_RING_WAKE(self->slots) : BATCH;
 	uint64_t head = self->fed;
 
 	for (;;)
@@ -203,25 +224,14 @@ dana_ring_stream(dana_consumer *self, sink_function sink, void *context)
 			return CALL_AGAIN; /* whose memory that is frees it */
 		}
 		if (self->cache != NULL)
-		{
-			uint8_t *kept = self->cache + tail * self->page_size;
-
-			memcpy(kept, pages, n * self->page_size);
-			pages = kept;
-			outcome = give_back(self, tail + n, head);
-			if (outcome != FINISHED)
-				return outcome;
-		}
+			keep(self->cache + tail * self->page_size, pages, n * self->page_size);
 		self->status = sink(context, pages, n);
 		if (self->status != 0)
 			return SINK_FAILED;
 		self->fed = tail + n;
-		if (self->cache == NULL)
-		{
-			outcome = give_back(self, self->fed, head);
-			if (outcome != FINISHED)
-				return outcome;
-		}
+		outcome = give_back(self, self->fed, head);
+		if (outcome != FINISHED)
+			return outcome;
 	}
 }
 
@@ -246,7 +256,7 @@ dana_ring_discard(void *context, const uint8_t *pages, size_t n_pages)
 EXPORT enum dana_outcome
 dana_ring_replay(dana_consumer *self, sink_function sink, void *context, uint64_t pages)
 {
-	uint64_t n = pages - self->fed < CACHE_BATCH ? pages - self->fed : CACHE_BATCH;
+	uint64_t n = pages - self->fed < BATCH ? pages - self->fed : BATCH;
 	struct pollfd peer = {.fd = self->socket, .events = POLLRDHUP};
 
 	if (n == 0)

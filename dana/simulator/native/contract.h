@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* Of all below: a core that was built from another text is not used */
-#define SIM_CONTRACT UINT64_C(0x2b2ea446c11801f8)
+#define SIM_CONTRACT UINT64_C(0xe699c77eed2a2031)
 #define SIM_CLUSTER 8
 #define SIM_TEMPORARIES 32
 #define SIM_REGISTERS 64
@@ -194,14 +194,19 @@ struct sim_tally
 /* What a survey finds of a tuple's elements, arrays of [tuple_rows][lanes]; the caller's memory. One number each:
  * tuples without NaN or infinity, sum of the weights, how many are below 0. early, earlier: the mean of as many tuples
  * as the largest power of two says, and of half of them. sums, sums_of_squares: of the block that has begun, distances
- * from the mean. before: room for both. classes: sums of the weights by the label's class. tally: of the label, or
- * NULL. count: of classes. weight, label: rows of a tuple that they lie in, or -1. */
+ * from the mean. before: room for both. classes: sums of the weights by the label's class. first: the first tuple's
+ * bits; differ: those in which another one's differ. room: for a block of tuples and one more. summed, by row: whether
+ * sums are wanted; else only the bits. tally: of the label, or NULL. count: of classes. weight, label: rows of a tuple
+ * that they lie in, or -1. trains: whether the epoch trains besides. */
 struct sim_survey
 {
 	double *tuples, *mean, *squares, *bad, *early, *earlier, *sums, *sums_of_squares, *before, *weights,
 		*negative, *classes;
+	uint32_t *first, *differ;
+	float *room;
+	const uint8_t *summed;
 	struct sim_tally *tally;
-	int64_t count, weight, label;
+	int64_t count, weight, label, trains;
 };
 
 /* hwgen.spec.config.MachineConfig and hwgen.spec.cycles. special_latency 0: the machine has no such function. */

@@ -240,13 +240,13 @@ sim_read_rows(const struct sim *sim, int64_t row, int64_t count, uint32_t *words
 	return true;
 }
 
-/* Forgets an epoch that was not ended; the next page is the first of a new one, which trains, or fills the survey */
+/* Forgets an epoch that was not ended; the next page is the first of a new one, which trains, fills the survey, or does both */
 SIM_EXPORT void
 sim_begin(struct sim *sim, const struct sim_survey *survey)
 {
 	sim->begun = false;
 	sim->survey = survey;
-	sim_choose_road(sim, survey == NULL && sim->compiled.state != NULL);
+	sim_choose_road(sim, sim_trains(sim) && sim->compiled.state != NULL);
 }
 
 /* Takes the epoch's next pages: the sink of a page ring. 0, or why it takes no more. */
@@ -275,16 +275,6 @@ sim_consume(void *context, const uint8_t *pages, size_t n_pages)
 	return sim->e.fault == SIM_FAULT_NONE ? 0 : STOPPED;
 }
 
-/* The same for two machines, the one that looks first: of what it finds, the other's results may be worth nothing */
-SIM_EXPORT int
-sim_consume_both(void *context, const uint8_t *pages, size_t n_pages)
-{
-	struct sim *const *both = context;
-	const int status = sim_consume(both[0], pages, n_pages);
-
-	return status != 0 ? status : sim_consume(both[1], pages, n_pages);
-}
-
 /* Ends the epoch after its last page; false: nothing is loaded */
 SIM_EXPORT int32_t
 sim_end(struct sim *sim, struct sim_counters *counters)
@@ -307,7 +297,7 @@ sim_end(struct sim *sim, struct sim_counters *counters)
 	counters->skipped = sim->e.skipped;
 	if (sim->survey != NULL)
 		sim_survey_end(sim);
-	else
+	if (sim_trains(sim))
 	{
 		counters->engine_busy = c->busy;
 		counters->merging = c->merging;

@@ -8,11 +8,11 @@
 
 #include "core.h"
 
-/* Runs a section that the program may not have, and none after a fault or in a survey */
+/* Runs a section that the program may not have, and none after a fault or in a survey of its own */
 static void
 run(struct sim *sim, enum sim_section section, int32_t m, int32_t level)
 {
-	if (sim->sections[section].cycles != 0 && sim->survey == NULL && sim->e.fault == SIM_FAULT_NONE)
+	if (sim->sections[section].cycles != 0 && sim_trains(sim) && sim->e.fault == SIM_FAULT_NONE)
 		sim_engine_run(sim, section, sim->e.phase.half, m, level);
 }
 
@@ -52,8 +52,6 @@ sim_round(struct sim *sim, bool batch_last, bool epoch_last)
 	const uint32_t q = e->phase.q;
 	int32_t level = 0;
 
-	if (sim->survey != NULL)
-		sim_survey_round(sim);
 	run(sim, SIM_TUPLE, m, 0);
 	for (; q >> level & 1; level++)
 		run(sim, SIM_MERGE, m, level);

@@ -1,10 +1,11 @@
 /*
- * The survey: a pass over an epoch's pages that looks at the values and trains nothing.
+ * The survey: a look at an epoch's values, in a pass of its own or beside a training.
  *
- * In: rounds as the unpacker fills them. Out: of each element of a tuple mean, sum of squared distances from it, and how
- * many are NaN or infinite; how often values of the label are there. A tuple with such an element counts for nothing
- * else, one with a weight as often as that says. The order is that of the pages and the arithmetic binary64, one
- * rounding an operation, so that dana/runtime/survey.py can say the same in NumPy, bit for bit.
+ * In: columns as they are handed over, read where they lie. Out: of each element of a tuple mean, sum of squared
+ * distances from it, and how many are NaN or infinite; of elements of which nobody wants these sums only whether they
+ * differ from tuple to tuple; how often values of the label are there. A tuple with an element that is no number counts
+ * for nothing else, one with a weight as often as that says. The order is that of the pages and the arithmetic binary64,
+ * one rounding an operation, so that dana/runtime/survey.py can say the same in NumPy, bit for bit.
  *
  * Tuples come in blocks, of which distances are summed from the mean as it was before the block: no sum of squares, of
  * which large means leave nothing, and no mean that each tuple has to wait for. A block ends where SIM_SURVEY_BLOCK
@@ -14,6 +15,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "numerics.h"
 
 #define EXPONENT UINT32_C(0x7f800000)
 
@@ -28,104 +30,178 @@
 #define VECTOR 4
 typedef float floats __attribute__((vector_size(VECTOR * sizeof(float))));
 typedef double doubles __attribute__((vector_size(VECTOR * sizeof(double))));
+#define WORDS 8
+typedef uint32_t words __attribute__((vector_size(WORDS * sizeof(uint32_t))));
 
-static inline bool
-is_finite(const float *slot, int32_t rows, int32_t lanes, ptrdiff_t unit)
+/* A column of a block's tuples */
+struct taken
 {
-	uint32_t bad = 0, word;
-
-	for (int32_t r = 0; r < rows; r++)
-		for (int32_t l = 0; l < lanes; l++)
-		{
-			memcpy(&word, slot + r * unit + l, sizeof word);
-			bad |= (word & EXPONENT) == EXPONENT ? 1 : 0;
-		}
-	return bad == 0;
-}
-
-/* Counts the elements that are none */
-static void
-count_bad(const struct sim *sim, const float *slot)
-{
-	double *bad = sim->survey->bad;
-	uint32_t word;
-
-	for (int32_t r = 0; r < sim->tuple_rows; r++)
-		for (int32_t l = 0; l < sim->lanes; l++)
-		{
-			memcpy(&word, slot + (ptrdiff_t)r * sim->unit + l, sizeof word);
-			*bad++ += (word & EXPONENT) == EXPONENT;
-		}
-}
-
-/* Adds tuples, each with the weight, to the block's sums */
-BY_PROCESSOR static void
-add(const struct sim *sim, const float *const *tuples, int32_t count, double weight)
-{
-	const double *mean = sim->survey->mean;
-	double *sums = sim->survey->sums, *squares = sim->survey->sums_of_squares;
-
-	for (int32_t r = 0; r < sim->tuple_rows; r++)
-		for (int32_t l = 0; l < sim->lanes; l += VECTOR, mean += VECTOR, sums += VECTOR, squares += VECTOR)
-		{
-			const ptrdiff_t element = (ptrdiff_t)r * sim->unit + l;
-			doubles centre, sum, square;
-
-			memcpy(&centre, mean, sizeof centre);
-			memcpy(&sum, sums, sizeof sum);
-			memcpy(&square, squares, sizeof square);
-			for (int32_t t = 0; t < count; t++)
-			{
-				floats value;
-				doubles away, weighed;
-
-				memcpy(&value, tuples[t] + element, sizeof value);
-				away = __builtin_convertvector(value, doubles) - centre;
-				weighed = weight * away;
-				sum += weighed;
-				square += weighed * away;
-			}
-			memcpy(sums, &sum, sizeof sum);
-			memcpy(squares, &square, sizeof square);
-		}
-}
-
-/* Ends a block: moves the mean, and the squares' sum to distances from it */
-static void
-end_block(const struct sim_survey *survey, size_t elements)
-{
-	const double total = *survey->weights;
-
-	for (size_t k = 0; k < elements; k++)
-	{
-		const double sum = survey->sums[k];
-
-		survey->mean[k] += sum / total;
-		survey->squares[k] += fmax(survey->sums_of_squares[k] - sum * sum / total, 0);
-		survey->sums[k] = survey->sums_of_squares[k] = 0;
-	}
-}
-
-/* The tuple's weight; tuples of weight 0 might as well not be there */
-static double
-weigh(const struct sim *sim, const float *slot)
-{
-	const struct sim_survey *survey = sim->survey;
-	const double weight = survey->weight < 0 ? 1 : slot[(ptrdiff_t)survey->weight * sim->unit];
-	const double label = survey->label < 0 ? -1 : slot[(ptrdiff_t)survey->label * sim->unit];
-
-	if (weight < 0)
-		++*survey->negative;
-	else if (label >= 0 && label < (double)survey->count)
-		survey->classes[(int64_t)label] += weight;
-	return weight;
-}
+	ptrdiff_t element; /* of a tuple: the first one */
+	int32_t count;
+	const uint8_t *at[SIM_SURVEY_BLOCK]; /* each tuple's, binary32 */
+};
 
 /* Elements of a tuple */
 static inline size_t
 elements_of(const struct sim *sim)
 {
 	return (size_t)sim->tuple_rows * (size_t)sim->lanes;
+}
+
+static inline float
+number(const uint8_t *at)
+{
+	float value;
+
+	memcpy(&value, at, sizeof value);
+	return dn_flush(value);
+}
+
+static inline bool
+is_finite(const float *tuple, size_t elements)
+{
+	bool finite = true;
+
+	for (size_t k = 0; k < elements; k++)
+		finite &= (dn_bits(tuple[k]) & EXPONENT) != EXPONENT;
+	return finite;
+}
+
+/* Adds what is at `count` places, each with the weights, to the block's sums of the elements from `element` on; false:
+ * squares of binary32 are finite in binary64, and these are not */
+static inline __attribute__((always_inline)) bool
+add_vector(const struct sim_survey *survey, ptrdiff_t element, const uint8_t *const *at, ptrdiff_t offset, int32_t count,
+		   const doubles *weight)
+{
+	doubles centre, sum, square;
+
+	memcpy(&centre, survey->mean + element, sizeof centre);
+	memcpy(&sum, survey->sums + element, sizeof sum);
+	memcpy(&square, survey->sums_of_squares + element, sizeof square);
+	for (int32_t t = 0; t < count; t++)
+	{
+		floats value;
+		doubles away, weighed;
+
+		memcpy(&value, at[t] + offset * (ptrdiff_t)sizeof(float), sizeof value);
+		away = __builtin_convertvector(value, doubles) - centre;
+		weighed = *weight * away;
+		sum += weighed;
+		square += weighed * away;
+	}
+	memcpy(survey->sums + element, &sum, sizeof sum);
+	memcpy(survey->sums_of_squares + element, &square, sizeof square);
+	for (int32_t k = 1; k < VECTOR; k++) /* nothing makes a NaN or an infinity finite again, nor a sum of squares less */
+		square[0] += square[k];
+	return square[0] < INFINITY;
+}
+
+/* Adds a column to the block's sums; false: one of it is NaN or infinite */
+BY_PROCESSOR static bool
+add(const struct sim_survey *survey, const struct taken *column, int32_t count, double weight)
+{
+	const int32_t n = column->count;
+	const doubles whole = {weight, weight, weight, weight};
+	doubles rest = whole;
+	bool finite = true;
+
+	for (int32_t k = 0; k + VECTOR <= n; k += VECTOR)
+		finite &= add_vector(survey, column->element + k, column->at, k, count, &whole);
+	if (n % VECTOR == 0)
+		return finite;
+	if (n > VECTOR)
+	{ /* once more the last ones, those that are in the sums with weight 0, which changes no finite sum */
+		for (int32_t k = 0; k < VECTOR - n % VECTOR; k++)
+			rest[k] = 0;
+		return finite & add_vector(survey, column->element + n - VECTOR, column->at, n - VECTOR, count, &rest);
+	}
+	for (int32_t k = 0; k < n; k++)
+	{
+		const double centre = survey->mean[column->element + k];
+		double sum = survey->sums[column->element + k], square = survey->sums_of_squares[column->element + k];
+
+		for (int32_t t = 0; t < count; t++)
+		{
+			const double away = (double)number(column->at[t] + k * (ptrdiff_t)sizeof(float)) - centre;
+			const double weighed = weight * away;
+
+			sum += weighed;
+			square += weighed * away;
+		}
+		survey->sums[column->element + k] = sum;
+		survey->sums_of_squares[column->element + k] = square;
+		finite &= square < INFINITY;
+	}
+	return finite;
+}
+
+/* Looks which elements of a column differ from the first tuple's; false: one is NaN or infinite */
+BY_PROCESSOR static bool
+compare(const struct sim_survey *survey, const struct taken *column, int32_t count)
+{
+	const uint32_t *first = survey->first + column->element;
+	uint32_t *differ = survey->differ + column->element;
+	const int32_t n = column->count;
+	words wrong = {0};
+	uint32_t bad = 0;
+	int32_t k = 0;
+
+	for (; k < n && n >= WORDS; k = k + WORDS <= n - WORDS || k + WORDS == n ? k + WORDS : n - WORDS)
+	{ /* the last vector begins earlier where there are too few left: to look twice changes nothing */
+		words same, differs;
+
+		memcpy(&same, first + k, sizeof same);
+		memcpy(&differs, differ + k, sizeof differs);
+		for (int32_t t = 0; t < count; t++)
+		{
+			words word;
+
+			memcpy(&word, column->at[t] + k * (ptrdiff_t)sizeof(uint32_t), sizeof word);
+			differs |= word ^ same;
+			wrong |= (words)((word & EXPONENT) == EXPONENT);
+		}
+		memcpy(differ + k, &differs, sizeof differs);
+	}
+	for (; k < n; k++)
+		for (int32_t t = 0; t < count; t++)
+		{
+			uint32_t word;
+
+			memcpy(&word, column->at[t] + k * (ptrdiff_t)sizeof word, sizeof word);
+			differ[k] |= word ^ first[k];
+			bad |= (word & EXPONENT) == EXPONENT;
+		}
+	for (int32_t w = 0; w < WORDS; w++)
+		bad |= wrong[w];
+	return bad == 0;
+}
+
+/* Ends a block: moves the means, and the squares' sums to distances from them */
+static void
+end_block(const struct sim *sim)
+{
+	const struct sim_survey *survey = sim->survey;
+	const double total = *survey->weights;
+
+	for (ptrdiff_t row = 0; row < sim->tuple_rows; row++)
+		for (ptrdiff_t k = row * sim->lanes; survey->summed[row] && k < (row + 1) * sim->lanes; k++)
+		{
+			const double sum = survey->sums[k], square = survey->sums_of_squares[k] - sum * sum / total;
+
+			survey->mean[k] += sum / total;
+			survey->squares[k] += square > 0 ? square : 0;
+			survey->sums[k] = survey->sums_of_squares[k] = 0;
+		}
+}
+
+/* A weight and a label; tuples of weight 0 might as well not be there */
+static void
+weigh(const struct sim_survey *survey, double weight, float label)
+{
+	if (weight < 0)
+		++*survey->negative;
+	else if (label >= 0 && label < (double)survey->count)
+		survey->classes[(int64_t)label] += weight;
 }
 
 /* Tuples until the block ends */
@@ -149,7 +225,7 @@ count_tuples(const struct sim *sim, int32_t count)
 
 	if ((tuples & (tuples - 1)) != 0 && tuples % SIM_SURVEY_BLOCK != 0)
 		return;
-	end_block(survey, elements_of(sim));
+	end_block(sim);
 	if ((tuples & (tuples - 1)) != 0)
 		return;
 	memcpy(survey->earlier, survey->early, size);
@@ -161,7 +237,7 @@ void
 sim_survey_end(struct sim *sim)
 {
 	if (*sim->survey->tuples > 0)
-		end_block(sim->survey, elements_of(sim));
+		end_block(sim);
 }
 
 static void
@@ -180,12 +256,9 @@ tally_add(struct sim_tally *tally, uint32_t word, double count, double sum)
 
 /* Counts a value; where there are too many, those that differ in one bit more are one */
 static void
-tally_value(struct sim_tally *tally, float value)
+tally_value(struct sim_tally *tally, float value, int32_t count)
 {
-	uint32_t word;
-
-	memcpy(&word, &value, sizeof word);
-	tally_add(tally, word, 1, value);
+	tally_add(tally, dn_bits(value), count, (double)value * count);
 	while (tally->used > SIM_TALLY_SLOTS / 2)
 	{
 		const struct sim_tally before = *tally;
@@ -198,73 +271,201 @@ tally_value(struct sim_tally *tally, float value)
 	}
 }
 
-/* Adds tuples of weight 1 as if all their elements were finite; false: they are not, and nothing was added */
-static bool
-add_finite(const struct sim *sim, const float *const *tuples, int32_t count)
+static int32_t
+how_many(const float *values, int32_t count, float wanted)
 {
-	const struct sim_survey *survey = sim->survey;
-	const size_t elements = elements_of(sim), size = elements * sizeof(double);
-	bool finite = true;
+	int32_t n = 0;
 
-	memcpy(survey->before, survey->sums, size);
-	memcpy(survey->before + elements, survey->sums_of_squares, size);
-	add(sim, tuples, count, 1);
-	/* squares of binary32 are finite in binary64, and nothing makes a NaN or an infinity finite again */
-	for (size_t k = 0; k < elements; k++)
-		finite &= survey->sums_of_squares[k] < INFINITY;
-	if (finite)
-		return true;
-	memcpy(survey->sums, survey->before, size);
-	memcpy(survey->sums_of_squares, survey->before + elements, size);
-	return false;
+	for (int32_t k = 0; k < count; k++)
+		n += values[k] == wanted;
+	return n;
 }
 
-/* Looks at tuples of one block */
+/* Counts values: of two classes, all of each at a time */
 static void
-look_at(const struct sim *sim, const float *const *tuples, int32_t count)
+tally_values(struct sim_tally *tally, const float *values, int32_t count)
+{
+	const int32_t same = how_many(values, count, values[0]);
+	int32_t other = 0, others = 0;
+
+	while (same < count && values[other] == values[0])
+		other++;
+	if (other > 0)
+		others = how_many(values, count, values[other]);
+	if (same + others == count)
+	{
+		tally_value(tally, values[0], same);
+		if (others > 0)
+			tally_value(tally, values[other], others);
+		return;
+	}
+	for (int32_t k = 0; k < count; k++)
+		tally_value(tally, values[k], 1);
+}
+
+/* A tuple that has been put together, by itself */
+static void
+look_at_tuple(const struct sim *sim, const float *tuple)
 {
 	const struct sim_survey *survey = sim->survey;
-	const bool together = survey->weight < 0 && add_finite(sim, tuples, count);
+	const size_t elements = elements_of(sim);
+	const float label = survey->label < 0 ? -1.0f : tuple[survey->label * sim->lanes];
+	const double weight = survey->weight < 0 ? 1.0 : tuple[survey->weight * sim->lanes];
+	const struct taken all = {.count = (int32_t)elements, .at = {(const uint8_t *)tuple}};
 
+	if (!is_finite(tuple, elements))
+	{
+		for (size_t k = 0; k < elements; k++)
+			survey->bad[k] += (dn_bits(tuple[k]) & EXPONENT) == EXPONENT;
+		return;
+	}
+	weigh(survey, weight, label);
+	if (!(weight > 0))
+		return;
+	if (*survey->tuples == 0)
+		memcpy(survey->first, tuple, elements * sizeof *tuple);
+	*survey->weights += weight;
+	(void)add(survey, &all, 1, weight);
+	(void)compare(survey, &all, 1);
+	count_tuples(sim, 1);
+	if (survey->tally != NULL)
+		tally_value(survey->tally, label, 1);
+}
+
+/* A column of a tuple, as binary32 where the elements of the tuple lie */
+static void
+put(const struct sim *sim, const struct sim_column *column, const uint8_t *from, float *tuple)
+{
+	const int32_t size = column->bytes / column->count;
+
+	tuple += (ptrdiff_t)column->row * sim->lanes + column->lane;
+	for (int32_t k = 0; k < column->count; k++)
+		tuple[k] = sim_number(column->type, from + k * size);
+}
+
+BY_PROCESSOR static void
+point(const uint8_t **at, const uint8_t *page, const uint32_t *address, uint32_t offset, int32_t count)
+{
+	for (int32_t t = 0; t < count; t++)
+		at[t] = page + (uint32_t)(address[t] + offset);
+}
+
+/* A column of `count` tuples from the page's row on, where it lies if it is binary32 and nothing flushes it by hand */
+static void
+take(const struct sim *sim, const uint8_t *page, const struct sim_handed *handed, int32_t row, int32_t count,
+	 struct taken *taken)
+{
+	const struct sim_column *column = handed->column;
+	const ptrdiff_t elements = (ptrdiff_t)elements_of(sim);
+
+	taken->element = (ptrdiff_t)column->row * sim->lanes + column->lane;
+	taken->count = column->count;
+	point(taken->at, page, handed->address + row, handed->offset, count);
+#ifndef DN_PORTABLE
+	if (column->type == SIM_FLOAT4)
+		return;
+#endif
 	for (int32_t t = 0; t < count; t++)
 	{
-		double weight;
-
-		if (!together && !is_finite(tuples[t], sim->tuple_rows, sim->lanes, sim->unit))
-		{
-			count_bad(sim, tuples[t]);
-			continue;
-		}
-		weight = weigh(sim, tuples[t]);
-		if (!(weight > 0))
-			continue;
-		*survey->weights += weight;
-		if (!together)
-		{
-			add(sim, &tuples[t], 1, weight);
-			count_tuples(sim, 1);
-		}
-		if (survey->tally != NULL)
-			tally_value(survey->tally, tuples[t][(ptrdiff_t)survey->label * sim->unit]);
+		put(sim, column, taken->at[t], sim->survey->room + t * elements);
+		taken->at[t] = (const uint8_t *)(sim->survey->room + t * elements + taken->element);
 	}
-	if (together)
-		count_tuples(sim, count);
 }
 
-/* Looks at the tuples of the round that the unpacker has filled */
-void
-sim_survey_round(struct sim *sim)
+/* What is known of a column, as it was before the block's tuples, or once more what it was */
+static void
+keep(const struct sim_survey *survey, const struct taken *column, bool back)
 {
-	const struct sim_epoch *e = &sim->e;
-	const float *slot = sim->tuples + (ptrdiff_t)e->phase.half * sim->group * sim->tuple_rows * sim->unit;
-	const float *tuples[SIM_SURVEY_BLOCK];
+	double *before = survey->before + 2 * column->element;
+	void *const places[] = {survey->sums + column->element, survey->sums_of_squares + column->element};
+	const size_t size = (size_t)column->count * sizeof *before;
 
-	for (int32_t m = 0, count; m < e->phase.in_round; m += count)
+	for (int k = 0; k < 2; k++)
+		memcpy(back ? places[k] : before + k * column->count, back ? before + k * column->count : places[k], size);
+}
+
+static void
+keep_bits(const struct sim_survey *survey, const struct taken *column, bool back)
+{
+	void *before = survey->before + 2 * column->element, *differ = survey->differ + column->element;
+
+	memcpy(back ? differ : before, back ? before : differ, (size_t)column->count * sizeof *survey->differ);
+}
+
+/* Takes tuples of a block as if all their elements were finite and of weight 1; false: they are not, nothing was added */
+static bool
+take_finite(const struct sim *sim, const uint8_t *page, const struct sim_handed *handed, int32_t n_handed, int32_t row,
+			int32_t count, float *labels)
+{
+	const struct sim_survey *survey = sim->survey;
+	struct taken column;
+	bool finite = true;
+	int32_t k;
+
+	for (k = 0; k < n_handed && finite; k++)
 	{
-		const int32_t left = left_of_block((uint64_t)*sim->survey->tuples);
-
-		for (count = 0; count < left && m + count < e->phase.in_round; count++)
-			tuples[count] = slot + (m + count) / sim->group * sim->lanes + (m + count) % sim->group * sim->tuple_stride;
-		look_at(sim, tuples, count);
+		take(sim, page, &handed[k], row, count, &column);
+		if (handed[k].column->row == survey->label)
+			for (int32_t t = 0; t < count; t++)
+				labels[t] = number(column.at[t]);
+		if (survey->summed[handed[k].column->row])
+		{
+			keep(survey, &column, false);
+			finite = add(survey, &column, count, 1);
+		}
+		else
+		{
+			keep_bits(survey, &column, false);
+			finite = compare(survey, &column, count);
+		}
 	}
+	while (!finite && k-- > 0)
+	{
+		take(sim, page, &handed[k], row, 0, &column);
+		(survey->summed[handed[k].column->row] ? keep : keep_bits)(survey, &column, true);
+	}
+	return finite;
+}
+
+/* Rows of a walk that are tuples and alike, before anything else is made of them */
+void
+sim_survey_tuples(struct sim *sim, const uint8_t *page, const struct sim_handed *handed, int32_t n_handed, int32_t row,
+				  int32_t count)
+{
+	const struct sim_survey *survey = sim->survey;
+	float labels[SIM_SURVEY_BLOCK];
+
+	for (int32_t some; count > 0; row += some, count -= some)
+	{
+		some = left_of_block((uint64_t)*survey->tuples);
+		some = some < count ? some : count;
+		if (survey->weight >= 0 || *survey->tuples == 0 ||
+			!take_finite(sim, page, handed, n_handed, row, some, labels))
+		{
+			for (int32_t t = row; t < row + some; t++)
+			{
+				for (int32_t k = 0; k < n_handed; k++)
+					put(sim, handed[k].column, page + (uint32_t)(handed[k].address[t] + handed[k].offset), survey->room);
+				look_at_tuple(sim, survey->room);
+			}
+			continue;
+		}
+		*survey->weights += some;
+		for (int32_t t = 0; t < some && survey->count > 0; t++)
+			weigh(survey, 1, labels[t]);
+		count_tuples(sim, some);
+		if (survey->tally != NULL)
+			tally_values(survey->tally, labels, some);
+	}
+}
+
+/* A column by itself; the tuple is looked at when it is whole, which it may be on another page */
+void
+sim_survey_column(struct sim *sim, const struct sim_column *column, const uint8_t *from)
+{
+	float *tuple = sim->survey->room + SIM_SURVEY_BLOCK * elements_of(sim);
+
+	put(sim, column, from, tuple);
+	if (column->last)
+		look_at_tuple(sim, tuple);
 }

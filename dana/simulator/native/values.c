@@ -49,8 +49,9 @@ sim_columns_prepare(struct sim *sim, const struct sim_bundle *bundle)
 	return true;
 }
 
-static float
-convert(int32_t type, const uint8_t *from)
+/* An element */
+float
+sim_number(int32_t type, const uint8_t *from)
 {
 	switch (type)
 	{
@@ -79,7 +80,7 @@ convert_column(const struct sim *sim, const struct sim_column *column, float *sl
 
 	for (int32_t k = 0; k < column->count; k++, from += size)
 	{
-		const float value = convert(column->type, from);
+		const float value = sim_number(column->type, from);
 
 		if (column->scalar && !sim->fast)
 			for (int32_t l = 0; l < sim->lanes; l++)
@@ -126,7 +127,7 @@ collect(const struct sim *sim, const struct sim_column *column, const uint8_t *p
 		}
 	else
 		for (int32_t k = 0; k < tuples; k++)
-			to[k] = convert(column->type, page + (uint32_t)(at[k] + offset));
+			to[k] = sim_number(column->type, page + (uint32_t)(at[k] + offset));
 }
 
 /* A column of successive tuples of the round, from page + at[k] + offset */
