@@ -16,6 +16,9 @@ from dsl import compile_rule
 from dsl.hdfg.dims import Dim
 from dsl.hdfg.graph import Graph, Op
 
+SHOWN = 10
+"""Labels that an error lists."""
+
 
 def classes_of(graph: Graph, labels: Sequence[str]) -> Json | None:
     """The classes as the backend wants them, to refuse labels that are none; None where any number is a label."""
@@ -38,17 +41,28 @@ def with_classes(request: TrainRequest) -> TrainRequest:
     found, name = len(request.classes), str(classes)
     if isinstance(classes, int):
         if found > classes or classes == 2 != found:
-            raise TrainingError(f"the labels have {found} classes, but rule {request.rule!r} tells {name} apart")
+            raise TrainingError(
+                f"{_counted(found)}, but rule {request.rule!r} tells {name} apart", hint=_listed(request.classes)
+            )
         return request
     if name not in request.hyper:
         return replace(request, hyper={**request.hyper, name: found})
     given = request.hyper[name]
     if isinstance(given, int | float) and given < found:
         raise TrainingError(
-            f"the labels have {found} classes, more than hyper gives to {name!r}: {given:g}",
-            hint=f"Leave {name!r} out, and it is as large as needed; or leave rows out.",
+            f"{_counted(found)}, more than hyper gives to {name!r}: {given:g}",
+            hint=f"{_listed(request.classes)} Leave {name!r} out, and it is as large as needed; or leave rows out.",
         )
     return request
+
+
+def _counted(classes: int) -> str:
+    return f"the labels have {classes} {'class' if classes == 1 else 'classes'}"
+
+
+def _listed(classes: Sequence[str]) -> str:
+    shown = ", ".join(repr(one) for one in classes[:SHOWN])
+    return f"The labels are {shown}{f' and {len(classes) - SHOWN} more' if len(classes) > SHOWN else ''}."
 
 
 @lru_cache(maxsize=64)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import numpy as np
 
 from dana.compiler.binding.columns import crossed
+from dana.runtime.page_errors import ARRAYS
 from dana.runtime.trainer import (
     EpochReport,
     Level,
@@ -18,6 +20,7 @@ from dana.runtime.trainer import (
     TrainingError,
     TrainRequest,
 )
+from dsl import compile_rule
 
 
 def skipped_notice(relation: Relation, report: EpochReport) -> Notice:
@@ -60,9 +63,21 @@ def diverged_error(what: str, request: TrainRequest, kept: str = "") -> Training
     return TrainingError(
         f"the training diverged: {what}",
         sqlstate=SqlState.DATA_EXCEPTION,
-        hint="Lower the learning rate, as in hyper => '{\"lr\": 0.01}', standardise the rule's inputs with "
+        hint=f"Lower the learning rate, {_rate_of(request)}, standardise the rule's inputs with "
         "dana.functions.standardized, or look for very large values in the columns in use.",
     )
+
+
+def _rate_of(request: TrainRequest) -> str:
+    """Where the learning rate is found: a meta, as an argument that makes it a tenth; else the text of the rule."""
+    graph = compile_rule(request.source, filename=request.rule).hdfg
+    for node in (graph.nodes[k] for k in graph.metas):
+        name = str(node.name)
+        if re.search("(^|_)(lr|rate|eta)($|_)", name):
+            lower = float(request.hyper.get(name, node.value or 0.0)) / 10
+            written = f'{{"{name}": {lower:g}}}'
+            return f"as in hyper={written}" if request.relation.name == ARRAYS else f"as in hyper => '{written}'"
+    return "which is a number in the rule's text"
 
 
 def refuse_non_finite(parameters: Iterable[Parameter], request: TrainRequest, kept: str) -> None:

@@ -34,6 +34,9 @@ FAULT_TEXTS = {
 DATA_FAULTS = (Fault.ARRAY_SHAPE, Fault.ARRAY_NULLS, Fault.STACK)
 """Faults of a sound table; the others mean that a page is damaged."""
 
+ARRAYS, QUERY = "columns", "the query"
+"""Names of relations that SQL does not have: from `dana.storage.columns` and from pg_extension/src/source.c."""
+
 
 def page_error(fault: Fault, relation: Relation, page: int, pointer: int) -> TrainingError:
     """The SQL error for a page that stopped the machine."""
@@ -55,21 +58,31 @@ def page_error(fault: Fault, relation: Relation, page: int, pointer: int) -> Tra
 def row_error(relation: Relation, choice: Mapping[str, Any]) -> TrainingError:
     """The SQL error for a number of a row which a model does not have; `choice` is the Bundle's note of it."""
     model, last = choice["model"], choice["rows"] - 1
-    columns = [_in_sql(*column) for column in choice["columns"]]
+    arrays = relation.name == ARRAYS
+    columns = [(_in_numpy if arrays else _in_sql)(*column) for column in choice["columns"]]
     hint = f"Give {model} more rows, or see how the rule computes the number."
     if choice["element"] is not None:
         name = columns[0]
-        hint = (
-            f"Find it: SELECT * FROM {relation.name} WHERE {name} NOT BETWEEN 0 AND {last} "
-            f"OR {name} <> trunc({name}::numeric). Or give {model} more rows."
-        )
+        where = f"WHERE {name} NOT BETWEEN 0 AND {last} OR {name} <> trunc({name}::numeric)"
+        if arrays:
+            find = f"numpy.flatnonzero(~numpy.isin({name}, range({last + 1})))"
+        elif relation.name == QUERY:
+            find = f"SELECT * FROM (…) AS r {where}, with the query in the brackets"
+        else:
+            find = f"SELECT * FROM {relation.name} {where}"
+        hint = f"Find it: {find}. Or give {model} more rows."
+    several = len(columns) > 1
+    what = ("array" if arrays else "column") + "s" * several
     return TrainingError(
-        f"column{'s' * (len(columns) > 1)} {', '.join(columns)} of {relation.name} "
-        f"{'choose' if len(columns) > 1 else 'chooses'} rows of {model}, which are numbered from 0 to {last}, "
-        "but a value is not such a whole number",
+        f"{what} {', '.join(columns)}{'' if arrays else f' of {relation.name}'} {'choose' if several else 'chooses'} "
+        f"rows of {model}, which are numbered from 0 to {last}, but a value is not one of these",
         sqlstate=SqlState.DATA_EXCEPTION,
         hint=hint,
     )
+
+
+def _in_numpy(array: str, element: int | None) -> str:
+    return array if element is None else f"{array}[:, {element - 1}]"
 
 
 def _in_sql(column: str, element: int | None) -> str:

@@ -16,15 +16,22 @@
 #define LEAST_PART		1000 /* of so many rows, one */
 #define MOST_VALUES		1000 /* of a column in which none is frequent */
 
-/* Rows of the source, for FROM */
+/* Rows of the source, for FROM; without those that a NULL in the label or the weight leaves out */
 static char *
-rows_of(const dana_source *source)
+rows_of(const dana_look *look)
 {
+	const dana_source *source = look->source;
+	StringInfoData	   rows;
+
+	initStringInfo(&rows);
 	if (source->asked.query != NULL)
-		return psprintf("(%s\n) AS r", source->asked.query);
-	if (source->asked.filter == NULL)
-		return source->name;
-	return psprintf("%s WHERE (%s\n)", source->name, source->asked.filter);
+		appendStringInfo(&rows, "(%s\n) AS r WHERE true", source->asked.query);
+	else
+		appendStringInfo(&rows, "%s WHERE (%s\n)", source->name,
+						 source->asked.filter != NULL ? source->asked.filter : "true");
+	for (int i = 0; i < look->labels.count; i++)
+		appendStringInfo(&rows, " AND %s IS NOT NULL", quote_identifier(look->labels.values[i]));
+	return rows.data;
 }
 
 /* Before anything is said of the columns */
@@ -33,6 +40,7 @@ refuse_no_rows(const dana_look *look)
 {
 	ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
 					errmsg("%s has no row to train on", look->source->name),
+					look->labels.count > 0 ? errdetail("A row whose label or weight is NULL is none.") : 0,
 					look->source->asked.filter != NULL ? errhint("Perhaps argument filter or test_size leaves none.") : 0));
 }
 
@@ -84,7 +92,7 @@ dana_look_at_texts(dana_look *look, dana_candidate *feature)
 		"FROM %s GROUP BY 1) AS g "
 		"ORDER BY pg_catalog.octet_length(g.v) OPERATOR(pg_catalog.>) %d NULLS FIRST, g.n DESC, g.v LIMIT %d",
 		dana_text_expression(feature->encoder.column, TupleDescAttr(look->columns, feature->column - 1)->atttypid),
-		rows_of(look->source), MOST_BYTES, DANA_MOST_CATEGORIES + 1);
+		rows_of(look), MOST_BYTES, DANA_MOST_CATEGORIES + 1);
 	dana_texts *categories = &feature->encoder.categories;
 
 	categories->values = palloc(sizeof(char *) * DANA_MOST_CATEGORIES);
@@ -167,7 +175,7 @@ dana_look_at_numbers(dana_look *look, int first)
 	if (aggregates.len > 0)
 	{
 		char *text = psprintf("SELECT %s FROM (SELECT %s FROM %s) AS s", aggregates.data, values.data,
-							  rows_of(look->source));
+							  rows_of(look));
 
 		dana_rows_each(dana_source_plan(look->source, text), 0, take_numbers, look);
 	}

@@ -194,6 +194,42 @@ find_model(FunctionCallInfo fcinfo, const char *reference)
 	return models->last = found;
 }
 
+/* Says which of the model's parts has no row of a number */
+static _Noreturn void
+refuse_row(const loaded_model *model, const predictor_instruction *choice)
+{
+	const float		number = model->memory[choice->operand[1].start];
+	const uint32	rows = choice->operand[2].start;
+	const int64		start = (int64)choice->operand[0].start - model->program.inputs;
+	const char	   *part = "what it chooses from"; /* computed */
+	dana_identity	before = dana_become_owner();
+	StringInfoData	json;
+	Jsonb		  **parameters;
+	Jsonb		   *described;
+	int				count;
+
+	initStringInfo(&json);
+	dana_model_find(model->name, before.user, true);
+	dana_json_open(&json, NULL, '{');
+	dana_json_object(&json, "parameters", DatumGetJsonbP(dana_value(0, DANA_MODEL_PARAMETERS)));
+	dana_json_close(&json, '}');
+	dana_become_caller(before);
+	described = dana_json_parse(json.data);
+	count = dana_json_objects(described, "parameters", &parameters);
+	for (int i = 0; i < count; i++)
+	{
+		const int64 offset = dana_json_integer(parameters[i], "offset");
+
+		if (start >= offset && start < offset + dana_json_integer(parameters[i], "size"))
+			part = dana_json_string(parameters[i], "name");
+	}
+	ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
+					errmsg("model \"%s\" cannot predict: it chooses row %.9g of %s, whose rows are numbered from 0 to %u",
+						   model->name, number, part, rows - 1),
+					errhint("Predict only rows with such numbers, with a WHERE, or train again with more rows of %s.",
+							part)));
+}
+
 /*
  * Runs the program: a short one as a whole, so that the processor's mode is set and restored once; a long one
  * instruction by instruction, with interrupts handled in between, in the processor's usual mode.
@@ -208,11 +244,11 @@ predict_run(const loaded_model *model)
 	dana_inputs_write(&model->features, model->numbers, model->memory);
 	for (uint32 i = 0;;)
 	{
-		const char *wrong = dana_predictor_run(&model->program, model->memory, i, i + step);
+		const predictor_instruction *wrong = dana_predictor_run(&model->program, model->memory, i, i + step);
 
 		dn_leave(mode);
 		if (wrong != NULL)
-			dana_error(DATA_EXCEPTION, "model \"%s\" cannot predict: %s", model->name, wrong);
+			refuse_row(model, wrong);
 		i += step;
 		if (i >= end)
 			return;

@@ -275,8 +275,8 @@ predictor_reduce(const predictor_instruction *i, float *memory, float *lanes)
 	}
 }
 
-/* A row of a model; the index comes from the data */
-static const char *
+/* A row of a model; false where it has none of the number, which comes from the data */
+static bool
 predictor_gather(const predictor_instruction *i, float *memory)
 {
 	const predictor_operand *model = &i->operand[0];
@@ -286,14 +286,14 @@ predictor_gather(const predictor_instruction *i, float *memory)
 	/* in this order: the conversion of a number that is too large, or a NaN, is undefined */
 	if (!(index >= 0 && index < (float)DANA_PREDICTOR_FLOATS) || index != (float)(uint32_t)index ||
 		(uint32_t)index >= i->operand[2].start)
-		return "a row number is not one of the model's";
+		return false;
 	row = memory + model->start + (size_t)(uint32_t)index * model->stride[0];
 	for (uint32_t z = 0; z < i->extent[2]; z++)
 		memory[i->out + z] = row[(size_t)z * model->stride[2]];
-	return NULL;
+	return true;
 }
 
-const char *
+const predictor_instruction *
 dana_predictor_run(const dana_predictor *p, float *memory, uint32_t first, uint32_t last)
 {
 	const predictor_instruction *instructions = (const predictor_instruction *)(p->words + p->constants);
@@ -307,10 +307,8 @@ dana_predictor_run(const dana_predictor *p, float *memory, uint32_t first, uint3
 			predictor_reduce(i, memory, lanes);
 		else if (i->code == PREDICTOR_GATHER)
 		{
-			const char *wrong = predictor_gather(i, memory);
-
-			if (wrong != NULL)
-				return wrong;
+			if (!predictor_gather(i, memory))
+				return i;
 		}
 		else
 			predictor_elementwise(i, memory);

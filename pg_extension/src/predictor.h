@@ -60,7 +60,8 @@ extern size_t dana_predictor_memory(const dana_predictor *predictor);
 extern void dana_predictor_prepare(const dana_predictor *predictor, float *memory, const float *weights);
 
 /*
- * Runs instructions [first, last) on memory whose features are set. Returns NULL, or why it cannot go on. Between
- * dn_enter() and dn_leave() of numerics.h.
+ * Runs instructions [first, last) on memory whose features are set. Returns NULL, or the GATHER whose model has no row
+ * of the index. Between dn_enter() and dn_leave() of numerics.h.
  */
-extern const char *dana_predictor_run(const dana_predictor *predictor, float *memory, uint32_t first, uint32_t last);
+extern const predictor_instruction *dana_predictor_run(const dana_predictor *predictor, float *memory, uint32_t first,
+													   uint32_t last);

@@ -83,6 +83,7 @@ def test_dropped_columns_are_not_features() -> None:
         ),
         ((attribute("x", "real[]"), attribute("y", "real")), None, None, "has no value yet"),
         ((attribute("a", "real[]", array_length=3), *REALS), None, None, "columns of public.t are left over"),
+        ((attribute("a", "real[]", array_length=3), *REALS[-2:]), None, None, "1 column of public.t is left over ("),
         ((attribute("y", "real"),), None, None, "no column of public.t is left for x"),
         ((attribute("y", "real[]", array_length=3), *REALS), None, "y", "y is a scalar, but column 'y'"),
         ((attribute("x0", "real", generated="v"), *REALS[1:]), None, None, "virtual generated column"),

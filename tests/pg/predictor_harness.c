@@ -33,10 +33,9 @@ predict_rows(const uint32_t *words, size_t length, const float *weights, uint32_
 		unsigned mode = dn_enter();
 
 		memcpy(memory, rows + (size_t)i * predictor.inputs, predictor.inputs * sizeof(float));
-		*why = dana_predictor_run(&predictor, memory, 0, predictor.instructions);
-		dn_leave(mode);
-		if (*why != NULL)
+		if (dana_predictor_run(&predictor, memory, 0, predictor.instructions) != NULL)
 			code = -2;
+		dn_leave(mode);
 		for (uint32_t k = 0; k < predictor.width; k++)
 			*out++ = dn_canonical(memory[predictor.result + k]);
 	}

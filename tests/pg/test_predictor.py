@@ -262,7 +262,7 @@ def test_every_bound_is_checked(library: ctypes.CDLL) -> None:
 def test_bounds_that_would_overflow(library: ctypes.CDLL, changes: dict[int, int], why: bytes) -> None:
     """Of the choice of a row: a row number that is none keeps what is wrongly accepted from running."""
     program = encode_predictor(rule_graph(*RULES["rows"], 9))
-    assert refusal(library, program) == (-2, b"a row number is not one of the model's")
+    assert refusal(library, program) == (-2, None)
     for word, value in changes.items():
         program = changed(program, HEADER_WORDS + word, value)
     assert refusal(library, program) == (-1, why)

@@ -78,7 +78,15 @@ def test_arguments_reach_the_trainer(session: Session, rule: Callable[..., str])
     result = session.execute(
         'SELECT * FROM dana_train(%s, \'"T ""1"""\', model => %s, features => %s, label => %s, hyper => %s,'
         " backend => %s, design => %s)",
-        (rule(), 'm"\\🙂', ["a b", "q'", "ü☃"], "ü☃", '{"lr": 0.1, "n": [1, null]}', "rtl", '{"threads": 4}'),
+        (
+            rule(metas=["lr", "n"]),
+            'm"\\🙂',
+            ["a b", "q'", "ü☃"],
+            "ü☃",
+            '{"lr": 0.1, "n": [1, null]}',
+            "rtl",
+            '{"threads": 4}',
+        ),
     ).fetchone()
     assert result is not None
     request = one(session, "SELECT metadata->'request' AS r FROM dana.model WHERE name = %s", ('m"\\🙂',))["r"]

@@ -78,6 +78,8 @@ class Rule:
         Hexadecimal predictor.
     notice
         Text of a notice.
+    metas
+        Names of its hyperparameters.
     """
 
     epochs: int = 1
@@ -95,6 +97,7 @@ class Rule:
     random_weights: int = 0
     predictor: str | None = None
     notice: str = ""
+    metas: tuple[str, ...] = ()
 
 
 def _refuse() -> None:
@@ -263,7 +266,7 @@ class PageTrainer:
         if rule.notice:
             notify(Notice(level=Level.NOTICE, message=rule.notice, hint="This is a hint."))
         MISHAPS[rule.on_check]()
-        return {"epochs": rule.epochs}
+        return {"epochs": rule.epochs, "metas": dict.fromkeys(rule.metas, 1)}
 
     def prepare(self, backend: str) -> None:
         pass

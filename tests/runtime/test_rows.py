@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from dana.runtime.arrays import train as train_arrays
+from dana.runtime.page_errors import ARRAYS, QUERY, row_error
 from dana.runtime.trainer import TrainingError
 from dana.storage.builder import build_pages
 from tests.runtime.test_training import relation, request, train
@@ -76,3 +79,20 @@ factors.setModel(U[{number}], r)
     with pytest.raises(TrainingError, match=message) as caught:
         train(asked, build_pages(table.schema, [*good, [np.array(bad), 1.0], *good]))
     assert hint in caught.value.hint
+
+
+def test_what_is_said_of_arrays_and_of_a_query() -> None:
+    choice = {"model": "U", "rows": 5, "element": 1, "columns": [("c", 2)]}
+    table = relation(RATINGS)
+    arrays = row_error(replace(table, name=ARRAYS), choice)
+    assert arrays.message == (
+        "array c[:, 1] chooses rows of U, which are numbered from 0 to 4, but a value is not one of these"
+    )
+    assert arrays.hint == "Find it: numpy.flatnonzero(~numpy.isin(c[:, 1], range(5))). Or give U more rows."
+    query = row_error(replace(table, name=QUERY), choice)
+    assert query.message.startswith("column c[2] of the query chooses rows of U")
+    assert query.hint.startswith("Find it: SELECT * FROM (…) AS r WHERE c[2] NOT BETWEEN 0 AND 4 OR")
+    text = FACTORS.replace("[5, 3]", "[2, 3]")
+    good = np.zeros(20)
+    with pytest.raises(TrainingError, match=r"^array i chooses rows of U, which are numbered from 0 to 1, .* of these"):
+        train_arrays(text, {"i": good + 2, "j": good, "r": good})

@@ -303,9 +303,15 @@ def test_texts_that_are_no_labels() -> None:
 
 def test_errors_name_the_rule_and_what_was_meant() -> None:
     logistic = dana.rules.logistic
-    hint_of(
-        lambda: logistic.fit(X, np.argmax(X, axis=1)), "^the labels have 3 classes, but rule 'logistic' tells 2 apart"
-    )
+    for labels, found, listed in (
+        (np.argmax(X, axis=1), "3 classes", "'0', '1', '2'"),
+        (["a"] * len(X), "1 class", "'a'"),
+    ):
+        hint = hint_of(
+            lambda labels=labels: logistic.fit(X, labels),
+            f"^the labels have {found}, but rule 'logistic' tells 2 apart",
+        )
+        assert hint == f"The labels are {listed}."
     hint = hint_of(lambda: logistic.fit(X, SEPARATE > 0, hyper={"penaltee": 1}), "no hyperparameter 'penaltee'")
     assert hint == "Did you mean 'penalty'?"
 

@@ -6,7 +6,6 @@ import ctypes
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from dana import rules
 from dana.runtime.classes import prediction_kind
 from dana.runtime.stopping import run
 from dana.runtime.trainer import (
-    ExplainRequest,
     Level,
     Notice,
     OutOfLine,
@@ -30,7 +28,6 @@ from dana.runtime.trainer import (
 from dana.runtime.training import MachineTrainer
 from dana.storage.builder import build_pages
 from dsl import compile_rule
-from hwgen.cache import CacheFolder
 from tests.storage.schemas import attribute
 
 LOGISTIC = """
@@ -184,7 +181,16 @@ def test_a_training_that_runs_away_though_all_values_are_numbers(backend: str) -
     asked = request(table, backend=backend, nonfinite="keep", hyper={"lr": 1e38}, source=source)
     with pytest.raises(TrainingError, match="the training diverged: ") as raised:
         train(asked, build_pages(table.schema, rows(10)))
-    assert "Lower the learning rate" in raised.value.hint
+    assert raised.value.hint.startswith("Lower the learning rate, as in hyper => '{\"lr\": 1e+37}', standardise")
+    for text, said in (
+        (source.replace("lr = dana.meta(0.1)", "lr = dana.meta(0.1)\nquarter = dana.meta(1e38)"), '{"lr": 1e+37}'),
+        (source.replace("lr", "rate"), '{"rate": 1e+37}'),
+        (source.replace("lr", "quarter"), "which is a number in the rule's text, "),
+    ):
+        hyper = {name: 1e38 for name in ("lr", "rate", "quarter") if f"{name} = dana.meta" in text}
+        with pytest.raises(TrainingError) as raised:
+            train(replace(asked, source=text, hyper=hyper), build_pages(table.schema, rows(10)))
+        assert said in raised.value.hint
 
 
 STANDARDIZED = LOGISTIC.replace("p = dana", "z = dana.functions.standardized(x)\np = dana").replace("w * x", "w * z")
@@ -295,89 +301,6 @@ def test_requests_that_cannot_be_met(changes: dict[str, Any], words: str) -> Non
     assert words in caught.value.message
 
 
-def opened(folder: Path, asked: TrainRequest) -> Any:
-    """The design of a training in a new process, as far as its cache on disk goes."""
-    training = MachineTrainer(CacheFolder(path=folder, limit=1 << 20)).open(asked, lambda notice: None)
-    training.close()
-    return training.design
-
-
-def test_designs_are_found_again_and_damaged_ones_are_made_anew(tmp_path: Path) -> None:
-    asked = request(relation(REALS))
-    first = opened(tmp_path, asked)
-    (cached,) = tmp_path.iterdir()
-    made = cached.stat().st_ino
-    assert opened(tmp_path, asked) == first
-    assert cached.stat().st_ino == made
-    cached.write_bytes(cached.read_bytes()[:-9] + b"123456789")
-    assert opened(tmp_path, asked) == first
-    assert cached.stat().st_ino != made
-
-
-def test_a_design_from_disk_begins_as_the_one_that_was_made(tmp_path: Path) -> None:
-    table = relation(REALS)
-    pages = build_pages(table.schema, rows(60))
-    asked = request(table, source=STANDARDIZED)
-    found = [
-        train(asked, pages, trainer=MachineTrainer(CacheFolder(path=tmp_path, limit=1 << 24))).parameters
-        for _ in range(2)
-    ]
-    assert list(tmp_path.iterdir())
-    for made, read in zip(*found, strict=True):
-        np.testing.assert_array_equal(made.values, read.values)
-
-
-def test_designs_on_disk_have_a_byte_limit(tmp_path: Path) -> None:
-    table = relation(REALS)
-    opened(tmp_path, request(table))
-    (first,) = tmp_path.iterdir()
-    size = sum(-(-path.stat().st_size // 4096) * 4096 for path in tmp_path.iterdir())
-    cache = CacheFolder(path=tmp_path, limit=4 * size)
-    trainer = MachineTrainer(cache)
-    for latency in range(100, 110):
-        first.touch()  # used again and again
-        trainer.open(request(table, design={"link_latency": latency}), lambda notice: None).close()
-    found = list(tmp_path.iterdir())
-    assert first in found
-    assert sum(path.stat().st_size for path in found) <= 4 * size
-    MachineTrainer(CacheFolder(path=tmp_path / "none", limit=0)).open(request(table), lambda notice: None).close()
-    assert not (tmp_path / "none").exists()
-
-
-def test_what_no_design_depends_on_makes_no_other(tmp_path: Path) -> None:
-    columns = [*REALS, ("spare", "real")]
-    asked = request(relation(columns), features=("x0", "x1"), label="y")
-    opened(tmp_path, asked)
-    elsewhere = replace(
-        asked.relation,
-        name="private.other",
-        attributes=tuple(
-            replace(one, number=k + 7, by_value=True, name="other" if one.name == "spare" else one.name)
-            for k, one in enumerate(asked.relation.attributes)
-        ),
-    )
-    for same in (
-        replace(asked, relation=elsewhere),
-        replace(asked, design={"page_size": 8192}),
-        replace(asked, rule="another", epochs=7, hyper={"lr": 0.5, "size": 8}, nulls="error", caller="another@other"),
-    ):
-        opened(tmp_path, same)
-        assert len(list(tmp_path.iterdir())) == 1
-    opened(tmp_path, replace(asked, features=("x1", "x0")))
-    assert len(list(tmp_path.iterdir())) == 2
-
-
-def test_a_question_leaves_nothing_on_disk(tmp_path: Path) -> None:
-    asked = request(relation(REALS))
-    trainer = MachineTrainer(CacheFolder(path=tmp_path, limit=1 << 20))
-    for device, search in ((None, False), ("lfe5um5g-85", False), ("lfe5um5g-85", True)):
-        question = ExplainRequest(training=asked, device=device, search=search, rows=40, last=None)
-        trainer.explain(question)
-        assert list(tmp_path.iterdir()) == []
-    trainer.open(asked, lambda notice: None).close()
-    assert len(list(tmp_path.iterdir())) == 1, "what was compiled for a question and is trained on now is cached"
-
-
 CLASSES = """
 import dana
 n = dana.dim()
@@ -409,8 +332,8 @@ def test_labels_say_how_many_classes_there_are(backend: str) -> None:
     with pytest.raises(TrainingError, match="the labels have 4 classes, more than hyper gives to 'k': 3"):
         trained(classes=four, hyper={"k": 3})
     two = source.replace("k = dana.dim()", "k = 2")
-    for names in (four, ("a",)):
-        with pytest.raises(TrainingError, match=rf"have {len(names)} classes, but rule 'logistic' tells 2 apart"):
+    for names, count in ((four, "4 classes"), (("a",), "1 class")):
+        with pytest.raises(TrainingError, match=f"have {count}, but rule 'logistic' tells 2 apart"):
             train(request(table, source=two, backend=backend, classes=names), pages)
 
 

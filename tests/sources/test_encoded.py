@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 
 from dana.interchange.onnx_graph import onnx_model
 from dana.interchange.stored import read_model
-from tests.sources.conftest import Session
+from tests.sources.conftest import SUMS, Session
 from tests.sources.test_encoding import BY_HAND, COLUMNS, by_hand, trained, value
 
 errors = psycopg.errors
@@ -140,3 +140,34 @@ def test_means_of_many_columns(session: Session) -> None:
     for k in (0, 499, 500, 1199):
         expected = np.mean([i + k for i in range(1, 10) if i != k % 9])
         assert metadata["preprocess"][k] == {"column": f"c{k}", "impute": [pytest.approx(expected)]}
+
+
+def test_a_row_without_a_label_or_a_weight_counts_in_no_mean(session: Session) -> None:
+    """Of numbers and texts; from a table, with a filter, and from a query."""
+    text = SUMS.replace("y = dana.output()", "y, weight = dana.output(), dana.weight()").replace(
+        "w, x, y)", "w, x, y, weight)"
+    )
+    session.execute("SELECT dana_create_udf('weighed', %s)", (text.replace("x * (y", "weight * x * (y"),))
+    session.execute(
+        "CREATE TABLE t AS SELECT CASE WHEN i % 7 = 0 THEN NULL WHEN i % 5 > 1 THEN 3 + i % 5 ELSE 100 END::real AS a, "
+        "CASE WHEN i % 5 > 1 THEN 'kept' || i % 2 ELSE 'lost' END AS town, "
+        "CASE WHEN i % 5 <> 0 THEN 2 END AS w, CASE WHEN i % 5 <> 1 THEN i % 3 END::real AS y "
+        "FROM generate_series(1, 1000) i"
+    )
+    rows = "FROM t WHERE y IS NOT NULL AND w IS NOT NULL"
+    expected = {
+        "mean": value(session, f"SELECT avg(a) {rows}"),
+        "median": value(session, f"SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY a) {rows}"),
+    }
+    last = "SELECT metadata -> 'preprocess' FROM dana.model ORDER BY version DESC LIMIT 1"
+    for nulls, fill in expected.items():
+        options = f"label => 'y', weight => 'w', nulls => '{nulls}', model => 'm'"
+        for source in ("'t'", "'t', filter => 'a < 1000 OR a IS NULL -- all'", "query => 'SELECT * FROM t -- all'"):
+            session.execute(f"SELECT dana_train('weighed', {source}, {options})")  # type: ignore[arg-type]
+            number, town = value(session, last)
+            assert number == {"column": "a", "impute": [pytest.approx(fill)]}
+            assert town["categories"] == ["kept0", "kept1"]
+    session.execute("UPDATE t SET y = NULL")
+    with pytest.raises(errors.DataException, match="no row to train on\nDETAIL:  A row whose label or weight is NULL"):
+        session.execute("SELECT dana_train('sums', 't', label => 'y', nulls => 'mean')")
+    session.execute("SELECT dana_drop_rule('weighed')")

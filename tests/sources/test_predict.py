@@ -181,3 +181,29 @@ def test_another_role_in_the_same_transaction(session: Session, table: str) -> N
             )
     finally:
         session.execute("DROP ROLE later_reader")
+
+
+def test_a_row_number_that_the_model_does_not_have(session: Session) -> None:
+    text = """
+import dana
+V = dana.model([2])
+U = dana.model([5, 3])
+i, r = dana.input(), dana.output()
+rows = dana.algo(V, U, i, r)
+e = dana.sigma(U[i], 1) + dana.sigma(V, 1) - r
+rows.setModel(U[i], U[i] - 0.1 * e)
+rows.setModel(V, V)
+rows.setPrediction(dana.sigma(V, 1) + dana.sigma(U[i], 1))
+"""
+    session.execute("SELECT dana_create_udf('chosen', %s)", (text,))
+    session.execute("CREATE TABLE t AS SELECT (k % 5)::real AS i, 1::real AS r FROM generate_series(1, 20) k")
+    session.execute("SELECT dana_train('chosen', 't', label => 'r', model => 'm')")
+    session.execute("SELECT dana_predict('m', 4::real)")
+    for number, said in (("5", "5"), ("-1", "-1"), ("0.5", "0.5"), ("'NaN'", "nan"), ("1e30", "1.00000002e+30")):
+        with pytest.raises(psycopg.errors.DataException) as caught:
+            session.execute(f"SELECT dana_predict('m', {number}::real)")  # type: ignore[arg-type]
+        assert str(caught.value.diag.message_primary).lower() == (
+            f'model "m" cannot predict: it chooses row {said} of u, whose rows are numbered from 0 to 4'
+        )
+        assert "with a WHERE, or train again with more rows of U" in str(caught.value.diag.message_hint)
+    session.execute("SELECT dana_drop_rule('chosen')")

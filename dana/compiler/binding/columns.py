@@ -224,7 +224,8 @@ def _assign(
     if waiting:
         left = ", ".join(repr(schema.attributes[k].name) for k in waiting[:5])
         raise BindingError(
-            f"{len(waiting)} columns of {schema.relation} are left over ({left})",
+            f"{len(waiting)} {'column' if len(waiting) == 1 else 'columns'} of {schema.relation} "
+            f"{'is' if len(waiting) == 1 else 'are'} left over ({left})",
             hint="Name the columns with features => ARRAY[…].",
         )
     return uses, shapes
