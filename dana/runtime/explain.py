@@ -91,7 +91,9 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
         "epoch": None if pages is None else _epoch(cycles, pages),
         "area": _area(bundle.config, device),
         "search": None if found is None else _searched(found),
-        "last_run": None if request.last is None else _last_run(request.last, _differences(request.last["design"], training, design), bundle.config, cycles),
+        "last_run": None
+        if request.last is None
+        else _last_run(request.last, _differences(request.last["design"], training, design), bundle.config, cycles),
     }
 
 
