@@ -106,8 +106,8 @@ def test_a_batch_of_one_is_why_and_the_larger_is_measured() -> None:
     merged = RULES["plain_sgd"].replace("w - 0.05 * e * x", 'sgd.merge(w - 0.05 * e * x, 64, "+") / 64')
     assert slow["text"] == (
         f"each row takes {slow['takes']:.2f} cycles, because the batch is 1 and each row waits for the models of the "
-        f"one before, 44 cycles of a row in line 7 (e = dana.sigma(w * x) - y); merge(…, 64) takes {slow['tuple']:.2f}, "
-        "and is another training"
+        f"one before, 44 cycles of a row in line 7 (e = dana.sigma(w * x) - y); merge(…, 64) takes "
+        f"{slow['tuple']:.2f}, and is another training"
     )
     assert (slow["cause"], slow["line"], slow["change"]) == ("batch", 7, {"batch": 64})
     assert slow["takes"] > 5 * slow["tuple"]
