@@ -226,6 +226,8 @@ def test_the_command_trains_and_prints(pg_uri: str, tmp_path: Path, capsys: pyte
                 assert (kept.fetchone() or ())[0].replace("0.50", "0.5") == weights
             assert main([*arguments, "--hyper", "no_such=1"]) == USAGE
             assert "no_such" in capsys.readouterr().err
+            assert main([*arguments, "--hyper", "penalty=-1"]) == USAGE
+            assert "but hyper makes it penalty = -1" in capsys.readouterr().err
             wrong = tmp_path / "wrong.py"
             wrong.write_text((rules.FOLDER / "logistic.py").read_text().replace("setEpochs(100)", "setEpochs(0)"))
             assert main(["train", str(wrong), *arguments[2:]]) == USAGE
