@@ -1,8 +1,8 @@
 """Train machine-learning rules on PostgreSQL pages with a generated accelerator.
 
-Comes in: nothing. Goes out: the names of the rule language, typed and documented for editors; and `connect`, `load` and
-the warnings' classes, which are looked up when they are used. Must not: load NumPy, the front end or any hardware
-library when imported.
+Comes in: nothing. Goes out: the names of the rule language, typed and documented for editors; and `connect`, `load`,
+`UsageError` and the warnings' classes, which are looked up when they are used. Must not: load NumPy, the front end or
+any hardware library when imported.
 """
 
 from importlib import import_module
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dana import optimizers as optimizers
     from dana import rules as rules
     from dana.client.connection import connect as connect
+    from dana.errors import UsageError as UsageError
     from dana.rulefile import load as load
     from dana.session.notices import ServerNotice as ServerNotice
     from dana.session.notices import ServerWarning as ServerWarning
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _WHEN_USED = {
     "ServerNotice": "dana.session.notices",
     "ServerWarning": "dana.session.notices",
+    "UsageError": "dana.errors",
     "connect": "dana.client.connection",
     "load": "dana.rulefile",
 }
@@ -35,7 +37,7 @@ _MODULES = ("functions", "optimizers", "rules")
 
 if not TYPE_CHECKING:
     # mypy reads no sums of lists, and would take a misspelt name for none of ours
-    __all__ = ["ServerNotice", "ServerWarning", "connect", "load", *language.__all__, *elementwise.__all__]
+    __all__ = [*_WHEN_USED, *language.__all__, *elementwise.__all__]
 
     # a type checker would take every misspelt name for one of these
     def __getattr__(name: str) -> Any:

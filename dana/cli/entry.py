@@ -22,6 +22,8 @@ USAGE = 2
 """Your bug: in the arguments (argparse's own code), the rule or the request."""
 DATABASE = 3
 """The database answered with an error, or not at all."""
+INVALID_PARAMETER = "22023"
+"""SQLSTATE of an argument that the server refuses: your bug, too."""
 SETUP = 4
 """Something on this machine is missing or refuses."""
 INTERNAL = 70
@@ -74,8 +76,9 @@ def _report(error: Exception) -> int:
     if _is_from("dsl.diagnostics", "RuleError", error):
         return _fail(str(error), USAGE)
     if _is_from("psycopg", "Error", error):
+        code = USAGE if getattr(error, "sqlstate", None) == INVALID_PARAMETER else DATABASE
         # the context is the extension's own functions, which nobody has to know
-        return _fail(str(error).split("\nCONTEXT:", 1)[0].strip(), DATABASE)
+        return _fail(str(error).split("\nCONTEXT:", 1)[0].strip(), code)
     if isinstance(error, SetupError):
         return _fail(str(error), SETUP)
     if isinstance(error, UsageError):

@@ -12,7 +12,7 @@ from typing import Any, get_args, get_type_hints
 
 from dana.errors import UsageError
 
-SHORT = {"hyper": ("--set", "META=VALUE"), "design": ("--design", "JSON")}
+SHORT = {"hyper": ("--hyper", "NAME=VALUE"), "design": ("--design", "JSON")}
 """Options that are not called as the argument is."""
 
 
@@ -59,7 +59,7 @@ def _assignment(text: str) -> tuple[str, float]:
     try:
         return name.strip(), float(value)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"META=NUMBER is expected, not {text!r}") from None
+        raise argparse.ArgumentTypeError(f"NAME=NUMBER is expected, not {text!r}") from None
 
 
 def _truth(text: str) -> bool:

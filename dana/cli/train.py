@@ -41,13 +41,22 @@ def run_train(options: argparse.Namespace) -> int:
 
 
 def registered(db: Connection, rule: str) -> str:
-    """Name of a rule; a file's text is registered under the file's name first."""
+    """Name of a rule; a file's text is registered under the file's name first.
+
+    Raises
+    ------
+    dsl.RuleError
+        The text is no rule: said here, because the server does not know the file's name.
+    """
     from dana.rulefile import read_rule
+    from dsl import compile_rule
 
     file = Path(rule)
     if file.suffix != ".py" and not file.is_file():
         return rule
-    db.create_rule(file.stem, read_rule(file))
+    text = read_rule(file)
+    compile_rule(text, filename=str(file))
+    db.create_rule(file.stem, text)
     return file.stem
 
 

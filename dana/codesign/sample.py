@@ -15,8 +15,9 @@ from dana.storage.parts import build_part_pages
 from dana.storage.schema import Attribute, TableSchema
 from dana.storage.types import ARRAYS, SCALARS
 
-UNKNOWN_VARLENA = 16
-"""Bytes that a column of varying length is taken to have where nobody reads it."""
+UNKNOWN_VARLENA = (16, 8, 4, 0)
+"""Bytes that a column of varying length is taken to have where nobody reads it: the most that leave room for as many
+rows as a page is known to have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +61,24 @@ def sample_pages(schema: TableSchema, *, page_size: int, tuples: int | None = No
     UsageError
         Not even one row fits.
     """
-    row = [_value(attribute) for attribute in schema.attributes]
     if schema.part:
+        row = [_value(attribute) for attribute in schema.attributes]
         return Sample(data=build_part_pages(schema, [row], page_size=page_size), page_size=page_size, rows=1)
-    stored = build_tuple(schema.attributes, row)
+    for unknown in UNKNOWN_VARLENA:
+        stored = build_tuple(schema.attributes, [_value(attribute, unknown) for attribute in schema.attributes])
+        builder, count = _filled(stored, page_size, tuples)
+        if count and (tuples is None or count == tuples):
+            break
+    if count == 0:
+        raise UsageError(
+            f"a row of {schema.relation} takes {len(stored)} bytes, which a page of {page_size} does not hold",
+            hint="Such rows are TOASTed; estimate for larger pages (--page-size 32768) or fewer columns.",
+        )
+    return Sample(data=builder.finish(), page_size=page_size, rows=count)
+
+
+def _filled(stored: bytes, page_size: int, tuples: int | None) -> tuple[PageBuilder, int]:
+    """A page with so many equal rows, or as many as fit."""
     builder = PageBuilder(page_size)
     count = 0
     try:
@@ -72,12 +87,7 @@ def sample_pages(schema: TableSchema, *, page_size: int, tuples: int | None = No
             count += 1
     except PageFull:
         pass
-    if count == 0:
-        raise UsageError(
-            f"a row of {schema.relation} takes {len(stored)} bytes, which a page of {page_size} does not hold",
-            hint="Such rows are TOASTed; estimate for larger pages (--page-size 32768) or fewer columns.",
-        )
-    return Sample(data=builder.finish(), page_size=page_size, rows=count)
+    return builder, count
 
 
 def fits(schema: TableSchema, *, page_size: int) -> bool:
@@ -90,11 +100,11 @@ def fits(schema: TableSchema, *, page_size: int) -> bool:
     return True
 
 
-def _value(attribute: Attribute) -> Any:
+def _value(attribute: Attribute, unknown: int = UNKNOWN_VARLENA[0]) -> Any:
     if attribute.dropped:
         return None
     if attribute.type_oid in ARRAYS:
         return [0] * (attribute.array_length or 1)
     if attribute.type_oid in SCALARS:
         return 0
-    return b"" if attribute.length >= 0 else bytes(UNKNOWN_VARLENA)
+    return b"" if attribute.length >= 0 else bytes(unknown)

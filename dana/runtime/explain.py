@@ -15,6 +15,8 @@ from dana.codesign.cycles import Cycles, measure_cycles
 from dana.codesign.sample import sample_pages
 from dana.codesign.search import Exploration, explore
 from dana.runtime.designs import Design, DesignStore, chosen_extents, named_device, rule_graph
+from dana.runtime.metas import meta_values
+from dana.runtime.provenance import digest_of
 from dana.runtime.streams import plan_stream
 from dana.runtime.trainer import ExplainRequest, Json, Stream, TrainRequest
 from dana.runtime.weights import bind_request
@@ -89,7 +91,9 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
         "epoch": None if pages is None else _epoch(cycles, pages),
         "area": _area(bundle.config, device),
         "search": None if found is None else _searched(found),
-        "last_run": None if request.last is None else _last_run(request.last, bundle.config, cycles),
+        "last_run": None
+        if request.last is None
+        else _last_run(request.last, _differences(request.last["design"], training, design), bundle.config, cycles),
     }
 
 
@@ -164,17 +168,33 @@ def _searched(found: Exploration) -> Json:
     }
 
 
-def _last_run(run: Json, config: MachineConfig, cycles: Cycles) -> Json:
-    """The run beside the estimate for as many pages, where it was on this machine."""
+def _differences(run: Json, training: TrainRequest, design: Design) -> list[str]:
+    """What the run was of, where that is not what is explained: a machine's cycles are another program's then."""
+    chosen = meta_values(design.metas, training.hyper, design.extents) | design.extents
+    values = {**run["metas"], **run["dims"]}
+    changed = {name: value for name, value in values.items() if chosen.get(name) != value}
+    made = ["another text of the rule"] if run["rule"] != digest_of(training.source) else []
+    if run["features"] != [*design.features]:
+        made.append(f"features {', '.join(run['features'])}")
+    if run["labels"] != [*design.labels]:
+        made.append(f"label {', '.join(run['labels'])}")
+    if changed:
+        made.append(f"hyper {json.dumps(changed)}")
+    return made
+
+
+def _last_run(run: Json, others: list[str], config: MachineConfig, cycles: Cycles) -> Json:
+    """The run beside the estimate for as many pages, where it was of the same on this machine."""
     machine = run["design"].get("config")
     # the clock changes no cycle
     same = machine is not None and {**machine, "clock_hz": config.clock_hz} == config.to_json()
     estimate = None
-    if same and run["cycles"]:
+    if same and not others and run["cycles"]:
         estimate = round(run["epochs"] * cycles.epoch(run["pages"] // run["epochs"]))
     return {
         **{name: value for name, value in run.items() if name != "design"},
         "same_machine": same,
+        "differences": others,
         "estimated_cycles": estimate,
         "error": None if estimate is None else estimate / run["cycles"] - 1,
     }
@@ -274,6 +294,8 @@ def _last_lines(run: Json | None) -> list[str]:
     ]
     if run["cycles"] is None:
         made.append("  without a machine, so without cycles")
+    elif run["differences"]:
+        made.append(f"  {run['cycles']:,} cycles, of another training: {'; '.join(run['differences'])}")
     elif not run["same_machine"]:
         made.append(f"  {run['cycles']:,} cycles, on another machine than this one")
     else:

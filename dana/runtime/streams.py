@@ -11,12 +11,15 @@ from dataclasses import replace
 from functools import lru_cache
 
 from dana.codesign.sample import fits
-from dana.compiler.binding.columns import Binding, BindingError, bind
+from dana.compiler.binding.columns import Binding, BindingError, bind, labels_of
 from dana.runtime.designs import chosen_extents, graph_of, rule_graph
 from dana.runtime.trainer import Json, Relation, Stream, TrainRequest
+from dana.storage.columns import column_attribute
+from dana.storage.declared import TEXT_TYPES
 from dana.storage.frames import framed, readable, rewritten, unique_names
 from dana.storage.schema import SchemaError, TableSchema
 from dsl import Rule
+from dsl.hdfg.graph import Graph, Op
 
 MAX_BINDINGS = 64
 """Bindings cached in a process: a table with a column that no Strider reads asks for one at each training."""
@@ -92,10 +95,11 @@ def declared_request(
     RuleError, UsageError
         As `dana.compiler.binding.columns.bind`.
     """
+    numbered = _with_numbered_label(rule.hdfg, schema, label)
     request = TrainRequest(
         rule=rule.source.filename,
         source=rule.source.text,
-        relation=Relation(name=schema.relation, pages=pages, page_size=page_size, attributes=schema.attributes),
+        relation=Relation(name=schema.relation, pages=pages, page_size=page_size, attributes=numbered.attributes),
         features=None,
         label=label,
         epochs=None,
@@ -103,7 +107,21 @@ def declared_request(
         backend="sim",
         design={} if design is None else design,
     )
+    if numbered is not schema:
+        return plan_stream(replace(request, relation=replace(request.relation, rows=True)))[0]
     return on_pages_that_hold_rows(request)
+
+
+def _with_numbered_label(graph: Graph, schema: TableSchema, label: str | None) -> TableSchema:
+    """The table as frames are made of it, where a text says which of the rule's classes a row is of; else itself."""
+    outputs = [graph.nodes[k] for k in graph.inputs if graph.nodes[k].op is Op.OUTPUT]
+    if graph.classes is None:
+        return schema
+    attributes = list(schema.attributes)
+    for k in labels_of(schema, outputs, label, []):
+        if attributes[k].type_oid in TEXT_TYPES.values():
+            attributes[k] = column_attribute(attributes[k].name)
+    return schema if attributes == [*schema.attributes] else replace(schema, attributes=tuple(attributes))
 
 
 def on_pages_that_hold_rows(request: TrainRequest) -> TrainRequest:

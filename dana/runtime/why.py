@@ -7,6 +7,7 @@ on a design compiled for it, which the session finds again. It changes nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -36,6 +37,9 @@ CHAINED = 2.0
 
 GAIN = 1.25
 """How many times fewer cycles are worth a sentence."""
+
+MINIMIZES = re.compile(r"^[^#\n]*\.minimize\(", re.MULTILINE)
+"""A rule whose batches are those of the call that derives its updates."""
 
 SHOWN = 50
 """Characters of a line that are shown."""
@@ -67,7 +71,7 @@ def why(request: TrainRequest, design: Design, sample: Sample, cycles: Cycles, d
         if taken is not None and GAIN * taken <= cycles.per_tuple:
             said = (
                 f"each row takes {cycles.per_tuple:.2f} cycles, because the batch is {bundle.batch} and {waited}; "
-                f"merge(…, {larger}) takes {taken:.2f}"
+                f"{_typed(request, larger)} takes {taken:.2f}, and is another training"
             )
             return _said("batch", line, said, {"batch": larger}, taken)
     if chained:
@@ -148,7 +152,8 @@ def _helped(
     if taken is None:
         return _said(cause, line, f"{said}no machine has {count} {name} for this rule", None, None)
     if GAIN * taken > cycles.per_tuple:
-        return _said(cause, line, f"{said}{count} {name} would take {taken:.2f}", None, None)
+        less = "hardly fewer" if taken < cycles.per_tuple else "no fewer"
+        return _said(cause, line, f"{said}{count} {name} would take {less}", None, None)
     return _said(cause, line, f"{said}design => '{{\"{name}\": {count}}}' takes {taken:.2f}", dict(tried), taken)
 
 
@@ -216,6 +221,14 @@ def _measured(request: TrainRequest, design: Design, sample: Sample, graph: Grap
     except (UsageError, ConfigError):
         return None
     return measure_cycles(bundle, sample).per_tuple
+
+
+def _typed(request: TrainRequest, batch: int) -> str:
+    """What makes a batch larger: an argument of the call where the rule leaves it to the caller, else in its text."""
+    graph = rule_graph(request)
+    if graph.batch_meta is not None:
+        return f"hyper => '{{\"{graph.nodes[graph.batch_meta].name}\": {batch}}}'"
+    return f"minimize(…, batch={batch})" if MINIMIZES.search(request.source) else f"merge(…, {batch})"
 
 
 def _most(lines: Mapping[int, float]) -> int | None:

@@ -16,6 +16,8 @@ from dana.storage.types import ARRAYS, SCALARS
 SCALAR_TYPES = {one.typname: one for one in SCALARS.values()}
 ARRAY_TYPES = {one.typname: one for one in ARRAYS.values()}
 ALIASES = {one.name: one.typname for one in SCALARS.values()} | {"int": "int4"}
+TEXT_TYPES = {"text": 25, "varchar": 1043}
+"""OIDs of types that are no numbers: of a label with classes, and of columns that nobody reads."""
 
 COLUMN = re.compile(r"\s*(?P<name>\w+)\s+(?P<type>[a-z0-9 ]*[a-z0-9])\s*(?:\[\s*(?P<length>\d+)\s*\])?\s*")
 
@@ -54,10 +56,12 @@ def _column(text: str) -> Attribute:
         raise UsageError(f"a column such as 'x float4[54]' or 'y int4' is expected, not {text.strip()!r}")
     name = ALIASES.get(match["type"], match["type"])
     length = int(match["length"]) if match["length"] else None
+    if name in TEXT_TYPES and length is None:
+        return Attribute(name=match["name"], type_oid=TEXT_TYPES[name], type_name=name, length=-1, align="i")
     types = SCALAR_TYPES if length is None else ARRAY_TYPES
     if name not in types:
         brackets = "" if length is None else "[N]"
-        known = ", ".join(f"{one}{brackets}" for one in types)
+        known = ", ".join(f"{one}{brackets}" for one in (*types, *(TEXT_TYPES if length is None else ())))
         raise UsageError(f"column {match['name']} must be one of {known}, not {match['type']}{brackets}")
     number = types[name]
     column = Attribute(

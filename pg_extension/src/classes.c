@@ -361,12 +361,24 @@ number_labels(const label_look *look, Jsonb *description)
 
 /* Refuses values that a model to go on from does not know: its weights are those of its classes */
 static void
-check_known(const label_look *look, const dana_texts *names)
+check_known(const label_look *look, const dana_texts *names, const char *rule)
 {
+	const dana_training *training = look->training;
+
 	for (int i = 0; i < look->count; i++)
-		if (class_of_text(&look->type, look->values[i].text, names) < 0)
-			dana_error(DATA_EXCEPTION, "column \"%s\" of %s holds \"%s\", which is none of the classes of model \"%s\"",
-					   look->column, look->source->name, look->values[i].text, look->training->warm_start_from);
+	{
+		if (class_of_text(&look->type, look->values[i].text, names) >= 0)
+			continue;
+		if (strcmp(rule, training->rule) != 0)
+			ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
+							errmsg("model \"%s\", to start from, is of rule \"%s\", not of \"%s\"", training->warm_start_from,
+								   rule, training->rule),
+							errdetail("Nor are its classes those of column \"%s\" of %s, which holds \"%s\".", look->column,
+									  look->source->name, look->values[i].text),
+							errhint("Start from a model of the same rule, or leave warm_start_from out.")));
+		dana_error(DATA_EXCEPTION, "column \"%s\" of %s holds \"%s\", which is none of the classes of model \"%s\"",
+				   look->column, look->source->name, look->values[i].text, training->warm_start_from);
+	}
 }
 
 void
@@ -375,6 +387,7 @@ dana_classes_find(const dana_training *training, dana_source *source, Jsonb *des
 	label_look look = {.training = training, .source = source, .context = CurrentMemoryContext};
 	TupleDesc  descriptor = source->relation != NULL ? RelationGetDescr(source->relation) : dana_rows_descriptor(source->plan);
 	dana_texts names = {.count = -1};
+	char	  *rule;
 	bool	   same = true; /* numbers are their own numbers */
 	Form_pg_attribute attribute;
 
@@ -393,9 +406,9 @@ dana_classes_find(const dana_training *training, dana_source *source, Jsonb *des
 	look_at_rows(&look);
 	MemoryContextDelete(look.row_context);
 	if (training->warm_start_from != NULL)
-		names = dana_model_classes(training->warm_start_from);
+		names = dana_model_classes(training->warm_start_from, &rule);
 	if (names.count >= 0)
-		check_known(&look, &names);
+		check_known(&look, &names, rule);
 	else
 		names = number_labels(&look, description);
 	for (int i = 0; i < look.count && same; i++)

@@ -143,6 +143,7 @@ typedef struct weights_reading
 	StringInfo	to;
 	const char *reference;
 	dana_texts	classes;
+	char	   *rule;
 } weights_reading;
 
 static void
@@ -207,15 +208,17 @@ read_classes(void *state)
 
 	dana_model_find(reading->reference, before.user, false);
 	reading->classes = dana_json_texts(DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_METADATA)), "classes");
+	reading->rule = TextDatumGetCString(dana_value(0, DANA_MODEL_RULE));
 	dana_become_caller(before);
 }
 
 dana_texts
-dana_model_classes(const char *reference)
+dana_model_classes(const char *reference, char **rule)
 {
 	weights_reading reading = {.reference = reference};
 
 	dana_peek(read_classes, &reading);
+	*rule = reading.rule;
 	return reading.classes;
 }
 

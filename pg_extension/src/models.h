@@ -44,6 +44,7 @@ enum
 	DANA_MODEL_OWNER = 1,
 	DANA_MODEL_NAME,
 	DANA_MODEL_VERSION,
+	DANA_MODEL_RULE = 5,
 	DANA_MODEL_USERS = 8,
 	DANA_MODEL_PARAMETERS,
 	DANA_MODEL_WEIGHTS,
@@ -66,8 +67,8 @@ extern Jsonb *dana_model_metadata(const char *reference);
 /* Appends the parameters and weights of a model that the caller may use, as a member "warm_start_from" */
 extern void dana_model_append_weights(StringInfo to, const char *reference);
 
-/* Texts of the classes of a model that the caller may use; count -1: it has none */
-extern dana_texts dana_model_classes(const char *reference);
+/* Texts of the classes of a model that the caller may use, and its rule; count -1: it has none */
+extern dana_texts dana_model_classes(const char *reference, char **rule);
 
 /* Stores model, run and epochs; returns a row of type dana.training */
 extern Datum dana_model_store(const dana_new_model *model);

@@ -37,6 +37,8 @@ def raising(error: BaseException) -> Callable[[], argparse.ArgumentParser]:
         (UsageError("the table is empty"), USAGE),
         (SetupError("there is no compiler"), SETUP),
         (psycopg.OperationalError("no server"), DATABASE),
+        (psycopg.errors.UndefinedTable("no such table"), DATABASE),
+        (psycopg.errors.InvalidParameterValue("no such hyperparameter"), USAGE),
         (KeyboardInterrupt(), INTERRUPTED),
         (InternalError("a queue is negative"), INTERNAL),
         (ZeroDivisionError("division by zero"), INTERNAL),
@@ -83,7 +85,7 @@ def test_no_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_training_s_arguments() -> None:
     options = parser().parse_args(
-        ["train", "rule.py", "t", "--features", "a, b,c", "--label", "y", "--set", "lr=0.5", "--set", "reg = 1e-3"]
+        ["train", "rule.py", "t", "--features", "a, b,c", "--label", "y", "--hyper", "lr=0.5", "--hyper", "reg = 1e-3"]
     )
     assert options.features == ["a", "b", "c"]
     assert dict(options.hyper) == {"lr": 0.5, "reg": 1e-3}
@@ -95,9 +97,9 @@ def test_training_s_arguments() -> None:
 @pytest.mark.parametrize("wrong", ["lr", "lr=", "lr=fast"])
 def test_a_meta_must_be_a_number(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        parser().parse_args(["train", "rule.py", "t", "--set", wrong])
+        parser().parse_args(["train", "rule.py", "t", "--hyper", wrong])
     assert ended.value.code == USAGE
-    assert "META=NUMBER is expected" in capsys.readouterr().err
+    assert "NAME=NUMBER is expected" in capsys.readouterr().err
 
 
 def test_the_module_is_the_command() -> None:

@@ -17,7 +17,7 @@ from psycopg.pq import TransactionStatus
 import dana
 from dana import rules
 from dana.cli import main
-from dana.cli.entry import DATABASE, OK
+from dana.cli.entry import OK, USAGE
 from dana.client.connection import Connection
 from dana.demo import tour as demo
 from dana.demo.datasets import CUSTOMERS, Dataset, breast_cancer
@@ -208,7 +208,7 @@ def test_a_missing_column_is_named(db: Connection) -> None:
         db.train("client_logistic", "small", label="no_such")
 
 
-def test_the_command_trains_and_prints(pg_uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_trains_and_prints(pg_uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with psycopg.connect(pg_uri, autocommit=True) as session:
         create_table(session, "command_small", small().columns())
         try:
@@ -224,8 +224,14 @@ def test_the_command_trains_and_prints(pg_uri: str, capsys: pytest.CaptureFixtur
                 assert capsys.readouterr().out
                 kept = session.execute("SELECT metadata ->> 'class_weight' FROM dana.model ORDER BY version DESC")
                 assert (kept.fetchone() or ())[0].replace("0.50", "0.5") == weights
-            assert main([*arguments, "--set", "no_such=1"]) == DATABASE
+            assert main([*arguments, "--hyper", "no_such=1"]) == USAGE
             assert "no_such" in capsys.readouterr().err
+            assert main([*arguments, "--hyper", "penalty=-1"]) == USAGE
+            assert "but hyper makes it penalty = -1" in capsys.readouterr().err
+            wrong = tmp_path / "wrong.py"
+            wrong.write_text((rules.FOLDER / "logistic.py").read_text().replace("setEpochs(100)", "setEpochs(0)"))
+            assert main(["train", str(wrong), *arguments[2:]]) == USAGE
+            assert f"--> {wrong}:" in capsys.readouterr().err
         finally:
             session.execute("DROP TABLE command_small")
             session.execute("SELECT dana_drop_model('by_command'), dana_drop_rule('logistic')")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -105,7 +106,8 @@ def test_a_batch_of_one_is_why_and_the_larger_is_measured() -> None:
     merged = RULES["plain_sgd"].replace("w - 0.05 * e * x", 'sgd.merge(w - 0.05 * e * x, 64, "+") / 64')
     assert slow["text"] == (
         f"each row takes {slow['takes']:.2f} cycles, because the batch is 1 and each row waits for the models of the "
-        f"one before, 44 cycles of a row in line 7 (e = dana.sigma(w * x) - y); merge(…, 64) takes {slow['tuple']:.2f}"
+        f"one before, 44 cycles of a row in line 7 (e = dana.sigma(w * x) - y); merge(…, 64) takes "
+        f"{slow['tuple']:.2f}, and is another training"
     )
     assert (slow["cause"], slow["line"], slow["change"]) == ("batch", 7, {"batch": 64})
     assert slow["takes"] > 5 * slow["tuple"]
@@ -118,6 +120,16 @@ def test_a_small_batch_is_why() -> None:
     assert why(RULES["two_models"].replace(', 5, "+")', ', 64, "+")'))["takes"] == slow["tuple"]
 
 
+def test_the_rows_of_a_page_are_those_of_the_statistics_whatever_text_nobody_reads() -> None:
+    """As many as statistics say, where texts are shorter than those that are taken to be there, too."""
+    schema = declared("name text, a float4, note text, b float4, y float4")
+    training = declared_request(dana.load(CHECKOUT / "examples/paper/logistic.py"), schema, label="y", pages=40)
+    training = replace(training, features=("a", "b"))
+    for rows in (3000, 2000, 6000):
+        question = ExplainRequest(training=training, device=None, search=False, rows=rows, last=None)
+        assert explain(question, DesignStore())["reads"]["tuples"] == rows / 40
+
+
 def test_a_larger_machine_is_measured() -> None:
     slow = why(rules.text("linear"))
     assert slow["cause"] == "striders"
@@ -127,6 +139,42 @@ def test_a_larger_machine_is_measured() -> None:
     assert (busy["cause"], busy["change"]) == ("units", {"threads": 2})
     assert "of the operations in line " in busy["text"]
     assert why(rules.text("linear"), threads=2, clusters=1)["takes"] == busy["tuple"]
+
+
+SIZED = """\
+import dana
+size = dana.meta(8)
+w = dana.model([40])
+x = dana.input([40])
+y = dana.output()
+sized = dana.algo(w, x, y)
+error = dana.sigma(w * x, 1) - y
+"""
+MINIMIZED = "sized.setLoss(error * error)\nsized.minimize(dana.optimizers.sgd, batch="
+MERGED = 'sized.setModel(w, w - 0.001 * sized.merge(error * x, size, "+") / size)\n'
+
+
+@pytest.mark.parametrize(
+    ("updates", "typed"),
+    [
+        (MERGED, "hyper => '{\"size\": 64}'"),
+        (f"{MINIMIZED}8)\n", "minimize(…, batch=64)"),
+        (f"{MINIMIZED}size)\n", "hyper => '{\"size\": 64}'"),
+    ],
+)
+def test_a_larger_batch_is_said_as_it_is_typed(updates: str, typed: str) -> None:
+    slow = why(SIZED + updates)
+    assert slow["change"] == {"batch": 64}
+    assert f"; {typed} takes {slow['tuple']:.2f}, and is another training" in slow["text"]
+
+
+def test_what_takes_no_fewer_cycles_is_no_remedy() -> None:
+    for source in (SIZED + MERGED, RULES["rows"], WHOLE):
+        for threads in (2, 4, 8):
+            told = why(source, threads=threads)
+            numbers = [float(number) for number in re.findall(r"takes? (\d+\.\d+)", told["text"])]
+            assert numbers[0] == round(told["takes"], 2)
+            assert all(number < told["takes"] for number in numbers[1:])
 
 
 def test_rows_that_are_written_one_after_the_other_are_why() -> None:

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.sources.conftest import Session
+from tests.sources.conftest import SUMS, Session
 
 errors = psycopg.errors
 
@@ -81,6 +81,28 @@ def test_lines_are_the_same_numbers(session: Session, table: str) -> None:
         f"{numbers['last_run']['cycles']:,} cycles; estimated {numbers['last_run']['estimated_cycles']:,}",
     ):
         assert value in told
+
+
+def test_a_run_of_something_else_is_compared_with_nothing(session: Session, table: str) -> None:
+    text = SUMS.replace("total = ", "decay = dana.meta(0.5)\ntotal = ").replace("w / 2", "w * decay")
+    session.execute("SELECT dana_create_udf('decays', %s)", (text,))
+    session.execute("SELECT dana_train('decays', 't', features => '{b,a}', hyper => '{\"decay\": 0.25}')")
+    asked = "SELECT dana_explain('decays', 't', %s, format => %s)"
+
+    def told(form: str, **training: object) -> list[str]:
+        return [row[0] for row in session.execute(asked, (Jsonb(training), form))]
+
+    last = json.loads(told("json")[0])["last_run"]
+    assert last["differences"] == ["features b, a", 'hyper {"decay": 0.25}']
+    assert (last["estimated_cycles"], last["error"]) == (None, None)
+    assert told("text")[-1].endswith(' cycles, of another training: features b, a; hyper {"decay": 0.25}')
+    like = json.loads(told("json", features=["b", "a"], hyper={"decay": 0.25})[0])["last_run"]
+    assert like["differences"] == []
+    assert like["error"] == pytest.approx(0, abs=0.05)
+    session.execute("SELECT dana_create_udf('decays', %s)", (f"# the same\n{text}",))
+    last = json.loads(told("json", features=["b", "a"], hyper={"decay": 0.25})[0])["last_run"]
+    assert last["differences"] == ["another text of the rule"]
+    session.execute("SELECT dana_drop_rule('decays')")
 
 
 def test_designs_devices_and_the_search(session: Session, table: str) -> None:

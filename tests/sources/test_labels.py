@@ -214,6 +214,11 @@ def test_going_on_from_a_model(table: Session) -> None:
     table.execute("UPDATE u SET y = 'd' WHERE id = 5")
     with pytest.raises(errors.DataException, match='holds "d", which is none of the classes of model "m"'):
         train(table, "softmax", "'u'", warm_start_from="m")
+    with pytest.raises(
+        errors.DataException, match='model "m", to start from, is of rule "softmax", not of "logistic"'
+    ) as told:
+        train(table, "logistic", "'u'", warm_start_from="m")
+    assert told.value.diag.message_detail == 'Nor are its classes those of column "y" of test.u, which holds "d".'
 
 
 def test_a_score_is_no_probability(table: Session) -> None:

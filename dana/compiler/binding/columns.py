@@ -87,7 +87,7 @@ def bind(
     graph = weighted(plain, column=weight is not None, classes=class_weight)
     # the weight first: no label or feature is chosen that the caller means as a weight
     weights = [] if weight is None else [schema.index(weight)]
-    labels = _labels(schema, outputs, label, weights)
+    labels = labels_of(schema, outputs, label, weights)
     taken = [*labels, *weights]
     chosen = _features(schema, inputs, taken) if features is None else [schema.index(name) for name in features]
     _unique(schema, [*chosen, *taken])
@@ -119,7 +119,7 @@ def bind(
     )
 
 
-def _labels(schema: TableSchema, outputs: Sequence[Node], label: str | None, weights: Sequence[int]) -> list[int]:
+def labels_of(schema: TableSchema, outputs: Sequence[Node], label: str | None, weights: Sequence[int]) -> list[int]:
     """Columns for the outputs, none of them a weight's unless the caller says it."""
     if not outputs:
         if label is not None:
