@@ -8,12 +8,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dsl.diagnostics import Note
+from dsl.hdfg.dims import DimExpr
 from dsl.hdfg.graph import FROM_ROW, Op
 from dsl.semantics.context import Context
 from dsl.semantics.counting import count_rows
 from dsl.semantics.objects import Algorithm
 from dsl.semantics.phases import in_phase
 from dsl.semantics.program import Checked, CheckedUpdate, Operation, reachable
+from dsl.semantics.ranges import range_of, range_text
 from dsl.source import Span
 
 TEST_LOSS = "the loss of rows left out"
@@ -200,10 +202,29 @@ def _check_settings(context: Context, algorithm: Algorithm) -> None:
                 help="outputs and weights are unknown when predicting; pass the value before it is compared with them, "
                 "or dana.where(dana.training, value, other)",
             )
+        classes = next((member.classes for member in algorithm.members if member.classes is not None), None)
+        if value.shape == () and (classes == 2 or isinstance(classes, DimExpr)):
+            _check_score(context, value, span)
     if "setConvergence" in algorithm.settings and algorithm.batch is not None:
         value, span = algorithm.settings["setConvergence"]
         if value.per_tuple:
             _report_unmerged(context, span, "the convergence test", algorithm)
+
+
+def _check_score(context: Context, value: Operation, span: Span) -> None:
+    """One number for two classes is a probability where a sigmoid gives it, else a score: below 0 for the first."""
+    low, high = range_of(value)
+    if value.op is not Op.SIGMOID and low >= 0:
+        context.report(
+            "E518",
+            "the prediction says the second class of every row",
+            span,
+            label="never below 0",
+            expected="a probability of the second class, from dana.sigmoid, or a score, below 0 for the first class",
+            found=range_text(low, high),
+            help="pass the score as it is, without argmax, comparison or rounding, or dana.sigmoid(score); where there "
+            "are more than two classes, a vector with a number for each: setPrediction(scores)",
+        )
 
 
 def _check_table(context: Context, algorithm: Algorithm) -> None:
