@@ -39,6 +39,7 @@ def finish(context: Context) -> Checked | None:
     count_rows(context)
     test_loss = _settle(context, algorithm)
     _check_updates(context, algorithm)
+    _check_rows_in_batches(context, algorithm)
     _check_settings(context, algorithm)
     _check_merges(context, algorithm)
     _check_table(context, algorithm)
@@ -122,6 +123,31 @@ def _check_updates(context: Context, algorithm: Algorithm) -> None:
             )
         seen.append(update)
         _check_update_value(context, algorithm, update)
+
+
+def _check_rows_in_batches(context: Context, algorithm: Algorithm) -> None:
+    """In a batch of several tuples no machine writes several rows of a model for each."""
+    batch = algorithm.batch
+    if batch is None or batch.size == 1:
+        return
+    chosen: dict[Operation, CheckedUpdate] = {}
+    for update in (*algorithm.updates, *context.state_updates):
+        if update.index is None or update.index.op is Op.CONST:
+            continue
+        first = chosen.setdefault(update.model, update)
+        if first is not update:
+            context.report(
+                "E519",
+                f"several rows of {update.model.name} are updated for each tuple of a batch",
+                batch.span,
+                label="the batch",
+                expected="batches of one tuple, or one row of a model for each tuple",
+                found="the whole table as a batch" if batch.size is None else f"batches of {batch.size}",
+                notes=(Note(message="updated here", span=update.span),),
+                help="let the batch be 1, in merge(…, 1, …) as in minimize(…, batch=1), or give each row chosen a "
+                "model of its own",
+            )
+            return
 
 
 def _clash(first: CheckedUpdate, second: CheckedUpdate) -> bool:
