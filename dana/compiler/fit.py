@@ -129,7 +129,7 @@ def least_group(plan: Plan, tuples: int, *, threads: int) -> int:
         raise DoesNotFit(
             f"rule {name!r} updates several rows of {plan.graph.nodes[twice[0]].name} for each tuple, in "
             f"batches of {tuples}; a machine does so in batches of one",
-            hint="Leave the merge out, or give each row chosen a model of its own.",
+            hint="Let the batch be 1, or give each row chosen a model of its own.",
         )
     return group
 

@@ -187,7 +187,7 @@ def _form_of(function: str, count: int) -> list[object] | None:
 import dana
 w = dana.model([{count}])
 x = dana.input([{count}])
-y = dana.output(classes={max(count, 2)})
+y = dana.output()
 chosen = dana.algo(w, x, y)
 chosen.setModel(w, w + 0 * y)
 chosen.setPrediction(dana.{function}(w * x))

@@ -46,6 +46,32 @@ class DimExpr:
             total += product
         return total
 
+    def solve(self, extent: int, known: Mapping[str, int]) -> tuple[str, int | None] | None:
+        """Find the extent of its one unknown.
+
+        Returns None when it has none or several or is not linear; (name, None) when no whole positive number fits.
+        """
+        unknown = [name for name in self.names if name not in known]
+        if len(unknown) != 1:
+            return None
+        name = unknown[0]
+        slope = 0
+        offset = 0
+        for monomial, coefficient in self.terms:
+            if monomial.count(name) > 1:
+                return None
+            product = coefficient
+            for factor in monomial:
+                product *= 1 if factor == name else known[factor]
+            if name in monomial:
+                slope += product
+            else:
+                offset += product
+        if slope == 0:
+            return None
+        quotient, remainder = divmod(extent - offset, slope)
+        return name, (quotient if remainder == 0 and quotient > 0 else None)
+
     def __str__(self) -> str:
         text = ""
         for monomial, coefficient in self.terms:

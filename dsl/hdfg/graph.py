@@ -339,7 +339,8 @@ class Graph:
         Raises
         ------
         BindError
-            If a dim is missing or unknown, an axis would have no element, or a model not the row that a number selects.
+            If a dim is missing or unknown, an axis would have no element, a model not the row that a number selects, or
+            the prediction is one number, and there are more classes than two.
         RuleError
             If loops count a dim, and the rule's text is wrong with its extent.
         """
@@ -363,6 +364,7 @@ class Graph:
         nodes = tuple(_bind_node(node, dims) for node in self.nodes)
         bound = replace(self, nodes=nodes, dims=(), extents=(), unrolled=None, needs=())
         _check_fixed_rows(bound)
+        _check_prediction(bound)
         return bound
 
     def infer_dims(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
@@ -400,7 +402,7 @@ class Graph:
                     raise BindError(f"axis {axis} of {name} must have {dim} elements as the rule says, not {extent}")
         for _ in axes:  # each round solves at least one dim or nothing more can be solved
             for name, axis, dim, extent in axes:
-                solved = _solve(dim, extent, found)
+                solved = dim.solve(extent, found)
                 if solved is not None and solved[1] is None:
                     raise BindError(f"axis {axis} of {name} has {extent} elements, which no {solved[0]} makes of {dim}")
                 if solved is not None and solved[1] is not None:
@@ -472,28 +474,10 @@ def _check_fixed_rows(graph: Graph) -> None:
             raise BindError(f"{graph.nodes[model].name} would have {rows} rows, but the rule selects row {row:g}")
 
 
-def _solve(dim: DimExpr, extent: int, known: Mapping[str, int]) -> tuple[str, int | None] | None:
-    """Solve `dim == extent` for its one unknown.
-
-    Returns None when it has none or several or is not linear; (name, None) when no whole positive number fits.
-    """
-    unknown = [name for name in dim.names if name not in known]
-    if len(unknown) != 1:
-        return None
-    name = unknown[0]
-    slope = 0
-    offset = 0
-    for monomial, coefficient in dim.terms:
-        if monomial.count(name) > 1:
-            return None
-        product = coefficient
-        for factor in monomial:
-            product *= 1 if factor == name else known[factor]
-        if name in monomial:
-            slope += product
-        else:
-            offset += product
-    if slope == 0:
-        return None
-    quotient, remainder = divmod(extent - offset, slope)
-    return name, (quotient if remainder == 0 and quotient > 0 else None)
+def _check_prediction(graph: Graph) -> None:
+    classes = evaluate(graph.classes or 0, {})
+    if graph.prediction is not None and classes > 2 and not graph.nodes[graph.prediction].shape:
+        raise BindError(
+            f"rule {graph.name!r} predicts a scalar, which tells two classes apart; a vector [{classes}], a number for "
+            f"each class as setPrediction(scores) gives it without an argmax, is expected for {classes} classes"
+        )

@@ -7,7 +7,7 @@ judges it as a whole. Must not: judge what depends on later statements.
 from __future__ import annotations
 
 from dsl.diagnostics import Note
-from dsl.hdfg.dims import shape_text
+from dsl.hdfg.dims import DimExpr, shape_text
 from dsl.hdfg.graph import FROM_ROW, Op
 from dsl.hdfg.shapes import ShapeMismatch, broadcast
 from dsl.limits import MAX_EPOCHS, MAX_EXTENT
@@ -33,6 +33,10 @@ from dsl.source import Span
 
 Bound = dict[str, Argument]
 
+NUMBER_OF_EACH_CLASS = (
+    "pass a number for each class of dana.output(classes=…), probabilities or scores, as in setPrediction(scores); "
+    "dana_classify and dana_predict choose the largest, without an argmax"
+)
 MERGE_SIGNS = {"+": "add", "*": "mul", "max": "max", "min": "min", "mean": "mean"}
 
 
@@ -382,22 +386,22 @@ def _set_scalar(context: Context, algorithm: Algorithm, name: str, argument: Arg
     if value is None:
         algorithm.complete = False
         return
-    taken, advice, vectors = "a scalar", "reduce it with dana.sigma or dana.norm", False
-    if name == "setPrediction":
-        classes = [(member.classes,) for member in algorithm.members if member.classes is not None]
-        vectors = value.shape in classes if classes else len(value.shape) == 1
-        taken += f", or a vector {shape_text(classes[0])}" if classes else " or a vector"
-        if classes:
-            advice = "a vector has a number for each class of dana.output(classes=…)"
-    if value.shape != () and not vectors:
+    taken, advice = "a scalar", "reduce it with dana.sigma or dana.norm"
+    classes = next((member.classes for member in algorithm.members if member.classes is not None), None)
+    if name != "setPrediction":
+        fits = value.shape == ()
+    elif classes is None:
+        taken, fits = "a scalar or a vector", len(value.shape) <= 1
+    else:
+        # one number tells two classes apart; of a dim `bind` judges
+        scalar = isinstance(classes, DimExpr) or classes == 2
+        taken = f"{'a scalar, or ' if scalar else ''}a vector {shape_text((classes,))}"
+        fits = value.shape == (classes,) or (scalar and value.shape == ())
+        advice = NUMBER_OF_EACH_CLASS
+    if not fits:
+        found = "a scalar" if value.shape == () else f"shape {shape_text(value.shape)}"
         context.report(
-            "E407",
-            f"{name} takes {taken}",
-            argument.span,
-            label=f"shape {shape_text(value.shape)}",
-            expected=taken,
-            found=f"shape {shape_text(value.shape)}",
-            help=advice,
+            "E407", f"{name} takes {taken}", argument.span, label=found, expected=taken, found=found, help=advice
         )
     if name in algorithm.settings:
         _report_again(context, name, span, algorithm.settings[name][1])

@@ -132,8 +132,12 @@ def to_whole(
     at_least: int = -MAX_INTEGER,
     at_most: int = MAX_INTEGER,
     hint: str = "",
+    of_dim: str = "dims are known only when the rule meets a table; write a number",
 ) -> int | None:
-    """Take an object as a whole number that is known when the rule is compiled; `hint` is for numbers out of bounds."""
+    """Take an object as a whole number that is known when the rule is compiled.
+
+    `hint` is for numbers out of bounds, `of_dim` for dims.
+    """
     if isinstance(thing, Poison):
         return None
     bounds = [f"at least {at_least:,}"] if at_least > -MAX_INTEGER else []
@@ -143,7 +147,7 @@ def to_whole(
         case Constant(number=int(number)) if at_least <= number <= at_most:
             return number
         case Constant(number=DimExpr()):
-            help_text = "dims are known only when the rule meets a table; write a number"
+            help_text = of_dim
         case Operation() | Given():
             help_text = "values are known only while training; write a number"
         case Constant(number=float()):

@@ -357,6 +357,14 @@ class Expressions:
                 f"write dana.{name}({literal.value}, value) if the elements are meant",
             )
 
+    def _default_for(self, length: Object) -> str:
+        """What to do that a loop can count a dim."""
+        number = length.number if isinstance(length, Constant) else None
+        if not isinstance(number, DimExpr):
+            return ""
+        name = next((one for one in number.names if one not in self.context.extents), number.names[0])
+        return f"a loop counts a dim that has a default: {name} = dana.dim(4); or write a number"
+
     def _range(self, arguments: list[Argument], span: Span) -> Object:
         bound = bind(self.context, RANGE, arguments, span)
         if bound is None:
@@ -366,7 +374,13 @@ class Expressions:
                 self.context.unroll(argument.value.number)
         words = {name: "length" if len(bound) == 1 else name for name in RANGE.parameters}
         numbers = [
-            to_whole(self.context, bound[name].value, bound[name].span, what=f"the {words[name]} of range")
+            to_whole(
+                self.context,
+                bound[name].value,
+                bound[name].span,
+                what=f"the {words[name]} of range",
+                of_dim=self._default_for(bound[name].value),
+            )
             for name in RANGE.parameters
             if name in bound
         ]

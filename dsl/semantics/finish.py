@@ -8,12 +8,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dsl.diagnostics import Note
+from dsl.hdfg.dims import DimExpr
 from dsl.hdfg.graph import FROM_ROW, Op
 from dsl.semantics.context import Context
 from dsl.semantics.counting import count_rows
 from dsl.semantics.objects import Algorithm
 from dsl.semantics.phases import in_phase
 from dsl.semantics.program import Checked, CheckedUpdate, Operation, reachable
+from dsl.semantics.ranges import range_of, range_text
 from dsl.source import Span
 
 TEST_LOSS = "the loss of rows left out"
@@ -37,6 +39,7 @@ def finish(context: Context) -> Checked | None:
     count_rows(context)
     test_loss = _settle(context, algorithm)
     _check_updates(context, algorithm)
+    _check_rows_in_batches(context, algorithm)
     _check_settings(context, algorithm)
     _check_merges(context, algorithm)
     _check_table(context, algorithm)
@@ -122,6 +125,31 @@ def _check_updates(context: Context, algorithm: Algorithm) -> None:
         _check_update_value(context, algorithm, update)
 
 
+def _check_rows_in_batches(context: Context, algorithm: Algorithm) -> None:
+    """In a batch of several tuples no machine writes several rows of a model for each."""
+    batch = algorithm.batch
+    if batch is None or batch.size == 1:
+        return
+    chosen: dict[Operation, CheckedUpdate] = {}
+    for update in (*algorithm.updates, *context.state_updates):
+        if update.index is None or update.index.op is Op.CONST:
+            continue
+        first = chosen.setdefault(update.model, update)
+        if first is not update:
+            context.report(
+                "E519",
+                f"several rows of {update.model.name} are updated for each tuple of a batch",
+                batch.span,
+                label="the batch",
+                expected="batches of one tuple, or one row of a model for each tuple",
+                found="the whole table as a batch" if batch.size is None else f"batches of {batch.size}",
+                notes=(Note(message="updated here", span=update.span),),
+                help="let the batch be 1, in merge(…, 1, …) as in minimize(…, batch=1), or give each row chosen a "
+                "model of its own",
+            )
+            return
+
+
 def _clash(first: CheckedUpdate, second: CheckedUpdate) -> bool:
     """Whether two updates write the same place, whatever the table holds.
 
@@ -200,10 +228,29 @@ def _check_settings(context: Context, algorithm: Algorithm) -> None:
                 help="outputs and weights are unknown when predicting; pass the value before it is compared with them, "
                 "or dana.where(dana.training, value, other)",
             )
+        classes = next((member.classes for member in algorithm.members if member.classes is not None), None)
+        if value.shape == () and (classes == 2 or isinstance(classes, DimExpr)):
+            _check_score(context, value, span)
     if "setConvergence" in algorithm.settings and algorithm.batch is not None:
         value, span = algorithm.settings["setConvergence"]
         if value.per_tuple:
             _report_unmerged(context, span, "the convergence test", algorithm)
+
+
+def _check_score(context: Context, value: Operation, span: Span) -> None:
+    """One number for two classes is a probability where a sigmoid gives it, else a score: below 0 for the first."""
+    low, high = range_of(value)
+    if value.op is not Op.SIGMOID and low >= 0:
+        context.report(
+            "E518",
+            "the prediction says the second class of every row",
+            span,
+            label="never below 0",
+            expected="a probability of the second class, from dana.sigmoid, or a score, below 0 for the first class",
+            found=range_text(low, high),
+            help="pass the score as it is, without argmax, comparison or rounding, or dana.sigmoid(score); where there "
+            "are more than two classes, a vector with a number for each: setPrediction(scores)",
+        )
 
 
 def _check_table(context: Context, algorithm: Algorithm) -> None:

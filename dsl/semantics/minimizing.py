@@ -99,7 +99,7 @@ def minimize(
         algorithm.complete = False
         return
     alone = batch.size == 1 and batch.meta is None
-    if not alone and not all(target.row_per_tuple for target in wanted):
+    if not alone and (_several_rows(wanted) or not all(target.row_per_tuple for target in wanted)):
         methods.keep_batch(context, algorithm, batch)
     results: list[Operation] = []
     for target, polynomial in zip(wanted, derived, strict=True):
@@ -129,7 +129,9 @@ def _batch(
         batch = methods.batch_of(context, given)
     else:
         batch = algorithm.batch or Batch(size=BATCH if row is None else 1, span=span)
-    if row is not None and batch is not None and (batch.size != 1 or batch.meta is not None):
+    if batch is None or (batch.size == 1 and batch.meta is None):
+        return batch
+    if row is not None and not _several_rows(wanted):  # which are an error, by `finish`
         context.warn(
             "W713",
             f"rows of {row.operands[0].name} are chosen in batches",
@@ -139,6 +141,12 @@ def _batch(
             help="of the tuples of a batch that choose the same row only the last one counts; batch=1 takes each",
         )
     return batch
+
+
+def _several_rows(wanted: list[Operation]) -> bool:
+    """Whether each tuple chooses several rows of a model."""
+    models = [target.operands[0] for target in wanted if target.row_per_tuple]
+    return len(set(models)) < len(models)
 
 
 def _of_row(algebra: Algebra, row: Operation, wanted: list[Operation], derived: list[Polynomial]) -> Polynomial:

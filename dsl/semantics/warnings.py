@@ -5,7 +5,6 @@ Comes in: a checked rule. Goes out: warnings, none of which stops anything. Must
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -15,6 +14,7 @@ from dsl.hdfg.init import OF_TABLE
 from dsl.semantics.context import Context
 from dsl.semantics.finish import roots
 from dsl.semantics.program import Checked, Operation, reachable
+from dsl.semantics.ranges import Range, range_of, range_text
 
 
 def warn(context: Context, checked: Checked) -> None:
@@ -24,11 +24,6 @@ def warn(context: Context, checked: Checked) -> None:
     _settled_test(context, checked)
     _without_model(context, checked)
     _alone(context, checked)
-
-
-NOT_NEGATIVE = frozenset({Op.SQRT, Op.EXP, Op.ABS})
-TO_ONE = frozenset({Op.SIGMOID, Op.GAUSSIAN}) | COMPARISONS
-KEEP_SIGN = frozenset({Op.SIGMA, Op.PI, Op.AMAX, Op.MERGE, Op.ADD, Op.MUL, Op.DIV, Op.MIN, Op.EXPAND})
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +111,9 @@ def _settled_test(context: Context, checked: Checked) -> None:
         return
     if test.op not in COMPARISONS:
         return
-    outcome = _outcome(test.op, *(_range(operand) for operand in test.operands))
+    outcome = _outcome(test.op, *(range_of(operand) for operand in test.operands))
     if outcome is not None:
-        shown = " with ".join(_range_text(*_range(operand)) for operand in test.operands)
+        shown = " with ".join(range_text(*range_of(operand)) for operand in test.operands)
         context.warn(
             "W707",
             f"the convergence test {'always holds' if outcome else 'can never hold'}",
@@ -129,7 +124,6 @@ def _settled_test(context: Context, checked: Checked) -> None:
 
 
 CHANGING = PER_TUPLE | {Op.MODEL}
-Range = tuple[float, float]
 
 
 def _outcome(op: Op, left: Range, right: Range) -> bool | None:
@@ -141,34 +135,6 @@ def _outcome(op: Op, left: Range, right: Range) -> bool | None:
     if op is Op.LT:
         return True if left[1] < right[0] else False if left[0] >= right[1] else None
     return True if left[1] <= right[0] else False if left[0] > right[1] else None
-
-
-def _range(operation: Operation) -> Range:
-    """Bounds that a value keeps, whatever the data (or it is a NaN)."""
-    if operation.op is Op.CONST and operation.value is not None:
-        return operation.value, operation.value
-    if operation.op in TO_ONE:
-        return 0.0, 1.0
-    return (0.0, math.inf) if _not_negative(operation) else (-math.inf, math.inf)
-
-
-def _range_text(low: float, high: float) -> str:
-    if low == high:
-        return f"{low:g}"
-    return f"a value from {low:g} to {high:g}" if high < math.inf else f"a value of at least {low:g}"
-
-
-def _not_negative(operation: Operation) -> bool:
-    """Whether a value is surely at least 0 (or a NaN)."""
-    if operation.op is Op.CONST:
-        return operation.extent is not None or (operation.value or 0.0) >= 0
-    if operation.op in NOT_NEGATIVE or operation.op in TO_ONE:
-        return True
-    if operation.op is Op.MUL and operation.operands[0] is operation.operands[1]:
-        return True
-    if operation.op is Op.MAX:
-        return any(_not_negative(operand) for operand in operation.operands)
-    return operation.op in KEEP_SIGN and all(_not_negative(operand) for operand in operation.operands)
 
 
 def _alone(context: Context, checked: Checked) -> None:

@@ -73,6 +73,41 @@ def test_what_is_divided_by_the_batch_size_twice(before: str, merged: str, warne
     assert codes.count("W706") == warned
 
 
+@pytest.mark.parametrize(
+    ("prediction", "refused"),
+    [
+        ("p", False),
+        ("z", False),
+        ("dana.tanh(z)", False),
+        ("2 * p - 1", False),
+        ("dana.where(p > 0.5, 1, -1)", False),
+        ("dana.argmax([1 - p, p]) * 2 - 1", False),
+        ("dana.floor(z)", False),
+        ("dana.where(dana.training, y, p)", False),
+        ("dana.argmax([1 - p, p])", True),
+        ("dana.argmin([1 - p, p])", True),
+        ("p > 0.5", True),
+        ("dana.where(p > 0.5, 1, 0)", True),
+        ("dana.round(p)", True),
+        ("dana.floor(p + 0.5)", True),
+        ("dana.ceil(p)", True),
+        ("p // 0.5", True),
+        ("1 - p", True),
+        ("1 / (1 + dana.exp(-z))", True),  # no dana.sigmoid, so that it counts as a score
+        ("dana.softmax([0, z])[1]", True),
+    ],
+)
+@pytest.mark.parametrize("classes", ["2", "k"])
+def test_one_number_that_says_the_second_class_of_every_row(prediction: str, refused: bool, classes: str) -> None:
+    text = BODY.replace("output()", f"output(classes={classes})").replace(
+        "import dana\n", "import dana\nk = dana.dim()\n"
+    )
+    text += (
+        f"z = dana.sigma(w * x, 1)\np = dana.sigmoid(z)\nrule.setModel(w - p * x)\nrule.setPrediction({prediction})\n"
+    )
+    assert [one.code for one in Rule(text).diagnostics if one.code[0] == "E"] == ["E518"] * refused
+
+
 def test_there_are_many_bad_programs() -> None:
     assert len(BAD) >= 60
 

@@ -64,7 +64,7 @@ z = 0
 for j in range(k):
     z = z + dana.sigma(W[j] * x, 1) * (y == j)
 rule.setModel(W, W - z / k)
-rule.setPrediction(W[k - 1] @ x)
+rule.setPrediction(W[k - 1] @ x * dana.arange(k))
 """
 
 
@@ -89,6 +89,17 @@ def test_what_is_wrong_with_another_extent_is_said_when_it_is_bound() -> None:
     rule = compile_rule(text.replace("dana.dim(2)", "dana.dim(8)"))
     with pytest.raises(RuleError, match=r"(?s)the row does not fit.*loops are unrolled for k = 2"):
         rule.hdfg.bind({"n": 4, "k": 2})
+
+
+def test_one_number_tells_two_classes_apart() -> None:
+    """Of an open dim it is known only where the dim is bound; so is a vector of a number for each."""
+    text = COUNTED.replace("W[k - 1] @ x * dana.arange(k)", "{}").replace("dana.dim(2)", "dana.dim()")
+    text = text.replace("range(k)", "range(2)")
+    graph = compile_rule(text.format("W[1] @ x")).hdfg
+    assert graph.bind({"n": 4, "k": 2}).is_bound
+    with pytest.raises(BindError, match=r"'rule' predicts a scalar, .* a vector \[3\], a number for each class"):
+        graph.bind({"n": 4, "k": 3})
+    assert compile_rule(text.format("W[1:] @ x")).hdfg.bind({"n": 4, "k": 3}).is_bound
 
 
 def test_infer_dims_solves_axis_by_axis() -> None:

@@ -106,10 +106,11 @@ U = dana.model([3])
 i = dana.input()
 j = dana.input()
 x = dana.input()
+size = dana.meta(1)
 rule = dana.algo(U, i, j, x)
 rule.setModel(U[i], x)
 rule.setModel(U[j], -x)
-rule.setConvergence(rule.merge(x, 3, "+") < -99)
+rule.setConvergence(rule.merge(x, size, "+") < -99)
 """
 
 
@@ -118,7 +119,9 @@ def test_rows_of_a_tuple_apply_in_the_order_of_the_text() -> None:
     machine = Interpreter(compile_rule(TWO_ROWS).hdfg, numerics)
     columns = {"i": np.float32([0, 1, 1]), "j": np.float32([1, 0, 1]), "x": np.float32([1, 2, 3])}
     # U[0] = 1, U[1] = -1; U[1] = 2, U[0] = -2; U[1] = 3, U[1] = -3
-    np.testing.assert_array_equal(machine.train(columns, epochs=1).models["U"], np.float32([-2, -3, 0]))
+    np.testing.assert_array_equal(
+        machine.train(columns, metas={"size": 3}, epochs=1).models["U"], np.float32([-2, -3, 0])
+    )
 
 
 def test_a_column_is_flushed_though_no_operation_reads_it() -> None:

@@ -103,7 +103,7 @@ GRAPH = graph_text(compile_rule(RULES["logistic"]).hdfg, spans=False)
         ("%10 = mul %3 %9", "%10 = mul %1 %9", "must not read node 1"),
         ("update %0 <- %13", "update %0 <- %8", "value in region batch"),
         ("update %0 <- %13", "update %1 <- %13", "must write a model"),
-        ("update %0 <- %13", "update %0[%13] <- %11", "indexed by a scalar input or const"),
+        ("update %0 <- %13", "update %0[%13] <- %11", "indexed by a scalar of the tuple or const"),
         ("loss %16", "loss %8", "must be a scalar"),
         ("prediction %6", "prediction %21", "region tuple, not batch"),
         ("prediction %6", "prediction %16", "depend on no output"),
@@ -146,7 +146,7 @@ loss %0
     [
         ("", "", None),
         ("gather %2 %0", "gather %1 %0", "must select from a model, not from input"),
-        ("update %2[%0]", "update %2[%1]", "indexed by a scalar input or const"),
+        ("update %2[%0]", "update %2[%1]", "indexed by a scalar of the tuple or const"),
         ("batch 1", "batch 2", "without merge must have batches of 1, not 2"),
         ("gather %2 %0", "gather %0 %0", "gather must have a model with rows"),
         ("const 1.0", "const 0.5", "by a whole number, not by 0.5"),

@@ -121,7 +121,7 @@ def test_the_place_of_another_vector_s_largest_has_no_form() -> None:
             "W = dana.model([3, 4])",
             "V = dana.model([3, 4])",
             "x = dana.input([4])",
-            "y = dana.output(classes=3)",
+            "y = dana.output()",
             "r = dana.algo(W, V, x, y)",
             "r.setModel(W, W + 0 * y)",
             "s = dana.sigma(W * x, 2)",

@@ -129,7 +129,7 @@ def rule_graph(declarations: str, names: str, prediction: str, n: int) -> Graph:
             "import dana",
             f"n = {n}",
             *declarations.split("; "),
-            "y = dana.output(classes=3)",
+            "y = dana.output()",
             f"r = dana.algo({names}, y)",
             f"r.setModel({model}, {model} + 0 * y)",
             f"r.setPrediction({prediction})",

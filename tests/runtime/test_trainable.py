@@ -15,6 +15,7 @@ import pytest
 import dana
 from dana.errors import UsageError
 from dana.runtime.arrays import train
+from dana.runtime.trainer import TrainingError
 from dana.trainable import TrainableRule
 
 RANDOM = np.random.default_rng(3)
@@ -282,6 +283,17 @@ def test_predictions_have_the_classes_that_were_fitted() -> None:
         assert rule.trained.predict({"x": X}).shape == (50, count)
     rule.fit(X, np.argmax(X, axis=1), epochs=2, hyper={"k": 5})
     assert rule.predict(X).shape == (50, 5)
+
+
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+def test_one_number_tells_no_three_classes_apart(backend: str) -> None:
+    text = STEPWISE.replace("dana.output()", "dana.output(classes=k)").replace(
+        "import dana\n", "import dana\nk = dana.dim()\n"
+    )
+    rule = TrainableRule(text, filename="line.py")
+    rule.fit(X, SEPARATE > 0, epochs=2, backend=backend)
+    with pytest.raises((UsageError, TrainingError), match=r"'line' predicts a scalar, .* expected for 3 classes"):
+        rule.fit(X, np.argmax(X, axis=1), epochs=2, backend=backend)
 
 
 def hint_of(call: Callable[[], object], message: str) -> str:

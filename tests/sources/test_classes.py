@@ -33,7 +33,7 @@ SOFT = (
     + """
 error = dana.sigmoid(dana.sigma(W * x, 2)) - one_hot(y, k)
 fit.setModel(W, W - fit.merge(dana.expand(error, 2) * x, 8, "+") / 8)
-fit.setPrediction(dana.sigma(dana.sigma(W * x, 2), 1))
+fit.setPrediction(dana.sigma(W * x, 2))
 fit.setEpochs(2)
 """
 )
