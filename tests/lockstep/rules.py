@@ -300,7 +300,7 @@ def chosen_rule(rng: random.Random, *, rows: int, f: int, batches: list[int]) ->
     lines += [f"C = dana.model([{rows}, 3], {start})", f"c = dana.input([{f}])", "z = dana.input([3])"]
     lines += ["y = dana.output()", "rule = dana.algo(T, b, C, c, z, y)", "s = 0", "p = 0"]
     lines += ["for row in T[c]:", "    s = s + row", "for one in b[c]:", "    p = p + one"]
-    batch = rng.choice(batches)
+    batch = rng.choice(batches) if f == 1 else 1
     near = "dana.argmin(dana.sigma((C - z) * (C - z), 2), 1)"
     number = rng.choice(
         ["c[0]", "c[0]", "c[0]", near, f"dana.floor(dana.min(dana.abs(z[1]), {rows - 1}))", f"{rows - 1} - c[{f - 1}]"]

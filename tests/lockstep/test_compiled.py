@@ -53,8 +53,7 @@ def assert_compiled(case: Case) -> bool:
     except Unsupported:
         return False
     assert not machine.differs
-    if found.fault is None or found.fault[0] is not Fault.INDEX:  # the interpreter raises an error of its own
-        assert_same(found, interpret(case), case.source)
+    assert_same(found, interpret(case), case.source)
     assert_same(found, run(case, Simulator(case.bundle.config)), case.source)
     machine.close()
     return True
