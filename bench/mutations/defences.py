@@ -70,7 +70,7 @@ WORKER = (
     ),
     *faults(
         "hwgen",
-        "tests/runtime/test_training.py::test_designs_on_disk_have_a_byte_limit tests/hwgen/test_cache.py",
+        "tests/runtime/test_kept_designs.py::test_designs_on_disk_have_a_byte_limit tests/hwgen/test_cache.py",
         ("cache.py", "if total <= self.limit:", "if True:", "caches without limit"),
     ),
     *faults(

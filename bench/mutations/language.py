@@ -90,9 +90,9 @@ LANGUAGE = (
         ("finish.py", "if value.on_output:", "if False:", "a prediction uses the output"),
         ("finish.py", "operation not in algorithm.members", "False", "what the algo does not list is used"),
         (
-            "warnings.py",
-            "return any(_not_negative(operand)",
-            "return all(_not_negative(operand)",
+            "ranges.py",
+            "return choose(of[0][0], of[1][0]), choose(of[0][1], of[1][1])",
+            "return min(of[0][0], of[1][0]), choose(of[0][1], of[1][1])",
             "max(x, 0) may be < 0",
         ),
         (

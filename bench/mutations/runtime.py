@@ -53,12 +53,12 @@ RUNTIME = (
         "tests/codesign/test_device.py",
         (
             "device.py",
-            "return all(getattr(area, name) <=",
-            "return any(getattr(area, name) <=",
+            "max(uses(area_of(config",
+            "min(uses(area_of(config",
             "one resource is enough",
         ),
-        ("device.py", "* device.usable", "* 9", "more than there is"),
-        ("device.py", '"clock_hz": device.clock_hz, "link_bytes": link, **design', "**design", "the default's clock"),
+        ("search.py", "* device.usable for name", "* 9 for name", "more than there is"),
+        ("search.py", '"clock_hz": clock, "link_rate": device', '"link_rate": device', "the default's clock"),
         (
             "device.py",
             "while threads > 1 and not design.keys() &",

@@ -8,25 +8,23 @@ rule wants, in whole block RAMs; it does not search, and knows no device.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from math import ceil, inf, prod
 from typing import Any
 
+from dana.codesign.sketch import Sketch, sketched
 from dana.compiler import Binding, compile_bundle, compile_engine
 from dana.compiler.fit import (
     CLEARLY,
     MAX_GROUP,
-    batch_rows,
     draft_for,
     group_for,
-    in_rounds,
     least_group,
     power_of_two,
     whole_blocks,
 )
 from dana.compiler.passes import ACCESS, RULE, Draft, Results, place, plan_of, run
-from dana.compiler.place.forms import Forms
-from dana.compiler.place.rows import place_inputs, row_shape
+from dana.compiler.place.rows import place_inputs
 from dana.compiler.place.sections import Plan
 from dana.compiler.select.nest import LoopLimit
 from dana.compiler.strider.program import compile_strider
@@ -334,26 +332,6 @@ def _check_size(graph: Graph) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Sketch:
-    """A target, before anything is scheduled.
-
-    Attributes
-    ----------
-    placed
-        What `place` made for it.
-    cycles
-        Cycles of a tuple at the least, about.
-    rows
-        Rows of scratchpad that it takes at the least.
-    """
-
-    target: Target
-    placed: Results
-    cycles: float
-    rows: int
-
-
 def _sketches(plan: Plan, ways: Iterable[tuple[int, int]], max_tuples: int, given: Mapping[str, int]) -> list[Sketch]:
     """Of each way whose machines may hold a round."""
     tuples = plan.batch_tuples(max_tuples)
@@ -368,20 +346,7 @@ def _sketches(plan: Plan, ways: Iterable[tuple[int, int]], max_tuples: int, give
         for threads, clusters in ways
     ]
     held = [target for target in targets if _holds_round(plan, target, tuples)]
-    return [_sketched(plan, _largest_rounds(plan, target, max_tuples, given), max_tuples) for target in held]
-
-
-def _sketched(plan: Plan, target: Target, max_tuples: int) -> Sketch:
-    tuples = plan.batch_tuples(max_tuples)
-    target = in_rounds(plan, target, target.group, max_tuples=max_tuples)
-    placed = place(plan, target)
-    forms: Forms = placed["forms"]
-    cycles = batch_rows(placed, -(-tuples // target.round_tuples)) - placed["shards"].saved
-    # the largest value that each tuple has, which lies somewhere for all of them
-    own = [k for k in forms.plan.section if k in forms.plan.per_tuple and forms.plan.root(k) == k]
-    shapes = (row_shape(plan.graph.concrete_shape(k), forms.of[k], target.lanes) for k in own)
-    rows = target.group * max(map(prod, shapes), default=0) if target.group > 1 else 0
-    return Sketch(target, placed, cycles / tuples, rows)
+    return [sketched(plan, _largest_rounds(plan, target, max_tuples, given), max_tuples) for target in held]
 
 
 def _largest_rounds(plan: Plan, target: Target, max_tuples: int, given: Mapping[str, int]) -> Target:
@@ -424,7 +389,7 @@ def _roomy(
             except LoopLimit:
                 if smallest:
                     raise
-        sketch = _sketched(plan, replace(target, group=sketch.target.group // 2), max_tuples)
+        sketch = sketched(plan, replace(target, group=sketch.target.group // 2), max_tuples)
     return None
 
 

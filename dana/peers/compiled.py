@@ -68,12 +68,13 @@ def compiler() -> str:
 @cache
 def _library(command: str) -> ctypes.CDLL:
     with tempfile.TemporaryDirectory(prefix="dana-peers-") as folder:
-        made = Path(folder) / "passes.so"
-        asked = [command, *FLAGS, "-shared", "-fPIC", "-o", str(made), str(SOURCE), "-lm"]
-        done = subprocess.run(asked, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise NotHere(f"{command} {' '.join(FLAGS)} failed: {(done.stderr.strip().splitlines() or ['?'])[0]}")
-        return ctypes.CDLL(str(made))
+        unlinked, made = str(Path(folder) / "passes.o"), str(Path(folder) / "passes.so")
+        # linked with -ffast-math, a library would flush subnormals in the whole process as soon as it is loaded
+        for asked in ([*FLAGS, "-fPIC", "-c", "-o", unlinked, str(SOURCE)], ["-shared", "-o", made, unlinked, "-lm"]):
+            done = subprocess.run([command, *asked], capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise NotHere(f"{command} {' '.join(FLAGS)} failed: {(done.stderr.strip().splitlines() or ['?'])[0]}")
+        return ctypes.CDLL(made)
 
 
 def how_compiled() -> str:

@@ -137,6 +137,7 @@ def test_c_learns_what_arrays_teach(name: str) -> None:
         other.train()
     np.testing.assert_allclose(made.score(x), other.score(x), rtol=2e-3, atol=2e-4)
     np.testing.assert_array_equal(x, given)
+    assert np.float64(1e-310) * np.float64(0.5) > 0, "of the process nothing is flushed"
 
 
 def test_c_where_there_is_no_compiler(db: Connection, monkeypatch: pytest.MonkeyPatch) -> None:

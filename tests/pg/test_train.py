@@ -221,7 +221,7 @@ def test_notices_and_descriptions(session: Session) -> None:
     session.add_notice_handler(lambda notice: heard.append(f"{notice.severity} {notice.message_primary}"))
     session.execute("SELECT dana_create_udf('r', %s)", (json.dumps({"notice": "look here: µ", "epochs": 9}),))
     assert heard == ["NOTICE look here: µ"]
-    assert one(session, "SELECT description FROM dana.rule")["description"] == {"epochs": 9}
+    assert one(session, "SELECT description FROM dana.rule")["description"] == {"metas": {}, "epochs": 9}
 
 
 @pytest.mark.parametrize(("name", "quoted"), [("linearR", '"linearR"'), ("select", '"select"'), ("linear_r", None)])
