@@ -155,7 +155,7 @@ dana.require(size > 1)
 )
 def test_metas_that_a_training_cannot_have(backend: str, hyper: dict[str, float], message: str) -> None:
     rule = TrainableRule(DROPPED)
-    x, y = np.ones((9, 3)), np.arange(9.0)
+    x, y = np.random.default_rng(1).normal(size=(9, 3)), np.arange(9.0)
     for call in (lambda: rule.fit(x, y, hyper=hyper, backend=backend), lambda: rule.step(x[:8], y[:8], hyper=hyper)):
         with pytest.raises(TrainingError) as raised:
             call()
