@@ -264,7 +264,7 @@ def with_ultra(bundle: Bundle, device: Device, given: Mapping[str, int]) -> Bund
 
 
 def smaller_memory(depth: int, device: Device) -> int:
-    """Words of the next smaller memory of a lane that saves block RAM: half of it, or one of LUTs; itself: none does."""
+    """Words of the next smaller memory of a lane that saves block RAM: half of it, or of LUTs; itself: none does."""
     if depth > BLOCK:
         return max(BLOCK, depth // 2 // BLOCK_ROWS * BLOCK_ROWS)
     return min(depth, SHORT) if device.family in SHORT_LANES else depth
