@@ -24,7 +24,7 @@ from dana.compiler.fit import (
     whole_blocks,
 )
 from dana.compiler.passes import ACCESS, RULE, Draft, Results, place, plan_of, run
-from dana.compiler.place.rows import place_inputs
+from dana.compiler.place.rows import Form, place_inputs, row_shape
 from dana.compiler.place.sections import Plan
 from dana.compiler.select.nest import LoopLimit
 from dana.compiler.strider.program import compile_strider
@@ -38,7 +38,7 @@ from dsl.hdfg.graph import Graph
 from hwgen.spec import cycles as timing
 from hwgen.spec import strider
 from hwgen.spec.bundle import Bundle
-from hwgen.spec.config import LANES_PER_CLUSTER, ConfigError, MachineConfig
+from hwgen.spec.config import LANES_PER_CLUSTER, MAX_DEPTHS, ConfigError, MachineConfig
 from hwgen.spec.engine import Opcode, Section
 from hwgen.spec.registers import REGION_SHIFT
 from hwgen.spec.timing import DIVIDE_INTERVALS
@@ -62,7 +62,7 @@ AS_FAST = 0.05
 """Fraction of a tuple's cycles that a smaller division unit may cost."""
 
 MAX_WORDS = 1 << REGION_SHIFT
-"""Words of a thread's scratchpad that a host can address."""
+"""Words of a thread's scratchpad that a host can address, so of any that is built."""
 
 MAX_LANES = 16 * LANES_PER_CLUSTER
 
@@ -70,7 +70,7 @@ MAX_STRIDERS = 16
 MAX_QUEUE = 256
 
 MAX_CONFIG = MachineConfig(
-    scratch_depth=65536, tuple_depth=65536, program_depth=65536, strider_depth=65536, descriptor_depth=4096
+    scratch_depth=MAX_DEPTHS["scratch_depth"], tuple_depth=MAX_DEPTHS["tuple_depth"], program_depth=65536, strider_depth=65536, descriptor_depth=4096
 )
 
 
@@ -231,12 +231,20 @@ def _ways(plan: Plan, given: Mapping[str, int]) -> list[tuple[int, int]]:
 
 
 def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
-    """The rule compiled for threads and clusters: of the ways to divide units the one of the fewest cycles a tuple."""
+    """The rule compiled for threads and clusters: of the ways to divide units the one of the fewest cycles a tuple.
+
+    Of rules whose models no machine that is built holds, which are simulated: the one of the fewest words, for one copy.
+    """
     ways, tuples = _ways(plan, given), plan.batch_tuples(max_tuples)
+    most = MAX_WORDS
+    if plan.indexed and min(_model_words(plan, clusters) for _, clusters in ways) > MAX_WORDS:
+        alone = [(1, clusters) for _, clusters in ways] if "threads" not in given else ways
+        ways = [min(alone, key=lambda way: (_model_words(plan, way[1]), -way[1]))]
+        most = MAX_CONFIG.scratch_depth * ways[0][1] * LANES_PER_CLUSTER
     interval = given.get("divide_interval", DIVIDE_INTERVALS[-1])
     found: list[tuple[float, float, int, Draft]] = []
     limit: LoopLimit | None = None
-    more = () if given.keys() & {"threads", "clusters"} else LARGER
+    more = () if given.keys() & {"threads", "clusters"} or most > MAX_WORDS else LARGER
     # operations in the rule's order keep fewer values at a time
     for tried, reorder in ((ways, True), (more, True), ((*ways, *more), False)):
         sketches = _sketches(plan, tried, max_tuples, given)
@@ -246,7 +254,7 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
                 break
             lanes = sketch.target.lanes
             smallest = sketch.target.group == least_group(plan, tuples, threads=sketch.target.threads)
-            if smallest and sketch.rows > _max_rows(lanes):
+            if smallest and sketch.rows > most // lanes:
                 continue  # whatever order its operations have, which takes seconds to find
             try:
                 draft = _roomy(plan, sketch, max_tuples, given, reorder=reorder, best=fitting)
@@ -255,7 +263,7 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
                 continue
             if draft is None:
                 continue
-            over = max(0.0, draft.memory.rows / _max_rows(lanes) - 1)
+            over = max(0.0, draft.memory.rows * lanes / most - 1)
             found.append((over, _cycles_per_tuple(draft, tuples), lanes, draft))
         if any(not way[0] for way in found):
             break
@@ -274,7 +282,7 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
     if oversized:
         raise DoesNotFit(
             f"rule {plan.graph.name!r} takes {draft.memory.rows} rows of {draft.target.lanes} lanes of scratchpad "
-            f"(merge stack {draft.memory.stack}), a machine has at most {_max_rows(draft.target.lanes)}",
+            f"(merge stack {draft.memory.stack}), a machine has at most {most // draft.target.lanes}",
             hint="Use smaller batches or models of fewer elements.",
         )
     least = _cycles_per_tuple(draft, tuples)
@@ -310,18 +318,23 @@ def _most_of_a_round(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> i
     return 0
 
 
-def _max_rows(lanes: int) -> int:
-    """Rows of scratchpad that a machine of so many lanes can have."""
-    return min(MAX_CONFIG.scratch_depth, MAX_WORDS // lanes)
+def _model_words(plan: Plan, clusters: int) -> int:
+    """Words of a thread's scratchpad that models take, about: each row that may be chosen begins in lane 0."""
+    lanes = clusters * LANES_PER_CLUSTER
+    shapes = map(plan.graph.concrete_shape, plan.graph.models)
+    return lanes * sum(prod(row_shape(shape, Form.PACKED, lanes)) for shape in shapes)
 
 
 def _check_size(graph: Graph) -> None:
     """Raise DoesNotFit at once where models alone, or a tuple, are larger than any machine's memory."""
     widest = place_inputs(graph, MAX_LANES)
-    numbers = sum(prod(graph.concrete_shape(k)) for k in graph.models)
-    if numbers > MAX_WORDS:
+    shapes = [graph.concrete_shape(k) for k in graph.models]
+    rows = sum(prod(shape[:-1]) for shape in shapes)
+    numbers = sum(map(prod, shapes))
+    if rows > MAX_CONFIG.scratch_depth or (numbers > MAX_WORDS and not plan_of(graph).indexed):
         raise DoesNotFit(
-            f"the models of rule {graph.name!r} have {numbers:,} numbers, a machine holds at most {MAX_WORDS:,}",
+            f"the models of rule {graph.name!r} have {numbers:,} numbers in {rows:,} rows; a machine holds at most "
+            f"{MAX_WORDS:,}, and of models of which each tuple chooses rows {MAX_CONFIG.scratch_depth:,} rows",
             hint="Use models of fewer elements.",
         )
     if 2 * widest.rows > MAX_CONFIG.tuple_depth:

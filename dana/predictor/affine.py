@@ -150,6 +150,8 @@ class _Followed:
     def form(self) -> _Form | None:
         """What follows the sums, whatever its addresses; None where it is not made of one value alone."""
         tail = [one for one in self._program.instructions if self._values[self._start(one)] is None]
+        if any(one.code is Op.GATHER for one in tail):  # of rows that are chosen nothing is a weighted sum
+            return None
         number = {self._start(instruction): k for k, instruction in enumerate(tail)}
         made: set[tuple[int, int]] = set()
         steps: list[object] = []

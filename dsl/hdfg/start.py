@@ -16,6 +16,10 @@ UNIFORMS_PER_NORMAL = 12
 """Irwin-Hall: the sum of 12 uniforms has variance 1; its mean is 6 and it stays within 6 deviations."""
 
 
+BLOCK = 1 << 14
+"""Elements that are made at a time, so that their draws stay in a cache."""
+
+
 def start_values(init: Init, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
     """Return the values a model starts with.
 
@@ -35,29 +39,35 @@ def start_values(init: Init, name: str, shape: tuple[int, ...]) -> npt.NDArray[n
         draws / 2**16 - 6). Both computed in binary64 and rounded once; subnormal results are zero. What the table
         decides is `first`, until somebody has looked at the table.
     """
-    size = int(np.prod(shape, dtype=np.int64))
+    values = np.empty(int(np.prod(shape, dtype=np.int64)), dtype=np.float32)
     if init.kind is InitKind.CONSTANT or init.kind in OF_TABLE:
-        return np.full(shape, init.first, dtype=np.float32)
+        values[:] = init.first
+        return values.reshape(shape)
     start = mix((init.seed ^ hash_name(name)) & MASK)
-    if init.kind is InitKind.UNIFORM:
-        draws = _draws(start, size) >> np.uint64(40)
-        exact = init.first + (init.second - init.first) * (draws.astype(np.float64) / 2.0**24)
-    else:
-        draws = _draws(start, size * UNIFORMS_PER_NORMAL) >> np.uint64(48)
-        total = draws.reshape(size, UNIFORMS_PER_NORMAL).sum(axis=1, dtype=np.uint64)
-        exact = init.first + init.second * (total.astype(np.float64) / 2.0**16 - 6.0)
-    with np.errstate(over="ignore", under="ignore"):
-        rounded = exact.astype(np.float32)
+    for first in range(0, len(values), BLOCK):
+        block = values[first : first + BLOCK]
+        with np.errstate(over="ignore", under="ignore"):
+            block[:] = _exact(init, start, first, len(block))
     if init.kind is InitKind.UNIFORM:  # rounding may reach the excluded upper bound
-        rounded = np.minimum(rounded, np.nextafter(np.float32(init.second), np.float32(init.first)))
-    rounded[np.abs(rounded) < np.float32(2.0**-126)] = 0.0
-    return rounded.reshape(shape)
+        np.minimum(values, np.nextafter(np.float32(init.second), np.float32(init.first)), out=values)
+    values[np.abs(values) < np.float32(2.0**-126)] = 0.0
+    return values.reshape(shape)
 
 
-def _draws(start: int, count: int) -> npt.NDArray[np.uint64]:
-    """Return `count` 64-bit numbers of splitmix64 from `start`."""
+def _exact(init: Init, start: int, first: int, count: int) -> npt.NDArray[np.float64]:
+    """Elements from `first` on of a model whose numbers are drawn, in binary64."""
+    if init.kind is InitKind.UNIFORM:
+        draws = _draws(start, first, count) >> np.uint64(40)
+        return np.asarray(init.first + (init.second - init.first) * (draws.astype(np.float64) / 2.0**24))
+    draws = _draws(start, first * UNIFORMS_PER_NORMAL, count * UNIFORMS_PER_NORMAL) >> np.uint64(48)
+    total = draws.reshape(count, UNIFORMS_PER_NORMAL).sum(axis=1, dtype=np.uint64)
+    return np.asarray(init.first + init.second * (total.astype(np.float64) / 2.0**16 - 6.0))
+
+
+def _draws(start: int, first: int, count: int) -> npt.NDArray[np.uint64]:
+    """Return `count` 64-bit numbers of splitmix64 from `start`, of which `first` are left out."""
     with np.errstate(over="ignore"):  # arithmetic modulo 2**64 is meant
-        value = np.uint64(start) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(GOLDEN)
+        value = np.uint64(start) + np.arange(first + 1, first + count + 1, dtype=np.uint64) * np.uint64(GOLDEN)
         value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(value ^ (value >> np.uint64(31)))

@@ -30,6 +30,7 @@ class Machine(wiring.Component):
     """
 
     def __init__(self, config: MachineConfig, library: Library) -> None:
+        config.require_hardware()
         self._config = config
         self._library = library
         super().__init__({"host": In(host_port()), "page": Out(page_port(config))})

@@ -14,7 +14,7 @@ from enum import IntFlag
 from typing import Any
 
 from hwgen.spec.cycles import READER_LATENCY, element_interval
-from hwgen.spec.engine import Instruction, Opcode
+from hwgen.spec.engine import ROW_BITS, Instruction, Opcode
 from hwgen.spec.registers import REGION_SHIFT
 from hwgen.spec.timing import DIVIDE_INTERVALS
 
@@ -45,7 +45,7 @@ Strider has cleared its registers, one in a cycle, before the next one is there.
 RATE_CYCLES = 1000
 """Cycles in which `MachineConfig.link_rate` counts."""
 
-MAX_DEPTH = 65536
+MAX_DEPTHS = {"scratch_depth": 1 << ROW_BITS, "tuple_depth": 1 << 16}
 """Words of a memory of a unit at the most."""
 
 MAX_LINK_RATE = RATE_CYCLES * WIDEST_LINK
@@ -85,7 +85,7 @@ class MachineConfig:
     page_size
         Bytes of a page, PostgreSQL's BLCKSZ.
     scratch_depth
-        binary32 words of scratchpad per unit. A multiple of 16.
+        binary32 words of scratchpad per unit. A multiple of 16; more than `require_hardware` allows are simulated only.
     tuple_depth
         binary32 words of tuple memory per unit, both halves together. A multiple of 16.
     program_depth
@@ -155,6 +155,14 @@ class MachineConfig:
     def units(self) -> int:
         """Units of the whole machine."""
         return self.threads * self.lanes
+
+    def require_hardware(self) -> None:
+        """Raise ConfigError where only the simulator has so much memory: no host port addresses it, no chip holds it."""
+        if self.scratch_depth * self.lanes > 1 << REGION_SHIFT:
+            raise ConfigError(
+                f"scratch_depth must be at most {(1 << REGION_SHIFT) // self.lanes} with {self.lanes} lanes, "
+                f"not {self.scratch_depth!r}: the host's address map has no more room"
+            )
 
     def has(self, op: Opcode) -> bool:
         """Whether the machine runs an operation."""
@@ -228,20 +236,15 @@ class MachineConfig:
             value = getattr(self, name)
             if not (_is_power_of_two(value) and low <= value <= high):
                 problems.append(f"{name} must be a power of two from {low} to {high}, not {value!r}")
-        for name in ("scratch_depth", "tuple_depth"):
+        for name, most in MAX_DEPTHS.items():
             value = getattr(self, name)
-            if not (16 <= value <= MAX_DEPTH and value % 16 == 0):
-                problems.append(f"{name} must be a multiple of 16 from 16 to {MAX_DEPTH}, not {value!r}")
+            if not (16 <= value <= most and value % 16 == 0):
+                problems.append(f"{name} must be a multiple of 16 from 16 to {most}, not {value!r}")
         if self.index_depth and not (_is_power_of_two(self.index_depth) and 2 <= self.index_depth <= 4096):
             problems.append(f"index_depth must be 0 or a power of two from 2 to 4096, not {self.index_depth!r}")
         if self.link_bytes > WIDEST_LINK:
             problems.append(
                 f"link_bytes must be at most {WIDEST_LINK}, not {self.link_bytes!r}: AXI has no wider data bus"
-            )
-        if not problems and self.scratch_depth * self.lanes > 1 << REGION_SHIFT:
-            problems.append(
-                f"scratch_depth must be at most {(1 << REGION_SHIFT) // self.lanes} with {self.lanes} lanes, "
-                f"not {self.scratch_depth!r}: the host's address map has no more room"
             )
         if not 1 <= self.striders <= 64:
             problems.append(f"striders must be from 1 to 64, not {self.striders!r}")

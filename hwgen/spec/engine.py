@@ -1,6 +1,6 @@
 """The engine's instruction set: vector instructions over rows and tuples.
 
-In: fields of an instruction. Out: its 160-bit word, and back. No hardware library, no scheduling.
+In: fields of an instruction. Out: its 192-bit word, and back. No hardware library, no scheduling.
 
 An instruction runs two nested loops, `outer` around `inner`; iteration (o, i) handles one *row*, a word of
 every lane of every thread, in one cycle:
@@ -20,9 +20,12 @@ from enum import IntEnum, StrEnum
 from hwgen.spec.fields import layout, pack, unpack
 from hwgen.spec.operations import Opcode as Opcode
 
-WORD_BITS = 160
+WORD_BITS = 192
 WORD_U32 = WORD_BITS // 32
 """32-bit words of an instruction in a Bundle and on the host port, least significant first."""
+
+ROW_BITS = 24
+"""Of an address, in rows: as many as a binary32 counts, and so can choose."""
 
 
 class Source(IntEnum):
@@ -72,16 +75,16 @@ FIELDS = layout(
     ("wait", 12, "idle cycles before the first row"),
     ("inner", 14, "rows of the inner loop, at least 1"),
     ("outer", 12, "rounds of the outer loop, at least 1"),
-    ("dst", 16, "scratchpad address of the result"),
+    ("dst", ROW_BITS, "scratchpad address of the result"),
     ("dst_inner", 1, "step of the result in the inner loop"),
     ("dst_outer", 14, "step of the result in the outer loop"),
     ("dst_level", 1, "add level * LEVEL_STRIDE to dst"),
-    ("a", 16, "address of operand a"),
+    ("a", ROW_BITS, "address of operand a"),
     ("a_tuple", 1, "operand a is in tuple memory, the half being executed"),
     ("a_inner", 1, "step of a in the inner loop"),
     ("a_outer", 14, "step of a in the outer loop"),
     ("a_level", 1, "add level * LEVEL_STRIDE to a"),
-    ("b", 16, "address of operand b"),
+    ("b", ROW_BITS, "address of operand b"),
     ("b_tuple", 1, "operand b is in tuple memory, the half being executed"),
     ("b_inner", 1, "step of b in the inner loop"),
     ("b_outer", 14, "step of b in the outer loop"),

@@ -107,7 +107,11 @@ INDICES = (
 )
 SETTERS = (
     Rule("setx_inner", "inner of SETX is 1", lambda i, _: i.inner == 1),
-    Rule("setx_bound", "the bound of SETX, dst, is at least 1", lambda i, _: i.dst >= 1),
+    Rule(
+        "setx_bound",
+        "the bound of SETX, dst, is from 1 to scratch_depth",
+        lambda i, at: 1 <= i.dst <= at.config.scratch_depth,
+    ),
     Rule(
         "setx_reach",
         "(dst-1) * dst_outer of SETX is below scratch_depth",

@@ -19,7 +19,7 @@ class Region(IntEnum):
     CONTROL = 0
     """`Register`"""
     PROGRAM = 1
-    """Engine program, word address = 8 * instruction + k for 32-bit word k (0 … 4) of the instruction. Write only."""
+    """Engine program, word address = 8 * instruction + k for 32-bit word k (0 … 5) of the instruction. Write only."""
     STRIDER = 2
     """Strider program, one instruction a word. Write only."""
     CONSTANT = 3

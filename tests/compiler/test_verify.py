@@ -151,7 +151,7 @@ def test_a_legal_program_with_indices_has_no_problems() -> None:
         ("s0+x", "t0+x", "an operand with an index has no level"),
         ("outer=2 mask=single", "outer=5 mask=single", "need an index file of `outer` entries"),
         ("mask=single", "mask=pair", "the mask is NONE or SINGLE where"),
-        ("x2", "x0", "the bound of SETX, dst, is at least 1"),
+        ("x2", "x0", "the bound of SETX, dst, is from 1 to scratch_depth"),
         (f"end wait={WAIT - 2}", f"end wait={WAIT - 3}", "ends in cycle"),
     ],
 )

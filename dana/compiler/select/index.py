@@ -10,9 +10,9 @@ from math import prod
 from dana.compiler.select.nest import MAX_STEP, LoopLimit
 from dana.compiler.select.ops import Buffer, Home, Index
 from dana.compiler.select.values import Emitter, Value, View
-from hwgen.spec.engine import Mask, Opcode, Section
+from hwgen.spec.engine import ROW_BITS, Mask, Opcode, Section
 
-MAX_BOUND = (1 << 16) - 1
+MAX_BOUND = (1 << ROW_BITS) - 1
 
 
 class IndexFile:

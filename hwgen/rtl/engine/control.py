@@ -30,7 +30,6 @@ INSTRUCTION = data.StructLayout({field.name: field.width for field in engine.FIE
 
 TUPLE_NUMBER_BITS = next(field.width for field in engine.FIELDS if field.name == "outer")
 TAIL_BITS = next(field.width for field in engine.FIELDS if field.name == "tail")
-BOUND_BITS = next(field.width for field in engine.FIELDS if field.name == "dst")
 STRIDE_BITS = next(field.width for field in engine.FIELDS if field.name == "dst_outer")
 IDENTITY_BITS = 9
 """The identities of all operations differ in sign and exponent only."""
@@ -77,6 +76,11 @@ def scratch_address_bits(config: MachineConfig) -> int:
 def row_address_bits(config: MachineConfig) -> int:
     """Width of an address of either memory of a lane."""
     return (max(config.scratch_depth, config.tuple_depth) - 1).bit_length()
+
+
+def bound_bits(config: MachineConfig) -> int:
+    """Width of a bound on the numbers that choose rows: no model has more of them than the scratchpad."""
+    return config.scratch_depth.bit_length()
 
 
 def entry_bits(config: MachineConfig) -> int:
@@ -198,7 +202,7 @@ def thread_layout(config: MachineConfig) -> data.StructLayout:
     file: `a_index`: the entry `tuple_number` is added to a's address; `bound`, `stride`: of the last SETX; `index`:
     what goes with the clusters' `write`.
     """
-    indices = {"a_index": 1, "bound": BOUND_BITS, "stride": STRIDE_BITS, "index": index_layout(config)}
+    indices = {"a_index": 1, "bound": bound_bits(config), "stride": STRIDE_BITS, "index": index_layout(config)}
     return data.StructLayout(
         {
             "cluster": cluster_layout(config),

@@ -8,14 +8,12 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from hwgen.rtl.engine.control import BOUND_BITS, STRIDE_BITS, entry_bits, scratch_address_bits
+from hwgen.rtl.engine.control import STRIDE_BITS, bound_bits, entry_bits, scratch_address_bits
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.cycles import INDEX_LATENCY, RESULT_LATENCY
 
 MANTISSA = 23
 BIAS = 127
-FIRST_TOO_LARGE = BIAS + BOUND_BITS
-"""Exponent of the first number that no bound lets pass."""
 
 
 class IndexFile(wiring.Component):
@@ -43,7 +41,7 @@ class IndexFile(wiring.Component):
         super().__init__(
             {
                 "word": In(32),
-                "bound": In(BOUND_BITS),
+                "bound": In(bound_bits(config)),
                 "stride": In(STRIDE_BITS),
                 "set": In(1),
                 "entry": In(entry_bits(config)),
@@ -79,19 +77,20 @@ class IndexFile(wiring.Component):
 
     def _convert(self, m: Module, rows: int) -> tuple[Signal, Signal]:
         """Five stages: taken apart, shifted, whole?, in bounds? and times the stride, a register for the product."""
+        bits = bound_bits(self._config)
         exponent = self.word[MANTISSA:31]
         zero = exponent == 0
         significand = Signal(MANTISSA + 1, reset_less=True)
-        shift = Signal(range(BOUND_BITS), reset_less=True)
+        shift = Signal(range(bits), reset_less=True)
         bad = [Signal(name=f"bad_{k}", reset_less=True) for k in range(5)]
         m.d.sync += [
             significand.eq(Mux(zero, 0, Cat(self.word[:MANTISSA], Const(1)))),
             shift.eq(exponent - BIAS),
             # -0 is row 0, and so is what is flushed; below 1, negative, beyond all bounds, infinite, NaN are no rows
-            bad[0].eq(~zero & (self.word[31] | (exponent < BIAS) | (exponent >= FIRST_TOO_LARGE))),
+            bad[0].eq(~zero & (self.word[31] | (exponent < BIAS) | (exponent >= BIAS + bits))),
         ]
-        shifted = Signal(MANTISSA + BOUND_BITS, reset_less=True)
-        number = Signal(BOUND_BITS, reset_less=True)
+        shifted = Signal(MANTISSA + bits, reset_less=True)
+        number = Signal(bits, reset_less=True)
         product = Signal(rows, reset_less=True)
         value = Signal(rows, reset_less=True)
         m.d.sync += [

@@ -12,7 +12,7 @@ from hwgen.rtl.engine.control import INSTRUCTION, LANE_BITS
 from hwgen.rtl.engine.sections import ADDRESS_BITS
 from hwgen.spec import cycles
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
-from hwgen.spec.engine import WORD_BITS, WORD_U32, Opcode
+from hwgen.spec.engine import ROW_BITS, WORD_BITS, WORD_U32, Opcode
 from hwgen.spec.timing import DIVIDE_INTERVALS
 
 WAIT_BITS = INSTRUCTION["wait"].width
@@ -97,9 +97,9 @@ def row_layout() -> data.StructLayout:
         {
             "valid": 1,
             "instruction": INSTRUCTION,
-            "a": ADDRESS_BITS,
-            "b": ADDRESS_BITS,
-            "dst": ADDRESS_BITS,
+            "a": ROW_BITS,
+            "b": ROW_BITS,
+            "dst": ROW_BITS,
             "number": OUTER_BITS,
             "last_inner": 1,
             "lane": LANE_BITS,
@@ -141,7 +141,7 @@ class Issue(wiring.Component):
                 "begin": In(1),
                 "entry": In(ADDRESS_BITS),
                 "stop": In(1),
-                "level_offset": In(ADDRESS_BITS),
+                "level_offset": In(ROW_BITS),
                 "row": Out(row_layout()),
                 "section_end": Out(1),
             }
@@ -260,8 +260,8 @@ class Issue(wiring.Component):
         self, m: Module, load: Signal, step: Signal, inner_last: Signal, current: data.View, following: data.View
     ) -> None:
         for name, out in (("a", self.row.a), ("b", self.row.b), ("dst", self.row.dst)):
-            here = Signal(ADDRESS_BITS, name=f"{name}_here", reset_less=True)
-            base = Signal(ADDRESS_BITS, name=f"{name}_base", reset_less=True)
+            here = Signal(ROW_BITS, name=f"{name}_here", reset_less=True)
+            base = Signal(ROW_BITS, name=f"{name}_base", reset_less=True)
             first: Value = following[name]
             if name != "b":
                 first = first + Mux(following[f"{name}_level"], self.level_offset, 0)

@@ -14,7 +14,7 @@ from amaranth.lib.wiring import In, Out
 from hwgen.rtl.interfaces import count_bits, hand_over
 from hwgen.spec import cycles
 from hwgen.spec.config import MachineConfig
-from hwgen.spec.engine import Section
+from hwgen.spec.engine import ROW_BITS, Section
 
 LEVEL_BITS = 5
 ROUND_BITS = 1 << LEVEL_BITS
@@ -41,7 +41,7 @@ def section_settings() -> wiring.Signature:
         {
             "entry": Out(data.ArrayLayout(ADDRESS_BITS, len(SECTIONS))),
             "exists": Out(len(SECTIONS)),
-            "level_stride": Out(ADDRESS_BITS),
+            "level_stride": Out(ROW_BITS),
             "levels": Out(LEVEL_BITS + 1),
             "group_log2": Out(4),
             "tuple_rows": Out(ADDRESS_BITS),
@@ -132,7 +132,7 @@ class SectionControl(wiring.Component):
                 "section_end": In(1),
                 "begin": Out(1),
                 "entry": Out(ADDRESS_BITS),
-                "level_offset": Out(ADDRESS_BITS),
+                "level_offset": Out(ROW_BITS),
                 "half": Out(1),
                 "count": Out(count_bits(config)),
             }
@@ -306,4 +306,4 @@ class SectionControl(wiring.Component):
         # five rows are no work for a multiplier
         stride = self.settings.level_stride
         rows = [Cat(Const(0, bit), stride & level[bit].replicate(len(stride))) for bit in range(LEVEL_BITS)]
-        m.d.sync += self.level_offset.eq(((rows[0] + rows[1]) + (rows[2] + rows[3]) + rows[4])[:ADDRESS_BITS])
+        m.d.sync += self.level_offset.eq(((rows[0] + rows[1]) + (rows[2] + rows[3]) + rows[4])[:ROW_BITS])
