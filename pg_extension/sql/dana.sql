@@ -41,6 +41,7 @@ CREATE TABLE dana.model (
 	metadata jsonb NOT NULL,
 	PRIMARY KEY (owner, name, version)
 );
+ALTER TABLE dana.model ALTER COLUMN weights SET STORAGE EXTERNAL; -- dana_predict() reads slices; floats do not shrink
 CREATE UNIQUE INDEX model_active ON dana.model (owner, name) WHERE active;
 COMMENT ON TABLE dana.model IS 'Trained models: written by dana_train() in the transaction that calls it';
 COMMENT ON COLUMN dana.model.owner IS 'Role that trained it, and may read, use and drop it; each role has names of its own';

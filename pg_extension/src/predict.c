@@ -12,6 +12,7 @@
 
 #include <math.h>
 
+#include "utils/datum.h"
 #include "utils/float.h"
 #include "utils/hsearch.h"
 
@@ -21,6 +22,7 @@
 #include "numerics.h"
 #include "predictor.h"
 #include "values.h"
+#include "weights.h"
 
 /* A program with more elements than this per row is interrupted between instructions, a shorter one between rows */
 #define UNINTERRUPTED_WORK 1000000
@@ -53,6 +55,7 @@ typedef struct loaded_model
 {
 	char			 name[NAME_ROOM]; /* as in the call; key */
 	dana_predictor	 program;
+	dana_weights	*weights;
 	float			*memory;
 	dana_inputs	 features;
 	dana_numbers	*numbers; /* of the features */
@@ -88,7 +91,7 @@ current_view(void)
 
 /* Reads the model's row, in which is what was done to the columns that it was trained on */
 static void
-read_model(const char *reference, bytea **predictor, ArrayType **weights, Jsonb **metadata)
+read_model(const char *reference, bytea **predictor, Datum *weights, Jsonb **metadata)
 {
 	dana_identity before = dana_become_owner();
 
@@ -98,7 +101,7 @@ read_model(const char *reference, bytea **predictor, ArrayType **weights, Jsonb 
 						errmsg("model \"%s\" cannot predict", reference),
 						errhint("Add setPrediction(...) to its rule and train again.")));
 	*predictor = DatumGetByteaPCopy(dana_value(0, DANA_MODEL_PREDICTOR));
-	*weights = DatumGetArrayTypePCopy(dana_value(0, DANA_MODEL_WEIGHTS));
+	*weights = datumCopy(dana_value(0, DANA_MODEL_WEIGHTS), false, -1);
 	*metadata = DatumGetJsonbPCopy(dana_value(0, DANA_MODEL_METADATA));
 	dana_become_caller(before);
 }
@@ -108,7 +111,7 @@ static void
 load_model(FunctionCallInfo fcinfo, const char *reference, loaded_model *model)
 {
 	bytea		 *predictor;
-	ArrayType	 *weights;
+	Datum		  weights;
 	Jsonb		 *metadata;
 	dana_texts	  features;
 	const char	 *predicts;
@@ -136,15 +139,9 @@ load_model(FunctionCallInfo fcinfo, const char *reference, loaded_model *model)
 		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
 						errmsg("the predictor of model \"%s\" is damaged: %s", reference, wrong),
 						errhint("Train the model again.")));
-	count = ArrayGetNItems(ARR_NDIM(weights), ARR_DIMS(weights));
-	if (ARR_ELEMTYPE(weights) != FLOAT4OID || ARR_HASNULL(weights) || count != model->program.weights)
-		ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
-						errmsg("model \"%s\" has %d weights, but its predictor needs %u", reference, count,
-							   model->program.weights),
-						errhint("Train the model again.")));
-	model->memory = MemoryContextAllocHuge(CurrentMemoryContext, dana_predictor_memory(&model->program) * sizeof(float));
-	dana_predictor_prepare(&model->program, model->memory, (float *)ARR_DATA_PTR(weights));
-	pfree(weights);
+	model->weights = palloc0(sizeof(dana_weights));
+	model->memory = dana_weights_prepare(model->weights, &model->program, reference, weights);
+	pfree(DatumGetPointer(weights));
 	pfree(predictor);
 	dana_inputs_inspect(&model->features, fcinfo, reference, &features, encoders);
 	model->numbers = palloc(sizeof(dana_numbers) * Max(model->features.count, 1));
@@ -235,12 +232,13 @@ refuse_row(const loaded_model *model, const predictor_instruction *choice)
  * instruction by instruction, with interrupts handled in between, in the processor's usual mode.
  */
 static void
-predict_run(const loaded_model *model)
+predict_run(loaded_model *model)
 {
 	const uint32 end = model->program.instructions;
 	const uint32 step = model->program.work <= UNINTERRUPTED_WORK ? end : 1;
 	unsigned	 mode = dn_enter();
 
+	model->program.mode = mode;
 	dana_inputs_write(&model->features, model->numbers, model->memory);
 	for (uint32 i = 0;;)
 	{

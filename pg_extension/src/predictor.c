@@ -149,9 +149,37 @@ dana_predictor_memory(const dana_predictor *p)
 void
 dana_predictor_prepare(const dana_predictor *p, float *memory, const float *weights)
 {
-	memset(memory, 0, dana_predictor_memory(p) * sizeof(float));
-	memcpy(memory + p->inputs, weights, p->weights * sizeof(float));
-	memcpy(memory + p->inputs + p->weights, p->words, p->constants * sizeof(float));
+	float *constants = memory + p->inputs + p->weights;
+
+	memset(memory, 0, p->inputs * sizeof(float));
+	if (weights != NULL)
+		memcpy(memory + p->inputs, weights, p->weights * sizeof(float));
+	memcpy(constants, p->words, p->constants * sizeof(float));
+	memset(constants + p->constants, 0, ((size_t)p->scratch + p->reduction) * sizeof(float));
+}
+
+int
+dana_predictor_reads(const dana_predictor *p, uint32_t i, uint32_t first[3], uint32_t behind[3])
+{
+	const predictor_instruction *instruction = (const predictor_instruction *)(p->words + p->constants) + i;
+	const uint64_t end = (uint64_t)p->inputs + p->weights;
+	int ranges = 0;
+
+	for (int k = instruction->code == PREDICTOR_GATHER; k < 3; k++)
+	{
+		uint32_t extents[3];
+		uint64_t last = instruction->operand[k].start;
+
+		if (!operand_extents(instruction, k, extents))
+			continue;
+		for (int axis = 0; axis < 3; axis++)
+			last += (uint64_t)(extents[axis] - 1) * instruction->operand[k].stride[axis];
+		if (last < p->inputs || instruction->operand[k].start >= end)
+			continue;
+		first[ranges] = instruction->operand[k].start < p->inputs ? 0 : instruction->operand[k].start - p->inputs;
+		behind[ranges++] = (uint32_t)(last < end ? last + 1 - p->inputs : p->weights);
+	}
+	return ranges;
 }
 
 /* Loops of an elementwise operation. The last axis is dense or repeated in nearly every program: those vectorise */
@@ -277,19 +305,27 @@ predictor_reduce(const predictor_instruction *i, float *memory, float *lanes)
 
 /* A row of a model; false where it has none of the number, which comes from the data */
 static bool
-predictor_gather(const predictor_instruction *i, float *memory)
+predictor_gather(const dana_predictor *p, const predictor_instruction *i, float *memory)
 {
 	const predictor_operand *model = &i->operand[0];
 	const float				 index = memory[i->operand[1].start];
-	const float				*row;
+	const size_t			 weights = p->inputs, end = weights + p->weights;
+	size_t					 start, behind;
 
 	/* in this order: the conversion of a number that is too large, or a NaN, is undefined */
 	if (!(index >= 0 && index < (float)DANA_PREDICTOR_FLOATS) || index != (float)(uint32_t)index ||
 		(uint32_t)index >= i->operand[2].start)
 		return false;
-	row = memory + model->start + (size_t)(uint32_t)index * model->stride[0];
+	start = model->start + (size_t)(uint32_t)index * model->stride[0];
+	behind = start + (size_t)(i->extent[2] - 1) * model->stride[2] + 1;
+	if (p->bring != NULL && behind > weights && start < end)
+	{
+		const size_t from = start < weights ? weights : start;
+
+		p->bring(p, (uint32_t)(from - weights), (uint32_t)((behind < end ? behind : end) - from));
+	}
 	for (uint32_t z = 0; z < i->extent[2]; z++)
-		memory[i->out + z] = row[(size_t)z * model->stride[2]];
+		memory[i->out + z] = memory[start + (size_t)z * model->stride[2]];
 	return true;
 }
 
@@ -307,7 +343,7 @@ dana_predictor_run(const dana_predictor *p, float *memory, uint32_t first, uint3
 			predictor_reduce(i, memory, lanes);
 		else if (i->code == PREDICTOR_GATHER)
 		{
-			if (!predictor_gather(i, memory))
+			if (!predictor_gather(p, i, memory))
 				return i;
 		}
 		else

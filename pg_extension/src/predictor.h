@@ -32,6 +32,10 @@ typedef struct predictor_instruction
 	predictor_operand operand[3]; /* GATHER: model, index, and in [2].start the number of rows */
 } predictor_instruction;
 
+/* Sees to it that weights [first, first + count) are in memory: those of a row that is about to be read */
+struct dana_predictor;
+typedef void (*dana_predictor_bring)(const struct dana_predictor *predictor, uint32_t first, uint32_t count);
+
 /* A checked program. `memory` is: features, weights, constants, scratch, and room for one reduction */
 typedef struct dana_predictor
 {
@@ -45,6 +49,9 @@ typedef struct dana_predictor
 	uint32_t					 reduction; /* floats after scratch */
 	uint64_t					 work;		/* elements of one evaluation */
 	const uint32_t				*words;		/* constants, then instructions */
+	dana_predictor_bring		 bring;		/* of rows that are chosen; NULL: all weights are in memory */
+	void						*bringing;	/* for it */
+	unsigned					 mode;		/* of the processor, while nothing runs; for it */
 } dana_predictor;
 
 /*
@@ -56,8 +63,11 @@ extern const char *dana_predictor_load(const uint32_t *words, size_t length, dan
 /* Floats of memory that it needs */
 extern size_t dana_predictor_memory(const dana_predictor *predictor);
 
-/* Puts the model and the constants in place */
+/* Puts constants and weights in place; of NULL, weights are somebody else's */
 extern void dana_predictor_prepare(const dana_predictor *predictor, float *memory, const float *weights);
+
+/* Weights [first[k], behind[k]) that instruction `i` reads, rows that it chooses aside; how many such ranges */
+extern int dana_predictor_reads(const dana_predictor *predictor, uint32_t i, uint32_t first[3], uint32_t behind[3]);
 
 /*
  * Runs instructions [first, last) on memory whose features are set. Returns NULL, or the GATHER whose model has no row
