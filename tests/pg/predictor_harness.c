@@ -9,6 +9,21 @@
 #include "numerics.h"
 #include "predictor.h"
 
+/* Weights are brought one by one as they are asked for; others are NaN, which would be seen */
+typedef struct store
+{
+	const float *weights;
+	float		*memory;
+} store;
+
+static void
+bring(const dana_predictor *predictor, uint32_t first, uint32_t count)
+{
+	const store *from = predictor->bringing;
+
+	memcpy(from->memory + first, from->weights + first, count * sizeof(float));
+}
+
 /* Predicts `n` rows, `out` having room for each row's numbers; -1 where the program is refused, -2 where a row cannot be predicted */
 int
 predict_rows(const uint32_t *words, size_t length, const float *weights, uint32_t n_weights, const float *rows, uint32_t n,
@@ -27,7 +42,17 @@ predict_rows(const uint32_t *words, size_t length, const float *weights, uint32_
 		return -1;
 	}
 	memory = malloc(dana_predictor_memory(&predictor) * sizeof(float));
-	dana_predictor_prepare(&predictor, memory, weights);
+	memset(memory, 0xff, dana_predictor_memory(&predictor) * sizeof(float));
+	dana_predictor_prepare(&predictor, memory, NULL);
+	predictor.bring = bring;
+	predictor.bringing = &(store){weights, memory + predictor.inputs};
+	for (uint32_t i = 0; i < predictor.instructions; i++)
+	{
+		uint32_t first[3], behind[3];
+
+		for (int k = dana_predictor_reads(&predictor, i, first, behind) - 1; k >= 0; k--)
+			bring(&predictor, first[k], behind[k] - first[k]);
+	}
 	for (uint32_t i = 0; i < n && code == 0; i++)
 	{
 		unsigned mode = dn_enter();

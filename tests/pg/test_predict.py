@@ -279,3 +279,64 @@ def test_long_evaluations_can_be_cancelled(session: Session, train: Train) -> No
     session.execute("SET statement_timeout = '500ms'")
     with pytest.raises(errors.QueryCanceled):
         value(session, "dana_predict('m', 1.0, 2.0)")
+
+
+ROWS, WIDTH = 20_000, 7
+
+
+@pytest.fixture
+def chosen(session: Session, rule: Callable[..., str]) -> list[float]:
+    """Trains model "large": of its 20,000 rows a prediction chooses one, whose sum is added to those of a vector."""
+    text = (
+        f"import dana\nU = dana.model([{ROWS}, {WIDTH}])\nw = dana.model([{WIDTH}])\nb = dana.model()\n"
+        "i = dana.input()\ny = dana.output()\nr = dana.algo(U, w, b, i, y)\nr.setModel(U[i], U[i] + y)\n"
+        "r.setPrediction(dana.sigma(U[i] + w, 1))\n"
+    )
+    weights = [float(k % 4099) for k in range((ROWS + 1) * WIDTH)]
+    program = encode_predictor(compile_rule(text, filename="rule").hdfg.bind({})).hex()
+    session.execute("CREATE TABLE one AS SELECT 1 AS id")
+    session.execute("SELECT * FROM dana_train(%s, 'one', 'large')", (rule(weights=weights, predictor=program),))
+    return weights
+
+
+def test_rows_of_a_large_model(session: Session, chosen: list[float]) -> None:
+    """Wherever they lie in the blocks that are read."""
+    rows = np.array(chosen, dtype=np.float32).reshape(-1, WIDTH).sum(1)
+    found = session.execute(
+        f"SELECT i, dana_predict('large', i) FROM generate_series(0, {ROWS - 1}) AS i ORDER BY i % 97, i"
+    ).fetchall()
+    assert all(value == rows[i] + rows[ROWS] for i, value in found)
+    assert len(found) == ROWS
+    with pytest.raises(errors.DataException, match=f"it chooses row {ROWS} of "):
+        value(session, f"dana_predict('large', {ROWS})")
+
+
+def test_one_prediction_reads_little_of_a_large_model(session: Session, chosen: list[float]) -> None:
+    """The row's block and the vector's, of 36; a statement reads some pages of its own."""
+
+    def read(call: str) -> int:
+        session.execute(call)
+        plan = value(session, f"jsonb_path_query_first(plan, '$.**.\"Shared Hit Blocks\"') FROM plan_of($${call}$$) AS plan")
+        return int(plan)
+
+    session.execute(
+        "CREATE FUNCTION plan_of(call text, OUT plan jsonb) LANGUAGE plpgsql AS "
+        "'BEGIN EXECUTE ''EXPLAIN (ANALYZE, BUFFERS, FORMAT json) '' || call INTO plan; END'"
+    )
+    one = read("SELECT dana_predict('large', id) FROM one")
+    every = read(f"SELECT dana_predict('large', i) FROM generate_series(0, {ROWS - 1}) AS i")
+    assert 2 * one < every
+
+
+@pytest.mark.parametrize(
+    "weights",
+    ["weights[2:]", "array_cat(weights, '{1}')", "array_set(weights, 1, NULL)", "ARRAY[weights, weights]"],
+)
+def test_damaged_rows_of_a_large_model(session: Session, chosen: list[float], weights: str) -> None:
+    session.execute(
+        "CREATE FUNCTION array_set(a real[], at int, v real) RETURNS real[] LANGUAGE plpgsql AS "
+        "'BEGIN a[at] := v; RETURN a; END'"
+    )
+    session.execute(f"UPDATE dana.model SET weights = {weights}")
+    with pytest.raises(errors.DataCorrupted, match="weights, but its predictor needs"):
+        value(session, "dana_predict('large', 1)")
