@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* Of all below: a core that was built from another text is not used */
-#define SIM_CONTRACT UINT64_C(0xe699c77eed2a2031)
+#define SIM_CONTRACT UINT64_C(0x3250126386273782)
 #define SIM_CLUSTER 8
 #define SIM_TEMPORARIES 32
 #define SIM_REGISTERS 64
@@ -236,7 +236,7 @@ struct sim_strider_instruction
  * the input that code reads where it lies, or -1, which the core works out. */
 struct sim_column
 {
-	int32_t count, row, lane, type, scalar, first, last, follows, bytes, beats, bad, input;
+	int32_t count, row, lane, type, scalar, first, last, follows, table, writes, bytes, beats, bad, input;
 };
 
 /* Scratchpad rows of a hwgen.spec.bundle.Symbol. */
