@@ -155,6 +155,23 @@ def test_walking_programs(machine: str, plain: bool) -> None:
     assert tuples > 50
 
 
+@pytest.mark.parametrize("plain", [False, True], ids=["walked", "interpreted"])
+def test_batches_end_where_a_row_comes_again(plain: bool) -> None:
+    rng = random.Random("watched")
+    ended = tuples = 0
+    for config in MACHINES.values():
+        config = dataclasses.replace(config, watch_depth=rng.choice([2, 8, 256]), tuple_depth=512)
+        for _ in range(scaled(20)):
+            case = walking(rng, config, pages=rng.choice([1, 2, 7]), watched=rng.choice([1, 2, 3]), noise=2)
+            found = check(case, rng, plain=plain)
+            outcome = expect(case)
+            full = min(case.batch, config.threads << case.group_log2)
+            ended += sum(r.batch_last and not r.epoch_last and r.count < full for r in outcome.rounds)
+            tuples += found.tuples
+    assert ended > 100
+    assert tuples > 500
+
+
 @pytest.mark.parametrize("kernels", [k for k in KERNELS if available(k)])
 def test_walking_programs_on_all_kernels(kernels: str) -> None:
     rng = random.Random(f"kernels {kernels}")

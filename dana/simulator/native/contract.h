@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* Of all below: a core that was built from another text is not used */
-#define SIM_CONTRACT UINT64_C(0x3250126386273782)
+#define SIM_CONTRACT UINT64_C(0xcdc0dea3d966c790)
 #define SIM_CLUSTER 8
 #define SIM_TEMPORARIES 32
 #define SIM_REGISTERS 64
@@ -14,6 +14,7 @@
 #define SIM_UNKNOWN_PAGE UINT32_C(0xffffffff)
 #define SIM_ENGINE_CODES 64
 #define SIM_LANE_CODES 32
+#define SIM_MAX_WATCHED 256
 #define SIM_SECTIONS 6
 #define SIM_BLOCK 16
 #define SIM_SURVEY_BLOCK 64
@@ -213,8 +214,9 @@ struct sim_survey
 struct sim_machine
 {
 	int32_t threads, clusters, striders, page_size, scratch_depth, tuple_depth, program_depth, strider_depth,
-		descriptor_depth, index_depth, queue_depth, page_cycles, link_latency, result_latency, section_start,
-		min_instruction, round_start, strider_start, strider_bound, unpack_stages, unpack_latency, page_release;
+		descriptor_depth, index_depth, watch_depth, queue_depth, page_cycles, link_latency, result_latency,
+		section_start, min_instruction, round_start, strider_start, strider_bound, unpack_stages, unpack_latency,
+		watch_latency, page_release;
 	int32_t strider_cycles[16];
 	int32_t special_latency[64], special_interval[64];
 };

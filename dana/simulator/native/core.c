@@ -77,7 +77,7 @@ unload(struct sim *sim)
 	memset(&sim->beginning, 0, sizeof sim->beginning);
 	sim->strider = NULL;
 	sim->columns = NULL;
-	sim->loaded = sim->begun = false;
+	sim->loaded = sim->begun = sim->watches = false;
 }
 
 SIM_EXPORT void

@@ -15,6 +15,7 @@
  *   kernels.c  inner loops, chosen by the processor's kind    survey.c   a look at the values
  *   kernels.inc, exchange.inc, operations.h                   way.c      what a row can be, for walk.c
  *   portable.c kernels.inc for any processor                 pattern.c  rows alike, for walk.c
+ *   watch.c    rows chosen again, which end a batch
  *   compiled.c a rule's own code in the place of engine.c and all that serves it
  */
 #ifndef DANA_SIMULATOR_CORE_H
@@ -228,6 +229,13 @@ struct sim_kernels
 extern const struct sim_kernels portable_kernels;
 const struct sim_kernels *sim_choose_kernels(const char *name);
 
+/* Rows that a round's tuples write: of tuples that have begun, and of the one to come; watch.c */
+struct sim_watch
+{
+	int32_t earlier, own;
+	uint64_t rows[SIM_MAX_WATCHED];
+};
+
 /* --- the whole --- */
 
 /* Which round and batch the next tuple is of */
@@ -237,6 +245,7 @@ struct sim_phase
 	int32_t in_round, room; /* tuples that are complete, and that the round still takes */
 	uint32_t in_batch;		/* tuples of the batch's earlier rounds */
 	uint32_t q;				/* rounds of the batch before this one */
+	bool cut;				/* the batch ends before the next tuple, which chooses a row again */
 };
 
 /* clock.c. Times are cycles of docs/machine.md, section 5. */
@@ -260,6 +269,8 @@ struct sim_clock
 	int64_t end_at;				  /* at of the last page's end */
 	int64_t idle;				  /* the engine, after the rounds handed over */
 	int64_t half_free[2];
+	int64_t watched; /* at of the last watched column */
+	struct sim_watch watch;
 };
 
 /* What an epoch has come to */
@@ -274,6 +285,8 @@ struct sim_epoch
 	uint32_t end_pointer; /* reported where the epoch ends in a tuple: of the last page's end */
 
 	uint32_t fault, fault_page, fault_pointer;
+
+	struct sim_watch watch; /* of the plain road: code takes no notice of batches that are cut */
 
 	/* compiled.c */
 	uint64_t joined;	   /* tuples of the batch that have */
@@ -315,6 +328,7 @@ struct sim
 	int32_t n_strider;
 	uint32_t registers[SIM_REGISTERS + 1]; /* the last one is zero: walk.c */
 	struct sim_column *columns; /* [descriptor_depth] */
+	bool watches;				/* there are watched columns: times depend on values */
 	struct sim_beginning beginning;
 	struct sim_walk *walk;
 	bool plain;					/* interpret every instruction */
@@ -375,10 +389,15 @@ bool sim_phase_last(const struct sim *sim, const struct sim_phase *phase);
 void sim_phase_next(const struct sim *sim, struct sim_phase *phase, bool batch_last);
 bool sim_clock_prepare(struct sim *sim);
 void sim_clock_begin(struct sim *sim);
-void sim_clock_column(struct sim *sim, const struct sim_column *column, int32_t gap);
+void sim_phase_cut(struct sim_phase *phase);
+void sim_clock_column(struct sim *sim, const struct sim_column *column, const uint8_t *from, int32_t gap);
 void sim_clock_page_end(struct sim *sim, int32_t gap);
-void sim_clock_page(struct sim *sim, const struct sim_shape *shape);
+void sim_clock_page(struct sim *sim, const struct sim_shape *shape, const uint8_t *page, bool by_pattern);
 uint64_t sim_clock_end(struct sim *sim);
+
+/* watch.c */
+bool sim_watch_see(struct sim_watch *w, int32_t depth, const struct sim_column *column, float value);
+void sim_watch_begin(struct sim_watch *w, bool following);
 
 /* unpack.c */
 void sim_fetch(struct sim *sim, const uint8_t *until);
