@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* Of all below: a core that was built from another text is not used */
-#define SIM_CONTRACT UINT64_C(0xcdc0dea3d966c790)
+#define SIM_CONTRACT UINT64_C(0x62dda5b895b5383)
 #define SIM_CLUSTER 8
 #define SIM_TEMPORARIES 32
 #define SIM_REGISTERS 64
@@ -15,7 +15,7 @@
 #define SIM_ENGINE_CODES 64
 #define SIM_LANE_CODES 32
 #define SIM_MAX_WATCHED 256
-#define SIM_SECTIONS 6
+#define SIM_SECTIONS 12
 #define SIM_BLOCK 16
 #define SIM_SURVEY_BLOCK 64
 #define SIM_TALLY_SLOTS 8192
@@ -71,7 +71,13 @@ enum sim_section
 	SIM_MERGE = 2,
 	SIM_PUSH = 3,
 	SIM_BATCH = 4,
-	SIM_EPOCH = 5
+	SIM_EPOCH = 5,
+	SIM_TUPLE_1 = 6,
+	SIM_TUPLE_2 = 7,
+	SIM_TUPLE_4 = 8,
+	SIM_TUPLE_8 = 9,
+	SIM_TUPLE_16 = 10,
+	SIM_TUPLE_32 = 11
 };
 
 enum sim_strider_opcode
@@ -257,7 +263,7 @@ struct sim_bundle
 	const uint32_t *constants, *image;
 	const struct sim_symbol_rows *symbols;
 	int32_t n_program, n_strider, n_columns, image_rows, n_symbols;
-	int32_t sections[6];
+	int32_t sections[12];
 	int32_t group, tuple_rows, level_stride, levels;
 	uint32_t batch;
 };

@@ -411,6 +411,7 @@ uint64_t sim_epoch_end(struct sim *sim);
 
 /* rounds.c */
 void sim_epoch_begin(struct sim *sim);
+enum sim_section sim_tuple_section(const struct sim *sim, int32_t m);
 bool sim_round(struct sim *sim, bool batch_last, bool epoch_last);
 
 /* compiled.c */

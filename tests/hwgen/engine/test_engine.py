@@ -11,7 +11,7 @@ import pytest
 from hwgen.spec import cycles, numerics
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
 from hwgen.spec.config import MachineConfig
-from hwgen.spec.engine import Section
+from hwgen.spec.engine import ROUNDS, Section
 from tests.assembly.engine import assemble
 from tests.hwgen.engine.bench import FINISHED, OVERFLOW, WRONG_INDEX, Delivery, EngineBench, Ran
 from tests.hwgen.engine.programs import random_bundle, random_tuples
@@ -24,6 +24,7 @@ MACHINES = {
     "four by two": MachineConfig(threads=4, clusters=2, index_depth=8, divide_interval=3, **SMALL),
     "wide thread": MachineConfig(threads=1, clusters=4, functions=0b110101, **SMALL),
     "no functions": MachineConfig(threads=2, clusters=1, functions=0, crossed=0, **SMALL),
+    "short rounds": MachineConfig(index_depth=16, watch_depth=2, functions=0, **SMALL),
     "shared words": MachineConfig(threads=8, clusters=2, functions=0, **SMALL),
 }
 """The last has more distances between clusters and threads than its lanes have words for them."""
@@ -80,10 +81,10 @@ def check_cycles(bundle: Bundle, epoch: Epoch, ran: Ran) -> None:
 
     idle = 1 + (cost(Section.INIT) if Section.INIT in bundle.sections else 0)
     sections = [name for name, _ in epoch.ran if name is not Section.INIT]
-    starts = [k for k, name in enumerate(sections) if name is Section.TUPLE]
+    starts = [k for k, name in enumerate(sections) if name in ROUNDS]
     for q, (first, last) in enumerate(zip(starts, [*starts[1:], len(sections)], strict=False)):
         start = max(ran.handed[q], idle) + cycles.ROUND_START
-        assert ran.freed[q] == start + cost(Section.TUPLE)
+        assert ran.freed[q] == start + cost(sections[first])
         idle = start + sum(cost(name) for name in sections[first:last])
     assert ran.cycles == (idle if starts else max(idle, ran.handed[0]))
     assert ran.busy == epoch.busy
