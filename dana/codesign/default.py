@@ -21,11 +21,14 @@ from dana.compiler.fit import (
     group_for,
     least_group,
     power_of_two,
+    together_for,
     whole_blocks,
 )
-from dana.compiler.passes import ACCESS, RULE, Draft, Results, place, plan_of, run
+from dana.compiler.compile import rule_for
+from dana.compiler.passes import ACCESS, Draft, Results, place, plan_of, run
 from dana.compiler.place.rows import place_inputs
 from dana.compiler.place.sections import Plan
+from dana.compiler.place.watch import rows_written
 from dana.compiler.select.nest import LoopLimit
 from dana.compiler.strider.program import compile_strider
 from dana.compiler.target import DoesNotFit, Target
@@ -51,6 +54,9 @@ LARGER = ((1, 2 * CLUSTERS), (2, CLUSTERS))
 
 ROUND_ROWS = 16384
 """Rows of scratchpad and of tuple memory that a machine is given at most for several tuples to a thread in a round."""
+
+TOGETHER = 16
+"""Tuples of a batch that ends where a row is chosen again, on a machine that nobody describes."""
 
 ROUND_GROUP = 64
 """Tuples of a thread in a round beyond which joining rounds costs next to nothing."""
@@ -103,7 +109,7 @@ def default_results(
     """What each pass makes on the way to `default_bundle`, by its name."""
     config, draft, rule = _default(binding, schema, max_tuples, design)
     engine = compile_engine(binding.graph, config, max_tuples=max_tuples, known=draft, rule=rule)
-    return run(ACCESS, {**engine.results, "schema": schema, "uses": binding.uses})
+    return run(ACCESS, {**engine.results, "schema": schema, "uses": binding.uses, "watched": engine.draft.watched})
 
 
 def default_config(
@@ -140,10 +146,10 @@ def _default(
     graph = binding.graph
     _check(bounded)
     _check_size(graph)
-    rule = run(RULE, {"graph": graph})
+    rule = rule_for(graph, schema)
     plan: Plan = rule["plan"]
     try:
-        draft = _divide(plan, max_tuples, bounded)
+        draft = _divided(plan, max_tuples, bounded)
     except DoesNotFit as error:
         fitting = _most_of_a_round(plan, max_tuples, bounded)
         if not fitting:
@@ -167,6 +173,8 @@ def _default(
     }
     if plan.indexed:
         chosen["index_depth"] = max(2, target.group)
+    if target.together > 1:
+        chosen["watch_depth"] = power_of_two(rows_written(plan.watched) * target.together)
     chosen |= _access(draft, schema, binding.uses, given)
     chosen |= {name: min(chosen[name], most) for name, most in (at_most or {}).items()}
     return _config({**chosen, **given}), draft, rule
@@ -230,9 +238,41 @@ def _ways(plan: Plan, given: Mapping[str, int]) -> list[tuple[int, int]]:
     return ways
 
 
+def _divided(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
+    """The rule compiled, for tuples side by side where they may and that fits."""
+    if plan.watched:
+        try:
+            return _divide(plan, max_tuples, given)
+        except DoesNotFit:
+            plan = replace(plan, watched=())
+    return _divide(plan, max_tuples, given)
+
+
+def _tuples(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> int:
+    """Tuples of a batch, at most."""
+    return max(plan.batch_tuples(max_tuples), _together(plan, given))
+
+
+def _together(plan: Plan, given: Mapping[str, int]) -> int:
+    """Tuples of a batch that ends where a row is chosen again, as the user's memories allow."""
+    rows = rows_written(plan.watched)
+    return together_for(
+        plan,
+        index_depth=given.get("index_depth", TOGETHER),
+        watch_depth=given.get("watch_depth", rows * TOGETHER),
+        tuple_rows=1,
+        tuple_depth=given.get("tuple_depth", MAX_CONFIG.tuple_depth) // place_inputs(plan.graph, MAX_LANES).rows,
+    )
+
+
+def _least(plan: Plan, tuples: int, target: Target) -> int:
+    """Tuples of a thread that a round has to have."""
+    return target.together if target.together > 1 else least_group(plan, tuples, threads=target.threads)
+
+
 def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
     """The rule compiled for threads and clusters: of the ways to divide units the one of the fewest cycles a tuple."""
-    ways, tuples = _ways(plan, given), plan.batch_tuples(max_tuples)
+    ways, tuples = _ways(plan, given), _tuples(plan, max_tuples, given)
     interval = given.get("divide_interval", DIVIDE_INTERVALS[-1])
     found: list[tuple[float, float, int, Draft]] = []
     limit: LoopLimit | None = None
@@ -245,7 +285,7 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
             if sketch.cycles > SURELY * fitting:
                 break
             lanes = sketch.target.lanes
-            smallest = sketch.target.group == least_group(plan, tuples, threads=sketch.target.threads)
+            smallest = sketch.target.group == _least(plan, tuples, sketch.target)
             if smallest and sketch.rows > _max_rows(lanes):
                 continue  # whatever order its operations have, which takes seconds to find
             try:
@@ -334,12 +374,13 @@ def _check_size(graph: Graph) -> None:
 
 def _sketches(plan: Plan, ways: Iterable[tuple[int, int]], max_tuples: int, given: Mapping[str, int]) -> list[Sketch]:
     """Of each way whose machines may hold a round."""
-    tuples = plan.batch_tuples(max_tuples)
+    tuples = _tuples(plan, max_tuples, given)
     targets = [
         Target(
             threads=threads,
             lanes=clusters * LANES_PER_CLUSTER,
             group=1,
+            together=_together(plan, given),
             divide_interval=given.get("divide_interval", DIVIDE_INTERVALS[-1]),
             crossed=bool(given.get("crossed", 1)),
         )
@@ -351,11 +392,11 @@ def _sketches(plan: Plan, ways: Iterable[tuple[int, int]], max_tuples: int, give
 
 def _largest_rounds(plan: Plan, target: Target, max_tuples: int, given: Mapping[str, int]) -> Target:
     """The target with rounds of as many tuples as tuple memory may hold."""
-    tuples = plan.batch_tuples(max_tuples)
+    tuples = _tuples(plan, max_tuples, given)
     rows = place_inputs(plan.graph, target.lanes).rows
     group = group_for(rows, tuples, threads=target.threads, tuple_depth=given.get("tuple_depth", _depth(rows)))
     group = min(group, given.get("index_depth", group)) if plan.indexed else group
-    return replace(target, group=max(least_group(plan, tuples, threads=target.threads), group))
+    return replace(target, group=max(_least(plan, tuples, target), group))
 
 
 def _roomy(
@@ -368,9 +409,9 @@ def _roomy(
     best
         Cycles of a tuple that another target takes; None comes out where this one surely takes more.
     """
-    tuples = plan.batch_tuples(max_tuples)
+    tuples = _tuples(plan, max_tuples, given)
     target = sketch.target
-    least = least_group(plan, tuples, threads=target.threads)
+    least = _least(plan, tuples, target)
     most = given.get("scratch_depth", min(ROUND_ROWS, MAX_WORDS // target.lanes))
 
     def close(draft: Draft) -> bool:
@@ -437,7 +478,7 @@ def _access(draft: Draft, schema: TableSchema, uses: Sequence[Use], given: Mappi
             **{name: given[name] for name in ("link_bytes", "link_rate") if name in given},
         }
     )
-    program = compile_strider(schema, uses, draft.inputs, large)
+    program = compile_strider(schema, uses, draft.inputs, draft.watched, large)
     columns = len(program.columns)
     width = sum(_stored_bytes(attribute) for attribute in schema.attributes)
     tuple_bytes = pages.ITEM_ID_SIZE + pages.align_up(pages.TUPLE_HEADER_SIZE + 1 + width, pages.MAXALIGN)
