@@ -1,8 +1,9 @@
 """How many cycles a machine takes for a table, and what it waits for.
 
 In: a Bundle and a sample of the table's pages. Out: `Cycles`. The estimate is the simulator itself, which counts
-as the hardware does, on a few hundred pages, of which no two rows choose the same row of a model; what one more page costs in the long run is the difference of two such
-runs. So it is exact where pages are alike, for tables of any length, in about a millisecond.
+as the hardware does, on a few hundred pages; what one more page costs in the long run is the difference of two such
+runs. So it is exact where pages are alike, for tables of any length, in about a millisecond. Where batches end at rows
+that are chosen again, it takes every tuple for one that shares no row.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from typing import Any
 
 from dana.codesign.sketch import Sketch, sketched
 from dana.compiler import Binding, compile_bundle, compile_engine
+from dana.compiler.compile import rule_for
 from dana.compiler.fit import (
     CLEARLY,
     MAX_GROUP,
@@ -24,7 +25,6 @@ from dana.compiler.fit import (
     together_for,
     whole_blocks,
 )
-from dana.compiler.compile import rule_for
 from dana.compiler.passes import ACCESS, Draft, Results, place, plan_of, run
 from dana.compiler.place.rows import place_inputs
 from dana.compiler.place.sections import Plan

@@ -137,7 +137,13 @@ def compile_bundle(
     rule = rule or rule_for(graph, schema)
     engine = compile_engine(graph, config, max_tuples=max_tuples, known=known, rule=rule)
     inputs = engine.draft.inputs
-    given = {"schema": schema, "uses": binding.uses, "inputs": inputs, "watched": engine.draft.watched, "config": config}
+    given = {
+        "schema": schema,
+        "uses": binding.uses,
+        "inputs": inputs,
+        "watched": engine.draft.watched,
+        "config": config,
+    }
     access = run(ACCESS, given)["strider"]
     places = [{"name": one.name, "shape": list(one.shape), "row": one.row} for one in inputs.places]
     fills = [[schema.attributes[u.attribute].name, u.input, u.element, u.count] for u in binding.uses]

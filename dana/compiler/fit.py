@@ -185,23 +185,9 @@ def fit(plan: Plan, config: MachineConfig, *, max_tuples: int, known: Draft | No
     depths = {name: getattr(config, name) for name in ("index_depth", "watch_depth", "tuple_depth")}
     together = together_for(plan, tuple_rows=rows, **depths)
     while together > 1:
-        target = Target(
-            threads=config.threads,
-            lanes=config.lanes,
-            group=together,
-            together=together,
-            divide_interval=config.divide_interval,
-            crossed=bool(config.crossed),
-        )
-        if known is not None and known.target == target and _holds(config, known):
-            return known
-        for reorder in (True, False):
-            try:
-                draft = draft_for(place(plan, target), reorder=reorder)
-            except LoopLimit:
-                continue
-            if _holds(config, draft):
-                return draft
+        side_by_side = _side_by_side(plan, config, together, known)
+        if side_by_side is not None:
+            return side_by_side
         together //= 2
     tuples = plan.batch_tuples(max_tuples)
     least = least_group(plan, tuples, threads=config.threads)
@@ -251,6 +237,28 @@ def fit(plan: Plan, config: MachineConfig, *, max_tuples: int, known: Draft | No
                 hint="Use more clusters.",
             ) from limit
         group //= 2
+
+
+def _side_by_side(plan: Plan, config: MachineConfig, together: int, known: Draft | None) -> Draft | None:
+    """The rule in batches of so many tuples, that end where a row is chosen again; None: the machine is too small."""
+    target = Target(
+        threads=config.threads,
+        lanes=config.lanes,
+        group=together,
+        together=together,
+        divide_interval=config.divide_interval,
+        crossed=bool(config.crossed),
+    )
+    if known is not None and known.target == target and _holds(config, known):
+        return known
+    for reorder in (True, False):
+        try:
+            draft = draft_for(place(plan, target), reorder=reorder)
+        except LoopLimit:
+            continue
+        if _holds(config, draft):
+            return draft
+    return None
 
 
 def _holds(config: MachineConfig, draft: Draft) -> bool:

@@ -293,7 +293,7 @@ def row_states_rule(rng: random.Random, *, rows: int, batches: list[int]) -> str
 
 
 def side_by_side_rule(rng: random.Random, n: int, *, rows: tuple[int, int]) -> str:
-    """Factors and biases that tuples update one by one, by rows alone: tuples that share no row may run side by side."""
+    """Factors and biases of which each tuple updates rows, and nothing else: those that share none may be a batch."""
     k = rng.choice([1, 3, 8, 10, 17])
     start = "init=dana.uniform(-0.5, 0.5)"
     lines = ["import dana", f"U = dana.model([{rows[0]}, {k}], {start})", f"V = dana.model([{rows[1]}, {k}], {start})"]

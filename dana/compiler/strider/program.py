@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dana.compiler.place.rows import InputPlaces
+from dana.compiler.place.watch import Watched
 from dana.compiler.strider.pages import (
     ADDRESS,
     DATA,
@@ -27,7 +28,6 @@ from dana.compiler.strider.pages import (
     StriderProgram,
     append,
 )
-from dana.compiler.place.watch import Watched
 from dana.compiler.strider.parts import PartWriter
 from dana.errors import UsageError
 from dana.storage import layout

@@ -153,8 +153,6 @@ sim_attach(struct sim *sim, const struct sim_compiled *compiled)
 		sim->most = SIM_BLOCK;
 	if (compiled->n_passes > 0 && sim->most < sim->round_tuples) /* a batch, which is one round, has to be whole */
 		sim->most = sim->round_tuples;
-	if (compiled->n_indices > 0 && sim->most % sim->round_tuples != 0) /* whole rounds: see in_range() */
-		sim->most = SIM_BLOCK > sim->round_tuples ? SIM_BLOCK : sim->round_tuples;
 	free(sim->batched);
 	free(sim->places);
 	free(sim->unproved);

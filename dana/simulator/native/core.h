@@ -285,6 +285,7 @@ struct sim_epoch
 	uint32_t end_pointer; /* reported where the epoch ends in a tuple: of the last page's end */
 
 	uint32_t fault, fault_page, fault_pointer;
+	int32_t wrong; /* of an INDEX: the tuple's place among those of the round, by thread */
 
 	struct sim_watch watch; /* of the plain road: code takes no notice of batches that are cut */
 
@@ -365,7 +366,7 @@ bool sim_engine_prepare(struct sim *sim, const struct sim_bundle *bundle);
 void sim_engine_run(struct sim *sim, enum sim_section section, int32_t half, int32_t m, int32_t level);
 
 /* index.c */
-bool sim_index_set(struct sim *sim, const struct sim_op *op, int32_t half, int32_t m);
+void sim_index_set(struct sim *sim, const struct sim_op *op, int32_t half, int32_t m);
 void sim_index_run(struct sim *sim, const struct sim_op *op, int32_t half, int32_t m, int32_t level);
 
 /* pipeline.c */

@@ -36,7 +36,6 @@ from hwgen.spec.config import MachineConfig
 from hwgen.spec.cycles import PAGE_RELEASE, UNPACK_LATENCY, WATCH_LATENCY
 from hwgen.spec.strider import Fault
 
-
 VALUE_LATENCY = WINDOW_LATENCY + CONVERT_LATENCY + 1
 """Cycles from the beat of an element to its value."""
 
@@ -191,9 +190,7 @@ class Unpacker(wiring.Component):
         """Whether a column is a watched one."""
         return job.table.any() if self._config.watch_depth else C(0)
 
-    def _watch(
-        self, m: Module, job: data.View, beat: Value, watching: Signal, element: Value, places: Places
-    ) -> None:
+    def _watch(self, m: Module, job: data.View, beat: Value, watching: Signal, element: Value, places: Places) -> None:
         """What becomes of a watched column: its value is compared, and may end the batch."""
         forget = self.start | self.stop
         m.submodules.watch = watch = Watch(self._config)

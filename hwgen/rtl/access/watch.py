@@ -1,7 +1,7 @@
 """Watched columns: does a tuple choose a row that an earlier tuple of its batch writes?
 
-In: numbers of rows as they are unpacked, a tuple's before the tuple, and where tuples and rounds begin. Out: a pulse for
-a number that was there before. When a batch then ends is for `places.py` and the unpacker.
+In: numbers of rows as they are unpacked, a tuple's before the tuple, and where tuples and rounds begin. Out: a pulse
+for a number that was there before. When a batch then ends is for `places.py` and the unpacker.
 """
 
 from amaranth.hdl import Cat, Module, Mux, Signal

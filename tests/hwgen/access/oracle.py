@@ -187,7 +187,7 @@ class _Machine:
         self.before: int | None = None
         """Descriptor of the epoch's last column."""
         self.written: deque[tuple[int, int, bool]] = deque(maxlen=config.watch_depth)
-        """Table and row that tuples write, and whether the tuple has begun: of this batch, but for the tuple to come."""
+        """Table and row that tuples of the round write, and whether the tuple has begun; of the one to come, not."""
         self.cut = False
         self.watched: int | None = None
         self.hands: list[int] = []
@@ -302,7 +302,7 @@ class _Machine:
             self.written.append((column.table, row, False))
 
     def _batch_complete(self) -> bool:
-        return self.cut or self.case.batch != WHOLE_EPOCH and self.in_batch == self.case.batch
+        return self.cut or (self.case.batch != WHOLE_EPOCH and self.in_batch == self.case.batch)
 
     def _full(self) -> bool:
         return self.count == self.capacity or (self.count > 0 and self._batch_complete())

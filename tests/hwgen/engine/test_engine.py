@@ -160,6 +160,27 @@ def test_more_rounds_than_levels_is_a_fault() -> None:
     check_rows(bench, oracle, bundle)
 
 
+def test_of_several_numbers_without_a_row_the_first_tuple_s_is_told() -> None:
+    """Whichever SETX comes first, and in whichever thread."""
+    config = MACHINES["four by two"]
+    program, sections = assemble(
+        "tuple:\n setx x4+2o <- t0+2o, s300 outer=2 mask=single\n"
+        f" setx x4+2o <- t1+2o, s7 outer=2 mask=single wait={cycles.INDEX_LATENCY - 1}\n"
+        f" mov s10+i+x <- s20+i wait={cycles.INDEX_LATENCY - 1} inner=2\n end wait={cycles.RESULT_LATENCY - 2}\n"
+    )
+    rng = np.random.default_rng(5)
+    random = random_bundle(rng, config, batch=8)
+    bundle = replace(random, program=program, sections=sections, group=2, tuple_rows=2, levels=0)
+    bench = EngineBench(config)
+    bench.load(bundle)
+    for _ in range(20 * SCALE):
+        tuples = rng.choice([0, 1, 3, 4], size=(int(rng.integers(1, 20)), 2, config.lanes), p=[0.3, 0.3, 0.3, 0.1])
+        wrong = np.argwhere(tuples[:, :, 0] == 4)
+        ran = bench.run(deliver(bundle, executor(bundle), tuples.astype(np.float32), rng, gaps=0))
+        assert ran.end == (WRONG_INDEX if len(wrong) else FINISHED)
+        assert not len(wrong) or ran.cycles == (300, 7)[wrong[0][1]]
+
+
 @pytest.mark.parametrize("number", [4.0, -1.0, 0.5, 3.0000002, np.nan, np.inf, -np.inf, 65536.0, 3e9, 1.1754944e-38])
 def test_a_number_without_a_row_is_a_fault(number: float) -> None:
     """In any thread, with the tag of its SETX; the next epoch knows nothing of it."""

@@ -31,8 +31,8 @@ class Filling(wiring.Component):
     """An unpacker that begins and ends tuples when it likes, and an engine that runs rounds when it likes.
 
     The unpacker hands a full round over when it has the next one's first tuple, which it begins as soon as a half is
-    free; the engine releases rounds that it was given. After its last tuple an epoch needs no places. Between two tuples
-    a batch may be cut, whatever the round has.
+    free; the engine releases rounds that it was given. After its last tuple an epoch needs no places. A batch may
+    be cut between two tuples.
 
     Parameters
     ----------
