@@ -478,7 +478,7 @@ def _access(draft: Draft, schema: TableSchema, uses: Sequence[Use], given: Mappi
             **{name: given[name] for name in ("link_bytes", "link_rate") if name in given},
         }
     )
-    program = compile_strider(schema, uses, draft.inputs, draft.watched, large)
+    program = compile_strider(schema, uses, draft.inputs, large, draft.watched)
     columns = len(program.columns)
     width = sum(_stored_bytes(attribute) for attribute in schema.attributes)
     tuple_bytes = pages.ITEM_ID_SIZE + pages.align_up(pages.TUPLE_HEADER_SIZE + 1 + width, pages.MAXALIGN)

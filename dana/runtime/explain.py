@@ -69,7 +69,8 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
         "source": training.relation.name,
         "features": list(design.features),
         "labels": list(design.labels),
-        "batch": None if bundle.batch == WHOLE_EPOCH else bundle.batch,
+        "batch": None if bundle.batch == WHOLE_EPOCH else bundle.rule_batch,
+        "side_by_side": bundle.batch if bundle.cut else None,
         "epochs": training.epochs or design.epochs,
         "reads": {
             "frames": stream is not None,
@@ -110,7 +111,7 @@ def _search(training: TrainRequest, design: Design, device: Device, tuples: int 
     graph = rule_graph(training)
     extents = chosen_extents(design.extents, training.hyper)
     binding = bind_request(graph, training, extents)
-    batch = design.bundle.batch
+    batch = design.bundle.rule_batch
     if batch != binding.graph.batch and batch != WHOLE_EPOCH:  # the caller's
         binding = replace(binding, graph=replace(binding.graph, batch=batch))
     most = (training.relation.pages or 1) * training.relation.page_size // 28

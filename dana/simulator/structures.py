@@ -201,7 +201,7 @@ class Counters(ctypes.Structure):
     """hwgen.spec.counters.EpochCounters."""
 
     _fields_ = (
-        *_of(ctypes.c_uint64, "cycles tuples skipped engine_busy merging waiting_for_engine waiting_for_pages"),
+        *_of(ctypes.c_uint64, "cycles tuples skipped engine_busy merging waiting_for_engine waiting_for_pages batches"),
         *_of(ctypes.c_uint32, "fault fault_page fault_pointer"),
     )
 

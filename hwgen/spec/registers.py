@@ -94,6 +94,8 @@ class Register(IntEnum):
     """(r, 64 bits) cycles in which the unpacker waited for a half of tuple memory"""
     WAITING_FOR_PAGES = 0x2C
     """(r, 64 bits) cycles until the end of the last page in which the unpacker had nothing to unpack"""
+    BATCHES = 0x2E
+    """(r, 64 bits) batches of the last epoch"""
 
 
 NO_SECTION = 0xFFFF

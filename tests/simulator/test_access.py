@@ -79,7 +79,7 @@ def expected_counters(bundle: Bundle, case: Case) -> tuple[EpochCounters, Outcom
         stop = first.fault
         return (
             EpochCounters(
-                cycles=0, tuples=0, skipped=0, engine_busy=0, **NOT_EXPECTED,
+                cycles=0, tuples=0, batches=0, skipped=0, engine_busy=0, **NOT_EXPECTED,
                 fault=stop.code, fault_page=stop.page, fault_pointer=stop.pointer,
             ),
             first,
@@ -94,7 +94,9 @@ def expected_counters(bundle: Bundle, case: Case) -> tuple[EpochCounters, Outcom
         idle = max(idle, outcome.empty if case.pages else 0)
     busy = init + sum(release - cycles.ROUND_START + after for release, after in delays) * bool(outcome.rounds)
     tuples = sum(r.count for r in outcome.rounds)
-    return EpochCounters(cycles=idle, tuples=tuples, skipped=outcome.skipped, engine_busy=busy, **NOT_EXPECTED), outcome
+    batches = sum(r.batch_last for r in outcome.rounds)
+    counted = {"tuples": tuples, "batches": batches, "skipped": outcome.skipped}
+    return EpochCounters(cycles=idle, engine_busy=busy, **counted, **NOT_EXPECTED), outcome
 
 
 def expected_rows(case: Case, outcome: Outcome) -> np.ndarray:

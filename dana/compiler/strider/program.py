@@ -43,9 +43,18 @@ REQUIRED = 24
 
 
 def compile_strider(
-    schema: TableSchema, uses: Sequence[Use], inputs: InputPlaces, watched: Sequence[Watched], config: MachineConfig
+    schema: TableSchema,
+    uses: Sequence[Use],
+    inputs: InputPlaces,
+    config: MachineConfig,
+    watched: Sequence[Watched] = (),
 ) -> StriderProgram:
     """The program for a schema.
+
+    Parameters
+    ----------
+    watched
+        Columns that are handed over before their tuple, besides, for what rows they choose.
 
     Raises
     ------

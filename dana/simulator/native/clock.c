@@ -23,7 +23,7 @@ struct transition
 	uint32_t rounds; /* of an epoch that is one batch: see rounds_key() */
 	uint32_t q;		 /* rounds that it added to such a batch */
 	int32_t link, end;
-	uint32_t waited, busy, merging, beats;
+	uint32_t waited, busy, merging, beats, batches;
 };
 
 struct sim_memo
@@ -101,6 +101,7 @@ run_round(struct sim *sim, int64_t hand, bool batch_last, bool epoch_last)
 	struct sim_clock *c = &sim->clock;
 	int64_t clock = later(hand, c->idle) + sim->machine.round_start;
 
+	c->batches += batch_last;
 	c->half_free[c->phase.half] = clock += spend(sim, c, sim_tuple_section(sim, c->phase.in_round), 1);
 	clock += spend(sim, c, SIM_MERGE, batch_last ? __builtin_popcount(c->phase.q) : __builtin_ctz(~c->phase.q));
 	clock += spend(sim, c, batch_last ? SIM_BATCH : SIM_PUSH, 1);
@@ -407,7 +408,7 @@ learn(struct sim *sim, const struct sim_shape *shape, const uint8_t *page, bool 
 	struct sim_clock *c = &sim->clock;
 	struct sim_memo *memo = sim->memo;
 	const struct sim_clock before = {.state = c->state, .last = c->last, .phase = c->phase, .waited = c->waited,
-									 .busy = c->busy, .merging = c->merging, .beats = c->beats};
+									 .busy = c->busy, .merging = c->merging, .beats = c->beats, .batches = c->batches};
 	int32_t to;
 	struct transition *t;
 
@@ -425,7 +426,8 @@ learn(struct sim *sim, const struct sim_shape *shape, const uint8_t *page, bool 
 		.from = before.state, .shape = number, .to = to, .rounds = rounds, .q = c->phase.q - before.phase.q,
 		.link = (int32_t)(c->last - before.last), .end = (int32_t)(c->end_at - c->last),
 		.waited = (uint32_t)(c->waited - before.waited), .busy = (uint32_t)(c->busy - before.busy),
-		.merging = (uint32_t)(c->merging - before.merging), .beats = (uint32_t)(c->beats - before.beats)};
+		.merging = (uint32_t)(c->merging - before.merging), .beats = (uint32_t)(c->beats - before.beats),
+		.batches = (uint32_t)(c->batches - before.batches)};
 	c->state = to;
 }
 
@@ -463,6 +465,7 @@ sim_clock_page(struct sim *sim, const struct sim_shape *shape, const uint8_t *pa
 	c->busy += t->busy;
 	c->merging += t->merging;
 	c->beats += t->beats;
+	c->batches += t->batches;
 	if (sim->batch == SIM_WHOLE_EPOCH)
 		c->phase.q += t->q;
 	c->state = t->to;

@@ -299,6 +299,7 @@ sim_end(struct sim *sim, struct sim_counters *counters)
 	{
 		counters->engine_busy = c->busy;
 		counters->merging = c->merging;
+		counters->batches = c->batches;
 		counters->waiting_for_engine = c->waited;
 		if (c->pages > 0)
 			counters->waiting_for_pages = (uint64_t)c->end_at - c->pages - c->beats - c->waited;

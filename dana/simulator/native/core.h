@@ -254,7 +254,7 @@ struct sim_clock
 	struct sim_phase phase;
 	bool on_page;	 /* the page has arrived and not ended */
 	int32_t state;	 /* that the clocks are in, where only `last` is up to date; 0: all are */
-	uint64_t pages, busy, merging;
+	uint64_t pages, busy, merging, batches;
 	uint64_t beats;	 /* of the unpacker */
 	uint64_t waited; /* of it, for a half of tuple memory */
 	int64_t turn;				  /* of the Strider's next instruction */

@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 from hwgen.rtl.delay import delayed
 from hwgen.rtl.engine.control import LANE_BITS, choose, entry_bits, thread_slots
 from hwgen.rtl.engine.issue import program_write
-from hwgen.rtl.engine.sections import ADDRESS_BITS, epoch_ports
+from hwgen.rtl.engine.sections import ADDRESS_BITS, COUNTED, epoch_ports
 from hwgen.rtl.engine.sequencer import Sequencer, scratch_access
 from hwgen.rtl.engine.thread import Thread
 from hwgen.rtl.interfaces import thread_bits, tuple_address_bits, tuple_write
@@ -27,7 +27,7 @@ class Engine(wiring.Component):
 
     Members
     -------
-    start, stop, rounds, settings, half_release, finished, overflow, cycles, tuples, busy, merging
+    start, stop, rounds, settings, half_release, finished, overflow, cycles, tuples, batches, busy, merging
         See `sections.SectionControl`; `tuples` is the counter, `rows` the bus.
     index_fault, tag
         Pulse at the end of a section: a SETX's number names no row; the tag of the first tuple's first such SETX. Never
@@ -61,7 +61,7 @@ class Engine(wiring.Component):
             wiring.connect(m, wiring.flipped(getattr(self, name)), getattr(sequencer, name))
         for name in ("start", "stop"):
             m.d.comb += getattr(sequencer, name).eq(getattr(self, name))
-        for name in ("half_release", "cycles", "tuples", "busy", "merging"):
+        for name in ("half_release", *COUNTED):
             m.d.comb += getattr(self, name).eq(getattr(sequencer, name))
 
         threads = [self._library.place("thread", lambda: Thread(config, self._library)) for _ in range(config.threads)]

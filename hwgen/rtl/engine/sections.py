@@ -49,7 +49,8 @@ def section_settings() -> wiring.Signature:
     )
 
 
-RESULTS = {"half_release": 1, "finished": 1, "overflow": 1, "cycles": 64, "tuples": 64, "busy": 64, "merging": 64}
+COUNTED = ("cycles", "tuples", "batches", "busy", "merging")
+RESULTS = {"half_release": 1, "finished": 1, "overflow": 1, **dict.fromkeys(COUNTED, 64)}
 """What `SectionControl` says of an epoch, through the sequencer and the engine; their bits."""
 
 
@@ -126,7 +127,7 @@ class SectionControl(wiring.Component):
         Half of tuple memory and number of tuples of the round.
     half_release, finished, overflow
         Pulses: the tuple section is over; the epoch is; fault STACK.
-    cycles, tuples, busy, merging
+    cycles, tuples, batches, busy, merging
         The counters of `hwgen.spec.registers`.
     """
 
@@ -263,6 +264,7 @@ class SectionControl(wiring.Component):
                 self._current.eq(oldest),
                 self.half.eq(~self.half),
                 self.tuples.eq(self.tuples + oldest.count),
+                self.batches.eq(self.batches + oldest.batch_last),
             ]
         with m.If(self.start):
             m.d.sync += [
@@ -271,6 +273,7 @@ class SectionControl(wiring.Component):
                 self._current.batch_last.eq(1),
                 self.half.eq(1),
                 self.tuples.eq(0),
+                self.batches.eq(0),
             ]
 
     def _plan_ahead(self, m: Module) -> None:
