@@ -58,6 +58,9 @@ ROUND_ROWS = 16384
 TOGETHER = 16
 """Tuples of a batch that ends where a row is chosen again, on a machine that nobody describes."""
 
+TOGETHER_WITH_LOSS = 8
+"""Likewise of a rule with a loss, whose sum takes longer than all else: more would gain nothing."""
+
 ROUND_GROUP = 64
 """Tuples of a thread in a round beyond which joining rounds costs next to nothing."""
 
@@ -74,6 +77,8 @@ MAX_LANES = 16 * LANES_PER_CLUSTER
 
 MAX_STRIDERS = 16
 MAX_QUEUE = 256
+LONG_QUEUE = 1024
+"""For rows that are handed over twice: a page's worth of them."""
 
 MAX_CONFIG = MachineConfig(
     scratch_depth=65536, tuple_depth=65536, program_depth=65536, strider_depth=65536, descriptor_depth=4096
@@ -256,10 +261,11 @@ def _tuples(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> int:
 def _together(plan: Plan, given: Mapping[str, int]) -> int:
     """Tuples of a batch that ends where a row is chosen again, as the user's memories allow."""
     rows = rows_written(plan.watched)
+    usual = TOGETHER if plan.graph.loss is None else TOGETHER_WITH_LOSS
     return together_for(
         plan,
-        index_depth=given.get("index_depth", TOGETHER),
-        watch_depth=given.get("watch_depth", rows * TOGETHER),
+        index_depth=given.get("index_depth", usual),
+        watch_depth=given.get("watch_depth", rows * usual),
         tuple_rows=1,
         tuple_depth=given.get("tuple_depth", MAX_CONFIG.tuple_depth) // place_inputs(plan.graph, MAX_LANES).rows,
     )
@@ -497,7 +503,7 @@ def _access(draft: Draft, schema: TableSchema, uses: Sequence[Use], given: Mappi
     # a Strider that runs ahead must be able to leave a whole page's columns behind, or it waits for its turn
     entries = 1 + ceil(tuples * columns)
     return {
-        "queue_depth": min(MAX_QUEUE, power_of_two(entries)),
+        "queue_depth": min(LONG_QUEUE if draft.watched else MAX_QUEUE, power_of_two(entries)),
         "striders": max(defaults.striders, min(MAX_STRIDERS, power_of_two(wanted))),
         "strider_depth": max(defaults.strider_depth, power_of_two(len(program.instructions))),
         "descriptor_depth": max(defaults.descriptor_depth, power_of_two(columns)),

@@ -228,7 +228,7 @@ class MachineConfig:
             "program_depth": (16, 65536),
             "strider_depth": (16, 65536),
             "descriptor_depth": (2, 4096),
-            "queue_depth": (2, 256),
+            "queue_depth": (2, 1024),
             "link_bytes": (8, 8 * self.lanes),
         }
         for name, (low, high) in powers.items():

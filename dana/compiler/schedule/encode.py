@@ -42,9 +42,7 @@ class ShortRound:
     memory: MemoryMap
 
 
-def encode(
-    schedules: Mapping[Section, Schedule], memory: MemoryMap, short: Sequence[ShortRound] = ()
-) -> Program:
+def encode(schedules: Mapping[Section, Schedule], memory: MemoryMap, short: Sequence[ShortRound] = ()) -> Program:
     """Write the sections one after the other, each with its END."""
     program: list[Instruction] = []
     sections: dict[Section, int] = {}

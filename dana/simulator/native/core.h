@@ -106,7 +106,7 @@ struct sim_beginning
 };
 
 #define SIM_MAX_STRIDERS 64
-#define SIM_MAX_QUEUE	 256
+#define SIM_MAX_QUEUE	 1024
 #define SIM_MAX_STAGES	 8
 
 /* --- walks: walk.c --- */

@@ -1,5 +1,5 @@
-"""Watched columns, for every run of so many cycles: a row is told as chosen again exactly if a tuple of the round writes
-it that has begun."""
+"""Watched columns, for every run of so many cycles: a row is told as chosen again exactly if a tuple of the round that
+has begun writes it."""
 
 from __future__ import annotations
 
