@@ -24,6 +24,7 @@ NAMES = (
     "compile",
     "cost",
     "text",
+    "side_by_side",
     "utilisation",
     "verilator",
     "accuracy",

@@ -7,6 +7,13 @@ from bench.mutations.fault import faults
 COMPILER = (
     *faults(
         "dana/compiler",
+        "tests/lockstep/test_simulator.py -k side_by_side",
+        ("select/nodes.py", "view(present, rows), outer=0, mask=Mask.SINGLE", "view(present, rows), outer=0", "absent"),
+        ("select/nodes.py", "if self.cut:", "if False:", "losses merged, and not one by one"),
+        ("place/watch.py", "chosen[*column, update.model] = True", "chosen[*column, update.model] = False", "no row"),
+    ),
+    *faults(
+        "dana/compiler",
         "tests/lockstep/test_simulator.py -k random_numbers",
         ("select/rows.py", "(Section.INIT, Section.BATCH)", "(Section.INIT,)", "batches count on from one another"),
         ("select/rows.py", "(0, group << distance)", "(0, 1 << distance)", "threads whose rows meet"),

@@ -47,6 +47,9 @@ STREAMS, IDLE, OTHERS, GONE, ANOTHER, NEVER_ALL, OLDEST, FILES, PLACES = (
 )  # fmt: skip
 MOVES, LATE = (_tests("harness/test_machine.py", "-k", name) for name in ("moves", "as_late"))
 CLEARED = _tests("text/test_load.py")
+WATCHED = _tests("access/test_epochs.py", "-k", "comes_again and watched")
+SHORT_ROUNDS = _tests("engine/test_engine.py", "-k", "random_programs and short")
+FIRST_WRONG = _tests("engine/test_engine.py", "-k", "of_several")
 HALVES = _tests("formal/test_rounds.py")
 ROUNDS = _tests("formal/test_sections.py")
 PORT = _tests("formal/test_port.py", "-k", "where_the_loop or met")
@@ -126,6 +129,12 @@ HARDWARE = (
     Mutation("access/unpacker.py", "some.eq(0),", "some.eq(some),", "an empty epoch after a full one", FAULTS),
     Mutation("access/places.py", "left.eq(Mux(batch_done, ", "left.eq(Mux(full, ", "batches end with rounds", EPOCHS),
     Mutation("access/places.py", "starts & ~self.half_release", "starts", "a half that is freed is lost", HALVES),
+    Mutation("access/places.py", "~self.full & count.any()", "~self.full", "a round of no tuple is cut", HALVES),
+    Mutation("access/watch.py", "self.valid & earlier & ", "self.valid & ", "rows of rounds before", WATCHED),
+    Mutation("access/watch.py", "earlier.eq(own | ", "earlier.eq(1 | ", "rows that nobody writes", WATCHED),
+    Mutation("access/unpacker.py", "places.free) | watching", "places.free)", "a tuple that does not wait", WATCHED),
+    Mutation("engine/sections.py", "rounds.count <= tuples", "rounds.count < tuples", "rounds too long", SHORT_ROUNDS),
+    Mutation("engine/engine.py", "(number < first)", "(number > first)", "the last wrong number", FIRST_WRONG),
     Mutation("access/convert.py", "unshifted.eq(magnitude + plus)", "unshifted.eq(magnitude)", "integers < 0", COLUMNS),
     Mutation(
         "host.py",

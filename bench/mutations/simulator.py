@@ -9,6 +9,14 @@ CORE = "dana/simulator/native"
 SIMULATOR = (
     *faults(
         CORE,
+        "tests/simulator/test_access.py -k comes_again",
+        ("watch.c", "w->earlier += w->own;", "", "rows that are forgotten"),
+        ("clock.c", "return phase->cut || ", "return ", "a batch goes on where a row is chosen again"),
+        ("clock.c", "at = known;", "", "a tuple that does not wait"),
+        ("rounds.c", "if (m <= room &&", "if (m < room &&", "rounds too long for their section"),
+    ),
+    *faults(
+        CORE,
         "tests/simulator/test_machine.py",
         ("verify.c", "if (t->writes[at % WINDOW] == at)", "if (0)", "two results in a cycle"),
         ("verify.c", "if (t->visible > turn)", "if (0)", "a section that ends too soon"),

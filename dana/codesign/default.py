@@ -14,6 +14,7 @@ from typing import Any
 
 from dana.codesign.sketch import Sketch, sketched
 from dana.compiler import Binding, compile_bundle, compile_engine
+from dana.compiler.compile import rule_for
 from dana.compiler.fit import (
     CLEARLY,
     MAX_GROUP,
@@ -21,11 +22,13 @@ from dana.compiler.fit import (
     group_for,
     least_group,
     power_of_two,
+    together_for,
     whole_blocks,
 )
-from dana.compiler.passes import ACCESS, RULE, Draft, Results, place, plan_of, run
+from dana.compiler.passes import ACCESS, Draft, Results, place, plan_of, run
 from dana.compiler.place.rows import Form, place_inputs, row_shape
 from dana.compiler.place.sections import Plan
+from dana.compiler.place.watch import rows_written
 from dana.compiler.select.nest import LoopLimit
 from dana.compiler.strider.program import compile_strider
 from dana.compiler.target import DoesNotFit, Target
@@ -52,6 +55,12 @@ LARGER = ((1, 2 * CLUSTERS), (2, CLUSTERS))
 ROUND_ROWS = 16384
 """Rows of scratchpad and of tuple memory that a machine is given at most for several tuples to a thread in a round."""
 
+TOGETHER = 16
+"""Tuples of a batch that ends where a row is chosen again, on a machine that nobody describes."""
+
+TOGETHER_WITH_LOSS = 8
+"""Likewise of a rule with a loss, whose sum takes longer than all else: more would gain nothing."""
+
 ROUND_GROUP = 64
 """Tuples of a thread in a round beyond which joining rounds costs next to nothing."""
 
@@ -68,9 +77,15 @@ MAX_LANES = 16 * LANES_PER_CLUSTER
 
 MAX_STRIDERS = 16
 MAX_QUEUE = 256
+LONG_QUEUE = 1024
+"""For rows that are handed over twice: a page's worth of them."""
 
 MAX_CONFIG = MachineConfig(
-    scratch_depth=MAX_DEPTHS["scratch_depth"], tuple_depth=MAX_DEPTHS["tuple_depth"], program_depth=65536, strider_depth=65536, descriptor_depth=4096
+    scratch_depth=MAX_DEPTHS["scratch_depth"],
+    tuple_depth=MAX_DEPTHS["tuple_depth"],
+    program_depth=65536,
+    strider_depth=65536,
+    descriptor_depth=4096,
 )
 
 
@@ -103,7 +118,7 @@ def default_results(
     """What each pass makes on the way to `default_bundle`, by its name."""
     config, draft, rule = _default(binding, schema, max_tuples, design)
     engine = compile_engine(binding.graph, config, max_tuples=max_tuples, known=draft, rule=rule)
-    return run(ACCESS, {**engine.results, "schema": schema, "uses": binding.uses})
+    return run(ACCESS, {**engine.results, "schema": schema, "uses": binding.uses, "watched": engine.draft.watched})
 
 
 def default_config(
@@ -140,10 +155,10 @@ def _default(
     graph = binding.graph
     _check(bounded)
     _check_size(graph)
-    rule = run(RULE, {"graph": graph})
+    rule = rule_for(graph, schema)
     plan: Plan = rule["plan"]
     try:
-        draft = _divide(plan, max_tuples, bounded)
+        draft = _divided(plan, max_tuples, bounded)
     except DoesNotFit as error:
         fitting = _most_of_a_round(plan, max_tuples, bounded)
         if not fitting:
@@ -167,6 +182,8 @@ def _default(
     }
     if plan.indexed:
         chosen["index_depth"] = max(2, target.group)
+    if target.together > 1:
+        chosen["watch_depth"] = power_of_two(rows_written(plan.watched) * target.together)
     chosen |= _access(draft, schema, binding.uses, given)
     chosen |= {name: min(chosen[name], most) for name, most in (at_most or {}).items()}
     return _config({**chosen, **given}), draft, rule
@@ -230,12 +247,45 @@ def _ways(plan: Plan, given: Mapping[str, int]) -> list[tuple[int, int]]:
     return ways
 
 
+def _divided(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
+    """The rule compiled, for tuples side by side where they may and that fits."""
+    if plan.watched:
+        try:
+            return _divide(plan, max_tuples, given)
+        except DoesNotFit:
+            plan = replace(plan, watched=())
+    return _divide(plan, max_tuples, given)
+
+
+def _tuples(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> int:
+    """Tuples of a batch, at most."""
+    return max(plan.batch_tuples(max_tuples), _together(plan, given))
+
+
+def _together(plan: Plan, given: Mapping[str, int]) -> int:
+    """Tuples of a batch that ends where a row is chosen again, as the user's memories allow."""
+    rows = rows_written(plan.watched)
+    usual = TOGETHER if plan.graph.loss is None else TOGETHER_WITH_LOSS
+    return together_for(
+        plan,
+        index_depth=given.get("index_depth", usual),
+        watch_depth=given.get("watch_depth", rows * usual),
+        tuple_rows=1,
+        tuple_depth=given.get("tuple_depth", MAX_CONFIG.tuple_depth) // place_inputs(plan.graph, MAX_LANES).rows,
+    )
+
+
+def _least(plan: Plan, tuples: int, target: Target) -> int:
+    """Tuples of a thread that a round has to have."""
+    return target.together if target.together > 1 else least_group(plan, tuples, threads=target.threads)
+
+
 def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
     """The rule compiled for threads and clusters: of the ways to divide units the one of the fewest cycles a tuple.
 
     Of rules whose models no machine that is built holds, which are simulated: the one of the fewest words, for one copy.
     """
-    ways, tuples = _ways(plan, given), plan.batch_tuples(max_tuples)
+    ways, tuples = _ways(plan, given), _tuples(plan, max_tuples, given)
     most = MAX_WORDS
     if plan.indexed and min(_model_words(plan, clusters) for _, clusters in ways) > MAX_WORDS:
         alone = [(1, clusters) for _, clusters in ways] if "threads" not in given else ways
@@ -253,7 +303,7 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
             if sketch.cycles > SURELY * fitting:
                 break
             lanes = sketch.target.lanes
-            smallest = sketch.target.group == least_group(plan, tuples, threads=sketch.target.threads)
+            smallest = sketch.target.group == _least(plan, tuples, sketch.target)
             if smallest and sketch.rows > most // lanes:
                 continue  # whatever order its operations have, which takes seconds to find
             try:
@@ -347,12 +397,13 @@ def _check_size(graph: Graph) -> None:
 
 def _sketches(plan: Plan, ways: Iterable[tuple[int, int]], max_tuples: int, given: Mapping[str, int]) -> list[Sketch]:
     """Of each way whose machines may hold a round."""
-    tuples = plan.batch_tuples(max_tuples)
+    tuples = _tuples(plan, max_tuples, given)
     targets = [
         Target(
             threads=threads,
             lanes=clusters * LANES_PER_CLUSTER,
             group=1,
+            together=_together(plan, given),
             divide_interval=given.get("divide_interval", DIVIDE_INTERVALS[-1]),
             crossed=bool(given.get("crossed", 1)),
         )
@@ -364,11 +415,11 @@ def _sketches(plan: Plan, ways: Iterable[tuple[int, int]], max_tuples: int, give
 
 def _largest_rounds(plan: Plan, target: Target, max_tuples: int, given: Mapping[str, int]) -> Target:
     """The target with rounds of as many tuples as tuple memory may hold."""
-    tuples = plan.batch_tuples(max_tuples)
+    tuples = _tuples(plan, max_tuples, given)
     rows = place_inputs(plan.graph, target.lanes).rows
     group = group_for(rows, tuples, threads=target.threads, tuple_depth=given.get("tuple_depth", _depth(rows)))
     group = min(group, given.get("index_depth", group)) if plan.indexed else group
-    return replace(target, group=max(least_group(plan, tuples, threads=target.threads), group))
+    return replace(target, group=max(_least(plan, tuples, target), group))
 
 
 def _roomy(
@@ -381,9 +432,9 @@ def _roomy(
     best
         Cycles of a tuple that another target takes; None comes out where this one surely takes more.
     """
-    tuples = plan.batch_tuples(max_tuples)
+    tuples = _tuples(plan, max_tuples, given)
     target = sketch.target
-    least = least_group(plan, tuples, threads=target.threads)
+    least = _least(plan, tuples, target)
     most = given.get("scratch_depth", min(ROUND_ROWS, MAX_WORDS // target.lanes))
 
     def close(draft: Draft) -> bool:
@@ -450,7 +501,7 @@ def _access(draft: Draft, schema: TableSchema, uses: Sequence[Use], given: Mappi
             **{name: given[name] for name in ("link_bytes", "link_rate") if name in given},
         }
     )
-    program = compile_strider(schema, uses, draft.inputs, large)
+    program = compile_strider(schema, uses, draft.inputs, large, draft.watched)
     columns = len(program.columns)
     width = sum(_stored_bytes(attribute) for attribute in schema.attributes)
     tuple_bytes = pages.ITEM_ID_SIZE + pages.align_up(pages.TUPLE_HEADER_SIZE + 1 + width, pages.MAXALIGN)
@@ -469,7 +520,7 @@ def _access(draft: Draft, schema: TableSchema, uses: Sequence[Use], given: Mappi
     # a Strider that runs ahead must be able to leave a whole page's columns behind, or it waits for its turn
     entries = 1 + ceil(tuples * columns)
     return {
-        "queue_depth": min(MAX_QUEUE, power_of_two(entries)),
+        "queue_depth": min(LONG_QUEUE if draft.watched else MAX_QUEUE, power_of_two(entries)),
         "striders": max(defaults.striders, min(MAX_STRIDERS, power_of_two(wanted))),
         "strider_depth": max(defaults.strider_depth, power_of_two(len(program.instructions))),
         "descriptor_depth": max(defaults.descriptor_depth, power_of_two(columns)),

@@ -38,7 +38,7 @@ class Sketch:
 
 def sketched(plan: Plan, target: Target, max_tuples: int) -> Sketch:
     """Sketch a target; its group is of as many tuples as a round may have."""
-    tuples = plan.batch_tuples(max_tuples)
+    tuples = max(plan.batch_tuples(max_tuples), target.together)
     target = in_rounds(plan, target, target.group, max_tuples=max_tuples)
     placed = place(plan, target)
     forms: Forms = placed["forms"]

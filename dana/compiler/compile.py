@@ -5,7 +5,7 @@ no rule text and no page, and chooses no machine: `dana.codesign` does.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dana.compiler.binding.columns import Binding
@@ -43,7 +43,7 @@ class EngineProgram:
         return {
             "program": self.program.instructions,
             "sections": self.program.sections,
-            "batch": draft.plan.batch,
+            "batch": draft.target.together if draft.target.together > 1 else draft.plan.batch,
             "group": draft.target.group,
             "tuple_rows": draft.inputs.rows,
             "level_stride": draft.memory.block,
@@ -94,6 +94,15 @@ def compile_engine(
     )
 
 
+def rule_for(graph: Graph, schema: TableSchema) -> Results:
+    """What the passes of `RULE` make of a graph for a table."""
+    rule = run(RULE, {"graph": graph})
+    if schema.part:
+        # the numbers of rows would have to come before the first part of their row
+        rule["plan"] = replace(rule["plan"], watched=())
+    return rule
+
+
 def compile_bundle(
     binding: Binding,
     schema: TableSchema,
@@ -125,9 +134,17 @@ def compile_bundle(
         The rule, the table and the machine do not go together; says by how much and what would.
     """
     graph = binding.graph
+    rule = rule or rule_for(graph, schema)
     engine = compile_engine(graph, config, max_tuples=max_tuples, known=known, rule=rule)
     inputs = engine.draft.inputs
-    access = run(ACCESS, {"schema": schema, "uses": binding.uses, "inputs": inputs, "config": config})["strider"]
+    given = {
+        "schema": schema,
+        "uses": binding.uses,
+        "inputs": inputs,
+        "watched": engine.draft.watched,
+        "config": config,
+    }
+    access = run(ACCESS, given)["strider"]
     places = [{"name": one.name, "shape": list(one.shape), "row": one.row} for one in inputs.places]
     fills = [[schema.attributes[u.attribute].name, u.input, u.element, u.count] for u in binding.uses]
     return Bundle(

@@ -11,6 +11,7 @@ from functools import partial
 from dana.compiler.passes import Draft, Results, place
 from dana.compiler.place.rows import place_inputs
 from dana.compiler.place.sections import Plan
+from dana.compiler.place.watch import rows_written
 from dana.compiler.select.nest import LoopLimit
 from dana.compiler.target import DoesNotFit, Target
 from dana.errors import InternalError
@@ -24,6 +25,9 @@ MAX_GROUP = 1 << max(field.width for field in FIELDS if field.name == "outer") -
 
 BLOCK_ROWS = 512
 """Words of 32 bits that half a block RAM holds, on every family."""
+
+MAX_TOGETHER = 64
+"""Tuples of a batch that ends where a row is chosen again: in longer ones some row nearly always is."""
 
 CLEARLY = 0.1
 """Fraction of a section's cycles that shards are to save, by rows, before nobody asks whether they do."""
@@ -97,6 +101,15 @@ def levels_for(plan: Plan, size: int, *, max_tuples: int, round_tuples: int) -> 
     return max((rounds - 1).bit_length(), int(size == WHOLE_EPOCH))
 
 
+def together_for(plan: Plan, *, index_depth: int, watch_depth: int, tuple_rows: int, tuple_depth: int) -> int:
+    """Tuples that a batch has at most which ends where a row is chosen again; 1 where there are no such batches."""
+    rows = rows_written(plan.watched)
+    if not rows:
+        return 1
+    most = min(MAX_TOGETHER, index_depth, watch_depth // rows, tuple_depth // 2 // tuple_rows)
+    return 1 << most.bit_length() - 1 if most > 1 else 1
+
+
 def least_group(plan: Plan, tuples: int, *, threads: int) -> int:
     """Tuples of a thread that a round has to have: its share of a batch that has to be one round.
 
@@ -168,8 +181,15 @@ def fit(plan: Plan, config: MachineConfig, *, max_tuples: int, known: Draft | No
     DoesNotFit
         Not even the smallest does.
     """
-    tuples = plan.batch_tuples(max_tuples)
     rows = place_inputs(plan.graph, config.lanes).rows
+    depths = {name: getattr(config, name) for name in ("index_depth", "watch_depth", "tuple_depth")}
+    together = together_for(plan, tuple_rows=rows, **depths)
+    while together > 1:
+        side_by_side = _side_by_side(plan, config, together, known)
+        if side_by_side is not None:
+            return side_by_side
+        together //= 2
+    tuples = plan.batch_tuples(max_tuples)
     least = least_group(plan, tuples, threads=config.threads)
     group = max(least, group_for(rows, tuples, threads=config.threads, tuple_depth=config.tuple_depth))
     if plan.indexed:
@@ -217,6 +237,28 @@ def fit(plan: Plan, config: MachineConfig, *, max_tuples: int, known: Draft | No
                 hint="Use more clusters.",
             ) from limit
         group //= 2
+
+
+def _side_by_side(plan: Plan, config: MachineConfig, together: int, known: Draft | None) -> Draft | None:
+    """The rule in batches of so many tuples, that end where a row is chosen again; None: the machine is too small."""
+    target = Target(
+        threads=config.threads,
+        lanes=config.lanes,
+        group=together,
+        together=together,
+        divide_interval=config.divide_interval,
+        crossed=bool(config.crossed),
+    )
+    if known is not None and known.target == target and _holds(config, known):
+        return known
+    for reorder in (True, False):
+        try:
+            draft = draft_for(place(plan, target), reorder=reorder)
+        except LoopLimit:
+            continue
+        if _holds(config, draft):
+            return draft
+    return None
 
 
 def _holds(config: MachineConfig, draft: Draft) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from dana.compiler.check.hardware import require_hardware
@@ -23,8 +23,9 @@ from dana.compiler.place.repeat import find_repeats
 from dana.compiler.place.rows import InputPlaces, place_inputs_for
 from dana.compiler.place.sections import Plan, join_rounds, plan_sections
 from dana.compiler.place.shards import Shards, choose_shards
+from dana.compiler.place.watch import Watched
 from dana.compiler.schedule.allocate import MemoryMap, allocate
-from dana.compiler.schedule.encode import encode, image, indices, symbols
+from dana.compiler.schedule.encode import ShortRound, encode, image, indices, symbols
 from dana.compiler.schedule.list_scheduling import Schedule, schedule_sections, schedules_text
 from dana.compiler.select.nodes import Selection, select
 from dana.compiler.simplify.constants import fold_constants
@@ -34,9 +35,10 @@ from dana.compiler.simplify.share import share_subexpressions
 from dana.compiler.strider.pages import StriderProgram
 from dana.compiler.strider.program import compile_strider
 from dana.compiler.target import Target
+from dana.errors import InternalError
 from dsl.hdfg.graph import Graph
 from dsl.hdfg.text import graph_text
-from hwgen.spec.engine import Section
+from hwgen.spec.engine import SHORT, Section
 from hwgen.spec.strider_text import disassemble as strider_text
 
 
@@ -104,10 +106,10 @@ PROGRAM = (
     Pass("hardware", require_hardware, "an error if the machine lacks what the program uses", shown=False),
     Pass("check", check, "an error if the program is not legal by docs/machine.md; last, always", shown=False),
 )
-"""What is done once the target is found. Given: what `TARGET` made, config."""
+"""What is done once the target is found. Given: what `TARGET` made, short (the sections for short rounds), config."""
 
 ACCESS = (Pass("strider", compile_strider, "the program that walks pages, and the descriptors of columns"),)
-"""What is done for the table. Given: schema, uses, inputs, config."""
+"""What is done for the table. Given: schema, uses, inputs, watched (columns, if batches are cut), config."""
 
 PASSES = (*RULE, *TARGET, *PROGRAM, *ACCESS)
 
@@ -155,12 +157,35 @@ def place(plan: Plan, target: Target) -> Results:
     return run(PLACED, {"plan": plan, "target": target, "sharded": True})
 
 
+def _short_rounds(results: Results) -> tuple[ShortRound, ...]:
+    """Sections for rounds of fewer tuples than a batch may have that ends where a row is chosen again."""
+    target: Target = results["target"]
+    # what was decided about values holds for all of them, so that models and sums lie where they do
+    decided = {one.name: results[one.name] for one in TARGET[: [one.name for one in TARGET].index("operations")]}
+    found = []
+    for section, tuples in SHORT.items():
+        if tuples >= target.together:
+            break
+        given = {**results, **decided, "target": replace(target, group=tuples)}
+        for name in ("operations", "selection", "schedules", "memory"):
+            del given[name]
+        made = run(TARGET, given)
+        memory: MemoryMap = made["memory"]
+        if memory.lasting != results["memory"].lasting:
+            raise InternalError(f"models and sums lie elsewhere in rounds of {tuples} tuples")
+        found.append(ShortRound(section, made["schedules"][Section.TUPLE], memory))
+    return tuple(found)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """A rule compiled for a target, on memories without end: what the passes of `TARGET` made.
 
     Attributes
     ----------
+    short
+        The same for rounds of fewer tuples, where batches end at rows that are chosen again: section, its schedule, its
+        memory. All else is alike.
     results
         All of it by the names of the passes.
     """
@@ -175,6 +200,7 @@ class Draft:
     selection: Selection
     schedules: Mapping[Section, Schedule]
     memory: MemoryMap
+    short: tuple[ShortRound, ...]
     results: Results
 
     @classmethod
@@ -182,12 +208,19 @@ class Draft:
         """Run the other passes on what `place` made; without its shards unless `sharded`."""
         decided = {name: made for name, made in placed.items() if sharded or name != "shards"}
         results = run(TARGET, {**decided, "sharded": sharded, "reorder": reorder})
+        results["short"] = _short_rounds(results)
         return cls(**{one.name: results[one.name] for one in fields(cls) if one.name != "results"}, results=results)
 
     @property
     def instructions(self) -> int:
         """Length of the program."""
-        return sum(len(scheduled.issue) + 1 for scheduled in self.schedules.values())
+        schedules = [*self.schedules.values(), *(one.schedule for one in self.short)]
+        return sum(len(scheduled.issue) + 1 for scheduled in schedules)
+
+    @property
+    def watched(self) -> tuple[Watched, ...]:
+        """Columns that choose rows, if batches end where one is chosen again."""
+        return self.plan.watched if self.target.together > 1 else ()
 
     @property
     def length(self) -> int:

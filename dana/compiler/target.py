@@ -25,6 +25,8 @@ class Target:
         Lanes of a thread, the words of a row.
     group
         Tuples of a thread in a round.
+    together
+        Tuples of a batch at most that ends where a row is chosen again; 1: batches are the rule's.
     levels
         Levels of the merge stack; 0 if every batch is one round.
     divide_interval
@@ -36,6 +38,7 @@ class Target:
     threads: int
     lanes: int
     group: int
+    together: int = 1
     levels: int = 0
     divide_interval: int
     crossed: bool

@@ -68,7 +68,7 @@ def compile_graph(graph: Graph, bundle: Bundle) -> Code:
         spacing = bundle.tuple_rows * lanes if inputs[-1].column < 0 else 1 if inputs[-1].floats == 1 else None
         places[k] = Place(number=number, stride=rows * lanes, spacing=spacing)
     indices = _indices(bundle, {graph.nodes[k].name: place.number for k, place in places.items()})
-    emitter = Emitter(plan, places, batch=bundle.batch, most=MOST_TEXT)
+    emitter = Emitter(plan, places, batch=bundle.rule_batch, most=MOST_TEXT)
     memory = emitter.memory
     if 4 * memory.size > MOST_MEMORY:
         raise Unsupported(f"its code would work on {4 * memory.size >> 20} MB, it may on {MOST_MEMORY >> 20}")
@@ -152,7 +152,7 @@ def _input(bundle: Bundle, one: Mapping[str, Any]) -> Any:
     shape, lanes = one["shape"], bundle.config.lanes
     count = int(np.prod(shape, dtype=np.int64))
     rows = range(one["row"], one["row"] + -(-count // lanes))
-    found = [k for k, column in enumerate(bundle.columns) if column.row in rows]
+    found = [k for k, column in enumerate(bundle.columns) if column.row in rows and not column.table]
     packed = len(found) != 1 or bundle.columns[found[0]].count != count or (len(shape) > 1 and shape[-1] % lanes)
     if packed or (count > 1 and bundle.columns[found[0]].type != ColumnType.FLOAT4):
         found = [-1]

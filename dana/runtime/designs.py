@@ -176,7 +176,7 @@ class DesignStore:
         name = design.batch_meta
         if batch is None and name is not None and name in request.hyper:
             batch = _whole(f"hyperparameter {name!r} is the batch size", request.hyper[name])
-        if batch is not None and batch != design.bundle.batch:
+        if batch is not None and batch != design.bundle.rule_batch:
             design = self._get(request, batch, extents, write, judges, notify)
         return design
 
@@ -377,7 +377,7 @@ def bound_graph(request: TrainRequest, design: Design, *, judges: bool = False) 
     graph = rule_graph(request)
     bound = bind_request(graph, request, chosen_extents(design.extents, request.hyper)).graph
     if graph.has_merge:
-        bound = replace(bound, batch=None if design.bundle.batch == WHOLE_EPOCH else design.bundle.batch)
+        bound = replace(bound, batch=None if design.bundle.batch == WHOLE_EPOCH else design.bundle.rule_batch)
     return bound.judging if judges else bound
 
 

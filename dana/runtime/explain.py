@@ -69,7 +69,8 @@ def explain(request: ExplainRequest, designs: DesignStore) -> Json:
         "source": training.relation.name,
         "features": list(design.features),
         "labels": list(design.labels),
-        "batch": None if bundle.batch == WHOLE_EPOCH else bundle.batch,
+        "batch": None if bundle.batch == WHOLE_EPOCH else bundle.rule_batch,
+        "side_by_side": bundle.batch if bundle.cut else None,
         "epochs": training.epochs or design.epochs,
         "reads": {
             "frames": stream is not None,
@@ -110,7 +111,7 @@ def _search(training: TrainRequest, design: Design, device: Device, tuples: int 
     graph = rule_graph(training)
     extents = chosen_extents(design.extents, training.hyper)
     binding = bind_request(graph, training, extents)
-    batch = design.bundle.batch
+    batch = design.bundle.rule_batch
     if batch != binding.graph.batch and batch != WHOLE_EPOCH:  # the caller's
         binding = replace(binding, graph=replace(binding.graph, batch=batch))
     most = (training.relation.pages or 1) * training.relation.page_size // 28
@@ -221,6 +222,7 @@ def lines(explained: Json) -> list[str]:
         f"Program: {program['engine']} instructions of {machine['program_depth']}, a Strider's {program['strider']} of "
         f"{machine['strider_depth']}, {program['descriptors']} columns of {machine['descriptor_depth']}",
         f"  {program['tuples_of_a_round']} tuples of a round",
+        *([_together(explained["side_by_side"])] if explained["side_by_side"] else []),
         f"Reads: {_reads(reads)}",
         f"Cycles: {cycles['tuple']:.2f} of a tuple, waits for {cycles['waits_for']}",
         f"  busy: link {busy['link']:.0%}, unpacker {busy['unpacker']:.0%}, engine {busy['engine']:.0%}, "
@@ -242,6 +244,13 @@ def lines(explained: Json) -> list[str]:
     if explained["search"] is not None:
         made += _search_lines(explained["search"])
     return made + _last_lines(explained["last_run"])
+
+
+def _together(tuples: int) -> str:
+    return (
+        f"  up to {tuples} tuples side by side: a batch ends where one chooses a row of a model again, which is not in "
+        "the estimate"
+    )
 
 
 def _count(number: int, what: str) -> str:

@@ -354,6 +354,7 @@ class MachineTraining:
             counters={
                 "engine_busy": counters.engine_busy,
                 "merging": counters.merging,
+                "batches": counters.batches,
                 "waiting_for_tuples": counters.cycles - counters.engine_busy,
                 "waiting_for_engine": counters.waiting_for_engine,
                 "waiting_for_pages": counters.waiting_for_pages,

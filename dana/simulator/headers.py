@@ -16,7 +16,7 @@ from typing import Any
 from dana.simulator.structures import BLOCK, ENGINE_CODES, STRUCTURES, SURVEY_BLOCK, TALLY_SLOTS, ProblemKind
 from hwgen.spec import columns, engine, strider
 from hwgen.spec.bundle import WHOLE_EPOCH
-from hwgen.spec.config import LANES_PER_CLUSTER
+from hwgen.spec.config import LANES_PER_CLUSTER, MAX_WATCHED
 from hwgen.spec.counters import UNKNOWN_PAGE
 from hwgen.spec.operations import Exchange, Opcode, Unit
 
@@ -28,6 +28,7 @@ LIMITS = {
     "UNKNOWN_PAGE": f"UINT32_C({UNKNOWN_PAGE:#x})",
     "ENGINE_CODES": str(ENGINE_CODES),
     "LANE_CODES": str(min(op for op in Opcode if op.special)),
+    "MAX_WATCHED": str(MAX_WATCHED),
     "SECTIONS": str(len(engine.Section)),
     "BLOCK": str(BLOCK),
     "SURVEY_BLOCK": str(SURVEY_BLOCK),

@@ -72,9 +72,9 @@ class Machine(ctypes.Structure):
 
     _fields_ = (
         *_i32("threads clusters striders page_size scratch_depth tuple_depth program_depth strider_depth"),
-        *_i32("descriptor_depth index_depth queue_depth page_cycles link_latency"),
+        *_i32("descriptor_depth index_depth watch_depth queue_depth page_cycles link_latency"),
         *_i32("result_latency section_start min_instruction round_start"),
-        *_i32("strider_start strider_bound unpack_stages unpack_latency page_release"),
+        *_i32("strider_start strider_bound unpack_stages unpack_latency watch_latency page_release"),
         ("strider_cycles", ctypes.c_int32 * len(strider.Opcode)),
         ("special_latency", ctypes.c_int32 * ENGINE_CODES),
         ("special_interval", ctypes.c_int32 * ENGINE_CODES),
@@ -201,7 +201,7 @@ class Counters(ctypes.Structure):
     """hwgen.spec.counters.EpochCounters."""
 
     _fields_ = (
-        *_of(ctypes.c_uint64, "cycles tuples skipped engine_busy merging waiting_for_engine waiting_for_pages"),
+        *_of(ctypes.c_uint64, "cycles tuples skipped engine_busy merging waiting_for_engine waiting_for_pages batches"),
         *_of(ctypes.c_uint32, "fault fault_page fault_pointer"),
     )
 

@@ -67,7 +67,7 @@ class Host(wiring.Component):
         The memories.
     fault, overflow, index_fault, tag, finished
         What ends an epoch.
-    cycles, tuples, skipped, engine_busy, merging, waiting_for_engine, waiting_for_pages
+    cycles, tuples, skipped, engine_busy, merging, waiting_for_engine, waiting_for_pages, batches
         Counters, see `hwgen.spec.counters`.
     """
 

@@ -64,7 +64,8 @@ class Machine(wiring.Component):
             host.engine_busy.eq(engine.busy),
         ]
         for part, names in (
-            (engine, ("scratch_word", "overflow", "index_fault", "tag", "finished", "cycles", "tuples", "merging")),
+            (engine, ("scratch_word", "overflow", "index_fault", "tag", "finished")),
+            (engine, ("cycles", "tuples", "batches", "merging")),
             (access, ("skipped", "waiting_for_engine", "waiting_for_pages")),
         ):
             m.d.comb += [getattr(host, name).eq(getattr(part, name)) for name in names]

@@ -136,6 +136,16 @@ class Bundle:
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
     @cached_property
+    def cut(self) -> bool:
+        """Whether batches end where a row is chosen again: the rule's own are of one tuple."""
+        return any(column.table for column in self.columns)
+
+    @property
+    def rule_batch(self) -> int:
+        """Tuples of a batch as the rule has it, or `WHOLE_EPOCH`."""
+        return 1 if self.cut else self.batch
+
+    @cached_property
     def round_tuples(self) -> int:
         """Tuples that the machine takes at a time."""
         return self.config.threads * self.group

@@ -18,6 +18,10 @@ WORD_U32 = 2
 
 TYPE_BITS = 3
 
+TABLE_BITS = 3
+MAX_TABLES = (1 << TABLE_BITS) - 1
+"""Tables that watched columns can tell apart."""
+
 
 class ColumnType(IntEnum):
     """How an element is stored on the page, before it becomes a binary32: code, NumPy type, conversion.
@@ -67,6 +71,8 @@ FIELDS = layout(
     ("first", 1, "first column of its tuple"),
     ("last", 1, "last column of its tuple"),
     ("follows", 1, "not first: comes right behind the column of the descriptor before this one"),
+    ("table", TABLE_BITS, "0, or the column is watched: number of the table whose row its value chooses"),
+    ("writes", 1, "watched: the tuple writes the row"),
 )
 
 
@@ -82,6 +88,8 @@ class Column:
     first: int = 0
     last: int = 0
     follows: int = 0
+    table: int = 0
+    writes: int = 0
 
     def encode(self) -> int:
         return pack(FIELDS, asdict(self))
@@ -97,6 +105,6 @@ class Column:
 
         Adjacent float4 values go a row at a time; other types, which need conversion, one element at a time.
         """
-        if self.type is ColumnType.FLOAT4 and not self.scalar:
+        if self.type is ColumnType.FLOAT4 and not self.scalar and not self.table:
             return -(-(self.lane + self.count) // lanes)
         return self.count

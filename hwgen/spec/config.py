@@ -48,6 +48,9 @@ RATE_CYCLES = 1000
 MAX_DEPTHS = {"scratch_depth": 1 << ROW_BITS, "tuple_depth": 1 << 16}
 """Words of a memory of a unit at the most."""
 
+MAX_WATCHED = 256
+"""Rows that a batch can write: each takes a register and a comparator."""
+
 MAX_LINK_RATE = RATE_CYCLES * WIDEST_LINK
 
 
@@ -97,6 +100,9 @@ class MachineConfig:
     index_depth
         Entries of each thread's index file, which programs with data-dependent addresses need: at least as many as a
         thread has tuples in a round. Power of two, or 0: there is none, and no hardware for it.
+    watch_depth
+        Rows of tables that a batch can write, for batches that end where a row is chosen again: tuples of such a batch
+        times the rows that each writes. Power of two, or 0: there is no hardware that compares them.
     queue_depth
         Column requests that a Strider can have waiting at the unpacker. Power of two.
     link_bytes
@@ -132,6 +138,7 @@ class MachineConfig:
     strider_depth: int = 512
     descriptor_depth: int = 64
     index_depth: int = 0
+    watch_depth: int = 0
     queue_depth: int = 16
     link_bytes: int = 32
     link_latency: int = 64
@@ -229,7 +236,7 @@ class MachineConfig:
             "program_depth": (16, 65536),
             "strider_depth": (16, 65536),
             "descriptor_depth": (2, 4096),
-            "queue_depth": (2, 256),
+            "queue_depth": (2, 1024),
             "link_bytes": (8, 8 * self.lanes),
         }
         for name, (low, high) in powers.items():
@@ -242,6 +249,10 @@ class MachineConfig:
                 problems.append(f"{name} must be a multiple of 16 from 16 to {most}, not {value!r}")
         if self.index_depth and not (_is_power_of_two(self.index_depth) and 2 <= self.index_depth <= 4096):
             problems.append(f"index_depth must be 0 or a power of two from 2 to 4096, not {self.index_depth!r}")
+        if self.watch_depth and not (_is_power_of_two(self.watch_depth) and 2 <= self.watch_depth <= MAX_WATCHED):
+            problems.append(
+                f"watch_depth must be 0 or a power of two from 2 to {MAX_WATCHED}, not {self.watch_depth!r}"
+            )
         if self.link_bytes > WIDEST_LINK:
             problems.append(
                 f"link_bytes must be at most {WIDEST_LINK}, not {self.link_bytes!r}: AXI has no wider data bus"

@@ -31,6 +31,8 @@ class EpochCounters:
         Cycles in which the unpacker waited for the engine to release a half of tuple memory.
     waiting_for_pages
         Cycles until the end of the last page in which the unpacker had nothing to unpack.
+    batches
+        Of tuples; those count that ended where a row was chosen again.
     fault, fault_page, fault_pointer
         `Fault.NONE`, or why the machine stopped, the page within the epoch, and the page address of the line pointer
         being followed (0: the page header). A fault of the engine (STACK, INDEX) has no page: `UNKNOWN_PAGE`; its
@@ -44,6 +46,7 @@ class EpochCounters:
     merging: int
     waiting_for_engine: int
     waiting_for_pages: int
+    batches: int
     fault: Fault = Fault.NONE
     fault_page: int = 0
     fault_pointer: int = 0

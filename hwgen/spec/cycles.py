@@ -50,6 +50,9 @@ UNPACK_STAGES = 3
 UNPACK_LATENCY = 10
 """Cycles from the unpacker's decision to hand a round over until the engine sees it; covers its write pipeline."""
 
+WATCH_LATENCY = 13
+"""Cycles from the beat of a watched column until it is known whether its tuple begins a batch."""
+
 PAGE_RELEASE = 1
 """Cycles from the unpacker coming to a page's end to its buffer being free."""
 

@@ -68,6 +68,32 @@ class Section(StrEnum):
     """At the end of each batch."""
     EPOCH = "epoch"
     """At the end of an epoch that had a tuple."""
+    TUPLE_1 = "tuple1"
+    """In the place of `tuple` for rounds of one tuple."""
+    TUPLE_2 = "tuple2"
+    """Likewise for rounds of up to 2."""
+    TUPLE_4 = "tuple4"
+    """Likewise for rounds of up to 4."""
+    TUPLE_8 = "tuple8"
+    """Likewise for rounds of up to 8."""
+    TUPLE_16 = "tuple16"
+    """Likewise for rounds of up to 16."""
+    TUPLE_32 = "tuple32"
+    """Likewise for rounds of up to 32."""
+
+
+SHORT = {
+    Section.TUPLE_1: 1,
+    Section.TUPLE_2: 2,
+    Section.TUPLE_4: 4,
+    Section.TUPLE_8: 8,
+    Section.TUPLE_16: 16,
+    Section.TUPLE_32: 32,
+}
+"""Sections for short rounds, shortest first, and tuples that such rounds have at most."""
+
+ROUNDS = (Section.TUPLE, *SHORT)
+"""Sections of which each round runs one: the first of `SHORT` that the program has and that has room, else `tuple`."""
 
 
 FIELDS = layout(

@@ -14,7 +14,7 @@ from hwgen.spec.bundle import WHOLE_EPOCH, Bundle, BundleError
 from hwgen.spec.columns import ColumnType
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.cycles import INDEX_LATENCY
-from hwgen.spec.engine import Instruction, Mask, Opcode, Section, Source
+from hwgen.spec.engine import ROUNDS, SHORT, Instruction, Mask, Opcode, Section, Source
 from hwgen.spec.operations import Exchange
 from hwgen.spec.strider import CONFIGURATION
 
@@ -59,8 +59,8 @@ EVERY = (
     Rule("tail", "`tail` is at most the number of lanes", lambda i, at: i.tail <= at.config.lanes),
     Rule(
         "half",
-        "tuple memory is read in section `tuple` alone",
-        lambda i, at: at.section is Section.TUPLE or not _in_tuples(i),
+        "tuple memory is read in section `tuple` alone, and in those for short rounds",
+        lambda i, at: at.section in ROUNDS or not _in_tuples(i),
     ),
     Rule(
         "level",
@@ -198,6 +198,7 @@ def _problems(bundle: Bundle) -> Iterator[str]:
     if Section.MERGE in bundle.sections and Section.PUSH not in bundle.sections:
         yield "a program with a section 'merge' must have one 'push' (docs/machine.md, section 3)"
     round_tuples = config.threads * bundle.group
+    yield from _watched(bundle, round_tuples)
     if Section.MERGE not in bundle.sections and bundle.batch > round_tuples:
         yield f"a batch of {bundle.batch} tuples takes several rounds of {round_tuples}, which need a section 'merge'"
     for name, start in bundle.sections.items():
@@ -208,6 +209,29 @@ def _problems(bundle: Bundle) -> Iterator[str]:
                 f"instruction {k} ({program[k].op.name} in section {name}) must keep the rule of docs/machine.md, "
                 f"section 2, but breaks it: {rule}. Compile the rule again"
             )
+
+
+def _watched(bundle: Bundle, round_tuples: int) -> Iterator[str]:
+    """What is wrong with batches that end where a row is chosen again."""
+    depth = bundle.config.watch_depth
+    short = [str(name) for name in SHORT if name in bundle.sections]
+    if short and not depth:
+        yield f"sections for short rounds ({', '.join(short)}) need a machine with watch_depth, and this one has none"
+    watched = [k for k, column in enumerate(bundle.columns) if column.table]
+    if not watched:
+        return
+    if not depth:
+        yield f"column descriptor {watched[0]} is watched, which needs a machine with watch_depth"
+        return
+    for k in watched:
+        column = bundle.columns[k]
+        if column.count != 1 or column.first or column.last or column.follows:
+            yield f"column descriptor {k} is watched: it must have one element and be no part of a tuple"
+    if bundle.batch > round_tuples:
+        yield f"a batch that ends where a row is chosen again must be one round of {round_tuples}, not {bundle.batch}"
+    rows = bundle.batch * sum(bundle.columns[k].writes for k in watched)
+    if rows > depth:
+        yield f"rows that a batch writes must be at most {depth} for this machine, but may be {rows}"
 
 
 def _rules(instruction: Instruction) -> tuple[Rule, ...]:

@@ -68,6 +68,18 @@ class Register(IntEnum):
     """(w) First instruction of section batch"""
     EPOCH = 0x10
     """(w) First instruction of section epoch"""
+    TUPLE_1 = 0x11
+    """(w) First instruction of section tuple1"""
+    TUPLE_2 = 0x12
+    """(w) First instruction of section tuple2"""
+    TUPLE_4 = 0x13
+    """(w) First instruction of section tuple4"""
+    TUPLE_8 = 0x14
+    """(w) First instruction of section tuple8"""
+    TUPLE_16 = 0x15
+    """(w) First instruction of section tuple16"""
+    TUPLE_32 = 0x16
+    """(w) First instruction of section tuple32"""
     CYCLES = 0x20
     """(r, 64 bits) cycles of the last epoch, from the start to its end"""
     TUPLES = 0x22
@@ -82,6 +94,8 @@ class Register(IntEnum):
     """(r, 64 bits) cycles in which the unpacker waited for a half of tuple memory"""
     WAITING_FOR_PAGES = 0x2C
     """(r, 64 bits) cycles until the end of the last page in which the unpacker had nothing to unpack"""
+    BATCHES = 0x2E
+    """(r, 64 bits) batches of the last epoch"""
 
 
 NO_SECTION = 0xFFFF

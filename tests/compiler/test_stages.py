@@ -14,6 +14,8 @@ import pytest
 from dana import compiler
 from dana.compiler.compile import compile_engine
 from dana.compiler.passes import PASSES, PROGRAM, RULE, TARGET, text_of
+from dana.compiler.place.watch import Watched
+from dana.compiler.schedule.encode import ShortRound
 from dana.compiler.target import Target
 from dana.storage.schema import TableSchema, Use
 from dsl import compile_rule
@@ -171,6 +173,8 @@ def test_every_pass_reads_what_is_made_before_it() -> None:
         "config": MachineConfig,
         "schema": TableSchema,
         "uses": Sequence[Use],
+        "short": Sequence[ShortRound],
+        "watched": Sequence[Watched],
     }
     for one in PASSES:
         types = get_type_hints(one.run)

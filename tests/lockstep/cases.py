@@ -37,6 +37,7 @@ from tests.lockstep.rules import (
     random_rule,
     row_states_rule,
     rows_rule,
+    side_by_side_rule,
 )
 from tests.storage.parts import misplaced, part_attribute, part_pages
 from tests.storage.schemas import attribute, random_value
@@ -116,6 +117,21 @@ def rows_case(rng: random.Random, config: MachineConfig, *, rough: bool = False)
     schema = TableSchema(relation="t", attributes=tuple(columns))
     source = rows_rule(rng, n, rows=rows, batches=batches)
     return case_of(rng, config, source, schema, numbers={"i": rows[0], "j": rows[1]}, rough=rough)
+
+
+def side_by_side_case(rng: random.Random, config: MachineConfig, *, rough: bool = False) -> Case:
+    """A case whose tuples run side by side where they share no row; now and then a number that names none."""
+    n, rows = rng.choice([1, 8]), (rng.choice([1, 5, 40, 400]), rng.choice([1, 7, 50, 400]))
+    columns = [attribute("i", rng.choice(["integer", "real", "bigint"]))]
+    columns += [attribute("x", "real[]", array_length=n)] if rng.random() < 0.3 else []
+    columns += [attribute("j", rng.choice(["smallint", "double precision"]))]
+    columns += [attribute("x", "real[]", array_length=n)] if len(columns) == 2 else []
+    columns += [attribute("y", "real")]
+    schema = TableSchema(relation="t", attributes=tuple(columns))
+    few = rng.random() < 0.1
+    numbers = {"i": rows[0] + few, "j": rows[1] + few}
+    source = side_by_side_rule(rng, n, rows=rows)
+    return case_of(rng, config, source, schema, ["i", "j", "x"], numbers=numbers, rough=rough)
 
 
 def parts_case(rng: random.Random, config: MachineConfig, *, rough: bool = False) -> Case:

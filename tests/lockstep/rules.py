@@ -292,6 +292,31 @@ def row_states_rule(rng: random.Random, *, rows: int, batches: list[int]) -> str
     return "\n".join(lines) + "\n"
 
 
+def side_by_side_rule(rng: random.Random, n: int, *, rows: tuple[int, int]) -> str:
+    """Factors and biases of which each tuple updates rows, and nothing else: those that share none may be a batch."""
+    k = rng.choice([1, 3, 8, 10, 17])
+    start = "init=dana.uniform(-0.5, 0.5)"
+    lines = ["import dana", f"U = dana.model([{rows[0]}, {k}], {start})", f"V = dana.model([{rows[1]}, {k}], {start})"]
+    lines += [f"a = dana.model([{rows[0]}])", f"w = dana.model([{n}], {start})", "i = dana.input()", "j = dana.input()"]
+    lines += [f"x = dana.input([{n}])", "y = dana.output()", "lr = dana.meta(0.05)"]
+    weighted = rng.random() < 0.3
+    lines += ["v = dana.weight()"] * weighted
+    lines += [f"rule = dana.algo(U, V, a, w, i, j, x, y{', v' * weighted})"]
+    score = rng.choice(["dana.sigma(U[i] * V[j], 1)", "dana.sigmoid(dana.sigma(U[i] * V[j], 1))"])
+    lines.append(f"e = {score} + a[i] + 0.1 * dana.sigma(w * x, 1) - y{' * v' * weighted}")
+    same = rows[0] >= rows[1]
+    updates = [
+        "rule.setModel(U[i], U[i] - lr * e * V[j])",
+        "rule.setModel(V[j], V[j] - lr * (e * U[i] + 0.1 * V[j]))",
+        "rule.setModel(a[i], a[i] - lr * e)",
+        *(["rule.setModel(U[j], 0.5 * U[i])", "rule.setModel(a[j], e)"] if same else []),
+    ]
+    lines += rng.sample(updates, rng.randint(1, len(updates)))
+    lines += ["rule.setLoss(e * e)"] * (rng.random() < 0.7)
+    lines.append(f"rule.setEpochs({rng.choice([1, 2, 3])})")
+    return "\n".join(lines) + "\n"
+
+
 def chosen_rule(rng: random.Random, *, rows: int, f: int, batches: list[int]) -> str:
     """Rows of models chosen by each element of a vector, by some of them, and by numbers that the tuple computes."""
     k = rng.choice([1, 3, 8, 10])

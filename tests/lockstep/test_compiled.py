@@ -35,6 +35,7 @@ from tests.lockstep.cases import (
     random_case,
     rows_case,
     run,
+    side_by_side_case,
 )
 from tests.lockstep.compiled import CompiledSimulator, LateSimulator
 from tests.lockstep.machines import random_config
@@ -65,6 +66,12 @@ def columns(rng: random.Random) -> Case:
 
 def rows(rng: random.Random) -> Case:
     return rows_case(rng, replace(random_config(rng), index_depth=32), rough=rng.random() < 0.5)
+
+
+def side_by_side(rng: random.Random) -> Case:
+    """Batches are cut where the engine runs; code knows nothing of it, and its times are the same."""
+    config = replace(random_config(rng), index_depth=rng.choice([8, 64]), watch_depth=rng.choice([16, 128]))
+    return side_by_side_case(rng, config, rough=rng.random() < 0.3)
 
 
 def network(rng: random.Random) -> Case:
@@ -101,6 +108,7 @@ def parts(rng: random.Random) -> Case:
     [
         (columns, 50, 50),
         (rows, 30, 30),
+        (side_by_side, 30, 30),
         (network, 10, 10),
         (losses, 16, 16),
         (parts, 14, 14),
@@ -264,7 +272,7 @@ rule.setModel(U[i], U[i] + y)
 @pytest.mark.parametrize("batch", [4, 16])
 @pytest.mark.parametrize(("i", "j"), [(k, None) for k in range(9)] + [(None, 6), (2, 1), (1, 2), (9, 6), (6, 9)])
 def test_a_row_that_there_is_not(batch: int, i: int | None, j: int | None) -> None:
-    """Wherever it stands in a round: the tuples i and j choose it by the columns of these names."""
+    """Wherever it stands in a round: the tuples i and j choose it by the columns of these names. The first is told."""
     columns = (attribute("i", "integer"), attribute("j", "integer"), attribute("y", "real"))
     schema = TableSchema(relation="t", attributes=columns)
     rows = [[4 if k == i else k % 4, 7 if k == j else k % 3, 1.0] for k in range(12)]
@@ -273,4 +281,6 @@ def test_a_row_that_there_is_not(batch: int, i: int | None, j: int | None) -> No
     fault = run(case, Simulator(config)).fault
     assert fault is not None
     assert fault[0] is Fault.INDEX
+    first = "i" if j is None or (i is not None and i < j) else "j"
+    assert case.bundle.notes["indices"][fault[2] or 0]["columns"] == [(first, None)]
     assert assert_compiled(case)

@@ -8,6 +8,7 @@ import random
 
 import pytest
 
+from dana.compiler.target import DoesNotFit
 from dana.simulator import Simulator
 from hwgen.harness import RtlMachine
 from hwgen.spec.config import MachineConfig
@@ -26,6 +27,7 @@ from tests.lockstep.cases import (
     random_case,
     row_states_case,
     run,
+    side_by_side_case,
 )
 from tests.lockstep.rules import loss_rule
 
@@ -50,6 +52,7 @@ MACHINES = {
         divide_interval=9,
         **{**DEPTHS, "scratch_depth": 3984, "tuple_depth": 336},
     ),
+    "side by side": MachineConfig(striders=4, link_bytes=32, index_depth=16, watch_depth=32, **DEPTHS),
     "threads": MachineConfig(
         threads=4, striders=3, queue_depth=4, link_bytes=64, link_latency=7, link_rate=40_900, index_depth=2, **DEPTHS
     ),
@@ -76,12 +79,28 @@ def test_models_and_cycles(name: str) -> None:
     if config.index_depth:
         cases += [row_states_case(random.Random(f"{name} row states {seed}"), config) for seed in range(SCALE)]
         cases += [chosen_case(random.Random(f"{name} chosen {seed}"), config) for seed in range(2 * SCALE)]
+    if config.watch_depth:
+        cases += _side_by_side(name, config)
     cases += [parts_case(random.Random(f"{name} parts {seed}"), config) for seed in range(SCALE)]
     cases.append(_out_of_place(name, config, simulator))
     for case in cases:
         simulated = run(case, simulator)
         assert_same(simulated, interpret(case), case.source)
         assert_same(run(case, rtl), simulated, case.source)
+
+
+def _side_by_side(name: str, config: MachineConfig) -> list[Case]:
+    """Cases whose batches are cut; of rules that another machine would have to run."""
+    cases: list[Case] = []
+    seeds = itertools.count()
+    while len(cases) < 12 * SCALE:
+        seed = next(seeds)
+        try:
+            case = side_by_side_case(random.Random(f"{name} side by side {seed}"), config, rough=seed % 4 == 3)
+        except DoesNotFit:
+            continue
+        cases += [case] if case.bundle.cut else []
+    return cases
 
 
 def _out_of_place(name: str, config: MachineConfig, simulator: Simulator) -> Case:

@@ -26,6 +26,7 @@ from tests.lockstep.cases import (
     random_case,
     row_states_case,
     run,
+    side_by_side_case,
 )
 from tests.lockstep.machines import random_config
 from tests.storage.parts import part_attribute
@@ -101,6 +102,21 @@ def test_states_for_each_row(seed: int) -> None:
     rng = random.Random(f"row states {seed}")
     case = row_states_case(rng, replace(random_config(rng), index_depth=rng.choice([2, 16])))
     assert_same(run(case, Simulator(case.bundle.config)), interpret(case), case.source)
+
+
+def test_tuples_that_share_no_row_run_side_by_side() -> None:
+    """Bit for bit as one after the other, also the losses' sum; the number that names no row is the first."""
+    cut = faults = 0
+    for seed in range(60 * SCALE):
+        rng = random.Random(f"side by side {seed}")
+        config = replace(random_config(rng), index_depth=rng.choice([2, 8, 64]), watch_depth=rng.choice([0, 4, 16, 64]))
+        case = side_by_side_case(rng, config, rough=seed % 3 == 2)
+        found = run(case, Simulator(config))
+        assert_same(found, interpret(case), case.source)
+        cut += case.bundle.cut
+        faults += found.fault is not None
+    assert cut > 20 * SCALE
+    assert faults > 2 * SCALE
 
 
 def test_batches_in_phases() -> None:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from hwgen.spec import cycles, numerics
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle, Symbol, collect, place
 from hwgen.spec.config import LANES_PER_CLUSTER
-from hwgen.spec.engine import Instruction, Mask, Opcode, Section, Source
+from hwgen.spec.engine import SHORT, Instruction, Mask, Opcode, Section, Source
 from hwgen.spec.operations import Unit
 
 Floats = npt.NDArray[np.float32]
@@ -162,6 +162,11 @@ class Machine:
             self._run(Section.EPOCH, 0, 0, 0, done)
         return done
 
+    def tuple_section(self, m: int) -> Section:
+        """What a round of m tuples runs."""
+        short = [section for section, most in SHORT.items() if m <= most and section in self.bundle.sections]
+        return short[0] if short else Section.TUPLE
+
     def _load(self, half: int, tuples: Floats) -> None:
         rows = self.bundle.tuple_rows
         for j, words in enumerate(tuples):
@@ -172,7 +177,7 @@ class Machine:
         done.rounds.append(m)
         if Section.MERGE not in self.bundle.sections and not (q == 0 and batch_last):
             raise MachineFault("a batch of several rounds needs a merge section")
-        self._run(Section.TUPLE, half, m, 0, done)
+        self._run(self.tuple_section(m), half, m, 0, done)
         level = 0
         while q >> level & 1:
             self._run(Section.MERGE, half, m, level, done)

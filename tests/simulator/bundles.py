@@ -13,7 +13,7 @@ from hwgen.spec import cycles
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.columns import Column, ColumnType
 from hwgen.spec.config import MachineConfig
-from hwgen.spec.engine import Instruction, Opcode, Section
+from hwgen.spec.engine import ROUNDS, SHORT, Instruction, Opcode, Section
 from hwgen.spec.strider import Condition, Control
 from hwgen.spec.strider import Instruction as Step
 from hwgen.spec.strider import Opcode as StepOp
@@ -32,13 +32,15 @@ def keeping(case: Case, *, work: Mapping[Section, int]) -> Bundle:
         Rows that each section besides `tuple` moves, so that it takes some time.
     """
     rows = case.tuple_rows << case.group_log2
-    copy = Instruction(op=Opcode.MOV, inner=rows, dst=rows, a_tuple=1, wait=1)
     add = Instruction(op=Opcode.ADD, inner=rows, dst=0, a=0, b_tuple=1, wait=1)
     program: list[Instruction] = []
     sections: dict[Section, int] = {}
     for section in Section:
+        if section in SHORT and not (case.config.watch_depth and work[section] > 1):
+            continue
         sections[section] = len(program)
-        if section is Section.TUPLE:
+        if section in ROUNDS:
+            copy = Instruction(op=Opcode.MOV, inner=rows, dst=rows, a_tuple=1, wait=1 + work[section])
             program += [copy, add, END]
         else:
             spare = 2 * rows

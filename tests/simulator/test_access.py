@@ -15,7 +15,7 @@ from hwgen.spec.bundle import Bundle
 from hwgen.spec.columns import Column, ColumnType
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
-from hwgen.spec.engine import Section
+from hwgen.spec.engine import SHORT, Section
 from hwgen.spec.strider import Condition, Control, Fault, Instruction, Opcode
 from tests.hwgen.access.case import Case, Outcome
 from tests.hwgen.access.generate import parted, walking, wild
@@ -64,7 +64,8 @@ def engine_delays(bundle: Bundle, outcome: Outcome) -> tuple[tuple[int, int], ..
             q += 1
         if r.epoch_last:
             after += cost(bundle, Section.EPOCH)
-        delays.append((cycles.ROUND_START + cost(bundle, Section.TUPLE), after))
+        short = [section for section, most in SHORT.items() if r.count <= most and section in bundle.sections]
+        delays.append((cycles.ROUND_START + cost(bundle, (*short, Section.TUPLE)[0]), after))
     return tuple(delays) or ((1, 1),)
 
 
@@ -78,7 +79,7 @@ def expected_counters(bundle: Bundle, case: Case) -> tuple[EpochCounters, Outcom
         stop = first.fault
         return (
             EpochCounters(
-                cycles=0, tuples=0, skipped=0, engine_busy=0, **NOT_EXPECTED,
+                cycles=0, tuples=0, batches=0, skipped=0, engine_busy=0, **NOT_EXPECTED,
                 fault=stop.code, fault_page=stop.page, fault_pointer=stop.pointer,
             ),
             first,
@@ -93,7 +94,9 @@ def expected_counters(bundle: Bundle, case: Case) -> tuple[EpochCounters, Outcom
         idle = max(idle, outcome.empty if case.pages else 0)
     busy = init + sum(release - cycles.ROUND_START + after for release, after in delays) * bool(outcome.rounds)
     tuples = sum(r.count for r in outcome.rounds)
-    return EpochCounters(cycles=idle, tuples=tuples, skipped=outcome.skipped, engine_busy=busy, **NOT_EXPECTED), outcome
+    batches = sum(r.batch_last for r in outcome.rounds)
+    counted = {"tuples": tuples, "batches": batches, "skipped": outcome.skipped}
+    return EpochCounters(cycles=idle, engine_busy=busy, **counted, **NOT_EXPECTED), outcome
 
 
 def expected_rows(case: Case, outcome: Outcome) -> np.ndarray:
@@ -153,6 +156,24 @@ def test_walking_programs(machine: str, plain: bool) -> None:
         case = walking(rng, MACHINES[machine], pages=rng.choice([0, 1, 2, 7]))
         tuples += check(case, rng, plain=plain).tuples
     assert tuples > 50
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["walked", "interpreted"])
+def test_batches_end_where_a_row_comes_again(plain: bool) -> None:
+    rng = random.Random("watched")
+    ended = tuples = 0
+    for config in MACHINES.values():
+        config = dataclasses.replace(config, watch_depth=256, tuple_depth=512)
+        for _ in range(scaled(20)):
+            case = walking(rng, config, pages=rng.choice([1, 2, 7]), watched=rng.choice([1, 2, 3]), noise=2)
+            full = rng.randint(1, config.threads << case.group_log2)
+            case = dataclasses.replace(case, batch=full)
+            found = check(case, rng, plain=plain)
+            outcome = expect(case)
+            ended += sum(r.batch_last and not r.epoch_last and r.count < full for r in outcome.rounds)
+            tuples += found.tuples
+    assert ended > 100
+    assert tuples > 500
 
 
 @pytest.mark.parametrize("kernels", [k for k in KERNELS if available(k)])

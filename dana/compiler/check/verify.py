@@ -24,13 +24,13 @@ from dana.compiler.target import Target
 from dana.errors import InternalError
 from hwgen.spec import cycles, legal
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
-from hwgen.spec.engine import Instruction, Mask, Opcode, Section
+from hwgen.spec.engine import ROUNDS, Instruction, Mask, Opcode, Section
 
 Integers = npt.NDArray[np.int64]
 
 NEVER = 1 << 62
 
-DATAFLOW = (Section.INIT, Section.TUPLE, Section.PUSH, Section.MERGE, Section.BATCH, Section.EPOCH)
+DATAFLOW = (Section.INIT, *ROUNDS, Section.PUSH, Section.MERGE, Section.BATCH, Section.EPOCH)
 """Sections in an order in which each runs after those whose results it reads."""
 
 
@@ -119,7 +119,7 @@ def _fields(instruction: Instruction, section: Section, machine: Machine) -> Ite
     if instruction.scalar and not instruction.op.special:
         yield "scalar is for special functions"
     # without levels every batch is one round, whose tuples are still the thread's when it ends
-    masking = (Section.TUPLE, Section.BATCH) if not machine.levels else (Section.TUPLE,)
+    masking = (*ROUNDS, Section.BATCH) if not machine.levels else ROUNDS
     if instruction.mask is not Mask.NONE and section not in masking:
         yield "masks tuples"
 

@@ -16,6 +16,7 @@ that uses a value of the batch in the batch's tuples again has to be taken so: i
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from dana.compiler.place.watch import Watched, watched_columns
 from dana.compiler.target import Target
 from dsl.hdfg.graph import LEAVES, PER_TUPLE, REDUCTIONS, EachEpoch, Graph, Node, Op, Region
 from hwgen.spec.bundle import WHOLE_EPOCH
@@ -45,6 +46,8 @@ class Plan:
         Node that has the value of a merge, in a `single` plan.
     passing
         Nodes of `init` that nothing reads behind it.
+    watched
+        Columns that choose rows, if tuples that share no row may run side by side.
     reads
         Operands of each node, resolved.
     """
@@ -57,6 +60,7 @@ class Plan:
     per_tuple: frozenset[int]
     alias: Mapping[int, int]
     passing: frozenset[int]
+    watched: tuple[Watched, ...]
     reads: Sequence[tuple[int, ...]]
 
     def resolve(self, node: int) -> int:
@@ -180,6 +184,7 @@ def _planned(graph: Graph, *, joined: bool) -> Plan:
         per_tuple=frozenset(per_tuple),
         alias=alias,
         passing=_passing(graph, counted, section),
+        watched=watched_columns(graph),
         reads=reads,
     )
     section.update(dict.fromkeys(_epoch_nodes(plan), Section.EPOCH))

@@ -45,6 +45,12 @@ class MemoryMap:
         """Rows of the scratchpad in use."""
         return self.image + self.state + self.block + self.stack + self.temporaries
 
+    @property
+    def lasting(self) -> list[tuple[int, str, int]]:
+        """Row, name and size of each buffer that outlives a section."""
+        lasting = (Home.IMAGE, Home.STATE)
+        return sorted((row, b.name, b.rows) for b, row in self.address.items() if b.home in lasting)
+
     def text(self) -> str:
         """The map for people."""
         lines = [f"{part} {getattr(self, part)}" for part in ("image", "state", "block", "stack", "temporaries")]

@@ -3,7 +3,7 @@
 In: a selection, its schedules and memory map. Out: what a Bundle holds of them. It decides nothing any more.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,11 +33,21 @@ class Program:
         return disassemble(self.instructions, self.sections)
 
 
-def encode(schedules: Mapping[Section, Schedule], memory: MemoryMap) -> Program:
+@dataclass(frozen=True, slots=True)
+class ShortRound:
+    """A section that short rounds run in the place of `tuple`."""
+
+    section: Section
+    schedule: Schedule
+    memory: MemoryMap
+
+
+def encode(schedules: Mapping[Section, Schedule], memory: MemoryMap, short: Sequence[ShortRound] = ()) -> Program:
     """Write the sections one after the other, each with its END."""
     program: list[Instruction] = []
     sections: dict[Section, int] = {}
-    for section, scheduled in schedules.items():
+    parts = [(section, scheduled, memory) for section, scheduled in schedules.items()]
+    for section, scheduled, memory in (*parts, *((one.section, one.schedule, one.memory) for one in short)):
         sections[section] = len(program)
         program += [_instruction(op, wait, memory) for op, wait in scheduled.issue]
         # END has no operands, so no steps; the fields' defaults are those of an operation on one row

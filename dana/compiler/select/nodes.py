@@ -23,7 +23,7 @@ from dana.compiler.select.values import Emitter, Value
 from dana.compiler.target import Target
 from dana.errors import InternalError
 from dsl.hdfg.graph import BINARY, ELEMENTWISE, REDUCTIONS, UNARY, EachEpoch, Node, Op
-from hwgen.spec.engine import Opcode, Section
+from hwgen.spec.engine import Mask, Opcode, Section
 
 OPCODES = {op: Opcode[op.name] for op in ELEMENTWISE - {Op.WHERE}}
 OPCODES |= {Op.SIGMA: Opcode.ADD, Op.PI: Opcode.MUL, Op.AMAX: Opcode.MAX}
@@ -106,6 +106,7 @@ class _Selector:
         self.block: list[tuple[Opcode, Buffer]] = []
         self.copies: dict[int, Value] = {}
         self.batch_loss: Value | None = None
+        self.cut = emitter.together > 1
 
     def select(self, levels: int) -> Selection:
         self.store.load_models()
@@ -341,7 +342,8 @@ class _Selector:
         """The epoch's loss, each batch's added with the error of the sums before.
 
         Where `tuple` does all the work, the sum would be its longest chain: there it takes in the loss of the batch
-        before, beside the rest, and `epoch` the last one's. The first, +0.0, leaves all as it is.
+        before, beside the rest, and `epoch` the last one's. The first, +0.0, leaves all as it is. Tuples that run side
+        by side, as many as there are, are added one by one at once: the next round may be shorter.
         """
         emitter = self.emitter
         assert self.graph.loss is not None
@@ -349,7 +351,9 @@ class _Selector:
         total, carry = self.store.lasting("loss"), self.store.lasting("carry")
         self.loss = total.buffer
         state = [total, carry]
-        if self.plan.together:
+        if self.cut:
+            self._add_losses(section, self.store.value(loss, section), total, carry)
+        elif self.plan.together:
             pending = self.store.lasting("pending")
             state.append(pending)
             self._add_loss(section, pending, total, carry)
@@ -363,6 +367,31 @@ class _Selector:
             self._add_loss(section, self.batch_loss, total, carry)
         for value in state:
             emitter.elementwise(Section.INIT, Opcode.MOV, value, self.store.literal(0.0))
+
+    def _add_losses(self, section: Section, losses: Value, total: Value, carry: Value) -> None:
+        """Add the losses of the round's tuples in their order; of sums, the last tuple's that is there counts."""
+        emitter, present = self.emitter, self.store.literal(1.0)  # rounds of one tuple have the same image
+        if emitter.group == 1:
+            self._add_loss(section, losses, total, carry)
+            return
+        sums, carries = (emitter.temporary(name, (), Form.BROADCAST, per_tuple=True) for name in ("sums", "carries"))
+        before = total, carry
+        for k in range(emitter.group):
+            one, t, c = (replace(v, base=v.base + k * v.stride, stride=0) for v in (losses, sums, carries))
+            y, d = (emitter.temporary(name, (), Form.BROADCAST, per_tuple=False) for name in ("y", "d"))
+            emitter.elementwise(section, Opcode.SUB, y, one, before[1])
+            emitter.elementwise(section, Opcode.ADD, t, before[0], y)
+            emitter.elementwise(section, Opcode.SUB, d, t, before[0])
+            emitter.elementwise(section, Opcode.SUB, c, d, y)
+            before = t, c
+        there = emitter.temporary("there", (), Form.BROADCAST, per_tuple=True)
+        rows, every = (), (emitter.group,)
+        view = emitter.view
+        # MOV's identity is 0: of absent tuples
+        emitter.nest(section, Opcode.MOV, every, view(there, rows), view(present, rows), outer=0, mask=Mask.SINGLE)
+        for state, found in ((total, sums), (carry, carries)):
+            views = (view(state, rows), view(found, rows), view(there, rows))
+            emitter.nest(section, Opcode.MOVC, every, *views, outer=0)
 
     def _add_loss(self, section: Section, batch: Value, total: Value, carry: Value) -> None:
         emitter = self.emitter

@@ -77,7 +77,7 @@ class Emitter:
 
     Attributes
     ----------
-    lanes, threads, group
+    lanes, threads, group, together
         Of the target.
     ops
         Operations of each section, in an order in which they may run.
@@ -87,6 +87,7 @@ class Emitter:
 
     def __init__(self, target: Target) -> None:
         self.lanes, self.threads, self.group = target.lanes, target.threads, target.group
+        self.together = target.together
         self._divide_interval = target.divide_interval
         self.ops: dict[Section, list[VectorOp]] = {section: [] for section in Section}
         self.node = -1

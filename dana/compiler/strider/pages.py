@@ -195,7 +195,6 @@ class PageWriter(ABC):
             done += count
 
     def _hand_vector_over(self, base: int, run: Run, length: int) -> None:
-        asm = self.asm
         place = self.inputs.place(run.input)
         scalar = not place.shape
         lanes = self.inputs.lanes
@@ -211,10 +210,14 @@ class PageWriter(ABC):
             last=int(self.written == self.total),
             follows=self._follows(),
         )
+        self.hand_column(base, run.offset, column)
+
+    def hand_column(self, base: int, offset: int, column: Column) -> None:
+        """Hand what lies at %base + offset over, as a descriptor says."""
+        asm, address = self.asm, base
         number = self._number(column)
-        address = base
-        if run.offset:
-            asm.emit(Opcode.AD, base, asm.constant(run.offset), ADDRESS)
+        if offset:
+            asm.emit(Opcode.AD, base, asm.constant(offset), ADDRESS)
             address = ADDRESS
         asm.emit(Opcode.WRITEB, address, number >> 6, number & 63)
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dana.compiler.place.rows import InputPlaces
+from dana.compiler.place.watch import Watched
 from dana.compiler.strider.pages import (
     ADDRESS,
     DATA,
@@ -32,6 +33,7 @@ from dana.errors import UsageError
 from dana.storage import layout
 from dana.storage.schema import Attribute, TableSchema, Use
 from dana.storage.types import ARRAYS, SCALARS
+from hwgen.spec.columns import Column
 from hwgen.spec.config import ConfigError, MachineConfig
 from hwgen.spec.cycles import STRIDER_CYCLES
 from hwgen.spec.strider import Control, Fault, Opcode
@@ -41,9 +43,18 @@ REQUIRED = 24
 
 
 def compile_strider(
-    schema: TableSchema, uses: Sequence[Use], inputs: InputPlaces, config: MachineConfig
+    schema: TableSchema,
+    uses: Sequence[Use],
+    inputs: InputPlaces,
+    config: MachineConfig,
+    watched: Sequence[Watched] = (),
 ) -> StriderProgram:
     """The program for a schema.
+
+    Parameters
+    ----------
+    watched
+        Columns that are handed over before their tuple, besides, for what rows they choose.
 
     Raises
     ------
@@ -54,8 +65,10 @@ def compile_strider(
     """
     for use in uses:
         schema.usable(use.attribute)
-    writer = PartWriter if schema.part else _Writer
-    program = writer(schema, uses, inputs, config.page_size).write()
+    if schema.part:
+        program = PartWriter(schema, uses, inputs, config.page_size).write()
+    else:
+        program = _Writer(schema, uses, inputs, config.page_size, watched).write()
     for what, found, limit, option in (
         ("instructions", len(program.instructions), config.strider_depth, "strider_depth"),
         ("column descriptors", len(program.columns), config.descriptor_depth, "descriptor_depth"),
@@ -84,14 +97,23 @@ class _Writer(PageWriter):
 
     faults = (Fault.TOASTED, Fault.COMPRESSED, Fault.ARRAY_SHAPE, Fault.ARRAY_NULLS)
 
-    def __init__(self, schema: TableSchema, uses: Sequence[Use], inputs: InputPlaces, page_size: int) -> None:
+    def __init__(
+        self,
+        schema: TableSchema,
+        uses: Sequence[Use],
+        inputs: InputPlaces,
+        page_size: int,
+        watched: Sequence[Watched],
+    ) -> None:
         self.attributes = schema.attributes
+        self.watched = watched
+        self._watching = False
         self.uses = {use.attribute: use for use in uses}
         self.last = max(self.uses)
         super().__init__(inputs, page_size, attributes=self.last + 1, total=sum(use.count for use in uses))
 
     def _row(self) -> None:
-        self._walk(holes=False)
+        self._hand(holes=False)
 
     # --- null bitmaps -----------------------------------------------------------------------------------------------
 
@@ -116,7 +138,7 @@ class _Writer(PageWriter):
             asm.label("holes")
             for first, count in _spans(sorted(self.uses)):
                 self._require(first, count, "skip")
-            self._walk(holes=True)
+            self._hand(holes=True)
             asm.jump("next")
 
     def _bits(self, first: int, count: int) -> None:
@@ -135,8 +157,31 @@ class _Writer(PageWriter):
 
     # --- columns --------------------------------------------------------------------------------------------------
 
-    def _walk(self, *, holes: bool) -> None:
-        """Pass the attributes up to the last used one, handing over those in use.
+    def _hand(self, *, holes: bool) -> None:
+        """Hand a tuple over; before all of it, if there are any, the columns that are watched."""
+        if self.watched:
+            inputs = {(one.input, one.element) for one in self.watched}
+            last = max(
+                k for k, use in self.uses.items() for e in range(use.count) if (use.input, use.element + e) in inputs
+            )
+            self._watching = True
+            self._walk(last, holes=holes)
+            self._watching = False
+        self._walk(self.last, holes=holes)
+
+    def hand_over(self, base: int, run: Run) -> None:
+        """Hand a run over, or those of its elements that are watched."""
+        if not self._watching:
+            super().hand_over(base, run)
+            return
+        for one in self.watched:
+            element = one.element - run.element
+            if one.input == run.input and 0 <= element < run.count:
+                column = Column(count=1, row=0, type=run.kind, table=one.table, writes=int(one.writes))
+                self.hand_column(base, run.offset + element * run.kind.bytes, column)
+
+    def _walk(self, last: int, *, holes: bool) -> None:
+        """Pass the attributes up to a used one, handing over those in use.
 
         The position is `base` + `offset`, the base being a register known to be a multiple of `aligned`. With `holes`
         every unused attribute may be absent, so the position after it is not known before the tuple is there.
@@ -146,7 +191,7 @@ class _Writer(PageWriter):
         base, offset, aligned = DATA, 0, layout.MAXALIGN
         runs: list[Run] = []
         k = 0
-        while k <= self.last:
+        while k <= last:
             attribute = self.attributes[k]
             use = self.uses.get(k)
             if use is None and holes:

@@ -1,9 +1,10 @@
 /*
  * The clocks: every time of docs/machine.md section 5, as recurrences over entries, rounds and pages.
  *
- * In: what Striders push, with the cycles since their last push. Out: cycles and what they were spent on. No byte of a
- * page and no value is seen here: times do not depend on them. So pages alike come to the same from the same state, and
- * what a page came to is remembered: states relative to the link's clock are numbered, and a page is a transition.
+ * In: what Striders push, with the cycles since their last push. Out: cycles and what they were spent on. No value is
+ * seen here but those of watched columns: times depend on no other. Without them pages alike come to the same from the
+ * same state, and what a page came to is remembered: states relative to the link's clock are numbered, and a page is a
+ * transition.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,7 @@ struct transition
 	uint32_t rounds; /* of an epoch that is one batch: see rounds_key() */
 	uint32_t q;		 /* rounds that it added to such a batch */
 	int32_t link, end;
-	uint32_t waited, busy, merging, beats;
+	uint32_t waited, busy, merging, beats, batches;
 };
 
 struct sim_memo
@@ -49,16 +50,27 @@ void
 sim_phase_open(const struct sim *sim, struct sim_phase *phase)
 {
 	phase->in_round = 0;
+	phase->cut = false;
 	phase->room = sim->round_tuples;
 	if (sim->batch != SIM_WHOLE_EPOCH && sim->batch - phase->in_batch < (uint32_t)phase->room)
 		phase->room = (int32_t)(sim->batch - phase->in_batch);
+}
+
+/* The next tuple chooses a row that one of the round writes */
+void
+sim_phase_cut(struct sim_phase *phase)
+{
+	if (phase->in_round == 0 || phase->room == 0)
+		return;
+	phase->room = 0;
+	phase->cut = true;
 }
 
 /* Whether a round that is full is its batch's last */
 bool
 sim_phase_last(const struct sim *sim, const struct sim_phase *phase)
 {
-	return sim->batch != SIM_WHOLE_EPOCH && phase->in_batch + (uint32_t)phase->in_round == sim->batch;
+	return phase->cut || (sim->batch != SIM_WHOLE_EPOCH && phase->in_batch + (uint32_t)phase->in_round == sim->batch);
 }
 
 /* The round is over */
@@ -89,7 +101,8 @@ run_round(struct sim *sim, int64_t hand, bool batch_last, bool epoch_last)
 	struct sim_clock *c = &sim->clock;
 	int64_t clock = later(hand, c->idle) + sim->machine.round_start;
 
-	c->half_free[c->phase.half] = clock += spend(sim, c, SIM_TUPLE, 1);
+	c->batches += batch_last;
+	c->half_free[c->phase.half] = clock += spend(sim, c, sim_tuple_section(sim, c->phase.in_round), 1);
 	clock += spend(sim, c, SIM_MERGE, batch_last ? __builtin_popcount(c->phase.q) : __builtin_ctz(~c->phase.q));
 	clock += spend(sim, c, batch_last ? SIM_BATCH : SIM_PUSH, 1);
 	if (epoch_last)
@@ -118,11 +131,25 @@ enter(struct sim_clock *c, const struct sim_machine *machine, int32_t gap)
 }
 
 static inline void
-column(struct sim *sim, const struct sim_column *column, int32_t gap)
+column(struct sim *sim, const struct sim_column *column, const uint8_t *from, int32_t gap)
 {
 	struct sim_clock *c = &sim->clock;
 	int64_t at = enter(c, &sim->machine, gap);
 
+	if (column->table)
+	{
+		if (sim_watch_see(&c->watch, sim->machine.watch_depth, column, sim_number(column->type, from)))
+			sim_phase_cut(&c->phase);
+		c->watched = at;
+	}
+	if (column->first && sim->watches)
+	{
+		const int64_t known = later(at, c->watched + sim->machine.watch_latency);
+
+		c->beats += (uint64_t)(known - at);
+		at = known;
+		sim_watch_begin(&c->watch, c->phase.room == 0);
+	}
 	if (column->first && c->phase.room == 0)
 	{
 		const int64_t full = at;
@@ -159,13 +186,13 @@ arrive(struct sim *sim)
 }
 
 void
-sim_clock_column(struct sim *sim, const struct sim_column *of, int32_t gap)
+sim_clock_column(struct sim *sim, const struct sim_column *of, const uint8_t *from, int32_t gap)
 {
 	if (!sim_trains(sim))
 		return;
 	if (!sim->clock.on_page)
 		arrive(sim);
-	column(sim, of, gap);
+	column(sim, of, from, gap);
 }
 
 void
@@ -185,16 +212,17 @@ sim_clock_page_end(struct sim *sim, int32_t gap)
 
 /* A page of whole tuples whose iterations are known */
 static void
-pass_page(struct sim *sim, const struct sim_shape *shape)
+pass_page(struct sim *sim, const struct sim_shape *shape, const uint8_t *page, bool by_pattern)
 {
 	arrive(sim);
 	sim->clock.turn += shape->before;
 	for (int32_t row = 0; row < shape->rows; row++)
 	{
 		const struct sim_way *way = sim->walk->ways[sim->walk->which[row]];
+		const struct sim_handed *handed = by_pattern ? sim->walk->pattern->handed : way->handed;
 
 		for (int32_t k = 0; k < way->n_handed; k++)
-			column(sim, way->handed[k].column, way->handed[k].gap);
+			column(sim, handed[k].column, page + (uint32_t)(handed[k].address[row] + handed[k].offset), handed[k].gap);
 		sim->clock.turn += way->tail;
 	}
 	sim_clock_page_end(sim, shape->after);
@@ -210,6 +238,7 @@ sim_clock_begin(struct sim *sim)
 	memset(c, 0, sizeof *c);
 	c->state = NONE;
 	c->requested = c->last = -1;
+	c->watched = -sim->machine.watch_latency;
 	c->idle = 1 + spend(sim, c, SIM_INIT, 1);
 	sim_phase_open(sim, &c->phase);
 }
@@ -374,17 +403,17 @@ transition_of(struct sim_memo *memo, int32_t from, int32_t shape, uint32_t round
 
 /* Works a page out and remembers what came of it */
 static void
-learn(struct sim *sim, const struct sim_shape *shape, int32_t number, uint32_t rounds)
+learn(struct sim *sim, const struct sim_shape *shape, const uint8_t *page, bool by_pattern, int32_t number, uint32_t rounds)
 {
 	struct sim_clock *c = &sim->clock;
 	struct sim_memo *memo = sim->memo;
 	const struct sim_clock before = {.state = c->state, .last = c->last, .phase = c->phase, .waited = c->waited,
-									 .busy = c->busy, .merging = c->merging, .beats = c->beats};
+									 .busy = c->busy, .merging = c->merging, .beats = c->beats, .batches = c->batches};
 	int32_t to;
 	struct transition *t;
 
 	memo->missed++;
-	pass_page(sim, shape);
+	pass_page(sim, shape, page, by_pattern);
 	to = before.state == NONE ? NONE : state_of(sim);
 	if (to == NONE || number == NONE || memo->n_transitions > TRANSITIONS / 2)
 	{
@@ -397,13 +426,14 @@ learn(struct sim *sim, const struct sim_shape *shape, int32_t number, uint32_t r
 		.from = before.state, .shape = number, .to = to, .rounds = rounds, .q = c->phase.q - before.phase.q,
 		.link = (int32_t)(c->last - before.last), .end = (int32_t)(c->end_at - c->last),
 		.waited = (uint32_t)(c->waited - before.waited), .busy = (uint32_t)(c->busy - before.busy),
-		.merging = (uint32_t)(c->merging - before.merging), .beats = (uint32_t)(c->beats - before.beats)};
+		.merging = (uint32_t)(c->merging - before.merging), .beats = (uint32_t)(c->beats - before.beats),
+		.batches = (uint32_t)(c->batches - before.batches)};
 	c->state = to;
 }
 
 /* A page of whole tuples whose iterations are known, by what a page like it came to where that is known as well */
 void
-sim_clock_page(struct sim *sim, const struct sim_shape *shape)
+sim_clock_page(struct sim *sim, const struct sim_shape *shape, const uint8_t *page, bool by_pattern)
 {
 	struct sim_clock *c = &sim->clock;
 	struct sim_memo *memo = sim->memo;
@@ -413,9 +443,9 @@ sim_clock_page(struct sim *sim, const struct sim_shape *shape)
 
 	if (!sim_trains(sim))
 		return;
-	if (memo->off || shape->runs > SIM_RUNS)
+	if (sim->watches || memo->off || shape->runs > SIM_RUNS)
 	{
-		pass_page(sim, shape);
+		pass_page(sim, shape, page, by_pattern);
 		return;
 	}
 	number = shape_of(memo, shape);
@@ -424,7 +454,7 @@ sim_clock_page(struct sim *sim, const struct sim_shape *shape)
 	t = transition_of(memo, c->state, number, rounds);
 	if (c->state == NONE || number == NONE || t->from == NONE)
 	{
-		learn(sim, shape, number, rounds);
+		learn(sim, shape, page, by_pattern, number, rounds);
 		return;
 	}
 	memo->found++;
@@ -435,6 +465,7 @@ sim_clock_page(struct sim *sim, const struct sim_shape *shape)
 	c->busy += t->busy;
 	c->merging += t->merging;
 	c->beats += t->beats;
+	c->batches += t->batches;
 	if (sim->batch == SIM_WHOLE_EPOCH)
 		c->phase.q += t->q;
 	c->state = t->to;

@@ -166,29 +166,27 @@ chosen(const struct sim *sim, int32_t k, int32_t t)
 	return sim->places[t * sim->compiled.n_inputs + index->input][index->element];
 }
 
-/* Whether the tuples choose rows that there are; else the fault of the first that does not, by round, index, tuple */
+/* Whether the tuples choose rows that there are; else the fault of the first that does not */
 static bool
 in_range(struct sim *sim)
 {
 	const struct sim_compiled *code = &sim->compiled;
 	struct sim_epoch *e = &sim->e;
 	const int32_t count = e->phase.in_round;
-	const int32_t round = code->rows != NULL ? 1 : sim->round_tuples; /* count: of whole ones, or a batch's rest */
 	int32_t wrong = 0;
 
 	for (int32_t k = 0; k < code->n_indices; k++)
 		for (int32_t t = 0; t < count; t++)
 			wrong |= !is_row(chosen(sim, k, t), code->indices[k].rows);
-	for (int32_t first = 0; wrong && first < count; first += round)
+	for (int32_t t = 0; wrong && t < count; t++)
 		for (int32_t k = 0; k < code->n_indices; k++)
-			for (int32_t t = first; t < first + round && t < count; t++)
-				if (!is_row(chosen(sim, k, t), code->indices[k].rows))
-				{
-					e->fault = SIM_FAULT_INDEX;
-					e->fault_page = SIM_UNKNOWN_PAGE;
-					e->fault_pointer = (uint32_t)k;
-					return false;
-				}
+			if (!is_row(chosen(sim, k, t), code->indices[k].rows))
+			{
+				e->fault = SIM_FAULT_INDEX;
+				e->fault_page = SIM_UNKNOWN_PAGE;
+				e->fault_pointer = (uint32_t)k;
+				return false;
+			}
 	return true;
 }
 

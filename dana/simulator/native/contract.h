@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* Of all below: a core that was built from another text is not used */
-#define SIM_CONTRACT UINT64_C(0xe699c77eed2a2031)
+#define SIM_CONTRACT UINT64_C(0x2b1d4b955f262a6f)
 #define SIM_CLUSTER 8
 #define SIM_TEMPORARIES 32
 #define SIM_REGISTERS 64
@@ -14,7 +14,8 @@
 #define SIM_UNKNOWN_PAGE UINT32_C(0xffffffff)
 #define SIM_ENGINE_CODES 64
 #define SIM_LANE_CODES 32
-#define SIM_SECTIONS 6
+#define SIM_MAX_WATCHED 256
+#define SIM_SECTIONS 12
 #define SIM_BLOCK 16
 #define SIM_SURVEY_BLOCK 64
 #define SIM_TALLY_SLOTS 8192
@@ -70,7 +71,13 @@ enum sim_section
 	SIM_MERGE = 2,
 	SIM_PUSH = 3,
 	SIM_BATCH = 4,
-	SIM_EPOCH = 5
+	SIM_EPOCH = 5,
+	SIM_TUPLE_1 = 6,
+	SIM_TUPLE_2 = 7,
+	SIM_TUPLE_4 = 8,
+	SIM_TUPLE_8 = 9,
+	SIM_TUPLE_16 = 10,
+	SIM_TUPLE_32 = 11
 };
 
 enum sim_strider_opcode
@@ -213,8 +220,9 @@ struct sim_survey
 struct sim_machine
 {
 	int32_t threads, clusters, striders, page_size, scratch_depth, tuple_depth, program_depth, strider_depth,
-		descriptor_depth, index_depth, queue_depth, page_cycles, link_latency, result_latency, section_start,
-		min_instruction, round_start, strider_start, strider_bound, unpack_stages, unpack_latency, page_release;
+		descriptor_depth, index_depth, watch_depth, queue_depth, page_cycles, link_latency, result_latency,
+		section_start, min_instruction, round_start, strider_start, strider_bound, unpack_stages, unpack_latency,
+		watch_latency, page_release;
 	int32_t strider_cycles[16];
 	int32_t special_latency[64], special_interval[64];
 };
@@ -236,7 +244,7 @@ struct sim_strider_instruction
  * the input that code reads where it lies, or -1, which the core works out. */
 struct sim_column
 {
-	int32_t count, row, lane, type, scalar, first, last, follows, bytes, beats, bad, input;
+	int32_t count, row, lane, type, scalar, first, last, follows, table, writes, bytes, beats, bad, input;
 };
 
 /* Scratchpad rows of a hwgen.spec.bundle.Symbol. */
@@ -255,7 +263,7 @@ struct sim_bundle
 	const uint32_t *constants, *image;
 	const struct sim_symbol_rows *symbols;
 	int32_t n_program, n_strider, n_columns, image_rows, n_symbols;
-	int32_t sections[6];
+	int32_t sections[12];
 	int32_t group, tuple_rows, level_stride, levels;
 	uint32_t batch;
 };
@@ -325,7 +333,7 @@ struct sim_compiled
 /* hwgen.spec.counters.EpochCounters. */
 struct sim_counters
 {
-	uint64_t cycles, tuples, skipped, engine_busy, merging, waiting_for_engine, waiting_for_pages;
+	uint64_t cycles, tuples, skipped, engine_busy, merging, waiting_for_engine, waiting_for_pages, batches;
 	uint32_t fault, fault_page, fault_pointer;
 };
 

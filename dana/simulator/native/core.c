@@ -77,7 +77,7 @@ unload(struct sim *sim)
 	memset(&sim->beginning, 0, sizeof sim->beginning);
 	sim->strider = NULL;
 	sim->columns = NULL;
-	sim->loaded = sim->begun = false;
+	sim->loaded = sim->begun = sim->watches = false;
 }
 
 SIM_EXPORT void
@@ -153,8 +153,6 @@ sim_attach(struct sim *sim, const struct sim_compiled *compiled)
 		sim->most = SIM_BLOCK;
 	if (compiled->n_passes > 0 && sim->most < sim->round_tuples) /* a batch, which is one round, has to be whole */
 		sim->most = sim->round_tuples;
-	if (compiled->n_indices > 0 && sim->most % sim->round_tuples != 0) /* whole rounds: see in_range() */
-		sim->most = SIM_BLOCK > sim->round_tuples ? SIM_BLOCK : sim->round_tuples;
 	free(sim->batched);
 	free(sim->places);
 	free(sim->unproved);
@@ -301,6 +299,7 @@ sim_end(struct sim *sim, struct sim_counters *counters)
 	{
 		counters->engine_busy = c->busy;
 		counters->merging = c->merging;
+		counters->batches = c->batches;
 		counters->waiting_for_engine = c->waited;
 		if (c->pages > 0)
 			counters->waiting_for_pages = (uint64_t)c->end_at - c->pages - c->beats - c->waited;

@@ -15,6 +15,7 @@
  *   kernels.c  inner loops, chosen by the processor's kind    survey.c   a look at the values
  *   kernels.inc, exchange.inc, operations.h                   way.c      what a row can be, for walk.c
  *   portable.c kernels.inc for any processor                 pattern.c  rows alike, for walk.c
+ *   watch.c    rows chosen again, which end a batch
  *   compiled.c a rule's own code in the place of engine.c and all that serves it
  */
 #ifndef DANA_SIMULATOR_CORE_H
@@ -105,7 +106,7 @@ struct sim_beginning
 };
 
 #define SIM_MAX_STRIDERS 64
-#define SIM_MAX_QUEUE	 256
+#define SIM_MAX_QUEUE	 1024
 #define SIM_MAX_STAGES	 8
 
 /* --- walks: walk.c --- */
@@ -228,6 +229,13 @@ struct sim_kernels
 extern const struct sim_kernels portable_kernels;
 const struct sim_kernels *sim_choose_kernels(const char *name);
 
+/* Rows that a round's tuples write: of tuples that have begun, and of the one to come; watch.c */
+struct sim_watch
+{
+	int32_t earlier, own;
+	uint64_t rows[SIM_MAX_WATCHED];
+};
+
 /* --- the whole --- */
 
 /* Which round and batch the next tuple is of */
@@ -237,6 +245,7 @@ struct sim_phase
 	int32_t in_round, room; /* tuples that are complete, and that the round still takes */
 	uint32_t in_batch;		/* tuples of the batch's earlier rounds */
 	uint32_t q;				/* rounds of the batch before this one */
+	bool cut;				/* the batch ends before the next tuple, which chooses a row again */
 };
 
 /* clock.c. Times are cycles of docs/machine.md, section 5. */
@@ -245,7 +254,7 @@ struct sim_clock
 	struct sim_phase phase;
 	bool on_page;	 /* the page has arrived and not ended */
 	int32_t state;	 /* that the clocks are in, where only `last` is up to date; 0: all are */
-	uint64_t pages, busy, merging;
+	uint64_t pages, busy, merging, batches;
 	uint64_t beats;	 /* of the unpacker */
 	uint64_t waited; /* of it, for a half of tuple memory */
 	int64_t turn;				  /* of the Strider's next instruction */
@@ -260,6 +269,8 @@ struct sim_clock
 	int64_t end_at;				  /* at of the last page's end */
 	int64_t idle;				  /* the engine, after the rounds handed over */
 	int64_t half_free[2];
+	int64_t watched; /* at of the last watched column */
+	struct sim_watch watch;
 };
 
 /* What an epoch has come to */
@@ -274,6 +285,9 @@ struct sim_epoch
 	uint32_t end_pointer; /* reported where the epoch ends in a tuple: of the last page's end */
 
 	uint32_t fault, fault_page, fault_pointer;
+	int32_t wrong; /* of an INDEX: the tuple's place among those of the round, by thread */
+
+	struct sim_watch watch; /* of the plain road: code takes no notice of batches that are cut */
 
 	/* compiled.c */
 	uint64_t joined;	   /* tuples of the batch that have */
@@ -315,6 +329,7 @@ struct sim
 	int32_t n_strider;
 	uint32_t registers[SIM_REGISTERS + 1]; /* the last one is zero: walk.c */
 	struct sim_column *columns; /* [descriptor_depth] */
+	bool watches;				/* there are watched columns: times depend on values */
 	struct sim_beginning beginning;
 	struct sim_walk *walk;
 	bool plain;					/* interpret every instruction */
@@ -351,7 +366,7 @@ bool sim_engine_prepare(struct sim *sim, const struct sim_bundle *bundle);
 void sim_engine_run(struct sim *sim, enum sim_section section, int32_t half, int32_t m, int32_t level);
 
 /* index.c */
-bool sim_index_set(struct sim *sim, const struct sim_op *op, int32_t half, int32_t m);
+void sim_index_set(struct sim *sim, const struct sim_op *op, int32_t half, int32_t m);
 void sim_index_run(struct sim *sim, const struct sim_op *op, int32_t half, int32_t m, int32_t level);
 
 /* pipeline.c */
@@ -375,10 +390,15 @@ bool sim_phase_last(const struct sim *sim, const struct sim_phase *phase);
 void sim_phase_next(const struct sim *sim, struct sim_phase *phase, bool batch_last);
 bool sim_clock_prepare(struct sim *sim);
 void sim_clock_begin(struct sim *sim);
-void sim_clock_column(struct sim *sim, const struct sim_column *column, int32_t gap);
+void sim_phase_cut(struct sim_phase *phase);
+void sim_clock_column(struct sim *sim, const struct sim_column *column, const uint8_t *from, int32_t gap);
 void sim_clock_page_end(struct sim *sim, int32_t gap);
-void sim_clock_page(struct sim *sim, const struct sim_shape *shape);
+void sim_clock_page(struct sim *sim, const struct sim_shape *shape, const uint8_t *page, bool by_pattern);
 uint64_t sim_clock_end(struct sim *sim);
+
+/* watch.c */
+bool sim_watch_see(struct sim_watch *w, int32_t depth, const struct sim_column *column, float value);
+void sim_watch_begin(struct sim_watch *w, bool following);
 
 /* unpack.c */
 void sim_fetch(struct sim *sim, const uint8_t *until);
@@ -392,6 +412,7 @@ uint64_t sim_epoch_end(struct sim *sim);
 
 /* rounds.c */
 void sim_epoch_begin(struct sim *sim);
+enum sim_section sim_tuple_section(const struct sim *sim, int32_t m);
 bool sim_round(struct sim *sim, bool batch_last, bool epoch_last);
 
 /* compiled.c */

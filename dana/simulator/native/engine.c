@@ -87,10 +87,7 @@ sim_engine_run(struct sim *sim, enum sim_section section, int32_t half, int32_t 
 		const float *b = (op->i.b_tuple ? tuples : sim->scratch) + op->b;
 
 		if (op->manner == SIM_SET_INDEX)
-		{
-			if (!sim_index_set(sim, op, half, m))
-				return;
-		}
+			sim_index_set(sim, op, half, m);
 		else if (op->manner == SIM_BY_INDEX)
 			sim_index_run(sim, op, half, m, level);
 		else if (op->manner == SIM_BY_ROW || (op->i.mask != SIM_MASK_NONE && !(whole && op->in_group)))

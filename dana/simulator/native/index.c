@@ -9,8 +9,8 @@
 #include "row.h"
 #include "numerics.h"
 
-/* SETX; false: fault */
-bool
+/* SETX; a number that names no row is a fault at the section's end: of the first tuple, and of it the first */
+void
 sim_index_set(struct sim *sim, const struct sim_op *op, int32_t half, int32_t m)
 {
 	const struct sim_instruction *in = &op->i;
@@ -25,17 +25,19 @@ sim_index_set(struct sim *sim, const struct sim_op *op, int32_t half, int32_t m)
 		{
 			const float n = t * sim->lanes < units ? dn_flush(row[t * sim->lanes]) : 0.0f;
 
-			if (!(n >= 0.0f && n < (float)in->dst && n == (float)(int32_t)n))
+			const bool is_row = n >= 0.0f && n < (float)in->dst && n == (float)(int32_t)n;
+			const int32_t place = t * sim->machine.index_depth + o;
+
+			if (!is_row && (sim->e.fault != SIM_FAULT_INDEX || place < sim->e.wrong))
 			{
 				sim->e.fault = SIM_FAULT_INDEX;
 				sim->e.fault_page = SIM_UNKNOWN_PAGE;
 				sim->e.fault_pointer = (uint32_t)in->b;
-				return false;
+				sim->e.wrong = place;
 			}
-			sim->index[t * sim->machine.index_depth + o] = (int32_t)n * in->dst_outer * (ptrdiff_t)sim->unit;
+			sim->index[place] = is_row ? (int32_t)n * in->dst_outer * (ptrdiff_t)sim->unit : 0;
 		}
 	}
-	return true;
 }
 
 /* A move of whole rows in round o, by the first threads */

@@ -16,6 +16,16 @@ run(struct sim *sim, enum sim_section section, int32_t m, int32_t level)
 		sim_engine_run(sim, section, sim->e.phase.half, m, level);
 }
 
+/* Which section a round of m tuples runs: the shortest that has room for it */
+enum sim_section
+sim_tuple_section(const struct sim *sim, int32_t m)
+{
+	for (int32_t s = SIM_TUPLE_1, room = 1; s <= SIM_TUPLE_32; s++, room *= 2)
+		if (m <= room && sim->sections[s].cycles != 0)
+			return (enum sim_section)s;
+	return SIM_TUPLE;
+}
+
 /* The unpacker is at the first tuple of a round */
 static void
 first_tuple(struct sim *sim)
@@ -52,7 +62,7 @@ sim_round(struct sim *sim, bool batch_last, bool epoch_last)
 	const uint32_t q = e->phase.q;
 	int32_t level = 0;
 
-	run(sim, SIM_TUPLE, m, 0);
+	run(sim, sim_tuple_section(sim, m), m, 0);
 	for (; q >> level & 1; level++)
 		run(sim, SIM_MERGE, m, level);
 	if (batch_last)

@@ -55,6 +55,14 @@ sim_fetch(struct sim *sim, const uint8_t *until)
 		__builtin_prefetch(sim->fetched, 0, 2);
 }
 
+/* A watched column's value */
+static inline void
+watch(struct sim *sim, const struct sim_column *column, const uint8_t *from)
+{
+	if (!sim->fast && sim_watch_see(&sim->e.watch, sim->machine.watch_depth, column, sim_number(column->type, from)))
+		sim_phase_cut(&sim->e.phase);
+}
+
 /* A column that a Strider handed over, `gap` cycles after the one before; false: a fault */
 bool
 sim_column(struct sim *sim, const uint8_t *page, uint32_t descriptor, uint32_t address, int32_t gap, uint32_t pointer)
@@ -66,11 +74,18 @@ sim_column(struct sim *sim, const uint8_t *page, uint32_t descriptor, uint32_t a
 	if ((int64_t)address + column->bytes > sim->machine.page_size)
 		return sim_fault(sim, SIM_FAULT_OUT_OF_PAGE, pointer);
 	/* what follows nothing is refused by the first condition: walks need not tell what came last */
-	if (column->first == sim->e.open || (column->follows && !column->first && descriptor != sim->e.following))
+	if ((column->first || column->table) == sim->e.open || (column->follows && !column->first && descriptor != sim->e.following))
 		return sim_fault(sim, SIM_FAULT_TUPLE_PARTS, pointer);
 	sim->e.following = descriptor + 1;
+	sim_clock_column(sim, column, page + address, gap);
+	if (column->table)
+	{
+		watch(sim, column, page + address);
+		return true;
+	}
 	sim->e.open = !column->last;
-	sim_clock_column(sim, column, gap);
+	if (column->first && sim->watches)
+		sim_watch_begin(&sim->e.watch, sim->e.phase.room == 0);
 	if (column->first && !make_room(sim))
 		return false;
 	if (sim->survey != NULL)
@@ -88,16 +103,25 @@ sim_tuples(struct sim *sim, const uint8_t *page, const struct sim_handed *handed
 		   int32_t count, int32_t rows)
 {
 	const bool trains = sim_trains(sim);
+	const struct sim_handed *watched = handed;
 
+	for (; n_handed > 0 && handed->column->table; handed++)
+		n_handed--;
 	if (sim->survey != NULL)
 		sim_survey_tuples(sim, page, handed, n_handed, row, count);
 	while (count > 0)
 	{
 		int32_t some;
 
+		for (const struct sim_handed *one = watched; one < handed; one++)
+			watch(sim, one->column, page + (uint32_t)(one->address[row] + one->offset));
+		if (watched < handed)
+			sim_watch_begin(&sim->e.watch, sim->e.phase.room == 0);
 		if (!make_room(sim))
 			return false;
 		some = count < sim->e.phase.room ? count : sim->e.phase.room;
+		if (watched < handed && !sim->fast)
+			some = 1; /* the next one may choose a row again */
 		for (int32_t k = 0; k < n_handed && trains; k++)
 			sim_copy(sim, handed[k].column, page, handed[k].address + row, handed[k].offset, some);
 		pass_tuples(sim, some);

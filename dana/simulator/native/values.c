@@ -38,11 +38,14 @@ sim_columns_prepare(struct sim *sim, const struct sim_bundle *bundle)
 		if (k < bundle->n_columns)
 			*column = bundle->columns[k];
 		column->input = -1;
-		column->bad = column->count == 0 || bytes_of(column->type) == 0 || column->lane >= sim->lanes;
+		column->bad = column->count == 0 || bytes_of(column->type) == 0 || column->lane >= sim->lanes ||
+					  (column->table && (sim->machine.watch_depth == 0 || column->count != 1 || column->first ||
+										 column->last || column->follows));
 		if (column->bad)
 			continue;
 		column->bytes = column->count * bytes_of(column->type);
-		column->beats = column->type == SIM_FLOAT4 && !column->scalar
+		sim->watches = sim->watches || column->table;
+		column->beats = column->type == SIM_FLOAT4 && !column->scalar && !column->table
 							? (column->lane + column->count + sim->lanes - 1) / sim->lanes
 							: column->count;
 	}

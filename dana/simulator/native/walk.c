@@ -206,7 +206,7 @@ sim_walk(struct sim *sim, const uint8_t *page, int32_t head, int32_t gap, uint32
 	if (executed + (uint64_t)shape.rows * (uint64_t)walk->longest >= bound)
 		return SIM_WALK_NOT;
 	shape.after = sim->strider[sim->strider[walk->ways[0]->path[walk->ways[0]->length - 1]].next].cost - 1;
-	sim_clock_page(sim, &shape);
+	sim_clock_page(sim, &shape, page, alike);
 	if (!hand_over(sim, page, &shape, alike))
 		return SIM_WALK_FAULT;
 	walk->rows += (uint64_t)shape.rows;

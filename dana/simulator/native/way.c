@@ -212,10 +212,10 @@ hand(struct maker *m, const struct sim_strider_op *in, struct symbol address)
 {
 	const struct sim_column *column = &m->sim->columns[in->value];
 
-	if (column->bad || column->bytes > m->sim->machine.page_size || column->first == m->open || column->follows ||
-		address.reg != NO_REGISTER)
+	if (column->bad || column->bytes > m->sim->machine.page_size || (column->first || column->table) == m->open || column->follows ||
+		address.reg != NO_REGISTER || (column->table && m->way->tuples > 0))
 		return false;
-	m->open = !column->last;
+	m->open = !column->last && !column->table;
 	m->way->tuples += column->last;
 	m->way->handed[m->way->n_handed++] = (struct sim_handed){
 		.column = column, .address = address.value, .offset = address.offset, .gap = m->gap - 1};
@@ -356,7 +356,7 @@ sim_way_build(struct sim *sim, const int32_t *path, int32_t n)
 	m.r[cursor] = (struct symbol){.value = walk->cursors, .reg = NO_REGISTER};
 	for (int32_t k = 0; fits && k < n - 1; k++)
 		fits = translate(&m, &sim->strider[path[k]], path[k + 1]);
-	fits = fits && !m.open && m.way->tuples <= 1;
+	fits = fits && !m.open && m.way->tuples <= 1 && (m.way->n_handed == 0 || m.way->tuples == 1);
 	if (fits)
 	{
 		struct sim_way *way = m.way;

@@ -23,6 +23,11 @@ ROW_BITS = COLUMN["row"].width
 SIZE_LOG2 = {kind: exact_log2(kind.bytes) for kind in ColumnType}
 
 
+def watched(config: MachineConfig) -> dict[str, int]:
+    """Fields of a watched column, and their widths, on machines that have some."""
+    return {name: COLUMN[name].width for name in ("table", "writes") if config.watch_depth}
+
+
 def known_layout(config: MachineConfig) -> data.StructLayout:
     """What is known of a column.
 
@@ -49,6 +54,7 @@ def known_layout(config: MachineConfig) -> data.StructLayout:
             "last": 1,
             "follows": 1,
             "row": ROW_BITS,
+            **watched(config),
         }
     )
 
@@ -92,7 +98,11 @@ class Descriptors(wiring.Component):
 
         lanes = lane_bits(config)
         size = row_bytes(config)
-        row = (column.type == ColumnType.FLOAT4) & ~column.scalar
+        watches = column.table.any()
+        row = (column.type == ColumnType.FLOAT4) & ~column.scalar & ~watches
+        unwatchable = watches & ((column.count != 1) | column.first | column.last | column.follows)
+        if not config.watch_depth:
+            unwatchable = watches
         size_log2 = Signal(range(max(SIZE_LOG2.values()) + 1))
         exists = Signal()
         with m.Switch(column.type):
@@ -110,7 +120,7 @@ class Descriptors(wiring.Component):
         m.d.sync += [
             stored.eq(complete),
             number.eq(place),
-            known.unusable.eq(~exists | ~column.count.any() | column.lane[lanes:].any()),
+            known.unusable.eq(~exists | ~column.count.any() | column.lane[lanes:].any() | unwatchable),
             # the length may pass the page's, of which the difference would wrap around
             known.never.eq(length > config.page_size),
             known.limit.eq(config.page_size - length),
@@ -127,6 +137,7 @@ class Descriptors(wiring.Component):
             known.last.eq(column.last),
             known.follows.eq(column.follows & ~column.first),
             known.row.eq(column.row),
+            *(known[name].eq(column[name]) for name in watched(config)),
         ]
         m.submodules.table = table = Memory(
             shape=known_layout(config), depth=config.descriptor_depth, init=[], attrs=UNSHARED

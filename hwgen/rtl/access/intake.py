@@ -17,7 +17,7 @@ from amaranth.hdl import Array, C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hwgen.rtl.access.descriptors import COLUMN, COUNT_BITS, ROW_BITS, Descriptors, known_layout
+from hwgen.rtl.access.descriptors import COLUMN, COUNT_BITS, ROW_BITS, Descriptors, known_layout, watched
 from hwgen.rtl.access.layouts import (
     POINTER_BITS,
     Kind,
@@ -61,6 +61,7 @@ def job_layout(config: MachineConfig) -> data.StructLayout:
             "row": ROW_BITS,
             "low": lane_bits(config),
             "high": lane_bits(config),
+            **watched(config),
         }
     )
 
@@ -182,5 +183,8 @@ class Intake(wiring.Component):
             job.at.eq(entry.address - Cat(C(0, 2), known.back)),
             job.ahead.eq(entry.address + known.ahead),
         ]
-        for name in ("beats", "single", "element", "spread", "type", "first", "last", "row", "low", "high"):
+        for name in (
+            *("beats", "single", "element", "spread", "type", "first", "last", "row", "low", "high"),
+            *watched(self._config),
+        ):
             m.d.comb += job[name].eq(known[name])

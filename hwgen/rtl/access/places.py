@@ -30,6 +30,8 @@ class Places(wiring.Component):
         The first beat of a tuple is written in this cycle.
     end
         The last beat of a tuple is written in this cycle.
+    cut
+        Pulse between two tuples: the batch ends with the last one, if the round has one.
     half_release
         Pulse: the engine is done with a half.
     free
@@ -50,6 +52,7 @@ class Places(wiring.Component):
                 "following": In(1),
                 "begin": In(1),
                 "end": In(1),
+                "cut": In(1),
                 "half_release": In(1),
                 "free": Out(1),
                 "full": Out(1),
@@ -112,6 +115,21 @@ class Places(wiring.Component):
                 m.d.sync += [thread.eq(0), threads_done.eq(config.threads == 1)]
             with m.Elif(thread_done):
                 m.d.sync += [thread.eq(thread + 1), threads_done.eq(thread == config.threads - 2)]
+        with m.If(self.cut & ~self.full & count.any()):
+            m.d.sync += [
+                count.eq(0),
+                full_count.eq(count),
+                left.eq(self.settings.batch),
+                batch_done.eq(one_tuple),
+                slot.eq(0),
+                thread_done.eq(one_slot),
+                base.eq(0),
+                half.eq(~half),
+                thread.eq(0),
+                threads_done.eq(config.threads == 1),
+                self.full.eq(1),
+                self.batch_done.eq(1),
+            ]
         starts = self.begin & self.following
         with m.If(starts & ~self.half_release):
             m.d.sync += halves.eq(halves - 1)

@@ -10,12 +10,13 @@ memory, rounds, pages that are done, the fault that ends an epoch. It works on o
                     beat and is handed over UNPACK_LATENCY later
 """
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import C, Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.access.buffers import WINDOW_LATENCY
 from hwgen.rtl.access.convert import CANONICAL_LATENCY, CONVERT_LATENCY, Converter, canonical
+from hwgen.rtl.access.descriptors import watched
 from hwgen.rtl.access.intake import job_layout
 from hwgen.rtl.access.layouts import (
     exceeds,
@@ -27,12 +28,16 @@ from hwgen.rtl.access.layouts import (
     window_layout,
 )
 from hwgen.rtl.access.places import Places
+from hwgen.rtl.access.watch import WATCH_STAGES, Watch
 from hwgen.rtl.delay import delayed
 from hwgen.rtl.interfaces import fault, hand_over, settings, tuple_address_bits, tuple_write
 from hwgen.spec.columns import ColumnType
 from hwgen.spec.config import MachineConfig
-from hwgen.spec.cycles import PAGE_RELEASE, UNPACK_LATENCY
+from hwgen.spec.cycles import PAGE_RELEASE, UNPACK_LATENCY, WATCH_LATENCY
 from hwgen.spec.strider import Fault
+
+VALUE_LATENCY = WINDOW_LATENCY + CONVERT_LATENCY + 1
+"""Cycles from the beat of an element to its value."""
 
 
 class Unpacker(wiring.Component):
@@ -88,6 +93,8 @@ class Unpacker(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         if WINDOW_LATENCY + CONVERT_LATENCY + 1 != UNPACK_LATENCY or PAGE_RELEASE != 1:
             raise ValueError("unpacker.py is built for another UNPACK_LATENCY or PAGE_RELEASE")
+        if VALUE_LATENCY + WATCH_STAGES + 1 != WATCH_LATENCY:  # a cycle more until `places` has it
+            raise ValueError("unpacker.py is built for another WATCH_LATENCY")
         config = self._config
         m = Module()
         m.submodules.places = places = Places(config)
@@ -119,13 +126,16 @@ class Unpacker(wiring.Component):
         # what happens in this cycle; a fault, which all forget in the next one, is not waited for
         beat = Signal()
         ends = job.last & single
-        following = begins & places.full
-        wrong = refused | (self._epoch_end & opened) | (column & first_beat & (job.first == opened))
+        watching, watches = Signal(), self._watches(job)
+        """A watched column was there so shortly before that nobody knows where the next tuple goes."""
+        following = begins & places.full & ~watching
+        blocked = (places.full & ~places.free) | watching
+        wrong = refused | (self._epoch_end & opened) | (column & first_beat & ((job.first | watches) == opened))
         m.d.comb += [
-            beat.eq(column & ~(following & ~places.free)),
+            beat.eq(column & ~(begins & blocked)),
             # single & beat, or no column: what comes before intake and queues in a cycle must be short
-            self.ready.eq(ready_now | (ready_early & ~(places.full & ~places.free))),
-            self.takes.eq(~(stalled & (not_early | (places.full & ~places.free)))),
+            self.ready.eq(ready_now | (ready_early & ~blocked)),
+            self.takes.eq(~(stalled & (not_early | blocked))),
             places.following.eq(following),
             places.begin.eq(beat & begins),
             places.end.eq(beat & ends),
@@ -163,16 +173,47 @@ class Unpacker(wiring.Component):
                 ]
         with m.If(beat & (begins | ends)):  # a tuple of one beat does both, and is over
             m.d.sync += opened.eq(~ends)
-        self._count(m, has_job=column | page_end | refused, waits=column & ~beat, wrong=wrong)
+        self._count(m, has_job=column | page_end | refused, waits=column & ~beat & ~watching, wrong=wrong)
         self._window(m, job, beat)
         self._pages(m, job, wrong, page_end, following & ~told, places)
-        self._write(m, self._target(m, job, beat, first_beat, single, places))
+        element = self._write(m, self._target(m, job, beat & ~watches, first_beat, single, places))
+        if config.watch_depth:
+            self._watch(m, job, beat & watches, watching, element, places)
 
         m.d.sync += self.halt.eq(wrong & ~self.stop)
         with m.If(self.start | self.stop | wrong):
             m.d.sync += [signal.eq(0) for signal in (column, page_end, refused, begins, opened, ready_early)]
             m.d.sync += [ready_now.eq(1), stalled.eq(0), not_early.eq(1)]
         return m
+
+    def _watches(self, job: data.View) -> Value:
+        """Whether a column is a watched one."""
+        return job.table.any() if self._config.watch_depth else C(0)
+
+    def _watch(self, m: Module, job: data.View, beat: Value, watching: Signal, element: Value, places: Places) -> None:
+        """What becomes of a watched column: its value is compared, and may end the batch."""
+        forget = self.start | self.stop
+        m.submodules.watch = watch = Watch(self._config)
+        seen = Signal(data.StructLayout(watched(self._config)))
+        m.d.comb += [seen.table.eq(job.table), seen.writes.eq(job.writes)]
+        late = delayed(m, seen, VALUE_LATENCY, name="seen")
+        valid = Signal(VALUE_LATENCY, name="seen_after")
+        left = Signal(range(WATCH_LATENCY))
+        m.d.sync += valid.eq(Mux(forget, 0, Cat(beat, valid)))
+        with m.If(beat & ~forget):
+            m.d.sync += [left.eq(WATCH_LATENCY - 1), watching.eq(1)]
+        with m.Elif(watching):
+            m.d.sync += [left.eq(left - 1), watching.eq((left != 1) & ~forget)]
+        m.d.comb += [
+            watch.clear.eq(forget),
+            watch.valid.eq(valid[-1]),
+            watch.number.eq(element[: len(watch.number)]),
+            watch.table.eq(late.table),
+            watch.writes.eq(late.writes),
+            watch.begin.eq(places.begin),
+            watch.following.eq(places.following),
+            places.cut.eq(watch.repeated),
+        ]
 
     def _count(self, m: Module, *, has_job: Value, waits: Value, wrong: Value) -> None:
         """Cycles without a beat, from the one after the start to the last page's end."""
@@ -300,8 +341,8 @@ class Unpacker(wiring.Component):
         ]
         return target
 
-    def _write(self, m: Module, target: data.View) -> None:
-        """From the store's bytes to the write bus."""
+    def _write(self, m: Module, target: data.View) -> Signal:
+        """From the store's bytes to the write bus; an element, VALUE_LATENCY cycles after its beat."""
         config = self._config
         lanes = config.lanes
         found = delayed(m, target, WINDOW_LATENCY - 1, name="target")
@@ -343,3 +384,4 @@ class Unpacker(wiring.Component):
             bus.data.eq(out),
             bus.lane_enable.eq(enable),
         ]
+        return element

@@ -9,12 +9,12 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hwgen.rtl.delay import delayed
-from hwgen.rtl.engine.control import LANE_BITS, choose, thread_slots
+from hwgen.rtl.engine.control import LANE_BITS, choose, entry_bits, thread_slots
 from hwgen.rtl.engine.issue import program_write
-from hwgen.rtl.engine.sections import ADDRESS_BITS, epoch_ports
+from hwgen.rtl.engine.sections import ADDRESS_BITS, COUNTED, epoch_ports
 from hwgen.rtl.engine.sequencer import Sequencer, scratch_access
 from hwgen.rtl.engine.thread import Thread
-from hwgen.rtl.interfaces import tuple_address_bits, tuple_write
+from hwgen.rtl.interfaces import thread_bits, tuple_address_bits, tuple_write
 from hwgen.rtl.library import Library
 from hwgen.spec.config import MachineConfig
 
@@ -27,10 +27,11 @@ class Engine(wiring.Component):
 
     Members
     -------
-    start, stop, rounds, settings, half_release, finished, overflow, cycles, tuples, busy, merging
+    start, stop, rounds, settings, half_release, finished, overflow, cycles, tuples, batches, busy, merging
         See `sections.SectionControl`; `tuples` is the counter, `rows` the bus.
     index_fault, tag
-        Pulse: a SETX's number names no row; its tag. Never after `finished` or `overflow`.
+        Pulse at the end of a section: a SETX's number names no row; the tag of the first tuple's first such SETX. Never
+        after `finished` or `overflow`.
     rows
         See `hwgen.rtl.interfaces.tuple_write`.
     program, scratch, scratch_word
@@ -60,7 +61,7 @@ class Engine(wiring.Component):
             wiring.connect(m, wiring.flipped(getattr(self, name)), getattr(sequencer, name))
         for name in ("start", "stop"):
             m.d.comb += getattr(sequencer, name).eq(getattr(self, name))
-        for name in ("half_release", "cycles", "tuples", "busy", "merging"):
+        for name in ("half_release", *COUNTED):
             m.d.comb += getattr(self, name).eq(getattr(sequencer, name))
 
         threads = [self._library.place("thread", lambda: Thread(config, self._library)) for _ in range(config.threads)]
@@ -108,9 +109,26 @@ class Engine(wiring.Component):
                 waiting = Signal(2, name=f"ends_{k}")
                 m.d.sync += waiting.eq(Mux(self.stop, 0, ends))
                 ends = waiting
-            m.d.sync += self.index_fault.eq(~self.stop & Cat(thread.wrong for thread in threads).any())
-            m.d.comb += self.tag.eq(delayed(m, sequencer.tag, 2, name="tag"))
+            self._first_wrong(m, sequencer, threads)
         m.d.comb += Cat(self.finished, self.overflow).eq(ends)
+
+    def _first_wrong(self, m: Module, sequencer: wiring.Component, threads: list[wiring.Component]) -> None:
+        """Of the tuples of a section whose numbers name no row, the first in heap order; it is told at the end."""
+        wrong = Cat(thread.wrong for thread in threads)
+        number = Signal(thread_bits(self._config) + entry_bits(self._config))
+        thread = Signal(thread_bits(self._config))
+        for k in reversed(range(len(threads))):
+            with m.If(wrong[k]):
+                m.d.comb += thread.eq(k)
+        m.d.comb += number.eq(Cat(delayed(m, sequencer.control.index.entry, 1, name="wrong_entry"), thread))
+        found, first = Signal(), Signal.like(number, reset_less=True)
+        tag = delayed(m, sequencer.tag, 1, name="tag")
+        with m.If(wrong.any() & (~found | (number < first))):
+            m.d.sync += [found.eq(1), first.eq(number), self.tag.eq(tag)]
+        over = delayed(m, sequencer.section_end & ~self.stop, 2, name="section_over")
+        m.d.sync += self.index_fault.eq(~self.stop & over & (found | wrong.any()))
+        with m.If(self.start | self.stop):
+            m.d.sync += found.eq(0)
 
     def _tuple_address(self, m: Module, half_base: Value) -> Signal:
         """Rows are numbered within their half on the bus, within the memory in the threads."""

@@ -14,7 +14,7 @@ from amaranth.lib.wiring import In, Out
 from hwgen.rtl.interfaces import count_bits, hand_over
 from hwgen.spec import cycles
 from hwgen.spec.config import MachineConfig
-from hwgen.spec.engine import ROW_BITS, Section
+from hwgen.spec.engine import ROW_BITS, SHORT, Section
 
 LEVEL_BITS = 5
 ROUND_BITS = 1 << LEVEL_BITS
@@ -49,7 +49,8 @@ def section_settings() -> wiring.Signature:
     )
 
 
-RESULTS = {"half_release": 1, "finished": 1, "overflow": 1, "cycles": 64, "tuples": 64, "busy": 64, "merging": 64}
+COUNTED = ("cycles", "tuples", "batches", "busy", "merging")
+RESULTS = {"half_release": 1, "finished": 1, "overflow": 1, **dict.fromkeys(COUNTED, 64)}
 """What `SectionControl` says of an epoch, through the sequencer and the engine; their bits."""
 
 
@@ -101,6 +102,12 @@ def _index(one_hot: Value) -> Value:
     return Cat(Cat(one_hot[bit] for bit in range(count) if bit >> k & 1).any() for k in range((count - 1).bit_length()))
 
 
+def round_layout(config: MachineConfig) -> data.StructLayout:
+    """A round that waits; `short`, on machines that cut batches: which section it runs, a bit for each of `SHORT`."""
+    fields = {"count": count_bits(config), "batch_last": 1, "epoch_last": 1}
+    return data.StructLayout(fields | ({"short": len(SHORT)} if config.watch_depth else {}))
+
+
 class SectionControl(wiring.Component):
     """The sequence of sections.
 
@@ -120,12 +127,12 @@ class SectionControl(wiring.Component):
         Half of tuple memory and number of tuples of the round.
     half_release, finished, overflow
         Pulses: the tuple section is over; the epoch is; fault STACK.
-    cycles, tuples, busy, merging
+    cycles, tuples, batches, busy, merging
         The counters of `hwgen.spec.registers`.
     """
 
     def __init__(self, config: MachineConfig) -> None:
-        self._round = data.StructLayout({"count": count_bits(config), "batch_last": 1, "epoch_last": 1})
+        self._round = round_layout(config)
         super().__init__(
             {
                 **epoch_ports(config),
@@ -197,7 +204,7 @@ class SectionControl(wiring.Component):
         with m.If(self.start):
             m.d.comb += self.entry.eq(self._entry(Section.INIT))
         with m.Elif(self._state == State.READY):
-            m.d.comb += self.entry.eq(self._entry(Section.TUPLE))
+            m.d.comb += self.entry.eq(self._tuple_entry)
         with m.Else(), m.Switch(self._plan):
             for plan, section in PLANNED.items():
                 with m.Case(plan):
@@ -234,9 +241,20 @@ class SectionControl(wiring.Component):
         queue = fifo.SyncFIFO(width=self._round.size, depth=OUTSTANDING)
         m.submodules.queue = ResetInserter(self.start | self.stop)(queue)
         oldest = data.View(self._round, queue.r_data)
+        self._tuple_entry = self._entry(Section.TUPLE)
+        short: list[Value] = []
+        if "short" in self._round.members:
+            # chosen before it waits: where a section begins comes late in a cycle
+            taken: Value = Const(0)
+            for section, tuples in SHORT.items():
+                fits = self._exists(section) & (self.rounds.count <= tuples)
+                short.append(fits & ~taken)
+                taken = taken | fits
+                here = oldest.short[len(short) - 1]
+                self._tuple_entry = Mux(here, self._entry(section), self._tuple_entry)
         m.d.comb += [
             queue.w_en.eq(self.rounds.round_valid),
-            queue.w_data.eq(Cat(self.rounds.count, self.rounds.batch_last, self.rounds.epoch_last)),
+            queue.w_data.eq(Cat(self.rounds.count, self.rounds.batch_last, self.rounds.epoch_last, *short)),
             self._pop.eq((self._state == State.READY) & queue.r_rdy),
             queue.r_en.eq(self._pop),
             self.count.eq(self._current.count),
@@ -246,6 +264,7 @@ class SectionControl(wiring.Component):
                 self._current.eq(oldest),
                 self.half.eq(~self.half),
                 self.tuples.eq(self.tuples + oldest.count),
+                self.batches.eq(self.batches + oldest.batch_last),
             ]
         with m.If(self.start):
             m.d.sync += [
@@ -254,6 +273,7 @@ class SectionControl(wiring.Component):
                 self._current.batch_last.eq(1),
                 self.half.eq(1),
                 self.tuples.eq(0),
+                self.batches.eq(0),
             ]
 
     def _plan_ahead(self, m: Module) -> None:

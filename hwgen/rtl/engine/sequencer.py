@@ -86,6 +86,7 @@ class Sequencer(wiring.Component):
                 "half_base": Out(ADDRESS_BITS),
                 "count": Out(count_bits(config)),
                 "tag": Out(ADDRESS_BITS),
+                "section_end": Out(1),
             }
         )
 
@@ -100,6 +101,7 @@ class Sequencer(wiring.Component):
             sections.start.eq(self.start),
             sections.stop.eq(self.stop),
             sections.section_end.eq(issue.section_end),
+            self.section_end.eq(issue.section_end),
             issue.stop.eq(self.stop),
             issue.begin.eq(sections.begin),
             issue.entry.eq(sections.entry),

@@ -101,8 +101,14 @@ def _noises(rnd: random.Random, config: MachineConfig, most: int) -> list[Instru
     return body
 
 
-def walking(rnd: random.Random, config: MachineConfig, *, pages: int, noise: int = 8) -> Case:
-    """A program whose tuples lie anywhere; how many depends on the page. What it computes become addresses."""
+def walking(rnd: random.Random, config: MachineConfig, *, pages: int, noise: int = 8, watched: int = 0) -> Case:
+    """A program whose tuples lie anywhere; how many depends on the page. What it computes become addresses.
+
+    Parameters
+    ----------
+    watched
+        Columns that choose rows; each of a few addresses, so that numbers come again.
+    """
     rows = rnd.choice([1, 2, 3, 5])
     group_log2 = rnd.randrange(3)
     while (rows << group_log2) * 2 > config.tuple_depth:
@@ -113,6 +119,13 @@ def walking(rnd: random.Random, config: MachineConfig, *, pages: int, noise: int
         column(rnd, config, longest=min(config.page_size // 2, 4 * config.lanes * rows), rows=rows)
         for _ in range(rnd.choice([1, 1, 2, 2, 3, 6]))
     ]
+    for _ in range(watched):
+        columns.append(
+            Column(
+                count=1, row=0, type=rnd.choice([*ColumnType]), scalar=rnd.randrange(2), table=rnd.choice([1, 1, 2, 7]),
+                writes=int(rnd.random() < 0.7),
+            )
+        )  # fmt: skip
     for k, c in enumerate(picks):
         columns.append(
             Column(
@@ -146,7 +159,8 @@ def walking(rnd: random.Random, config: MachineConfig, *, pages: int, noise: int
                 [I(Opcode.CLN, ADDRESS, rnd.randrange(8), ADDRESS)],
             ]
         )
-        program += [*mixed, I(Opcode.AD, ADDRESS, 63, PLACE), I(Opcode.EXTRBI, PLACE, rnd.randrange(4), bits)]
+        reach = rnd.choice([2, 4, 7]) if k < watched else bits
+        program += [*mixed, I(Opcode.AD, ADDRESS, 63, PLACE), I(Opcode.EXTRBI, PLACE, rnd.randrange(4), reach)]
         program.append(I(Opcode.WRITEB, PLACE, 0, k))
     program += _noises(rnd, config, noise)
     program += [I(Opcode.AD, COUNTER, step, COUNTER)]
@@ -208,6 +222,7 @@ def wild(rnd: random.Random, config: MachineConfig, *, pages: int, loops: bool, 
         some = column(rnd, config, longest=64, rows=2)
         first, last = rnd.choice([(1, 1), (1, 1), (1, 0), (0, 1), (0, 0)])
         follows = rnd.choice([0, 0, 0, 1])
+        table = rnd.choice([0, 0, 0, 0, 0, 3])
         columns.append(
             Column(
                 count=some.count,
@@ -218,6 +233,7 @@ def wild(rnd: random.Random, config: MachineConfig, *, pages: int, loops: bool, 
                 first=first,
                 last=last,
                 follows=follows,
+                table=table,
             )
         )
     return Case(

@@ -19,6 +19,9 @@ MACHINES = {
     "two rows in a beat": MachineConfig(
         threads=2, striders=1, link_bytes=64, link_latency=40, queue_depth=4, link_rate=26_540, **_SMALL
     ),
+    "watched": MachineConfig(
+        striders=4, link_bytes=32, link_latency=8, watch_depth=8, **(_SMALL | {"tuple_depth": 512})
+    ),
     "wide": MachineConfig(threads=2, clusters=8, striders=5, link_bytes=128, link_latency=5, page_size=16384, **_SMALL),
 }
 if SCALE > 1:

@@ -5,6 +5,7 @@ Written from the document and from `hwgen.spec`, not from the RTL.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -142,6 +143,9 @@ class StriderModel:
 def column_fault(column: Column, address: int, config: MachineConfig) -> Fault:
     if column.count == 0 or column.lane >= config.lanes:
         return Fault.BAD_INSTRUCTION
+    watchable = config.watch_depth and column.count == 1 and not (column.first or column.last or column.follows)
+    if column.table and not watchable:
+        return Fault.BAD_INSTRUCTION
     if address + column.count * column.type.bytes > config.page_size:
         return Fault.OUT_OF_PAGE
     return Fault.NONE
@@ -182,6 +186,10 @@ class _Machine:
         self.open = False
         self.before: int | None = None
         """Descriptor of the epoch's last column."""
+        self.written: deque[tuple[int, int, bool]] = deque(maxlen=config.watch_depth)
+        """Table and row that tuples of the round write, and whether the tuple has begun; of the one to come, not."""
+        self.cut = False
+        self.watched: int | None = None
         self.hands: list[int] = []
         self.released: list[int] = []
         self.idle = 0
@@ -249,9 +257,15 @@ class _Machine:
         if fault:
             return fault
         behind = self.before is not None and entry.column == self.before + 1
-        if bool(column.first) == self.open or (column.follows and not column.first and not behind):
+        if bool(column.first or column.table) == self.open or (column.follows and not column.first and not behind):
             return Fault.TUPLE_PARTS
         self.before = entry.column
+        if column.table:
+            self._watch(column, page, entry.address)
+            self.watched, self.done = at, at + 1
+            return Fault.NONE
+        if column.first and self.watched is not None:
+            at = max(at, self.watched + cycles.WATCH_LATENCY)
         go = at
         if column.first and self._full():
             self._hand_over(at, epoch_last=False)
@@ -260,8 +274,11 @@ class _Machine:
             self.count = 0
             if self._batch_complete():
                 self.in_batch = 0
+            self.cut = False
+            self.written = deque((one for one in self.written if not one[2]), maxlen=config.watch_depth)
         if column.first:
             self.open = True
+            self.written = deque(((table, row, True) for table, row, _ in self.written), maxlen=config.watch_depth)
         j, half = self.count, len(self.hands) % 2
         thread, slot = j >> self.case.group_log2, j & (1 << self.case.group_log2) - 1
         base = slot * self.case.tuple_rows
@@ -275,8 +292,17 @@ class _Machine:
             self.in_batch += 1
         return Fault.NONE
 
+    def _watch(self, column: Column, page: bytes, address: int) -> None:
+        """Whether the row is one that an earlier tuple of the batch writes: then the batch ends."""
+        stored = np.frombuffer(page, dtype=column.type.dtype, count=1, offset=address)
+        row = int(column.type.convert(stored).view(np.uint32)[0]) & 0x7FFFFFFF
+        if self.count and not self._full() and (column.table, row, True) in self.written:
+            self.cut = True
+        if column.writes:
+            self.written.append((column.table, row, False))
+
     def _batch_complete(self) -> bool:
-        return self.case.batch != WHOLE_EPOCH and self.in_batch == self.case.batch
+        return self.cut or (self.case.batch != WHOLE_EPOCH and self.in_batch == self.case.batch)
 
     def _full(self) -> bool:
         return self.count == self.capacity or (self.count > 0 and self._batch_complete())

@@ -24,6 +24,23 @@ def test_tuples_from_anywhere(bench: Bench) -> None:
     assert faults <= 5 * SCALE
 
 
+def test_batches_end_where_a_row_comes_again(bench: Bench) -> None:
+    """On a machine that compares rows; another one has no such columns."""
+    rnd = random.Random(6)
+    ended = long = 0
+    for _ in range(25 * SCALE):
+        case = generate.walking(rnd, bench.config, pages=rnd.randint(1, 9), watched=rnd.choice([1, 2, 3]), noise=2)
+        expected = check(case, bench)
+        check_meaning(expect(case), bench.run(case, stall=0.5, seed=7))
+        if not bench.config.watch_depth:
+            assert not expected.rounds
+            continue
+        full = min(case.batch, bench.config.threads << case.group_log2)
+        ended += sum(r.batch_last and not r.epoch_last and r.count < full for r in expected.rounds)
+        long += sum(r.count == full > 1 for r in expected.rounds)
+    assert not bench.config.watch_depth or min(ended, long) > 50
+
+
 def test_random_stalls_change_cycles_and_nothing_else(bench: Bench) -> None:
     rnd = random.Random(2)
     for k in range(8 * SCALE):

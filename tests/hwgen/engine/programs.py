@@ -14,7 +14,7 @@ import numpy as np
 from hwgen.spec import cycles, numerics
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import LANES_PER_CLUSTER, MachineConfig
-from hwgen.spec.engine import FIELDS, Instruction, Mask, Opcode, Section, Source
+from hwgen.spec.engine import FIELDS, ROUNDS, SHORT, Instruction, Mask, Opcode, Section, Source
 from tests.oracles.machine import EXCHANGED, Floats, garbage, interval
 
 PLAIN = tuple(op for op in Opcode if not (op.special or op.chooses or op in (Opcode.END, Opcode.SETX)))
@@ -180,7 +180,7 @@ def random_instruction(rng: np.random.Generator, shape: Shape, section: Section)
         fields[operand] = int(rng.integers(0, reach))
         fields[f"{operand}_inner"] = int(rng.integers(0, 2))
         fields[f"{operand}_outer"] = int(rng.integers(0, 12 // max(outer - 1, 1) + 1))
-    if section is Section.TUPLE:
+    if section in ROUNDS:
         size = shape.group * shape.tuple_rows
         from_tuples = [rng.random() < 0.5] * 2 if exchange else rng.random(2) < 0.5
         for operand, chosen in zip(("a", "b"), from_tuples, strict=True):
@@ -227,7 +227,7 @@ def random_setx(rng: np.random.Generator, shape: Shape, section: Section) -> Ins
     outer = int(rng.integers(1, min(shape.group, shape.config.index_depth) + 1))
     fields = {"a": shape.used, "a_outer": int(rng.integers(0, 2))}
     mask = Mask.SINGLE if rng.random() < 0.5 else Mask.NONE
-    if section is Section.TUPLE and rng.random() < 0.8:
+    if section in ROUNDS and rng.random() < 0.8:
         fields, mask = {"a": shape.tuple_rows - 1, "a_outer": shape.tuple_rows, "a_tuple": 1}, Mask.SINGLE
     return Instruction(
         op=Opcode.SETX, dst=int(rng.integers(BOUND, BOUND + 3)), dst_outer=int(rng.integers(0, 3)), outer=outer,
@@ -288,7 +288,8 @@ def random_bundle(
     shape = random_shape(rng, config)
     program: list[Instruction] = []
     sections: dict[Section, int] = {}
-    order = [name for name in Section if name not in absent]
+    order = [name for name in Section if name not in absent and name not in SHORT]
+    order += [name for name in SHORT if config.watch_depth and rng.random() < 0.5]
     for name in rng.permutation(np.array(order, dtype=object)):
         sections[name] = len(program)
         program += random_section(rng, shape, name, int(rng.integers(0, size)))

@@ -11,7 +11,7 @@ import pytest
 from hwgen.spec import cycles, numerics
 from hwgen.spec.bundle import WHOLE_EPOCH, Bundle
 from hwgen.spec.config import MachineConfig
-from hwgen.spec.engine import Section
+from hwgen.spec.engine import ROUNDS, Section
 from tests.assembly.engine import assemble
 from tests.hwgen.engine.bench import FINISHED, OVERFLOW, WRONG_INDEX, Delivery, EngineBench, Ran
 from tests.hwgen.engine.programs import random_bundle, random_tuples
@@ -24,6 +24,7 @@ MACHINES = {
     "four by two": MachineConfig(threads=4, clusters=2, index_depth=8, divide_interval=3, **SMALL),
     "wide thread": MachineConfig(threads=1, clusters=4, functions=0b110101, **SMALL),
     "no functions": MachineConfig(threads=2, clusters=1, functions=0, crossed=0, **SMALL),
+    "short rounds": MachineConfig(index_depth=16, watch_depth=2, functions=0, **SMALL),
     "shared words": MachineConfig(threads=8, clusters=2, functions=0, **SMALL),
 }
 """The last has more distances between clusters and threads than its lanes have words for them."""
@@ -80,10 +81,10 @@ def check_cycles(bundle: Bundle, epoch: Epoch, ran: Ran) -> None:
 
     idle = 1 + (cost(Section.INIT) if Section.INIT in bundle.sections else 0)
     sections = [name for name, _ in epoch.ran if name is not Section.INIT]
-    starts = [k for k, name in enumerate(sections) if name is Section.TUPLE]
+    starts = [k for k, name in enumerate(sections) if name in ROUNDS]
     for q, (first, last) in enumerate(zip(starts, [*starts[1:], len(sections)], strict=False)):
         start = max(ran.handed[q], idle) + cycles.ROUND_START
-        assert ran.freed[q] == start + cost(Section.TUPLE)
+        assert ran.freed[q] == start + cost(sections[first])
         idle = start + sum(cost(name) for name in sections[first:last])
     assert ran.cycles == (idle if starts else max(idle, ran.handed[0]))
     assert ran.busy == epoch.busy
@@ -157,6 +158,27 @@ def test_more_rounds_than_levels_is_a_fault() -> None:
     assert ran.end == FINISHED
     check_cycles(bundle, oracle.epoch(tuples[:-1]), ran)
     check_rows(bench, oracle, bundle)
+
+
+def test_of_several_numbers_without_a_row_the_first_tuple_s_is_told() -> None:
+    """Whichever SETX comes first, and in whichever thread."""
+    config = MACHINES["four by two"]
+    program, sections = assemble(
+        "tuple:\n setx x4+2o <- t0+2o, s300 outer=2 mask=single\n"
+        f" setx x4+2o <- t1+2o, s7 outer=2 mask=single wait={cycles.INDEX_LATENCY - 1}\n"
+        f" mov s10+i+x <- s20+i wait={cycles.INDEX_LATENCY - 1} inner=2\n end wait={cycles.RESULT_LATENCY - 2}\n"
+    )
+    rng = np.random.default_rng(5)
+    random = random_bundle(rng, config, batch=8)
+    bundle = replace(random, program=program, sections=sections, group=2, tuple_rows=2, levels=0)
+    bench = EngineBench(config)
+    bench.load(bundle)
+    for _ in range(20 * SCALE):
+        tuples = rng.choice([0, 1, 3, 4], size=(int(rng.integers(1, 20)), 2, config.lanes), p=[0.3, 0.3, 0.3, 0.1])
+        wrong = np.argwhere(tuples[:, :, 0] == 4)
+        ran = bench.run(deliver(bundle, executor(bundle), tuples.astype(np.float32), rng, gaps=0))
+        assert ran.end == (WRONG_INDEX if len(wrong) else FINISHED)
+        assert not len(wrong) or ran.cycles == (300, 7)[wrong[0][1]]
 
 
 @pytest.mark.parametrize("number", [4.0, -1.0, 0.5, 3.0000002, np.nan, np.inf, -np.inf, 65536.0, 3e9, 1.1754944e-38])

@@ -17,7 +17,11 @@ from tests.hwgen.formal.proof import check
 
 CONFIG = MachineConfig(threads=2, tuple_depth=16)
 HALF = CONFIG.tuple_depth // HALVES
-SETTINGS = {"rounds that a batch ends": (7, 1, 3), "a batch in a round": (3, 1, 4), "no batch": (WHOLE_EPOCH, 0, 5)}
+SETTINGS = {
+    "rounds that a batch ends": (7, 1, 3),
+    "a batch in a round": (3, 1, 4),
+    "no batch": (WHOLE_EPOCH, 0, 5),
+}
 """Tuples of a batch, log2 of a thread's tuples of a round, rows of a tuple: so few that several rounds are done within
 the cycles of a proof, and not free, or z3 would take minutes."""
 CYCLES = 12
@@ -27,7 +31,8 @@ class Filling(wiring.Component):
     """An unpacker that begins and ends tuples when it likes, and an engine that runs rounds when it likes.
 
     The unpacker hands a full round over when it has the next one's first tuple, which it begins as soon as a half is
-    free; the engine releases rounds that it was given. After its last tuple an epoch needs no places.
+    free; the engine releases rounds that it was given. After its last tuple an epoch needs no places. A batch may
+    be cut between two tuples.
 
     Parameters
     ----------
@@ -37,7 +42,7 @@ class Filling(wiring.Component):
 
     def __init__(self, batch: int, group_log2: int, rows: int, *, hasty: bool = False) -> None:
         self._batch, self._group_log2, self._rows, self._hasty = batch, group_log2, rows, hasty
-        super().__init__({"start": In(1), "begin": In(1), "end": In(1), "release": In(1)})
+        super().__init__({"start": In(1), "begin": In(1), "end": In(1), "cut": In(1), "release": In(1)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -45,8 +50,11 @@ class Filling(wiring.Component):
         batch, group, rows = self._batch, 1 << self._group_log2, self._rows
         # the unpacker
         settled, started, opened, told = Signal(), Signal(), Signal(), Signal()
-        begins, ends, follows = Signal(), Signal(), Signal()
+        begins, ends, follows, cuts = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
+            # the first column of a tuple waits until it is known whether there is a cut
+            cuts.eq(self.cut & started & ~opened & ~self.begin & ~self.start),
+            places.cut.eq(cuts),
             begins.eq(self.begin & started & ~opened & ~self.start & ~(places.full & ~places.free)),
             ends.eq(self.end & (opened | begins) & ~self.start),
             follows.eq(begins & places.full),
@@ -113,6 +121,8 @@ class Filling(wiring.Component):
             ]
         with m.Elif(begins):
             m.d.sync += full.eq(0)
+        with m.Elif(cuts & ~full & number.any()):
+            m.d.sync += [full.eq(1), count.eq(number), batch_done.eq(1), batched.eq(0)]
         with m.If(started & ~self.start):
             m.d.comb += [
                 Assert(places.full == full),

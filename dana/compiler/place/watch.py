@@ -1,0 +1,72 @@
+"""Which columns of a table choose rows, so that tuples that share none may run side by side.
+
+In: a simplified graph. Out: a `Watched` for each column and model, none for a rule whose tuples have to go one by one.
+
+A rule without merges has batches of one tuple. Tuples that touch no row in common commute: several of them may be a
+batch, if it ends where a tuple chooses a row that an earlier one of it writes (docs/machine.md, "Watched columns"). So
+all that a tuple leaves behind must be rows that columns choose; the loss is added tuple by tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dsl.hdfg.graph import PER_TUPLE, Graph, Op
+from hwgen.spec.columns import MAX_TABLES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """A column that chooses rows of a model.
+
+    Attributes
+    ----------
+    input, element
+        The rule's input, and the element of it.
+    table
+        Number of the model, from 1.
+    writes
+        Whether the tuple writes the row.
+    """
+
+    input: str
+    element: int
+    table: int
+    writes: bool
+
+
+def watched_columns(graph: Graph) -> tuple[Watched, ...]:
+    """What has to be watched for tuples to run side by side; nothing where they cannot."""
+    if graph.batch != 1 or not graph.updates:
+        return ()
+    needed = graph.reachable(graph.training_roots)
+    if graph.convergence is not None:
+        test = [graph.nodes[k].op for k in graph.reachable([graph.convergence])]
+        if any(op in PER_TUPLE or op is Op.MODEL for op in test):
+            return ()
+    tables = list(dict.fromkeys(update.model for update in graph.updates))
+    chosen: dict[tuple[int, int, int], bool] = {}
+    for update in graph.updates:
+        if update.index is None or (column := graph.element(update.index)) is None:
+            return ()
+        chosen[*column, update.model] = True
+    for node in (graph.nodes[k] for k in sorted(needed)):
+        for position, operand in enumerate(node.inputs):
+            if operand not in tables:
+                continue
+            # a model that tuples write is read by rows alone
+            if node.op is not Op.GATHER or position or (column := graph.element(node.inputs[1])) is None:
+                return ()
+            chosen.setdefault((*column, operand), False)
+    if len(tables) > MAX_TABLES:
+        return ()
+    return tuple(
+        Watched(input=graph.nodes[k].name or "", element=element, table=tables.index(model) + 1, writes=writes)
+        for (k, element, model), writes in chosen.items()
+    )
+
+
+def rows_written(watched: Sequence[Watched]) -> int:
+    """Rows that a tuple writes."""
+    return sum(one.writes for one in watched)
