@@ -80,13 +80,7 @@ MAX_QUEUE = 256
 LONG_QUEUE = 1024
 """For rows that are handed over twice: a page's worth of them."""
 
-MAX_CONFIG = MachineConfig(
-    scratch_depth=MAX_DEPTHS["scratch_depth"],
-    tuple_depth=MAX_DEPTHS["tuple_depth"],
-    program_depth=65536,
-    strider_depth=65536,
-    descriptor_depth=4096,
-)
+MAX_CONFIG = MachineConfig(**MAX_DEPTHS, program_depth=65536, strider_depth=65536, descriptor_depth=4096)
 
 
 def default_bundle(
@@ -283,7 +277,7 @@ def _least(plan: Plan, tuples: int, target: Target) -> int:
 def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
     """The rule compiled for threads and clusters: of the ways to divide units the one of the fewest cycles a tuple.
 
-    Of rules whose models no machine that is built holds, which are simulated: the one of the fewest words, for one copy.
+    Models of chosen rows that no machine holds which is built are simulated: in one copy, of the fewest words.
     """
     ways, tuples = _ways(plan, given), _tuples(plan, max_tuples, given)
     most = MAX_WORDS

@@ -164,7 +164,7 @@ class MachineConfig:
         return self.threads * self.lanes
 
     def require_hardware(self) -> None:
-        """Raise ConfigError where only the simulator has so much memory: no host port addresses it, no chip holds it."""
+        """Raise ConfigError where only the simulator has so much memory: no host port addresses it."""
         if self.scratch_depth * self.lanes > 1 << REGION_SHIFT:
             raise ConfigError(
                 f"scratch_depth must be at most {(1 << REGION_SHIFT) // self.lanes} with {self.lanes} lanes, "

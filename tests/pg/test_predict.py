@@ -316,8 +316,8 @@ def test_one_prediction_reads_little_of_a_large_model(session: Session, chosen: 
 
     def read(call: str) -> int:
         session.execute(call)
-        plan = value(session, f"jsonb_path_query_first(plan, '$.**.\"Shared Hit Blocks\"') FROM plan_of($${call}$$) AS plan")
-        return int(plan)
+        hits = "jsonb_path_query_first(plan, '$.**.\"Shared Hit Blocks\"')"
+        return int(value(session, f"{hits} FROM plan_of($${call}$$) AS plan"))
 
     session.execute(
         "CREATE FUNCTION plan_of(call text, OUT plan jsonb) LANGUAGE plpgsql AS "
