@@ -21,6 +21,7 @@ from dana.runtime.trainer import (
     TrainRequest,
 )
 from dsl import compile_rule
+from hwgen.spec.config import MachineConfig
 
 
 def skipped_notice(relation: Relation, report: EpochReport) -> Notice:
@@ -47,6 +48,21 @@ def tell_crossed(request: TrainRequest, fills: Iterable[tuple[str, str]], notify
             message=f"columns of {request.relation.name} are taken in the order of features, not by name: "
             + "; ".join(listed),
             hint=f"The rule's inputs are, in order, {', '.join(inputs)}: name the columns in that order.",
+        )
+    )
+
+
+def tell_simulated(config: MachineConfig, notify: Notify) -> None:
+    """Say of a machine that is larger than any that could be built."""
+    if config.is_hardware:
+        return
+    megabytes = 4 * config.threads * config.lanes * config.scratch_depth / 1e6
+    notify(
+        Notice(
+            level=Level.NOTICE,
+            message=f"the rule's models take {megabytes:,.0f} MB of a simulated machine's scratchpad, and no hardware has "
+            "so much",
+            hint="The model is as it should be; cycles and modelled seconds are those of no device.",
         )
     )
 

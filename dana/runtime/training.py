@@ -28,7 +28,7 @@ from dana.runtime.heldout import HeldOutRows
 from dana.runtime.interpreted import InterpretedTraining
 from dana.runtime.machines import MACHINES, NO_MEMORY, StreamingMachine, load_backend
 from dana.runtime.metas import meta_values
-from dana.runtime.notices import refuse_non_finite, tell_crossed
+from dana.runtime.notices import refuse_non_finite, tell_crossed, tell_simulated
 from dana.runtime.page_errors import no_rows_error, page_error, row_error
 from dana.runtime.provenance import machine_provenance, provenance
 from dana.runtime.stopping import check_stopping
@@ -243,6 +243,7 @@ class MachineTraining:
         self._write_models(warm_values(request, shapes, design.class_weights))
         aside = {*design.labels, request.weight}
         tell_crossed(request, ((column, name) for column, name, _, _ in fills if column not in aside), notify)
+        tell_simulated(design.bundle.config, notify)
         classes = 0
         if design.class_weights is not None:
             (classes,) = shapes[design.class_weights]

@@ -165,11 +165,16 @@ class MachineConfig:
 
     def require_hardware(self) -> None:
         """Raise ConfigError where only the simulator has so much memory: no host port addresses it."""
-        if self.scratch_depth * self.lanes > 1 << REGION_SHIFT:
+        if not self.is_hardware:
             raise ConfigError(
-                f"scratch_depth must be at most {(1 << REGION_SHIFT) // self.lanes} with {self.lanes} lanes, "
-                f"not {self.scratch_depth!r}: the host's address map has no more room"
+                f"hardware has a scratch_depth of at most {(1 << REGION_SHIFT) // self.lanes} with {self.lanes} lanes, "
+                f"not {self.scratch_depth!r}: its host's address map has no more room; backend 'sim' has"
             )
+
+    @property
+    def is_hardware(self) -> bool:
+        """Whether a host could address the memories."""
+        return self.scratch_depth * self.lanes <= 1 << REGION_SHIFT
 
     def has(self, op: Opcode) -> bool:
         """Whether the machine runs an operation."""

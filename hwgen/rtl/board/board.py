@@ -45,6 +45,7 @@ class Board(wiring.Component):
     """
 
     def __init__(self, config: MachineConfig, library: Library) -> None:
+        config.require_hardware()
         self._config = config
         self._library = library
         super().__init__(board_ports(config))

@@ -1,0 +1,59 @@
+"""Models of chosen rows that no chip holds: simulated, with the interpreter's bits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dana
+from hwgen.spec.config import MachineConfig
+
+ROWS = 150_000
+RULE = f"""
+import dana
+U = dana.model([{ROWS}, 10], init=dana.normal(0, 0.1))
+V = dana.model([300, 10], init=dana.normal(0, 0.1))
+i = dana.input()
+j = dana.input()
+y = dana.output()
+large = dana.algo(U, V, i, j, y)
+error = dana.sigma(U[i] * V[j], 1) - y
+large.setModel(U[i], U[i] - 0.02 * error * V[j])
+large.setModel(V[j], V[j] - 0.02 * error * U[i])
+large.setLoss(error * error)
+large.setPrediction(dana.sigma(U[i] * V[j], 1))
+"""
+RNG = np.random.default_rng(0)
+X = {"i": RNG.permutation(ROWS)[:500], "j": RNG.integers(0, 300, 500)}
+Y = RNG.normal(size=500)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "large.py"
+    file.write_text(RULE)
+    return file
+
+
+def test_rows_of_more_words_than_a_host_addresses(path: Path) -> None:
+    with pytest.warns(UserWarning, match="no hardware has so much"):
+        simulated = dana.load(path).fit(X, Y, epochs=2)
+    interpreted = dana.load(path).fit(X, Y, epochs=2, backend="interp")
+    for name, values in interpreted.models.items():
+        np.testing.assert_array_equal(simulated.models[name], values)
+    assert simulated.losses == interpreted.losses
+
+
+def test_hardware_is_refused(path: Path) -> None:
+    with pytest.raises(dana.UsageError, match="hardware has a scratch_depth of at most 65536 with 16 lanes"):
+        dana.load(path).fit(X, Y, epochs=1, backend="rtl")
+    assert not MachineConfig(scratch_depth=1 << 20).is_hardware
+    assert MachineConfig(scratch_depth=1 << 17).is_hardware
+
+
+def test_more_rows_than_a_number_can_choose(path: Path) -> None:
+    path.write_text(RULE.replace(str(ROWS), str(1 << 24)))
+    with pytest.raises(dana.UsageError, match="and of models of which each tuple chooses rows 16,777,216 rows"):
+        dana.load(path).fit(X, Y, epochs=1)
