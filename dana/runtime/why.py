@@ -64,8 +64,8 @@ def why(request: TrainRequest, design: Design, sample: Sample, cycles: Cycles, d
     each = "row" if bundle.batch == 1 else "batch"
     if bundle.cut:
         said = (
-            f"each row takes {cycles.per_tuple:.2f} cycles where {bundle.batch} run side by side; a row of a model that "
-            "is chosen again among so many, as in a sorted table, ends a batch, and the machine takes fewer at a time"
+            f"each row takes {cycles.per_tuple:.2f} cycles where {bundle.batch} run side by side; a row of a model "
+            "that is chosen again among so many, as in a sorted table, ends a batch, and fewer are taken at a time"
         )
         return _said("rows", line, said, None, None)
     waited = f"each {each} waits for the models of the one before"

@@ -178,9 +178,17 @@ def test_what_takes_no_fewer_cycles_is_no_remedy() -> None:
 
 
 def test_rows_that_are_written_one_after_the_other_are_why() -> None:
-    slow = why(RULES["rows"])
+    slow = why(RULES["rows"], watch_depth=0)
     assert (slow["cause"], slow["change"]) == ("chain", None)
     assert "because each row waits for the models of the one before" in slow["text"]
+
+
+def test_rows_that_run_side_by_side_are_told() -> None:
+    explained = explain(asked(RULES["rows"], 10_000), DesignStore())
+    assert explained["why"]["cause"] == "rows"
+    assert explained["why"]["text"].endswith("ends a batch, and fewer are taken at a time")
+    assert (explained["batch"], explained["side_by_side"]) == (1, 8)
+    assert any("up to 8 tuples side by side: a batch ends where" in line for line in lines(explained))
 
 
 def test_columns_that_an_array_would_replace_are_why() -> None:

@@ -234,6 +234,7 @@ struct sim_watch
 {
 	int32_t earlier, own;
 	uint64_t rows[SIM_MAX_WATCHED];
+	uint32_t marks[SIM_MAX_WATCHED];
 };
 
 /* --- the whole --- */
