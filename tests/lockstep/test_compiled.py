@@ -99,14 +99,14 @@ def parts(rng: random.Random) -> Case:
 @pytest.mark.parametrize(
     ("made", "count", "least"),
     [
-        (columns, 50, 50),
-        (rows, 30, 30),
-        (network, 10, 10),
-        (losses, 16, 16),
-        (parts, 14, 14),
-        (counting, 16, 16),
-        (phases, 30, 30),
-        (chosen, 16, 6),
+        (columns, 36, 36),
+        (rows, 20, 20),
+        (network, 8, 8),
+        (losses, 12, 12),
+        (parts, 10, 10),
+        (counting, 8, 8),
+        (phases, 20, 20),
+        (chosen, 12, 4),
     ],
 )
 def test_code_gives_the_engine_s_bits(made: Callable[[random.Random], Case], count: int, least: int) -> None:
@@ -124,7 +124,7 @@ def test_code_without_blocks(made: Callable[[random.Random], Case], monkeypatch:
         data = compile_graph(simplify(case.binding.graph), case.bundle).data
         blocks.append(bool(data.block) if case.binding.graph.has_merge else most > 0)
     assert blocks == [True, False]
-    assert sum(assert_compiled(made(random.Random(f"alone {seed}"))) for seed in range(8 * SCALE)) >= 8 * SCALE
+    assert sum(assert_compiled(made(random.Random(f"alone {seed}"))) for seed in range(4 * SCALE)) >= 4 * SCALE
 
 
 @pytest.mark.parametrize("made", [columns, rows, network, phases, counting])
