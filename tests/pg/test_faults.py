@@ -25,7 +25,6 @@ from tests.pg.moments import (
     FIRST_STREAM,
     LOGISTIC,
     MOMENTS,
-    SECOND_STREAM,
     Attempt,
     Moment,
     at,
@@ -41,10 +40,6 @@ errors = psycopg.errors
 @pytest.fixture(scope="module")
 def workshop(shared_cluster: Cluster) -> Iterator[Workshop]:
     with open_workshop(shared_cluster) as made:
-        with made.connect() as session:  # what is compiled once is found in the cache afterwards
-            for call in (FIRST_STREAM, SECOND_STREAM.replace("1000", "1")):
-                session.execute(f"SELECT {call}")
-            session.execute("TRUNCATE dana.model, dana.run, dana.epoch")
         yield made
 
 
