@@ -14,24 +14,29 @@ __all__ = ["connection", "golden", "own_root", "pg_uri", "server", "server_root"
 
 
 LONG = (
-    "hwgen/harness",
-    "hwgen/board",
-    "hwgen/engine",
-    "hwgen/access",
-    "hwgen/export",
-    "hwgen/formal",
+    "hwgen/export/test_package.py",
     "lockstep",
+    "hwgen",
     "rules/test_rtl.py",
     "rules/test_accuracy.py",
-    "paper/test_command.py",
-    "runtime/test_builds.py",
-    "client/test_notebook.py",
-    "repo/test_commands.py",
-    "pg/test_faults.py",
     "simulator/test_sanitized.py",
+    "runtime/test_builds.py",
     "dsl/test_editors.py",
+    "pg/test_faults.py",
+    "paper/test_command.py",
+    "client",
+    "repo/test_commands.py",
+    "server",
 )
-"""Files, or folders of such, that take long for the number of their tests: compilations, servers, notebooks."""
+"""Files, or folders of such, that take long for the number of their tests, the longest first.
+
+Compilations of hardware come before what wants servers, which both workers would wait for at once.
+"""
+
+
+def place(path: str) -> int:
+    """Where a file comes, one of `LONG` or behind all of them."""
+    return next((k for k, start in enumerate(LONG) if path.startswith(start)), len(LONG))
 
 
 @pytest.hookimpl(trylast=True)
@@ -39,7 +44,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Where workers share the files, what takes long begins first, so that no worker is left with it at the end."""
     if hasattr(config, "workerinput"):
         here = Path(__file__).parent
-        items.sort(key=lambda item: not item.path.relative_to(here).as_posix().startswith(LONG))
+        items.sort(key=lambda item: place(item.path.relative_to(here).as_posix()))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
@@ -42,14 +42,22 @@ def share_installations(config: pytest.Config) -> None:
     config.add_cleanup(folder.cleanup)
 
 
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """No other process is in here with the same file."""
+    with open(path, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def install(root: Path, major: int) -> None:
     """Give ``root`` PostgreSQL with the extension, and the worker's Python."""
     shared = Path(os.environ[SHARED_VARIABLE])
-    with open(shared / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        installation.prepare(shared, major)
-        interpreter.worker_interpreter(shared, server_account())
     name = f"postgresql-{major}"
+    with locked(shared / f"{name}.lock"):
+        installation.prepare(shared, major)
+    with locked(shared / "python.lock"):
+        interpreter.worker_interpreter(shared, server_account())
     if not (root / name).exists():  # a tree of its own: tests add files
         shutil.copytree(shared / name, root / name, symlinks=True, copy_function=os.link)
     for tree in shared.glob("python-*"):

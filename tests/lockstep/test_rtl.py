@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -12,6 +13,7 @@ from dana.compiler.target import DoesNotFit
 from dana.simulator import Simulator
 from hwgen.harness import RtlMachine
 from hwgen.spec.config import MachineConfig
+from hwgen.spec.load import held
 from hwgen.spec.strider import Fault
 from tests.lockstep.cases import (
     Case,
@@ -61,32 +63,48 @@ MACHINES = {
     ),
 }
 """Every interval between two quotients; of 1, which has the most stages, in the machine with the fewest units."""
-CASES = 12
-"""Cases for each machine, as many as its Verilator build takes to pay off."""
+RANDOM = 12
+"""Random cases for each machine, as many as its Verilator build takes to pay off."""
+
+
+MANY_WORDS = 1 << 13
+"""So many are cleared, over a board's bus, in the time that a new board takes, whose memories are zeros."""
+
+
+def cases_of(name: str) -> list[Case]:
+    """Cases of every kind."""
+    config = MACHINES[name]
+
+    def made(kind: str, count: int, make: Callable[[random.Random, MachineConfig], Case]) -> list[Case]:
+        return [make(random.Random(f"{name} {kind}{seed}"), config) for seed in range(count * SCALE)]
+
+    cases = [
+        random_case(random.Random(f"{name} {seed}"), config, rough=seed % 2 == 1) for seed in range(RANDOM * SCALE)
+    ]
+    cases += made("network ", 2, network_case)
+    cases += made("loss ", 2, lambda rng, config: network_case(rng, config, loss_rule))
+    cases += made("axes ", 1, axes_case)
+    cases += made("elements ", 2, elements_case)
+    cases += made("phases ", 3, phases_case)
+    cases += made("counting ", 2, counting_case)
+    if config.index_depth:
+        cases += made("row states ", 1, row_states_case)
+        cases += made("chosen ", 2, chosen_case)
+    if config.watch_depth:
+        cases += _side_by_side(name, config)
+    return cases + made("parts ", 1, parts_case)
 
 
 @pytest.mark.parametrize("name", MACHINES)
 def test_models_and_cycles(name: str) -> None:
     config = MACHINES[name]
     rtl, simulator = RtlMachine(config), Simulator(config)
-    cases = [random_case(random.Random(f"{name} {seed}"), config, rough=seed % 2 == 1) for seed in range(CASES * SCALE)]
-    cases += [network_case(random.Random(f"{name} network {seed}"), config) for seed in range(2 * SCALE)]
-    cases += [network_case(random.Random(f"{name} loss {seed}"), config, loss_rule) for seed in range(2 * SCALE)]
-    cases += [axes_case(random.Random(f"{name} axes {seed}"), config) for seed in range(SCALE)]
-    cases += [elements_case(random.Random(f"{name} elements {seed}"), config) for seed in range(2 * SCALE)]
-    cases += [phases_case(random.Random(f"{name} phases {seed}"), config) for seed in range(3 * SCALE)]
-    cases += [counting_case(random.Random(f"{name} counting {seed}"), config) for seed in range(2 * SCALE)]
-    if config.index_depth:
-        cases += [row_states_case(random.Random(f"{name} row states {seed}"), config) for seed in range(SCALE)]
-        cases += [chosen_case(random.Random(f"{name} chosen {seed}"), config) for seed in range(2 * SCALE)]
-    if config.watch_depth:
-        cases += _side_by_side(name, config)
-    cases += [parts_case(random.Random(f"{name} parts {seed}"), config) for seed in range(SCALE)]
-    cases.append(_out_of_place(name, config, simulator))
-    for case in cases:
+    for case in [*cases_of(name), _out_of_place(name, config, simulator)]:
         simulated = run(case, simulator)
         assert_same(simulated, interpret(case), case.source)
         assert_same(run(case, rtl), simulated, case.source)
+        if held(case.bundle).rows * config.lanes > MANY_WORDS:
+            rtl = RtlMachine(config)
 
 
 def _side_by_side(name: str, config: MachineConfig) -> list[Case]:

@@ -236,7 +236,11 @@ def installed_server(root: Path, major: int) -> installation.Installation:
     found = sorted((CHECKOUT / "build" / "postgresql").glob(f"{major}/*/bin/postgres"), key=_version)
     if not found:
         raise FileNotFoundError(f"PostgreSQL {major} is not there; run: make -C pg_extension check-headers")
-    return installation.adopt(found[-1].parents[1], root / f"binaries-{major}", major)
+    target = root / f"binaries-{major}"
+    compiled = CHECKOUT / "build" / f"check{major}"
+    if compiled.is_dir():  # make compiles what is older than its source
+        shutil.copytree(compiled, target.with_name(f"{target.name}-build"))
+    return installation.adopt(found[-1].parents[1], target, major)
 
 
 def _version(postgres: Path) -> list[int]:

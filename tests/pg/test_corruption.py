@@ -37,35 +37,41 @@ DAMAGES: dict[str, tuple[int, bytes]] = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("frozen", [False, True], ids=["backend", "worker"])
-def test_line_pointers(cluster: Cluster, damage: str, frozen: bool) -> None:
+def test_line_pointers(cluster: Cluster, frozen: bool) -> None:
     """On an all-visible page the backend looks at no line pointer; there the reader of the pages has to notice."""
+    files = []
     with cluster.connect() as session:
         session.execute("CREATE SCHEMA test")
-        session.execute("CREATE TABLE test.t AS SELECT g AS id FROM generate_series(1, %s) g", (ROWS,))
-        session.execute("VACUUM (FREEZE) test.t" if frozen else "DELETE FROM test.t WHERE id = 1")
         session.execute("SELECT dana_create_udf('r', %s)", (json.dumps({"column": "id"}),))
-        row = session.execute("SELECT pg_relation_filepath('test.t')").fetchone()
-        assert row is not None
-    cluster.stop_server()
-    offset, written = DAMAGES[damage]
-    with open(cluster.folder / "data" / row[0], "r+b") as file:
-        file.seek(8192 + offset)
-        file.write(written)
-    cluster.start_server()
-    with cluster.connect() as session:
-        if session.execute("SHOW data_checksums").fetchone() == ("on",):
-            with pytest.raises(psycopg.errors.DataCorrupted, match="invalid page in block 1"):
-                session.execute("SELECT * FROM dana_train('r', 'test.t')")
-            session.execute("SET ignore_checksum_failure = on")
-        with pytest.raises(psycopg.errors.DataCorrupted) as raised:
-            session.execute("SELECT * FROM dana_train('r', 'test.t')")
-        message = str(raised.value.diag.message_primary)
-        said = "the sink failed with 9 at page 2" if frozen else "page 1 of table test.t is corrupt: line pointer 6"
-        assert message.startswith("invalid page in block 1" if damage == "page header" else said)
-        session.execute("CREATE TABLE test.u AS SELECT 1 AS id")
-        assert session.execute("SELECT tuples FROM dana_train('r', 'test.u')").fetchone() == (1,)
+        for k in range(len(DAMAGES)):
+            session.execute(f"CREATE TABLE test.t{k} AS SELECT g AS id FROM generate_series(1, {ROWS}) g")
+            session.execute(f"VACUUM (FREEZE) test.t{k}" if frozen else f"DELETE FROM test.t{k} WHERE id = 1")
+            files += session.execute(f"SELECT pg_relation_filepath('test.t{k}')").fetchall()
+
+    def change(k: int, pages: bytearray) -> None:
+        offset, written = list(DAMAGES.values())[k]
+        pages[8192 + offset : 8192 + offset + len(written)] = written
+
+    damage(cluster, [cluster.folder / "data" / name for (name,) in files], change)
+    for k, what in enumerate(DAMAGES):
+        call = f"SELECT * FROM dana_train('r', 'test.t{k}')"
+        with cluster.connect() as session:
+            if session.execute("SHOW data_checksums").fetchone() == ("on",):
+                with pytest.raises(psycopg.errors.DataCorrupted, match="invalid page in block 1"):
+                    session.execute(call)
+                session.execute("SET ignore_checksum_failure = on")
+            with pytest.raises(psycopg.errors.DataCorrupted) as raised:
+                session.execute(call)
+            message = str(raised.value.diag.message_primary)
+            said = (
+                "the sink failed with 9 at page 2"
+                if frozen
+                else f"page 1 of table test.t{k} is corrupt: line pointer 6"
+            )
+            assert message.startswith("invalid page in block 1" if what == "page header" else said), what
+            session.execute(f"CREATE TABLE test.u{k} AS SELECT 1 AS id")
+            assert session.execute(f"SELECT tuples FROM dana_train('r', 'test.u{k}')").fetchone() == (1,)
 
 
 COLUMNS = 'id int, note text, c "char", y float8, tail text'
@@ -153,24 +159,24 @@ def test_tuples_that_a_filter_would_read(cluster: Cluster) -> None:
             assert message in found
 
 
-@pytest.mark.parametrize(
-    ("length", "message"),
-    [
-        (None, "column 2 does not lie within its tuple"),
-        (3, "it points outside the page"),
-        (8000, "it points outside the page"),
-    ],
-)
-def test_tuples_that_are_looked_at_for_the_length_of_arrays(cluster: Cluster, length: int | None, message: str) -> None:
+def test_tuples_that_are_looked_at_for_the_length_of_arrays(cluster: Cluster) -> None:
+    """A note that is too long for its tuple, or tuples of such lengths."""
+    outside = "it points outside the page"
+    lengths = {None: "column 2 does not lie within its tuple", 3: outside, 8000: outside}
+    files = []
     with cluster.connect() as session:
-        session.execute("CREATE SCHEMA test; CREATE TABLE test.t (id int, note text, x real[])")
-        session.execute("INSERT INTO test.t SELECT i, repeat('n', 140), '{}' FROM generate_series(1, 9) i")
-        session.execute("VACUUM (FREEZE) test.t")  # so that PostgreSQL looks at no tuple, to see whether it is visible
+        session.execute("CREATE SCHEMA test")
         session.execute("SELECT dana_create_udf('r', %s)", (json.dumps({"column": "id"}),))
-        files = session.execute("SELECT pg_relation_filepath('test.t')").fetchall()
+        for k in range(len(lengths)):
+            session.execute(f"CREATE TABLE test.t{k} (id int, note text, x real[])")
+            session.execute(f"INSERT INTO test.t{k} SELECT i, repeat('n', 140), '{{}}' FROM generate_series(1, 9) i")
+            # so that PostgreSQL looks at no tuple, to see whether it is visible
+            session.execute(f"VACUUM (FREEZE) test.t{k}")
+            files += session.execute(f"SELECT pg_relation_filepath('test.t{k}')").fetchall()
 
-    def change(_: int, page: bytearray) -> None:
+    def change(k: int, page: bytearray) -> None:
         (item,) = struct.unpack_from("<I", page, LINE_POINTER)
+        length = list(lengths)[k]
         if length is None:
             struct.pack_into("<I", page, (item & 0x7FFF) + NOTE, 0x3FFFFFFF << 2)
         else:
@@ -179,10 +185,11 @@ def test_tuples_that_are_looked_at_for_the_length_of_arrays(cluster: Cluster, le
     damage(cluster, [cluster.folder / "data" / name for (name,) in files], change)
     with cluster.connect() as session:
         session.execute("SET ignore_checksum_failure = on")
-        with pytest.raises(
-            psycopg.errors.DataCorrupted, match=rf"page 0 of table test\.t is corrupt: line pointer 6: {message}"
-        ):
-            session.execute("SELECT dana_train('r', 'test.t')")
+        for k, message in enumerate(lengths.values()):
+            with pytest.raises(
+                psycopg.errors.DataCorrupted, match=rf"page 0 of table test\.t{k} is corrupt: line pointer 6: {message}"
+            ):
+                session.execute(f"SELECT dana_train('r', 'test.t{k}')")
 
 
 def test_random_damage_under_a_filter(cluster: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""Every fault at every moment of a training: one SQL error, nothing left behind, and the next training is the same.
+"""Faults at every moment of a training: one SQL error, nothing left behind, and the next training is the same.
 
 The worker, the rules and the tables are real (`tests.pg.workshop`). Another session reads in dana.progress, pg_locks
 and pg_stat_activity at which moment a training is, before the fault and after it.
@@ -25,7 +25,6 @@ from tests.pg.moments import (
     FIRST_STREAM,
     LOGISTIC,
     MOMENTS,
-    SECOND_STREAM,
     Attempt,
     Moment,
     at,
@@ -41,10 +40,6 @@ errors = psycopg.errors
 @pytest.fixture(scope="module")
 def workshop(shared_cluster: Cluster) -> Iterator[Workshop]:
     with open_workshop(shared_cluster) as made:
-        with made.connect() as session:  # what is compiled once is found in the cache afterwards
-            for call in (FIRST_STREAM, SECOND_STREAM.replace("1000", "1")):
-                session.execute(f"SELECT {call}")
-            session.execute("TRUNCATE dana.model, dana.run, dana.epoch")
         yield made
 
 
@@ -105,8 +100,8 @@ class Fault:
     survives: bool = True
 
 
-AT_THE_WORKER = tuple(name for name, moment in MOMENTS.items() if moment.session)
-AT_A_LOCK = tuple(name for name, moment in MOMENTS.items() if "locked" in moment.reached)
+OF_EACH_KIND = ("compiling", "first stream", "rows of a query", "kept pages")
+"""What a session of the worker can be at: work of its own, pages, rows, pages that it kept."""
 LOST_WORKER: dict[str, type[psycopg.Error] | None] = {
     # when its turn comes
     "looking at labels": errors.SqlclientUnableToEstablishSqlconnection,
@@ -128,21 +123,32 @@ FAULTS = {
         error=errors.QueryCanceled,
         message="due to dana.training_timeout",
         setting="dana.training_timeout",
+        # as above; beside them, where the clock stands still, and after the work
+        moments=("looking at labels", "waiting for dana.max_runs", "compiling", "rows of a query", "storing"),
         elsewhere={"waiting for dana.max_runs": None},  # a training that has not begun takes no time
     ),
     "lock_timeout": Fault(
-        error=errors.LockNotAvailable, message="due to lock timeout", setting="lock_timeout", moments=AT_A_LOCK
+        error=errors.LockNotAvailable,
+        message="due to lock timeout",
+        setting="lock_timeout",
+        moments=("looking at labels", "waiting for dana.max_runs", "storing"),
     ),
     "terminate": Fault(act=terminate, error=errors.AdminShutdown, survives=False),
-    "kill -9 of the client": Fault(act=kill_client, error=psycopg.OperationalError, survives=False),
+    "kill -9 of the client": Fault(
+        act=kill_client,
+        error=psycopg.OperationalError,
+        survives=False,
+        # the session finds out by a clock of its own, and then terminates itself
+        moments=("looking at labels", *OF_EACH_KIND, "storing"),
+    ),
     "kill -9 of the worker's session": Fault(
         act=lambda attempt: signal_session(attempt, signal.SIGKILL),
         error=errors.ConnectionFailure,
         elsewhere=LOST_WORKER,
-        moments=AT_THE_WORKER,
+        moments=(*OF_EACH_KIND, "storing"),  # "kill -9 of the worker" ends it at every moment
     ),
     "SIGSTOP of the worker's session, cancel": Fault(
-        act=stop_session, error=errors.QueryCanceled, moments=AT_THE_WORKER
+        act=stop_session, error=errors.QueryCanceled, moments=OF_EACH_KIND
     ),
     "kill -9 of the worker": Fault(
         act=lambda attempt: attempt.workshop.stop(signal.SIGKILL),
@@ -153,6 +159,7 @@ FAULTS = {
         act=lambda attempt: attempt.workshop.stop(signal.SIGTERM),
         error=errors.ConnectionFailure,
         elsewhere=LOST_WORKER,
+        moments=("connecting", *OF_EACH_KIND, "storing"),
     ),
 }
 

@@ -138,8 +138,9 @@ def rule_graph(declarations: str, names: str, prediction: str, n: int) -> Graph:
     return compile_rule(text, filename="rule").hdfg.bind({})
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 7, 8, 9, 54, 100, 1000])
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize(
+    ("name", "n"), [*((name, n) for name in RULES for n in (1, 3, 8, 9, 100)), ("linear", 7), ("linear", 1000)]
+)
 def test_bits_of_known_rules(library: ctypes.CDLL, name: str, n: int) -> None:
     graph = rule_graph(*RULES[name], n)
     if "rows" in name:
@@ -163,7 +164,7 @@ def test_what_is_made_of_others_is_numpy_s(library: ctypes.CDLL, name: str) -> N
     np.testing.assert_array_equal(found.view(np.uint32), rounding.expected(name, values).view(np.uint32))
 
 
-@settings(max_examples=300 * SCALE, deadline=None, derandomize=True)
+@settings(max_examples=150 * SCALE, deadline=None, derandomize=True)
 @given(data=st.data(), seed=st.integers(0, 1 << 30))
 def test_bits_of_random_rules(library: ctypes.CDLL, data: st.DataObject, seed: int) -> None:
     kinds = Kinds(names={"": ("b", "lr"), "n": ("w", "x"), "k": ("v", "z"), "kn": ("M",)})
@@ -311,8 +312,8 @@ def test_damaged_programs_under_the_sanitizers(tmp_path: Path) -> None:
     binary = tmp_path / "fuzz"
     flags = [
         "-std=gnu11",
-        "-O1",
-        "-g",
+        "-O0",
+        "-g1",
         "-DFUZZ",
         "-fsanitize=address,undefined",
         "-fno-sanitize-recover=all",

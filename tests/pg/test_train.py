@@ -120,7 +120,7 @@ def test_domains_and_generated_columns(cluster: Cluster, session: Session, rule:
 
 
 @pytest.mark.parametrize(
-    "rows", [0, 1, 226, 227, 15 * 226, 16 * 226, RingCount * 226, RingCount * 226 + 1, 300 * 226 - 1]
+    "rows", [300 * 226 - 1, 0, 1, 226, 227, 15 * 226, 16 * 226, RingCount * 226, RingCount * 226 + 1]
 )
 def test_every_page_once(session: Session, rule: Callable[..., str], rows: int) -> None:
     """Around the sizes at which the ring wakes, wraps and ends."""
@@ -135,22 +135,23 @@ def test_every_page_once(session: Session, rule: Callable[..., str], rows: int) 
 
 
 @pytest.mark.parametrize("cache_limit", [0, 1 << 30], ids=["streamed", "kept"])
-@pytest.mark.parametrize("epochs", [1, 2, 3, 7])
 def test_every_epoch_has_the_same_pages(
-    cluster: Cluster, session: Session, rule: Callable[..., str], cache_limit: int, epochs: int
+    cluster: Cluster, session: Session, rule: Callable[..., str], cache_limit: int
 ) -> None:
     """Whether the worker keeps the pages or asks for them again, under one snapshot."""
     cluster.stop_worker()
     cluster.start_worker(cache_limit=cache_limit)
-    session.execute("CREATE TABLE t AS SELECT g AS id FROM generate_series(1, 30000) g")
+    session.execute("CREATE TABLE t AS SELECT g AS id, repeat('x', 200) AS filler FROM generate_series(1, 6000) g")
     session.execute("DELETE FROM t WHERE id % 3 = 0")
-    result = one(session, "SELECT * FROM dana_train(%s, 't', epochs => %s)", (rule(column="id"), epochs))
-    assert result["pages"] == epochs * pages_of(session, "t")
-    sums = session.execute("SELECT tuples FROM dana.epoch ORDER BY epoch").fetchall()
-    assert sums == [(20000,)] * epochs
-    assert one(session, "SELECT metadata->'sum' AS s FROM dana.model")["s"] == sum(
-        i for i in range(1, 30001) if i % 3 != 0
-    )
+    assert pages_of(session, "t") > 2 * RingCount
+    name = rule(column="id")
+    for epochs in (1, 2, 3, 7):
+        result = one(session, "SELECT * FROM dana_train(%s, 't', epochs => %s)", (name, epochs))
+        assert result["pages"] == epochs * pages_of(session, "t")
+        curve = session.execute("SELECT tuples FROM dana.epoch WHERE run = %s ORDER BY epoch", (result["run"],))
+        assert curve.fetchall() == [(4000,)] * epochs
+        model = "SELECT metadata->'sum' AS s FROM dana.model WHERE version = %s"
+        assert one(session, model, (result["version"],))["s"] == sum(i for i in range(1, 6001) if i % 3 != 0)
     cluster.stop_worker()
 
 

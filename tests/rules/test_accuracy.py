@@ -37,7 +37,11 @@ def test_within_one_percent_or_better(name: str) -> None:
     assert found.enough, found
 
 
-@pytest.mark.parametrize(("name", "data"), [(name, data) for name, task in RAW_TASKS.items() for data in task.data])
+RAW = [(name, data) for name, task in RAW_TASKS.items() for data in task.data]
+RAW.remove(("mlp", "digits"))  # as long as all the others: `dana bench accuracy` has it, here softmax and the above do
+
+
+@pytest.mark.parametrize(("name", "data"), RAW)
 def test_raw_tables(name: str, data: str) -> None:
     found = compared(name, RAW_TASKS[name].task(), raw_split(name, data))
     assert found.enough, found

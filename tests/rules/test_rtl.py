@@ -27,8 +27,9 @@ CONFIG = MACHINES["two clusters"]
 """A machine that another test builds anyway; builds are kept."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def machines() -> tuple[RtlMachine, Simulator]:
+    """New ones: to clear what another rule has written takes longer."""
     return RtlMachine(CONFIG), Simulator(CONFIG)
 
 

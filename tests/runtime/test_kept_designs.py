@@ -88,9 +88,9 @@ def test_what_no_design_depends_on_makes_no_other(tmp_path: Path) -> None:
 
 
 def test_a_question_leaves_nothing_on_disk(tmp_path: Path) -> None:
-    asked = request(relation(REALS))
+    asked = request(relation(REALS), design={"threads": 1, "clusters": 1})  # a search through few machines
     trainer = MachineTrainer(CacheFolder(path=tmp_path, limit=1 << 20))
-    for device, search in ((None, False), ("lfe5um5g-85", False), ("lfe5um5g-85", True)):
+    for device, search in ((None, False), ("lfe5um5g-85", True)):
         question = ExplainRequest(training=asked, device=device, search=search, rows=40, last=None)
         trainer.explain(question)
         assert list(tmp_path.iterdir()) == []

