@@ -161,7 +161,7 @@ arrive(struct sim *sim)
 void
 sim_clock_column(struct sim *sim, const struct sim_column *of, int32_t gap)
 {
-	if (!sim_trains(sim))
+	if (!sim->trains)
 		return;
 	if (!sim->clock.on_page)
 		arrive(sim);
@@ -173,7 +173,7 @@ sim_clock_page_end(struct sim *sim, int32_t gap)
 {
 	struct sim_clock *c = &sim->clock;
 
-	if (!sim_trains(sim))
+	if (!sim->trains)
 		return;
 	if (!c->on_page)
 		arrive(sim);
@@ -411,7 +411,7 @@ sim_clock_page(struct sim *sim, const struct sim_shape *shape)
 	const struct transition *t;
 	int32_t number;
 
-	if (!sim_trains(sim))
+	if (!sim->trains)
 		return;
 	if (memo->off || shape->runs > SIM_RUNS)
 	{

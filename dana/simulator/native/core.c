@@ -37,6 +37,7 @@ sim_new(const struct sim_machine *machine, const char *kernels)
 	sim->machine = *machine;
 	sim->kernels = chosen;
 	sim->one = 1.0f;
+	sim->trains = true;
 	sim->lanes = machine->clusters * SIM_CLUSTER;
 	sim->unit = machine->threads * sim->lanes;
 	return sim;
@@ -240,13 +241,16 @@ sim_read_rows(const struct sim *sim, int64_t row, int64_t count, uint32_t *words
 	return true;
 }
 
-/* Forgets an epoch that was not ended; the next page is the first of a new one, which trains, fills the survey, or does both */
+/* Forgets an epoch that was not ended; the next page is the first of a new one, which trains, is looked at, or both */
 SIM_EXPORT void
-sim_begin(struct sim *sim, const struct sim_survey *survey)
+sim_begin(struct sim *sim, const struct sim_watcher *watcher, int32_t trains)
 {
 	sim->begun = false;
-	sim->survey = survey;
-	sim_choose_road(sim, sim_trains(sim) && sim->compiled.state != NULL);
+	memset(&sim->watcher, 0, sizeof sim->watcher);
+	if (watcher != NULL)
+		sim->watcher = *watcher;
+	sim->trains = trains;
+	sim_choose_road(sim, sim->trains && sim->compiled.state != NULL);
 }
 
 /* Takes the epoch's next pages: the sink of a page ring. 0, or why it takes no more. */
@@ -295,9 +299,9 @@ sim_end(struct sim *sim, struct sim_counters *counters)
 	dn_leave(mode);
 	counters->tuples = sim->e.tuples;
 	counters->skipped = sim->e.skipped;
-	if (sim->survey != NULL)
-		sim_survey_end(sim);
-	if (sim_trains(sim))
+	if (sim->watcher.end != NULL)
+		sim->watcher.end(sim->watcher.context);
+	if (sim->trains)
 	{
 		counters->engine_busy = c->busy;
 		counters->merging = c->merging;

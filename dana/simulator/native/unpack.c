@@ -73,9 +73,9 @@ sim_column(struct sim *sim, const uint8_t *page, uint32_t descriptor, uint32_t a
 	sim_clock_column(sim, column, gap);
 	if (column->first && !make_room(sim))
 		return false;
-	if (sim->survey != NULL)
-		sim_survey_column(sim, column, page + address);
-	if (sim_trains(sim))
+	if (sim->watcher.column != NULL)
+		sim->watcher.column(sim->watcher.context, column, page + address);
+	if (sim->trains)
 		sim_copy(sim, column, page, &address, 0, 1);
 	if (column->last)
 		pass_tuples(sim, 1);
@@ -87,10 +87,8 @@ bool
 sim_tuples(struct sim *sim, const uint8_t *page, const struct sim_handed *handed, int32_t n_handed, int32_t row,
 		   int32_t count, int32_t rows)
 {
-	const bool trains = sim_trains(sim);
-
-	if (sim->survey != NULL)
-		sim_survey_tuples(sim, page, handed, n_handed, row, count);
+	if (sim->watcher.tuples != NULL)
+		sim->watcher.tuples(sim->watcher.context, page, handed, n_handed, row, count);
 	while (count > 0)
 	{
 		int32_t some;
@@ -98,7 +96,7 @@ sim_tuples(struct sim *sim, const uint8_t *page, const struct sim_handed *handed
 		if (!make_room(sim))
 			return false;
 		some = count < sim->e.phase.room ? count : sim->e.phase.room;
-		for (int32_t k = 0; k < n_handed && trains; k++)
+		for (int32_t k = 0; k < n_handed && sim->trains; k++)
 			sim_copy(sim, handed[k].column, page, handed[k].address + row, handed[k].offset, some);
 		pass_tuples(sim, some);
 		row += some;
