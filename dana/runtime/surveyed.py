@@ -1,7 +1,7 @@
 """What a survey fills while the simulator reads an epoch's pages, and the structures of `native/survey.c`.
 
-In: a shape of tuples, and what is wanted of them. Out: arrays, a watcher for `dana.simulator` that fills them, and the
-header of the C. What is made of the numbers is `survey`'s.
+In: a shape of tuples, and what is wanted of them. Out: arrays, an observer for `dana.simulator` that fills them, and
+the header of the C. What is made of the numbers is `survey`'s.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dana.simulator import headers
 from dana.simulator.native import load
-from dana.simulator.structures import WatcherData, members, pointers
+from dana.simulator.structures import ObserverData, members, pointers
 
 Doubles = NDArray[np.float64]
 Words = NDArray[np.uint32]
@@ -70,7 +70,7 @@ def digest() -> int:
 
 @cache
 def _functions() -> tuple[int | None, ...]:
-    """Addresses of what a watcher has."""
+    """Addresses of what an observer has."""
     library = load("dana.runtime._survey", "dana_survey_contract", digest())
     functions = (library.dana_survey_tuples, library.dana_survey_column, library.dana_survey_end)
     return tuple(ctypes.cast(function, ctypes.c_void_p).value for function in functions)
@@ -181,8 +181,8 @@ class Surveyed:
         return sums[counts > 0] / counts[counts > 0], counts[counts > 0]
 
 
-class Watching:
-    """A watcher of `dana.simulator`, which adds what it sees to `found`."""
+class SurveyObserver:
+    """An observer of `dana.simulator`, which adds what it sees to `found`."""
 
     def __init__(self, found: Surveyed) -> None:
         shape = found.mean.shape
@@ -195,10 +195,10 @@ class Watching:
         places = (tally, *shape, found.classes.size, found.weight, found.label)
         survey = SurveyData(*(array.ctypes.data for array in arrays), *places)
         self._kept = found, sums, room, survey
-        """What is filled lasts as long as the watcher."""
-        self._data = WatcherData(*_functions(), ctypes.addressof(survey))
+        """What is filled lasts as long as the observer."""
+        self._data = ObserverData(*_functions(), ctypes.addressof(survey))
 
     @property
-    def data(self) -> WatcherData:
+    def data(self) -> ObserverData:
         """What the simulator calls."""
         return self._data

@@ -59,13 +59,13 @@ typedef void sim_compiled_function(float *state, const float *const *tuples, con
 /* Batches of one tuple each; `loss`: of the epoch, and its correction */
 typedef void sim_compiled_rows(float *state, const float *const *tuples, float *loss, int64_t count);
 
-/* Of struct sim_watcher */
+/* Of struct sim_observer */
 struct sim_column;
 struct sim_handed;
-typedef void sim_watch_tuples(void *context, const uint8_t *page, const struct sim_handed *handed, int32_t n_handed,
+typedef void sim_observe_tuples(void *context, const uint8_t *page, const struct sim_handed *handed, int32_t n_handed,
 \t\tint32_t row, int32_t count);
-typedef void sim_watch_column(void *context, const struct sim_column *column, const uint8_t *from);
-typedef void sim_watch_end(void *context);
+typedef void sim_observe_column(void *context, const struct sim_column *column, const uint8_t *from);
+typedef void sim_observe_end(void *context);
 """
 TYPES: dict[Any, str] = {ctypes.c_int32: "int32_t", ctypes.c_int64: "int64_t", ctypes.c_double: "double"}
 TYPES |= {ctypes.c_uint32: "uint32_t", ctypes.c_uint64: "uint64_t"}

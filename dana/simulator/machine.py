@@ -37,11 +37,11 @@ class Code(Protocol):
         """Where they are, and what they work on."""
 
 
-class Watcher(Protocol):
+class Observer(Protocol):
     """Functions that look at an epoch's values, and what they fill, in memory that lasts as long as the object."""
 
     @property
-    def data(self) -> structures.WatcherData:
+    def data(self) -> structures.ObserverData:
         """Where they are."""
 
 
@@ -169,19 +169,19 @@ class Simulator:
         self.consume(pages)
         return self.end_epoch()
 
-    def begin_epoch(self, n_pages: int | None = None, *, watcher: Watcher | None = None, trains: bool = True) -> None:
+    def begin_epoch(self, n_pages: int | None = None, *, observer: Observer | None = None, trains: bool = True) -> None:
         """Start an epoch; one that was not ended is forgotten.
 
         Parameters
         ----------
         n_pages
             What other machines want to know beforehand; here the epoch has as many pages as come.
-        watcher
+        observer
             What looks at the values as well, or where the epoch does not train, instead.
         """
         del n_pages
-        self._watcher = watcher  # kept as long as it may be called
-        self._core.sim_begin(self._usable(), None if watcher is None else ctypes.byref(watcher.data), trains)
+        self._observer = observer  # kept as long as it may be called
+        self._core.sim_begin(self._usable(), None if observer is None else ctypes.byref(observer.data), trains)
 
     def consume(self, pages: Pages) -> bool:
         """Take the epoch's next pages; whether more are welcome (not after a fault)."""

@@ -22,10 +22,10 @@ from dana.simulator.structures import (
     Counters,
     Instruction,
     Machine,
+    ObserverData,
     Problem,
     StriderInstruction,
     SymbolRows,
-    WatcherData,
 )
 from hwgen.spec import columns, cycles, engine, strider
 from hwgen.spec.bundle import SIZES, Bundle
@@ -72,7 +72,7 @@ def library() -> ctypes.CDLL:
         ("sim_walked_rows", ctypes.c_uint64, (pointer,)),
         ("sim_write_rows", ctypes.c_int32, rows),
         ("sim_read_rows", ctypes.c_int32, rows),
-        ("sim_begin", None, (pointer, ctypes.POINTER(WatcherData), ctypes.c_int32)),
+        ("sim_begin", None, (pointer, ctypes.POINTER(ObserverData), ctypes.c_int32)),
         ("sim_consume", ctypes.c_int, (pointer, pointer, ctypes.c_size_t)),
         ("sim_end", ctypes.c_int32, (pointer, ctypes.POINTER(Counters))),
     ):

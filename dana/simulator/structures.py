@@ -78,15 +78,15 @@ class Handed(ctypes.Structure):
     )
 
 
-class WatcherData(ctypes.Structure):
+class ObserverData(ctypes.Structure):
     """What looks at an epoch's values, in the pages' order, before anything else is made of them. tuples: rows of a
     page from `row` on, which are whole tuples and alike; column: one by itself, of a tuple that may end on another
     page; end: of the epoch. NULL: nobody looks."""
 
     _fields_ = (
-        *pointers("sim_watch_tuples", "tuples"),
-        *pointers("sim_watch_column", "column"),
-        *pointers("sim_watch_end", "end"),
+        *pointers("sim_observe_tuples", "tuples"),
+        *pointers("sim_observe_column", "column"),
+        *pointers("sim_observe_end", "end"),
         *pointers("void", "context"),
     )
 
@@ -203,7 +203,7 @@ STRUCTURES: dict[str, type[ctypes.Structure]] = {
     "strider_instruction": StriderInstruction,
     "column": Column,
     "handed": Handed,
-    "watcher": WatcherData,
+    "observer": ObserverData,
     "symbol_rows": SymbolRows,
     "bundle": BundleData,
     "problem": Problem,

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* Of all below: a core that was built from another text is not used */
-#define SIM_CONTRACT UINT64_C(0x294dbfa000ff8677)
+#define SIM_CONTRACT UINT64_C(0x48d13624db757ce5)
 #define SIM_CLUSTER 8
 #define SIM_TEMPORARIES 32
 #define SIM_REGISTERS 64
@@ -180,13 +180,13 @@ typedef void sim_compiled_function(float *state, const float *const *tuples, con
 /* Batches of one tuple each; `loss`: of the epoch, and its correction */
 typedef void sim_compiled_rows(float *state, const float *const *tuples, float *loss, int64_t count);
 
-/* Of struct sim_watcher */
+/* Of struct sim_observer */
 struct sim_column;
 struct sim_handed;
-typedef void sim_watch_tuples(void *context, const uint8_t *page, const struct sim_handed *handed, int32_t n_handed,
+typedef void sim_observe_tuples(void *context, const uint8_t *page, const struct sim_handed *handed, int32_t n_handed,
 		int32_t row, int32_t count);
-typedef void sim_watch_column(void *context, const struct sim_column *column, const uint8_t *from);
-typedef void sim_watch_end(void *context);
+typedef void sim_observe_column(void *context, const struct sim_column *column, const uint8_t *from);
+typedef void sim_observe_end(void *context);
 
 /* hwgen.spec.config.MachineConfig and hwgen.spec.cycles. special_latency 0: the machine has no such function. */
 struct sim_machine
@@ -231,11 +231,11 @@ struct sim_handed
 /* What looks at an epoch's values, in the pages' order, before anything else is made of them. tuples: rows of a page
  * from `row` on, which are whole tuples and alike; column: one by itself, of a tuple that may end on another page; end:
  * of the epoch. NULL: nobody looks. */
-struct sim_watcher
+struct sim_observer
 {
-	sim_watch_tuples *tuples;
-	sim_watch_column *column;
-	sim_watch_end *end;
+	sim_observe_tuples *tuples;
+	sim_observe_column *column;
+	sim_observe_end *end;
 	void *context;
 };
 

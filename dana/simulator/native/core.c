@@ -243,12 +243,12 @@ sim_read_rows(const struct sim *sim, int64_t row, int64_t count, uint32_t *words
 
 /* Forgets an epoch that was not ended; the next page is the first of a new one, which trains, is looked at, or both */
 SIM_EXPORT void
-sim_begin(struct sim *sim, const struct sim_watcher *watcher, int32_t trains)
+sim_begin(struct sim *sim, const struct sim_observer *observer, int32_t trains)
 {
 	sim->begun = false;
-	memset(&sim->watcher, 0, sizeof sim->watcher);
-	if (watcher != NULL)
-		sim->watcher = *watcher;
+	memset(&sim->observer, 0, sizeof sim->observer);
+	if (observer != NULL)
+		sim->observer = *observer;
 	sim->trains = trains;
 	sim_choose_road(sim, sim->trains && sim->compiled.state != NULL);
 }
@@ -299,8 +299,8 @@ sim_end(struct sim *sim, struct sim_counters *counters)
 	dn_leave(mode);
 	counters->tuples = sim->e.tuples;
 	counters->skipped = sim->e.skipped;
-	if (sim->watcher.end != NULL)
-		sim->watcher.end(sim->watcher.context);
+	if (sim->observer.end != NULL)
+		sim->observer.end(sim->observer.context);
 	if (sim->trains)
 	{
 		counters->engine_busy = c->busy;

@@ -315,7 +315,7 @@ struct sim
 	const uint8_t *fetched; /* pages that come were asked for up to here */
 	ptrdiff_t ahead; /* bytes to the page that comes next; 0: unknown */
 
-	struct sim_watcher watcher;		 /* what looks at the epoch, or zeros */
+	struct sim_observer observer;	 /* what looks at the epoch, or zeros */
 	bool trains;					 /* the epoch does */
 	struct sim_compiled compiled;	 /* what runs instead of the engine; state NULL: nothing */
 	float *batched;					 /* tuples for it, one after the other: what does not lie on a page as it is read */

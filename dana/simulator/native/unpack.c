@@ -73,8 +73,8 @@ sim_column(struct sim *sim, const uint8_t *page, uint32_t descriptor, uint32_t a
 	sim_clock_column(sim, column, gap);
 	if (column->first && !make_room(sim))
 		return false;
-	if (sim->watcher.column != NULL)
-		sim->watcher.column(sim->watcher.context, column, page + address);
+	if (sim->observer.column != NULL)
+		sim->observer.column(sim->observer.context, column, page + address);
 	if (sim->trains)
 		sim_copy(sim, column, page, &address, 0, 1);
 	if (column->last)
@@ -87,8 +87,8 @@ bool
 sim_tuples(struct sim *sim, const uint8_t *page, const struct sim_handed *handed, int32_t n_handed, int32_t row,
 		   int32_t count, int32_t rows)
 {
-	if (sim->watcher.tuples != NULL)
-		sim->watcher.tuples(sim->watcher.context, page, handed, n_handed, row, count);
+	if (sim->observer.tuples != NULL)
+		sim->observer.tuples(sim->observer.context, page, handed, n_handed, row, count);
 	while (count > 0)
 	{
 		int32_t some;
