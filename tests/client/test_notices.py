@@ -112,7 +112,8 @@ def test_the_compiler_s_warnings_name_the_file(
 ) -> None:
     file = tmp_path / "heard.py"
     text = (PAPER / "logistic.py").read_text()
-    file.write_text(text.replace("logistic = dana.algo(w,", "b = dana.model()\nlogistic = dana.algo(w, b,"))
+    text = text.replace("setModel(w -", "setModel(w, w -").replace("dana.algo(w,", "dana.algo(w, b,")
+    file.write_text(text.replace("logistic = dana.algo", "b = dana.model()\nlogistic = dana.algo"))
     assert main(["train", str(file), "heard.points", "--features", "x", "--label", "y", "--dsn", pg_uri]) == OK
     said = capsys.readouterr().err
     assert "warning[W702]: the model b is never updated\n" in said
