@@ -6,20 +6,29 @@ from setuptools import Extension, setup
 
 # -ffp-contract=off: each operation is rounded on its own (docs/machine.md, arithmetic)
 FLAGS = ["-O3", "-std=gnu11", "-ffp-contract=off", "-fvisibility=hidden", "-Wall", "-Wextra"]
+NUMERICS = "hwgen/spec/numerics/native"
+CORE_HEADERS = sorted(glob("dana/simulator/native/*.[hi]*") + glob(f"{NUMERICS}/*.h"))
 
 setup(
     ext_modules=[
         Extension(
-            "dana.runtime._ring",  # plain libraries both, called through ctypes: no Python.h is needed
+            "dana.runtime._ring",  # plain libraries all, called through ctypes: no Python.h is needed
             sources=["dana/runtime/native/ring.c"],
             depends=["dana/runtime/native/wire.h"],
             extra_compile_args=FLAGS,
         ),
         Extension(
+            "dana.runtime._survey",
+            sources=["dana/runtime/native/survey.c"],
+            depends=["dana/runtime/native/survey.h", *CORE_HEADERS],
+            include_dirs=["dana/simulator/native", NUMERICS],
+            extra_compile_args=FLAGS,
+        ),
+        Extension(
             "dana.simulator._core",
             sources=sorted(glob("dana/simulator/native/*.c")),
-            depends=sorted(glob("dana/simulator/native/*.[hi]*") + glob("hwgen/spec/numerics/native/*.h")),
-            include_dirs=["hwgen/spec/numerics/native"],
+            depends=CORE_HEADERS,
+            include_dirs=[NUMERICS],
             # sqrtf as an instruction; the processor's kind is chosen at run time, so no -march
             extra_compile_args=[*FLAGS, "-fno-math-errno"],
         ),

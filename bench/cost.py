@@ -2,17 +2,17 @@
 
 The machine is the one that a rule gets by itself, 64 units; tables have 54 float4 features. A rule's cycles are
 scheduled and counted, not measured: nothing runs here. The least is the largest of three: operations over units
-(`dana.compiler.check.cost`), the longest chain from one batch's models to the next one's, and the page link.
+(`dana.codesign.cost`), the longest chain from one batch's models to the next one's, and the page link.
 """
 
 from __future__ import annotations
 
 from bench.measure import Figure, main
 from dana import rules
+from dana.codesign.cost import count_cost
 from dana.codesign.default import default_bundle
 from dana.codesign.sample import sample_pages
 from dana.compiler import bind
-from dana.compiler.check.cost import count_cost
 from dana.compiler.passes import plan_of
 from dana.storage.schema import Attribute, TableSchema
 from dsl import compile_rule

@@ -31,9 +31,13 @@ NOT_THE_FAULT = ("from pytest-timeout", "TimeoutExpired", "BuildError")
 """In what pytest says of a test that failed for another reason."""
 VERILATE, OPTIMIZE = "hwgen/rtl/verilate.py", 'optimize: str = "-O{}"'
 """Building takes longer than running here, so it is done without optimisation in the copy."""
-LIBRARIES = {"dana/simulator/_core": "dana/simulator/native", "dana/runtime/_ring": "dana/runtime/native"}
-"""Compiled parts, and the folders of their C."""
-HEADERS = "hwgen/spec/numerics/native"
+LIBRARIES = {
+    "dana/simulator/_core": "dana/simulator/native/*.c",
+    "dana/runtime/_ring": "dana/runtime/native/ring.c",
+    "dana/runtime/_survey": "dana/runtime/native/survey.c",
+}
+"""Compiled parts, and their C."""
+HEADERS = ("hwgen/spec/numerics/native", "dana/simulator/native")
 QUICK = """\
 from hypothesis import Phase, settings
 settings.register_profile("quick", phases=(Phase.explicit, Phase.generate))
@@ -119,11 +123,11 @@ def _copy(tree: Path) -> None:
 def _compile(tree: Path, cache: Path) -> None:
     """Build the compiled parts of the copy, from objects of the cache where the preprocessed text is the same."""
     cache.mkdir(exist_ok=True)
-    for library, folder in LIBRARIES.items():
+    for library, sources in LIBRARIES.items():
         (target,) = tree.glob(f"{library}.*.so")
         objects = []
-        for source in sorted((tree / folder).glob("*.c")):
-            command = [*COMPILED, f"-I{tree / HEADERS}", str(source)]
+        for source in sorted(tree.glob(sources)):
+            command = [*COMPILED, *(f"-I{tree / folder}" for folder in HEADERS), str(source)]
             text = subprocess.run([*command, "-E", "-P"], check=True, capture_output=True).stdout
             made = cache / f"{hashlib.sha256(text).hexdigest()[:32]}.o"
             if not made.exists():

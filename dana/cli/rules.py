@@ -153,9 +153,9 @@ def _pass(rule: Rule, options: argparse.Namespace) -> bytes:
 
 
 def _cost(rule: Rule, options: argparse.Namespace) -> bytes:
+    from dana.codesign.cost import count_cost
     from dana.codesign.cycles import measure_cycles
     from dana.codesign.sample import sample_pages
-    from dana.compiler.check.cost import count_cost
     from dana.compiler.passes import plan_of
     from dana.runtime.designs import DesignStore, bound_graph
     from dana.runtime.why import why

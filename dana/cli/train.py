@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,17 +47,18 @@ def registered(db: Connection, rule: str) -> str:
     Raises
     ------
     dsl.RuleError
-        The text is no rule: said here, because the server does not know the file's name.
+        The text is no rule: said here, as warnings are, because the server does not know the file's name.
     """
-    from dana.rulefile import read_rule
-    from dsl import compile_rule
+    from dana.rulefile import load
+    from dana.session.notices import ServerWarning
 
     file = Path(rule)
     if file.suffix != ".py" and not file.is_file():
         return rule
-    text = read_rule(file)
-    compile_rule(text, filename=str(file))
-    db.create_rule(file.stem, text)
+    loaded = load(file)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"warning\[", ServerWarning)
+        db.create_rule(file.stem, loaded.source.text)
     return file.stem
 
 

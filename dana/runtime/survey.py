@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dana.runtime.surveyed import SURVEY_BLOCK, Surveyed
 from dana.runtime.trainer import Json, Level, Notice, Notify, OutOfLine, SqlState, TrainingError, TrainRequest
-from dana.simulator.machine import Surveyed
-from dana.simulator.structures import SURVEY_BLOCK
 from dana.storage.types import SCALARS
 from dsl.hdfg.graph import Graph
 from dsl.hdfg.init import OF_TABLE, InitKind
@@ -239,7 +238,7 @@ def survey_columns(
 
 
 def _block_ends(tuples: int) -> list[int]:
-    """Where the simulator's survey ends its blocks (dana/simulator/native/survey.c), from 0 on."""
+    """Where the survey in C ends its blocks (native/survey.c), from 0 on."""
     powers = [1 << k for k in range(tuples.bit_length())]
     return sorted({0, *powers, *range(SURVEY_BLOCK, tuples, SURVEY_BLOCK), tuples})
 

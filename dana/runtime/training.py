@@ -43,6 +43,7 @@ from dana.runtime.survey import (
     survey_of,
     wanted,
 )
+from dana.runtime.surveyed import SurveyObserver
 from dana.runtime.trainer import (
     EpochReport,
     ExplainRequest,
@@ -288,7 +289,7 @@ class MachineTraining:
     def survey(self) -> Sink | None:
         if self._surveyor is None:
             return None
-        self._surveyor.begin_survey(self._surveyed)
+        self._surveyor.begin_epoch(observer=SurveyObserver(self._surveyed), trains=False)
         function, context = self._surveyor.sink
         return Sink(function=function, context=context)
 
@@ -421,7 +422,7 @@ class MachineTraining:
             if self._compiled is not None:
                 self._compiled.before_epoch()
             if self._surveys_beside and isinstance(self._machine, Simulator):
-                self._machine.begin_epoch(beside=self._surveyed)
+                self._machine.begin_epoch(observer=SurveyObserver(self._surveyed))
             else:
                 self._machine.begin_epoch(self._request.relation.pages)
             self._begun = True

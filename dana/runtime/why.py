@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
+from dana.codesign.cost import Cost, count_cost
 from dana.codesign.cycles import Cycles, measure_cycles
 from dana.codesign.default import default_bundle, least_cycles, on_pages
 from dana.codesign.sample import Sample, sample_pages
-from dana.compiler.check.cost import Cost, count_cost
 from dana.compiler.passes import plan_of
 from dana.errors import UsageError
 from dana.runtime.designs import Design, DesignStore, bound_graph, chosen_extents, rule_graph, tuple_bound

@@ -173,11 +173,12 @@ def _utf8(connection: psycopg.Connection[Any]) -> Iterator[None]:
     if connection.info.encoding == "utf-8":
         yield
         return
-    former = connection.execute("SHOW client_encoding").fetchall()[0]
+    # not SHOW: where the server leaves bytes as they are, psycopg leaves texts as bytes
+    former = connection.pgconn.parameter_status(b"client_encoding") or b""
     setting = "SELECT pg_catalog.set_config('client_encoding', %s, true)"  # of the transaction
     connection.execute(setting, ("UTF8",))
     yield
-    connection.execute(setting, former)
+    connection.execute(setting, (former.decode(),))
 
 
 def _encode(columns: Sequence[Column], rows: slice) -> Iterator[bytes]:

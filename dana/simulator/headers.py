@@ -13,7 +13,7 @@ from itertools import groupby
 from textwrap import fill
 from typing import Any
 
-from dana.simulator.structures import BLOCK, ENGINE_CODES, STRUCTURES, SURVEY_BLOCK, TALLY_SLOTS, ProblemKind
+from dana.simulator.structures import BLOCK, ENGINE_CODES, STRUCTURES, ProblemKind
 from hwgen.spec import columns, engine, strider
 from hwgen.spec.bundle import WHOLE_EPOCH
 from hwgen.spec.config import LANES_PER_CLUSTER, MAX_WATCHED
@@ -31,8 +31,6 @@ LIMITS = {
     "MAX_WATCHED": str(MAX_WATCHED),
     "SECTIONS": str(len(engine.Section)),
     "BLOCK": str(BLOCK),
-    "SURVEY_BLOCK": str(SURVEY_BLOCK),
-    "TALLY_SLOTS": str(TALLY_SLOTS),
 }
 STRIDER_NAMES = {"SUB": "SUBTRACT", "MUL": "MULTIPLY"}
 """Of the Strider's operations that the engine has, too."""
@@ -61,6 +59,14 @@ CODE = """\
 typedef void sim_compiled_function(float *state, const float *const *tuples, const int64_t *slots, int64_t carry);
 /* Batches of one tuple each; `loss`: of the epoch, and its correction */
 typedef void sim_compiled_rows(float *state, const float *const *tuples, float *loss, int64_t count);
+
+/* Of struct sim_observer */
+struct sim_column;
+struct sim_handed;
+typedef void sim_observe_tuples(void *context, const uint8_t *page, const struct sim_handed *handed, int32_t n_handed,
+\t\tint32_t row, int32_t count);
+typedef void sim_observe_column(void *context, const struct sim_column *column, const uint8_t *from);
+typedef void sim_observe_end(void *context);
 """
 TYPES: dict[Any, str] = {ctypes.c_int32: "int32_t", ctypes.c_int64: "int64_t", ctypes.c_double: "double"}
 TYPES |= {ctypes.c_uint32: "uint32_t", ctypes.c_uint64: "uint64_t"}
@@ -120,11 +126,12 @@ def _parts() -> Iterator[str]:
         parts += [f"/* {what} */", f"#define SIM_{name}(X) {entries}"]
     identities = " ".join(f"X({op.name}, {op.identity:#x}u)" for op in Opcode if op.identity is not None)
     parts += ["/* e with x op e = x, as bits; +0.0 of all others */", f"#define SIM_IDENTITIES(X) {identities}"]
-    parts += ["", CODE, *(_struct(name, kind) for name, kind in STRUCTURES.items())]
+    parts += ["", CODE, *(struct(f"sim_{name}", kind) for name, kind in STRUCTURES.items())]
     yield from parts
 
 
-def _struct(name: str, kind: type[ctypes.Structure]) -> str:
+def struct(name: str, kind: type[ctypes.Structure]) -> str:
+    """A structure's declaration in C, its docstring as a comment."""
     comment = fill(f"/* {' '.join((kind.__doc__ or '').split())} */", 120, subsequent_indent=" * ")
     members = []
     for declared, group in groupby(kind._fields_, key=lambda field: _declared(field[1])):
@@ -132,7 +139,7 @@ def _struct(name: str, kind: type[ctypes.Structure]) -> str:
         names = ", ".join(f"{star}{member[0]}{extent}" for member in group)
         members.append(fill(f"{typ} {names};", 110, initial_indent="\t", subsequent_indent="\t\t"))
     body = "\n".join(members)
-    return f"{comment}\nstruct sim_{name}\n{{\n{body}\n}};\n"
+    return f"{comment}\nstruct {name}\n{{\n{body}\n}};\n"
 
 
 def _declared(kind: type) -> tuple[str, str, str]:

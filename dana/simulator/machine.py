@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Container
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -27,96 +25,8 @@ from hwgen.spec.strider import Fault
 Words = npt.NDArray[np.uint32]
 Pages = bytes | bytearray | memoryview | npt.NDArray[np.uint8]
 
-Doubles = npt.NDArray[np.float64]
-
 KERNELS = ("avx512", "avx2", "sse2", "portable")
 """Inner loops that there are; all of them give the same bits."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surveyed:
-    """What a survey finds of a tuple's elements; shapes [tuple_rows, lanes], of `tuples`, `weights`, `negative` [].
-
-    Attributes
-    ----------
-    tuples
-        Those without NaN or infinity and of a weight above 0, of which the others tell.
-    mean, squares
-        Mean, and sum of squared distances from it; a tuple counts as often as its weight says.
-    bad
-        How often an element is NaN or infinite.
-    early, earlier
-        The mean of the first tuples, as many as the largest power of two says, and of half of those.
-    weights, negative
-        Sum of the weights, and how many are below 0.
-    classes
-        Sums of the weights by the label's class.
-    first, differ
-        The first tuple's bits, and those in which another one's differ from them.
-    summed
-        Of each row, whether means and squares are wanted; shape [tuple_rows].
-    weight, label
-        Rows of a tuple that they lie in; -1: none, and each weight is 1.
-    tally
-        How often each value of the label is there, roughly where there are thousands; None: not asked.
-    """
-
-    tuples: Doubles
-    mean: Doubles
-    squares: Doubles
-    bad: Doubles
-    early: Doubles
-    earlier: Doubles
-    weights: Doubles
-    negative: Doubles
-    classes: Doubles
-    first: Words
-    differ: Words
-    summed: npt.NDArray[np.uint8]
-    weight: int
-    label: int
-    tally: structures.Tally | None = None
-
-    @classmethod
-    def nothing(
-        cls,
-        shape: tuple[int, int],
-        *,
-        weight: int = -1,
-        label: int = -1,
-        classes: int = 0,
-        tallied: bool = False,
-        summed: Container[int] | None = None,
-    ) -> Surveyed:
-        """Of no tuples yet; `summed`: rows (None: all)."""
-        numbers = {name: np.zeros(()) for name in ("tuples", "weights", "negative")}
-        arrays = {name: np.zeros(shape) for name in ("mean", "squares", "bad", "early", "earlier")}
-        tally = structures.Tally() if tallied and label >= 0 else None
-        return cls(
-            **numbers,
-            **arrays,
-            classes=np.zeros(classes),
-            first=np.zeros(shape, np.uint32),
-            differ=np.zeros(shape, np.uint32),
-            summed=np.array([summed is None or row in summed for row in range(shape[0])], np.uint8),
-            weight=weight,
-            label=label,
-            tally=tally,
-        )
-
-    @property
-    def varies(self) -> npt.NDArray[np.bool_]:
-        """Whether an element differs from tuple to tuple, as a number: subnormals are zeros, which have two signs."""
-        exponents = np.uint32(0x7F800000)
-        zero = self.first & exponents == 0
-        return np.where(zero, self.differ & exponents, self.differ) != 0  # type: ignore[no-any-return]
-
-    @property
-    def values(self) -> tuple[Doubles, Doubles]:
-        """Values of the tally, means of those that are taken together, and how often they are there."""
-        assert self.tally is not None
-        counts, sums = np.array(self.tally.counts), np.array(self.tally.sums)
-        return sums[counts > 0] / counts[counts > 0], counts[counts > 0]
 
 
 class Code(Protocol):
@@ -125,6 +35,14 @@ class Code(Protocol):
     @property
     def data(self) -> structures.CompiledData:
         """Where they are, and what they work on."""
+
+
+class Observer(Protocol):
+    """Functions that look at an epoch's values, and what they fill, in memory that lasts as long as the object."""
+
+    @property
+    def data(self) -> structures.ObserverData:
+        """Where they are."""
 
 
 class Simulator:
@@ -164,8 +82,6 @@ class Simulator:
         self._address: int = address
         self._finalizer = weakref.finalize(self, self._core.sim_free, address)
         self._core.sim_set_plain(address, plain)
-        self._survey: tuple[structures.SurveyData, Surveyed, Doubles, npt.NDArray[np.float32]] | None = None
-        """What the core fills: kept as long as it may."""
 
     def close(self) -> None:
         """Free what the machine holds; it must not be used any more."""
@@ -253,37 +169,19 @@ class Simulator:
         self.consume(pages)
         return self.end_epoch()
 
-    def begin_epoch(self, n_pages: int | None = None, *, beside: Surveyed | None = None) -> None:
+    def begin_epoch(self, n_pages: int | None = None, *, observer: Observer | None = None, trains: bool = True) -> None:
         """Start an epoch; one that was not ended is forgotten.
 
         Parameters
         ----------
         n_pages
             What other machines want to know beforehand; here the epoch has as many pages as come.
-        beside
-            What is to be filled besides, as by `begin_survey`.
+        observer
+            What looks at the values as well, or where the epoch does not train, instead.
         """
         del n_pages
-        self._survey = None
-        if beside is None:
-            self._core.sim_begin(self._usable(), None)
-        else:
-            self._begin_survey(beside, trains=True)
-
-    def begin_survey(self, found: Surveyed) -> None:
-        """Start an epoch that trains nothing and adds what it sees to `found`, which has this machine's rows."""
-        self._begin_survey(found, trains=False)
-
-    def _begin_survey(self, found: Surveyed, *, trains: bool) -> None:
-        means = (found.tuples, found.mean, found.squares, found.bad, found.early, found.earlier)
-        sums = np.zeros((4, *found.mean.shape))  # of a block, and as they were before
-        room = np.zeros((structures.SURVEY_BLOCK + 1, *found.mean.shape), np.float32)
-        doubles = (*means, sums[0], sums[1], sums[2:], found.weights, found.negative, found.classes)
-        arrays = (*doubles, found.first, found.differ, room, found.summed)
-        tally = None if found.tally is None else ctypes.addressof(found.tally)
-        places = (tally, found.classes.size, found.weight, found.label, trains)
-        self._survey = structures.SurveyData(*(array.ctypes.data for array in arrays), *places), found, sums, room
-        self._core.sim_begin(self._usable(), ctypes.byref(self._survey[0]))
+        self._observer = observer  # kept as long as it may be called
+        self._core.sim_begin(self._usable(), None if observer is None else ctypes.byref(observer.data), trains)
 
     def consume(self, pages: Pages) -> bool:
         """Take the epoch's next pages; whether more are welcome (not after a fault)."""

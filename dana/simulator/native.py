@@ -22,9 +22,9 @@ from dana.simulator.structures import (
     Counters,
     Instruction,
     Machine,
+    ObserverData,
     Problem,
     StriderInstruction,
-    SurveyData,
     SymbolRows,
 )
 from hwgen.spec import columns, cycles, engine, strider
@@ -37,17 +37,29 @@ UNLOADED = 2
 """Status of `sim_consume` where no Bundle is loaded."""
 
 
+def load(module: str, contract: str, digest: int) -> ctypes.CDLL:
+    """A native part whose function `contract` says of which structures it was built.
+
+    Raises
+    ------
+    SetupError
+        It has not been built, or of others.
+    """
+    found = importlib.util.find_spec(module)
+    if found is None or found.origin is None:
+        raise SetupError(f"the native part {module} is not built: install the package with a C compiler at hand")
+    library = ctypes.CDLL(found.origin)
+    if hasattr(library, contract):
+        getattr(library, contract).restype = ctypes.c_uint64
+    if not hasattr(library, contract) or getattr(library, contract)() != digest:
+        raise SetupError(f"the native part {found.origin} was built from other sources: build it again")
+    return library
+
+
 @cache
 def library() -> ctypes.CDLL:
-    """The core. Raises SetupError where it has not been built, or from other sources."""
-    found = importlib.util.find_spec("dana.simulator._core")
-    if found is None or found.origin is None:
-        raise SetupError("the simulator's native core is not built: install the package with a C compiler at hand")
-    core = ctypes.CDLL(found.origin)
-    if hasattr(core, "sim_contract"):
-        core.sim_contract.restype = ctypes.c_uint64
-    if not hasattr(core, "sim_contract") or core.sim_contract() != headers.digest():
-        raise SetupError(f"the simulator's native core, {found.origin}, was built from other sources: build it again")
+    """The core."""
+    core = load("dana.simulator._core", "sim_contract", headers.digest())
     pointer, rows = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
     for name, result, arguments in (
         ("sim_new", pointer, (ctypes.POINTER(Machine), ctypes.c_char_p)),
@@ -60,7 +72,7 @@ def library() -> ctypes.CDLL:
         ("sim_walked_rows", ctypes.c_uint64, (pointer,)),
         ("sim_write_rows", ctypes.c_int32, rows),
         ("sim_read_rows", ctypes.c_int32, rows),
-        ("sim_begin", None, (pointer, ctypes.POINTER(SurveyData))),
+        ("sim_begin", None, (pointer, ctypes.POINTER(ObserverData), ctypes.c_int32)),
         ("sim_consume", ctypes.c_int, (pointer, pointer, ctypes.c_size_t)),
         ("sim_end", ctypes.c_int32, (pointer, ctypes.POINTER(Counters))),
     ):

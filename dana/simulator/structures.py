@@ -10,61 +10,27 @@ from hwgen.spec import columns, engine, strider
 
 BLOCK = 16
 """Tuples that compiled code takes at a time."""
-SURVEY_BLOCK = 64
-"""Tuples whose distances a survey adds up before it moves the mean."""
-TALLY_SLOTS = 8192
 ENGINE_CODES = 1 << engine.FIELDS[0].width
 """Opcodes that the field of an engine instruction can name."""
 
 Fields = tuple[tuple[str, type], ...]
 
 
-def _of(kind: type, names: str) -> Fields:
+def members(kind: type, names: str) -> Fields:
     return tuple((name, kind) for name in names.split())
 
 
 def _i32(names: str) -> Fields:
-    return _of(ctypes.c_int32, names)
+    return members(ctypes.c_int32, names)
 
 
 def _i64(names: str) -> Fields:
-    return _of(ctypes.c_int64, names)
+    return members(ctypes.c_int64, names)
 
 
-def _at(kind: str, names: str) -> Fields:
+def pointers(kind: str, names: str) -> Fields:
     """Addresses of a C type."""
-    return _of(type(kind, (ctypes.c_void_p,), {}), names)
-
-
-class Tally(ctypes.Structure):
-    """How often values are there (0: the slot is free), and their sum. So many bits of them are dropped that half of
-    the slots are enough."""
-
-    _fields_ = (
-        ("keys", ctypes.c_uint32 * TALLY_SLOTS),
-        ("counts", ctypes.c_double * TALLY_SLOTS),
-        ("sums", ctypes.c_double * TALLY_SLOTS),
-        *_i32("used dropped"),
-    )
-
-
-class SurveyData(ctypes.Structure):
-    """What a survey finds of a tuple's elements, arrays of [tuple_rows][lanes]; the caller's memory. One number each:
-    tuples without NaN or infinity, sum of the weights, how many are below 0. early, earlier: the mean of as many tuples
-    as the largest power of two says, and of half of them. sums, sums_of_squares: of the block that has begun, distances
-    from the mean. before: room for both. classes: sums of the weights by the label's class. first: the first tuple's
-    bits; differ: those in which another one's differ. room: for a block of tuples and one more. summed, by row: whether
-    sums are wanted; else only the bits. tally: of the label, or NULL. count: of classes. weight, label: rows of a tuple
-    that they lie in, or -1. trains: whether the epoch trains besides."""
-
-    _fields_ = (
-        *_at("double", "tuples mean squares bad early earlier sums sums_of_squares before weights negative classes"),
-        *_at("uint32_t", "first differ"),
-        *_at("float", "room"),
-        *_at("const uint8_t", "summed"),
-        *_at("struct sim_tally", "tally"),
-        *_i64("count weight label trains"),
-    )
+    return members(type(kind, (ctypes.c_void_p,), {}), names)
 
 
 class Machine(ctypes.Structure):
@@ -100,6 +66,31 @@ class Column(ctypes.Structure):
     _fields_ = _i32(" ".join((*(field.name for field in columns.FIELDS), "bytes", "beats", "bad", "input")))
 
 
+class Handed(ctypes.Structure):
+    """A column of rows that are alike: row k's lies at page + address[k] + offset. gap: cycles from the previous push,
+    or from the iteration's start, until it could be pushed."""
+
+    _fields_ = (
+        *pointers("const struct sim_column", "column"),
+        *pointers("const uint32_t", "address"),
+        ("offset", ctypes.c_uint32),
+        ("gap", ctypes.c_int32),
+    )
+
+
+class ObserverData(ctypes.Structure):
+    """What looks at an epoch's values, in the pages' order, before anything else is made of them. tuples: rows of a
+    page from `row` on, which are whole tuples and alike; column: one by itself, of a tuple that may end on another
+    page; end: of the epoch. NULL: nobody looks."""
+
+    _fields_ = (
+        *pointers("sim_observe_tuples", "tuples"),
+        *pointers("sim_observe_column", "column"),
+        *pointers("sim_observe_end", "end"),
+        *pointers("void", "context"),
+    )
+
+
 class SymbolRows(ctypes.Structure):
     """Scratchpad rows of a hwgen.spec.bundle.Symbol."""
 
@@ -111,11 +102,11 @@ class BundleData(ctypes.Structure):
     is not there."""
 
     _fields_ = (
-        *_at("const struct sim_instruction", "program"),
-        *_at("const struct sim_strider_instruction", "strider"),
-        *_at("const struct sim_column", "columns"),
-        *_at("const uint32_t", "constants image"),
-        *_at("const struct sim_symbol_rows", "symbols"),
+        *pointers("const struct sim_instruction", "program"),
+        *pointers("const struct sim_strider_instruction", "strider"),
+        *pointers("const struct sim_column", "columns"),
+        *pointers("const uint32_t", "constants image"),
+        *pointers("const struct sim_symbol_rows", "symbols"),
         *_i32("n_program n_strider n_columns image_rows n_symbols"),
         ("sections", ctypes.c_int32 * len(engine.Section)),
         *_i32("group tuple_rows level_stride levels"),
@@ -154,7 +145,7 @@ class CompiledPass(ctypes.Structure):
     """A pass over a batch's tuples behind the first: between: what precedes it, from what is merged till then; block,
     one: as of the first. The batch's tuples are all there."""
 
-    _fields_ = _at("sim_compiled_function", "between block one")
+    _fields_ = pointers("sim_compiled_function", "between block one")
 
 
 class CompiledSymbol(ctypes.Structure):
@@ -184,15 +175,15 @@ class CompiledData(ctypes.Structure):
     loss: which of the merges; -1: none."""
 
     _fields_ = (
-        *_at("sim_compiled_function", "begin before block one after last"),
-        *_at("sim_compiled_rows", "rows last_row"),
-        *_at("float", "state"),
-        *_at("int64_t", "slots"),
-        *_at("const struct sim_compiled_merge", "merges"),
-        *_at("const struct sim_compiled_pass", "passes"),
-        *_at("const struct sim_compiled_symbol", "symbols"),
-        *_at("const struct sim_compiled_index", "indices"),
-        *_at("const struct sim_compiled_input", "inputs"),
+        *pointers("sim_compiled_function", "begin before block one after last"),
+        *pointers("sim_compiled_rows", "rows last_row"),
+        *pointers("float", "state"),
+        *pointers("int64_t", "slots"),
+        *pointers("const struct sim_compiled_merge", "merges"),
+        *pointers("const struct sim_compiled_pass", "passes"),
+        *pointers("const struct sim_compiled_symbol", "symbols"),
+        *pointers("const struct sim_compiled_index", "indices"),
+        *pointers("const struct sim_compiled_input", "inputs"),
         *_i32("n_merges n_passes n_symbols n_indices n_inputs loss"),
     )
 
@@ -201,18 +192,21 @@ class Counters(ctypes.Structure):
     """hwgen.spec.counters.EpochCounters."""
 
     _fields_ = (
-        *_of(ctypes.c_uint64, "cycles tuples skipped engine_busy merging waiting_for_engine waiting_for_pages batches"),
-        *_of(ctypes.c_uint32, "fault fault_page fault_pointer"),
+        *members(
+            ctypes.c_uint64,
+            "cycles tuples skipped engine_busy merging waiting_for_engine waiting_for_pages batches",
+        ),
+        *members(ctypes.c_uint32, "fault fault_page fault_pointer"),
     )
 
 
 STRUCTURES: dict[str, type[ctypes.Structure]] = {
-    "tally": Tally,
-    "survey": SurveyData,
     "machine": Machine,
     "instruction": Instruction,
     "strider_instruction": StriderInstruction,
     "column": Column,
+    "handed": Handed,
+    "observer": ObserverData,
     "symbol_rows": SymbolRows,
     "bundle": BundleData,
     "problem": Problem,

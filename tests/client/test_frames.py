@@ -190,10 +190,11 @@ def test_what_no_column_can_hold_is_said(data: Any, message: str) -> None:
         columns_of(data)
 
 
-def test_a_session_of_another_encoding(pg_uri: str) -> None:
-    with psycopg.connect(pg_uri, client_encoding="LATIN1") as session:
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_a_session_of_another_encoding(pg_uri: str, encoding: str) -> None:
+    with psycopg.connect(pg_uri, client_encoding=encoding) as session:
         create_table(session, "latin", columns_of({"t": ["Müller", "€"]}))
-        assert session.execute("SHOW client_encoding").fetchone() == ("LATIN1",)
+        assert session.pgconn.parameter_status(b"client_encoding") == encoding.encode()
         assert session.execute("SELECT convert_to(t, 'UTF8') FROM latin").fetchall() == [
             ("Müller".encode(),),
             ("€".encode(),),

@@ -107,6 +107,19 @@ def test_the_command_prints_them(db: Connection, pg_uri: str, capsys: pytest.Cap
     assert capsys.readouterr().err == f"warning: {SAID}\n"
 
 
+def test_the_compiler_s_warnings_name_the_file(
+    db: Connection, pg_uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "heard.py"
+    text = (PAPER / "logistic.py").read_text()
+    text = text.replace("setModel(w -", "setModel(w, w -").replace("dana.algo(w,", "dana.algo(w, b,")
+    file.write_text(text.replace("logistic = dana.algo", "b = dana.model()\nlogistic = dana.algo"))
+    assert main(["train", str(file), "heard.points", "--features", "x", "--label", "y", "--dsn", pg_uri]) == OK
+    said = capsys.readouterr().err
+    assert "warning[W702]: the model b is never updated\n" in said
+    assert (said.count("W702"), said.count(f"--> {file}:")) == (1, 1)
+
+
 def test_values_that_are_no_numbers_are_told(db: Connection) -> None:
     """The server's own words, not those of a function above."""
     db.session.execute("UPDATE heard.points SET x = 'NaN' WHERE k = 3")

@@ -200,16 +200,20 @@ def test_counts_of_a_training_that_goes_on() -> None:
     assert float(whole.models["dana.batch"]) == float(whole.models["dana.row"]) == 0
 
 
+COUNTLESS = COUNTING.replace("[dana.epoch, dana.batch, dana.rows]", "[1, 2, 3]").replace("dana.random()", "x")
+
+
 def test_a_counter_costs_nothing_until_it_is_asked_for() -> None:
     graph = compile_rule(RULE.format(shape=[3], seed=0, batch=4, calls="")).hdfg
     assert [graph.nodes[k].name for k in graph.models] == ["w", "dana.row", "dana.epoch"]
-    text = COUNTING.replace("[dana.epoch, dana.batch, dana.rows]", "[1, 2, 3]").replace("dana.random()", "x")
-    assert [compile_rule(text.format(batch=1, size=1)).hdfg.nodes[k].name for k in (0, 1)] == ["w", "last"]
+    counts_nothing = compile_rule(COUNTLESS.format(batch=1, size=1)).hdfg
+    assert [counts_nothing.nodes[k].name for k in (0, 1)] == ["w", "last"]
 
 
-def test_what_is_never_called_counts_nothing() -> None:
-    text = RULE.format(shape=[3], seed=0, batch=4, calls="") + "def f(a):\n    return a * dana.rows + dana.batch\n"
-    assert compile_rule(text).hdfg == compile_rule(text.split("def")[0]).hdfg
+@pytest.mark.parametrize("text", [RULE.format(shape=[3], seed=0, batch=4, calls=""), COUNTLESS.format(batch=4, size=1)])
+def test_what_is_never_called_counts_nothing(text: str) -> None:
+    never = "def f(a):\n    return dana.random() * dana.rows + dana.batch\n"
+    assert compile_rule(text + never).hdfg == compile_rule(text).hdfg
 
 
 def test_gradients_take_them_for_constants() -> None:

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from dana import rules
+from dana.errors import SetupError
+from dana.runtime import surveyed
 from dana.runtime import training as training_module
 from dana.runtime.compiled import VARIABLE
 from dana.runtime.survey import NotFinite, survey_columns, survey_of
@@ -18,6 +20,12 @@ from tests.runtime.test_training import LOGISTIC, feed, relation, request, train
 
 ROWS = (1, 2, 3, 63, 64, 65, 200, 1000)
 """Rows around the ends of blocks."""
+
+
+def test_a_survey_of_other_structures_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surveyed, "digest", lambda: 1)
+    with pytest.raises(SetupError, match="built from other sources: build it again"):
+        surveyed._functions.__wrapped__()
 
 
 @pytest.mark.parametrize("rows", ROWS)

@@ -108,6 +108,7 @@ def test_regression(session: Session) -> None:
         ("'m', query => 'TABLE t; TABLE t'", errors.SyntaxError, ""),
         ("'m', query => 'TABLE t) AS r; DROP TABLE t; --'", errors.SyntaxError, ""),
         ("'m', filter => 'false'", errors.DataException, "no row to evaluate"),
+        ("'m', query => 'SELECT a, b, NULL AS ill FROM t'", errors.DataException, "no row to evaluate"),
         ("'m', filter => 'true) OR (true'", errors.SyntaxError, ""),
         ("'m', filter => 'true) OFFSET 0) AS s; DROP TABLE t; --'", errors.SyntaxError, ""),
     ],
@@ -117,6 +118,7 @@ def test_refusals(trained: Session, call: str, error: type[psycopg.Error], messa
     with pytest.raises(error, match=message or None) as raised:
         evaluated(trained, call)
     assert ("part => 'all'" in str(raised.value.diag.message_hint)) == ("which those" in message)
+    assert ("have no label" in str(raised.value.diag.message_hint)) == ("no row" in message)
     assert trained.execute("SELECT count(*) FROM t").fetchone() == (1000,)
 
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "number.h"
 
 #define STATES		2048
 #define SHAPES		64
@@ -188,7 +189,7 @@ arrive(struct sim *sim)
 void
 sim_clock_column(struct sim *sim, const struct sim_column *of, const uint8_t *from, int32_t gap)
 {
-	if (!sim_trains(sim))
+	if (!sim->trains)
 		return;
 	if (!sim->clock.on_page)
 		arrive(sim);
@@ -200,7 +201,7 @@ sim_clock_page_end(struct sim *sim, int32_t gap)
 {
 	struct sim_clock *c = &sim->clock;
 
-	if (!sim_trains(sim))
+	if (!sim->trains)
 		return;
 	if (!c->on_page)
 		arrive(sim);
@@ -441,7 +442,7 @@ sim_clock_page(struct sim *sim, const struct sim_shape *shape, const uint8_t *pa
 	const struct transition *t;
 	int32_t number;
 
-	if (!sim_trains(sim))
+	if (!sim->trains)
 		return;
 	if (sim->watches || memo->off || shape->runs > SIM_RUNS)
 	{

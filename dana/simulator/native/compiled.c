@@ -345,12 +345,12 @@ sim_compiled_prove(struct sim *sim, const uint8_t *pages, size_t n_pages)
 {
 	const size_t floats = (size_t)sim->machine.scratch_depth * (size_t)sim->unit;
 	float *before = sim->unproved, *plain = before + floats;
-	const struct sim_survey *survey = sim->survey; /* these pages will come again */
+	const struct sim_observer observer = sim->observer; /* these pages will come again */
 	uint64_t expected, cycles = 0;
 
 	memcpy(before, sim->scratch, floats * sizeof *before);
 	sim->ahead = 0;
-	sim->survey = NULL;
+	memset(&sim->observer, 0, sizeof sim->observer);
 	if (run_pages(sim, false, pages, n_pages, &expected) && sim->e.tuples > 0)
 	{
 		memcpy(plain, sim->scratch, floats * sizeof *plain);
@@ -368,7 +368,7 @@ sim_compiled_prove(struct sim *sim, const uint8_t *pages, size_t n_pages)
 	}
 	if (sim->differs)
 		sim->compiled.state = NULL;
-	sim->survey = survey;
+	sim->observer = observer;
 	sim->begun = false;
 	sim_choose_road(sim, !sim->differs);
 }

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* Of all below: a core that was built from another text is not used */
-#define SIM_CONTRACT UINT64_C(0x2b1d4b955f262a6f)
+#define SIM_CONTRACT UINT64_C(0xb85e403eb69f1b4c)
 #define SIM_CLUSTER 8
 #define SIM_TEMPORARIES 32
 #define SIM_REGISTERS 64
@@ -17,8 +17,6 @@
 #define SIM_MAX_WATCHED 256
 #define SIM_SECTIONS 12
 #define SIM_BLOCK 16
-#define SIM_SURVEY_BLOCK 64
-#define SIM_TALLY_SLOTS 8192
 
 enum sim_opcode
 {
@@ -189,32 +187,13 @@ typedef void sim_compiled_function(float *state, const float *const *tuples, con
 /* Batches of one tuple each; `loss`: of the epoch, and its correction */
 typedef void sim_compiled_rows(float *state, const float *const *tuples, float *loss, int64_t count);
 
-/* How often values are there (0: the slot is free), and their sum. So many bits of them are dropped that half of the
- * slots are enough. */
-struct sim_tally
-{
-	uint32_t keys[8192];
-	double counts[8192], sums[8192];
-	int32_t used, dropped;
-};
-
-/* What a survey finds of a tuple's elements, arrays of [tuple_rows][lanes]; the caller's memory. One number each:
- * tuples without NaN or infinity, sum of the weights, how many are below 0. early, earlier: the mean of as many tuples
- * as the largest power of two says, and of half of them. sums, sums_of_squares: of the block that has begun, distances
- * from the mean. before: room for both. classes: sums of the weights by the label's class. first: the first tuple's
- * bits; differ: those in which another one's differ. room: for a block of tuples and one more. summed, by row: whether
- * sums are wanted; else only the bits. tally: of the label, or NULL. count: of classes. weight, label: rows of a tuple
- * that they lie in, or -1. trains: whether the epoch trains besides. */
-struct sim_survey
-{
-	double *tuples, *mean, *squares, *bad, *early, *earlier, *sums, *sums_of_squares, *before, *weights,
-		*negative, *classes;
-	uint32_t *first, *differ;
-	float *room;
-	const uint8_t *summed;
-	struct sim_tally *tally;
-	int64_t count, weight, label, trains;
-};
+/* Of struct sim_observer */
+struct sim_column;
+struct sim_handed;
+typedef void sim_observe_tuples(void *context, const uint8_t *page, const struct sim_handed *handed, int32_t n_handed,
+		int32_t row, int32_t count);
+typedef void sim_observe_column(void *context, const struct sim_column *column, const uint8_t *from);
+typedef void sim_observe_end(void *context);
 
 /* hwgen.spec.config.MachineConfig and hwgen.spec.cycles. special_latency 0: the machine has no such function. */
 struct sim_machine
@@ -245,6 +224,27 @@ struct sim_strider_instruction
 struct sim_column
 {
 	int32_t count, row, lane, type, scalar, first, last, follows, table, writes, bytes, beats, bad, input;
+};
+
+/* A column of rows that are alike: row k's lies at page + address[k] + offset. gap: cycles from the previous push, or
+ * from the iteration's start, until it could be pushed. */
+struct sim_handed
+{
+	const struct sim_column *column;
+	const uint32_t *address;
+	uint32_t offset;
+	int32_t gap;
+};
+
+/* What looks at an epoch's values, in the pages' order, before anything else is made of them. tuples: rows of a page
+ * from `row` on, which are whole tuples and alike; column: one by itself, of a tuple that may end on another page; end:
+ * of the epoch. NULL: nobody looks. */
+struct sim_observer
+{
+	sim_observe_tuples *tuples;
+	sim_observe_column *column;
+	sim_observe_end *end;
+	void *context;
 };
 
 /* Scratchpad rows of a hwgen.spec.bundle.Symbol. */

@@ -37,6 +37,7 @@ sim_new(const struct sim_machine *machine, const char *kernels)
 	sim->machine = *machine;
 	sim->kernels = chosen;
 	sim->one = 1.0f;
+	sim->trains = true;
 	sim->lanes = machine->clusters * SIM_CLUSTER;
 	sim->unit = machine->threads * sim->lanes;
 	return sim;
@@ -238,13 +239,16 @@ sim_read_rows(const struct sim *sim, int64_t row, int64_t count, uint32_t *words
 	return true;
 }
 
-/* Forgets an epoch that was not ended; the next page is the first of a new one, which trains, fills the survey, or does both */
+/* Forgets an epoch that was not ended; the next page is the first of a new one, which trains, is looked at, or both */
 SIM_EXPORT void
-sim_begin(struct sim *sim, const struct sim_survey *survey)
+sim_begin(struct sim *sim, const struct sim_observer *observer, int32_t trains)
 {
 	sim->begun = false;
-	sim->survey = survey;
-	sim_choose_road(sim, sim_trains(sim) && sim->compiled.state != NULL);
+	memset(&sim->observer, 0, sizeof sim->observer);
+	if (observer != NULL)
+		sim->observer = *observer;
+	sim->trains = trains;
+	sim_choose_road(sim, sim->trains && sim->compiled.state != NULL);
 }
 
 /* Takes the epoch's next pages: the sink of a page ring. 0, or why it takes no more. */
@@ -293,9 +297,9 @@ sim_end(struct sim *sim, struct sim_counters *counters)
 	dn_leave(mode);
 	counters->tuples = sim->e.tuples;
 	counters->skipped = sim->e.skipped;
-	if (sim->survey != NULL)
-		sim_survey_end(sim);
-	if (sim_trains(sim))
+	if (sim->observer.end != NULL)
+		sim->observer.end(sim->observer.context);
+	if (sim->trains)
 	{
 		counters->engine_busy = c->busy;
 		counters->merging = c->merging;

@@ -12,9 +12,9 @@
  *   row.c      one row of an instruction, in general          values.c   columns' bytes to tuple memory
  *   index.c    rows chosen by data                            clock.c    when all of this happens
  *   pipeline.c instructions whose results overlap             rounds.c   the sequencer
- *   kernels.c  inner loops, chosen by the processor's kind    survey.c   a look at the values
- *   kernels.inc, exchange.inc, operations.h                   way.c      what a row can be, for walk.c
- *   portable.c kernels.inc for any processor                 pattern.c  rows alike, for walk.c
+ *   kernels.c  inner loops, chosen by the processor's kind    way.c      what a row can be, for walk.c
+ *   kernels.inc, exchange.inc, operations.h                   pattern.c  rows alike, for walk.c
+ *   portable.c kernels.inc for any processor                 number.h   an element of a column
  *   watch.c    rows chosen again, which end a batch
  *   compiled.c a rule's own code in the place of engine.c and all that serves it
  */
@@ -115,15 +115,6 @@ struct sim_beginning
 #define SIM_WAYS		8
 #define SIM_PATH_LENGTH 512 /* instructions of a row */
 #define SIM_RUNS 8
-
-/* A writeB of a way: row k's column is at address[k] + offset */
-struct sim_handed
-{
-	const struct sim_column *column;
-	const uint32_t *address;
-	uint32_t offset;
-	int32_t gap; /* cycles from the previous push or the iteration's start until it could push */
-};
 
 /* What a row of a page can be: a way through the loop's body */
 struct sim_way
@@ -340,7 +331,8 @@ struct sim
 	const uint8_t *fetched; /* pages that come were asked for up to here */
 	ptrdiff_t ahead; /* bytes to the page that comes next; 0: unknown */
 
-	const struct sim_survey *survey; /* what an epoch fills, instead of training or beside; NULL: it trains */
+	struct sim_observer observer;	 /* what looks at the epoch, or zeros */
+	bool trains;					 /* the epoch does */
 	struct sim_compiled compiled;	 /* what runs instead of the engine; state NULL: nothing */
 	float *batched;					 /* tuples for it, one after the other: what does not lie on a page as it is read */
 	float *numbers;					 /* [n_inputs][most + 1]: of those, inputs that are one number */
@@ -354,13 +346,6 @@ struct sim
 	bool loaded, begun;				 /* `begun`: init has run */
 	struct sim_epoch e;
 };
-
-/* Whether the epoch trains; a survey of its own does not */
-static inline bool
-sim_trains(const struct sim *sim)
-{
-	return sim->survey == NULL || sim->survey->trains;
-}
 
 /* engine.c */
 bool sim_engine_prepare(struct sim *sim, const struct sim_bundle *bundle);
@@ -380,7 +365,6 @@ int32_t sim_levels(const struct sim_bundle *bundle, int section);
 bool sim_verify(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *problem);
 
 /* values.c */
-float sim_number(int32_t type, const uint8_t *from);
 bool sim_columns_prepare(struct sim *sim, const struct sim_bundle *bundle);
 void sim_copy(const struct sim *sim, const struct sim_column *column, const uint8_t *page, const uint32_t *at,
 			  uint32_t offset, int32_t tuples);
@@ -423,12 +407,6 @@ void sim_compiled_begin(struct sim *sim);
 bool sim_compiled_run(struct sim *sim, bool epoch_last);
 void sim_compiled_end(struct sim *sim);
 void sim_compiled_keep(struct sim *sim, const uint8_t *pages);
-
-/* survey.c */
-void sim_survey_tuples(struct sim *sim, const uint8_t *page, const struct sim_handed *handed, int32_t n_handed,
-					   int32_t row, int32_t count);
-void sim_survey_column(struct sim *sim, const struct sim_column *column, const uint8_t *from);
-void sim_survey_end(struct sim *sim);
 
 /* strider.c */
 bool sim_strider_prepare(struct sim *sim, const struct sim_bundle *bundle);

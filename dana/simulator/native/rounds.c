@@ -8,11 +8,11 @@
 
 #include "core.h"
 
-/* Runs a section that the program may not have, and none after a fault or in a survey of its own */
+/* Runs a section that the program may not have, and none after a fault or where the epoch only is looked at */
 static void
 run(struct sim *sim, enum sim_section section, int32_t m, int32_t level)
 {
-	if (sim->sections[section].cycles != 0 && sim_trains(sim) && sim->e.fault == SIM_FAULT_NONE)
+	if (sim->sections[section].cycles != 0 && sim->trains && sim->e.fault == SIM_FAULT_NONE)
 		sim_engine_run(sim, section, sim->e.phase.half, m, level);
 }
 

