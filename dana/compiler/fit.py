@@ -105,6 +105,12 @@ def least_group(plan: Plan, tuples: int, *, threads: int) -> int:
     DoesNotFit
         No round can have so many.
     """
+    graph = plan.graph
+    if graph.tuple_by_tuple or any(
+        u.adds or graph.nodes[u.model].table and graph.by_tuple(u) and graph.nodes[u.index or 0].op is Op.CONST
+        for u in graph.updates
+    ):
+        raise DoesNotFit(f"no machine runs rule {graph.name!r} yet", hint="Use the backend interp.")
     if not plan.in_one_round:
         return 1
     name = plan.graph.name
