@@ -166,15 +166,27 @@ class TableRule:
         row["step"] = times(-0.25, row["e"], row["A[i]"])
 
 
-def table_rule(rng: random.Random, *, batches: Sequence[int] = (1, 2, 3, 4, 7)) -> TableRule:
-    """A rule of three tables, A and D of vectors and S of scalars, with a few ways to read and write each."""
+def table_rule(
+    rng: random.Random, *, batches: Sequence[int] = (1, 2, 3, 4, 7), serial: bool = True, weighted: bool = True
+) -> TableRule:
+    """A rule of three tables, A and D of vectors and S of scalars, with a few ways to read and write each.
+
+    Parameters
+    ----------
+    batches
+        For what is joined behind a batch.
+    serial
+        Whether tuples of a batch may see each other's rows.
+    weighted
+        Whether rows have weights.
+    """
     k, f = rng.choice([1, 2, 5, 9]), rng.choice([1, 2, 3])
     a, d = rng.choice([1, 2, 5]), rng.choice([2, 3, 6])
     tables: dict[str, tuple[int, ...]] = {"A": (a, k), "D": (d, k), "S": (a,)}
     batch = rng.choice(batches)
     later = rng.choice([None, None, "+", "mean"])
     merges = rng.random() < 0.6
-    if later is None and not merges:
+    if later is None and (not merges or not serial):
         batch = 1
     more = "" if later is None else f', {batch}, "{later}"'
 
@@ -182,13 +194,13 @@ def table_rule(rng: random.Random, *, batches: Sequence[int] = (1, 2, 3, 4, 7)) 
     writes = _writes(rng, later is None, more, f)
     lines = [
         "import dana",
-        f"A = dana.table([{a}, {k}])",
-        f"D = dana.table([{d}, {k}])",
-        f"S = dana.table([{a}])",
+        f"A = dana.table([{a}, {k}], init=dana.normal(0, 0.5))",
+        f"D = dana.table([{d}, {k}], init=dana.normal(0, 0.5))",
+        f"S = dana.table([{a}], init=dana.normal(0, 0.5))",
         f"mean, steep, seen = dana.model(), dana.model([{k}]), dana.model(init=-1)",
         f"i, j, c, v = dana.input(), dana.input(), dana.input([{f}]), dana.input([{f}])",
-        "y, weight = dana.output(), dana.weight()",
-        "tables = dana.algo(A, D, S, mean, steep, seen, i, j, c, v, y, weight)",
+        f"y, weight = dana.output(), {'dana.weight()' if weighted else '1'}",
+        f"tables = dana.algo(A, D, S, mean, steep, seen, i, j, c, v, y{', weight' if weighted else ''})",
         f"p = {' + '.join(['mean', *texts])}",
         "e = weight * (p - y)",
         "step = -0.25 * e * A[i]",
