@@ -167,7 +167,12 @@ class TableRule:
 
 
 def table_rule(
-    rng: random.Random, *, batches: Sequence[int] = (1, 2, 3, 4, 7), serial: bool = True, weighted: bool = True
+    rng: random.Random,
+    *,
+    batches: Sequence[int] = (1, 2, 3, 4, 7),
+    widths: Sequence[int] = (1, 2, 5, 9),
+    serial: bool = True,
+    weighted: bool = True,
 ) -> TableRule:
     """A rule of three tables, A and D of vectors and S of scalars, with a few ways to read and write each.
 
@@ -175,12 +180,14 @@ def table_rule(
     ----------
     batches
         For what is joined behind a batch.
+    widths
+        Numbers of a row.
     serial
         Whether tuples of a batch may see each other's rows.
     weighted
         Whether rows have weights.
     """
-    k, f = rng.choice([1, 2, 5, 9]), rng.choice([1, 2, 3])
+    k, f = rng.choice(widths), rng.choice([1, 2, 3])
     a, d = rng.choice([1, 2, 5]), rng.choice([2, 3, 6])
     tables: dict[str, tuple[int, ...]] = {"A": (a, k), "D": (d, k), "S": (a,)}
     batch = rng.choice(batches)
