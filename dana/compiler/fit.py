@@ -106,8 +106,8 @@ def least_group(plan: Plan, tuples: int, *, threads: int) -> int:
     """
     if plan.serial and threads > 1:
         raise DoesNotFit(
-            f"the tuples of rule {plan.graph.name!r} see rows that the ones before wrote, in batches of {tuples}, so that "
-            f"they go through a machine one by one; a machine of {threads} threads takes as many at a time",
+            f"the tuples of rule {plan.graph.name!r} see rows that the ones before wrote, in batches of {tuples}, so "
+            f"that they go through a machine one by one; one of {threads} threads takes as many at a time",
             hint="Set threads to 1.",
         )
     if not plan.in_one_round:
@@ -127,9 +127,7 @@ def least_group(plan: Plan, tuples: int, *, threads: int) -> int:
             f"of up to {MAX_GROUP}",
             hint="Merge smaller batches.",
         )
-    models = [
-        u.model for u in plan.graph.updates if plan.graph.by_tuple(u) and not plan.graph.nodes[u.model].table
-    ]
+    models = [u.model for u in plan.graph.updates if plan.graph.by_tuple(u) and not plan.graph.nodes[u.model].table]
     if tuples > 1 and (twice := [k for k in models if models.count(k) > 1]):
         raise DoesNotFit(
             f"rule {name!r} updates several rows of {plan.graph.nodes[twice[0]].name} for each tuple, in "

@@ -79,8 +79,9 @@ class Evaluator:
         metas: Mapping[str, Floats],
         behind: Callable[[Mapping[int, Floats]], None],
     ) -> dict[int, Floats]:
-        """Compute every needed node as `run` does, but tuple by tuple: `behind` gets each tuple's values, and may change
-        the models' rows before the next one.
+        """Compute every needed node as `run` does, but tuple by tuple.
+
+        `behind` gets each tuple's values, and may change rows of `models` before the next one.
         """
         tuples = [node for node in self._nodes if node.region is Region.TUPLE]
         values = {

@@ -140,9 +140,9 @@ class Update:
         an INPUT (a row update per tuple, applied in tuple order) or a CONST (one fixed row per batch; of a table one
         per tuple).
     adds
-        Of rows of a table: `value` is added to what the row is by then, else it takes its place.
+        Of a table: `value` is added to what the row is by then, else it takes its place.
     at_once
-        Of rows of a table: the update applies behind its tuple, so that the next one sees it; else at the batch's end.
+        Of a table: it applies behind its tuple, so that the next one sees it; else at the batch's end.
     span
         The text it came from.
     """
@@ -254,11 +254,6 @@ class Graph:
         return not self.dims
 
     @property
-    def unbound_dims(self) -> tuple[str, ...]:
-        """The dims that `bind` still needs."""
-        return self.dims
-
-    @property
     def has_merge(self) -> bool:
         """Whether a batch's tuples have anything to join; without, batches hold one tuple."""
         later = any(update.adds and not update.at_once for update in self.updates)
@@ -271,9 +266,8 @@ class Graph:
 
     def by_tuple(self, update: Update) -> bool:
         """Whether each tuple of a batch has a row of its own to update."""
-        if update.index is None:
-            return False
-        return self.nodes[update.model].table or self.nodes[update.index].op is not Op.CONST
+        chosen = update.index is not None and self.nodes[update.index].op is not Op.CONST
+        return chosen or self.nodes[update.model].table
 
     @property
     def after_merges(self) -> frozenset[int]:

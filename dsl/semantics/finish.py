@@ -153,7 +153,7 @@ def _check_rows_in_batches(context: Context, algorithm: Algorithm) -> None:
 
 
 def _check_tables(context: Context, algorithm: Algorithm) -> None:
-    """Where tuples see each other's rows they go through the machine one by one, and keep nothing for the batch's end."""
+    """Where tuples see each other's rows a machine takes them one by one, and keeps nothing for the batch's end."""
     batch = algorithm.batch
     updates = (*algorithm.updates, *context.state_updates)
     first = next((update for update in updates if update.at_once), None)

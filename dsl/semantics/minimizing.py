@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dsl.diagnostics import Note
 from dsl.hdfg.dims import shape_text
 from dsl.hdfg.graph import Op
-from dsl.semantics import algorithm as methods
+from dsl.semantics import batches, updates
 from dsl.semantics.arguments import Argument
 from dsl.semantics.coercion import to_value
 from dsl.semantics.context import Context
@@ -101,7 +101,7 @@ def minimize(
     alone = batch.size == 1 and batch.meta is None
     tables = [target for target in wanted if _of_table(target)]
     if not alone and (_several_rows(wanted) or tables or not all(target.row_per_tuple for target in wanted)):
-        methods.keep_batch(context, algorithm, batch)
+        batches.keep_batch(context, algorithm, batch)
     # what such a step adds is in proportion to the gradient, so that a batch's steps can be added up row by row
     plain = optimizer.value.scope.module == "dana.optimizers" and optimizer.value.node.name == "sgd"
     if tables and not alone and not plain:
@@ -113,8 +113,8 @@ def minimize(
             expected="dana.optimizers.sgd, or batch=1",
             found=f"the function {optimizer.value.node.name}",
             notes=(Note(message=f"a row of the table {tables[0].operands[0].name}", span=tables[0].span),),
-            help="what an optimizer keeps of a row steps for each tuple that chooses it: write batch=1; or minimize the "
-            "tables by sgd and the other models in a call of their own, models=[…]",
+            help="what an optimizer keeps of a row steps for each tuple that chooses it: write batch=1; or minimize "
+            "the tables by sgd and the other models in a call of their own, models=[…]",
         )
         algorithm.complete = False
         return
@@ -137,13 +137,13 @@ def minimize(
             algorithm.complete = False
             return
         if _of_table(target) and plain:
-            assert isinstance(updated, Operation) and updated.op is Op.SUB, "sgd takes a step from the row"
+            assert isinstance(updated, Operation), "sgd gives a value"
             step = updated.operands[1]
             added = context.program.add(Op.NEG, (step,), step.shape, span)
             later = None if alone else batch
-            methods.add_row(context, algorithm, target, Argument(added, span), span, batch=later, mean=True)
+            updates.add_row(context, algorithm, target, Argument(added, span), span, batch=later, mean=True)
             continue
-        methods.set_model(context, algorithm, target, Argument(updated, span), span)
+        updates.set_model(context, algorithm, target, Argument(updated, span), span)
     context.program.gradients.append(Taken(value=loss, wanted=tuple(wanted), results=tuple(results), span=span))
 
 
@@ -154,7 +154,7 @@ def _batch(
     chosen = [target for target in wanted if target.row_per_tuple]
     row = next((target for target in chosen if not _of_table(target)), None)
     if given is not None:
-        batch = methods.batch_of(context, given)
+        batch = batches.batch_of(context, given)
     else:
         batch = algorithm.batch or Batch(size=1 if chosen else BATCH, span=span)
     if batch is None or (batch.size == 1 and batch.meta is None):
@@ -198,14 +198,14 @@ def _mean(context: Context, algorithm: Algorithm, batching: Batching, polynomial
     """The mean over a batch; what is the same for all of its tuples stays outside the merge."""
     each, rest = batching.split(polynomial)
     return batching.algebra.compute(
-        batching.joined(each, lambda value: methods.mean(context, algorithm, value, span)) + rest
+        batching.joined(each, lambda value: batches.mean(context, algorithm, value, span)) + rest
     )
 
 
 def _batching(context: Context, span: Span) -> Batching:
     def counted() -> Operation:
         assert context.algorithm is not None, "what is merged belongs to an algo"
-        return methods.share(context, context.algorithm, span)
+        return batches.share(context, context.algorithm, span)
 
     return Batching(Algebra(context.program, span), counted)
 

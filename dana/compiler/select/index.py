@@ -40,9 +40,7 @@ class IndexFile:
         source = View(model[1].buffer, model[1].base, steps, index=index)
         self._move(Mask.NONE, rows, self.emitter.view(room, rows), source)
 
-    def scatter(
-        self, number: tuple[int, Value], model: tuple[int, Value], value: Value, *, adds: bool = False
-    ) -> None:
+    def scatter(self, number: tuple[int, Value], model: tuple[int, Value], value: Value, *, adds: bool = False) -> None:
         """Write each tuple's row of a model, in the order of the tuples; of one tuple it may be added to."""
         index = self._set(number, model)
         rows, target = self._row(model[1], index)
