@@ -192,7 +192,7 @@ def _merged(graph: Graph, batch: int) -> Graph | None:
     updates = []
     for update in graph.updates:
         value = graph.nodes[update.value]
-        if value.region is Region.TUPLE and (update.index is None or graph.nodes[update.index].op is Op.CONST):
+        if value.region is Region.TUPLE and not graph.by_tuple(update):
             at = len(nodes)
             like = replace(value, name=None, region=Region.BATCH)
             nodes += [

@@ -254,6 +254,8 @@ def _update_problems(graph: Graph, update: Update) -> Iterator[str]:
     if value.op is Op.MODEL or value.region is Region.CONST:
         return
     allowed = {Region.TUPLE} if per_tuple else {Region.BATCH}
+    if update.adds and not update.at_once:
+        allowed = {Region.TUPLE, Region.BATCH}
     if not graph.has_merge:
         allowed = {Region.TUPLE, Region.BATCH}
     if value.region not in allowed:

@@ -203,7 +203,7 @@ def _clash(first: CheckedUpdate, second: CheckedUpdate) -> bool:
 def _check_update_value(context: Context, algorithm: Algorithm, update: CheckedUpdate) -> None:
     value = update.value
     if update.index is not None and (update.index.per_tuple or update.model.table):
-        if value.of_batch:
+        if value.of_batch and not (update.adds and not update.at_once):
             context.report(
                 "E509",
                 "a row update takes a value per tuple",
@@ -299,7 +299,18 @@ def _check_table(context: Context, algorithm: Algorithm) -> None:
     used += [value for value, _ in algorithm.settings.values()]
     again = [one for one in reachable(used) if one.per_tuple and one.merged]
     again += [value for name, (value, _) in algorithm.settings.items() if name == "setLoss" and value.of_batch]
-    if again:
+    later = next((update for update in (*algorithm.updates, *context.state_updates) if _needs_batch(update)), None)
+    if later is not None:
+        context.report(
+            "E503",
+            f"rows of {later.model.name} wait for the end of the table",
+            later.span,
+            label="a row for each of the table's",
+            expected="batches of a number of rows",
+            notes=(Note(message="the table is one batch", span=algorithm.batch.span),),
+            help="a machine holds the rows of one batch: write a number such as 64",
+        )
+    elif again:
         context.report(
             "E503",
             "a value of the whole table is used in its rows",
@@ -310,6 +321,12 @@ def _check_table(context: Context, algorithm: Algorithm) -> None:
             help="a machine holds the rows of one batch: write a number such as 64; what columns have for a mean and a "
             "deviation is known before: dana.functions.standardized(x)",
         )
+
+
+def _needs_batch(update: CheckedUpdate) -> bool:
+    """Whether each tuple has a row that is written at its batch's end."""
+    by_tuple = update.index is not None and (update.index.per_tuple or update.model.table)
+    return by_tuple and not update.at_once
 
 
 def _check_merges(context: Context, algorithm: Algorithm) -> None:

@@ -119,6 +119,7 @@ def minimize(
         algorithm.complete = False
         return
     results: list[Operation] = []
+    states: dict[Operation, list[Operation]] = {}
     for target, polynomial in zip(wanted, derived, strict=True):
         if _of_table(target) and plain:
             # a row that is chosen twice takes both steps
@@ -132,7 +133,13 @@ def minimize(
         value = filled(algebra, value, target.shape)
         results.append(value)
         arguments = [Argument(target, span), Argument(value, span), *options]
+        known = len(context.states)
+        # a row of a table has one state, whichever number chooses it
+        context.states_of_rows = list(states.get(target.operands[0], ())) if _of_table(target) else []
         updated = call(optimizer.value, arguments, span)
+        context.states_of_rows = []
+        if _of_table(target):
+            states.setdefault(target.operands[0], [one for one in context.states[known:] if one.table])
         if isinstance(updated, Poison):
             algorithm.complete = False
             return
@@ -141,7 +148,7 @@ def minimize(
             step = updated.operands[1]
             added = context.program.add(Op.NEG, (step,), step.shape, span)
             later = None if alone else batch
-            updates.add_row(context, algorithm, target, Argument(added, span), span, batch=later, mean=True)
+            updates.add_row(context, algorithm, target, Argument(added, span), span, batch=later, mean=not alone)
             continue
         updates.set_model(context, algorithm, target, Argument(updated, span), span)
     context.program.gradients.append(Taken(value=loss, wanted=tuple(wanted), results=tuple(results), span=span))

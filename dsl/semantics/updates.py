@@ -133,7 +133,7 @@ def add_row(
         algorithm.complete = False
         return
     value = update.value
-    if mean and not value.of_batch:
+    if mean:
         value = context.program.add(Op.MUL, (value, share(context, algorithm, span)), value.shape, span)
     algorithm.updates.append(replace(update, value=value, adds=True, at_once=batch is None))
 
