@@ -119,11 +119,11 @@ class Plan:
                 phase[k] = max((phase[i] for i in node.inputs), default=EPOCH)
                 if phase[k] >= AFTER and any(of_tuples(phase[i]) for i in node.inputs):
                     phase[k] += phase[k] % 2  # of tuples and of what is merged: the next pass
-        read = [phase[k] for k in (self.graph.loss, *(u.value for u in self.by_row)) if k is not None]
+        read = [phase[k] for k in (self.graph.loss, *self._of_rows()) if k is not None]
         merged = [phase[k] for k in self.live if self.nodes[k].op is Op.MERGE]
         last = max([AFTER, *merged, *(self.merged_in(one) + 1 for one in read)]) if self.graph.has_merge else TUPLE
         self.last = last
-        of_rows = {self.graph.loss, *(update.value for update in self.by_row)}
+        of_rows = {self.graph.loss, *self._of_rows()}
         of_rows.update(self.nodes[k].inputs[0] for k in self.live if self.nodes[k].op is Op.MERGE)
         for k in sorted(self.live, reverse=True):  # with their readers, where these are all at a batch's end
             computed = self.nodes[k].op not in LEAVES and self.nodes[k].op not in VIEWS and k not in of_rows
@@ -138,13 +138,17 @@ class Plan:
 
     def _read_later(self, k: int) -> bool:
         """Whether a value of tuples is read in a pass after its own."""
-        if self.phase[k] < self.passes[-1] and any(k in self._reads(update.value) for update in self.by_row):
+        if self.phase[k] < self.passes[-1] and any(k in self._reads(value) for value in self._of_rows()):
             return True
         for other in self.kept:
             reads = self.phase[other] - (self.nodes[other].op is Op.MERGE)
             if reads > self.phase[k] and any(i == k for i, _ in self.sources(other)):
                 return True
         return False
+
+    def _of_rows(self) -> list[int]:
+        """What is kept of tuples until their batch ends: numbers of rows, and new values."""
+        return [k for update in self.by_row for k in (update.value, update.index) if k is not None]
 
     def _uses(self) -> dict[int, list[int]]:
         """Readers of each value, through views; -1 is a root."""
@@ -302,7 +306,8 @@ class Plan:
         """Whether anything outside of its nest reads a value."""
         if k in self.merges or not self.nests[self.nest_of[k]].elementwise or k in self.roots:
             return True
-        if any(k in self._reads(update.value) for update in (*self.copied, *self.by_row, *self.at_once)):
+        read = [*self._of_rows(), *(update.value for update in (*self.copied, *self.at_once))]
+        if any(k in self._reads(value) for value in read):
             return True
         return any(
             i == k and not (pointwise and self.nest_of[other] == self.nest_of[k])
