@@ -137,6 +137,14 @@ class Values:
 
         And how many tuples the batch has had, an I64 too.
         """
+        plan, loss = self.plan, self.graph.loss
+        joined = [(k, plan.nodes[k].inputs[0]) for k in plan.merges] + ([] if loss is None else [(-1, loss)])
+        self._joined = {
+            k: self.memory.room(prod(padded(plan.shape(operand))) * BLOCK)
+            for k, operand in joined
+            if plan.at_once and of_tuples(plan.phase[operand])
+        }
+        """What merges join of a block whose tuples are computed one by one."""
         self._waiting = self.memory.room(LANES)
         self._numbered = self.memory.room(LANES)
         self._chosen = {}

@@ -194,7 +194,8 @@ def tables_case(rng: random.Random, config: MachineConfig) -> Case:
     fitting = min(config.index_depth, config.tuple_depth // 2 // 8)
     batches = [b for b in (1, 2, 3, 4, 7) if 1 << (b - 1).bit_length() <= fitting]
     widths = (1, 3, 9, 20, 33)
-    rule = table_rule(rng, batches=batches, widths=widths, serial=config.threads == 1, weighted=False)
+    serial = (2, 3, 7, 16, 40) if config.threads == 1 else ()
+    rule = table_rule(rng, batches=batches, widths=widths, serial=serial, weighted=False)
     columns = [attribute("i", rng.choice(["integer", "real"])), attribute("j", "smallint")]
     columns += [attribute("c", "real[]", array_length=rule.f), attribute("v", "real[]", array_length=rule.f)]
     schema = TableSchema(relation="t", attributes=(*columns, attribute("y", "real")))

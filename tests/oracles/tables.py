@@ -171,7 +171,7 @@ def table_rule(
     *,
     batches: Sequence[int] = (1, 2, 3, 4, 7),
     widths: Sequence[int] = (1, 2, 5, 9),
-    serial: bool = True,
+    serial: Sequence[int] = (2, 3, 7),
     weighted: bool = True,
 ) -> TableRule:
     """A rule of three tables, A and D of vectors and S of scalars, with a few ways to read and write each.
@@ -183,7 +183,7 @@ def table_rule(
     widths
         Numbers of a row.
     serial
-        Whether tuples of a batch may see each other's rows.
+        Batches whose tuples see each other's rows.
     weighted
         Whether rows have weights.
     """
@@ -193,8 +193,8 @@ def table_rule(
     batch = rng.choice(batches)
     later = rng.choice([None, None, "+", "mean"])
     merges = rng.random() < 0.6
-    if later is None and (not merges or not serial):
-        batch = 1
+    if later is None:
+        batch = rng.choice(serial) if merges and serial else 1
     more = "" if later is None else f', {batch}, "{later}"'
 
     texts, terms = _terms(rng)
