@@ -182,6 +182,9 @@ def _chain(plan: Plan, batch: int) -> list[tuple[Span | None, int]]:
                 while value != model:
                     found.append((graph.nodes[value].span, _latency(plan, graph.nodes[value], batch)))
                     value = path[value]
+                # each tuple of a batch goes this way where the next one is to see its rows
+                times = batch if plan.serial and update.at_once else 1
+                found = [(span, times * latency) for span, latency in found]
                 longest = max(longest, found, key=lambda way: sum(latency for _, latency in way))
     return longest
 

@@ -412,6 +412,7 @@ def _largest_rounds(plan: Plan, target: Target, max_tuples: int, given: Mapping[
     tuples = _tuples(plan, max_tuples, given)
     rows = place_inputs(plan.graph, target.lanes).rows
     group = group_for(rows, tuples, threads=target.threads, tuple_depth=given.get("tuple_depth", _depth(rows)))
+    group = 1 if plan.serial else group
     group = min(group, given.get("index_depth", group)) if plan.indexed else group
     return replace(target, group=max(_least(plan, tuples, target), group))
 

@@ -61,6 +61,9 @@ class Emitter(Folds):
         for name, count in ((one, 1), (block, BLOCK)):
             if count > 1 and self._written - written > MOST_OF_ONE:
                 return
+            if count > 1 and plan.at_once:
+                self._serial_block(block)
+                return
             self._run = count
             with self._function(name, slots=phase > TUPLE):
                 self._nests(phase)
@@ -71,8 +74,39 @@ class Emitter(Folds):
                     self._merge(-1, loss)
                 if plan.by_row and phase == plan.passes[-1]:
                     self._keep_rows()
+                self._updates(plan.at_once)
                 if self._counts:
                     self._count_rows()
+
+    def _serial_block(self, name: str) -> None:
+        """A pass over a block whose tuples see one another's rows: one after the other, and then the block's trees."""
+        plan, loss = self.plan, self.graph.loss
+        if self._counts:
+            return  # a tuple's number in its batch is the block's, and its own in it
+        merged = [(k, plan.nodes[k].inputs[0]) for k in plan.merges] + ([] if loss is None else [(-1, loss)])
+        with self._function(name):
+            self._run = 1
+            with self._loop(BLOCK) as t:
+                self._outermost = t.level
+                self._tuple = t
+                self._nests(TUPLE)
+                for k, operand in merged:
+                    self._keep_joined(k, operand, t)
+                self._updates(plan.at_once)
+            self._outermost, self._tuple, self._run = 0, ZERO, BLOCK
+            for k, operand in merged:
+                self._merge(k, operand, self._joined.get(k))
+
+    def _keep_joined(self, k: int, operand: int, t: Index) -> None:
+        """What a merge joins, for the block's end: a later tuple computes its own in the same place."""
+        if k not in self._joined:
+            return
+        shape = self.plan.shape(operand)
+        vector = bool(shape) and shape[-1] > 1
+        with self._axes(shape, vector=vector) as idx:
+            terms = [*zip(idx, strides(shape), strict=True), (t, prod(padded(shape)))]
+            value = self._value(operand, idx, ZERO, vector=vector).value
+            self._store(value, self._address(self._state, self._joined[k], terms))
 
     @property
     def _counts(self) -> bool:
@@ -116,7 +150,7 @@ class Emitter(Folds):
         if is_last and self.graph.convergence is not None:
             value = self._value(self.graph.convergence, (), ZERO, vector=False).value
             self._store(value, self._address(self._state, self.convergence, []))
-        self._updates()
+        self._updates(self.plan.copied)
         if self.plan.by_row:
             self._write_rows()
         for k in self._counting if is_last else ():
@@ -203,8 +237,8 @@ class Emitter(Folds):
 
     # --- merges and updates -----------------------------------------------------------------------------------------
 
-    def _merge(self, k: int, operand: int) -> None:
-        """The block's tree, joined with the trees that wait, and left on the stack."""
+    def _merge(self, k: int, operand: int, kept: int | None = None) -> None:
+        """The block's tree, joined with the trees that wait, and left on the stack; `kept`: where its values are."""
         merged = self.memory.merged[self.merges[k]]
         shape = self.plan.shape(operand)
         level, count, op = self._run.bit_length() - 1, self._run, merged.op
@@ -213,7 +247,12 @@ class Emitter(Folds):
             if count == 1:
                 value = self._value(operand, (), ZERO, vector=False).value
             else:
-                value = self._across(operand)
+                typ = ir.VectorType(FLOAT, count)
+                if kept is None:
+                    value = self._across(operand)
+                else:
+                    place = self._address(self._state, kept, [])
+                    value = self._builder.load(place.value, typ=typ, align=4)
                 while count > 1:
                     left = self._shuffled(value, range(0, count, 2))
                     value = combine(self._builder, op, left, self._shuffled(value, range(1, count, 2)))
@@ -225,7 +264,10 @@ class Emitter(Folds):
         with self._axes(shape, vector=vector, last_first=True) as idx:
 
             def leaf(t: int, idx: Indices = idx) -> ir.Value:
-                return self._value(operand, idx, Index(const=t), vector=vector).value
+                if kept is None:
+                    return self._value(operand, idx, Index(const=t), vector=vector).value
+                terms = [*zip(idx, strides(shape), strict=True), (Index(const=t), prod(padded(shape)))]
+                return self._load(self._address(self._state, kept, terms), vector=vector).value
 
             value = tree(self._builder, op, 0, count, leaf)
             self._push(value, merged, first, list(zip(idx, strides(shape), strict=True)))
@@ -294,11 +336,18 @@ class Emitter(Folds):
                 with self._axes(shape, vector=vector) as idx:
                     terms = [*zip(idx, strides(shape), strict=True), (t, prod(padded(shape)))]
                     value = self._load(self._address(self._state, values, terms), vector=vector).value
-                    self._store(value, self._own(update.model, (row, *idx), ZERO))
+                    self._put(update, value, (row, *idx), vector=vector)
 
-    def _updates(self) -> None:
+    def _put(self, update: Update, value: ir.Value, idx: Indices, *, vector: bool) -> None:
+        """Store in a model, or add to what is there by now."""
+        place = self._own(update.model, idx, ZERO)
+        if update.adds:
+            value = self._builder.fadd(self._load(place, vector=vector).value, value)
+        self._store(value, place)
+
+    def _updates(self, updates: list[Update]) -> None:
         """New models that could not be stored where they were computed: all are known before the first is."""
-        for update in self.plan.copied:
+        for update in updates:
             if update.value in self.plan.kept:
                 continue
             shape = self.plan.shape(update.value)
@@ -308,10 +357,10 @@ class Emitter(Folds):
                 terms = list(zip(idx, strides(shape), strict=True))
                 self._store(value.value, self._address(self._state, self._new[id(update)], terms))
         rows = {}
-        for update in self.plan.copied:
+        for update in updates:
             if update.index is not None:
                 rows[id(update)] = self._row(update.index, ZERO)
-        for update in self.plan.copied:
+        for update in updates:
             self._copy(update, rows.get(id(update)))
 
     def _copy(self, update: Update, row: Index | None) -> None:
@@ -329,4 +378,4 @@ class Emitter(Folds):
                 found = self._load(self._address(self._state, self._new[id(update)], terms), vector=vector and wide)
             if vector and not wide:
                 found = self._splat(found, LANES)
-            self._store(found.value, self._own(update.model, idx if row is None else (row, *idx), ZERO))
+            self._put(update, found.value, idx if row is None else (row, *idx), vector=vector)

@@ -120,7 +120,9 @@ class Values:
         self._operands = memory.room(most * self.block)
         self._left: dict[tuple[int, int], int] = {}
         self._new = {
-            id(u): memory.room(prod(padded(plan.shape(u.value)))) for u in plan.copied if u.value not in plan.kept
+            id(u): memory.room(prod(padded(plan.shape(u.value))))
+            for u in (*plan.copied, *plan.at_once)
+            if u.value not in plan.kept
         }
         self.convergence = memory.room(LANES)
 
@@ -135,6 +137,14 @@ class Values:
 
         And how many tuples the batch has had, an I64 too.
         """
+        plan, loss = self.plan, self.graph.loss
+        joined = [(k, plan.nodes[k].inputs[0]) for k in plan.merges] + ([] if loss is None else [(-1, loss)])
+        self._joined = {
+            k: self.memory.room(prod(padded(plan.shape(operand))) * BLOCK)
+            for k, operand in joined
+            if plan.at_once and of_tuples(plan.phase[operand])
+        }
+        """What merges join of a block whose tuples are computed one by one."""
         self._waiting = self.memory.room(LANES)
         self._numbered = self.memory.room(LANES)
         self._chosen = {}
@@ -249,7 +259,7 @@ class Values:
     def _terms(self, k: int, idx: Indices, t: Index) -> list[tuple[Index, int]]:
         shape = self.plan.shape(k)
         terms = list(zip(idx, strides(shape), strict=True))
-        if of_tuples(self.plan.phase[k]):
+        if of_tuples(self.plan.phase[k]) and self.plan.nodes[k].op is not Op.MODEL:
             terms.append((t, self._spacing(k)))
         if k in self.plan.lasting:
             terms.append((Index(Var(self._first().value, 0)), self._spacing(k)))

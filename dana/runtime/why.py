@@ -56,21 +56,22 @@ def why(request: TrainRequest, design: Design, sample: Sample, cycles: Cycles, d
         Where others are found or made.
     """
     bundle = design.bundle
-    cost = count_cost(plan_of(bound_graph(request, design)), bundle)
+    plan = plan_of(bound_graph(request, design))
+    cost = count_cost(plan, bundle)
     if cycles.bottleneck != "engine":
         return _reading(request, design, sample, cycles, designs)
     line = _most(cost.chain_lines)
     chained = CHAINED * cost.chain >= cost.per_tuple
-    each = "row" if bundle.batch == 1 else "batch"
     if bundle.cut:
         said = (
             f"each row takes {cycles.per_tuple:.2f} cycles where {bundle.batch} run side by side; a row of a model "
             "that is chosen again among so many, as in a sorted table, ends a batch, and fewer are taken at a time"
         )
         return _said("rows", line, said, None, None)
+    each, share = ("row", bundle.batch) if plan.serial else ("row" if bundle.batch == 1 else "batch", 1)
     waited = f"each {each} waits for the models of the one before"
     if line is not None:
-        waited += f", {cost.chain_lines[line]:.0f} cycles of a {each} in {_shown(request, line)}"
+        waited += f", {cost.chain_lines[line] / share:.0f} cycles of a {each} in {_shown(request, line)}"
     if bundle.batch != WHOLE_EPOCH and (chained or bundle.batch < BATCH):
         larger = max(BATCH, LARGER * bundle.batch)
         taken = _with_batch(request, design, sample, cycles, designs, larger)
@@ -198,7 +199,7 @@ def _merged(graph: Graph, batch: int) -> Graph | None:
     updates = []
     for update in graph.updates:
         value = graph.nodes[update.value]
-        if value.region is Region.TUPLE and (update.index is None or graph.nodes[update.index].op is Op.CONST):
+        if value.region is Region.TUPLE and not graph.by_tuple(update):
             at = len(nodes)
             like = replace(value, name=None, region=Region.BATCH)
             nodes += [

@@ -1,4 +1,4 @@
-"""The rule's `algo` and its methods: merge, setModel, setLoss, setPrediction, setConvergence, setEpochs.
+"""The rule's `algo` and its methods: merge, setLoss, setPrediction, setConvergence, setEpochs; `updates` has others.
 
 Comes in: bound arguments of a method. Goes out: the merged value, or the algorithm filled; `dsl.semantics.finish` then
 judges it as a whole. Must not: judge what depends on later statements.
@@ -9,35 +9,29 @@ from __future__ import annotations
 from dsl.diagnostics import Note
 from dsl.hdfg.dims import DimExpr, shape_text
 from dsl.hdfg.graph import FROM_ROW, Op
-from dsl.hdfg.shapes import ShapeMismatch, broadcast
-from dsl.limits import MAX_EPOCHS, MAX_EXTENT
+from dsl.limits import MAX_EPOCHS
 from dsl.semantics.arguments import Argument
+from dsl.semantics.batches import batch_of, keep_batch, mean, merge_sign, share
 from dsl.semantics.coercion import to_value, to_whole
 from dsl.semantics.context import Context
-from dsl.semantics.elements import Part, select
 from dsl.semantics.objects import (
     POISON,
     Algorithm,
-    AllTuples,
-    Constant,
     Declaration,
     Items,
     Nothing,
     Object,
     Poison,
-    Text,
     describe,
 )
-from dsl.semantics.program import Batch, CheckedUpdate, Operation
+from dsl.semantics.program import Operation
+from dsl.semantics.updates import Bound, call_add_rows, call_set_model
 from dsl.source import Span
-
-Bound = dict[str, Argument]
 
 NUMBER_OF_EACH_CLASS = (
     "pass a number for each class of dana.output(classes=…), probabilities or scores, as in setPrediction(scores); "
     "dana_classify and dana_predict choose the largest, without an argmax"
 )
-MERGE_SIGNS = {"+": "add", "*": "mul", "max": "max", "min": "min", "mean": "mean"}
 
 
 def declare(context: Context, name: str, declaration: Declaration, span: Span) -> Algorithm:
@@ -130,7 +124,9 @@ def call(context: Context, algorithm: Algorithm, name: str, bound: Bound, span: 
         algorithm.complete = False
         return Nothing()
     if name == "setModel":
-        _set_model(context, algorithm, bound, span)
+        call_set_model(context, algorithm, bound, span)
+    elif name == "addRows":
+        call_add_rows(context, algorithm, bound, span)
     elif name == "setEpochs":
         _set_epochs(context, algorithm, bound["epochs"], span)
     else:
@@ -141,7 +137,7 @@ def call(context: Context, algorithm: Algorithm, name: str, bound: Bound, span: 
 def _merge(context: Context, algorithm: Algorithm, bound: Bound, span: Span) -> Object:
     value = to_value(context, bound["value"].value, bound["value"].span)
     batch = batch_of(context, bound["batch"])
-    sign = _merge_sign(context, bound["op"])
+    sign = merge_sign(context, bound["op"])
     if batch is not None:
         keep_batch(context, algorithm, batch)
     if value is None or batch is None or sign is None:
@@ -163,222 +159,6 @@ def _merge(context: Context, algorithm: Algorithm, bound: Bound, span: Span) -> 
     merge = result.operands[0] if result else context.program.add(Op.MERGE, (value,), value.shape, span, merge_op=sign)
     context.program.merges.add(merge.id)
     return result or merge
-
-
-def mean(context: Context, algorithm: Algorithm, value: Operation, span: Span) -> Operation:
-    """Record the mean of a value per tuple over the algorithm's batch."""
-    program = context.program
-    total = program.add(Op.MERGE, (value,), value.shape, span, merge_op="add")
-    return program.add(Op.MUL, (total, share(context, algorithm, span)), value.shape, span)
-
-
-def share(context: Context, algorithm: Algorithm, span: Span) -> Operation:
-    """Record 1 / the tuples of a batch, once; the last batch may be short, so that tuples are counted."""
-    if algorithm.share is None:
-        program = context.program
-        one = program.constant(1, span)
-        count = program.add(Op.MERGE, (one,), (), span, merge_op="add")
-        algorithm.share = program.add(Op.DIV, (one, count), (), span)
-    return algorithm.share
-
-
-def keep_batch(context: Context, algorithm: Algorithm, batch: Batch) -> None:
-    """Take a batch as the algorithm's; report one that is not that of the merges before."""
-    if algorithm.batch is None:
-        algorithm.batch = batch
-    elif (algorithm.batch.size, algorithm.batch.meta) != (batch.size, batch.meta):
-        context.report(
-            "E502",
-            "all merges of a rule share one batch size",
-            batch.span,
-            label="another batch size",
-            expected="the batch size of the first merge",
-            notes=(Note(message="first merge", span=algorithm.batch.span),),
-            help="a batch has one size; keep it in a name or a meta and use that in each merge",
-        )
-
-
-def batch_of(context: Context, argument: Argument) -> Batch | None:
-    """How many tuples an argument says that a batch has."""
-    match argument.value:
-        case AllTuples():
-            return Batch(size=None, span=argument.span)
-        case Operation(op=Op.META, value=float(default)) as meta:
-            if default == int(default) and 1 <= default <= 1 << 24:
-                return Batch(size=int(default), meta=meta, span=argument.span)
-            context.report(
-                "E302",
-                "the batch size does not fit",
-                argument.span,
-                label=f"the meta's value is {default:g}",
-                expected="a meta that holds a whole number, at least 1",
-                found=f"{default:g}",
-            )
-            return None
-    size = to_whole(context, argument.value, argument.span, what="the batch size", at_least=1, at_most=MAX_EXTENT)
-    name = argument.value.name if isinstance(argument.value, Constant) else None
-    return None if size is None else Batch(size=size, name=name, span=argument.span)
-
-
-def _merge_sign(context: Context, argument: Argument) -> str | None:
-    if isinstance(argument.value, Poison):
-        return None
-    if isinstance(argument.value, Text) and argument.value.text in MERGE_SIGNS:
-        return MERGE_SIGNS[argument.value.text]
-    context.report(
-        "E309",
-        "the merge operation does not fit",
-        argument.span,
-        expected=" or ".join(f'"{sign}"' for sign in MERGE_SIGNS),
-        found=describe(argument.value),
-        help='"+" sums over the batch, "mean" divides by its tuples',
-    )
-    return None
-
-
-def _set_model(context: Context, algorithm: Algorithm, bound: Bound, span: Span) -> None:
-    arguments = list(bound.values())
-    if len(arguments) > 2:
-        context.report(
-            "E308",
-            "setModel takes at most 2 arguments",
-            arguments[2].span,
-            label="one too many",
-            expected="setModel(value) or setModel(model, value)",
-            found=f"{len(arguments)} arguments",
-        )
-        algorithm.complete = False
-        return
-    several = arguments[0].value if len(arguments) == 2 else None
-    rows = several.placed(arguments[0].span) if isinstance(several, Items) else []
-    values = _row_each(context, arguments[-1], len(rows)) if rows else []
-    if values is None:
-        algorithm.complete = False
-        return
-    pairs = [[Argument(row, place), value] for (row, place), value in zip(rows, values, strict=True)]
-    for pair in pairs or [arguments]:
-        target = _target(context, algorithm, pair, span)
-        if target is None:
-            algorithm.complete = False
-        else:
-            set_model(context, algorithm, target, pair[-1], span)
-
-
-def _row_each(context: Context, argument: Argument, count: int) -> list[Argument] | None:
-    """Return a new value for each of the rows that a list has, from a list or a value whose first axis counts them."""
-    value = argument.value
-    if isinstance(value, Items) and len(value.items) == count:
-        return [Argument(item, place) for item, place in value.placed(argument.span)]
-    if isinstance(value, Operation) and value.shape[:1] == (count,):
-        parts = [Part(argument.span, position=Constant(number)) for number in range(count)]
-        return [Argument(select(context, value, [part], argument.span), argument.span) for part in parts]
-    if not isinstance(value, Poison):
-        context.report(
-            "E406",
-            f"{count} rows need as many new values",
-            argument.span,
-            expected=f"a list of {count} values, or a value whose first axis has {count} elements",
-            found=f"a list of {len(value.items)}" if isinstance(value, Items) else describe(value),
-            help="write each in a loop: for row in U[c]: rule.setModel(row, …)",
-        )
-    return None
-
-
-def set_model(context: Context, algorithm: Algorithm, target: Operation, argument: Argument, span: Span) -> None:
-    """Say what a model becomes, or the row that a GATHER reads."""
-    update = _update(context, target, argument, span)
-    if update is None:
-        algorithm.complete = False
-        return
-    algorithm.updates.append(update)
-
-
-def set_state(context: Context, state: Argument, argument: Argument, span: Span) -> None:
-    """Say what a state becomes; `span` is the whole call."""
-    target = state.value
-    if isinstance(target, Poison):
-        return
-    model = target.operands[0] if isinstance(target, Operation) and target.op is Op.GATHER else target
-    if not isinstance(target, Operation) or model not in context.states:
-        is_model = isinstance(target, Operation) and target.op is Op.MODEL
-        context.report(
-            "E506",
-            "setState writes a state",
-            state.span,
-            label="this is none",
-            expected="a state, as declared by velocity = dana.state(w)",
-            found=describe(target),
-            help="a model that the algo lists changes by the algo's setModel" if is_model else "",
-        )
-        return
-    update = _update(context, target, argument, span)
-    if update is not None:
-        context.state_updates.append(update)
-
-
-def _update(context: Context, target: Operation, argument: Argument, span: Span) -> CheckedUpdate | None:
-    """Return the update of a model, or of the row that a GATHER selects, to a value; None after a report."""
-    value = to_value(context, argument.value, argument.span)
-    if value is None:
-        return None
-    try:
-        fits = broadcast(value.shape, target.shape) == target.shape
-    except ShapeMismatch:
-        fits = False
-    model, index = (target.operands[0], target.operands[1]) if target.op is Op.GATHER else (target, None)
-    if not fits:
-        kind = "state" if model in context.states else "model"
-        context.report(
-            "E406",
-            f"the new value does not have the {kind}'s shape",
-            argument.span,
-            label=f"shape {shape_text(value.shape)}",
-            expected=f"shape {shape_text(target.shape)}",
-            found=f"shape {shape_text(value.shape)}",
-            notes=(Note(message=f"{model.name} is declared here", span=model.span),),
-            help=_shape_help(kind, value, target),
-        )
-    return CheckedUpdate(model=model, value=value, index=index, span=span)
-
-
-def _shape_help(kind: str, value: Operation, target: Operation) -> str:
-    if len(value.shape) > len(target.shape):
-        return f"reduce an axis with dana.sigma, or declare the {kind} with this shape"
-    return f"declare the {kind} with this shape, or compute a value of the {kind}'s shape"
-
-
-def _target(context: Context, algorithm: Algorithm, arguments: list[Argument], span: Span) -> Operation | None:
-    """Return what setModel writes: a MODEL, or the GATHER that reads the row to write."""
-    if len(arguments) == 1:
-        if len(algorithm.models) == 1:
-            return algorithm.models[0]
-        if algorithm.models:
-            names = ", ".join(str(model.name) for model in algorithm.models)
-            context.report(
-                "E506",
-                "setModel must say which model",
-                span,
-                label="one argument",
-                expected="setModel(model, value)",
-                notes=(Note(message=f"the algo's models are {names}"),),
-                help=f"name the model first: setModel({algorithm.models[0].name}, value)",
-            )
-        return None
-    target = arguments[0]
-    if isinstance(target.value, Operation):
-        model = target.value.operands[0] if target.value.op is Op.GATHER else target.value
-        if model.op is Op.MODEL:
-            return target.value
-    context.report(
-        "E506",
-        "setModel writes a model or a row of one",
-        target.span,
-        label="this is neither",
-        expected="a model such as w, or a row such as U[i]",
-        found=describe(target.value),
-        help="the model comes first, then its new value",
-    )
-    return None
 
 
 def _set_scalar(context: Context, algorithm: Algorithm, name: str, argument: Argument, span: Span) -> None:

@@ -13,7 +13,7 @@ from dsl.hdfg.dims import Dim, DimExpr, Shape, shape_text, symbol
 from dsl.hdfg.graph import Op
 from dsl.hdfg.init import Init, InitKind
 from dsl.limits import MAX_EXTENT, MAX_INTEGER, MAX_RANK
-from dsl.semantics import algorithm, minimizing
+from dsl.semantics import minimizing, updates
 from dsl.semantics.arguments import Argument
 from dsl.semantics.axes import ALONG_AXIS, along_axis, expand
 from dsl.semantics.coercion import symbolic_dim, symbolic_shape, to_dim, to_number, to_shape, to_value, to_whole
@@ -60,7 +60,7 @@ def call(context: Context, name: str, bound: Bound, span: Span) -> Object:
     if name == "random":
         return _random(context, bound, span)
     if name == "setState":
-        algorithm.set_state(context, bound["state"], bound["value"], span)
+        updates.set_state(context, bound["state"], bound["value"], span)
         return Nothing()
     if name in DECLARATIONS:
         return _declare(context, name, bound, span)
@@ -96,6 +96,15 @@ def _declare(context: Context, kind: str, bound: Bound, span: Span) -> Object:
         value = _meta_value(context, bound["value"])
         if value is None:
             return POISON
+    if kind == "table" and shape == ():
+        return context.report(
+            "E402",
+            "a table has rows",
+            bound["shape"].span,
+            expected="at least one axis, which counts the rows, as in dana.table([m, k])",
+            found="a scalar",
+            help="a number that is no row is a model: dana.model()",
+        )
     init = _init(context, bound["init"], shape) if "init" in bound else Init()
     classes = _classes(context, bound["classes"], shape) if "classes" in bound else None
     if shape is None or init is None or (classes is None and "classes" in bound):

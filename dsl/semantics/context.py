@@ -67,6 +67,9 @@ class Context:
         Models that functions keep for themselves, in order; they belong to the algo without being listed.
     state_updates
         What they become.
+    states_of_rows
+        Of those the ones that the optimizer's call under way declares, because another number chose its table's rows
+        before.
     given
         The states among them that the language keeps (`dsl.semantics.counting`), by name.
     random_calls
@@ -89,6 +92,7 @@ class Context:
     algorithm: Algorithm | None = None
     states: list[Operation] = field(default_factory=list)
     state_updates: list[CheckedUpdate] = field(default_factory=list)
+    states_of_rows: list[Operation] = field(default_factory=list)
     given: dict[str, Operation] = field(default_factory=dict)
     random_calls: int = 0
     requirements: list[Requirement] = field(default_factory=list)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dsl.diagnostics import Note
 from dsl.hdfg.dims import shape_text
 from dsl.hdfg.graph import Op
-from dsl.semantics import algorithm as methods
+from dsl.semantics import batches, updates
 from dsl.semantics.arguments import Argument
 from dsl.semantics.coercion import to_value
 from dsl.semantics.context import Context
@@ -99,11 +99,32 @@ def minimize(
         algorithm.complete = False
         return
     alone = batch.size == 1 and batch.meta is None
-    if not alone and (_several_rows(wanted) or not all(target.row_per_tuple for target in wanted)):
-        methods.keep_batch(context, algorithm, batch)
+    tables = [target for target in wanted if _of_table(target)]
+    if not alone and (_several_rows(wanted) or tables or not all(target.row_per_tuple for target in wanted)):
+        batches.keep_batch(context, algorithm, batch)
+    # what such a step adds is in proportion to the gradient, so that a batch's steps can be added up row by row
+    plain = optimizer.value.scope.module == "dana.optimizers" and optimizer.value.node.name == "sgd"
+    if tables and not alone and not plain:
+        context.report(
+            "E524",
+            "rows of tables are minimized in batches by sgd",
+            batch.span,
+            label="more than one tuple",
+            expected="dana.optimizers.sgd, or batch=1",
+            found=f"the function {optimizer.value.node.name}",
+            notes=(Note(message=f"a row of the table {tables[0].operands[0].name}", span=tables[0].span),),
+            help="what an optimizer keeps of a row steps for each tuple that chooses it: write batch=1; or minimize "
+            "the tables by sgd and the other models in a call of their own, models=[…]",
+        )
+        algorithm.complete = False
+        return
     results: list[Operation] = []
+    states: dict[Operation, list[Operation]] = {}
     for target, polynomial in zip(wanted, derived, strict=True):
-        if target.row_per_tuple:
+        if _of_table(target) and plain:
+            # a row that is chosen twice takes both steps
+            value = algebra.compute(polynomial)
+        elif target.row_per_tuple:
             value = algebra.compute(_of_row(algebra, target, wanted, derived))
         elif alone and algorithm.batch is None:
             value = algebra.compute(polynomial)
@@ -112,11 +133,24 @@ def minimize(
         value = filled(algebra, value, target.shape)
         results.append(value)
         arguments = [Argument(target, span), Argument(value, span), *options]
+        known = len(context.states)
+        # a row of a table has one state, whichever number chooses it
+        context.states_of_rows = list(states.get(target.operands[0], ())) if _of_table(target) else []
         updated = call(optimizer.value, arguments, span)
+        context.states_of_rows = []
+        if _of_table(target):
+            states.setdefault(target.operands[0], [one for one in context.states[known:] if one.table])
         if isinstance(updated, Poison):
             algorithm.complete = False
             return
-        methods.set_model(context, algorithm, target, Argument(updated, span), span)
+        if _of_table(target) and plain:
+            assert isinstance(updated, Operation), "sgd gives a value"
+            step = updated.operands[1]
+            added = context.program.add(Op.NEG, (step,), step.shape, span)
+            later = None if alone else batch
+            updates.add_row(context, algorithm, target, Argument(added, span), span, batch=later, mean=not alone)
+            continue
+        updates.set_model(context, algorithm, target, Argument(updated, span), span)
     context.program.gradients.append(Taken(value=loss, wanted=tuple(wanted), results=tuple(results), span=span))
 
 
@@ -124,11 +158,12 @@ def _batch(
     context: Context, algorithm: Algorithm, given: Argument | None, wanted: list[Operation], span: Span
 ) -> Batch | None:
     """The batch that the rule says, or has; else 64, and single tuples where they choose rows."""
-    row = next((target for target in wanted if target.row_per_tuple), None)
+    chosen = [target for target in wanted if target.row_per_tuple]
+    row = next((target for target in chosen if not _of_table(target)), None)
     if given is not None:
-        batch = methods.batch_of(context, given)
+        batch = batches.batch_of(context, given)
     else:
-        batch = algorithm.batch or Batch(size=BATCH if row is None else 1, span=span)
+        batch = algorithm.batch or Batch(size=1 if chosen else BATCH, span=span)
     if batch is None or (batch.size == 1 and batch.meta is None):
         return batch
     if row is not None and not _several_rows(wanted):  # which are an error, by `finish`
@@ -138,14 +173,19 @@ def _batch(
             batch.span,
             label="more than one tuple",
             notes=(Note(message="a row that each tuple chooses", span=row.span),),
-            help="of the tuples of a batch that choose the same row only the last one counts; batch=1 takes each",
+            help="of the tuples of a batch that choose the same row only the last one counts; of a table, "
+            f"{row.operands[0].name} = dana.table(…), all of them do, and batch=1 takes one by one",
         )
     return batch
 
 
+def _of_table(target: Operation) -> bool:
+    return target.op is Op.GATHER and target.operands[0].table
+
+
 def _several_rows(wanted: list[Operation]) -> bool:
     """Whether each tuple chooses several rows of a model."""
-    models = [target.operands[0] for target in wanted if target.row_per_tuple]
+    models = [target.operands[0] for target in wanted if target.row_per_tuple and not _of_table(target)]
     return len(set(models)) < len(models)
 
 
@@ -165,14 +205,14 @@ def _mean(context: Context, algorithm: Algorithm, batching: Batching, polynomial
     """The mean over a batch; what is the same for all of its tuples stays outside the merge."""
     each, rest = batching.split(polynomial)
     return batching.algebra.compute(
-        batching.joined(each, lambda value: methods.mean(context, algorithm, value, span)) + rest
+        batching.joined(each, lambda value: batches.mean(context, algorithm, value, span)) + rest
     )
 
 
 def _batching(context: Context, span: Span) -> Batching:
     def counted() -> Operation:
         assert context.algorithm is not None, "what is merged belongs to an algo"
-        return methods.share(context, context.algorithm, span)
+        return batches.share(context, context.algorithm, span)
 
     return Batching(Algebra(context.program, span), counted)
 

@@ -42,6 +42,7 @@ from dsl.syntax import ast
 
 LEAF_OPS = {
     "model": Op.MODEL,
+    "table": Op.MODEL,
     "input": Op.INPUT,
     "output": Op.OUTPUT,
     "weight": Op.WEIGHT,
@@ -250,6 +251,7 @@ class Statements:
             span,
             value=declaration.value,
             init=declaration.init,
+            table=kind == "table",
             classes=declaration.classes,
         )
         context.symbolic[name.id] = declaration.symbolic, declaration.symbolic_classes
@@ -269,15 +271,20 @@ class Statements:
         assert like is not None
         owner = program.names.get(like.operands[0].id if like.op is Op.GATHER else like.id)
         full = f"{owner or 'state'}.{name.id}"
-        count = sum(1 for state in self.context.states if f"{state.name}.".startswith(f"{full}."))
-        state = program.leaf(
-            Op.MODEL,
-            f"{full}.{count + 1}" if count else full,
-            declaration.shape,
-            declaration.span,
-            init=declaration.init,
-        )
-        self.context.states.append(state)
+        table = like.row_per_tuple and like.operands[0].table
+        if table and self.context.states_of_rows:
+            state = self.context.states_of_rows.pop(0)
+        else:
+            count = sum(1 for state in self.context.states if f"{state.name}.".startswith(f"{full}."))
+            state = program.leaf(
+                Op.MODEL,
+                f"{full}.{count + 1}" if count else full,
+                declaration.shape,
+                declaration.span,
+                init=declaration.init,
+                table=table,
+            )
+            self.context.states.append(state)
         if not like.row_per_tuple:
             return state
         return program.add(Op.GATHER, (state, like.operands[1]), without_axis(state.shape, 0), declaration.span)

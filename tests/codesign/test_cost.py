@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from dana.codesign.cost import Cost, count_cost
@@ -68,6 +70,12 @@ def test_models_of_rows_and_of_a_batch_are_compared() -> None:
     assert cost_of(FACTORS, 54).chain == (1 + 6 + 1 + 1 + 1 + 2 + 1 + 1) * cycles.RESULT_LATENCY / 4
     # U[i], times V[j], two steps of its sum, + …, + …, - y, times 0.1, times V[j], U[i] - …, and into its row
     assert cost_of(FACTORS, 1).chain == (1 + 1 + 2 + 1 + 1 + 1 + 1 + 1 + 1 + 1) * cycles.RESULT_LATENCY / 4
+
+
+def test_each_tuple_goes_the_way_of_rows_that_the_next_one_sees() -> None:
+    source = re.sub(r"^([UVa]) = dana.model", r"\1 = dana.table", FACTORS, flags=re.MULTILINE)
+    assert source.count("table") == 3
+    assert cost_of(source, 1).chain == (1 + 1 + 2 + 1 + 1 + 1 + 1 + 1 + 1 + 1) * cycles.RESULT_LATENCY
 
 
 @pytest.mark.parametrize("source", [LOGISTIC, PLAIN_SGD, MOMENTUM, SOFTMAX, PERCEPTRON, FACTORS])

@@ -140,3 +140,25 @@ def test_waits_of_indices_are_tight() -> None:
                 words, bundle.sections, CONFIG, group=GROUP, tuple_rows=2, level_stride=0, levels=0, image_rows=16
             )
         )
+
+
+def problems_of(op: VectorOp) -> list[str]:
+    bundle = program(schedule([setx(USER, 0), op], reorder=False))
+    return list(
+        find_problems(
+            bundle.program, bundle.sections, CONFIG, group=GROUP, tuple_rows=2, level_stride=0, levels=0, image_rows=16
+        )
+    )
+
+
+def test_a_row_is_added_to_where_it_lies() -> None:
+    """Of one tuple; of several the next one may read the row before it is there."""
+    added = VectorOp(
+        op=Opcode.ADD, dst=chosen(U, USER), a=chosen(U, USER), b=Access(buffer=TUPLES, base=1), inner=ROWS, outer=1
+    )
+    assert problems_of(added) == []
+    (found,) = problems_of(replace(added, outer=GROUP))
+    assert "may read a row that it writes (a)" in found
+    # its own second row is written before it is read
+    (found,) = problems_of(replace(added, a=Access(buffer=U, base=1, inner=1, index=USER)))
+    assert "may read a row that it writes (a)" in found

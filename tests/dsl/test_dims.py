@@ -32,7 +32,7 @@ def test_arithmetic_is_that_of_whole_numbers(a: Dim, b: Dim, c: Dim, values: dic
 
 def test_bind_gives_concrete_shapes() -> None:
     graph = compile_rule(RULES["extents"]).hdfg
-    assert graph.unbound_dims == ("n", "k")
+    assert graph.dims == ("n", "k")
     bound = graph.bind({"n": 3, "k": 2})
     assert bound.is_bound
     assert bound.concrete_shape(bound.models[0]) == (7,)

@@ -20,7 +20,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "language.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.S)
 PRELUDE = BLOCKS[1]
-ALGO = "rule = dana.algo(w, b, W, U, x, z, i, y)"
+ALGO = "rule = dana.algo(w, b, W, U, T, x, z, i, c, y)"
 ROWS = [
     re.split(r"\s*(?<!\\)\|\s*", line)[1:-1]
     for line in TEXT.splitlines()

@@ -126,6 +126,11 @@ OPERATIONS = {
     "several features": (*ONE, "x"),
     "sum of columns": ("W = dana.model([5, 7]); x = dana.input([7])", "W, x", "dana.sigma(dana.sigma(W, 1) * x, 1)"),
     "rows": ("U = dana.model([12, 7]); x = dana.input([7]); i = dana.input()", "U, x, i", "dana.sigma(U[i] * x, 1)"),
+    "tables": (
+        "w = dana.model([7]); T = dana.table([12, 7]); B = dana.table([12]); x = dana.input([7]); i = dana.input()",
+        "w, T, B, x, i",
+        "dana.sigma(T[i] * x, 1) + B[i] + T[3] @ w",
+    ),
     "scalars": ("w = dana.model(); x = dana.input()", "w, x", "dana.sigmoid(w * x)"),
     "a meta": ("w = dana.model(); x = dana.input(); t = dana.meta(0.25)", "w, x", "w * x + t"),
     "the model alone": (*ONE, "dana.sigma(w, 1) + 0 * dana.sigma(x, 1)"),

@@ -30,6 +30,7 @@ from tests.lockstep.cases import (
     row_states_case,
     run,
     side_by_side_case,
+    tables_case,
 )
 from tests.lockstep.rules import loss_rule
 
@@ -90,6 +91,7 @@ def cases_of(name: str) -> list[Case]:
     if config.index_depth:
         cases += made("row states ", 1, row_states_case)
         cases += made("chosen ", 2, chosen_case)
+        cases += made("tables ", 4, tables_case)
     if config.watch_depth:
         cases += _side_by_side(name, config)
     return cases + made("parts ", 1, parts_case)

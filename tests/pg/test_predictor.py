@@ -99,6 +99,11 @@ RULES = {
         "U, x, i",
         "dana.sigma(U[i] * x, 1)",
     ),
+    "rows of tables": (
+        "w = dana.model([n]); T = dana.table([12, n]); B = dana.table([12]); x = dana.input([n]); i = dana.input()",
+        "w, T, B, x, i",
+        "dana.sigma(T[i] * x, 1) + B[i] + T[3] @ w",
+    ),
     "computed rows": (
         "U = dana.model([12, n]); x = dana.input([n]); i = dana.input()",
         "U, x, i",
@@ -144,12 +149,14 @@ def rule_graph(declarations: str, names: str, prediction: str, n: int) -> Graph:
 def test_bits_of_known_rules(library: ctypes.CDLL, name: str, n: int) -> None:
     graph = rule_graph(*RULES[name], n)
     if "rows" in name:
-        models = numbers(1, 12, n)
+        shapes = {str(graph.nodes[k].name): graph.concrete_shape(k) for k in graph.models}
+        models = {name: numbers(seed, *shape) for seed, (name, shape) in enumerate(shapes.items(), 7)}
         x, i = numbers(2, 30, n), np.arange(30, dtype=np.float32) % 12
         with np.errstate(all="ignore"):
-            expected = Interpreter(graph, numerics).predict({"x": x, "i": i}, {"U": models})
+            expected = Interpreter(graph, numerics).predict({"x": x, "i": i}, models)
+        weights = np.concatenate([numerics.flush(one).reshape(-1) for one in models.values()])
         rows = np.concatenate([numerics.flush(x), i[:, None]], axis=1)
-        found = predict(library, encode_predictor(graph), numerics.flush(models).reshape(-1), rows)
+        found = predict(library, encode_predictor(graph), weights, rows)
         assert np.array_equal(found, expected, equal_nan=True)
         return
     for seed in range(5):

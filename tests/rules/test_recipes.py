@@ -122,16 +122,34 @@ def factorization(m: Models, r: Row) -> Any:
 
 
 def categories(models: Models, rows: list[Row]) -> Models:
-    """Row after row; a category that two columns have changes twice."""
+    """Batch after batch; a category that several columns or rows have changes as often."""
     w, V = models["w"].copy(), models["V"].copy()
-    for row in rows * EPOCHS:
-        c = row["c"].astype(int)
-        sums = V[c].sum(axis=0)
-        error = w[c].sum() + (sums @ sums - (V[c] ** 2).sum()) / 2 - row["y"]
-        slopes = error * (sums - V[c])
-        np.add.at(w, c, -0.02 * error)
-        np.add.at(V, c, -0.02 * slopes)
+    for batch in batches(rows):
+        before = w.copy(), V.copy()
+        for row in batch:
+            c = row["c"].astype(int)
+            weights, factors = (one[c] for one in before)
+            sums = factors.sum(axis=0)
+            error = weights.sum() + (sums @ sums - (factors**2).sum()) / 2 - row["y"]
+            np.add.at(w, c, -0.02 * error / len(batch))
+            np.add.at(V, c, -0.02 * error * (sums - factors) / len(batch))
     return {"w": w, "V": V}
+
+
+def rated(models: Models, rows: list[Row]) -> Models:
+    """Rating after rating, the mean behind each batch."""
+    U, V, user, item, mean = (models[name].copy() for name in ("U", "V", "user", "item", "mean"))
+    for batch in batches(rows):
+        errors = []
+        for row in batch:
+            i, j = int(row["i"]), int(row["j"])
+            error = row["y"] - mean - user[i] - item[j] - U[i] @ V[j]
+            errors.append(error)
+            user[i] += 0.05 * (error - 0.02 * user[i])
+            item[j] += 0.05 * (error - 0.02 * item[j])
+            U[i], V[j] = U[i] + 0.05 * (error * V[j] - 0.02 * U[i]), V[j] + 0.05 * (error * U[i] - 0.02 * V[j])
+        mean = mean + 0.05 * np.mean(errors)
+    return {"U": U, "V": V, "user": user, "item": item, "mean": mean}
 
 
 def descent(loss: Loss, rate: float, keep: float = 0.0, **options: float) -> Callable[[Models, list[Row]], Models]:
@@ -332,6 +350,7 @@ ORACLES: dict[str, Callable[[Models, list[Row]], Models]] = {
     "factorization machine": descent(factorization, 0.02),
     "factorization machine over categories": categories,
     "bayesian personalised ranking": ranking,
+    "biased matrix factorisation": rated,
     "gaussian mixture": mixture,
 }
 

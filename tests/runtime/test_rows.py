@@ -27,18 +27,24 @@ factors.setModel(U[i], U[i] - 0.1 * e * V[j])
 factors.setModel(V[j], V[j] - 0.1 * e * U[i])
 factors.setEpochs(2)
 """
+OF_TABLES = FACTORS.replace("model", "table")
+SEEN = OF_TABLES.replace("U, V,", "U, V, m,").replace("i = ", "m = dana.model()\ni = ", 1)
+SEEN += 'factors.setModel(m, m + factors.merge(e, 8, "mean"))\n'
+ADDED = OF_TABLES.replace("setModel(U[i], U[i] ", "addRows(U[i], ").replace("setModel(V[j], V[j] ", "addRows(V[j], ")
+ADDED = ADDED.replace("* V[j])", '* V[j], 8, "mean")').replace("* U[i])", '* U[i], 8, "mean")')
 RATINGS = [("i", "integer"), ("item", "real"), ("r", "real")]
 
 
+@pytest.mark.parametrize("source", [FACTORS, OF_TABLES, SEEN, ADDED], ids=["models", "tables", "seen", "added"])
 @pytest.mark.parametrize("backend", ["sim", "interp"])
 @pytest.mark.parametrize(
     ("bad", "words"),
     [([5, 0.0, 1.0], "U.* from 0 to 4"), ([-1, 0.0, 1.0], "U.* from 0 to 4"), ([1, 1.5, 1.0], "V.* from 0 to 3")],
 )
-def test_a_value_without_a_row_stops_the_training(backend: str, bad: list[Any], words: str) -> None:
+def test_a_value_without_a_row_stops_the_training(source: str, backend: str, bad: list[Any], words: str) -> None:
     table = relation(RATINGS)
     content = [[k % 5, float(k % 4), 1.0] for k in range(40)]
-    asked = request(table, backend=backend, source=FACTORS, rule="factors", label="r", features=["i", "item"])
+    asked = request(table, backend=backend, source=source, rule="factors", label="r", features=["i", "item"])
     train(asked, build_pages(table.schema, content))
     with pytest.raises(TrainingError, match=words) as caught:
         train(asked, build_pages(table.schema, [*content, bad, *content]))

@@ -70,8 +70,10 @@ def _sections(graph: Graph, words: Words) -> list[tuple[str, list[Row]]]:
         model = graph.nodes[update.model]
         row = "" if update.index is None else f"[{words.name(update.index)}]"
         regions = {graph.nodes[i].region for i in (update.value, update.index) if i is not None}
-        region = Region.TUPLE if Region.TUPLE in regions else Region.BATCH
-        sections[region].append((f"{model.name}{row}", f"<- {words.name(update.value)}", ""))
+        region = Region.TUPLE if Region.TUPLE in regions or model.table else Region.BATCH
+        sign = "+=" if update.adds else "<-"
+        when = " behind the batch" if update.adds and not update.at_once else ""
+        sections[region].append((f"{model.name}{row}", f"{sign} {words.name(update.value)}{when}", ""))
     return [
         ("once", sections[Region.CONST]),
         ("for each tuple", sections[Region.TUPLE]),

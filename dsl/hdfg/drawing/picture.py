@@ -175,7 +175,7 @@ class _Composer:
             model = str(graph.nodes[update.model].name)
             row = "" if update.index is None else f"[{self._words.name(update.index)}]"
             values = (update.value,) if update.index is None else (update.value, update.index)
-            yield self._result(f"{model}{row}", values, "new ")
+            yield self._result(f"{model}{row}", values, "added to " if update.adds else "new ")
 
     def _result(self, title: str, values: tuple[int, ...], prefix: str) -> _Item:
         regions = {self._graph.nodes[i].region for i in values}
