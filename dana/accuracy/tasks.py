@@ -245,7 +245,7 @@ TASKS: dict[str, Task] = {
     ),
     "bpr": Task(
         counterpart="SGD, numba",
-        reference=embeddings.learnt(embeddings.ranking, 30, of_pairs=True),
+        reference=embeddings.learnt(embeddings.ranking, 60, of_pairs=True),
         metric=AUC,
         data=("purchases", "movielens 100k, rated"),
         columns=embeddings.occurred,

@@ -50,7 +50,7 @@ def neighbours() -> Raw:
 def _rows(seed: int) -> tuple[NDArray[np.int64], NDArray[np.float64], np.random.Generator]:
     """Categories, and a score of them and of their pairs."""
     random = np.random.default_rng(seed)
-    rows = np.stack([frequent(count, 12_000, random) for count in COUNTS], axis=1)
+    rows = np.stack([frequent(count, 20_000, random) for count in COUNTS], axis=1)
     each = [random.normal(0, 0.7, (count, 4))[rows[:, t]] for t, count in enumerate(COUNTS)]
     alone = sum(random.normal(0, 0.5, count)[rows[:, t]] for t, count in enumerate(COUNTS))
     pairs = sum((each[s] * each[t]).sum(axis=1) for s in range(len(COUNTS)) for t in range(s))

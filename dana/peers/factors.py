@@ -168,7 +168,7 @@ def machine(c: Numbers, y: Floats, n: int, *, lr: float = 0.01, penalty: float =
     return Learner(lambda: epoch(w, v, c, y), score)
 
 
-def recommender(c: Numbers, x: Floats, y: Floats, n: int, *, lr: float = 0.01, k: int = 8, h: int = 16) -> Learner:
+def recommender(c: Numbers, x: Floats, y: Floats, n: int, *, lr: float = 0.01, k: int = 8, h: int = 32) -> Learner:
     """Embeddings, a layer for the numbers, products of all pairs, a layer on top, as rule `dlrm`."""
     import numba
 
@@ -189,11 +189,15 @@ def recommender(c: Numbers, x: Floats, y: Floats, n: int, *, lr: float = 0.01, k
             vectors[0, q] = max(total, np.float32(0))
         for t in range(f):
             if c[t] >= 0:
-                vectors[t + 1] = e[t, c[t]]
+                for q in range(k):
+                    vectors[t + 1, q] = e[t, c[t], q]
         score = end[0]
         for s in range(f + 1):
             for t in range(s):
-                products[s, t] = (vectors[s] * vectors[t]).sum()
+                total = np.float32(0)
+                for q in range(k):
+                    total += vectors[s, q] * vectors[t, q]
+                products[s, t] = total
         for u in range(h):
             total = bias[u]
             for s in range(f + 1):
@@ -271,23 +275,37 @@ def attention(c: Numbers, y: Floats, n: int, *, lr: float = 0.01, k: int = 8) ->
     lr_, root = np.float32(lr), np.float32(np.sqrt(k))
 
     @numba.njit(fastmath=True)
+    def product(a, b):  # type: ignore[no-untyped-def]
+        total = zero
+        for i in range(k):
+            total += a[i] * b[i]
+        return total
+
+    @numba.njit(fastmath=True)
+    def add(to, factor, what):  # type: ignore[no-untyped-def]
+        for i in range(k):
+            to[i] += factor * what[i]
+
+    @numba.njit(fastmath=True)
     def forward(models, x, q, r, v, share, read, c):  # type: ignore[no-untyped-def]
         w, e, ask, answer, value, out, end = models
         score = end[0]
         for t in range(f):
-            x[t] = e[t, c[t]] if c[t] >= 0 else np.zeros(k, np.float32)
-            score += w[t, c[t]] if c[t] >= 0 else zero
+            x[t] = 0
+            if c[t] >= 0:
+                score += w[t, c[t]]
+                add(x[t], one, e[t, c[t]])
             for i in range(k):
-                q[t, i], r[t, i], v[t, i] = (ask[i] * x[t]).sum(), (answer[i] * x[t]).sum(), (value[i] * x[t]).sum()
+                q[t, i], r[t, i], v[t, i] = product(ask[i], x[t]), product(answer[i], x[t]), product(value[i], x[t])
         for t in range(f):
             total = zero
             for s in range(f):
-                share[t, s] = np.exp((q[t] * r[s]).sum() / root) if s != t and c[s] >= 0 else zero
+                share[t, s] = np.exp(product(q[t], r[s]) / root) if s != t and c[s] >= 0 else zero
                 total += share[t, s]
             read[t] = 0
             for s in range(f):
                 share[t, s] /= max(total, np.float32(1e-30))
-                read[t] += share[t, s] * v[s]
+                add(read[t], share[t, s], v[s])
             for i in range(k):
                 score += out[t, i] * max(read[t, i], zero)
         return score
@@ -308,25 +326,27 @@ def attention(c: Numbers, y: Floats, n: int, *, lr: float = 0.01, k: int = 8) ->
                     out[t, i] -= lr_ * wrong * max(read[t, i], zero)
                 total = zero
                 for s in range(f):
-                    dfit[t, s] = (dread[t] * v[s]).sum()
+                    dfit[t, s] = product(dread[t], v[s])
                     total += share[t, s] * dfit[t, s]
-                    dv[s] += share[t, s] * dread[t]
+                    add(dv[s], share[t, s], dread[t])
                 for s in range(f):
                     slope = share[t, s] * (dfit[t, s] - total) / root
-                    dq[t] += slope * r[s]
-                    dr[s] += slope * q[t]
+                    add(dq[t], slope, r[s])
+                    add(dr[s], slope, q[t])
             end[0] -= lr_ * wrong
             for t in range(f):
                 for i in range(k):
-                    dx[t] += dq[t, i] * ask[i] + dr[t, i] * answer[i] + dv[t, i] * value[i]
+                    add(dx[t], dq[t, i], ask[i])
+                    add(dx[t], dr[t, i], answer[i])
+                    add(dx[t], dv[t, i], value[i])
             for t in range(f):
                 for i in range(k):
-                    ask[i] -= lr_ * dq[t, i] * x[t]
-                    answer[i] -= lr_ * dr[t, i] * x[t]
-                    value[i] -= lr_ * dv[t, i] * x[t]
+                    add(ask[i], -lr_ * dq[t, i], x[t])
+                    add(answer[i], -lr_ * dr[t, i], x[t])
+                    add(value[i], -lr_ * dv[t, i], x[t])
                 if c[row, t] >= 0:
                     w[t, c[row, t]] -= lr_ * wrong
-                    e[t, c[row, t]] -= lr_ * dx[t]
+                    add(e[t, c[row, t]], -lr_, dx[t])
 
     @numba.njit
     def scores(models, c):  # type: ignore[no-untyped-def]

@@ -23,4 +23,4 @@ size = U[i] @ U[i] + V[j] @ V[j] + V[other] @ V[other] + b[j] * b[j] + b[other] 
 bpr.setLoss(weight * (penalty / 2 * size - dana.log(dana.sigmoid(margin))))
 bpr.minimize(dana.optimizers.sgd, rate=lr)
 bpr.setPrediction(b[j] + U[i] @ V[j])
-bpr.setEpochs(30)
+bpr.setEpochs(60)
