@@ -176,6 +176,13 @@ class Algo:
             ``setModel(U[i], value)`` writes one row.
             """
 
+        def addRows(self, rows: Operand, value: Operand, batch: Batch | AllTuples = ..., op: MergeOp = ...) -> None:
+            """Add to rows of a table: ``addRows(U[c], delta)``; a number chosen twice takes both.
+
+            The next tuple sees it; with a batch and an operation, ``addRows(U[c], delta, 64, "mean")``, the batch's
+            tuples see the rows before it, and all is added behind it.
+            """
+
         def setLoss(self, loss: Operand) -> None:
             """Say what a tuple's loss is; its mean over each epoch is the training curve."""
 
@@ -197,6 +204,14 @@ def dim(extent: int = 1) -> Dim:
 def model(shape: Shape = (), init: float | Start = 0.0) -> Value:
     """Declare state that training changes: ``w = dana.model([n])``; it starts at `init` everywhere."""
     refuse("model")
+
+
+def table(shape: Shape, init: float | Start = 0.0) -> Value:
+    """Declare rows that tuples read and write by number: ``U = dana.table([m, k])``, then ``U[i]`` or ``U[c]``.
+
+    A tuple sees the rows that the tuples before it wrote, in the same batch, too.
+    """
+    refuse("table")
 
 
 def input(shape: Shape = ()) -> Value:

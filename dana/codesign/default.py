@@ -354,6 +354,7 @@ def _largest_rounds(plan: Plan, target: Target, max_tuples: int, given: Mapping[
     tuples = plan.batch_tuples(max_tuples)
     rows = place_inputs(plan.graph, target.lanes).rows
     group = group_for(rows, tuples, threads=target.threads, tuple_depth=given.get("tuple_depth", _depth(rows)))
+    group = 1 if plan.serial else group
     group = min(group, given.get("index_depth", group)) if plan.indexed else group
     return replace(target, group=max(least_group(plan, tuples, threads=target.threads), group))
 

@@ -14,7 +14,6 @@ from dana.compiler.place.sections import Plan
 from dana.compiler.select.nest import LoopLimit
 from dana.compiler.target import DoesNotFit, Target
 from dana.errors import InternalError
-from dsl.hdfg.graph import Op
 from hwgen.spec.bundle import WHOLE_EPOCH
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.engine import FIELDS, Section
@@ -89,7 +88,7 @@ def levels_for(plan: Plan, size: int, *, max_tuples: int, round_tuples: int) -> 
 
     A batch without end has at least one, so that the machine notices tuples beyond `max_tuples`.
     """
-    if plan.alone:
+    if plan.single or plan.by_row:
         return 0
     tuples = max_tuples if size == WHOLE_EPOCH else size
     # a binary counter of rounds: level k holds the merge of 2 ** k rounds
@@ -105,6 +104,12 @@ def least_group(plan: Plan, tuples: int, *, threads: int) -> int:
     DoesNotFit
         No round can have so many.
     """
+    if plan.serial and threads > 1:
+        raise DoesNotFit(
+            f"the tuples of rule {plan.graph.name!r} see rows that the ones before wrote, in batches of {tuples}, so that "
+            f"they go through a machine one by one; a machine of {threads} threads takes as many at a time",
+            hint="Set threads to 1.",
+        )
     if not plan.in_one_round:
         return 1
     name = plan.graph.name
@@ -123,7 +128,7 @@ def least_group(plan: Plan, tuples: int, *, threads: int) -> int:
             hint="Merge smaller batches.",
         )
     models = [
-        u.model for u in plan.graph.updates if u.index is not None and plan.graph.nodes[u.index].op is not Op.CONST
+        u.model for u in plan.graph.updates if plan.graph.by_tuple(u) and not plan.graph.nodes[u.model].table
     ]
     if tuples > 1 and (twice := [k for k in models if models.count(k) > 1]):
         raise DoesNotFit(
@@ -172,6 +177,8 @@ def fit(plan: Plan, config: MachineConfig, *, max_tuples: int, known: Draft | No
     rows = place_inputs(plan.graph, config.lanes).rows
     least = least_group(plan, tuples, threads=config.threads)
     group = max(least, group_for(rows, tuples, threads=config.threads, tuple_depth=config.tuple_depth))
+    if plan.serial:
+        group = 1
     if plan.indexed:
         group = _indexed_group(plan, config, group, least)
     if 2 * least * rows > config.tuple_depth:

@@ -59,7 +59,7 @@ class Emitter(Folds):
         plan, loss = self.plan, self.graph.loss
         written = self._written
         for name, count in ((one, 1), (block, BLOCK)):
-            if count > 1 and self._written - written > MOST_OF_ONE:
+            if count > 1 and (plan.at_once or self._written - written > MOST_OF_ONE):
                 return
             self._run = count
             with self._function(name, slots=phase > TUPLE):
@@ -71,6 +71,7 @@ class Emitter(Folds):
                     self._merge(-1, loss)
                 if plan.by_row and phase == plan.passes[-1]:
                     self._keep_rows()
+                self._updates(plan.at_once)
                 if self._counts:
                     self._count_rows()
 
@@ -116,7 +117,7 @@ class Emitter(Folds):
         if is_last and self.graph.convergence is not None:
             value = self._value(self.graph.convergence, (), ZERO, vector=False).value
             self._store(value, self._address(self._state, self.convergence, []))
-        self._updates()
+        self._updates(self.plan.copied)
         if self.plan.by_row:
             self._write_rows()
         for k in self._counting if is_last else ():
@@ -294,11 +295,18 @@ class Emitter(Folds):
                 with self._axes(shape, vector=vector) as idx:
                     terms = [*zip(idx, strides(shape), strict=True), (t, prod(padded(shape)))]
                     value = self._load(self._address(self._state, values, terms), vector=vector).value
-                    self._store(value, self._own(update.model, (row, *idx), ZERO))
+                    self._put(update, value, (row, *idx), vector=vector)
 
-    def _updates(self) -> None:
+    def _put(self, update: Update, value: ir.Value, idx: Indices, *, vector: bool) -> None:
+        """Store in a model, or add to what is there by now."""
+        place = self._own(update.model, idx, ZERO)
+        if update.adds:
+            value = self._builder.fadd(self._load(place, vector=vector).value, value)
+        self._store(value, place)
+
+    def _updates(self, updates: list[Update]) -> None:
         """New models that could not be stored where they were computed: all are known before the first is."""
-        for update in self.plan.copied:
+        for update in updates:
             if update.value in self.plan.kept:
                 continue
             shape = self.plan.shape(update.value)
@@ -308,10 +316,10 @@ class Emitter(Folds):
                 terms = list(zip(idx, strides(shape), strict=True))
                 self._store(value.value, self._address(self._state, self._new[id(update)], terms))
         rows = {}
-        for update in self.plan.copied:
+        for update in updates:
             if update.index is not None:
                 rows[id(update)] = self._row(update.index, ZERO)
-        for update in self.plan.copied:
+        for update in updates:
             self._copy(update, rows.get(id(update)))
 
     def _copy(self, update: Update, row: Index | None) -> None:
@@ -329,4 +337,4 @@ class Emitter(Folds):
                 found = self._load(self._address(self._state, self._new[id(update)], terms), vector=vector and wide)
             if vector and not wide:
                 found = self._splat(found, LANES)
-            self._store(found.value, self._own(update.model, idx if row is None else (row, *idx), ZERO))
+            self._put(update, found.value, idx if row is None else (row, *idx), vector=vector)

@@ -73,8 +73,10 @@ class Plan:
         self.graph = graph
         self.nodes = graph.nodes
         self.live = graph.reachable(graph.training_roots)
-        self.by_row = [u for u in graph.updates if graph.has_merge and self._by_tuple(u)]
+        self.by_row = [u for u in graph.updates if graph.has_merge and graph.by_tuple(u) and not u.at_once]
         """Updates of a row that each tuple of a batch chooses: made at its end, in the order of the tuples."""
+        self.at_once = [u for u in graph.updates if graph.has_merge and u.at_once]
+        """Those that are made before the next tuple of the batch."""
         self.uses = self._uses()
         self.phase = self._phases()
         self.passes = [*range(TUPLE, self.last, 2)] if graph.has_merge else [TUPLE]
@@ -86,7 +88,8 @@ class Plan:
         self._sources: dict[int, list[tuple[int, bool]]] = {}
         for k in sorted(self.kept.difference(self.merges)):
             self._enter(k)
-        self.copied = [u for u in graph.updates if u not in self.by_row and not self._stored_in_place(u)]
+        later = [u for u in graph.updates if u not in self.by_row and u not in self.at_once]
+        self.copied = [u for u in later if not self._stored_in_place(u)]
         self.stores = {k for k in self.kept if self._is_stored(k)}
         self.lasting = {k for k in self.stores if of_tuples(self.phase[k]) and self._read_later(k)}
         """Values of tuples that a later pass reads: of the whole batch."""
@@ -98,20 +101,18 @@ class Plan:
         """Whether anything asks for a tuple's number in its batch."""
         return any(self.nodes[k].op is Op.ROW for k in self.live)
 
-    def _by_tuple(self, update: Update) -> bool:
-        return update.index is not None and self.nodes[update.index].op is not Op.CONST
-
     # --- phases and uses --------------------------------------------------------------------------------------------
 
     def _phases(self) -> dict[int, int]:
         updated = {update.model for update in self.graph.updates}
+        at_once = {update.model for update in self.at_once}
         phase: dict[int, int] = {}
         for k in sorted(self.live | set(self.graph.models)):
             node = self.nodes[k]
             if node.op in PER_TUPLE:
                 phase[k] = TUPLE
             elif node.op is Op.MODEL:
-                phase[k] = BATCH if k in updated else EPOCH
+                phase[k] = TUPLE if k in at_once else BATCH if k in updated else EPOCH
             elif node.op is Op.MERGE:
                 phase[k] = self.merged_in(phase[node.inputs[0]]) + 1
             else:
@@ -122,10 +123,10 @@ class Plan:
         merged = [phase[k] for k in self.live if self.nodes[k].op is Op.MERGE]
         last = max([AFTER, *merged, *(self.merged_in(one) + 1 for one in read)]) if self.graph.has_merge else TUPLE
         self.last = last
-        at_once = {self.graph.loss, *(update.value for update in self.by_row)}
-        at_once.update(self.nodes[k].inputs[0] for k in self.live if self.nodes[k].op is Op.MERGE)
+        of_rows = {self.graph.loss, *(update.value for update in self.by_row)}
+        of_rows.update(self.nodes[k].inputs[0] for k in self.live if self.nodes[k].op is Op.MERGE)
         for k in sorted(self.live, reverse=True):  # with their readers, where these are all at a batch's end
-            computed = self.nodes[k].op not in LEAVES and self.nodes[k].op not in VIEWS and k not in at_once
+            computed = self.nodes[k].op not in LEAVES and self.nodes[k].op not in VIEWS and k not in of_rows
             if phase[k] == BATCH and computed and all(r < 0 or phase[r] == last for r in self.uses[k]):
                 phase[k] = last
         return phase
@@ -301,7 +302,7 @@ class Plan:
         """Whether anything outside of its nest reads a value."""
         if k in self.merges or not self.nests[self.nest_of[k]].elementwise or k in self.roots:
             return True
-        if any(k in self._reads(update.value) for update in (*self.copied, *self.by_row)):
+        if any(k in self._reads(update.value) for update in (*self.copied, *self.by_row, *self.at_once)):
             return True
         return any(
             i == k and not (pointwise and self.nest_of[other] == self.nest_of[k])

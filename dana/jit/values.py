@@ -120,7 +120,9 @@ class Values:
         self._operands = memory.room(most * self.block)
         self._left: dict[tuple[int, int], int] = {}
         self._new = {
-            id(u): memory.room(prod(padded(plan.shape(u.value)))) for u in plan.copied if u.value not in plan.kept
+            id(u): memory.room(prod(padded(plan.shape(u.value))))
+            for u in (*plan.copied, *plan.at_once)
+            if u.value not in plan.kept
         }
         self.convergence = memory.room(LANES)
 
@@ -249,7 +251,7 @@ class Values:
     def _terms(self, k: int, idx: Indices, t: Index) -> list[tuple[Index, int]]:
         shape = self.plan.shape(k)
         terms = list(zip(idx, strides(shape), strict=True))
-        if of_tuples(self.plan.phase[k]):
+        if of_tuples(self.plan.phase[k]) and self.plan.nodes[k].op is not Op.MODEL:
             terms.append((t, self._spacing(k)))
         if k in self.plan.lasting:
             terms.append((Index(Var(self._first().value, 0)), self._spacing(k)))

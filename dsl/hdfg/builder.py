@@ -31,6 +31,7 @@ class GraphBuilder:
         extent: DimExpr | None = None,
         init: Init = ZEROS,
         each_epoch: EachEpoch | None = None,
+        table: bool = False,
         classes: Dim | None = None,
         span: Span | None = None,
     ) -> int:
@@ -46,6 +47,7 @@ class GraphBuilder:
                 extent=extent,
                 init=init,
                 each_epoch=each_epoch,
+                table=table,
                 classes=classes,
                 span=span,
             )

@@ -7,13 +7,13 @@ Must not: know of batches before or after, or change a model.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from dsl.hdfg.arithmetic import Arithmetic, Floats, function
-from dsl.hdfg.graph import ELEMENTWISE, FROM_ROW, Graph, Node, Op, Region
+from dsl.hdfg.graph import ELEMENTWISE, FROM_ROW, LEAVES, Graph, Node, Op, Region
 from dsl.hdfg.ops import ROW_NUMBERS
 
 REDUCTION_OPS = {Op.SIGMA: "add", Op.PI: "mul", Op.AMAX: "max"}
@@ -71,6 +71,43 @@ class Evaluator:
             values[node.id] = self._value(node, values, count, columns, models, metas)
         return values
 
+    def run_each(
+        self,
+        count: int,
+        columns: Mapping[str, Floats],
+        models: Mapping[str, Floats],
+        metas: Mapping[str, Floats],
+        behind: Callable[[Mapping[int, Floats]], None],
+    ) -> dict[int, Floats]:
+        """Compute every needed node as `run` does, but tuple by tuple: `behind` gets each tuple's values, and may change
+        the models' rows before the next one.
+        """
+        tuples = [node for node in self._nodes if node.region is Region.TUPLE]
+        values = {
+            node.id: self._value(node, {}, count, columns, models, metas)
+            for node in self._nodes
+            if node.op in LEAVES and node.region is not Region.TUPLE
+        }
+        for node in self._nodes:
+            if node.region is Region.CONST and node.id not in values:
+                values[node.id] = self._value(node, values, count, columns, models, metas)
+        # what follows the merges reads models that no tuple writes
+        found: dict[int, list[Floats]] = {node.id: [] for node in tuples}
+        for t in range(count):
+            row = {name: column[t : t + 1] for name, column in columns.items()}
+            own = dict(values)
+            for node in tuples:
+                value = self._value(node, own, 1, row, models, metas)
+                # the tuple's number in its batch
+                own[node.id] = np.full(1, t % ROW_NUMBERS, np.float32) if node.op is Op.ROW else value
+                found[node.id].append(np.array(self.per_tuple(node.id, own, 1)))
+            behind(own)
+        values |= {k: np.concatenate(parts) for k, parts in found.items()}
+        for node in self._nodes:
+            if node.id not in values:
+                values[node.id] = self._value(node, values, count, columns, models, metas)
+        return values
+
     def per_tuple(self, node: int, values: Mapping[int, Floats], count: int) -> Floats:
         """Return a value per tuple with its tuples along axis 0, repeated if it is the same for all."""
         value = values[node]
@@ -107,7 +144,7 @@ class Evaluator:
             return self._arithmetic.tree(self.per_tuple(node.inputs[0], values, count), node.merge_op or "")
         if node.op is Op.GATHER:
             index = values[node.inputs[1]]
-            return np.asarray(operand[row_numbers(index, operand.shape[0], self._graph, node.inputs[0])])
+            return np.array(operand[row_numbers(index, operand.shape[0], self._graph, node.inputs[0])])
         assert node.axis is not None
         batched = operand.ndim - len(self._graph.nodes[node.inputs[0]].shape)
         if node.op is Op.EXPAND:

@@ -94,6 +94,8 @@ class Node:
         MODEL: how it starts.
     each_epoch
         MODEL of one number: what the end of an epoch makes of it, if anything.
+    table
+        MODEL: it is read and written by rows only, each row as the tuples before left it.
     classes
         OUTPUT: its values are classes, numbered from 0 to one less than this; None: any number is a value.
     span
@@ -112,6 +114,7 @@ class Node:
     merge_op: str | None = None
     init: Init = ZEROS
     each_epoch: EachEpoch | None = None
+    table: bool = False
     classes: Dim | None = None
     span: Span | None = None
 
@@ -123,7 +126,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """One `setModel`.
+    """One `setModel` or `addRows`.
 
     Parameters
     ----------
@@ -134,7 +137,12 @@ class Update:
         graph (batch of one) TUPLE or BATCH; else BATCH or CONST.
     index
         None: the whole model, to whose shape `value` broadcasts. Otherwise the id of the row's index, as in GATHER:
-        an INPUT (a row update per tuple, applied in tuple order) or a CONST (one fixed row per batch).
+        an INPUT (a row update per tuple, applied in tuple order) or a CONST (one fixed row per batch; of a table one
+        per tuple).
+    adds
+        Of rows of a table: `value` is added to what the row is by then, else it takes its place.
+    at_once
+        Of rows of a table: the update applies behind its tuple, so that the next one sees it; else at the batch's end.
     span
         The text it came from.
     """
@@ -142,6 +150,8 @@ class Update:
     model: int
     value: int
     index: int | None = None
+    adds: bool = False
+    at_once: bool = False
     span: Span | None = None
 
 
@@ -250,8 +260,20 @@ class Graph:
 
     @property
     def has_merge(self) -> bool:
-        """Whether any value is merged; without, batches hold one tuple."""
-        return any(node.op is Op.MERGE for node in self.nodes)
+        """Whether a batch's tuples have anything to join; without, batches hold one tuple."""
+        later = any(update.adds and not update.at_once for update in self.updates)
+        return later or any(node.op is Op.MERGE for node in self.nodes)
+
+    @property
+    def tuple_by_tuple(self) -> bool:
+        """Whether the tuples of a batch see rows that earlier ones wrote, and so cannot be computed side by side."""
+        return self.has_merge and any(update.at_once for update in self.updates)
+
+    def by_tuple(self, update: Update) -> bool:
+        """Whether each tuple of a batch has a row of its own to update."""
+        if update.index is None:
+            return False
+        return self.nodes[update.model].table or self.nodes[update.index].op is not Op.CONST
 
     @property
     def after_merges(self) -> frozenset[int]:

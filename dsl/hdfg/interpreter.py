@@ -16,7 +16,7 @@ import numpy.typing as npt
 from dsl.binary32 import round32
 from dsl.hdfg.arithmetic import Arithmetic, Floats
 from dsl.hdfg.evaluate import DataError, Evaluator, row_numbers
-from dsl.hdfg.graph import LEAVES, BindError, EachEpoch, Graph, Op
+from dsl.hdfg.graph import LEAVES, BindError, EachEpoch, Graph, Op, Update
 from dsl.hdfg.init import Init, InitKind
 from dsl.hdfg.start import start_values
 
@@ -132,7 +132,7 @@ class Interpreter:
             raise DataError(f"rule {graph.name!r} needs at least one tuple to train on")
         values_of_metas = self._metas(metas or {})
         size = min(self._batch(values_of_metas) or count, count)
-        state = self.start(count) | self._models(models or {})
+        state = self._own_tables(self.start(count) | self._models(models or {}))
         losses: list[float] = []
         limit = graph.epochs if epochs is None else epochs
         within = replace(graph, convergence=None).training_roots
@@ -146,7 +146,7 @@ class Interpreter:
                 stop = min(start + size, count)
                 batch = {name: column[start:stop] for name, column in data.items()}
                 evaluator = last if stop == count else inner
-                values = evaluator.run(stop - start, batch, state, values_of_metas)
+                values = self._computed(evaluator, stop - start, batch, state, values_of_metas)
                 if graph.loss is not None:
                     loss = self._summed(graph.loss, values, evaluator, stop - start)
                     total, correction = self._kahan(total, correction, loss)
@@ -179,13 +179,13 @@ class Interpreter:
         if not 1 <= count <= max(most, 1):
             wanted = "at least 1 tuple" if count == 0 else f"at most {most} as the rule says"
             raise DataError(f"a batch of rule {graph.name!r} has {wanted}, not {count}")
-        state = self.start(count) | self._models(models or {})
+        state = self._own_tables(self.start(count) | self._models(models or {}))
         named = {str(node.name): node.id for node in graph.nodes if node.name is not None and node.op not in LEAVES}
         # a value that differs where the rule does not train is there twice
         trained = graph.reachable(graph.training_roots)
         named |= {name: node.id for node in graph.nodes if node.id in trained and (name := str(node.name)) in named}
         evaluator = Evaluator(graph, self._arithmetic, (*graph.training_roots, *named.values()))
-        values = evaluator.run(count, data, state, values_of_metas)
+        values = self._computed(evaluator, count, data, state, values_of_metas)
         loss = converged = None
         if graph.loss is not None:
             loss = float(self._summed(graph.loss, values, evaluator, count)) / count
@@ -233,6 +233,40 @@ class Interpreter:
 
     # one batch
 
+    def _computed(
+        self,
+        evaluator: Evaluator,
+        count: int,
+        columns: Mapping[str, Floats],
+        state: Mapping[str, Floats],
+        metas: Mapping[str, Floats],
+    ) -> dict[int, Floats]:
+        """The values of a batch; rows that its tuples write at once are in `state` then."""
+        written = [update for update in self.graph.updates if update.at_once]
+        if not written:
+            return evaluator.run(count, columns, state, metas)
+
+        def behind(values: Mapping[int, Floats]) -> None:
+            for update in written:
+                self._write_row(state, update, values, evaluator)
+
+        return evaluator.run_each(count, columns, state, metas, behind)
+
+    def _write_row(
+        self,
+        state: Mapping[str, Floats],
+        update: Update,
+        values: Mapping[int, Floats],
+        evaluator: Evaluator,
+        t: int = 0,
+    ) -> None:
+        """Write the row that the batch's tuple t chooses, or add to it."""
+        assert update.index is not None
+        rows = state[str(self.graph.nodes[update.model].name)]
+        index, value = (evaluator.per_tuple(k, values, t + 1)[t] for k in (update.index, update.value))
+        number = row_numbers(index, rows.shape[0], self.graph, update.model)
+        rows[number] = self._arithmetic.add(rows[number], value) if update.adds else value
+
     def _summed(self, node: int, values: Mapping[int, Floats], evaluator: Evaluator, count: int) -> Floats:
         """A tuple's value, summed over the batch as a merge does."""
         return self._arithmetic.tree(evaluator.per_tuple(node, values, count), "add")
@@ -243,11 +277,17 @@ class Interpreter:
         """Return the models after a batch: every new value was computed from the models before it."""
         after = dict(state)
         rows: dict[int, list[tuple[npt.NDArray[np.int64], Floats]]] = {}
+        added = [update for update in self.graph.updates if update.adds and not update.at_once]
+        for t in range(count if added else 0):
+            for update in added:
+                self._write_row(after, update, values, evaluator, t)
         for update in self.graph.updates:
             model = self.graph.nodes[update.model]
             name = str(model.name)
             shape = self.graph.concrete_shape(update.model)
             value = values[update.value]
+            if self.graph.nodes[update.model].table:
+                continue
             if update.index is None:
                 whole = value[0] if value.ndim > len(self.graph.nodes[update.value].shape) else value
                 after[name] = np.array(np.broadcast_to(whole, shape))
@@ -293,6 +333,11 @@ class Interpreter:
         return np.float32(t), np.float32(rest)
 
     # what comes from outside
+
+    def _own_tables(self, state: dict[str, Floats]) -> dict[str, Floats]:
+        """The models, of which tables are written in place from here on: a copy for each tuple would take too long."""
+        tables = [str(self.graph.nodes[i].name) for i in self.graph.models if self.graph.nodes[i].table]
+        return state | {name: state[name].copy() for name in tables}
 
     def _columns(self, columns: Mapping[str, npt.ArrayLike], needed: tuple[int, ...]) -> tuple[dict[str, Floats], int]:
         data: dict[str, Floats] = {}

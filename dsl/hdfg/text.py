@@ -86,7 +86,8 @@ def _lines(graph: Graph, spans: bool) -> Iterator[str]:
         yield _node_line(node) + _span_text(node.span, spans)
     for update in graph.updates:
         row = "" if update.index is None else f"[%{update.index}]"
-        yield f"update %{update.model}{row} <- %{update.value}" + _span_text(update.span, spans)
+        sign, when = "+=" if update.adds else "<-", " : tuple" if update.at_once else ""
+        yield f"update %{update.model}{row} {sign} %{update.value}{when}" + _span_text(update.span, spans)
     for word, root in (
         ("loss", graph.loss),
         ("test_loss", graph.test_loss),
@@ -117,6 +118,8 @@ def _node_line(node: Node) -> str:
         words.append(f"init={node.init.kind},{node.init.first!r},{node.init.second!r},{node.init.seed}{of}")
     if node.each_epoch is not None:
         words.append(f"epoch={node.each_epoch}")
+    if node.table:
+        words.append("rows=table")
     words.append(f": {node.region} [{','.join(str(dim) for dim in node.shape)}]")
     if node.op not in LEAVES - NAMELESS and node.name:
         words.append(f"as {node.name}")
@@ -133,7 +136,10 @@ NODE = re.compile(
     r"%(?P<id>\d+) = (?P<op>\w+)(?P<words>.*?) : (?P<region>\w+) \[(?P<shape>[^\]]*)\]"
     r"(?: as (?P<name>\w+))?(?: @ (?P<span>\S+))?"
 )
-UPDATE = re.compile(r"update %(?P<model>\d+)(?:\[%(?P<index>\d+)\])? <- %(?P<value>\d+)(?: @ (?P<span>\S+))?")
+UPDATE = re.compile(
+    r"update %(?P<model>\d+)(?:\[%(?P<index>\d+)\])? (?P<sign><-|\+=) %(?P<value>\d+)"
+    r"(?P<when> : tuple)?(?: @ (?P<span>\S+))?"
+)
 SPAN = re.compile(r"(\d+):(\d+)-(\d+):(\d+)")
 
 
@@ -154,6 +160,8 @@ class _Reader:
                     model=int(match["model"]),
                     value=int(match["value"]),
                     index=None if index is None else int(index),
+                    adds=match["sign"] == "+=",
+                    at_once=match["when"] is not None,
                     span=_read_span(match["span"]),
                 )
             )
@@ -239,6 +247,7 @@ def _read_node(line: str) -> Node:
         merge_op=marked.get("op"),
         init=_read_init(marked.get("init")),
         each_epoch=EachEpoch(marked["epoch"]) if "epoch" in marked else None,
+        table=marked.get("rows") == "table",
         span=_read_span(match["span"]),
     )
 

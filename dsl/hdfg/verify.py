@@ -99,6 +99,8 @@ def _attributes(node: Node) -> Iterator[str]:
         yield "must be a scalar output to have classes"
     if node.each_epoch is not None and (node.op is not Op.MODEL or node.shape):
         yield "must be a scalar model to change with each epoch"
+    if node.table and (node.op is not Op.MODEL or not node.shape):
+        yield "must be a model with an axis to be a table"
     if node.op is Op.ROW and node.shape:
         yield "must be a scalar"
     if node.op is Op.ARANGE and len(node.shape) != 1:
@@ -142,6 +144,8 @@ def _region(graph: Graph, node: Node, after: frozenset[int]) -> Iterator[str]:
             yield "must merge a value per tuple, or one that the batch's tuples share, not one of models per batch"
         return
     operands = [graph.nodes[i] for i in node.inputs]
+    if any(operand.table for operand in operands) and (node.op is not Op.GATHER or node.region is not Region.TUPLE):
+        yield "must read a table by rows, in region tuple"
     for operand in operands:
         allowed = operand.region in (Region.CONST, node.region) or (
             node.region is Region.TUPLE and (operand.op is Op.MODEL or operand.id in after)
@@ -183,6 +187,7 @@ def _graph_problems(graph: Graph) -> Iterator[str]:
         yield f"batch_meta must be a meta, not node {graph.batch_meta}"
     for update in graph.updates:
         yield from (f"update of node {update.model} {problem}" for problem in _update_problems(graph, update))
+    yield from _problems_of_tables(graph)
     for word, root, region in (
         ("loss", graph.loss, Region.TUPLE),
         ("test_loss", graph.test_loss, Region.TUPLE),
@@ -202,6 +207,21 @@ def _graph_problems(graph: Graph) -> Iterator[str]:
         found = [i for i in graph.reachable([graph.prediction]) if graph.nodes[i].op in unknown]
         if found:
             yield f"prediction must depend on no output, weight, row number or merge, not on {found}"
+
+
+def _problems_of_tables(graph: Graph) -> Iterator[str]:
+    for update in graph.updates:
+        table = graph.nodes[update.model].table
+        if table and (update.index is None or not (update.adds or update.at_once)):
+            yield f"update of node {update.model} must write a row of a table at once, or add to it"
+        if not table and (update.adds or update.at_once):
+            yield f"update of node {update.model} must write a table to add or to apply at once"
+    if not graph.tuple_by_tuple or graph.batch == 1:
+        return
+    if graph.returns_to_rows:
+        yield "a graph whose tuples see each other's rows must not use values of the batch in its tuples"
+    if any(graph.by_tuple(update) and not update.at_once for update in graph.updates):
+        yield "a graph whose tuples see each other's rows must not keep rows for the batch's end"
 
 
 def _root_problems(graph: Graph, node: Node, region: Region, shapes: tuple[Shape, ...]) -> Iterator[str]:
@@ -228,7 +248,7 @@ def _update_problems(graph: Graph, update: Update) -> Iterator[str]:
         fits = False
     if not fits:
         yield f"must have a value that broadcasts to {shape_text(target)}, not {shape_text(value.shape)}"
-    per_tuple = update.index is not None and graph.nodes[update.index].op is not Op.CONST
+    per_tuple = graph.by_tuple(update)
     if update.index is not None:
         yield from _index_problems(graph.nodes[update.index])
     if value.op is Op.MODEL or value.region is Region.CONST:

@@ -64,6 +64,8 @@ class _Lowering:
                     model=self._id(update.model, Region.BATCH),
                     value=self._id(update.value, _update_region(update)),
                     index=None if update.index is None else self._id(update.index, Region.TUPLE),
+                    adds=update.adds,
+                    at_once=update.at_once,
                     span=update.span,
                 )
                 for update in checked.updates
@@ -114,6 +116,7 @@ class _Lowering:
                 extent=operation.extent,
                 init=operation.init,
                 each_epoch=operation.each_epoch,
+                table=operation.table,
                 classes=operation.classes,
                 span=operation.span,
             )
@@ -138,7 +141,8 @@ class _Lowering:
 
 def _update_region(update: CheckedUpdate) -> Region:
     """Return where the new value is computed, if models alone settle it: per tuple for a row chosen per tuple."""
-    return Region.TUPLE if update.index is not None and update.index.per_tuple else Region.BATCH
+    by_tuple = update.index is not None and (update.index.per_tuple or update.model.table)
+    return Region.TUPLE if by_tuple else Region.BATCH
 
 
 def _own_region(operation: Operation) -> Region | None:

@@ -6,13 +6,15 @@ judges it as a whole. Must not: judge what depends on later statements.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dsl.diagnostics import Note
 from dsl.hdfg.dims import DimExpr, shape_text
 from dsl.hdfg.graph import FROM_ROW, Op
 from dsl.hdfg.shapes import ShapeMismatch, broadcast
 from dsl.limits import MAX_EPOCHS, MAX_EXTENT
 from dsl.semantics.arguments import Argument
-from dsl.semantics.coercion import to_value, to_whole
+from dsl.semantics.coercion import report_whole, to_value, to_whole
 from dsl.semantics.context import Context
 from dsl.semantics.elements import Part, select
 from dsl.semantics.objects import (
@@ -131,6 +133,8 @@ def call(context: Context, algorithm: Algorithm, name: str, bound: Bound, span: 
         return Nothing()
     if name == "setModel":
         _set_model(context, algorithm, bound, span)
+    elif name == "addRows":
+        _add_rows(context, algorithm, bound, span)
     elif name == "setEpochs":
         _set_epochs(context, algorithm, bound["epochs"], span)
     else:
@@ -249,19 +253,102 @@ def _set_model(context: Context, algorithm: Algorithm, bound: Bound, span: Span)
         )
         algorithm.complete = False
         return
-    several = arguments[0].value if len(arguments) == 2 else None
-    rows = several.placed(arguments[0].span) if isinstance(several, Items) else []
-    values = _row_each(context, arguments[-1], len(rows)) if rows else []
-    if values is None:
+    pairs = [tuple(arguments)] if len(arguments) == 1 else _pairs(context, arguments[0], arguments[1])
+    if pairs is None:
         algorithm.complete = False
         return
-    pairs = [[Argument(row, place), value] for (row, place), value in zip(rows, values, strict=True)]
-    for pair in pairs or [arguments]:
+    for pair in pairs:
         target = _target(context, algorithm, pair, span)
         if target is None:
             algorithm.complete = False
         else:
             set_model(context, algorithm, target, pair[-1], span)
+
+
+def _pairs(context: Context, rows: Argument, value: Argument) -> list[tuple[Argument, ...]] | None:
+    """Rows and what is said of each: of a list of rows one pair for each, else what is given."""
+    if not isinstance(rows.value, Items):
+        return [(rows, value)]
+    listed = rows.value.placed(rows.span)
+    values = _row_each(context, value, len(listed))
+    if values is None:
+        return None
+    return [(Argument(row, place), each) for (row, place), each in zip(listed, values, strict=True)]
+
+
+def _add_rows(context: Context, algorithm: Algorithm, bound: Bound, span: Span) -> None:
+    batch, sign = None, "add"
+    if ("batch" in bound) != ("op" in bound):
+        given, missing = ("batch", "op") if "batch" in bound else ("op", "batch")
+        context.report(
+            "E307",
+            f"addRows takes {missing} together with {given}",
+            span,
+            label=f"no {missing}",
+            expected='addRows(rows, value), or addRows(rows, value, 64, "mean")',
+            help="as in merge, the operation says whether the rows take the sum or the mean of a batch",
+        )
+        algorithm.complete = False
+        return
+    if "batch" in bound:
+        batch, found = batch_of(context, bound["batch"]), _merge_sign(context, bound["op"])
+        if found not in (None, "add", "mean"):
+            context.report(
+                "E309",
+                "the operation of addRows does not fit",
+                bound["op"].span,
+                expected='"+" or "mean"',
+                found=describe(bound["op"].value),
+                help="rows take the sum of what a batch adds to them, or its mean over the batch's tuples",
+            )
+        if batch is None or found not in ("add", "mean"):
+            algorithm.complete = False
+            return
+        sign = found
+    pairs = _pairs(context, bound["rows"], bound["value"])
+    for rows, value in pairs or []:
+        target = rows.value
+        if isinstance(target, Operation) and target.op is Op.GATHER and target.operands[0].table:
+            add_row(context, algorithm, target, value, span, batch=batch, mean=sign == "mean")
+            continue
+        if isinstance(target, Operation) and target.table:
+            report_whole(context, target, rows.span)
+        elif not isinstance(target, Poison):
+            context.report(
+                "E506",
+                "addRows adds to rows of a table",
+                rows.span,
+                label="this is none",
+                expected="a row such as U[i], or rows U[c], of U = dana.table(…)",
+                found=describe(target),
+                help="the rows come first, then what is added to them; a model changes by setModel",
+            )
+        algorithm.complete = False
+    if pairs is None:
+        algorithm.complete = False
+
+
+def add_row(
+    context: Context,
+    algorithm: Algorithm,
+    target: Operation,
+    argument: Argument,
+    span: Span,
+    *,
+    batch: Batch | None = None,
+    mean: bool = False,
+) -> None:
+    """Say what is added to the row of a table that a GATHER reads: behind each tuple, or behind a batch."""
+    if batch is not None:
+        keep_batch(context, algorithm, batch)
+    update = _update(context, target, argument, span)
+    if update is None:
+        algorithm.complete = False
+        return
+    value = update.value
+    if mean and not value.of_batch:
+        value = context.program.add(Op.MUL, (value, share(context, algorithm, span)), value.shape, span)
+    algorithm.updates.append(replace(update, value=value, adds=True, at_once=batch is None))
 
 
 def _row_each(context: Context, argument: Argument, count: int) -> list[Argument] | None:
@@ -326,6 +413,9 @@ def _update(context: Context, target: Operation, argument: Argument, span: Span)
     except ShapeMismatch:
         fits = False
     model, index = (target.operands[0], target.operands[1]) if target.op is Op.GATHER else (target, None)
+    if model.table and index is None:
+        report_whole(context, model, argument.span)
+        return None
     if not fits:
         kind = "state" if model in context.states else "model"
         context.report(
@@ -338,7 +428,7 @@ def _update(context: Context, target: Operation, argument: Argument, span: Span)
             notes=(Note(message=f"{model.name} is declared here", span=model.span),),
             help=_shape_help(kind, value, target),
         )
-    return CheckedUpdate(model=model, value=value, index=index, span=span)
+    return CheckedUpdate(model=model, value=value, index=index, at_once=model.table, span=span)
 
 
 def _shape_help(kind: str, value: Operation, target: Operation) -> str:

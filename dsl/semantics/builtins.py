@@ -96,6 +96,15 @@ def _declare(context: Context, kind: str, bound: Bound, span: Span) -> Object:
         value = _meta_value(context, bound["value"])
         if value is None:
             return POISON
+    if kind == "table" and shape == ():
+        return context.report(
+            "E402",
+            "a table has rows",
+            bound["shape"].span,
+            expected="at least one axis, which counts the rows, as in dana.table([m, k])",
+            found="a scalar",
+            help="a number that is no row is a model: dana.model()",
+        )
     init = _init(context, bound["init"], shape) if "init" in bound else Init()
     classes = _classes(context, bound["classes"], shape) if "classes" in bound else None
     if shape is None or init is None or (classes is None and "classes" in bound):

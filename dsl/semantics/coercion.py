@@ -32,6 +32,7 @@ from dsl.source import Span
 DECLARE_HELP = {
     "dim": "n = dana.dim()",
     "model": "w = dana.model([n])",
+    "table": "U = dana.table([m, k])",
     "input": "x = dana.input([n])",
     "output": "y = dana.output()",
     "meta": "lr = dana.meta(0.1)",
@@ -45,6 +46,9 @@ DECLARE_HELP = {
 def to_value(context: Context, thing: Object, span: Span) -> Operation | None:
     """Take an object as a value of the dataflow; numbers become constants, lists vectors."""
     match thing:
+        case Operation(table=True):
+            report_whole(context, thing, span)
+            return None
         case Operation():
             return thing
         case Constant(number=number):
@@ -81,6 +85,19 @@ def to_value(context: Context, thing: Object, span: Span) -> Operation | None:
         help=hints.get(type(thing), ""),
     )
     return None
+
+
+def report_whole(context: Context, table: Operation, span: Span) -> None:
+    """Say that a table is read and written by rows."""
+    context.report(
+        "E320",
+        f"the table {table.name} is read and written by rows",
+        span,
+        label="all of it",
+        expected=f"a row such as {table.name}[i] or {table.name}[3], or several, {table.name}[c]",
+        found=describe(table),
+        help=f"what is read or written whole is a model: {table.name} = dana.model(…)",
+    )
 
 
 def _stacked(context: Context, items: Sequence[tuple[Object, Span]], span: Span) -> Operation | None:

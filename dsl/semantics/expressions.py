@@ -18,7 +18,7 @@ from dsl.hdfg.shapes import without_axis
 from dsl.limits import MAX_CALL_DEPTH, MAX_EXTENT, MAX_STEPS
 from dsl.semantics import algorithm, builtins, minimizing
 from dsl.semantics.arguments import Argument, Signature, bind
-from dsl.semantics.coercion import to_value, to_whole
+from dsl.semantics.coercion import report_whole, to_value, to_whole
 from dsl.semantics.context import Call, Context
 from dsl.semantics.elements import Part, elements, enough_axes, product, select, transpose
 from dsl.semantics.imports import library_object
@@ -205,6 +205,8 @@ class Expressions:
             return POISON
         if isinstance(owner, Items):
             return self._item(owner, parts, index.span)
+        if isinstance(owner, Operation) and owner.table:
+            return self._of_table(owner, parts, subscript)
         value = to_value(self.context, owner, subscript.value.span)
         if value is None or not enough_axes(self.context, value, parts):
             return POISON
@@ -219,6 +221,24 @@ class Expressions:
                 value = self.context.program.add(Op.GATHER, (value, row), rest, subscript.span)
                 parts = parts[1:]
         return select(self.context, value, parts, subscript.span)
+
+    def _of_table(self, table: Operation, parts: Sequence[Part], subscript: ast.Subscript) -> Object:
+        """A row of a table, or of a vector of numbers a list of rows."""
+        if not enough_axes(self.context, table, parts):
+            return POISON
+        position = parts[0].position
+        if position is None:
+            report_whole(self.context, table, parts[0].span)
+            return POISON
+        if isinstance(position, Operation | Items):
+            return self._rows(table, parts, subscript.span)
+        number = self._fixed_row(table, parts[0])
+        if number is None:
+            return POISON
+        if number.extent is not None:
+            return self._no_row(parts[0])
+        row = self.context.program.add(Op.GATHER, (table, number), without_axis(table.shape, 0), subscript.span)
+        return select(self.context, row, parts[1:], subscript.span)
 
     def _part(self, index: ast.Expression, scope: Scope) -> Part:
         if not isinstance(index, ast.Slice):

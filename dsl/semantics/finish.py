@@ -40,6 +40,7 @@ def finish(context: Context) -> Checked | None:
     test_loss = _settle(context, algorithm)
     _check_updates(context, algorithm)
     _check_rows_in_batches(context, algorithm)
+    _check_tables(context, algorithm)
     _check_settings(context, algorithm)
     _check_merges(context, algorithm)
     _check_table(context, algorithm)
@@ -110,7 +111,8 @@ def _check_updates(context: Context, algorithm: Algorithm) -> None:
         )
     seen: list[CheckedUpdate] = []
     for update in (*algorithm.updates, *context.state_updates):
-        clash = next((other for other in seen if _clash(other, update)), None)
+        # of a table the rows of a tuple take one value after the other
+        clash = None if update.model.table else next((other for other in seen if _clash(other, update)), None)
         if clash is not None:
             context.report(
                 "E507",
@@ -132,7 +134,7 @@ def _check_rows_in_batches(context: Context, algorithm: Algorithm) -> None:
         return
     chosen: dict[Operation, CheckedUpdate] = {}
     for update in (*algorithm.updates, *context.state_updates):
-        if update.index is None or update.index.op is Op.CONST:
+        if update.index is None or update.index.op is Op.CONST or update.model.table:
             continue
         first = chosen.setdefault(update.model, update)
         if first is not update:
@@ -144,10 +146,44 @@ def _check_rows_in_batches(context: Context, algorithm: Algorithm) -> None:
                 expected="batches of one tuple, or one row of a model for each tuple",
                 found="the whole table as a batch" if batch.size is None else f"batches of {batch.size}",
                 notes=(Note(message="updated here", span=update.span),),
-                help="let the batch be 1, in merge(…, 1, …) as in minimize(…, batch=1), or give each row chosen a "
-                "model of its own",
+                help=f"a tuple sees the rows that the ones before wrote if {update.model.name} is a table: "
+                f"{update.model.name} = dana.table(…)",
             )
             return
+
+
+def _check_tables(context: Context, algorithm: Algorithm) -> None:
+    """Where tuples see each other's rows they go through the machine one by one, and keep nothing for the batch's end."""
+    batch = algorithm.batch
+    updates = (*algorithm.updates, *context.state_updates)
+    first = next((update for update in updates if update.at_once), None)
+    if batch is None or batch.size == 1 or first is None:
+        return
+    name = first.model.name
+    used = reachable([update.value for update in updates] + [value for value, _ in algorithm.settings.values()])
+    again = [one for one in used if one.per_tuple and one.merged]
+    again += [value for key, (value, _) in algorithm.settings.items() if key == "setLoss" and value.of_batch]
+    other = next((u for u in updates if u.index is not None and u.index.per_tuple and not u.at_once), None)
+    if other is not None and other.adds:
+        found, span = f"rows of {other.model.name} are added to behind the batch", other.span
+        help_text = "write both without a batch, or add to both behind it: addRows(rows, value, 64, …)"
+    elif other is not None:
+        found, span = f"rows of the model {other.model.name} are chosen by the tuple", other.span
+        help_text = f"let it be a table, too: {other.model.name} = dana.table(…)"
+    elif again:
+        found, span = "a value of the batch is used in its rows", min(again, key=lambda one: one.id).span
+        help_text = f"add to {name} behind the batch: addRows(rows, value, 64, …)"
+    else:
+        return
+    context.report(
+        "E523",
+        f"rows of {name} are written tuple by tuple, and the batch's tuples are needed at its end",
+        span,
+        label=found,
+        expected="batches of one tuple, or nothing that a tuple keeps for the batch's end",
+        notes=(Note(message="written here, so that the next tuple sees it", span=first.span),),
+        help=help_text,
+    )
 
 
 def _clash(first: CheckedUpdate, second: CheckedUpdate) -> bool:
@@ -166,7 +202,7 @@ def _clash(first: CheckedUpdate, second: CheckedUpdate) -> bool:
 
 def _check_update_value(context: Context, algorithm: Algorithm, update: CheckedUpdate) -> None:
     value = update.value
-    if update.index is not None and update.index.per_tuple:
+    if update.index is not None and (update.index.per_tuple or update.model.table):
         if value.of_batch:
             context.report(
                 "E509",
@@ -175,7 +211,9 @@ def _check_update_value(context: Context, algorithm: Algorithm, update: CheckedU
                 label=f"the row of {update.model.name} is chosen for each tuple",
                 expected="a value per tuple",
                 found="one value for the whole batch",
-                help="update the row from the tuple's own values, together with the batch's if need be",
+                help='what each tuple adds to its rows is added behind the batch by addRows(rows, value, 64, "mean")'
+                if update.model.table
+                else "update the row from the tuple's own values, together with the batch's if need be",
             )
     elif value.per_tuple and algorithm.batch is not None:
         _report_unmerged(context, update.span, f"the new value of {update.model.name}", algorithm)
@@ -280,7 +318,8 @@ def _check_merges(context: Context, algorithm: Algorithm) -> None:
         return
     used = [update.value for update in (*algorithm.updates, *context.state_updates)]
     used += [value for value, _ in algorithm.settings.values()]
-    if not any(operation.op is Op.MERGE for operation in reachable(used)):
+    later = any(update.adds and not update.at_once for update in algorithm.updates)
+    if not later and not any(operation.op is Op.MERGE for operation in reachable(used)):
         context.report(
             "E514",
             "nothing uses the merged value",

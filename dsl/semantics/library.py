@@ -17,6 +17,7 @@ from dsl.semantics.counting import GIVEN
 DECLARATIONS = {
     "dim": Signature(name="dana.dim", optional=("extent",)),
     "model": Signature(name="dana.model", optional=("shape", "init")),
+    "table": Signature(name="dana.table", required=("shape",), optional=("init",)),
     "input": Signature(name="dana.input", optional=("shape",)),
     "output": Signature(name="dana.output", optional=("shape", "classes")),
     "weight": Signature(name="dana.weight"),
@@ -75,6 +76,7 @@ METHODS = {
     "merge": Signature(name="merge", required=("value", "batch", "op")),
     "minimize": Signature(name="minimize", required=("optimizer",), optional=("batch", "models"), options="options"),
     "setModel": Signature(name="setModel", required=("value",), rest="more"),
+    "addRows": Signature(name="addRows", required=("rows", "value"), optional=("batch", "op")),
     "setLoss": Signature(name="setLoss", required=("loss",)),
     "setPrediction": Signature(name="setPrediction", required=("prediction",)),
     "setConvergence": Signature(name="setConvergence", required=("condition",)),

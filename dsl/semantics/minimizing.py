@@ -99,11 +99,31 @@ def minimize(
         algorithm.complete = False
         return
     alone = batch.size == 1 and batch.meta is None
-    if not alone and (_several_rows(wanted) or not all(target.row_per_tuple for target in wanted)):
+    tables = [target for target in wanted if _of_table(target)]
+    if not alone and (_several_rows(wanted) or tables or not all(target.row_per_tuple for target in wanted)):
         methods.keep_batch(context, algorithm, batch)
+    # what such a step adds is in proportion to the gradient, so that a batch's steps can be added up row by row
+    plain = optimizer.value.scope.module == "dana.optimizers" and optimizer.value.node.name == "sgd"
+    if tables and not alone and not plain:
+        context.report(
+            "E524",
+            "rows of tables are minimized in batches by sgd",
+            batch.span,
+            label="more than one tuple",
+            expected="dana.optimizers.sgd, or batch=1",
+            found=f"the function {optimizer.value.node.name}",
+            notes=(Note(message=f"a row of the table {tables[0].operands[0].name}", span=tables[0].span),),
+            help="what an optimizer keeps of a row steps for each tuple that chooses it: write batch=1; or minimize the "
+            "tables by sgd and the other models in a call of their own, models=[…]",
+        )
+        algorithm.complete = False
+        return
     results: list[Operation] = []
     for target, polynomial in zip(wanted, derived, strict=True):
-        if target.row_per_tuple:
+        if _of_table(target) and plain:
+            # a row that is chosen twice takes both steps
+            value = algebra.compute(polynomial)
+        elif target.row_per_tuple:
             value = algebra.compute(_of_row(algebra, target, wanted, derived))
         elif alone and algorithm.batch is None:
             value = algebra.compute(polynomial)
@@ -116,6 +136,13 @@ def minimize(
         if isinstance(updated, Poison):
             algorithm.complete = False
             return
+        if _of_table(target) and plain:
+            assert isinstance(updated, Operation) and updated.op is Op.SUB, "sgd takes a step from the row"
+            step = updated.operands[1]
+            added = context.program.add(Op.NEG, (step,), step.shape, span)
+            later = None if alone else batch
+            methods.add_row(context, algorithm, target, Argument(added, span), span, batch=later, mean=True)
+            continue
         methods.set_model(context, algorithm, target, Argument(updated, span), span)
     context.program.gradients.append(Taken(value=loss, wanted=tuple(wanted), results=tuple(results), span=span))
 
@@ -124,11 +151,12 @@ def _batch(
     context: Context, algorithm: Algorithm, given: Argument | None, wanted: list[Operation], span: Span
 ) -> Batch | None:
     """The batch that the rule says, or has; else 64, and single tuples where they choose rows."""
-    row = next((target for target in wanted if target.row_per_tuple), None)
+    chosen = [target for target in wanted if target.row_per_tuple]
+    row = next((target for target in chosen if not _of_table(target)), None)
     if given is not None:
         batch = methods.batch_of(context, given)
     else:
-        batch = algorithm.batch or Batch(size=BATCH if row is None else 1, span=span)
+        batch = algorithm.batch or Batch(size=1 if chosen else BATCH, span=span)
     if batch is None or (batch.size == 1 and batch.meta is None):
         return batch
     if row is not None and not _several_rows(wanted):  # which are an error, by `finish`
@@ -138,14 +166,19 @@ def _batch(
             batch.span,
             label="more than one tuple",
             notes=(Note(message="a row that each tuple chooses", span=row.span),),
-            help="of the tuples of a batch that choose the same row only the last one counts; batch=1 takes each",
+            help="of the tuples of a batch that choose the same row only the last one counts; of a table, "
+            f"{row.operands[0].name} = dana.table(…), all of them do, and batch=1 takes one by one",
         )
     return batch
 
 
+def _of_table(target: Operation) -> bool:
+    return target.op is Op.GATHER and target.operands[0].table
+
+
 def _several_rows(wanted: list[Operation]) -> bool:
     """Whether each tuple chooses several rows of a model."""
-    models = [target.operands[0] for target in wanted if target.row_per_tuple]
+    models = [target.operands[0] for target in wanted if target.row_per_tuple and not _of_table(target)]
     return len(set(models)) < len(models)
 
 

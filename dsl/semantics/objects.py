@@ -260,6 +260,8 @@ GIVEN_WORDS = {
 def describe(thing: Object) -> str:
     """Say what an object is, for "found:" lines."""
     match thing:
+        case Operation(table=True, name=str(name), shape=shape):
+            return f"the table {name}, {_shape(shape)}"
         case Operation(op=op, name=str(name), shape=shape) if op in LEAF_WORDS:
             return f"{LEAF_WORDS[op]} {name}, {_shape(shape)}"
         case Operation(shape=shape):

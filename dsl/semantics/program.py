@@ -25,7 +25,7 @@ class Operation:
     ----------
     id
         Its index in the program; operands have smaller ids.
-    op, operands, shape, axis, merge_op, value, extent, init, each_epoch, classes, name, span
+    op, operands, shape, axis, merge_op, value, extent, init, each_epoch, table, classes, name, span
         As in `dsl.hdfg.graph.Node`.
     per_tuple
         Depends on the tuple other than through a merge.
@@ -49,6 +49,7 @@ class Operation:
     extent: DimExpr | None = None
     init: Init = ZEROS
     each_epoch: EachEpoch | None = None
+    table: bool = False
     classes: Dim | None = None
     name: str | None = None
     span: Span
@@ -65,8 +66,8 @@ class Operation:
 
     @property
     def row_per_tuple(self) -> bool:
-        """Whether it is the row of a model that an input of the tuple chooses."""
-        return self.op is Op.GATHER and self.operands[1].per_tuple
+        """Whether it is the row of a model that an input of the tuple chooses, or a row of a table."""
+        return self.op is Op.GATHER and (self.operands[1].per_tuple or self.operands[0].table)
 
 
 def reachable(operations: list[Operation]) -> set[Operation]:
@@ -169,7 +170,8 @@ class Program:
                 axis=axis,
                 merge_op=merge_op,
                 span=span,
-                per_tuple=not is_merge and any(operand.per_tuple for operand in operands),
+                # a row of a table is what the tuples before left there
+                per_tuple=not is_merge and any(operand.per_tuple or operand.table for operand in operands),
                 merged=is_merge or any(operand.merged for operand in operands),
                 on_model=any(operand.on_model for operand in operands),
                 on_output=any(operand.on_output for operand in operands),
@@ -201,6 +203,7 @@ class Program:
         value: float | None = None,
         init: Init = ZEROS,
         each_epoch: EachEpoch | None = None,
+        table: bool = False,
         classes: Dim | None = None,
     ) -> Operation:
         """Record an input, output, weight, model or meta."""
@@ -211,6 +214,7 @@ class Program:
             value=value,
             init=init,
             each_epoch=each_epoch,
+            table=table,
             classes=classes,
             name=name,
             span=span,
@@ -272,11 +276,16 @@ class Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedUpdate:
-    """One `setModel`: a model, its new value and, for one row, the row's index."""
+    """One `setModel` or `addRows`: a model, the value and, for one row, the row's index.
+
+    `adds` and `at_once` are as in `dsl.hdfg.graph.Update`.
+    """
 
     model: Operation
     value: Operation
     index: Operation | None
+    adds: bool = False
+    at_once: bool = False
     span: Span
 
 

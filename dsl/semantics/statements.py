@@ -42,6 +42,7 @@ from dsl.syntax import ast
 
 LEAF_OPS = {
     "model": Op.MODEL,
+    "table": Op.MODEL,
     "input": Op.INPUT,
     "output": Op.OUTPUT,
     "weight": Op.WEIGHT,
@@ -250,6 +251,7 @@ class Statements:
             span,
             value=declaration.value,
             init=declaration.init,
+            table=kind == "table",
             classes=declaration.classes,
         )
         context.symbolic[name.id] = declaration.symbolic, declaration.symbolic_classes
@@ -276,6 +278,7 @@ class Statements:
             declaration.shape,
             declaration.span,
             init=declaration.init,
+            table=like.row_per_tuple and like.operands[0].table,
         )
         self.context.states.append(state)
         if not like.row_per_tuple:

@@ -38,6 +38,7 @@ from tests.lockstep.rules import (
     row_states_rule,
     rows_rule,
 )
+from tests.oracles.tables import table_rule
 from tests.storage.parts import misplaced, part_attribute, part_pages
 from tests.storage.schemas import attribute, random_value
 
@@ -186,6 +187,18 @@ def chosen_case(rng: random.Random, config: MachineConfig) -> Case:
     source = chosen_rule(rng, rows=rows, f=f, batches=batches)
     schema = TableSchema(relation="t", attributes=tuple(columns))
     return case_of(rng, config, source, schema, [a.name for a in columns[:-1]], numbers=numbers)
+
+
+def tables_case(rng: random.Random, config: MachineConfig) -> Case:
+    """A case of tables, for a machine with an index file: of one thread the tuples of a batch see each other's rows."""
+    fitting = min(config.index_depth, config.tuple_depth // 2 // 8)
+    batches = [b for b in (1, 2, 3, 4, 7) if 1 << (b - 1).bit_length() <= fitting]
+    widths = (1, 3, 9, 20, 33)
+    rule = table_rule(rng, batches=batches, widths=widths, serial=config.threads == 1, weighted=False)
+    columns = [attribute("i", rng.choice(["integer", "real"])), attribute("j", "smallint")]
+    columns += [attribute("c", "real[]", array_length=rule.f), attribute("v", "real[]", array_length=rule.f)]
+    schema = TableSchema(relation="t", attributes=(*columns, attribute("y", "real")))
+    return case_of(rng, config, rule.source, schema, numbers=rule.numbers)
 
 
 def elements_case(rng: random.Random, config: MachineConfig) -> Case:

@@ -35,6 +35,7 @@ from tests.lockstep.cases import (
     random_case,
     rows_case,
     run,
+    tables_case,
 )
 from tests.lockstep.compiled import CompiledSimulator, LateSimulator
 from tests.lockstep.machines import random_config
@@ -92,6 +93,11 @@ def chosen(rng: random.Random) -> Case:
     )
 
 
+def tables(rng: random.Random) -> Case:
+    config = replace(random_config(rng), program_depth=2048, scratch_depth=4096, index_depth=rng.choice([2, 8]))
+    return tables_case(rng, replace(config, threads=1 if rng.random() < 0.6 else config.threads))
+
+
 def parts(rng: random.Random) -> Case:
     return parts_case(rng, random_config(rng), rough=rng.random() < 0.5)
 
@@ -107,6 +113,7 @@ def parts(rng: random.Random) -> Case:
         (counting, 16, 16),
         (phases, 30, 30),
         (chosen, 16, 6),
+        (tables, 40, 40),
     ],
 )
 def test_code_gives_the_engine_s_bits(made: Callable[[random.Random], Case], count: int, least: int) -> None:

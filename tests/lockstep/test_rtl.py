@@ -26,6 +26,7 @@ from tests.lockstep.cases import (
     random_case,
     row_states_case,
     run,
+    tables_case,
 )
 from tests.lockstep.rules import loss_rule
 
@@ -76,6 +77,7 @@ def test_models_and_cycles(name: str) -> None:
     if config.index_depth:
         cases += [row_states_case(random.Random(f"{name} row states {seed}"), config) for seed in range(SCALE)]
         cases += [chosen_case(random.Random(f"{name} chosen {seed}"), config) for seed in range(2 * SCALE)]
+        cases += [tables_case(random.Random(f"{name} tables {seed}"), config) for seed in range(4 * SCALE)]
     cases += [parts_case(random.Random(f"{name} parts {seed}"), config) for seed in range(SCALE)]
     cases.append(_out_of_place(name, config, simulator))
     for case in cases:

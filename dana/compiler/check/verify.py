@@ -204,14 +204,24 @@ class _Timing:
                 yield f"reads row {address[early][0]} before its result is there ({name})"
             if dst is not None and operand.low <= dst.high and dst.low <= operand.high:
                 if instruction.indexed:
-                    # stricter than the machine: which row comes when is not looked at
-                    if np.isin(address, dst.rows).any():
+                    # stricter than the machine: which row comes when is not looked at, but of a row that it adds to
+                    if not self._adds(instruction) and np.isin(address, dst.rows).any():
                         yield f"may read a row that it writes ({name})"
                 elif _just_written(np.atleast_2d(dst.rows)[0], np.atleast_2d(address)[0], issue, latency):
                     yield f"reads a row that it has just written ({name})"
             defined = self.defined[address]
             if not defined.all():
                 yield f"reads row {address[~defined][0]}, which nothing has written ({name})"
+
+    def _adds(self, instruction: Instruction) -> bool:
+        """Whether each row that an instruction writes is one that it has read itself, and reads no more."""
+        same = (instruction.a, instruction.a_inner, instruction.a_index) == (
+            instruction.dst,
+            instruction.dst_inner,
+            instruction.dst_index,
+        )
+        stride = self.setter.dst_outer if self.setter is not None else 0
+        return same and instruction.outer == 1 and 0 < instruction.inner * max(1, instruction.a_inner) <= stride
 
     def _operand(self, instruction: Instruction, name: str) -> _Operand:
         """Rows that an operand may name."""

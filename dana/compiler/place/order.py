@@ -92,6 +92,8 @@ def order_updates(plan: Plan, forms: Forms, shards: Shards) -> Order:
     moves: list[Step] = []
     rows: dict[int, list[int]] = {}
     for number, update in enumerate(graph.updates):
+        if plan.serial and update.at_once:  # `tuple` does, before the section that is ordered here
+            continue
         value = plan.resolve(update.value)
         # a model that keeps its value takes no work
         if value == update.model and update.index is None:
@@ -99,7 +101,7 @@ def order_updates(plan: Plan, forms: Forms, shards: Shards) -> Order:
         # the value is another model's old one, which its own update may overwrite first
         if graph.nodes[plan.root(value)].op is Op.MODEL:
             add(Step(Kind.COPY, value), (value,))
-        if update.index is not None and graph.nodes[update.index].op is not Op.CONST:
+        if graph.by_tuple(update):
             rows.setdefault(update.model, []).append(value)
         elif value not in target and update.index is None and _fits(plan, forms, shards, value, update.model):
             target[value] = update.model

@@ -8,7 +8,8 @@ merges. `epoch` takes what only the convergence test needs and what does not rea
 those after the batch.
 A batch of one tuple (`single`) has nothing to merge: its merges are the values themselves, and `tuple` takes all the
 work of `batch`, whose instructions could not read the tuple. A rule that writes rows chosen by the tuple (`by_row`)
-does all its work in `tuple`, too, and a batch is one round. So does every rule on a machine that takes a batch in one
+does all its work in `tuple`, too, and a batch is one round; if the next tuple is to see them (`serial`), a round is one
+tuple, and `tuple` writes them. So does every rule on a machine that takes a batch in one
 round (`joined`): what follows the merges runs beside what precedes them, where the one does not need the other. A rule
 that uses a value of the batch in the batch's tuples again has to be taken so: its tuples are still in tuple memory.
 """
@@ -33,7 +34,9 @@ class Plan:
     single
         Whether batches hold one tuple.
     by_row
-        Whether a tuple chooses the row of a model that is updated.
+        Whether a tuple chooses the row of a model that is updated at the end of its batch.
+    serial
+        Whether the tuples of a batch see rows that the ones before wrote: each is a round of its own.
     joined
         Whether every batch is one round, whose work is all in `tuple`.
     section
@@ -52,6 +55,7 @@ class Plan:
     graph: Graph
     single: bool
     by_row: bool
+    serial: bool
     joined: bool
     section: Mapping[int, Section]
     per_tuple: frozenset[int]
@@ -112,13 +116,13 @@ class Plan:
     @property
     def alone(self) -> bool:
         """Whether one thread does all the work."""
-        return self.single or self.by_row
+        return self.single or self.by_row or self.serial
 
     @property
     def indexed(self) -> bool:
         """Whether a tuple chooses rows."""
         gathers = (k for k in self.section if self.graph.nodes[k].op is Op.GATHER)
-        return self.by_row or any(not self.fixed_row(k) for k in gathers)
+        return self.by_row or self.serial or any(not self.fixed_row(k) for k in gathers)
 
     def of(self, section: Section) -> tuple[int, ...]:
         """Nodes of a section, in topological order."""
@@ -152,7 +156,8 @@ def _planned(graph: Graph, *, joined: bool) -> Plan:
     needed = graph.reachable(graph.training_roots)
     alias: dict[int, int] = {}
     section: dict[int, Section] = {}
-    by_row = any(update.index is not None and graph.nodes[update.index].op is not Op.CONST for update in graph.updates)
+    serial = graph.tuple_by_tuple and not single
+    by_row = any(graph.by_tuple(update) for update in graph.updates) and not serial
     per_tuple: set[int] = set()
     counted = _counted(graph)
     reads: list[tuple[int, ...]] = []
@@ -175,6 +180,7 @@ def _planned(graph: Graph, *, joined: bool) -> Plan:
         graph=graph,
         single=single,
         by_row=by_row,
+        serial=serial,
         joined=joined,
         section=section,
         per_tuple=frozenset(per_tuple),

@@ -40,14 +40,50 @@ class IndexFile:
         source = View(model[1].buffer, model[1].base, steps, index=index)
         self._move(Mask.NONE, rows, self.emitter.view(room, rows), source)
 
-    def scatter(self, number: tuple[int, Value], model: tuple[int, Value], value: Value) -> None:
-        """Write each tuple's row of a model, in the order of the tuples."""
+    def scatter(
+        self, number: tuple[int, Value], model: tuple[int, Value], value: Value, *, adds: bool = False
+    ) -> None:
+        """Write each tuple's row of a model, in the order of the tuples; of one tuple it may be added to."""
         index = self._set(number, model)
-        row = replace(model[1], shape=model[1].shape[1:])
-        rows = self.emitter.row_shape(row)
-        target = replace(self.emitter.view(row, rows), index=index)
+        rows, target = self._row(model[1], index)
+        new = self.emitter.view(value, rows)
+        if adds:
+            extents = (self.emitter.group, *rows)
+            self.emitter.nest(Section.TUPLE, Opcode.ADD, extents, target, target, new, outer=0, mask=Mask.SINGLE)
+            return
         # SINGLE sends the rows one after the other: of tuples that choose one row the last wins
-        self._move(Mask.SINGLE, rows, target, self.emitter.view(value, rows))
+        self._move(Mask.SINGLE, rows, target, new)
+
+    def present(self, value: Value, shape: tuple[int, ...], *, least: Value | None = None) -> Value:
+        """A copy of a value for each tuple: of those that the round lacks 0, or -0 if that is `least`."""
+        emitter = self.emitter
+        room = emitter.temporary(value.buffer.name, shape, value.form, per_tuple=True)
+        rows = emitter.row_shape(room)
+        dst, own = emitter.view(room, rows), emitter.view(value, rows)
+        if least is None:
+            self._move(Mask.SINGLE, rows, dst, own)
+        else:
+            # the mask puts ADD's identity, -0, in the place of what is not there, and -0 and -0 are -0
+            zero, extents = emitter.view(least, rows), (emitter.group, *rows)
+            emitter.nest(Section.TUPLE, Opcode.ADD, extents, dst, own, zero, outer=0, mask=Mask.SINGLE)
+        return room
+
+    def add(self, t: int, number: tuple[int, Value], model: tuple[int, Value], value: Value) -> None:
+        """Add tuple t's value to its row of a model; number and value are there for each tuple."""
+        # a row that two tuples choose has to be written before it is read again, which the waits of one loop do not see
+        index = self._entry(number[0], model)
+        at = View(number[1].buffer, number[1].base + t * number[1].stride, (0,))
+        self.emitter.nest(Section.TUPLE, Opcode.SETX, (1,), View(self._file, 0, (1,), index=index), at, outer=0)
+        rows, target = self._row(model[1], index)
+        new = self.emitter.view(value, rows).moved(0, t)
+        self.emitter.nest(Section.TUPLE, Opcode.ADD, (1, *rows), target, target, new, outer=0)
+        self._index = None
+
+    def _row(self, model: Value, index: Index) -> tuple[tuple[int, ...], View]:
+        """Rows of a model's row, and where they lie."""
+        row = replace(model, shape=model.shape[1:])
+        rows = self.emitter.row_shape(row)
+        return rows, replace(self.emitter.view(row, rows), index=index)
 
     def holds(self, number: int, model: Value) -> Index | None:
         """What the file holds, if those are the entries of a number's node and a model."""
@@ -68,14 +104,7 @@ class IndexFile:
         held = self.holds(number[0], model[1])
         if held is not None:
             return held
-        bound, stride = self._entries(model[1])
-        if bound > MAX_BOUND or stride > MAX_STEP:
-            raise LoopLimit(f"a model of {bound} rows, each of them {stride} rows of lanes")
-        pair = (number[0], model[0])
-        # the machine reports the tag: one for each pair, so that an error can name column and model
-        if pair not in self.tags:
-            self.tags.append(pair)
-        index = Index(buffer=self._file, bound=bound, stride=stride, tag=self.tags.index(pair))
+        index = self._entry(number[0], model)
         self._number, self._index = number[0], index
         self.emitter.nest(
             Section.TUPLE,
@@ -87,3 +116,14 @@ class IndexFile:
             mask=Mask.SINGLE,
         )
         return index
+
+    def _entry(self, number: int, model: tuple[int, Value]) -> Index:
+        """What an entry of the index file is, for a number's node."""
+        bound, stride = self._entries(model[1])
+        if bound > MAX_BOUND or stride > MAX_STEP:
+            raise LoopLimit(f"a model of {bound} rows, each of them {stride} rows of lanes")
+        pair = (number, model[0])
+        # the machine reports the tag: one for each pair, so that an error can name column and model
+        if pair not in self.tags:
+            self.tags.append(pair)
+        return Index(buffer=self._file, bound=bound, stride=stride, tag=self.tags.index(pair))

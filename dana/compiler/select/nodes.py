@@ -123,6 +123,8 @@ class _Selector:
             if self.graph.loss is not None:
                 self.emitter.node = self.plan.resolve(self.graph.loss)
                 self.batch_loss = self._merged(Opcode.ADD, self.emitter.node, Form.BROADCAST, "batch_loss")
+        if self.plan.serial:
+            self._write_tables()
         steps = list(self.order.steps)
         while steps:
             self._step(steps.pop(self._next(steps)))
@@ -299,6 +301,8 @@ class _Selector:
             if step.kind is not Kind.ROWS:
                 break
             update = next(u for u in self.graph.updates if u.model == step.id)
+            if self.graph.nodes[step.id].table:
+                break
             if update.index is not None and self.index.holds(
                 update.index, self.store.value(step.id, self.plan.update_section)
             ):
@@ -331,11 +335,73 @@ class _Selector:
     def _update_rows(self, model: int, section: Section) -> None:
         """Write the rows of a model that the tuples choose."""
         target = self.store.value(model, section)
+        if self.graph.nodes[model].table:
+            numbers = [number for number, update in enumerate(self.graph.updates) if update.model == model]
+            if self.emitter.group == 1:
+                for number in numbers:
+                    self._write_row(number, section)
+            else:
+                self._add_rows(numbers, target, section)
+            return
         for number, update in enumerate(self.graph.updates):
             if update.model == model and update.index is not None:
                 self.emitter.node = self.plan.resolve(update.value)
                 index = self.store.value(update.index, section)
                 self.index.scatter((update.index, index), (model, target), self._new(number, section))
+
+    def _write_tables(self) -> None:
+        """Write the rows of tables that the round's one tuple chooses, after all that it reads."""
+        section, numbers = Section.TUPLE, [number for number, u in enumerate(self.graph.updates) if u.at_once]
+        for number in numbers:
+            value = self.plan.resolve(self.graph.updates[number].value)
+            if self.graph.nodes[self.plan.root(value)].op is Op.MODEL and value not in self.copies:
+                self.emitter.node = value
+                self.copies[value] = self._room(value)
+                self.emitter.elementwise(section, Opcode.MOV, self.copies[value], self.store.value(value, section))
+        for number in numbers:
+            self._write_row(number, section)
+
+    def _write_row(self, number: int, section: Section) -> None:
+        """Write one update of a table, or add it, in a round of one tuple."""
+        update = self.graph.updates[number]
+        assert update.index is not None, "a table is written by rows"
+        self.emitter.node = self.plan.resolve(update.value)
+        table, new = self.store.value(update.model, section), self._new(number, section)
+        index = self.graph.nodes[update.index]
+        if index.op is not Op.CONST:
+            rows = self.store.value(update.index, section)
+            self.index.scatter((update.index, rows), (update.model, table), new, adds=update.adds)
+            return
+        row = self._row(table, int(index.value or 0))
+        if update.adds:
+            self.emitter.elementwise(section, Opcode.ADD, row, row, new)
+        else:
+            self.emitter.elementwise(section, Opcode.MOV, row, new)
+
+    def _add_rows(self, numbers: list[int], table: Value, section: Section) -> None:
+        """Add what the tuples of a round add to rows of a table: tuple by tuple, of each in the order of the text."""
+        least = self.store.literal(-0.0)
+        ready: list[tuple[int, Value | None, Value]] = []
+        for number in numbers:
+            update = self.graph.updates[number]
+            assert update.index is not None, "a table is written by rows"
+            self.emitter.node = self.plan.resolve(update.value)
+            new = self._new(number, section)
+            index = None
+            if self.graph.nodes[update.index].op is not Op.CONST:
+                index = self.index.present(self.store.value(update.index, section), ())
+            ready.append((number, index, self.index.present(new, new.shape, least=least)))
+        for t in range(self.emitter.group):
+            for number, index, new in ready:
+                update = self.graph.updates[number]
+                assert update.index is not None
+                self.emitter.node = self.plan.resolve(update.value)
+                if index is not None:
+                    self.index.add(t, (update.index, index), (update.model, table), new)
+                    continue
+                row = self._row(table, int(self.graph.nodes[update.index].value or 0))
+                each = replace(new, base=new.base + t * new.stride, stride=0)
+                self.emitter.elementwise(section, Opcode.ADD, row, row, each)
 
     def _kahan(self, section: Section) -> None:
         """The epoch's loss, each batch's added with the error of the sums before.
