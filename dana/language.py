@@ -485,6 +485,7 @@ __all__ = [
     "softmax",
     "state",
     "stop_gradient",
+    "table",
     "training",
     "transpose",
     "uniform",

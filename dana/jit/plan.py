@@ -302,6 +302,8 @@ class Plan:
         """Whether anything outside of its nest reads a value."""
         if k in self.merges or not self.nests[self.nest_of[k]].elementwise or k in self.roots:
             return True
+        if any(update.index == k for update in self.graph.updates):
+            return True
         if any(k in self._reads(update.value) for update in (*self.copied, *self.by_row, *self.at_once)):
             return True
         return any(

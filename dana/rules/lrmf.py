@@ -15,7 +15,7 @@ y = dana.output()
 weight = dana.weight()
 mean = dana.model(init=dana.column_mean(y))
 lr = dana.meta(0.02)
-penalty = dana.meta(0.1)
+penalty = dana.meta(0.05)
 
 lrmf = dana.algo(U, V, a, b, mean, i, j, y, weight)
 
