@@ -25,7 +25,7 @@ others = dana.abs(dana.arange(f) - dana.expand(dana.arange(f), 2)) > 0
 share = masked_softmax((X @ Q.T) @ (X @ K.T).T / dana.sqrt(k), others * (c >= 0))  # unknown ones are not looked at
 p = dana.sigmoid(score + dana.sigma(dana.sigma(o * dana.max(share @ (X @ V.T), 0), 2)))
 
-autoint.setLoss(-weight * (y * dana.log(p) + (1 - y) * dana.log(1 - p)))
+autoint.setLoss(-(weight * (y * dana.log(p) + (1 - y) * dana.log(1 - p))))
 autoint.minimize(dana.optimizers.sgd, rate=lr)
 autoint.setPrediction(p)
 autoint.setEpochs(10)

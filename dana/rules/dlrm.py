@@ -25,7 +25,7 @@ for t in range(f):
 pairs = 1 * vectors @ (1 * vectors).T * (dana.arange(f + 1) < dana.expand(dana.arange(f + 1), 2))
 hidden = dana.max(dana.sigma(dana.sigma(P * pairs, 3), 2) + T @ vectors[0] + e, 0)
 p = dana.sigmoid(v @ hidden + g)
-dlrm.setLoss(-weight * (y * dana.log(p) + (1 - y) * dana.log(1 - p)))
+dlrm.setLoss(-(weight * (y * dana.log(p) + (1 - y) * dana.log(1 - p))))
 dlrm.minimize(dana.optimizers.sgd, rate=lr)
 dlrm.setPrediction(p)
 dlrm.setEpochs(10)

@@ -16,7 +16,7 @@ EXTENTS = {
     "bpr": {"m": 12, "n": 9, "k": 3},
     "word2vec": {"n": 12, "k": 4, "negatives": 2},
     "fm": {"n": 9, "k": 3},
-    "dlrm": {"n": 9, "k": 2, "h": 3},
+    "dlrm": {"f": 2, "n": 9, "k": 2, "h": 3},
     "autoint": {"n": 9, "k": 2},
 }
 """What a caller says of classes, centres …: no column decides them."""
