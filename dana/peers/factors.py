@@ -21,11 +21,11 @@ def _normal(*shape: int, deviation: float = 0.1, seed: int = 1) -> Floats:
     return np.random.default_rng(seed).normal(0, deviation, shape).astype(np.float32)
 
 
-def factors(pairs: Numbers, y: Floats, m: int, n: int, *, lr: float = 0.02, penalty: float = 0.1) -> Learner:
+def factors(pairs: Numbers, y: Floats, m: int, n: int, *, lr: float = 0.02, penalty: float = 0.05) -> Learner:
     """Matrix factorisation of rank 10 with biases, as rule `lrmf`."""
     import numba
 
-    u, v = _normal(m, 10, deviation=0.3), _normal(n, 10, deviation=0.3, seed=2)
+    u, v = _normal(m, 10), _normal(n, 10, seed=2)
     a, b = np.zeros(m, np.float32), np.zeros(n, np.float32)
     mean, lr_, penalty_ = np.float32(y.mean(dtype=np.float64)), np.float32(lr), np.float32(penalty)
 

@@ -5,8 +5,8 @@ import dana
 m = dana.dim(1000)  # rows
 n = dana.dim(1000)  # columns
 k = dana.dim(10)  # rank
-U = dana.model([m, k], init=dana.normal(0, 0.3))
-V = dana.model([n, k], init=dana.normal(0, 0.3))
+U = dana.model([m, k], init=dana.normal(0, 0.1))
+V = dana.model([n, k], init=dana.normal(0, 0.1))
 a = dana.model([m])
 b = dana.model([n])
 i = dana.input()
