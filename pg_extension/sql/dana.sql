@@ -596,8 +596,7 @@ DECLARE
 	texts boolean;
 	needed text := dana.dana_arguments($2, $1, $3);
 BEGIN
-	FOR feature, texts IN SELECT f.value, t.typcategory = 'S' FROM jsonb_array_elements_text(
-			COALESCE((SELECT jsonb_agg(e.value ->> 'column') FROM jsonb_array_elements($2 -> 'preprocess') AS e), $2 -> 'features')) AS f
+	FOR feature, texts IN SELECT f.value, t.typcategory = 'S' FROM jsonb_array_elements_text($2 -> 'features') AS f
 		JOIN pg_attribute AS a ON a.attrelid = $3 AND a.attname = f.value AND NOT a.attisdropped
 		JOIN pg_type AS t ON t.oid = a.atttypid
 	LOOP
