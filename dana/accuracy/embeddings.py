@@ -93,7 +93,9 @@ def recommender(rows: Numbers, label: Floats, metas: Metas) -> Learner:
     f = int(metas["f"])
     x = rows[:, f:].astype(np.float64)
     mean, scale = x.mean(axis=0), 1 / np.maximum(x.std(axis=0), 1e-30)
-    learner = factors.recommender(_numbers(rows[:, :f]), ((x - mean) * scale).astype(np.float32), label, int(metas["n"]))
+    learner = factors.recommender(
+        _numbers(rows[:, :f]), ((x - mean) * scale).astype(np.float32), label, int(metas["n"])
+    )
 
     def score(rows: Numbers) -> Numbers:
         return learner.score(np.concatenate([rows[:, :f], (rows[:, f:] - mean) * scale], axis=1))

@@ -1,6 +1,6 @@
 """Made tables of categories, as frequent as Zipf's law has them: pairs that occur, and rows with a label.
 
-In: nothing; the seed is fixed. Out: features, which are numbers of categories from 0 and perhaps numbers, and labels. Of
+In: nothing; the seed is fixed. Out: features, which are numbers of categories from 0 and perhaps numbers; labels. Of
 pairs the label is 1 where the pair occurred, 0 for as many that are drawn at random: what ranks has to tell them apart.
 """
 

@@ -401,9 +401,7 @@ class Values:
     def _looked_at(self, builder: ir.IRBuilder, k: int, model: int, number: ir.Value) -> ir.Value:
         """A number as that of a row; the first one that is none is noted."""
         count = FLOAT(float(self.plan.shape(model)[0]))
-        inside = builder.and_(
-            builder.fcmp_ordered(">=", number, FLOAT(0.0)), builder.fcmp_ordered("<", number, count)
-        )
+        inside = builder.and_(builder.fcmp_ordered(">=", number, FLOAT(0.0)), builder.fcmp_ordered("<", number, count))
         row = builder.fptosi(builder.select(inside, number, FLOAT(0.0)), I64)
         right = builder.and_(inside, builder.fcmp_ordered("==", builder.sitofp(row, FLOAT), number))
         place = builder.gep(self._state, [I64(self.wrong)], source_etype=FLOAT)

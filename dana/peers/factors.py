@@ -88,7 +88,9 @@ def ranking(pairs: Numbers, m: int, n: int, *, lr: float = 0.05, penalty: float 
     return Learner(lambda: epoch(u, v, b, pairs), score)
 
 
-def words(pairs: Numbers, n: int, *, lr: float = 0.025, width: int = 50, negatives: int = 5, skew: float = 4) -> Learner:
+def words(
+    pairs: Numbers, n: int, *, lr: float = 0.025, width: int = 50, negatives: int = 5, skew: float = 4
+) -> Learner:
     """Skip-gram with negative samples, as rule `word2vec`."""
     import numba
 
@@ -269,7 +271,12 @@ def attention(c: Numbers, y: Floats, n: int, *, lr: float = 0.01, k: int = 8) ->
     import numba
 
     f, zero, one = c.shape[1], np.float32(0), np.float32(1)
-    w, e, end, out = np.zeros((f, n), np.float32), _normal(f, n, k), np.zeros(1, np.float32), _normal(f, k, deviation=0.3)
+    w, e, end, out = (
+        np.zeros((f, n), np.float32),
+        _normal(f, n, k),
+        np.zeros(1, np.float32),
+        _normal(f, k, deviation=0.3),
+    )
     heads = [_normal(k, k, deviation=0.4, seed=seed) for seed in (2, 3, 4)]
     models = (w, e, *heads, out, end)
     lr_, root = np.float32(lr), np.float32(np.sqrt(k))

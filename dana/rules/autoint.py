@@ -18,7 +18,7 @@ autoint = dana.algo(w, E, Q, K, V, o, b, c, y, weight)
 vectors, score = [], b
 for t in range(f):
     row, known = category(c[t], t, n)
-    vectors = vectors + [known * E[row]]
+    vectors += [known * E[row]]
     score = score + known * w[row]
 X = 1 * vectors
 others = dana.abs(dana.arange(f) - dana.expand(dana.arange(f), 2)) > 0

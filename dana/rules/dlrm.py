@@ -21,7 +21,7 @@ dlrm = dana.algo(E, B, a, P, T, e, v, g, c, x, y, weight)
 vectors = [dana.max(B @ standardized(x) + a, 0)]
 for t in range(f):
     row, known = category(c[t], t, n)
-    vectors = vectors + [known * E[row]]
+    vectors += [known * E[row]]
 pairs = 1 * vectors @ (1 * vectors).T * (dana.arange(f + 1) < dana.expand(dana.arange(f + 1), 2))
 hidden = dana.max(dana.sigma(dana.sigma(P * pairs, 3), 2) + T @ vectors[0] + e, 0)
 p = dana.sigmoid(v @ hidden + g)

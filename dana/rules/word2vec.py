@@ -1,4 +1,4 @@
-"""Skip-gram with negative samples over pairs (word, neighbour), the most frequent word 0; predicts how near they are."""
+"""Skip-gram with negative samples over pairs (word, neighbour), the most frequent word 0; predicts how near."""
 
 import dana
 

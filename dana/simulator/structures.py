@@ -165,7 +165,7 @@ class CompiledSymbol(ctypes.Structure):
 
 
 class CompiledIndex(ctypes.Structure):
-    """An element of an input of each tuple, which chooses a row, and rows of the model; input -1: the row is computed."""
+    """An element of an input of each tuple, which chooses a row, and the model's rows; input -1: it is computed."""
 
     _fields_ = _i32("input element rows")
 

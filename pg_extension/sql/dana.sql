@@ -588,7 +588,7 @@ CREATE FUNCTION dana.dana_bin("values" text[], bounds real[], value text) RETURN
 COMMENT ON FUNCTION dana.dana_bin IS 'Which of the bins of a profile a value falls into, from 1';
 
 CREATE FUNCTION dana.dana_counted(model text, metadata jsonb, source regclass)
-	RETURNS TABLE (feature text, element bigint, value text, "rows" bigint)
+	RETURNS TABLE (feature text, element bigint, value text, number real, "rows" bigint)
 	LANGUAGE plpgsql STABLE
 	SET search_path = pg_catalog, pg_temp
 	AS $$
@@ -600,9 +600,9 @@ BEGIN
 		JOIN pg_attribute AS a ON a.attrelid = $3 AND a.attname = f.value AND NOT a.attisdropped
 		JOIN pg_type AS t ON t.oid = a.atttypid
 	LOOP
-		RETURN QUERY EXECUTE format('SELECT %L, n.k, n.v, count(*) FROM %s AS r LEFT JOIN LATERAL '
-			|| CASE WHEN texts THEN '(SELECT NULL::bigint, r.%3$I::text)' ELSE 'unnest(dana.dana_numbers(r.%3$I)::text[]) WITH ORDINALITY' END
-			|| CASE WHEN texts THEN ' AS n (k, v)' ELSE ' AS n (v, k)' END || ' ON true GROUP BY 2, 3', feature, $3, feature);
+		RETURN QUERY EXECUTE format('SELECT %L, n.k, n.v, CASE WHEN n.k IS NOT NULL THEN n.v::real END, count(*) FROM %s AS r LEFT JOIN LATERAL '
+			|| CASE WHEN texts THEN '(SELECT r.%3$I::text, NULL::bigint)' ELSE 'unnest(dana.dana_numbers(r.%3$I)::text[]) WITH ORDINALITY' END
+			|| ' AS n (v, k) ON true GROUP BY n.k, n.v', feature, $3, feature);
 	END LOOP;
 END
 $$;
@@ -622,7 +622,7 @@ BEGIN
 	END IF;
 	WITH counted AS (
 		SELECT c.*, count(c.value) OVER w AS different,
-			sum(c."rows") FILTER (WHERE c.value IS NOT NULL) OVER (w ORDER BY CASE WHEN c.element IS NOT NULL THEN c.value::real END) AS below,
+			sum(c."rows") FILTER (WHERE c.value IS NOT NULL) OVER (w ORDER BY c.number) AS below,
 			sum(c."rows") FILTER (WHERE c.value IS NOT NULL) OVER w AS "all"
 		FROM dana.dana_counted($1, found.metadata, COALESCE($2, (found.metadata ->> 'source')::regclass)) AS c
 		WINDOW w AS (PARTITION BY c.feature, c.element)
@@ -631,11 +631,11 @@ BEGIN
 			CASE WHEN max(c.different) <= 30 OR c.element IS NULL THEN
 				(array_agg(c.value ORDER BY c."rows" DESC, c.value) FILTER (WHERE c.value IS NOT NULL))[:30] END AS "values",
 			CASE WHEN max(c.different) > 30 AND c.element IS NOT NULL THEN ARRAY(SELECT DISTINCT b FROM unnest(ARRAY[
-				min(c.value::real) FILTER (WHERE c.below >= c."all" * 0.1), min(c.value::real) FILTER (WHERE c.below >= c."all" * 0.2),
-				min(c.value::real) FILTER (WHERE c.below >= c."all" * 0.3), min(c.value::real) FILTER (WHERE c.below >= c."all" * 0.4),
-				min(c.value::real) FILTER (WHERE c.below >= c."all" * 0.5), min(c.value::real) FILTER (WHERE c.below >= c."all" * 0.6),
-				min(c.value::real) FILTER (WHERE c.below >= c."all" * 0.7), min(c.value::real) FILTER (WHERE c.below >= c."all" * 0.8),
-				min(c.value::real) FILTER (WHERE c.below >= c."all" * 0.9)]) AS b ORDER BY b) END AS bounds
+				min(c.number) FILTER (WHERE c.below >= c."all" * 0.1), min(c.number) FILTER (WHERE c.below >= c."all" * 0.2),
+				min(c.number) FILTER (WHERE c.below >= c."all" * 0.3), min(c.number) FILTER (WHERE c.below >= c."all" * 0.4),
+				min(c.number) FILTER (WHERE c.below >= c."all" * 0.5), min(c.number) FILTER (WHERE c.below >= c."all" * 0.6),
+				min(c.number) FILTER (WHERE c.below >= c."all" * 0.7), min(c.number) FILTER (WHERE c.below >= c."all" * 0.8),
+				min(c.number) FILTER (WHERE c.below >= c."all" * 0.9)]) AS b ORDER BY b) END AS bounds
 		FROM counted AS c GROUP BY c.feature, c.element
 	)
 	SELECT jsonb_agg(jsonb_build_object('feature', u.feature, 'element', u.element, 'values', to_jsonb(u."values"),

@@ -100,7 +100,7 @@ def test_what_is_wrong_is_said(db: Connection) -> None:
     db.train("linear", "before", label="y", epochs=2, filter="few > 0")
     with pytest.raises(psycopg.Error, match="Make a view of these rows"), db.session.transaction():
         db.session.execute("SELECT dana_profile('linear')")
-    db.session.execute("CREATE VIEW some AS SELECT * FROM before WHERE few > 0")
-    db.session.execute("SELECT dana_profile('linear', 'some')")
-    assert drift(db, "some")["few"][2] == 0
+    db.session.execute("CREATE VIEW positive AS SELECT * FROM before WHERE few > 0")
+    db.session.execute("SELECT dana_profile('linear', 'positive')")
+    assert drift(db, "positive")["few"][2] == 0
     assert drift(db, "before")["few"][2] > 0.1
