@@ -18,6 +18,7 @@ NAMES = (
     "simulator",
     "peers",
     "learners",
+    "factor",
     "fixed_cost",
     "many",
     "predict",

@@ -15,12 +15,12 @@ from bench.measure import Figure, interleaved_medians, main
 from bench.simulator import feed
 from bench.workload import array_table, column_table, compiled_rule, float_column, pages_of, with_code
 from dana.peers import scikit
+from dana.peers.factors import factors
 from dana.peers.learners import (
     ERROR_OF,
     Learner,
     components,
     dense_factors,
-    factors,
     linear,
     means,
     perceptron,
@@ -76,7 +76,7 @@ def run() -> list[Figure]:
         _beside(
             "lrmf, rank 10, 1,000 x 1,000", "lrmf", triples,
             [(*map(float, pair), float(y)) for pair, y in zip(ratings, stars, strict=True)],
-            {"numba": factors(ratings, stars)},
+            {"numba": factors(ratings, stars, 1000, 1000)},
         ),
         _beside(
             "lrmf_dense, rank 10, 1,000 x 100", "lrmf_dense", wide, list(zip(map(float, people), whole, strict=True)),

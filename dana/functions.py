@@ -18,6 +18,21 @@ def one_hot(number: dana.Number, count: dana.Dim) -> dana.Value:
     return dana.arange(count) == number
 
 
+def category(number: dana.Number, column: int, count: dana.Dim) -> tuple[dana.Value, dana.Value]:
+    """The row of a category in a table that has `count` rows for each column, and whether the category is known.
+
+    A number below 0 is an unknown one: multiply what the row gives by 0. A number from `count` on is no row.
+    """
+    return dana.where(number < count, dana.max(number, 0) + column * count, -1), number >= 0
+
+
+def masked_softmax(value: dana.Value, mask: dana.Value) -> dana.Value:
+    """Of each row of a matrix, exp over its sum, where `mask` is 1; 0 elsewhere, and in a row that is all masked."""
+    largest = dana.stop_gradient(dana.amax(dana.where(mask > 0, value, -1e30), 2))
+    power = mask * dana.exp(dana.min(value - dana.expand(largest, 2), 0))
+    return power / dana.expand(dana.max(dana.sigma(power, 2), 1e-30), 2)
+
+
 def dropout(value: dana.Value, rate: dana.Number = 0.5) -> dana.Value:
     """A value of which each element is 0 with a probability of `rate` while the rule trains, others in each row.
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from dana.accuracy import movielens, zipf
 from dana.errors import SetupError
 
 Floats = NDArray[np.float32]
@@ -21,6 +22,8 @@ Raw = tuple[NDArray[np.float64], NDArray[np.float64]]
 SEED = 7
 TRIPLES = ("pixels of digits", "cells of breast_cancer", "signals of ujiindoorloc", "movielens")
 """Data whose features are numbers of rows and columns of a matrix."""
+NUMBERED = ("purchases", "neighbours", "clicks", "grades", "movielens 100k")
+"""Data whose features are numbers of categories, as they come; a name begins with one of these."""
 TEST_SHARE = 0.2
 
 
@@ -56,12 +59,15 @@ class Split:
 def split(name: str, raw: Raw) -> Split:
     """Shuffle, cut, standardise; the same for the same rows.
 
-    Of triples, whose features are numbers of rows and columns, the label is brought to deviation 1 instead.
+    Of triples, whose features are numbers of rows and columns, the label is brought to deviation 1 instead; categories
+    stay as they are.
     """
     features, label = raw
     if name in TRIPLES:
         return cut(name, (features, label / label.std()))
     plain = cut(name, raw)
+    if name.startswith(NUMBERED):
+        return plain
     mean, deviation = plain.features.mean(axis=0), plain.features.std(axis=0)
     scale = np.where(deviation > 0, deviation, 1.0)
     return replace(
@@ -133,8 +139,9 @@ CARRIED: dict[str, Callable[[], Raw]] = {
     "even digits": _digits_are_even,
     "pixels of digits": _pixels,
     "cells of breast_cancer": _cells,
+    **zipf.DATA,
 }
-"""Data that scikit-learn's package contains."""
+"""Data that scikit-learn's package contains, and made ones."""
 
 
 def _table(file: Path, *, header: bool) -> NDArray[np.float64]:
@@ -195,6 +202,7 @@ def _covers(file: Path) -> Raw:
 
 
 FILES: dict[str, tuple[str, Callable[[Path], Raw]]] = {
+    **movielens.FILES,
     "california": ("california_housing.csv", lambda file: _last_column(file, header=True)),
     "blog": ("blogData_train.csv", lambda file: _last_column(file, header=False)),
     "a9a": ("a9a.libsvm", _incomes),
@@ -204,7 +212,7 @@ FILES: dict[str, tuple[str, Callable[[Path], Raw]]] = {
     "ujiindoorloc": ("ujiindoorloc_trainingData.csv", _floors),
     "signals of ujiindoorloc": ("ujiindoorloc_trainingData.csv", _signals),
 }
-"""Data of a folder: the file's name, which may end in .xz, .gz or .bz2, and how it is read."""
+"""Data of a folder: the file's name, which may end in .xz, .gz, .bz2 or .brotli, and how it is read."""
 
 
 def available(folder: Path | None) -> dict[str, Callable[[], Raw]]:
@@ -213,7 +221,7 @@ def available(folder: Path | None) -> dict[str, Callable[[], Raw]]:
     if folder is None:
         return found
     for name, (stem, read) in FILES.items():
-        files = [folder / f"{stem}{suffix}" for suffix in ("", ".xz", ".gz", ".bz2")]
+        files = [folder / f"{stem}{suffix}" for suffix in ("", ".xz", ".gz", ".bz2", ".brotli")]
         file = next((file for file in files if file.is_file()), None)
         if file is not None:
             found[name] = partial(read, file)

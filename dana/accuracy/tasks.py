@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from dana.accuracy import matrices
+from dana.accuracy import embeddings, matrices
 from dana.accuracy.data import Floats, Split
 from dana.accuracy.metrics import (
     ABSOLUTE,
     ACCURACY,
+    AUC,
     DEVIANCE,
     INERTIA,
     PINBALL,
@@ -230,7 +231,7 @@ TASKS: dict[str, Task] = {
         counterpart="alternating LS, NumPy",
         reference=matrices.alternating,
         metric=ROOT,
-        data=(*HOLES, "movielens"),
+        data=(*HOLES, "movielens", "movielens 100k"),
         extents=matrices.extents,
     ),
     "lrmf_dense": Task(
@@ -241,6 +242,43 @@ TASKS: dict[str, Task] = {
         found=matrices.factored,
         columns=matrices.dense,
         extents=lambda data: {"m": matrices.extents(data)["m"]},
+    ),
+    "bpr": Task(
+        counterpart="SGD, numba",
+        reference=embeddings.learnt(embeddings.ranking, 60, of_pairs=True),
+        metric=AUC,
+        data=("purchases", "movielens 100k, rated"),
+        columns=embeddings.occurred,
+        extents=embeddings.pairs,
+    ),
+    "word2vec": Task(
+        counterpart="SGD, numba",
+        reference=embeddings.learnt(embeddings.embedding, 10, of_pairs=True),
+        metric=AUC,
+        data=("neighbours", "movielens 100k, next"),
+        columns=embeddings.occurred,
+        extents=embeddings.words,
+    ),
+    "fm": Task(
+        counterpart="SGD, numba",
+        reference=embeddings.learnt(embeddings.machine, 30),
+        metric=ROOT,
+        data=("grades", "movielens 100k, categories"),
+        extents=embeddings.categories,
+    ),
+    "dlrm": Task(
+        counterpart="SGD, numba",
+        reference=embeddings.learnt(embeddings.recommender, 10),
+        metric=AUC,
+        data=("clicks", "movielens 100k, liked, with numbers"),
+        extents=embeddings.categories,
+    ),
+    "autoint": Task(
+        counterpart="SGD, numba",
+        reference=embeddings.learnt(embeddings.attention, 10),
+        metric=AUC,
+        data=("clicks by category", "movielens 100k, liked"),
+        extents=embeddings.categories,
     ),
 }
 """By the rule's name in `dana.rules`."""

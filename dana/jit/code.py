@@ -68,7 +68,9 @@ def compile_graph(graph: Graph, bundle: Bundle) -> Code:
         spacing = bundle.tuple_rows * lanes if inputs[-1].column < 0 else 1 if inputs[-1].floats == 1 else None
         places[k] = Place(number=number, stride=rows * lanes, spacing=spacing)
     indices = _indices(bundle, {graph.nodes[k].name: place.number for k, place in places.items()})
-    emitter = Emitter(plan, places, batch=bundle.rule_batch, most=MOST_TEXT)
+    emitter = Emitter(plan, places, batch=bundle.rule_batch, most=MOST_TEXT, indices=bundle.notes["indices"])
+    if emitter.wrong >= 0 and graph.has_merge:
+        raise Unsupported("it computes which rows the tuples of a batch choose")
     memory = emitter.memory
     if 4 * memory.size > MOST_MEMORY:
         raise Unsupported(f"its code would work on {4 * memory.size >> 20} MB, it may on {MOST_MEMORY >> 20}")
@@ -107,6 +109,7 @@ def compile_graph(graph: Graph, bundle: Bundle) -> Code:
         symbols=ctypes.addressof(symbols),
         indices=ctypes.addressof(indices),
         inputs=ctypes.addressof(filled),
+        wrong=emitter.wrong,
         n_indices=len(bundle.notes["indices"]),
         n_inputs=len(inputs),
         n_merges=len(plan.merges),
@@ -164,9 +167,12 @@ def _indices(bundle: Bundle, inputs: Mapping[str | None, int]) -> Any:
     """The elements of inputs that choose rows, by the tag of the fault."""
     found = []
     for one in bundle.notes["indices"]:
-        if one["element"] is None:
-            raise Unsupported(f"it computes which row of {one['model']} a tuple chooses")
-        found.append(structures.CompiledIndex(inputs[one["inputs"][0]], one["element"], one["rows"]))
+        computed = one["element"] is None
+        found.append(
+            structures.CompiledIndex(-1, 0, one["rows"])
+            if computed
+            else structures.CompiledIndex(inputs[one["inputs"][0]], one["element"], one["rows"])
+        )
     return (structures.CompiledIndex * max(1, len(found)))(*found)
 
 

@@ -359,7 +359,7 @@ class Emitter(Folds):
         rows = {}
         for update in updates:
             if update.index is not None:
-                rows[id(update)] = self._row(update.index, ZERO)
+                rows[id(update)] = self._row(update.index, update.model, ZERO)
         for update in updates:
             self._copy(update, rows.get(id(update)))
 

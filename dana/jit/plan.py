@@ -306,6 +306,8 @@ class Plan:
         """Whether anything outside of its nest reads a value."""
         if k in self.merges or not self.nests[self.nest_of[k]].elementwise or k in self.roots:
             return True
+        if any(update.index == k for update in self.graph.updates):
+            return True
         read = [*self._of_rows(), *(update.value for update in (*self.copied, *self.at_once))]
         if any(k in self._reads(value) for value in read):
             return True

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from llvmlite import ir
 
@@ -76,9 +77,19 @@ class Values:
         Tuples of a batch, or `WHOLE_EPOCH`.
     most
         Bytes of text, about.
+    indices
+        The Bundle's notes of what chooses rows.
     """
 
-    def __init__(self, plan: Plan, places: Mapping[int, Place], *, batch: int, most: int) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        places: Mapping[int, Place],
+        *,
+        batch: int,
+        most: int,
+        indices: Sequence[Mapping[str, Any]],
+    ) -> None:
         self.plan = plan
         self.graph = plan.graph
         self.places = places
@@ -89,6 +100,10 @@ class Values:
         """Names in the module, by that in `CompiledData`."""
         self.memory = Memory()
         self.ones = self.memory.room(LANES)
+        self.indices = indices
+        looks = any(one["element"] is None for one in indices)
+        self.wrong = self.memory.room(LANES) if looks else -1
+        """Where the first number that is no row's is noted; -1: all are known, and looked at, before code runs."""
         self.module = ir.Module(name="rule")  # no name that a user chose is in the text
         kind = ir.FunctionType(ir.VoidType(), [I32, I64, POINTER, POINTER, POINTER])
         self._special_function = ir.Function(self.module, kind, SPECIAL)
@@ -312,7 +327,7 @@ class Values:
             last = node.axis == len(idx) - 1
             return self._value(node.inputs[0], idx[: node.axis] + idx[node.axis + 1 :], t, vector=vector and not last)
         if node.op is Op.GATHER:
-            row = self._row(node.inputs[1], t)
+            row = self._row(node.inputs[1], node.inputs[0], t)
             return self._load(self._own(node.inputs[0], (row, *idx), t), vector=vector)
         if node.op in (Op.MODEL, Op.META) or k in self.plan.kept:
             return self._load(self._own(k, idx, t), vector=vector)
@@ -371,21 +386,51 @@ class Values:
         wide = self._splat(first, LANES)
         return self._at(var.level, lambda builder: builder.fadd(wide.value, lanes))
 
-    def _row(self, k: int, t: Index) -> Index:
+    def _row(self, k: int, model: int, t: Index) -> Index:
+        """The row of a model that a number chooses; where numbers are not looked at before, row 0 for what is none."""
         node = self.plan.nodes[k]
         if node.op is Op.CONST:
             return Index(const=int(node.value or 0))
-        element = self.graph.element(k)
-        assert element is not None, "a row that is computed is refused before"
-        vector, position = element
+        vector, position = self.graph.element(k) or (k, 0)
         place = (Index(const=position),) if self.plan.shape(vector) else ()
         number = self._value(vector, place, t, vector=False)
-        found = self._cached(("row", k, t), number.level, lambda builder: builder.fptosi(number.value, I64))
-        key = ("var", k, t)
+        rows = self.plan.shape(model)[0] if self.wrong >= 0 else 0
+
+        def emit(builder: ir.IRBuilder) -> ir.Value:
+            return self._looked_at(builder, k, model, number.value) if rows else builder.fptosi(number.value, I64)
+
+        found = self._cached(("row", k, rows, t), number.level, emit)
+        key = ("var", k, rows, t)
         cache = self._caches[found.level]
         if key not in cache:
             cache[key] = Var(found.value, found.level)  # type: ignore[assignment]
         return Index(cache[key])  # type: ignore[arg-type]
+
+    def _looked_at(self, builder: ir.IRBuilder, k: int, model: int, number: ir.Value) -> ir.Value:
+        """A number as that of a row; the first one that is none is noted."""
+        count = FLOAT(float(self.plan.shape(model)[0]))
+        inside = builder.and_(builder.fcmp_ordered(">=", number, FLOAT(0.0)), builder.fcmp_ordered("<", number, count))
+        row = builder.fptosi(builder.select(inside, number, FLOAT(0.0)), I64)
+        right = builder.and_(inside, builder.fcmp_ordered("==", builder.sitofp(row, FLOAT), number))
+        place = builder.gep(self._state, [I64(self.wrong)], source_etype=FLOAT)
+        before = builder.load(place, typ=I64, align=4)
+        turn = I64(0) if self._tuple.var is None else self._tuple.var.value
+        this = builder.add(builder.mul(turn, I64(len(self.indices))), I64(self._tag(k, model)))
+        least = builder.select(builder.icmp_signed("<", this, before), this, before)
+        builder.store(builder.select(right, before, least), place, align=4)
+        return row
+
+    def _tag(self, k: int, model: int) -> int:
+        """Of the fault of a number that is no row's."""
+        element = self.graph.element(k)
+        from_ = self.graph.reachable([k]).intersection(self.graph.inputs) if element is None else [element[0]]
+        said = (
+            sorted(str(self.plan.nodes[i].name) for i in from_),
+            None if element is None else element[1],
+            self.plan.nodes[model].name,
+        )
+        known = [(sorted(one["inputs"]), one["element"], one["model"]) for one in self.indices]
+        return known.index(said)
 
     def _splat(self, found: Found, lanes: int) -> Found:
         typ = ir.VectorType(FLOAT, lanes)

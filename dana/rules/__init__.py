@@ -1,4 +1,4 @@
-"""Rules that are ready to use: regression, classification, factors, clusters, components.
+"""Rules that are ready to use: regression, classification, factors, clusters, components, embeddings.
 
 Each file beside this one is the text of one rule; ``dana rules show NAME`` prints it. In: a rule's name. Out:
 its text, its first line, or the compiled rule: ``dana.rules.logistic`` is what ``dana.load`` gives for the file. Must
@@ -37,6 +37,11 @@ NAMES = (
     "pca",
     "lrmf",
     "lrmf_dense",
+    "bpr",
+    "word2vec",
+    "fm",
+    "dlrm",
+    "autoint",
 )
 """The rules, in the order in which they are listed."""
 

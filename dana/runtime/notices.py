@@ -60,8 +60,8 @@ def tell_simulated(config: MachineConfig, notify: Notify) -> None:
     notify(
         Notice(
             level=Level.NOTICE,
-            message=f"the rule's models take {megabytes:,.0f} MB of a simulated machine's scratchpad, and no hardware has "
-            "so much",
+            message=f"the rule's models take {megabytes:,.0f} MB of a simulated machine's scratchpad, and no hardware "
+            "has so much",
             hint="The model is as it should be; cycles and modelled seconds are those of no device.",
         )
     )

@@ -156,7 +156,7 @@ class CompiledSymbol(ctypes.Structure):
 
 
 class CompiledIndex(ctypes.Structure):
-    """An element of an input of each tuple, which chooses a row, and rows of the model."""
+    """An element of an input of each tuple, which chooses a row, and the model's rows; input -1: it is computed."""
 
     _fields_ = _i32("input element rows")
 
@@ -172,7 +172,8 @@ class CompiledData(ctypes.Structure):
     """A rule's code. begin: of an epoch. before, after: of a batch; last: the epoch's last. block: SIM_BLOCK tuples, or
     NULL; one: a tuple. rows, last_row: in the place of all but `begin` where batches are of one tuple; the epoch's
     last. slots: of each merge, where in its stack a batch's result lies. indices: in the order of the faults' tags.
-    loss: which of the merges; -1: none."""
+    loss: which of the merges; -1: none. wrong: where in `state` code notes the first number that is no row's; -1: it
+    does not look."""
 
     _fields_ = (
         *pointers("sim_compiled_function", "begin before block one after last"),
@@ -184,6 +185,7 @@ class CompiledData(ctypes.Structure):
         *pointers("const struct sim_compiled_symbol", "symbols"),
         *pointers("const struct sim_compiled_index", "indices"),
         *pointers("const struct sim_compiled_input", "inputs"),
+        *members(ctypes.c_int64, "wrong"),
         *_i32("n_merges n_passes n_symbols n_indices n_inputs loss"),
     )
 

@@ -571,6 +571,130 @@ CREATE FUNCTION dana_evaluate(
 ) RETURNS jsonb LANGUAGE c STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION dana_evaluate IS 'Compare a model''s predictions with the labels of a table or a query; by default on what it was trained on, or on the part that was left out';
 
+-- How far a table has moved from the rows that a model was trained on. A profile has for each number of each feature, or
+-- text, the rows in each of its bins: first NULL; then the values, if there are at most 30, and others; or what lies
+-- between the tenths. It is part of the version's metadata.
+
+CREATE FUNCTION dana.dana_store_profile(name text, profile jsonb, version integer) RETURNS void
+	LANGUAGE c AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION dana.dana_store_profile IS 'Write down the profile of a version of one of your own models';
+
+CREATE FUNCTION dana.dana_bin("values" text[], bounds real[], value text) RETURNS integer
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	AS $$
+	SELECT CASE WHEN value IS NULL THEN 1
+		WHEN "values" IS NOT NULL THEN COALESCE(pg_catalog.array_position("values", value), pg_catalog.cardinality("values") + 1) + 1
+		ELSE pg_catalog.width_bucket(value::real, bounds) + 2 END
+	$$;
+COMMENT ON FUNCTION dana.dana_bin IS 'Which of the bins of a profile a value falls into, from 1';
+
+CREATE FUNCTION dana.dana_counted(model text, metadata jsonb, source regclass)
+	RETURNS TABLE (feature text, element bigint, value text, number real, "rows" bigint)
+	LANGUAGE plpgsql STABLE
+	SET search_path = pg_catalog, pg_temp
+	AS $$
+DECLARE
+	texts boolean;
+	needed text := dana.dana_arguments($2, $1, $3);
+BEGIN
+	FOR feature, texts IN SELECT f.value, t.typcategory = 'S' FROM jsonb_array_elements_text($2 -> 'features') AS f
+		JOIN pg_attribute AS a ON a.attrelid = $3 AND a.attname = f.value AND NOT a.attisdropped
+		JOIN pg_type AS t ON t.oid = a.atttypid
+	LOOP
+		RETURN QUERY EXECUTE format('SELECT %L, n.k, n.v, CASE WHEN n.k IS NOT NULL THEN n.v::real END, count(*) FROM %s AS r LEFT JOIN LATERAL '
+			|| CASE WHEN texts THEN '(SELECT r.%3$I::text, NULL::bigint)' ELSE 'unnest(dana.dana_numbers(r.%3$I)::text[]) WITH ORDINALITY' END
+			|| ' AS n (v, k) ON true GROUP BY n.k, n.v', feature, $3, feature);
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION dana.dana_counted IS 'How often each value of a model''s features is in a table; an element of an array has its number';
+
+CREATE FUNCTION dana_profile(model text, source regclass DEFAULT NULL) RETURNS void
+	LANGUAGE plpgsql
+	SET search_path = pg_catalog, pg_temp
+	AS $$
+DECLARE
+	found dana.model := dana.dana_find_model($1);
+	profile jsonb;
+BEGIN
+	IF $2 IS NULL AND (found.metadata ? 'query' OR found.metadata ? 'filter') THEN
+		RAISE invalid_parameter_value USING MESSAGE = format('model "%s" was trained on a query, or on some rows of a table', $1),
+			HINT = 'Make a view of these rows, and name it: dana_profile(model, view).';
+	END IF;
+	WITH counted AS (
+		SELECT c.*, count(c.value) OVER w AS different,
+			sum(c."rows") FILTER (WHERE c.value IS NOT NULL) OVER (w ORDER BY c.number) AS below,
+			sum(c."rows") FILTER (WHERE c.value IS NOT NULL) OVER w AS "all"
+		FROM dana.dana_counted($1, found.metadata, COALESCE($2, (found.metadata ->> 'source')::regclass)) AS c
+		WINDOW w AS (PARTITION BY c.feature, c.element)
+	), cut AS (
+		SELECT c.feature, c.element,
+			CASE WHEN max(c.different) <= 30 OR c.element IS NULL THEN
+				(array_agg(c.value ORDER BY c."rows" DESC, c.value) FILTER (WHERE c.value IS NOT NULL))[:30] END AS "values",
+			CASE WHEN max(c.different) > 30 AND c.element IS NOT NULL THEN ARRAY(SELECT DISTINCT b FROM unnest(ARRAY[
+				min(c.number) FILTER (WHERE c.below >= c."all" * 0.1), min(c.number) FILTER (WHERE c.below >= c."all" * 0.2),
+				min(c.number) FILTER (WHERE c.below >= c."all" * 0.3), min(c.number) FILTER (WHERE c.below >= c."all" * 0.4),
+				min(c.number) FILTER (WHERE c.below >= c."all" * 0.5), min(c.number) FILTER (WHERE c.below >= c."all" * 0.6),
+				min(c.number) FILTER (WHERE c.below >= c."all" * 0.7), min(c.number) FILTER (WHERE c.below >= c."all" * 0.8),
+				min(c.number) FILTER (WHERE c.below >= c."all" * 0.9)]) AS b ORDER BY b) END AS bounds
+		FROM counted AS c GROUP BY c.feature, c.element
+	)
+	SELECT jsonb_agg(jsonb_build_object('feature', u.feature, 'element', u.element, 'values', to_jsonb(u."values"),
+		'bounds', to_jsonb(u.bounds), 'rows', (
+			SELECT jsonb_agg(COALESCE((SELECT sum(c."rows") FROM counted AS c WHERE c.feature = u.feature
+				AND (c.element IS NOT DISTINCT FROM u.element OR c.value IS NULL) AND dana.dana_bin(u."values", u.bounds, c.value) = bin), 0) ORDER BY bin)
+			FROM generate_series(1, COALESCE(cardinality(u."values"), cardinality(u.bounds)) + 2) AS bin)))
+	INTO profile FROM cut AS u WHERE u."values" IS NOT NULL OR u.bounds IS NOT NULL;
+	IF profile IS NULL THEN
+		RAISE no_data_found USING MESSAGE = 'there are no rows to make a profile of';
+	END IF;
+	PERFORM dana.dana_store_profile($1, profile, found.version);
+END
+$$;
+COMMENT ON FUNCTION dana_profile IS
+	'Keep with a model''s version how the features of its rows are distributed, by default of the table that it was trained on, as it is now';
+
+CREATE FUNCTION dana_drift(model text, source regclass)
+	RETURNS TABLE (feature text, element bigint, psi double precision, trained bigint, found bigint)
+	LANGUAGE plpgsql STABLE
+	SET search_path = pg_catalog, pg_temp
+	AS $$
+DECLARE
+	kept jsonb;
+	known jsonb;
+BEGIN
+	SELECT m.metadata -> 'profile', m.metadata INTO kept, known FROM dana.dana_find_model($1) AS m;
+	IF kept IS NULL THEN
+		RAISE object_not_in_prerequisite_state USING MESSAGE = format('model "%s" has no profile of its rows', $1),
+			HINT = format('SELECT dana_profile(%L) keeps one, of the table that it was trained on.', $1);
+	END IF;
+	RETURN QUERY
+	WITH bins AS (
+		SELECT p.n, p.value ->> 'feature' AS feature, (p.value ->> 'element')::bigint AS element,
+			CASE WHEN jsonb_typeof(p.value -> 'values') = 'array' THEN ARRAY(SELECT jsonb_array_elements_text(p.value -> 'values')) END AS "values",
+			CASE WHEN jsonb_typeof(p.value -> 'bounds') = 'array' THEN ARRAY(SELECT b.value::real FROM jsonb_array_elements_text(p.value -> 'bounds') AS b) END AS bounds,
+			p.value -> 'rows' AS "rows"
+		FROM jsonb_array_elements(kept) WITH ORDINALITY AS p (value, n)
+	), today AS MATERIALIZED (SELECT c.* FROM dana.dana_counted($1, known, $2) AS c
+	), counted AS (
+		SELECT b.n, r.bin, r.value::bigint AS before, COALESCE((SELECT sum(t."rows") FROM today AS t WHERE t.feature = b.feature
+			AND (t.element IS NOT DISTINCT FROM b.element OR t.value IS NULL)
+			AND dana.dana_bin(b."values", b.bounds, t.value) = r.bin), 0)::bigint AS now
+		FROM bins AS b, jsonb_array_elements_text(b."rows") WITH ORDINALITY AS r (value, bin)
+	), summed AS (
+		SELECT c.n, sum(c.before)::bigint AS before, sum(c.now)::bigint AS now, count(*) AS bins
+		FROM counted AS c WHERE c.before + c.now > 0 GROUP BY c.n
+	)
+	SELECT b.feature, b.element, sum((a.now - a.before) * ln(a.now / a.before))::double precision, s.before, s.now
+	FROM bins AS b JOIN summed AS s USING (n) JOIN LATERAL (
+		SELECT (c.now + 0.5) / (s.now + 0.5 * s.bins) AS now, (c.before + 0.5) / (s.before + 0.5 * s.bins) AS before
+		FROM counted AS c WHERE c.n = b.n AND c.before + c.now > 0) AS a ON true
+	GROUP BY b.n, b.feature, b.element, s.before, s.now ORDER BY 3 DESC, b.n;
+END
+$$;
+COMMENT ON FUNCTION dana_drift IS
+	'How far a table is from the rows that a model was trained on: the population stability index of each feature, the largest first; below 0.1 they are alike, from 0.25 on train again. dana_profile() comes first';
+
 -- Cross-validation and search. They run with the rights of the caller, so operators and functions in them are named
 -- with their schema or take types of PostgreSQL's own; all trials are one statement, so they see the same rows.
 

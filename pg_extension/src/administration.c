@@ -64,6 +64,11 @@ MODEL_COMMAND(dana_drop_model, 1, "DELETE FROM dana.model" OF_MODEL " AND ($3 IS
 MODEL_COMMAND(dana_comment_model, 2,
 			  "UPDATE dana.model SET comment = $3" OF_MODEL " AND ($4 IS NULL OR version = $4)", TEXTOID, INT4OID)
 
+/* dana.dana_store_profile(name, profile, version) */
+MODEL_COMMAND(dana_store_profile, 2,
+			  "UPDATE dana.model SET metadata = jsonb_set(metadata, '{profile}', $3)" OF_MODEL " AND version = $4",
+			  JSONBOID, INT4OID)
+
 /* dana_grant_model(name, role): all versions; the ones trained later take over what the highest has */
 MODEL_COMMAND(dana_grant_model, 0,
 			  "UPDATE dana.model SET users = array_append(array_remove(users, $3), $3)" OF_MODEL, REGROLEOID)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-WITHOUT_LABEL = ("kmeans", "pca", "lrmf_dense")
+WITHOUT_LABEL = ("kmeans", "pca", "lrmf_dense", "bpr", "word2vec")
 EXTENTS = {
     "softmax": {"k": 3},
     "mlp": {"k": 3, "h": 4},
@@ -13,6 +13,11 @@ EXTENTS = {
     "pca": {"k": 2},
     "lrmf": {"m": 12, "n": 9, "k": 3},
     "lrmf_dense": {"m": 150, "k": 3},
+    "bpr": {"m": 12, "n": 9, "k": 3},
+    "word2vec": {"n": 12, "k": 4, "negatives": 2},
+    "fm": {"n": 9, "k": 3},
+    "dlrm": {"f": 2, "n": 9, "k": 2, "h": 3},
+    "autoint": {"n": 9, "k": 2},
 }
 """What a caller says of classes, centres …: no column decides them."""
 
@@ -30,8 +35,11 @@ def rows(count: int, features: int, seed: int = 3) -> tuple[NDArray[np.float64],
 
 def table(rule: str, count: int = 150, features: int = 5) -> Table:
     """Columns x1 … xn and a label y that suits the rule."""
-    if rule == "lrmf":
-        return _ratings(count)
+    if rule in ("lrmf", "bpr", "word2vec"):
+        ratings = _ratings(count)
+        return {name: values for name, values in ratings.items() if name != "y" or rule == "lrmf"}
+    if rule in ("fm", "dlrm", "autoint"):
+        return _categories(rule, count)
     x, score = rows(count, features)
     if rule in ("logistic", "linear_svm"):
         label = (score > 0).astype(np.float64)
@@ -57,3 +65,15 @@ def _ratings(count: int) -> Table:
     i, j = random.integers(0, 12, count), random.integers(0, 9, count)
     value = 3 + np.sum(random.standard_normal((12, 3))[i] * random.standard_normal((9, 3))[j], axis=1)
     return {name: np.asarray(values, dtype=np.float32) for name, values in (("i", i), ("j", j), ("y", value))}
+
+
+def _categories(rule: str, count: int) -> Table:
+    """Two columns of at most nine categories, some of them unknown, and a label of both; for `dlrm` numbers between."""
+    random = np.random.default_rng(9)
+    c = np.stack([random.integers(-1, 9, count), random.integers(0, 5, count)], axis=1)
+    label = random.standard_normal(9)[c[:, 0]] * (c[:, 0] >= 0) + random.standard_normal(5)[c[:, 1]]
+    columns = {"c1": c[:, 0], "c2": c[:, 1]}
+    if rule == "dlrm":
+        columns |= {"x1": random.standard_normal(count), "x2": 10 * random.standard_normal(count)}
+    columns["y"] = label if rule == "fm" else label > np.median(label)
+    return {name: np.asarray(values, dtype=np.float32) for name, values in columns.items()}

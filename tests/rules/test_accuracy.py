@@ -24,6 +24,11 @@ QUICK = {
     **dict.fromkeys(("softmax", "mlp"), "digits"),
     **dict.fromkeys(("kmeans", "pca"), "wine"),
     **dict.fromkeys(("lrmf", "lrmf_dense"), "cells of breast_cancer"),
+    "bpr": "purchases",
+    "word2vec": "neighbours",
+    "fm": "grades",
+    "dlrm": "clicks",
+    "autoint": "clicks by category",
 }
 
 

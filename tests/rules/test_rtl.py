@@ -67,9 +67,11 @@ def check(
     """Train for two epochs: hardware as simulator, cycles included, and both as the interpreter."""
     columns = {name: np.asarray(values, dtype=np.float32) for name, values in columns.items()}
     schema = column_schema(columns)
-    graph = replace(compile_rule(source).hdfg, epochs=2)
+    graph = compile_rule(source).hdfg
     classes = weight is not None and graph.classes is not None
     binding = bind(graph, schema, extents=extents, weight=weight, class_weight=classes)
+    # after binding, which reads a rule again whose loops count a dim
+    binding = replace(binding, graph=replace(binding.graph, epochs=2))
     bundle = compile_bundle(binding, schema, config=CONFIG, max_tuples=1 << 16)
     pages = column_pages(columns, page_size=CONFIG.page_size).tobytes()
     case = Case(source=source, schema=schema, binding=binding, pages=pages, bundle=bundle, epochs=2)

@@ -175,6 +175,8 @@ in_range(struct sim *sim)
 	const int32_t count = e->phase.in_round;
 	int32_t wrong = 0;
 
+	if (code->wrong >= 0) /* some numbers are not known before: run_rows() */
+		return true;
 	for (int32_t k = 0; k < code->n_indices; k++)
 		for (int32_t t = 0; t < count; t++)
 			wrong |= !is_row(chosen(sim, k, t), code->indices[k].rows);
@@ -190,17 +192,34 @@ in_range(struct sim *sim)
 	return true;
 }
 
-/* Batches of one tuple */
-static void
-run_rows(struct sim *sim, int32_t count, bool epoch_last)
+/* Tuples in batches of one; false: a fault */
+static bool
+run_some(struct sim *sim, sim_compiled_rows *rows, int32_t first, int32_t count)
 {
 	const struct sim_compiled *code = &sim->compiled;
+	int64_t wrong = INT64_MAX;
 
+	if (code->wrong >= 0)
+		memcpy(code->state + code->wrong, &wrong, sizeof wrong);
+	rows(code->state, sim->places + (ptrdiff_t)first * code->n_inputs, sim->e.loss, count);
+	if (code->wrong >= 0)
+		memcpy(&wrong, code->state + code->wrong, sizeof wrong);
+	if (wrong == INT64_MAX)
+		return true;
+	sim->e.fault = SIM_FAULT_INDEX;
+	sim->e.fault_page = SIM_UNKNOWN_PAGE;
+	sim->e.fault_pointer = (uint32_t)(wrong % code->n_indices);
+	return false;
+}
+
+/* Batches of one tuple; false: a fault */
+static bool
+run_rows(struct sim *sim, int32_t count, bool epoch_last)
+{
 	count -= epoch_last;
-	if (count > 0)
-		code->rows(code->state, sim->places, sim->e.loss, count);
-	if (epoch_last)
-		code->last_row(code->state, sim->places + count * code->n_inputs, sim->e.loss, 1);
+	if (count > 0 && !run_some(sim, sim->compiled.rows, 0, count))
+		return false;
+	return !epoch_last || run_some(sim, sim->compiled.last_row, count, 1);
 }
 
 static void
@@ -259,7 +278,10 @@ sim_compiled_run(struct sim *sim, bool epoch_last)
 		return false;
 	}
 	if (sim->compiled.rows != NULL)
-		run_rows(sim, count, epoch_last);
+	{
+		if (!run_rows(sim, count, epoch_last))
+			return false;
+	}
 	else
 		run_blocks(sim, count, epoch_last);
 	make_room(sim);

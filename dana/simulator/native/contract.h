@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* Of all below: a core that was built from another text is not used */
-#define SIM_CONTRACT UINT64_C(0xb85e403eb69f1b4c)
+#define SIM_CONTRACT UINT64_C(0x1830d33e0151157b)
 #define SIM_CLUSTER 8
 #define SIM_TEMPORARIES 32
 #define SIM_REGISTERS 64
@@ -299,7 +299,7 @@ struct sim_compiled_symbol
 	int32_t into, out;
 };
 
-/* An element of an input of each tuple, which chooses a row, and rows of the model. */
+/* An element of an input of each tuple, which chooses a row, and the model's rows; input -1: it is computed. */
 struct sim_compiled_index
 {
 	int32_t input, element, rows;
@@ -315,7 +315,8 @@ struct sim_compiled_input
 /* A rule's code. begin: of an epoch. before, after: of a batch; last: the epoch's last. block: SIM_BLOCK tuples, or
  * NULL; one: a tuple. rows, last_row: in the place of all but `begin` where batches are of one tuple; the epoch's last.
  * slots: of each merge, where in its stack a batch's result lies. indices: in the order of the faults' tags. loss:
- * which of the merges; -1: none. */
+ * which of the merges; -1: none. wrong: where in `state` code notes the first number that is no row's; -1: it does not
+ * look. */
 struct sim_compiled
 {
 	sim_compiled_function *begin, *before, *block, *one, *after, *last;
@@ -327,6 +328,7 @@ struct sim_compiled
 	const struct sim_compiled_symbol *symbols;
 	const struct sim_compiled_index *indices;
 	const struct sim_compiled_input *inputs;
+	int64_t wrong;
 	int32_t n_merges, n_passes, n_symbols, n_indices, n_inputs, loss;
 };
 
