@@ -93,7 +93,7 @@ COMPILER = (
         ),
         (
             "check/verify.py",
-            "if not machine.levels else (Section.TUPLE,)",
+            "if not machine.levels else ROUNDS",
             "if True else ()",
             "masks in batches of several rounds",
         ),

@@ -43,9 +43,9 @@ JIT = (
         "tests/lockstep/test_compiled.py",
         (
             "compiled.c",
-            "for (int32_t t = first; t < first + round && t < count; t++)",
-            "for (int32_t t = first; t < first + 1; t++)",
-            "the first row of a round",
+            "for (int32_t t = 0; wrong && t < count; t++)",
+            "for (int32_t t = 0; wrong && t < 1; t++)",
+            "the first row alone",
         ),
         ("compiled.c", "if (code->merges[k].pass == number)", "if (true)", "merges joined before they are made"),
         ("core.c", "compiled->n_passes > 0 && sim->most", "false && sim->most", "passes over parts of a batch"),

@@ -16,7 +16,12 @@ SPEC = (
             "if last > bundle.tuple_rows:",
             "a column a row beyond its tuple",
         ),
-        ("legal.py", "bundle.batch > round_tuples:", "False:", "several rounds without merge"),
+        (
+            "legal.py",
+            "not in bundle.sections and bundle.batch > round_tuples:",
+            "in ():",
+            "several rounds without merge",
+        ),
         ("legal.py", "1 << i.distance < _partners", "1 << i.distance <= _partners", "a partner too far"),
         ("legal.py", "lambda i, at: i.tail <= at", "lambda i, at: True or at", "a tail beyond the lanes"),
         ("legal.py", "i.outer <= at.config.index_depth", "True", "more entries than the index file has"),
