@@ -60,7 +60,9 @@ INDEX_FILE = {"xcup": (195.0, 157.0, 1.0), "ecp5": (230.0, 125.0, 1.0)}
 """LUTs, flip-flops and DSPs of a thread's index file and its additions to addresses."""
 
 SHORT = 64
-"""Words of a memory that yosys makes of LUTs; of a lane's on UltraScale+ only."""
+"""Words of a memory that yosys makes of LUTs; of a lane's in `SHORT_LANES` only."""
+
+SHORT_LANES = frozenset({"xcup"})
 
 INDEX_LINE = 450.0
 """Flip-flops of the sequencer in which a row's entry, stride and bound wait."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from dana.codesign.area import area_of
 from dana.codesign.default import default_bundle
-from dana.codesign.search import SMALLEST_MEMORY, at_rate, explore, halved, uses, widest_link, with_ultra
+from dana.codesign.search import at_rate, explore, smaller_memory, uses, widest_link, with_ultra
 from dana.compiler.binding.columns import Binding
 from dana.errors import UsageError
 from dana.storage.schema import TableSchema
@@ -70,8 +70,9 @@ def bundle_for(
                 if holds(device, other.config):
                     return other
                 name = max(DEPTHS, key=lambda one: getattr(other.config, one))
-                if getattr(other.config, name) <= SMALLEST_MEMORY:
+                depth = getattr(other.config, name)
+                at_most[name] = smaller_memory(depth, device)
+                if at_most[name] == depth:
                     break
-                at_most[name] = halved(getattr(other.config, name))
     found = explore(binding, schema, device, max_tuples=max_tuples, page_size=page_size, design=design)
     return made(design={**asked, **found.overrides})

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
-from dana.codesign.area import Area, area_of
+from dana.codesign.area import SHORT, SHORT_LANES, Area, area_of
 from dana.codesign.cycles import Cycles, measure_cycles
 from dana.codesign.default import default_bundle, on_pages
 from dana.codesign.sample import Sample, sample_pages
@@ -63,8 +63,8 @@ AS_FAST = 1.01
 NARROWEST_LINK = 8
 """Bytes of a link at the least."""
 
-SMALLEST_MEMORY = 512
-"""Words of tuple memory of a lane that half a block RAM holds; less saves nothing."""
+BLOCK = 512
+"""Words of a lane's memory that half a block RAM holds; one of LUTs, where a family's lanes have them, is next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +125,17 @@ class Exploration:
     best
         The fastest that fits; of those as fast, the smallest.
     bound
-        Cycles of a page below which no machine of the device gets: those of its link, or of the operations on as many
-        units as it can hold.
+        Cycles of a page below which no machine of the device gets: those of its link, of the operations on as many
+        units as it can hold, or `steps`.
+    steps
+        Cycles of a page that a batch's steps take which wait for each other: the least of any machine that was tried,
+        however large. A larger batch has fewer of them for a tuple.
     """
 
     candidates: tuple[Candidate, ...]
     best: Candidate
     bound: float
+    steps: float
 
     @property
     def gap(self) -> float:
@@ -201,10 +205,12 @@ def explore(
         (candidate for candidate in fitting if candidate.cycles.page <= AS_FAST * fastest),
         key=lambda candidate: (candidate.use, candidate.cycles.page),
     )
+    steps = min(candidate.cycles.engine for candidate in found)
     return Exploration(
         candidates=tuple(sorted(found, key=lambda candidate: candidate.cycles.page)),
         best=best,
-        bound=_bound(found, device, given),
+        bound=max(steps, _bound(found, device, given)),
+        steps=steps,
     )
 
 
@@ -257,9 +263,11 @@ def with_ultra(bundle: Bundle, device: Device, given: Mapping[str, int]) -> Bund
     return replace(bundle, config=replace(bundle.config, ultra=best))
 
 
-def halved(depth: int) -> int:
-    """Half of a memory, in whole block RAMs."""
-    return max(SMALLEST_MEMORY, depth // 2 // BLOCK_ROWS * BLOCK_ROWS)
+def smaller_memory(depth: int, device: Device) -> int:
+    """Words of the next smaller memory of a lane that saves block RAM: half of it, or of LUTs; itself: none does."""
+    if depth > BLOCK:
+        return max(BLOCK, depth // 2 // BLOCK_ROWS * BLOCK_ROWS)
+    return min(depth, SHORT) if device.family in SHORT_LANES else depth
 
 
 def _fastest(job: _Job, overrides: Mapping[str, int], at_most: Mapping[str, int] | None = None) -> Candidate:
@@ -319,10 +327,11 @@ def _shrunk_to_fit(
             overrides = {**overrides, "divide_interval": interval}
             candidate = _fastest(job, overrides)
     for name in ("scratch_depth", "tuple_depth"):
-        while (
-            name not in given and _lacks_memory(candidate) and getattr(candidate.bundle.config, name) > SMALLEST_MEMORY
-        ):
-            smaller = {**at_most, name: halved(getattr(candidate.bundle.config, name))}
+        while name not in given and _lacks_memory(candidate):
+            depth = getattr(candidate.bundle.config, name)
+            smaller = {**at_most, name: smaller_memory(depth, job.device)}
+            if smaller[name] == depth:
+                break
             try:
                 candidate = _fastest(job, overrides, smaller)
             except DoesNotFit:
@@ -410,7 +419,7 @@ def _memory_that_fits(candidate: Candidate) -> str:
     """The largest memories with which the machine would fit; a block RAM less in turns, of the larger one."""
     config, family = candidate.bundle.config, candidate.device.family
     scratch, tuples = config.scratch_depth, config.tuple_depth
-    while max(scratch, tuples) > SMALLEST_MEMORY:
+    while max(scratch, tuples) > BLOCK:
         scratch, tuples = (scratch - BLOCK_ROWS, tuples) if scratch > tuples else (scratch, tuples - BLOCK_ROWS)
         smaller = replace(config, scratch_depth=scratch, tuple_depth=tuples)
         if not _lacks_memory(replace(candidate, area=area_of(smaller, family))):

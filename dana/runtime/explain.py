@@ -280,7 +280,7 @@ def _part(part: Json, written: str) -> str:
 def _search_lines(search: Json) -> list[str]:
     return [
         f"Best of {_count(search['machines'], 'machine')}, of which {search['fitting']} fit; "
-        f"{search['above_bound']:.1%} above the bound of link and units",
+        f"{search['above_bound']:.1%} above the bound of link, units and a batch's steps",
         f"  design => '{json.dumps(search['design'])}'",
     ]
 

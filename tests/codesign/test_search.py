@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dana.codesign.sample import sample_pages
-from dana.codesign.search import AS_FAST, Exploration, explore
+from dana.codesign.search import AS_FAST, Exploration, explore, smaller_memory
 from dana.compiler import bind
 from dana.errors import UsageError
 from dana.storage.schema import TableSchema
@@ -144,6 +144,26 @@ def test_memories_are_ultraram_where_block_ram_is_what_lacks() -> None:
     assert mixed.area.block_rams <= needs // 2
     assert mixed.area.ultra_rams > 0
     assert mixed.cycles.page == pytest.approx(plain.cycles.page, rel=0.01)
+
+
+def test_short_memories_are_luts_where_block_ram_is_what_lacks() -> None:
+    """Of a family whose lanes have some; elsewhere a smaller memory would save nothing."""
+    design = {"threads": 4, "clusters": 2}
+    plain = explored(columns(54), replace(DEVICE, block_rams=1000), **design).best
+    scarce = explored(columns(54), replace(DEVICE, block_rams=100, usable=1.0), **design).best
+    assert (plain.bundle.config.tuple_depth, scarce.bundle.config.tuple_depth) == (1024, 64)
+    assert scarce.area.block_rams <= 100 < plain.area.block_rams
+    assert scarce.cycles.page == pytest.approx(plain.cycles.page, rel=0.01)
+    lattice = load_device("lfe5um5g-85")
+    assert smaller_memory(512, lattice) == 512 > smaller_memory(512, DEVICE)
+
+
+def test_steps_of_a_batch_are_a_bound_that_larger_batches_lower(found: Exploration) -> None:
+    assert found.bound >= found.steps == min(candidate.cycles.engine for candidate in found.candidates)
+    graph = compile_rule(RULE.format(batch=256), filename="rule.py").hdfg
+    schema = columns(54)
+    larger = explore(bind(graph, schema), schema, DEVICE, max_tuples=1 << 20, design={"clusters": 4})
+    assert larger.steps < found.steps
 
 
 def test_a_device_that_is_too_small_says_by_how_much() -> None:
