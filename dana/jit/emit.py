@@ -17,6 +17,9 @@ from dsl.hdfg.graph import REDUCTIONS, EachEpoch, Update
 
 BYTES = 92
 """Of an instruction's text, about."""
+IN_STEP = 8
+"""Tuples that are merged in step, vector by vector: more that are pages apart would be in each other's places in the
+first-level cache."""
 MOST_OF_ONE = 256 << 10
 """Bytes of a pass over one tuple, to which there is one over a block, of four times as many: its seconds in LLVM would
 be longer than what it saves."""
@@ -261,16 +264,28 @@ class Emitter(Folds):
             self._push(value, merged, first, [])
             return
         vector = shape[-1] > 1
-        with self._axes(shape, vector=vector, last_first=True) as idx:
+        together = min(count, IN_STEP)
+        low = together.bit_length() - 1
+        for group in range(count // together):
+            with self._axes(shape, vector=vector, last_first=True) as idx:
+                terms = list(zip(idx, strides(shape), strict=True))
 
-            def leaf(t: int, idx: Indices = idx) -> ir.Value:
-                if kept is None:
-                    return self._value(operand, idx, Index(const=t), vector=vector).value
-                terms = [*zip(idx, strides(shape), strict=True), (Index(const=t), prod(padded(shape)))]
-                return self._load(self._address(self._state, kept, terms), vector=vector).value
+                def leaf(t: int, idx: Indices = idx) -> ir.Value:
+                    if kept is None:
+                        return self._value(operand, idx, Index(const=t), vector=vector).value
+                    at = [*zip(idx, strides(shape), strict=True), (Index(const=t), prod(padded(shape)))]
+                    return self._load(self._address(self._state, kept, at), vector=vector).value
 
-            value = tree(self._builder, op, 0, count, leaf)
-            self._push(value, merged, first, list(zip(idx, strides(shape), strict=True)))
+                def waiting(level: int, terms: list[tuple[Index, int]] = terms) -> Found:
+                    return self._address(self._state, merged.first + level * merged.size, terms)
+
+                value, at = tree(self._builder, op, group * together, together, leaf), low
+                while group >> (at - low) & 1:
+                    value, at = combine(self._builder, op, self._load(waiting(at), vector=vector).value, value), at + 1
+                if at == level:
+                    self._push(value, merged, first, terms)
+                else:
+                    self._store(value, waiting(at))
 
     def _push(self, value: ir.Value, merged: Merged, first: int, terms: list[tuple[Index, int]]) -> None:
         builder = self._builder
