@@ -243,7 +243,7 @@ HARDWARE = (
     ),
     Mutation("spec/legal.py", "now = issue + instruction.rows", "now = issue + 0", "indices too early", LEGAL, BESIDE),
     Mutation(
-        "export/scripts.py",
+        "export/dsp48e2.v",
         ".D({{2{D[24]}}, D})",
         ".D({2'b00, D})",
         "negative summands before the product of a DSP positive",
