@@ -69,7 +69,7 @@ def telling(made: Callable[[random.Random, int], Case], seed: int) -> Case:
 
 
 @pytest.mark.parametrize("made", [vectors, matrices, rows])
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", range(15))
 def test_models_losses_and_convergence_are_the_interpreters(
     made: Callable[[random.Random, int], Case], block: int
 ) -> None:
