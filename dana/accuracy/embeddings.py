@@ -30,7 +30,8 @@ def pairs(data: Split) -> Mapping[str, float]:
 
 def words(data: Split) -> Mapping[str, float]:
     """Words n of both columns."""
-    return {"n": max(pairs(data).values())}
+    both = np.concatenate([data.features, data.test_features])
+    return {"n": float(both.max() + 1)}
 
 
 def categories(data: Split) -> Mapping[str, float]:

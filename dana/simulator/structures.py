@@ -181,8 +181,8 @@ class CompiledData(ctypes.Structure):
     """A rule's code. begin: of an epoch. before, after: of a batch; last: the epoch's last. block: SIM_BLOCK tuples, or
     NULL; one: a tuple. rows, last_row: in the place of all but `begin` where batches are of one tuple; the epoch's
     last. slots: of each merge, where in its stack a batch's result lies. indices: in the order of the faults' tags.
-    loss: which of the merges; -1: none. wrong: where in `state` code notes the first number that is no row's; -1: it does
-    not look."""
+    loss: which of the merges; -1: none. wrong: where in `state` code notes the first number that is no row's; -1: it
+    does not look."""
 
     _fields_ = (
         *_at("sim_compiled_function", "begin before block one after last"),
