@@ -30,13 +30,14 @@ def pairs(data: Split) -> Mapping[str, float]:
 
 def words(data: Split) -> Mapping[str, float]:
     """Words n of both columns."""
-    return {"n": max(pairs(data).values())}
+    both = np.concatenate([data.features, data.test_features])
+    return {"n": float(both.max() + 1)}
 
 
 def categories(data: Split) -> Mapping[str, float]:
     """Columns f, and n categories of the one that has most; columns of numbers are behind those of categories."""
     both = np.concatenate([data.features, data.test_features])
-    f = CATEGORIES.get(data.name, both.shape[1])
+    f = CATEGORIES[data.name] if data.name in CATEGORIES else int(both.shape[1])
     return {"f": float(f), "n": float(both[:, :f].max() + 1)}
 
 

@@ -1003,4 +1003,4 @@ $$;
 -- What uses the worker, or changes what others see, a DBA grants
 REVOKE EXECUTE ON FUNCTION dana_create_udf, dana_drop_rule, dana_grant_rule, dana_revoke_rule, dana_train, dana_train_groups,
 	dana_explain, dana_cross_validate, dana_search, dana_start, dana_drop_model, dana_activate_model, dana_rollback_model,
-	dana_rename_model, dana_comment_model, dana_grant_model, dana_revoke_model, dana_prune FROM PUBLIC;
+	dana_rename_model, dana_comment_model, dana_profile, dana_grant_model, dana_revoke_model, dana_prune FROM PUBLIC;

@@ -17,6 +17,7 @@ FOR_USERS = {
     "dana_create_udf",
     "dana_cross_validate",
     "dana_drop_model",
+    "dana_drift",
     "dana_drop_rule",
     "dana_evaluate",
     "dana_explain",
@@ -31,6 +32,7 @@ FOR_USERS = {
     "dana_predict_array",
     "dana_predict_table",
     "dana_probabilities",
+    "dana_profile",
     "dana_prune",
     "dana_regression_metrics",
     "dana_rename_model",
@@ -50,6 +52,7 @@ GRANTED = FOR_USERS - {
     "dana_classify",
     "dana_classification_metrics",
     "dana_coefficients",
+    "dana_drift",
     "dana_evaluate",
     "dana_export_model",
     "dana_fold",
@@ -140,7 +143,7 @@ def test_no_function_ends_the_server_over_a_null(session: Session) -> None:
     (pid,) = session.execute("SELECT pg_backend_pid()").fetchall()[0]
     given = {"text": "'sums'", "regclass": "'t'", "jsonb": "'{}'", "integer": "2", "double precision": "0.5"}
     given |= {"text[]": "'{x}'", "regrole": "'postgres'", "bigint": "1", "boolean": "true", "interval": "'1 day'"}
-    given |= {"real": "1"}
+    given |= {"real": "1", "real[]": "'{1}'"}
     ended: dict[str, str | None] = {}
     for name, kind, strict, declared in rows:
         types = ["real" if one == '"any"' else one for one in declared]
