@@ -36,6 +36,7 @@ from hwgen.export.synthesis import COUNTS, PLACED_BY
 from hwgen.spec import board
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import MachineConfig
+from hwgen.spec.engine import WORD_U32
 from hwgen.spec.load import address
 from hwgen.spec.registers import REGION_SHIFT, Region
 from hwgen.spec.strider import CONFIGURATION
@@ -111,8 +112,8 @@ def test_the_image_is_what_the_register_map_says(folder: Path) -> None:
     """Each region from its beginning, the program in strides, unused Strider words and descriptors zero."""
     made = Bundle.from_bytes((folder / "bundle.bin").read_bytes())
     words = {int(line[:8], 16): int(line[8:], 16) for line in (folder / "images" / "load.hex").read_text().split()}
-    for instruction, row in enumerate(made.program_words().reshape(-1, 5)):
-        assert [words[4 * address(Region.PROGRAM, 8 * instruction + k)] for k in range(5)] == list(row)
+    for instruction, row in enumerate(made.program_words().reshape(-1, WORD_U32)):
+        assert [words[4 * address(Region.PROGRAM, 8 * instruction + k)] for k in range(WORD_U32)] == list(row)
     constants = np.array(made.constants, np.uint32)
     for region, image, size in (
         (Region.STRIDER, made.strider_words(), made.config.strider_depth),
