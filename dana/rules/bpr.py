@@ -16,6 +16,7 @@ penalty = dana.meta(0.02)
 
 bpr = dana.algo(U, V, b, i, j, weight)
 
+dana.require(penalty >= 0)
 other = dana.floor(n * dana.random())  # an item that this user, most likely, did not choose
 margin = b[j] - b[other] + U[i] @ (V[j] - V[other])
 size = U[i] @ U[i] + V[j] @ V[j] + V[other] @ V[other] + b[j] * b[j] + b[other] * b[other]

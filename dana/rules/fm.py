@@ -16,6 +16,7 @@ lr = dana.meta(0.01)
 penalty = dana.meta(0.1)
 fm = dana.algo(w, V, b, c, y, weight)
 
+dana.require(penalty >= 0)
 p, sums, squares, size = b, 0, 0, 0
 for t in range(f):
     row, known = category(c[t], t, n)

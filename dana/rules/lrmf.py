@@ -19,6 +19,7 @@ penalty = dana.meta(0.05)
 
 lrmf = dana.algo(U, V, a, b, mean, i, j, y, weight)
 
+dana.require(penalty >= 0)
 p = mean + a[i] + b[j] + dana.sigma(U[i] * V[j], 1)
 error = p - y
 

@@ -15,6 +15,7 @@ skew = dana.meta(4)  # by Zipf's law samples then are as frequency to the power 
 
 word2vec = dana.algo(U, V, i, j, weight)
 
+dana.require(skew > 0)
 near = U[i] @ V[j]
 loss = -dana.log(dana.sigmoid(near))
 for t in range(negatives):
