@@ -283,6 +283,38 @@ def test_a_condition_is_true_unless_it_is_a_zero(zero: float) -> None:
     assert assert_compiled(case)
 
 
+FOLDED = """
+import dana
+A = dana.model([{extents}], init=dana.normal(0, 1))
+w = dana.model([{left}])
+x = dana.input([{n}])
+y = dana.output()
+rule = dana.algo(A, w, x, y)
+rule.setModel(w, 0.5 * w + {update})
+"""
+
+
+@pytest.mark.parametrize("extents", [(0, 17), (0, 2), (0, 1), (2, 0), (0, 2, 3), (0, 2, 17), (2, 0, 17), (3, 0, 2), (2, 3, 0)])
+@pytest.mark.parametrize("update", ["dana.{fold}(A * x, {axis})", 'rule.merge(dana.{fold}(A * x, {axis}), 16, "+")'])
+def test_folds_along_any_axis(extents: tuple[int, ...], update: str) -> None:
+    """Of more than 16 rows some are left in memory for each vector of the result, and then folded: 0 is the axis."""
+    axis, rng = extents.index(0), random.Random(update)
+    config = MachineConfig(scratch_depth=16384, program_depth=16384, tuple_depth=256)
+    for n, fold in ((15, "sigma"), (16, "amax"), (17, "sigma"), (33, "pi"), (70, "sigma"), (300, "sigma")):
+        whole = [extent or n for extent in extents]
+        left = whole[:axis] + whole[axis + 1 :]
+        source = FOLDED.format(
+            extents=str(whole)[1:-1],
+            left=str(left)[1:-1],
+            n=whole[-1],
+            update=update.format(fold=fold, axis=axis + 1),
+        )
+        columns = (attribute("x", "real[]", array_length=whole[-1]), attribute("y", "real"))
+        schema = TableSchema(relation="t", attributes=columns)
+        rows = [[np.array([rng.gauss(0, 1) for _ in range(whole[-1])]), 1.0] for _ in range(21)]
+        assert assert_compiled(finished(config, source, schema, build_pages(schema, rows)))
+
+
 OLD = """
 import dana
 a = dana.model([{n}])
