@@ -25,15 +25,18 @@ from tests.dsl.scale import randomised
 from tests.lockstep.cases import (
     Case,
     assert_same,
+    axes_case,
     case_of,
     chosen_case,
     counting_case,
+    elements_case,
     finished,
     interpret,
     network_case,
     parts_case,
     phases_case,
     random_case,
+    row_states_case,
     rows_case,
     run,
     side_by_side_case,
@@ -94,6 +97,18 @@ def counting(rng: random.Random) -> Case:
     )
 
 
+def axes(rng: random.Random) -> Case:
+    return axes_case(rng, random_config(rng))
+
+
+def elements(rng: random.Random) -> Case:
+    return elements_case(rng, random_config(rng))
+
+
+def row_states(rng: random.Random) -> Case:
+    return row_states_case(rng, replace(random_config(rng), index_depth=rng.choice([2, 16])))
+
+
 def chosen(rng: random.Random) -> Case:
     """Of some the row is computed, which code leaves to the engine."""
     return chosen_case(
@@ -123,6 +138,9 @@ def parts(rng: random.Random) -> Case:
         (phases, 20, 20),
         (chosen, 12, 4),
         (tables, 20, 20),
+        (axes, 8, 8),
+        (elements, 12, 12),
+        (row_states, 8, 8),
     ],
 )
 def test_code_gives_the_engine_s_bits(made: Callable[[random.Random], Case], count: int, least: int) -> None:
