@@ -294,6 +294,7 @@ def test_wrong_code_is_found_and_not_used(monkeypatch: pytest.MonkeyPatch) -> No
     machine = Wrong(case.bundle.config)
     assert_same(run(case, machine), run(case, Simulator(case.bundle.config)), case.source)
     assert machine.differs
+    assert not machine.proved
 
 
 def test_who_trains_hears_of_wrong_code(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,15 +327,22 @@ def test_code_of_the_library(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     attach, close = Simulator.attach, Simulator.close
     monkeypatch.setattr(Simulator, "attach", lambda self, one: (attached.append(self), attach(self, one))[1])
     differing: list[bool] = []
-    monkeypatch.setattr(Simulator, "close", lambda self: (differing.append(self.differs), close(self))[1])
+    proved: list[bool] = []
+    monkeypatch.setattr(
+        Simulator,
+        "close",
+        lambda self: (differing.append(self.differs), proved.append(self.proved), close(self))[2],
+    )
     for more in given:
         asked = {**columns} if "weight" in more else {key: one for key, one in columns.items() if key != "v"}
         found = []
         for mode in ("never", "always"):
             monkeypatch.setenv(compiled.VARIABLE, mode)
             attached.clear()
+            proved.clear()
             found.append(train(rules.text(name), asked, **options, **more))
             assert bool(attached) == (mode == "always")
+            assert sum(proved) == len(attached), "code that was attached trained"
             assert differing, "closed after it was asked"
             assert not any(differing), "else the program trained, and its models are no witness"
         plain, fast = found
