@@ -170,7 +170,7 @@ def machine(c: Numbers, y: Floats, n: int, *, lr: float = 0.01, penalty: float =
     return Learner(lambda: epoch(w, v, c, y), score)
 
 
-def recommender(c: Numbers, x: Floats, y: Floats, n: int, *, lr: float = 0.01, k: int = 8, h: int = 32) -> Learner:
+def recommender(c: Numbers, x: Floats, y: Floats, n: int, *, lr: float = 0.01, k: int = 8, h: int = 16) -> Learner:
     """Embeddings, a layer for the numbers, products of all pairs, a layer on top, as rule `dlrm`."""
     import numba
 

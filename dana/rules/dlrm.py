@@ -7,7 +7,7 @@ f = dana.dim(2)  # columns of categories
 n = dana.dim(1000)  # categories of the column that has most
 d = dana.dim()  # columns of numbers
 k = dana.dim(8)  # numbers of an embedding
-h = dana.dim(32)  # hidden units
+h = dana.dim(16)  # hidden units
 E = dana.model([f * n, k], init=dana.normal(0, 0.1))
 B, a = dana.model([k, d], init=dana.normal(0, 0.3)), dana.model([k])  # bottom: numbers to an embedding
 P = dana.model([h, f + 1, f + 1], init=dana.normal(0, 0.3))  # top: of each pair of embeddings
