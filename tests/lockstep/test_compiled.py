@@ -314,7 +314,9 @@ rule.setModel(w, 0.5 * w + {update})
 """
 
 
-@pytest.mark.parametrize("extents", [(0, 17), (0, 2), (0, 1), (2, 0), (0, 2, 3), (0, 2, 17), (2, 0, 17), (3, 0, 2), (2, 3, 0)])
+@pytest.mark.parametrize(
+    "extents", [(0, 17), (0, 2), (0, 1), (2, 0), (0, 2, 3), (0, 2, 17), (2, 0, 17), (3, 0, 2), (2, 3, 0)]
+)
 @pytest.mark.parametrize("update", ["dana.{fold}(A * x, {axis})", 'rule.merge(dana.{fold}(A * x, {axis}), 16, "+")'])
 def test_folds_along_any_axis(extents: tuple[int, ...], update: str) -> None:
     """Of more than 16 rows some are left in memory for each vector of the result, and then folded: 0 is the axis."""
