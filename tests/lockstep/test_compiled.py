@@ -59,7 +59,9 @@ def assert_compiled(case: Case) -> bool:
     except Unsupported:
         return False
     assert not machine.differs
-    assert machine.proved or not any(one.tuples for one in found.counters), "else the engine alone ran"
+    if not machine.proved:  # only where the pages that come first have no rows, or a fault
+        first = replace(case, pages=case.pages[: 3 * case.bundle.config.page_size])
+        assert not any(one.tuples for one in run(first, Simulator(case.bundle.config)).counters)
     assert_same(found, interpret(case), case.source)
     assert_same(found, run(case, Simulator(case.bundle.config)), case.source)
     machine.close()
