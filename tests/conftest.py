@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from dana.runtime import compiled
 from dana.server.installation import MAJORS
+from dana.simulator import Simulator
+from hwgen.spec.counters import EpochCounters
 from tests.golden import Golden
 from tests.servers import connection, own_root, pg_uri, server, server_root, servers, share_installations
 
@@ -71,3 +76,39 @@ def golden(request: pytest.FixtureRequest) -> Golden:
         name=request.node.name.removeprefix("test_"),
         update=request.config.getoption("--update-golden"),
     )
+
+
+@pytest.fixture
+def wrong_code() -> Iterator[None]:
+    """For tests of what happens where code is wrong: nothing else may train with such code unseen."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Simulator, "end_epoch", _end_epoch)
+        yield
+
+
+_end_epoch = Simulator.end_epoch
+
+
+def _end_right(self: Simulator) -> EpochCounters:
+    counters = _end_epoch(self)
+    assert not self.differs, "the code differs from the program, which trained in its place"
+    return counters
+
+
+class _NoCode(logging.Handler):
+    """A mistake in making code ends no training, but a test: in its thread, where pytest sees it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.msg.startswith("no code for rule"):
+            raise AssertionError(record.getMessage()) from (record.exc_info or (None, None))[1]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def right_code() -> Iterator[None]:
+    """Wherever a test trains with code in this process, it is the program's."""
+    handler = _NoCode(logging.ERROR)
+    compiled.log.addHandler(handler)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Simulator, "end_epoch", _end_right)
+        yield
+    compiled.log.removeHandler(handler)

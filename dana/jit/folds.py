@@ -189,7 +189,7 @@ class Folds(Values):
 
         def kept(row: Index) -> Vectors:
             places = [self._address(self._state, first + i * width, [(row, number * width)]) for i in range(number)]
-            return tuple(self._load(place, vector=vector).value for place in places)
+            return tuple(self._load(place, vector=vector, here=True).value for place in places)
 
         return self._fold(apart, kept, op, vector=vector, masked=None)
 

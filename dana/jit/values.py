@@ -266,9 +266,10 @@ class Values:
             found = self._cached(key, max(before.level, var.level), step)
         return self._at(found.level, lambda builder: builder.gep(found.value, [I64(const)], source_etype=FLOAT))
 
-    def _load(self, address: Found, *, vector: bool) -> Found:
+    def _load(self, address: Found, *, vector: bool, here: bool = False) -> Found:
+        """Before the loops that do not change the address; `here`: in them, as they store there themselves."""
         typ = ir.VectorType(FLOAT, LANES) if vector else FLOAT
-        level = len(self._preheaders) if vector and self._many else address.level
+        level = len(self._preheaders) if here or (vector and self._many) else address.level
         return self._at(level, lambda builder: builder.load(address.value, typ=typ, align=4))
 
     def _terms(self, k: int, idx: Indices, t: Index) -> list[tuple[Index, int]]:

@@ -131,6 +131,11 @@ class Simulator:
         """Whether code was found to compute something else than the Bundle's program; that alone runs from then on."""
         return bool(self._core.sim_differs(self._usable()))
 
+    @property
+    def proved(self) -> bool:
+        """Whether code was found to compute what the Bundle's program does: epochs that train run by it since."""
+        return bool(self._core.sim_proved(self._usable()))
+
     def write_rows(self, row: int, rows: Words) -> None:
         """Write scratchpad rows of every thread.
 

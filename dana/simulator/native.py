@@ -67,6 +67,7 @@ def library() -> ctypes.CDLL:
         ("sim_load", None, (pointer, ctypes.POINTER(BundleData), ctypes.POINTER(Problem))),
         ("sim_attach", ctypes.c_int32, (pointer, ctypes.POINTER(CompiledData))),
         ("sim_differs", ctypes.c_int32, (pointer,)),
+        ("sim_proved", ctypes.c_int32, (pointer,)),
         ("sim_special_address", pointer, ()),
         ("sim_set_plain", None, (pointer, ctypes.c_int32)),
         ("sim_walked_rows", ctypes.c_uint64, (pointer,)),

@@ -20,6 +20,20 @@ EXTENTS = {
     "autoint": {"n": 9, "k": 2},
 }
 """What a caller says of classes, centres …: no column decides them."""
+WIDE = {
+    "softmax": {"k": 17},
+    "mlp": {"k": 3, "h": 33},
+    "kmeans": {"k": 17},
+    "pca": {"k": 17},
+    "lrmf": {"m": 12, "n": 9, "k": 33},
+    "lrmf_dense": {"m": 150, "k": 17},
+    "bpr": {"m": 12, "n": 9, "k": 33},
+    "word2vec": {"n": 12, "k": 33, "negatives": 3},
+    "fm": {"n": 9, "k": 17},
+    "dlrm": {"f": 2, "n": 9, "k": 17, "h": 33},
+    "autoint": {"n": 9, "k": 17},
+}
+"""The same, of more than a vector of the processor holds."""
 
 Table = dict[str, NDArray[np.float32]]
 

@@ -27,7 +27,7 @@ from dana.storage.builder import build_pages
 from dsl.hdfg.graph import Op
 from tests.lockstep.cases import assert_same, network_case, run
 from tests.lockstep.machines import random_config
-from tests.rules.tables import EXTENTS, WITHOUT_LABEL, table
+from tests.rules.tables import EXTENTS, WIDE, WITHOUT_LABEL, table
 from tests.runtime.test_training import REALS, feed, relation, request, rows
 
 
@@ -278,7 +278,8 @@ def test_no_name_of_a_rule_reaches_llvm(monkeypatch: pytest.MonkeyPatch) -> None
     assert not re.search(r"logistic|grad|size|lr", text)
 
 
-def test_wrong_code_is_found_and_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("wrong_code")
+def test_wrong_code_is_found_and_not_used() -> None:
     """The first pages of a training go both ways; one constant that differs is enough."""
     case = network_case(random.Random(3), replace(random_config(random.Random(3)), threads=2, tuple_depth=256))
     graph = simplify(case.binding.graph)
@@ -294,8 +295,10 @@ def test_wrong_code_is_found_and_not_used(monkeypatch: pytest.MonkeyPatch) -> No
     machine = Wrong(case.bundle.config)
     assert_same(run(case, machine), run(case, Simulator(case.bundle.config)), case.source)
     assert machine.differs
+    assert not machine.proved
 
 
+@pytest.mark.usefixtures("wrong_code")
 def test_who_trains_hears_of_wrong_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(compiled.VARIABLE, "always")
     monkeypatch.setattr(Simulator, "differs", property(lambda self: True))
@@ -311,13 +314,16 @@ def test_who_trains_hears_of_wrong_code(monkeypatch: pytest.MonkeyPatch) -> None
     assert "differs from its machine's program" in said.message
 
 
+@pytest.mark.parametrize(("extents", "features"), [(EXTENTS, 5), (WIDE, 37)], ids=["small", "wide"])
 @pytest.mark.parametrize("name", rules.NAMES)
-def test_code_of_the_library(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_of_the_library(
+    name: str, extents: dict[str, dict[str, int]], features: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every rule has code, with weights of rows and classes where it takes them, and trains the same models by it."""
-    columns = {key: np.asarray(one, np.float32) for key, one in table(name).items()}
-    options: dict[str, Any] = {"label": None if name in WITHOUT_LABEL else "y", "hyper": EXTENTS.get(name), "epochs": 3}
+    columns = {key: np.asarray(one, np.float32) for key, one in table(name, features=features).items()}
+    options: dict[str, Any] = {"label": None if name in WITHOUT_LABEL else "y", "hyper": extents.get(name), "epochs": 3}
     given: list[dict[str, Any]] = [{}]
-    if "dana.weight()" in rules.text(name):
+    if extents is EXTENTS and "dana.weight()" in rules.text(name):
         columns["v"] = np.float32(np.arange(150) % 3)
         given = [{"weight": "v"}]
         if "classes=" in rules.text(name):
@@ -326,15 +332,22 @@ def test_code_of_the_library(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     attach, close = Simulator.attach, Simulator.close
     monkeypatch.setattr(Simulator, "attach", lambda self, one: (attached.append(self), attach(self, one))[1])
     differing: list[bool] = []
-    monkeypatch.setattr(Simulator, "close", lambda self: (differing.append(self.differs), close(self))[1])
+    proved: list[bool] = []
+    monkeypatch.setattr(
+        Simulator,
+        "close",
+        lambda self: (differing.append(self.differs), proved.append(self.proved), close(self))[2],
+    )
     for more in given:
         asked = {**columns} if "weight" in more else {key: one for key, one in columns.items() if key != "v"}
         found = []
         for mode in ("never", "always"):
             monkeypatch.setenv(compiled.VARIABLE, mode)
             attached.clear()
+            proved.clear()
             found.append(train(rules.text(name), asked, **options, **more))
             assert bool(attached) == (mode == "always")
+            assert sum(proved) == len(attached), "code that was attached trained"
             assert differing, "closed after it was asked"
             assert not any(differing), "else the program trained, and its models are no witness"
         plain, fast = found

@@ -188,6 +188,13 @@ sim_differs(const struct sim *sim)
 	return sim->differs;
 }
 
+/* Whether code was found to compute what the engine does, and runs in its place */
+SIM_EXPORT int32_t
+sim_proved(const struct sim *sim)
+{
+	return sim->compiled.state != NULL && sim->unproved == NULL;
+}
+
 /* Address of the function over arrays, for the code */
 SIM_EXPORT void *
 sim_special_address(void)
