@@ -73,7 +73,7 @@ from dsl.hdfg.text import parse_graph
 from dsl.render import render
 from dsl.syntax.parser import grammar
 from hwgen.cache import CacheFolder
-from hwgen.spec.bundle import Bundle, Symbol, collect, place
+from hwgen.spec.bundle import Bundle, Symbol
 from hwgen.spec.config import ConfigError
 from hwgen.spec.counters import EpochCounters
 from hwgen.spec.strider import Fault
@@ -238,7 +238,7 @@ class MachineTraining:
         machine.load(self._bundle)
         lanes = self._bundle.config.lanes
         for symbol in self._bundle.of_kind("meta"):
-            rows = place(np.float32(self._metas[symbol.name]), lanes)
+            rows = symbol.place(np.float32(self._metas[symbol.name]), lanes)
             machine.write_rows(symbol.row, rows.view(np.uint32))
         shapes = {symbol.name: symbol.shape for symbol in self._bundle.of_kind("model")}
         self._write_models(warm_values(request, shapes, design.class_weights))
@@ -414,7 +414,7 @@ class MachineTraining:
     def _write_models(self, values: Mapping[str, NDArray[np.float32]]) -> None:
         for symbol in self._bundle.of_kind("model"):
             if symbol.name in values:
-                rows = place(values[symbol.name], self._bundle.config.lanes)
+                rows = symbol.place(values[symbol.name], self._bundle.config.lanes)
                 self._machine.write_rows(symbol.row, rows.view(np.uint32))
 
     def _begin(self) -> None:
@@ -429,7 +429,7 @@ class MachineTraining:
 
     def _read(self, symbol: Symbol) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
         count = symbol.rows(self._bundle.config.lanes)
-        return collect(self._machine.read_rows(symbol.row, count).view(np.float32), symbol.shape)
+        return symbol.collect(self._machine.read_rows(symbol.row, count).view(np.float32))
 
     def _scalar(self, kind: str) -> float | None:
         symbol = self._bundle.symbol(kind)

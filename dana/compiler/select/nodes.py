@@ -53,7 +53,7 @@ class Selection:
     literals: dict[int, Buffer]
     ranges: dict[tuple[int, Form], Buffer]
     metas: dict[int, Buffer]
-    models: dict[int, Buffer]
+    models: dict[int, Value]
     state: tuple[Buffer, ...]
     loss: Buffer | None
     convergence: Buffer | None
