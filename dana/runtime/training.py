@@ -29,7 +29,7 @@ from dana.runtime.interpreted import InterpretedTraining
 from dana.runtime.machines import MACHINES, NO_MEMORY, StreamingMachine, load_backend
 from dana.runtime.metas import meta_values
 from dana.runtime.notices import refuse_non_finite, tell_crossed, tell_simulated
-from dana.runtime.page_errors import no_rows_error, page_error, row_error
+from dana.runtime.page_errors import no_rows_error, page_error, row_dim, row_error
 from dana.runtime.provenance import machine_provenance, provenance
 from dana.runtime.stopping import check_stopping
 from dana.runtime.streams import plan_stream
@@ -404,7 +404,9 @@ class MachineTraining:
                     refuse_values(self._request, survey_of(self._surveyed, self._bundle.notes["inputs"]))
                 except OutOfLine as error:
                     return error
-            return row_error(relation, self._bundle.notes["indices"][counters.fault_pointer])
+            choice = self._bundle.notes["indices"][counters.fault_pointer]
+            graph = compile_rule(self._request.source, filename=self._request.rule).hdfg
+            return row_error(relation, choice, row_dim(graph, choice["model"]))
         return page_error(counters.fault, relation, counters.fault_page, counters.fault_pointer)
 
     def adopt(self, parameters: Sequence[Parameter]) -> None:

@@ -282,6 +282,8 @@ class _Chooser:
         """Rows that a node takes to compute."""
         node, form = self.graph.nodes[k], self._form(k)
         rows: float = self._rows(k, form)
+        if node.op is Op.MODEL:  # the host writes and reads them
+            return ONCE_AN_EPOCH * rows
         if k not in self.plan.section or node.op is Op.EXPAND:
             return 0
         if node.op is Op.GATHER and self.graph.nodes[node.inputs[1]].op is Op.CONST:
