@@ -163,5 +163,5 @@ def test_rows_of_models_come_one_by_one_unless_something_is_merged() -> None:
     alone, merged = Rule(text + rows), Rule(text + rows + 'rule.setModel(w, rule.merge(x, 16, "mean"))\n')
     assert not alone.diagnostics
     assert not merged.diagnostics
-    assert [one.code for one in alone.warnings] == []
-    assert [one.code for one in merged.warnings] == ["W713"]
+    assert "W713" not in [one.code for one in alone.warnings]
+    assert "W713" in [one.code for one in merged.warnings]
