@@ -363,10 +363,12 @@ def _most_of_a_round(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> i
 
 
 def _model_words(plan: Plan, clusters: int) -> int:
-    """Words of a thread's scratchpad that models take, about: each row that may be chosen begins in lane 0."""
-    lanes = clusters * LANES_PER_CLUSTER
-    shapes = map(plan.graph.concrete_shape, plan.graph.models)
-    return lanes * sum(prod(row_shape(shape, Form.PACKED, lanes)) for shape in shapes)
+    """Words of a thread's scratchpad that models take, about: each row that may be chosen is one of its own."""
+    lanes, words = clusters * LANES_PER_CLUSTER, 0
+    for k in plan.graph.models:
+        form = Form.BROADCAST if k in plan.chosen and len(plan.graph.nodes[k].shape) == 1 else Form.PACKED
+        words += lanes * prod(row_shape(plan.graph.concrete_shape(k), form, lanes))
+    return words
 
 
 def _check_size(graph: Graph) -> None:

@@ -141,9 +141,9 @@ def _symbols(plan: Plan, emitter: Emitter, bundle: Bundle) -> Any:
             k = nodes[symbol.name]
             found.append(_symbol(symbol, emitter.memory.at[k], plan, k, into=True, out=symbol.kind == "model"))
         elif symbol.kind == "convergence" and graph.convergence is not None:
-            found.append(structures.CompiledSymbol(symbol.row, 1, 0, emitter.convergence, 1, False, True))
+            found.append(structures.CompiledSymbol(symbol.row, 1, 1, emitter.convergence, 1, True, False, True))
         elif symbol.kind == "loss":
-            found.append(structures.CompiledSymbol(symbol.row, 1, 0, -1, 1, False, True))
+            found.append(structures.CompiledSymbol(symbol.row, 1, 1, -1, 1, True, False, True))
     return (structures.CompiledSymbol * max(1, len(found)))(*found)
 
 
@@ -179,10 +179,10 @@ def _indices(bundle: Bundle, inputs: Mapping[str | None, int]) -> Any:
 def _symbol(symbol: Symbol, first: int, plan: Plan, k: int, *, into: bool, out: bool) -> Any:
     shape = plan.shape(k)
     if not shape:
-        return structures.CompiledSymbol(symbol.row, 1, 0, first, 1, into, out)
+        return structures.CompiledSymbol(symbol.row, 1, 1, first, 1, True, into, out)
     leading = int(np.prod(shape[:-1], dtype=np.int64))
     stride = strides(shape)[-2] if len(shape) > 1 else 0
-    return structures.CompiledSymbol(symbol.row, leading, shape[-1], first, stride, into, out)
+    return structures.CompiledSymbol(symbol.row, leading, shape[-1], first, stride, symbol.broadcast, into, out)
 
 
 @cache

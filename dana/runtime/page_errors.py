@@ -8,6 +8,8 @@ from typing import Any
 
 from dana.runtime.trainer import OutOfLine, Relation, SqlState, TrainingError, TrainRequest
 from dana.storage.layout import ITEM_ID_SIZE, PAGE_HEADER_SIZE
+from dsl.hdfg.dims import names_of
+from dsl.hdfg.graph import Graph
 from hwgen.spec.counters import UNKNOWN_PAGE
 from hwgen.spec.strider import Fault
 
@@ -55,22 +57,49 @@ def page_error(fault: Fault, relation: Relation, page: int, pointer: int) -> Tra
     )
 
 
-def row_error(relation: Relation, choice: Mapping[str, Any]) -> TrainingError:
-    """The SQL error for a number of a row which a model does not have; `choice` is the Bundle's note of it."""
+def row_dim(graph: Graph, model: str) -> str | None:
+    """The dim that is the number of a model's rows, if `hyper` may say it: it has a default, and no column decides it.
+
+    Parameters
+    ----------
+    graph
+        The rule's, unbound.
+    """
+    extent = next(graph.symbolic_shape(graph.nodes[k])[0] for k in graph.models if graph.nodes[k].name == model)
+    decided = {name for k in graph.inputs for dim in graph.symbolic_shape(graph.nodes[k]) for name in names_of(dim)}
+    return str(extent) if str(extent) in dict(graph.extents) and str(extent) not in decided else None
+
+
+def row_error(relation: Relation, choice: Mapping[str, Any], dim: str | None = None) -> TrainingError:
+    """The SQL error for a number of a row which a model does not have.
+
+    Parameters
+    ----------
+    choice
+        The Bundle's note of what chooses the row.
+    dim
+        See `row_dim`.
+    """
     model, last = choice["model"], choice["rows"] - 1
     arrays = relation.name == ARRAYS
     columns = [(_in_numpy if arrays else _in_sql)(*column) for column in choice["columns"]]
-    hint = f"Give {model} more rows, or see how the rule computes the number."
+    more = f"ive {model} more rows"
+    if dim is not None:
+        more += f", hyper={{'{dim}': …}}" if arrays else f""", hyper => '{{"{dim}": …}}'"""
+    hint = f"G{more}, or see how the rule computes the number."
     if choice["element"] is not None:
         name = columns[0]
         where = f"WHERE {name} NOT BETWEEN 0 AND {last} OR {name} <> trunc({name}::numeric)"
         if arrays:
             find = f"numpy.flatnonzero(~numpy.isin({name}, range({last + 1})))"
+            least = f"{name}.max() + 1"
         elif relation.name == QUERY:
             find = f"SELECT * FROM (…) AS r {where}, with the query in the brackets"
+            least = f"SELECT max({name}) + 1 FROM (…) AS r"
         else:
             find = f"SELECT * FROM {relation.name} {where}"
-        hint = f"Find it: {find}. Or give {model} more rows."
+            least = f"SELECT max({name}) + 1 FROM {relation.name}"
+        hint = f"Find it: {find}. Or g{more}{'' if dim is None else f': at least {least}'}."
     several = len(columns) > 1
     what = ("array" if arrays else "column") + "s" * several
     return TrainingError(

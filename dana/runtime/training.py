@@ -29,7 +29,7 @@ from dana.runtime.interpreted import InterpretedTraining
 from dana.runtime.machines import MACHINES, NO_MEMORY, StreamingMachine, load_backend
 from dana.runtime.metas import meta_values
 from dana.runtime.notices import refuse_non_finite, tell_crossed, tell_simulated
-from dana.runtime.page_errors import no_rows_error, page_error, row_error
+from dana.runtime.page_errors import no_rows_error, page_error, row_dim, row_error
 from dana.runtime.provenance import machine_provenance, provenance
 from dana.runtime.stopping import check_stopping
 from dana.runtime.streams import plan_stream
@@ -73,7 +73,7 @@ from dsl.hdfg.text import parse_graph
 from dsl.render import render
 from dsl.syntax.parser import grammar
 from hwgen.cache import CacheFolder
-from hwgen.spec.bundle import Bundle, Symbol, collect, place
+from hwgen.spec.bundle import Bundle, Symbol
 from hwgen.spec.config import ConfigError
 from hwgen.spec.counters import EpochCounters
 from hwgen.spec.strider import Fault
@@ -238,7 +238,7 @@ class MachineTraining:
         machine.load(self._bundle)
         lanes = self._bundle.config.lanes
         for symbol in self._bundle.of_kind("meta"):
-            rows = place(np.float32(self._metas[symbol.name]), lanes)
+            rows = symbol.place(np.float32(self._metas[symbol.name]), lanes)
             machine.write_rows(symbol.row, rows.view(np.uint32))
         shapes = {symbol.name: symbol.shape for symbol in self._bundle.of_kind("model")}
         self._write_models(warm_values(request, shapes, design.class_weights))
@@ -404,7 +404,9 @@ class MachineTraining:
                     refuse_values(self._request, survey_of(self._surveyed, self._bundle.notes["inputs"]))
                 except OutOfLine as error:
                     return error
-            return row_error(relation, self._bundle.notes["indices"][counters.fault_pointer])
+            choice = self._bundle.notes["indices"][counters.fault_pointer]
+            graph = compile_rule(self._request.source, filename=self._request.rule).hdfg
+            return row_error(relation, choice, row_dim(graph, choice["model"]))
         return page_error(counters.fault, relation, counters.fault_page, counters.fault_pointer)
 
     def adopt(self, parameters: Sequence[Parameter]) -> None:
@@ -414,7 +416,7 @@ class MachineTraining:
     def _write_models(self, values: Mapping[str, NDArray[np.float32]]) -> None:
         for symbol in self._bundle.of_kind("model"):
             if symbol.name in values:
-                rows = place(values[symbol.name], self._bundle.config.lanes)
+                rows = symbol.place(values[symbol.name], self._bundle.config.lanes)
                 self._machine.write_rows(symbol.row, rows.view(np.uint32))
 
     def _begin(self) -> None:
@@ -429,7 +431,7 @@ class MachineTraining:
 
     def _read(self, symbol: Symbol) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
         count = symbol.rows(self._bundle.config.lanes)
-        return collect(self._machine.read_rows(symbol.row, count).view(np.float32), symbol.shape)
+        return symbol.collect(self._machine.read_rows(symbol.row, count).view(np.float32))
 
     def _scalar(self, kind: str) -> float | None:
         symbol = self._bundle.symbol(kind)

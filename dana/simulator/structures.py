@@ -149,10 +149,11 @@ class CompiledPass(ctypes.Structure):
 
 
 class CompiledSymbol(ctypes.Structure):
-    """Rows of a hwgen.spec.bundle.Symbol, and where it lies in `state`: `leading` vectors of `last` floats, last 0: a
-    scalar; first -1: the epoch's loss. into, out: read from the scratchpad before an epoch, written to it after one."""
+    """Rows of a hwgen.spec.bundle.Symbol, and where it lies in `state`: `leading` vectors of `last` floats; first -1:
+    the epoch's loss. broadcast: each float in a row of its own. into, out: read from the scratchpad before an epoch,
+    written to it after one."""
 
-    _fields_ = (*_i32("row leading last"), *_i64("first stride"), *_i32("into out"))
+    _fields_ = (*_i32("row leading last"), *_i64("first stride"), *_i32("broadcast into out"))
 
 
 class CompiledIndex(ctypes.Structure):

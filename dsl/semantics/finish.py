@@ -128,9 +128,21 @@ def _check_updates(context: Context, algorithm: Algorithm) -> None:
 
 
 def _check_rows_in_batches(context: Context, algorithm: Algorithm) -> None:
-    """In a batch of several tuples no machine writes several rows of a model for each."""
+    """In a batch of several tuples no machine writes several rows of a model for each, and the last one counts."""
     batch = algorithm.batch
-    if batch is None or batch.size == 1:
+    if batch is None:  # nothing is merged: tuples come one by one, whatever `minimize` was told
+        return
+    for row, span in algorithm.rows_in_batches if batch.size != 1 or batch.meta is not None else ():
+        context.warn(
+            "W713",
+            f"rows of {row.operands[0].name} are chosen in batches",
+            span,
+            label="more than one tuple",
+            notes=(Note(message="a row that each tuple chooses", span=row.span),),
+            help="of the tuples of a batch that choose the same row only the last one counts; of a table, "
+            f"{row.operands[0].name} = dana.table(…), all of them do, and batch=1 takes one by one",
+        )
+    if batch.size == 1:
         return
     chosen: dict[Operation, CheckedUpdate] = {}
     for update in (*algorithm.updates, *context.state_updates):

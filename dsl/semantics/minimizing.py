@@ -167,15 +167,7 @@ def _batch(
     if batch is None or (batch.size == 1 and batch.meta is None):
         return batch
     if row is not None and not _several_rows(wanted):  # which are an error, by `finish`
-        context.warn(
-            "W713",
-            f"rows of {row.operands[0].name} are chosen in batches",
-            batch.span,
-            label="more than one tuple",
-            notes=(Note(message="a row that each tuple chooses", span=row.span),),
-            help="of the tuples of a batch that choose the same row only the last one counts; of a table, "
-            f"{row.operands[0].name} = dana.table(…), all of them do, and batch=1 takes one by one",
-        )
+        algorithm.rows_in_batches.append((row, batch.span))
     return batch
 
 

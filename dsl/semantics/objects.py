@@ -166,6 +166,7 @@ class Algorithm:
     settings: dict[str, tuple[Operation, Span]] = field(default_factory=dict)
     epochs: tuple[int, Span] | None = None
     batch: Batch | None = None
+    rows_in_batches: list[tuple[Operation, Span]] = field(default_factory=list)  # minimized so: a row, the batch
     share: Operation | None = None  # of one tuple of a batch: 1 / its tuples, once a mean is asked for
     complete: bool = True  # False once an argument could not be elaborated: missing parts are then no error
 

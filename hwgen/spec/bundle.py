@@ -25,7 +25,7 @@ from hwgen.spec import columns, engine, strider
 from hwgen.spec.config import MachineConfig
 
 MAGIC = b"DANABNDL"
-VERSION = 4
+VERSION = 5
 WHOLE_EPOCH = 0xFFFFFFFF
 """Batch size that stands for "all tuples of the epoch"."""
 
@@ -51,26 +51,37 @@ class Symbol:
     ----------
     kind
         `model`, `meta`, `loss` (sum over the epoch), `convergence` (non-zero: converged).
+    broadcast
+        Whether each element lies as a scalar does, in a row of its own.
     """
 
     name: str
     kind: str
     shape: tuple[int, ...]
     row: int
+    broadcast: bool = False
 
     def rows(self, lanes: int) -> int:
         """Rows that the value takes."""
-        if not self.shape:
-            return 1
+        if self.broadcast or not self.shape:
+            return int(np.prod(self.shape, dtype=np.int64))
         leading = int(np.prod(self.shape[:-1], dtype=np.int64))
         return leading * -(-self.shape[-1] // lanes)
 
+    def place(self, value: npt.ArrayLike, lanes: int) -> Floats:
+        """The value's rows, shape [rows, lanes]."""
+        return place(value, lanes, broadcast=self.broadcast)
 
-def place(value: npt.ArrayLike, lanes: int) -> Floats:
+    def collect(self, rows: npt.ArrayLike) -> Floats:
+        """The value that lies in rows of shape [rows, lanes]."""
+        return collect(rows, self.shape, broadcast=self.broadcast)
+
+
+def place(value: npt.ArrayLike, lanes: int, *, broadcast: bool = False) -> Floats:
     """Lay a value out as scratchpad rows, shape [rows, lanes]; lanes past the end are zero."""
     array = np.asarray(value, dtype=np.float32)
-    if array.ndim == 0:
-        return np.full((1, lanes), array, dtype=np.float32)
+    if broadcast or array.ndim == 0:
+        return array.reshape(-1, 1).repeat(lanes, axis=1)
     last = array.shape[-1]
     flat = array.reshape(-1, last)
     padded = np.zeros((flat.shape[0], -(-last // lanes) * lanes), dtype=np.float32)
@@ -78,11 +89,11 @@ def place(value: npt.ArrayLike, lanes: int) -> Floats:
     return padded.reshape(-1, lanes)
 
 
-def collect(rows: npt.ArrayLike, shape: tuple[int, ...]) -> Floats:
+def collect(rows: npt.ArrayLike, shape: tuple[int, ...], *, broadcast: bool = False) -> Floats:
     """The inverse of `place`: rows of shape [rows, lanes] to a value of `shape`."""
     array = np.asarray(rows, dtype=np.float32)
-    if not shape:
-        return array[:1, :1].reshape(()).copy()
+    if broadcast or not shape:
+        return array[:, 0].reshape(shape).copy()
     leading = int(np.prod(shape[:-1], dtype=np.int64))
     return array.reshape(leading, -1)[:, : shape[-1]].reshape(shape).copy()
 
@@ -194,7 +205,7 @@ class Bundle:
             "config": self.config.to_json(),
             "sections": {str(name): start for name, start in self.sections.items()},
             **{name: getattr(self, name) for name in SIZES},
-            "symbols": [[s.name, s.kind, list(s.shape), s.row] for s in self.symbols],
+            "symbols": [[s.name, s.kind, list(s.shape), s.row, s.broadcast] for s in self.symbols],
             "notes": dict(self.notes),
             "blocks": {name: int(words.size) for name, words in blocks.items()},
         }
@@ -235,6 +246,8 @@ class Bundle:
             columns=tuple(columns.Column.decode(int(low) | int(high) << 32) for low, high in pairs),
             **{name: header[name] for name in SIZES},
             image=words["image"].reshape(-1, config.lanes),
-            symbols=tuple(Symbol(name=n, kind=k, shape=tuple(s), row=r) for n, k, s, r in header["symbols"]),
+            symbols=tuple(
+                Symbol(name=n, kind=k, shape=tuple(s), row=r, broadcast=b) for n, k, s, r, b in header["symbols"]
+            ),
             notes=header["notes"],
         )

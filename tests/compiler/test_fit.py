@@ -227,6 +227,15 @@ summed = dana.algo(W, c, x)
 summed.setModel(c, c - summed.merge(dana.sigma(W * x, 2), 4, "+"))
 """
 
+READ_WHOLE = """\
+import dana
+w = dana.model([20])
+i = dana.input()
+x = dana.input([20])
+read = dana.algo(w, i, x)
+read.setModel(w[i], w[i] - 0.1 * dana.sigma(w * x, 1))
+"""
+
 MET = """\
 import dana
 W = dana.model([5, 20])
@@ -255,9 +264,16 @@ def test_threads_that_cannot_cross_do_not_know_their_numbers() -> None:
         assert compiled(graph, fitting).program.instructions
 
 
-@pytest.mark.parametrize(
-    ("source", "name", "what"), [(NUMBERED, "numbered", "w"), (SUMMED, "summed", "c"), (MET, "met", "z")]
-)
+@pytest.mark.parametrize("source", [NUMBERED, SUMMED])
+def test_the_host_writes_models_as_they_are_used(source: str) -> None:
+    """A row for each element, which nothing has to cross for."""
+    made = compiled(compile_rule(source).hdfg, MachineConfig(crossed=0, **ROOMY))
+    assert not any(i.crossed for i in made.program.instructions)
+    (last,) = (symbol for symbol in made.symbols if symbol.broadcast)
+    assert last.rows(8) == last.shape[0]
+
+
+@pytest.mark.parametrize(("source", "name", "what"), [(READ_WHOLE, "read", "w"), (MET, "met", "z")])
 def test_what_a_machine_that_cannot_cross_refuses(source: str, name: str, what: str) -> None:
     graph = compile_rule(source).hdfg
     with pytest.raises(DoesNotFit) as caught:

@@ -204,7 +204,7 @@ def test_rows_of_the_epoch_and_of_the_image_are_nobody_elses() -> None:
         draft = random_draft(seed, reorder=True)
         memory = draft.memory
         fixed = [*draft.selection.literals.values(), *draft.selection.ranges.values(), *draft.selection.metas.values()]
-        fixed += [*draft.selection.models.values(), *draft.selection.state]
+        fixed += [*(model.buffer for model in draft.selection.models.values()), *draft.selection.state]
         taken: set[int] = set()
         for b in fixed:
             rows = set(range(memory.address[b], memory.address[b] + b.rows))

@@ -17,7 +17,6 @@ from dana.compiler import bind
 from dana.simulator import Simulator
 from dana.storage.builder import build_pages
 from dana.storage.schema import TableSchema
-from hwgen.spec.bundle import collect
 from hwgen.spec.strider import Fault
 from tests.compiler.rules import RandomRule, Trained, assert_same, random_columns
 from tests.storage.schemas import attribute
@@ -50,7 +49,7 @@ def test_models_are_the_interpreters(seed: int) -> None:
             found = {}
             for symbol in bundle.of_kind(kind):
                 words = simulator.read_rows(symbol.row, symbol.rows(bundle.config.lanes))
-                found[symbol.name] = collect(words.view(np.float32), symbol.shape)
+                found[symbol.name] = symbol.collect(words.view(np.float32))
             return found
 
         trained.models.append(read("model"))

@@ -152,3 +152,16 @@ def test_what_a_rule_requires_is_no_part_of_it() -> None:
     )
     assert graph_text(asked.hdfg, spans=False) == graph_text(plain.hdfg, spans=False)
     assert asked.warnings == plain.warnings
+
+
+def test_rows_of_models_come_one_by_one_unless_something_is_merged() -> None:
+    text = (
+        "import dana\nU = dana.model([9, 2])\nw = dana.model([2])\ni = dana.input()\nx = dana.input([2])\n"
+        "rule = dana.algo(U, w, i, x)\ne = U[i] @ x + w @ x - 1\nrule.setLoss(e * e)\n"
+    )
+    rows = "rule.minimize(dana.optimizers.sgd, models=[U], rate=0.1, batch=16)\n"
+    alone, merged = Rule(text + rows), Rule(text + rows + 'rule.setModel(w, rule.merge(x, 16, "mean"))\n')
+    assert not alone.diagnostics
+    assert not merged.diagnostics
+    assert "W713" not in [one.code for one in alone.warnings]
+    assert "W713" in [one.code for one in merged.warnings]

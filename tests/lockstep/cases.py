@@ -21,7 +21,7 @@ from dsl import compile_rule
 from dsl.hdfg.evaluate import DataError
 from dsl.hdfg.interpreter import Interpreter
 from hwgen.spec import numerics
-from hwgen.spec.bundle import Bundle, collect
+from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import UNKNOWN_PAGE, EpochCounters
 from hwgen.spec.strider import Fault
@@ -329,8 +329,7 @@ def run(case: Case, machine: Any) -> Outcome:
 
     def read(kind: str) -> dict[str, np.ndarray]:
         return {
-            s.name: collect(machine.read_rows(s.row, s.rows(lanes)).view(np.float32), s.shape)
-            for s in bundle.of_kind(kind)
+            s.name: s.collect(machine.read_rows(s.row, s.rows(lanes)).view(np.float32)) for s in bundle.of_kind(kind)
         }
 
     outcome = Outcome(models={}, losses=[], converged=False, counters=[])

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hwgen.spec import cycles, numerics
-from hwgen.spec.bundle import WHOLE_EPOCH, Bundle, Symbol, collect, place
+from hwgen.spec.bundle import WHOLE_EPOCH, Bundle, Symbol
 from hwgen.spec.config import LANES_PER_CLUSTER
 from hwgen.spec.engine import SHORT, Instruction, Mask, Opcode, Section, Source
 from hwgen.spec.operations import Unit
@@ -136,13 +136,13 @@ class Machine:
 
     def write(self, symbol: Symbol, value: npt.ArrayLike) -> None:
         """The host writes a value to every thread."""
-        rows = place(value, self.lanes)
+        rows = symbol.place(value, self.lanes)
         self.scratch[:, symbol.row : symbol.row + rows.shape[0], :] = rows
 
     def read(self, symbol: Symbol) -> Floats:
         """The host reads a value from thread 0."""
         rows = self.scratch[0, symbol.row : symbol.row + symbol.rows(self.lanes)]
-        return collect(rows, symbol.shape)
+        return symbol.collect(rows)
 
     def epoch(self, tuples: Floats) -> Epoch:
         """Run one epoch over tuples of shape [tuples, tuple_rows, lanes]."""

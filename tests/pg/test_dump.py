@@ -32,6 +32,7 @@ def test_dump_and_restore(cluster: Cluster, session: Session, rule: Callable[...
     name = rule(epochs=3, weights=[0.1, 1e-45, 3.4028235e38, float("inf"), -0.0])
     for _ in range(2):
         session.execute(f"SELECT * FROM dana.{name}('t')")
+    session.execute('SELECT dana.dana_store_profile(%s, \'[{"feature": "id"}]\', 2)', (name,))
     before = contents(session)
     environment = {"LD_LIBRARY_PATH": ""}
     dump = subprocess.run(
@@ -47,6 +48,8 @@ def test_dump_and_restore(cluster: Cluster, session: Session, rule: Callable[...
     assert restore.returncode == 0, restore.stderr.decode()
     with cluster.connect(dbname="restored") as other:
         assert contents(other) == before
+        profiles = other.execute("SELECT version FROM dana.model WHERE metadata ? 'profile'").fetchall()
+        assert profiles == [(2,)]
         row = other.execute(f"SELECT version, run FROM dana.{name}('test.t')").fetchone()
         assert row == (3, last_run(before) + 1), "versions and run numbers go on"
     cluster.until_sessions(1)

@@ -46,6 +46,18 @@ def test_rows_of_more_words_than_a_host_addresses(path: Path) -> None:
     assert simulated.losses == interpreted.losses
 
 
+def test_scalars_of_chosen_rows() -> None:
+    """A row of the scratchpad for each, in what the host writes and reads, too."""
+    rule = dana.load(Path(dana.__file__).parent / "rules" / "lrmf.py")
+    sizes = {"m": ROWS, "n": 300}
+    with pytest.warns(UserWarning, match="no hardware has so much"):
+        simulated = rule.fit({"i": X["i"][:50], "j": X["j"][:50]}, Y[:50], epochs=2, hyper=sizes)
+    interpreted = rule.fit({"i": X["i"][:50], "j": X["j"][:50]}, Y[:50], epochs=2, hyper=sizes, backend="interp")
+    for name, values in interpreted.models.items():
+        np.testing.assert_array_equal(simulated.models[name], values)
+    assert simulated.losses == interpreted.losses
+
+
 def test_hardware_is_refused(path: Path) -> None:
     with pytest.raises(dana.UsageError, match="hardware has a scratch_depth of at most 65536 with 16 lanes"):
         dana.load(path).fit(X, Y, epochs=1, backend="rtl")

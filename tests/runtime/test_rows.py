@@ -102,3 +102,20 @@ def test_what_is_said_of_arrays_and_of_a_query() -> None:
     good = np.zeros(20)
     with pytest.raises(TrainingError, match=r"^array i chooses rows of U, which are numbered from 0 to 1, .* of these"):
         train_arrays(text, {"i": good + 2, "j": good, "r": good})
+
+
+def test_what_gives_a_model_more_rows_is_named() -> None:
+    text = FACTORS.replace("U = ", "m = dana.dim(5)\nU = ").replace("[5, 3]", "[m, 3]")
+    good = np.zeros(20)
+    with pytest.raises(TrainingError, match="numbered from 0 to 4") as caught:
+        train_arrays(text, {"i": good + 7, "j": good, "r": good})
+    assert caught.value.hint.endswith("Or give U more rows, hyper={'m': …}: at least i.max() + 1.")
+    table = relation(RATINGS)
+    content = [[7, 0.0, 1.0] for _ in range(40)]
+    asked = request(table, source=text, rule="factors", label="r", features=["i", "item"])
+    with pytest.raises(TrainingError) as caught:
+        train(asked, build_pages(table.schema, content))
+    assert caught.value.hint.endswith(
+        """ Or give U more rows, hyper => '{"m": …}': at least SELECT max(i) + 1 FROM public.t."""
+    )
+    train(replace(asked, hyper={"m": 8}), build_pages(table.schema, content))

@@ -10,8 +10,7 @@ starting points, value by value, as long as it helps.
 
 Fixed are scalars and values whose last axis is 1 (broadcast), what the tuple brings (packed), models of scalars of
 which rows are selected (broadcast, so that an element has an address), and on a machine whose exchanges do not cross
-sums over a last axis (broadcast). A broadcast model lies in rows of its own: `init` broadcasts the image's, `epoch`
-packs it again."""
+sums over a last axis (broadcast). The host writes and reads a model in the form that is chosen for it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -75,7 +74,6 @@ class Forms:
         plan, graph = self.plan, self.plan.graph
         wanted = [(o, self.wanted(k, at)) for k in plan.section for at, o in enumerate(plan.operands(k))]
         wanted += [(plan.resolve(update.value), self.stored(k)) for k, update in enumerate(graph.updates)]
-        wanted += [(k, Form.PACKED) for k in graph.models if graph.nodes[k].shape]
         return sorted({k for k, form in wanted if form is not self.of[k] and graph.nodes[k].op is not Op.ARANGE})
 
     def text(self) -> str:
@@ -119,8 +117,7 @@ class _Chooser:
         self.graph = graph = plan.graph
         self.target = target
         self.nodes = [node for node in graph.nodes if node.id in plan.section or self._leaf(node)]
-        self.by_row = {graph.nodes[k].inputs[0] for k in plan.section if graph.nodes[k].op is Op.GATHER}
-        self.by_row |= {update.model for update in graph.updates if update.index is not None}
+        self.by_row = plan.chosen
         self.shape = {node.id: graph.concrete_shape(node.id) for node in self.nodes}
         self.operands = {k: plan.operands(k) for k in plan.section}
         self.demands = {k: [_wanted(plan, k, o) for o in operands] for k, operands in self.operands.items()}
@@ -285,8 +282,8 @@ class _Chooser:
         """Rows that a node takes to compute."""
         node, form = self.graph.nodes[k], self._form(k)
         rows: float = self._rows(k, form)
-        if node.op is Op.MODEL:
-            return ONCE_AN_EPOCH * self._converting(k, Form.PACKED) if form is Form.BROADCAST and node.shape else 0
+        if node.op is Op.MODEL:  # the host writes and reads them
+            return ONCE_AN_EPOCH * rows
         if k not in self.plan.section or node.op is Op.EXPAND:
             return 0
         if node.op is Op.GATHER and self.graph.nodes[node.inputs[1]].op is Op.CONST:

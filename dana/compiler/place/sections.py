@@ -128,6 +128,13 @@ class Plan:
         gathers = (k for k in self.section if self.graph.nodes[k].op is Op.GATHER)
         return self.by_row or self.serial or any(not self.fixed_row(k) for k in gathers)
 
+    @property
+    def chosen(self) -> frozenset[int]:
+        """Models of which rows are read or written alone."""
+        graph = self.graph
+        read = (graph.nodes[k].inputs[0] for k in self.section if graph.nodes[k].op is Op.GATHER)
+        return frozenset((*read, *(update.model for update in graph.updates if update.index is not None)))
+
     def of(self, section: Section) -> tuple[int, ...]:
         """Nodes of a section, in topological order."""
         return tuple(node.id for node in self.graph.nodes if self.section.get(node.id) is section)

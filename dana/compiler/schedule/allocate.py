@@ -78,7 +78,7 @@ def allocate(selection: Selection, schedules: Mapping[Section, Schedule]) -> Mem
     sizes = []
     block = [buffer for _, buffer in selection.block]
     image = [*selection.literals.values(), *selection.ranges.values()]
-    image += [*selection.metas.values(), *selection.models.values()]
+    image += [*selection.metas.values(), *(model.buffer for model in selection.models.values())]
     stack = [selection.stack] if selection.stack is not None else []
     for part in (image, list(selection.state), block, stack):
         start = row

@@ -124,15 +124,15 @@ def image(plan: Plan, selection: Selection, memory: MemoryMap, target: Target) -
     for (length, form), buffer in selection.ranges.items():
         # the machine has no counter that an operation could read
         numbers = np.arange(length, dtype=np.float32)
-        rows = place(numbers if form is Form.PACKED else numbers[:, None].repeat(lanes, axis=1), lanes)
+        rows = place(numbers, lanes, broadcast=form is Form.BROADCAST)
         words[memory.address[buffer] :][: buffer.rows] = rows.view(np.uint32)
     for k, buffer in selection.metas.items():
         words[memory.address[buffer]] = place(graph.nodes[k].value or 0.0, lanes).view(np.uint32)
-    for k, buffer in selection.models.items():
+    for k, model in selection.models.items():
         node = graph.nodes[k]
-        start = start_values(node.init, node.name or "", graph.concrete_shape(k))
-        first = memory.address[buffer]
-        words[first : first + buffer.rows] = place(start, lanes).view(np.uint32)
+        start = start_values(node.init, node.name or "", model.shape)
+        rows = place(start, lanes, broadcast=model.form is Form.BROADCAST)
+        words[memory.address[model.buffer] :][: len(rows)] = rows.view(np.uint32)
     return words
 
 
@@ -140,11 +140,13 @@ def symbols(plan: Plan, selection: Selection, memory: MemoryMap) -> tuple[Symbol
     """Models, metas and results by name."""
     graph = plan.graph
     found = []
-    for kind, buffers in (("model", selection.models), ("meta", selection.metas)):
-        for k, buffer in buffers.items():
-            shape = graph.concrete_shape(k)
-            name = graph.nodes[k].name or f"node {k}"
-            found.append(Symbol(name=name, kind=kind, shape=shape, row=memory.address[buffer]))
+    for k, model in selection.models.items():
+        name, broadcast = graph.nodes[k].name or f"node {k}", model.form is Form.BROADCAST
+        row = memory.address[model.buffer]
+        found.append(Symbol(name=name, kind="model", shape=model.shape, row=row, broadcast=broadcast))
+    for k, buffer in selection.metas.items():
+        name = graph.nodes[k].name or f"node {k}"
+        found.append(Symbol(name=name, kind="meta", shape=(), row=memory.address[buffer]))
     for kind, result in (("loss", selection.loss), ("convergence", selection.convergence)):
         if result is not None:
             found.append(Symbol(name=kind, kind=kind, shape=(), row=memory.address[result]))

@@ -53,7 +53,7 @@ class Selection:
     literals: dict[int, Buffer]
     ranges: dict[tuple[int, Form], Buffer]
     metas: dict[int, Buffer]
-    models: dict[int, Buffer]
+    models: dict[int, Value]
     state: tuple[Buffer, ...]
     loss: Buffer | None
     convergence: Buffer | None
@@ -338,6 +338,8 @@ class _Selector:
         target = self.store.value(model, section)
         if self.graph.nodes[model].table:
             numbers = [number for number, update in enumerate(self.graph.updates) if update.model == model]
+            if self.cut:  # of the image for rounds of every size, so that models lie where they do
+                self.store.literal(-0.0)
             if self.emitter.group == 1:
                 for number in numbers:
                     self._write_row(number, section)

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import replace
 
 from dana.compiler.place.forms import Forms
-from dana.compiler.place.rows import Form, InputPlaces, rows_of
+from dana.compiler.place.rows import Form, InputPlaces
 from dana.compiler.place.sections import Plan
 from dana.compiler.place.shards import Grain, Shards
 from dana.compiler.select.convert import convert, repeat
@@ -56,10 +56,10 @@ class Store:
         self.literals: dict[int, Buffer] = {}
         self.ranges: dict[tuple[int, Form], Buffer] = {}
         self.metas = {k: self._image(self.graph.nodes[k].name or "meta", 1) for k in self.graph.metas}
-        self.models = {
-            k: self._image(self.graph.nodes[k].name or "model", rows_of(self.graph.concrete_shape(k), emitter.lanes))
-            for k in self.graph.models
-        }
+        self.models: dict[int, Value] = {}
+        for k in self.graph.models:
+            name, shape = self.graph.nodes[k].name or "model", self.graph.concrete_shape(k)
+            self.models[k] = emitter.placed(name, Home.IMAGE, shape, forms.of[k])
         self.state: list[Buffer] = []
         self._values: dict[_Key, Value] = {}
         self._uses = self._count_uses()
@@ -110,18 +110,14 @@ class Store:
             self.put(k, Value(buffer=tuples, base=place.row, shape=place.shape, form=form, stride=stride))
 
     def load_models(self) -> None:
-        """Bring broadcast models, and shards of models, into rows of their own, in `init`."""
-        for k, buffer in self.models.items():
+        """Bring shards of models into rows of their own, in `init`."""
+        for k, whole in self.models.items():
             self.emitter.node = k
-            whole = image = self._in_image(k, buffer)
-            if image.shape and self.forms.of[k] is Form.BROADCAST:
-                whole = self.lasting(buffer.name, image.shape)
-                convert(self.emitter, Section.INIT, image, whole)
-            elif k in self._repeats:
-                repeat(self.emitter, Section.INIT, image)
+            if k in self._repeats:
+                repeat(self.emitter, Section.INIT, whole)
             self.put(k, whole)
             if k in self.shards.of:
-                self.put(k, self.lasting(f"{buffer.name}.shard", whole.shape, whole.form, self.shards.of[k]))
+                self.put(k, self.lasting(f"{whole.buffer.name}.shard", whole.shape, whole.form, self.shards.of[k]))
                 cut(self.emitter, Section.INIT, whole, self.own(k))
 
     def join_model(self, k: int, section: Section) -> None:
@@ -130,18 +126,11 @@ class Store:
             join(self.emitter, section, self.own(k), self.value(k, section))
 
     def leave_models(self) -> None:
-        """Put models together that no batch did, and pack broadcast ones into the image, in `epoch`."""
-        for k, buffer in self.models.items():
+        """Put models together that no batch did, in `epoch`."""
+        for k, whole in self.models.items():
             self.emitter.node = k
-            image, whole = self._in_image(k, buffer), self.value(k, Section.EPOCH)
             if k in self.shards.of and k not in self.shards.joined:
                 join(self.emitter, Section.EPOCH, self.own(k), whole)
-            if image.shape and self.forms.of[k] is Form.BROADCAST:
-                convert(self.emitter, Section.EPOCH, whole, image)
-
-    def _in_image(self, k: int, buffer: Buffer) -> Value:
-        shape = self.graph.concrete_shape(k)
-        return Value(buffer=buffer, shape=shape, form=Form.PACKED if shape else Form.BROADCAST)
 
     # --- values ---------------------------------------------------------------------------------------------------
 

@@ -24,18 +24,24 @@ sim_choose_road(struct sim *sim, bool fast)
 		};
 }
 
+/* Floats of a symbol's vector that a row holds */
+static int32_t
+in_row(const struct sim *sim, const struct sim_compiled_symbol *symbol)
+{
+	return symbol->broadcast ? 1 : sim->lanes;
+}
+
 /* Floats of a symbol's vector from the scratchpad's rows of thread 0, or into those of all threads */
 static void
 take_in(struct sim *sim, const struct sim_compiled_symbol *symbol)
 {
 	float *to = sim->compiled.state + symbol->first;
 	const float *row = sim->scratch + (ptrdiff_t)symbol->row * sim->unit;
+	const int32_t lanes = in_row(sim, symbol);
 
-	if (symbol->last == 0)
-		*to = dn_flush(*row);
 	for (int32_t v = 0; v < symbol->leading; v++, to += symbol->stride)
 		for (int32_t e = 0; e < symbol->last; row += sim->unit)
-			for (int32_t lane = 0; lane < sim->lanes && e < symbol->last; lane++, e++)
+			for (int32_t lane = 0; lane < lanes && e < symbol->last; lane++, e++)
 				to[e] = dn_flush(row[lane]);
 }
 
@@ -44,14 +50,12 @@ give_back(struct sim *sim, const struct sim_compiled_symbol *symbol)
 {
 	const float *from = symbol->first < 0 ? sim->e.loss : sim->compiled.state + symbol->first;
 	float *row = sim->scratch + (ptrdiff_t)symbol->row * sim->unit;
+	const int32_t lanes = in_row(sim, symbol);
 
-	if (symbol->last == 0)
-		for (int32_t lane = 0; lane < sim->unit; lane++)
-			row[lane] = *from;
 	for (int32_t v = 0; v < symbol->leading; v++, from += symbol->stride)
-		for (int32_t e = 0; e < symbol->last; e += sim->lanes, row += sim->unit)
+		for (int32_t e = 0; e < symbol->last; e += lanes, row += sim->unit)
 			for (int32_t lane = 0; lane < sim->unit; lane++)
-				row[lane] = e + lane % sim->lanes < symbol->last ? from[e + lane % sim->lanes] : 0.0f;
+				row[lane] = e + lane % lanes < symbol->last ? from[e + lane % lanes] : 0.0f;
 }
 
 /* Room for tuples until there are enough to be run at a time, or the batch is whole */
@@ -344,12 +348,12 @@ static bool
 same(const struct sim *sim, const struct sim_compiled_symbol *symbol, const float *other)
 {
 	const ptrdiff_t first = (ptrdiff_t)symbol->row * sim->unit;
-	const int32_t rows = symbol->last == 0 ? 1 : (symbol->last + sim->lanes - 1) / sim->lanes;
+	const int32_t lanes = in_row(sim, symbol), rows = (symbol->last + lanes - 1) / lanes;
 
 	for (int32_t v = 0; v < symbol->leading; v++)
-		for (int32_t e = 0; e < (symbol->last == 0 ? 1 : symbol->last); e++)
+		for (int32_t e = 0; e < symbol->last; e++)
 		{
-			const ptrdiff_t at = first + (v * rows + e / sim->lanes) * (ptrdiff_t)sim->unit + e % sim->lanes;
+			const ptrdiff_t at = first + (v * rows + e / lanes) * (ptrdiff_t)sim->unit + e % lanes;
 
 			if (dn_bits(dn_canonical(sim->scratch[at])) != dn_bits(dn_canonical(other[at])))
 				return false;

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* Of all below: a core that was built from another text is not used */
-#define SIM_CONTRACT UINT64_C(0x1830d33e0151157b)
+#define SIM_CONTRACT UINT64_C(0xf152e581a3128c9b)
 #define SIM_CLUSTER 8
 #define SIM_TEMPORARIES 32
 #define SIM_REGISTERS 64
@@ -290,13 +290,14 @@ struct sim_compiled_pass
 	sim_compiled_function *between, *block, *one;
 };
 
-/* Rows of a hwgen.spec.bundle.Symbol, and where it lies in `state`: `leading` vectors of `last` floats, last 0: a
- * scalar; first -1: the epoch's loss. into, out: read from the scratchpad before an epoch, written to it after one. */
+/* Rows of a hwgen.spec.bundle.Symbol, and where it lies in `state`: `leading` vectors of `last` floats; first -1: the
+ * epoch's loss. broadcast: each float in a row of its own. into, out: read from the scratchpad before an epoch, written
+ * to it after one. */
 struct sim_compiled_symbol
 {
 	int32_t row, leading, last;
 	int64_t first, stride;
-	int32_t into, out;
+	int32_t broadcast, into, out;
 };
 
 /* An element of an input of each tuple, which chooses a row, and the model's rows; input -1: it is computed. */
