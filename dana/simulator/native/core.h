@@ -220,12 +220,15 @@ struct sim_kernels
 extern const struct sim_kernels portable_kernels;
 const struct sim_kernels *sim_choose_kernels(const char *name);
 
+#define SIM_STAMP_BITS 10
+
 /* Rows that a round's tuples write: of tuples that have begun, and of the one to come; watch.c */
 struct sim_watch
 {
 	int32_t earlier, own;
+	uint32_t written; /* rows of the epoch, modulo their number's range */
 	uint64_t rows[SIM_MAX_WATCHED];
-	uint32_t marks[SIM_MAX_WATCHED];
+	uint32_t last[1 << SIM_STAMP_BITS]; /* by a row's hash: `written` when one of those was */
 };
 
 /* --- the whole --- */
@@ -382,7 +385,8 @@ void sim_clock_page(struct sim *sim, const struct sim_shape *shape, const uint8_
 uint64_t sim_clock_end(struct sim *sim);
 
 /* watch.c */
-bool sim_watch_see(struct sim_watch *w, int32_t depth, const struct sim_column *column, float value);
+bool sim_watch_among(const struct sim_watch *w, uint64_t row);
+void sim_watch_full(struct sim_watch *w);
 void sim_watch_begin(struct sim_watch *w, bool following);
 
 /* unpack.c */

@@ -1,0 +1,32 @@
+/*
+ * A watched column's value, seen: inline, for there are a few of them to a tuple.
+ */
+#ifndef DANA_SIMULATOR_WATCH_H
+#define DANA_SIMULATOR_WATCH_H
+
+#include "core.h"
+#include "number.h"
+
+/*
+ * A watched column's value; whether an earlier tuple writes that row. Nearly always a look at what was last written under
+ * the row's hash tells that none does; only where that is recent enough are rows compared.
+ */
+static inline bool
+sim_watch_see(struct sim_watch *w, int32_t depth, const struct sim_column *column, const uint8_t *from)
+{
+	const uint32_t number = dn_bits(sim_number(column->type, from)) & INT32_MAX; /* without the sign */
+	const uint64_t row = (uint64_t)column->table << 32 | number;
+	uint32_t *last = &w->last[((number ^ (uint32_t)column->table << 24) * 0x9e3779b1u) >> (32 - SIM_STAMP_BITS)];
+	const bool repeated = w->written - *last < (uint32_t)(w->earlier + w->own) && sim_watch_among(w, row);
+
+	if (column->writes)
+	{
+		if (w->earlier + w->own == depth)
+			sim_watch_full(w);
+		w->rows[w->earlier + w->own++] = row;
+		*last = ++w->written;
+	}
+	return repeated;
+}
+
+#endif
