@@ -104,7 +104,8 @@ run_round(struct sim *sim, int64_t hand, bool batch_last, bool epoch_last)
 
 	c->batches += batch_last;
 	c->half_free[c->phase.half] = clock += spend(sim, c, sim_tuple_section(sim, c->phase.in_round), 1);
-	clock += spend(sim, c, SIM_MERGE, batch_last ? __builtin_popcount(c->phase.q) : __builtin_ctz(~c->phase.q));
+	if (c->phase.q != 0)
+		clock += spend(sim, c, SIM_MERGE, batch_last ? __builtin_popcount(c->phase.q) : __builtin_ctz(~c->phase.q));
 	clock += spend(sim, c, batch_last ? SIM_BATCH : SIM_PUSH, 1);
 	if (epoch_last)
 		clock += spend(sim, c, SIM_EPOCH, 1);

@@ -220,15 +220,15 @@ struct sim_kernels
 extern const struct sim_kernels portable_kernels;
 const struct sim_kernels *sim_choose_kernels(const char *name);
 
-#define SIM_STAMP_BITS 10
+#define SIM_STAMP_BITS 11
 
 /* Rows that a round's tuples write: of tuples that have begun, and of the one to come; watch.c */
 struct sim_watch
 {
 	int32_t earlier, own;
-	uint32_t written; /* rows of the epoch, modulo their number's range */
+	uint16_t written; /* rows of the epoch, modulo what this holds */
 	uint64_t rows[SIM_MAX_WATCHED];
-	uint32_t last[1 << SIM_STAMP_BITS]; /* by a row's hash: `written` when one of those was */
+	uint16_t last[1 << SIM_STAMP_BITS]; /* by a row's hash: `written` when one of those was */
 };
 
 /* --- the whole --- */
@@ -387,7 +387,6 @@ uint64_t sim_clock_end(struct sim *sim);
 /* watch.c */
 bool sim_watch_among(const struct sim_watch *w, uint64_t row);
 void sim_watch_full(struct sim_watch *w);
-void sim_watch_begin(struct sim_watch *w, bool following);
 
 /* unpack.c */
 void sim_fetch(struct sim *sim, const uint8_t *until);

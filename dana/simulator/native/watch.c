@@ -8,13 +8,6 @@
 
 #include "core.h"
 
-/* Forgets the first `count` rows */
-static void
-drop(struct sim_watch *w, int32_t count)
-{
-	memmove(w->rows, w->rows + count, sizeof *w->rows * (size_t)(w->earlier + w->own - count));
-}
-
 /* Whether it is among the rows of tuples that have begun */
 bool
 sim_watch_among(const struct sim_watch *w, uint64_t row)
@@ -25,23 +18,10 @@ sim_watch_among(const struct sim_watch *w, uint64_t row)
 	return false;
 }
 
-/* There is no room for one more row */
+/* There is no room for one more row: the first one is forgotten */
 void
 sim_watch_full(struct sim_watch *w)
 {
-	drop(w, 1);
+	memmove(w->rows, w->rows + 1, sizeof *w->rows * (size_t)(w->earlier + w->own - 1));
 	*(w->earlier > 0 ? &w->earlier : &w->own) -= 1;
-}
-
-/* The tuple begins whose numbers were seen; `following`: in a round of its own */
-void
-sim_watch_begin(struct sim_watch *w, bool following)
-{
-	if (following && w->earlier > 0)
-	{
-		drop(w, w->earlier);
-		w->earlier = 0;
-	}
-	w->earlier += w->own;
-	w->own = 0;
 }

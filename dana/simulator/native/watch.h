@@ -1,5 +1,5 @@
 /*
- * A watched column's value, seen: inline, for there are a few of them to a tuple.
+ * Watched columns, what comes with each tuple; watch.c has the rest.
  */
 #ifndef DANA_SIMULATOR_WATCH_H
 #define DANA_SIMULATOR_WATCH_H
@@ -16,8 +16,8 @@ sim_watch_see(struct sim_watch *w, int32_t depth, const struct sim_column *colum
 {
 	const uint32_t number = dn_bits(sim_number(column->type, from)) & INT32_MAX; /* without the sign */
 	const uint64_t row = (uint64_t)column->table << 32 | number;
-	uint32_t *last = &w->last[((number ^ (uint32_t)column->table << 24) * 0x9e3779b1u) >> (32 - SIM_STAMP_BITS)];
-	const bool repeated = w->written - *last < (uint32_t)(w->earlier + w->own) && sim_watch_among(w, row);
+	uint16_t *last = &w->last[((number ^ (uint32_t)column->table << 24) * 0x9e3779b1u) >> (32 - SIM_STAMP_BITS)];
+	const bool repeated = (uint16_t)(w->written - *last) < w->earlier + w->own && sim_watch_among(w, row);
 
 	if (column->writes)
 	{
@@ -27,6 +27,20 @@ sim_watch_see(struct sim_watch *w, int32_t depth, const struct sim_column *colum
 		*last = ++w->written;
 	}
 	return repeated;
+}
+
+/* The tuple begins whose numbers were seen; `following`: in a round of its own */
+static inline void
+sim_watch_begin(struct sim_watch *w, bool following)
+{
+	if (following && w->earlier > 0)
+	{
+		for (int32_t k = 0; k < w->own; k++) /* a few at most: no call */
+			w->rows[k] = w->rows[w->earlier + k];
+		w->earlier = 0;
+	}
+	w->earlier += w->own;
+	w->own = 0;
 }
 
 #endif
