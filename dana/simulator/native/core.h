@@ -15,7 +15,7 @@
  *   kernels.c  inner loops, chosen by the processor's kind    way.c      what a row can be, for walk.c
  *   kernels.inc, exchange.inc, operations.h                   pattern.c  rows alike, for walk.c
  *   portable.c kernels.inc for any processor                 number.h   an element of a column
- *   watch.c    rows chosen again, which end a batch
+ *   watch.[ch] rows chosen again, which end a batch
  *   compiled.c a rule's own code in the place of engine.c and all that serves it
  */
 #ifndef DANA_SIMULATOR_CORE_H
