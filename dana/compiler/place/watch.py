@@ -60,7 +60,10 @@ def watched_columns(graph: Graph) -> tuple[Watched, ...]:
                 return ()
             chosen.setdefault((*column, operand), False)
     # models whose rows the same columns choose in the same way meet in the same tuples: one comparison is enough
-    ways = {table: frozenset((*key[:2], writes) for key, writes in chosen.items() if key[2] == table) for table in tables}
+    ways = {
+        table: frozenset((*column, writes) for (*column, model), writes in chosen.items() if model == table)
+        for table in tables
+    }
     numbers = {way: k for k, way in enumerate(dict.fromkeys(ways.values()), 1)}
     if len(numbers) > MAX_TABLES:
         return ()

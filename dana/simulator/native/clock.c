@@ -265,7 +265,8 @@ ready_tuple(struct sim *sim, const struct tuple_times *t, const struct sim_hande
 
 /* Its columns, entry by entry */
 static inline void
-row_of_page(struct sim *sim, const struct sim_way *way, const struct sim_handed *handed, const uint8_t *page, int32_t row)
+row_of_page(struct sim *sim, const struct sim_way *way, const struct sim_handed *handed, const uint8_t *page,
+			int32_t row)
 {
 	for (int32_t k = 0; k < way->n_handed; k++)
 		column(sim, handed[k].column, page + (uint32_t)(handed[k].address[row] + handed[k].offset), handed[k].gap);
@@ -273,13 +274,15 @@ row_of_page(struct sim *sim, const struct sim_way *way, const struct sim_handed 
 }
 
 /*
- * Tuples of watched columns, all of one way. An entry is ready if push_k + 2 <= at_{k - UNPACK_STAGES}; where all are for a
- * while, take_k is the latter less 1, and at_k = done_{k-1}. So a tuple is worked out at once if its entries are ready and
- * so are the next one's, which begins no earlier than it is itself done, and looks back no further than to its beginning.
- * That leaves `take` and the stages behind, too early, which the entries of one tuple that is ready make up for.
+ * Tuples of watched columns, all of one way. An entry is ready if push_k + 2 <= at_{k - UNPACK_STAGES}; where all
+ * are for a while, take_k is the latter less 1, and at_k = done_{k-1}. So a tuple is worked out at once if its
+ * entries are ready and so are the next one's, which begins no earlier than it is itself done, and looks back no
+ * further than to its beginning. That leaves `take` and the stages behind, too early, which the entries of one tuple
+ * that is ready make up for.
  */
 static void
-pass_watched(struct sim *sim, const struct sim_way *way, const struct sim_handed *handed, const uint8_t *page, int32_t rows)
+pass_watched(struct sim *sim, const struct sim_way *way, const struct sim_handed *handed, const uint8_t *page,
+			 int32_t rows)
 {
 	struct sim_clock *c = &sim->clock;
 	const struct tuple_times times = tuple_times(sim, way, handed);

@@ -8,8 +8,8 @@
 #include "number.h"
 
 /*
- * A watched column's value; whether an earlier tuple writes that row. Nearly always a look at what was last written under
- * the row's hash tells that none does; only where that is recent enough are rows compared.
+ * A watched column's value; whether an earlier tuple writes that row. Nearly always a look at what was last written
+ * under the row's hash tells that none does; only where that is recent enough are rows compared.
  */
 static inline bool
 sim_watch_see(struct sim_watch *w, int32_t depth, const struct sim_column *column, const uint8_t *from)
