@@ -30,6 +30,13 @@ def test_columns_that_choose_rows_are_watched() -> None:
     ]
 
 
+def test_models_whose_rows_are_chosen_together_are_watched_once() -> None:
+    second = RULE.replace("V[j]", "V[i]")
+    assert watched(second) == [("i", 1, True)]
+    read_elsewhere = second.replace("* V[i], 1)", "* V[j], 1)")
+    assert watched(read_elsewhere) == [("i", 1, True), ("i", 2, True), ("j", 2, False)]
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

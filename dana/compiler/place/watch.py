@@ -18,14 +18,14 @@ from hwgen.spec.columns import MAX_TABLES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """A column that chooses rows of a model.
+    """A column that chooses rows of a model, or of models whose rows are only chosen together.
 
     Attributes
     ----------
     input, element
         The rule's input, and the element of it.
     table
-        Number of the model, from 1.
+        Number of these models, from 1.
     writes
         Whether the tuple writes the row.
     """
@@ -59,11 +59,18 @@ def watched_columns(graph: Graph) -> tuple[Watched, ...]:
             if node.op is not Op.GATHER or position or (column := graph.element(node.inputs[1])) is None:
                 return ()
             chosen.setdefault((*column, operand), False)
-    if len(tables) > MAX_TABLES:
+    # models whose rows the same columns choose in the same way meet in the same tuples: one comparison is enough
+    ways = {
+        table: frozenset((*column, writes) for (*column, model), writes in chosen.items() if model == table)
+        for table in tables
+    }
+    numbers = {way: k for k, way in enumerate(dict.fromkeys(ways.values()), 1)}
+    if len(numbers) > MAX_TABLES:
         return ()
+    watched = {(k, element, numbers[ways[model]], writes): None for (k, element, model), writes in chosen.items()}
     return tuple(
-        Watched(input=graph.nodes[k].name or "", element=element, table=tables.index(model) + 1, writes=writes)
-        for (k, element, model), writes in chosen.items()
+        Watched(input=graph.nodes[k].name or "", element=element, table=table, writes=writes)
+        for k, element, table, writes in watched
     )
 
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "core.h"
-#include "number.h"
+#include "watch.h"
 
 #define STATES		2048
 #define SHAPES		64
@@ -104,7 +104,8 @@ run_round(struct sim *sim, int64_t hand, bool batch_last, bool epoch_last)
 
 	c->batches += batch_last;
 	c->half_free[c->phase.half] = clock += spend(sim, c, sim_tuple_section(sim, c->phase.in_round), 1);
-	clock += spend(sim, c, SIM_MERGE, batch_last ? __builtin_popcount(c->phase.q) : __builtin_ctz(~c->phase.q));
+	if (c->phase.q != 0)
+		clock += spend(sim, c, SIM_MERGE, batch_last ? __builtin_popcount(c->phase.q) : __builtin_ctz(~c->phase.q));
 	clock += spend(sim, c, batch_last ? SIM_BATCH : SIM_PUSH, 1);
 	if (epoch_last)
 		clock += spend(sim, c, SIM_EPOCH, 1);
@@ -131,6 +132,19 @@ enter(struct sim_clock *c, const struct sim_machine *machine, int32_t gap)
 	return at;
 }
 
+/* The first column of a round is there, the one before being full; returns when it can be unpacked */
+static int64_t
+next_round(struct sim *sim, int64_t at)
+{
+	struct sim_clock *c = &sim->clock;
+	int64_t free_at;
+
+	run_round(sim, at + sim->machine.unpack_latency, sim_phase_last(sim, &c->phase), false);
+	free_at = later(at, c->half_free[c->phase.half] + 1);
+	c->waited += (uint64_t)(free_at - at);
+	return free_at;
+}
+
 static inline void
 column(struct sim *sim, const struct sim_column *column, const uint8_t *from, int32_t gap)
 {
@@ -139,7 +153,7 @@ column(struct sim *sim, const struct sim_column *column, const uint8_t *from, in
 
 	if (column->table)
 	{
-		if (sim_watch_see(&c->watch, sim->machine.watch_depth, column, sim_number(column->type, from)))
+		if (sim_watch_see(&c->watch, sim->machine.watch_depth, column, from))
 			sim_phase_cut(&c->phase);
 		c->watched = at;
 	}
@@ -152,13 +166,7 @@ column(struct sim *sim, const struct sim_column *column, const uint8_t *from, in
 		sim_watch_begin(&c->watch, c->phase.room == 0);
 	}
 	if (column->first && c->phase.room == 0)
-	{
-		const int64_t full = at;
-
-		run_round(sim, at + sim->machine.unpack_latency, sim_phase_last(sim, &c->phase), false);
-		at = later(at, c->half_free[c->phase.half] + 1);
-		c->waited += (uint64_t)(at - full);
-	}
+		at = next_round(sim, at);
 	c->done = at + column->beats;
 	c->beats += (uint64_t)column->beats;
 	c->phase.in_round += column->last;
@@ -211,21 +219,109 @@ sim_clock_page_end(struct sim *sim, int32_t gap)
 	c->on_page = false;
 }
 
+/* A tuple of watched columns first: its entries, cycles of its Strider, its first column's and others' beats */
+struct tuple_times
+{
+	int32_t entries, watched, pushes, before, beats;
+};
+
+static struct tuple_times
+tuple_times(const struct sim *sim, const struct sim_way *way, const struct sim_handed *handed)
+{
+	struct tuple_times t = {.entries = way->n_handed, .pushes = way->tail};
+
+	for (int32_t k = 0; k < way->n_handed; k++)
+	{
+		t.pushes += handed[k].gap + 1;
+		*(handed[k].column->table ? &t.before : &t.beats) += handed[k].column->beats;
+		t.watched += handed[k].column->table != 0;
+	}
+	if (t.watched > 0 && sim->machine.watch_latency > handed[t.watched - 1].column->beats)
+		t.before += sim->machine.watch_latency - handed[t.watched - 1].column->beats;
+	return t;
+}
+
+/* A tuple all of whose entries are ready */
+static inline void
+ready_tuple(struct sim *sim, const struct tuple_times *t, const struct sim_handed *handed, const uint8_t *page,
+			int32_t row)
+{
+	struct sim_clock *c = &sim->clock;
+	int64_t at = c->done + t->before;
+
+	for (int32_t k = 0; k < t->watched; k++)
+		if (sim_watch_see(&c->watch, sim->machine.watch_depth, handed[k].column,
+						  page + (uint32_t)(handed[k].address[row] + handed[k].offset)))
+			sim_phase_cut(&c->phase);
+	sim_watch_begin(&c->watch, c->phase.room == 0);
+	if (c->phase.room == 0)
+		at = next_round(sim, at);
+	c->turn += t->pushes;
+	c->done = at + t->beats;
+	c->beats += (uint64_t)(t->before + t->beats);
+	c->phase.in_round++;
+	c->phase.room--;
+}
+
+/* Its columns, entry by entry */
+static inline void
+row_of_page(struct sim *sim, const struct sim_way *way, const struct sim_handed *handed, const uint8_t *page,
+			int32_t row)
+{
+	for (int32_t k = 0; k < way->n_handed; k++)
+		column(sim, handed[k].column, page + (uint32_t)(handed[k].address[row] + handed[k].offset), handed[k].gap);
+	sim->clock.turn += way->tail;
+}
+
+/*
+ * Tuples of watched columns, all of one way. An entry is ready if push_k + 2 <= at_{k - UNPACK_STAGES}; where all
+ * are for a while, take_k is the latter less 1, and at_k = done_{k-1}. So a tuple is worked out at once if its
+ * entries are ready and so are the next one's, which begins no earlier than it is itself done, and looks back no
+ * further than to its beginning. That leaves `take` and the stages behind, too early, which the entries of one tuple
+ * that is ready make up for.
+ */
+static void
+pass_watched(struct sim *sim, const struct sim_way *way, const struct sim_handed *handed, const uint8_t *page,
+			 int32_t rows)
+{
+	struct sim_clock *c = &sim->clock;
+	const struct tuple_times times = tuple_times(sim, way, handed);
+	const bool whole = times.watched > 0 && handed[times.entries - 1].column->last &&
+		times.entries > sim->machine.unpack_stages && rows * times.entries < sim->machine.queue_depth; /* never full */
+	bool ready = false;
+
+	for (int32_t row = 0; row < rows; row++)
+	{
+		const int64_t oldest = c->at[c->stage];
+
+		ready = ready || (c->take + 2 <= oldest && c->turn + times.pushes + 2 <= oldest);
+		if (whole && ready && row < rows - 1 && c->turn + 2 * times.pushes + 2 <= c->done)
+			ready_tuple(sim, &times, handed, page, row);
+		else
+		{
+			row_of_page(sim, way, handed, page, row);
+			ready = false;
+		}
+	}
+}
+
 /* A page of whole tuples whose iterations are known */
 static void
 pass_page(struct sim *sim, const struct sim_shape *shape, const uint8_t *page, bool by_pattern)
 {
+	const struct sim_walk *walk = sim->walk;
+	const struct sim_way *way = walk->ways[shape->ways[0]];
+
 	arrive(sim);
 	sim->clock.turn += shape->before;
-	for (int32_t row = 0; row < shape->rows; row++)
-	{
-		const struct sim_way *way = sim->walk->ways[sim->walk->which[row]];
-		const struct sim_handed *handed = by_pattern ? sim->walk->pattern->handed : way->handed;
-
-		for (int32_t k = 0; k < way->n_handed; k++)
-			column(sim, handed[k].column, page + (uint32_t)(handed[k].address[row] + handed[k].offset), handed[k].gap);
-		sim->clock.turn += way->tail;
-	}
+	if (sim->watches && shape->runs == 1)
+		pass_watched(sim, way, by_pattern ? walk->pattern->handed : way->handed, page, shape->rows);
+	else
+		for (int32_t row = 0; row < shape->rows; row++)
+		{
+			way = walk->ways[walk->which[row]];
+			row_of_page(sim, way, by_pattern ? walk->pattern->handed : way->handed, page, row);
+		}
 	sim_clock_page_end(sim, shape->after);
 }
 

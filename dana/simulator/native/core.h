@@ -15,7 +15,7 @@
  *   kernels.c  inner loops, chosen by the processor's kind    way.c      what a row can be, for walk.c
  *   kernels.inc, exchange.inc, operations.h                   pattern.c  rows alike, for walk.c
  *   portable.c kernels.inc for any processor                 number.h   an element of a column
- *   watch.c    rows chosen again, which end a batch
+ *   watch.[ch] rows chosen again, which end a batch
  *   compiled.c a rule's own code in the place of engine.c and all that serves it
  */
 #ifndef DANA_SIMULATOR_CORE_H
@@ -220,12 +220,15 @@ struct sim_kernels
 extern const struct sim_kernels portable_kernels;
 const struct sim_kernels *sim_choose_kernels(const char *name);
 
+#define SIM_STAMP_BITS 11
+
 /* Rows that a round's tuples write: of tuples that have begun, and of the one to come; watch.c */
 struct sim_watch
 {
 	int32_t earlier, own;
+	uint16_t written; /* rows of the epoch, modulo what this holds */
 	uint64_t rows[SIM_MAX_WATCHED];
-	uint32_t marks[SIM_MAX_WATCHED];
+	uint16_t last[1 << SIM_STAMP_BITS]; /* by a row's hash: `written` when one of those was */
 };
 
 /* --- the whole --- */
@@ -382,8 +385,8 @@ void sim_clock_page(struct sim *sim, const struct sim_shape *shape, const uint8_
 uint64_t sim_clock_end(struct sim *sim);
 
 /* watch.c */
-bool sim_watch_see(struct sim_watch *w, int32_t depth, const struct sim_column *column, float value);
-void sim_watch_begin(struct sim_watch *w, bool following);
+bool sim_watch_among(const struct sim_watch *w, uint64_t row);
+void sim_watch_full(struct sim_watch *w);
 
 /* unpack.c */
 void sim_fetch(struct sim *sim, const uint8_t *until);

@@ -5,7 +5,7 @@
  * byte of it is read; sim_tuples() leaves that out, for columns that walk.c has checked. Times are clock.c's.
  */
 #include "core.h"
-#include "number.h"
+#include "watch.h"
 
 /* Ends the epoch; for returning from functions that say whether it goes on */
 bool
@@ -60,7 +60,7 @@ sim_fetch(struct sim *sim, const uint8_t *until)
 static inline void
 watch(struct sim *sim, const struct sim_column *column, const uint8_t *from)
 {
-	if (!sim->fast && sim_watch_see(&sim->e.watch, sim->machine.watch_depth, column, sim_number(column->type, from)))
+	if (!sim->fast && sim_watch_see(&sim->e.watch, sim->machine.watch_depth, column, from))
 		sim_phase_cut(&sim->e.phase);
 }
 
