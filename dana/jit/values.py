@@ -425,13 +425,15 @@ class Values:
         """Of the fault of a number that is no row's."""
         element = self.graph.element(k)
         from_ = self.graph.reachable([k]).intersection(self.graph.inputs) if element is None else [element[0]]
-        said = (
-            sorted(str(self.plan.nodes[i].name) for i in from_),
-            None if element is None else element[1],
-            self.plan.nodes[model].name,
-        )
-        known = [(sorted(one["inputs"]), one["element"], one["model"]) for one in self.indices]
-        return known.index(said)
+        inputs = sorted(str(self.plan.nodes[i].name) for i in from_)
+        said = [
+            (tag, one)
+            for tag, one in enumerate(self.indices)
+            if (sorted(one["inputs"]), one["element"]) == (inputs, None if element is None else element[1])
+        ]
+        named = [tag for tag, one in said if one["model"] == self.plan.nodes[model].name]
+        # entries that serve another model with as many rows are not set anew
+        return (named or [tag for tag, one in said if one["rows"] == self.plan.shape(model)[0]])[0]
 
     def _splat(self, found: Found, lanes: int) -> Found:
         typ = ir.VectorType(FLOAT, lanes)

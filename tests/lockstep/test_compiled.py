@@ -390,3 +390,29 @@ def test_a_row_that_there_is_not(batch: int, i: int | None, j: int | None) -> No
     first = "i" if j is None or (i is not None and i < j) else "j"
     assert case.bundle.notes["indices"][fault[2] or 0]["columns"] == [(first, None)]
     assert assert_compiled(case)
+
+
+SHARED = """
+import dana
+b = dana.model([4])
+V = dana.model([4, 3], init=dana.normal(0, 1))
+U = dana.model([4, 3])
+i = dana.input()
+j = dana.input()
+y = dana.output()
+rule = dana.algo(b, V, U, i, j, y)
+rule.setModel(U[i + j], U[i + j] + {sum})
+rule.setModel(b[j], b[j] + y)
+"""
+
+
+@pytest.mark.parametrize("both", ["b[j] + V[j]", "V[j] + b[j]"])
+@pytest.mark.parametrize("wrong", [None, 5])
+def test_numbers_that_choose_rows_of_two_models_of_equal_length(wrong: int | None, both: str) -> None:
+    """The program sets their entries once, and a fault names the first; beside numbers that tuples compute."""
+    columns = (attribute("i", "integer"), attribute("j", "integer"), attribute("y", "real"))
+    schema = TableSchema(relation="t", attributes=columns)
+    rows = [[k % 2, 4 if k == wrong else k % 3, 1.0] for k in range(12)]
+    case = finished(MachineConfig(index_depth=32), SHARED.format(sum=both), schema, build_pages(schema, rows))
+    assert (run(case, Simulator(case.bundle.config)).fault is None) is (wrong is None)
+    assert assert_compiled(case)

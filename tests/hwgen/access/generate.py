@@ -222,7 +222,7 @@ def wild(rnd: random.Random, config: MachineConfig, *, pages: int, loops: bool, 
         some = column(rnd, config, longest=64, rows=2)
         first, last = rnd.choice([(1, 1), (1, 1), (1, 0), (0, 1), (0, 0)])
         follows = rnd.choice([0, 0, 0, 1])
-        table = rnd.choice([0, 0, 0, 0, 0, 3])
+        table = rnd.choice([0, 0, 0, 0, 0, 3]) if config.watch_depth else 0
         columns.append(
             Column(
                 count=some.count,
