@@ -377,10 +377,12 @@ def _check_size(graph: Graph) -> None:
     shapes = [graph.concrete_shape(k) for k in graph.models]
     rows = sum(prod(shape[:-1]) for shape in shapes)
     numbers = sum(map(prod, shapes))
+    have, most = f"{numbers:,} numbers", f"{MAX_WORDS:,}"
+    if rows > MAX_CONFIG.scratch_depth:
+        have, most = f"{rows:,} rows", f"{MAX_CONFIG.scratch_depth:,}"
     if rows > MAX_CONFIG.scratch_depth or (numbers > MAX_WORDS and not plan_of(graph).indexed):
         raise DoesNotFit(
-            f"the models of rule {graph.name!r} have {numbers:,} numbers in {rows:,} rows; a machine holds at most "
-            f"{MAX_WORDS:,}, and of models of which each tuple chooses rows {MAX_CONFIG.scratch_depth:,} rows",
+            f"the models of rule {graph.name!r} have {have}, a machine holds at most {most}",
             hint="Use models of fewer elements.",
         )
     if 2 * widest.rows > MAX_CONFIG.tuple_depth:

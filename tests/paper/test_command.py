@@ -119,7 +119,7 @@ def test_what_does_not_compile_is_shown_with_its_reason(ran: Ran) -> None:
     rows = {row["name"]: row["cells"] for row in ran.table("machines")["rows"]}
     for name in ("S/N LRMF", "S/E LRMF"):
         assert {cell["mark"] for cell in rows[name]} == {"missing"}
-        assert "rows of 64 lanes of scratchpad" in rows[name][0]["note"]
+        assert "no machine for this rule fits xcvu9p" in rows[name][0]["note"]
         assert rows[name][0]["note"] in unescape(ran.page)
     assert {cell["mark"] for cell in rows["WLAN"]} == {"computed"}
 
@@ -131,7 +131,7 @@ def test_what_is_printed_says_it_too(ran: Ran) -> None:
     assert f"151 s q{place}" in line
     assert any("│ S/E SVM" in one and "1,000,000 *" in one for one in lines)
     assert f"  {place}  {ran.document['sources']['logs']}" in lines
-    assert any("S/E LRMF: rule 'lrmf_dense' takes" in one for one in lines)
+    assert any("S/E LRMF: no machine for this rule fits xcvu9p" in one for one in lines)
 
 
 def test_measured_cells(ran: Ran) -> None:

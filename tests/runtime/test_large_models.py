@@ -67,5 +67,5 @@ def test_hardware_is_refused(path: Path) -> None:
 
 def test_more_rows_than_a_number_can_choose(path: Path) -> None:
     path.write_text(RULE.replace(str(ROWS), str(1 << 24)))
-    with pytest.raises(dana.UsageError, match="and of models of which each tuple chooses rows 16,777,216 rows"):
+    with pytest.raises(dana.UsageError, match="have 16,777,516 rows, a machine holds at most 16,777,216"):
         dana.load(path).fit(X, Y, epochs=1)
