@@ -159,13 +159,14 @@ def _learner(library: ctypes.CDLL, case: Case, x: Floats, table: _Table) -> Lear
         centres = x[:CENTRES].copy()
         return Learner(lambda: library.means_pass(of, len(centres), _at(centres)), lambda rows: nearest(rows, centres))
     u, v = first_factors(x.max(axis=0).astype(int) + 1)
-    mean = np.zeros(1, np.float32)
+    a, b = (np.zeros(len(one), np.float32) for one in (u, v))
+    mean = float(case.y.mean(dtype=np.float64))
 
     def ratings(rows: NDArray[Any]) -> NDArray[Any]:
         i, j = rows.astype(int).T
-        return np.asarray(mean[0] + (u[i] * v[j]).sum(axis=1))
+        return np.asarray(np.float32(mean) + a[i] + b[j] + (u[i] * v[j]).sum(axis=1))
 
-    return Learner(lambda: library.factors_pass(of, _at(u), _at(v), _at(mean)), ratings)
+    return Learner(lambda: library.factors_pass(of, *map(_at, (u, v, a, b)), ctypes.c_float(mean)), ratings)
 
 
 def _views(model: Floats, shapes: Sequence[tuple[int, ...]]) -> list[Floats]:

@@ -333,9 +333,10 @@ means_pass(const table *t, int k, float *restrict centres)
 	free(counts);
 }
 
-/* Matrix factorisation, a rating at a time: rows i, j, rating; u and v of shape (…, RANK), and a mean */
+/* Matrix factorisation, a rating at a time: rows i, j, rating; u and v of shape (…, RANK), their biases, the mean */
 void
-factors_pass(const table *t, float *restrict u, float *restrict v, float *restrict mean)
+factors_pass(const table *t, float *restrict u, float *restrict v, float *restrict u_bias, float *restrict v_bias,
+			 float mean)
 {
 	walk		   at = {t, 0, 0};
 	const uint8_t *row;
@@ -343,8 +344,9 @@ factors_pass(const table *t, float *restrict u, float *restrict v, float *restri
 	while ((row = next_row(&at)) != NULL)
 	{
 		const float *x = (const float *)(row + t->x);
-		float		*a = u + (uint64_t)x[0] * RANK, *b = v + (uint64_t)x[1] * RANK;
-		float		 error = *mean - *(const float *)(row + t->y);
+		uint64_t	 i = (uint64_t)x[0], j = (uint64_t)x[1];
+		float		*a = u + i * RANK, *b = v + j * RANK;
+		float		 error = mean + u_bias[i] + v_bias[j] - *(const float *)(row + t->y);
 
 		for (int k = 0; k < RANK; k++)
 			error += a[k] * b[k];
@@ -352,9 +354,10 @@ factors_pass(const table *t, float *restrict u, float *restrict v, float *restri
 		{
 			float ak = a[k], bk = b[k];
 
-			a[k] = ak - 0.02f * (error * bk + 0.02f * ak);
-			b[k] = bk - 0.02f * (error * ak + 0.02f * bk);
+			a[k] = ak - 0.02f * (error * bk + 0.05f * ak);
+			b[k] = bk - 0.02f * (error * ak + 0.05f * bk);
 		}
-		*mean -= 0.01f * error;
+		u_bias[i] -= 0.02f * (error + 0.05f * u_bias[i]);
+		v_bias[j] -= 0.02f * (error + 0.05f * v_bias[j]);
 	}
 }
