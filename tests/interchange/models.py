@@ -22,6 +22,9 @@ from tests.rules.tables import EXTENTS, table
 
 Floats = NDArray[np.float32]
 
+CATEGORIES = "c"
+"""What rules of the library call the input that is numbers of categories."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
@@ -88,17 +91,31 @@ def library_case(name: str) -> Case:
     features = [values for column, values in columns.items() if column != "y"]
     extents = dict(graph.extents) | EXTENTS.get(name, {})
     inputs = [graph.nodes[k] for k in graph.inputs if graph.nodes[k].op is Op.INPUT]
-    vectors = [node for node in inputs if node.shape]
-    if vectors:
-        extents["n"] = len(features) - (len(inputs) - len(vectors))
+    shapes = [node.shape[0] if node.shape else 1 for node in inputs]
+    fixed = sum(wide for wide in shapes if isinstance(wide, int))
+    extents |= {str(wide): len(features) - fixed for wide in shapes if not isinstance(wide, int)}
     bound = graph.bind(extents)
     given, at = {}, 0
-    for node in inputs:
-        wide = extents["n"] if node.shape else 1
-        block = 4 * np.stack(features[at : at + wide], axis=1)
-        given[str(node.name)] = block / np.maximum(np.abs(block).max(axis=0) / 4, 1) if node.shape else block[:, 0] / 4
+    for node in (bound.nodes[k] for k in bound.inputs if bound.nodes[k].op is Op.INPUT):
+        wide = bound.concrete_shape(node.id)[0] if node.shape else 1
+        given[str(node.name)] = _values(str(node.name), np.stack(features[at : at + wide], axis=1), bool(node.shape))
         at += wide
+    assert at == len(features)
     return case(bound, {key: np.asarray(value, np.float32) for key, value in given.items()}, seed=7)
+
+
+def _values(name: str, block: Floats, is_vector: bool) -> Floats:
+    """Values of an input: numbers of rows and categories as they are, some of the latter unknown, others made small."""
+    if not is_vector:
+        return block[:, 0]
+    if name == CATEGORIES:
+        block = block.copy()
+        block[::5, 1:] = -1
+        block[::10] = -1  # each alone, and all of a row
+        unknown = np.unique(block < 0, axis=0)
+        assert len(unknown) == 2 ** block.shape[1]
+        return block
+    return 4 * block / np.maximum(np.abs(block).max(axis=0), 1)
 
 
 def rule_case(declarations: str, names: str, prediction: str, shapes: dict[str, tuple[int, ...]]) -> Case:

@@ -17,7 +17,7 @@ from dsl import compile_rule
 from tests.interchange.models import Case, case, library_case, rule_case
 
 SUMS = ("linear", "ridge", "lasso", "elastic_net", "huber", "quantile", "linear_svm")
-OTHERS = ("mlp", "kmeans", "pca", "lrmf", "lrmf_dense")
+OTHERS = ("mlp", "kmeans", "pca", "lrmf", "lrmf_dense", "bpr", "word2vec", "fm", "dlrm", "autoint")
 # the library speaks of attributes of scikit-learn that newer versions have renamed
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning", "ignore::DeprecationWarning")
 
