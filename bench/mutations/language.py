@@ -113,7 +113,7 @@ LANGUAGE = (
         ("warnings.py", "mean.divisions > mean.merges > 0", "mean.divisions > 1", "a product of two means is one"),
         ("finish.py", "first.index is second.index or", "", "an input updates its row twice"),
         ("axes.py", "if number > rank:", "if number > rank + 1:", "axes one beyond the last"),
-        ("finish.py", "if one.per_tuple and one.merged]", "if False]", "the whole table's rows once more"),
+        ("finish.py", "(used) if one.per_tuple and one.merged]", "(used) if False]", "all rows once more"),
         ("axes.py", "if rank == MAX_RANK:", "if False:", "four axes by expand"),
         ("algorithm.py", "!= (batch.size, batch.meta)", "!= (batch.size, algorithm.batch.meta)", "a number for a meta"),
         ("algorithm.py", "if value.of_batch:", "if False:", "merged twice"),

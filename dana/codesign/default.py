@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from math import ceil, inf, prod
+from math import ceil, inf
 from typing import Any
 
+from dana.codesign.size import MAX_CONFIG, MAX_LANES, MAX_WORDS, check_size, model_words
 from dana.codesign.sketch import Sketch, sketched
 from dana.compiler import Binding, compile_bundle, compile_engine
 from dana.compiler.compile import rule_for
@@ -26,7 +27,7 @@ from dana.compiler.fit import (
     whole_blocks,
 )
 from dana.compiler.passes import ACCESS, Draft, Results, place, plan_of, run
-from dana.compiler.place.rows import Form, place_inputs, row_shape
+from dana.compiler.place.rows import place_inputs
 from dana.compiler.place.sections import Plan
 from dana.compiler.place.watch import rows_written
 from dana.compiler.select.nest import LoopLimit
@@ -41,9 +42,8 @@ from dsl.hdfg.graph import Graph
 from hwgen.spec import cycles as timing
 from hwgen.spec import strider
 from hwgen.spec.bundle import Bundle
-from hwgen.spec.config import LANES_PER_CLUSTER, MAX_DEPTHS, ConfigError, MachineConfig
+from hwgen.spec.config import LANES_PER_CLUSTER, ConfigError, MachineConfig
 from hwgen.spec.engine import Opcode, Section
-from hwgen.spec.registers import REGION_SHIFT
 from hwgen.spec.timing import DIVIDE_INTERVALS
 
 CLUSTERS = 8
@@ -70,17 +70,10 @@ SURELY = 1.05
 AS_FAST = 0.05
 """Fraction of a tuple's cycles that a smaller division unit may cost."""
 
-MAX_WORDS = 1 << REGION_SHIFT
-"""Words of a thread's scratchpad that a host can address, so of any that is built."""
-
-MAX_LANES = 16 * LANES_PER_CLUSTER
-
 MAX_STRIDERS = 16
 MAX_QUEUE = 256
 LONG_QUEUE = 1024
 """For rows that are handed over twice: a page's worth of them."""
-
-MAX_CONFIG = MachineConfig(**MAX_DEPTHS, program_depth=65536, strider_depth=65536, descriptor_depth=4096)
 
 
 def default_bundle(
@@ -148,7 +141,7 @@ def _default(
     bounded = {**given, **(at_most or {})}
     graph = binding.graph
     _check(bounded)
-    _check_size(graph)
+    check_size(graph)
     rule = rule_for(graph, schema)
     plan: Plan = rule["plan"]
     try:
@@ -281,9 +274,9 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
     """
     ways, tuples = _ways(plan, given), _tuples(plan, max_tuples, given)
     most = MAX_WORDS
-    if plan.indexed and min(_model_words(plan, clusters) for _, clusters in ways) > MAX_WORDS:
+    if plan.indexed and min(model_words(plan, clusters) for _, clusters in ways) > MAX_WORDS:
         alone = [(1, clusters) for _, clusters in ways] if "threads" not in given else ways
-        ways = [min(alone, key=lambda way: (_model_words(plan, way[1]), -way[1]))]
+        ways = [min(alone, key=lambda way: (model_words(plan, way[1]), -way[1]))]
         most = MAX_CONFIG.scratch_depth * ways[0][1] * LANES_PER_CLUSTER
     interval = given.get("divide_interval", DIVIDE_INTERVALS[-1])
     found: list[tuple[float, float, int, Draft]] = []
@@ -360,37 +353,6 @@ def _most_of_a_round(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> i
         else:
             return size
     return 0
-
-
-def _model_words(plan: Plan, clusters: int) -> int:
-    """Words of a thread's scratchpad that models take, about: each row that may be chosen is one of its own."""
-    lanes, words = clusters * LANES_PER_CLUSTER, 0
-    for k in plan.graph.models:
-        form = Form.BROADCAST if k in plan.chosen and len(plan.graph.nodes[k].shape) == 1 else Form.PACKED
-        words += lanes * prod(row_shape(plan.graph.concrete_shape(k), form, lanes))
-    return words
-
-
-def _check_size(graph: Graph) -> None:
-    """Raise DoesNotFit at once where models alone, or a tuple, are larger than any machine's memory."""
-    widest = place_inputs(graph, MAX_LANES)
-    shapes = [graph.concrete_shape(k) for k in graph.models]
-    rows = sum(prod(shape[:-1]) for shape in shapes)
-    numbers = sum(map(prod, shapes))
-    have, most = f"{numbers:,} numbers", f"{MAX_WORDS:,}"
-    if rows > MAX_CONFIG.scratch_depth:
-        have, most = f"{rows:,} rows", f"{MAX_CONFIG.scratch_depth:,}"
-    if rows > MAX_CONFIG.scratch_depth or (numbers > MAX_WORDS and not plan_of(graph).indexed):
-        raise DoesNotFit(
-            f"the models of rule {graph.name!r} have {have}, a machine holds at most {most}",
-            hint="Use models of fewer elements.",
-        )
-    if 2 * widest.rows > MAX_CONFIG.tuple_depth:
-        raise DoesNotFit(
-            f"a tuple of rule {graph.name!r} takes {widest.rows:,} rows of {MAX_LANES} lanes, a machine's tuple memory "
-            f"holds two of at most {MAX_CONFIG.tuple_depth // 2:,}",
-            hint="Train on fewer columns, or on a part of the array.",
-        )
 
 
 def _sketches(plan: Plan, ways: Iterable[tuple[int, int]], max_tuples: int, given: Mapping[str, int]) -> list[Sketch]:

@@ -27,7 +27,8 @@ from dana.compiler.place.watch import Watched
 from dana.compiler.schedule.allocate import MemoryMap, allocate
 from dana.compiler.schedule.encode import ShortRound, encode, image, indices, symbols
 from dana.compiler.schedule.list_scheduling import Schedule, schedule_sections, schedules_text
-from dana.compiler.select.nodes import Selection, select
+from dana.compiler.select.nodes import select
+from dana.compiler.select.selection import Selection
 from dana.compiler.simplify.constants import fold_constants
 from dana.compiler.simplify.prune import prune
 from dana.compiler.simplify.reciprocal import divide_by_powers_of_two

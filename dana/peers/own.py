@@ -13,7 +13,7 @@ import numpy as np
 import psycopg
 from psycopg import sql
 
-from dana.codesign.default import MAX_WORDS
+from dana.codesign.size import MAX_WORDS
 from dana.errors import UsageError
 from dana.peers.cases import CENTRES, TASKS, Case
 from dana.peers.export import export

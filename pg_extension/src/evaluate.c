@@ -461,7 +461,6 @@ static Jsonb *
 describe_failure(const ErrorData *error)
 {
 	StringInfoData outcome;
-
 	dana_json_begin(&outcome);
 	dana_json_text(&outcome, "sqlstate", unpack_sql_state(error->sqlerrcode));
 	dana_json_text(&outcome, "error", error->message);

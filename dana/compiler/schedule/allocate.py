@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from dana.compiler.schedule.list_scheduling import Schedule
-from dana.compiler.select.nodes import Selection
 from dana.compiler.select.ops import Access, Buffer, Home, VectorOp
+from dana.compiler.select.selection import Selection
 from hwgen.spec.engine import Section
 
 LINE = (Section.TUPLE, Section.BATCH, Section.EPOCH)

@@ -12,8 +12,8 @@ from dana.compiler.place.rows import Form
 from dana.compiler.place.sections import Plan
 from dana.compiler.schedule.allocate import MemoryMap
 from dana.compiler.schedule.list_scheduling import Schedule
-from dana.compiler.select.nodes import Selection
 from dana.compiler.select.ops import Access, Home, VectorOp
+from dana.compiler.select.selection import Selection
 from dana.compiler.target import Target
 from dsl.hdfg.start import start_values
 from hwgen.spec.bundle import Symbol, Words, place

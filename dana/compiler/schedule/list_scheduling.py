@@ -28,8 +28,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import sub
 
-from dana.compiler.select.nodes import Selection
 from dana.compiler.select.ops import Access, Buffer, VectorOp
+from dana.compiler.select.selection import Selection
 from dana.errors import InternalError
 from hwgen.spec import cycles
 from hwgen.spec.engine import Mask, Opcode, Section

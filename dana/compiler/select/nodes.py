@@ -4,7 +4,7 @@ In: a plan, a target, and what was decided about each value. Out: a `Selection`.
 order in which they may run; nothing has an address, and no cycle is counted.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from dana.compiler.place.forms import Forms
@@ -15,9 +15,10 @@ from dana.compiler.place.shards import Grain, Shards
 from dana.compiler.select.convert import convert
 from dana.compiler.select.index import IndexFile
 from dana.compiler.select.merge import merge_levels, merge_round
-from dana.compiler.select.ops import Buffer, Home, VectorOp
+from dana.compiler.select.ops import Buffer, Home
 from dana.compiler.select.reduce import reduce_axis
 from dana.compiler.select.rows import number_tuples
+from dana.compiler.select.selection import Selection
 from dana.compiler.select.store import Store
 from dana.compiler.select.values import Emitter, Value
 from dana.compiler.target import Target
@@ -27,47 +28,6 @@ from hwgen.spec.engine import Mask, Opcode, Section
 
 OPCODES = {op: Opcode[op.name] for op in ELEMENTWISE - {Op.WHERE}}
 OPCODES |= {Op.SIGMA: Opcode.ADD, Op.PI: Opcode.MUL, Op.AMAX: Opcode.MAX}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Operations and the buffers that outlive a section.
-
-    Attributes
-    ----------
-    ops
-        Operations of each section that has some; `tuple` is always there.
-    literals, ranges, metas, models, state
-        See `Store`.
-    loss, convergence
-        Buffers of the two results, if the rule has them.
-    block
-        (operation, buffer) of the merge block's parts, parts of one operation side by side.
-    whole_block, stack
-        Buffers that stand for all of the block and for the merge stack; None without a stack.
-    indices
-        (number's node, model's node) of the rows that tuples choose, by the tag of the fault INDEX.
-    """
-
-    ops: dict[Section, list[VectorOp]]
-    literals: dict[int, Buffer]
-    ranges: dict[tuple[int, Form], Buffer]
-    metas: dict[int, Buffer]
-    models: dict[int, Value]
-    state: tuple[Buffer, ...]
-    loss: Buffer | None
-    convergence: Buffer | None
-    block: tuple[tuple[Opcode, Buffer], ...]
-    whole_block: Buffer
-    stack: Buffer | None
-    indices: tuple[tuple[int, int], ...]
-
-    def text(self) -> str:
-        """The operations for people."""
-        lines = []
-        for section, ops in self.ops.items():
-            lines += [f"{section}:", *(f"    {op}" for op in ops)]
-        return "\n".join(lines) + "\n"
 
 
 def select(

@@ -329,7 +329,7 @@ struct sim
 	struct sim_walk *walk;
 	bool plain;					/* interpret every instruction */
 	struct sim_clock clock;
-	struct sim_memo *memo;		/* clock.c */
+	struct sim_memo *memo;		/* memo.c */
 
 	const uint8_t *fetched; /* pages that come were asked for up to here */
 	ptrdiff_t ahead; /* bytes to the page that comes next; 0: unknown */
@@ -376,7 +376,9 @@ void sim_copy(const struct sim *sim, const struct sim_column *column, const uint
 void sim_phase_open(const struct sim *sim, struct sim_phase *phase);
 bool sim_phase_last(const struct sim *sim, const struct sim_phase *phase);
 void sim_phase_next(const struct sim *sim, struct sim_phase *phase, bool batch_last);
-bool sim_clock_prepare(struct sim *sim);
+bool sim_clock_prepare(struct sim *sim); /* memo.c, as the next one */
+void sim_clock_restore(struct sim *sim);
+void sim_clock_pass(struct sim *sim, const struct sim_shape *shape, const uint8_t *page, bool by_pattern);
 void sim_clock_begin(struct sim *sim);
 void sim_phase_cut(struct sim_phase *phase);
 void sim_clock_column(struct sim *sim, const struct sim_column *column, const uint8_t *from, int32_t gap);

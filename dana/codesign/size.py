@@ -1,0 +1,52 @@
+"""How large a rule may be: what any machine holds.
+
+In: a rule. Out: nothing, or the error that says what there is too much of, before anything is compiled.
+"""
+
+from math import prod
+
+from dana.compiler.passes import plan_of
+from dana.compiler.place.rows import Form, place_inputs, row_shape
+from dana.compiler.place.sections import Plan
+from dana.compiler.target import DoesNotFit
+from dsl.hdfg.graph import Graph
+from hwgen.spec.config import LANES_PER_CLUSTER, MAX_DEPTHS, MachineConfig
+from hwgen.spec.registers import REGION_SHIFT
+
+MAX_WORDS = 1 << REGION_SHIFT
+"""Words of a thread's scratchpad that a host can address, so of any that is built."""
+
+MAX_LANES = 16 * LANES_PER_CLUSTER
+
+MAX_CONFIG = MachineConfig(**MAX_DEPTHS, program_depth=65536, strider_depth=65536, descriptor_depth=4096)
+
+
+def model_words(plan: Plan, clusters: int) -> int:
+    """Words of a thread's scratchpad that models take, about: each row that may be chosen is one of its own."""
+    lanes, words = clusters * LANES_PER_CLUSTER, 0
+    for k in plan.graph.models:
+        form = Form.BROADCAST if k in plan.chosen and len(plan.graph.nodes[k].shape) == 1 else Form.PACKED
+        words += lanes * prod(row_shape(plan.graph.concrete_shape(k), form, lanes))
+    return words
+
+
+def check_size(graph: Graph) -> None:
+    """Raise DoesNotFit at once where models alone, or a tuple, are larger than any machine's memory."""
+    widest = place_inputs(graph, MAX_LANES)
+    shapes = [graph.concrete_shape(k) for k in graph.models]
+    rows = sum(prod(shape[:-1]) for shape in shapes)
+    numbers = sum(map(prod, shapes))
+    have, most = f"{numbers:,} numbers", f"{MAX_WORDS:,}"
+    if rows > MAX_CONFIG.scratch_depth:
+        have, most = f"{rows:,} rows", f"{MAX_CONFIG.scratch_depth:,}"
+    if rows > MAX_CONFIG.scratch_depth or (numbers > MAX_WORDS and not plan_of(graph).indexed):
+        raise DoesNotFit(
+            f"the models of rule {graph.name!r} have {have}, a machine holds at most {most}",
+            hint="Use models of fewer elements.",
+        )
+    if 2 * widest.rows > MAX_CONFIG.tuple_depth:
+        raise DoesNotFit(
+            f"a tuple of rule {graph.name!r} takes {widest.rows:,} rows of {MAX_LANES} lanes, a machine's tuple memory "
+            f"holds two of at most {MAX_CONFIG.tuple_depth // 2:,}",
+            hint="Train on fewer columns, or on a part of the array.",
+        )

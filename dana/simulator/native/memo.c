@@ -1,0 +1,247 @@
+/*
+ * Pages alike come to the same from the same state of the clocks, and what a page came to is remembered: states relative
+ * to the link's clock are numbered, and a page is a transition.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core.h"
+
+#define STATES		2048
+#define SHAPES		64
+#define TRANSITIONS 4096
+#define NONE		0 /* no state, no shape, a free place */
+
+/* What a page does to the clocks */
+struct transition
+{
+	int32_t from, shape, to;
+	uint32_t rounds; /* of an epoch that is one batch: see rounds_key() */
+	uint32_t q;		 /* rounds that it added to such a batch */
+	int32_t link, end;
+	uint32_t waited, busy, merging, beats, batches;
+};
+
+struct sim_memo
+{
+	struct transition transitions[TRANSITIONS];
+	int32_t places[2 * STATES]; /* of states, by hash */
+	struct sim_shape shapes[SHAPES];
+	int32_t n_states, n_transitions, n_shapes, size;
+	uint32_t found, missed;
+	bool off;		  /* hardly a page is like another one */
+	int32_t states[]; /* [STATES][size] */
+};
+
+/* --- pages alike ------------------------------------------------------------------------------------------------- */
+
+bool
+sim_clock_prepare(struct sim *sim)
+{
+	const int32_t size = sim->machine.striders + sim->machine.unpack_stages + 9;
+
+	sim->memo = calloc(1, sizeof *sim->memo + sizeof(int32_t) * STATES * (size_t)size);
+	if (sim->memo == NULL)
+		return false;
+	sim->memo->size = size;
+	sim->memo->n_states = sim->memo->n_shapes = 1;
+	return true;
+}
+
+/* Forgets everything; for good where it was of no use */
+static void
+forget(struct sim_memo *memo)
+{
+	memo->off = memo->found < memo->missed;
+	memo->found = memo->missed = 0;
+	memo->n_transitions = 0;
+	memo->n_states = memo->n_shapes = 1;
+	memset(memo->places, NONE, sizeof memo->places);
+	memset(memo->transitions, NONE, sizeof memo->transitions);
+}
+
+/* The clocks between two pages, one by one, and their phase; the half being filled has been waited for */
+#define EACH_CLOCK(EACH, PHASE)                                                                                        \
+	for (int32_t k = 0; k < striders; k++)                                                                             \
+		EACH(c->released[(c->pages + (uint64_t)k) % (uint64_t)striders]);                                              \
+	for (int32_t k = 0; k < stages; k++)                                                                               \
+		EACH(c->at[(c->stage + k) % stages]);                                                                          \
+	EACH(c->requested);                                                                                                \
+	EACH(c->take);                                                                                                     \
+	EACH(c->done);                                                                                                     \
+	EACH(c->idle);                                                                                                     \
+	EACH(c->half_free[c->phase.half ^ 1]);                                                                             \
+	PHASE(c->phase.in_round);                                                                                          \
+	PHASE(c->phase.room);                                                                                              \
+	if (sim->batch != SIM_WHOLE_EPOCH)                                                                                 \
+	{                                                                                                                  \
+		PHASE(c->phase.in_batch);                                                                                      \
+		PHASE(c->phase.q);                                                                                             \
+	}
+
+/* Makes the clocks those of the state that they are known to be in */
+void
+sim_clock_restore(struct sim *sim)
+{
+	struct sim_clock *c = &sim->clock;
+	const int32_t striders = sim->machine.striders, stages = sim->machine.unpack_stages;
+	const int32_t *state;
+
+	if (c->state == NONE)
+		return;
+	state = sim->memo->states + (ptrdiff_t)c->state * sim->memo->size;
+#define PUT(clock)		 (clock) = c->last + *state++
+#define PUT_PHASE(value) (value) = (__typeof__(value))*state++
+	EACH_CLOCK(PUT, PUT_PHASE)
+	c->state = NONE;
+}
+
+/* The number of the state that the clocks are in, a new one where none is like it; NONE: no room, or out of range */
+static int32_t
+state_of(struct sim *sim)
+{
+	struct sim_clock *c = &sim->clock;
+	struct sim_memo *memo = sim->memo;
+	const int32_t striders = sim->machine.striders, stages = sim->machine.unpack_stages;
+	int32_t *state = memo->states + (ptrdiff_t)memo->n_states * memo->size, *next = state;
+	uint64_t hash = 0;
+	bool fits = memo->n_states < STATES;
+
+	if (!fits)
+		return NONE;
+	memset(state, 0, sizeof *state * (size_t)memo->size);
+#define GET(clock)                                                                                                     \
+	{                                                                                                                  \
+		const int64_t away = (clock) - c->last;                                                                        \
+                                                                                                                       \
+		fits = fits && away == (int32_t)away;                                                                          \
+		*next++ = (int32_t)away;                                                                                       \
+	}
+#define GET_PHASE(value) *next++ = (int32_t)(value)
+	EACH_CLOCK(GET, GET_PHASE)
+	if (!fits)
+		return NONE;
+	for (int32_t k = 0; k < memo->size; k++)
+		hash = (hash ^ (uint32_t)state[k]) * UINT64_C(0x9e3779b97f4a7c15), hash ^= hash >> 29;
+	for (uint32_t place = (uint32_t)hash;; place++)
+	{
+		int32_t *number = &memo->places[place % (2 * STATES)];
+
+		if (*number == NONE)
+			return *number = memo->n_states++;
+		if (memcmp(memo->states + (ptrdiff_t)*number * memo->size, state, sizeof *state * (size_t)memo->size) == 0)
+			return *number;
+	}
+}
+
+/* The number of a page's shape; NONE: no room */
+static int32_t
+shape_of(struct sim_memo *memo, const struct sim_shape *shape)
+{
+	for (int32_t k = 1; k < memo->n_shapes; k++)
+		if (memcmp(&memo->shapes[k], shape, sizeof *shape) == 0)
+			return k;
+	if (memo->n_shapes == SHAPES)
+		return NONE;
+	memo->shapes[memo->n_shapes] = *shape;
+	return memo->n_shapes++;
+}
+
+/*
+ * What of the number of a batch's rounds matters to a page that ends fewer than 2 to the power of `bits`: merges go by
+ * trailing ones, and of the upper bits at most one round sees those.
+ */
+static uint32_t
+rounds_key(const struct sim *sim, const struct sim_shape *shape)
+{
+	const uint32_t q = sim->clock.phase.q;
+	const int32_t bits = 32 - __builtin_clz((uint32_t)(shape->rows / sim->round_tuples + 1));
+
+	if (sim->batch != SIM_WHOLE_EPOCH)
+		return 0;
+	return (q & ((1u << bits) - 1)) | (uint32_t)__builtin_ctz(~(q >> bits)) << 16;
+}
+
+static struct transition *
+transition_of(struct sim_memo *memo, int32_t from, int32_t shape, uint32_t rounds)
+{
+	const uint32_t hash = ((uint32_t)from * 64 + (uint32_t)shape + rounds * 4099) * 2654435761u >> 16;
+
+	for (uint32_t place = hash;; place++)
+	{
+		struct transition *t = &memo->transitions[place % TRANSITIONS];
+
+		if (t->from == NONE || (t->from == from && t->shape == shape && t->rounds == rounds))
+			return t;
+	}
+}
+
+/* Works a page out and remembers what came of it */
+static void
+learn(struct sim *sim, const struct sim_shape *shape, const uint8_t *page, bool by_pattern, int32_t number, uint32_t rounds)
+{
+	struct sim_clock *c = &sim->clock;
+	struct sim_memo *memo = sim->memo;
+	const struct sim_clock before = {.state = c->state, .last = c->last, .phase = c->phase, .waited = c->waited,
+									 .busy = c->busy, .merging = c->merging, .beats = c->beats, .batches = c->batches};
+	int32_t to;
+	struct transition *t;
+
+	memo->missed++;
+	sim_clock_pass(sim, shape, page, by_pattern);
+	to = before.state == NONE ? NONE : state_of(sim);
+	if (to == NONE || number == NONE || memo->n_transitions > TRANSITIONS / 2)
+	{
+		forget(memo);
+		return;
+	}
+	t = transition_of(memo, before.state, number, rounds);
+	memo->n_transitions++;
+	*t = (struct transition){
+		.from = before.state, .shape = number, .to = to, .rounds = rounds, .q = c->phase.q - before.phase.q,
+		.link = (int32_t)(c->last - before.last), .end = (int32_t)(c->end_at - c->last),
+		.waited = (uint32_t)(c->waited - before.waited), .busy = (uint32_t)(c->busy - before.busy),
+		.merging = (uint32_t)(c->merging - before.merging), .beats = (uint32_t)(c->beats - before.beats),
+		.batches = (uint32_t)(c->batches - before.batches)};
+	c->state = to;
+}
+
+/* A page of whole tuples whose iterations are known, by what a page like it came to where that is known as well */
+void
+sim_clock_page(struct sim *sim, const struct sim_shape *shape, const uint8_t *page, bool by_pattern)
+{
+	struct sim_clock *c = &sim->clock;
+	struct sim_memo *memo = sim->memo;
+	const uint32_t rounds = rounds_key(sim, shape);
+	const struct transition *t;
+	int32_t number;
+
+	if (!sim->trains)
+		return;
+	if (sim->watches || memo->off || shape->runs > SIM_RUNS)
+	{
+		sim_clock_pass(sim, shape, page, by_pattern);
+		return;
+	}
+	number = shape_of(memo, shape);
+	if (c->state == NONE)
+		c->state = state_of(sim);
+	t = transition_of(memo, c->state, number, rounds);
+	if (c->state == NONE || number == NONE || t->from == NONE)
+	{
+		learn(sim, shape, page, by_pattern, number, rounds);
+		return;
+	}
+	memo->found++;
+	c->pages++;
+	c->last += t->link;
+	c->end_at = c->last + t->end;
+	c->waited += t->waited;
+	c->busy += t->busy;
+	c->merging += t->merging;
+	c->beats += t->beats;
+	c->batches += t->batches;
+	if (sim->batch == SIM_WHOLE_EPOCH)
+		c->phase.q += t->q;
+	c->state = t->to;
+}
