@@ -9,7 +9,12 @@ COMPILER = (
         "dana/compiler",
         "tests/lockstep/test_simulator.py -k side_by_side",
         ("select/nodes.py", "view(present, rows), outer=0, mask=Mask.SINGLE", "view(present, rows), outer=0", "absent"),
-        ("select/nodes.py", "if self.cut:", "if False:", "losses merged, and not one by one"),
+        (
+            "select/nodes.py",
+            "if self.cut:\n            self._add",
+            "if False:\n            self._add",
+            "losses merged, and not one by one",
+        ),
         ("place/watch.py", "chosen[*column, update.model] = True", "chosen[*column, update.model] = False", "no row"),
     ),
     *faults(

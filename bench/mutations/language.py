@@ -115,7 +115,7 @@ LANGUAGE = (
         ("axes.py", "if number > rank:", "if number > rank + 1:", "axes one beyond the last"),
         ("finish.py", "(used) if one.per_tuple and one.merged]", "(used) if False]", "all rows once more"),
         ("axes.py", "if rank == MAX_RANK:", "if False:", "four axes by expand"),
-        ("algorithm.py", "!= (batch.size, batch.meta)", "!= (batch.size, algorithm.batch.meta)", "a number for a meta"),
+        ("batches.py", "!= (batch.size, batch.meta)", "!= (batch.size, algorithm.batch.meta)", "a number for a meta"),
         ("algorithm.py", "if value.of_batch:", "if False:", "merged twice"),
         ("algorithm.py", "if algorithm.epochs is not None:", "if False:", "setEpochs twice"),
         ("expressions.py", "(-rows, rows - 1) if", "(-rows, rows) if", "a fixed row behind the last"),
@@ -293,7 +293,12 @@ LANGUAGE = (
             "the upper bound is reached",
         ),
         ("start.py", "(init.seed ^ hash_name(name))", "init.seed", "models of a seed start alike"),
-        ("start.py", "np.arange(1, count + 1,", "np.arange(0, count,", "draws begin one too early"),
+        (
+            "start.py",
+            "np.arange(first + 1, first + count + 1,",
+            "np.arange(first, first + count,",
+            "draws begin one too early",
+        ),
     ),
     *faults(
         "dsl",
