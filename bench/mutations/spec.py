@@ -51,8 +51,8 @@ SPEC = (
         ),
         (
             "bundle.py",
-            "return np.full((1, lanes), array",
-            "return np.zeros((1, lanes)) + array * np.eye(1, lanes",
+            "return array.reshape(-1, 1).repeat(lanes, axis=1)",
+            "return array.reshape(-1, 1) * np.eye(1, lanes, dtype=np.float32)",
             "one lane",
         ),
         ("config.py", "or isinstance(value, bool):", "or False:", "true threads"),
