@@ -26,7 +26,6 @@ JIT = (
             "a model is changed too soon",
         ),
         ("emit.py", "while group >> (at - low) & 1:", "while group >> (at - low) & 2:", "a block's halves not joined"),
-        ("emit.py", "self._outermost = t.level", "self._outermost = 0", "models are read once for all tuples"),
         ("emit.py", "self._builder.add(count, I64(self._run))", "count", "a batch's rows over each other"),
         ("emit.py", "y = builder.fsub(loss, correction)", "y = loss", "losses are added up without correction"),
         ("plan.py", "reads > self.phase[k] and any(", "False and any(", "a later pass reads the last block's values"),
