@@ -121,7 +121,9 @@ def _hoard() -> None:
 
 
 def _hoard_for_good() -> None:
-    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, signal.NSIG))  # as native code that looks at nothing
+    # as native code that looks at nothing; blocked in this thread, a signal would come by way of another one
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_IGN)
     _hoard()
 
 
