@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dana.peers.learners import Floats, Learner
+from dana.peers.learners import Floats, Learner, first_factors
 
 Numbers = NDArray[np.int64]
 """Shape (rows, columns)."""
@@ -21,13 +21,14 @@ def _normal(*shape: int, deviation: float = 0.1, seed: int = 1) -> Floats:
     return np.random.default_rng(seed).normal(0, deviation, shape).astype(np.float32)
 
 
-def factors(pairs: Numbers, y: Floats, m: int, n: int, *, lr: float = 0.02, penalty: float = 0.05) -> Learner:
+def factors(pairs: Numbers, y: Floats, m: int, n: int) -> Learner:
     """Matrix factorisation of rank 10 with biases, as rule `lrmf`."""
     import numba
 
-    u, v = _normal(m, 10), _normal(n, 10, seed=2)
+    u, v = first_factors((m, n))
     a, b = np.zeros(m, np.float32), np.zeros(n, np.float32)
-    mean, lr_, penalty_ = np.float32(y.mean(dtype=np.float64)), np.float32(lr), np.float32(penalty)
+    mean = np.float32(y.mean(dtype=np.float64))
+    rate, penalty = np.float32(0.02), np.float32(0.05)
 
     @numba.njit(fastmath=True)
     def epoch(u, v, a, b, pairs, y):  # type: ignore[no-untyped-def]
@@ -40,10 +41,10 @@ def factors(pairs: Numbers, y: Floats, m: int, n: int, *, lr: float = 0.02, pena
             total += error * error
             for k in range(10):
                 left, right = u[i, k], v[j, k]
-                u[i, k] = left - lr_ * (error * right + penalty_ * left)
-                v[j, k] = right - lr_ * (error * left + penalty_ * right)
-            a[i] -= lr_ * (error + penalty_ * a[i])
-            b[j] -= lr_ * (error + penalty_ * b[j])
+                u[i, k] = left - rate * (error * right + penalty * left)
+                v[j, k] = right - rate * (error * left + penalty * right)
+            a[i] -= rate * (error + penalty * a[i])
+            b[j] -= rate * (error + penalty * b[j])
         return total
 
     def score(rows: NDArray[Any]) -> NDArray[Any]:

@@ -254,39 +254,6 @@ def nearest(rows: NDArray[Any], centres: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(np.maximum(squares.min(axis=1), 0))
 
 
-def factors(pairs: NDArray[np.int64], y: Floats) -> Learner:
-    """Matrix factorisation with biases, as rule `lrmf`: rank 10, a rating at a time, in numba."""
-    import numba
-
-    u, v = first_factors(pairs.max(axis=0) + 1)
-    a, b = (np.zeros(len(one), np.float32) for one in (u, v))
-    mean = np.float32(y.mean(dtype=np.float64))
-    rate, penalty = np.float32(0.02), np.float32(0.05)
-
-    @numba.njit(fastmath=True)
-    def epoch(u, v, a, b, pairs, y):  # type: ignore[no-untyped-def]
-        total = np.float32(0)
-        for row in range(len(y)):
-            i, j = pairs[row, 0], pairs[row, 1]
-            error = mean + a[i] + b[j] - y[row]
-            for k in range(10):
-                error += u[i, k] * v[j, k]
-            total += error * error
-            for k in range(10):
-                left, right = u[i, k], v[j, k]
-                u[i, k] = left - rate * (error * right + penalty * left)
-                v[j, k] = right - rate * (error * left + penalty * right)
-            a[i] -= rate * (error + penalty * a[i])
-            b[j] -= rate * (error + penalty * b[j])
-        return total
-
-    def score(rows: NDArray[Any]) -> NDArray[Any]:
-        i, j = rows.astype(int).T
-        return np.asarray(mean + a[i] + b[j] + (u[i] * v[j]).sum(axis=1))
-
-    return Learner(lambda: epoch(u, v, a, b, pairs, y), score)
-
-
 def dense_factors(numbers: NDArray[np.int64], x: Floats) -> Learner:
     """Matrix factorisation over whole rows, rank 10, a row at a time, in numba."""
     import numba

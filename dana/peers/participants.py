@@ -18,6 +18,7 @@ from dana.peers import inside, learners, madlib, scikit
 from dana.peers.cases import CENTRES, JUDGED, Case, prepared
 from dana.peers.compiled import compiled, how_compiled
 from dana.peers.export import export
+from dana.peers.factors import factors
 from dana.peers.learners import Floats, Learner
 from dana.peers.peer import Peer
 from dana.peers.stage import RULE, TABLE, train
@@ -190,7 +191,7 @@ def _learners(case: Case, x: Floats) -> list[tuple[str, str, Callable[[], Learne
             (
                 "numba",
                 f"numba {_version('numba')}, fastmath, a rating at a time",
-                lambda: learners.factors(x.astype(np.int64), y),
+                lambda: factors(x.astype(np.int64), y, *x.max(axis=0).astype(int) + 1),
             )
         ],
     }
