@@ -130,6 +130,7 @@ class MachineTrainer:
             "classes": classes if isinstance(classes, int | None) else str(classes),
             "dims": dict(graph.extents),
             "metas": {str(graph.nodes[k].name): graph.nodes[k].value for k in graph.metas},
+            "chooses": graph.takes_categories,
             "batch": graph.batch,
             "epochs": graph.epochs,
             "predicts": graph.prediction is not None,

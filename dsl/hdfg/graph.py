@@ -270,6 +270,25 @@ class Graph:
         return chosen or self.nodes[update.model].table
 
     @property
+    def takes_categories(self) -> bool:
+        """Whether single numbers of an input choose rows of a model, and not what is computed of many of them."""
+        return any(self._of_elements(update.index) for update in self.updates if update.index is not None)
+
+    def _of_elements(self, k: int) -> bool:
+        """Whether a value follows from elements of inputs, and from no reduction."""
+        waiting, seen, elements = [k], {k}, 0
+        while waiting:
+            one = waiting.pop()
+            if self.element(one) is not None:
+                elements += 1
+                continue
+            if self.nodes[one].op in REDUCTIONS:
+                return False
+            waiting += [i for i in self.nodes[one].inputs if i not in seen]
+            seen.update(self.nodes[one].inputs)
+        return elements > 0
+
+    @property
     def after_merges(self) -> frozenset[int]:
         """The nodes of region BATCH that depend on a merge."""
         found: set[int] = set()

@@ -662,11 +662,16 @@ CREATE FUNCTION dana_drift(model text, source regclass)
 DECLARE
 	kept jsonb;
 	known jsonb;
+	filled boolean;
 BEGIN
 	SELECT m.metadata -> 'profile', m.metadata INTO kept, known FROM dana.dana_find_model($1) AS m;
 	IF kept IS NULL THEN
 		RAISE object_not_in_prerequisite_state USING MESSAGE = format('model "%s" has no profile of its rows', $1),
 			HINT = format('SELECT dana_profile(%L) keeps one, of the table that it was trained on.', $1);
+	END IF;
+	EXECUTE format('SELECT EXISTS (SELECT FROM %s)', $2) INTO filled;
+	IF NOT filled THEN
+		RAISE no_data_found USING MESSAGE = format('%s has no rows to compare with those that model "%s" was trained on', $2, $1);
 	END IF;
 	RETURN QUERY
 	WITH bins AS (

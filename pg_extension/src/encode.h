@@ -35,6 +35,7 @@ typedef struct dana_look
 	dana_source *source;
 	TupleDesc	 columns;
 	bool		 single;	/* the rule has one vector and nothing else to fill: a column may become several */
+	bool		 chooses;	/* numbers of a row choose rows of the rule's models */
 	bool		 named;		/* the features are chosen already */
 	bool		 other;		/* others than the worker would choose */
 	dana_texts	 labels; /* behind the weight, if there is one */

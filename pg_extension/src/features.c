@@ -85,6 +85,7 @@ choose_columns(dana_look *look, Jsonb *description)
 	dana_texts	named = training->features;
 
 	look->single = inputs.count == 1 && vector;
+	look->chooses = dana_json_boolean(description, "chooses");
 	look->labels = outputs;
 	if (training->label != NULL)
 		look->labels = (dana_texts){1, (char **)&training->label};
@@ -189,7 +190,16 @@ plan_feature(dana_look *look, dana_candidate *feature)
 	feature->nulls = cleaning->nulls;
 	feature->number = cleaning->fill;
 	if (look->single && dana_is_text_type(type))
+	{
+		if (look->chooses && (wish == NULL || (JB_ROOT_IS_OBJECT(wish) && dana_json_is_null(wish, "encode"))))
+			ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
+							errmsg("column \"%s\" of %s has type %s, and the rule wants a number from 0 for each "
+								   "category: it chooses a row of a model", encoder->column, look->source->name,
+								   format_type_be(declared)),
+							errhint("Number its categories in a query or a view, as docs/recipes.md shows, or leave it out: "
+									"features => '{…}'.")));
 		encoder->kind = DANA_ENCODE_ONE_HOT;
+	}
 	else if (look->single && dana_find_date_type(type) != NULL)
 	{
 		encoder->kind = DANA_ENCODE_PARTS;

@@ -81,6 +81,14 @@ def test_the_index_is_numpy_s(db: Connection) -> None:
     assert found["plan"][2] > 0.25 > 0.1 > drift(db, "before")["plan"][2]
 
 
+def test_no_rows_are_not_alike(db: Connection) -> None:
+    """A load that failed must not look like one that changed nothing."""
+    db.session.execute("SELECT dana_profile('linear')")
+    db.session.execute("CREATE VIEW nobody AS SELECT * FROM before WHERE false")
+    with pytest.raises(psycopg.errors.NoDataFound, match='nobody has no rows to compare with those that model "linear"'):
+        drift(db, "nobody")
+
+
 def test_a_profile_is_of_a_version(db: Connection) -> None:
     db.session.execute("SELECT dana_profile('linear')")
     db.train("linear", "after", label="y", epochs=2)
