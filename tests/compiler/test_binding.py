@@ -186,3 +186,32 @@ def test_a_matrix_of_another_size_is_refused() -> None:
     with pytest.raises(BindingError) as caught:
         bind(compile_rule(MATRIX).hdfg, TableSchema(relation="t", attributes=tuple(columns)), None, "y")
     assert str(caught.value) == "p takes a multiple of 2 elements as the rule says, but the table gives 7"
+
+
+TWO_KINDS = """
+import dana
+f, d = dana.dim(2), dana.dim()
+u, w = dana.model([f]), dana.model([d])
+c, x, y = dana.input([f]), dana.input([d]), dana.output()
+rule = dana.algo(u, w, c, x, y)
+e = dana.sigma(u * c, 1) + dana.sigma(w * x, 1) - y
+rule.setModel(u, u - e * c)
+rule.setModel(w, w - e * x)
+"""
+
+
+@pytest.mark.parametrize("f", [None, 1, 3])
+def test_of_two_kinds_of_columns_the_default_says_where_the_second_begins(f: int | None) -> None:
+    bound = bind(graph(TWO_KINDS), table(*REALS, attribute("y", "real")), extents={} if f is None else {"f": f})
+    shapes = [bound.graph.concrete_shape(k) for k in bound.graph.models]
+    assert shapes == [(f or 2,), (5 - (f or 2),)]
+
+
+def test_an_array_says_so_itself() -> None:
+    columns = (
+        attribute("c", "real[]", array_length=3),
+        attribute("x", "real[]", array_length=4),
+        attribute("y", "real"),
+    )
+    bound = bind(graph(TWO_KINDS), table(*columns))
+    assert [bound.graph.concrete_shape(k) for k in bound.graph.models] == [(3,), (4,)]

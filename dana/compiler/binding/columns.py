@@ -7,11 +7,11 @@ Without a choice, the label is the column that has the output's name, or else th
 number 1, and not in the bound graph; the features are the columns with the inputs' names, or else all other columns in
 the table's order. Inputs take columns in the order of `dana.algo`: a scalar takes one, a vector or matrix one array
 column or as many scalar columns as it has elements, a matrix's rows one after the other; an input with an extent that
-is a dim takes what the inputs after it do not need. Where nobody chose, and a column would so fill another input than
+is a dim takes what the inputs after it do not need, and where one of those takes what is left, its dim's default. Where nobody chose, and a column would so fill another input than
 that of its name, nothing is guessed: it is an error.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -208,7 +208,10 @@ def _assign(
             uses.append(Use(attribute=column, input=name, element=0, count=length))
             shapes[name] = _shape(node, length, extents, graph)
             continue
-        count = _count(extents, len(waiting), [graph.symbolic_shape(one) for one in nodes[at + 1 :]])
+        later = [graph.symbolic_shape(one) for one in nodes[at + 1 :]]
+        if None in extents and _is_open(later, {*dict(graph.extents), *own, *graph.infer_dims(shapes)}):
+            extents = _known(node, graph, {**dict(graph.extents), **own, **graph.infer_dims(shapes)})
+        count = _count(extents, len(waiting), later)
         if count > len(waiting):
             wanted = _elements(node, graph, extents)
             raise BindingError(f"{name} has {wanted}, but {schema.relation} gives {len(waiting)} columns for it")
@@ -258,6 +261,12 @@ def _extents(
     if extents.count(None) > 1:
         return _known(node, graph, {**dict(graph.extents), **own, **decided})
     return extents
+
+
+def _is_open(later: Iterable[Shape], decided: Collection[str]) -> bool:
+    """Whether an input takes what columns the ones before leave, so that these are to have as many as they say."""
+    dims = (extent for shape in later for extent in shape if not isinstance(extent, int))
+    return any(name not in decided for extent in dims for name in extent.names)
 
 
 def _known(node: Node, graph: Graph, dims: Mapping[str, int]) -> list[int | None]:
