@@ -416,3 +416,19 @@ def test_numbers_that_choose_rows_of_two_models_of_equal_length(wrong: int | Non
     case = finished(MachineConfig(index_depth=32), SHARED.format(sum=both), schema, build_pages(schema, rows))
     assert (run(case, Simulator(case.bundle.config)).fault is None) is (wrong is None)
     assert assert_compiled(case)
+
+
+def test_pages_without_rows_prove_nothing() -> None:
+    """Behind them code is compared, or where they are all that came first it does not run: not even wrong code."""
+    source = SIGNS.format(n=3, update="dana.sigma(x, 1)")
+    case = vector_case(source, [1.0, 2.0, 4.0])
+    empty = bytearray(case.pages[: case.bundle.config.page_size])
+    empty[12:14] = (24).to_bytes(2, "little")  # pd_lower: no line pointer
+    case = replace(case, pages=bytes(empty) * 20 + case.pages)
+    whole, wrong = LateSimulator(case, 0), CompiledSimulator(case)
+    assert_same(run(case, whole), interpret(case), case.source)
+    assert whole.proved
+    other = vector_case(source.replace("dana.sigma(x, 1)", "dana.sigma(2 * x, 1)"), [1.0, 2.0, 4.0])
+    wrong._graph = simplify(other.binding.graph)
+    assert_same(run(case, wrong), interpret(case), case.source)
+    assert (wrong.proved, wrong.differs) == (False, False)

@@ -58,7 +58,8 @@ def test_trains_and_predicts(db: Connection, name: str) -> None:
 def test_texts_are_no_numbers_of_rows(db: Connection, name: str, features: list[str] | None) -> None:
     """One-hot, each category would be two more columns; k-means, which chooses a row by distances, takes them so."""
     db.session.execute(
-        "CREATE TABLE visits AS SELECT chr(97 + i % 3) AS site, i * 7 % 9 AS n, i % 2 AS y FROM generate_series(1, 60) AS i"
+        "CREATE TABLE visits AS SELECT chr(97 + i % 3) AS site, i * 7 % 9 AS n, i % 2 AS y "
+        "FROM generate_series(1, 60) AS i"
     )
     refused = 'column "site" of public.visits has type text, and the rule wants a number from 0 for each category'
     with pytest.raises(psycopg.errors.DatatypeMismatch, match=refused), db.session.transaction():

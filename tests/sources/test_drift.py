@@ -85,7 +85,7 @@ def test_no_rows_are_not_alike(db: Connection) -> None:
     """A load that failed must not look like one that changed nothing."""
     db.session.execute("SELECT dana_profile('linear')")
     db.session.execute("CREATE VIEW nobody AS SELECT * FROM before WHERE false")
-    with pytest.raises(psycopg.errors.NoDataFound, match='nobody has no rows to compare with those that model "linear"'):
+    with pytest.raises(psycopg.errors.NoDataFound, match="nobody has no rows to compare with"):
         drift(db, "nobody")
 
 

@@ -273,7 +273,12 @@ sim_consume(void *context, const uint8_t *pages, size_t n_pages)
 	sim->until = pages + n_pages * page_size;
 	mode = dn_enter();
 	if (sim->fast && sim->unproved != NULL && !sim->begun)
-		sim_compiled_prove(sim, pages, n_pages < MOST_PROVED ? n_pages : MOST_PROVED);
+	{
+		for (size_t k = 0; k < n_pages && sim->unproved != NULL && sim->compiled.state != NULL; k += MOST_PROVED)
+			sim_compiled_prove(sim, pages + k * page_size, n_pages - k < MOST_PROVED ? n_pages - k : MOST_PROVED);
+		if (sim->unproved != NULL)
+			sim_choose_road(sim, false); /* no row to compare code on, or a fault: the next epoch is asked again */
+	}
 	if (!sim->begun)
 		sim_epoch_begin(sim);
 	for (size_t k = 0; k < n_pages && sim->e.fault == SIM_FAULT_NONE; k++)
