@@ -15,6 +15,8 @@
 #include "training.h"
 
 #define MOST_CLASSES 10000
+#define SAMPLED_PAGES 16
+#define FEW_PAGES (4 * SAMPLED_PAGES) /* of fewer, all are looked at as soon */
 #define SHOWN_VALUES 10
 #define MANY_CLASSES 100 /* of numbers: probably no classes */
 
@@ -240,9 +242,9 @@ label_attribute(TupleDesc descriptor, const dana_training *training, Jsonb *desc
 	return number;
 }
 
-/* Looks at all rows of the training's table or query */
+/* Looks at all rows of the training's table or query, or at those of a `sample` of so many pages */
 static void
-look_at_rows(label_look *look)
+look_at_rows(label_look *look, uint32 sample)
 {
 	const dana_training *training = look->training;
 	dana_source			*source = look->source;
@@ -252,7 +254,7 @@ look_at_rows(label_look *look)
 	if (source->heap && TupleDescAttr(RelationGetDescr(source->relation), look->attribute - 1)->attgenerated != 'v')
 	{
 		look->on_page = true;
-		dana_source_scan(source, training->filter, 0, look_at_label, look);
+		dana_source_scan(source, training->filter, sample, 0, look_at_label, look);
 		return;
 	}
 	from = training->whole_query != NULL ? psprintf("(%s\n) AS r", training->whole_query)
@@ -381,29 +383,99 @@ check_known(const label_look *look, const dana_texts *names, const char *rule)
 	}
 }
 
-void
-dana_classes_find(const dana_training *training, dana_source *source, Jsonb *description)
+/* Begins to look at the label's column; false: there is none */
+static bool
+begin_look(label_look *look, Jsonb *description)
 {
-	label_look look = {.training = training, .source = source, .context = CurrentMemoryContext};
-	TupleDesc  descriptor = source->relation != NULL ? RelationGetDescr(source->relation) : dana_rows_descriptor(source->plan);
+	dana_source		 *source = look->source;
+	TupleDesc		  descriptor =
+		source->relation != NULL ? RelationGetDescr(source->relation) : dana_rows_descriptor(source->plan);
+	Form_pg_attribute attribute;
+
+	look->context = CurrentMemoryContext;
+	look->attribute = label_attribute(descriptor, look->training, description);
+	if (look->attribute <= 0)
+		return false;
+	attribute = TupleDescAttr(descriptor, look->attribute - 1);
+	look->column = pstrdup(NameStr(attribute->attname));
+	look->by_value = attribute->attbyval;
+	look->row_context = AllocSetContextCreate(CurrentMemoryContext, "dana label", ALLOCSET_SMALL_SIZES);
+	look->values = palloc(sizeof(label_value) * MOST_CLASSES);
+	dana_label_type_of(attribute->atttypid, &look->type, CurrentMemoryContext);
+	return true;
+}
+
+/*
+ * Takes the classes from some pages where these, and a rule for two classes, speak for whole numbers from 0: then the
+ * table's own pages are streamed, and labels.c looks at all of them on their way
+ */
+static bool
+assume_classes(label_look *look, Jsonb *description)
+{
+	const dana_training *training = look->training;
+	dana_source			*source = look->source;
+	const int			 said = classes_said(training, description);
+	dana_texts			 names;
+
+	/* pages must hold the rows that are to be looked at, in a form that is read where it lies */
+	if (!source->heap || source->rows || source->pages < FEW_PAGES || training->warm_start_from != NULL ||
+		source->asked.filter != training->filter || !look->by_value || !look->type.number ||
+		look->type.holds.number->element == DANA_ELEMENT_CONVERTED ||
+		TupleDescAttr(RelationGetDescr(source->relation), look->attribute - 1)->attgenerated == 'v')
+		return false;
+	look_at_rows(look, SAMPLED_PAGES);
+	names.count = said == 2 ? 2 : look->count; /* of two classes one may be rare */
+	if (look->count == 0 || names.count < 2 || names.count > MANY_CLASSES || (said > 0 && look->count > said))
+		return false;
+	names.values = palloc(sizeof(char *) * names.count);
+	for (int k = 0; k < names.count; k++)
+		names.values[k] = look->type.base == BOOLOID ? (k > 0 ? "true" : "false") : psprintf("%d", k);
+	for (int i = 0; i < look->count; i++)
+	{
+		const double number = look->values[i].number;
+
+		if (number < 0 || number >= names.count || number != floor(number) || signbit(number) ||
+			(look->count == names.count && number != i))
+			return false;
+		names.values[(int)number] = look->values[i].text;
+	}
+	source->classes_found = names;
+	source->class_type = format_type_be(look->type.base);
+	source->assumed = dana_assumed_begin(&look->type.holds, look->attribute, names.count);
+	return true;
+}
+
+bool
+dana_classes_hold(const dana_training *training, dana_source *source, Jsonb *description)
+{
+	label_look look = {.training = training, .source = source};
+	dana_texts names;
+
+	if (source->plan == NULL)
+		return dana_assumed_holds(source->assumed);
+	(void)begin_look(&look, description); /* there is one */
+	look_at_rows(&look, 0);
+	names = number_labels(&look, description);
+	for (int i = 0; i < names.count; i++)
+		if (names.count != source->classes_found.count || strcmp(names.values[i], source->classes_found.values[i]) != 0)
+			return false;
+	return names.count > 0;
+}
+
+void
+dana_classes_find(const dana_training *training, dana_source *source, Jsonb *description, bool assume)
+{
+	label_look look = {.training = training, .source = source};
 	dana_texts names = {.count = -1};
 	char	  *rule;
 	bool	   same = true; /* numbers are their own numbers */
-	Form_pg_attribute attribute;
 
 	source->classes_found = training->classes;
-	if (dana_json_is_null(description, "classes") || training->classes.count > 0)
+	if (dana_json_is_null(description, "classes") || training->classes.count > 0 || !begin_look(&look, description) ||
+		(assume && assume_classes(&look, description)))
 		return;
-	look.attribute = label_attribute(descriptor, training, description);
-	if (look.attribute <= 0)
-		return;
-	attribute = TupleDescAttr(descriptor, look.attribute - 1);
-	look.column = pstrdup(NameStr(attribute->attname));
-	look.by_value = attribute->attbyval;
-	look.row_context = AllocSetContextCreate(CurrentMemoryContext, "dana label", ALLOCSET_SMALL_SIZES);
-	look.values = palloc(sizeof(label_value) * MOST_CLASSES);
-	dana_label_type_of(attribute->atttypid, &look.type, CurrentMemoryContext);
-	look_at_rows(&look);
+	look.count = look.rows = look.remembered_count = 0;
+	look_at_rows(&look, 0);
 	MemoryContextDelete(look.row_context);
 	if (training->warm_start_from != NULL)
 		names = dana_model_classes(training->warm_start_from, &rule);
@@ -420,7 +492,7 @@ dana_classes_find(const dana_training *training, dana_source *source, Jsonb *des
 		return; /* the worker says so */
 	source->classes_found = names;
 	source->class_type = format_type_be(look.type.base);
-	if (same)
+	if (same) /* their pages are read as they are */
 		return;
 	source->asked.cleaning.classes = names;
 	source->rows = true;

@@ -54,7 +54,7 @@ explain_training(FunctionCallInfo fcinfo)
 	dana_training_from_call(fcinfo, 2, &training);
 	rule = dana_training_rule(&training);
 	source = dana_source_open(&training.rows);
-	dana_classes_find(&training, source, rule.description);
+	dana_classes_find(&training, source, rule.description, false);
 	dana_source_encode(source, &training, rule.description);
 	dana_json_begin(&request);
 	dana_json_text(&request, "device", PG_ARGISNULL(3) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(3)));

@@ -198,7 +198,7 @@ train_group(void *state)
 {
 	grouping *grouping = state;
 
-	dana_train_model(&grouping->current, grouping->source, grouping->rule.text, &grouping->model);
+	(void)dana_train_model(&grouping->current, grouping->source, &grouping->rule, &grouping->model);
 }
 
 /* Trains the current group, if there is one, stores its model, and adds its row to the result */
@@ -322,7 +322,7 @@ train_groups(void *state)
 	grouping->one = AllocSetContextCreate(CurrentMemoryContext, "dana group", ALLOCSET_DEFAULT_SIZES);
 	grouping->rule = dana_training_rule(training);
 	rows = open_rows(grouping);
-	dana_classes_find(training, grouping->source, grouping->rule.description);
+	dana_classes_find(training, grouping->source, grouping->rule.description, false);
 	grouping->source->stored = tuplestore_begin_heap(false, false, work_mem);
 	dana_rows_each(rows, 0, take_grouped_row, grouping);
 	end_group(grouping);

@@ -76,6 +76,36 @@ notices_remember(const char *level, const char *message, const char *hint)
 	return false;
 }
 
+/* What is held back: it is told later, or never */
+typedef struct held
+{
+	int			level;
+	const char *message;
+	const char *hint;
+} held;
+
+static List *holding; /* its first element is empty; NIL: nothing is held back */
+
+void
+dana_notices_hold(void)
+{
+	holding = list_make1(palloc0(sizeof(held)));
+}
+
+void
+dana_notices_let_go(bool tell)
+{
+	List *let_go = holding;
+
+	holding = NIL;
+	for (int i = 1; tell && i < list_length(let_go); i++)
+	{
+		const held *one = list_nth(let_go, i);
+
+		dana_notice(one->level, one->hint, "%s", one->message);
+	}
+}
+
 Datum
 dana_notices_kept(void)
 {
@@ -102,7 +132,16 @@ dana_notice(int level, const char *hint, const char *format, ...)
 		if (needed > 0)
 			enlargeStringInfo(&message, needed);
 	} while (needed > 0);
-	if (level < NOTICE || !notices_remember(level == WARNING ? "WARNING" : "NOTICE", message.data, hint))
+	if (holding != NIL)
+	{
+		MemoryContext caller = MemoryContextSwitchTo(GetMemoryChunkContext(holding));
+		held		 *one = palloc(sizeof *one);
+
+		*one = (held){level, pstrdup(message.data), hint != NULL ? pstrdup(hint) : NULL};
+		holding = lappend(holding, one);
+		MemoryContextSwitchTo(caller);
+	}
+	else if (level < NOTICE || !notices_remember(level == WARNING ? "WARNING" : "NOTICE", message.data, hint))
 		ereport(level, (errmsg_internal("%s", message.data), hint != NULL ? errhint("%s", hint) : 0));
 	pfree(message.data);
 }

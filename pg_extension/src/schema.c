@@ -84,6 +84,14 @@ dana_tuple_shape_of(TupleDesc descriptor)
 	return shape;
 }
 
+int
+dana_column_offset(const dana_tuple_shape *shape, int column)
+{
+	if (column > shape->fixed)
+		return -1;
+	return TYPEALIGN(shape->columns[column].align, shape->columns[column].before);
+}
+
 /* What is checked is what heap_deform_tuple() and nocachegetattr() (heaptuple.c) rely on */
 const char *
 dana_tuple_damage(const dana_tuple_shape *shape, HeapTuple tuple)
@@ -184,27 +192,35 @@ probe_row(TupleTableSlot *row, void *context)
 }
 
 void
-dana_source_scan(dana_source *source, const char *filter, uint64 limit,
+dana_source_scan(dana_source *source, const char *filter, uint32 sample, uint64 limit,
 				 bool (*take)(TupleTableSlot *row, void *context), void *context)
 {
 	TupleTableSlot	 *row = table_slot_create(source->relation, NULL);
-	TableScanDesc	  scan = table_beginscan_strat(source->relation, source->snapshot, 0, NULL, true, false);
 	dana_tuple_shape *shape = dana_tuple_shape_of(RelationGetDescr(source->relation));
 	dana_filter		 *compiled = filter == NULL ? NULL : dana_filter_compile(source->relation, filter);
+	uint64			  left = limit == 0 ? PG_UINT64_MAX : limit;
 	bool			  more = true;
 
-	for (uint64 i = 0; more && (limit == 0 || i < limit) && table_scan_getnextslot(scan, ForwardScanDirection, row); i++)
+	for (uint32 part = 0; more && part < Max(sample, 1); part++)
 	{
-		CHECK_FOR_INTERRUPTS();
-		dana_bounds_check();
-		check_scanned_tuple(source, shape, row);
-		if (compiled == NULL || dana_filter_passes(compiled, ExecFetchSlotHeapTuple(row, false, NULL)))
-			more = take(row, context);
+		TableScanDesc scan = table_beginscan_strat(source->relation, source->snapshot, 0, NULL, true, false);
+
+		if (sample > 0)
+			heap_setscanlimits(scan, (uint64)source->pages * part / sample, 1);
+		for (; more && left > 0 && table_scan_getnextslot(scan, ForwardScanDirection, row); left--)
+		{
+			CHECK_FOR_INTERRUPTS();
+			dana_bounds_check();
+			check_scanned_tuple(source, shape, row);
+			if (compiled == NULL || dana_filter_passes(compiled, ExecFetchSlotHeapTuple(row, false, NULL)))
+				more = take(row, context);
+		}
+		ExecClearTuple(row);
+		table_endscan(scan);
 	}
 	if (compiled != NULL)
 		dana_filter_free(compiled);
 	pfree(shape);
-	table_endscan(scan);
 	ExecDropSingleTupleTableSlot(row);
 }
 
@@ -241,7 +257,7 @@ dana_source_probe(dana_source *source)
 	if (source->asked.query != NULL)
 		dana_rows_each(source->plan, ARRAY_PROBE_ROWS, probe_row, probe);
 	else if (!source->rows)
-		dana_source_scan(source, NULL, ARRAY_PROBE_ROWS, probe_row, probe);
+		dana_source_scan(source, NULL, 0, ARRAY_PROBE_ROWS, probe_row, probe);
 	else
 	{
 		/* the rows of a view, of a table with children, or of a table as its filter leaves them */

@@ -275,6 +275,12 @@ dana_request(void (*converse)(void *state), void *state)
 	dana_channel_busy = false;
 }
 
+void
+dana_request_abandon(void)
+{
+	session_close();
+}
+
 typedef struct question
 {
 	char	   type;

@@ -229,12 +229,8 @@ dana_source_corrupt(const dana_source *source, BlockNumber block, const char *wh
 	dana_error(DATA_CORRUPTED, "page %u of table %s is corrupt: %s", block, source->name, what);
 }
 
-/*
- * The tuple that a line pointer points to; false where it points to none. Its bytes lie on the page. That the line
- * pointers do, PostgreSQL has checked when it read the page.
- */
-static bool
-tuple_on_page(dana_source *source, BlockNumber block, Page page, OffsetNumber i, HeapTuple tuple)
+bool
+dana_tuple_on_page(const dana_source *source, BlockNumber block, Page page, OffsetNumber i, HeapTuple tuple)
 {
 	ItemId	 item = PageGetItemId(page, i);
 	unsigned offset = ItemIdGetOffset(item);
@@ -280,7 +276,7 @@ hide_invisible(dana_source *source, BlockNumber block, Buffer buffer, Page copy,
 	{
 		bool visible = false;
 
-		if (tuple_on_page(source, block, page, i, &tuple))
+		if (dana_tuple_on_page(source, block, page, i, &tuple))
 		{
 			if (!serializable && TransactionIdIsValid(horizon) && surely_visible(tuple.t_data, horizon))
 				continue;
@@ -307,7 +303,7 @@ look_at_tuples(dana_source *source, BlockNumber block, Page copy, const dana_tup
 	{
 		const char *damage;
 
-		if (!tuple_on_page(source, block, copy, i, &tuple))
+		if (!dana_tuple_on_page(source, block, copy, i, &tuple))
 			continue;
 		CHECK_FOR_INTERRUPTS();
 		dana_bounds_check();
@@ -332,11 +328,12 @@ stream_pages(dana_source *source)
 	Buffer				 buffer = InvalidBuffer;
 	bool				 look = source->compiled != NULL;
 	dana_tuple_shape	*shape = dana_tuple_shape_of(RelationGetDescr(relation));
+	bool				 as_assumed = true;
 
 	PredicateLockRelation(relation, snapshot);
 	dana_ring_begin(BLCKSZ);
 	dana_progress(DANA_PROGRESS_PAGES, source->pages);
-	for (BlockNumber block = 0; block < source->pages; block++)
+	for (BlockNumber block = 0; block < source->pages && as_assumed; block++)
 	{
 		uint8 *slot;
 		Page   page;
@@ -356,6 +353,8 @@ stream_pages(dana_source *source)
 		if (all_visible && !look)
 		{
 			dana_ring_fill(slot, page);
+			if (source->assumed != NULL)
+				as_assumed = dana_assumed_look(source, block, page, shape);
 			UnlockReleaseBuffer(buffer);
 		}
 		else
@@ -367,6 +366,8 @@ stream_pages(dana_source *source)
 			UnlockReleaseBuffer(buffer);
 			if (look)
 				look_at_tuples(source, block, copy.data, shape);
+			if (source->assumed != NULL)
+				as_assumed = dana_assumed_look(source, block, copy.data, shape);
 			dana_ring_fill(slot, copy.data);
 		}
 		dana_ring_commit();
@@ -377,7 +378,8 @@ stream_pages(dana_source *source)
 	if (strategy != NULL)
 		FreeAccessStrategy(strategy);
 	pfree(shape);
-	dana_ring_finish();
+	if (as_assumed) /* else nobody wants the rest, or a model of these */
+		dana_ring_finish();
 }
 
 /* Streams rows that somebody keeps; their first columns are the plan's */

@@ -9,6 +9,7 @@
 #include "values.h"
 
 typedef struct dana_array_probe dana_array_probe;
+typedef struct dana_assumed dana_assumed;
 typedef struct dana_filter dana_filter;
 typedef struct dana_frames dana_frames;
 typedef struct dana_rows dana_rows;
@@ -75,6 +76,7 @@ typedef struct dana_source
 	bool		  heap; /* the relation's pages are its own, and heapam's */
 	dana_texts	  classes_found; /* of the label, in the order of their numbers; count -1: there are none */
 	char		 *class_type;	 /* SQL's name of the label's type, or NULL */
+	dana_assumed *assumed; /* these classes are; NULL: all rows were looked at */
 	bool		  rows; /* rows have to be made into frames, whatever the columns */
 	bool		  spi;	/* we are connected to SPI */
 	dana_array_probe *probe; /* what was found of array columns, or NULL: it was not looked for */
@@ -104,11 +106,14 @@ extern dana_tuple_shape *dana_tuple_shape_of(TupleDesc descriptor);
  */
 extern const char *dana_tuple_damage(const dana_tuple_shape *shape, HeapTuple tuple);
 
+/* Where a column lies behind a tuple's header if no value before it is NULL; -1: that is not known beforehand */
+extern int dana_column_offset(const dana_tuple_shape *shape, int column);
+
 /*
  * Hands the rows of a heap that pass a filter (or NULL) to `take`, until that returns false or `limit` were looked at;
- * 0: all of them. Damaged tuples are refused.
+ * 0: all of them. Those of all pages, or of a `sample` of so many that lie far apart. Damaged tuples are refused.
  */
-extern void dana_source_scan(dana_source *source, const char *filter, uint64 limit,
+extern void dana_source_scan(dana_source *source, const char *filter, uint32 sample, uint64 limit,
 							 bool (*take)(TupleTableSlot *row, void *context), void *context);
 
 /* The columns of the table or of the query */
@@ -139,6 +144,17 @@ extern void dana_encoding_append(StringInfo to, const dana_encoding *encoding);
 extern dana_frames *dana_frames_begin(const dana_source *source);
 extern bool			dana_frames_add(TupleTableSlot *row, void *frames);
 extern void			dana_frames_finish(dana_frames *frames);
+
+/* labels.c: what a label's values were taken for, before all were seen */
+
+/* That they are the whole numbers below `classes`; of an attribute that holds a number of fixed length */
+extern dana_assumed *dana_assumed_begin(const dana_type *holds, int attribute, int classes);
+
+/* Looks at the labels of a page's tuples; false: one is none of these numbers. The rows of all pages must be looked at. */
+extern bool dana_assumed_look(dana_source *source, BlockNumber block, Page page, const dana_tuple_shape *shape);
+
+/* Whether they are all these numbers, and each is there */
+extern bool dana_assumed_holds(const dana_assumed *assumed);
 
 /* toast.c: values stored out of line, read where their chunks lie one behind the other */
 
@@ -199,6 +215,12 @@ extern void dana_source_adopt(dana_source *source, Jsonb *stream, Jsonb *design)
 
 /* Streams every page or row once, in the same order each time, through the ring */
 extern void dana_source_stream(dana_source *source);
+
+/*
+ * The tuple that a line pointer points to; false where it points to none. Its bytes lie on the page. That the line
+ * pointers do, PostgreSQL has checked when it read the page.
+ */
+extern bool dana_tuple_on_page(const dana_source *source, BlockNumber block, Page page, OffsetNumber i, HeapTuple tuple);
 
 extern _Noreturn void dana_source_corrupt(const dana_source *source, BlockNumber block, const char *what);
 

@@ -112,30 +112,51 @@ train_read_result(const dana_reply *reply, dana_new_model *model)
 	pq_getmsgend(&message);
 }
 
-/* Starts a stream as the worker wishes it; returns how many epochs there will be at most */
-static int64
-train_begin_stream(const dana_reply *reply, dana_source *source, dana_new_model *model)
+typedef struct conversation
 {
-	Jsonb *message = dana_json_parse(reply->payload);
-	int64  epochs = dana_json_integer(message, "epochs");
+	StringInfo		 request;
+	dana_source		*source;
+	const dana_rule *rule;
+	dana_new_model	*model;
+	int64			 most; /* epochs */
+} conversation;
 
+/* Whether the label's classes are those that were assumed, if they were */
+static bool
+train_labels_hold(const conversation *of)
+{
+	dana_source *source = of->source;
+
+	if (source->assumed == NULL)
+		return true;
+	if (!dana_classes_hold(of->model->training, source, of->rule->description))
+		return false;
+	source->assumed = NULL;
+	dana_notices_let_go(true);
+	return true;
+}
+
+/* Starts a stream as the worker wishes it; false: the labels are not as they were thought to be */
+static bool
+train_begin_stream(const dana_reply *reply, conversation *of)
+{
+	dana_source	   *source = of->source;
+	dana_new_model *model = of->model;
+	Jsonb		   *message = dana_json_parse(reply->payload);
+
+	of->most = dana_json_integer(message, "epochs");
 	model->design = dana_json_member(message, "design");
-	dana_progress(DANA_PROGRESS_EPOCHS, epochs);
+	dana_progress(DANA_PROGRESS_EPOCHS, of->most);
 	dana_progress(DANA_PROGRESS_FIRST_BEGAN, GetCurrentTimestamp());
 	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_STREAMING);
 	dana_source_adopt(source, dana_json_is_null(message, "stream") ? NULL : dana_json_member(message, "stream"),
 					  model->design);
+	if (source->plan != NULL && !train_labels_hold(of))
+		return false;
 	dana_source_stream(source);
 	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_TRAINING);
-	return epochs;
+	return train_labels_hold(of);
 }
-
-typedef struct conversation
-{
-	StringInfo		request;
-	dana_source	   *source;
-	dana_new_model *model;
-} conversation;
 
 /* Streams the rows that are left out of a training, as frames; encoded as the others */
 static void
@@ -158,30 +179,32 @@ train_stream_held_out(const dana_training *training, const dana_source *others, 
 	dana_source_close(source);
 }
 
-/* What comes before the epochs: the rows left out, if they are asked for, then the first stream */
-static int64
-train_begin(dana_reply *reply, dana_source *source, dana_new_model *model)
+/* What comes before the epochs: the rows left out, if they are asked for, then the first stream, which may be in vain */
+static bool
+train_begin(dana_reply *reply, conversation *of)
 {
 	while (reply->type == DANA_MSG_HELD_OUT)
 	{
-		train_stream_held_out(model->training, source, reply);
+		train_stream_held_out(of->model->training, of->source, reply);
 		*reply = dana_receive_any();
 	}
 	if (reply->type != DANA_MSG_DESIGN)
 		dana_unexpected(reply);
-	return train_begin_stream(reply, source, model);
+	if (train_begin_stream(reply, of))
+		return true;
+	dana_request_abandon();
+	return false;
 }
 
 /* Streams pages and collects reports until the worker has a result */
 static void
 train_converse(void *state)
 {
-	const conversation *of = state;
+	conversation  *of = state;
 	dana_source	  *source = of->source;
 	dana_new_model *model = of->model;
 	StringInfoData epochs;
 	dana_reply	   reply;
-	int64		   most;
 	Jsonb		  *report;
 	MemoryContext  caller = CurrentMemoryContext;
 	MemoryContext  epoch = AllocSetContextCreate(caller, "dana epoch", ALLOCSET_DEFAULT_SIZES);
@@ -190,7 +213,8 @@ train_converse(void *state)
 	appendStringInfoString(&epochs, "{\"epochs\":[");
 	dana_send(DANA_MSG_TRAIN, of->request);
 	reply = dana_receive_any();
-	most = train_begin(&reply, source, model);
+	if (!train_begin(&reply, of))
+		return;
 	for (;;)
 	{
 		reply = dana_receive_any();
@@ -203,7 +227,7 @@ train_converse(void *state)
 		{
 			report = dana_json_parse(reply.payload);
 			dana_progress_epoch(report);
-			train_notice_epoch(report, most);
+			train_notice_epoch(report, of->most);
 			if (epochs.data[epochs.len - 1] != '[')
 				appendStringInfoChar(&epochs, ',');
 			appendBinaryStringInfo(&epochs, reply.payload, reply.length);
@@ -217,7 +241,8 @@ train_converse(void *state)
 		else if (epochs.data[epochs.len - 1] == '[')
 		{
 			MemoryContextSwitchTo(caller);
-			most = train_begin(&reply, source, model); /* a page held a value that is not in it: rows instead */
+			if (!train_begin(&reply, of)) /* a page held a value that is not in it: rows instead */
+				return;
 		}
 		else
 			dana_unexpected(&reply);
@@ -231,16 +256,16 @@ train_converse(void *state)
 	train_read_result(&reply, model);
 }
 
-void
-dana_train_model(const dana_training *training, dana_source *source, const char *rule, dana_new_model *model)
+bool
+dana_train_model(const dana_training *training, dana_source *source, const dana_rule *rule, dana_new_model *model)
 {
-	conversation of = {.source = source, .model = model};
+	conversation of = {.source = source, .rule = rule, .model = model};
 	instr_time	 ended;
 
 	dana_bounds_check_backend(training->backend);
 	model->training = training;
 	model->source = source->name;
-	of.request = dana_training_request(training, rule, source);
+	of.request = dana_training_request(training, rule->text, source);
 	dana_progress_begin(training->rows.relation);
 
 	dana_bounds_enter();
@@ -255,12 +280,45 @@ dana_train_model(const dana_training *training, dana_source *source, const char 
 	PG_END_TRY();
 	dana_bounds_leave();
 	dana_bounds_check();
+	if (model->result == NULL)
+		return false;
 
 	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_STORING);
 	INSTR_TIME_SET_CURRENT(ended);
 	INSTR_TIME_SUBTRACT(ended, model->started);
 	model->wall_seconds = INSTR_TIME_GET_DOUBLE(ended);
 	train_notice_run(model);
+	return true;
+}
+
+/* Trains on classes that are assumed, if they can be; false: that was in vain, and nothing was told of it */
+static bool
+train_once(const dana_training *training, const dana_rule *rule, dana_new_model *model, bool assume)
+{
+	dana_source  *source = dana_source_open(&training->rows);
+	MemoryContext caller = CurrentMemoryContext;
+	volatile bool trained = false;
+
+	dana_progress_begin(training->rows.relation);
+	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_LOOKING);
+	dana_classes_find(training, source, rule->description, assume);
+	if (source->assumed != NULL)
+		dana_notices_hold();
+	PG_TRY();
+	{
+		dana_source_encode(source, training, rule->description);
+		trained = dana_train_model(training, source, rule, model);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(caller);
+		dana_notices_let_go(true);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	dana_notices_let_go(false);
+	dana_source_close(source);
+	return trained;
 }
 
 static Datum
@@ -269,19 +327,13 @@ train_and_store(void *asked)
 	const dana_training *training = asked;
 	dana_new_model		 model = {0};
 	dana_rule			 rule;
-	dana_source			*source;
 	Datum				 row;
 
 	INSTR_TIME_SET_CURRENT(model.started);
 	rule = dana_training_rule(training); /* first: a model without a name has the rule's */
 	dana_model_check_name(training->model);
-	source = dana_source_open(&training->rows);
-	dana_progress_begin(training->rows.relation);
-	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_LOOKING);
-	dana_classes_find(training, source, rule.description);
-	dana_source_encode(source, training, rule.description);
-	dana_train_model(training, source, rule.text, &model);
-	dana_source_close(source);
+	if (!train_once(training, &rule, &model, true))
+		(void)train_once(training, &rule, &model, false);
 	row = dana_model_store(&model);
 	pgstat_progress_end_command();
 	return row;

@@ -148,8 +148,14 @@ extern void dana_training_from_call(FunctionCallInfo fcinfo, int options, dana_t
 /* Leaves only the rows for which a condition holds */
 extern void dana_training_restrict(dana_training *training, const char *condition);
 
-/* classes.c: finds the classes of the label, unless they are given, for a rule that has some by its description */
-extern void dana_classes_find(const dana_training *training, dana_source *source, Jsonb *description);
+/*
+ * classes.c: finds the classes of the label, unless they are given, for a rule that has some by its description. With
+ * `assume` it may take them from some of the rows; then source->assumed says so, and whether that holds is to be asked
+ * once all were streamed, or before rows are streamed as frames.
+ */
+extern void dana_classes_find(const dana_training *training, dana_source *source, Jsonb *description, bool assume);
+extern bool dana_classes_hold(const dana_training *training, dana_source *source, Jsonb *description);
+
 /* Whether there are rows left out to judge its models by: of a table, not of its groups */
 static inline bool
 dana_training_held_out(const dana_training *training)
@@ -173,10 +179,10 @@ extern StringInfo dana_training_request(const dana_training *training, const cha
 extern void dana_notices_define(void);
 
 /*
- * Trains a rule, of which `rule` is the text, on an open source. What is to be stored is left in `model`, which says
- * when the call began.
+ * Trains a rule on an open source. What is to be stored is left in `model`, which says when the call began. False: the
+ * label's classes are not those that were assumed, and nothing was trained.
  */
-extern void dana_train_model(const dana_training *training, dana_source *source, const char *rule,
+extern bool dana_train_model(const dana_training *training, dana_source *source, const dana_rule *rule,
 							 dana_new_model *model);
 
 /* The whole of dana_train(): a row of type dana.training */

@@ -15,6 +15,9 @@ extern void dana_session_define(void); /* its settings */
 /* Bracket around a request: connects where need be. After an error the connection stays only if the worker sent it. */
 extern void dana_request(void (*converse)(void *state), void *state);
 
+/* Ends the session in the middle of a request, of which the answer is not wanted any more */
+extern void dana_request_abandon(void);
+
 /*
  * Sends a request, JSON in the database's encoding. Where the worker's session has just ended because it idled,
  * connects anew and sends it there.

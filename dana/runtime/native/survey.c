@@ -268,7 +268,7 @@ tally_add(struct dana_tally *tally, uint32_t word, double count, double sum)
 static void
 tally_value(struct dana_tally *tally, float value, int32_t count)
 {
-	tally_add(tally, dn_bits(value), count, (double)value * count);
+	tally_add(tally, dn_bits(value + 0.0f), count, (double)value * count); /* both zeros are one value */
 	while (tally->used > DANA_TALLY_SLOTS / 2)
 	{
 		const struct dana_tally before = *tally;
