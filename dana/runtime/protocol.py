@@ -187,11 +187,21 @@ class Channel:
 
     def send(self, message: Message, fields: Json, raw: bytes | None = None) -> None:
         """Write one message; with ``raw`` its JSON is prefixed by its length and followed by ``raw``."""
-        fields = self._plain(fields)
-        text = json.dumps(fields, allow_nan=False, separators=(",", ":"), ensure_ascii=self._escape).encode()
+        text = self._written(fields)
         if raw is not None:
             text = struct.pack("=I", len(text)) + text + raw
         self._socket.sendall(_HEADER.pack(len(text), message) + text)
+
+    def _written(self, fields: Json) -> bytes:
+        """Fields as JSON. Mostly all are in its types already, and to look at each takes as long as to write it."""
+        try:
+            text = json.dumps(fields, allow_nan=False, separators=(",", ":"))
+            if "\\u" not in text:  # in which every character is that is not ASCII, and NUL
+                return text.encode()
+        except (TypeError, ValueError):  # a number of NumPy; one that is not finite
+            pass
+        plain = self._plain(fields)
+        return json.dumps(plain, allow_nan=False, separators=(",", ":"), ensure_ascii=self._escape).encode()
 
     def send_notice(self, notice: Notice) -> None:
         """Write a notice."""

@@ -355,6 +355,8 @@ def judge(request: TrainRequest, survey: Survey, fills: Sequence[Place], labels:
 
 def _not_finite(survey: Survey, fills: Sequence[Place]) -> str:
     """Columns with values that are NaN or infinite, and how many they have."""
+    if not any(bad.any() for bad in survey.bad.values()):
+        return ""
     counts = {
         column: int(survey.bad[input].reshape(-1)[element : element + count].sum())
         for column, input, element, count in fills

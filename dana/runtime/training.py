@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -68,7 +69,7 @@ from dana.simulator.machine import Simulator
 from dana.storage.frames import RowTooLong
 from dana.storage.schema import UnknownColumn
 from dsl import RuleError, compile_rule
-from dsl.hdfg.graph import Op
+from dsl.hdfg.graph import Graph, Op
 from dsl.hdfg.text import parse_graph
 from dsl.render import render
 from dsl.syntax.parser import grammar
@@ -204,6 +205,11 @@ def _refuse(error: Exception) -> NoReturn:
     raise TrainingError(str(error)) from error
 
 
+@lru_cache(maxsize=8)  # that of a design, at each of its trainings
+def _parsed(text: str) -> Graph:
+    return parse_graph(text)
+
+
 def _loaded(bundle: Bundle) -> Simulator:
     """A simulator that unpacks as another machine does, to look at its pages."""
     simulator = Simulator(bundle.config)
@@ -312,7 +318,7 @@ class MachineTraining:
         fills = self._bundle.notes["fills"]
         self.not_finite = judge(self._request, survey, fills, self._design.labels, self._notify)
         if self._design.loss_text is not None:
-            self.constant_loss = constant_loss(parse_graph(self._design.loss_text), *self._surveyed.values, self._metas)
+            self.constant_loss = constant_loss(_parsed(self._design.loss_text), *self._surveyed.values, self._metas)
         starts = started(self._request, self._design.statistics)
         self._write_models({one.model: survey.start(one) for one in starts})
         if self._request.class_weight == BALANCED and self._design.class_weights is not None:

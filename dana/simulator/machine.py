@@ -105,10 +105,8 @@ class Simulator:
         if bundle.image.ndim != 2 or bundle.image.shape[1] != self.config.lanes:
             raise BundleError(f"the image must have shape (rows, {self.config.lanes}), not {bundle.image.shape}")
         legal.check(bundle)
-        data, arrays = native.bundle_data(bundle)
         problem = structures.Problem()
-        self._core.sim_load(self._usable(), ctypes.byref(data), ctypes.byref(problem))
-        del arrays
+        self._core.sim_load(self._usable(), ctypes.byref(native.bundle_data(bundle)), ctypes.byref(problem))
         if problem.kind:
             raise refusal(problem, bundle)
 

@@ -6,7 +6,8 @@ taken here, and no number of the contract is named: they come from `hwgen.spec`.
 
 import ctypes
 import importlib.util
-from functools import cache
+import weakref
+from functools import cache, lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -83,6 +84,7 @@ def library() -> ctypes.CDLL:
     return core
 
 
+@lru_cache(maxsize=64)  # trainings of one design, one after the other, ask each
 def machine_data(config: MachineConfig) -> Machine:
     """A configuration and the constants of the cycle contract."""
     data = Machine(
@@ -113,8 +115,20 @@ def _table(records: list[tuple[int, ...]], structure: type[ctypes.Structure]) ->
     return table
 
 
-def bundle_data(bundle: Bundle) -> tuple[BundleData, list[npt.NDArray[Any]]]:
-    """A Bundle as the core takes it, and the arrays that it points into: keep them as long as it is used."""
+def bundle_data(bundle: Bundle) -> BundleData:
+    """A Bundle as the core takes it; good as long as the Bundle lives, and made once for it."""
+    found = _made.get(id(bundle))
+    if found is None:
+        found = _made[id(bundle)] = _bundle_data(bundle)
+        weakref.finalize(bundle, _made.pop, id(bundle))
+    return found[0]
+
+
+_made: dict[int, tuple[BundleData, list[npt.NDArray[Any]]]] = {}
+"""By the Bundle's id, with the arrays that they point into."""
+
+
+def _bundle_data(bundle: Bundle) -> tuple[BundleData, list[npt.NDArray[Any]]]:
     constants = np.zeros(strider.CONFIGURATION, dtype=np.uint32)
     constants[: len(bundle.constants)] = bundle.constants
     program = _table([_engine_fields(i) for i in bundle.program], Instruction)

@@ -216,7 +216,7 @@ class MachineConfig:
         return self.page_size / self.page_cycles
 
     def to_json(self) -> dict[str, int]:
-        return dataclasses.asdict(self)
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> MachineConfig:
