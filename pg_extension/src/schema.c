@@ -13,6 +13,7 @@
 #include <math.h>
 
 #include "access/detoast.h"
+#include "access/heapam.h"
 #include "access/tableam.h"
 #include "access/tupmacs.h"
 
