@@ -68,6 +68,7 @@ from dana.simulator.machine import Simulator
 from dana.storage.frames import RowTooLong
 from dana.storage.schema import UnknownColumn
 from dsl import RuleError, compile_rule
+from dsl.hdfg.choice import takes_categories
 from dsl.hdfg.graph import Op
 from dsl.hdfg.text import parse_graph
 from dsl.render import render
@@ -130,7 +131,7 @@ class MachineTrainer:
             "classes": classes if isinstance(classes, int | None) else str(classes),
             "dims": dict(graph.extents),
             "metas": {str(graph.nodes[k].name): graph.nodes[k].value for k in graph.metas},
-            "chooses": graph.takes_categories,
+            "chooses": takes_categories(graph),
             "batch": graph.batch,
             "epochs": graph.epochs,
             "predicts": graph.prediction is not None,

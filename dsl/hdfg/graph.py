@@ -270,25 +270,6 @@ class Graph:
         return chosen or self.nodes[update.model].table
 
     @property
-    def takes_categories(self) -> bool:
-        """Whether single numbers of an input choose rows of a model, and not what is computed of many of them."""
-        return any(self._of_elements(update.index) for update in self.updates if update.index is not None)
-
-    def _of_elements(self, k: int) -> bool:
-        """Whether a value follows from elements of inputs, and from no reduction."""
-        waiting, seen, elements = [k], {k}, 0
-        while waiting:
-            one = waiting.pop()
-            if self.element(one) is not None:
-                elements += 1
-                continue
-            if self.nodes[one].op in REDUCTIONS:
-                return False
-            waiting += [i for i in self.nodes[one].inputs if i not in seen]
-            seen.update(self.nodes[one].inputs)
-        return elements > 0
-
-    @property
     def after_merges(self) -> frozenset[int]:
         """The nodes of region BATCH that depend on a merge."""
         found: set[int] = set()
@@ -446,20 +427,6 @@ class Graph:
             if all(part in found for part in dim.names) and dim.evaluate(found) != extent:
                 raise BindError(f"axis {axis} of {name} must have {dim} = {dim.evaluate(found)} elements, not {extent}")
         return found
-
-    def element(self, k: int) -> tuple[int, int] | None:
-        """The input of which a value is one element, `x[1]`, and its position; of a scalar input itself 0."""
-        nodes = self.nodes
-        if nodes[k].op in FROM_ROW and not nodes[k].shape:
-            return k, 0
-        if nodes[k].op is not Op.SIGMA or nodes[nodes[k].inputs[0]].op is not Op.WHERE:
-            return None
-        mask, vector, rest = (nodes[i] for i in nodes[nodes[k].inputs[0]].inputs)
-        if mask.op is not Op.EQ or vector.op not in FROM_ROW or len(vector.shape) != 1 or rest.value != 0:
-            return None
-        numbers, position = (nodes[i] for i in mask.inputs)
-        known = numbers.op is Op.ARANGE and position.op is Op.CONST and position.value is not None
-        return (vector.id, int(position.value or 0)) if known else None
 
     def reachable(self, roots: Iterable[int]) -> frozenset[int]:
         """Return the ids of `roots` and of everything they are computed from."""

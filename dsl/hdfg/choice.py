@@ -1,0 +1,45 @@
+"""How the rows of models are chosen: by which numbers of a tuple.
+
+Comes in: a graph. Goes out: for the node of a row's number, where the tuple says it.
+"""
+
+from __future__ import annotations
+
+from dsl.hdfg.graph import FROM_ROW, REDUCTIONS, Graph, Op
+
+__all__ = ["element_of", "takes_categories"]
+
+
+def element_of(graph: Graph, k: int) -> tuple[int, int] | None:
+    """The input of which a value is one element, `x[1]`, and its position; of a scalar input itself 0."""
+    nodes = graph.nodes
+    if nodes[k].op in FROM_ROW and not nodes[k].shape:
+        return k, 0
+    if nodes[k].op is not Op.SIGMA or nodes[nodes[k].inputs[0]].op is not Op.WHERE:
+        return None
+    mask, vector, rest = (nodes[i] for i in nodes[nodes[k].inputs[0]].inputs)
+    if mask.op is not Op.EQ or vector.op not in FROM_ROW or len(vector.shape) != 1 or rest.value != 0:
+        return None
+    numbers, position = (nodes[i] for i in mask.inputs)
+    known = numbers.op is Op.ARANGE and position.op is Op.CONST and position.value is not None
+    return (vector.id, int(position.value or 0)) if known else None
+
+
+def takes_categories(graph: Graph) -> bool:
+    """Whether single numbers of an input choose rows of a model, and not what is computed of many of them."""
+    return any(_of_elements(graph, update.index) for update in graph.updates if update.index is not None)
+
+
+def _of_elements(graph: Graph, k: int) -> bool:
+    """Whether a value follows from elements of inputs, and from no reduction."""
+    waiting, seen, elements = [k], {k}, 0
+    while waiting:
+        one = waiting.pop()
+        if element_of(graph, one) is not None:
+            elements += 1
+            continue
+        if graph.nodes[one].op in REDUCTIONS:
+            return False
+        waiting += [i for i in graph.nodes[one].inputs if i not in seen]
+        seen.update(graph.nodes[one].inputs)
+    return elements > 0
