@@ -5,9 +5,9 @@ Comes in: a graph. Goes out: for the node of a row's number, where the tuple say
 
 from __future__ import annotations
 
-from dsl.hdfg.graph import FROM_ROW, REDUCTIONS, Graph, Op
+from dsl.hdfg.graph import FROM_ROW, REDUCTIONS, Graph, Node, Op
 
-__all__ = ["element_of", "takes_categories"]
+__all__ = ["category_inputs", "element_of", "takes_categories"]
 
 
 def element_of(graph: Graph, k: int) -> tuple[int, int] | None:
@@ -25,9 +25,16 @@ def element_of(graph: Graph, k: int) -> tuple[int, int] | None:
     return (vector.id, int(position.value or 0)) if known else None
 
 
+def category_inputs(graph: Graph) -> tuple[Node, ...]:
+    """Inputs of which the rule says that their numbers are categories."""
+    inputs = (graph.nodes[k] for k in graph.inputs)
+    return tuple(node for node in inputs if node.op is Op.INPUT and node.classes is not None)
+
+
 def takes_categories(graph: Graph) -> bool:
-    """Whether single numbers of an input choose rows of a model, and not what is computed of many of them."""
-    return any(_of_elements(graph, update.index) for update in graph.updates if update.index is not None)
+    """Whether single numbers of an input are categories, or choose rows of a model: no more is computed of them."""
+    indices = (update.index for update in graph.updates if update.index is not None)
+    return bool(category_inputs(graph)) or any(_of_elements(graph, k) for k in indices)
 
 
 def _of_elements(graph: Graph, k: int) -> bool:

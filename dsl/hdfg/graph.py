@@ -97,7 +97,8 @@ class Node:
     table
         MODEL: it is read and written by rows only, each row as the tuples before left it.
     classes
-        OUTPUT: its values are classes, numbered from 0 to one less than this; None: any number is a value.
+        OUTPUT: its values are classes, numbered from 0 to one less than this; None: any number is a value. INPUT: they
+        are categories, likewise; a number below 0 is what the rule makes of it.
     span
         The text it came from.
     """
@@ -288,7 +289,7 @@ class Graph:
     @property
     def classes(self) -> Dim | None:
         """How many classes the rule's output numbers; None where any number is a label."""
-        return next((one.classes for one in self.nodes if one.classes is not None), None)
+        return next((one.classes for one in self.nodes if one.op is Op.OUTPUT and one.classes is not None), None)
 
     @property
     def weight(self) -> Node | None:
@@ -311,8 +312,13 @@ class Graph:
     @property
     def symbolic_classes(self) -> Dim | None:
         """How many classes the rule's output numbers, as it is declared."""
-        symbolic = self.unrolled.symbolic.values() if self.unrolled is not None else ()
-        return next((classes for _, classes in symbolic if classes is not None), self.classes)
+        output = next((one for one in self.nodes if one.op is Op.OUTPUT and one.classes is not None), None)
+        return None if output is None else self.symbolic_count(output)
+
+    def symbolic_count(self, node: Node) -> Dim | None:
+        """How many classes or categories the values of an input or output number, as it is declared."""
+        symbolic = self.unrolled.symbolic if self.unrolled is not None else {}
+        return symbolic.get(str(node.name), ((), node.classes))[1]
 
     def traced(self, dims: Mapping[str, int]) -> Graph:
         """The graph with its loops unrolled for these dims; what other dims are says `bind`.
@@ -451,10 +457,9 @@ def _bind_node(node: Node, dims: Mapping[str, int]) -> Node:
     if all(isinstance(dim, int) for dim in node.extents):
         return node
     if node.classes is not None:
-        classes = evaluate(node.classes, dims)
-        if classes < 2:
-            raise BindError(f"{node.name} would have {classes} classes; needs >= 2")
-        return replace(node, classes=classes)
+        node = replace(node, classes=evaluate(node.classes, dims))
+        if node.op is Op.OUTPUT and evaluate(node.classes or 0, {}) < 2:
+            raise BindError(f"{node.name} would have {node.classes} classes; needs >= 2")
     shape = tuple(evaluate(dim, dims) for dim in node.shape)
     if any(extent < 1 for extent in shape):
         given = ", ".join(f"{name}={dims[name]}" for dim in node.shape for name in names_of(dim))
