@@ -15,13 +15,13 @@ from dana.runtime.designs import MAX_EXTENT, rule_graph
 from dana.runtime.page_errors import ARRAYS
 from dana.runtime.streams import logical_binding
 from dana.runtime.trainer import SqlState, TrainingError, TrainRequest
-from dsl.hdfg.choice import category_inputs
+from dsl.hdfg.choice import category_inputs, growing_models
 from dsl.hdfg.dims import names_of
 from dsl.hdfg.graph import BindError
 
 
 def category_columns(request: TrainRequest) -> dict[str, tuple[str, ...]]:
-    """By dim that neither the caller nor a model to start from says: columns whose numbers are its categories.
+    """By dim that the caller does not say: columns whose numbers are its categories.
 
     Raises
     ------
@@ -29,7 +29,7 @@ def category_columns(request: TrainRequest) -> dict[str, tuple[str, ...]]:
         As `dana.compiler.binding.columns.bind`.
     """
     graph, request = rule_graph(request), with_classes(request)
-    said = {*request.hyper, *_of_model(request)}
+    said = set(request.hyper)
     said |= {name for k in graph.inputs for dim in graph.symbolic_shape(graph.nodes[k]) for name in names_of(dim)}
     dims = {str(node.name): str(graph.symbolic_count(node)) for node in category_inputs(graph)}
     dims = {name: dim for name, dim in dims.items() if dim in dict(graph.extents) and dim not in said}
@@ -55,6 +55,7 @@ def with_extents(request: TrainRequest) -> TrainRequest:
     """
     request = with_classes(request)
     found = dict(_of_model(request))
+    growing = growing_models(rule_graph(request)) if found else {}
     for dim, columns in category_columns(request).items() if request.largest else ():
         largest = [(number, name) for name in columns if (number := request.largest.get(name)) is not None]
         for number, column in largest:
@@ -67,8 +68,8 @@ def with_extents(request: TrainRequest) -> TrainRequest:
                     sqlstate=SqlState.DATA_EXCEPTION,
                     hint="Number the categories that there are, one after the other, as docs/recipes.md shows.",
                 )
-        if largest:
-            found[dim] = max(int(max(largest)[0]) + 1, 1)
+        if largest and (dim not in found or dim in growing):
+            found[dim] = max(int(max(largest)[0]) + 1, found.get(dim, 1))
     return replace(request, hyper={**found, **request.hyper}) if found else request
 
 

@@ -251,8 +251,10 @@ class MachineTraining:
         for symbol in self._bundle.of_kind("meta"):
             rows = symbol.place(np.float32(self._metas[symbol.name]), lanes)
             machine.write_rows(symbol.row, rows.view(np.uint32))
-        shapes = {symbol.name: symbol.shape for symbol in self._bundle.of_kind("model")}
-        self._write_models(warm_values(request, shapes, design.class_weights))
+        models = {symbol.name: symbol for symbol in self._bundle.of_kind("model")}
+        shapes = {name: symbol.shape for name, symbol in models.items()}
+        warm = warm_values(request, shapes, design.class_weights, lambda name: self._read(models[name]))
+        self._write_models(warm)
         aside = {*design.labels, request.weight}
         tell_crossed(request, ((column, name) for column, name, _, _ in fills if column not in aside), notify)
         tell_simulated(design.bundle.config, notify)

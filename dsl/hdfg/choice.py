@@ -5,9 +5,10 @@ Comes in: a graph. Goes out: for the node of a row's number, where the tuple say
 
 from __future__ import annotations
 
+from dsl.hdfg.dims import names_of
 from dsl.hdfg.graph import FROM_ROW, REDUCTIONS, Graph, Node, Op
 
-__all__ = ["category_inputs", "element_of", "takes_categories"]
+__all__ = ["category_inputs", "element_of", "growing_models", "takes_categories"]
 
 
 def element_of(graph: Graph, k: int) -> tuple[int, int] | None:
@@ -29,6 +30,19 @@ def category_inputs(graph: Graph) -> tuple[Node, ...]:
     """Inputs of which the rule says that their numbers are categories."""
     inputs = (graph.nodes[k] for k in graph.inputs)
     return tuple(node for node in inputs if node.op is Op.INPUT and node.classes is not None)
+
+
+def growing_models(graph: Graph) -> dict[str, tuple[str, ...]]:
+    """By dim that counts categories: the models with a row for each; none where one has them in other ways, too."""
+    models = [graph.nodes[k] for k in graph.models]
+    found: dict[str, tuple[str, ...]] = {}
+    for dim in dict.fromkeys(str(graph.symbolic_count(node)) for node in category_inputs(graph)):
+        shapes = {str(node.name): graph.symbolic_shape(node) for node in models}
+        counted = {name: [dim in names_of(axis) for axis in shape] for name, shape in shapes.items()}
+        having = [name for name, axes in counted.items() if any(axes)]
+        if all(str(shapes[name][0]) == dim and not any(counted[name][1:]) for name in having):
+            found[dim] = tuple(having)
+    return found
 
 
 def takes_categories(graph: Graph) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from dana.client.connection import Connection
 
 USERS, ITEMS = 1203, 47
-ROWS = 3000
+ROWS = 600
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def dims(db: Connection, model: str) -> dict[str, int]:
     ("rule", "arguments", "wanted"),
     [
         ("lrmf", "'rated', features => '{i,j}', label => 'y'", {"m": USERS, "n": ITEMS}),
-        ("lrmf", "'rated', features => '{i,j}', label => 'y', backend => 'interp'", {"m": USERS, "n": ITEMS}),
+        ("lrmf", "'rated', features => '{i,j}', label => 'y', backend => 'sim'", {"m": USERS, "n": ITEMS}),
         ("lrmf", "'rated', features => '{j,i}', label => 'y'", {"m": ITEMS, "n": USERS}),
         ("lrmf", "'rated', features => '{i,j}', label => 'y', hyper => '{\"m\": 1300}'", {"m": 1300, "n": ITEMS}),
         ("lrmf", "'rated', features => '{i,j}', label => 'y', filter => 'i < 20'", {"m": 20}),
@@ -49,7 +49,8 @@ def dims(db: Connection, model: str) -> dict[str, int]:
     ],
 )
 def test_the_table_says_how_many(db: Connection, rule: str, arguments: str, wanted: dict[str, int]) -> None:
-    db.session.execute(f"SELECT dana_train('{rule}', {arguments}, epochs => 1)".encode())
+    backend = "" if "backend" in arguments else ", backend => 'interp'"  # which needs no machine
+    db.session.execute(f"SELECT dana_train('{rule}', {arguments}, epochs => 1{backend})".encode())
     assert wanted.items() <= dims(db, rule).items()
 
 
@@ -58,7 +59,7 @@ def test_rows_left_out_for_a_test_count(db: Connection, seed: int) -> None:
     """One row alone has the largest number, in the one part or the other."""
     db.session.execute(
         "SELECT dana_train('lrmf', 'rated', features => '{i,j}', label => 'y', epochs => 1, test_size => 0.5, "
-        "seed => %s)",
+        "seed => %s, backend => 'interp')",
         (seed,),
     )
     assert dims(db, "lrmf") == {"m": USERS, "n": ITEMS}
@@ -67,17 +68,35 @@ def test_rows_left_out_for_a_test_count(db: Connection, seed: int) -> None:
 def test_null_nan_and_infinity_are_no_categories(db: Connection) -> None:
     db.session.execute("CREATE TABLE gaps AS SELECT i::float8, j::float8, y FROM rated WHERE i < 100")
     db.session.execute("INSERT INTO gaps VALUES ('NaN', 1, 1), ('Infinity', 2, 1), (NULL, 3, 1)")
-    db.session.execute("SELECT dana_train('lrmf', 'gaps', epochs => 1)")
+    db.session.execute("SELECT dana_train('lrmf', 'gaps', epochs => 1, backend => 'interp')")
     users = db.session.execute("SELECT max(i) + 1 FROM rated WHERE i < 100").fetchone()
     assert users == (dims(db, "lrmf")["m"],)
 
 
 def test_a_model_to_start_from_says_it(db: Connection) -> None:
-    of = "features => '{i,j}', label => 'y', epochs => 1"
+    of = "features => '{i,j}', label => 'y', epochs => 1, backend => 'interp'"
     db.session.execute(f"SELECT dana_train('lrmf', 'rated', 'first', {of}, hyper => '{{\"k\": 3}}')".encode())
     db.session.execute("CREATE TABLE later AS SELECT * FROM rated WHERE i < 500")
     db.session.execute(f"SELECT dana_train('lrmf', 'later', 'second', {of}, warm_start_from => 'first')".encode())
     assert dims(db, "second") == {"m": USERS, "n": ITEMS}
+
+
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+def test_new_categories_begin_as_in_a_cold_start(db: Connection, backend: str) -> None:
+    of = f"features => '{{i,j}}', label => 'y', epochs => 1, backend => '{backend}'"
+    db.session.execute("CREATE TABLE early AS SELECT * FROM rated WHERE i < 500")
+    db.session.execute("CREATE TABLE last AS SELECT * FROM rated WHERE i = %s", (USERS - 1,))
+    for table, model, more in (
+        ("early", "early", ""),
+        ("last", "grown", ", warm_start_from => 'early'"),
+        ("last", "cold", f""", hyper => '{{"n": {ITEMS}}}'"""),
+    ):
+        db.session.execute(f"SELECT dana_train('lrmf', '{table}', '{model}', {of}{more})".encode())
+    early, grown, cold = (db.parameters(name)["U"] for name in ("early", "grown", "cold"))
+    assert len(grown) == USERS
+    np.testing.assert_array_equal(grown[: len(early)], early)
+    np.testing.assert_array_equal(grown[len(early) : USERS - 1], cold[len(early) : USERS - 1])
+    assert (grown[USERS - 1] != cold[USERS - 1]).any(), "trained beside other factors of items"
 
 
 def test_groups_have_models_of_one_size(db: Connection) -> None:
@@ -85,7 +104,7 @@ def test_groups_have_models_of_one_size(db: Connection) -> None:
     db.session.execute("UPDATE rated SET part = i % 3")
     made = db.session.execute(
         "SELECT model FROM dana_train_groups('lrmf', 'rated', '{part}', "
-        """'{"features": ["i", "j"], "label": "y", "epochs": 1}')"""
+        """'{"features": ["i", "j"], "label": "y", "epochs": 1, "backend": "interp"}')"""
     ).fetchall()
     assert [dims(db, name) for (name,) in made] == [{"m": USERS, "n": ITEMS}] * 3
 
