@@ -307,6 +307,7 @@ train_once(const dana_training *training, const dana_rule *rule, dana_new_model 
 	PG_TRY();
 	{
 		dana_source_encode(source, training, rule->description);
+		dana_categories_find(training, source, rule);
 		trained = dana_train_model(training, source, rule, model);
 	}
 	PG_CATCH();
