@@ -114,7 +114,12 @@ SIMULATOR = (
             "a lane behind the tail",
         ),
         ("verify.c", "if (w->visible > cycle)", "if (w->visible > cycle + 1)", "results a cycle early"),
-        ("kernels.inc", "UNARY_OF(OP, name)\tROWS(name, OP_##OP)", "UNARY_OF(OP, name)\tROWS(name, OP_MOV)", "no minus"),
+        (
+            "kernels.inc",
+            "UNARY_OF(OP, name)\tROWS(name, OP_##OP)",
+            "UNARY_OF(OP, name)\tROWS(name, OP_MOV)",
+            "no minus",
+        ),
     ),
     *faults(
         CORE,
