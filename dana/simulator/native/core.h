@@ -163,7 +163,7 @@ struct sim_walk
 	int32_t rest;		   /* pages to be interpreted before the next is tried */
 	int32_t poor;		   /* pages in vain, one after the other */
 	int32_t spacing;	   /* from a way's value to the next one's: a few more than rows, for the cache's sake */
-	struct sim_pattern *pattern;
+	struct sim_pattern pattern;
 	uint32_t unlike;	   /* pages of one way whose rows were not like the pattern */
 	uint32_t *tuples;	   /* [most]: where those of a page of rows alike lie */
 	uint8_t *which;		   /* [most]: the rows' ways */
@@ -380,6 +380,7 @@ void sim_watch_full(struct sim_watch *w);
 /* unpack.c */
 void sim_fetch(struct sim *sim, const uint8_t *until);
 bool sim_fault(struct sim *sim, uint32_t code, uint32_t pointer);
+bool sim_engine_fault(struct sim *sim, uint32_t code, uint32_t pointer);
 bool sim_column(struct sim *sim, const uint8_t *page, uint32_t descriptor, uint32_t address, int32_t gap,
 				uint32_t pointer);
 bool sim_tuples(struct sim *sim, const uint8_t *page, const struct sim_handed *handed, int32_t n_handed, int32_t row,
