@@ -4,6 +4,7 @@ In: a `Plan`, where a tuple's inputs lie. Out: a module of functions for the beg
 batch, for a block of tuples and for one, and for a batch's end.
 """
 
+from collections.abc import Sequence
 from math import prod
 
 from llvmlite import ir
@@ -38,6 +39,7 @@ class Emitter(Folds):
             self._batches()
         else:
             self._tuple_by_tuple()
+        self._drop_unread()
         return self.module
 
     def _batches(self) -> None:
@@ -123,14 +125,32 @@ class Emitter(Folds):
     def _tuple_by_tuple(self) -> None:
         """Batches of one: each function takes the tuples that come, at least one."""
         for name, is_last in self._ends("rows", "last_row"):
-            with self._function(name), self._loop(self._count) as t:
-                self._outermost = t.level  # what is read of models changes from turn to turn
-                self._tuple = t
-                self._nests(BATCH)
-                self._nests(TUPLE, wanted=None if is_last else self._wanted())
-                if self.graph.loss is not None:
-                    self._add_loss(self._value(self.graph.loss, (), ZERO, vector=False).value)
-                self._end(is_last)
+            with self._function(name):
+                places = [self._builder.gep(self._third, [I64(i)], source_etype=FLOAT) for i in range(2)]
+                before = [self._builder.load(place, typ=FLOAT) for place in places]
+                entry = self._builder.block
+                with self._loop(self._count) as t:
+                    sums = [self._builder.phi(FLOAT) for _ in places]
+                    self._outermost = t.level  # what is read of models changes from turn to turn
+                    self._tuple = t
+                    self._nests(BATCH)
+                    self._nests(TUPLE, wanted=None if is_last else self._wanted())
+                    after = self._with_loss(sums)
+                    self._end(is_last)
+                    for sum_, value, first in zip(sums, after, before, strict=True):
+                        sum_.add_incoming(first, entry)
+                        sum_.add_incoming(value, self._builder.block)
+                for place, value in zip(places, after, strict=True):
+                    self._builder.store(value, place)
+
+    def _with_loss(self, sums: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        """The epoch's sum of losses and its correction with a tuple's, compensated (Kahan 1965) as the language says."""
+        if self.graph.loss is None:
+            return sums
+        builder, (total, correction) = self._builder, sums
+        y = builder.fsub(self._value(self.graph.loss, (), ZERO, vector=False).value, correction)
+        sum_ = builder.fadd(total, y)
+        return sum_, builder.fsub(builder.fsub(sum_, total), y)
 
     def _ends(self, name: str, last: str) -> list[tuple[str, bool]]:
         """The functions that end batches: the epoch's last has one of its own, where convergence is asked."""
@@ -201,7 +221,7 @@ class Emitter(Folds):
                 value = self._computed_across(k)
                 self._caches[0]["across", k] = Found(value, 0)
                 if k in self.plan.stores:
-                    self._store(value, self._own(k, (), ZERO))
+                    self._store_own(value, k, (), ZERO)
             return
         vector = bool(nest.shape) and nest.shape[-1] > 1
         tuples = self._run if of_tuples(nest.phase) else 1
@@ -215,7 +235,7 @@ class Emitter(Folds):
                     done.append(found.value)
                 for k, value in zip(nest.nodes, done, strict=True):
                     if k in self.plan.stores:
-                        self._store(value, self._own(k, idx, t))
+                        self._store_own(value, k, idx, t)
                 for update in nest.updates:
                     value = done[nest.nodes.index(update.value)]
                     self._store(value, self._own(update.model, idx, ZERO))
@@ -307,16 +327,6 @@ class Emitter(Folds):
         builder.branch(head)
         builder.position_at_end(end)
         builder.store(sum_, address, align=4)
-
-    def _add_loss(self, loss: ir.Value) -> None:
-        """To the epoch's sum, which is the third argument, compensated (Kahan 1965) as the language says."""
-        builder = self._builder
-        places = [builder.gep(self._third, [I64(i)], source_etype=FLOAT) for i in range(2)]
-        total, correction = (builder.load(place, typ=FLOAT) for place in places)
-        y = builder.fsub(loss, correction)
-        sum_ = builder.fadd(total, y)
-        builder.store(sum_, places[0])
-        builder.store(builder.fsub(builder.fsub(sum_, total), y), places[1])
 
     def _keep_rows(self) -> None:
         """The rows that the block's tuples choose, behind those of the batch's earlier ones."""

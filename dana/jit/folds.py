@@ -72,7 +72,7 @@ class Folds(Values):
                         each = [((*idx, place), t) if shape else ((), place) for place in places]
                         parts = [self._folded_row(operand, [one], extent, op)[0] for one in each]
                         value = self._shuffled(self._in_lanes(op, parts, extent), range(len(parts)))
-                        self._store(value, self._own(k, (*idx, group) if shape else (), t if shape else group))
+                        self._store_own(value, k, (*idx, group) if shape else (), t if shape else group)
             return
         together = TOGETHER if tuples % TOGETHER == 0 else 1
         passed = NEAR if tuples % NEAR == 0 else tuples

@@ -109,6 +109,9 @@ class Values:
         self._special_function = ir.Function(self.module, kind, SPECIAL)
         self._place_values(batch)
         self._place_rows(batch)
+        self._stored: list[tuple[int, ir.Block, ir.Instruction]] = []
+        self._read: set[int] = set()
+        """Kept values that are loaded somewhere."""
         self._run = 1
         self._most, self._written = most, 0
 
@@ -289,8 +292,19 @@ class Values:
             return self._address(self._state, self.memory.merged[number].first, terms)
         return self._address(self._state, self.memory.at[k], self._terms(k, idx, t))
 
-    def _store(self, value: ir.Value, address: Found) -> None:
-        self._builder.store(value, address.value, align=4)
+    def _store(self, value: ir.Value, address: Found) -> ir.Instruction:
+        return self._builder.store(value, address.value, align=4)
+
+    def _store_own(self, value: ir.Value, k: int, idx: Indices, t: Index) -> None:
+        """Store a kept value."""
+        stored = self._store(value, self._own(k, idx, t))
+        self._stored.append((k, self._builder.block, stored))
+
+    def _drop_unread(self) -> None:
+        """What is only read from registers is not stored."""
+        for k, block, stored in self._stored:
+            if k not in self._read:
+                block.instructions.remove(stored)
 
     # --- values -----------------------------------------------------------------------------------------------------
 
@@ -299,7 +313,7 @@ class Values:
 
     def _keep(self, value: ir.Value, k: int, idx: Indices, t: Index, *, vector: bool) -> None:
         """Store a kept value; where no loop ends meanwhile it is read from its register."""
-        self._store(value, self._own(k, idx, t))
+        self._store_own(value, k, idx, t)
         level = len(self._preheaders)
         self._caches[level][self._key(k, idx, t, vector=vector)] = Found(value, level)
 
@@ -331,6 +345,7 @@ class Values:
             row = self._row(node.inputs[1], node.inputs[0], t)
             return self._load(self._own(node.inputs[0], (row, *idx), t), vector=vector)
         if node.op in (Op.MODEL, Op.META) or k in self.plan.kept:
+            self._read.add(k)
             return self._load(self._own(k, idx, t), vector=vector)
         return self._computed(k, idx, t, vector=vector)
 
@@ -471,6 +486,7 @@ class Values:
         if not of_tuples(self.plan.phase[k]):
             value = self._splat(self._value(k, (), ZERO, vector=False), count).value
         elif k in self.plan.kept:
+            self._read.add(k)
             value = builder.load(self._own(k, (), ZERO).value, typ=typ, align=4)
         elif node.op in ELEMENTWISE:
             value = self._computed_across(k)

@@ -16,6 +16,8 @@ later(int64_t x, int64_t y)
 	return x > y ? x : y;
 }
 
+#define MOST_WATCHED 4 /* columns of a tuple that are worked out at once */
+
 /* --- rounds and batches ------------------------------------------------------------------------------------------ */
 
 /* The unpacker is before the first tuple of a round */
@@ -125,7 +127,7 @@ column(struct sim *sim, const struct sim_column *column, const uint8_t *from, in
 
 	if (column->table)
 	{
-		if (sim_watch_see(&c->watch, sim->machine.watch_depth, column, from))
+		if (sim_watch_see(&c->watch, sim->machine.watch_depth, column, sim_watch_number(column, from)))
 			sim_phase_cut(&c->phase);
 		c->watched = at;
 	}
@@ -212,26 +214,77 @@ tuple_times(const struct sim *sim, const struct sim_way *way, const struct sim_h
 	return t;
 }
 
-/* A tuple all of whose entries are ready */
-static inline void
-ready_tuple(struct sim *sim, const struct tuple_times *t, const struct sim_handed *handed, const uint8_t *page,
-			int32_t row)
+/* Watched columns' numbers, of so many tuples at a time: a column's side by side */
+#define SEEN 64
+
+static void
+watched_numbers(const struct sim_handed *handed, int32_t watched, const uint8_t *page, int32_t row, int32_t rows,
+				uint32_t *numbers)
+{
+	for (int32_t k = 0; k < watched; k++, numbers += SEEN)
+	{
+		const struct sim_column column = *handed[k].column;
+		const uint32_t *address = handed[k].address + row, offset = handed[k].offset;
+
+		if (column.type == SIM_FLOAT4)
+			for (int32_t t = 0; t < rows; t++)
+				numbers[t] = sim_watch_number(&(struct sim_column){.type = SIM_FLOAT4}, page + (uint32_t)(address[t] + offset));
+		else if (column.type == SIM_INT4)
+			for (int32_t t = 0; t < rows; t++)
+				numbers[t] = sim_watch_number(&(struct sim_column){.type = SIM_INT4}, page + (uint32_t)(address[t] + offset));
+		else
+			for (int32_t t = 0; t < rows; t++)
+				numbers[t] = sim_watch_number(&column, page + (uint32_t)(address[t] + offset));
+	}
+}
+
+/*
+ * Tuples all of whose entries are ready, some at most, and no further than their entries are; returns how many. Only
+ * where a round is over are the clocks more than sums.
+ */
+static int32_t
+ready_tuples(struct sim *sim, const struct tuple_times *t, const struct sim_handed *handed, const uint8_t *page,
+			 int32_t row, int32_t rows)
 {
 	struct sim_clock *c = &sim->clock;
-	int64_t at = c->done + t->before;
+	const int32_t depth = sim->machine.watch_depth;
+	uint32_t numbers[SEEN * MOST_WATCHED];
+	int64_t turn = c->turn, done = c->done;
+	int32_t n = 0, room = c->phase.room;
 
-	for (int32_t k = 0; k < t->watched; k++)
-		if (sim_watch_see(&c->watch, sim->machine.watch_depth, handed[k].column,
-						  page + (uint32_t)(handed[k].address[row] + handed[k].offset)))
-			sim_phase_cut(&c->phase);
-	sim_watch_begin(&c->watch, c->phase.room == 0);
-	if (c->phase.room == 0)
-		at = next_round(sim, at);
-	c->turn += t->pushes;
-	c->done = at + t->beats;
-	c->beats += (uint64_t)(t->before + t->beats);
-	c->phase.in_round++;
-	c->phase.room--;
+	rows = rows < SEEN ? rows : SEEN;
+	watched_numbers(handed, t->watched, page, row, rows, numbers);
+	for (; n < rows && turn + 2 * t->pushes + 2 <= done; n++)
+	{
+		bool repeated = false;
+
+		for (int32_t k = 0; k < t->watched; k++)
+			repeated |= sim_watch_see(&c->watch, depth, handed[k].column, numbers[k * SEEN + n]);
+		done += t->before;
+		if (repeated || room == 0)
+		{
+			c->phase.in_round += c->phase.room - room;
+			c->phase.room = room;
+			if (repeated)
+				sim_phase_cut(&c->phase);
+			room = c->phase.room;
+		}
+		sim_watch_begin(&c->watch, room == 0);
+		if (room == 0)
+		{
+			done = next_round(sim, done);
+			room = c->phase.room;
+		}
+		turn += t->pushes;
+		done += t->beats;
+		room--;
+	}
+	c->phase.in_round += c->phase.room - room;
+	c->phase.room = room;
+	c->turn = turn;
+	c->done = done;
+	c->beats += (uint64_t)n * (uint64_t)(t->before + t->beats);
+	return n;
 }
 
 /* Its columns, entry by entry */
@@ -257,22 +310,23 @@ pass_watched(struct sim *sim, const struct sim_way *way, const struct sim_handed
 {
 	struct sim_clock *c = &sim->clock;
 	const struct tuple_times times = tuple_times(sim, way, handed);
-	const bool whole = times.watched > 0 && handed[times.entries - 1].column->last &&
+	const bool whole = times.watched > 0 && times.watched <= MOST_WATCHED && handed[times.entries - 1].column->last &&
 		times.entries > sim->machine.unpack_stages && rows * times.entries < sim->machine.queue_depth; /* never full */
-	bool ready = false;
 
-	for (int32_t row = 0; row < rows; row++)
+	for (int32_t row = 0; row < rows;)
 	{
 		const int64_t oldest = c->at[c->stage];
 
-		ready = ready || (c->take + 2 <= oldest && c->turn + times.pushes + 2 <= oldest);
-		if (whole && ready && row < rows - 1 && c->turn + 2 * times.pushes + 2 <= c->done)
-			ready_tuple(sim, &times, handed, page, row);
-		else
-		{
-			row_of_page(sim, way, handed, page, row);
-			ready = false;
-		}
+		if (whole && c->take + 2 <= oldest && c->turn + times.pushes + 2 <= oldest)
+			while (row < rows - 1)
+			{
+				const int32_t some = ready_tuples(sim, &times, handed, page, row, rows - 1 - row);
+
+				row += some;
+				if (some == 0)
+					break;
+			}
+		row_of_page(sim, way, handed, page, row++);
 	}
 }
 

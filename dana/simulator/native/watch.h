@@ -7,17 +7,24 @@
 #include "core.h"
 #include "number.h"
 
+/* A watched column's value as the number of a row, from its bytes */
+static inline uint32_t
+sim_watch_number(const struct sim_column *column, const uint8_t *from)
+{
+	return dn_bits(sim_number(column->type, from)) & INT32_MAX; /* without the sign */
+}
+
 /*
- * A watched column's value; whether an earlier tuple writes that row. Nearly always a look at what was last written
- * under the row's hash tells that none does; only where that is recent enough are rows compared.
+ * A watched column's number; whether an earlier tuple writes that row. Nearly always a look at when a row of that hash was
+ * last written tells that none does, or which one may; only where that is another row are all compared.
  */
 static inline bool
-sim_watch_see(struct sim_watch *w, int32_t depth, const struct sim_column *column, const uint8_t *from)
+sim_watch_see(struct sim_watch *w, int32_t depth, const struct sim_column *column, uint32_t number)
 {
-	const uint32_t number = dn_bits(sim_number(column->type, from)) & INT32_MAX; /* without the sign */
 	const uint64_t row = (uint64_t)column->table << 32 | number;
 	uint16_t *last = &w->last[((number ^ (uint32_t)column->table << 24) * 0x9e3779b1u) >> (32 - SIM_STAMP_BITS)];
-	const bool repeated = (uint16_t)(w->written - *last) < w->earlier + w->own && sim_watch_among(w, row);
+	const int32_t at = w->earlier + w->own - 1 - (uint16_t)(w->written - *last);
+	const bool repeated = at >= 0 && (at < w->earlier && w->rows[at] == row ? true : sim_watch_among(w, row));
 
 	if (column->writes)
 	{
