@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from llvmlite import ir
 
 from dana.jit.arithmetic import FLOAT, FOLDS, I32, Vectors, combine, folded, mask
-from dana.jit.plan import BATCH, LANES, of_tuples
+from dana.jit.memory import lanes_of
+from dana.jit.plan import BATCH, of_tuples
 from dana.jit.values import ZERO, Index, Indices, Values, Var
 from hwgen.spec.numerics import IDENTITIES
 
@@ -33,6 +34,9 @@ class Folds(Values):
         if not of_tuples(phase):
             yield ZERO
             return
+        if self._run == 1:
+            yield self._turn
+            return
         with self._loop(self._run) as t:
             yield t
 
@@ -45,7 +49,7 @@ class Folds(Values):
         if last and extents[-1] > 1:
             self._fold_last(k, operand, extents[-1], op)
             return
-        vector = extents[-1] > 1
+        vector = lanes_of(extents)
         with self._over_tuples(plan.phase[k]) as t, self._axes(shape, vector=vector) as idx:
 
             def leaf(place: Index) -> Vectors:
@@ -58,11 +62,11 @@ class Folds(Values):
         """A fold over the last axis: of several results at once, so that what they share is loaded once."""
         plan, shape = self.plan, self.plan.shape(k)
         tuples = self._run if of_tuples(plan.phase[k]) else 1
-        rows = -(-extent // LANES)
+        rows = -(-extent // lanes_of((extent,)))
         if rows <= FEW and (shape or tuples > 1):  # side by side along what lies side by side in memory
             count = shape[-1] if shape else tuples
             phase = plan.phase[k] if shape else BATCH
-            with self._over_tuples(phase) as t, self._axes(shape[:-1], vector=False) as idx:
+            with self._over_tuples(phase) as t, self._axes(shape[:-1], vector=0) as idx:
                 whole = count - count % SIDE
                 for first, stop in ((0, whole), (whole, count)):
                     if first == stop:
@@ -79,42 +83,43 @@ class Folds(Values):
         beside = BESIDE if shape and shape[-1] % BESIDE == 0 else 1
         with (
             self._loop(tuples, passed) as near,
-            self._axes(shape[:-1], vector=False) as idx,
+            self._axes(shape[:-1], vector=0) as idx,
             self._loop(shape[-1] if shape else 1, beside) as last,
             self._loop(passed, together) as few,
         ):
             self._many = True
-            t = self._sum(near, few)
+            t = self._sum(near, few) if tuples > 1 else self._turn
             each = [((*idx, last.plus(j)) if shape else (), t.plus(i)) for i in range(together) for j in range(beside)]
             lanes = self._in_lanes(op, self._folded_row(operand, each, extent, op), extent)
             for i, (place, t) in enumerate(each):
-                self._keep(self._builder.extract_element(lanes, I32(i)), k, place, t, vector=False)
+                self._keep(self._builder.extract_element(lanes, I32(i)), k, place, t, vector=0)
             self._many = False
 
     def _folded_row(self, operand: int, wanted: Sequence[tuple[Indices, Index]], extent: int, op: str) -> Vectors:
         """Folds over the last axis, down to a vector each."""
-        rest = extent % LANES
+        lanes = lanes_of((extent,))
+        rest = extent % lanes
 
         def leaf(row: Index) -> Vectors:
-            place = Index(row.var, row.const * LANES)
-            return tuple(self._value(operand, (*idx, place), t, vector=True).value for idx, t in wanted)
+            place = Index(row.var, row.const * lanes)
+            return tuple(self._value(operand, (*idx, place), t, vector=lanes).value for idx, t in wanted)
 
         def masked(values: Vectors) -> Vectors:
-            typ = ir.VectorType(FLOAT, LANES)
-            keep = ir.Constant(ir.VectorType(ir.IntType(1), LANES), [ir.IntType(1)(i < rest) for i in range(LANES)])
-            none = ir.Constant(typ, [FLOAT(IDENTITIES[op])] * LANES)
+            typ = ir.VectorType(FLOAT, lanes)
+            keep = ir.Constant(ir.VectorType(ir.IntType(1), lanes), [ir.IntType(1)(i < rest) for i in range(lanes)])
+            none = ir.Constant(typ, [FLOAT(IDENTITIES[op])] * lanes)
             return tuple(self._builder.select(keep, value, none) for value in values)
 
-        return self._fold(-(-extent // LANES), leaf, op, vector=True, masked=masked if rest else None, step=LANES)
+        return self._fold(-(-extent // lanes), leaf, op, vector=lanes, masked=masked if rest else None, step=lanes)
 
     def _in_lanes(self, op: str, folds: Sequence[ir.Value], extent: int) -> ir.Value:
         """The rest of folds, which are a vector each: lane i of the result is fold i."""
         groups = 1 << (len(folds) - 1).bit_length()
         parts = [*folds, *[folds[-1]] * (groups - len(folds))]
-        width = LANES
+        lanes = width = lanes_of((extent,))
         while width > 1:
             half = width // 2
-            low = [lane for first in range(0, LANES, width) for lane in range(first, first + half)]
+            low = [lane for first in range(0, lanes, width) for lane in range(first, first + half)]
             high = [lane + half for lane in low]
             if len(parts) > 1:
                 parts = [
@@ -133,7 +138,7 @@ class Folds(Values):
         self, op: str, a: ir.Value, b: ir.Value, low: Sequence[int], high: Sequence[int], *, folds: bool
     ) -> ir.Value:
         def both(lanes: Sequence[int]) -> ir.Value:
-            return self._builder.shuffle_vector(a, b, mask((*lanes, *(i + LANES for i in lanes))))
+            return self._builder.shuffle_vector(a, b, mask((*lanes, *(i + a.type.count for i in lanes))))
 
         return combine(self._builder, op, both(low), both(high)) if folds else both(low)
 
@@ -148,7 +153,7 @@ class Folds(Values):
         leaf: Callable[[Index], Vectors],
         op: str,
         *,
-        vector: bool,
+        vector: int,
         masked: Callable[[Vectors], Vectors] | None,
         step: int = 1,
     ) -> Vectors:
@@ -166,7 +171,7 @@ class Folds(Values):
         apart = 1 << (-(-count // APART) - 1).bit_length()
         most = -(-count // apart)
         full = count - apart * (most - 1)
-        width = LANES if vector else 1
+        width = vector or 1
         number, first = 0, 0
         whole = full if masked is None else full - 1
         parts = ((0, whole, most, False), (whole, full, most, True), (full, apart, most - 1, False))

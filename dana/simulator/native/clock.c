@@ -16,7 +16,8 @@ later(int64_t x, int64_t y)
 	return x > y ? x : y;
 }
 
-#define MOST_WATCHED 4 /* columns of a tuple that are worked out at once */
+#define MOST_WATCHED 4 /* columns of a tuple that is worked out at once */
+#define SEEN		 64 /* tuples whose columns are looked at together */
 
 /* --- rounds and batches ------------------------------------------------------------------------------------------ */
 
@@ -127,7 +128,7 @@ column(struct sim *sim, const struct sim_column *column, const uint8_t *from, in
 
 	if (column->table)
 	{
-		if (sim_watch_see(&c->watch, sim->machine.watch_depth, column, sim_watch_number(column, from)))
+		if (sim_watch_column(&c->watch, sim->machine.watch_depth, column, from))
 			sim_phase_cut(&c->phase);
 		c->watched = at;
 	}
@@ -214,28 +215,48 @@ tuple_times(const struct sim *sim, const struct sim_way *way, const struct sim_h
 	return t;
 }
 
-/* Watched columns' numbers, of so many tuples at a time: a column's side by side */
-#define SEEN 64
+/* What a watched column chooses, of some tuples */
+struct chosen
+{
+	bool writes;
+	uint16_t stamps[SEEN];
+	uint64_t rows[SEEN];
+};
 
 static void
-watched_numbers(const struct sim_handed *handed, int32_t watched, const uint8_t *page, int32_t row, int32_t rows,
-				uint32_t *numbers)
+choose(struct chosen *chosen, const struct sim_handed *handed, const uint8_t *page, int32_t row, int32_t rows)
 {
-	for (int32_t k = 0; k < watched; k++, numbers += SEEN)
-	{
-		const struct sim_column column = *handed[k].column;
-		const uint32_t *address = handed[k].address + row, offset = handed[k].offset;
+	const struct sim_column column = *handed->column;
+	const uint32_t *address = handed->address + row, offset = handed->offset;
 
-		if (column.type == SIM_FLOAT4)
-			for (int32_t t = 0; t < rows; t++)
-				numbers[t] = sim_watch_number(&(struct sim_column){.type = SIM_FLOAT4}, page + (uint32_t)(address[t] + offset));
-		else if (column.type == SIM_INT4)
-			for (int32_t t = 0; t < rows; t++)
-				numbers[t] = sim_watch_number(&(struct sim_column){.type = SIM_INT4}, page + (uint32_t)(address[t] + offset));
-		else
-			for (int32_t t = 0; t < rows; t++)
-				numbers[t] = sim_watch_number(&column, page + (uint32_t)(address[t] + offset));
-	}
+	chosen->writes = column.writes;
+	if (column.type == SIM_FLOAT4) /* the same, a loop without a jump for each type */
+		for (int32_t t = 0; t < rows; t++)
+			chosen->rows[t] = sim_watch_row(&(struct sim_column){.type = SIM_FLOAT4, .table = column.table},
+											page + (uint32_t)(address[t] + offset));
+	else if (column.type == SIM_INT4)
+		for (int32_t t = 0; t < rows; t++)
+			chosen->rows[t] = sim_watch_row(&(struct sim_column){.type = SIM_INT4, .table = column.table},
+											page + (uint32_t)(address[t] + offset));
+	else
+		for (int32_t t = 0; t < rows; t++)
+			chosen->rows[t] = sim_watch_row(&column, page + (uint32_t)(address[t] + offset));
+	for (int32_t t = 0; t < rows; t++)
+		chosen->stamps[t] = (uint16_t)sim_watch_stamp(chosen->rows[t]);
+}
+
+/* A round is over before a tuple that comes at `at`; returns when it is unpacked */
+static __attribute__((noinline)) int64_t
+round_over(struct sim *sim, int64_t at, int32_t room, bool repeated)
+{
+	struct sim_phase *phase = &sim->clock.phase;
+
+	phase->in_round += phase->room - room;
+	phase->room = room;
+	if (repeated)
+		sim_phase_cut(phase);
+	sim_watch_begin(&sim->clock.watch, phase->room == 0);
+	return phase->room == 0 ? next_round(sim, at) : at;
 }
 
 /*
@@ -247,43 +268,45 @@ ready_tuples(struct sim *sim, const struct tuple_times *t, const struct sim_hand
 			 int32_t row, int32_t rows)
 {
 	struct sim_clock *c = &sim->clock;
-	const int32_t depth = sim->machine.watch_depth;
-	uint32_t numbers[SEEN * MOST_WATCHED];
+	struct chosen chosen[MOST_WATCHED];
+	const int32_t depth = sim->machine.watch_depth, watched = t->watched;
+	const int64_t pushes = t->pushes, before = t->before, beats = t->beats;
+	struct sim_watched seen = c->watch.n; /* in registers */
 	int64_t turn = c->turn, done = c->done;
 	int32_t n = 0, room = c->phase.room;
 
 	rows = rows < SEEN ? rows : SEEN;
-	watched_numbers(handed, t->watched, page, row, rows, numbers);
-	for (; n < rows && turn + 2 * t->pushes + 2 <= done; n++)
+	for (int32_t k = 0; k < watched; k++)
+		choose(&chosen[k], &handed[k], page, row, rows);
+	for (; n < rows && turn + 2 * pushes + 2 <= done; n++)
 	{
 		bool repeated = false;
 
-		for (int32_t k = 0; k < t->watched; k++)
-			repeated |= sim_watch_see(&c->watch, depth, handed[k].column, numbers[k * SEEN + n]);
-		done += t->before;
+		for (int32_t k = 0; k < watched; k++)
+			repeated |= sim_watch_see(&c->watch, &seen, depth, chosen[k].writes, chosen[k].rows[n], chosen[k].stamps[n]);
+		done += before;
 		if (repeated || room == 0)
 		{
-			c->phase.in_round += c->phase.room - room;
-			c->phase.room = room;
-			if (repeated)
-				sim_phase_cut(&c->phase);
+			c->watch.n = seen;
+			done = round_over(sim, done, room, repeated);
+			seen = c->watch.n;
 			room = c->phase.room;
 		}
-		sim_watch_begin(&c->watch, room == 0);
-		if (room == 0)
+		else
 		{
-			done = next_round(sim, done);
-			room = c->phase.room;
+			seen.earlier += seen.own;
+			seen.own = 0;
 		}
-		turn += t->pushes;
-		done += t->beats;
+		turn += pushes;
+		done += beats;
 		room--;
 	}
 	c->phase.in_round += c->phase.room - room;
 	c->phase.room = room;
+	c->watch.n = seen;
 	c->turn = turn;
 	c->done = done;
-	c->beats += (uint64_t)n * (uint64_t)(t->before + t->beats);
+	c->beats += (uint64_t)n * (uint64_t)(before + beats);
 	return n;
 }
 
