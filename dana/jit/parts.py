@@ -23,9 +23,7 @@ class Parts:
     counters: frozenset[int]
 
 
-def find_parts(
-    graph: Graph, of_tuples: Collection[int], epoch: frozenset[int], functions: Collection[Op]
-) -> Parts:
+def find_parts(graph: Graph, of_tuples: Collection[int], epoch: frozenset[int], functions: Collection[Op]) -> Parts:
     """The parts of a graph without merges.
 
     Parameters
