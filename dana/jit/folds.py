@@ -1,6 +1,6 @@
 """Folds as code: the language's order, by rows of lanes first and within the lanes at last.
 
-In: reductions of a plan. Out: loops that store their results. No other order: see `dana.jit.arithmetic.folded`.
+In: reductions of a plan. Out: loops that store their results; scalars of a block of tuples as vectors. No other order: see `dana.jit.arithmetic.folded`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -8,10 +8,12 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from dana.jit.arithmetic import FLOAT, FOLDS, I32, Vectors, combine, folded, mask
+from dana.jit.arithmetic import FLOAT, FOLDS, I32, Vectors, combine, folded, mask, operation
 from dana.jit.memory import lanes_of
 from dana.jit.plan import BATCH, of_tuples
-from dana.jit.values import ZERO, Index, Indices, Values, Var
+from dana.jit.values import ZERO, Found, Index, Indices, Values, Var
+from dsl.hdfg.graph import ELEMENTWISE
+from dsl.hdfg.ops import FROM_ROW
 from hwgen.spec.numerics import IDENTITIES
 
 UNROLLED = 16
@@ -208,3 +210,34 @@ class Folds(Values):
         if a.var is None or b.var is None:
             return Index(a.var or b.var, a.const + b.const)
         return Index(Var(self._builder.add(a.var.value, b.var.value), len(self._preheaders)), a.const + b.const)
+
+    def _across(self, k: int) -> ir.Value:
+        """A scalar of each tuple of the block, as a vector."""
+        key = ("across", k)
+        if key in self._caches[-1]:
+            return self._caches[-1][key].value
+        node, builder, count = self.plan.nodes[k], self._builder, self._run
+        typ = ir.VectorType(FLOAT, count)
+        if k in self._counted_by:
+            value = builder.load(self._address(self._state, self._counted_by[k], []).value, typ=typ, align=4)
+        elif not of_tuples(self.plan.phase[k]):
+            value = self._splat(self._value(k, (), ZERO, vector=0), count).value
+        elif k in self.plan.kept:
+            self._read.add(k)
+            value = builder.load(self._own(k, (), ZERO).value, typ=typ, align=4)
+        elif node.op in ELEMENTWISE:
+            value = self._computed_across(k)
+        elif node.op in FROM_ROW and self.places[k].spacing == 1:
+            place = self._address(self._place(k, ZERO), 0, [(self._tuple, 1)])
+            value = builder.load(place.value, typ=typ, align=4)
+        else:
+            value = ir.Constant(typ, None)
+            for t in range(count):
+                one = self._value(k, (), Index(const=t), vector=0)
+                value = builder.insert_element(value, one.value, I32(t))
+        self._caches[-1][key] = Found(value, len(self._preheaders))
+        return value
+
+    def _computed_across(self, k: int) -> ir.Value:
+        node = self.plan.nodes[k]
+        return operation(self._builder, node.op, [self._across(i) for i in node.inputs])

@@ -17,7 +17,7 @@ from llvmlite import ir
 from dana.jit.arithmetic import FLOAT, I32, I64, POINTER, operation
 from dana.jit.memory import Memory, Merged, Place, padded, strides
 from dana.jit.plan import FUNCTIONS, LANES, Plan, of_tuples
-from dsl.hdfg.graph import ELEMENTWISE, FROM_ROW, Op
+from dsl.hdfg.graph import FROM_ROW, Op
 from dsl.hdfg.ops import ROW_NUMBERS
 from hwgen.spec.bundle import WHOLE_EPOCH
 
@@ -482,34 +482,3 @@ class Values:
         operands = [self._operand(i, shape, idx, t, vector=vector) for i in node.inputs]
         level = max(operand.level for operand in operands)
         return self._at(level, lambda builder: operation(builder, node.op, [o.value for o in operands]))
-
-    def _across(self, k: int) -> ir.Value:
-        """A scalar of each tuple of the block, as a vector."""
-        key = ("across", k)
-        if key in self._caches[-1]:
-            return self._caches[-1][key].value
-        node, builder, count = self.plan.nodes[k], self._builder, self._run
-        typ = ir.VectorType(FLOAT, count)
-        if k in self._counted_by:
-            value = builder.load(self._address(self._state, self._counted_by[k], []).value, typ=typ, align=4)
-        elif not of_tuples(self.plan.phase[k]):
-            value = self._splat(self._value(k, (), ZERO, vector=0), count).value
-        elif k in self.plan.kept:
-            self._read.add(k)
-            value = builder.load(self._own(k, (), ZERO).value, typ=typ, align=4)
-        elif node.op in ELEMENTWISE:
-            value = self._computed_across(k)
-        elif node.op in FROM_ROW and self.places[k].spacing == 1:
-            place = self._address(self._place(k, ZERO), 0, [(self._tuple, 1)])
-            value = builder.load(place.value, typ=typ, align=4)
-        else:
-            value = ir.Constant(typ, None)
-            for t in range(count):
-                one = self._value(k, (), Index(const=t), vector=0)
-                value = builder.insert_element(value, one.value, I32(t))
-        self._caches[-1][key] = Found(value, len(self._preheaders))
-        return value
-
-    def _computed_across(self, k: int) -> ir.Value:
-        node = self.plan.nodes[k]
-        return operation(self._builder, node.op, [self._across(i) for i in node.inputs])
