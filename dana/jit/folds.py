@@ -1,6 +1,7 @@
 """Folds as code: the language's order, by rows of lanes first and within the lanes at last.
 
-In: reductions of a plan. Out: loops that store their results; scalars of a block of tuples as vectors. No other order: see `dana.jit.arithmetic.folded`.
+In: reductions of a plan. Out: loops that store their results; scalars of a block of tuples as vectors. No
+other order: see `dana.jit.arithmetic.folded`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
