@@ -4,16 +4,19 @@ In: a `Plan`, where a tuple's inputs lie. Out: a module of functions for the beg
 batch, for a block of tuples and for one, and for a batch's end.
 """
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from math import prod
 
 from llvmlite import ir
 
 from dana.jit.arithmetic import FLOAT, I32, I64, combine, tree
 from dana.jit.folds import TOGETHER, Folds
-from dana.jit.memory import Merged, padded, strides
-from dana.jit.plan import BATCH, EPOCH, FUNCTIONS, LANES, TUPLE, Nest, Unsupported, of_tuples
+from dana.jit.memory import Merged, lanes_of, padded, strides
+from dana.jit.plan import BATCH, EARLY, EPOCH, FUNCTIONS, LATE, SERIAL, TUPLE, Nest, Unsupported, of_tuples
 from dana.jit.values import BLOCK, ZERO, Found, Index, Indices, Var
 from dsl.hdfg.graph import REDUCTIONS, EachEpoch, Update
+from dsl.hdfg.ops import ROW_NUMBERS
 
 BYTES = 92
 """Of an instruction's text, about."""
@@ -38,6 +41,7 @@ class Emitter(Folds):
             self._batches()
         else:
             self._tuple_by_tuple()
+        self._drop_unread()
         return self.module
 
     def _batches(self) -> None:
@@ -105,7 +109,7 @@ class Emitter(Folds):
         if k not in self._joined:
             return
         shape = self.plan.shape(operand)
-        vector = bool(shape) and shape[-1] > 1
+        vector = lanes_of(shape)
         with self._axes(shape, vector=vector) as idx:
             terms = [*zip(idx, strides(shape), strict=True), (t, prod(padded(shape)))]
             value = self._value(operand, idx, ZERO, vector=vector).value
@@ -123,14 +127,88 @@ class Emitter(Folds):
     def _tuple_by_tuple(self) -> None:
         """Batches of one: each function takes the tuples that come, at least one."""
         for name, is_last in self._ends("rows", "last_row"):
-            with self._function(name), self._loop(self._count) as t:
-                self._outermost = t.level  # what is read of models changes from turn to turn
-                self._tuple = t
-                self._nests(BATCH)
-                self._nests(TUPLE, wanted=None if is_last else self._wanted())
-                if self.graph.loss is not None:
-                    self._add_loss(self._value(self.graph.loss, (), ZERO, vector=False).value)
-                self._end(is_last)
+            with self._function(name):
+                places = [self._builder.gep(self._third, [I64(i)], source_etype=FLOAT) for i in range(2)]
+                sums = [self._builder.load(place, typ=FLOAT) for place in places]
+                if self.plan.by_block:
+                    sums = self._by_block(sums, is_last)
+                else:
+                    with self._summed(sums, self._count) as (t, before, after):
+                        self._outermost = t.level  # what is read of models changes from turn to turn
+                        self._tuple = t
+                        after += self._in_turn(TUPLE, before, is_last)
+                    sums = after
+                for place, value in zip(places, sums, strict=True):
+                    self._builder.store(value, place)
+
+    def _by_block(self, sums: list[ir.Value], is_last: bool) -> list[ir.Value]:
+        """A block's tuples before their turn, each in its turn, and all of them after; there may be fewer."""
+        builder, late = self._builder, bool(self.plan.parts.late)
+        with self._summed(sums, self._count, BLOCK) as (first, before, after):
+            self._outermost, self._tuple, self._run = first.level, first, BLOCK
+            assert first.var is not None
+            left = builder.sub(self._count, first.var.value)
+            count = builder.select(builder.icmp_signed("<", left, I64(BLOCK)), left, I64(BLOCK))
+            for k in sorted(self.plan.parts.counters):
+                self._number_tuples(k, count)
+            self._nests(EARLY)
+            self._run = 1
+            with self._summed(before, count) as (turn, before_each, after_each):
+                self._outermost, self._turn = turn.level, turn
+                after_each += self._in_turn(SERIAL, before_each, is_last)
+            self._outermost, self._turn, self._run = first.level, ZERO, BLOCK
+            if late:
+                self._nests(LATE)
+                self._run = 1
+                with self._summed(before, count) as (turn, before_each, after_each):
+                    self._outermost, self._turn = turn.level, turn
+                    after_each += self._with_loss(before_each)
+                self._turn = ZERO
+            after += after_each
+        return after
+
+    def _number_tuples(self, k: int, count: ir.Value) -> None:
+        """A model that counts tuples, of each of a block: sums of whole numbers, which are exact."""
+        builder, typ, most = self._builder, ir.VectorType(FLOAT, BLOCK), FLOAT(float(ROW_NUMBERS))
+        place = self._own(k, (), ZERO).value
+        first = builder.load(place, typ=FLOAT, align=4)
+        steps = ir.Constant(typ, [FLOAT(float(t)) for t in range(BLOCK)])
+        wrap = ir.Constant(typ, [most] * BLOCK)
+        numbers = builder.fadd(self._splat(Found(first, len(self._preheaders)), BLOCK).value, steps)
+        wrapped = builder.select(builder.fcmp_ordered(">=", numbers, wrap), builder.fsub(numbers, wrap), numbers)
+        builder.store(wrapped, self._address(self._state, self._counted_by[k], []).value, align=4)
+        after = builder.fadd(first, builder.sitofp(count, FLOAT))
+        builder.store(builder.select(builder.fcmp_ordered(">=", after, most), builder.fsub(after, most), after), place)
+
+    def _in_turn(self, phase: int, sums: Sequence[ir.Value], is_last: bool) -> Sequence[ir.Value]:
+        """A tuple, and a batch's end; the epoch's losses with its own, where that is known by then."""
+        self._nests(BATCH)
+        self._nests(phase, wanted=None if is_last else self._wanted())
+        after = sums if self.plan.parts.late else self._with_loss(sums)
+        self._end(is_last)
+        return after
+
+    @contextmanager
+    def _summed(
+        self, sums: Sequence[ir.Value], stop: ir.Value, step: int = 1
+    ) -> Iterator[tuple[Index, list[ir.Value], list[ir.Value]]]:
+        """A loop that hands the sum of losses and its correction from turn to turn; the turn's own go into the last."""
+        entry, after = self._builder.block, list[ir.Value]()
+        with self._loop(stop, step) as turn:
+            before = [self._builder.phi(FLOAT) for _ in sums]
+            yield turn, before, after
+            for phi, first, following in zip(before, sums, after, strict=True):
+                phi.add_incoming(first, entry)
+                phi.add_incoming(following, self._builder.block)
+
+    def _with_loss(self, sums: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        """The epoch's sum of losses and its correction with a tuple's, compensated (Kahan 1965)."""
+        if self.graph.loss is None:
+            return sums
+        builder, (total, correction) = self._builder, sums
+        y = builder.fsub(self._value(self.graph.loss, (), self._turn, vector=0).value, correction)
+        sum_ = builder.fadd(total, y)
+        return sum_, builder.fsub(builder.fsub(sum_, total), y)
 
     def _ends(self, name: str, last: str) -> list[tuple[str, bool]]:
         """The functions that end batches: the epoch's last has one of its own, where convergence is asked."""
@@ -151,7 +229,7 @@ class Emitter(Folds):
 
     def _end(self, is_last: bool) -> None:
         if is_last and self.graph.convergence is not None:
-            value = self._value(self.graph.convergence, (), ZERO, vector=False).value
+            value = self._value(self.graph.convergence, (), self._turn, vector=0).value
             self._store(value, self._address(self._state, self.convergence, []))
         self._updates(self.plan.copied)
         if self.plan.by_row:
@@ -199,14 +277,15 @@ class Emitter(Folds):
         if not nest.shape and of_tuples(nest.phase) and self._run > 1:
             for k in nest.nodes:
                 value = self._computed_across(k)
-                self._caches[0]["across", k] = Found(value, 0)
+                self._caches[-1]["across", k] = Found(value, len(self._preheaders))
                 if k in self.plan.stores:
-                    self._store(value, self._own(k, (), ZERO))
+                    self._store_own(value, k, (), ZERO)
             return
-        vector = bool(nest.shape) and nest.shape[-1] > 1
+        vector = lanes_of(nest.shape)
         tuples = self._run if of_tuples(nest.phase) else 1
         together = TOGETHER if tuples % TOGETHER == 0 and vector else 1
         with self._loop(tuples, together) as group, self._axes(nest.shape, vector=vector) as idx:
+            group = group if tuples > 1 or not of_tuples(nest.phase) else self._turn
             for t in map(group.plus, range(together)):  # what they share is loaded once
                 done = []
                 for k in nest.nodes:
@@ -215,7 +294,7 @@ class Emitter(Folds):
                     done.append(found.value)
                 for k, value in zip(nest.nodes, done, strict=True):
                     if k in self.plan.stores:
-                        self._store(value, self._own(k, idx, t))
+                        self._store_own(value, k, idx, t)
                 for update in nest.updates:
                     value = done[nest.nodes.index(update.value)]
                     self._store(value, self._own(update.model, idx, ZERO))
@@ -229,12 +308,13 @@ class Emitter(Folds):
         if not shape and count > 1:
             self._store(self._across(operand), self._address(self._state, self._operands, []))
         else:
-            vector = bool(shape) and shape[-1] > 1
+            vector = lanes_of(shape)
             with self._over_tuples(phase) as t, self._axes(shape, vector=vector) as idx:
                 value = self._operand(operand, shape, idx, t, vector=vector)
-                terms = [*zip(idx, strides(shape), strict=True), (t, size)]
+                terms = [*zip(idx, strides(shape), strict=True), (t if count > 1 else ZERO, size)]
                 self._store(value.value, self._address(self._state, self._operands, terms))
-        from_, to = self._address(self._state, self._operands, []), self._own(k, (ZERO,) * len(shape), ZERO)
+        to = self._own(k, (ZERO,) * len(shape), self._turn if count == 1 else ZERO)
+        from_ = self._address(self._state, self._operands, [])
         code = I32(FUNCTIONS[plan.nodes[k].op])
         builder.call(self._special_function, [code, I64(size * count), to.value, from_.value, from_.value])
 
@@ -248,7 +328,7 @@ class Emitter(Folds):
         first = merged.first + level * merged.size
         if not shape:
             if count == 1:
-                value = self._value(operand, (), ZERO, vector=False).value
+                value = self._value(operand, (), ZERO, vector=0).value
             else:
                 typ = ir.VectorType(FLOAT, count)
                 if kept is None:
@@ -263,7 +343,7 @@ class Emitter(Folds):
                 value = self._builder.extract_element(value, I32(0))
             self._push(value, merged, first, [])
             return
-        vector = shape[-1] > 1
+        vector = lanes_of(shape)
         together = min(count, IN_STEP)
         low = together.bit_length() - 1
         for group in range(count // together):
@@ -308,16 +388,6 @@ class Emitter(Folds):
         builder.position_at_end(end)
         builder.store(sum_, address, align=4)
 
-    def _add_loss(self, loss: ir.Value) -> None:
-        """To the epoch's sum, which is the third argument, compensated (Kahan 1965) as the language says."""
-        builder = self._builder
-        places = [builder.gep(self._third, [I64(i)], source_etype=FLOAT) for i in range(2)]
-        total, correction = (builder.load(place, typ=FLOAT) for place in places)
-        y = builder.fsub(loss, correction)
-        sum_ = builder.fadd(total, y)
-        builder.store(sum_, places[0])
-        builder.store(builder.fsub(builder.fsub(sum_, total), y), places[1])
-
     def _keep_rows(self) -> None:
         """The rows that the block's tuples choose, behind those of the batch's earlier ones."""
         place = self._address(self._state, self._waiting, []).value
@@ -327,10 +397,10 @@ class Emitter(Folds):
             assert update.index is not None
             numbers, values = self._chosen[id(update)]
             shape = self.plan.shape(update.model)[1:]
-            vector = bool(shape) and shape[-1] > 1
+            vector = lanes_of(shape)
             size = prod(padded(shape))
             with self._loop(self._run) as t:
-                number = self._value(update.index, (), t, vector=False).value
+                number = self._value(update.index, (), t, vector=0).value
                 self._store(number, self._address(self._state, numbers, [(waiting, 1), (t, 1)]))
                 with self._axes(shape, vector=vector) as idx:
                     value = self._operand(update.value, shape, idx, t, vector=vector).value
@@ -345,15 +415,15 @@ class Emitter(Folds):
             for update in self.plan.by_row:
                 numbers, values = self._chosen[id(update)]
                 shape = self.plan.shape(update.model)[1:]
-                vector = bool(shape) and shape[-1] > 1
-                number = self._load(self._address(self._state, numbers, [(t, 1)]), vector=False)
+                vector = lanes_of(shape)
+                number = self._load(self._address(self._state, numbers, [(t, 1)]), vector=0)
                 row = Index(Var(self._builder.fptosi(number.value, I64), t.level))
                 with self._axes(shape, vector=vector) as idx:
                     terms = [*zip(idx, strides(shape), strict=True), (t, prod(padded(shape)))]
                     value = self._load(self._address(self._state, values, terms), vector=vector).value
                     self._put(update, value, (row, *idx), vector=vector)
 
-    def _put(self, update: Update, value: ir.Value, idx: Indices, *, vector: bool) -> None:
+    def _put(self, update: Update, value: ir.Value, idx: Indices, *, vector: int) -> None:
         """Store in a model, or add to what is there by now."""
         place = self._own(update.model, idx, ZERO)
         if update.adds:
@@ -366,15 +436,15 @@ class Emitter(Folds):
             if update.value in self.plan.kept:
                 continue
             shape = self.plan.shape(update.value)
-            vector = bool(shape) and shape[-1] > 1
+            vector = lanes_of(shape)
             with self._axes(shape, vector=vector) as idx:
-                value = self._value(update.value, idx, ZERO, vector=vector)
+                value = self._value(update.value, idx, self._turn, vector=vector)
                 terms = list(zip(idx, strides(shape), strict=True))
                 self._store(value.value, self._address(self._state, self._new[id(update)], terms))
         rows = {}
         for update in updates:
             if update.index is not None:
-                rows[id(update)] = self._row(update.index, update.model, ZERO)
+                rows[id(update)] = self._row(update.index, update.model, self._turn)
         for update in updates:
             self._copy(update, rows.get(id(update)))
 
@@ -382,15 +452,15 @@ class Emitter(Folds):
         plan = self.plan
         target = plan.shape(update.model) if row is None else plan.shape(update.model)[1:]
         source = plan.shape(update.value)
-        vector = bool(target) and target[-1] > 1
-        wide = bool(source) and source[-1] > 1
+        vector = lanes_of(target)
+        wide = lanes_of(source)
         with self._axes(target, vector=vector) as idx:
             places = tuple(ZERO if n == 1 else i for n, i in zip(source, idx[len(idx) - len(source) :], strict=True))
             if update.value in plan.kept:
-                found = self._value(update.value, places, ZERO, vector=vector and wide)
+                found = self._value(update.value, places, self._turn, vector=vector and wide)
             else:
                 terms = list(zip(places, strides(source), strict=True))
                 found = self._load(self._address(self._state, self._new[id(update)], terms), vector=vector and wide)
             if vector and not wide:
-                found = self._splat(found, LANES)
+                found = self._splat(found, vector)
             self._put(update, found.value, idx if row is None else (row, *idx), vector=vector)

@@ -1,6 +1,7 @@
 """Folds as code: the language's order, by rows of lanes first and within the lanes at last.
 
-In: reductions of a plan. Out: loops that store their results. No other order: see `dana.jit.arithmetic.folded`.
+In: reductions of a plan. Out: loops that store their results; scalars of a block of tuples as vectors. No
+other order: see `dana.jit.arithmetic.folded`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -8,9 +9,12 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from dana.jit.arithmetic import FLOAT, FOLDS, I32, Vectors, combine, folded, mask
-from dana.jit.plan import BATCH, LANES, of_tuples
-from dana.jit.values import ZERO, Index, Indices, Values, Var
+from dana.jit.arithmetic import FLOAT, FOLDS, I32, Vectors, combine, folded, mask, operation
+from dana.jit.memory import lanes_of
+from dana.jit.plan import BATCH, of_tuples
+from dana.jit.values import ZERO, Found, Index, Indices, Values, Var
+from dsl.hdfg.graph import ELEMENTWISE
+from dsl.hdfg.ops import FROM_ROW
 from hwgen.spec.numerics import IDENTITIES
 
 UNROLLED = 16
@@ -33,6 +37,9 @@ class Folds(Values):
         if not of_tuples(phase):
             yield ZERO
             return
+        if self._run == 1:
+            yield self._turn
+            return
         with self._loop(self._run) as t:
             yield t
 
@@ -45,7 +52,7 @@ class Folds(Values):
         if last and extents[-1] > 1:
             self._fold_last(k, operand, extents[-1], op)
             return
-        vector = extents[-1] > 1
+        vector = lanes_of(extents)
         with self._over_tuples(plan.phase[k]) as t, self._axes(shape, vector=vector) as idx:
 
             def leaf(place: Index) -> Vectors:
@@ -58,11 +65,11 @@ class Folds(Values):
         """A fold over the last axis: of several results at once, so that what they share is loaded once."""
         plan, shape = self.plan, self.plan.shape(k)
         tuples = self._run if of_tuples(plan.phase[k]) else 1
-        rows = -(-extent // LANES)
+        rows = -(-extent // lanes_of((extent,)))
         if rows <= FEW and (shape or tuples > 1):  # side by side along what lies side by side in memory
             count = shape[-1] if shape else tuples
             phase = plan.phase[k] if shape else BATCH
-            with self._over_tuples(phase) as t, self._axes(shape[:-1], vector=False) as idx:
+            with self._over_tuples(phase) as t, self._axes(shape[:-1], vector=0) as idx:
                 whole = count - count % SIDE
                 for first, stop in ((0, whole), (whole, count)):
                     if first == stop:
@@ -72,49 +79,50 @@ class Folds(Values):
                         each = [((*idx, place), t) if shape else ((), place) for place in places]
                         parts = [self._folded_row(operand, [one], extent, op)[0] for one in each]
                         value = self._shuffled(self._in_lanes(op, parts, extent), range(len(parts)))
-                        self._store(value, self._own(k, (*idx, group) if shape else (), t if shape else group))
+                        self._store_own(value, k, (*idx, group) if shape else (), t if shape else group)
             return
         together = TOGETHER if tuples % TOGETHER == 0 else 1
         passed = NEAR if tuples % NEAR == 0 else tuples
         beside = BESIDE if shape and shape[-1] % BESIDE == 0 else 1
         with (
             self._loop(tuples, passed) as near,
-            self._axes(shape[:-1], vector=False) as idx,
+            self._axes(shape[:-1], vector=0) as idx,
             self._loop(shape[-1] if shape else 1, beside) as last,
             self._loop(passed, together) as few,
         ):
             self._many = True
-            t = self._sum(near, few)
+            t = self._sum(near, few) if tuples > 1 else self._turn
             each = [((*idx, last.plus(j)) if shape else (), t.plus(i)) for i in range(together) for j in range(beside)]
             lanes = self._in_lanes(op, self._folded_row(operand, each, extent, op), extent)
             for i, (place, t) in enumerate(each):
-                self._keep(self._builder.extract_element(lanes, I32(i)), k, place, t, vector=False)
+                self._keep(self._builder.extract_element(lanes, I32(i)), k, place, t, vector=0)
             self._many = False
 
     def _folded_row(self, operand: int, wanted: Sequence[tuple[Indices, Index]], extent: int, op: str) -> Vectors:
         """Folds over the last axis, down to a vector each."""
-        rest = extent % LANES
+        lanes = lanes_of((extent,))
+        rest = extent % lanes
 
         def leaf(row: Index) -> Vectors:
-            place = Index(row.var, row.const * LANES)
-            return tuple(self._value(operand, (*idx, place), t, vector=True).value for idx, t in wanted)
+            place = Index(row.var, row.const * lanes)
+            return tuple(self._value(operand, (*idx, place), t, vector=lanes).value for idx, t in wanted)
 
         def masked(values: Vectors) -> Vectors:
-            typ = ir.VectorType(FLOAT, LANES)
-            keep = ir.Constant(ir.VectorType(ir.IntType(1), LANES), [ir.IntType(1)(i < rest) for i in range(LANES)])
-            none = ir.Constant(typ, [FLOAT(IDENTITIES[op])] * LANES)
+            typ = ir.VectorType(FLOAT, lanes)
+            keep = ir.Constant(ir.VectorType(ir.IntType(1), lanes), [ir.IntType(1)(i < rest) for i in range(lanes)])
+            none = ir.Constant(typ, [FLOAT(IDENTITIES[op])] * lanes)
             return tuple(self._builder.select(keep, value, none) for value in values)
 
-        return self._fold(-(-extent // LANES), leaf, op, vector=True, masked=masked if rest else None, step=LANES)
+        return self._fold(-(-extent // lanes), leaf, op, vector=lanes, masked=masked if rest else None, step=lanes)
 
     def _in_lanes(self, op: str, folds: Sequence[ir.Value], extent: int) -> ir.Value:
         """The rest of folds, which are a vector each: lane i of the result is fold i."""
         groups = 1 << (len(folds) - 1).bit_length()
         parts = [*folds, *[folds[-1]] * (groups - len(folds))]
-        width = LANES
+        lanes = width = lanes_of((extent,))
         while width > 1:
             half = width // 2
-            low = [lane for first in range(0, LANES, width) for lane in range(first, first + half)]
+            low = [lane for first in range(0, lanes, width) for lane in range(first, first + half)]
             high = [lane + half for lane in low]
             if len(parts) > 1:
                 parts = [
@@ -133,7 +141,7 @@ class Folds(Values):
         self, op: str, a: ir.Value, b: ir.Value, low: Sequence[int], high: Sequence[int], *, folds: bool
     ) -> ir.Value:
         def both(lanes: Sequence[int]) -> ir.Value:
-            return self._builder.shuffle_vector(a, b, mask((*lanes, *(i + LANES for i in lanes))))
+            return self._builder.shuffle_vector(a, b, mask((*lanes, *(i + a.type.count for i in lanes))))
 
         return combine(self._builder, op, both(low), both(high)) if folds else both(low)
 
@@ -148,7 +156,7 @@ class Folds(Values):
         leaf: Callable[[Index], Vectors],
         op: str,
         *,
-        vector: bool,
+        vector: int,
         masked: Callable[[Vectors], Vectors] | None,
         step: int = 1,
     ) -> Vectors:
@@ -166,7 +174,7 @@ class Folds(Values):
         apart = 1 << (-(-count // APART) - 1).bit_length()
         most = -(-count // apart)
         full = count - apart * (most - 1)
-        width = LANES if vector else 1
+        width = vector or 1
         number, first = 0, 0
         whole = full if masked is None else full - 1
         parts = ((0, whole, most, False), (whole, full, most, True), (full, apart, most - 1, False))
@@ -203,3 +211,34 @@ class Folds(Values):
         if a.var is None or b.var is None:
             return Index(a.var or b.var, a.const + b.const)
         return Index(Var(self._builder.add(a.var.value, b.var.value), len(self._preheaders)), a.const + b.const)
+
+    def _across(self, k: int) -> ir.Value:
+        """A scalar of each tuple of the block, as a vector."""
+        key = ("across", k)
+        if key in self._caches[-1]:
+            return self._caches[-1][key].value
+        node, builder, count = self.plan.nodes[k], self._builder, self._run
+        typ = ir.VectorType(FLOAT, count)
+        if k in self._counted_by:
+            value = builder.load(self._address(self._state, self._counted_by[k], []).value, typ=typ, align=4)
+        elif not of_tuples(self.plan.phase[k]):
+            value = self._splat(self._value(k, (), ZERO, vector=0), count).value
+        elif k in self.plan.kept:
+            self._read.add(k)
+            value = builder.load(self._own(k, (), ZERO).value, typ=typ, align=4)
+        elif node.op in ELEMENTWISE:
+            value = self._computed_across(k)
+        elif node.op in FROM_ROW and self.places[k].spacing == 1:
+            place = self._address(self._place(k, ZERO), 0, [(self._tuple, 1)])
+            value = builder.load(place.value, typ=typ, align=4)
+        else:
+            value = ir.Constant(typ, None)
+            for t in range(count):
+                one = self._value(k, (), Index(const=t), vector=0)
+                value = builder.insert_element(value, one.value, I32(t))
+        self._caches[-1][key] = Found(value, len(self._preheaders))
+        return value
+
+    def _computed_across(self, k: int) -> ir.Value:
+        node = self.plan.nodes[k]
+        return operation(self._builder, node.op, [self._across(i) for i in node.inputs])

@@ -46,9 +46,17 @@ class Memory:
         return first
 
 
+def lanes_of(shape: tuple[int, ...]) -> int:
+    """Floats of a vector along the last axis; 0: it is a single element's."""
+    if not shape or shape[-1] == 1:
+        return 0
+    return LANES if shape[-1] > LANES // 2 else LANES // 2 if shape[-1] > LANES // 4 else LANES // 4
+
+
 def padded(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The extents of a value in memory."""
-    return (*shape[:-1], -(-shape[-1] // LANES) * LANES) if shape and shape[-1] > 1 else shape
+    lanes = lanes_of(shape)
+    return (*shape[:-1], -(-shape[-1] // lanes) * lanes) if lanes else shape
 
 
 def strides(shape: tuple[int, ...]) -> tuple[int, ...]:

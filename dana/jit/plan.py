@@ -8,6 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from dana.jit.parts import Parts, find_parts
 from dsl.hdfg.graph import ELEMENTWISE, LEAVES, PER_TUPLE, REDUCTIONS, Graph, Op, Update
 from hwgen.spec.operations import Opcode, Unit
 
@@ -31,6 +32,8 @@ BATCH = 1
 TUPLE = 2
 """Of each tuple. What a tuple computes from what is merged comes in a second pass over the batch's tuples, two phases
 later, and so on."""
+EARLY, SERIAL, LATE = 2, 4, 6
+"""Of a rule without merges instead: of a block of tuples before their turn, of each in its turn, of the block after."""
 AFTER = 3
 """From what is merged of the first pass; two phases later from what is merged of the second …"""
 
@@ -79,6 +82,9 @@ class Plan:
         """Those that are made before the next tuple of the batch."""
         self.uses = self._uses()
         self.phase = self._phases()
+        self.parts = Parts(early=frozenset(), late=frozenset(), counters=frozenset())
+        if not graph.has_merge:
+            self._part()
         self.passes = [*range(TUPLE, self.last, 2)] if graph.has_merge else [TUPLE]
         self.kept = {k for k in sorted(self.live) if self._keeps(k)}
         self.nests: list[Nest] = []
@@ -89,12 +95,40 @@ class Plan:
         for k in sorted(self.kept.difference(self.merges)):
             self._enter(k)
         later = [u for u in graph.updates if u not in self.by_row and u not in self.at_once]
+        later = [u for u in later if u.model not in self.parts.counters]
         self.copied = [u for u in later if not self._stored_in_place(u)]
         self.stores = {k for k in self.kept if self._is_stored(k)}
-        self.lasting = {k for k in self.stores if of_tuples(self.phase[k]) and self._read_later(k)}
+        lasts = graph.has_merge
+        self.lasting = {k for k in self.stores if lasts and of_tuples(self.phase[k]) and self._read_later(k)}
         """Values of tuples that a later pass reads: of the whole batch."""
         self.flushed = {k for k in graph.inputs if all(map(self._flushes, self._readers(k)))}
         """Inputs whose subnormals no reader sees."""
+
+        self.alone = {k for k in self.kept if self.phase[k] == SERIAL and not graph.has_merge and not self._is_late(k)}
+        """Values of a tuple that nothing reads after its turn."""
+
+    def _part(self) -> None:
+        """Take what is computed of each tuple apart, where a block of tuples is worth it."""
+        of_each = frozenset(k for k, phase in self.phase.items() if phase == TUPLE)
+        epoch = frozenset(k for k, phase in self.phase.items() if phase == EPOCH)
+        parts = find_parts(self.graph, of_each & self.live, epoch, FUNCTIONS)
+        if not parts.late and not any(self.nodes[k].op not in LEAVES for k in parts.early):
+            return
+        self.parts, self.last = parts, SERIAL
+        for k in of_each:
+            self.phase[k] = EARLY if k in parts.early or self.nodes[k].op in PER_TUPLE else SERIAL
+        for k in parts.late:
+            self.phase[k] = LATE
+        for k in parts.counters:
+            self.phase[k] = EARLY
+
+    @property
+    def by_block(self) -> bool:
+        """Whether a rule without merges has parts that are computed of a block of tuples."""
+        return not self.graph.has_merge and self.last == SERIAL
+
+    def _is_late(self, k: int) -> bool:
+        return any(r in self.parts.late for r in self.uses[k])
 
     @cached_property
     def numbered(self) -> bool:
@@ -182,7 +216,7 @@ class Plan:
         if node.op in REDUCTIONS or node.op is Op.MERGE or node.op in FUNCTIONS or k in self.roots:
             return True
         readers = self._readers(k)
-        if any(r < 0 for r in readers):
+        if any(r < 0 for r in readers) or (self.phase[k] == SERIAL and self._is_late(k)):
             return True
         if self._outer(k) and self._cost(k) <= CHEAP:
             return False

@@ -18,7 +18,7 @@ from dana.jit.arithmetic import FLOAT, I32, I64, POINTER, operation
 from dana.jit.memory import Memory, Merged, Place, padded, strides
 from dana.jit.plan import FUNCTIONS, LANES, Plan, of_tuples
 from dsl.hdfg.choice import element_of
-from dsl.hdfg.graph import ELEMENTWISE, FROM_ROW, Op
+from dsl.hdfg.graph import FROM_ROW, Op
 from dsl.hdfg.ops import ROW_NUMBERS
 from hwgen.spec.bundle import WHOLE_EPOCH
 
@@ -96,7 +96,7 @@ class Values:
         self.places = places
         self.tuple_floats = 2 * len(places)
         """From a tuple's places to the next one's."""
-        self.block = BLOCK if self.graph.has_merge else 1
+        self.block = BLOCK if self.graph.has_merge or plan.by_block else 1
         self.functions: dict[str, str] = {}
         """Names in the module, by that in `CompiledData`."""
         self.memory = Memory()
@@ -110,6 +110,9 @@ class Values:
         self._special_function = ir.Function(self.module, kind, SPECIAL)
         self._place_values(batch)
         self._place_rows(batch)
+        self._stored: list[tuple[int, ir.Block, ir.Instruction]] = []
+        self._read: set[int] = set()
+        """Kept values that are loaded somewhere."""
         self._run = 1
         self._most, self._written = most, 0
 
@@ -126,7 +129,7 @@ class Values:
             if plan.nodes[k].op is Op.MERGE:
                 self._place_merge(k, size, levels, plan.nodes[k].merge_op or "")
             elif k in plan.stores:
-                tuples = self.block if of_tuples(plan.phase[k]) else 1
+                tuples = self.block if of_tuples(plan.phase[k]) and k not in plan.alone else 1
                 if k in plan.lasting:
                     tuples = batch
                 memory.at[k] = memory.room(self._spacing(k) * tuples + LANES)
@@ -141,6 +144,8 @@ class Values:
             if u.value not in plan.kept
         }
         self.convergence = memory.room(LANES)
+        self._counted_by = {k: memory.room(BLOCK) for k in sorted(plan.parts.counters)}
+        """Where models that count tuples lie, of each tuple of a block."""
 
     def _spacing(self, k: int) -> int:
         """Floats from a tuple's value to the next one's: none are between vectors that a function goes through."""
@@ -180,7 +185,7 @@ class Values:
         self.functions[name] = name
         function.attributes.add("nounwind")
         self._state, self._tuples, self._third, self._count = function.args
-        self._tuple = ZERO
+        self._tuple = self._turn = ZERO
         self._builder = ir.IRBuilder(function.append_basic_block())
         self._preheaders: list[ir.Block] = []
         self._caches: list[dict[object, Found]] = [{}]
@@ -224,13 +229,13 @@ class Values:
         self._caches.pop()
 
     @contextmanager
-    def _axes(self, shape: Sequence[int], *, vector: bool, last_first: bool = False) -> Iterator[Indices]:
+    def _axes(self, shape: Sequence[int], *, vector: int, last_first: bool = False) -> Iterator[Indices]:
         """Loops over a shape, the last axis by vectors; with `last_first` that loop is around the others."""
         order = range(len(shape))
         with ExitStack() as loops:
             found: dict[int, Index] = {}
             for axis in reversed(order) if last_first else order:
-                step = LANES if vector and axis == len(shape) - 1 else 1
+                step = vector if vector and axis == len(shape) - 1 else 1
                 found[axis] = loops.enter_context(self._loop(shape[axis], step))
             yield tuple(found[axis] for axis in order)
 
@@ -267,16 +272,16 @@ class Values:
             found = self._cached(key, max(before.level, var.level), step)
         return self._at(found.level, lambda builder: builder.gep(found.value, [I64(const)], source_etype=FLOAT))
 
-    def _load(self, address: Found, *, vector: bool, here: bool = False) -> Found:
+    def _load(self, address: Found, *, vector: int, here: bool = False) -> Found:
         """Before the loops that do not change the address; `here`: in them, as they store there themselves."""
-        typ = ir.VectorType(FLOAT, LANES) if vector else FLOAT
+        typ = ir.VectorType(FLOAT, vector) if vector else FLOAT
         level = len(self._preheaders) if here or (vector and self._many) else address.level
         return self._at(level, lambda builder: builder.load(address.value, typ=typ, align=4))
 
     def _terms(self, k: int, idx: Indices, t: Index) -> list[tuple[Index, int]]:
         shape = self.plan.shape(k)
         terms = list(zip(idx, strides(shape), strict=True))
-        if of_tuples(self.plan.phase[k]) and self.plan.nodes[k].op is not Op.MODEL:
+        if of_tuples(self.plan.phase[k]) and self.plan.nodes[k].op is not Op.MODEL and k not in self.plan.alone:
             terms.append((t, self._spacing(k)))
         if k in self.plan.lasting:
             terms.append((Index(Var(self._first().value, 0)), self._spacing(k)))
@@ -290,21 +295,32 @@ class Values:
             return self._address(self._state, self.memory.merged[number].first, terms)
         return self._address(self._state, self.memory.at[k], self._terms(k, idx, t))
 
-    def _store(self, value: ir.Value, address: Found) -> None:
-        self._builder.store(value, address.value, align=4)
+    def _store(self, value: ir.Value, address: Found) -> ir.Instruction:
+        return self._builder.store(value, address.value, align=4)
+
+    def _store_own(self, value: ir.Value, k: int, idx: Indices, t: Index) -> None:
+        """Store a kept value."""
+        stored = self._store(value, self._own(k, idx, t))
+        self._stored.append((k, self._builder.block, stored))
+
+    def _drop_unread(self) -> None:
+        """What is only read from registers is not stored."""
+        for k, block, stored in self._stored:
+            if k not in self._read:
+                block.instructions.remove(stored)
 
     # --- values -----------------------------------------------------------------------------------------------------
 
-    def _key(self, k: int, idx: Indices, t: Index, *, vector: bool) -> object:
+    def _key(self, k: int, idx: Indices, t: Index, *, vector: int) -> object:
         return k, idx, t if of_tuples(self.plan.phase[k]) else None, vector
 
-    def _keep(self, value: ir.Value, k: int, idx: Indices, t: Index, *, vector: bool) -> None:
+    def _keep(self, value: ir.Value, k: int, idx: Indices, t: Index, *, vector: int) -> None:
         """Store a kept value; where no loop ends meanwhile it is read from its register."""
-        self._store(value, self._own(k, idx, t))
+        self._store_own(value, k, idx, t)
         level = len(self._preheaders)
         self._caches[level][self._key(k, idx, t, vector=vector)] = Found(value, level)
 
-    def _value(self, k: int, idx: Indices, t: Index, *, vector: bool) -> Found:
+    def _value(self, k: int, idx: Indices, t: Index, *, vector: int) -> Found:
         """An element, or those of a vector from the last index on."""
         key = self._key(k, idx, t, vector=vector)
         for cache in reversed(self._caches):
@@ -314,7 +330,7 @@ class Values:
         self._caches[found.level][key] = found
         return found
 
-    def _fresh(self, k: int, idx: Indices, t: Index, *, vector: bool) -> Found:
+    def _fresh(self, k: int, idx: Indices, t: Index, *, vector: int) -> Found:
         node = self.plan.nodes[k]
         if node.op is Op.CONST:
             return Found(FLOAT(node.value), 0)
@@ -327,15 +343,18 @@ class Values:
         if node.op is Op.EXPAND:
             assert node.axis is not None
             last = node.axis == len(idx) - 1
-            return self._value(node.inputs[0], idx[: node.axis] + idx[node.axis + 1 :], t, vector=vector and not last)
+            return self._value(node.inputs[0], idx[: node.axis] + idx[node.axis + 1 :], t, vector=0 if last else vector)
         if node.op is Op.GATHER:
             row = self._row(node.inputs[1], node.inputs[0], t)
             return self._load(self._own(node.inputs[0], (row, *idx), t), vector=vector)
+        if k in self._counted_by:
+            return self._load(self._address(self._state, self._counted_by[k], [(t, 1)]), vector=0)
         if node.op in (Op.MODEL, Op.META) or k in self.plan.kept:
+            self._read.add(k)
             return self._load(self._own(k, idx, t), vector=vector)
         return self._computed(k, idx, t, vector=vector)
 
-    def _input(self, k: int, idx: Indices, t: Index, *, vector: bool) -> Found:
+    def _input(self, k: int, idx: Indices, t: Index, *, vector: int) -> Found:
         """Of a tuple, from where it lies: on a page, subnormals are there."""
         place = self.places[k]
         base = self._place(k, t)
@@ -377,15 +396,16 @@ class Values:
         key = ("input", k, None if place.spacing else t)
         return self._cached(key, where.level, lambda builder: builder.load(where.value, typ=POINTER))
 
-    def _range(self, index: Index, *, vector: bool) -> Found:
-        lanes = ir.Constant(ir.VectorType(FLOAT, LANES), [FLOAT(float(i + index.const)) for i in range(LANES)])
+    def _range(self, index: Index, *, vector: int) -> Found:
+        numbers = [FLOAT(float(i + index.const)) for i in range(vector or 1)]
+        lanes = ir.Constant(ir.VectorType(FLOAT, len(numbers)), numbers)
         if index.var is None:
             return Found(lanes if vector else FLOAT(float(index.const)), 0)
         var = index.var
         first = self._at(var.level, lambda builder: builder.sitofp(var.value, FLOAT))
         if not vector:
             return self._at(var.level, lambda builder: builder.fadd(first.value, FLOAT(float(index.const))))
-        wide = self._splat(first, LANES)
+        wide = self._splat(first, vector)
         return self._at(var.level, lambda builder: builder.fadd(wide.value, lanes))
 
     def _row(self, k: int, model: int, t: Index) -> Index:
@@ -395,7 +415,7 @@ class Values:
             return Index(const=int(node.value or 0))
         vector, position = element_of(self.graph, k) or (k, 0)
         place = (Index(const=position),) if self.plan.shape(vector) else ()
-        number = self._value(vector, place, t, vector=False)
+        number = self._value(vector, place, t, vector=0)
         rows = self.plan.shape(model)[0] if self.wrong >= 0 else 0
 
         def emit(builder: ir.IRBuilder) -> ir.Value:
@@ -416,7 +436,9 @@ class Values:
         right = builder.and_(inside, builder.fcmp_ordered("==", builder.sitofp(row, FLOAT), number))
         place = builder.gep(self._state, [I64(self.wrong)], source_etype=FLOAT)
         before = builder.load(place, typ=I64, align=4)
-        turn = I64(0) if self._tuple.var is None else self._tuple.var.value
+        turn: ir.Value = I64(0)
+        for one in (self._tuple, self._turn):
+            turn = turn if one.var is None else builder.add(turn, one.var.value)
         this = builder.add(builder.mul(turn, I64(len(self.indices))), I64(self._tag(k, model)))
         least = builder.select(builder.icmp_signed("<", this, before), this, before)
         builder.store(builder.select(right, before, least), place, align=4)
@@ -447,44 +469,17 @@ class Values:
 
         return self._cached(("splat", id(found.value), lanes), found.level, emit)
 
-    def _operand(self, k: int, shape: tuple[int, ...], idx: Indices, t: Index, *, vector: bool) -> Found:
+    def _operand(self, k: int, shape: tuple[int, ...], idx: Indices, t: Index, *, vector: int) -> Found:
         """An operand of elementwise work over a shape: its axes aligned at the last, those of 1 repeated."""
         own = self.plan.shape(k)
         places = tuple(ZERO if extent == 1 else i for extent, i in zip(own, idx[len(idx) - len(own) :], strict=True))
         if vector and (not own or own[-1] == 1):
-            return self._splat(self._value(k, places, t, vector=False), LANES)
+            return self._splat(self._value(k, places, t, vector=0), vector)
         return self._value(k, places, t, vector=vector)
 
-    def _computed(self, k: int, idx: Indices, t: Index, *, vector: bool) -> Found:
+    def _computed(self, k: int, idx: Indices, t: Index, *, vector: int) -> Found:
         """An elementwise operation."""
         node, shape = self.plan.nodes[k], self.plan.shape(k)
         operands = [self._operand(i, shape, idx, t, vector=vector) for i in node.inputs]
         level = max(operand.level for operand in operands)
         return self._at(level, lambda builder: operation(builder, node.op, [o.value for o in operands]))
-
-    def _across(self, k: int) -> ir.Value:
-        """A scalar of each tuple of the block, as a vector."""
-        key = ("across", k)
-        if key in self._caches[0]:
-            return self._caches[0][key].value
-        node, builder, count = self.plan.nodes[k], self._builder, self._run
-        typ = ir.VectorType(FLOAT, count)
-        if not of_tuples(self.plan.phase[k]):
-            value = self._splat(self._value(k, (), ZERO, vector=False), count).value
-        elif k in self.plan.kept:
-            value = builder.load(self._own(k, (), ZERO).value, typ=typ, align=4)
-        elif node.op in ELEMENTWISE:
-            value = self._computed_across(k)
-        elif node.op in FROM_ROW and self.places[k].spacing == 1:
-            value = builder.load(self._place(k, ZERO).value, typ=typ, align=4)
-        else:
-            value = ir.Constant(typ, None)
-            for t in range(count):
-                one = self._value(k, (), Index(const=t), vector=False)
-                value = builder.insert_element(value, one.value, I32(t))
-        self._caches[0][key] = Found(value, 0)
-        return value
-
-    def _computed_across(self, k: int) -> ir.Value:
-        node = self.plan.nodes[k]
-        return operation(self._builder, node.op, [self._across(i) for i in node.inputs])

@@ -16,6 +16,9 @@ later(int64_t x, int64_t y)
 	return x > y ? x : y;
 }
 
+#define MOST_WATCHED 4 /* columns of a tuple that is worked out at once */
+#define SEEN		 64 /* tuples whose columns are looked at together */
+
 /* --- rounds and batches ------------------------------------------------------------------------------------------ */
 
 /* The unpacker is before the first tuple of a round */
@@ -125,7 +128,7 @@ column(struct sim *sim, const struct sim_column *column, const uint8_t *from, in
 
 	if (column->table)
 	{
-		if (sim_watch_see(&c->watch, sim->machine.watch_depth, column, from))
+		if (sim_watch_column(&c->watch, sim->machine.watch_depth, column, from))
 			sim_phase_cut(&c->phase);
 		c->watched = at;
 	}
@@ -212,26 +215,99 @@ tuple_times(const struct sim *sim, const struct sim_way *way, const struct sim_h
 	return t;
 }
 
-/* A tuple all of whose entries are ready */
-static inline void
-ready_tuple(struct sim *sim, const struct tuple_times *t, const struct sim_handed *handed, const uint8_t *page,
-			int32_t row)
+/* What a watched column chooses, of some tuples */
+struct chosen
+{
+	bool writes;
+	uint16_t stamps[SEEN];
+	uint64_t rows[SEEN];
+};
+
+static void
+choose(struct chosen *chosen, const struct sim_handed *handed, const uint8_t *page, int32_t row, int32_t rows)
+{
+	const struct sim_column column = *handed->column;
+	const uint32_t *address = handed->address + row, offset = handed->offset;
+
+	chosen->writes = column.writes;
+	if (column.type == SIM_FLOAT4) /* the same, a loop without a jump for each type */
+		for (int32_t t = 0; t < rows; t++)
+			chosen->rows[t] = sim_watch_row(&(struct sim_column){.type = SIM_FLOAT4, .table = column.table},
+											page + (uint32_t)(address[t] + offset));
+	else if (column.type == SIM_INT4)
+		for (int32_t t = 0; t < rows; t++)
+			chosen->rows[t] = sim_watch_row(&(struct sim_column){.type = SIM_INT4, .table = column.table},
+											page + (uint32_t)(address[t] + offset));
+	else
+		for (int32_t t = 0; t < rows; t++)
+			chosen->rows[t] = sim_watch_row(&column, page + (uint32_t)(address[t] + offset));
+	for (int32_t t = 0; t < rows; t++)
+		chosen->stamps[t] = (uint16_t)sim_watch_stamp(chosen->rows[t]);
+}
+
+/* A round is over before a tuple that comes at `at`; returns when it is unpacked */
+static __attribute__((noinline)) int64_t
+round_over(struct sim *sim, int64_t at, int32_t room, bool repeated)
+{
+	struct sim_phase *phase = &sim->clock.phase;
+
+	phase->in_round += phase->room - room;
+	phase->room = room;
+	if (repeated)
+		sim_phase_cut(phase);
+	sim_watch_begin(&sim->clock.watch, phase->room == 0);
+	return phase->room == 0 ? next_round(sim, at) : at;
+}
+
+/*
+ * Tuples all of whose entries are ready, some at most, and no further than their entries are; returns how many. Only
+ * where a round is over are the clocks more than sums.
+ */
+static int32_t
+ready_tuples(struct sim *sim, const struct tuple_times *t, const struct sim_handed *handed, const uint8_t *page,
+			 int32_t row, int32_t rows)
 {
 	struct sim_clock *c = &sim->clock;
-	int64_t at = c->done + t->before;
+	struct chosen chosen[MOST_WATCHED];
+	const int32_t depth = sim->machine.watch_depth, watched = t->watched;
+	const int64_t pushes = t->pushes, before = t->before, beats = t->beats;
+	struct sim_watched seen = c->watch.n; /* in registers */
+	int64_t turn = c->turn, done = c->done;
+	int32_t n = 0, room = c->phase.room;
 
-	for (int32_t k = 0; k < t->watched; k++)
-		if (sim_watch_see(&c->watch, sim->machine.watch_depth, handed[k].column,
-						  page + (uint32_t)(handed[k].address[row] + handed[k].offset)))
-			sim_phase_cut(&c->phase);
-	sim_watch_begin(&c->watch, c->phase.room == 0);
-	if (c->phase.room == 0)
-		at = next_round(sim, at);
-	c->turn += t->pushes;
-	c->done = at + t->beats;
-	c->beats += (uint64_t)(t->before + t->beats);
-	c->phase.in_round++;
-	c->phase.room--;
+	rows = rows < SEEN ? rows : SEEN;
+	for (int32_t k = 0; k < watched; k++)
+		choose(&chosen[k], &handed[k], page, row, rows);
+	for (; n < rows && turn + 2 * pushes + 2 <= done; n++)
+	{
+		bool repeated = false;
+
+		for (int32_t k = 0; k < watched; k++)
+			repeated |= sim_watch_see(&c->watch, &seen, depth, chosen[k].writes, chosen[k].rows[n], chosen[k].stamps[n]);
+		done += before;
+		if (repeated || room == 0)
+		{
+			c->watch.n = seen;
+			done = round_over(sim, done, room, repeated);
+			seen = c->watch.n;
+			room = c->phase.room;
+		}
+		else
+		{
+			seen.earlier += seen.own;
+			seen.own = 0;
+		}
+		turn += pushes;
+		done += beats;
+		room--;
+	}
+	c->phase.in_round += c->phase.room - room;
+	c->phase.room = room;
+	c->watch.n = seen;
+	c->turn = turn;
+	c->done = done;
+	c->beats += (uint64_t)n * (uint64_t)(before + beats);
+	return n;
 }
 
 /* Its columns, entry by entry */
@@ -257,22 +333,23 @@ pass_watched(struct sim *sim, const struct sim_way *way, const struct sim_handed
 {
 	struct sim_clock *c = &sim->clock;
 	const struct tuple_times times = tuple_times(sim, way, handed);
-	const bool whole = times.watched > 0 && handed[times.entries - 1].column->last &&
+	const bool whole = times.watched > 0 && times.watched <= MOST_WATCHED && handed[times.entries - 1].column->last &&
 		times.entries > sim->machine.unpack_stages && rows * times.entries < sim->machine.queue_depth; /* never full */
-	bool ready = false;
 
-	for (int32_t row = 0; row < rows; row++)
+	for (int32_t row = 0; row < rows;)
 	{
 		const int64_t oldest = c->at[c->stage];
 
-		ready = ready || (c->take + 2 <= oldest && c->turn + times.pushes + 2 <= oldest);
-		if (whole && ready && row < rows - 1 && c->turn + 2 * times.pushes + 2 <= c->done)
-			ready_tuple(sim, &times, handed, page, row);
-		else
-		{
-			row_of_page(sim, way, handed, page, row);
-			ready = false;
-		}
+		if (whole && c->take + 2 <= oldest && c->turn + times.pushes + 2 <= oldest)
+			while (row < rows - 1)
+			{
+				const int32_t some = ready_tuples(sim, &times, handed, page, row, rows - 1 - row);
+
+				row += some;
+				if (some == 0)
+					break;
+			}
+		row_of_page(sim, way, handed, page, row++);
 	}
 }
 

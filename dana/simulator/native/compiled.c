@@ -155,7 +155,7 @@ end_batch(struct sim *sim, const float *const *tuples, bool epoch_last)
 	e->joined = 0;
 }
 
-static inline bool
+static inline int32_t
 is_row(float n, int32_t rows)
 {
 	return (n >= 0.0f) & (n < (float)rows) & (n == (float)(int32_t)n); /* no branches */
@@ -170,20 +170,37 @@ chosen(const struct sim *sim, int32_t k, int32_t t)
 	return sim->places[t * sim->compiled.n_inputs + index->input][index->element];
 }
 
+/* Whether an element of all tuples chooses rows that there are */
+static bool
+all_rows(const struct sim *sim, int32_t k, int32_t count)
+{
+	const struct sim_compiled_index *index = &sim->compiled.indices[k];
+	const float *numbers = sim->numbers + index->input * (sim->most + 1);
+	const int32_t rows = index->rows;
+	int32_t right = 1;
+
+	if (sim->compiled.inputs[index->input].floats == 1) /* side by side: by vectors */
+		for (int32_t t = 0; t < count; t++)
+			right &= is_row(numbers[t], rows);
+	else
+		for (int32_t t = 0; t < count; t++)
+			right &= is_row(chosen(sim, k, t), rows);
+	return right;
+}
+
 /* Whether the tuples choose rows that there are; else the fault of the first that does not */
 static bool
 in_range(struct sim *sim)
 {
 	const struct sim_compiled *code = &sim->compiled;
 	const int32_t count = sim->e.phase.in_round;
-	int32_t wrong = 0;
+	bool right = true;
 
 	if (code->wrong >= 0) /* some numbers are not known before: run_rows() */
 		return true;
 	for (int32_t k = 0; k < code->n_indices; k++)
-		for (int32_t t = 0; t < count; t++)
-			wrong |= !is_row(chosen(sim, k, t), code->indices[k].rows);
-	for (int32_t t = 0; wrong && t < count; t++)
+		right &= all_rows(sim, k, count);
+	for (int32_t t = 0; !right && t < count; t++)
 		for (int32_t k = 0; k < code->n_indices; k++)
 			if (!is_row(chosen(sim, k, t), code->indices[k].rows))
 				return sim_engine_fault(sim, SIM_FAULT_INDEX, (uint32_t)k);

@@ -142,7 +142,8 @@ sim_attach(struct sim *sim, const struct sim_compiled *compiled)
 	free(sim->batched);
 	free(sim->places);
 	free(sim->unproved);
-	sim->batched = memory((size_t)sim->most + 1, (size_t)(row + compiled->n_inputs));
+	/* code reads the numbers of a whole block of tuples, and more than there are */
+	sim->batched = memory((size_t)sim->most + 1 + SIM_BLOCK, (size_t)(row + compiled->n_inputs));
 	sim->places = calloc(((size_t)sim->most + 1) * (size_t)compiled->n_inputs + 1, sizeof *sim->places);
 	sim->unproved = memory(2 * (size_t)sim->machine.scratch_depth, (size_t)sim->unit);
 	if (sim->batched == NULL || sim->places == NULL || sim->unproved == NULL)

@@ -212,8 +212,11 @@ const struct sim_kernels *sim_choose_kernels(const char *name);
 /* Rows that a round's tuples write: of tuples that have begun, and of the one to come; watch.c */
 struct sim_watch
 {
-	int32_t earlier, own;
-	uint16_t written; /* rows of the epoch, modulo what this holds */
+	struct sim_watched
+	{
+		int32_t earlier, own;
+		uint16_t written; /* rows of the epoch, modulo what this holds */
+	} n;
 	uint64_t rows[SIM_MAX_WATCHED];
 	uint16_t last[1 << SIM_STAMP_BITS]; /* by a row's hash: `written` when one of those was */
 };
@@ -374,8 +377,8 @@ void sim_clock_page(struct sim *sim, const struct sim_shape *shape, const uint8_
 uint64_t sim_clock_end(struct sim *sim);
 
 /* watch.c */
-bool sim_watch_among(const struct sim_watch *w, uint64_t row);
-void sim_watch_full(struct sim_watch *w);
+bool sim_watch_among(const struct sim_watch *w, int32_t earlier, uint64_t row);
+void sim_watch_full(struct sim_watch *w, int32_t rows);
 
 /* unpack.c */
 void sim_fetch(struct sim *sim, const uint8_t *until);

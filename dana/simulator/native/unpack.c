@@ -70,7 +70,7 @@ sim_fetch(struct sim *sim, const uint8_t *until)
 static inline void
 watch(struct sim *sim, const struct sim_column *column, const uint8_t *from)
 {
-	if (!sim->fast && sim_watch_see(&sim->e.watch, sim->machine.watch_depth, column, from))
+	if (!sim->fast && sim_watch_column(&sim->e.watch, sim->machine.watch_depth, column, from))
 		sim_phase_cut(&sim->e.phase);
 }
 

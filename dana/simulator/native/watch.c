@@ -10,18 +10,17 @@
 
 /* Whether it is among the rows of tuples that have begun */
 bool
-sim_watch_among(const struct sim_watch *w, uint64_t row)
+sim_watch_among(const struct sim_watch *w, int32_t earlier, uint64_t row)
 {
-	for (int32_t k = 0; k < w->earlier; k++)
+	for (int32_t k = 0; k < earlier; k++)
 		if (w->rows[k] == row)
 			return true;
 	return false;
 }
 
-/* There is no room for one more row: the first one is forgotten */
+/* There is no room for one more row: of as many, the first one is forgotten */
 void
-sim_watch_full(struct sim_watch *w)
+sim_watch_full(struct sim_watch *w, int32_t rows)
 {
-	memmove(w->rows, w->rows + 1, sizeof *w->rows * (size_t)(w->earlier + w->own - 1));
-	*(w->earlier > 0 ? &w->earlier : &w->own) -= 1;
+	memmove(w->rows, w->rows + 1, sizeof *w->rows * (size_t)(rows - 1));
 }

@@ -7,40 +7,67 @@
 #include "core.h"
 #include "number.h"
 
+/* The row that a watched column's value chooses, by table and number */
+static inline uint64_t
+sim_watch_row(const struct sim_column *column, const uint8_t *from)
+{
+	return (uint64_t)column->table << 32 | (dn_bits(sim_number(column->type, from)) & INT32_MAX); /* without the sign */
+}
+
+/* Where is noted when a row of this hash was last written */
+static inline uint32_t
+sim_watch_stamp(uint64_t row)
+{
+	return (((uint32_t)row ^ (uint32_t)(row >> 32) << 24) * 0x9e3779b1u) >> (32 - SIM_STAMP_BITS);
+}
+
 /*
- * A watched column's value; whether an earlier tuple writes that row. Nearly always a look at what was last written
- * under the row's hash tells that none does; only where that is recent enough are rows compared.
+ * Whether an earlier tuple writes a row. Nearly always a look at when a row of that hash was last written tells that none
+ * does, or which one may; only where that is another row are all compared.
  */
 static inline bool
-sim_watch_see(struct sim_watch *w, int32_t depth, const struct sim_column *column, const uint8_t *from)
+sim_watch_see(struct sim_watch *w, struct sim_watched *n, int32_t depth, bool writes, uint64_t row, uint32_t stamp)
 {
-	const uint32_t number = dn_bits(sim_number(column->type, from)) & INT32_MAX; /* without the sign */
-	const uint64_t row = (uint64_t)column->table << 32 | number;
-	uint16_t *last = &w->last[((number ^ (uint32_t)column->table << 24) * 0x9e3779b1u) >> (32 - SIM_STAMP_BITS)];
-	const bool repeated = (uint16_t)(w->written - *last) < w->earlier + w->own && sim_watch_among(w, row);
+	uint16_t *last = &w->last[stamp];
+	const int32_t at = n->earlier + n->own - 1 - (uint16_t)(n->written - *last);
+	const bool repeated = at >= 0 && ((at < n->earlier && w->rows[at] == row) || sim_watch_among(w, n->earlier, row));
 
-	if (column->writes)
+	if (writes)
 	{
-		if (w->earlier + w->own == depth)
-			sim_watch_full(w);
-		w->rows[w->earlier + w->own++] = row;
-		*last = ++w->written;
+		if (n->earlier + n->own == depth)
+		{
+			sim_watch_full(w, depth);
+			*(n->earlier > 0 ? &n->earlier : &n->own) -= 1;
+		}
+		w->rows[n->earlier + n->own++] = row;
+		*last = ++n->written;
 	}
 	return repeated;
+}
+
+/* The same of a column's value */
+static inline bool
+sim_watch_column(struct sim_watch *w, int32_t depth, const struct sim_column *column, const uint8_t *from)
+{
+	const uint64_t row = sim_watch_row(column, from);
+
+	return sim_watch_see(w, &w->n, depth, column->writes, row, sim_watch_stamp(row));
 }
 
 /* The tuple begins whose numbers were seen; `following`: in a round of its own */
 static inline void
 sim_watch_begin(struct sim_watch *w, bool following)
 {
-	if (following && w->earlier > 0)
+	struct sim_watched *n = &w->n;
+
+	if (following && n->earlier > 0)
 	{
-		for (int32_t k = 0; k < w->own; k++) /* a few at most: no call */
-			w->rows[k] = w->rows[w->earlier + k];
-		w->earlier = 0;
+		for (int32_t k = 0; k < n->own; k++) /* a few at most: no call */
+			w->rows[k] = w->rows[n->earlier + k];
+		n->earlier = 0;
 	}
-	w->earlier += w->own;
-	w->own = 0;
+	n->earlier += n->own;
+	n->own = 0;
 }
 
 #endif
