@@ -33,7 +33,7 @@ WAYS = [(default.CLUSTERS >> k, 1 << k) for k in range(default.CLUSTERS.bit_leng
 ENOUGH = 1.03
 """A slower division unit, and threads that share little, may cost so much."""
 NEARLY = 0.78
-"""Of a machine's cycles a tuple what is known before anything is scheduled: the rows that operations issue, merges among them."""
+"""Of a machine's cycles a tuple what a sketch knows: the rows that operations issue, merges among them."""
 
 
 @pytest.mark.parametrize(
