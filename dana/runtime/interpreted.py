@@ -19,7 +19,7 @@ from dana.runtime.designs import chosen_extents, rule_graph
 from dana.runtime.machines import NO_MEMORY, PageCollector
 from dana.runtime.metas import meta_values
 from dana.runtime.notices import refuse_non_finite, tell_crossed
-from dana.runtime.page_errors import no_rows_error, page_error
+from dana.runtime.page_errors import no_rows_error, page_error, row_dims
 from dana.runtime.provenance import provenance
 from dana.runtime.survey import Place, judge, started, statistics_of, survey_columns, wanted
 from dana.runtime.trainer import (
@@ -129,7 +129,7 @@ class InterpretedTraining:
         self._models = self._interpreter.start()
         shapes = {name: values.shape for name, values in self._models.items()}
         self._class_weights = None if request.class_weight is None else class_weights_name(rule)
-        self._models = {**self._models, **warm_values(request, shapes, self._class_weights)}
+        self._models = {**self._models, **warm_values(request, shapes, self._class_weights, row_dims(rule))}
         self._classes = 0
         if self._class_weights is not None:
             (self._classes,) = shapes[self._class_weights]

@@ -403,9 +403,9 @@ b = dana.model([2])
 x = dana.input([2])
 y = dana.output()
 rule = dana.algo(a, b, x, y)
-mean = rule.merge(x, {batch}, "mean")
-rule.setModel(a, 0.5 * a + mean)
-rule.setModel(b, 0.5 * b + rule.merge((x - mean) * (x - mean), {batch}, "+"))
+total = rule.merge(x, {batch}, "+")
+rule.setModel(a, 0.5 * a + total)
+rule.setModel(b, 0.5 * b + rule.merge(x * total, {batch}, "+"))
 """
 
 
