@@ -66,7 +66,9 @@ def row_dims(graph: Graph) -> dict[str, str]:
         The rule's, unbound.
     """
     decided = {name for k in graph.inputs for dim in graph.symbolic_shape(graph.nodes[k]) for name in names_of(dim)}
-    rows = {graph.nodes[k].name: str(shape[0]) for k in graph.models if (shape := graph.symbolic_shape(graph.nodes[k]))}
+    rows = {
+        str(graph.nodes[k].name): str(shape[0]) for k in graph.models if (shape := graph.symbolic_shape(graph.nodes[k]))
+    }
     return {model: dim for model, dim in rows.items() if dim in dict(graph.extents) and dim not in decided}
 
 
