@@ -128,8 +128,9 @@ class InterpretedTraining:
         self._metas = meta_values(defaults, request.hyper, self._extents)
         self._models = self._interpreter.start()
         shapes = {name: values.shape for name, values in self._models.items()}
+        self._row_dims = row_dims(rule)
         self._class_weights = None if request.class_weight is None else class_weights_name(rule)
-        self._models = {**self._models, **warm_values(request, shapes, self._class_weights, row_dims(rule))}
+        self._models = {**self._models, **warm_values(request, shapes, self._class_weights, self._row_dims)}
         self._classes = 0
         if self._class_weights is not None:
             (self._classes,) = shapes[self._class_weights]
@@ -232,6 +233,7 @@ class InterpretedTraining:
                 "labels": list(self._binding.labels),
                 "hyper": self._metas,
                 "dims": self._extents,
+                "row_dims": self._row_dims,
                 "predicts": prediction_kind(graph),
                 **weight_metadata(self._request),
                 "backend": "interp",
