@@ -7,8 +7,12 @@ from bench.mutations.fault import faults
 JIT = (
     *faults(
         "dana/jit",
-        "tests/lockstep/test_compiled.py -k counting",
+        "tests/lockstep/test_compiled.py -k 'engine_s_bits and rows-20'",
         ("emit.py", "self._outermost = t.level  #", "self._outermost = 0  #", "models are read once for all tuples"),
+    ),
+    *faults(
+        "dana/jit",
+        "tests/lockstep/test_compiled.py -k counting",
         ("emit.py", "builder.add(I64(self._run), builder.load", "builder.add(I64(1), builder.load", "a block is a row"),
         ("emit.py", "for k in self._counting if is_last else ():", "for k in ():", "epochs are not counted"),
         ("values.py", "number = builder.add(first.value, I64(t.const))", "number = first.value", "rows of a block"),
@@ -49,7 +53,7 @@ JIT = (
     ),
     *faults(
         "dana/simulator/native",
-        "tests/lockstep/test_compiled.py",
+        "tests/lockstep/test_compiled.py -k 'there_is_not or later_one'",
         (
             "compiled.c",
             "for (int32_t t = 0; !right && t < count; t++)",
@@ -57,6 +61,10 @@ JIT = (
             "the first row alone",
         ),
         ("compiled.c", "if (code->merges[k].pass == number)", "if (true)", "merges joined before they are made"),
+    ),
+    *faults(
+        "dana/simulator/native",
+        "tests/lockstep/test_compiled.py -k 'engine_s_bits and phases'",
         ("core.c", "compiled->n_passes > 0 && sim->most", "false && sim->most", "passes over parts of a batch"),
         ("compiled.c", "if (!(tuples >> level & 1))\n\t\t\tcontinue;", "", "levels that hold nothing"),
     ),

@@ -287,8 +287,6 @@ def _divide(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
         sketches = _sketches(plan, tried, max_tuples, given)
         for sketch in sorted(sketches, key=lambda one: one.cycles):
             fitting = min((cycles for over, cycles, _, _ in found if not over), default=inf)
-            if sketch.cycles > SURELY * fitting:
-                break
             lanes = sketch.target.lanes
             smallest = sketch.target.group == _least(plan, tuples, sketch.target)
             if smallest and sketch.rows > most // lanes:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from importlib.metadata import version
+from math import prod
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ from dana.predictor.program import encode_predictor
 from dana.runtime.classes import classes_of, prediction_kind
 from dana.runtime.constant import loss_graph
 from dana.runtime.metas import meta_values, refuse_unmet
+from dana.runtime.page_errors import row_dims
 from dana.runtime.survey import Statistic, statistics_of
 from dana.runtime.trainer import Json, Level, Notice, Notify, TrainRequest
 from dana.runtime.weights import bind_request
@@ -52,6 +54,9 @@ MAX_DESIGNS = 64
 
 MANY_OPERATIONS = 1000
 """Of a rule that takes seconds to compile."""
+
+MANY_NUMBERS = 1 << 22
+"""Of models that take seconds to compile: each of their rows has a place."""
 
 SMALLEST_TUPLE = 28
 """Bytes that a tuple takes of a page at least: header and line pointer."""
@@ -104,6 +109,8 @@ class Design:
         Columns in use, in order.
     classes
         Those of the label, as the backend wants them; None: any number is one.
+    row_dims
+        By a model's name the dim that is the number of its rows, where the caller may choose it.
     predicts
         What a prediction is: ``number``, ``numbers``, ``score`` or ``probability``.
     class_weights
@@ -126,6 +133,7 @@ class Design:
     features: tuple[str, ...]
     labels: tuple[str, ...]
     classes: Json | None
+    row_dims: dict[str, str]
     predicts: str
     class_weights: str | None
     statistics: tuple[Statistic, ...]
@@ -262,6 +270,7 @@ def compile_design(
         "features": list(binding.features),
         "labels": list(binding.labels),
         "classes": classes_of(binding.graph, binding.labels),
+        "row_dims": row_dims(graph),
         "predicts": prediction_kind(binding.graph),
         "class_weights": class_weights_name(graph) if request.class_weight is not None else None,
         "statistics": [asdict(one) for one in statistics_of(graph)],
@@ -278,12 +287,16 @@ def compile_design(
 
 def _tell_size(request: TrainRequest, graph: Graph, notify: Notify) -> None:
     """Say of a rule that takes seconds to compile, before it does."""
+    has, numbers = "", sum(prod(graph.concrete_shape(k)) for k in graph.models)
     if len(graph.nodes) > MANY_OPERATIONS:
-        count = f"{len(graph.nodes):,} operations, its gradient's and unrolled loops' among them"
+        has = f"{len(graph.nodes):,} operations, its gradient's and unrolled loops' among them"
+    elif numbers > MANY_NUMBERS:
+        has = f"models of {numbers:,} numbers"
+    if has:
         notify(
             Notice(
                 level=Level.NOTICE,
-                message=f"rule {request.rule!r} has {count}: compiling it takes seconds",
+                message=f"rule {request.rule!r} has {has}: compiling it takes seconds",
                 hint="The next training on a table of these columns finds it compiled.",
             )
         )
@@ -393,6 +406,7 @@ def _unpack(bundle: Bundle) -> Design:
         features=tuple(notes["features"]),
         labels=tuple(notes["labels"]),
         classes=notes["classes"],
+        row_dims=dict(notes["row_dims"]),
         predicts=notes["predicts"],
         class_weights=notes["class_weights"],
         statistics=tuple(Statistic(**{**one, "kind": InitKind(one["kind"])}) for one in notes["statistics"]),

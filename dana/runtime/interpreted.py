@@ -19,7 +19,7 @@ from dana.runtime.designs import chosen_extents, rule_graph
 from dana.runtime.machines import NO_MEMORY, PageCollector
 from dana.runtime.metas import meta_values
 from dana.runtime.notices import refuse_non_finite, tell_crossed
-from dana.runtime.page_errors import no_rows_error, page_error
+from dana.runtime.page_errors import no_rows_error, page_error, row_dims
 from dana.runtime.provenance import provenance
 from dana.runtime.survey import Place, judge, started, statistics_of, survey_columns, wanted
 from dana.runtime.trainer import (
@@ -128,8 +128,9 @@ class InterpretedTraining:
         self._metas = meta_values(defaults, request.hyper, self._extents)
         self._models = self._interpreter.start()
         shapes = {name: values.shape for name, values in self._models.items()}
+        self._row_dims = row_dims(rule)
         self._class_weights = None if request.class_weight is None else class_weights_name(rule)
-        warm = warm_values(request, shapes, self._class_weights, self._models.__getitem__)
+        warm = warm_values(request, shapes, self._class_weights, self._row_dims, self._models.__getitem__)
         self._models = {**self._models, **warm}
         self._classes = 0
         if self._class_weights is not None:
@@ -233,6 +234,7 @@ class InterpretedTraining:
                 "labels": list(self._binding.labels),
                 "hyper": self._metas,
                 "dims": self._extents,
+                "row_dims": self._row_dims,
                 "predicts": prediction_kind(graph),
                 **weight_metadata(self._request),
                 "backend": "interp",

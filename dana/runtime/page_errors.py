@@ -57,17 +57,19 @@ def page_error(fault: Fault, relation: Relation, page: int, pointer: int) -> Tra
     )
 
 
-def row_dim(graph: Graph, model: str) -> str | None:
-    """The dim that is the number of a model's rows, if `hyper` may say it: it has a default, and no column decides it.
+def row_dims(graph: Graph) -> dict[str, str]:
+    """By model the dim that is the number of its rows, if `hyper` may say it: with a default, and no column's.
 
     Parameters
     ----------
     graph
         The rule's, unbound.
     """
-    extent = next(graph.symbolic_shape(graph.nodes[k])[0] for k in graph.models if graph.nodes[k].name == model)
     decided = {name for k in graph.inputs for dim in graph.symbolic_shape(graph.nodes[k]) for name in names_of(dim)}
-    return str(extent) if str(extent) in dict(graph.extents) and str(extent) not in decided else None
+    rows = {
+        str(graph.nodes[k].name): str(shape[0]) for k in graph.models if (shape := graph.symbolic_shape(graph.nodes[k]))
+    }
+    return {model: dim for model, dim in rows.items() if dim in dict(graph.extents) and dim not in decided}
 
 
 def row_error(relation: Relation, choice: Mapping[str, Any], dim: str | None = None) -> TrainingError:
@@ -78,7 +80,7 @@ def row_error(relation: Relation, choice: Mapping[str, Any], dim: str | None = N
     choice
         The Bundle's note of what chooses the row.
     dim
-        See `row_dim`.
+        The one that is the number of the model's rows, if `hyper` may say it.
     """
     model, last = choice["model"], choice["rows"] - 1
     arrays = relation.name == ARRAYS

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dana.runtime.page_errors import ARRAYS
 from dana.runtime.surveyed import SURVEY_BLOCK, Surveyed
 from dana.runtime.trainer import Json, Level, Notice, Notify, OutOfLine, SqlState, TrainingError, TrainRequest
 from dana.storage.types import SCALARS
@@ -306,7 +307,7 @@ def judge(request: TrainRequest, survey: Survey, fills: Sequence[Place], labels:
             notify(
                 Notice(
                     level=Level.WARNING,
-                    message=f"weights in column {column} of {request.relation.name} are about {weight:.3g}",
+                    message=f"weights in {_named(request, column)} are about {weight:.3g}",
                     hint="Rates and penalties are made for weights of about 1: divide the weights by their mean.",
                 )
             )
@@ -319,7 +320,7 @@ def judge(request: TrainRequest, survey: Survey, fills: Sequence[Place], labels:
             notify(
                 Notice(
                     level=Level.WARNING,
-                    message=f"column {column} of {request.relation.name}, the label, has a single value in all rows",
+                    message=f"{_named(request, column)}, the label, has a single value in all rows",
                     hint="A model can learn nothing but that value.",
                 )
             )
@@ -328,7 +329,7 @@ def judge(request: TrainRequest, survey: Survey, fills: Sequence[Place], labels:
         notify(
             Notice(
                 level=Level.NOTICE,
-                message=f"columns of {request.relation.name} hold NaN or infinite values, which are kept: {bad}",
+                message=f"{_whose(request)} hold NaN or infinite values, which are kept: {bad}",
                 hint="What is computed of them is mostly NaN, and so are the models then: nonfinite => 'skip' leaves "
                 "such rows out.",
             )
@@ -341,16 +342,28 @@ def judge(request: TrainRequest, survey: Survey, fills: Sequence[Place], labels:
         if column not in (*labels, request.weight) and not any(varies[input][element : element + count])
     ]
     if constant and survey.tuples > 1:
-        columns, have = ("columns", "have") if len(constant) > 1 else ("column", "has")
+        have = "have" if len(constant) > 1 else "has"
         notify(
             Notice(
                 level=Level.NOTICE,
-                message=f"{columns} {', '.join(constant)} of {request.relation.name} {have} a single value in all rows",
+                message=f"{_named(request, *constant)} {have} a single value in all rows",
                 hint="Values are compared as real, of about seven digits: where they differ by less, train on their "
                 "differences from one of them.",
             )
         )
     return bad
+
+
+def _named(request: TrainRequest, *columns: str) -> str:
+    """Columns of a table, or arrays that somebody gave, for people."""
+    arrays = request.relation.name == ARRAYS
+    several = "s" if len(columns) > 1 else ""
+    names = ", ".join(columns)
+    return f"array{several} {names}" if arrays else f"column{several} {names} of {request.relation.name}"
+
+
+def _whose(request: TrainRequest) -> str:
+    return "arrays" if request.relation.name == ARRAYS else f"columns of {request.relation.name}"
 
 
 def _not_finite(survey: Survey, fills: Sequence[Place]) -> str:
@@ -388,7 +401,7 @@ def _judge_numbers(request: TrainRequest, survey: Survey, fills: Sequence[Place]
         notify(
             Notice(
                 level=Level.NOTICE,
-                message=f"column {column} of {request.relation.name} loses most of its digits: its numbers, near "
+                message=f"{_named(request, column)} loses most of its digits: its numbers, near "
                 f"{mean:.6g}, become real, which has seven, and differ by less",
                 hint=f"Subtract a number in a query or a view, as in {column} - {mean:.0f}.",
             )
@@ -397,7 +410,7 @@ def _judge_numbers(request: TrainRequest, survey: Survey, fills: Sequence[Place]
         notify(
             Notice(
                 level=Level.NOTICE,
-                message=f"column {column} of {request.relation.name} numbers the rows, or nearly so, and is a feature",
+                message=f"{_named(request, column)} numbers the rows, or nearly so, and is a feature",
                 hint="Where it only tells rows apart, name the others with features => ARRAY[…], or make it the "
                 "primary key.",
             )

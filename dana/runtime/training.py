@@ -30,7 +30,7 @@ from dana.runtime.interpreted import InterpretedTraining
 from dana.runtime.machines import MACHINES, NO_MEMORY, StreamingMachine, load_backend
 from dana.runtime.metas import meta_values
 from dana.runtime.notices import refuse_non_finite, tell_crossed, tell_simulated
-from dana.runtime.page_errors import no_rows_error, page_error, row_dim, row_error
+from dana.runtime.page_errors import no_rows_error, page_error, row_error
 from dana.runtime.provenance import machine_provenance, provenance
 from dana.runtime.stopping import check_stopping
 from dana.runtime.streams import plan_stream
@@ -259,7 +259,9 @@ class MachineTraining:
             machine.write_rows(symbol.row, rows.view(np.uint32))
         models = {symbol.name: symbol for symbol in self._bundle.of_kind("model")}
         shapes = {name: symbol.shape for name, symbol in models.items()}
-        warm = warm_values(request, shapes, design.class_weights, lambda name: self._read(models[name]))
+        warm = warm_values(
+            request, shapes, design.class_weights, design.row_dims, lambda name: self._read(models[name])
+        )
         self._write_models(warm)
         aside = {*design.labels, request.weight}
         tell_crossed(request, ((column, name) for column, name, _, _ in fills if column not in aside), notify)
@@ -402,6 +404,7 @@ class MachineTraining:
                 "labels": list(self._design.labels),
                 "hyper": self._metas,
                 "dims": self._design.extents,
+                "row_dims": self._design.row_dims,
                 "predicts": self._design.predicts,
                 **weight_metadata(self._request),
                 "backend": self._request.backend,
@@ -424,8 +427,7 @@ class MachineTraining:
                 except OutOfLine as error:
                     return error
             choice = self._bundle.notes["indices"][counters.fault_pointer]
-            graph = compile_rule(self._request.source, filename=self._request.rule).hdfg
-            return row_error(relation, choice, row_dim(graph, choice["model"]))
+            return row_error(relation, choice, self._design.row_dims.get(choice["model"]))
         return page_error(counters.fault, relation, counters.fault_page, counters.fault_pointer)
 
     def adopt(self, parameters: Sequence[Parameter]) -> None:

@@ -23,6 +23,7 @@ def warm_values(
     request: TrainRequest,
     shapes: Mapping[str, tuple[int, ...]],
     own: str | None,
+    row_dims: Mapping[str, str],
     cold: Callable[[str], NDArray[np.float32]],
 ) -> dict[str, NDArray[np.float32]]:
     """Values to start from, by the names of the rule's models; empty for a cold start.
@@ -57,12 +58,27 @@ def warm_values(
     if found != wanted:
         raise TrainingError(
             f"the model to start from does not fit rule {request.rule!r} on this table: {_differences(found, wanted)}",
-            hint="Start from a model of the same rule, or leave warm_start_from out."
-            if found.keys() != wanted.keys()
-            else "Train on columns like those of that model, whose metadata list them (features, dims), "
-            "or leave warm_start_from out.",
+            hint=_help(found, wanted, row_dims),
         )
     return {name: np.asarray(values, dtype=np.float32) for name, values in start.items()}
+
+
+def _help(
+    found: Mapping[str, tuple[int, ...]], wanted: Mapping[str, tuple[int, ...]], row_dims: Mapping[str, str]
+) -> str:
+    if found.keys() != wanted.keys():
+        return "Start from a model of the same rule, or leave warm_start_from out."
+    rows = {row_dims[k]: v[0] for k, v in found.items() if k in row_dims and v[:1] != wanted[k][:1]}
+    if rows and all(found[k][1:] == shape[1:] and (k in row_dims or found[k] == shape) for k, shape in wanted.items()):
+        given = ", ".join(f'"{dim}": {count}' for dim, count in rows.items())
+        return (
+            f"hyper => '{{{given}}}' gives it as many rows as that model has, which has learnt nothing of others; "
+            "or leave warm_start_from out."
+        )
+    return (
+        "Train on columns like those of that model, whose metadata list them (features, dims), "
+        "or leave warm_start_from out."
+    )
 
 
 def _remembered(name: str, models: Collection[str]) -> bool:

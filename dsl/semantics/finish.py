@@ -187,13 +187,17 @@ def _check_tables(context: Context, algorithm: Algorithm) -> None:
         help_text = f"add to {name} behind the batch: addRows(rows, value, 64, …)"
     else:
         return
+    seen = "written here, so that the next tuple sees it"
+    if first in context.state_updates:
+        seen = f"{name} is kept of each row, and changes here, so that the next tuple sees it"
+        help_text = "leave the batch out; or take a step that keeps nothing of a row, as dana.optimizers.sgd does"
     context.report(
         "E523",
         f"rows of {name} are written tuple by tuple, and the batch's tuples are needed at its end",
         span,
         label=found,
         expected="batches of one tuple, or nothing that a tuple keeps for the batch's end",
-        notes=(Note(message="written here, so that the next tuple sees it", span=first.span),),
+        notes=(Note(message=seen, span=first.span),),
         help=help_text,
     )
 

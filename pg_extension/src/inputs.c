@@ -76,7 +76,7 @@ dana_inputs_inspect(dana_inputs *features, FunctionCallInfo fcinfo, const char *
 	*features = (dana_inputs){.encoders = encoders};
 	features->row = PG_NARGS() == 2 && type_is_rowtype(get_fn_expr_argtype(fcinfo->flinfo, 1));
 	features->count = features->row ? Max(names->count, 0) : PG_NARGS() - 1;
-	features->names = names->values;
+	features->names = *names;
 	features->types = palloc0(sizeof(dana_type) * Max(features->count, 1));
 	features->values = palloc0(sizeof(Datum) * Max(features->count, 1));
 	features->nulls = palloc0(sizeof(bool) * Max(features->count, 1));
@@ -139,11 +139,11 @@ adopt_row_type(dana_inputs *features, Oid type, int32 typmod, const char *model)
 	MemoryContextSwitchTo(caller);
 	for (int i = 0; i < features->count; i++)
 	{
-		int column = find_row_column(features->descriptor, features->names[i], model);
+		int column = find_row_column(features->descriptor, features->names.values[i], model);
 		Oid column_type = TupleDescAttr(features->descriptor, column)->atttypid;
 
 		if (!inputs_type(features, i, column_type))
-			dana_error(DATATYPE_MISMATCH, "column \"%s\" has type %s, which is not %s", features->names[i],
+			dana_error(DATATYPE_MISMATCH, "column \"%s\" has type %s, which is not %s", features->names.values[i],
 					   format_type_be(column_type), inputs_wanted(features, i));
 		features->columns[i] = column;
 	}
@@ -220,6 +220,21 @@ write_reals(const Datum *values, int count, float *to)
 {
 	for (int i = 0; i < count; i++)
 		to[i] = dn_from_float32(DatumGetFloat4(values[i]));
+}
+
+int
+dana_inputs_at(const dana_inputs *features, const dana_numbers *numbers, uint32 at, int *element)
+{
+	*element = -1;
+	if (features->reals)
+		return at;
+	for (int i = 0;; at -= numbers[i++].count)
+		if (at < numbers[i].count)
+		{
+			if (numbers[i].count > 1)
+				*element = at;
+			return i;
+		}
 }
 
 void

@@ -18,7 +18,7 @@ typedef struct dana_inputs
 	dana_encoder *encoders; /* or NULL: features are numbers */
 	/* of a row: */
 	bool	  row;
-	char	**names;
+	dana_texts names;
 	int		 *columns;	  /* numbers from 0 */
 	Oid		  type;		  /* of the rows so far */
 	int32	  typmod;
@@ -41,6 +41,9 @@ extern bool dana_inputs_read(dana_inputs *features, FunctionCallInfo fcinfo, con
 
 /* Makes them ready for dana_inputs_write(); returns how many numbers they are, or -1 where one of them is NULL */
 extern int64 dana_inputs_prepare(const dana_inputs *features, dana_numbers *numbers);
+
+/* Which feature number `at` of those that are written belongs to, and, of several of it, which: from 0, or -1 */
+extern int dana_inputs_at(const dana_inputs *features, const dana_numbers *numbers, uint32 at, int *element);
 
 /* Writes the numbers; between dn_enter() and dn_leave() */
 extern void dana_inputs_write(const dana_inputs *features, const dana_numbers *numbers, float *to);

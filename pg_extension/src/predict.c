@@ -13,6 +13,7 @@
 #include <math.h>
 
 #include "utils/datum.h"
+#include "utils/builtins.h"
 #include "utils/float.h"
 #include "utils/hsearch.h"
 
@@ -191,24 +192,22 @@ find_model(FunctionCallInfo fcinfo, const char *reference)
 	return models->last = found;
 }
 
-/* Says which of the model's parts has no row of a number */
-static _Noreturn void
-refuse_row(const loaded_model *model, const predictor_instruction *choice)
+/* The part of a model that weight `start` belongs to, and the dim that is the number of its rows, or NULL */
+static const char *
+find_part(const char *model, int64 start, const char **dim)
 {
-	const float		number = model->memory[choice->operand[1].start];
-	const uint32	rows = choice->operand[2].start;
-	const int64		start = (int64)choice->operand[0].start - model->program.inputs;
-	const char	   *part = "what it chooses from"; /* computed */
-	dana_identity	before = dana_become_owner();
-	StringInfoData	json;
-	Jsonb		  **parameters;
-	Jsonb		   *described;
-	int				count;
+	dana_identity  before = dana_become_owner();
+	StringInfoData json;
+	Jsonb		 **parameters;
+	Jsonb		  *described, *dims;
+	const char	  *part = "what it chooses from"; /* computed */
+	int			   count;
 
 	initStringInfo(&json);
-	dana_model_find(model->name, before.user, true);
+	dana_model_find(model, before.user, true);
 	dana_json_open(&json, NULL, '{');
 	dana_json_object(&json, "parameters", DatumGetJsonbP(dana_value(0, DANA_MODEL_PARAMETERS)));
+	dana_json_object(&json, "metadata", DatumGetJsonbP(dana_value(0, DANA_MODEL_METADATA)));
 	dana_json_close(&json, '}');
 	dana_become_caller(before);
 	described = dana_json_parse(json.data);
@@ -220,11 +219,54 @@ refuse_row(const loaded_model *model, const predictor_instruction *choice)
 		if (start >= offset && start < offset + dana_json_integer(parameters[i], "size"))
 			part = dana_json_string(parameters[i], "name");
 	}
+	dims = dana_json_member(dana_json_member(described, "metadata"), "row_dims");
+	*dim = JB_ROOT_IS_OBJECT(dims) && !dana_json_is_null(dims, part) ? dana_json_string(dims, part) : NULL;
+	return part;
+}
+
+/* What a call gives as a feature, or as element `element` of it, for people */
+static const char *
+feature_name(const dana_inputs *features, int i, int element)
+{
+	const char *name = features->count == features->names.count ? quote_identifier(features->names.values[i])
+																: psprintf("feature %d", i + 1);
+
+	return element < 0 ? name : psprintf("%s[%d]", name, element + 1);
+}
+
+/* Says which column chooses a row that a part of the model does not have */
+static _Noreturn void
+refuse_row(const loaded_model *model, const predictor_instruction *choice)
+{
+	const float	 number = model->memory[choice->operand[1].start];
+	const uint32 rows = choice->operand[2].start;
+	const char	*dim, *part = find_part(model->name, (int64)choice->operand[0].start - model->program.inputs, &dim);
+	const char	*where = "", *from = "several columns", *out = ", with a WHERE or by the argument filter.", *more = "";
+	bool		*needed = palloc0(Max(model->program.scratch, 1)), itself;
+	uint32		 first, last;
+	int			 element, other;
+
+	dana_predictor_chooses(&model->program, choice, model->memory, needed, &first, &last, &itself);
+	if (first <= last)
+	{
+		const int i = dana_inputs_at(&model->features, model->numbers, first, &element);
+
+		if (i == dana_inputs_at(&model->features, model->numbers, last, &other))
+			from = feature_name(&model->features, i, element == other ? element : -1);
+		if (first == last)
+			where = psprintf(" where %s is %.9g", from, model->memory[first]);
+	}
+	if (itself)
+		out = psprintf(": WHERE %s BETWEEN 0 AND %u%s, or that text as the argument filter.", from, rows - 1,
+					   number >= 0 && number < rows ? psprintf(" AND %s = trunc(%s)", from, from) : "");
+	if (number >= rows && number == floorf(number) && number < DANA_PREDICTOR_FLOATS)
+		more = dim == NULL ? psprintf(" Or train with more rows of %s.", part)
+						   : psprintf(" Or train with more of them: hyper => '{\"%s\": %.0f}', or more.", dim, number + 1);
 	ereport(ERROR, (errcode(ERRCODE_DATA_EXCEPTION),
-					errmsg("model \"%s\" cannot predict: it chooses row %.9g of %s, whose rows are numbered from 0 to %u",
-						   model->name, number, part, rows - 1),
-					errhint("Predict only rows with such numbers, with a WHERE, or train again with more rows of %s.",
-							part)));
+					errmsg("model \"%s\" cannot predict%s: it chooses row %.9g of %s, whose rows are numbered from 0 to %u",
+						   model->name, where, number, part, rows - 1),
+					itself ? 0 : errdetail("The rule computes the number of the row from %s.", from),
+					errhint("Leave such rows out%s%s", out, more)));
 }
 
 /*

@@ -3,7 +3,6 @@
  */
 #include "predictor.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #include "numerics.h"
@@ -327,6 +326,68 @@ predictor_gather(const dana_predictor *p, const predictor_instruction *i, float 
 	for (uint32_t z = 0; z < i->extent[2]; z++)
 		memory[i->out + z] = memory[start + (size_t)z * model->stride[2]];
 	return true;
+}
+
+/* Takes in what an instruction reads at an address: a feature, or a value of scratch */
+static void
+need(const dana_predictor *p, uint64_t address, uint32_t *first, uint32_t *last, bool *needed)
+{
+	const uint64_t scratch = (uint64_t)p->inputs + p->weights + p->constants;
+
+	if (address < p->inputs)
+	{
+		*first = address < *first ? (uint32_t)address : *first;
+		*last = address > *last ? (uint32_t)address : *last;
+	}
+	else if (address >= scratch)
+		needed[address - scratch] = true;
+}
+
+void
+dana_predictor_chooses(const dana_predictor *p, const predictor_instruction *gather, const float *memory, bool *needed,
+					   uint32_t *first, uint32_t *last, bool *itself)
+{
+	const predictor_instruction *begin = (const predictor_instruction *)(p->words + p->constants);
+	const uint64_t scratch = (uint64_t)p->inputs + p->weights + p->constants;
+
+	*first = UINT32_MAX;
+	*last = 0;
+	*itself = true;
+	need(p, gather->operand[1].start, first, last, needed);
+	for (const predictor_instruction *i = gather; i-- > begin;)
+	{
+		const uint64_t elements = (uint64_t)i->extent[0] * i->extent[2] * (reduces(i->code) ? 1 : i->extent[1]);
+		const bool	   gathers = i->code == PREDICTOR_GATHER;
+		bool		   wanted = false;
+
+		for (uint64_t z = 0; z < elements; z++)
+			wanted |= needed[i->out - scratch + z];
+		if (!wanted)
+			continue;
+		*itself &= gathers;
+		for (int k = 0; k < 3; k++)
+		{
+			const predictor_operand *from = &i->operand[k];
+			uint64_t start = from->start;
+			uint32_t extents[3];
+
+			if (!operand_extents(i, k, extents))
+				continue;
+			if (gathers && k == 0) /* of what it chooses from the row that it chose */
+			{
+				start += (uint64_t)memory[i->operand[1].start] * from->stride[0];
+				extents[0] = 1;
+			}
+			for (uint32_t x = 0; x < extents[0]; x++)
+				for (uint32_t y = 0; y < extents[1]; y++)
+					for (uint32_t z = 0; z < extents[2]; z++)
+						need(p,
+							 start + (uint64_t)x * from->stride[0] + (uint64_t)y * from->stride[1] +
+								 (uint64_t)z * from->stride[2],
+							 first, last, needed);
+		}
+	}
+	*itself &= *first == *last;
 }
 
 const predictor_instruction *

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -68,6 +69,14 @@ extern void dana_predictor_prepare(const dana_predictor *predictor, float *memor
 
 /* Weights [first[k], behind[k]) that instruction `i` reads, rows that it chooses aside; how many such ranges */
 extern int dana_predictor_reads(const dana_predictor *predictor, uint32_t i, uint32_t first[3], uint32_t behind[3]);
+
+/*
+ * What the row of a GATHER is computed from: the first and the last of the features that are written; first > last where
+ * there is none. `itself`: the first is the number of the row. Memory is as the run left it that ended there; `needed`
+ * has room for a bool of each float of scratch, all false.
+ */
+extern void dana_predictor_chooses(const dana_predictor *predictor, const predictor_instruction *gather,
+								   const float *memory, bool *needed, uint32_t *first, uint32_t *last, bool *itself);
 
 /*
  * Runs instructions [first, last) on memory whose features are set. Returns NULL, or the GATHER whose model has no row

@@ -4,6 +4,7 @@
 #include "postgres.h"
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -12,6 +13,9 @@
 
 #include "dana.h"
 #include "worker.h"
+
+/* How long a worker that ended may take to come back: its service manager starts it, and it loads for a second */
+#define RETURN_TENTHS 100
 
 static char *socket_path;
 static int	 ring_pages;
@@ -61,10 +65,20 @@ session_check_peer(void)
 						errhint("Run the worker under the operating-system account of the PostgreSQL server.")));
 }
 
+/* Whether a worker listened at the path, and ended without a word: one that ends properly takes its socket away */
+static bool
+session_left_behind(void)
+{
+	struct stat found;
+
+	return errno == ECONNREFUSED && stat(socket_path, &found) == 0 && S_ISSOCK(found.st_mode);
+}
+
 static void
 session_connect(void)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int				   waited = 0;
 
 	if (socket_path[0] == '\0')
 		ereport(ERROR, (errcode(ERRCODE_CONFIG_FILE_ERROR), errmsg("dana.socket_path is not set"),
@@ -90,11 +104,21 @@ session_connect(void)
 			dana_channel_wait(0, 10, DANA_WAIT_CONNECT);
 		else if (errno == EINTR)
 			CHECK_FOR_INTERRUPTS();
+		/* the next worker takes the socket of a killed one away before it makes its own */
+		else if (waited < RETURN_TENTHS && (session_left_behind() || (waited > 0 && errno == ENOENT)))
+		{
+			dana_channel_wait(0, 100, DANA_WAIT_CONNECT);
+			waited++;
+		}
 		else
 			ereport(ERROR, (errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
 							errmsg("could not reach the dana worker at \"%s\": %m", socket_path),
-							errhint("Start it with \"dana worker --socket PATH\" and let dana.socket_path name the "
-									"same path.")));
+							waited > 0 ? errdetail("It ended without being asked to, and did not come back within %d seconds.",
+												   RETURN_TENTHS / 10) : 0,
+							waited > 0 ? errhint("Its log, or that of what starts it, may say why; start it with \"dana "
+												 "worker --socket PATH\".")
+									   : errhint("Start it with \"dana worker --socket PATH\" and let dana.socket_path "
+												 "name the same path.")));
 	}
 	session_check_peer();
 }

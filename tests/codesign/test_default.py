@@ -32,6 +32,8 @@ rule.minimize(dana.optimizers.sgd, batch={batch})
 WAYS = [(default.CLUSTERS >> k, 1 << k) for k in range(default.CLUSTERS.bit_length())]
 ENOUGH = 1.03
 """A slower division unit, and threads that share little, may cost so much."""
+NEARLY = 0.78
+"""Of a machine's cycles a tuple what a sketch knows: the rows that operations issue, merges among them."""
 
 
 @pytest.mark.parametrize(
@@ -49,7 +51,7 @@ def test_no_division_is_faster(name: str, extents: dict[str, int], most: int, mo
     """`most` drafts are made to find the one; of `linear` all divisions are within a twentieth of each other."""
     graph = compile_rule(rules.text(name)).hdfg
     plan = plan_of(graph.bind(extents))
-    tuples = plan.batch_tuples(10_000)
+    tuples = default._tuples(plan, 10_000, {})
     each = {
         (threads, clusters): default._divide(plan, 10_000, {"threads": threads, "clusters": clusters})
         for threads, clusters in (WAYS if not plan.alone else [(1, clusters) for _, clusters in WAYS])
@@ -65,11 +67,14 @@ def test_no_division_is_faster(name: str, extents: dict[str, int], most: int, mo
     chosen = default._divide(plan, 10_000, {})
     assert default._cycles_per_tuple(chosen, tuples) <= (1 + default.AS_FAST) * ENOUGH * least
     assert len(made) <= most
+    for (threads, clusters), draft in each.items() if not plan.alone else ():
+        (sketch,) = default._sketches(plan, [(threads, clusters)], 10_000, {})
+        assert NEARLY <= sketch.cycles / default._cycles_per_tuple(draft, tuples) <= 1
 
 
-@pytest.mark.parametrize("batch", [1, 2, 64, 100, 2048])
+@pytest.mark.parametrize("batch", [1, 2, 64, 100, 2048, 16_384])
 def test_a_batch_that_is_gone_through_again_is_one_round(batch: int) -> None:
-    draft = default._divide(plan_of(compile_rule(AGAIN.format(batch=batch)).hdfg.bind({"n": 20})), 10_000, {})
+    draft = default._divide(plan_of(compile_rule(AGAIN.format(batch=batch)).hdfg.bind({"n": 20})), 20_000, {})
     assert draft.target.round_tuples >= batch
     assert draft.target.levels == 0
 

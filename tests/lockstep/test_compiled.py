@@ -378,18 +378,44 @@ rule.setModel(U[i], U[i] + y)
 @pytest.mark.parametrize("batch", [4, 16])
 @pytest.mark.parametrize(("i", "j"), [(k, None) for k in range(9)] + [(None, 6), (2, 1), (1, 2), (9, 6), (6, 9)])
 def test_a_row_that_there_is_not(batch: int, i: int | None, j: int | None) -> None:
-    """Wherever it stands in a round: the tuples i and j choose it by the columns of these names. The first is told."""
+    """Wherever it stands in a round: the tuples i and j choose it by the columns of these names. The first is told.
+
+    Pages without a fault come first: the engine runs those that the code is compared on.
+    """
     columns = (attribute("i", "integer"), attribute("j", "integer"), attribute("y", "real"))
     schema = TableSchema(relation="t", attributes=columns)
     rows = [[4 if k == i else k % 4, 7 if k == j else k % 3, 1.0] for k in range(12)]
     config = MachineConfig(threads=2, index_depth=32)
-    case = finished(config, CHOSEN.format(batch=batch), schema, build_pages(schema, rows))
+    right = build_pages(schema, [[k % 4, k % 3, 1.0] for k in range(16)])
+    case = finished(config, CHOSEN.format(batch=batch), schema, right * 3 + build_pages(schema, rows))
     fault = run(case, Simulator(config)).fault
     assert fault is not None
     assert fault[0] is Fault.INDEX
     first = "i" if j is None or (i is not None and i < j) else "j"
     assert case.bundle.notes["indices"][fault[2] or 0]["columns"] == [(first, None)]
     assert assert_compiled(case)
+
+
+TWICE = """
+import dana
+a = dana.model([2])
+b = dana.model([2])
+x = dana.input([2])
+y = dana.output()
+rule = dana.algo(a, b, x, y)
+total = rule.merge(x, {batch}, "+")
+rule.setModel(a, 0.5 * a + total)
+rule.setModel(b, 0.5 * b + rule.merge(x * total, {batch}, "+"))
+"""
+
+
+@pytest.mark.parametrize("batch", [3, 7, 20])
+def test_a_merge_that_the_batch_s_end_reads_beside_a_later_one(batch: int) -> None:
+    """Of as many tuples as leave several trees to join, which must happen once."""
+    columns = (attribute("x", "real[]", array_length=2), attribute("y", "real"))
+    schema = TableSchema(relation="t", attributes=columns)
+    rows = [[[1.0 + k, 0.1 * k * k], 1.0] for k in range(5 * batch)]
+    assert assert_compiled(finished(MachineConfig(), TWICE.format(batch=batch), schema, build_pages(schema, rows)))
 
 
 SHARED = """

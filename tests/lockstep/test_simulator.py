@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dana.simulator import Simulator
+from dana.storage.builder import build_pages
 from dana.storage.parts import build_part_pages
 from dana.storage.schema import TableSchema
 from hwgen.spec.config import MachineConfig
@@ -30,6 +31,7 @@ from tests.lockstep.cases import (
 )
 from tests.lockstep.machines import random_config
 from tests.storage.parts import part_attribute
+from tests.storage.schemas import attribute
 
 SCALE = int(os.environ.get("DANA_TEST_SCALE", "1"))
 
@@ -95,6 +97,29 @@ def test_random_numbers_and_counts(seed: int) -> None:
         rng, replace(random_config(rng), program_depth=1024, scratch_depth=4096, index_depth=rng.choice([0, 4, 16]))
     )
     assert_same(run(case, Simulator(case.bundle.config)), interpret(case), case.source)
+
+
+NUMBERED = """
+import dana
+m = dana.model()
+x = dana.input([3])
+y = dana.output()
+rule = dana.algo(m, x, y)
+rule.setModel(m, 0.5 * m + rule.merge(y * dana.random(), {batch}, "+"))
+rule.setLoss(dana.random(x) @ x)
+rule.setEpochs(2)
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_random_numbers_in_batches_of_several_rounds(threads: int) -> None:
+    """Each batch begins with its tuple 0."""
+    config = MachineConfig(threads=threads, clusters=1, tuple_depth=16, program_depth=512)
+    schema = TableSchema(relation="t", attributes=(attribute("x", "real[]", array_length=3), attribute("y", "real")))
+    pages = build_pages(schema, [[[1.0 * k, 0.5, -k], 1.0 + k] for k in range(100)])
+    case = finished(config, NUMBERED.format(batch=40), schema, pages)
+    assert case.bundle.round_tuples < 40
+    assert_same(run(case, Simulator(config)), interpret(case), case.source)
 
 
 @pytest.mark.parametrize("seed", range(20 * SCALE))

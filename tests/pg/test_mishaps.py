@@ -114,6 +114,23 @@ def test_no_worker(cluster: Cluster, session: Session, rule: Callable[..., str])
     assert session.execute("SELECT tuples FROM dana_train(%s, 't')", (name,)).fetchone() == (1,)
 
 
+def test_a_killed_worker_comes_back(cluster: Cluster, session: Session, rule: Callable[..., str]) -> None:
+    """A call waits for what restarts it, and a cancel ends the wait; nobody waits where nobody listened."""
+    session.execute("CREATE TABLE t AS SELECT 1 AS id")
+    train = f"SELECT tuples FROM dana_train('{rule()}', 't')"
+    session.execute(train)
+    os.kill(cluster.worker_pid, signal.SIGKILL)
+    cluster.until_sessions(0)
+    session.execute("SET statement_timeout = '500ms'")
+    with pytest.raises(errors.QueryCanceled):
+        session.execute(train)
+    session.execute("SET statement_timeout = 0")
+    later = threading.Timer(1.0, cluster.ensure_worker)
+    later.start()
+    assert session.execute(train).fetchone() == (1,)
+    later.join()
+
+
 def test_full_queue_of_a_stopped_worker(cluster: Cluster, session: Session, rule: Callable[..., str]) -> None:
     """connect(2) itself would block here, and ignore the timeout."""
     session.execute("CREATE TABLE t AS SELECT 1 AS id")

@@ -43,6 +43,19 @@ def test_what_takes_seconds_is_said(turns: int, said: int) -> None:
     assert ["compiling it takes seconds" in one.message for one in notices] == [True] * said
 
 
+def test_models_that_take_seconds_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = compile_rule(rules.text("lrmf"), filename="lrmf")
+    request = replace(
+        declared_request(rule, declared("i int4, j int4, y float4"), label="y"), hyper={"m": 20, "n": 10, "k": 3}
+    )
+    numbers = 20 * 3 + 10 * 3 + 20 + 10 + 1
+    for most, said in ((numbers, []), (numbers - 1, [f"rule 'lrmf' has models of {numbers} numbers"])):
+        monkeypatch.setattr(designs, "MANY_NUMBERS", most)
+        notices: list[Notice] = []
+        DesignStore().get(request, notify=notices.append)
+        assert [one.message.partition(":")[0] for one in notices] == said
+
+
 def test_a_rule_with_other_dims_is_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The machine of the rule's own dims, which the request's columns need not fit, is not made for their names."""
     rule = compile_rule(rules.text("softmax"), filename="softmax")

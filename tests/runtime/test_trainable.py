@@ -339,3 +339,8 @@ def test_what_a_server_would_tell_is_a_warning() -> None:
     with pytest.warns(UserWarning, match=r"no better than a constant prediction, .*\nHint: The features may") as told:
         dana.rules.linear.fit(rng.normal(50, 9, (700, 2)), rng.normal(1e6, 1000, 700))
     assert told[0].filename == __file__
+
+
+def test_warnings_speak_of_arrays() -> None:
+    with pytest.warns(UserWarning, match="^array y, the label, has a single value in all rows"):
+        line().fit(X, np.ones(50))

@@ -183,27 +183,57 @@ def test_another_role_in_the_same_transaction(session: Session, table: str) -> N
         session.execute("DROP ROLE later_reader")
 
 
-def test_a_row_number_that_the_model_does_not_have(session: Session) -> None:
-    text = """
+ROWS = """
 import dana
-V = dana.model([2])
-U = dana.model([5, 3])
-i, r = dana.input(), dana.output()
-rows = dana.algo(V, U, i, r)
-e = dana.sigma(U[i], 1) + dana.sigma(V, 1) - r
-rows.setModel(U[i], U[i] - 0.1 * e)
-rows.setModel(V, V)
-rows.setPrediction(dana.sigma(V, 1) + dana.sigma(U[i], 1))
+m = dana.dim(5)
+U = dana.model([m, 3])
+V = dana.model([4, 3])
+user, item, pair, r = dana.input(), dana.input(), dana.input([2]), dana.output()
+chosen = dana.algo(U, V, user, item, pair, r)
+e = dana.sigma(U[user - 1] * V[item], 1) + V[pair[0] + pair[1]] @ V[0] - r
+chosen.setModel(U[user - 1], U[user - 1] - 0.1 * e)
+chosen.setPrediction(dana.sigma(U[user - 1] * V[item], 1) + V[pair[0] + pair[1]] @ V[0])
 """
-    session.execute("SELECT dana_create_udf('chosen', %s)", (text,))
-    session.execute("CREATE TABLE t AS SELECT (k % 5)::real AS i, 1::real AS r FROM generate_series(1, 20) k")
-    session.execute("SELECT dana_train('chosen', 't', label => 'r', model => 'm')")
-    session.execute("SELECT dana_predict('m', 4::real)")
-    for number, said in (("5", "5"), ("-1", "-1"), ("0.5", "0.5"), ("'NaN'", "nan"), ("1e30", "1.00000002e+30")):
+
+
+def test_a_row_number_that_the_model_does_not_have(session: Session) -> None:
+    """The column is named, its value, the row and the dim that would make room, whatever way features are given."""
+    session.execute("SELECT dana_create_udf('chosen', %s)", (ROWS,))
+    session.execute(
+        """CREATE TABLE t AS
+        SELECT 1 + k % 5 AS "User", 1 AS item, '{1,2}'::real[] AS pair, 1::real AS r FROM generate_series(1, 20) k"""
+    )
+    session.execute(
+        """SELECT dana_train('chosen', 't', label => 'r', features => '{"User",item,pair}', model => 'm')"""
+    )
+    session.execute("SELECT dana_predict('m', 5, 1, '{1,2}'::real[])")
+    shifted, computed = 'number of the row from "User".', "number of the row from pair."
+    out, more = "Leave such rows out", "hyper => '{\"m\": 6}', or more"
+    row = """(SELECT t FROM (SELECT '{1,2}'::int[] AS pair, 4 AS item, 1 AS "User") AS t)"""
+    cases = [
+        (
+            "6, 1, '{1,2}'::real[]",
+            '"User" is 6: it chooses row 5 of U, whose rows are numbered from 0 to 4',
+            shifted,
+            more,
+        ),
+        ("0, 1, '{1,2}'::real[]", '"User" is 0: it chooses row -1 of U, whose', shifted, out),
+        ("1.5, 1, '{1,2}'::real[]", '"User" is 1.5: it chooses row 0.5 of U', shifted, out),
+        ("'NaN', 1, '{1,2}'::real[]", '"User" is nan: it chooses row nan of U', shifted, out),
+        ("1e30, 1, '{1,2}'::real[]", '"User" is 1.00000002e+30: it chooses row 1.00000002e+30 of U', shifted, out),
+        ("1, 4, '{1,2}'::int[]", "item is 4: it chooses row 4 of V", None, "WHERE item BETWEEN 0 AND 3, or"),
+        ("1, 0.5, '{1,2}'::real[]", "item is 0.5", None, "WHERE item BETWEEN 0 AND 3 AND item = trunc(item)"),
+        ("1, 4, '{1,2}'::int[]", "it chooses row 4 of V", None, "Or train with more rows of V."),
+        ("1, 4, 1, 2", "feature 2 is 4: it chooses row 4 of V", None, "more rows of V"),
+        (row, "item is 4", None, "WHERE item BETWEEN"),
+        ("1, 1, '{2,2}'::int[]", 'model "m" cannot predict: it chooses row 4 of V', computed, out),
+        ("1, 1, 2, 2", 'model "m" cannot predict: it chooses row 4 of V', "several columns", out),
+    ]
+    for features, said, detail, hint in cases:
         with pytest.raises(psycopg.errors.DataException) as caught:
-            session.execute(f"SELECT dana_predict('m', {number}::real)")  # type: ignore[arg-type]
-        assert str(caught.value.diag.message_primary).lower() == (
-            f'model "m" cannot predict: it chooses row {said} of u, whose rows are numbered from 0 to 4'
-        )
-        assert "with a WHERE, or train again with more rows of U" in str(caught.value.diag.message_hint)
+            session.execute(f"SELECT dana_predict('m', {features})")  # type: ignore[arg-type]
+        assert said.lower() in str(caught.value.diag.message_primary).lower()
+        assert (detail or "") in str(caught.value.diag.message_detail)
+        assert hint in str(caught.value.diag.message_hint)
+        assert ("hyper" in str(caught.value.diag.message_hint)) is (hint == more), "more rows have no row -1"
     session.execute("SELECT dana_drop_rule('chosen')")
