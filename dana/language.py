@@ -214,8 +214,8 @@ def table(shape: Shape, init: float | Start = 0.0) -> Value:
     refuse("table")
 
 
-def input(shape: Shape = ()) -> Value:
-    """Declare features of a tuple: ``x = dana.input([n])``."""
+def input(shape: Shape = (), categories: Dim | int | None = None) -> Value:
+    """Declare features of a tuple: ``x = dana.input([n])``; with `categories` each is one of these, numbered from 0."""
     refuse("input")
 
 

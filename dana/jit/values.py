@@ -17,6 +17,7 @@ from llvmlite import ir
 from dana.jit.arithmetic import FLOAT, I32, I64, POINTER, operation
 from dana.jit.memory import Memory, Merged, Place, padded, strides
 from dana.jit.plan import FUNCTIONS, LANES, Plan, of_tuples
+from dsl.hdfg.choice import element_of
 from dsl.hdfg.graph import ELEMENTWISE, FROM_ROW, Op
 from dsl.hdfg.ops import ROW_NUMBERS
 from hwgen.spec.bundle import WHOLE_EPOCH
@@ -392,7 +393,7 @@ class Values:
         node = self.plan.nodes[k]
         if node.op is Op.CONST:
             return Index(const=int(node.value or 0))
-        vector, position = self.graph.element(k) or (k, 0)
+        vector, position = element_of(self.graph, k) or (k, 0)
         place = (Index(const=position),) if self.plan.shape(vector) else ()
         number = self._value(vector, place, t, vector=False)
         rows = self.plan.shape(model)[0] if self.wrong >= 0 else 0
@@ -423,7 +424,7 @@ class Values:
 
     def _tag(self, k: int, model: int) -> int:
         """Of the fault of a number that is no row's."""
-        element = self.graph.element(k)
+        element = element_of(self.graph, k)
         from_ = self.graph.reachable([k]).intersection(self.graph.inputs) if element is None else [element[0]]
         inputs = sorted(str(self.plan.nodes[i].name) for i in from_)
         said = [

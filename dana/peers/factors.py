@@ -21,6 +21,17 @@ def _normal(*shape: int, deviation: float = 0.1, seed: int = 1) -> Floats:
     return np.random.default_rng(seed).normal(0, deviation, shape).astype(np.float32)
 
 
+def _fix_draws() -> None:
+    """Begin numba's random numbers anew: they are not those of NumPy."""
+    import numba
+
+    @numba.njit
+    def begin(seed):  # type: ignore[no-untyped-def]
+        np.random.seed(seed)
+
+    begin(1)
+
+
 def factors(pairs: Numbers, y: Floats, m: int, n: int) -> Learner:
     """Matrix factorisation of rank 10 with biases, as rule `lrmf`."""
     import numba
@@ -58,6 +69,7 @@ def ranking(pairs: Numbers, m: int, n: int, *, lr: float = 0.05, penalty: float 
     """Bayesian personalised ranking with a sampled negative, as rule `bpr`."""
     import numba
 
+    _fix_draws()
     u, v, b = _normal(m, rank), _normal(n, rank, seed=2), np.zeros(n, np.float32)
     lr_, penalty_, one = np.float32(lr), np.float32(penalty), np.float32(1)
 
@@ -95,6 +107,7 @@ def words(
     """Skip-gram with negative samples, as rule `word2vec`."""
     import numba
 
+    _fix_draws()
     start = np.random.default_rng(1).uniform(-0.5 / width, 0.5 / width, (n, width))
     u, v, lr_, one = start.astype(np.float32), np.zeros((n, width), np.float32), np.float32(lr), np.float32(1)
 

@@ -13,7 +13,7 @@ B, a = dana.model([k, d], init=dana.normal(0, 0.3)), dana.model([k])  # bottom: 
 P = dana.model([h, f + 1, f + 1], init=dana.normal(0, 0.3))  # top: of each pair of embeddings
 T, e = dana.model([h, k], init=dana.normal(0, 0.3)), dana.model([h])
 v, g = dana.model([h], init=dana.normal(0, 0.3)), dana.model()
-c, x, y = dana.input([f]), dana.input([d]), dana.output(classes=2)
+c, x, y = dana.input([f], categories=n), dana.input([d]), dana.output(classes=2)
 weight = dana.weight()
 lr = dana.meta(0.01)
 dlrm = dana.algo(E, B, a, P, T, e, v, g, c, x, y, weight)

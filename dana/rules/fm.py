@@ -8,7 +8,7 @@ n = dana.dim(1000)  # categories of the column that has most
 k = dana.dim(10)  # factors
 w = dana.model([f * n])
 V = dana.model([f * n, k], init=dana.normal(0, 0.1))
-c = dana.input([f])
+c = dana.input([f], categories=n)
 y = dana.output()
 weight = dana.weight()
 b = dana.model(init=dana.column_mean(y))

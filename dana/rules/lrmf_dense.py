@@ -7,7 +7,7 @@ n = dana.dim()  # columns
 k = dana.dim(10)  # rank
 U = dana.model([m, k], init=dana.normal(0, 0.1))
 V = dana.model([k, n], init=dana.normal(0, 0.1))
-i = dana.input()
+i = dana.input(categories=m)
 x = dana.input([n])
 lr = dana.meta(0.005)
 penalty = dana.meta(0.02)

@@ -7,8 +7,8 @@ k = dana.dim(50)  # numbers of an embedding
 negatives = dana.dim(5)
 U = dana.model([n, k], init=dana.uniform(-0.01, 0.01))  # embeddings
 V = dana.model([n, k])  # of neighbours
-i = dana.input()
-j = dana.input()
+i = dana.input(categories=n)
+j = dana.input(categories=n)
 weight = dana.weight()
 lr = dana.meta(0.025)
 skew = dana.meta(4)  # by Zipf's law samples then are as frequency to the power of 3/4; 1: all alike

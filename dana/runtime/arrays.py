@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from dana.codesign.sample import fits
 from dana.errors import UsageError
-from dana.runtime.classes import prediction_kind, with_classes
+from dana.runtime.classes import prediction_kind
 from dana.runtime.designs import chosen_extents, graph_of
+from dana.runtime.extents import with_extents
 from dana.runtime.machines import feed_pages
 from dana.runtime.stopping import run
 from dana.runtime.trainer import Notify, Relation, Sink, Stream, Training, TrainRequest
@@ -177,14 +178,16 @@ def train(
         warm_start_from=models,
         warm_start_whole=False,
     )
-    training = MachineTrainer().open(request, notify)
+    trainer = MachineTrainer()
+    request = replace(request, largest={name: _largest(columns[name]) for name in trainer.categories(request)})
+    training = trainer.open(request, notify)
     try:
         fed = _frames(columns, training.stream) if pages is None else pages
         outcome = run(training, request, feed=lambda sink: _feed(training, sink, fed), notify=notify)
     finally:
         training.close()
     result = outcome.result
-    binding = bind_request(graph, request, chosen_extents(dict(graph.extents), with_classes(request).hyper))
+    binding = bind_request(graph, request, chosen_extents(dict(graph.extents), with_extents(request).hyper))
     return Trained(
         graph=binding.graph,
         models={parameter.name: parameter.values for parameter in result.parameters},
@@ -196,6 +199,12 @@ def train(
         features=binding.features,
         labels=labels,
     )
+
+
+def _largest(values: NDArray[Any]) -> float | None:
+    numbers = np.asarray(values, np.float32)
+    finite = numbers[np.isfinite(numbers)]
+    return float(finite.max()) if finite.size else None
 
 
 def _texts(labels: NDArray[Any]) -> tuple[str, ...]:

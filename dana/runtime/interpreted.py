@@ -129,7 +129,8 @@ class InterpretedTraining:
         self._models = self._interpreter.start()
         shapes = {name: values.shape for name, values in self._models.items()}
         self._class_weights = None if request.class_weight is None else class_weights_name(rule)
-        self._models = {**self._models, **warm_values(request, shapes, self._class_weights)}
+        warm = warm_values(request, shapes, self._class_weights, self._models.__getitem__)
+        self._models = {**self._models, **warm}
         self._classes = 0
         if self._class_weights is not None:
             (self._classes,) = shapes[self._class_weights]

@@ -48,10 +48,12 @@ class Message(IntEnum):
 
     HELLO = ord("H")
     CHECK = ord("C")
+    CATEGORIES = ord("G")
     TRAIN = ord("T")
     EXPLAIN = ord("P")
     WELCOME = ord("h")
     CHECKED = ord("c")
+    COUNTED = ord("g")
     EXPLAINED = ord("p")
     DESIGN = ord("d")
     AGAIN = ord("a")
@@ -286,6 +288,21 @@ def train_request(payload: bytes, *, page_size: int) -> tuple[TrainRequest, int]
         raise ProtocolError(f"the training's request lacks or misnames a field: {error}") from None
 
 
+def categories_request(payload: bytes, *, page_size: int) -> TrainRequest:
+    """Read a CATEGORIES message.
+
+    Raises
+    ------
+    ProtocolError
+        A field is missing.
+    """
+    fields = decode(payload)
+    try:
+        return _training(fields["training"], page_size)
+    except (KeyError, TypeError) as error:
+        raise ProtocolError(f"the training's request lacks or misnames a field: {error}") from None
+
+
 def explain_request(payload: bytes, *, page_size: int) -> ExplainRequest:
     """Read an EXPLAIN message.
 
@@ -328,6 +345,7 @@ def _training(fields: Json, page_size: int) -> TrainRequest:
         nulls=fields["nulls"],
         warm_start_from=None if fields["warm_start_from"] is None else _weights(fields["warm_start_from"]),
         held_out=fields["held_out"],
+        largest=fields.get("largest", {}),
         metadata=fields["metadata"],
         max_epochs=fields["max_epochs"],
         max_memory=fields["max_memory"],

@@ -31,6 +31,7 @@ from dana.runtime.protocol import (
     Hello,
     Message,
     ProtocolError,
+    categories_request,
     decode,
     explain_request,
     train_request,
@@ -264,6 +265,11 @@ class _Session:
             with memory_at_most(0, fresh=not self.answered):
                 described = self.trainer.check(str(fields["text"]), self.channel.send_notice)
             return partial(self.channel.send, Message.CHECKED, {"description": described})
+        if message == Message.CATEGORIES:
+            request = categories_request(payload, page_size=self.ring.page_size)
+            with memory_at_most(request.max_memory, fresh=not self.answered):
+                columns = self.trainer.categories(request)
+            return partial(self.channel.send, Message.COUNTED, {"columns": columns})
         if message == Message.TRAIN:
             request, cpu = train_request(payload, page_size=self.ring.page_size)
             return self._train(request, cpu)

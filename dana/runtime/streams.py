@@ -38,17 +38,7 @@ def plan_stream(request: TrainRequest) -> tuple[TrainRequest, Stream | None]:
         return request, None
     if relation.rows:
         unique_names(relation.name, relation.attributes)
-    binding, schema = _bind(
-        request.rule,
-        request.source,
-        relation.schema,
-        request.features,
-        request.label,
-        request.classes,
-        request.weight,
-        request.class_weight is not None,
-        tuple(chosen_extents(dict(rule_graph(request).extents), request.hyper).items()),
-    )
+    binding, schema = logical_binding(request)
     used = [use.attribute for use in binding.uses]
     if not relation.rows and all(readable(relation.attributes[k]) for k in used):
         return request, None
@@ -68,6 +58,27 @@ def plan_stream(request: TrainRequest) -> tuple[TrainRequest, Stream | None]:
     )
     label = binding.labels[0] if len(binding.labels) == 1 else None
     return replace(request, relation=made, features=binding.features, label=label), stream
+
+
+def logical_binding(request: TrainRequest) -> tuple[Binding, TableSchema]:
+    """The rule on the table as frames would hold it, and that schema.
+
+    Raises
+    ------
+    RuleError, UsageError
+        As `dana.compiler.binding.columns.bind`.
+    """
+    return _bind(
+        request.rule,
+        request.source,
+        request.relation.schema,
+        request.features,
+        request.label,
+        request.classes,
+        request.weight,
+        request.class_weight is not None,
+        tuple(chosen_extents(dict(rule_graph(request).extents), request.hyper).items()),
+    )
 
 
 def declared_request(
@@ -150,7 +161,7 @@ def _bind(
     class_weight: bool,
     extents: tuple[tuple[str, int], ...],
 ) -> tuple[Binding, TableSchema]:
-    """The rule on the table as frames would hold it: which columns are in use, whatever a Strider makes of them."""
+    """See `logical_binding`: which columns are in use, whatever a Strider makes of them."""
     graph = graph_of(source, rule)
     # which column holds the labels, only the binding tells; so any column may, until we know
     columns = tuple(one if one.dropped else rewritten(one, labels=classes is not None) for one in schema.attributes)

@@ -160,6 +160,8 @@ class TrainRequest:
         They are those of a trained model, so none that the rule declares is missing; else others begin as it says.
     held_out
         Rows were left out for a test, and can be had.
+    largest
+        Of columns whose numbers are categories the largest number, None where there is none; empty: nobody looked.
     metadata
         What the caller wants kept in the model's metadata.
     device
@@ -192,6 +194,7 @@ class TrainRequest:
     warm_start_from: Mapping[str, NDArray[np.float32]] | None = None
     warm_start_whole: bool = True
     held_out: bool = False
+    largest: Mapping[str, float | None] = field(default_factory=dict)
     metadata: Json = field(default_factory=dict)
     device: str | None = None
     max_epochs: int | None = None
@@ -453,6 +456,16 @@ class Trainer(Protocol):
 
     def held_out(self, request: TrainRequest) -> HeldOut | None:
         """Compile a rule's loss for the rows that are held out; None where it has none."""
+
+    def categories(self, request: TrainRequest) -> Sequence[str]:
+        """Names of columns whose largest number is to be known before the training (`TrainRequest.largest`).
+
+        Raises
+        ------
+        TrainingError
+            As `open`.
+        """
+        ...
 
     def explain(self, request: ExplainRequest) -> Json:
         """Say what a training would run on, without training.

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from dana.compiler.target import DoesNotFit
 from dana.errors import InternalError, UsageError
 from dana.predictor.program import with_metas
-from dana.runtime.classes import with_classes
 from dana.runtime.coefficients import coefficients
 from dana.runtime.compiled import Compiled
 from dana.runtime.constant import constant_loss
 from dana.runtime.designs import Design, DesignStore, check_hyper
 from dana.runtime.explain import explain, lines
+from dana.runtime.extents import category_columns, with_extents
 from dana.runtime.heldout import HeldOutRows
 from dana.runtime.interpreted import InterpretedTraining
 from dana.runtime.machines import MACHINES, NO_MEMORY, StreamingMachine, load_backend
@@ -68,6 +68,7 @@ from dana.simulator.machine import Simulator
 from dana.storage.frames import RowTooLong
 from dana.storage.schema import UnknownColumn
 from dsl import RuleError, compile_rule
+from dsl.hdfg.choice import category_inputs, takes_categories
 from dsl.hdfg.graph import Op
 from dsl.hdfg.text import parse_graph
 from dsl.render import render
@@ -130,7 +131,8 @@ class MachineTrainer:
             "classes": classes if isinstance(classes, int | None) else str(classes),
             "dims": dict(graph.extents),
             "metas": {str(graph.nodes[k].name): graph.nodes[k].value for k in graph.metas},
-            "chooses": graph.takes_categories,
+            "chooses": takes_categories(graph),
+            "categories": bool(category_inputs(graph)),
             "batch": graph.batch,
             "epochs": graph.epochs,
             "predicts": graph.prediction is not None,
@@ -152,7 +154,7 @@ class MachineTrainer:
         check_stopping(request)
         try:
             check_hyper(request, notify)
-            request, stream = plan_stream(with_classes(request))
+            request, stream = plan_stream(with_extents(request))
             if request.backend == "interp":
                 return InterpretedTraining(request, notify, stream)
             design = self._designs.get(request, notify=notify)
@@ -167,7 +169,7 @@ class MachineTrainer:
             if compile_rule(request.source, filename=request.rule).hdfg.loss is None:
                 return None
             relation = replace(request.relation, rows=True)
-            rows = replace(with_classes(request), relation=relation, design={}, backend="sim")
+            rows = replace(with_extents(request), relation=relation, design={}, backend="sim")
             # it only looks: at frames, which hold numbers, and at models that others trained
             asked, stream = plan_stream(
                 replace(rows, warm_start_from=None, standardize=False, nonfinite="keep", nulls="skip")
@@ -179,11 +181,19 @@ class MachineTrainer:
         judge = MachineTraining(asked, design, Simulator(design.bundle.config), lambda notice: None, judges=True)
         return HeldOutRows(judge, stream)
 
+    def categories(self, request: TrainRequest) -> Sequence[str]:
+        """See `Trainer.categories`."""
+        try:
+            check_hyper(request, lambda notice: None)
+            return [name for columns in category_columns(request).values() for name in columns]
+        except (RuleError, UsageError, ConfigError) as error:
+            _refuse(error)
+
     def explain(self, request: ExplainRequest) -> Json:
         """See `Trainer.explain`."""
         try:
             check_hyper(request.training, lambda notice: None)
-            explained = explain(replace(request, training=with_classes(request.training)), self._designs)
+            explained = explain(replace(request, training=with_extents(request.training)), self._designs)
         except (RuleError, UsageError, ConfigError) as error:
             _refuse(error)
         return {**explained, "lines": lines(explained)}
@@ -241,8 +251,10 @@ class MachineTraining:
         for symbol in self._bundle.of_kind("meta"):
             rows = symbol.place(np.float32(self._metas[symbol.name]), lanes)
             machine.write_rows(symbol.row, rows.view(np.uint32))
-        shapes = {symbol.name: symbol.shape for symbol in self._bundle.of_kind("model")}
-        self._write_models(warm_values(request, shapes, design.class_weights))
+        models = {symbol.name: symbol for symbol in self._bundle.of_kind("model")}
+        shapes = {name: symbol.shape for name, symbol in models.items()}
+        warm = warm_values(request, shapes, design.class_weights, lambda name: self._read(models[name]))
+        self._write_models(warm)
         aside = {*design.labels, request.weight}
         tell_crossed(request, ((column, name) for column, name, _, _ in fills if column not in aside), notify)
         tell_simulated(design.bundle.config, notify)

@@ -5,22 +5,29 @@ In: a request and the shapes of the rule's models. Out: values by name, checked.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dana.compiler.binding.weights import is_of_classes
+from dana.runtime.designs import rule_graph
 from dana.runtime.trainer import TrainingError, TrainRequest
+from dsl.hdfg.choice import growing_models
 
 SHOWN = 3
 """Differences of a kind that a message lists."""
 
 
 def warm_values(
-    request: TrainRequest, shapes: Mapping[str, tuple[int, ...]], own: str | None = None
+    request: TrainRequest,
+    shapes: Mapping[str, tuple[int, ...]],
+    own: str | None,
+    cold: Callable[[str], NDArray[np.float32]],
 ) -> dict[str, NDArray[np.float32]]:
     """Values to start from, by the names of the rule's models; empty for a cold start.
+
+    Categories that the trained model does not know have rows as in a cold start, of which `cold` gives a model.
 
     What an optimiser remembers is carried over where both have it, so that a rule may change its optimiser. The
     training's own are the weights of its classes, `own`; those of the model that it starts from are left behind.
@@ -38,6 +45,9 @@ def warm_values(
         for name, values in given.items()
         if name != own and (name in shapes or not (is_of_classes(name) or _remembered(name, given)))
     }
+    for name in (name for names in growing_models(rule_graph(request)).values() for name in names):
+        if name in start and shapes[name][1:] == start[name].shape[1:] and shapes[name][0] > len(start[name]):
+            start[name] = np.concatenate([start[name], cold(name)[len(start[name]) :]])
     found = {name: values.shape for name, values in start.items()}
     wanted = {
         name: shape

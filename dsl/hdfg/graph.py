@@ -97,7 +97,8 @@ class Node:
     table
         MODEL: it is read and written by rows only, each row as the tuples before left it.
     classes
-        OUTPUT: its values are classes, numbered from 0 to one less than this; None: any number is a value.
+        OUTPUT: its values are classes, numbered from 0 to one less than this; None: any number is a value. INPUT: they
+        are categories, likewise; a number below 0 is what the rule makes of it.
     span
         The text it came from.
     """
@@ -270,25 +271,6 @@ class Graph:
         return chosen or self.nodes[update.model].table
 
     @property
-    def takes_categories(self) -> bool:
-        """Whether single numbers of an input choose rows of a model, and not what is computed of many of them."""
-        return any(self._of_elements(update.index) for update in self.updates if update.index is not None)
-
-    def _of_elements(self, k: int) -> bool:
-        """Whether a value follows from elements of inputs, and from no reduction."""
-        waiting, seen, elements = [k], {k}, 0
-        while waiting:
-            one = waiting.pop()
-            if self.element(one) is not None:
-                elements += 1
-                continue
-            if self.nodes[one].op in REDUCTIONS:
-                return False
-            waiting += [i for i in self.nodes[one].inputs if i not in seen]
-            seen.update(self.nodes[one].inputs)
-        return elements > 0
-
-    @property
     def after_merges(self) -> frozenset[int]:
         """The nodes of region BATCH that depend on a merge."""
         found: set[int] = set()
@@ -307,7 +289,7 @@ class Graph:
     @property
     def classes(self) -> Dim | None:
         """How many classes the rule's output numbers; None where any number is a label."""
-        return next((one.classes for one in self.nodes if one.classes is not None), None)
+        return next((one.classes for one in self.nodes if one.op is Op.OUTPUT and one.classes is not None), None)
 
     @property
     def weight(self) -> Node | None:
@@ -330,8 +312,13 @@ class Graph:
     @property
     def symbolic_classes(self) -> Dim | None:
         """How many classes the rule's output numbers, as it is declared."""
-        symbolic = self.unrolled.symbolic.values() if self.unrolled is not None else ()
-        return next((classes for _, classes in symbolic if classes is not None), self.classes)
+        output = next((one for one in self.nodes if one.op is Op.OUTPUT and one.classes is not None), None)
+        return None if output is None else self.symbolic_count(output)
+
+    def symbolic_count(self, node: Node) -> Dim | None:
+        """How many classes or categories the values of an input or output number, as it is declared."""
+        symbolic = self.unrolled.symbolic if self.unrolled is not None else {}
+        return symbolic.get(str(node.name), ((), node.classes))[1]
 
     def traced(self, dims: Mapping[str, int]) -> Graph:
         """The graph with its loops unrolled for these dims; what other dims are says `bind`.
@@ -447,20 +434,6 @@ class Graph:
                 raise BindError(f"axis {axis} of {name} must have {dim} = {dim.evaluate(found)} elements, not {extent}")
         return found
 
-    def element(self, k: int) -> tuple[int, int] | None:
-        """The input of which a value is one element, `x[1]`, and its position; of a scalar input itself 0."""
-        nodes = self.nodes
-        if nodes[k].op in FROM_ROW and not nodes[k].shape:
-            return k, 0
-        if nodes[k].op is not Op.SIGMA or nodes[nodes[k].inputs[0]].op is not Op.WHERE:
-            return None
-        mask, vector, rest = (nodes[i] for i in nodes[nodes[k].inputs[0]].inputs)
-        if mask.op is not Op.EQ or vector.op not in FROM_ROW or len(vector.shape) != 1 or rest.value != 0:
-            return None
-        numbers, position = (nodes[i] for i in mask.inputs)
-        known = numbers.op is Op.ARANGE and position.op is Op.CONST and position.value is not None
-        return (vector.id, int(position.value or 0)) if known else None
-
     def reachable(self, roots: Iterable[int]) -> frozenset[int]:
         """Return the ids of `roots` and of everything they are computed from."""
         seen: set[int] = set()
@@ -484,10 +457,9 @@ def _bind_node(node: Node, dims: Mapping[str, int]) -> Node:
     if all(isinstance(dim, int) for dim in node.extents):
         return node
     if node.classes is not None:
-        classes = evaluate(node.classes, dims)
-        if classes < 2:
-            raise BindError(f"{node.name} would have {classes} classes; needs >= 2")
-        return replace(node, classes=classes)
+        node = replace(node, classes=evaluate(node.classes, dims))
+        if node.op is Op.OUTPUT and evaluate(node.classes or 0, {}) < 2:
+            raise BindError(f"{node.name} would have {node.classes} classes; needs >= 2")
     shape = tuple(evaluate(dim, dims) for dim in node.shape)
     if any(extent < 1 for extent in shape):
         given = ", ".join(f"{name}={dims[name]}" for dim in node.shape for name in names_of(dim))

@@ -95,8 +95,8 @@ def _attributes(node: Node) -> Iterator[str]:
         yield "must be the number that it is in this graph"
     if node.op in LEAVES and node.op not in NAMELESS and not node.name:
         yield "must have a name"
-    if node.classes is not None and (node.op is not Op.OUTPUT or node.shape):
-        yield "must be a scalar output to have classes"
+    if node.classes is not None and node.op is not Op.INPUT and (node.op is not Op.OUTPUT or node.shape):
+        yield "must be an input, or a scalar output, for its values to be numbered"
     if node.each_epoch is not None and (node.op is not Op.MODEL or node.shape):
         yield "must be a scalar model to change with each epoch"
     if node.table and (node.op is not Op.MODEL or not node.shape):

@@ -167,7 +167,7 @@ def _set_scalar(context: Context, algorithm: Algorithm, name: str, argument: Arg
         algorithm.complete = False
         return
     taken, advice = "a scalar", "reduce it with dana.sigma or dana.norm"
-    classes = next((member.classes for member in algorithm.members if member.classes is not None), None)
+    classes = algorithm.classes
     if name != "setPrediction":
         fits = value.shape == ()
     elif classes is None:

@@ -106,8 +106,11 @@ def _declare(context: Context, kind: str, bound: Bound, span: Span) -> Object:
             help="a number that is no row is a model: dana.model()",
         )
     init = _init(context, bound["init"], shape) if "init" in bound else Init()
-    classes = _classes(context, bound["classes"], shape) if "classes" in bound else None
-    if shape is None or init is None or (classes is None and "classes" in bound):
+    numbered = bound.get("classes") or bound.get("categories")
+    classes = None
+    if numbered is not None:
+        classes = _numbered(context, numbered, "classes" if "classes" in bound else "categories", shape)
+    if shape is None or init is None or (classes is None and numbered is not None):
         return POISON
     return Declaration(
         kind=kind,
@@ -118,7 +121,7 @@ def _declare(context: Context, kind: str, bound: Bound, span: Span) -> Object:
         init=init,
         owner=owner,
         classes=classes,
-        symbolic_classes=symbolic_dim(bound["classes"].value) if "classes" in bound else None,
+        symbolic_classes=None if numbered is None else symbolic_dim(numbered.value),
     )
 
 
@@ -137,18 +140,19 @@ def _for_each_row(context: Context, row: Operation, shape: Shape, span: Span) ->
     return None
 
 
-def _classes(context: Context, argument: Argument, shape: Shape | None) -> Dim | None:
-    classes = to_dim(context, argument.value, argument.span)
-    if classes == 1 or (isinstance(classes, DimExpr) and classes != symbol(str(classes))):
+def _numbered(context: Context, argument: Argument, what: str, shape: Shape | None) -> Dim | None:
+    """How many classes a label has, or categories an input."""
+    count, least = to_dim(context, argument.value, argument.span), 2 if what == "classes" else 1
+    if (isinstance(count, int) and count < least) or (isinstance(count, DimExpr) and count != symbol(str(count))):
         context.report(
             "E401",
-            "the number of classes does not fit",
+            f"the number of {what} does not fit",
             argument.span,
-            expected="a whole number of at least 2, or a dim",
-            found=str(classes),
+            expected=f"a whole number of at least {least}, or a dim",
+            found=str(count),
         )
         return None
-    if classes is not None and shape:
+    if count is not None and shape and what == "classes":
         context.report(
             "E403",
             "the shapes do not fit",
@@ -158,7 +162,7 @@ def _classes(context: Context, argument: Argument, shape: Shape | None) -> Dim |
             found=f"shape {shape_text(shape)}",
         )
         return None
-    return classes
+    return count
 
 
 def _meta_value(context: Context, argument: Argument) -> float | None:

@@ -278,7 +278,7 @@ def _check_settings(context: Context, algorithm: Algorithm) -> None:
                 help="outputs and weights are unknown when predicting; pass the value before it is compared with them, "
                 "or dana.where(dana.training, value, other)",
             )
-        classes = next((member.classes for member in algorithm.members if member.classes is not None), None)
+        classes = algorithm.classes
         if value.shape == () and (classes == 2 or isinstance(classes, DimExpr)):
             _check_score(context, value, span)
     if "setConvergence" in algorithm.settings and algorithm.batch is not None:

@@ -18,7 +18,7 @@ DECLARATIONS = {
     "dim": Signature(name="dana.dim", optional=("extent",)),
     "model": Signature(name="dana.model", optional=("shape", "init")),
     "table": Signature(name="dana.table", required=("shape",), optional=("init",)),
-    "input": Signature(name="dana.input", optional=("shape",)),
+    "input": Signature(name="dana.input", optional=("shape", "categories")),
     "output": Signature(name="dana.output", optional=("shape", "classes")),
     "weight": Signature(name="dana.weight"),
     "meta": Signature(name="dana.meta", required=("value",)),

@@ -131,8 +131,8 @@ class Module:
 class Declaration:
     """`dana.model(...)` and its like before they are given a name. `kind` is the name of the function.
 
-    `owner` is what a state is kept for; `classes` how many an output numbers. `symbolic` is the shape, and
-    `symbolic_classes` the classes, whatever extents the dims have that loops count.
+    `owner` is what a state is kept for; `classes` how many an output numbers, or categories an input. `symbolic` is the
+    shape, and `symbolic_classes` the classes, whatever extents the dims have that loops count.
     """
 
     kind: str
@@ -178,6 +178,12 @@ class Algorithm:
     def models(self) -> tuple[Operation, ...]:
         """Its models, in order."""
         return tuple(member for member in self.members if member.op is Op.MODEL)
+
+    @property
+    def classes(self) -> Dim | None:
+        """How many its output numbers; None: any number is a label."""
+        labels = (member for member in self.members if member.op is Op.OUTPUT)
+        return next((label.classes for label in labels if label.classes is not None), None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

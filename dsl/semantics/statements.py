@@ -48,6 +48,8 @@ LEAF_OPS = {
     "weight": Op.WEIGHT,
     "meta": Op.META,
 }
+UNTOLD = {"output": 2, "input": 1000}
+"""How many classes, or categories, there are where nothing tells it."""
 
 
 class Statements:
@@ -255,8 +257,8 @@ class Statements:
             classes=declaration.classes,
         )
         context.symbolic[name.id] = declaration.symbolic, declaration.symbolic_classes
-        if isinstance(declaration.symbolic_classes, DimExpr):  # the labels tell; where there are none, two
-            context.extents.setdefault(str(declaration.symbolic_classes), 2)
+        if isinstance(declaration.symbolic_classes, DimExpr):  # where there are no labels or numbers that tell
+            context.extents.setdefault(str(declaration.symbolic_classes), UNTOLD[kind])
         if kind == "meta":
             context.metas.append(leaf)
         return leaf

@@ -85,4 +85,7 @@ extern void dana_look_at_texts(dana_look *look, dana_candidate *feature);
 #define DANA_MOST_NUMBERS 400 /* a statement has four results for each */
 extern void dana_look_at_numbers(dana_look *look, int first);
 
+/* look.c: refuses columns that tell rows apart: a primary key, or a unique identity column, of one column */
+extern void dana_look_for_keys(dana_look *look);
+
 #endif

@@ -56,6 +56,7 @@ explain_training(FunctionCallInfo fcinfo)
 	source = dana_source_open(&training.rows);
 	dana_classes_find(&training, source, rule.description);
 	dana_source_encode(source, &training, rule.description);
+	dana_categories_find(&training, source, &rule);
 	dana_json_begin(&request);
 	dana_json_text(&request, "device", PG_ARGISNULL(3) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(3)));
 	dana_json_truth(&request, "search", !PG_ARGISNULL(4) && PG_GETARG_BOOL(4));

@@ -5,10 +5,6 @@
 
 #include <math.h>
 
-#include "access/genam.h"
-#include "access/relation.h"
-#include "catalog/pg_index.h"
-
 #include "dana.h"
 #include "encode.h"
 
@@ -72,8 +68,8 @@ put_first(char *name, dana_texts *names)
 }
 
 /*
- * The features, and the weight and the labels, chosen as dana/compiler/binding/columns.py does; false where the worker is to say what is wrong
- * with them
+ * The features, and the weight and the labels, chosen as dana/compiler/binding/columns.py does; false where the worker is
+ * to say what is wrong with them
  */
 static bool
 choose_columns(dana_look *look, Jsonb *description)
@@ -230,35 +226,6 @@ plan_feature(dana_look *look, dana_candidate *feature)
 									encoder->column)));
 	}
 }
-
-/* Refuses columns that tell rows apart: a primary key, or a unique identity column, of one column */
-static void
-refuse_keys(dana_look *look)
-{
-	Oid		  id = look->training->rows.relation;
-	Relation  relation = OidIsValid(id) ? relation_open(id, AccessShareLock) : NULL;
-	ListCell *cell;
-
-	if (relation == NULL)
-		return;
-	foreach (cell, RelationGetIndexList(relation))
-	{
-		Relation		  index = index_open(lfirst_oid(cell), AccessShareLock);
-		Form_pg_index	  form = index->rd_index;
-		int				  key = form->indisunique && form->indnkeyatts == 1 ? form->indkey.values[0] : 0;
-		Form_pg_attribute column = key > 0 ? TupleDescAttr(RelationGetDescr(relation), key - 1) : NULL;
-
-		for (int i = 0; i < look->count && column != NULL; i++)
-			if ((form->indisprimary || column->attidentity != '\0') &&
-				strcmp(look->features[i].encoder.column, NameStr(column->attname)) == 0)
-				look->features[i].refused = form->indisprimary ? "it is the primary key"
-															   : "it is a unique identity column";
-		index_close(index, AccessShareLock);
-	}
-	relation_close(relation, NoLock);
-}
-
-/* The look */
 
 /* Makes an encoder of what was seen */
 static void
@@ -464,7 +431,7 @@ dana_source_encode(dana_source *source, const dana_training *training, Jsonb *de
 	for (int i = 0; i < look.count; i++)
 		plan_feature(&look, &look.features[i]);
 	if (look.single && !look.named)
-		refuse_keys(&look);
+		dana_look_for_keys(&look);
 	for (int i = 0; i < look.count; i++)
 		if (look.features[i].encoder.kind == DANA_ENCODE_ONE_HOT && look.features[i].refused == NULL)
 			dana_look_at_texts(&look, &look.features[i]);

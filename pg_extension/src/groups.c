@@ -323,6 +323,7 @@ train_groups(void *state)
 	grouping->rule = dana_training_rule(training);
 	rows = open_rows(grouping);
 	dana_classes_find(training, grouping->source, grouping->rule.description);
+	dana_categories_find(training, grouping->source, &grouping->rule);
 	grouping->source->stored = tuplestore_begin_heap(false, false, work_mem);
 	dana_rows_each(rows, 0, take_grouped_row, grouping);
 	end_group(grouping);

@@ -1,5 +1,5 @@
 /*
- * The look at a source's rows before a training: categories of texts, means and medians, the range of dates.
+ * The look at a source's rows before a training: categories of texts, means and medians, the range of dates, keys.
  *
  * It runs with the caller's rights and reads what the training will. Values are compared by their bytes: no cast,
  * operator or collation that a user made is called.
@@ -7,6 +7,10 @@
 #include "postgres.h"
 
 #include <math.h>
+
+#include "access/genam.h"
+#include "access/relation.h"
+#include "catalog/pg_index.h"
 
 #include "dana.h"
 #include "encode.h"
@@ -179,4 +183,30 @@ dana_look_at_numbers(dana_look *look, int first)
 
 		dana_rows_each(dana_source_plan(look->source, text), 0, take_numbers, look);
 	}
+}
+
+void
+dana_look_for_keys(dana_look *look)
+{
+	Oid		  id = look->training->rows.relation;
+	Relation  relation = OidIsValid(id) ? relation_open(id, AccessShareLock) : NULL;
+	ListCell *cell;
+
+	if (relation == NULL)
+		return;
+	foreach (cell, RelationGetIndexList(relation))
+	{
+		Relation		  index = index_open(lfirst_oid(cell), AccessShareLock);
+		Form_pg_index	  form = index->rd_index;
+		int				  key = form->indisunique && form->indnkeyatts == 1 ? form->indkey.values[0] : 0;
+		Form_pg_attribute column = key > 0 ? TupleDescAttr(RelationGetDescr(relation), key - 1) : NULL;
+
+		for (int i = 0; i < look->count && column != NULL; i++)
+			if ((form->indisprimary || column->attidentity != '\0') &&
+				strcmp(look->features[i].encoder.column, NameStr(column->attname)) == 0)
+				look->features[i].refused = form->indisprimary ? "it is the primary key"
+															   : "it is a unique identity column";
+		index_close(index, AccessShareLock);
+	}
+	relation_close(relation, NoLock);
 }

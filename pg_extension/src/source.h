@@ -75,6 +75,7 @@ typedef struct dana_source
 	bool		  heap; /* the relation's pages are its own, and heapam's */
 	dana_texts	  classes_found; /* of the label, in the order of their numbers; count -1: there are none */
 	char		 *class_type;	 /* SQL's name of the label's type, or NULL */
+	Jsonb		 *largest;		 /* by column of categories its largest number, or NULL: nobody looked */
 	bool		  rows; /* rows have to be made into frames, whatever the columns */
 	bool		  spi;	/* we are connected to SPI */
 	dana_array_probe *probe; /* what was found of array columns, or NULL: it was not looked for */

@@ -280,6 +280,7 @@ train_and_store(void *asked)
 	dana_progress(DANA_PROGRESS_PHASE, DANA_PHASE_LOOKING);
 	dana_classes_find(training, source, rule.description);
 	dana_source_encode(source, training, rule.description);
+	dana_categories_find(training, source, &rule);
 	dana_train_model(training, source, rule.text, &model);
 	dana_source_close(source);
 	row = dana_model_store(&model);

@@ -400,6 +400,8 @@ dana_training_request(const dana_training *training, const char *rule, dana_sour
 	}
 	dana_json_close(request, '}');
 	dana_json_truth(request, "held_out", dana_training_held_out(training));
+	if (source->largest != NULL)
+		dana_json_object(request, "largest", source->largest);
 	append_metadata(request, training, source);
 	if (training->warm_start_from == NULL)
 		dana_json_text(request, "warm_start_from", NULL);

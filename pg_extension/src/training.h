@@ -150,6 +150,13 @@ extern void dana_training_restrict(dana_training *training, const char *conditio
 
 /* classes.c: finds the classes of the label, unless they are given, for a rule that has some by its description */
 extern void dana_classes_find(const dana_training *training, dana_source *source, Jsonb *description);
+
+/*
+ * categories.c: the largest numbers of columns whose numbers are categories, where the worker wants to know them; once
+ * the source's features are chosen
+ */
+extern void dana_categories_find(const dana_training *training, dana_source *source, const dana_rule *rule);
+
 /* Whether there are rows left out to judge its models by: of a table, not of its groups */
 static inline bool
 dana_training_held_out(const dana_training *training)

@@ -23,7 +23,7 @@ from dana.cli.entry import OK, USAGE
 from dana.cli.peers import quoted_madlib
 from dana.client.connection import Connection
 from dana.errors import UsageError
-from dana.peers import learners, stage
+from dana.peers import factors, learners, stage
 from dana.peers.cases import CENTRES, SHAPES, TASKS, Case, numbers, prepared, shaped
 from dana.peers.compiled import compiled, compiler
 from dana.peers.contest import Contest, Line, measure
@@ -126,7 +126,7 @@ def test_c_learns_what_arrays_teach(name: str) -> None:
         "softmax": lambda: learners.softmax(x, y),
         "mlp": lambda: learners.perceptron(x, y),
         "kmeans": lambda: learners.means(x, CENTRES),
-        "lrmf": lambda: learners.factors(x.astype(np.int64), y),
+        "lrmf": lambda: factors.factors(x.astype(np.int64), y, *x.max(axis=0).astype(int) + 1),
     }
     other = others.get(case.rule, lambda: learners.linear(x, y, learners.ERROR_OF[case.rule]))()
     given = x.copy()

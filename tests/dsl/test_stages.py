@@ -190,8 +190,10 @@ def test_classes() -> None:
         graph.bind({"k": 1})
     with pytest.raises(InvalidGraph, match=r"prediction must be a scalar or of shape \[3\], not of shape \[k\]"):
         parse_graph(text.replace("classes=k", "classes=3"))
-    with pytest.raises(InvalidGraph, match="scalar output to have classes"):
-        parse_graph(text.replace("input x", "input x classes=k"))
+    with pytest.raises(InvalidGraph, match="an input, or a scalar output, for its values to be numbered"):
+        parse_graph(text.replace("model W", "model W classes=k"))
+    bound = parse_graph(text.replace("input x", "input x classes=k")).bind({"k": 4})
+    assert [node.classes for node in bound.nodes if node.name in ("x", "y")] == [4, 4]
     columns = {"x": np.float32([[1, 2], [3, 4]])}
     models = {"W": np.float32([[1, 0], [0, 1], [1, 1], [0, 0]])}
     predicted = Interpreter(bound, numerics).predict(columns, models)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dsl.hdfg.choice import element_of
 from dsl.hdfg.graph import PER_TUPLE, Graph, Op
 from hwgen.spec.columns import MAX_TABLES
 
@@ -48,7 +49,7 @@ def watched_columns(graph: Graph) -> tuple[Watched, ...]:
     tables = list(dict.fromkeys(update.model for update in graph.updates))
     chosen: dict[tuple[int, int, int], bool] = {}
     for update in graph.updates:
-        if update.index is None or (column := graph.element(update.index)) is None:
+        if update.index is None or (column := element_of(graph, update.index)) is None:
             return ()
         chosen[*column, update.model] = True
     for node in (graph.nodes[k] for k in sorted(needed)):
@@ -56,7 +57,7 @@ def watched_columns(graph: Graph) -> tuple[Watched, ...]:
             if operand not in tables:
                 continue
             # a model that tuples write is read by rows alone
-            if node.op is not Op.GATHER or position or (column := graph.element(node.inputs[1])) is None:
+            if node.op is not Op.GATHER or position or (column := element_of(graph, node.inputs[1])) is None:
                 return ()
             chosen.setdefault((*column, operand), False)
     # models whose rows the same columns choose in the same way meet in the same tuples: one comparison is enough

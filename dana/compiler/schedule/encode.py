@@ -15,6 +15,7 @@ from dana.compiler.schedule.list_scheduling import Schedule
 from dana.compiler.select.ops import Access, Home, VectorOp
 from dana.compiler.select.selection import Selection
 from dana.compiler.target import Target
+from dsl.hdfg.choice import element_of
 from dsl.hdfg.start import start_values
 from hwgen.spec.bundle import Symbol, Words, place
 from hwgen.spec.engine import Instruction, Opcode, Section
@@ -177,7 +178,7 @@ def indices(plan: Plan, selection: Selection) -> list[Choice]:
     """By tag of the fault INDEX, what chooses the row."""
     graph, found = plan.graph, list[Choice]()
     for number, model in selection.indices:
-        element = graph.element(number)
+        element = element_of(graph, number)
         from_ = sorted(graph.reachable([number]).intersection(graph.inputs)) if element is None else [element[0]]
         found.append(
             Choice(

@@ -43,7 +43,8 @@ def _declared(node: Node) -> str:
     if node.op is Op.MODEL and node.init.kind in OF_COLUMNS:
         return f"{node.name}{shape} from the {node.init.kind.value} of {node.init.of}"
     if node.classes is not None:
-        return f"{node.name} of {node.classes} classes"
+        what = "classes" if node.op is Op.OUTPUT else "categories"
+        return f"{node.name}{shape} of {node.classes} {what}"
     if node.op is not Op.MODEL or node.init.first == node.init.second == 0.0:
         return f"{node.name}{shape}"
     first = number_text(node.init.first)

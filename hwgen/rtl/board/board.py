@@ -45,7 +45,6 @@ class Board(wiring.Component):
     """
 
     def __init__(self, config: MachineConfig, library: Library) -> None:
-        config.require_hardware()
         self._config = config
         self._library = library
         super().__init__(board_ports(config))
@@ -97,7 +96,13 @@ def generate(config: MachineConfig, *, wide_multipliers: bool = False) -> str:
     """The board as Verilog, one module for each kind of part; the same text for the same configuration.
 
     With `wide_multipliers` products are built for 27 × 18 bits (DSP48E2) instead of 18 × 18.
+
+    Raises
+    ------
+    ConfigError
+        No hardware is so large.
     """
+    config.require_hardware()
     library = Library(wide_multipliers=wide_multipliers)
     library.add(board.TOP, lambda: Board(config, library))
     return library.verilog()

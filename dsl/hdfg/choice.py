@@ -1,0 +1,66 @@
+"""How the rows of models are chosen: by which numbers of a tuple.
+
+Comes in: a graph. Goes out: for the node of a row's number, where the tuple says it.
+"""
+
+from __future__ import annotations
+
+from dsl.hdfg.dims import names_of
+from dsl.hdfg.graph import FROM_ROW, REDUCTIONS, Graph, Node, Op
+
+__all__ = ["category_inputs", "element_of", "growing_models", "takes_categories"]
+
+
+def element_of(graph: Graph, k: int) -> tuple[int, int] | None:
+    """The input of which a value is one element, `x[1]`, and its position; of a scalar input itself 0."""
+    nodes = graph.nodes
+    if nodes[k].op in FROM_ROW and not nodes[k].shape:
+        return k, 0
+    if nodes[k].op is not Op.SIGMA or nodes[nodes[k].inputs[0]].op is not Op.WHERE:
+        return None
+    mask, vector, rest = (nodes[i] for i in nodes[nodes[k].inputs[0]].inputs)
+    if mask.op is not Op.EQ or vector.op not in FROM_ROW or len(vector.shape) != 1 or rest.value != 0:
+        return None
+    numbers, position = (nodes[i] for i in mask.inputs)
+    known = numbers.op is Op.ARANGE and position.op is Op.CONST and position.value is not None
+    return (vector.id, int(position.value or 0)) if known else None
+
+
+def category_inputs(graph: Graph) -> tuple[Node, ...]:
+    """Inputs of which the rule says that their numbers are categories."""
+    inputs = (graph.nodes[k] for k in graph.inputs)
+    return tuple(node for node in inputs if node.op is Op.INPUT and node.classes is not None)
+
+
+def growing_models(graph: Graph) -> dict[str, tuple[str, ...]]:
+    """By dim that counts categories: the models with a row for each; none where one has them in other ways, too."""
+    models = [graph.nodes[k] for k in graph.models]
+    found: dict[str, tuple[str, ...]] = {}
+    for dim in dict.fromkeys(str(graph.symbolic_count(node)) for node in category_inputs(graph)):
+        shapes = {str(node.name): graph.symbolic_shape(node) for node in models}
+        counted = {name: [dim in names_of(axis) for axis in shape] for name, shape in shapes.items()}
+        having = [name for name, axes in counted.items() if any(axes)]
+        if all(str(shapes[name][0]) == dim and not any(counted[name][1:]) for name in having):
+            found[dim] = tuple(having)
+    return found
+
+
+def takes_categories(graph: Graph) -> bool:
+    """Whether single numbers of an input are categories, or choose rows of a model: no more is computed of them."""
+    indices = (update.index for update in graph.updates if update.index is not None)
+    return bool(category_inputs(graph)) or any(_of_elements(graph, k) for k in indices)
+
+
+def _of_elements(graph: Graph, k: int) -> bool:
+    """Whether a value follows from elements of inputs, and from no reduction."""
+    waiting, seen, elements = [k], {k}, 0
+    while waiting:
+        one = waiting.pop()
+        if element_of(graph, one) is not None:
+            elements += 1
+            continue
+        if graph.nodes[one].op in REDUCTIONS:
+            return False
+        waiting += [i for i in graph.nodes[one].inputs if i not in seen]
+        seen.update(graph.nodes[one].inputs)
+    return elements > 0

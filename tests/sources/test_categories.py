@@ -1,0 +1,124 @@
+"""Categories say how large models are: the largest number that the table holds, wherever its rows come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import psycopg
+import pytest
+
+from dana.client.connection import Connection
+
+USERS, ITEMS = 1203, 47
+ROWS = 600
+
+
+@pytest.fixture
+def db(pg_uri: str) -> Iterator[Connection]:
+    random = np.random.default_rng(0)
+    with psycopg.connect(pg_uri) as session:
+        client = Connection(session)
+        client.create_rules("lrmf", "fm", "bpr")
+        session.execute("CREATE TABLE rated (i int, j smallint, pair int[], y real)")
+        with session.cursor() as cursor, cursor.copy("COPY rated FROM STDIN") as copy:
+            for row in range(ROWS):
+                i, j = (int(random.integers(n)) for n in (USERS, ITEMS)) if row else (USERS - 1, ITEMS - 1)
+                copy.write_row((i, j, [i, j], float(random.normal())))
+        yield client
+        session.rollback()
+
+
+def dims(db: Connection, model: str) -> dict[str, int]:
+    found = db.session.execute("SELECT metadata->'dims' FROM dana.model WHERE name = %s", (model,)).fetchone()
+    assert found is not None
+    return {name: found[0][name] for name in ("m", "n") if name in found[0]}
+
+
+@pytest.mark.parametrize(
+    ("rule", "arguments", "wanted"),
+    [
+        ("lrmf", "'rated', features => '{i,j}', label => 'y'", {"m": USERS, "n": ITEMS}),
+        ("lrmf", "'rated', features => '{i,j}', label => 'y', backend => 'sim'", {"m": USERS, "n": ITEMS}),
+        ("lrmf", "'rated', features => '{j,i}', label => 'y'", {"m": ITEMS, "n": USERS}),
+        ("lrmf", "'rated', features => '{i,j}', label => 'y', hyper => '{\"m\": 1300}'", {"m": 1300, "n": ITEMS}),
+        ("lrmf", "'rated', features => '{i,j}', label => 'y', filter => 'i < 20'", {"m": 20}),
+        ("lrmf", "query => 'SELECT i, j, y FROM rated WHERE j < 9'", {"n": 9}),
+        ("fm", "'rated', features => '{pair}', label => 'y'", {"n": USERS}),
+        ("fm", "'rated', features => '{i,j}', label => 'y'", {"n": USERS}),
+    ],
+)
+def test_the_table_says_how_many(db: Connection, rule: str, arguments: str, wanted: dict[str, int]) -> None:
+    backend = "" if "backend" in arguments else ", backend => 'interp'"  # which needs no machine
+    db.session.execute(f"SELECT dana_train('{rule}', {arguments}, epochs => 1{backend})".encode())
+    assert wanted.items() <= dims(db, rule).items()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_left_out_for_a_test_count(db: Connection, seed: int) -> None:
+    """One row alone has the largest number, in the one part or the other."""
+    db.session.execute(
+        "SELECT dana_train('lrmf', 'rated', features => '{i,j}', label => 'y', epochs => 1, test_size => 0.5, "
+        "seed => %s, backend => 'interp')",
+        (seed,),
+    )
+    assert dims(db, "lrmf") == {"m": USERS, "n": ITEMS}
+
+
+def test_null_nan_and_infinity_are_no_categories(db: Connection) -> None:
+    db.session.execute("CREATE TABLE gaps AS SELECT i::float8, j::float8, y FROM rated WHERE i < 100")
+    db.session.execute("INSERT INTO gaps VALUES ('NaN', 1, 1), ('Infinity', 2, 1), (NULL, 3, 1)")
+    db.session.execute("SELECT dana_train('lrmf', 'gaps', epochs => 1, backend => 'interp')")
+    users = db.session.execute("SELECT max(i) + 1 FROM rated WHERE i < 100").fetchone()
+    assert users == (dims(db, "lrmf")["m"],)
+
+
+def test_a_model_to_start_from_says_it(db: Connection) -> None:
+    of = "features => '{i,j}', label => 'y', epochs => 1, backend => 'interp'"
+    db.session.execute(f"SELECT dana_train('lrmf', 'rated', 'first', {of}, hyper => '{{\"k\": 3}}')".encode())
+    db.session.execute("CREATE TABLE later AS SELECT * FROM rated WHERE i < 500")
+    db.session.execute(f"SELECT dana_train('lrmf', 'later', 'second', {of}, warm_start_from => 'first')".encode())
+    assert dims(db, "second") == {"m": USERS, "n": ITEMS}
+
+
+@pytest.mark.parametrize("backend", ["sim", "interp"])
+def test_new_categories_begin_as_in_a_cold_start(db: Connection, backend: str) -> None:
+    of = f"features => '{{i,j}}', label => 'y', epochs => 1, backend => '{backend}'"
+    db.session.execute("CREATE TABLE early AS SELECT * FROM rated WHERE i < 500")
+    db.session.execute("CREATE TABLE last AS SELECT * FROM rated WHERE i = %s", (USERS - 1,))
+    for table, model, more in (
+        ("early", "early", ""),
+        ("last", "grown", ", warm_start_from => 'early'"),
+        ("last", "cold", f""", hyper => '{{"n": {ITEMS}}}'"""),
+    ):
+        db.session.execute(f"SELECT dana_train('lrmf', '{table}', '{model}', {of}{more})".encode())
+    early, grown, cold = (db.parameters(name)["U"] for name in ("early", "grown", "cold"))
+    assert len(grown) == USERS
+    np.testing.assert_array_equal(grown[: len(early)], early)
+    np.testing.assert_array_equal(grown[len(early) : USERS - 1], cold[len(early) : USERS - 1])
+    assert (grown[USERS - 1] != cold[USERS - 1]).any(), "trained beside other factors of items"
+
+
+def test_groups_have_models_of_one_size(db: Connection) -> None:
+    db.session.execute("ALTER TABLE rated ADD part int")
+    db.session.execute("UPDATE rated SET part = i % 3")
+    made = db.session.execute(
+        "SELECT model FROM dana_train_groups('lrmf', 'rated', '{part}', "
+        """'{"features": ["i", "j"], "label": "y", "epochs": 1, "backend": "interp"}')"""
+    ).fetchall()
+    assert [dims(db, name) for (name,) in made] == [{"m": USERS, "n": ITEMS}] * 3
+
+
+def test_numbers_that_are_none_of_categories(db: Connection) -> None:
+    db.session.execute("CREATE TABLE keys AS SELECT i + 5000000000 AS i, j, y FROM rated")
+    with pytest.raises(psycopg.errors.DataException, match=r"column i of .*keys holds 50000012\d\d, and the rule") as e:
+        db.session.execute("SELECT dana_train('lrmf', 'keys', epochs => 1)")
+    assert "Number the categories" in str(e.value.diag.message_hint)
+
+
+def test_explain_knows_them(db: Connection) -> None:
+    found, said = (
+        str(db.explain("lrmf", "rated", features=["i", "j"], label="y", **more))
+        for more in ({}, {"hyper": {"m": USERS, "n": ITEMS}})
+    )
+    assert found == said != str(db.explain("lrmf", "rated", features=["i", "j"], label="y", hyper={"m": 9, "n": 99}))
