@@ -6,7 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := .stamps
 # compiled into the packages by the editable install, so a change of one installs again
-NATIVE := $(shell find dana hwgen -name '*.c' -o -name '*.cpp' -o -name '*.h' -o -name '*.inc')
+NATIVE := $(shell find dana hwgen -name '*.c' -o -name '*.cpp' -o -name '*.h' -o -name '*.inc') \
+	$(shell find hwgen/spec dana/simulator -name '*.py')
 
 .DELETE_ON_ERROR:
 .PHONY: help demo test bench bench-quick headers lint clean all install installcheck

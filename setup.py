@@ -1,8 +1,19 @@
 """Native parts: compiled here because setuptools reads extension modules from setup.py only in its stable interface."""
 
+import sys
 from glob import glob
+from pathlib import Path
 
 from setuptools import Extension, setup
+
+sys.path.insert(0, str(Path(__file__).parent))  # pip builds without it
+
+from dana.simulator import headers
+
+# what the core is built of says the tables anew; as it is, if it says so already, or all of it would be built again
+CONTRACT = Path("dana/simulator/native/contract.h")
+if not CONTRACT.exists() or CONTRACT.read_text(encoding="utf-8") != headers.header():
+    CONTRACT.write_text(headers.header(), encoding="utf-8")
 
 # -ffp-contract=off: each operation is rounded on its own (docs/machine.md, arithmetic)
 FLAGS = ["-O3", "-std=gnu11", "-ffp-contract=off", "-fvisibility=hidden", "-Wall", "-Wextra"]

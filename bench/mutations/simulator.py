@@ -103,15 +103,10 @@ SIMULATOR = (
     *faults(
         CORE,
         "tests/simulator/test_engine.py",
-        ("engine.c", "(op->i.mask != SIM_MASK_NONE && !(whole && op->in_group))", "0", "absent tuples count"),
+        ("engine.c", "op->i.mask == SIM_MASK_NONE || (whole && op->in_group)", "1", "absent tuples count"),
         ("engine.c", "(in->mask == SIM_MASK_PAIR ? 2 * in->outer : in->outer)", "in->outer", "a pair is one tuple"),
-        ("engine.c", "op->care.in_order ||", "", "rows that depend on one another at once"),
-        (
-            "engine.c",
-            "? lanes\n\t\t\t\t\t\t\t: SIM_CLUSTER;",
-            "? lanes\n\t\t\t\t\t\t\t: lanes;",
-            "one cluster's function for all",
-        ),
+        ("engine.c", "if (op->care.in_order)", "if (0)", "rows that depend on one another at once"),
+        ("row.c", "op->i.scalar ? SIM_CLUSTER : 1", "op->i.scalar ? sim->lanes : 1", "one cluster's function for all"),
         (
             "engine.c",
             "u % sim->lanes < t ? UINT32_MAX : 0",
@@ -119,7 +114,12 @@ SIMULATOR = (
             "a lane behind the tail",
         ),
         ("verify.c", "if (w->visible > cycle)", "if (w->visible > cycle + 1)", "results a cycle early"),
-        ("kernels.inc", "UNARY(name, OP_##OP)\n", "UNARY(name, OP_MOV)\n", "no minus"),
+        (
+            "kernels.inc",
+            "UNARY_OF(OP, name)\tROWS(name, OP_##OP)",
+            "UNARY_OF(OP, name)\tROWS(name, OP_MOV)",
+            "no minus",
+        ),
     ),
     *faults(
         CORE,

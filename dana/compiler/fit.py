@@ -207,13 +207,7 @@ def fit(plan: Plan, config: MachineConfig, *, max_tuples: int, known: Draft | No
             f"tuple memory has {config.tuple_depth}",
             hint=f"Set tuple_depth to {whole_blocks(2 * least * rows)}, or more clusters.",
         )
-    target = Target(
-        threads=config.threads,
-        lanes=config.lanes,
-        group=group,
-        divide_interval=config.divide_interval,
-        crossed=bool(config.crossed),
-    )
+    target = _target(config, group)
     if known is not None and _holds(config, known):
         like = in_rounds(plan, target, known.target.group, max_tuples=max_tuples)
         if known.target == like and least <= known.target.group <= group:
@@ -244,16 +238,20 @@ def fit(plan: Plan, config: MachineConfig, *, max_tuples: int, known: Draft | No
         group //= 2
 
 
-def _side_by_side(plan: Plan, config: MachineConfig, together: int, known: Draft | None) -> Draft | None:
-    """The rule in batches of so many tuples, that end where a row is chosen again; None: the machine is too small."""
-    target = Target(
+def _target(config: MachineConfig, group: int, together: int = 1) -> Target:
+    return Target(
         threads=config.threads,
         lanes=config.lanes,
-        group=together,
+        group=group,
         together=together,
         divide_interval=config.divide_interval,
         crossed=bool(config.crossed),
     )
+
+
+def _side_by_side(plan: Plan, config: MachineConfig, together: int, known: Draft | None) -> Draft | None:
+    """The rule in batches of so many tuples, that end where a row is chosen again; None: the machine is too small."""
+    target = _target(config, together, together)
     if known is not None and known.target == target and _holds(config, known):
         return known
     for reorder in (True, False):

@@ -1,6 +1,7 @@
 """`native/contract.h`: what `hwgen.spec` says, and the structures that Python fills, in C.
 
-In: enumerations, operations, limits, structures. Out: the header's text, which `python -m dana.generated` writes.
+In: enumerations, operations, limits, structures. Out: the header's text. `setup.py` writes it before it builds what
+includes it, and `python -m dana.generated`; no checkout has it.
 Constants of the cycle contract are not in it: they come with struct sim_machine.
 """
 

@@ -14,19 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dana.errors import SetupError
-from dana.simulator import headers
-from dana.simulator.structures import (
-    BundleData,
-    Column,
-    CompiledData,
-    Counters,
-    Instruction,
-    Machine,
-    ObserverData,
-    Problem,
-    StriderInstruction,
-    SymbolRows,
-)
+from dana.simulator import headers, structures
 from hwgen.spec import columns, cycles, engine, strider
 from hwgen.spec.bundle import SIZES, Bundle
 from hwgen.spec.config import MachineConfig
@@ -62,10 +50,10 @@ def library() -> ctypes.CDLL:
     core = load("dana.simulator._core", "sim_contract", headers.digest())
     pointer, rows = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
     for name, result, arguments in (
-        ("sim_new", pointer, (ctypes.POINTER(Machine), ctypes.c_char_p)),
+        ("sim_new", pointer, (ctypes.POINTER(structures.Machine), ctypes.c_char_p)),
         ("sim_free", None, (pointer,)),
-        ("sim_load", None, (pointer, ctypes.POINTER(BundleData), ctypes.POINTER(Problem))),
-        ("sim_attach", ctypes.c_int32, (pointer, ctypes.POINTER(CompiledData))),
+        ("sim_load", None, (pointer, ctypes.POINTER(structures.BundleData), ctypes.POINTER(structures.Problem))),
+        ("sim_attach", ctypes.c_int32, (pointer, ctypes.POINTER(structures.CompiledData))),
         ("sim_differs", ctypes.c_int32, (pointer,)),
         ("sim_proved", ctypes.c_int32, (pointer,)),
         ("sim_special_address", pointer, ()),
@@ -73,9 +61,9 @@ def library() -> ctypes.CDLL:
         ("sim_walked_rows", ctypes.c_uint64, (pointer,)),
         ("sim_write_rows", ctypes.c_int32, rows),
         ("sim_read_rows", ctypes.c_int32, rows),
-        ("sim_begin", None, (pointer, ctypes.POINTER(ObserverData), ctypes.c_int32)),
+        ("sim_begin", None, (pointer, ctypes.POINTER(structures.ObserverData), ctypes.c_int32)),
         ("sim_consume", ctypes.c_int, (pointer, pointer, ctypes.c_size_t)),
-        ("sim_end", ctypes.c_int32, (pointer, ctypes.POINTER(Counters))),
+        ("sim_end", ctypes.c_int32, (pointer, ctypes.POINTER(structures.Counters))),
     ):
         function = getattr(core, name)
         function.restype = result
@@ -83,14 +71,14 @@ def library() -> ctypes.CDLL:
     return core
 
 
-def machine_data(config: MachineConfig) -> Machine:
+def machine_data(config: MachineConfig) -> structures.Machine:
     """A configuration and the constants of the cycle contract."""
-    data = Machine(
+    data = structures.Machine(
         # what has the name of a number of the cycle contract is that
-        **{name: number for name, number in CONTRACT.items() if hasattr(Machine, name)},
+        **{name: number for name, number in CONTRACT.items() if hasattr(structures.Machine, name)},
         strider_bound=strider.STRIDER_BOUND,
         page_cycles=config.page_cycles,
-        **{name: value for name, value in config.to_json().items() if hasattr(Machine, name)},
+        **{name: value for name, value in config.to_json().items() if hasattr(structures.Machine, name)},
     )
     for strider_op, count in cycles.STRIDER_CYCLES.items():
         data.strider_cycles[strider_op] = count
@@ -101,7 +89,7 @@ def machine_data(config: MachineConfig) -> Machine:
 
 
 _engine_fields = attrgetter(*(field.name for field in engine.FIELDS))
-_strider_fields = attrgetter(*(name for name, _ in StriderInstruction._fields_))
+_strider_fields = attrgetter(*(name for name, _ in structures.StriderInstruction._fields_))
 _column_fields = attrgetter(*(field.name for field in columns.FIELDS))
 
 
@@ -113,16 +101,19 @@ def _table(records: list[tuple[int, ...]], structure: type[ctypes.Structure]) ->
     return table
 
 
-def bundle_data(bundle: Bundle) -> tuple[BundleData, list[npt.NDArray[Any]]]:
+def bundle_data(bundle: Bundle) -> tuple[structures.BundleData, list[npt.NDArray[Any]]]:
     """A Bundle as the core takes it, and the arrays that it points into: keep them as long as it is used."""
     constants = np.zeros(strider.CONFIGURATION, dtype=np.uint32)
     constants[: len(bundle.constants)] = bundle.constants
-    program = _table([_engine_fields(i) for i in bundle.program], Instruction)
-    instructions = _table([_strider_fields(i) for i in bundle.strider], StriderInstruction)
-    descriptors = _table([_column_fields(c) for c in bundle.columns], Column)
+    program = _table([_engine_fields(i) for i in bundle.program], structures.Instruction)
+    instructions = _table([_strider_fields(i) for i in bundle.strider], structures.StriderInstruction)
+    lanes = bundle.config.lanes
+    descriptors = _table(
+        [(*_column_fields(c), c.count * c.type.bytes, c.beats(lanes)) for c in bundle.columns], structures.Column
+    )
     image = np.ascontiguousarray(bundle.image, dtype=np.uint32)
-    symbols = _table([(symbol.row, symbol.rows(bundle.config.lanes)) for symbol in bundle.symbols], SymbolRows)
-    data = BundleData(
+    symbols = _table([(symbol.row, symbol.rows(lanes)) for symbol in bundle.symbols], structures.SymbolRows)
+    data = structures.BundleData(
         program=program.ctypes.data,
         strider=instructions.ctypes.data,
         columns=descriptors.ctypes.data,

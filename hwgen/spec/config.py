@@ -53,6 +53,9 @@ MAX_WATCHED = 256
 
 MAX_LINK_RATE = RATE_CYCLES * WIDEST_LINK
 
+MAY_BE_NONE = ("index_depth", "watch_depth")
+"""Memories that a machine may be without."""
+
 
 class Ultra(IntFlag):
     """Memories that may be UltraRAM, of which a word has 72 bits and a block 4,096 words, instead of block RAM."""
@@ -243,27 +246,33 @@ class MachineConfig:
             "descriptor_depth": (2, 4096),
             "queue_depth": (2, 1024),
             "link_bytes": (8, 8 * self.lanes),
+            "index_depth": (2, 4096),
+            "watch_depth": (2, MAX_WATCHED),
+        }
+        ranges = {
+            "striders": (1, 64),
+            "link_rate": (0, MAX_LINK_RATE),
+            "ultra": (0, sum(Ultra)),
+            "functions": (0, ALL_FUNCTIONS),
+            "crossed": (0, 1),
         }
         for name, (low, high) in powers.items():
             value = getattr(self, name)
-            if not (_is_power_of_two(value) and low <= value <= high):
-                problems.append(f"{name} must be a power of two from {low} to {high}, not {value!r}")
+            none = "0 or " if name in MAY_BE_NONE else ""
+            if not (_is_power_of_two(value) and low <= value <= high) and not (none and value == 0):
+                problems.append(f"{name} must be {none}a power of two from {low} to {high}, not {value!r}")
+        for name, (low, high) in ranges.items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                problems.append(f"{name} must be from {low} to {high}, not {value!r}")
         for name, most in MAX_DEPTHS.items():
             value = getattr(self, name)
             if not (16 <= value <= most and value % 16 == 0):
                 problems.append(f"{name} must be a multiple of 16 from 16 to {most}, not {value!r}")
-        if self.index_depth and not (_is_power_of_two(self.index_depth) and 2 <= self.index_depth <= 4096):
-            problems.append(f"index_depth must be 0 or a power of two from 2 to 4096, not {self.index_depth!r}")
-        if self.watch_depth and not (_is_power_of_two(self.watch_depth) and 2 <= self.watch_depth <= MAX_WATCHED):
-            problems.append(
-                f"watch_depth must be 0 or a power of two from 2 to {MAX_WATCHED}, not {self.watch_depth!r}"
-            )
         if self.link_bytes > WIDEST_LINK:
             problems.append(
                 f"link_bytes must be at most {WIDEST_LINK}, not {self.link_bytes!r}: AXI has no wider data bus"
             )
-        if not 1 <= self.striders <= 64:
-            problems.append(f"striders must be from 1 to 64, not {self.striders!r}")
         if self.page_size not in PAGE_SIZES:
             problems.append(f"page_size must be one of {PAGE_SIZES}, not {self.page_size!r}")
         if not READER_LATENCY < self.link_latency <= 65535:
@@ -271,16 +280,8 @@ class MachineConfig:
                 f"link_latency must be from {READER_LATENCY + 1} to 65535 cycles, not {self.link_latency!r}: "
                 f"the page reader takes {READER_LATENCY} of them"
             )
-        if not 0 <= self.link_rate <= MAX_LINK_RATE:
-            problems.append(f"link_rate must be from 0 to {MAX_LINK_RATE}, not {self.link_rate!r}")
         if self.divide_interval not in DIVIDE_INTERVALS:
             problems.append(f"divide_interval must be one of {DIVIDE_INTERVALS}, not {self.divide_interval!r}")
-        if not 0 <= self.ultra <= sum(Ultra):
-            problems.append(f"ultra must be from 0 to {sum(Ultra)}, not {self.ultra!r}")
-        if not 0 <= self.functions <= ALL_FUNCTIONS:
-            problems.append(f"functions must be from 0 to {ALL_FUNCTIONS}, not {self.functions!r}")
-        if self.crossed not in (0, 1):
-            problems.append(f"crossed must be 0 or 1, not {self.crossed!r}")
         if self.clock_hz <= 0:
             problems.append(f"clock_hz must be positive, not {self.clock_hz!r}")
         return problems

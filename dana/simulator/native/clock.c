@@ -286,12 +286,12 @@ sim_clock_pass(struct sim *sim, const struct sim_shape *shape, const uint8_t *pa
 	arrive(sim);
 	sim->clock.turn += shape->before;
 	if (sim->watches && shape->runs == 1)
-		pass_watched(sim, way, by_pattern ? walk->pattern->handed : way->handed, page, shape->rows);
+		pass_watched(sim, way, by_pattern ? walk->pattern.handed : way->handed, page, shape->rows);
 	else
 		for (int32_t row = 0; row < shape->rows; row++)
 		{
 			way = walk->ways[walk->which[row]];
-			row_of_page(sim, way, by_pattern ? walk->pattern->handed : way->handed, page, row);
+			row_of_page(sim, way, by_pattern ? walk->pattern.handed : way->handed, page, row);
 		}
 	sim_clock_page_end(sim, shape->after);
 }

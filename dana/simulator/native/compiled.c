@@ -175,8 +175,7 @@ static bool
 in_range(struct sim *sim)
 {
 	const struct sim_compiled *code = &sim->compiled;
-	struct sim_epoch *e = &sim->e;
-	const int32_t count = e->phase.in_round;
+	const int32_t count = sim->e.phase.in_round;
 	int32_t wrong = 0;
 
 	if (code->wrong >= 0) /* some numbers are not known before: run_rows() */
@@ -187,12 +186,7 @@ in_range(struct sim *sim)
 	for (int32_t t = 0; wrong && t < count; t++)
 		for (int32_t k = 0; k < code->n_indices; k++)
 			if (!is_row(chosen(sim, k, t), code->indices[k].rows))
-			{
-				e->fault = SIM_FAULT_INDEX;
-				e->fault_page = SIM_UNKNOWN_PAGE;
-				e->fault_pointer = (uint32_t)k;
-				return false;
-			}
+				return sim_engine_fault(sim, SIM_FAULT_INDEX, (uint32_t)k);
 	return true;
 }
 
@@ -208,12 +202,7 @@ run_some(struct sim *sim, sim_compiled_rows *rows, int32_t first, int32_t count)
 	rows(code->state, sim->places + (ptrdiff_t)first * code->n_inputs, sim->e.loss, count);
 	if (code->wrong >= 0)
 		memcpy(&wrong, code->state + code->wrong, sizeof wrong);
-	if (wrong == INT64_MAX)
-		return true;
-	sim->e.fault = SIM_FAULT_INDEX;
-	sim->e.fault_page = SIM_UNKNOWN_PAGE;
-	sim->e.fault_pointer = (uint32_t)(wrong % code->n_indices);
-	return false;
+	return wrong == INT64_MAX || sim_engine_fault(sim, SIM_FAULT_INDEX, (uint32_t)(wrong % code->n_indices));
 }
 
 /* Batches of one tuple; false: a fault */
@@ -276,11 +265,7 @@ sim_compiled_run(struct sim *sim, bool epoch_last)
 	if (!in_range(sim))
 		return false;
 	if (sim->compiled.rows == NULL && e->joined + (uint64_t)count > (uint64_t)sim->round_tuples << sim->levels)
-	{
-		e->fault = SIM_FAULT_STACK;
-		e->fault_page = SIM_UNKNOWN_PAGE;
-		return false;
-	}
+		return sim_engine_fault(sim, SIM_FAULT_STACK, 0);
 	if (sim->compiled.rows != NULL)
 	{
 		if (!run_rows(sim, count, epoch_last))

@@ -25,33 +25,14 @@ sim_contract(void)
 	return SIM_CONTRACT;
 }
 
-/* A simulator of a machine; `kernels`: see sim_choose_kernels(); NULL: no memory, or no such kernels */
-SIM_EXPORT struct sim *
-sim_new(const struct sim_machine *machine, const char *kernels)
-{
-	const struct sim_kernels *chosen = sim_choose_kernels(kernels);
-	struct sim *sim = chosen != NULL ? calloc(1, sizeof *sim) : NULL;
-
-	if (sim == NULL)
-		return NULL;
-	sim->machine = *machine;
-	sim->kernels = chosen;
-	sim->one = 1.0f;
-	sim->trains = true;
-	sim->lanes = machine->clusters * SIM_CLUSTER;
-	sim->unit = machine->threads * sim->lanes;
-	return sim;
-}
-
+/* Frees what was loaded; left is the machine as sim_new() made it */
 static void
 unload(struct sim *sim)
 {
 	sim_walk_free(sim);
 	free(sim->memo);
-	sim->memo = NULL;
 	free(sim->care);
 	free(sim->index);
-	memset(sim->sections, 0, sizeof sim->sections);
 	free(sim->ops);
 	free(sim->masks);
 	free(sim->rows);
@@ -63,22 +44,25 @@ unload(struct sim *sim)
 	free(sim->unproved);
 	free(sim->strider);
 	free(sim->columns);
-	sim->care = NULL;
-	sim->index = NULL;
-	sim->ops = NULL;
-	sim->masks = NULL;
-	sim->rows = NULL;
-	sim->pending = NULL;
-	sim->scratch = NULL;
-	sim->tuples = NULL;
-	sim->batched = NULL;
-	sim->places = NULL;
-	sim->unproved = NULL;
-	memset(&sim->compiled, 0, sizeof sim->compiled);
-	memset(&sim->beginning, 0, sizeof sim->beginning);
-	sim->strider = NULL;
-	sim->columns = NULL;
-	sim->loaded = sim->begun = sim->watches = false;
+	*sim = (struct sim){.machine = sim->machine, .kernels = sim->kernels, .one = 1.0f, .trains = true,
+						.lanes = sim->lanes, .unit = sim->unit, .plain = sim->plain};
+}
+
+/* A simulator of a machine; `kernels`: see sim_choose_kernels(); NULL: no memory, or no such kernels */
+SIM_EXPORT struct sim *
+sim_new(const struct sim_machine *machine, const char *kernels)
+{
+	const struct sim_kernels *chosen = sim_choose_kernels(kernels);
+	struct sim *sim = chosen != NULL ? calloc(1, sizeof *sim) : NULL;
+
+	if (sim == NULL)
+		return NULL;
+	sim->machine = *machine;
+	sim->kernels = chosen;
+	sim->lanes = machine->clusters * SIM_CLUSTER;
+	sim->unit = machine->threads * sim->lanes;
+	unload(sim);
+	return sim;
 }
 
 SIM_EXPORT void
@@ -138,6 +122,7 @@ sim_load(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *p
 		return;
 	}
 	place_image(sim, bundle);
+	sim_choose_road(sim, false);
 	sim->loaded = true;
 }
 

@@ -30,31 +30,24 @@
 #define CACHE_LINE 64
 #define SIM_EXPORT __attribute__((visibility("default")))
 
-/* The geometry of an engine instruction's loops, in floats; a row is `unit` floats: [thread][lane] */
+/* The geometry of an engine instruction's loops, in floats; a row is `n` floats: [thread][lane] */
 struct sim_loop
 {
-	int32_t n;	   /* of the inner loop, a multiple of unit */
-	int32_t outer;
-	int32_t unit;
-	int32_t flip;  /* exchanges: bit of the unit's number that differs */
-	int32_t rows;  /* of the inner loop */
-	ptrdiff_t d, a, b;			   /* steps of the outer loop */
-	ptrdiff_t d_row, a_row, b_row; /* steps of the inner loop, of special functions only */
-	const uint32_t *keep_a, *keep_b; /* [unit], all ones where the last row's operand counts; NULL: everywhere */
-	uint32_t identity;
+	int32_t n; /* of a row, or of several that lie one behind the other */
+	int32_t outer, inner;
+	int32_t flip;					/* exchanges: bit of the unit's number that differs */
+	ptrdiff_t d, a, b;				/* steps of the outer loop */
+	ptrdiff_t d_row, a_row, b_row; /* steps of the inner loop */
 };
 
 typedef void (*sim_kernel)(const struct sim_loop *loop, float *d, const float *a, const float *b);
 
 enum sim_manner
 {
-	SIM_BY_KERNEL,
-	SIM_BY_FUNCTION, /* special functions, many rows at once */
 	SIM_BY_ROW,
 	SIM_SET_INDEX,
 	SIM_BY_INDEX
 };
-
 
 /* What verify.c found of an engine instruction */
 struct sim_care
@@ -66,8 +59,9 @@ struct sim_care
 /* An engine instruction, made ready */
 struct sim_op
 {
-	sim_kernel kernel; /* of SIM_BY_KERNEL */
+	sim_kernel kernel; /* of SIM_BY_ROW; NULL: a special function */
 	struct sim_loop loop;
+	int32_t quick; /* rows of its inner loop that the kernel takes from memory as they are, all but the rest of them */
 	int64_t d, a, b;				 /* first floats */
 	int64_t d_level, a_level;		 /* floats that a level adds */
 	enum sim_manner manner;
@@ -169,7 +163,7 @@ struct sim_walk
 	int32_t rest;		   /* pages to be interpreted before the next is tried */
 	int32_t poor;		   /* pages in vain, one after the other */
 	int32_t spacing;	   /* from a way's value to the next one's: a few more than rows, for the cache's sake */
-	struct sim_pattern *pattern;
+	struct sim_pattern pattern;
 	uint32_t unlike;	   /* pages of one way whose rows were not like the pattern */
 	uint32_t *tuples;	   /* [most]: where those of a page of rows alike lie */
 	uint8_t *which;		   /* [most]: the rows' ways */
@@ -202,16 +196,9 @@ struct sim_places
 /* Inner loops for one kind of processor */
 struct sim_kernels
 {
-	/* a and b step (both), a or b stands still (row_a, row_b), last row masked (tail) */
-	sim_kernel both[SIM_LANE_CODES], row_a[SIM_LANE_CODES], row_b[SIM_LANE_CODES], tail[SIM_LANE_CODES];
-	/* exchanges of two operands, which may be the same */
-	sim_kernel cross[SIM_LANE_CODES], cross_tail[SIM_LANE_CODES];
+	/* rows, and exchanges of two operands, which may be the same */
+	sim_kernel rows[SIM_LANE_CODES], cross[SIM_LANE_CODES];
 	void (*special)(int op, size_t n, float *d, const float *a, const float *b);
-	/* the first element of each `width` of rows that are `step` apart, and back to all of them */
-	void (*collect)(float *to, const float *row, int rows, ptrdiff_t step, int unit, int width);
-	void (*distribute)(float *row, const float *from, int rows, ptrdiff_t step, int unit, int width);
-	/* whether a thread's clusters all have the same first element, bit for bit */
-	bool (*alike)(const float *row, int rows, ptrdiff_t step, int unit, int lanes);
 	/* a float4 column of tuples one after the other, tuple k's at page + at[k] + offset: side by side, or in all lanes */
 	void (*floats)(const struct sim_places *places, const uint8_t *page, const uint32_t *at, uint32_t offset, int tuples);
 	void (*spread)(const struct sim_places *places, const uint8_t *page, const uint32_t *at, uint32_t offset, int tuples);
@@ -393,6 +380,7 @@ void sim_watch_full(struct sim_watch *w);
 /* unpack.c */
 void sim_fetch(struct sim *sim, const uint8_t *until);
 bool sim_fault(struct sim *sim, uint32_t code, uint32_t pointer);
+bool sim_engine_fault(struct sim *sim, uint32_t code, uint32_t pointer);
 bool sim_column(struct sim *sim, const uint8_t *page, uint32_t descriptor, uint32_t address, int32_t gap,
 				uint32_t pointer);
 bool sim_tuples(struct sim *sim, const uint8_t *page, const struct sim_handed *handed, int32_t n_handed, int32_t row,

@@ -30,9 +30,7 @@ sim_index_set(struct sim *sim, const struct sim_op *op, int32_t half, int32_t m)
 
 			if (!is_row && (sim->e.fault != SIM_FAULT_INDEX || place < sim->e.wrong))
 			{
-				sim->e.fault = SIM_FAULT_INDEX;
-				sim->e.fault_page = SIM_UNKNOWN_PAGE;
-				sim->e.fault_pointer = (uint32_t)in->b;
+				(void)sim_engine_fault(sim, SIM_FAULT_INDEX, (uint32_t)in->b);
 				sim->e.wrong = place;
 			}
 			sim->index[place] = is_row ? (int32_t)n * in->dst_outer * (ptrdiff_t)sim->unit : 0;

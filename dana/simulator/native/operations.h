@@ -28,22 +28,14 @@
 
 #ifdef DN_PORTABLE
 
-#define FLUSH(x, one) ((void)(one), EACH(sim_flush, x, x))
-static inline float sim_flush(float x, float y)
-{
-	(void)y;
-	return dn_flush(x);
-}
-static inline float sim_neg(float x, float y)
-{
-	(void)y;
-	return dn_neg(x);
-}
-static inline float sim_abs(float x, float y)
-{
-	(void)y;
-	return dn_abs(x);
-}
+#define EACH_OF_ONE(function, x)                                                                                       \
+	({                                                                                                                 \
+		__typeof__(x) p_ = (x);                                                                                        \
+		for (size_t e_ = 0; e_ < sizeof p_ / sizeof p_[0]; e_++)                                                       \
+			p_[e_] = function(p_[e_]);                                                                                 \
+		p_;                                                                                                            \
+	})
+#define FLUSH(x, one) ((void)(one), EACH_OF_ONE(dn_flush, x))
 #define OP_ADD(x, y, z) EACH(dn_add, x, y)
 #define OP_SUB(x, y, z) EACH(dn_sub, x, y)
 #define OP_MUL(x, y, z) EACH(dn_mul, x, y)
@@ -54,8 +46,8 @@ static inline float sim_abs(float x, float y)
 #define OP_LE(x, y, z)	EACH(dn_le, x, y)
 #define OP_GE(x, y, z)	EACH(dn_ge, x, y)
 #define OP_EQ(x, y, z)	EACH(dn_eq, x, y)
-#define OP_NEG(x, y, z) EACH(sim_neg, x, x)
-#define OP_ABS(x, y, z) EACH(sim_abs, x, x)
+#define OP_NEG(x, y, z) EACH_OF_ONE(dn_neg, x)
+#define OP_ABS(x, y, z) EACH_OF_ONE(dn_abs, x)
 #define OP_MOVC(x, y, z)                                                                                               \
 	({                                                                                                                 \
 		__typeof__(x) p_ = (x), q_ = (y), r_ = (z);                                                                    \

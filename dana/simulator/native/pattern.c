@@ -194,7 +194,7 @@ sim_pattern_learn(struct sim *sim, int32_t number, const uint8_t *page, int32_t 
 {
 	struct sim_walk *walk = sim->walk;
 	const struct sim_way *way = walk->ways[number];
-	struct sim_pattern *pattern = walk->pattern;
+	struct sim_pattern *pattern = &walk->pattern;
 	struct maker m = {.walk = walk, .way = way, .pattern = pattern, .page = page,
 					  .page_size = sim->machine.page_size, .row = row};
 	bool fits;
@@ -229,7 +229,7 @@ static inline __attribute__((always_inline)) bool
 compare(const struct sim_walk *walk, const uint8_t *page, const uint8_t *line, int32_t rows, uint32_t least, uint32_t span,
 		int32_t pieces)
 {
-	const struct sim_pattern *pattern = walk->pattern;
+	const struct sim_pattern *pattern = &walk->pattern;
 	const uint32_t wanted = pattern->bits, line_mask = pattern->line_mask, shift = pattern->shift, mask = pattern->mask;
 	const uint32_t step = walk->step;
 	const bytes_of *bytes = (const bytes_of *)(pattern->bytes + pattern->first);
@@ -258,7 +258,7 @@ bool
 sim_pattern_run(const struct sim *sim, const uint8_t *page, int32_t rows)
 {
 	const struct sim_walk *walk = sim->walk;
-	const struct sim_pattern *pattern = walk->pattern;
+	const struct sim_pattern *pattern = &walk->pattern;
 	const uint64_t line = (uint64_t)sim->registers[walk->cursor] + pattern->line;
 	int64_t least = 0, most = sim->machine.page_size;
 

@@ -75,11 +75,7 @@ sim_round(struct sim *sim, bool batch_last, bool epoch_last)
 	else if (level < sim->levels)
 		run(sim, SIM_PUSH, m, level);
 	else if (e->fault == SIM_FAULT_NONE)
-	{
-		e->fault = SIM_FAULT_STACK;
-		e->fault_page = SIM_UNKNOWN_PAGE;
-		return false;
-	}
+		return sim_engine_fault(sim, SIM_FAULT_STACK, 0);
 	if (epoch_last)
 		run(sim, SIM_EPOCH, 0, 0);
 	sim_phase_next(sim, &e->phase, batch_last);

@@ -33,127 +33,92 @@ sim_present(const struct sim *sim, int32_t m, int32_t t)
 	return (threads < sim->machine.threads ? threads : sim->machine.threads) * sim->lanes;
 }
 
-/* A row with the identity from unit `units` on and where `keep` is zero */
-static void
-mask_row(float *to, const float *from, int32_t unit, int32_t units, const uint32_t *keep, uint32_t identity)
+/* Which words of an operand's row count: those of the first `units`, and in the last inner row those below the tail */
+struct mask
 {
-	uint32_t words[2];
+	int32_t units, flip;
+	const uint32_t *keep, *keep_flipped; /* of units whose bit is clear, and set: these swap their operands */
+};
 
-	for (int32_t u = 0; u < unit; u++)
-	{
-		memcpy(words, from + u, 4);
-		words[1] = u < units && keep[u] ? words[0] : identity;
-		memcpy(to + u, words + 1, 4);
-	}
-}
+typedef uint32_t word __attribute__((may_alias));
 
-/* An exchange: units whose bit is set swap their operands */
 static void
-swap_rows(const struct sim *sim, const struct sim_op *op, float *kept, float *sent, const float **a, const float **b)
+mask_row(word *restrict to, const word *restrict from, int32_t unit, const struct mask *mask, uint32_t identity)
 {
-	for (int32_t u = 0; u < sim->unit; u++)
+	for (int32_t u = 0; u < mask->units; u++)
 	{
-		const bool set = u & op->loop.flip;
+		const uint32_t keep = u & mask->flip ? mask->keep_flipped[u] : mask->keep[u];
 
-		kept[u] = set ? (*b)[u] : (*a)[u];
-		sent[u] = set ? (*a)[u] : (*b)[u];
+		to[u] = (from[u] & keep) | (identity & ~keep);
 	}
-	*a = kept;
-	*b = sent;
-}
-
-/* Each unit's second operand becomes that of its partner; LOW and HIGH then have what they write in both */
-static void
-receive_row(const struct sim *sim, const struct sim_op *op, float *taken, const float **a, const float **b)
-{
-	const bool low = op->i.op == SIM_LOW, high = op->i.op == SIM_HIGH;
-
-	for (int32_t u = 0; u < sim->unit; u++)
-	{
-		const bool set = u & op->loop.flip, own = (low && !set) || (high && set);
-
-		taken[u] = own ? (*a)[u] : (*b)[u ^ op->loop.flip];
-	}
-	*b = taken;
-	if (low || high)
-		*a = taken;
+	for (int32_t u = mask->units; u < unit; u++)
+		to[u] = identity;
 }
 
 /*
- * The operands of row (o, i) after masks and exchange, and the place of its result, without its index.
- * sim->rows holds copies: A, B, B on its way in an exchange or the result of special functions, their operands
+ * The operands of row (o, i) after index and masks, before an exchange, and the place of its result, without its index.
+ * sim->rows holds copies: A, B, the result of special functions or of what is written by index, their operands
  */
 void
 sim_row_operands(const struct sim *sim, const struct sim_op *op, int32_t half, int32_t m, int32_t level, int32_t o,
-			   int32_t i, float **d, const float **a, const float **b)
+				 int32_t i, float **d, const float **a, const float **b)
 {
 	const struct sim_instruction *in = &op->i;
 	const ptrdiff_t unit = sim->unit;
 	const float *tuples = sim->tuples + (ptrdiff_t)half * sim->group * sim->tuple_rows * unit;
 	const uint32_t identity = sim_identity(in->op);
-	const bool last = i == in->inner - 1;
+	const bool exchange = in->source != SIM_MEMORY, tail_a = i == in->inner - 1 && in->tail_a,
+			   tail_b = i == in->inner - 1 && in->tail_b;
 	const int32_t first_tuple = in->mask == SIM_MASK_PAIR ? 2 * o : o;
-	const uint32_t *everywhere = sim->masks + sim->lanes * unit, *tail = sim->masks + in->tail * unit;
-	const int32_t units_a = in->mask == SIM_MASK_NONE ? sim->unit : sim_present(sim, m, first_tuple);
-	const bool exchange = in->source != SIM_MEMORY;
-	const int32_t all_b = exchange ? units_a : sim->unit;
-	const int32_t units_b = in->mask == SIM_MASK_PAIR ? sim_present(sim, m, first_tuple + 1) : all_b;
-	float *other = sim->rows + (exchange ? 2 : 1) * unit;
+	const uint32_t *all = sim->masks + sim->lanes * unit, *below = sim->masks + in->tail * unit;
+	struct mask of_a = {.units = sim->unit, .flip = exchange ? op->loop.flip : 0}, of_b;
 
+	if (in->mask != SIM_MASK_NONE)
+		of_a.units = sim_present(sim, m, first_tuple);
+	of_b = of_a;
+	if (!exchange)
+		of_b.units = in->mask == SIM_MASK_PAIR ? sim_present(sim, m, first_tuple + 1) : sim->unit;
+	of_a.keep = of_b.keep_flipped = tail_a ? below : all;
+	of_b.keep = of_a.keep_flipped = tail_b ? below : all;
 	*d = sim->scratch + op->d + level * op->d_level + (o * (ptrdiff_t)in->dst_outer + i * in->dst_inner) * unit;
 	*a = (in->a_tuple ? tuples : sim->scratch + level * op->a_level) + op->a +
 		 (o * (ptrdiff_t)in->a_outer + i * in->a_inner) * unit;
-	if (sim_is(SIM_WITH_B, in->op))
-		*b = (in->b_tuple ? tuples : sim->scratch) + op->b + (o * (ptrdiff_t)in->b_outer + i * in->b_inner) * unit;
-	if (exchange)
-		swap_rows(sim, op, sim->rows, other, a, b);
 	if (in->a_index)
 	{
 		sim_row_gather(sim, o, sim->rows, *a);
 		*a = sim->rows;
 	}
-	if (units_a < unit || (last && in->tail_a))
+	*b = *a;
+	if (sim_is(SIM_WITH_B, in->op))
 	{
-		mask_row(sim->rows, *a, sim->unit, units_a, last && in->tail_a ? tail : everywhere, identity);
-		*a = sim->rows;
+		*b = (in->b_tuple ? tuples : sim->scratch) + op->b + (o * (ptrdiff_t)in->b_outer + i * in->b_inner) * unit;
+		if (of_b.units < unit || tail_b || (exchange && tail_a))
+			mask_row((word *)sim->rows + unit, (const word *)*b, sim->unit, &of_b, identity), *b = sim->rows + unit;
 	}
-	if (!sim_is(SIM_WITH_B, in->op))
-	{
-		*b = *a;
-		return;
-	}
-	if (units_b < unit || (last && in->tail_b))
-	{
-		mask_row(other, *b, sim->unit, units_b, last && in->tail_b ? tail : everywhere, identity);
-		*b = other;
-	}
-	if (exchange)
-		receive_row(sim, op, sim->rows + unit, a, b);
+	if (of_a.units < unit || tail_a || (exchange && tail_b))
+		mask_row((word *)sim->rows, (const word *)*a, sim->unit, &of_a, identity), *a = sim->rows;
 }
 
 /* The operation on one row whose operands are ready */
 void
 sim_row_apply(const struct sim *sim, const struct sim_op *op, float *d, const float *a, const float *b)
 {
-	const int code = op->i.op;
-	const struct sim_loop row = {.n = sim->unit, .outer = 1, .unit = sim->unit};
+	const struct sim_loop row = {.n = sim->unit, .outer = 1, .inner = 1, .flip = op->loop.flip};
+	const int32_t width = op->i.scalar ? SIM_CLUSTER : 1, n = sim->unit / width;
+	float *x = sim->rows + 3 * sim->unit, *y = x + n, *result = sim->rows + 2 * sim->unit;
 
-	if (!sim_is(SIM_SPECIAL, code))
-		sim->kernels->both[code](&row, d, a, b);
-	else if (!op->i.scalar)
+	if (op->kernel != NULL)
 	{
-		float *result = sim->rows + 2 * sim->unit;
-
-		sim->kernels->special(code, (size_t)sim->unit, result, a, b);
-		memcpy(d, result, sizeof(float) * (size_t)sim->unit);
+		op->kernel(&row, d, a, b);
+		return;
 	}
-	else
-		for (int32_t u = 0; u < sim->unit; u += SIM_CLUSTER)
-		{
-			float result;
-
-			sim->kernels->special(code, 1, &result, a + u, b + u);
-			for (int32_t k = 0; k < SIM_CLUSTER; k++)
-				d[u + k] = result;
-		}
+	for (int32_t k = 0; k < n; k++)
+	{
+		x[k] = a[k * width];
+		y[k] = b[k * width];
+	}
+	sim->kernels->special(op->i.op, (size_t)n, result, x, y);
+	for (int32_t k = 0; k < n; k++, d += width)
+		for (int32_t u = 0; u < width; u++)
+			d[u] = result[k];
 }

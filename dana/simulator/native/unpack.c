@@ -17,6 +17,16 @@ sim_fault(struct sim *sim, uint32_t code, uint32_t pointer)
 	return false;
 }
 
+/* The same of a fault that the engine finds: it knows no page */
+bool
+sim_engine_fault(struct sim *sim, uint32_t code, uint32_t pointer)
+{
+	sim->e.fault = code;
+	sim->e.fault_page = SIM_UNKNOWN_PAGE;
+	sim->e.fault_pointer = pointer;
+	return false;
+}
+
 /* Tuples are complete: to the place behind them */
 static inline void
 pass_tuples(struct sim *sim, int32_t tuples)

@@ -9,21 +9,6 @@
 #include "core.h"
 #include "number.h"
 
-/* Of an element; 0: there is no such type */
-static int32_t
-bytes_of(int32_t type)
-{
-	switch (type)
-	{
-#define BYTES(NAME, c_type, conversion) \
-		case SIM_##NAME: \
-			return sizeof(c_type);
-		SIM_COLUMN_TYPES(BYTES)
-#undef BYTES
-	}
-	return 0;
-}
-
 /* Takes the descriptors over from the Bundle; the table is as long as the machine's, zeros at its end */
 bool
 sim_columns_prepare(struct sim *sim, const struct sim_bundle *bundle)
@@ -38,16 +23,10 @@ sim_columns_prepare(struct sim *sim, const struct sim_bundle *bundle)
 		if (k < bundle->n_columns)
 			*column = bundle->columns[k];
 		column->input = -1;
-		column->bad = column->count == 0 || bytes_of(column->type) == 0 || column->lane >= sim->lanes ||
+		column->bad = column->count == 0 || column->lane >= sim->lanes ||
 					  (column->table && (sim->machine.watch_depth == 0 || column->count != 1 || column->first ||
 										 column->last || column->follows));
-		if (column->bad)
-			continue;
-		column->bytes = column->count * bytes_of(column->type);
-		sim->watches = sim->watches || column->table;
-		column->beats = column->type == SIM_FLOAT4 && !column->scalar && !column->table
-							? (column->lane + column->count + sim->lanes - 1) / sim->lanes
-							: column->count;
+		sim->watches = sim->watches || (column->table && !column->bad);
 	}
 	return true;
 }

@@ -56,22 +56,21 @@ bool
 sim_walk_prepare(struct sim *sim)
 {
 	struct sim_walk *walk = sim->walk = calloc(1, sizeof *sim->walk);
-	const int32_t most = sim->machine.page_size / 4;
-	const size_t rows = (size_t)(most + SIM_ROWS) * sizeof(uint32_t);
+	const int32_t most = sim->machine.page_size / 4, rows = most + SIM_ROWS;
 
 	if (walk == NULL)
 		return false;
 	walk->head = -1;
 	walk->most = most;
 	walk->spacing = most + 10 * SIM_ROWS; /* whole lines of a cache */
-	walk->which = calloc(1, (size_t)(most + SIM_ROWS));
-	walk->zeros = calloc(1, rows);
-	walk->cursors = calloc(1, rows);
-	walk->ok = calloc(1, rows);
-	walk->tuples = calloc(1, rows);
-	walk->pattern = calloc(1, sizeof *walk->pattern);
-	return walk->which != NULL && walk->zeros != NULL && walk->cursors != NULL && walk->ok != NULL &&
-		   walk->tuples != NULL && walk->pattern != NULL;
+	walk->zeros = calloc(5 * (size_t)rows, sizeof *walk->zeros);
+	if (walk->zeros == NULL)
+		return false;
+	walk->cursors = walk->zeros + rows;
+	walk->ok = walk->cursors + rows;
+	walk->tuples = walk->ok + rows;
+	walk->which = (uint8_t *)(walk->tuples + rows);
+	return true;
 }
 
 void
@@ -83,12 +82,7 @@ sim_walk_free(struct sim *sim)
 		return;
 	for (int32_t k = 0; k < walk->n_ways; k++)
 		sim_way_free(walk->ways[k]);
-	free(walk->which);
-	free(walk->zeros);
-	free(walk->cursors);
-	free(walk->ok);
-	free(walk->tuples);
-	free(walk->pattern);
+	free(walk->zeros); /* and what lies behind it */
 	free(walk);
 	sim->walk = NULL;
 }
@@ -169,7 +163,7 @@ hand_over(struct sim *sim, const uint8_t *page, const struct sim_shape *shape, b
 	for (int32_t row = 0, alike = shape->runs == 1 ? shape->rows : 1; row < shape->rows; row += alike, alike = 1)
 	{
 		const struct sim_way *way = walk->ways[walk->which[row]];
-		const struct sim_handed *handed = by_pattern ? walk->pattern->handed : way->handed;
+		const struct sim_handed *handed = by_pattern ? walk->pattern.handed : way->handed;
 
 		while (row + alike < shape->rows && walk->which[row + alike] == walk->which[row])
 			alike++;
@@ -195,7 +189,7 @@ sim_walk(struct sim *sim, const uint8_t *page, int32_t head, int32_t gap, uint32
 	shape.rows = count_rows(sim);
 	alike = shape.rows > 0 && sim_pattern_run(sim, page, shape.rows);
 	if (alike)
-		note_way(walk, walk->pattern->way, shape.rows, &shape);
+		note_way(walk, walk->pattern.way, shape.rows, &shape);
 	else if (shape.rows == 0 || !find_ways(sim, page, shape.rows, &shape))
 	{
 		walk->poor = walk->poor < MOST_REST ? walk->poor + 1 : MOST_REST;

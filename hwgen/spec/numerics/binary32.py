@@ -6,6 +6,7 @@ result that is below 2**-126 after rounding to 24 bits with unbounded exponent b
 is 0x7fc00000. Nothing here may depend on the processor's floating-point modes, warn or raise.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -97,33 +98,12 @@ def absolute(x: npt.ArrayLike) -> Floats:
     return _floats(_bits(flush(x)) & _MAGNITUDE)
 
 
-def _truth(condition: Any) -> Floats:
-    return np.asarray(condition, dtype=np.float32)
+def _comparison(holds: np.ufunc) -> Callable[[npt.ArrayLike, npt.ArrayLike], Floats]:
+    """1.0 where it holds of a and b, else 0.0 (also where either is NaN); the two zeros are equal."""
+    return lambda a, b: np.asarray(holds(flush(a), flush(b)), dtype=np.float32)
 
 
-def lt(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
-    """1.0 where a < b, else 0.0 (also where either is NaN)."""
-    return _truth(np.less(flush(a), flush(b)))
-
-
-def gt(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
-    """1.0 where a > b, else 0.0 (also where either is NaN)."""
-    return _truth(np.greater(flush(a), flush(b)))
-
-
-def le(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
-    """1.0 where a <= b, else 0.0 (also where either is NaN)."""
-    return _truth(np.less_equal(flush(a), flush(b)))
-
-
-def ge(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
-    """1.0 where a >= b, else 0.0 (also where either is NaN)."""
-    return _truth(np.greater_equal(flush(a), flush(b)))
-
-
-def eq(a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
-    """1.0 where a == b, else 0.0 (also where either is NaN); the two zeros are equal."""
-    return _truth(np.equal(flush(a), flush(b)))
+lt, gt, le, ge, eq = map(_comparison, (np.less, np.greater, np.less_equal, np.greater_equal, np.equal))
 
 
 def where(c: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
