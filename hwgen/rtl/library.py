@@ -5,7 +5,9 @@ alone would write a copy of a module for each place where it stands, which makes
 machine with many units slow. Names are chosen by the caller: equal names must mean equal hardware.
 """
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from amaranth.back import rtlil, verilog
@@ -73,9 +75,10 @@ class Library:
     def add(self, name: str, make: Callable[[], wiring.Component]) -> None:
         """Generate module `name` from `make()`, unless that was done before."""
         if name not in self._texts:
-            component = make()
-            # what it places itself goes before it
-            text = str(rtlil.convert(component, name=name, ports=ports(component), emit_src=False))
+            with _rare_collections():
+                component = make()
+                # what it places itself goes before it
+                text = str(rtlil.convert(component, name=name, ports=ports(component), emit_src=False))
             self._signatures[name] = component.signature
             self._texts[name] = text
 
@@ -100,6 +103,20 @@ class Library:
         """All modules as Verilog 2001; the same text for the same design."""
         # Amaranth's own converter; its public entry takes one component only
         return str(verilog._convert_rtlil_text(self.rtlil(), strip_internal_attrs=True))
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Amaranth makes millions of objects, most of which stay; Python looks for garbage after every 700.
+
+    Modules are made inside each other: what was set is put back where the outermost ends.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(20_000, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _has_port(text: str, module: str, port: str) -> bool:

@@ -134,7 +134,7 @@ def test_class_weights_are_weights_by_label(name: str, balanced: bool) -> None:
     sums = np.bincount(y, weights=own)
     wanted = own.astype(np.float64).sum() / (len(sums) * sums) if balanced else np.array([3.0, 0.25, 1.0])[: len(sums)]
     given = "balanced" if balanced else {"0": 3, "1.0": 0.25}
-    options = {**OPTIONS, "label": "y", "hyper": EXTENTS.get(name), "epochs": 4}
+    options = {**OPTIONS, "label": "y", "hyper": EXTENTS.get(name), "epochs": 2}
     weighted = {**columns, "v": own}
     simulated, interpreted = (
         train(rules.text(name), weighted, weight="v", class_weight=given, backend=backend, **options)

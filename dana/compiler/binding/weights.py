@@ -54,7 +54,7 @@ def weighted(graph: Graph, *, column: bool, classes: bool) -> Graph:
     rewriter = Rewriter(replace(graph, inputs=kept))
     models: list[int] = []
     own: int | None = None
-    labels = [node for node in graph.nodes if node.classes is not None] if classes else []
+    labels = [node for node in graph.nodes if node.op is Op.OUTPUT and node.classes is not None] if classes else []
     for label in labels:  # may stand behind the weight
         rewriter.replace_by(label, rewriter.copy(label))
     for node in graph.nodes:
