@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 
 from dana.errors import UsageError
 from dana.simulator import KERNELS, Simulator
+from dana.simulator.native import machine_data
 from hwgen.spec import cycles, numerics
 from hwgen.spec.bundle import Bundle
 from hwgen.spec.columns import Column, ColumnType
@@ -200,11 +202,24 @@ def test_tuples_over_several_pages(plain: bool) -> None:
     assert tuples > 40
 
 
+@pytest.fixture
+def bound_striders() -> Iterator[Callable[[int], None]]:
+    """Bounds runaways lower than usual, in the contract and in the oracle."""
+    with pytest.MonkeyPatch.context() as patch:
+
+        def bound(least: int) -> None:
+            patch.setattr("tests.hwgen.access.oracle.STRIDER_BOUND", least)
+            patch.setattr("hwgen.spec.strider.STRIDER_BOUND", least)
+            machine_data.cache_clear()
+
+        yield bound
+    machine_data.cache_clear()
+
+
 @pytest.mark.parametrize("loops", [False, True])
-def test_wild_programs(loops: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wild_programs(loops: bool, bound_striders: Callable[[int], None]) -> None:
     """Any words; runaways are bounded lower than usual so that the oracle keeps up."""
-    monkeypatch.setattr("tests.hwgen.access.oracle.STRIDER_BOUND", 1)
-    monkeypatch.setattr("hwgen.spec.strider.STRIDER_BOUND", 1)
+    bound_striders(1)
     rng = random.Random(f"wild {loops}")
     faults: set[Fault] = set()
     for machine in MACHINES.values():
@@ -215,9 +230,8 @@ def test_wild_programs(loops: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not loops or Fault.RUNAWAY in faults
 
 
-def test_runaway_is_bounded_as_the_contract_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.hwgen.access.oracle.STRIDER_BOUND", 2)
-    monkeypatch.setattr("hwgen.spec.strider.STRIDER_BOUND", 2)
+def test_runaway_is_bounded_as_the_contract_says(bound_striders: Callable[[int], None]) -> None:
+    bound_striders(2)
     program = (
         Instruction(Opcode.BENTR),
         Instruction(Opcode.AD, 0, 32, 0),
@@ -302,10 +316,9 @@ def test_instructions_at_their_bounds(what: str) -> None:
 @pytest.mark.parametrize("plain", [False, True], ids=["walked", "interpreted"])
 @pytest.mark.parametrize(("nops", "fault"), [(0, Fault.NONE), (1, Fault.RUNAWAY)])
 def test_the_last_instruction_of_the_bound_still_runs(
-    nops: int, fault: Fault, plain: bool, monkeypatch: pytest.MonkeyPatch
+    nops: int, fault: Fault, plain: bool, bound_striders: Callable[[int], None]
 ) -> None:
-    monkeypatch.setattr("tests.hwgen.access.oracle.STRIDER_BOUND", 1)
-    monkeypatch.setattr("hwgen.spec.strider.STRIDER_BOUND", 1)
+    bound_striders(1)
     program = (
         Instruction(Opcode.AD, 32, 2, 1),
         *(Instruction(Opcode.INS, 3, 0, 0),) * (1 + nops),
