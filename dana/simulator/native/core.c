@@ -115,7 +115,9 @@ sim_load(struct sim *sim, const struct sim_bundle *bundle, struct sim_problem *p
 	}
 	sim->scratch = memory((size_t)sim->machine.scratch_depth, (size_t)sim->unit);
 	sim->tuples = memory(2 * (size_t)bundle->group * (size_t)bundle->tuple_rows, (size_t)sim->unit);
-	if (sim->scratch == NULL || sim->tuples == NULL || !sim_engine_prepare(sim, bundle) || !sim_pipeline_prepare(sim) || !sim_columns_prepare(sim, bundle) || !sim_strider_prepare(sim, bundle) || !sim_walk_prepare(sim) || !sim_clock_prepare(sim))
+	if (sim->scratch == NULL || sim->tuples == NULL || !sim_engine_prepare(sim, bundle) || !sim_pipeline_prepare(sim) ||
+		!sim_columns_prepare(sim, bundle) || !sim_strider_prepare(sim, bundle) || !sim_walk_prepare(sim) ||
+		!sim_clock_prepare(sim))
 	{
 		problem->kind = SIM_NO_MEMORY;
 		unload(sim);
