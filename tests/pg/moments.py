@@ -116,7 +116,8 @@ QUERY_AT_LOCK = """dana_train('linear', model => 'm', epochs => 2,
     query => 'SELECT a, b, y FROM faults.narrow WHERE faults.gate(id)')"""
 SLOW_FILTER = "dana_train('linear', 'faults.narrow', 'm', '{a,b}', epochs => 2, filter => 'faults.slow(id)')"
 
-LABELS_AT_LOCK = "dana_train('logistic', 'faults.narrow', 'm', '{a,b}', epochs => 2, filter => 'faults.gate(id)')"
+LABELS_AT_LOCK = """dana_train('logistic', model => 'm', features => '{a,b}', epochs => 2,
+    query => 'SELECT a, b, y FROM faults.narrow WHERE faults.gate(id)')"""
 CATEGORIES_AT_LOCK = """dana_train('linear', model => 'm', epochs => 2,
     query => 'SELECT a, b::text < $$0$$ AS low, id % 3 || $$$$ AS kind, y FROM faults.narrow WHERE faults.gate(id)')"""
 
