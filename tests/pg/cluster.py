@@ -187,6 +187,12 @@ class Cluster:
         """Wait until the worker has so many sessions."""
         self._until(lambda: len(self.sessions()) == count)
 
+    def kill_worker(self) -> None:
+        """End the worker at once, and wait until its sessions have ended, too."""
+        sessions = self.sessions()
+        os.kill(self.worker_pid, signal.SIGKILL)
+        self._until(lambda: not any(map(alive, sessions)))
+
     def _spawn(self, command: list[str], log: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
         with open(self.folder / log, "ab") as out:
             return subprocess.Popen(
@@ -214,6 +220,12 @@ class Cluster:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{condition} does not hold; logs are in {self.folder}")
             time.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0] != "Z"
+    return False
 
 
 def children(parent: int) -> list[int]:

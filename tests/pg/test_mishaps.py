@@ -119,8 +119,7 @@ def test_a_killed_worker_comes_back(cluster: Cluster, session: Session, rule: Ca
     session.execute("CREATE TABLE t AS SELECT 1 AS id")
     train = f"SELECT tuples FROM dana_train('{rule()}', 't')"
     session.execute(train)
-    os.kill(cluster.worker_pid, signal.SIGKILL)
-    cluster.until_sessions(0)
+    cluster.kill_worker()
     session.execute("SET statement_timeout = '500ms'")
     with pytest.raises(errors.QueryCanceled):
         session.execute(train)

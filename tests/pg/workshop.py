@@ -18,7 +18,7 @@ from typing import Any
 
 import psycopg
 
-from tests.pg.cluster import CHECKOUT, Cluster, children
+from tests.pg.cluster import CHECKOUT, Cluster, alive, children
 
 Session = psycopg.Connection[Any]
 
@@ -124,7 +124,7 @@ class Workshop:
         self._process.wait(20)
         self._process = None
         self.socket.unlink(missing_ok=True)
-        until(lambda: not any(_alive(pid) for pid in sessions), "a session outlives the worker")
+        until(lambda: not any(alive(pid) for pid in sessions), "a session outlives the worker")
 
     def ensure(self) -> None:
         """Start the worker where a test ended it."""
@@ -163,12 +163,6 @@ class Workshop:
         session.execute("SELECT dana_drop_model('checked'); TRUNCATE dana.run, dana.epoch")
         assert row is not None
         return bytes(row[0])
-
-
-def _alive(pid: int) -> bool:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0] != "Z"
-    return False
 
 
 @contextmanager

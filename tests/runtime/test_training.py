@@ -304,7 +304,7 @@ def test_requests_that_cannot_be_met(changes: dict[str, Any], words: str) -> Non
 @pytest.mark.parametrize("backend", ["sim", "interp"])
 def test_a_start_of_other_row_counts_names_the_dims(backend: str) -> None:
     table = relation([("i", "integer"), ("j", "integer"), ("y", "real")])
-    shapes = {"U": (20, 3), "V": (10, 3), "a": (20,), "b": (10,), "mean": ()}
+    shapes = {"U": (40, 3), "V": (10, 3), "a": (40,), "b": (10,), "mean": ()}
     start = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     asked = request(
         table,
@@ -316,9 +316,9 @@ def test_a_start_of_other_row_counts_names_the_dims(backend: str) -> None:
         backend=backend,
         hyper={"m": 30, "n": 10, "k": 3},
     )
-    with pytest.raises(TrainingError, match=r"U has shape \[20, 3\], not \[30, 3\]") as caught:
+    with pytest.raises(TrainingError, match=r"U has shape \[40, 3\], not \[30, 3\]") as caught:
         MachineTrainer().open(asked, lambda notice: None)
-    assert """hyper => '{"m": 20}' gives it as many rows""" in caught.value.hint
+    assert """hyper => '{"m": 40}' gives it as many rows""" in caught.value.hint
     with pytest.raises(TrainingError) as caught:
         MachineTrainer().open(replace(asked, hyper={"m": 30, "n": 10, "k": 4}), lambda notice: None)
     assert caught.value.hint.startswith("Train on columns like those")

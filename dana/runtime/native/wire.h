@@ -29,13 +29,13 @@ enum dana_message
 	/* backend to worker */
 	DANA_MSG_HELLO = 'H', /* release, block_size, server_version, pid, encoding; carries the ring's memfd */
 	DANA_MSG_CHECK = 'C', /* rule source to be checked */
-	DANA_MSG_CATEGORIES = 'G', /* a training, in `training`: of which columns is the largest number to be known? */
+	DANA_MSG_CATEGORIES = 'K', /* a training, in `training`: of which columns is the largest number to be known? */
 	DANA_MSG_TRAIN = 'T', /* a training: rule source, relation, arguments */
 	DANA_MSG_EXPLAIN = 'P', /* a training that is not to be: its fields in `training`, device, search, rows, last */
 	/* worker to backend */
 	DANA_MSG_WELCOME = 'h', /* answer to HELLO: release, pid */
 	DANA_MSG_CHECKED = 'c', /* answer to CHECK */
-	DANA_MSG_COUNTED = 'g', /* answer to CATEGORIES: their names */
+	DANA_MSG_COUNTED = 'k', /* answer to CATEGORIES: their names */
 	DANA_MSG_EXPLAINED = 'p', /* answer to EXPLAIN: numbers, and lines for people */
 	DANA_MSG_DESIGN = 'd',	/* the rule compiled; stream the first epoch's pages, or frames. Once more: begin anew */
 	DANA_MSG_HELD_OUT = 'o', /* before DESIGN: stream the rows that are left out for a test, as frames */
