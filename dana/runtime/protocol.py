@@ -284,7 +284,7 @@ def decode(payload: bytes) -> dict[str, Any]:
 
 
 def train_request(payload: bytes, *, page_size: int) -> tuple[TrainRequest, int]:
-    """Read a TRAIN message: the request, and the CPU that the backend runs on (-1: unknown).
+    """Read a TRAIN or a CATEGORIES message: the request, and the CPU that the backend runs on (-1: unknown).
 
     Raises
     ------
@@ -294,21 +294,6 @@ def train_request(payload: bytes, *, page_size: int) -> tuple[TrainRequest, int]
     fields = decode(payload)
     try:
         return _training(fields, page_size), int(fields["cpu"])
-    except (KeyError, TypeError) as error:
-        raise ProtocolError(f"the training's request lacks or misnames a field: {error}") from None
-
-
-def categories_request(payload: bytes, *, page_size: int) -> TrainRequest:
-    """Read a CATEGORIES message.
-
-    Raises
-    ------
-    ProtocolError
-        A field is missing.
-    """
-    fields = decode(payload)
-    try:
-        return _training(fields["training"], page_size)
     except (KeyError, TypeError) as error:
         raise ProtocolError(f"the training's request lacks or misnames a field: {error}") from None
 

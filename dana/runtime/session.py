@@ -31,7 +31,6 @@ from dana.runtime.protocol import (
     Hello,
     Message,
     ProtocolError,
-    categories_request,
     decode,
     explain_request,
     train_request,
@@ -266,7 +265,7 @@ class _Session:
                 described = self.trainer.check(str(fields["text"]), self.channel.send_notice)
             return partial(self.channel.send, Message.CHECKED, {"description": described})
         if message == Message.CATEGORIES:
-            request = categories_request(payload, page_size=self.ring.page_size)
+            request, _ = train_request(payload, page_size=self.ring.page_size)
             with memory_at_most(request.max_memory, fresh=not self.answered):
                 columns = self.trainer.categories(request)
             return partial(self.channel.send, Message.COUNTED, {"columns": columns})

@@ -73,15 +73,13 @@ dana_categories_find(const dana_training *training, dana_source *source, const d
 {
 	dana_training  cold = *training;
 	category_look  look;
-	StringInfoData request;
 	StringInfoData found;
 
 	if (!dana_json_boolean(rule->description, "categories"))
 		return;
 	cold.warm_start_from = NULL; /* its weights may be large */
-	initStringInfo(&request);
-	appendStringInfo(&request, "{\"training\":%s", dana_training_request(&cold, rule->text, source)->data);
-	look.columns = dana_json_texts(dana_ask(DANA_MSG_CATEGORIES, &request, DANA_MSG_COUNTED), "columns");
+	look.columns = dana_json_texts(dana_ask(DANA_MSG_CATEGORIES, dana_training_request(&cold, rule->text, source),
+											DANA_MSG_COUNTED), "columns");
 	look.found = &found;
 	for (int i = 0; i < look.columns.count; i++)
 		if (SPI_fnumber(dana_source_columns(source), look.columns.values[i]) <= 0)

@@ -165,6 +165,7 @@ check_rule_text(const char *text)
 
 	dana_json_begin(&request);
 	dana_json_text(&request, "text", text);
+	dana_json_close(&request, '}');
 	return dana_json_member(dana_ask(DANA_MSG_CHECK, &request, DANA_MSG_CHECKED), "description");
 }
 

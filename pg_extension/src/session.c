@@ -327,7 +327,6 @@ dana_ask(char type, StringInfo request, char answer)
 {
 	question asked = {type, request, answer, NULL};
 
-	dana_json_close(request, '}');
 	dana_request(session_ask, &asked);
 	return asked.answered;
 }

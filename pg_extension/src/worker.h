@@ -24,7 +24,7 @@ extern void dana_request_abandon(void);
  */
 extern void dana_send(char type, StringInfo request);
 
-/* The whole of a request that has one answer, JSON of this type; what dana_json_begin() began is still open */
+/* The whole of a request that has one answer, JSON of this type */
 extern Jsonb *dana_ask(char type, StringInfo request, char answer);
 
 /* channel.c: the socket, and the messages on it */

@@ -44,6 +44,7 @@ def dims(db: Connection, model: str) -> dict[str, int]:
         ("lrmf", "'rated', features => '{i,j}', label => 'y', hyper => '{\"m\": 1300}'", {"m": 1300, "n": ITEMS}),
         ("lrmf", "'rated', features => '{i,j}', label => 'y', filter => 'i < 20'", {"m": 20}),
         ("lrmf", "query => 'SELECT i, j, y FROM rated WHERE j < 9'", {"n": 9}),
+        ("lrmf", """query => 'SELECT i AS "The User", j, y FROM rated', features => '{The User,j}'""", {"m": USERS}),
         ("fm", "'rated', features => '{pair}', label => 'y'", {"n": USERS}),
         ("fm", "'rated', features => '{i,j}', label => 'y'", {"n": USERS}),
     ],

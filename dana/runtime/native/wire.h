@@ -29,7 +29,7 @@ enum dana_message
 	/* backend to worker */
 	DANA_MSG_HELLO = 'H', /* release, block_size, server_version, pid, encoding; carries the ring's memfd */
 	DANA_MSG_CHECK = 'C', /* rule source to be checked */
-	DANA_MSG_CATEGORIES = 'K', /* a training, in `training`: of which columns is the largest number to be known? */
+	DANA_MSG_CATEGORIES = 'K', /* what TRAIN has: of which columns is the largest number to be known? */
 	DANA_MSG_TRAIN = 'T', /* a training: rule source, relation, arguments */
 	DANA_MSG_EXPLAIN = 'P', /* a training that is not to be: its fields in `training`, device, search, rows, last */
 	/* worker to backend */
