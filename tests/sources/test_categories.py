@@ -23,7 +23,7 @@ def db(pg_uri: str) -> Iterator[Connection]:
         session.execute("CREATE TABLE rated (i int, j smallint, pair int[], y real)")
         with session.cursor() as cursor, cursor.copy("COPY rated FROM STDIN") as copy:
             for row in range(ROWS):
-                i, j = (int(random.integers(n)) for n in (USERS, ITEMS)) if row else (USERS - 1, ITEMS - 1)
+                i, j = (int(random.integers(n - 1)) for n in (USERS, ITEMS)) if row else (USERS - 1, ITEMS - 1)
                 copy.write_row((i, j, [i, j], float(random.normal())))
         yield client
         session.rollback()
