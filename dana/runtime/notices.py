@@ -25,7 +25,6 @@ from hwgen.spec.bundle import Bundle
 from hwgen.spec.config import MachineConfig
 from hwgen.spec.counters import EpochCounters
 
-
 ROWS_TO_CHOOSE = 64
 """Of fewer rows of a model, neighbours choose the same one in any order."""
 
@@ -92,10 +91,10 @@ def tell_chosen_again(request: TrainRequest, bundle: Bundle, counters: EpochCoun
     notify(
         Notice(
             level=Level.NOTICE,
-            message=f"most rows of {request.relation.name} choose the same row of a model as the row before them, as in a "
-            f"sorted table: {together:.2f} are trained side by side, where {bundle.batch} might be",
-            hint="Rows are trained in their order, so the last ones of each weigh most. In another order the model is mostly "
-            f"better, and hardware is faster: {another_order(request)}.",
+            message=f"most rows of {request.relation.name} choose the same row of a model as the row before them, "
+            f"as in a sorted table: {together:.2f} are trained side by side, where {bundle.batch} might be",
+            hint="Rows are trained in their order, so the last ones of each weigh most. In another order the model is "
+            f"mostly better, and hardware is faster: {another_order(request)}.",
         )
     )
 

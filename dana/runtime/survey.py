@@ -422,6 +422,6 @@ def _in_order(request: TrainRequest, label: str) -> Notice:
     return Notice(
         level=Level.NOTICE,
         message=f"the rows of {request.relation.name} lie in the order of their labels in column {label}, or nearly so",
-        hint="Rows are trained in their order, and the last ones weigh most, so the model may be bad. Train in another: "
-        f"{another_order(request)}.",
+        hint="Rows are trained in their order, and the last ones weigh most, so the model may be bad. Train in "
+        f"another: {another_order(request)}.",
     )
