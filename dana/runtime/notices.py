@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from dana.compiler.binding.columns import crossed
-from dana.runtime.page_errors import ARRAYS
+from dana.runtime.page_errors import ARRAYS, QUERY
 from dana.runtime.trainer import (
     EpochReport,
     Level,
@@ -77,7 +77,8 @@ def tell_simulated(config: MachineConfig, notify: Notify) -> None:
 def another_order(request: TrainRequest) -> str:
     """How to have it."""
     arrays = request.relation.name == ARRAYS
-    return "shuffle the arrays" if arrays else "query => 'SELECT ... ORDER BY hashint8(id)'"
+    queried = request.relation.name == QUERY
+    return "shuffle the arrays" if arrays else "ORDER BY hashint8(id) in the query" if queried else "shuffle => true"
 
 
 def tell_chosen_again(request: TrainRequest, bundle: Bundle, counters: EpochCounters, notify: Notify) -> None:
