@@ -58,9 +58,6 @@ ROUND_ROWS = 16384
 TOGETHER = 16
 """Tuples of a batch that ends where a row is chosen again, on a machine that nobody describes."""
 
-TOGETHER_WITH_LOSS = 8
-"""Likewise of a rule with a loss, whose sum takes longer than all else: more would gain nothing."""
-
 ROUND_GROUP = 64
 """Tuples of a thread in a round beyond which joining rounds costs next to nothing."""
 
@@ -252,11 +249,10 @@ def _tuples(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> int:
 def _together(plan: Plan, given: Mapping[str, int]) -> int:
     """Tuples of a batch that ends where a row is chosen again, as the user's memories allow."""
     rows = rows_written(plan.watched)
-    usual = TOGETHER if plan.graph.loss is None else TOGETHER_WITH_LOSS
     return together_for(
         plan,
-        index_depth=given.get("index_depth", usual),
-        watch_depth=given.get("watch_depth", rows * usual),
+        index_depth=given.get("index_depth", TOGETHER),
+        watch_depth=given.get("watch_depth", rows * TOGETHER),
         tuple_rows=1,
         tuple_depth=given.get("tuple_depth", MAX_CONFIG.tuple_depth) // place_inputs(plan.graph, MAX_LANES).rows,
     )
