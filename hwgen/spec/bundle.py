@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,9 @@ MAGIC = b"DANABNDL"
 VERSION = 6
 RECORD_BOUNDARY = 4096
 """Bytes of the largest record, and what a table's address is a multiple of: no burst crosses that (AXI4, A3.4.1)."""
+
+MAX_ROWS = 1 << 24
+"""Records of a table at most: up to there a binary32 tells whole numbers apart."""
 
 WHOLE_EPOCH = 0xFFFFFFFF
 """Batch size that stands for "all tuples of the epoch"."""
@@ -73,6 +77,10 @@ class Symbol:
             return int(np.prod(self.shape, dtype=np.int64))
         leading = int(np.prod(self.shape[:-1], dtype=np.int64))
         return leading * -(-self.shape[-1] // lanes)
+
+    def record_rows(self, lanes: int) -> int:
+        """Of a value in a table: rows that it takes in each record."""
+        return self.rows(lanes) // self.shape[0]
 
     def place(self, value: npt.ArrayLike, lanes: int) -> Floats:
         """The value's rows, shape [rows, lanes]."""
@@ -183,6 +191,11 @@ class Bundle:
     def cut(self) -> bool:
         """Whether batches end where a row is chosen again: the rule's own are of one tuple."""
         return any(column.table for column in self.columns)
+
+    @cached_property
+    def table_offsets(self) -> tuple[int, ...]:
+        """Where tables begin in the record memory, in bytes from the first one's beginning; last, where all end."""
+        return tuple(accumulate((table.size(self.config.lanes) for table in self.tables), initial=0))
 
     @property
     def rule_batch(self) -> int:

@@ -194,6 +194,8 @@ class MachineConfig:
         """Whether the machine runs an operation."""
         if op.chooses:
             return bool(self.crossed)
+        if op is Opcode.PUT:
+            return bool(self.record_depth)
         return not op.special or bool(self.functions >> FUNCTIONS.index(op) & 1)
 
     def lacking(self, program: Iterable[Instruction]) -> list[str]:
@@ -299,8 +301,8 @@ class MachineConfig:
             )
         if self.record_depth and (self.threads > 1 or 4 * self.lanes > WIDEST_LINK or not self.watch_depth):
             problems.append(
-                f"a machine with record_depth must have one thread of at most {WIDEST_LINK // 4} lanes, and watch_depth; "
-                f"this has {self.threads} of {self.lanes}, and a watch_depth of {self.watch_depth}"
+                f"a machine with record_depth must have one thread of at most {WIDEST_LINK // 4} lanes, and "
+                f"watch_depth; this has {self.threads} of {self.lanes}, and a watch_depth of {self.watch_depth}"
             )
         if self.divide_interval not in DIVIDE_INTERVALS:
             problems.append(f"divide_interval must be one of {DIVIDE_INTERVALS}, not {self.divide_interval!r}")

@@ -63,12 +63,16 @@ def instruction_text(instruction: Instruction) -> str:
     return text
 
 
+MEMORIES = {Opcode.SETX: "x", Opcode.PUT: "o"}
+"""Where results go that are no rows of the scratchpad: index file, outbox."""
+
+
 def _operand(instruction: Instruction, name: str, shown: dict[str, int]) -> str:
     """Text of an operand; notes in `shown` the fields that the text holds."""
     fields = {key: getattr(instruction, key, 0) for key in (name, f"{name}_tuple", f"{name}_inner", f"{name}_outer")}
     shown |= {key: value for key, value in fields.items() if hasattr(instruction, key)}
     base, in_tuples, inner, outer = fields.values()
-    memory = "x" if name == "dst" and instruction.op is Opcode.SETX else "t" if in_tuples else "s"
+    memory = MEMORIES.get(instruction.op, "s") if name == "dst" else "t" if in_tuples else "s"
     text = f"{memory}{base}{'+i' if inner else ''}{f'+{outer}o' if outer else ''}"
     for added, suffix in _ADDED.items():
         if getattr(instruction, f"{name}_{added}", 0):

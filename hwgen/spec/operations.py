@@ -92,7 +92,7 @@ class Opcode(IntEnum):
     HIGH = 17, 2, Unit.SELECT, REQUIRED
     """B in lanes (threads) whose bit `distance` is clear, A in the others; likewise."""
     PUT = 18, 1, Unit.SEQUENCER
-    """A, to the outbox."""
+    """A as MOV makes it, to the outbox."""
     SIGMOID = 32, 1, Unit.FUNCTION, NEVER, None, 12
     """1 / (1 + exp(-A))"""
     GAUSSIAN = 33, 1, Unit.FUNCTION, NEVER, None, 17
