@@ -13,6 +13,7 @@ row 40 of the scratchpad, `t0` row 0 of tuple memory; `+i` steps with the inner 
 one, `+level` by levels of the merge stack; `+x` adds an entry of the index file. `lane^8` exchanges with the lane whose
 number differs by 8: one operand that all send and keep, or two, of which each lane sends one and keeps the other.
 `setx x100+4o <- t3+5o outer=16` sets entries from numbers below 100, each 4 rows.
+`put o8+i <- s3+i inner=2` puts rows in the outbox, from row 8 on.
 """
 
 from collections.abc import Iterable, Mapping

@@ -267,7 +267,7 @@ def _records(bundle: Bundle) -> Iterator[str]:
         return
     for t, table in enumerate(tables, 1):
         if not (
-            1 <= table.records <= MAX_ROWS and 1 <= table.rows and 4 * config.lanes * table.rows <= RECORD_BOUNDARY
+            1 <= table.records <= MAX_ROWS and table.rows >= 1 and 4 * config.lanes * table.rows <= RECORD_BOUNDARY
         ):
             yield (
                 f"a table has from 1 to {MAX_ROWS} records of up to {RECORD_BOUNDARY} bytes, but table {t} has "
