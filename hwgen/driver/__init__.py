@@ -1,6 +1,6 @@
 """Drives a board: the accelerator of an exported package, on an FPGA or under Verilator."""
 
-from hwgen.driver.board import Board, BoardRun, PageMemory, Registers
+from hwgen.driver.board import Board, BoardRun, PageMemory, RecordMemory, Registers
 from hwgen.driver.errors import BoardError, MachineHang
 from hwgen.driver.mapped import MappedPages, MappedRegisters, WrittenPages
 
@@ -12,6 +12,7 @@ __all__ = [
     "MappedPages",
     "MappedRegisters",
     "PageMemory",
+    "RecordMemory",
     "Registers",
     "WrittenPages",
 ]

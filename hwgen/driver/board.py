@@ -30,6 +30,8 @@ Words = npt.NDArray[np.uint32]
 AT_LEAST = ("functions", "crossed")
 """Fields of which a machine may have more than a program needs."""
 SLOTS_LEAST = 2
+CLEARED = 1 << 24
+"""Bytes of the record memory that are cleared at a time."""
 KNOWN_STATUS = BoardStatus.BUSY | BoardStatus.TRAINED | BoardStatus.CONVERGED | BoardStatus.STOPPED | 0xFF00
 """Bits of STATUS that mean something; a device that is gone reads as all ones."""
 STOPPING = 10.0
@@ -75,6 +77,29 @@ class PageMemory(Protocol):
         ...
 
 
+class RecordMemory(Protocol):
+    """Memory that the board's second AXI4 master reads and writes.
+
+    Attributes
+    ----------
+    base
+        Address of its first byte on that bus, a multiple of 4,096.
+    size
+        Bytes.
+    """
+
+    base: int
+    size: int
+
+    def read(self, offset: int, count: int) -> bytes:
+        """Bytes from there on, as the board left them."""
+        ...
+
+    def write(self, offset: int, data: memoryview) -> None:
+        """Put bytes there; the board sees them when this returns."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardRun:
     """What a training gave.
@@ -108,6 +133,8 @@ class Board:
     ----------
     registers, memory
         Its two sides. The memory is the driver's alone.
+    records
+        Memory of a machine with `record_depth`, for Bundles that have tables; None: the board has none.
     blank
         Nobody has written to its memories since its bitstream was loaded: they hold zeros. Then whatever this driver
         wrote is cleared when it loads again; else scratchpad rows that a Bundle does not have stay as they are.
@@ -123,31 +150,45 @@ class Board:
         No board answers there, or one of another version.
     """
 
-    def __init__(self, registers: Registers, memory: PageMemory, *, blank: bool = False) -> None:
+    def __init__(
+        self,
+        registers: Registers,
+        memory: PageMemory,
+        records: RecordMemory | None = None,
+        *,
+        blank: bool = False,
+    ) -> None:
         self._registers = registers
         self._memory = memory
+        self._records = records
         self._bundle: Bundle | None = None
         self._held = Held() if blank else None
         self.config = self._identified()
 
     def load(self, bundle: Bundle) -> None:
-        """Reset the machine and fill its memories; what it did before is stopped.
+        """Reset the machine and fill its memories; what it did before is stopped. All records are zero then.
 
         Raises
         ------
         BoardError
-            The Bundle is for another machine.
+            The Bundle is for another machine, or the record memory is too small for its tables.
         hwgen.spec.bundle.BundleError
             It breaks a rule of the machine; the board goes on with what it does.
         """
         self._fits(bundle)
-        blocks, afterwards = load.bundle_blocks(bundle, before=self._held), load.held(bundle)
+        records = 0 if self._records is None else self._records.base
+        blocks = load.bundle_blocks(bundle, before=self._held, records=records)
+        afterwards = load.held(bundle)
+        self._check_tables(bundle)
         self._bundle = None  # an access that fails half-way leaves no program to train with
         # whatever ends the loading
         self._holds(afterwards)
         self.stop()
         for address, words in blocks:
             self._registers.write(address, words)
+        if self._records is not None:
+            for at in range(0, bundle.table_offsets[-1], CLEARED):
+                self._records.write(at, memoryview(bytes(min(CLEARED, bundle.table_offsets[-1] - at))))
         self._bundle = bundle
         if self._held is not None:
             self._held = afterwards
@@ -163,6 +204,62 @@ class Board:
         self._check_rows(row, len(words))
         self._holds(Held(rows=row + len(words)))
         self._registers.write(load.address(Region.SCRATCH, row * self.config.lanes), words.ravel())
+
+    def write_records(self, table: int, first: int, words: npt.ArrayLike) -> None:
+        """Write records of a table of the loaded Bundle, between trainings.
+
+        Parameters
+        ----------
+        words
+            Bit patterns, shape [k, rows, lanes].
+
+        Raises
+        ------
+        ValueError
+            They are of another shape, or there are no such records.
+        """
+        rows = np.asarray(words, dtype=np.uint32)
+        memory, at, stride, shape = self._table(table, first, len(rows))
+        if rows.shape != (len(rows), *shape):
+            raise ValueError(f"records of table {table} must have shape [k, {shape[0]}, {shape[1]}], not {list(rows.shape)}")
+        # what lies between two records is nobody's
+        spaced = np.zeros((len(rows), stride), dtype="<u4")
+        spaced[:, : shape[0] * shape[1]] = rows.reshape(len(rows), -1)
+        memory.write(at, memoryview(spaced).cast("B"))
+
+    def read_records(self, table: int, first: int, count: int) -> Words:
+        """Bit patterns of `count` records of a table from `first` on, shape [count, rows, lanes].
+
+        Raises
+        ------
+        ValueError
+            There are no such records.
+        """
+        memory, at, stride, shape = self._table(table, first, count)
+        words = np.frombuffer(memory.read(at, 4 * count * stride), dtype="<u4").reshape(count, stride)
+        return words[:, : shape[0] * shape[1]].reshape(count, *shape).astype(np.uint32)
+
+    def _table(self, number: int, first: int, count: int) -> tuple[RecordMemory, int, int, tuple[int, int]]:
+        """The memory, where records lie in it, words from one to the next, rows and lanes of one."""
+        bundle = self._bundle
+        if bundle is None or self._records is None or not 1 <= number <= len(bundle.tables):
+            raise ValueError(f"the Bundle that is loaded must have a table {number} in the record memory; it has none")
+        table, lanes = bundle.tables[number - 1], self.config.lanes
+        if first < 0 or count < 0 or first + count > table.records:
+            raise ValueError(f"records must lie in 0 … {table.records - 1}, not {first} … {first + count - 1}")
+        shift = table.shift(lanes)
+        return self._records, bundle.table_offsets[number - 1] + (first << shift), 1 << shift >> 2, (table.rows, lanes)
+
+    def _check_tables(self, bundle: Bundle) -> None:
+        size = bundle.table_offsets[-1]
+        if size and self._records is None:
+            raise BoardError(
+                "the board must have a record memory, in which the Bundle's tables lie, but it was opened without one"
+            )
+        if self._records is not None and size > self._records.size:
+            raise BoardError(
+                f"the record memory must hold the Bundle's tables, {size} bytes, but it has {self._records.size}"
+            )
 
     def train(self, pages: Any, *, epochs: int, seconds: float | None = None, patience: int | None = None) -> BoardRun:
         """Train on whole pages that follow one another in a buffer of bytes; go on from the model that is there.

@@ -50,7 +50,7 @@ class RtlMachine:
         self._patience = patience
         self._stalls = None if stall_seed is None else np.random.default_rng(stall_seed)
         self.rtl = RtlBoard(verilog_of(config), config)
-        self._board = Board(self.rtl, self.rtl.pages, blank=True)
+        self._board = Board(self.rtl, self.rtl.pages, self.rtl.records, blank=True)
 
     def load(self, bundle: Bundle) -> None:
         """Fill the memories: program, tables and the initial scratchpad; what was there before is gone.
@@ -83,6 +83,14 @@ class RtlMachine:
             There are no such rows.
         """
         return self._board.read_rows(row, count)
+
+    def write_records(self, table: int, first: int, words: npt.ArrayLike) -> None:
+        """See `hwgen.driver.Board.write_records`."""
+        self._board.write_records(table, first, words)
+
+    def read_records(self, table: int, first: int, count: int) -> Words:
+        """See `hwgen.driver.Board.read_records`."""
+        return self._board.read_records(table, first, count)
 
     def run_epoch(self, pages: Any) -> EpochCounters:
         """Run one epoch over pages that follow one another in a buffer of bytes, from the model that is there.
