@@ -258,13 +258,6 @@ def _reach(bundle: Bundle, symbol: Symbol) -> tuple[int, int]:
 def _records(bundle: Bundle) -> Iterator[str]:
     """What is wrong with tables in the record memory."""
     config, tables = bundle.config, bundle.tables
-    for s in bundle.symbols:
-        if s.table > len(tables):
-            yield f"{s.name!r} lies in table {s.table} of the record memory, and there are {len(tables)}"
-        elif s.table and s.shape[:1] != (tables[s.table - 1].records,):
-            yield f"{s.name!r} has the shape {s.shape}, and its table {tables[s.table - 1].records} records"
-    if not tables:
-        return
     for t, table in enumerate(tables, 1):
         if not (
             1 <= table.records <= MAX_ROWS and table.rows >= 1 and 4 * config.lanes * table.rows <= RECORD_BOUNDARY
@@ -273,6 +266,13 @@ def _records(bundle: Bundle) -> Iterator[str]:
                 f"a table has from 1 to {MAX_ROWS} records of up to {RECORD_BOUNDARY} bytes, but table {t} has "
                 f"{table.records} of {table.rows} rows of {config.lanes} lanes"
             )
+    for s in bundle.symbols:
+        if s.table > len(tables):
+            yield f"{s.name!r} lies in table {s.table} of the record memory, and there are {len(tables)}"
+        elif s.table and s.shape[:1] != (tables[s.table - 1].records,):
+            yield f"{s.name!r} has the shape {s.shape}, and its table {tables[s.table - 1].records} records"
+    if not tables:
+        return
     if not config.record_depth:
         yield "tables in the record memory need a machine with record_depth, and this one has none"
     if Section.MERGE in bundle.sections:

@@ -199,7 +199,7 @@ class Machine:
                 starts.append(t)
                 written = set()
             written |= {(c.table, abs(n)) for c, n in named if c.writes}
-        return list(zip(starts, [*starts[1:], tuples], strict=True))
+        return list(zip(starts, [*starts[1:], tuples], strict=False))
 
     def _fetch(self, half: int, numbers: Floats) -> None:
         """The records that a round names, to its half of tuple memory."""
