@@ -1,8 +1,9 @@
 """Drives a board: the accelerator of an exported package, on an FPGA or under Verilator."""
 
-from hwgen.driver.board import Board, BoardRun, PageMemory, RecordMemory, Registers
+from hwgen.driver.board import Board, BoardRun, PageMemory, Registers
 from hwgen.driver.errors import BoardError, MachineHang
 from hwgen.driver.mapped import MappedPages, MappedRegisters, WrittenPages
+from hwgen.driver.records import RecordMemory
 
 __all__ = [
     "Board",

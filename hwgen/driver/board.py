@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hwgen.driver.errors import BoardError
+from hwgen.driver.records import RecordMemory, Tables
 from hwgen.driver.watch import Watch
 from hwgen.driver.watch import patience as longest
 from hwgen.spec import board, load, registers
@@ -30,8 +31,6 @@ Words = npt.NDArray[np.uint32]
 AT_LEAST = ("functions", "crossed")
 """Fields of which a machine may have more than a program needs."""
 SLOTS_LEAST = 2
-CLEARED = 1 << 24
-"""Bytes of the record memory that are cleared at a time."""
 KNOWN_STATUS = BoardStatus.BUSY | BoardStatus.TRAINED | BoardStatus.CONVERGED | BoardStatus.STOPPED | 0xFF00
 """Bits of STATUS that mean something; a device that is gone reads as all ones."""
 STOPPING = 10.0
@@ -71,29 +70,6 @@ class PageMemory(Protocol):
 
     base: int
     size: int
-
-    def write(self, offset: int, data: memoryview) -> None:
-        """Put bytes there; the board sees them when this returns."""
-        ...
-
-
-class RecordMemory(Protocol):
-    """Memory that the board's second AXI4 master reads and writes.
-
-    Attributes
-    ----------
-    base
-        Address of its first byte on that bus, a multiple of 4,096.
-    size
-        Bytes.
-    """
-
-    base: int
-    size: int
-
-    def read(self, offset: int, count: int) -> bytes:
-        """Bytes from there on, as the board left them."""
-        ...
 
     def write(self, offset: int, data: memoryview) -> None:
         """Put bytes there; the board sees them when this returns."""
@@ -162,6 +138,7 @@ class Board:
         self._memory = memory
         self._records = records
         self._bundle: Bundle | None = None
+        self._tables: Tables | None = None
         self._held = Held() if blank else None
         self.config = self._identified()
 
@@ -176,90 +153,45 @@ class Board:
             It breaks a rule of the machine; the board goes on with what it does.
         """
         self._fits(bundle)
-        records = 0 if self._records is None else self._records.base
-        blocks = load.bundle_blocks(bundle, before=self._held, records=records)
+        tables = Tables(self._records, bundle)
+        blocks = load.bundle_blocks(bundle, before=self._held, records=tables.base)
         afterwards = load.held(bundle)
-        self._check_tables(bundle)
         self._bundle = None  # an access that fails half-way leaves no program to train with
         # whatever ends the loading
         self._holds(afterwards)
         self.stop()
         for address, words in blocks:
             self._registers.write(address, words)
-        if self._records is not None:
-            for at in range(0, bundle.table_offsets[-1], CLEARED):
-                self._records.write(at, memoryview(bytes(min(CLEARED, bundle.table_offsets[-1] - at))))
-        self._bundle = bundle
+        tables.clear()
+        self._bundle, self._tables = bundle, tables
         if self._held is not None:
             self._held = afterwards
 
-    def write_rows(self, row: int, rows: npt.ArrayLike) -> None:
-        """Write scratchpad rows of every thread, between trainings; `rows` holds bit patterns, shape [k, lanes].
+    def write_rows(self, row: int, rows: npt.ArrayLike, *, table: int = 0) -> None:
+        """Write scratchpad rows of every thread, or rows of records, between trainings.
 
-        Raises ValueError where they are of another shape, or there are no such rows.
+        Parameters
+        ----------
+        rows
+            Bit patterns, shape [k, lanes].
+        table
+            Number of a table in the record memory: the rows are those of all its records from `row` on, as many of
+            each, record after record.
+
+        Raises
+        ------
+        ValueError
+            They are of another shape, or there are no such rows.
         """
         words = np.asarray(rows, dtype=np.uint32)
         if words.ndim != 2 or words.shape[1] != self.config.lanes:
             raise ValueError(f"rows must have shape [k, {self.config.lanes}], not {list(words.shape)}")
+        if table:
+            self._loaded_tables().write_rows(table, row, words)
+            return
         self._check_rows(row, len(words))
         self._holds(Held(rows=row + len(words)))
         self._registers.write(load.address(Region.SCRATCH, row * self.config.lanes), words.ravel())
-
-    def write_records(self, table: int, first: int, words: npt.ArrayLike) -> None:
-        """Write records of a table of the loaded Bundle, between trainings.
-
-        Parameters
-        ----------
-        words
-            Bit patterns, shape [k, rows, lanes].
-
-        Raises
-        ------
-        ValueError
-            They are of another shape, or there are no such records.
-        """
-        rows = np.asarray(words, dtype=np.uint32)
-        memory, at, stride, shape = self._table(table, first, len(rows))
-        if rows.shape != (len(rows), *shape):
-            raise ValueError(f"records of table {table} must have shape [k, {shape[0]}, {shape[1]}], not {list(rows.shape)}")
-        # what lies between two records is nobody's
-        spaced = np.zeros((len(rows), stride), dtype="<u4")
-        spaced[:, : shape[0] * shape[1]] = rows.reshape(len(rows), -1)
-        memory.write(at, memoryview(spaced).cast("B"))
-
-    def read_records(self, table: int, first: int, count: int) -> Words:
-        """Bit patterns of `count` records of a table from `first` on, shape [count, rows, lanes].
-
-        Raises
-        ------
-        ValueError
-            There are no such records.
-        """
-        memory, at, stride, shape = self._table(table, first, count)
-        words = np.frombuffer(memory.read(at, 4 * count * stride), dtype="<u4").reshape(count, stride)
-        return words[:, : shape[0] * shape[1]].reshape(count, *shape).astype(np.uint32)
-
-    def _table(self, number: int, first: int, count: int) -> tuple[RecordMemory, int, int, tuple[int, int]]:
-        """The memory, where records lie in it, words from one to the next, rows and lanes of one."""
-        bundle = self._bundle
-        if bundle is None or self._records is None or not 1 <= number <= len(bundle.tables):
-            raise ValueError(f"the Bundle that is loaded must have a table {number} in the record memory; it has none")
-        table, lanes = bundle.tables[number - 1], self.config.lanes
-        if first < 0 or count < 0 or first + count > table.records:
-            raise ValueError(f"records must lie in 0 … {table.records - 1}, not {first} … {first + count - 1}")
-        shift = table.shift(lanes)
-        return self._records, bundle.table_offsets[number - 1] + (first << shift), 1 << shift >> 2, (table.rows, lanes)
-
-    def _check_tables(self, bundle: Bundle) -> None:
-        size = bundle.table_offsets[-1]
-        if size and self._records is None:
-            raise BoardError(
-                "the board must have a record memory, in which the Bundle's tables lie, but it was opened without one"
-            )
-        if self._records is not None and size > self._records.size:
-            raise BoardError(
-                f"the record memory must hold the Bundle's tables, {size} bytes, but it has {self._records.size}"
-            )
 
     def train(self, pages: Any, *, epochs: int, seconds: float | None = None, patience: int | None = None) -> BoardRun:
         """Train on whole pages that follow one another in a buffer of bytes; go on from the model that is there.
@@ -336,11 +268,21 @@ class Board:
             self._registers.wait()
         self._put(BoardRegister.INTERRUPT, 1)
 
-    def read_rows(self, row: int, k: int) -> Words:
-        """Bit patterns of `k` scratchpad rows of thread 0, shape [k, lanes]; ValueError where there are no such."""
+    def read_rows(self, row: int, k: int, *, table: int = 0) -> Words:
+        """Bit patterns of `k` scratchpad rows of thread 0, or rows of records as `write_rows` takes them.
+
+        Shape [k, lanes]; ValueError where there are no such rows.
+        """
+        if table:
+            return self._loaded_tables().read_rows(table, row, k)
         self._check_rows(row, k)
         words = self._registers.read(load.address(Region.SCRATCH, row * self.config.lanes), k * self.config.lanes)
         return words.reshape(k, self.config.lanes)
+
+    def _loaded_tables(self) -> Tables:
+        if self._bundle is None or self._tables is None:
+            raise ValueError("a board must be loaded with a Bundle before its records are read or written")
+        return self._tables
 
     def _check_rows(self, row: int, k: int) -> None:
         if row < 0 or k < 0 or row + k > self.config.scratch_depth:
