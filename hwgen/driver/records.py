@@ -54,7 +54,7 @@ class Tables:
         self._memory = memory
         if memory is None:
             if self._size:
-                raise BoardError("the Bundle's tables must lie in a record memory, but the board was opened without one")
+                raise BoardError("the Bundle's tables need a record memory, but the board was opened without one")
             return
         if memory.base % RECORD_BOUNDARY:
             raise BoardError(
@@ -81,7 +81,7 @@ class Tables:
         own = rows.reshape(-1, self._each(table, row, len(rows)), rows.shape[1])
         for first, at, words in self._pieces(table):
             words[:, row : row + own.shape[1]] = own[first : first + len(words)]
-            self._reached.write(at, memoryview(np.ascontiguousarray(words)).cast("B"))
+            self._reached.write(at, memoryview(words.tobytes()))
 
     def read_rows(self, table: int, row: int, count: int) -> npt.NDArray[np.uint32]:
         """Rows of all records, see `Board.read_rows`; shape [count, lanes]."""
@@ -96,7 +96,7 @@ class Tables:
             raise ValueError(f"the Bundle must have a table {table} in the record memory; it has {len(tables)}")
         records, rows = tables[table - 1].records, tables[table - 1].rows
         each, rest = divmod(count, records)
-        if rest or not (0 <= row and 1 <= each <= rows - row):
+        if rest or not (row >= 0 and 1 <= each <= rows - row):
             raise ValueError(
                 f"rows of table {table} must be rows of all records, of which there are {records} of {rows}, "
                 f"not {count} from {row} on"
@@ -105,7 +105,8 @@ class Tables:
 
     def _pieces(self, number: int) -> Any:
         """Number of a first record, where it lies, and the words of some, shape [records, rows with gaps, lanes]."""
-        table, lanes, start = self._bundle.tables[number - 1], self._bundle.config.lanes, self._bundle.table_offsets[number - 1]
+        table, start = self._bundle.tables[number - 1], self._bundle.table_offsets[number - 1]
+        lanes = self._bundle.config.lanes
         shift = table.shift(lanes)
         some = AT_ONCE >> shift
         for first in range(0, table.records, some):

@@ -115,7 +115,7 @@ class RtlBoard:
         """Bytes of the record memory, all of which have been put there."""
         octets = np.empty(count, dtype=np.uint8)
         if not self._library.board_get(self._handle, offset, octets.ctypes.data, count):
-            raise ValueError(f"{count} bytes from {offset} on must have been written to the record memory, but were not")
+            raise ValueError(f"{count} bytes from {offset} on must have been put into the record memory, but were not")
         return octets.tobytes()
 
     def _access(self, what: str, address: int, words: npt.NDArray[np.uint32]) -> None:

@@ -11,6 +11,7 @@ from operator import or_
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from hwgen.rtl import interfaces
 from hwgen.rtl.delay import delayed
@@ -142,10 +143,10 @@ class Host(wiring.Component):
             (self.image.column, Region.COLUMN),
         ):
             m.d.sync += valid.eq(writing & (region == number))
-        if self._config.record_depth:  # the registers behind all others, up to a power of two
-            tables = registers.TABLE_WORDS * (1 << TABLE_BITS)
-            assert Register.TABLES == tables
-            m.d.sync += self.image.table.eq(writing & (region == Region.CONTROL) & (offset // tables == 1))
+        if self._config.record_depth:
+            size = exact_log2(registers.TABLE_WORDS) + TABLE_BITS
+            in_tables = offset[size:] == Register.TABLES >> size
+            m.d.sync += self.image.table.eq(writing & (region == Region.CONTROL) & in_tables)
         m.d.comb += [
             self.program.address.eq(address),
             self.program.data.eq(written),

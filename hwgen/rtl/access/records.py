@@ -271,9 +271,7 @@ class Records(wiring.Component):
         shifted = Signal(NUMBER_BITS + BOUNDARY_BITS, reset_less=True)
         fresh = Signal()
         """The request is in its first cycle."""
-        fields = {
-            name: self._look_up(m, name, entry.table, step) for name in ("rows", "shift", "low", "high")
-        }
+        fields = {name: self._look_up(m, name, entry.table, step) for name in ("rows", "shift", "low", "high")}
         # two steps to the table, one for the product
         number, target_late, writes = entry.number, target, entry.writes
         with m.If(step):
@@ -293,10 +291,11 @@ class Records(wiring.Component):
             writes = _following(m, writes, "writes_2")
             rows, low, high = (_following(m, fields[name], f"{name}_late") for name in ("rows", "low", "high"))
             writing = _following(m, writes, "writing")
+            page = (Cat(low, high) + shifted[BOUNDARY_BITS:])[: RECORD_ADDRESS_BITS - BOUNDARY_BITS]
             place = Signal(self._place, reset_less=True)
             m.d.sync += [
                 ask.valid.eq(valid[-1]),
-                ask.address.eq(Cat(shifted[:BOUNDARY_BITS], (Cat(low, high) + shifted[BOUNDARY_BITS:])[: len(high) + len(low)])),
+                ask.address.eq(Cat(shifted[:BOUNDARY_BITS], page)),
                 ask.rows.eq(rows),
                 place.row.eq(target_late),
                 place.rows.eq(rows),

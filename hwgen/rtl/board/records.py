@@ -1,14 +1,15 @@
 """The record master: the machine's record memory, on an AXI4 bus.
 
-In: the machine's requests and rows, what the bus gives. Out: bursts, rows and answers as the machine wants them. A record
-is a burst; it begins at a multiple of its size, so none crosses a 4 KB boundary. All bursts carry one identifier, so rows
-and answers come in the order of their requests. What comes that was not asked for is received and forgotten: it answers a
-board that has been reset alone since.
+In: the machine's requests and rows, what the bus gives. Out: bursts, rows and answers as the machine wants them. A
+record is a burst; it begins at a multiple of its size, so none crosses a 4 KB boundary. All bursts carry one
+identifier, so rows and answers come in the order of their requests. What comes that was not asked for is received and
+forgotten: it answers a board that has been reset alone since.
 """
 
 from amaranth.hdl import C, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from hwgen.rtl.access.layouts import row_bytes
 from hwgen.rtl.board import axi
@@ -52,9 +53,9 @@ class RecordMaster(wiring.Component):
         reads, writes = (Signal(range(self._config.record_depth + 1), name=name) for name in ("reads", "writes"))
         comes, stored = Signal(), Signal()
         m.d.comb += [
-            *(getattr(bus, f"{channel}size").eq((row_bytes(self._config) - 1).bit_length()) for channel in ("ar", "aw")),
-            *(getattr(bus, f"{channel}burst").eq(axi.INCREMENT) for channel in ("ar", "aw")),
-            *(getattr(bus, f"{channel}cache").eq(axi.CACHEABLE) for channel in ("ar", "aw")),
+            *(size.eq(exact_log2(row_bytes(self._config))) for size in (bus.arsize, bus.awsize)),
+            *(burst.eq(axi.INCREMENT) for burst in (bus.arburst, bus.awburst)),
+            *(cache.eq(axi.CACHEABLE) for cache in (bus.arcache, bus.awcache)),
             bus.araddr.eq(records.ask.address),
             bus.arlen.eq(records.ask.rows),
             bus.arvalid.eq(records.ask.valid),

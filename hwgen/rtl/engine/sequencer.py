@@ -156,9 +156,7 @@ class Sequencer(wiring.Component):
                 identities[opcode] = opcode.identity >> 32 - IDENTITY_BITS
         # special functions have +0.0, and so has PUT
         without = instruction.op[4:].any() if self._config.record_depth else instruction.op[-1]
-        identity = Mux(
-            without, 0, Array(Const(bits, IDENTITY_BITS) for bits in identities)[instruction.op[:4]]
-        )
+        identity = Mux(without, 0, Array(Const(bits, IDENTITY_BITS) for bits in identities)[instruction.op[:4]])
         chosen = {
             "a_tuple": row.valid & instruction.a_tuple,
             "b_tuple": row.valid & instruction.b_tuple,
