@@ -125,7 +125,7 @@ def compile_bundle(
     notes
         Added to the Bundle's notes, which say for the tag of each fault INDEX which columns choose a row of which
         model, with an array's element counted from 1, and how many rows there are; where the inputs lie in a tuple's
-        rows; and which columns fill them.
+        rows; which columns fill them; and how models in the record memory start, which no image holds.
     known, rule
         As `compile_engine` takes them.
 
@@ -163,9 +163,15 @@ def compile_bundle(
             "indices": [_choice(choice, schema, binding.uses) for choice in (*choices, *engine.indices)],
             "inputs": places,
             "fills": fills,
+            "starts": {s.name: _start(graph, s.name) for s in engine.symbols if s.table},
             **(notes or {}),
         },
     )
+
+
+def _start(graph: Graph, name: str) -> dict[str, Any]:
+    """How a model starts, for JSON."""
+    return asdict(next(graph.nodes[k].init for k in graph.models if graph.nodes[k].name == name))
 
 
 def _choice(choice: Choice, schema: TableSchema, uses: Sequence[Use]) -> dict[str, Any]:

@@ -159,9 +159,9 @@ class CompiledPass(ctypes.Structure):
 class CompiledSymbol(ctypes.Structure):
     """Rows of a hwgen.spec.bundle.Symbol, and where it lies in `state`: `leading` vectors of `last` floats; first -1:
     the epoch's loss. broadcast: each float in a row of its own. into, out: read from the scratchpad before an epoch,
-    written to it after one."""
+    written to it after one. table: in whose records it lies instead; a model of numbers is then as many vectors."""
 
-    _fields_ = (*_i32("row leading last"), *_i64("first stride"), *_i32("broadcast into out"))
+    _fields_ = (*_i32("row leading last"), *_i64("first stride"), *_i32("broadcast into out table"))
 
 
 class CompiledIndex(ctypes.Structure):

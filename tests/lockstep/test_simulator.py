@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dana.compiler.target import DoesNotFit
 from dana.simulator import Simulator
 from dana.storage.builder import build_pages
 from dana.storage.parts import build_part_pages
@@ -29,7 +30,7 @@ from tests.lockstep.cases import (
     run,
     side_by_side_case,
 )
-from tests.lockstep.machines import random_config
+from tests.lockstep.machines import random_config, record_config
 from tests.storage.parts import part_attribute
 from tests.storage.schemas import attribute
 
@@ -141,6 +142,24 @@ def test_tuples_that_share_no_row_run_side_by_side() -> None:
         cut += case.bundle.cut
         faults += found.fault is not None
     assert cut > 20 * SCALE
+    assert faults > 2 * SCALE
+
+
+def test_models_in_records() -> None:
+    """The same rules where models lie in a memory beside the machine's."""
+    there = faults = 0
+    for seed in range(60 * SCALE):
+        rng = random.Random(f"records {seed}")
+        config = record_config(rng)
+        try:
+            case = side_by_side_case(rng, config, rough=seed % 3 == 2)
+        except DoesNotFit:  # some choose a row by what they compute
+            continue
+        found = run(case, Simulator(config))
+        assert_same(found, interpret(case), case.source)
+        there += bool(case.bundle.tables)
+        faults += found.fault is not None
+    assert there > 40 * SCALE
     assert faults > 2 * SCALE
 
 

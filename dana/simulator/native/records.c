@@ -148,12 +148,14 @@ sim_journal_open(struct sim *sim, size_t pages)
 	return true;
 }
 
-/* Records as they were before the journal was opened, and as they are: one for the other */
+/* Records as they were before the journal was opened, and as they are: one for the other; without a journal nothing */
 void
 sim_journal_swap(struct sim *sim)
 {
 	struct sim_journal *journal = sim->journal;
 
+	if (journal == NULL)
+		return;
 	for (size_t k = 0; k < journal->n; k++)
 	{
 		const size_t entry = journal->back ? k : journal->n - 1 - k;
