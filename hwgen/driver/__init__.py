@@ -3,6 +3,7 @@
 from hwgen.driver.board import Board, BoardRun, PageMemory, Registers
 from hwgen.driver.errors import BoardError, MachineHang
 from hwgen.driver.mapped import MappedPages, MappedRegisters, WrittenPages
+from hwgen.driver.records import RecordMemory
 
 __all__ = [
     "Board",
@@ -12,6 +13,7 @@ __all__ = [
     "MappedPages",
     "MappedRegisters",
     "PageMemory",
+    "RecordMemory",
     "Registers",
     "WrittenPages",
 ]

@@ -64,7 +64,7 @@ RECORD_START = 6
 """Cycles from the later of (a round is complete, the one before is stored) to a fetch's first request, and from its
 last row on the bus to the round's hand-over."""
 
-RECORD_STORE = 6
+RECORD_STORE = 2
 """Cycles from the end of a round's section to a store's first row on the bus, and from the memory's answer to the time
 from which the next fetch counts."""
 
