@@ -61,7 +61,8 @@ TOGETHER = 16
 """Tuples of a batch that ends where a row is chosen again, on a machine that nobody describes."""
 
 TOGETHER_WITH_LOSS = 8
-"""Likewise of a rule with a loss, whose sum takes longer than all else: more would gain nothing."""
+"""Likewise of a rule with a loss, whose sum takes longer than all else: more would gain nothing, but for records, which
+are waited for once a batch."""
 
 ROUND_GROUP = 64
 """Tuples of a thread in a round beyond which joining rounds costs next to nothing."""
@@ -147,7 +148,7 @@ def _default(
     rule = rule_for(graph, schema)
     plan: Plan = rule["plan"]
     if _needs_records(plan, given):
-        bounded["record_depth"] = power_of_two(len(plan.watched) * _together(plan, bounded))
+        bounded["record_depth"] = power_of_two(len(plan.watched) * TOGETHER)
     try:
         draft = _divided(plan, max_tuples, bounded)
     except DoesNotFit as error:
@@ -267,7 +268,7 @@ def _tuples(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> int:
 def _together(plan: Plan, given: Mapping[str, int]) -> int:
     """Tuples of a batch that ends where a row is chosen again, as the user's memories allow."""
     rows = rows_written(plan.watched)
-    usual = TOGETHER if plan.graph.loss is None else TOGETHER_WITH_LOSS
+    usual = TOGETHER if plan.graph.loss is None or given.get("record_depth") else TOGETHER_WITH_LOSS
     return together_for(
         plan,
         index_depth=given.get("index_depth", usual),
