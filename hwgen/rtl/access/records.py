@@ -141,7 +141,7 @@ class Records(wiring.Component):
         self._storing = Signal()
         # of the tuple to come and of a batch; of a batch, fetched; of a batch, to be stored
         numbers, places, stores = (
-            fifo.SyncFIFOBuffered(width=layout.size, depth=depth)
+            fifo.SyncFIFOBuffered(width=layout.size, depth=depth + 1)  # one waits outside of the memory
             for layout, depth in (
                 (self._number, 2 * self._most),
                 (self._place, self._most),
