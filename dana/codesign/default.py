@@ -61,7 +61,8 @@ TOGETHER = 16
 """Tuples of a batch that ends where a row is chosen again, on a machine that nobody describes."""
 
 TOGETHER_WITH_LOSS = 8
-"""Likewise of a rule with a loss, whose sum takes longer than all else: more would gain nothing."""
+"""Likewise of a rule with a loss, whose sum takes longer than all else: more would gain nothing, but for records, which
+are waited for once a batch."""
 
 ROUND_GROUP = 64
 """Tuples of a thread in a round beyond which joining rounds costs next to nothing."""
@@ -147,7 +148,7 @@ def _default(
     rule = rule_for(graph, schema)
     plan: Plan = rule["plan"]
     if _needs_records(plan, given):
-        bounded["record_depth"] = power_of_two(len(plan.watched) * _together(plan, bounded))
+        bounded["record_depth"] = record_depth(plan)
     try:
         draft = _divided(plan, max_tuples, bounded)
     except DoesNotFit as error:
@@ -227,11 +228,19 @@ def least_cycles(graph: Graph, *, max_tuples: int, design: Mapping[str, int]) ->
     return min((sketch.cycles for sketch in _sketches(plan, _ways(plan, design), max_tuples, design)), default=inf)
 
 
+def record_depth(plan: Plan) -> int:
+    """Records of a batch, of a machine whose models of chosen rows lie beside it."""
+    return power_of_two(len(plan.watched) * TOGETHER)
+
+
 def _needs_records(plan: Plan, given: Mapping[str, int]) -> bool:
     """Whether models of chosen rows, which no machine's own memory holds that is built, may lie beside it."""
-    if not plan.watched or given.keys() & {"record_depth", "threads", "scratch_depth"}:
+    if not plan.watched or given.keys() & {"record_depth", "scratch_depth"}:
         return False
-    return min(model_words(plan, clusters) for _, clusters in _ways(plan, given)) > MAX_WORDS
+    ways = _ways(plan, given)
+    if min(model_words(plan, clusters) for _, clusters in ways) <= MAX_WORDS:
+        return False
+    return any(threads == 1 and _to_records(clusters) for threads, clusters in ways)
 
 
 def _ways(plan: Plan, given: Mapping[str, int]) -> list[tuple[int, int]]:
@@ -245,8 +254,13 @@ def _ways(plan: Plan, given: Mapping[str, int]) -> list[tuple[int, int]]:
     if plan.alone:  # one thread's work: more of them would only repeat it
         ways = [(1, clusters) for _, clusters in ways] if "threads" not in given else ways
     if given.get("record_depth"):  # a row of lanes goes to the memory in a beat
-        ways = [way for way in ways if way[1] * LANES_PER_CLUSTER * 4 <= WIDEST_LINK] or ways[:1]
+        ways = [way for way in ways if _to_records(way[1])] or ways[:1]
     return ways
+
+
+def _to_records(clusters: int) -> bool:
+    """Whether a record memory takes a thread's row of lanes."""
+    return clusters * LANES_PER_CLUSTER * 4 <= WIDEST_LINK
 
 
 def _divided(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> Draft:
@@ -267,7 +281,7 @@ def _tuples(plan: Plan, max_tuples: int, given: Mapping[str, int]) -> int:
 def _together(plan: Plan, given: Mapping[str, int]) -> int:
     """Tuples of a batch that ends where a row is chosen again, as the user's memories allow."""
     rows = rows_written(plan.watched)
-    usual = TOGETHER if plan.graph.loss is None else TOGETHER_WITH_LOSS
+    usual = TOGETHER if plan.graph.loss is None or given.get("record_depth") else TOGETHER_WITH_LOSS
     return together_for(
         plan,
         index_depth=given.get("index_depth", usual),
