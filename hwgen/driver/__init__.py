@@ -2,7 +2,7 @@
 
 from hwgen.driver.board import Board, BoardRun, PageMemory, Registers
 from hwgen.driver.errors import BoardError, MachineHang
-from hwgen.driver.mapped import MappedPages, MappedRegisters, WrittenPages
+from hwgen.driver.mapped import MappedPages, MappedRecords, MappedRegisters, WrittenPages
 from hwgen.driver.records import RecordMemory
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "BoardRun",
     "MachineHang",
     "MappedPages",
+    "MappedRecords",
     "MappedRegisters",
     "PageMemory",
     "RecordMemory",

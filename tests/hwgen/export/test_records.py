@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dana.cli.entry import SETUP, main
 from dana.server.places import CHECKOUT
 from dana.simulator import Simulator
 from hwgen.devices import load_device
@@ -82,3 +83,14 @@ def test_what_the_package_says_of_records(folder: Path) -> None:
     assert len({int(line.split()[0][1:], 16) for line in lines}) == len(lines)
     sources = ("rtl/lint.vlt", f"rtl/{board.TOP}.v")
     assert verilator(folder, "--lint-only", "-Wall", "--top-module", board.TOP, *sources).stderr == ""
+
+
+def test_a_driver_trains_what_the_testbench_trains(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["board", str(folder)]) == 0
+    assert capsys.readouterr().out.startswith("PASS: 2 epochs of 9 rows")
+    path = folder / "sim" / "records.hex"
+    text = path.read_text()
+    path.write_text("".join(text.splitlines(keepends=True)[:-1]))
+    assert main(["board", str(folder)]) == SETUP
+    path.write_text(text)
+    assert "1 of 2 records of table 2 differ, the first is 1" in capsys.readouterr().err
